@@ -1,0 +1,79 @@
+# gnats: build, run, test, measure. `make help` lists the targets.
+
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+SOURCES := $(shell find cython_src -name '*.pyx' -o -name '*.pxd')
+STAMP  := $(VENV)/.installed
+PYTEST := $(BIN)/python -P -m pytest
+ARGS   ?=
+
+.PHONY: help build run test bench bench-full lint asan tsan sdist clean check-tools
+
+help: ## this list
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+check-tools:
+	@sh tools/check-tools.sh "$(PYTHON)"
+
+$(BIN)/python:
+	@$(MAKE) --no-print-directory check-tools
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet 'setuptools>=77' 'cython>=3.1,<4'
+
+$(STAMP): $(BIN)/python pyproject.toml setup.py
+	$(BIN)/python -m pip install --quiet --no-build-isolation --editable '.[monitor]'
+	@touch $@
+
+$(VENV)/.extensions: $(STAMP) $(SOURCES)
+	@$(BIN)/python setup.py --quiet build_ext --inplace
+	@touch $@
+
+build: $(VENV)/.extensions ## a .venv with gnats-server and gnats in it
+
+run: build ## build and start the broker (ARGS="-p 4222 -DV")
+	$(BIN)/gnats-server $(ARGS)
+
+$(VENV)/.test-tools: $(STAMP)
+	$(BIN)/python -m pip install --quiet --no-build-isolation --editable '.[monitor,test]'
+	@touch $@
+
+test: build $(VENV)/.test-tools ## build and run all tests (ARGS="-k sublist")
+	$(PYTEST) tests $(ARGS)
+
+$(VENV)/.bench-tools: $(STAMP)
+	$(BIN)/python -m pip install --quiet --no-build-isolation --editable '.[monitor,bench]'
+	@touch $@
+
+bench: build $(VENV)/.bench-tools ## measure beside nats-server, the short form
+	$(BIN)/python -m perf --quick $(ARGS)
+
+bench-full: build $(VENV)/.bench-tools ## measure beside nats-server, everything
+	$(BIN)/python -m perf $(ARGS)
+
+$(VENV)/.lint-tools: $(STAMP)
+	$(BIN)/python -m pip install --quiet --no-build-isolation --editable '.[monitor,test,lint,bench]'
+	@touch $@
+
+lint: build $(VENV)/.lint-tools ## ruff, mypy, cython-lint, and Cython's hints about the GIL
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/cython-lint cython_src
+	$(BIN)/python tools/check_gil_hints.py
+
+# Sanitizers: a second build beside the first, run by a Python that has the runtime preloaded.
+asan: build $(VENV)/.test-tools ## core and stress tests under the address and undefined behaviour sanitizers
+	sh tools/sanitized.sh asan $(BIN) $(ARGS)
+
+tsan: build $(VENV)/.test-tools ## core and stress tests under the thread sanitizer
+	sh tools/sanitized.sh tsan $(BIN) $(ARGS)
+
+sdist: build ## a source archive in dist/
+	$(BIN)/python -m pip install --quiet build
+	$(BIN)/python -m build --sdist --no-isolation
+
+clean: ## remove what was built
+	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find gnats -name '*.so' -delete
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,289 @@
+"""Many connections to one server, driven by one thread without the GIL.
+
+A Fleet connects (INFO, CONNECT, PING, PONG), exchanges a buffer for a PONG on any of its connections, and offers the
+steps that the runs are made of: wait, read and count, write what the socket takes. The epoll set is edge-triggered, so
+`read` goes on until the socket is empty and `write` until it is full.
+
+Not for two threads at once.
+"""
+from cpython.exc cimport PyErr_CheckSignals
+from libc.errno cimport EAGAIN, EINPROGRESS, EINTR, errno
+from libc.stdlib cimport calloc, free, malloc
+from posix.unistd cimport close
+
+import os
+import time
+
+from gnats.bench.frames cimport (
+    CODE_BAD,
+    CODE_CLOSED,
+    CODE_ERR,
+    CODE_FULL,
+    CODE_NO_MEMORY,
+    frames_between,
+    frames_count,
+)
+from gnats.bench.sys cimport (
+    AF_INET,
+    EPOLL_CLOEXEC,
+    EPOLL_CTL_ADD,
+    EPOLLET,
+    EPOLLIN,
+    EPOLLOUT,
+    IPPROTO_TCP,
+    MSG_DONTWAIT,
+    MSG_NOSIGNAL,
+    SOCK_CLOEXEC,
+    SOCK_NONBLOCK,
+    SOCK_STREAM,
+    TCP_NODELAY,
+    connect,
+    epoll_create1,
+    epoll_ctl,
+    epoll_wait,
+    htons,
+    inet_pton,
+    recv,
+    send,
+    setsockopt,
+    sockaddr,
+    socket,
+)
+
+from gnats.bench.results import LoadError
+
+cdef const char *PONG = b"PONG\r\n"
+
+REASONS = {
+    CODE_CLOSED: "closed by the server",
+    CODE_BAD: "the server does not speak the NATS protocol",
+    CODE_FULL: "a message larger than was published",
+    CODE_NO_MEMORY: "out of memory",
+}
+
+
+cdef class Fleet:
+    """`count` connections to `target`, opened at most `parallel` at a time.
+
+    Raises LoadError when one cannot be opened within `timeout` seconds. `connect_seconds` is the time it took until
+    the last one had its PONG.
+    """
+
+    def __cinit__(self):
+        self.epoll = -1
+
+    def __init__(self, target, int count, *, double timeout=30.0, int parallel=64):
+        if count < 1 or parallel < 1:
+            raise ValueError(f"a fleet of {count} connections, {parallel} at a time: both must be at least 1")
+        self.target = target
+        self.hello = target.hello()
+        self.hello_data = self.hello
+        self.hello_size = len(self.hello)
+        self.count = count
+        self.address.sin_family = AF_INET
+        self.address.sin_port = htons(target.port)
+        inet_pton(AF_INET, target.resolve().encode(), &self.address.sin_addr)
+        self.conns = <Conn *>calloc(count, sizeof(Conn))
+        self.buf = <char *>malloc(READ_SIZE)
+        if self.conns == NULL or self.buf == NULL:
+            raise MemoryError(f"{count} connections")
+        self.epoll = epoll_create1(EPOLL_CLOEXEC)
+        if self.epoll < 0:
+            raise OSError(errno, os.strerror(errno))
+        try:
+            self.connect_all(timeout, parallel)
+        except BaseException:
+            self.close()
+            raise
+
+    def __dealloc__(self):
+        cdef int i
+        if self.conns != NULL:
+            for i in range(self.opened):
+                close(self.conns[i].fd)
+        if self.epoll >= 0:
+            close(self.epoll)
+        free(self.conns)
+        free(self.buf)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exc):
+        self.close()
+
+    def close(self) -> None:
+        """Closes every connection. May be called again."""
+        cdef int i
+        for i in range(self.opened):
+            close(self.conns[i].fd)
+        self.opened = 0
+        if self.epoll >= 0:
+            close(self.epoll)
+            self.epoll = -1
+
+    cdef connect_all(self, double timeout, int parallel):
+        cdef double start = time.monotonic()
+        cdef int ready = 0, rc
+        while ready < self.count:
+            with nogil:
+                rc = self.connect_step(parallel, 100, &ready)
+            self.check(rc, start + timeout, "connecting", ready, self.count)
+        self.connect_seconds = time.monotonic() - start
+
+    def exchange(self, int first, buffers, *, double timeout=30.0) -> float:
+        """Writes buffers[i], which must end with its only PING, to connection first + i, and waits for every PONG.
+
+        Returns the seconds it took. Raises LoadError when it takes longer than `timeout`.
+        """
+        cdef int i, rc, complete = 0, count = len(buffers)
+        cdef bytes data
+        cdef double start = time.monotonic()
+        for i in range(count):
+            data = buffers[i]
+            self.put(first + i, data, len(data))
+            self.conns[first + i].asked += 1
+            self.conns[first + i].waiting = 1
+        with nogil:
+            rc = 0
+            for i in range(first, first + count):
+                rc = self.write(i)
+                if rc < 0:
+                    break
+        while True:
+            self.check(rc, start + timeout, "waiting for PONG", complete, count)
+            if complete == count:
+                return time.monotonic() - start
+            with nogil:
+                rc = self.exchange_step(100, &complete)
+
+    cdef check(self, int code, double deadline, str what, done, of):
+        """What every run does between two steps: raises for a code, for a signal, and after the deadline."""
+        if code < 0:
+            raise self.error(code)
+        PyErr_CheckSignals()
+        if done < of and time.monotonic() > deadline:
+            raise LoadError(f"server {self.target}: timed out while {what}: {done:,} of {of:,}")
+
+    cdef error(self, int code):
+        cdef str reason = REASONS.get(code) or (
+            f"the server says {(<bytes>self.conns[self.failed].frames.line).decode(errors='replace')}"
+            if code == CODE_ERR
+            else os.strerror(-code)
+        )
+        return LoadError(f"server {self.target}, connection {self.failed + 1} of {self.count}: {reason}")
+
+    cdef int wait(self, int timeout_ms) noexcept nogil:
+        """Fills `events`; their number or a code."""
+        cdef int n = epoll_wait(self.epoll, self.events, EVENTS_MAX, timeout_ms)
+        if n < 0:
+            return 0 if errno == EINTR else -errno
+        return n
+
+    cdef int read(self, int index) noexcept nogil:
+        """Reads and counts all there is: 0 or a code."""
+        cdef Conn *c = &self.conns[index]
+        cdef ssize_t n = READ_SIZE
+        cdef int rc = 0
+        while n == READ_SIZE and rc == 0:
+            n = recv(c.fd, self.buf, READ_SIZE, MSG_DONTWAIT)
+            if n > 0:
+                rc = frames_count(&c.frames, self.buf, n)
+            elif n == 0:
+                rc = CODE_CLOSED
+            elif errno != EAGAIN:
+                rc = -errno
+        if rc:
+            self.failed = index
+        return rc
+
+    cdef void put(self, int index, const char *data, size_t size) noexcept nogil:
+        """Gives a connection that has nothing to write something to write."""
+        cdef Conn *c = &self.conns[index]
+        c.out = data
+        c.out_len = size
+        c.out_off = 0
+
+    cdef int write(self, int index) noexcept nogil:
+        """Writes what the socket takes, PONGs included: 1 when nothing is left, 0 when the socket is full, or a code."""
+        cdef Conn *c = &self.conns[index]
+        cdef ssize_t n
+        while True:
+            if c.out_off < c.out_len:
+                n = send(c.fd, c.out + c.out_off, c.out_len - c.out_off, MSG_DONTWAIT | MSG_NOSIGNAL)
+                if n >= 0:
+                    c.out_off += n
+                elif errno == EAGAIN:
+                    return 0
+                else:
+                    self.failed = index
+                    return -errno
+            elif c.answered < c.frames.pings:
+                c.answered += 1
+                self.put(index, PONG, 6)
+            else:
+                return 1
+
+    cdef int exchange_step(self, int timeout_ms, int *complete) noexcept nogil:
+        """Serves what is ready, and adds the connections whose PONG came to `complete`: 0 or a code."""
+        cdef int i, index, rc
+        cdef int n = self.wait(timeout_ms)
+        cdef Conn *c
+        for i in range(n):
+            index = self.events[i].data.u32
+            rc = self.read(index)
+            if rc == 0:
+                rc = self.write(index)
+            if rc < 0:
+                return rc
+            c = &self.conns[index]
+            if c.waiting and c.frames.pongs >= c.asked and frames_between(&c.frames):
+                c.waiting = 0
+                complete[0] += 1
+        return min(n, 0)
+
+    cdef int open_one(self) noexcept nogil:
+        """Starts the next connection: 0 or a code."""
+        cdef Conn *c = &self.conns[self.opened]
+        cdef epoll_event event
+        cdef int on = 1
+        self.failed = self.opened
+        c.fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)
+        if c.fd < 0:
+            return -errno
+        event.events = EPOLLIN | EPOLLOUT | EPOLLET
+        event.data.u32 = self.opened
+        self.opened += 1
+        setsockopt(c.fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on))
+        if connect(c.fd, <const sockaddr *>&self.address, sizeof(self.address)) < 0 and errno != EINPROGRESS:
+            return -errno
+        if epoll_ctl(self.epoll, EPOLL_CTL_ADD, c.fd, &event) < 0:
+            return -errno
+        c.asked = 1
+        c.waiting = 1
+        return 0
+
+    cdef int connect_step(self, int parallel, int timeout_ms, int *ready) noexcept nogil:
+        """Opens what may be opened, greets who was greeted, and adds to `ready`: 0 or a code."""
+        cdef int i, index, rc, n
+        cdef Conn *c
+        while self.opened < self.count and self.opened - ready[0] < parallel:
+            rc = self.open_one()
+            if rc < 0:
+                return rc
+        n = self.wait(timeout_ms)
+        for i in range(n):
+            index = self.events[i].data.u32
+            c = &self.conns[index]
+            rc = self.read(index)
+            if rc == 0 and c.frames.infos and not c.greeted:
+                c.greeted = 1
+                self.put(index, self.hello_data, self.hello_size)
+            if rc == 0:
+                rc = self.write(index)
+            if rc < 0:
+                return rc
+            if c.waiting and c.frames.pongs >= c.asked and frames_between(&c.frames):
+                c.waiting = 0
+                ready[0] += 1
+        return min(n, 0)

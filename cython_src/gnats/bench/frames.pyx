@@ -1,0 +1,266 @@
+"""Reads a server's stream as cheaply as its use allows.
+
+`frames_count` only counts: it keeps no bytes, so one buffer serves any number of connections, and it is exact
+wherever the stream is cut. `reader_next` hands out whole messages (reply subject and payload) from a buffer of the
+connection's own; requesters, responders and latency probes use it.
+
+A message's line that repeats the one before it, byte for byte, is not parsed again; of any other only the end is: the
+line is found with memchr and its size is read backwards.
+"""
+from libc.errno cimport EAGAIN, EINTR, errno
+from libc.stddef cimport ptrdiff_t
+from libc.stdint cimport int64_t
+from libc.stdlib cimport free, malloc
+from libc.string cimport memchr, memcmp, memcpy, memmove
+
+from gnats.bench.sys cimport MSG_DONTWAIT, recv
+
+
+cdef inline int64_t trailing_number(const char *first, const char *last) noexcept nogil:
+    """The digits that end [first, last), or -1 when there are none."""
+    cdef int64_t value = 0, scale = 1
+    cdef const char *p = last
+    while p > first and c'0' <= (p - 1)[0] <= c'9':
+        p -= 1
+        value += (p[0] - c'0') * scale
+        scale *= 10
+    return value if p < last else -1
+
+
+cdef int end_of_line(Frames *f, int n) noexcept nogil:
+    """Acts on a complete line: its first `n` bytes are in f.line, without the end of line."""
+    cdef char *line = f.line
+    line[n] = 0
+    if line[0] == c'M' or line[0] == c'H':
+        if f.number < 0:
+            return CODE_BAD
+        f.size = f.number
+        f.skip = f.number + 2
+    elif n >= 4 and memcmp(line, b"PING", 4) == 0:
+        f.pings += 1
+    elif n >= 4 and memcmp(line, b"PONG", 4) == 0:
+        f.pongs += 1
+    elif n >= 4 and memcmp(line, b"INFO", 4) == 0:
+        f.infos += 1
+    elif n >= 4 and memcmp(line, b"-ERR", 4) == 0:
+        return CODE_ERR
+    elif n < 3 or memcmp(line, b"+OK", 3) != 0:
+        return CODE_BAD
+    return 0
+
+
+cdef inline int add_to_line(Frames *f, char c) noexcept nogil:
+    """Adds one byte to a line that is cut somewhere."""
+    cdef int n
+    if f.line_len == 0:
+        f.number = -1
+    if c == c'\n':
+        n = f.line_len if f.line_len < LINE_MAX else LINE_MAX - 1
+        if n and f.line[n - 1] == c'\r':
+            n -= 1
+        f.line_len = 0
+        return end_of_line(f, n)
+    if f.line_len < LINE_MAX:
+        f.line[f.line_len] = c
+    f.line_len += 1
+    if c'0' <= c <= c'9':
+        f.number = c - c'0' if f.number < 0 else f.number * 10 + (c - c'0')
+    elif c != c'\r':
+        f.number = -1
+    return 0
+
+
+cdef int frames_count(Frames *f, const char *buf, size_t n) noexcept nogil:
+    """Counts what `n` more bytes of the stream complete; 0, CODE_BAD or CODE_ERR."""
+    cdef const char *p = buf
+    cdef const char *end = buf + n
+    cdef const char *lf
+    cdef const char *last = NULL     # the line of the message before, `head` bytes, in the same buffer
+    cdef ptrdiff_t head = 0
+    cdef int64_t size = 0
+    cdef int rc
+    while p < end:
+        if last != NULL and end - p >= head + size + 2 and memcmp(p, last, head) == 0:
+            last = p
+            p += head + size + 2
+            f.messages += 1
+            f.bytes += size
+            continue
+        if f.skip:
+            if f.skip > end - p:
+                f.skip -= end - p
+                return 0
+            p += f.skip
+            f.skip = 0
+            f.messages += 1
+            f.bytes += f.size
+            continue
+        lf = NULL
+        if f.line_len == 0 and (p[0] == c'M' or p[0] == c'H'):
+            lf = <const char *>memchr(p, c'\n', end - p)
+        if lf == NULL:
+            rc = add_to_line(f, p[0])
+            if rc:
+                return rc
+            p += 1
+            continue
+        size = trailing_number(p, lf - 1 if (lf - 1)[0] == c'\r' else lf)
+        if size < 0:
+            return CODE_BAD
+        last = p
+        head = lf + 1 - p
+        p = lf + 1
+        if end - p >= size + 2:
+            p += size + 2
+            f.messages += 1
+            f.bytes += size
+        else:
+            f.size = size
+            f.skip = size + 2
+    return 0
+
+
+cdef bint frames_between(const Frames *f) noexcept nogil:
+    """Whether the stream stands between two frames."""
+    return f.skip == 0 and f.line_len == 0
+
+
+cdef int reader_init(Reader *r, size_t cap) noexcept nogil:
+    r.buf = <char *>malloc(cap)
+    r.cap = cap
+    r.start = r.end = 0
+    return 0 if r.buf != NULL else CODE_NO_MEMORY
+
+
+cdef void reader_free(Reader *r) noexcept nogil:
+    free(r.buf)
+    r.buf = NULL
+
+
+cdef int reader_fill(Reader *r, int fd) noexcept nogil:
+    """Reads once: 1 when that filled the buffer, so that more may wait, 0 when not, or a code.
+
+    Every message handed out before is invalid after this.
+    """
+    cdef ssize_t n
+    if r.start:
+        memmove(r.buf, r.buf + r.start, r.end - r.start)
+        r.end -= r.start
+        r.start = 0
+    if r.end == r.cap:
+        return CODE_FULL
+    n = recv(fd, r.buf + r.end, r.cap - r.end, MSG_DONTWAIT)
+    if n > 0:
+        r.end += n
+        return r.end == r.cap
+    if n == 0:
+        return CODE_CLOSED
+    return 0 if errno == EAGAIN or errno == EINTR else -errno
+
+
+cdef int parse_message_line(Message *m, const char *line, const char *end) noexcept nogil:
+    """MSG subject sid [reply] size, HMSG subject sid [reply] header-size size; `end` is past the last token."""
+    cdef const char *tokens[6]
+    cdef size_t lengths[6]
+    cdef int count = 0
+    cdef int sizes = 2 if line[0] == c'H' else 1
+    cdef const char *p = line
+    cdef const char *stop
+    cdef int64_t size, header = 0
+    while p < end:
+        stop = <const char *>memchr(p, c' ', end - p)
+        if stop == NULL:
+            stop = end
+        if stop > p:
+            if count == 6:
+                return CODE_BAD
+            tokens[count] = p
+            lengths[count] = stop - p
+            count += 1
+        p = stop + 1
+    if count < 3 + sizes:
+        return CODE_BAD
+    size = trailing_number(tokens[count - 1], end)
+    if sizes == 2:
+        header = trailing_number(tokens[count - 2], tokens[count - 2] + lengths[count - 2])
+    if header < 0 or size < header:
+        return CODE_BAD
+    m.size = size
+    m.header_len = header
+    m.reply = tokens[3] if count == 4 + sizes else NULL
+    m.reply_len = lengths[3] if count == 4 + sizes else 0
+    return 0
+
+
+cdef int reader_next(Reader *r, Frames *f, Message *m) noexcept nogil:
+    """The next message: 1 with `m` filled in, 0 when more bytes are needed, or a code. Other verbs are counted in `f`."""
+    cdef const char *p
+    cdef const char *lf
+    cdef const char *last
+    cdef int n, rc
+    while r.start < r.end:
+        p = r.buf + r.start
+        lf = <const char *>memchr(p, c'\n', r.end - r.start)
+        if lf == NULL:
+            return 0
+        last = lf - 1 if lf > p and (lf - 1)[0] == c'\r' else lf
+        if p[0] == c'M' or p[0] == c'H':
+            rc = parse_message_line(m, p, last)
+            if rc:
+                return rc
+            m.payload = lf + 1
+            if <size_t>(r.buf + r.end - m.payload) < m.size + 2:
+                return 0
+            r.start = (m.payload - r.buf) + m.size + 2
+            f.messages += 1
+            f.bytes += m.size
+            return 1
+        n = min(last - p, LINE_MAX - 1)
+        memcpy(f.line, p, n)
+        rc = end_of_line(f, n)
+        if rc:
+            return rc
+        r.start = lf + 1 - r.buf
+    return 0
+
+
+cdef class FrameCounter:
+    """Counts the frames of a server's stream fed to it in pieces of any size.
+
+    Attributes: messages and bytes (of whole messages), infos, pings, pongs.
+    """
+
+    cdef Frames f
+
+    def feed(self, bytes data not None) -> None:
+        """Counts what `data` completes. Raises ValueError when it is not the protocol or holds an -ERR."""
+        cdef int rc = frames_count(&self.f, data, len(data))
+        if rc == CODE_ERR:
+            raise ValueError(f"the stream holds {self.f.line.decode(errors='replace')}")
+        if rc:
+            raise ValueError("the stream is not the NATS protocol")
+
+    @property
+    def messages(self) -> int:
+        return self.f.messages
+
+    @property
+    def bytes(self) -> int:
+        return self.f.bytes
+
+    @property
+    def infos(self) -> int:
+        return self.f.infos
+
+    @property
+    def pings(self) -> int:
+        return self.f.pings
+
+    @property
+    def pongs(self) -> int:
+        return self.f.pongs
+
+    @property
+    def between(self) -> bool:
+        """Whether everything fed so far ends where a frame ends."""
+        return frames_between(&self.f)

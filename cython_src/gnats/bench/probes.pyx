@@ -1,0 +1,481 @@
+"""Times: request and reply, and the way of one message.
+
+Messages carry the time of their sending in the first 8 bytes of the payload; a responder sends the payload back.
+"""
+from libc.errno cimport EAGAIN, EINTR, errno
+from libc.stdint cimport INT64_MAX, int64_t, uint64_t
+from libc.stdlib cimport calloc, free, malloc
+from libc.string cimport memcpy, memmove
+from posix.time cimport timespec
+
+import os
+import time
+
+from gnats.bench.fleet cimport Conn, Fleet
+from gnats.bench.frames cimport (
+    CODE_BAD,
+    CODE_NO_MEMORY,
+    Message,
+    Reader,
+    reader_fill,
+    reader_free,
+    reader_init,
+    reader_next,
+)
+from gnats.bench.histogram cimport Histogram
+from gnats.bench.sys cimport MSG_DONTWAIT, MSG_NOSIGNAL, POLLIN, now_ns, pollfd, ppoll, send, thread_cpu_ns
+
+from gnats.bench.results import LatencyResult, LoadError, RequestResult, Sample
+
+cdef const char *PONG = b"PONG\r\n"
+cdef const char *HEX = b"0123456789abcdef"
+
+cdef enum:
+    CODE_NO_RESPONDERS = -1100
+    STAMP = 8                    # bytes of payload that hold the time of sending
+
+
+cdef struct Line:
+    # one connection's two directions, once it has been set up
+    Reader reader
+    char *out
+    size_t out_cap
+    size_t out_start
+    size_t out_end
+    int64_t todo                 # requester: requests not yet sent
+    int64_t flying               # requester: requests sent and not answered
+    int64_t done                 # requester: answers
+    int64_t last_ns
+
+
+cdef inline void put_hex(char *room, uint64_t value) noexcept nogil:
+    """The low 32 bits, in 8 digits."""
+    cdef int i
+    for i in range(8):
+        room[7 - i] = HEX[value & 15]
+        value >>= 4
+
+
+cdef inline size_t decimal_digits(size_t value) noexcept nogil:
+    cdef size_t digits = 1
+    while value >= 10:
+        value //= 10
+        digits += 1
+    return digits
+
+
+cdef inline void put_decimal(char *room, size_t value, size_t digits) noexcept nogil:
+    while digits:
+        digits -= 1
+        room[digits] = c'0' + value % 10
+        value //= 10
+
+
+cdef int line_init(Line *line, size_t cap) noexcept nogil:
+    line.out = <char *>malloc(cap)
+    line.out_cap = cap
+    return reader_init(&line.reader, cap) if line.out != NULL else CODE_NO_MEMORY
+
+
+cdef void line_free(Line *line) noexcept nogil:
+    reader_free(&line.reader)
+    free(line.out)
+
+
+cdef char *line_room(Line *line, size_t n) noexcept nogil:
+    """Room for `n` bytes behind what waits to be written; it counts as written. NULL when the buffer is too small."""
+    cdef char *room
+    if line.out_start == line.out_end:
+        line.out_start = line.out_end = 0
+    elif line.out_end + n > line.out_cap:
+        memmove(line.out, line.out + line.out_start, line.out_end - line.out_start)
+        line.out_end -= line.out_start
+        line.out_start = 0
+    if line.out_end + n > line.out_cap:
+        return NULL
+    room = line.out + line.out_end
+    line.out_end += n
+    return room
+
+
+cdef int line_flush(Line *line, int fd) noexcept nogil:
+    """Writes what the socket takes: 0 or a code."""
+    cdef ssize_t n
+    while line.out_start < line.out_end:
+        n = send(fd, line.out + line.out_start, line.out_end - line.out_start, MSG_DONTWAIT | MSG_NOSIGNAL)
+        if n < 0:
+            return 0 if errno == EAGAIN else -errno
+        line.out_start += n
+    return 0
+
+
+cdef int line_pong(Line *line, Conn *c) noexcept nogil:
+    """Answers the PINGs that came in: 0 or a code."""
+    cdef char *room
+    while c.answered < c.frames.pings:
+        room = line_room(line, 6)
+        if room == NULL:
+            return CODE_NO_MEMORY
+        memcpy(room, PONG, 6)
+        c.answered += 1
+    return 0
+
+
+cdef class Lines:
+    """The connections of a probe with a buffer each way; base of the probes."""
+
+    cdef Fleet fleet
+    cdef Line *lines
+    cdef int ready               # lines that have been initialised
+
+    cdef open(self, target, int count, size_t cap, double timeout):
+        cdef int i
+        self.lines = <Line *>calloc(count, sizeof(Line))
+        if self.lines == NULL:
+            raise MemoryError(f"{count} connections")
+        for i in range(count):
+            self.ready += 1
+            if line_init(&self.lines[i], cap):
+                raise MemoryError(f"{count} connections with buffers of {cap} bytes")
+        self.fleet = Fleet(target, count, timeout=timeout)
+
+    def __dealloc__(self):
+        cdef int i
+        for i in range(self.ready):
+            line_free(&self.lines[i])
+        free(self.lines)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exc):
+        self.close()
+
+    def close(self) -> None:
+        """Closes every connection."""
+        self.fleet.close()
+
+    cdef check(self, int code, double deadline, str what, done, of):
+        if code == CODE_NO_RESPONDERS:
+            raise LoadError(f"server {self.fleet.target}: no responders; start one, or ask for some here")
+        self.fleet.check(code, deadline, what, done, of)
+
+
+cdef class Requests(Lines):
+    """`requesters` connections that keep `window` requests in flight each, and `responders` that answer them.
+
+    Responders form a queue group on `subject`; with none, someone else must be answering. Each request has a reply
+    subject of its own below the requester's inbox, as clients do it. `size` is the payload of request and reply, at
+    least 8 bytes. Raises ValueError or LoadError.
+    """
+
+    cdef bytes template          # PUB subject inbox size, payload
+    cdef char *request
+    cdef size_t request_len
+    cdef size_t inbox_at         # where the requester's number, a dot and the request's number go
+    cdef size_t payload_at
+    cdef int requesters
+    cdef int responders
+    cdef int window
+    cdef int size
+    cdef uint64_t number
+    cdef int64_t answered
+    cdef Histogram latency
+
+    def __init__(
+        self,
+        target,
+        *,
+        int requesters=1,
+        int responders=1,
+        int window=1,
+        int size=128,
+        str subject="bench.request",
+        double timeout=30.0,
+    ):
+        if requesters < 1 or responders < 0 or window < 1 or size < STAMP:
+            raise ValueError(f"requests of {size} bytes, {window} at a time: at least {STAMP} bytes, 1 at a time")
+        self.requesters = requesters
+        self.responders = responders
+        self.window = window
+        self.size = size
+        cdef bytes inbox = b"_INBOX." + os.urandom(6).hex().encode() + b"."
+        cdef bytes head = b"PUB %b " % subject.encode() + inbox
+        self.inbox_at = len(head)
+        head += b"%08x.%08x %d\r\n" % (0, 0, size)
+        self.payload_at = len(head)
+        self.template = head + b"x" * size + b"\r\n"
+        self.request = self.template
+        self.request_len = len(self.template)
+        self.open(
+            target,
+            requesters + responders,
+            2 * window * requesters * self.request_len + 65536,
+            timeout,
+        )
+        self.fleet.exchange(
+            0,
+            [b"SUB %b%08x.* 1\r\nPING\r\n" % (inbox, i) for i in range(requesters)]
+            + [b"SUB %b bench 1\r\nPING\r\n" % subject.encode()] * responders,
+            timeout=timeout,
+        )
+
+    def run(self, int64_t requests, *, double timeout=60.0, progress=None):
+        """Sends `requests` in all and waits for every reply; returns a RequestResult.
+
+        progress: called about ten times a second with the requests answered so far.
+        """
+        cdef double deadline = time.monotonic() + timeout
+        cdef int64_t cpu = thread_cpu_ns()
+        cdef int64_t start = now_ns()
+        cdef int i, rc
+        self.answered = 0
+        self.latency = Histogram()
+        for i in range(self.requesters):
+            self.lines[i].todo = requests // self.requesters + (i < requests % self.requesters)
+            self.lines[i].done = self.lines[i].flying = 0
+            self.lines[i].last_ns = start
+            self.check(self.serve(i), deadline, "sending requests", 0, requests)
+        while self.answered < requests:
+            with nogil:
+                rc = self.pump(requests, now_ns() + 100_000_000)
+            self.check(rc, deadline, "waiting for replies", self.answered, requests)
+            if progress is not None:
+                progress(self.answered)
+        return RequestResult(
+            requests=requests,
+            bytes=requests * self.size,
+            seconds=(now_ns() - start) / 1e9,
+            latency=self.latency,
+            requesters=[
+                Sample(
+                    self.lines[i].done,
+                    self.lines[i].done * self.size,
+                    max(1, self.lines[i].last_ns - start) / 1e9,
+                )
+                for i in range(self.requesters)
+            ],
+            generator_cpu_seconds=(thread_cpu_ns() - cpu) / 1e9,
+        )
+
+    cdef int pump(self, int64_t requests, int64_t until_ns) noexcept nogil:
+        """Serves connections until all replies are there or the time is `until_ns`: 0 or a code."""
+        cdef int i, n, rc
+        while self.answered < requests and now_ns() < until_ns:
+            n = self.fleet.wait(50)
+            if n < 0:
+                return n
+            for i in range(n):
+                rc = self.serve(self.fleet.events[i].data.u32)
+                if rc:
+                    return rc
+        return 0
+
+    cdef int serve(self, int index) noexcept nogil:
+        """Reads, answers and asks for one connection: 0 or a code."""
+        cdef Line *line = &self.lines[index]
+        cdef Conn *c = &self.fleet.conns[index]
+        cdef Message m
+        cdef int more = 1
+        cdef int rc = 0
+        while more > 0:
+            more = reader_fill(&line.reader, c.fd)
+            rc = min(more, 0)
+            while rc == 0:
+                rc = reader_next(&line.reader, &c.frames, &m)
+                if rc <= 0:
+                    break
+                rc = self.take_reply(line, &m) if index < self.requesters else self.reply(line, &m)
+            if rc == 0:
+                rc = line_pong(line, c)
+            while rc == 0 and line.todo and line.flying < self.window:
+                rc = self.ask(index, line)
+            if rc == 0:
+                rc = line_flush(line, c.fd)
+            if rc < 0:
+                self.fleet.failed = index
+                return rc
+        return 0
+
+    cdef int ask(self, int index, Line *line) noexcept nogil:
+        cdef char *room = line_room(line, self.request_len)
+        cdef int64_t now
+        if room == NULL:
+            return CODE_NO_MEMORY
+        memcpy(room, self.request, self.request_len)
+        put_hex(room + self.inbox_at, index)
+        put_hex(room + self.inbox_at + 9, self.number)
+        now = now_ns()
+        memcpy(room + self.payload_at, &now, STAMP)
+        self.number += 1
+        line.todo -= 1
+        line.flying += 1
+        return 0
+
+    cdef int reply(self, Line *line, const Message *m) noexcept nogil:
+        cdef size_t digits = decimal_digits(m.size)
+        cdef size_t n = 4 + m.reply_len + 1 + digits + 2 + m.size + 2
+        cdef char *room
+        if m.reply == NULL:
+            return 0
+        room = line_room(line, n)
+        if room == NULL:
+            return CODE_NO_MEMORY
+        memcpy(room, b"PUB ", 4)
+        room += 4
+        memcpy(room, m.reply, m.reply_len)
+        room += m.reply_len
+        room[0] = c' '
+        put_decimal(room + 1, m.size, digits)
+        room += 1 + digits
+        memcpy(room, b"\r\n", 2)
+        memcpy(room + 2, m.payload, m.size)
+        memcpy(room + 2 + m.size, b"\r\n", 2)
+        return 0
+
+    cdef int take_reply(self, Line *line, const Message *m) noexcept nogil:
+        cdef int64_t sent
+        if m.header_len and m.header_len == m.size:
+            return CODE_NO_RESPONDERS
+        if m.size < m.header_len + STAMP:
+            return CODE_BAD
+        memcpy(&sent, m.payload + m.header_len, STAMP)
+        line.last_ns = now_ns()
+        self.latency.add_ns(line.last_ns - sent)
+        line.flying -= 1
+        line.done += 1
+        self.answered += 1
+        return 0
+
+
+cdef class Latency(Lines):
+    """One publisher and one subscriber, and the time each message is on its way between them.
+
+    Raises ValueError for a `size` below 8 bytes, or LoadError.
+    """
+
+    cdef bytes template
+    cdef char *message
+    cdef size_t message_len
+    cdef size_t payload_at
+    cdef uint64_t random
+    # the run under way
+    cdef int64_t sent
+    cdef int64_t received
+    cdef int64_t due_ns
+    cdef int64_t interval_ns
+    cdef Histogram latency
+
+    def __init__(self, target, *, int size=16, str subject="bench.latency", double timeout=30.0):
+        if size < STAMP:
+            raise ValueError(f"latency messages of {size} bytes: at least {STAMP} bytes")
+        cdef bytes head = b"PUB %b %d\r\n" % (subject.encode(), size)
+        self.payload_at = len(head)
+        self.template = head + b"x" * size + b"\r\n"
+        self.message = self.template
+        self.message_len = len(self.template)
+        self.random = int.from_bytes(os.urandom(8), "little") | 1
+        self.open(target, 2, 16 * self.message_len + 65536, timeout)
+        self.fleet.exchange(1, [b"SUB %b 1\r\nPING\r\n" % subject.encode()], timeout=timeout)
+
+    def run(self, int64_t messages, *, double interval=0.0005, double timeout=60.0):
+        """Sends `messages` and waits until all have arrived; returns a LatencyResult.
+
+        interval: seconds between two messages on average. They leave at random moments, whether or not the ones before
+        have arrived, so a server that stalls cannot hide it. With 0 each leaves when the one before has arrived.
+        """
+        cdef double deadline = time.monotonic() + timeout
+        cdef int64_t start = now_ns()
+        cdef int rc
+        self.sent = self.received = 0
+        self.interval_ns = <int64_t>(interval * 1e9)
+        self.latency = Histogram()
+        self.due_ns = start
+        while self.received < messages:
+            with nogil:
+                rc = self.pump(messages, now_ns() + 100_000_000)
+            self.check(rc, deadline, "waiting for messages", self.received, messages)
+        return LatencyResult(messages=messages, seconds=(now_ns() - start) / 1e9, latency=self.latency)
+
+    cdef int pump(self, int64_t messages, int64_t until_ns) noexcept nogil:
+        """Sends and receives until all have arrived or the time is `until_ns`: 0 or a code."""
+        cdef int64_t now, rest
+        cdef pollfd fds[2]
+        cdef timespec wait
+        cdef int i, n, rc
+        for i in range(2):
+            fds[i].fd = self.fleet.conns[i].fd
+            fds[i].events = POLLIN
+        while self.received < messages:
+            now = now_ns()
+            if now >= until_ns:
+                return 0
+            if self.sent < messages and now >= self.due_ns:
+                rc = self.publish()
+                if rc < 0:
+                    return rc
+            rest = max(0, min(until_ns, self.due_ns if self.sent < messages else until_ns) - now)
+            wait.tv_sec = rest // 1_000_000_000
+            wait.tv_nsec = rest % 1_000_000_000
+            n = ppoll(fds, 2, &wait, NULL)
+            if n < 0 and errno != EINTR:
+                return -errno
+            for i in range(2):
+                if n > 0 and fds[i].revents:
+                    rc = self.receive(i)
+                    if rc < 0:
+                        self.fleet.failed = i
+                        return rc
+        return 0
+
+    cdef int publish(self) noexcept nogil:
+        """Sends one message and chooses the moment of the next: 0 or a code."""
+        cdef Line *line = &self.lines[0]
+        cdef char *room = line_room(line, self.message_len)
+        cdef int64_t now
+        if room == NULL:
+            return CODE_NO_MEMORY
+        memcpy(room, self.message, self.message_len)
+        now = now_ns()
+        memcpy(room + self.payload_at, &now, STAMP)
+        self.sent += 1
+        self.random ^= self.random << 13
+        self.random ^= self.random >> 7
+        self.random ^= self.random << 17
+        if self.interval_ns:
+            self.due_ns += self.interval_ns // 2 + <int64_t>(self.random % <uint64_t>(self.interval_ns + 1))
+        else:
+            self.due_ns = INT64_MAX
+        return line_flush(line, self.fleet.conns[0].fd)
+
+    cdef int receive(self, int index) noexcept nogil:
+        """Reads all that is there: 0 or a code."""
+        cdef Line *line = &self.lines[index]
+        cdef Conn *c = &self.fleet.conns[index]
+        cdef Message m
+        cdef int64_t sent, now
+        cdef int more = 1
+        cdef int rc
+        while more > 0:
+            more = reader_fill(&line.reader, c.fd)
+            if more < 0:
+                return more
+            now = now_ns()
+            while True:
+                rc = reader_next(&line.reader, &c.frames, &m)
+                if rc <= 0:
+                    break
+                if m.size < STAMP:
+                    return CODE_BAD
+                memcpy(&sent, m.payload, STAMP)
+                self.latency.add_ns(now - sent)
+                self.received += 1
+                if self.interval_ns == 0:
+                    self.due_ns = now
+            if rc == 0:
+                rc = line_pong(line, c)
+            if rc == 0:
+                rc = line_flush(line, c.fd)
+            if rc < 0:
+                return rc
+        return 0

@@ -1,0 +1,168 @@
+"""A connection (the I/O half of client.go): its socket, outbound queue, timers, opening and closing.
+
+A connection belongs to one poller for life. Unless a field says otherwise only that poller's thread, its *owner*,
+touches it. Any thread may, under `lock`, append to `remote`, read the subscription table and leave a request in `ctl`;
+it then signals the owner. Python's calls are such requests.
+"""
+from libc.stddef cimport size_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+
+from gnats.core.outbound cimport OutQueue
+from gnats.core.parser cimport Parser
+from gnats.core.pollstate cimport PollState
+from gnats.core.timers cimport Timer
+from gnats.includes.pthread cimport pthread_mutex_t
+
+# Log records that are not a parser's Violation; gnats.records words them.
+cpdef enum LogCode:
+    LOG_PUBLISH_VIOLATION = 32      # data: subject
+    LOG_REPLY_VIOLATION = 33        # data: reply
+    LOG_SUBSCRIPTION_VIOLATION = 34  # data: subject NUL queue NUL sid
+    LOG_MAX_SUBSCRIPTIONS = 35
+    LOG_AUTH_VIOLATION = 36
+    LOG_AUTH_TIMEOUT = 37
+    LOG_SLOW_PENDING = 38           # b: max_pending
+    LOG_SLOW_DEADLINE = 39          # b: write_deadline in ns; data: "<chunks> <bytes>"
+    LOG_FLUSH_ERROR = 40            # b: errno
+    LOG_CLIENT_ERROR = 41           # data: what the client sent after -ERR
+    LOG_PING_TIMER = 42
+    LOG_PING_DELAYED = 43           # b: ns since the last activity
+    LOG_STALE = 44
+    LOG_AUTO_UNSUBSCRIBE = 45       # b: max; data: sid
+    LOG_PRODUCER_STALLED = 46       # b: ns
+    LOG_CLOSING_OUT_OF_MEMORY = 47
+
+cpdef enum TraceCode:
+    TRACE_IN = 0            # data: verb SP argument
+    TRACE_OUT = 1
+    TRACE_IN_PAYLOAD = 2
+    TRACE_OUT_PAYLOAD = 3
+    TRACE_DELSUB = 4        # data: sid
+
+# Reasons a connection closes for by the data plane's decision (gnats.reasons.ClosedState).
+cdef enum:
+    CLIENT_CLOSED = 1
+    AUTHENTICATION_TIMEOUT = 2
+    AUTHENTICATION_VIOLATION = 3
+    TLS_HANDSHAKE_ERROR = 4
+    SLOW_CONSUMER_PENDING_BYTES = 5
+    SLOW_CONSUMER_WRITE_DEADLINE = 6
+    WRITE_ERROR = 7
+    READ_ERROR = 8
+    PARSE_ERROR = 9
+    STALE_CONNECTION = 10
+    PROTOCOL_VIOLATION = 11
+    MAX_PAYLOAD_EXCEEDED = 16
+    MAX_CONTROL_LINE_EXCEEDED = 17
+
+cdef enum:
+    # requests to the owner, under `lock`
+    CTL_START = 1
+    CTL_CONNECTED = 2
+    CTL_RESUME = 4
+    CTL_CLOSE = 8
+
+
+# What a CONNECT settled, staged by the control plane for the owner.
+cdef struct ConnectOptions:
+    uint8_t echo, verbose, pedantic, headers, no_responders, protocol
+
+
+cdef class Connection(Parser):
+    cdef readonly uint64_t cid
+    cdef list keep                # what the borrowed pointers below need alive; the control plane's
+    cdef PollState *ps
+    cdef void *inbox              # borrowed Inbox
+    cdef void *server             # borrowed ServerState
+    cdef void *account            # borrowed Sublist of the account; set before start and by connected()
+    cdef int fd                   # -1 for an internal client and after the close
+    cdef uint32_t interest        # what epoll watches the socket for
+    cdef uint32_t reason          # ClosedState, 0 while open; atomic
+    # options
+    cdef ConnectOptions opts
+    cdef uint8_t connect_received, first_pong_sent, parked, started, torn, draining
+    cdef int32_t max_subs
+    cdef uint64_t nsubs           # subscriptions; atomic
+    # outbound
+    cdef OutQueue out
+    cdef size_t max_pending       # bytes; over this the connection is a slow consumer
+    cdef size_t gate              # three quarters of it: producers are stalled
+    cdef size_t flush_over        # queue length at which a delivery flushes in place
+    cdef uint64_t backlog         # bytes the kernel refused at the last flush; atomic
+    cdef uint64_t sent            # bytes given to the kernel so far
+    cdef uint64_t deadline_mark   # `sent` that must be reached before the write deadline
+    cdef int64_t write_deadline   # ns
+    cdef uint8_t dirty, want_write
+    cdef uint8_t gated            # over the gate; atomic
+    cdef uint64_t stall_waiters   # pollers with producers stalled for us, a bit each; atomic
+    cdef void *dirty_next
+    # as a producer: ns to pause reading, asked for by slow consumers during this read
+    cdef int64_t stall_ns
+    cdef uint8_t paused
+    cdef void *stall_next
+    # bytes read but not parsed because a punted verb came before them
+    cdef char *pre
+    cdef size_t pre_len
+    # timers
+    cdef Timer auth_timer, ping_timer, write_timer, stall_timer
+    cdef int64_t ping_interval, auth_timeout
+    cdef int32_t ping_max, ping_out
+    cdef int64_t start_time, rtt_start, last_in
+    cdef int64_t rtt              # ns; atomic
+    # counters; atomic with one writer
+    cdef uint64_t in_msgs, in_bytes, out_msgs, out_bytes, nstalls
+    cdef uint64_t batch_msgs, batch_bytes, batch_subs
+    # under lock: what other threads leave for the owner
+    cdef pthread_mutex_t lock
+    cdef OutQueue remote
+    cdef uint8_t refuse           # nothing may be appended any more
+    cdef uint32_t ctl
+    cdef uint32_t ctl_reason
+    cdef ConnectOptions staged
+    cdef void *staged_account
+    cdef char *connect_info       # INFO for after the first PONG
+    cdef size_t connect_info_len
+    cdef uint64_t remote_msgs, remote_bytes
+    # under ps.lock
+    cdef uint8_t sig_queued
+    cdef void *sig_next
+
+    # -- for the poller (owner thread) --
+    cdef void on_signal(self) noexcept nogil
+    cdef void on_control(self, uint32_t ctl) noexcept nogil    # CTL_CONNECTED and what deliveries left
+    cdef void on_events(self, uint32_t events) noexcept nogil
+    cdef void on_timer(self, Timer *t) noexcept nogil
+    cdef void flush_outbound(self) noexcept nogil
+    cdef void resume_reading(self) noexcept nogil
+    cdef void post_closed(self) noexcept nogil
+
+    cdef void close_connection_nogil(self, uint32_t reason) noexcept nogil
+    cdef void finish_close(self) noexcept nogil
+    cdef void signal_owner(self) noexcept nogil
+    cdef bint set_interest(self, uint32_t events) noexcept nogil
+    cdef void read_loop(self) noexcept nogil
+    cdef void parse_bytes(self, char *buf, size_t n) noexcept nogil
+    cdef void account_batch(self) noexcept nogil
+    cdef void begin(self) noexcept nogil
+    cdef void log(self, int code, int64_t b, const char *data, size_t n) noexcept nogil
+    cdef void debugf(self, int code, int64_t b, const char *data, size_t n) noexcept nogil
+    cdef void trace_line(self, int code, const char *a, size_t na, const char *b, size_t nb) noexcept nogil
+    cdef void queue_outbound(self, const char *p, size_t n) noexcept nogil
+    cdef void mark_dirty(self) noexcept nogil
+    cdef void send_err(self, const char *text) noexcept nogil
+    cdef void send_err_quoting(self, const char *text, const char *subject, size_t n,
+                               const char *more, const char *queue, size_t qn) noexcept nogil
+    cdef void send_ok(self) noexcept nogil
+    cdef void outbound_over(self, Connection producer) noexcept nogil
+    cdef void report_slow_consumer(self) noexcept nogil
+    cdef void stall(self, Connection producer) noexcept nogil
+    cdef void pause(self) noexcept nogil
+    cdef void unpause(self) noexcept nogil
+    cdef void release_stalled(self) noexcept nogil
+    cdef void process_ping_timer(self) noexcept nogil
+    cdef void set_first_ping_timer(self) noexcept nogil
+    cdef void remove_all_subs(self) noexcept nogil
+
+
+# The end of a batch: flush what has been queued, and signal the owners of others that got something.
+cdef void flush_batch(PollState *ps) noexcept nogil

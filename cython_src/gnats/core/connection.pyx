@@ -1,0 +1,774 @@
+"""A connection; see connection.pxd for who may touch what, docs/locks.md for the order of locks."""
+import cython
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from libc.stddef cimport size_t
+from libc.stdint cimport int64_t, uint32_t, uint64_t
+from libc.stdio cimport snprintf
+from libc.stdlib cimport free, malloc
+from libc.string cimport memcpy, strlen
+
+from gnats.core.inbox cimport EV_CLOSED, EV_LOG, EV_TRACE, Event, Inbox
+from gnats.core.outbound cimport outq_append, outq_chunks, outq_clear, outq_free, outq_send, outq_splice
+from gnats.core.parser cimport CLIENT, PARSE_OK, PARSE_PUNT, Parser
+from gnats.core.pollstate cimport PollerBase, PollState, poller_random
+from gnats.core.state cimport ServerState
+from gnats.core.sublist cimport Sublist, Subscription
+from gnats.core.timers cimport Timer, timer_clear, timer_set
+from gnats.includes.atomics cimport (
+    add32,
+    add64,
+    bump64,
+    exchange64,
+    load8,
+    load32,
+    load64,
+    loadi64,
+    or64,
+    store8,
+    store8_release,
+    store32,
+    store64,
+    storei64,
+)
+from gnats.includes.linux cimport (
+    EAGAIN,
+    EINTR,
+    EPOLL_CTL_ADD,
+    EPOLL_CTL_DEL,
+    EPOLL_CTL_MOD,
+    EPOLLERR,
+    EPOLLHUP,
+    EPOLLIN,
+    EPOLLOUT,
+    MSG_DONTWAIT,
+    MSG_TRUNC,
+    SHUT_WR,
+    close,
+    epoll_ctl,
+    epoll_event,
+    errno,
+    eventfd_write,
+    iovec,
+    monotonic_ns,
+    msghdr,
+    realtime_ns,
+    recv,
+    recvmsg,
+    shutdown,
+    ssize_t,
+)
+from gnats.includes.pthread cimport (
+    pthread_mutex_destroy,
+    pthread_mutex_init,
+    pthread_mutex_lock,
+    pthread_mutex_unlock,
+)
+
+cdef enum:
+    T_AUTH, T_PING, T_WRITE, T_STALL
+
+cdef enum:
+    FLUSH_OVER = 256 * 1024        # flush in place beyond this: memory stays hot, readers get going
+    DRAIN_READS = 16               # reads that empty a socket before it is closed
+
+cdef int64_t SECOND = 1000000000
+cdef int64_t STALL_MIN = 2000000     # for each message to a consumer over its gate, up to this much for one read
+cdef int64_t STALL_TOTAL = 10000000  # (nats-server's numbers); from this on it is worth a line in the log
+cdef int64_t STALL_REPORT = 5000000
+cdef int64_t FIRST_PING = 2 * SECOND
+cdef int64_t RTT_INTERVAL = 3600 * SECOND
+
+
+cdef char *quote(char *out, const char *p, size_t n) noexcept nogil:
+    """Write "p[:n]" as Go's %q words it (bytes that are no UTF-8 as \\x..), at most 4n + 2 characters."""
+    cdef const char *hex = b"0123456789abcdef"
+    cdef const char *plain = b"\a\b\f\n\r\t\v\\\""
+    cdef const char *letter = b"abfnrtv\\\""
+    cdef size_t i = 0, k, width
+    cdef unsigned char c
+    out[0] = c'"'
+    out += 1
+    while i < n:
+        c = <unsigned char> p[i]
+        for k in range(9):
+            if c == <unsigned char> plain[k]:
+                out[0] = c'\\'
+                out[1] = letter[k]
+                out += 2
+                i += 1
+                break
+        else:
+            width = utf8_width(p + i, n - i)
+            if c < 0x20 or c == 0x7f or width == 0:
+                out[0] = c'\\'
+                out[1] = c'x'
+                out[2] = hex[c >> 4]
+                out[3] = hex[c & 15]
+                out += 4
+                i += 1
+            else:
+                memcpy(out, p + i, width)
+                out += width
+                i += width
+    out[0] = c'"'
+    return out + 1
+
+
+cdef size_t utf8_width(const char *p, size_t n) noexcept nogil:
+    """Bytes of the well-formed UTF-8 sequence at p, 0 when there is none."""
+    cdef unsigned char c = <unsigned char> p[0], d = <unsigned char> p[1] if n > 1 else 0
+    cdef size_t width, i
+    if c < 0x80:
+        return 1
+    if c < 0xC2 or c > 0xF4:
+        return 0
+    width = 2 if c < 0xE0 else 3 if c < 0xF0 else 4
+    if n < width:
+        return 0
+    if (c == 0xE0 and d < 0xA0) or (c == 0xED and d > 0x9F) or (c == 0xF0 and d < 0x90) or (c == 0xF4 and d > 0x8F):
+        return 0
+    for i in range(1, width):
+        if (<unsigned char> p[i] & 0xC0) != 0x80:
+            return 0
+    return width
+
+
+@cython.no_gc_clear
+cdef class Connection(Parser):
+    """One connection, or an internal subscriber (fd -1) of kind SYSTEM, JETSTREAM or ACCOUNT.
+
+    The socket `fd`, connected and non-blocking, belongs to it from the moment of construction. Python calls these
+    methods on the control loop only. `write_deadline` and `ping_interval` are in seconds, sizes in bytes; -1 for
+    max_payload or max_subs means no limit.
+    """
+
+    def __cinit__(
+        self,
+        int kind,
+        int fd,
+        uint64_t cid,
+        PollerBase poller not None,
+        ServerState state not None,
+        *,
+        int max_control_line=4096,
+        int max_payload=1048576,
+        size_t max_pending=67108864,
+        int max_subs=-1,
+        double write_deadline=10.0,
+        double ping_interval=120.0,
+        int ping_max=2,
+    ):
+        pthread_mutex_init(&self.lock, NULL)
+        self.keep = [poller, state, poller.inbox]
+        self.kind = kind
+        self.fd = fd
+        self.cid = cid
+        self.ps = &poller.ps
+        self.inbox = <void *> poller.inbox
+        self.server = <void *> state
+        self.max_control_line = max_control_line
+        self.max_payload = max_payload
+        self.max_subs = max_subs
+        self.max_pending = max_pending
+        self.gate = max_pending // 4 * 3
+        self.flush_over = FLUSH_OVER if FLUSH_OVER < self.gate else self.gate
+        self.write_deadline = <int64_t> (write_deadline * SECOND)
+        self.ping_interval = <int64_t> (ping_interval * SECOND)
+        self.ping_max = ping_max
+        self.opts.echo = 1
+        self.opts.verbose = self.opts.pedantic = kind == CLIENT
+        self.start_time = monotonic_ns()
+        self.auth_timer.owner = self.ping_timer.owner = <void *> self
+        self.write_timer.owner = self.stall_timer.owner = <void *> self
+        self.auth_timer.kind = T_AUTH
+        self.ping_timer.kind = T_PING
+        self.write_timer.kind = T_WRITE
+        self.stall_timer.kind = T_STALL
+        if fd < 0:
+            self.headers = 1
+            self.opts.headers = 1
+            self.started = 1
+
+    def __dealloc__(self):
+        # A started connection is dropped only after its EV_CLOSED, so the poller has let go of everything.
+        if self.fd >= 0:
+            close(self.fd)
+        if self.ps != NULL:
+            # never into the poller's pool: this is not its thread
+            outq_free(&self.remote)
+            outq_free(&self.out)
+        free(self.pre)
+        free(self.connect_info)
+        pthread_mutex_destroy(&self.lock)
+    # -- what Python calls ---------------------------------------------------------------------------------------
+
+    @property
+    def kind(self) -> int:
+        """CLIENT, ROUTER, GATEWAY, SYSTEM, LEAF, JETSTREAM or ACCOUNT."""
+        return self.kind
+
+    @property
+    def closed_reason(self) -> int:
+        """A gnats.reasons.ClosedState, 0 while open."""
+        return load32(&self.reason)
+
+    def register(self, Sublist sublist not None) -> None:
+        """Bind to an account's subscriptions, before start()."""
+        self.keep.append(sublist)
+        self.account = <void *> sublist
+
+    def start(self, bytes info not None, *, bint expect_connect, double auth_timeout=0.0) -> None:
+        """Hand the connection to its poller: send `info`, then read.
+
+        With `expect_connect`, any verb but CONNECT is an authorization violation, and after `auth_timeout` seconds
+        without one the connection is closed. Raises MemoryError.
+        """
+        self.auth_set = expect_connect
+        self.auth_timeout = <int64_t> (auth_timeout * SECOND) if expect_connect else 0
+        self.append_remote(info)
+        self.request(CTL_START, 0)
+
+    def resume(self) -> None:
+        """Go on parsing after a punted INFO has been answered."""
+        self.request(CTL_RESUME, 0)
+
+    def close_connection(self, int reason, str err=None) -> None:
+        """Send `-ERR 'err'` if given and close; EV_CLOSED follows once the poller has done it. Idempotent."""
+        if err is not None:
+            self.append_remote(f"-ERR '{err}'\r\n".encode())
+        self.request(CTL_CLOSE, reason)
+
+    def enqueue_proto(self, bytes data not None) -> None:
+        """Queue protocol bytes for the peer and have the poller flush them. Raises MemoryError."""
+        self.append_remote(data)
+        self.request(0, 0)
+
+    def append_remote(self, bytes data not None) -> None:
+        """Queue bytes without waking the poller."""
+        cdef int rc = 0
+        pthread_mutex_lock(&self.lock)
+        if not self.refuse:
+            rc = outq_append(&self.remote, NULL, PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data))
+        pthread_mutex_unlock(&self.lock)
+        if rc < 0:
+            raise MemoryError
+
+    def request(self, uint32_t ctl, uint32_t reason) -> None:
+        """Leave a CTL_* request for the owner and signal it."""
+        pthread_mutex_lock(&self.lock)
+        self.ctl |= ctl
+        if reason and self.ctl_reason == 0:
+            self.ctl_reason = reason
+        pthread_mutex_unlock(&self.lock)
+        self.signal_owner()
+
+    def snapshot(self) -> dict:
+        """Counters for monitoring: a relaxed view, not a consistent cut. Times in ns (last_activity since 1970)."""
+        cdef uint64_t pending, msgs, size
+        pthread_mutex_lock(&self.lock)
+        pending = load64(&self.backlog) + self.remote.bytes
+        msgs = self.remote_msgs
+        size = self.remote_bytes
+        pthread_mutex_unlock(&self.lock)
+        return {
+            "pending_bytes": pending,
+            "in_msgs": load64(&self.in_msgs),
+            "out_msgs": load64(&self.out_msgs) + msgs,
+            "in_bytes": load64(&self.in_bytes),
+            "out_bytes": load64(&self.out_bytes) + size,
+            "subscriptions": load64(&self.nsubs),
+            "last_activity": realtime_ns() - monotonic_ns() + (loadi64(&self.last_in) or self.start_time),
+            "rtt": loadi64(&self.rtt),
+            "stalls": load64(&self.nstalls),
+        }
+
+    # -- signals, events and timers: the owner -------------------------------------------------------------------
+
+    cdef void signal_owner(self) noexcept nogil:
+        """Have the owner call on_signal. Any thread."""
+        cdef PollState *ps = self.ps
+        cdef bint wake = False
+        pthread_mutex_lock(&ps.lock)
+        if not self.sig_queued and not self.torn:
+            wake = ps.signalled == NULL
+            self.sig_queued = 1
+            self.sig_next = ps.signalled
+            ps.signalled = <void *> self
+        pthread_mutex_unlock(&ps.lock)
+        if wake:
+            eventfd_write(ps.evfd, 1)
+
+    cdef void on_signal(self) noexcept nogil:
+        cdef uint32_t ctl, reason
+        cdef char *pre
+        cdef size_t pre_len
+        pthread_mutex_lock(&self.lock)
+        ctl = self.ctl
+        reason = self.ctl_reason
+        self.ctl = self.ctl_reason = 0
+        outq_splice(&self.out, &self.remote)
+        pthread_mutex_unlock(&self.lock)
+        self.on_control(ctl)
+        if load8(&self.closing):
+            if not self.draining:
+                outq_clear(&self.out, &self.ps.pool)
+            return
+        if ctl & CTL_START:
+            self.begin()
+        if ctl & CTL_CLOSE:
+            if reason == SLOW_CONSUMER_PENDING_BYTES:
+                self.report_slow_consumer()
+            self.close_connection_nogil(reason)
+            return
+        if self.out.bytes:
+            self.mark_dirty()
+        if ctl & CTL_RESUME and self.parked:
+            self.parked = 0
+            if self.pre != NULL:
+                pre = self.pre
+                pre_len = self.pre_len
+                self.pre = NULL
+                self.pre_len = 0
+                self.parse_bytes(pre, pre_len)
+                self.account_batch()
+                free(pre)
+            self.resume_reading()
+
+    cdef void on_control(self, uint32_t ctl) noexcept nogil:
+        pass
+
+    cdef void begin(self) noexcept nogil:
+        cdef epoll_event ev
+        self.started = 1
+        self.trace = load8(&(<ServerState> self.server)._trace)
+        add32(&self.ps.nclients, 1)
+        if self.auth_timeout > 0:
+            timer_set(&self.ps.timers, &self.auth_timer, self.ps.now + self.auth_timeout)
+        if self.ping_interval > 0:
+            timer_set(&self.ps.timers, &self.ping_timer, self.ps.now + self.ping_interval)
+        ev.events = self.interest = EPOLLIN
+        ev.data.ptr = <void *> self
+        if epoll_ctl(self.ps.epfd, EPOLL_CTL_ADD, self.fd, &ev) < 0:
+            self.close_connection_nogil(READ_ERROR)
+
+    cdef bint set_interest(self, uint32_t events) noexcept nogil:
+        cdef epoll_event ev
+        if events == self.interest or self.fd < 0:
+            return True
+        self.interest = ev.events = events
+        ev.data.ptr = <void *> self
+        return epoll_ctl(self.ps.epfd, EPOLL_CTL_MOD, self.fd, &ev) == 0
+
+    cdef void on_events(self, uint32_t events) noexcept nogil:
+        if self.fd < 0:
+            return
+        if events & EPOLLOUT or (self.draining and events & (EPOLLERR | EPOLLHUP)):
+            self.flush_outbound()
+        if events & (EPOLLIN | EPOLLERR | EPOLLHUP) and not load8(&self.closing):
+            if self.parked or self.paused:
+                # Level-triggered: do not hear of it again until reading goes on.
+                self.set_interest(self.interest & ~<uint32_t> EPOLLIN)
+                if events & (EPOLLERR | EPOLLHUP):
+                    self.close_connection_nogil(READ_ERROR if events & EPOLLERR else CLIENT_CLOSED)
+                return
+            self.read_loop()
+
+    cdef void resume_reading(self) noexcept nogil:
+        if not load8(&self.closing) and not self.parked and not self.paused:
+            self.set_interest(self.interest | EPOLLIN)
+
+    cdef void on_timer(self, Timer *t) noexcept nogil:
+        cdef char[64] detail
+        if t.kind == T_PING:
+            self.process_ping_timer()
+        elif t.kind == T_AUTH:
+            self.send_err(b"Authentication Timeout")
+            self.debugf(LOG_AUTH_TIMEOUT, 0, NULL, 0)
+            self.close_connection_nogil(AUTHENTICATION_TIMEOUT)
+        elif t.kind == T_STALL:
+            self.unpause()
+        elif self.draining:
+            self.finish_close()
+        else:
+            snprintf(detail, sizeof(detail), b"%u %zu", outq_chunks(&self.out), self.out.bytes)
+            if not self.auth_set:
+                add64(&(<ServerState> self.server)._slow_consumers, 1)
+                self.log(LOG_SLOW_DEADLINE, self.write_deadline, detail, strlen(detail))
+            self.close_connection_nogil(SLOW_CONSUMER_WRITE_DEADLINE)
+
+    cdef void set_first_ping_timer(self) noexcept nogil:
+        cdef int64_t d = self.ping_interval
+        if d <= 0:
+            return
+        if self.kind == CLIENT and d > FIRST_PING:
+            d = FIRST_PING
+        d += <int64_t> (poller_random(self.ps) % 1000) * (d // 5000)
+        timer_set(&self.ps.timers, &self.ping_timer, self.ps.now + d)
+
+    cdef void process_ping_timer(self) noexcept nogil:
+        cdef int64_t now = self.ps.now
+        cdef bint need_rtt = self.rtt == 0 or now - self.rtt_start > RTT_INTERVAL
+        cdef int64_t quiet = now - self.last_in if self.last_in else now
+        self.debugf(LOG_PING_TIMER, 0, NULL, 0)
+        if quiet < self.ping_interval and not need_rtt:
+            self.debugf(LOG_PING_DELAYED, quiet, NULL, 0)
+        else:
+            if self.ping_out + 1 > self.ping_max:
+                self.debugf(LOG_STALE, 0, NULL, 0)
+                self.send_err(b"Stale Connection")
+                add64(&(<ServerState> self.server)._stale_connections, 1)
+                self.close_connection_nogil(STALE_CONNECTION)
+                return
+            self.rtt_start = now
+            self.ping_out += 1
+            if self.trace:
+                self.trace_line(TRACE_OUT, b"PING", 4, NULL, 0)
+            self.queue_outbound(b"PING\r\n", 6)
+        timer_set(&self.ps.timers, &self.ping_timer, now + self.ping_interval)
+
+    # -- reading -------------------------------------------------------------------------------------------------
+
+    cdef void read_loop(self) noexcept nogil:
+        """One read of what the socket has, parsed. What is left makes epoll report it again: connections take
+        turns."""
+        cdef ssize_t n
+        cdef size_t want = 0, got
+        cdef iovec[2] iov
+        cdef msghdr msg
+        cdef PollState *ps = self.ps
+        if self.msg_buf != NULL:
+            # The rest of a split payload goes where it belongs, only what follows it through the buffer.
+            want = <size_t> self.pa.size + 2 - self.msg_len
+            iov[0].iov_base = self.msg_buf + self.msg_len
+            iov[0].iov_len = want
+            iov[1].iov_base = ps.rbuf
+            iov[1].iov_len = ps.rbuf_len
+            msg.msg_name = NULL
+            msg.msg_namelen = 0
+            msg.msg_control = NULL
+            msg.msg_controllen = 0
+            msg.msg_flags = 0
+            msg.msg_iov = iov
+            msg.msg_iovlen = 2
+            n = recvmsg(self.fd, &msg, MSG_DONTWAIT)
+        else:
+            n = recv(self.fd, ps.rbuf, ps.rbuf_len, MSG_DONTWAIT)
+        if n <= 0:
+            if n == 0:
+                self.close_connection_nogil(CLIENT_CLOSED)
+            elif errno != EAGAIN and errno != EINTR:
+                self.close_connection_nogil(READ_ERROR)
+            return
+        self.trace = load8(&(<ServerState> self.server)._trace)
+        self.batch_msgs = self.batch_bytes = self.batch_subs = 0
+        got = <size_t> n
+        if want:
+            if self.payload_filled(got if got < want else want) == PARSE_OK and got > want:
+                self.parse_bytes(ps.rbuf, got - want)
+        else:
+            self.parse_bytes(ps.rbuf, got)
+        self.account_batch()
+        if self.stall_ns and not load8(&self.closing):
+            self.pause()
+
+    cdef void parse_bytes(self, char *buf, size_t n) noexcept nogil:
+        """Parse; what follows a punted verb is kept until the control plane has answered."""
+        cdef int rc = self.parse(buf, n)
+        if rc != PARSE_PUNT:
+            return
+        self.parked = 1
+        n -= self.consumed
+        if n == 0:
+            return
+        self.pre = <char *> malloc(n)
+        if self.pre == NULL:
+            self.log(LOG_CLOSING_OUT_OF_MEMORY, 0, NULL, 0)
+            self.close_connection_nogil(READ_ERROR)
+            return
+        memcpy(self.pre, buf + self.consumed, n)
+        self.pre_len = n
+
+    cdef void account_batch(self) noexcept nogil:
+        if self.batch_msgs:
+            bump64(&self.in_msgs, self.batch_msgs)
+            bump64(&self.in_bytes, self.batch_bytes)
+            bump64(&self.ps.in_msgs, self.batch_msgs)
+            bump64(&self.ps.in_bytes, self.batch_bytes)
+        if self.batch_msgs or self.batch_subs:
+            storei64(&self.last_in, self.ps.now)
+        self.batch_msgs = self.batch_bytes = self.batch_subs = 0
+
+    # -- writing -------------------------------------------------------------------------------------------------
+
+    cdef void mark_dirty(self) noexcept nogil:
+        if not self.dirty:
+            self.dirty = 1
+            self.dirty_next = self.ps.dirty
+            self.ps.dirty = <void *> self
+
+    cdef void queue_outbound(self, const char *p, size_t n) noexcept nogil:
+        """Queue protocol bytes for the peer, behind what is queued; flushed at the end of the batch."""
+        if load8(&self.closing) or self.fd < 0:
+            return
+        if outq_append(&self.out, &self.ps.pool, p, n) < 0:
+            self.log(LOG_CLOSING_OUT_OF_MEMORY, 0, NULL, 0)
+            self.close_connection_nogil(WRITE_ERROR)
+            return
+        self.mark_dirty()
+        if self.out.bytes > self.flush_over:
+            self.outbound_over(self)
+
+    cdef void send_ok(self) noexcept nogil:
+        if self.trace:
+            self.trace_line(TRACE_OUT, b"OK", 2, NULL, 0)
+        self.queue_outbound(b"+OK\r\n", 5)
+
+    cdef void send_err(self, const char *text) noexcept nogil:
+        self.send_err_quoting(text, NULL, 0, NULL, NULL, 0)
+
+    cdef void send_err_quoting(
+        self, const char *text, const char *subject, size_t n, const char *more, const char *queue, size_t qn
+    ) noexcept nogil:
+        """-ERR 'text "subject" more "queue"'."""
+        cdef size_t cap = strlen(text) + (4 * n + 2) + (strlen(more) if more != NULL else 0) + (4 * qn + 2) + 16
+        cdef char *line = <char *> malloc(cap)
+        cdef char *p = line
+        if line == NULL:
+            return
+        memcpy(p, b"-ERR '", 6)
+        p += 6
+        memcpy(p, text, strlen(text))
+        p += strlen(text)
+        if subject != NULL:
+            p = quote(p, subject, n)
+        if more != NULL:
+            memcpy(p, more, strlen(more))
+            p += strlen(more)
+        if queue != NULL:
+            p = quote(p, queue, qn)
+        if self.trace:
+            self.trace_line(TRACE_OUT, b"-ERR", 4, line + 6, p - line - 6)
+        memcpy(p, b"'\r\n", 3)
+        p += 3
+        self.queue_outbound(line, p - line)
+        free(line)
+
+    cdef void flush_outbound(self) noexcept nogil:
+        cdef long n
+        if self.fd < 0:
+            return
+        n = outq_send(&self.out, &self.ps.pool, self.fd)
+        if n < 0:
+            if self.draining:
+                self.finish_close()
+                return
+            self.debugf(LOG_FLUSH_ERROR, -n, NULL, 0)
+            self.close_connection_nogil(WRITE_ERROR)
+            return
+        self.sent += n
+        store64(&self.backlog, self.out.bytes)
+        if self.out.bytes == 0:
+            if self.want_write:
+                self.want_write = 0
+                self.set_interest(self.interest & ~<uint32_t> EPOLLOUT)
+                timer_clear(&self.ps.timers, &self.write_timer)
+            if self.draining:
+                self.finish_close()
+                return
+        else:
+            if not self.want_write:
+                self.want_write = 1
+                self.set_interest(self.interest | EPOLLOUT)
+                self.deadline_mark = self.sent + self.out.bytes
+                timer_set(&self.ps.timers, &self.write_timer, self.ps.now + self.write_deadline)
+            elif self.sent >= self.deadline_mark and not self.draining:
+                # Everything that was queued when the deadline was set has gone; what has come since gets its own.
+                self.deadline_mark = self.sent + self.out.bytes
+                timer_set(&self.ps.timers, &self.write_timer, self.ps.now + self.write_deadline)
+        if load8(&self.gated) and self.out.bytes <= self.gate:
+            self.release_stalled()
+
+    cdef void outbound_over(self, Connection producer) noexcept nogil:
+        """The queue is long: flush it now; if the socket takes no more, stall the producer or give up."""
+        if not self.want_write:
+            self.flush_outbound()
+            if load8(&self.closing):
+                return
+        if self.out.bytes > self.max_pending:
+            self.report_slow_consumer()
+            self.close_connection_nogil(SLOW_CONSUMER_PENDING_BYTES)
+        elif self.out.bytes > self.gate and producer is not self:
+            self.stall(producer)
+
+    cdef void report_slow_consumer(self) noexcept nogil:
+        add64(&(<ServerState> self.server)._slow_consumers, 1)
+        self.log(LOG_SLOW_PENDING, self.max_pending, NULL, 0)
+
+    # -- stalled producers ---------------------------------------------------------------------------------------
+
+    cdef void stall(self, Connection producer) noexcept nogil:
+        """We are behind: `producer`, of the calling poller, is to pause when it has parsed what it has read."""
+        store8(&self.gated, 1)
+        if producer.kind != CLIENT or producer.stall_ns >= STALL_TOTAL:
+            return
+        or64(&self.stall_waiters, <uint64_t> 1 << producer.ps.index)
+        producer.stall_ns += STALL_MIN
+        bump64(&producer.nstalls, 1)
+        add64(&(<ServerState> producer.server)._stalls, 1)
+
+    cdef void pause(self) noexcept nogil:
+        cdef int64_t d = self.stall_ns
+        self.stall_ns = 0
+        if d >= STALL_REPORT:
+            self.log(LOG_PRODUCER_STALLED, d, NULL, 0)
+        self.paused = 1
+        self.set_interest(self.interest & ~<uint32_t> EPOLLIN)
+        self.stall_next = self.ps.stalled
+        self.ps.stalled = <void *> self
+        timer_set(&self.ps.timers, &self.stall_timer, monotonic_ns() + d)
+
+    cdef void unpause(self) noexcept nogil:
+        cdef void *at = self.ps.stalled
+        timer_clear(&self.ps.timers, &self.stall_timer)
+        if not self.paused:
+            return
+        self.paused = 0
+        if at == <void *> self:
+            self.ps.stalled = self.stall_next
+        else:
+            while (<Connection> at).stall_next != <void *> self:
+                at = (<Connection> at).stall_next
+            (<Connection> at).stall_next = self.stall_next
+        self.resume_reading()
+
+    cdef void release_stalled(self) noexcept nogil:
+        """We have caught up: the pollers that hold producers for us let them go on at the end of their batch."""
+        cdef uint64_t waiters = exchange64(&self.stall_waiters, 0)
+        cdef uint32_t i
+        cdef PollState *ps
+        store8(&self.gated, 0)
+        for i in range(64):
+            if waiters >> i & 1:
+                ps = <PollState *> (<ServerState> self.server).pollers[i]
+                store8_release(&ps.resume_stalled, 1)
+                if ps != self.ps:
+                    eventfd_write(ps.evfd, 1)
+
+    # -- closing -------------------------------------------------------------------------------------------------
+
+    cdef void close_connection_nogil(self, uint32_t reason) noexcept nogil:
+        """Owner only: stop reading and routing, flush what there is to say, close."""
+        cdef bint skip_flush = (
+            reason == READ_ERROR or reason == WRITE_ERROR or reason == SLOW_CONSUMER_PENDING_BYTES
+            or reason == SLOW_CONSUMER_WRITE_DEADLINE or reason == TLS_HANDSHAKE_ERROR)
+        if load8(&self.closing):
+            return
+        pthread_mutex_lock(&self.lock)
+        store8(&self.closing, 1)
+        self.refuse = 1
+        outq_splice(&self.out, &self.remote)
+        pthread_mutex_unlock(&self.lock)
+        store32(&self.reason, reason)
+        timer_clear(&self.ps.timers, &self.auth_timer)
+        timer_clear(&self.ps.timers, &self.ping_timer)
+        self.unpause()
+        self.remove_all_subs()
+        self.release_stalled()
+        if not skip_flush and self.fd >= 0 and self.out.bytes and self.started:
+            self.draining = 1
+            self.want_write = 0
+            self.set_interest(0)
+            self.flush_outbound()
+            return
+        self.finish_close()
+
+    cdef void finish_close(self) noexcept nogil:
+        cdef int i
+        if self.fd >= 0:
+            epoll_ctl(self.ps.epfd, EPOLL_CTL_DEL, self.fd, NULL)
+            if self.draining:
+                # Unread bytes would turn the close into a reset, which can overtake the -ERR just sent.
+                shutdown(self.fd, SHUT_WR)
+                for i in range(DRAIN_READS):
+                    if recv(self.fd, NULL, self.ps.rbuf_len, MSG_DONTWAIT | MSG_TRUNC) <= 0:
+                        break
+            close(self.fd)
+            self.fd = -1
+        self.draining = 0
+        timer_clear(&self.ps.timers, &self.write_timer)
+        outq_clear(&self.out, &self.ps.pool)
+        self.parser_free()
+        free(self.pre)
+        self.pre = NULL
+        if self.started:
+            add32(&self.ps.nclients, <uint32_t> -1)
+        pthread_mutex_lock(&self.ps.lock)
+        self.torn = 1
+        pthread_mutex_unlock(&self.ps.lock)
+        self.post_closed()
+
+    cdef void post_closed(self) noexcept nogil:
+        """Last of all, once no list of the poller names it: Python may drop the connection after this."""
+        cdef bint now
+        pthread_mutex_lock(&self.ps.lock)
+        now = self.torn == 1 and not self.sig_queued and not self.dirty
+        if now:
+            self.torn = 2
+        pthread_mutex_unlock(&self.ps.lock)
+        if now:
+            (<Inbox> self.inbox).post_data(EV_CLOSED, <void *> self, load32(&self.reason), 0, NULL, 0)
+
+    # -- records for the log -------------------------------------------------------------------------------------
+
+    cdef void log(self, int code, int64_t b, const char *data, size_t n) noexcept nogil:
+        (<Inbox> self.inbox).post_data(EV_LOG, <void *> self, code, b, data, n)
+
+    cdef void debugf(self, int code, int64_t b, const char *data, size_t n) noexcept nogil:
+        if load8(&(<ServerState> self.server)._debug):
+            self.log(code, b, data, n)
+
+    cdef void trace_line(self, int code, const char *a, size_t na, const char *b, size_t nb) noexcept nogil:
+        cdef Event *ev = (<Inbox> self.inbox).new_event(EV_TRACE, <void *> self, na + 1 + nb)
+        if ev == NULL:
+            return
+        ev.a = code
+        memcpy(ev.data, a, na)
+        if b != NULL:
+            ev.data[na] = c' '
+            memcpy(ev.data + na + 1, b, nb)
+        else:
+            ev.len = na
+        (<Inbox> self.inbox).post(ev)
+
+    cdef void trace_in_op(self, const char *op, const char *arg, size_t n) noexcept nogil:
+        self.trace_line(TRACE_IN, op, strlen(op), arg, n)
+
+    # -- what a Client overrides ---------------------------------------------------------------------------------
+
+    cdef void remove_all_subs(self) noexcept nogil:
+        pass
+
+
+cdef void flush_batch(PollState *ps) noexcept nogil:
+    cdef uint32_t i
+    cdef void *at
+    cdef void *following
+    for i in range(ps.ntouched):
+        (<Connection> ps.touched[i]).signal_owner()
+    ps.ntouched = 0
+    while ps.dirty != NULL:
+        at = ps.dirty
+        ps.dirty = NULL
+        while at != NULL:
+            following = (<Connection> at).dirty_next
+            flush_dirty(<Connection> at)
+            at = following
+
+
+cdef void flush_dirty(Connection c) noexcept nogil:
+    c.dirty = 0
+    if c.torn:
+        c.post_closed()
+    elif not c.want_write:
+        c.flush_outbound()

@@ -1,0 +1,43 @@
+"""The control plane's inbox: what pollers post for Python, in order, behind one eventfd (ports ipqueue.go).
+
+Lock: one mutex over the list; a leaf in docs/locks.md. A poller posts only about clients that it owns, and EV_CLOSED
+last of all, so a client is alive as long as an event names it.
+"""
+from libc.stddef cimport size_t
+from libc.stdint cimport int64_t, uint32_t, uint64_t
+
+from gnats.includes.pthread cimport pthread_mutex_t
+
+cpdef enum:
+    EV_CONNECT = 1
+    EV_INFO = 2
+    EV_CLOSED = 3
+    EV_LOG = 4
+    EV_TRACE = 5
+    EV_MSG = 6
+
+
+cdef struct Event:
+    Event *next
+    void *client      # borrowed core.client.Client
+    int64_t a
+    int64_t b
+    uint32_t kind
+    uint32_t part[4]  # EV_MSG: lengths of subject, reply, header and payload; the sid follows
+    size_t len
+    char data[1]
+
+
+cdef class Inbox:
+    cdef pthread_mutex_t lock
+    cdef Event *head
+    cdef Event *tail
+    cdef int evfd
+    cdef uint64_t queued          # atomic
+    cdef list graveyard           # closed clients, until no poller can hold a pointer to them
+
+    # An event with room for `len` bytes of data, NULL when out of memory; post() takes it over.
+    cdef Event *new_event(self, uint32_t kind, void *client, size_t len) noexcept nogil
+    cdef void post(self, Event *ev) noexcept nogil
+    cdef void post_data(
+        self, uint32_t kind, void *client, int64_t a, int64_t b, const char *data, size_t len) noexcept nogil

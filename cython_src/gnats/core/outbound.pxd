@@ -1,0 +1,58 @@
+"""Outbound memory: pooled chunks and the queues made of them (ports the outbound half of client.go).
+
+A ChunkPool belongs to one poller; a chunk may come from one poller's pool and go back to another's. An OutQueue has
+no lock of its own: see core.client for who may touch which.
+"""
+from libc.stddef cimport size_t
+from libc.stdint cimport uint32_t, uint64_t
+from libc.string cimport memcpy
+
+cdef enum:
+    CHUNK_CLASSES = 3
+
+
+cdef struct Chunk:
+    Chunk *next
+    uint32_t cap
+    uint32_t len     # bytes written into data
+    uint32_t sent    # bytes of those the kernel has taken
+    uint32_t cls
+    char data[1]
+
+
+cdef struct ChunkPool:
+    Chunk *free[CHUNK_CLASSES]
+    uint32_t n[CHUNK_CLASSES]
+
+
+cdef struct OutQueue:
+    Chunk *head
+    Chunk *tail
+    size_t bytes     # queued and not sent
+
+
+cdef void pool_free(ChunkPool *pool) noexcept nogil
+# Room for n contiguous bytes at the tail, n at most what a large chunk holds; NULL when out of memory.
+cdef char *outq_reserve_slow(OutQueue *q, ChunkPool *pool, size_t n) noexcept nogil
+# Append bytes, over several chunks if need be; -1 when out of memory (the queue is then unusable). Without a pool the
+# chunks come from malloc: for the control plane, which is no poller.
+cdef int outq_append(OutQueue *q, ChunkPool *pool, const char *p, size_t n) noexcept nogil
+# Move all of `src` behind `dst`.
+cdef void outq_splice(OutQueue *dst, OutQueue *src) noexcept nogil
+cdef void outq_clear(OutQueue *q, ChunkPool *pool) noexcept nogil
+cdef void outq_free(OutQueue *q) noexcept nogil
+cdef uint32_t outq_chunks(const OutQueue *q) noexcept nogil
+# Write what the socket takes: bytes sent, or -errno; 0 when it takes nothing now.
+cdef long outq_send(OutQueue *q, ChunkPool *pool, int fd) noexcept nogil
+
+
+cdef inline char *outq_reserve(OutQueue *q, ChunkPool *pool, size_t n) noexcept nogil:
+    cdef Chunk *t = q.tail
+    if t != NULL and t.cap - t.len >= n:
+        return t.data + t.len
+    return outq_reserve_slow(q, pool, n)
+
+
+cdef inline void outq_commit(OutQueue *q, size_t n) noexcept nogil:
+    q.tail.len += <uint32_t> n
+    q.bytes += n

@@ -1,0 +1,183 @@
+"""Pooled chunks and outbound queues; see outbound.pxd."""
+from libc.stddef cimport size_t
+from libc.stdint cimport uint32_t
+from libc.stdlib cimport free, malloc
+from libc.string cimport memcpy, memset
+
+from gnats.includes.linux cimport (
+    EAGAIN,
+    EINTR,
+    MSG_DONTWAIT,
+    MSG_NOSIGNAL,
+    errno,
+    iovec,
+    msghdr,
+    sendmsg,
+    ssize_t,
+)
+
+cdef enum:
+    HEADER = 32           # sizeof(Chunk) without its data, rounded up
+    MAX_IOV = 64          # vectors of one sendmsg: 4 MiB of large chunks, more than a socket buffer takes
+
+# What a first, a second and every further chunk of a queue holds: a connection that gets a message now and then
+# costs 2 KiB, a busy one moves 64 KiB at a time. `keep` bounds what an idle pool holds on to (2 + 2 + 8 MiB).
+cdef uint32_t[3] SIZE = [2048, 16384, 65536]
+cdef uint32_t[3] KEEP = [1024, 128, 128]
+
+
+cdef Chunk *chunk_new(ChunkPool *pool, uint32_t cls) noexcept nogil:
+    cdef Chunk *c = pool.free[cls] if pool != NULL else NULL
+    if c != NULL:
+        pool.free[cls] = c.next
+        pool.n[cls] -= 1
+    else:
+        c = <Chunk *> malloc(SIZE[cls])
+        if c == NULL:
+            return NULL
+        c.cap = SIZE[cls] - HEADER
+        c.cls = cls
+    c.next = NULL
+    c.len = c.sent = 0
+    return c
+
+
+cdef void chunk_put(ChunkPool *pool, Chunk *c) noexcept nogil:
+    if pool.n[c.cls] >= KEEP[c.cls]:
+        free(c)
+        return
+    c.next = pool.free[c.cls]
+    pool.free[c.cls] = c
+    pool.n[c.cls] += 1
+
+
+cdef void pool_free(ChunkPool *pool) noexcept nogil:
+    cdef int cls
+    cdef Chunk *c
+    for cls in range(CHUNK_CLASSES):
+        while pool.free[cls] != NULL:
+            c = pool.free[cls]
+            pool.free[cls] = c.next
+            free(c)
+        pool.n[cls] = 0
+
+
+cdef char *outq_reserve_slow(OutQueue *q, ChunkPool *pool, size_t n) noexcept nogil:
+    cdef uint32_t cls = 0
+    cdef Chunk *c
+    if q.tail != NULL:
+        cls = q.tail.cls + 1 if q.tail.cls + 1 < CHUNK_CLASSES else CHUNK_CLASSES - 1
+    while cls + 1 < CHUNK_CLASSES and SIZE[cls] - HEADER < n:
+        cls += 1
+    c = chunk_new(pool, cls)
+    if c == NULL:
+        return NULL
+    if q.tail == NULL:
+        q.head = c
+    else:
+        q.tail.next = c
+    q.tail = c
+    return c.data
+
+
+cdef int outq_append(OutQueue *q, ChunkPool *pool, const char *p, size_t n) noexcept nogil:
+    cdef size_t room
+    while n:
+        room = q.tail.cap - q.tail.len if q.tail != NULL else 0
+        if room == 0:
+            room = SIZE[CHUNK_CLASSES - 1] - HEADER
+            if outq_reserve_slow(q, pool, n if n < room else room) == NULL:
+                return -1
+            room = q.tail.cap - q.tail.len
+        if room > n:
+            room = n
+        memcpy(q.tail.data + q.tail.len, p, room)
+        outq_commit(q, room)
+        p += room
+        n -= room
+    return 0
+
+
+cdef void outq_splice(OutQueue *dst, OutQueue *src) noexcept nogil:
+    if src.head == NULL:
+        return
+    if dst.tail == NULL:
+        dst.head = src.head
+    else:
+        dst.tail.next = src.head
+    dst.tail = src.tail
+    dst.bytes += src.bytes
+    src.head = src.tail = NULL
+    src.bytes = 0
+
+
+cdef void outq_clear(OutQueue *q, ChunkPool *pool) noexcept nogil:
+    cdef Chunk *c
+    while q.head != NULL:
+        c = q.head
+        q.head = c.next
+        chunk_put(pool, c)
+    q.tail = NULL
+    q.bytes = 0
+
+
+cdef void outq_free(OutQueue *q) noexcept nogil:
+    cdef Chunk *c
+    while q.head != NULL:
+        c = q.head
+        q.head = c.next
+        free(c)
+    q.tail = NULL
+    q.bytes = 0
+
+
+cdef uint32_t outq_chunks(const OutQueue *q) noexcept nogil:
+    cdef uint32_t n = 0
+    cdef const Chunk *c = q.head
+    while c != NULL:
+        n += 1
+        c = c.next
+    return n
+
+
+cdef long outq_send(OutQueue *q, ChunkPool *pool, int fd) noexcept nogil:
+    cdef iovec[MAX_IOV] iov
+    cdef msghdr msg
+    cdef Chunk *c
+    cdef long total = 0
+    cdef size_t asked, left
+    cdef ssize_t n
+    memset(&msg, 0, sizeof(msg))
+    msg.msg_iov = iov
+    while q.bytes:
+        asked = 0
+        msg.msg_iovlen = 0
+        c = q.head
+        while c != NULL and msg.msg_iovlen < MAX_IOV:
+            iov[msg.msg_iovlen].iov_base = c.data + c.sent
+            iov[msg.msg_iovlen].iov_len = c.len - c.sent
+            asked += c.len - c.sent
+            msg.msg_iovlen += 1
+            c = c.next
+        n = sendmsg(fd, &msg, MSG_DONTWAIT | MSG_NOSIGNAL)
+        if n < 0:
+            if errno == EINTR:
+                continue
+            if errno == EAGAIN:
+                return total
+            return -errno
+        total += n
+        q.bytes -= <size_t> n
+        left = <size_t> n
+        while q.head != NULL and left >= q.head.len - q.head.sent:
+            c = q.head
+            left -= c.len - c.sent
+            q.head = c.next
+            if q.head == NULL:
+                q.tail = NULL
+            chunk_put(pool, c)
+        if q.head != NULL:
+            q.head.sent += <uint32_t> left
+        if <size_t> n < asked:
+            return total
+    return total

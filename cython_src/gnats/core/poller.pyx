@@ -1,0 +1,241 @@
+"""A poller; see poller.pxd."""
+from libc.stddef cimport size_t
+from libc.stdint cimport int64_t, uint32_t, uint64_t
+from libc.stdlib cimport free, malloc
+from libc.string cimport memset
+
+from gnats.core.connection cimport Connection, flush_batch
+from gnats.core.inbox cimport Inbox
+from gnats.core.outbound cimport pool_free
+from gnats.core.pollstate cimport PollerBase, PollState
+from gnats.core.quiesce cimport qs_offline, qs_online, qs_reclaim, qs_register, qs_unregister
+from gnats.core.results cimport results_clear
+from gnats.core.state cimport MAX_POLLERS, ServerState
+from gnats.core.timers cimport Timer, timer_expired, timers_free, timers_next
+from gnats.includes.atomics cimport bump64, exchange8, load8, load8_acquire, load32, load64, store8_release
+from gnats.includes.linux cimport (
+    CLOCK_MONOTONIC,
+    EFD_CLOEXEC,
+    EFD_NONBLOCK,
+    EPOLL_CLOEXEC,
+    EPOLL_CTL_ADD,
+    EINTR,
+    EPOLLIN,
+    TFD_CLOEXEC,
+    TFD_NONBLOCK,
+    TFD_TIMER_ABSTIME,
+    close,
+    epoll_create1,
+    epoll_ctl,
+    epoll_event,
+    epoll_wait,
+    errno,
+    eventfd,
+    eventfd_read,
+    eventfd_write,
+    itimerspec,
+    monotonic_ns,
+    timerfd_create,
+    timerfd_settime,
+)
+from gnats.includes.pthread cimport (
+    pthread_mutex_destroy,
+    pthread_mutex_init,
+    pthread_mutex_lock,
+    pthread_mutex_unlock,
+)
+
+cdef enum:
+    MAX_EVENTS = 256
+    READ_BUFFER = 128 * 1024   # of one read: deep enough for a syscall to be cheap, small enough for the L2 cache
+
+
+cdef class Poller(PollerBase):
+    """One epoll set with its connections. `index` is below 64 and its own within the server.
+
+    `solo` promises that no other thread moves messages on this server, which saves atomic operations.
+    Raises OSError when a descriptor cannot be had, MemoryError.
+    """
+
+    def __cinit__(self, uint32_t index, Inbox inbox not None, ServerState state not None, *, bint solo=False):
+        if index >= MAX_POLLERS:
+            raise ValueError(f"poller index {index} is not below {MAX_POLLERS}")
+        self.ps.epfd = self.ps.evfd = self.ps.tmfd = -1
+        self.inbox = inbox
+        self.state = state
+        self.ps.inbox = <void *> inbox
+        self.ps.state = <void *> state
+        self.ps.index = index
+        self.ps.solo = solo
+        self.ps.rng = <uint64_t> monotonic_ns() * 2 + 1
+        self.ps.now = monotonic_ns()
+        pthread_mutex_init(&self.ps.lock, NULL)
+        qs_register(&self.ps.qs)
+        self.ps.rbuf_len = READ_BUFFER
+        self.ps.rbuf = <char *> malloc(READ_BUFFER)
+        if self.ps.rbuf == NULL:
+            raise MemoryError
+        self.ps.epfd = epoll_create1(EPOLL_CLOEXEC)
+        self.ps.evfd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)
+        self.ps.tmfd = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC)
+        if self.ps.epfd < 0 or self.ps.evfd < 0 or self.ps.tmfd < 0:
+            raise OSError(errno, "cannot create a poller's descriptors")
+        if watch(&self.ps, self.ps.evfd, &self.ps.evfd) < 0 or watch(&self.ps, self.ps.tmfd, &self.ps.tmfd) < 0:
+            raise OSError(errno, "cannot watch a poller's descriptors")
+        state.pollers[index] = &self.ps
+
+    def __dealloc__(self):
+        self.close()
+        qs_unregister(&self.ps.qs)
+        pthread_mutex_destroy(&self.ps.lock)
+
+    def fileno(self) -> int:
+        """The epoll descriptor: readable when run_once has something to do."""
+        return self.ps.epfd
+
+    def run_once(self, int timeout_ms=0) -> int:
+        """Read, parse, route and flush everything that is ready; the number of events. Without the GIL."""
+        cdef int n
+        with nogil:
+            n = self.once(timeout_ms)
+        return n
+
+    def run(self) -> None:
+        """run_once until stop(), for a thread of its own. Raises OSError should epoll fail."""
+        cdef int n = 0
+        with nogil:
+            while not load8_acquire(&self.stopping):
+                n = self.once(-1)
+                if n < 0:
+                    break
+        if n < 0:
+            raise OSError(-n, "epoll_wait failed")
+
+    def stop(self) -> None:
+        """Make run() return. Any thread."""
+        store8_release(&self.stopping, 1)
+        eventfd_write(self.ps.evfd, 1)
+
+    def close(self) -> None:
+        """Release descriptors and memory: run() has returned and all its connections are closed."""
+        cdef int fd
+        if self.closed:
+            return
+        self.closed = 1
+        for fd in (self.ps.epfd, self.ps.evfd, self.ps.tmfd):
+            if fd >= 0:
+                close(fd)
+        self.ps.epfd = self.ps.evfd = self.ps.tmfd = -1
+        results_clear(&self.ps.cache)
+        pool_free(&self.ps.pool)
+        timers_free(&self.ps.timers)
+        free(self.ps.rbuf)
+        free(self.ps.scratch)
+        free(self.ps.touched)
+        self.ps.rbuf = self.ps.scratch = NULL
+        self.ps.touched = NULL
+
+    def stats(self) -> dict:
+        """Counters since the start, and the number of clients; a relaxed view."""
+        return {
+            "in_msgs": load64(&self.ps.in_msgs),
+            "in_bytes": load64(&self.ps.in_bytes),
+            "out_msgs": load64(&self.ps.out_msgs),
+            "out_bytes": load64(&self.ps.out_bytes),
+            "clients": load32(&self.ps.nclients),
+            "cache_hits": load64(&self.ps.cache.hits),
+            "cache_misses": load64(&self.ps.cache.misses),
+            "cache_entries": load32(&self.ps.cache.n),
+            "wakeups": load64(&self.ps.wakeups),
+        }
+
+    cdef int once(self, int timeout_ms) noexcept nogil:
+        cdef epoll_event[MAX_EVENTS] events
+        cdef PollState *ps = &self.ps
+        cdef uint64_t value
+        cdef int i, n
+        cdef bint signalled = False, timed = False
+        n = epoll_wait(ps.epfd, events, MAX_EVENTS, timeout_ms)
+        if n <= 0:
+            return 0 if n == 0 or errno == EINTR else -errno
+        qs_online(&ps.qs)
+        ps.now = monotonic_ns()
+        bump64(&ps.wakeups, 1)
+        for i in range(n):
+            if events[i].data.ptr == &ps.evfd:
+                signalled = True
+            elif events[i].data.ptr == &ps.tmfd:
+                timed = True
+            else:
+                (<Connection> events[i].data.ptr).on_events(events[i].events)
+        if signalled:
+            eventfd_read(ps.evfd, &value)
+            self.drain_signals()
+        if timed:
+            eventfd_read(ps.tmfd, &value)
+            ps.armed = 0
+            self.expire_timers()
+        flush_batch(ps)
+        if load8(&ps.resume_stalled):
+            self.resume_stalled()
+        if timers_next(&ps.timers) != ps.armed:
+            self.arm_timer()
+        qs_offline(&ps.qs)
+        qs_reclaim()
+        return n
+
+    cdef void drain_signals(self) noexcept nogil:
+        cdef PollState *ps = &self.ps
+        cdef void *at
+        cdef void *following
+        pthread_mutex_lock(&ps.lock)
+        at = ps.signalled
+        ps.signalled = NULL
+        pthread_mutex_unlock(&ps.lock)
+        while at != NULL:
+            pthread_mutex_lock(&ps.lock)
+            following = (<Connection> at).sig_next
+            clear_signal(<Connection> at)
+            pthread_mutex_unlock(&ps.lock)
+            on_signal(<Connection> at)
+            at = following
+
+    cdef void expire_timers(self) noexcept nogil:
+        cdef Timer *t
+        while True:
+            t = timer_expired(&self.ps.timers, self.ps.now)
+            if t == NULL:
+                break
+            (<Connection> t.owner).on_timer(t)
+
+    cdef void arm_timer(self) noexcept nogil:
+        cdef itimerspec spec
+        cdef int64_t when = timers_next(&self.ps.timers)
+        memset(&spec, 0, sizeof(spec))
+        self.ps.armed = when
+        spec.it_value.tv_sec = when // 1000000000
+        spec.it_value.tv_nsec = <long> (when % 1000000000)
+        timerfd_settime(self.ps.tmfd, TFD_TIMER_ABSTIME, &spec, NULL)
+
+    cdef void resume_stalled(self) noexcept nogil:
+        exchange8(&self.ps.resume_stalled, 0)
+        while self.ps.stalled != NULL:
+            (<Connection> self.ps.stalled).unpause()
+
+
+cdef void clear_signal(Connection c) noexcept nogil:
+    c.sig_queued = 0
+
+
+cdef void on_signal(Connection c) noexcept nogil:
+    if c.torn:
+        c.post_closed()
+    else:
+        c.on_signal()
+
+
+cdef int watch(PollState *ps, int fd, void *mark) noexcept nogil:
+    cdef epoll_event ev
+    ev.events = EPOLLIN
+    ev.data.ptr = mark
+    return epoll_ctl(ps.epfd, EPOLL_CTL_ADD, fd, &ev)

@@ -1,0 +1,62 @@
+"""What a poller lends to its connections: memory, cache, timers, signals, counters.
+
+A C struct apart from core.poller, so that core.client can use it without the two modules importing each other.
+Fields are the owner thread's unless said otherwise.
+"""
+from libc.stddef cimport size_t
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+
+from gnats.core.outbound cimport ChunkPool
+from gnats.core.quiesce cimport QsParticipant
+from gnats.core.results cimport ResultCache
+from gnats.core.timers cimport TimerHeap
+from gnats.includes.pthread cimport pthread_mutex_t
+
+
+cdef struct PollState:
+    QsParticipant qs
+    int epfd
+    int evfd                # other threads write it to wake this poller
+    int tmfd                # armed for the heap's first deadline
+    uint32_t index
+    uint8_t solo            # no other thread moves messages on this server; set before the first connection
+    int64_t armed           # deadline tmfd is set to, 0 when it is not
+    int64_t now             # monotonic ns at the start of this batch
+    uint64_t rng            # xorshift state, for the choice in queue groups
+    void *inbox             # borrowed Inbox
+    void *state             # borrowed ServerState
+    # under `lock`: connections other threads want the owner to look at
+    pthread_mutex_t lock
+    void *signalled         # borrowed Clients, chained by sig_next
+    uint8_t resume_stalled  # atomic: a consumer has caught up, let producers go on
+    # connections to flush at the end of the batch, chained by dirty_next
+    void *dirty
+    # connections of other pollers that got messages in this batch: one signal each at its end
+    void **touched
+    uint32_t ntouched
+    uint32_t touched_cap
+    void *stalled           # paused producers, chained by stall_next
+    ChunkPool pool
+    ResultCache cache
+    TimerHeap timers
+    char *rbuf
+    size_t rbuf_len
+    char *scratch           # for the middle of a message header; grows
+    size_t scratch_len
+    uint32_t nclients       # atomic
+    # counters, atomic with one writer
+    uint64_t in_msgs, in_bytes, out_msgs, out_bytes, wakeups
+
+
+cdef class PollerBase:
+    """What a connection needs to know of its core.poller.Poller."""
+    cdef PollState ps
+    cdef readonly object inbox
+    cdef readonly object state
+
+
+cdef inline uint32_t poller_random(PollState *p) noexcept nogil:
+    p.rng ^= p.rng << 13
+    p.rng ^= p.rng >> 7
+    p.rng ^= p.rng << 17
+    return <uint32_t> (p.rng >> 32)

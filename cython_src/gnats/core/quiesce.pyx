@@ -1,0 +1,147 @@
+"""Quiescent-state reclamation; see quiesce.pxd. (The scheme is McKenney's QSBR as liburcu describes it.)"""
+from libc.stdint cimport uint64_t
+from libc.stdlib cimport free, malloc
+
+from gnats.includes.atomics cimport add64, load64, load64_seq, store64, store64_release, store64_seq, add64_seq
+from gnats.includes.pthread cimport (
+    pthread_mutex_init,
+    pthread_mutex_lock,
+    pthread_mutex_t,
+    pthread_mutex_trylock,
+    pthread_mutex_unlock,
+)
+
+cdef enum:
+    BATCH = 126
+
+
+cdef struct Limbo:
+    # a block of retired pointers, oldest first; their grace numbers never decrease
+    Limbo *next
+    uint64_t n
+    uint64_t first
+    uint64_t number[BATCH]
+    void *block[BATCH]
+
+
+cdef pthread_mutex_t lock
+cdef QsParticipant *participants = NULL
+cdef Limbo *oldest = NULL
+cdef Limbo *newest = NULL
+cdef uint64_t epoch = 1    # atomic; 0 means offline, so it starts at 1
+cdef uint64_t waiting = 0  # blocks in limbo; atomic
+
+pthread_mutex_init(&lock, NULL)
+
+
+cdef void qs_register(QsParticipant *who) noexcept nogil:
+    global participants
+    store64(&who.seen, 0)
+    pthread_mutex_lock(&lock)
+    who.next = participants
+    participants = who
+    pthread_mutex_unlock(&lock)
+
+
+cdef void qs_unregister(QsParticipant *who) noexcept nogil:
+    cdef QsParticipant **link
+    pthread_mutex_lock(&lock)
+    link = &participants
+    while link[0] != NULL:
+        if link[0] == who:
+            link[0] = who.next
+            break
+        link = &link[0].next
+    pthread_mutex_unlock(&lock)
+
+
+cdef void qs_online(QsParticipant *who) noexcept nogil:
+    # seq_cst: the store is visible before anything shared is read, so a reclaimer that saw us offline had
+    # unlinked its block before we look
+    store64_seq(&who.seen, load64_seq(&epoch))
+
+
+cdef void qs_offline(QsParticipant *who) noexcept nogil:
+    store64_release(&who.seen, 0)
+
+
+cdef uint64_t qs_advance() noexcept nogil:
+    return add64_seq(&epoch, 1) + 1
+
+
+cdef uint64_t horizon() noexcept nogil:
+    # the smallest grace number somebody online has not passed, less one; the lock is held
+    cdef uint64_t least = load64_seq(&epoch), seen
+    cdef QsParticipant *who = participants
+    while who != NULL:
+        seen = load64_seq(&who.seen)
+        if seen != 0 and seen < least:
+            least = seen
+        who = who.next
+    return least
+
+
+cdef bint qs_passed(uint64_t number) noexcept nogil:
+    cdef bint passed
+    pthread_mutex_lock(&lock)
+    passed = horizon() >= number
+    pthread_mutex_unlock(&lock)
+    return passed
+
+
+cdef void qs_retire(void *block) noexcept nogil:
+    cdef Limbo *page
+    global oldest, newest
+    pthread_mutex_lock(&lock)
+    page = newest
+    if page == NULL or page.n == BATCH:
+        page = <Limbo *> malloc(sizeof(Limbo))
+        if page == NULL:
+            # Leaking one block is the only safe thing left to do.
+            pthread_mutex_unlock(&lock)
+            return
+        page.next = NULL
+        page.n = 0
+        page.first = 0
+        if newest == NULL:
+            oldest = page
+        else:
+            newest.next = page
+        newest = page
+    page.block[page.n] = block
+    page.number[page.n] = qs_advance()
+    page.n += 1
+    add64(&waiting, 1)
+    pthread_mutex_unlock(&lock)
+
+
+cdef void qs_reclaim() noexcept nogil:
+    cdef Limbo *page
+    cdef uint64_t safe, freed = 0
+    global oldest, newest
+    if load64(&waiting) == 0 or pthread_mutex_trylock(&lock) != 0:
+        return
+    safe = horizon()
+    page = oldest
+    while page != NULL and page.first < page.n and page.number[page.first] <= safe:
+        free(page.block[page.first])
+        freed += 1
+        page.first += 1
+        if page.first == page.n:
+            oldest = page.next
+            if oldest == NULL:
+                newest = NULL
+            free(page)
+            page = oldest
+    add64(&waiting, <uint64_t> 0 - freed)
+    pthread_mutex_unlock(&lock)
+
+
+def waiting_blocks() -> int:
+    """Blocks retired and not freed yet (for tests)."""
+    return load64(&waiting)
+
+
+def reclaim() -> None:
+    """Free what is safe to free now (for tests)."""
+    qs_reclaim()

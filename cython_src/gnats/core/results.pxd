@@ -1,0 +1,49 @@
+"""A poller's cache of match results.
+
+nats-server keeps one such cache a connection and a second one a sublist; here each poller has one, which its
+connections share without a lock. An entry is good while the generation it was read at is the sublist's.
+Only the owning poller touches it.
+"""
+from libc.stddef cimport size_t
+from libc.stdint cimport uint32_t, uint64_t
+from libc.string cimport memcmp
+
+from gnats.core.sublist cimport MatchResult, Sublist, sl_generation_at
+
+
+cdef struct CacheEntry:
+    CacheEntry *next     # in its bucket
+    void *sl             # the Sublist it was matched in
+    uint64_t gen
+    MatchResult *r
+    uint32_t hash
+    uint32_t slot        # which of the sublist's generations is this subject's
+    uint32_t len
+    char subject[1]
+
+
+cdef struct ResultCache:
+    CacheEntry **slots
+    uint32_t mask        # slots less one; 0 before the first entry
+    uint32_t n
+    size_t bytes
+    CacheEntry *last     # of the previous look-up: publishers repeat themselves
+    uint64_t hits, misses  # atomic, one writer
+
+
+cdef MatchResult *results_find(ResultCache *c, Sublist sl, const char *subject, size_t n) noexcept nogil
+cdef void results_clear(ResultCache *c) noexcept nogil
+
+
+cdef inline MatchResult *results_match(ResultCache *c, Sublist sl, const char *subject, size_t n) noexcept nogil:
+    """The result for a subject, good until the next call; NULL when out of memory."""
+    cdef CacheEntry *e = c.last
+    if (
+        e != NULL
+        and e.len == n
+        and e.sl == <void *> sl
+        and memcmp(e.subject, subject, n) == 0
+        and e.gen == sl_generation_at(sl, e.slot)
+    ):
+        return e.r
+    return results_find(c, sl, subject, n)

@@ -1,0 +1,13 @@
+"""What the pollers of one server share: switches they read, counters they write. All are
+atomic but the table of pollers."""
+from libc.stdint cimport uint8_t, uint64_t
+
+
+cdef enum:
+    MAX_POLLERS = 64    # a bit each in Connection.stall_waiters
+
+
+cdef class ServerState:
+    cdef void *pollers[MAX_POLLERS]   # PollState by index; set before the first connection
+    cdef uint8_t _debug, _trace, _no_stall
+    cdef uint64_t _slow_consumers, _stale_connections, _stalls

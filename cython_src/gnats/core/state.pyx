@@ -1,0 +1,48 @@
+"""Switches and counters that the pollers of one server share; see state.pxd."""
+from gnats.includes.atomics cimport load8, load64, store8
+
+
+cdef class ServerState:
+    """Shared by a server's pollers. Switches may be set at any time; counters only grow."""
+
+    @property
+    def debug(self) -> bool:
+        """Post a record for what nats-server logs at debug level."""
+        return load8(&self._debug) != 0
+
+    @debug.setter
+    def debug(self, bint on):
+        store8(&self._debug, on)
+
+    @property
+    def trace(self) -> bool:
+        """Post an EV_TRACE for each protocol operation."""
+        return load8(&self._trace) != 0
+
+    @trace.setter
+    def trace(self, bint on):
+        store8(&self._trace, on)
+
+    @property
+    def no_fast_producer_stall(self) -> bool:
+        """Drop a message for a stalled consumer instead of slowing its producer."""
+        return load8(&self._no_stall) != 0
+
+    @no_fast_producer_stall.setter
+    def no_fast_producer_stall(self, bint on):
+        store8(&self._no_stall, on)
+
+    @property
+    def slow_consumers(self) -> int:
+        """Connections closed for being slow consumers."""
+        return load64(&self._slow_consumers)
+
+    @property
+    def stale_connections(self) -> int:
+        """Connections closed because they answered no PING."""
+        return load64(&self._stale_connections)
+
+    @property
+    def stalls(self) -> int:
+        """Times a producer was stalled for a slow consumer."""
+        return load64(&self._stalls)

@@ -1,0 +1,188 @@
+"""Subscriptions and the trie that matches them (ports sublist.go).
+
+Locks: a Sublist has one reader/writer lock over its trie. `match` takes it to read, `insert` and `remove` to
+write. A Subscription outlives its removal from the trie until the caller retires it (core.quiesce): a reader
+may still hold it in a MatchResult.
+"""
+cimport cython
+from libc.stddef cimport size_t
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+
+from gnats.core.subject cimport hash_bytes, token_end
+from gnats.includes.atomics cimport load64_acquire
+from gnats.includes.pthread cimport pthread_rwlock_t
+
+cdef enum:
+    SL_OK = 0
+    SL_INVALID_SUBJECT = -1
+    SL_NOT_FOUND = -2
+    SL_NO_MEMORY = -3
+    # generation counters: literal first tokens share these, the others have `wild_gen`
+    SL_GENERATIONS = 256
+
+
+cdef struct Node
+
+
+cdef struct Subscription:
+    void *client         # the subscriber, a borrowed core.client.Client; NULL only in tests
+    Subscription *next   # chain in the subscriber's sid table; only the subscriber's poller touches it
+    Node *node           # where the trie keeps it, NULL when it is not in one; under the sublist's write lock
+    int64_t nm           # messages delivered so far; atomic
+    int64_t max          # auto-unsubscribe after this many, 0 for never; atomic
+    uint32_t index       # position in the node's list; under the sublist's write lock
+    uint32_t sid_hash    # hash of the sid, for the subscriber's table
+    uint32_t subject_len
+    uint32_t queue_len   # 0 when it belongs to no queue group
+    uint32_t sid_len
+    # weight of a remote queue subscription (routes and leaf nodes), 0 counts as 1; while it is in a trie only
+    # Sublist.update_remote_qsub may change it
+    uint32_t qw
+    uint8_t kind         # kind of the subscriber's connection (CLIENT, ROUTER, ...)
+    uint8_t closed       # 1 once unsubscribed or its connection has gone; atomic
+    uint8_t internal     # 1 when the server itself is the subscriber
+    uint8_t flags        # reserved for the owner
+    char data[1]         # subject, queue, sid, one after the other
+
+
+cdef inline const char *sub_subject(const Subscription *s) noexcept nogil:
+    return s.data
+
+
+cdef inline const char *sub_queue(const Subscription *s) noexcept nogil:
+    return s.data + s.subject_len
+
+
+cdef inline const char *sub_sid(const Subscription *s) noexcept nogil:
+    return s.data + s.subject_len + s.queue_len
+
+
+cdef struct QueueGroup:
+    Subscription **subs  # members, a remote one `qw` times
+    uint32_t n
+
+
+cdef struct MatchResult:
+    # One malloc block: free() it once, after which nothing of it is left. Never NULL unless memory ran out.
+    uint32_t npsubs
+    uint32_t nqgroups
+    size_t nbytes        # size of the block
+    Subscription **psubs
+    QueueGroup *qgroups
+
+
+# NULL when memory ran out. `kind` is the subscriber's connection kind.
+cdef Subscription *sub_new(
+    void *client, uint8_t kind,
+    const char *subject, size_t subject_len,
+    const char *queue, size_t queue_len,
+    const char *sid, size_t sid_len,
+) noexcept nogil
+
+
+# ---- the trie; only core.trie and the Sublist look inside ----
+
+cdef struct SubVec:
+    uint32_t cap
+    Subscription *subs[1]
+
+
+cdef union Subs:
+    Subscription *one   # when there is one
+    SubVec *many        # when there are more
+
+
+cdef struct Node:
+    # what a leaf has no use for comes first, so that the rest of it is close together in memory
+    Node *pwc           # child for `*`; in a queue group: the next group
+    Node *fwc           # child for `>`; in a queue group: the one before
+    Node *groups        # queue groups, linked
+    uint32_t nchildren  # literal ones; in a queue group: how many of its subscriptions are remote
+    uint32_t nsubs
+    Subs subs           # of the subject itself, in no queue group; in a queue group: its members
+    Node *parent
+    Node *chain         # the next edge in the same bucket
+    uint32_t hash       # of the edge
+    uint32_t token_len
+    uint8_t kind
+    char token[1]       # or the name of the queue group
+
+
+cdef struct EdgeTable:
+    # Linear hashing (Litwin 1980): it grows and shrinks by one bucket at a time, so that no single write pays
+    # for a rehash of everything.
+    Node **segments[32]  # segment i holds the 2**i buckets from 2**i - 1 on; NULL when none of them is in use
+    uint32_t mask        # the smallest 2**k - 1 that covers all buckets
+    uint32_t nbuckets
+    uint32_t nnodes
+
+
+@cython.final
+cdef class Sublist:
+    """Subscriptions by subject. All cdef methods are thread-safe and need no GIL."""
+    cdef pthread_rwlock_t lock
+    cdef Node *root
+    cdef EdgeTable edges         # all literal edges of the trie, by parent and token; queue groups as well
+    cdef uint64_t num_nodes      # without the root; like the next three written under the lock, atomic
+    cdef uint64_t num_subs
+    cdef uint64_t num_inserts    # so far
+    cdef uint64_t num_removes    # so far
+    cdef uint64_t num_matches    # so far; atomic
+
+    # What may change the result of a match, counted: `gens` for subscriptions whose first token is literal,
+    # by its hash, so that churn below one first token (inboxes) leaves the cached results of others alone;
+    # `wild_gen` for those whose first token is a wildcard. Both only grow: their sum is the same only if
+    # neither has changed.
+    # The order: a writer changes the trie, then bumps, then releases the write lock. Whoever caches a result
+    # reads sl_generation before calling match and stores the result under what it read: a change in between
+    # makes a fresh result look stale, never a stale one fresh.
+    cdef uint64_t gens[SL_GENERATIONS]
+    cdef uint64_t wild_gen
+
+    # SL_OK (also when s is in the trie already), SL_INVALID_SUBJECT (an empty token, or something after `>`)
+    # or SL_NO_MEMORY; after an error the trie is as it was.
+    cdef int insert(self, Subscription *s) noexcept nogil
+
+    # SL_OK, or SL_NOT_FOUND when s is not in this trie. Frees nothing of s.
+    cdef int remove(self, Subscription *s) noexcept nogil
+
+    # Removes n of them under one lock; those that are not in this trie are skipped.
+    cdef void remove_batch(self, Subscription **subs, size_t n) noexcept nogil
+
+    # Sets s.qw, the weight of a remote queue subscription in this trie.
+    cdef void update_remote_qsub(self, Subscription *s, uint32_t qw) noexcept nogil
+
+    # Who gets a message published to `subject`. Its own `*` and `>` are ordinary tokens, which only wildcards
+    # match; a subject with an empty token matches nothing. NULL when memory ran out, else to be freed with
+    # free().
+    cdef MatchResult *match(self, const char *subject, size_t n) noexcept nogil
+
+    # As match, for the subscriptions that have a literal subject in common with `subject`, which may hold
+    # wildcards. Looks at every subject in the trie: meant for small ones (permissions).
+    cdef MatchResult *reverse_match(self, const char *subject, size_t n) noexcept nogil
+
+    # As match, for every subscription, all in psubs and once, whether of a queue group or not.
+    cdef MatchResult *all(self) noexcept nogil
+
+    # Does anyone match?
+    cdef bint has_interest(self, const char *subject, size_t n) noexcept nogil
+
+    # How many match: np in no queue group, nq in one (each once, whatever its weight).
+    cdef void num_interest(self, const char *subject, size_t n, uint32_t *np, uint32_t *nq) noexcept nogil
+
+
+cdef inline uint32_t sl_generation_slot(const char *subject, size_t n) noexcept nogil:
+    """Which of the generations belongs to a subject: worth keeping beside a result that is asked for again.
+
+    The part of the subject up to its first dot is enough.
+    """
+    return hash_bytes(subject, token_end(subject, n, 0)) % SL_GENERATIONS
+
+
+cdef inline uint64_t sl_generation_at(Sublist sl, uint32_t slot) noexcept nogil:
+    return load64_acquire(&sl.wild_gen) + load64_acquire(&sl.gens[slot])
+
+
+cdef inline uint64_t sl_generation(Sublist sl, const char *subject, size_t n) noexcept nogil:
+    """To be read before match; the result holds for as long as this stays the same."""
+    return sl_generation_at(sl, sl_generation_slot(subject, n))

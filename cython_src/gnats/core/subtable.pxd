@@ -1,0 +1,21 @@
+"""The subscriptions of one connection by sid: a hash table chained through Subscription.next.
+
+No lock of its own: core.client guards it with the connection's.
+"""
+from libc.stddef cimport size_t
+from libc.stdint cimport uint32_t
+
+from gnats.core.sublist cimport Subscription
+
+
+cdef struct SubTable:
+    Subscription **slots
+    uint32_t mask        # slots less one
+    uint32_t n
+
+
+cdef Subscription *subtable_find(SubTable *t, const char *sid, size_t n) noexcept nogil
+cdef bint subtable_add(SubTable *t, Subscription *s) noexcept nogil      # False when out of memory
+cdef bint subtable_remove(SubTable *t, Subscription *s) noexcept nogil   # False when it is not there
+# Take everything out, into a malloc'ed array of t.n; NULL when there is nothing or memory ran out.
+cdef Subscription **subtable_take(SubTable *t) noexcept nogil

@@ -1,0 +1,85 @@
+"""The system calls of the data plane that libc.* and posix.* of Cython do not declare."""
+from libc.stddef cimport size_t
+from libc.stdint cimport int64_t, uint32_t, uint64_t
+
+cdef extern from "<sys/epoll.h>" nogil:
+    ctypedef union epoll_data_t:
+        void *ptr
+        int fd
+        uint64_t u64
+    cdef struct epoll_event:
+        uint32_t events
+        epoll_data_t data
+    enum:
+        EPOLLIN, EPOLLOUT, EPOLLERR, EPOLLHUP, EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLL_CTL_MOD, EPOLL_CLOEXEC
+    int epoll_create1(int flags)
+    int epoll_ctl(int epfd, int op, int fd, epoll_event *event)
+    int epoll_wait(int epfd, epoll_event *events, int maxevents, int timeout)
+
+cdef extern from "<sys/eventfd.h>" nogil:
+    enum:
+        EFD_CLOEXEC, EFD_NONBLOCK
+    int eventfd(unsigned int initval, int flags)
+    int eventfd_write(int fd, uint64_t value)
+    int eventfd_read(int fd, uint64_t *value)
+
+cdef extern from "<sys/timerfd.h>" nogil:
+    cdef struct timespec:
+        int64_t tv_sec
+        long tv_nsec
+    cdef struct itimerspec:
+        timespec it_interval
+        timespec it_value
+    enum:
+        TFD_CLOEXEC, TFD_NONBLOCK, TFD_TIMER_ABSTIME
+    int timerfd_create(int clockid, int flags)
+    int timerfd_settime(int fd, int flags, const itimerspec *new, itimerspec *old)
+
+cdef extern from "<time.h>" nogil:
+    enum:
+        CLOCK_MONOTONIC, CLOCK_REALTIME
+    int clock_gettime(int clockid, timespec *ts)
+
+cdef extern from "<sys/uio.h>" nogil:
+    cdef struct iovec:
+        void *iov_base
+        size_t iov_len
+
+cdef extern from "<sys/socket.h>" nogil:
+    cdef struct msghdr:
+        void *msg_name
+        uint32_t msg_namelen
+        iovec *msg_iov
+        size_t msg_iovlen
+        void *msg_control
+        size_t msg_controllen
+        int msg_flags
+    enum:
+        MSG_DONTWAIT, MSG_NOSIGNAL, MSG_TRUNC, SHUT_WR
+    ssize_t recv(int fd, void *buf, size_t n, int flags)
+    ssize_t recvmsg(int fd, msghdr *msg, int flags)
+    ssize_t sendmsg(int fd, const msghdr *msg, int flags)
+    int shutdown(int fd, int how)
+
+cdef extern from "<unistd.h>" nogil:
+    int close(int fd)
+
+cdef extern from "<errno.h>" nogil:
+    int errno
+    enum:
+        EAGAIN, EINTR
+
+cdef extern from "<sys/types.h>" nogil:
+    ctypedef long ssize_t
+
+
+cdef inline int64_t monotonic_ns() noexcept nogil:
+    cdef timespec ts
+    clock_gettime(CLOCK_MONOTONIC, &ts)
+    return ts.tv_sec * <int64_t> 1000000000 + ts.tv_nsec
+
+
+cdef inline int64_t realtime_ns() noexcept nogil:
+    cdef timespec ts
+    clock_gettime(CLOCK_REALTIME, &ts)
+    return ts.tv_sec * <int64_t> 1000000000 + ts.tv_nsec

@@ -1,0 +1,27 @@
+"""gnats: a NATS server in Python and Cython.
+
+The public names are loaded on first use, so that importing a part (the bench, the archive) does not pull in
+the server.
+"""
+
+from typing import TYPE_CHECKING
+
+from gnats.version import __version__
+
+if TYPE_CHECKING:
+    from gnats.errors import ServerError
+    from gnats.logger import Logger
+    from gnats.opts import Options
+    from gnats.server import Server
+
+__all__ = ["Logger", "Options", "Server", "ServerError", "__version__"]
+
+_HOME = {"Logger": "logger", "Options": "opts", "Server": "server", "ServerError": "errors"}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOME:
+        raise AttributeError(f"module 'gnats' has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(f"gnats.{_HOME[name]}"), name)

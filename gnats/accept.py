@@ -1,0 +1,124 @@
+"""Listening and accepting (AcceptLoop, acceptConnections and acceptError in server.go)."""
+
+import asyncio
+import socket
+from collections.abc import Callable
+
+from gnats.errors import ServerError
+from gnats.gofmt import join_host_port, os_error
+from gnats.logger import Logger
+
+ACCEPT_MIN_SLEEP = 0.01
+ACCEPT_MAX_SLEEP = 1.0
+BACKLOG = 65535
+"""The kernel takes the smaller one of this and net.core.somaxconn."""
+BATCH = 64
+"""Connections accepted before other events get their turn."""
+
+
+async def listen(host: str, port: int) -> socket.socket:
+    """A listening, non-blocking socket on host:port; port 0 takes a free one.
+
+    Raises OSError.
+    """
+    try:  # most hosts are numbers: no need for the loop's resolver and its thread
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
+    except socket.gaierror:
+        found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    family, kind, proto, _, address = min(found, key=lambda entry: entry[0] != socket.AF_INET)
+    sock = socket.socket(family, kind, proto)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        sock.setblocking(False)
+        sock.bind(address)
+        sock.listen(BACKLOG)
+    except OSError:
+        sock.close()
+        raise
+    return sock
+
+
+async def listen_for_clients(host: str, port: int) -> socket.socket:
+    """listen() with nats-server's words for a failure.
+
+    Raises ServerError.
+    """
+    where = join_host_port(host, port)
+    try:
+        return await listen(host, port)
+    except socket.gaierror as exc:
+        reason = f"listen tcp: lookup {host}: {os_error(exc)}"
+    except OSError as exc:
+        reason = f"listen tcp {where}: bind: {os_error(exc)}"
+    raise ServerError(f'Error listening on port: {where}, "{reason}"')
+
+
+class AcceptLoop:
+    """Accepts from a listening socket, which it owns, and hands each connection to `create`.
+
+    When the process or the system is out of descriptors or memory it waits, 10 ms at first and up to a
+    second, and then tries again: the connections stay in the kernel's queue meanwhile.
+    """
+
+    def __init__(
+        self, sock: socket.socket, name: str, create: Callable[[socket.socket, str, int], None], log: Logger
+    ) -> None:
+        self.sock = sock
+        self._name = name
+        self._create = create
+        self._log = log
+        self._loop = asyncio.get_running_loop()
+        self._delay = ACCEPT_MIN_SLEEP
+        self._timer: asyncio.TimerHandle | None = None
+        self._resume()
+
+    @property
+    def port(self) -> int:
+        port: int = self.sock.getsockname()[1]
+        return port
+
+    def _resume(self) -> None:
+        self._timer = None
+        self._loop.add_reader(self.sock.fileno(), self._accept)
+
+    def _accept(self) -> None:
+        for _ in range(BATCH):
+            try:
+                conn, address = self.sock.accept()
+            except BlockingIOError:
+                return
+            except (InterruptedError, ConnectionAbortedError):  # the peer has left again
+                continue
+            except OSError as exc:
+                self._back_off(exc)
+                return
+            self._delay = ACCEPT_MIN_SLEEP
+            try:
+                conn.setblocking(False)
+                conn.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            except OSError:  # reset by the peer meanwhile
+                conn.close()
+                continue
+            self._create(conn, address[0], address[1])
+
+    def _back_off(self, exc: OSError) -> None:
+        where = join_host_port(*self.sock.getsockname()[:2])
+        self._log.error(
+            f"Temporary {self._name} Accept Error(accept tcp {where}: accept4: {os_error(exc)}),"
+            f" sleeping {self._delay * 1000:.0f}ms"
+        )
+        self._loop.remove_reader(self.sock.fileno())
+        self._timer = self._loop.call_later(self._delay, self._resume)
+        self._delay = min(self._delay * 2, ACCEPT_MAX_SLEEP)
+
+    def close(self) -> None:
+        """Stop accepting. Idempotent."""
+        if self._timer:
+            self._timer.cancel()
+            self._timer = None
+        if self.sock.fileno() >= 0:
+            self._loop.remove_reader(self.sock.fileno())
+            self.sock.close()
+            self._log.debug(f"{self._name} accept loop exiting..")

@@ -1,0 +1,60 @@
+"""Where a load goes: a server's URL, and the CONNECT its connections send."""
+
+import json
+import socket
+from dataclasses import dataclass
+from urllib.parse import unquote, urlsplit
+
+from gnats.bench.results import LoadError
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A server's address (IPv4 or a name that has one) and the credentials to use there."""
+
+    host: str
+    port: int
+    user: str = ""
+    password: str = ""
+    token: str = ""
+
+    @classmethod
+    def parse(cls, url: str) -> "Target":
+        """Reads `[nats://][user[:password]@]host[:port]`; a user without a password is a token.
+
+        Raises ValueError for any other scheme or a port that is none.
+        """
+        parts = urlsplit(url if "://" in url else f"nats://{url}")
+        if parts.scheme not in ("nats", "tcp"):
+            raise ValueError(f"server {url!r}: the load generator speaks nats://, not {parts.scheme}://")
+        user, password = unquote(parts.username or ""), unquote(parts.password or "")
+        token = user if user and parts.password is None else ""
+        return cls(parts.hostname or "127.0.0.1", parts.port or 4222, "" if token else user, password, token)
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.port}"
+
+    def resolve(self) -> str:
+        """The IPv4 address in dotted form. Raises LoadError when there is none."""
+        try:
+            found = socket.getaddrinfo(self.host, self.port, socket.AF_INET, socket.SOCK_STREAM)
+        except socket.gaierror as error:
+            raise LoadError(f"server {self}: {error.strerror}") from None
+        return str(found[0][4][0])
+
+    def hello(self) -> bytes:
+        """CONNECT and the PING whose PONG says that it was accepted."""
+        options: dict[str, object] = {
+            "verbose": False,
+            "pedantic": False,
+            "echo": True,
+            "headers": True,
+            "no_responders": True,
+            "protocol": 1,
+            "lang": "cython",
+            "version": "0.1",
+            "name": "gnats bench",
+        }
+        given = {"user": self.user, "pass": self.password, "auth_token": self.token}
+        options.update({key: value for key, value in given.items() if value})
+        return b"CONNECT %s\r\nPING\r\n" % json.dumps(options, separators=(",", ":")).encode()

@@ -1,0 +1,43 @@
+"""The gnats command: the server and the tools around it."""
+
+import sys
+
+from gnats.version import NATS_VERSION, __version__
+
+HELP = """\
+Usage: gnats <command> [options]
+
+    server     run the server, as gnats-server does
+    bench      measure a server
+    version    print the versions
+    help       print this text
+
+gnats <command> -h tells more about a command.
+"""
+
+
+def main(args: list[str] | None = None) -> int:
+    """Run a command; the exit status."""
+    args = sys.argv[1:] if args is None else args
+    command, rest = (args[0], args[1:]) if args else ("", [])
+    if command == "server":
+        from gnats.main import main as server_main
+
+        return server_main(rest)
+    if command == "bench":
+        from gnats.bench.cli import bench_main
+
+        return bench_main(rest)
+    if command in ("version", "-v", "--version"):
+        print(f"gnats: v{__version__} (as nats-server v{NATS_VERSION})")
+        return 0
+    if command in ("help", "-h", "--help"):
+        print(HELP, end="")
+        return 0
+    problem = f"gnats: unknown command {command!r}; gnats help lists the commands" if command else HELP
+    print(problem, file=sys.stderr)
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""The data plane, compiled from cython_src/gnats/core."""

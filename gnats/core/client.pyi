@@ -1,0 +1,29 @@
+"""A connection of the data plane, as Python sees it."""
+
+from gnats.core.connection import Connection
+from gnats.core.sublist import Sublist
+
+class Client(Connection):
+    """A connection that speaks the protocol, or one of the server's own subscribers (fd -1)."""
+
+    def connected(
+        self,
+        sublist: Sublist,
+        *,
+        echo: bool,
+        verbose: bool,
+        pedantic: bool,
+        headers: bool,
+        no_responders: bool,
+        protocol: int,
+        connect_info: bytes,
+        greeting: bytes = b"",
+    ) -> None:
+        """The answer to a CONNECT: take these options, send `greeting` (+OK or nothing), and resume.
+        `connect_info` is the INFO line sent after the first PONG when protocol >= 1."""
+    def subscribe_internal(self, subject: bytes, queue: bytes | None, sid: bytes) -> None: ...
+    def unsubscribe_internal(self, sid: bytes) -> None: ...
+    def publish_internal(self, subject: bytes, reply: bytes | None, headers: bytes | None, payload: bytes) -> bool:
+        """Route a message as if this client had published it; True when somebody received it."""
+    def subscriptions(self) -> list[tuple[bytes, bytes, bytes, int, int]]:
+        """(subject, queue, sid, delivered, max) of each subscription."""

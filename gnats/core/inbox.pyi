@@ -1,0 +1,24 @@
+"""What the data plane tells the control plane: one queue with one eventfd for each server."""
+
+from gnats.core.client import Client
+
+EV_CONNECT: int
+"""CONNECT was received: data is its argument; the connection is parked until client.connected() or close."""
+EV_INFO: int
+"""An INFO was received from the peer: data is its argument; parked until client.resume() or close."""
+EV_CLOSED: int
+"""The connection is gone: a is the reason (gnats.core.reasons). Sent once for each started client."""
+EV_LOG: int
+"""Something to log about the client: a is a LOG_* code, b a number, data bytes."""
+EV_TRACE: int
+"""Protocol trace: a is a TRACE_* code, data the line."""
+EV_MSG: int
+"""A message for an internal client: data is (subject, reply, header, payload, sid)."""
+
+class Inbox:
+    def __init__(self) -> None: ...
+    def fileno(self) -> int:
+        """An eventfd: readable when drain() has something to return."""
+    def drain(self) -> list[tuple[int, Client | None, int, int, object]]:
+        """Everything posted since the last call, in order: (event, client, a, b, data)."""
+    def close(self) -> None: ...

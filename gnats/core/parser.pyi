@@ -1,0 +1,31 @@
+"""The protocol state machine."""
+
+from enum import IntEnum
+
+CLIENT: int
+ROUTER: int
+GATEWAY: int
+SYSTEM: int
+LEAF: int
+JETSTREAM: int
+ACCOUNT: int
+
+class Violation(IntEnum):
+    BAD_OPERATION = 1
+    BAD_PUB_ARGS = 2
+    BAD_PUB_SIZE = 3
+    BAD_HPUB_ARGS = 4
+    BAD_HPUB_HEADER_SIZE = 5
+    BAD_HPUB_SIZE = 6
+    BAD_HPUB_HEADER_OVER_SIZE = 7
+    HEADERS_NOT_SUPPORTED = 8
+    OVER_MAX_CONTROL_LINE = 9
+    OVER_MAX_PAYLOAD = 10
+    BAD_SUB_ARGS = 11
+    BAD_UNSUB_ARGS = 12
+    BAD_REMOTE_MSG_ARGS = 13
+    BAD_REMOTE_REPLY_INDICATOR = 14
+    BAD_REMOTE_SIZE = 15
+    UNSUPPORTED_OPERATION = 16
+
+class Parser: ...

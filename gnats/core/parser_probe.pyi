@@ -1,0 +1,18 @@
+"""A parser that records what it is told, for tests."""
+
+class ParserProbe:
+    calls: list[tuple[object, ...]]
+    def __init__(
+        self,
+        kind: int = 0,
+        *,
+        headers: bool = True,
+        auth: bool = False,
+        pedantic: bool = False,
+        max_payload: int = 1048576,
+        max_control_line: int = 4096,
+        has_account: bool = True,
+    ) -> None: ...
+    @property
+    def state(self) -> int: ...
+    def feed(self, data: bytes) -> bool: ...

@@ -1,0 +1,15 @@
+"""What a server's pollers share: switches read on the data path, counters written there."""
+
+class ServerState:
+    debug: bool
+    """Post debug log records (EV_LOG) for what nats-server logs at debug level."""
+    trace: bool
+    """Post EV_TRACE for each protocol operation. Read per batch; set before start or on reload."""
+    no_fast_producer_stall: bool
+    def __init__(self) -> None: ...
+    @property
+    def slow_consumers(self) -> int: ...
+    @property
+    def stale_connections(self) -> int: ...
+    @property
+    def stalls(self) -> int: ...

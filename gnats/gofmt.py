@@ -1,0 +1,149 @@
+"""Go's ways of writing values down (strconv, time, fmt), which people and tools know from logs and JSON."""
+
+import time
+
+_ESCAPES = {
+    '"': '\\"',
+    "\\": "\\\\",
+    "\a": "\\a",
+    "\b": "\\b",
+    "\f": "\\f",
+    "\n": "\\n",
+    "\r": "\\r",
+    "\t": "\\t",
+    "\v": "\\v",
+}
+
+_UNITS = {
+    "ns": 1,
+    "us": 1_000,
+    "µs": 1_000,  # U+00B5, micro sign
+    "μs": 1_000,  # U+03BC, Greek letter mu
+    "ms": 1_000_000,
+    "s": 1_000_000_000,
+    "m": 60_000_000_000,
+    "h": 3_600_000_000_000,
+}
+_MAX_INT64 = (1 << 63) - 1
+
+
+def quote(text: str | bytes) -> str:
+    """What fmt prints for %q: a double-quoted Go string; bytes that are not UTF-8 become \\xNN."""
+    if isinstance(text, bytes):
+        text = text.decode("utf-8", "surrogateescape")
+    if text.isascii() and text.isprintable() and '"' not in text and "\\" not in text:
+        return f'"{text}"'
+    return '"' + "".join(map(_quote_char, text)) + '"'
+
+
+def _quote_char(char: str) -> str:
+    if char in _ESCAPES:
+        return _ESCAPES[char]
+    if char.isprintable():
+        return char
+    code = ord(char)
+    if 0xDC80 <= code <= 0xDCFF:  # a byte that surrogateescape kept
+        return f"\\x{code - 0xDC00:02x}"
+    if code < 0x20 or code == 0x7F:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def duration(ns: int) -> str:
+    """A duration in nanoseconds as time.Duration prints it: 0s, 1.5ms, 2m0s, 1h0m0.25s."""
+    sign, ns = ("-", -ns) if ns < 0 else ("", ns)
+    if ns == 0:
+        return "0s"
+    for unit, size in (("ns", 1), ("µs", 1_000), ("ms", 1_000_000)):
+        if ns < size * 1000:
+            return f"{sign}{_decimal(ns, size)}{unit}"
+    minutes, rest = divmod(ns, _UNITS["m"])
+    text = f"{_decimal(rest, _UNITS['s'])}s"
+    if minutes:
+        hours, minutes = divmod(minutes, 60)
+        text = f"{minutes}m{text}"
+        if hours:
+            text = f"{hours}h{text}"
+    return sign + text
+
+
+def _decimal(value: int, size: int) -> str:
+    """value/size, a power of ten, without trailing zeros."""
+    whole, part = divmod(value, size)
+    if not part:
+        return str(whole)
+    return f"{whole}.{part:0{len(str(size)) - 1}d}".rstrip("0")
+
+
+def parse_duration(text: str) -> int:
+    """Nanoseconds of a Go duration: 10s, 1m30s, 1.5h, 100ms.
+
+    Raises ValueError with a reason.
+    """
+    rest = text.removeprefix("-") if text.startswith("-") else text.removeprefix("+")
+    if rest == "0":
+        return 0
+    total = 0
+    if not rest:
+        raise ValueError(f"invalid duration {quote(text)}")
+    while rest:
+        digits = len(rest) - len(rest.lstrip("0123456789."))
+        number, rest = rest[:digits], rest[digits:]
+        whole, _, part = number.partition(".")
+        if not (whole or part) or "." in part:
+            raise ValueError(f"invalid duration {quote(text)}")
+        letters = 0
+        while letters < len(rest) and rest[letters] not in "0123456789.":
+            letters += 1
+        unit, rest = rest[:letters], rest[letters:]
+        if unit not in _UNITS:
+            problem = f"unknown unit {quote(unit)}" if unit else "missing unit"
+            raise ValueError(f"{problem} in duration {quote(text)}")
+        total += int(whole or "0") * _UNITS[unit]
+        if part:
+            total += int(part) * _UNITS[unit] // 10 ** len(part)
+    if total > _MAX_INT64:
+        raise ValueError(f"invalid duration {quote(text)}: too long")
+    return -total if text.startswith("-") else total
+
+
+def uptime(ns: int) -> str:
+    """An age in nanoseconds as the monitoring endpoints print it: 5s, 1m0s, 2d3h4m5s."""
+    minutes, seconds = divmod(ns // 1_000_000_000, 60)
+    hours, minutes = divmod(minutes, 60)
+    days, hours = divmod(hours, 24)
+    years, days = divmod(days, 365)
+    values = [(years, "y"), (days, "d"), (hours, "h"), (minutes, "m"), (seconds, "s")]
+    while len(values) > 1 and not values[0][0]:
+        del values[0]
+    return "".join(f"{value}{unit}" for value, unit in values)
+
+
+def rfc3339(unix_ns: int) -> str:
+    """A time as encoding/json prints it: UTC, nanoseconds without trailing zeros."""
+    seconds, ns = divmod(unix_ns, 1_000_000_000)
+    part = f".{ns:09d}".rstrip("0") if ns else ""
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds)) + part + "Z"
+
+
+def friendly_bytes(count: int) -> str:
+    """A size in units of 1024 with two digits: 8.00 MB."""
+    if count < 1024:
+        return f"{count} B"
+    value = float(count)
+    for prefix in "KMGTPE":
+        value /= 1024
+        if value < 1024 or prefix == "E":
+            break
+    return f"{value:.2f} {prefix}B"
+
+
+def os_error(exc: OSError) -> str:
+    """The reason of an OSError the way Go prints an errno: in lower case."""
+    reason = exc.strerror or str(exc)
+    return reason[:1].lower() + reason[1:]
+
+
+def join_host_port(host: str, port: int) -> str:
+    """host:port, with brackets around an IPv6 address."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

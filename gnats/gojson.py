@@ -1,0 +1,113 @@
+"""JSON from a peer, read as Go's encoding/json reads it into a struct.
+
+What a client can notice of it: field names match in any case, the exact one first; null leaves a field as it
+is; unknown fields are skipped; of duplicates the last wins; bytes that are not UTF-8, and halves of surrogate
+pairs, become U+FFFD; a value of another type is an error.
+"""
+
+import codecs
+import json
+import re
+from collections.abc import Mapping
+from typing import NoReturn
+
+_INTEGERS = {
+    "int": (-(1 << 63), (1 << 63) - 1),
+    "int32": (-(1 << 31), (1 << 31) - 1),
+    "uint8": (0, 255),
+    "uint64": (0, (1 << 64) - 1),
+}
+
+Struct = Mapping[str, "str | Struct"]
+"""The fields of an object: "bool", "string", "strings", an integer type, or the fields of a nested object."""
+
+_SURROGATES = re.compile("[\ud800-\udfff]")
+
+
+class JSONError(ValueError):
+    """Text that is not JSON, or not of the type it is read into."""
+
+
+def _replace(exc: UnicodeError) -> tuple[str, int]:
+    assert isinstance(exc, UnicodeDecodeError)
+    return "\ufffd" * (exc.end - exc.start), exc.end
+
+
+codecs.register_error("gnats.fffd", _replace)  # Python's "replace" writes one U+FFFD for several bytes
+
+
+def _constant(text: str) -> NoReturn:
+    raise JSONError(f"invalid JSON: {text} is not a number")
+
+
+class _Pairs(list[tuple[str, object]]):
+    """An object's members in their order, duplicates included."""
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=_Pairs, parse_constant=_constant)
+
+
+def unmarshal(data: bytes, fields: Struct, what: str) -> dict[str, object]:
+    """The members of the JSON object `data` that are in `fields`; `what` is its name in errors.
+
+    Raises JSONError.
+    """
+    try:
+        value = _DECODER.decode(data.decode("utf-8", "gnats.fffd"))
+    except JSONError:
+        raise
+    except ValueError as exc:  # json.JSONDecodeError, or a number with thousands of digits
+        raise JSONError(f"invalid JSON: {exc}") from None
+    except RecursionError:
+        raise JSONError("invalid JSON: nested too deeply") from None
+    if value is None:
+        return {}
+    if not isinstance(value, _Pairs):
+        raise JSONError(f"json: cannot read {_kind(value)} as {what}")
+    return _object(value, fields, what)
+
+
+def _object(pairs: _Pairs, fields: Struct, what: str) -> dict[str, object]:
+    found: dict[str, object] = {}
+    for key, value in pairs:
+        name = key if key in fields else _fold(key)
+        field = fields.get(name)
+        if field is not None and value is not None:
+            found[name] = _value(value, field, f"{what}.{name}")
+    return found
+
+
+def _fold(name: str) -> str:
+    return name.replace("\u017f", "s").lower()  # lower() leaves the long s alone, Go does not
+
+
+def _value(value: object, field: str | Struct, what: str) -> object:
+    if not isinstance(field, str):
+        if isinstance(value, _Pairs):
+            return _object(value, field, what)
+    elif field == "bool":
+        if isinstance(value, bool):
+            return value
+    elif field == "string":
+        if isinstance(value, str):
+            return _SURROGATES.sub("\ufffd", value)
+    elif field == "strings":
+        if isinstance(value, list) and not isinstance(value, _Pairs):
+            return ["" if item is None else _value(item, "string", what) for item in value]
+    elif isinstance(value, int) and not isinstance(value, bool):
+        low, high = _INTEGERS[field]
+        if low <= value <= high:
+            return value
+    raise JSONError(f"json: cannot read {_kind(value)} as the field {what}")
+
+
+def _kind(value: object) -> str:
+    if isinstance(value, _Pairs):
+        return "an object"
+    if isinstance(value, list):
+        return "an array"
+    if isinstance(value, bool):
+        return "a boolean"
+    if isinstance(value, str):
+        return "a string"
+    return f"the number {value}"

@@ -1,0 +1,162 @@
+"""The server's log: one line an event, in nats-server's format, to stderr or a file."""
+
+import os
+import time
+from collections.abc import Callable
+
+from gnats.errors import ServerError
+from gnats.gofmt import os_error
+from gnats.opts import Options
+
+RATE_LIMIT_INTERVAL = 1.0
+"""Seconds in which the same rate limited statement is logged once."""
+
+_MAX_STATEMENTS = 1024
+_COLORS = {"INF": "32", "DBG": "36", "WRN": "0;93", "ERR": "31", "FTL": "31", "TRC": "33"}
+_FILE_FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+
+
+class Logger:
+    """Formats lines and hands each, ended by a newline, to `write`.
+
+    `debug_on` and `trace_on` say whether debug() and trace() do anything: ask before building a costly text.
+    A line that cannot be written is dropped: a full disk must not stop the server.
+    """
+
+    def __init__(
+        self,
+        write: Callable[[bytes], object],
+        *,
+        debug: bool = False,
+        trace: bool = False,
+        logtime: bool = True,
+        utc: bool = False,
+        colors: bool = False,
+    ) -> None:
+        self.debug_on = debug
+        self.trace_on = trace
+        self._write = write
+        self._clock = time.gmtime if utc else time.localtime
+        self._logtime = logtime
+        self._prefix = f"[{os.getpid()}] "
+        self._second = -1
+        self._stamp = ""
+        self._labels = {level: _label(level, colors) for level in _COLORS}
+        self._limited: dict[str, float] = {}
+
+    def notice(self, text: str) -> None:
+        self.log("INF", text)
+
+    def warn(self, text: str) -> None:
+        self.log("WRN", text)
+
+    def error(self, text: str) -> None:
+        self.log("ERR", text)
+
+    def fatal(self, text: str) -> None:
+        self.log("FTL", text)
+
+    def debug(self, text: str) -> None:
+        if self.debug_on:
+            self.log("DBG", text)
+
+    def trace(self, text: str) -> None:
+        if self.trace_on:
+            self.log("TRC", text)
+
+    def log(self, level: str, text: str) -> None:
+        """Write a line at one of INF, WRN, ERR, FTL, DBG, TRC, whatever is switched on."""
+        line = f"{self._prefix}{self._time()}{self._labels[level]}{text}\n"
+        try:
+            self._write(line.encode("utf-8", "backslashreplace"))
+        except OSError:
+            return
+
+    def _time(self) -> str:
+        if not self._logtime:
+            return ""
+        second, ns = divmod(time.time_ns(), 1_000_000_000)
+        if second != self._second:
+            self._second = second
+            self._stamp = time.strftime("%Y/%m/%d %H:%M:%S", self._clock(second))
+        return f"{self._stamp}.{ns // 1000:06d} "
+
+    def allow(self, statement: str) -> bool:
+        """Whether a rate limited statement may be logged now (RateLimitErrorf and its sisters)."""
+        now = time.monotonic()
+        if now - self._limited.get(statement, -RATE_LIMIT_INTERVAL) < RATE_LIMIT_INTERVAL:
+            return False
+        if len(self._limited) >= _MAX_STATEMENTS:
+            fresh = now - RATE_LIMIT_INTERVAL
+            self._limited = {key: at for key, at in self._limited.items() if at > fresh}
+        self._limited[statement] = now
+        return True
+
+    def reopen(self) -> bool:
+        """Open the log file again, for rotation by renaming; False when this is not a file log.
+
+        Raises ServerError when it cannot be opened; the old file stays in use.
+        """
+        return False
+
+    def close(self) -> None:
+        """Release the log file, if any; later lines are dropped."""
+
+
+class FileLogger(Logger):
+    """A log that appends to a file.
+
+    Raises ServerError when it cannot be opened.
+    """
+
+    def __init__(self, path: str, **switches: bool) -> None:
+        self._path = path
+        self._fd = _open(path)
+        super().__init__(lambda line: os.write(self._fd, line), **switches)
+
+    def reopen(self) -> bool:
+        old, self._fd = self._fd, _open(self._path)
+        os.close(old)
+        return True
+
+    def close(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+
+class SilentLogger(Logger):
+    """No log: what an embedded server has unless it is given one."""
+
+    def __init__(self) -> None:
+        super().__init__(len)
+
+    def log(self, level: str, text: str) -> None:
+        return
+
+
+def configure_logger(opts: Options) -> Logger:
+    """The log that the options ask for: their file, or stderr, in colours on a terminal.
+
+    Raises ServerError when the file cannot be opened.
+    """
+    switches = {
+        "debug": opts.debug,
+        "trace": opts.trace,
+        "logtime": opts.logtime,
+        "utc": opts.logtime_utc,
+    }
+    if opts.log_file:
+        return FileLogger(opts.log_file, **switches)
+    return Logger(lambda line: os.write(2, line), colors=os.isatty(2), **switches)
+
+
+def _label(level: str, colors: bool) -> str:
+    return f"[\x1b[{_COLORS[level]}m{level}\x1b[0m] " if colors else f"[{level}] "
+
+
+def _open(path: str) -> int:
+    try:
+        return os.open(path, _FILE_FLAGS, 0o640)
+    except OSError as exc:
+        raise ServerError(f"error opening file: open {path}: {os_error(exc)}") from exc

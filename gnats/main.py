@@ -1,0 +1,115 @@
+"""The gnats-server command (main.go and signal.go)."""
+
+import sys
+from typing import TYPE_CHECKING
+
+from gnats.errors import OptionError, ServerError
+from gnats.flags import HELP, configure_options
+from gnats.version import NATS_VERSION
+
+if TYPE_CHECKING:
+    from gnats.logger import Logger
+    from gnats.opts import Options
+    from gnats.server import Server
+
+PROGRAM = "gnats-server"
+
+
+def main(args: list[str] | None = None) -> int:
+    """Run the server until a signal ends it; the exit status."""
+    try:
+        command = configure_options(sys.argv[1:] if args is None else args)
+    except OptionError as exc:
+        return _fail(str(exc))
+    if command.action == "version":
+        print(f"nats-server: v{NATS_VERSION}")
+        return 0
+    if command.action == "help":
+        print(HELP, end="")
+        return 0
+    for warning in command.warnings:
+        print(warning, file=sys.stderr)
+    if command.action == "check":
+        if not command.warnings:
+            print(f"{PROGRAM}: configuration file {command.options.config_file} is valid", file=sys.stderr)
+        return 1 if command.warnings else 0
+    return run(command.options)
+
+
+def run(opts: "Options") -> int:
+    """Serve with these options until a signal ends it; the exit status."""
+    if not opts.http_port:  # aiohttp loads ssl anyway
+        from gnats.lean import import_loop_without_ssl
+
+        import_loop_without_ssl()
+    import asyncio
+
+    import uvloop
+
+    from gnats.logger import configure_logger
+
+    try:
+        log = configure_logger(opts)
+    except ServerError as exc:
+        return _fail(str(exc))
+    try:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(_serve(opts, log))
+    except ServerError as exc:
+        log.fatal(str(exc))
+        return 1
+    except KeyboardInterrupt:  # before the server has taken the signal over
+        return 130
+    return 0
+
+
+async def _serve(opts: "Options", log: "Logger") -> None:
+    import gc
+
+    from gnats.server import Server
+
+    server = Server(opts, log)
+    await server.start()
+    handle_signals(server)
+    gc.collect()
+    gc.freeze()  # what is here now stays: later collections need not look at it
+    await server.wait_for_shutdown()
+
+
+def handle_signals(server: "Server") -> None:
+    """Have the running loop answer the process's signals as nats-server does."""
+    import asyncio
+    from signal import SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2, Signals, strsignal
+
+    tasks: set[asyncio.Task[None]] = set()
+    loop = asyncio.get_running_loop()
+
+    def shut_down() -> None:
+        task = asyncio.create_task(server.shutdown())
+        tasks.add(task)  # a loop holds its tasks weakly
+        task.add_done_callback(tasks.discard)
+
+    def handle(signal: Signals) -> None:
+        server.log.notice(f'Trapped "{(strsignal(signal) or signal.name).lower()}" signal')
+        if signal == SIGINT or (signal == SIGTERM and not server.in_lame_duck_mode):
+            shut_down()
+        elif signal == SIGUSR1:
+            server.reopen_log()
+        elif signal == SIGUSR2:
+            server.lame_duck_mode()
+        elif signal == SIGHUP:
+            server.log.error(
+                "Failed to reload server configuration: reload is not supported yet; restart to apply changes"
+            )
+
+    for signal in (SIGINT, SIGTERM, SIGUSR1, SIGUSR2, SIGHUP):
+        loop.add_signal_handler(signal, handle, signal)
+
+
+def _fail(reason: str) -> int:
+    print(f"{PROGRAM}: {reason}", file=sys.stderr)
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,152 @@
+"""What a server can be told: its options, their defaults and what they must satisfy."""
+
+import re
+from dataclasses import dataclass, field, fields, replace
+
+from gnats.errors import OptionError
+from gnats.gofmt import duration, quote
+
+RANDOM_PORT = -1
+DEFAULT_PORT = 4222
+MAX_PAYLOAD_WARNING = 8 << 20
+_BCRYPT = re.compile(r"\$2[abxy]\$\d\d\$")
+_MAX_INT32 = (1 << 31) - 1
+
+_ZERO_MEANS_DEFAULT = (
+    "host",
+    "port",
+    "max_conn",
+    "max_control_line",
+    "max_payload",
+    "max_pending",
+    "write_deadline",
+    "ping_interval",
+    "ping_max",
+    "auth_timeout",
+    "max_closed_clients",
+    "lame_duck_duration",
+    "lame_duck_grace_period",
+)
+
+
+@dataclass(slots=True)
+class Options:
+    """A server's options, by their names in nats-server; durations are seconds, sizes bytes.
+
+    As there, an empty host and a zero number mean the default, but `max_subs` 0 is unlimited. A negative
+    `max_conn` refuses every connection; `max_payload` -1 is unlimited.
+    """
+
+    host: str = "0.0.0.0"
+    port: int = DEFAULT_PORT
+    """-1 takes a free port."""
+    client_advertise: str = ""
+    config_file: str = ""
+    """Where the options come from; for the log."""
+    server_name: str = ""
+    """The server's id when empty."""
+    debug: bool = False
+    trace: bool = False
+    logtime: bool = True
+    logtime_utc: bool = False
+    log_file: str = ""
+    pid_file: str = ""
+    ports_file_dir: str = ""
+    http_host: str = ""
+    """`host` when empty."""
+    http_port: int = 0
+    """0: no monitoring; -1: a free port."""
+    username: str = ""
+    password: str = field(default="", repr=False)
+    authorization: str = field(default="", repr=False)
+    """A token; when set, `username` and `password` are not asked for."""
+    auth_timeout: float = 2.0
+    max_conn: int = 65536
+    max_subs: int = 0
+    max_control_line: int = 4096
+    max_payload: int = 1 << 20
+    max_pending: int = 64 << 20
+    write_deadline: float = 10.0
+    ping_interval: float = 120.0
+    ping_max: int = 2
+    no_fast_producer_stall: bool = False
+    no_header_support: bool = False
+    max_closed_clients: int = 10000
+    lame_duck_duration: float = 120.0
+    lame_duck_grace_period: float = 10.0
+    io_threads: int | str = "auto"
+    """Threads that serve connections; 0: the event loop's own does; "auto": see pollers.io_threads."""
+
+    def baseline(self) -> "Options":
+        """A copy with defaults where they are asked for by an empty or zero value.
+
+        Raises OptionError when the options do not go together.
+        """
+        opts = replace(self)
+        for option in fields(self):
+            if option.name in _ZERO_MEANS_DEFAULT and not getattr(opts, option.name):
+                setattr(opts, option.name, option.default)
+        opts.http_host = opts.http_host or opts.host
+        opts.validate()
+        return opts
+
+    def validate(self) -> None:
+        """Raise OptionError, one line, for what nats-server refuses."""
+        if self.lame_duck_grace_period >= self.lame_duck_duration:
+            raise OptionError(
+                f"lame duck grace period ({_seconds(self.lame_duck_grace_period)}) should be strictly lower"
+                f" than lame duck duration ({_seconds(self.lame_duck_duration)})"
+            )
+        if self.max_payload > self.max_pending:
+            raise OptionError(
+                f"max_payload ({self.max_payload}) cannot be higher than max_pending ({self.max_pending})"
+            )
+        for name in ("max_payload", "max_control_line"):
+            if getattr(self, name) > _MAX_INT32:
+                raise OptionError(f"{name} value is too big")
+        if " " in self.server_name:
+            raise OptionError("server name cannot contain spaces")
+        for secret in (self.password, self.authorization):
+            if _BCRYPT.match(secret):
+                raise OptionError("a bcrypt hash as password or token is not supported yet")
+        for name in ("port", "http_port"):
+            if not RANDOM_PORT <= getattr(self, name) <= 65535:
+                raise OptionError(f"{name} {getattr(self, name)} is not a port: -1 (a free one) to 65535")
+        if self.client_advertise:
+            parse_host_port(self.client_advertise, self.port)
+        if not (self.io_threads == "auto" or (isinstance(self.io_threads, int) and self.io_threads >= 0)):
+            raise OptionError(f'io_threads {self.io_threads} is neither a number nor "auto"')
+
+
+def split_host_port(text: str) -> tuple[str, str]:
+    """The host and the port of host:port or [host]:port.
+
+    Raises OptionError when it is neither.
+    """
+    host, colon, port = text.rpartition(":")
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+    elif ":" in host:
+        raise OptionError(f"address {text}: too many colons in address")
+    if not colon:
+        raise OptionError(f"address {text}: missing port in address")
+    return host, port
+
+
+def parse_host_port(text: str, default_port: int) -> tuple[str, int]:
+    """The host and port of an advertised address; the port may be missing.
+
+    Raises OptionError when it is neither host nor host:port.
+    """
+    if ":" not in text or text.endswith("]"):
+        text = f"{text}:{default_port}"
+    host, number = split_host_port(text)
+    try:
+        port = int(number)
+    except ValueError:
+        raise OptionError(f"address {text}: {quote(number)} is not a port") from None
+    return host.strip(), port if port not in (0, RANDOM_PORT) else default_port
+
+
+def _seconds(value: float) -> str:
+    return duration(round(value * 1e9))

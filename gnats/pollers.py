@@ -1,0 +1,108 @@
+"""The pollers of a server: the threads that run them, and the inbox through which they speak to the loop."""
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import Callable
+from os import sched_getaffinity
+
+from gnats.core.client import Client
+from gnats.core.inbox import Inbox
+from gnats.core.poller import Poller
+from gnats.core.state import ServerState
+from gnats.logger import Logger
+
+JOIN_TIMEOUT = 5.0
+"""Seconds a poller's thread has to end when the server stops."""
+
+Event = tuple[int, Client | None, int, int, object]
+
+
+def io_threads(wanted: int | str) -> int:
+    """The number of threads that serve connections.
+
+    "auto" is none on one core, where a thread would only add switches, and else one: the loop then has a core
+    for what Python decides, and no slow callback delays a message.
+    """
+    if isinstance(wanted, int):
+        return wanted
+    return 1 if len(sched_getaffinity(0)) > 1 else 0
+
+
+class Pollers:
+    """Runs the pollers and hands what they post to `handle`, in order, in the loop's thread.
+
+    `handle` returns True when it has let a parked connection go on. `internal` is the poller that runs in the
+    loop; it serves the server's own clients, and with no threads everyone.
+    """
+
+    def __init__(
+        self, state: ServerState, threads: int, handle: Callable[[Event], bool], log: Logger
+    ) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._handle = handle
+        self._log = log
+        self._events: deque[Event] = deque()
+        self._inbox = Inbox()
+        self.internal = Poller(0, self._inbox, state)
+        self._threaded = [Poller(index + 1, self._inbox, state) for index in range(threads)]
+        self._threads = [
+            threading.Thread(target=poller.run, name=f"gnats-io-{index}", daemon=True)
+            for index, poller in enumerate(self._threaded)
+        ]
+        self._next = 0
+        self._loop.add_reader(self._inbox.fileno(), self._drain)
+        self._loop.add_reader(self.internal.fileno(), self._run_internal)
+        for thread in self._threads:
+            thread.start()
+
+    def choose(self) -> Poller:
+        """The poller for the next connection: each in turn."""
+        if not self._threaded:
+            return self.internal
+        self._next = (self._next + 1) % len(self._threaded)
+        return self._threaded[self._next]
+
+    def stats(self) -> dict[str, int]:
+        """Every poller's counters, added up."""
+        total: dict[str, int] = {}
+        for poller in (self.internal, *self._threaded):
+            for name, value in poller.stats().items():
+                total[name] = total.get(name, 0) + value
+        return total
+
+    def _run_internal(self) -> None:
+        self.internal.run_once(0)
+        self._drain()
+
+    def _drain(self) -> None:
+        events = self._events
+        events.extend(self._inbox.drain())
+        resumed = False
+        try:
+            while events:
+                resumed |= self._handle(events.popleft())
+        finally:
+            if events:  # a handler has failed: the events behind it must not wait for the next one
+                self._loop.call_soon(self._drain)
+        if resumed and not self._threaded:
+            # What is behind a CONNECT in the connection's buffer need not wait for the loop to come round.
+            self.internal.run_once(0)
+
+    def stop(self, *, close: bool) -> None:
+        """End the threads; with `close`, which needs every connection to be closed, release everything."""
+        for poller in self._threaded:
+            poller.stop()
+        for thread in self._threads:
+            thread.join(JOIN_TIMEOUT)
+        running = [thread.name for thread in self._threads if thread.is_alive()]
+        if running:
+            self._log.error(f"I/O threads still running: {', '.join(running)}")
+        self._loop.remove_reader(self.internal.fileno())
+        self._loop.remove_reader(self._inbox.fileno())
+        self._drain()
+        self._events.clear()
+        if close and not running:
+            for poller in (self.internal, *self._threaded):
+                poller.close()
+            self._inbox.close()

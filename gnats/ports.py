@@ -1,0 +1,69 @@
+"""The ports file: where a server can be reached, for the tests and scripts that started it on free ports."""
+
+import fcntl
+import json
+import os
+import socket
+import sys
+
+from gnats.gofmt import join_host_port, os_error
+from gnats.logger import Logger
+
+_SIOCGIFADDR = 0x8915
+_IFREQ_SIZE = 40
+
+
+SCHEMES = {"nats": "nats", "monitoring": "http"}
+
+
+class PortsFile:
+    """The file <program>_<pid>.ports in a directory: a JSON object with the URLs of each kind of listener.
+
+    What goes wrong with it is logged, and does not keep the server from running.
+    """
+
+    def __init__(self, directory: str, listeners: dict[str, socket.socket], log: Logger) -> None:
+        name = f"{os.path.basename(sys.argv[0])}_{os.getpid()}.ports"
+        self.path = os.path.join(directory, name)
+        self._log = log
+        urls = {kind: listen_urls(SCHEMES[kind], sock) for kind, sock in listeners.items()}
+        # A reader polls for the file: it must never see half of one.
+        unfinished = f"{self.path}.tmp"
+        try:
+            with open(unfinished, "w") as file:
+                json.dump(urls, file, separators=(",", ":"))
+            os.rename(unfinished, self.path)
+        except OSError as exc:
+            log.error(f"Error writing ports file ({self.path}): open {self.path}: {os_error(exc)}")
+
+    def delete(self) -> None:
+        try:
+            os.unlink(self.path)
+        except OSError as exc:
+            self._log.error(f"Error cleaning up ports file {self.path}: remove {self.path}: {os_error(exc)}")
+
+
+def listen_urls(scheme: str, sock: socket.socket) -> list[str]:
+    """The URLs of a listening socket, one for each address of the machine if it listens on all."""
+    host, port = sock.getsockname()[:2]
+    hosts = interface_addresses() if host in ("0.0.0.0", "::") else [host]
+    return [f"{scheme}://{join_host_port(host, port)}" for host in hosts]
+
+
+def interface_addresses() -> list[str]:
+    """The addresses of the machine's interfaces, IPv4 first."""
+    addresses = []
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        for _, name in socket.if_nameindex():
+            request = name.encode().ljust(_IFREQ_SIZE, b"\0")
+            try:
+                answer = fcntl.ioctl(sock.fileno(), _SIOCGIFADDR, request)
+            except OSError:  # it has no IPv4 address
+                continue
+            addresses.append(socket.inet_ntoa(answer[20:24]))
+    try:
+        with open("/proc/net/if_inet6") as lines:
+            packed = [bytes.fromhex(line.split()[0]) for line in lines]
+    except FileNotFoundError:  # no IPv6
+        packed = []
+    return addresses + [socket.inet_ntop(socket.AF_INET6, address) for address in packed]

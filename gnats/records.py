@@ -1,0 +1,100 @@
+"""What the data plane's log and trace records say: one table from code to level and text (nats-server's texts)."""
+
+import os
+from collections.abc import Callable
+
+from gnats.core.connection import LogCode, TraceCode
+from gnats.core.parser import Violation
+from gnats.gofmt import duration, quote
+
+SNIPPET = 32  # bytes of a bad protocol line that are shown
+KINDS = ("Client", "Router", "Gateway", "System", "Leafnode", "JetStream", "Account")
+
+
+def _kind(client: object) -> str:
+    return KINDS[getattr(client, "kind", 0)]
+
+
+def _bad_operation(client: object, b: int, data: bytes) -> str:
+    # b holds the parser's state and the offset, data what follows from there
+    return f"{_kind(client)} parser ERROR, state={b >> 32}, i={b & 0xFFFFFFFF}: proto='{quote(data[:SNIPPET])}...'"
+
+
+def _line(what: str) -> Callable[[object, int, bytes], str]:
+    return lambda client, b, data: f"{what}: {quote(data)}"
+
+
+def _text(text: str) -> Callable[[object, int, bytes], str]:
+    return lambda client, b, data: text
+
+
+def _subscription(client: object, b: int, data: bytes) -> str:
+    subject, queue, sid = data.split(b"\0", 2)
+    named = f", Queue: {quote(queue)}" if queue else ""
+    return f"Subscription Violation - Subject {quote(subject)}{named}, SID {sid.decode(errors='replace')}"
+
+
+def _slow_deadline(client: object, b: int, data: bytes) -> str:
+    chunks, size = data.decode().split()
+    return f"Slow Consumer Detected: WriteDeadline of {duration(b)} exceeded with {chunks} chunks of {size} total bytes."
+
+
+_RECORDS: dict[int, tuple[str, Callable[[object, int, bytes], str]]] = {
+    Violation.BAD_OPERATION: ("ERR", _bad_operation),
+    Violation.BAD_PUB_ARGS: ("ERR", _line("processPub Parse Error")),
+    Violation.BAD_PUB_SIZE: ("ERR", _line("processPub Bad or Missing Size")),
+    Violation.BAD_HPUB_ARGS: ("ERR", _line("processHeaderPub Parse Error")),
+    Violation.BAD_HPUB_HEADER_SIZE: ("ERR", _line("processHeaderPub Bad or Missing Header Size")),
+    Violation.BAD_HPUB_SIZE: ("ERR", _line("processHeaderPub Bad or Missing Total Size")),
+    Violation.BAD_HPUB_HEADER_OVER_SIZE: ("ERR", _line("processHeaderPub Header Size larger then TotalSize")),
+    Violation.HEADERS_NOT_SUPPORTED: ("ERR", _text("message headers not supported")),
+    Violation.OVER_MAX_CONTROL_LINE: ("ERR", _text("maximum control line exceeded")),
+    Violation.OVER_MAX_PAYLOAD: ("ERR", lambda c, b, d: f"maximum payload exceeded: {b} vs {d.decode()}"),
+    Violation.BAD_SUB_ARGS: ("ERR", _line("processSub Parse Error")),
+    Violation.BAD_UNSUB_ARGS: ("ERR", _line("processUnsub Parse Error")),
+    Violation.BAD_REMOTE_MSG_ARGS: ("ERR", _line("processRoutedMsgArgs Parse Error")),
+    Violation.BAD_REMOTE_REPLY_INDICATOR: ("ERR", _line("processRoutedMsgArgs Bad or Missing Reply Indicator")),
+    Violation.BAD_REMOTE_SIZE: ("ERR", _line("processRoutedMsgArgs Bad or Missing Size")),
+    Violation.UNSUPPORTED_OPERATION: ("ERR", _line("operation not supported on this connection")),
+    LogCode.LOG_PUBLISH_VIOLATION: ("ERR", lambda c, b, d: f"Publish Violation - Subject {quote(d)}"),
+    LogCode.LOG_REPLY_VIOLATION: ("ERR", lambda c, b, d: f"Publish Violation - Reply {quote(d)}"),
+    LogCode.LOG_SUBSCRIPTION_VIOLATION: ("ERR", _subscription),
+    LogCode.LOG_MAX_SUBSCRIPTIONS: ("ERR", _text("maximum subscriptions exceeded")),
+    LogCode.LOG_AUTH_VIOLATION: ("ERR", _text("authentication error")),
+    LogCode.LOG_AUTH_TIMEOUT: ("DBG", _text("Authentication Timeout")),
+    LogCode.LOG_SLOW_PENDING: ("INF", lambda c, b, d: f"Slow Consumer Detected: MaxPending of {b} Exceeded"),
+    LogCode.LOG_SLOW_DEADLINE: ("INF", _slow_deadline),
+    LogCode.LOG_FLUSH_ERROR: ("DBG", lambda c, b, d: f"Error flushing: {os.strerror(b).lower()}"),
+    LogCode.LOG_CLIENT_ERROR: ("ERR", lambda c, b, d: f"{_kind(c)} Error {d.decode(errors='replace')}"),
+    LogCode.LOG_PING_TIMER: ("DBG", lambda c, b, d: f"{_kind(c)} Ping Timer"),
+    LogCode.LOG_PING_DELAYED: (
+        "DBG",
+        lambda c, b, d: f"Delaying PING due to remote client data or ping {duration(round(b, -9))} ago",
+    ),
+    LogCode.LOG_STALE: ("DBG", _text("Stale Client Connection - Closing")),
+    LogCode.LOG_AUTO_UNSUBSCRIBE: (
+        "DBG",
+        lambda c, b, d: f"Auto-unsubscribe limit of {b} reached for sid '{d.decode(errors='replace')}'",
+    ),
+    LogCode.LOG_PRODUCER_STALLED: ("WRN", lambda c, b, d: f"Producer was stalled for a total of {duration(b)}"),
+    LogCode.LOG_CLOSING_OUT_OF_MEMORY: ("ERR", _text("Out of memory - Closing")),
+}
+
+_TRACES: dict[int, Callable[[bytes], str]] = {
+    TraceCode.TRACE_IN: lambda d: f"<<- [{d.decode(errors='replace')}]",
+    TraceCode.TRACE_OUT: lambda d: f"->> [{d.decode(errors='replace')}]",
+    TraceCode.TRACE_IN_PAYLOAD: lambda d: f"<<- MSG_PAYLOAD: [{quote(d)}]",
+    TraceCode.TRACE_OUT_PAYLOAD: lambda d: f"->> MSG_PAYLOAD: [{quote(d)}]",
+    TraceCode.TRACE_DELSUB: lambda d: f"<-> [DELSUB {d.decode(errors='replace')}]",
+}
+
+
+def describe(client: object, code: int, b: int, data: bytes) -> tuple[str, str]:
+    """The level ("DBG", "INF", "WRN" or "ERR") and the text of an EV_LOG."""
+    level, text = _RECORDS[code]
+    return level, text(client, b, data)
+
+
+def trace_line(code: int, data: bytes) -> str:
+    """The text of an EV_TRACE."""
+    return _TRACES[code](data)

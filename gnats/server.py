@@ -1,0 +1,363 @@
+"""The server (server.go): its life from start to shutdown, and the clients it has."""
+
+import asyncio
+import itertools
+import os
+import socket
+import time
+from collections import deque
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from gnats.accept import AcceptLoop, listen_for_clients
+from gnats.account import GLOBAL_ACCOUNT, Account
+from gnats.auth import auth_required
+from gnats.connect import process_connect, process_info
+from gnats.core.client import Client
+from gnats.core.connection import LogCode
+from gnats.core.inbox import EV_CLOSED, EV_CONNECT, EV_INFO, EV_LOG, EV_MSG, EV_TRACE
+from gnats.core.parser import CLIENT
+from gnats.core.state import ServerState
+from gnats.errors import ServerError
+from gnats.gofmt import friendly_bytes, join_host_port, os_error
+from gnats.ident import new_server_id
+from gnats.info import Info
+from gnats.logger import Logger, SilentLogger, configure_logger
+from gnats.opts import MAX_PAYLOAD_WARNING, Options, parse_host_port
+from gnats.pollers import Event, Pollers, io_threads
+from gnats.reasons import ClosedState
+from gnats.records import describe, trace_line
+from gnats.session import Session
+from gnats.sysreq import AccountClient
+from gnats.version import NATS_VERSION, RUNTIME, __version__
+
+if TYPE_CHECKING:
+    from gnats.lameduck import LameDuck
+    from gnats.monitor import Monitor
+    from gnats.ports import PortsFile
+
+CLOSE_TIMEOUT = 5.0
+"""Seconds that connections have at a shutdown to take what is queued for them."""
+
+_RATE_LIMITED = frozenset((LogCode.LOG_AUTH_TIMEOUT,))
+
+
+class Server:
+    """A NATS server in the running event loop.
+
+    Use it as `async with Server(Options(port=-1)) as server:`, or call start() and shutdown(). It is used
+    from the loop's thread only. Without `log` there is none, unless the options name a file.
+
+    Raises OptionError for options that cannot be used, ServerError for a log file that cannot be opened.
+    """
+
+    def __init__(self, opts: Options | None = None, log: Logger | None = None) -> None:
+        self.opts = opts = (opts or Options()).baseline()
+        self.log = log or (configure_logger(opts) if opts.log_file else SilentLogger())
+        self.id = new_server_id()
+        self.name = opts.server_name or self.id
+        self.start_time = time.time_ns()
+        self.config_time = self.start_time
+        self.state = ServerState()
+        self.state.debug = self.log.debug_on
+        self.state.trace = self.log.trace_on
+        self.state.no_fast_producer_stall = opts.no_fast_producer_stall
+        self.global_account = Account(GLOBAL_ACCOUNT)
+        self.auth_required = auth_required(opts)
+        self.clients: dict[int, Session] = {}
+        self.closed_clients: deque[Session] = deque(maxlen=opts.max_closed_clients)
+        self.total_clients = 0
+        self.http_requests: dict[str, int] = {}
+        self.pollers: Pollers | None = None
+        self._info = Info(
+            server_id=self.id,
+            server_name=self.name,
+            host=opts.host,
+            port=opts.port,
+            headers=not opts.no_header_support,
+            max_payload=opts.max_payload,
+            auth_required=self.auth_required,
+        )
+        self._cids = itertools.count(1)
+        self._others: dict[int, Session | None] = {}  # refused connections, and internal clients (None)
+        self._closed = asyncio.Event()
+        self._accepting = False
+        self._listener: AcceptLoop | None = None
+        self._monitor: Monitor | None = None
+        self._lame_duck: LameDuck | None = None
+        self._account_client: AccountClient | None = None
+        self._ports_file: PortsFile | None = None
+        self._stopping: asyncio.Task[None] | None = None
+        self._stopped = asyncio.Event()
+
+    # -- what others ask -------------------------------------------------------------------------------------
+
+    @property
+    def port(self) -> int:
+        """The client port; the one that was taken if the options ask for a free one."""
+        return self._listener.port if self._listener else self.opts.port
+
+    @property
+    def monitor_port(self) -> int:
+        """The port of the monitoring endpoints, 0 when there are none."""
+        return self._monitor.port if self._monitor else 0
+
+    @property
+    def client_url(self) -> str:
+        return f"nats://{join_host_port(self.opts.host, self.port)}"
+
+    @property
+    def num_clients(self) -> int:
+        return len(self.clients)
+
+    @property
+    def num_subscriptions(self) -> int:
+        """Every account's subscriptions, the server's own included."""
+        return self.global_account.sublist.count()
+
+    def varz(self) -> dict[str, object]:
+        """What /varz says."""
+        from gnats.zpages import varz
+
+        return varz(self)
+
+    def client_info(self, session: Session, **changes: object) -> bytes:
+        """The INFO line for a client."""
+        return self._info.line(client_id=session.cid, client_ip=session.host, **changes)
+
+    # -- life ------------------------------------------------------------------------------------------------
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.shutdown()
+
+    async def start(self) -> None:
+        """Listen for clients and serve them until shutdown(). A server starts once.
+
+        Raises ServerError, leaving nothing behind, when a port or a file is not to be had.
+        """
+        self._banner()
+        try:
+            await self._start()
+        except BaseException:
+            await self._stop()
+            raise
+        self.log.notice("Server is ready")
+
+    async def _start(self) -> None:
+        opts = self.opts
+        if opts.pid_file:
+            _write_pid_file(opts.pid_file)
+        self.pollers = Pollers(self.state, io_threads(opts.io_threads), self._on_event, self.log)
+        self._account_client = AccountClient(self.global_account, self.pollers.internal, self)
+        if opts.http_port:
+            from gnats.monitor import Monitor  # loads aiohttp
+
+            self._monitor = await Monitor.listen(self)
+        sock = await listen_for_clients(opts.host, max(opts.port, 0))
+        self._accepting = True
+        self._listener = AcceptLoop(sock, "Client", self.create_client, self.log)
+        self.log.notice(f"Listening for client connections on {join_host_port(opts.host, self.port)}")
+        self._info.port = self.port
+        if opts.client_advertise:
+            self._info.host, self._info.port = parse_host_port(opts.client_advertise, self.port)
+        if opts.ports_file_dir:
+            from gnats.ports import PortsFile
+
+            socks = {"nats": sock}
+            if self._monitor:
+                socks["monitoring"] = self._monitor.sock
+            self._ports_file = PortsFile(opts.ports_file_dir, socks, self.log)
+
+    def _banner(self) -> None:
+        opts, log = self.opts, self.log
+        log.notice("Starting nats-server")
+        log.notice(f"  Version:  {NATS_VERSION}")
+        log.notice("  Git:      [not set]")
+        log.notice(f"  gnats:    {__version__}")
+        log.debug(f"  Go build: {RUNTIME}")
+        log.notice(f"  Name:     {self.name}")
+        log.notice(f"  ID:       {self.id}")
+        if opts.config_file:
+            log.notice(f"Using configuration file: {opts.config_file}")
+        if opts.max_payload > MAX_PAYLOAD_WARNING:
+            limit = friendly_bytes(MAX_PAYLOAD_WARNING)
+            log.warn(
+                f"Maximum payloads over {limit} are generally discouraged and could lead to poor performance"
+            )
+
+    async def shutdown(self) -> None:
+        """Stop accepting, close every connection, and return when everything this server started has ended.
+
+        It may be called more than once, and goes on if its caller is cancelled.
+        """
+        if self._stopping is None:
+            self._stopping = asyncio.create_task(self._shutdown())
+        await asyncio.shield(self._stopping)
+
+    async def wait_for_shutdown(self) -> None:
+        """Return when shutdown() has done its work, whoever called it."""
+        await self._stopped.wait()
+
+    async def _shutdown(self) -> None:
+        self.log.notice("Initiating Shutdown...")
+        await self._stop()
+        self.log.notice("Server Exiting..")
+        self.log.close()
+        self._stopped.set()
+
+    async def _stop(self) -> None:
+        if self._lame_duck:
+            self._lame_duck.cancel()
+        self.stop_accepting()
+        if self._monitor:
+            await self._monitor.close()
+        if self.pollers:
+            for session in list(self.clients.values()):
+                session.close(self.log, ClosedState.SERVER_SHUTDOWN)
+            if self._account_client:
+                self._account_client.close()
+            self.pollers.stop(close=await self._wait_for_closed())
+        if self._ports_file:
+            self._ports_file.delete()
+
+    async def _wait_for_closed(self) -> bool:
+        """Whether every connection has gone in the time given."""
+        try:
+            async with asyncio.timeout(CLOSE_TIMEOUT):
+                while self.clients or self._others:
+                    self._closed.clear()
+                    await self._closed.wait()
+        except TimeoutError:
+            self.log.warn(f"Leaving {len(self.clients) + len(self._others)} connections that do not close")
+            return False
+        return True
+
+    def stop_accepting(self) -> None:
+        """Close the client port; connections stay."""
+        self._accepting = False
+        if self._listener:
+            self._listener.close()
+
+    def lame_duck_mode(self) -> None:
+        """Close the client port, then the clients little by little, then shut down. It is not undone."""
+        if self._accepting:
+            from gnats.lameduck import LameDuck
+
+            self._lame_duck = LameDuck(self)
+
+    @property
+    def in_lame_duck_mode(self) -> bool:
+        return self._lame_duck is not None
+
+    def reopen_log(self) -> None:
+        """Open the log file again after it was renamed; what happened is logged."""
+        try:
+            reopened = self.log.reopen()
+        except ServerError as exc:
+            self.log.error(f"File log not re-opened: {exc}")
+        else:
+            ignored = "File log re-open ignored, not a file logger"
+            self.log.notice("File log re-opened" if reopened else ignored)
+
+    # -- clients ---------------------------------------------------------------------------------------------
+
+    def next_cid(self) -> int:
+        """A connection id that was not used yet."""
+        return next(self._cids)
+
+    def add_internal_client(self, client: Client) -> None:
+        """Wait for one of the server's own clients, too, at a shutdown."""
+        self._others[client.cid] = None
+
+    def create_client(self, sock: socket.socket, host: str, port: int) -> None:
+        """Take over an accepted socket: greet the client and hand it to a poller."""
+        if not self._accepting or self.pollers is None:
+            sock.close()
+            return
+        opts, log = self.opts, self.log
+        if host.startswith("::ffff:") and "." in host:  # IPv4 through an IPv6 socket
+            host = host[7:]
+        client = Client(
+            CLIENT,
+            sock.fileno(),
+            self.next_cid(),
+            self.pollers.choose(),
+            self.state,
+            max_control_line=opts.max_control_line,
+            max_payload=opts.max_payload,
+            max_pending=opts.max_pending,
+            max_subs=opts.max_subs or -1,
+            write_deadline=opts.write_deadline,
+            ping_interval=opts.ping_interval,
+            ping_max=opts.ping_max,
+        )
+        sock.detach()
+        session = Session(client, host, port, self.global_account)
+        self.total_clients += 1
+        if log.debug_on:
+            log.debug(f"{session} - Client connection created")
+        client.register(self.global_account.sublist)
+        client.start(
+            self.client_info(session), expect_connect=self.auth_required, auth_timeout=opts.auth_timeout
+        )
+        if len(self.clients) >= opts.max_conn:
+            self._others[client.cid] = session
+            session.rate_limit(log, "ERR", "maximum connections exceeded")
+            session.close(log, ClosedState.MAX_CONNECTIONS_EXCEEDED, "maximum connections exceeded")
+        else:
+            self.clients[client.cid] = session
+
+    def _on_event(self, event: Event) -> bool:
+        """Act on what a poller says; True when a parked connection may go on."""
+        kind, client, a, b, data = event
+        cid = client.cid if client else 0
+        session = self.clients.get(cid) or self._others.get(cid)
+        if kind == EV_CLOSED:
+            self._remove(cid, ClosedState(a))
+        elif kind == EV_MSG:
+            if self._account_client:
+                self._account_client.process_message(a, data)
+        elif session is None or not isinstance(data, bytes):
+            return False
+        elif kind == EV_LOG:
+            level, text = describe(client, a, b, data)
+            if a in _RATE_LIMITED:
+                session.rate_limit(self.log, level, text)
+            else:
+                self.log.log(level, f"{session} - {text}")
+        elif kind == EV_TRACE:
+            self.log.trace(f"{session} - {trace_line(a, data)}")
+        elif cid not in self.clients:  # refused: it is being closed
+            return False
+        elif kind == EV_CONNECT:
+            process_connect(self, session, data)
+            return True
+        elif kind == EV_INFO:
+            process_info(self, session, data)
+            return True
+        return False
+
+    def _remove(self, cid: int, reason: ClosedState) -> None:
+        session = self.clients.pop(cid, None) or self._others.pop(cid, None)
+        self._closed.set()
+        if session is None:  # one of the server's own
+            return
+        session.closed(reason)
+        self.closed_clients.append(session)
+        if self.log.debug_on:
+            self.log.debug(f"{session} - Client connection closed: {reason}")
+
+
+def _write_pid_file(path: str) -> None:
+    try:
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        with open(fd, "w") as file:
+            file.write(str(os.getpid()))
+    except OSError as exc:
+        raise ServerError(f"Could not write pidfile: open {path}: {os_error(exc)}") from exc

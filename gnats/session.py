@@ -1,0 +1,170 @@
+"""The control plane's side of a client: who it is, what it said in CONNECT, and how the log names it."""
+
+import time
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING
+
+from gnats.gofmt import join_host_port, quote
+from gnats.gojson import Struct, unmarshal
+from gnats.info import PERMISSION
+
+if TYPE_CHECKING:
+    from gnats.account import Account
+    from gnats.core.client import Client
+    from gnats.logger import Logger
+    from gnats.reasons import ClosedState
+
+CONNECT_FIELDS: Struct = {
+    "echo": "bool",
+    "verbose": "bool",
+    "pedantic": "bool",
+    "tls_required": "bool",
+    "nkey": "string",
+    "jwt": "string",
+    "sig": "string",
+    "auth_token": "string",
+    "user": "string",
+    "pass": "string",
+    "name": "string",
+    "lang": "string",
+    "version": "string",
+    "protocol": "int",
+    "account": "string",
+    "new_account": "bool",
+    "headers": "bool",
+    "no_responders": "bool",
+    "import": PERMISSION,
+    "export": PERMISSION,
+    "remote_account": "string",
+    "proxy_sig": "string",
+}
+"""CONNECT's fields; those that ClientOptions has not are checked and otherwise ignored."""
+
+
+@dataclass(slots=True)
+class ClientOptions:
+    """What a client asked for: CONNECT's fields (ClientOpts in client.go); before the first, its defaults."""
+
+    echo: bool = True
+    verbose: bool = True
+    pedantic: bool = True
+    nkey: str = ""
+    auth_token: str = ""
+    user: str = ""
+    password: str = ""
+    name: str = ""
+    lang: str = ""
+    version: str = ""
+    protocol: int = 0
+    account: str = ""
+    new_account: bool = False
+    headers: bool = False
+    no_responders: bool = False
+
+    def merge(self, connect: bytes) -> None:
+        """Take over what a CONNECT's argument sets.
+
+        Raises JSONError.
+        """
+        for name, value in unmarshal(connect, CONNECT_FIELDS, "ClientOpts").items():
+            name = "password" if name == "pass" else name
+            if name in _KEPT:
+                setattr(self, name, value)
+
+
+_KEPT = frozenset(field.name for field in fields(ClientOptions))
+
+
+class Session:
+    """A client of the data plane with what only the control plane needs to know about it.
+
+    `start` and `stop` are unix times in nanoseconds; `stop`, `reason` and `final` (the last snapshot) are set
+    when the connection is closed, and `client` is gone then.
+    """
+
+    __slots__ = (
+        "account",
+        "cid",
+        "client",
+        "connected",
+        "final",
+        "host",
+        "names",
+        "opts",
+        "port",
+        "reason",
+        "start",
+        "stop",
+    )
+
+    def __init__(self, client: "Client", host: str, port: int, account: "Account") -> None:
+        self.client: Client | None = client
+        self.cid = client.cid
+        self.host = host
+        self.port = port
+        self.account = account
+        self.opts = ClientOptions()
+        self.connected = False
+        self.names = ""
+        self.start = time.time_ns()
+        self.stop = 0
+        self.reason: ClosedState | None = None
+        self.final: dict[str, int] = {}
+
+    def __str__(self) -> str:
+        """How the log names the client."""
+        return f"{join_host_port(self.host, self.port)} - cid:{self.cid}{self.names}"
+
+    def set_names(self) -> None:
+        """After the first CONNECT: name the client by its library, its own name, its account and its user."""
+        opts = self.opts
+        version = opts.version and f"v{opts.version}"
+        library = ":".join(part for part in (version, opts.lang, opts.name) if part)
+        if library:
+            self.names = f" - {quote(library)}"
+        if user := self.auth_user_label():
+            self.names += f" - {quote(f'{self.account.name}/{user}')}"
+
+    def raw_auth_user(self) -> str:
+        """The user's name, for monitoring; a token is not shown."""
+        return self.opts.nkey or self.opts.user or ("[REDACTED]" if self.opts.auth_token else "")
+
+    def auth_user(self) -> str:
+        """The user as authentication errors name it, empty when there is none."""
+        if self.opts.nkey:
+            return f"Nkey {quote(self.opts.nkey)}"
+        if self.opts.user:
+            return f"User {quote(self.opts.user)}"
+        return 'Token "[REDACTED]"' if self.opts.auth_token else ""
+
+    def auth_user_label(self) -> str:
+        if self.opts.nkey:
+            return f"nkey:{self.opts.nkey}"
+        if self.opts.user:
+            return f"user:{self.opts.user}"
+        return "token" if self.opts.auth_token else ""
+
+    def close(self, log: "Logger", reason: "ClosedState", err: str | None = None) -> None:
+        """Close the connection, after telling the client `err` if there is one. Idempotent."""
+        if self.client is not None:
+            if err and log.trace_on:
+                log.trace(f"{self} - ->> [-ERR {err}]")
+            self.client.close_connection(reason, err)
+
+    def closed(self, reason: "ClosedState") -> None:
+        """Note the end: keep the counters and let go of the data plane's client."""
+        self.stop = time.time_ns()
+        self.reason = reason
+        self.final = self.snapshot()
+        self.client = None
+
+    def snapshot(self) -> dict[str, int]:
+        """The counters, see Client.snapshot; those at its end for a closed connection."""
+        return self.client.snapshot() if self.client else self.final
+
+    def rate_limit(self, log: "Logger", level: str, text: str) -> None:
+        """Log a statement about the client unless the same was just logged about another one."""
+        statement = f"{text} - Account:{self.account.name}" if self.connected else text
+        if log.allow(statement):
+            user = self.auth_user_label() if self.connected else ""
+            log.log(level, f"{self} - {statement}" + (f" - {user}" if user else ""))

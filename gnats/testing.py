@@ -1,0 +1,116 @@
+"""A server for tests that are not asynchronous, or that must not share a loop with it."""
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+import uvloop
+
+from gnats.errors import OptionError, ServerError
+from gnats.opts import RANDOM_PORT, Options
+from gnats.server import Server
+
+if TYPE_CHECKING:
+    from gnats.logger import Logger
+
+START_TIMEOUT = 30.0
+STOP_TIMEOUT = 30.0
+"""Seconds, far above what either takes."""
+
+T = TypeVar("T")
+
+
+class ServerThread:
+    """A server in a thread and an event loop of its own.
+
+    Without options it listens on a free port of 127.0.0.1; keywords set options by name. Use it as a context
+    manager, or call start() and stop(). start() raises what Server.start raises.
+    """
+
+    def __init__(
+        self,
+        opts: Options | None = None,
+        *,
+        log: "Logger | None" = None,
+        loop_factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop,
+        **options: Any,
+    ) -> None:
+        defaults: dict[str, Any] = {"host": "127.0.0.1", "port": RANDOM_PORT}
+        self._opts = opts or Options(**defaults | options)
+        self._log = log
+        self._loop_factory = loop_factory
+        self._started: Future[tuple[Server, asyncio.AbstractEventLoop]] = Future()
+        self._thread = threading.Thread(target=self._run, name="gnats-server", daemon=True)
+
+    def start(self) -> None:
+        """Return when the server accepts connections."""
+        self._thread.start()
+        self._started.result(START_TIMEOUT)
+
+    def stop(self) -> None:
+        """Shut the server down and wait for its thread. Idempotent.
+
+        Raises TimeoutError when it does not end.
+        """
+        if self._thread.is_alive():
+            self.run(self.server.shutdown())
+            self._thread.join(STOP_TIMEOUT)
+            if self._thread.is_alive():
+                raise TimeoutError(f"the server's thread still runs {STOP_TIMEOUT} s after its shutdown")
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.stop()
+
+    @property
+    def server(self) -> Server:
+        """The server; to be used in its own thread only, see call()."""
+        return self._started.result(START_TIMEOUT)[0]
+
+    @property
+    def client_url(self) -> str:
+        return self.call(lambda server: server.client_url)
+
+    @property
+    def port(self) -> int:
+        return self.call(lambda server: server.port)
+
+    @property
+    def monitor_port(self) -> int:
+        return self.call(lambda server: server.monitor_port)
+
+    def call(self, func: Callable[[Server], T]) -> T:
+        """The result of `func(server)`, run in the server's thread."""
+
+        async def run() -> T:
+            return func(self.server)
+
+        return self.run(run())
+
+    def run(self, coro: Coroutine[Any, Any, T]) -> T:
+        """The result of a coroutine, run in the server's loop."""
+        _, loop = self._started.result(START_TIMEOUT)
+        return asyncio.run_coroutine_threadsafe(coro, loop).result(STOP_TIMEOUT)
+
+    def _run(self) -> None:
+        try:
+            with asyncio.Runner(loop_factory=self._loop_factory) as runner:
+                runner.run(self._serve())
+        finally:
+            if not self._started.done():
+                self._started.set_exception(RuntimeError("the server's thread has failed, see its traceback"))
+
+    async def _serve(self) -> None:
+        try:
+            server = Server(self._opts, self._log)
+            await server.start()
+        except (OptionError, ServerError) as exc:  # start() raises it, in the caller's thread
+            self._started.set_exception(exc)
+            return
+        self._started.set_result((server, asyncio.get_running_loop()))
+        await server.wait_for_shutdown()

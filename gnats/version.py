@@ -1,0 +1,8 @@
+"""The version of gnats, and that of the nats-server whose behaviour it has: clients switch features on it."""
+
+import sys
+
+__version__ = "0.1.0"
+NATS_VERSION = "2.15.1"
+PROTO = 1
+RUNTIME = "python" + ".".join(map(str, sys.version_info[:3]))

@@ -1,0 +1,1 @@
+"""Measures gnats and nats-server side by side. See README.md."""

@@ -1,0 +1,7 @@
+"""`python -m perf`."""
+
+import sys
+
+from perf.run import main
+
+sys.exit(main())

@@ -1,0 +1,29 @@
+"""What the numbers were measured on."""
+
+import os
+import platform
+import re
+from pathlib import Path
+
+
+def _read(path: str) -> str:
+    try:
+        return Path(path).read_text().strip()
+    except OSError:
+        return ""
+
+
+def describe() -> dict[str, str | int | float]:
+    """Hardware, kernel and settings that the results depend on."""
+    cpu = re.search(r"^model name\s*:\s*(.+)$", _read("/proc/cpuinfo"), re.MULTILINE)
+    memory = re.search(r"^MemTotal:\s+(\d+) kB", _read("/proc/meminfo"), re.MULTILINE)
+    return {
+        "cpu": cpu[1] if cpu else platform.processor() or platform.machine(),
+        "cores": len(os.sched_getaffinity(0)),
+        "memory_gib": round(int(memory[1]) / 2**20, 1) if memory else 0,
+        "kernel": f"{platform.system()} {platform.release()}",
+        "python": platform.python_version(),
+        "libc": " ".join(platform.libc_ver()),
+        "tcp_congestion_control": _read("/proc/sys/net/ipv4/tcp_congestion_control"),
+        "load_before": round(os.getloadavg()[0], 2),
+    }

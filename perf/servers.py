@@ -1,0 +1,178 @@
+"""The servers under test: which there are, starting and stopping one, and what it costs (CPU time, resident memory)."""
+
+import json
+import os
+import re
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+
+from gnats.bench.target import Target
+
+START_SECONDS = 15.0
+REFERENCE = "2.15.1"  # the version that ratios are taken against
+
+
+class ServerError(Exception):
+    """A server that cannot be found, started or read."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One way of running one server."""
+
+    key: str  # in results: nats-2.15.1, gnats-0, ...
+    label: str  # for people
+    version: str
+    program: Path
+    config: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def is_gnats(self) -> bool:
+        return self.key.startswith("gnats")
+
+
+def _version(program: Path) -> str:
+    """What `program --version` says: `nats-server: v2.15.1` -> 2.15.1."""
+    try:
+        done = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=30, check=True)
+    except (OSError, subprocess.SubprocessError) as error:
+        raise ServerError(f"{program.name} --version: {error}") from None
+    found = re.search(r"v?(\d+(?:\.\d+)+\S*)", done.stdout)
+    if not found:
+        raise ServerError(f"{program.name} --version: no version in {done.stdout.strip()!r}")
+    return found[1]
+
+
+def _programs(name: str) -> list[Path]:
+    """Every program of that name: beside this Python, on PATH, in the system's own places."""
+    places = [str(Path(sys.executable).parent), *os.get_exec_path(), "/usr/local/bin", "/usr/sbin"]
+    found = (shutil.which(name, path=place) for place in dict.fromkeys(places))
+    return [Path(path) for path in found if path]
+
+
+def find() -> list[Kind]:
+    """The reference first, then any other nats-server, then gnats in each of its ways of running."""
+    kinds: dict[str, Kind] = {}
+    for program in _programs("nats-server"):
+        version = _version(program)
+        kinds.setdefault(version, Kind(f"nats-{version}", f"nats-server {version}", version, program))
+    found = sorted(kinds.values(), key=lambda kind: kind.version != REFERENCE)
+    for program in _programs("gnats-server")[:1]:
+        version = _version(program)
+        for threads, way in ((0, "in the loop"), (1, "1 thread"), (2, "2 threads")):
+            found.append(Kind(f"gnats-{threads}", f"gnats, {way}", version, program, {"io_threads": threads}))
+    if not found:
+        raise ServerError("no nats-server and no gnats-server found: pip install 'gnats[bench]'")
+    return found
+
+
+def raise_file_limit() -> int:
+    """Raises the number of files this process and the servers it starts may open; returns it."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    return hard
+
+
+@contextmanager
+def affinity(cpus: set[int]) -> Iterator[None]:
+    """Keeps the calling thread, and the processes it starts, on these cores."""
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, cpus)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+class Server:
+    """A running server on a random loopback port, with its files in a directory that goes when it stops.
+
+    cpus: the cores it may use, all by default. Raises ServerError when it does not come up.
+    """
+
+    def __init__(self, kind: Kind, cpus: set[int] | None = None) -> None:
+        self.kind = kind
+        self._dir = tempfile.TemporaryDirectory(prefix="perf-")
+        home = Path(self._dir.name)
+        self._log = home / "log"
+        command = [str(kind.program), "-a", "127.0.0.1", "-p", "-1", "--ports_file_dir", str(home)]
+        if kind.config:
+            config = home / "server.conf"
+            config.write_text("".join(f"{key}: {value}\n" for key, value in kind.config.items()))
+            command += ["-c", str(config)]
+        with self._log.open("wb") as log, affinity(cpus) if cpus else nullcontext():
+            self._process = subprocess.Popen(command, stdout=log, stderr=log, cwd=home)
+        try:
+            self.target = self._wait_for_port(home)
+        except BaseException:
+            self.stop()
+            raise
+
+    def _wait_for_port(self, home: Path) -> Target:
+        """The ports file appears once the server listens; the wait is for the process, so its end is noticed at once."""
+        deadline = time.monotonic() + START_SECONDS
+        while time.monotonic() < deadline:
+            for path in home.glob("*.ports"):
+                try:
+                    return Target.parse(json.loads(path.read_text())["nats"][0])
+                except json.JSONDecodeError:
+                    pass  # it is being written
+            try:
+                code = self._process.wait(timeout=0.01)
+            except subprocess.TimeoutExpired:
+                continue
+            raise ServerError(f"{self.kind.label} ended with code {code}: {self._last_line()}")
+        raise ServerError(f"{self.kind.label} did not listen within {START_SECONDS:g} s: {self._last_line()}")
+
+    def _last_line(self) -> str:
+        lines = self._log.read_text(errors="replace").strip().splitlines()
+        return lines[-1] if lines else "it logged nothing"
+
+    @property
+    def url(self) -> str:
+        return f"nats://{self.target}"
+
+    def cpu_ns(self) -> int:
+        """User and system time of all its threads so far, those that have ended included.
+
+        This is the process CPU-time clock of clock_getcpuclockid(3): nanoseconds, where /proc/PID/stat counts in
+        ticks of 10 ms.
+        """
+        return time.clock_gettime_ns((~self._process.pid << 3) | 2)
+
+    def rss_bytes(self) -> int:
+        """Resident memory: VmRSS."""
+        status = Path(f"/proc/{self._process.pid}/status").read_text()
+        found = re.search(r"^VmRSS:\s+(\d+) kB", status, re.MULTILINE)
+        if not found:
+            raise ServerError(f"{self.kind.label} is gone: {self._last_line()}")
+        return int(found[1]) * 1024
+
+    def stop(self) -> None:
+        """Asks it to end, and after ten seconds ends it."""
+        if self._process.poll() is None:
+            self._process.send_signal(signal.SIGTERM)
+            try:
+                self._process.wait(timeout=10)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+        self._dir.cleanup()
+
+    def __enter__(self) -> "Server":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()

@@ -1,0 +1,58 @@
+"""What gnats has to reach, as ratios to the reference server in the same run."""
+
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+from perf.results import REFERENCE_KEY, Record
+
+
+@dataclass(frozen=True)
+class Target:
+    """A bound on the ratio of one metric in the scenarios whose name matches; every server in `keys` must keep it."""
+
+    scenario: str  # fnmatch pattern
+    metric: str
+    bound: float
+    at_least: bool = False
+    keys: tuple[str, ...] = ("gnats-0", "gnats-1")
+    base: str = REFERENCE_KEY
+
+    def __str__(self) -> str:
+        return f"{'>=' if self.at_least else '<='} {self.bound:g}"
+
+    def met(self, record: Record) -> bool | None:
+        """Whether every way of running gnats keeps it; None when one of the servers was not measured."""
+        ratios = [record.ratio(key, self.metric, self.base) for key in self.keys]
+        if any(ratio is None for ratio in ratios):
+            return None
+        return all(ratio >= self.bound if self.at_least else ratio <= self.bound for ratio in ratios if ratio)
+
+
+TARGETS: tuple[Target, ...] = (
+    *(
+        Target(f"{pattern}/{size}", "cpu_ns", 0.33)
+        for pattern in ("pub", "1:1", "1:5", "4:4")
+        for size in ("16B", "128B")
+    ),
+    *(
+        Target(f"{pattern}/{size}", "cpu_ns", 0.9)
+        for pattern in ("pub", "1:1", "1:5", "4:4")
+        for size in ("8KiB", "64KiB")
+    ),
+    Target("1:1/16B", "msgs_per_sec", 2.5, at_least=True),
+    *(Target(f"latency/{name}", metric, 0.8) for name in ("idle", "turns") for metric in ("p50_us", "p99_us")),
+    Target("memory/idle", "rss_mib", 1.0),
+    Target("connections/1*k", "connection_kib", 0.5),
+    Target("subscriptions/1M", "subscription_bytes", 0.7),
+    Target("subscriptions/*", "subscribes_per_sec", 1.0, at_least=True),
+    Target("subscriptions/1M", "matches_per_sec", 1.5, at_least=True),
+    Target("pollers/*", "msgs_per_sec", 1.0, at_least=True, keys=("gnats-2",), base="gnats-1"),
+)
+
+
+def target_for(scenario: str, metric: str) -> Target | None:
+    """The target that applies, if any."""
+    for target in TARGETS:
+        if target.metric == metric and fnmatchcase(scenario, target.scenario):
+            return target
+    return None

@@ -1,0 +1,74 @@
+"""Builds the data plane: every module under cython_src/ becomes an extension of the same dotted name.
+
+GNATS_BUILD selects a profile: release (default), debug, asan, tsan or coverage.
+"""
+
+import os
+from pathlib import Path
+
+from Cython.Build import cythonize
+from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
+
+ROOT = Path(__file__).parent
+SRC = Path("cython_src")
+
+PROFILES: dict[str, tuple[list[str], list[str]]] = {
+    "release": (["-O3", "-fno-plt", "-fno-semantic-interposition", "-fvisibility=hidden"], []),
+    "debug": (["-O0", "-g3"], []),
+    "asan": (
+        ["-O1", "-g", "-fno-omit-frame-pointer", "-fsanitize=address,undefined"],
+        ["-fsanitize=address,undefined"],
+    ),
+    "tsan": (["-O1", "-g", "-fno-omit-frame-pointer", "-fsanitize=thread"], ["-fsanitize=thread"]),
+    "coverage": (["-O0", "-g", "--coverage"], ["--coverage"]),
+}
+profile = os.environ.get("GNATS_BUILD", "release")
+if profile not in PROFILES:
+    raise SystemExit(f"setup.py: GNATS_BUILD={profile!r} is not one of {', '.join(PROFILES)}")
+cflags, ldflags = PROFILES[profile]
+
+DIRECTIVES = {
+    "language_level": 3,
+    "boundscheck": False,
+    "wraparound": False,
+    "initializedcheck": False,
+    "cdivision": True,
+    "embedsignature": True,
+    "binding": True,
+    "auto_pickle": False,
+}
+
+
+def extensions() -> list[Extension]:
+    """One extension for each .pyx below cython_src."""
+    return [
+        Extension(
+            ".".join(path.relative_to(SRC).with_suffix("").parts),
+            [str(path)],
+            extra_compile_args=[*cflags, "-std=gnu11", "-pthread", "-Wno-unused-function"],
+            extra_link_args=[*ldflags, "-pthread"],
+        )
+        for path in sorted(SRC.rglob("*.pyx"))
+    ]
+
+
+class BuildExt(build_ext):
+    """Compiles the modules side by side: they are many and small."""
+
+    def initialize_options(self) -> None:
+        super().initialize_options()
+        self.parallel = os.cpu_count()
+
+
+os.chdir(ROOT)
+setup(
+    ext_modules=cythonize(
+        extensions(),
+        include_path=[str(SRC)],
+        compiler_directives=DIRECTIVES,
+        build_dir=f"build/cython-{profile}",
+        nthreads=0,
+    ),
+    cmdclass={"build_ext": BuildExt},
+)

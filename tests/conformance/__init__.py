@@ -1,0 +1,1 @@
+"""The client protocol, byte for byte: what the reference server answers, gnats answers."""

@@ -1,0 +1,97 @@
+"""The server's own PINGs, and connections that do not answer them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+
+import pytest
+from support.servers import Server
+from support.wire import PING, PONG, Connection
+
+from .cases import QUIET
+
+pytestmark = pytest.mark.timeout(60)
+
+Launch = Callable[..., Server]
+
+STALE = b"-ERR 'Stale Connection'\r\n"
+UNANSWERED = PING * 2 + STALE
+
+SILENT = {
+    "without connect": b"",
+    "with connect": QUIET,
+    "other verbs are no answer": QUIET + b"SUB a 1\r\n+OK\r\nINFO {}\r\nPUB b 0\r\n\r\n",
+    "an answer in advance does not count": QUIET + PONG * 3,
+    "half a line": QUIET + b"PON",
+}
+
+
+@pytest.fixture(scope="module")
+def hasty(launch_shared: Launch) -> Server:
+    """A server that pings often and gives up after two pings."""
+    return launch_shared("-D", config='ping_interval: "400ms"\nping_max: 2')
+
+
+def test_who_does_not_answer_is_closed_after_ping_max(hasty: Server) -> None:
+    with ExitStack() as stack:
+        silent = {name: stack.enter_context(Connection(hasty.address)) for name in SILENT}
+        for name, connection in silent.items():
+            connection.send(SILENT[name])
+        assert {name: c.rest() for name, c in silent.items()} == dict.fromkeys(SILENT, UNANSWERED)
+    hasty.wait_log(r"\[DBG\] .* - Stale Client Connection - Closing")
+    hasty.wait_log(r"\[DBG\] .* - Client connection closed: Stale Connection")
+
+
+def test_who_answers_stays_until_it_stops(hasty: Server) -> None:
+    with Connection(hasty.address) as silent, Connection(hasty.address) as connection:
+        connection.send(QUIET)
+        for _ in range(4):
+            assert connection.read_op() == PING
+            connection.send(PONG)
+        assert silent.rest() == UNANSWERED
+        assert connection.rest() == UNANSWERED
+
+
+def test_messages_are_delivered_between_pings(hasty: Server) -> None:
+    with Connection(hasty.address) as subscriber, Connection(hasty.address) as publisher:
+        subscriber.send(QUIET + b"SUB timers 1\r\n")
+        assert subscriber.read_op() == PING
+        subscriber.send(PONG)
+        publisher.send(QUIET + b"PUB timers 2\r\nhi\r\n")
+        assert subscriber.read_op() == b"MSG timers 1 2\r\nhi\r\n"
+        assert subscriber.read_op() == PING
+
+
+def test_who_is_active_is_pinged_less_often(hasty: Server) -> None:
+    with Connection(hasty.address) as idle, Connection(hasty.address) as active:
+        idle.send(QUIET)
+        active.send(QUIET)
+        assert active.read_op() == PING  # the first one measures the way, whatever the client does
+        active.send(PONG)
+        idle.sock.settimeout(0.05)
+        to_idle = to_active = 0
+        while to_idle < 4:
+            to_active += active.fence().count(PING)
+            active.send(PONG)
+            if _read_ping(idle):
+                to_idle += 1
+                idle.send(PONG)
+        assert to_active < to_idle
+
+
+def _read_ping(connection: Connection) -> bool:
+    """Whether a PING came within the time-out of the socket."""
+    try:
+        return connection.read_op() == PING
+    except TimeoutError:
+        return False
+
+
+def test_first_ping_comes_soon_after_connect(server: Server) -> None:
+    """However long the interval (two minutes here): it measures the way to the client."""
+    with Connection(server.address) as connection:
+        connection.send(QUIET)
+        assert connection.read_op() == PING
+        connection.send(PONG)
+        assert connection.fence() == []

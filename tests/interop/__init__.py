@@ -1,0 +1,1 @@
+"""Clients of other languages at work against every server."""

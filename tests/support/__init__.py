@@ -1,0 +1,1 @@
+"""Helpers shared by the tests: server processes, raw connections, exchanges of bytes."""

@@ -1,0 +1,125 @@
+"""Exchanges of bytes with a server, and their answers in a form that can be compared between servers.
+
+An answer is the bytes of one connection after its greeting, up to its end. The harness sends a last PING on each
+connection, so an answer ends with OPEN where the server kept the connection, and without it where the server closed
+it (or took the PING for a part of something unfinished).
+
+Where connections to one server must not hear each other, inputs write TOKEN in their subjects: it becomes a different
+word on every connection (`ask`) or conversation (`talk`), and TOKEN again in the answers.
+"""
+
+from __future__ import annotations
+
+import itertools
+import string
+from collections.abc import Iterable, Sequence
+
+from .kernel import SocketDiag
+from .servers import Server
+from .wire import PING, PONG, Closed, Connection, split_ops
+
+OPEN = PONG
+TOKEN = b"zzzz"
+INFO = b"INFO *\r\n"  # stands for any INFO in an answer; tests of INFO itself look inside
+BATCH = 200  # connections at a time
+
+
+_DIGITS = string.digits + string.ascii_lowercase[:-1]  # without z: a word is never TOKEN
+_words = ("".join(word).encode() for word in itertools.product(_DIGITS, repeat=len(TOKEN)))
+
+
+def new_word() -> bytes:
+    """A word as long as TOKEN that was not given out before."""
+    return next(_words)
+
+
+def normalise(data: bytes, word: bytes = TOKEN) -> bytes:
+    """An answer without what changes from run to run: INFOs become INFO, `word` TOKEN; PINGs of the server are left out.
+
+    (A server sends its first PING about two seconds after CONNECT, however short a test means to be.)
+    """
+    ops = (INFO if op.startswith(b"INFO {") and op.endswith(b"\r\n") else op for op in split_ops(data))
+    return b"".join(op for op in ops if op != PING).replace(word, TOKEN)
+
+
+def ask(server: Server, inputs: Iterable[Sequence[bytes]], diag: SocketDiag) -> list[bytes]:
+    """Sends every input on a connection of its own and returns the answers.
+
+    An input is a sequence of pieces; the server has read one before the next is sent. At the end each connection
+    sends a PING and that it has finished, and the answer is read to its end.
+    """
+    inputs = list(inputs)
+    answers: list[bytes] = []
+    for start in range(0, len(inputs), BATCH):
+        answers += _ask(server, inputs[start : start + BATCH], diag)
+    return answers
+
+
+def _ask(server: Server, inputs: Sequence[Sequence[bytes]], diag: SocketDiag) -> list[bytes]:
+    words = [new_word() for _ in inputs]
+    scripts = [_script(pieces, word) for pieces, word in zip(inputs, words, strict=True)]
+    connections: list[Connection] = []
+    try:
+        connections += (Connection(server.address) for _ in inputs)
+        for step in range(max(map(len, scripts))):
+            steps = [
+                (c, script[step])
+                for c, script in zip(connections, scripts, strict=True)
+                if step < len(script)
+            ]
+            diag.wait_read(server.address, [c.sock for c, piece in steps if c.send(piece)])
+        for connection in connections:
+            connection.end()
+        return [normalise(c.rest(), word) for c, word in zip(connections, words, strict=True)]
+    finally:
+        for connection in connections:
+            connection.close()
+
+
+def _script(pieces: Sequence[bytes], word: bytes) -> list[bytes]:
+    """The pieces with `word` in the place of TOKEN, even where a cut goes through it, and the last PING."""
+    renamed = b"".join(pieces).replace(TOKEN, word)
+    script, start = [], 0
+    for piece in pieces:
+        script.append(renamed[start : start + len(piece)])
+        start += len(piece)
+    script[-1] += PING
+    return script
+
+
+def talk(server: Server, steps: Iterable[tuple[str, bytes]]) -> dict[str, bytes]:
+    """A conversation: each step sends bytes on the connection of that name, which is opened when it is first named.
+
+    The server has dealt with one step before the next begins (a PING is answered). At the end all connections are
+    asked once more, so that everything on its way to them arrives. Input must not contain PINGs, except as payload.
+    """
+    word = new_word()
+    connections: dict[str, Connection] = {}
+    answers: dict[str, bytes] = {}
+    closed: set[str] = set()
+    try:
+        for name, data in steps:
+            if name not in connections:
+                connections[name] = Connection(server.address)
+                answers[name] = b""
+            connections[name].send(data.replace(TOKEN, word))
+            _listen(name, connections[name], answers, closed)
+        for name in connections:
+            _listen(name, connections[name], answers, closed)
+    finally:
+        for connection in connections.values():
+            connection.close()
+    return {
+        name: normalise(answer, word) + (b"" if name in closed else OPEN) for name, answer in answers.items()
+    }
+
+
+def _listen(name: str, connection: Connection, answers: dict[str, bytes], closed: set[str]) -> None:
+    """Adds to the answer of `name` all that the server has to say up to now."""
+    if name in closed:
+        return
+    try:
+        answers[name] += b"".join(connection.fence())
+    except Closed as end:
+        answers[name] += end.args[0]
+        closed.add(name)

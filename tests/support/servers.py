@@ -1,0 +1,186 @@
+"""The servers that tests run against: found, started on a random port of the loopback, watched, stopped by pid."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+T = TypeVar("T")
+
+TIMEOUT = 30.0  # seconds that starting, stopping or a line of the log may take; no test waits for it in vain
+TROUBLE = re.compile(r"^(Traceback |panic: |fatal error: |.*WARNING: DATA RACE)", re.MULTILINE)
+LISTENING = re.compile(r"Listening for client connections on (\S+):(\d+)")
+READY = re.compile(r"Server is ready")
+
+
+class NotInstalled(Exception):
+    """The command of a server is not next to this Python."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A server to test: its console command, and for gnats the number of its I/O threads."""
+
+    name: str
+    command: str
+    io_threads: int | None = None
+
+    @property
+    def is_reference(self) -> bool:
+        return self.io_threads is None
+
+    @property
+    def path(self) -> Path:
+        """Where the command is. Raises NotInstalled."""
+        path = Path(sys.executable).parent / self.command
+        if not path.exists():
+            raise NotInstalled(f"{self.command} is not installed next to {path.with_name('python')}")
+        return path
+
+    def run(self, directory: Path, *args: str) -> subprocess.CompletedProcess[str]:
+        """Runs the command to its end. Raises NotInstalled."""
+        return subprocess.run(
+            [self.path, *args],
+            cwd=directory,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT,
+        )
+
+
+REFERENCE = Kind("reference", "nats-server")
+KINDS = {
+    kind.name: kind
+    for kind in (REFERENCE, Kind("gnats-loop", "gnats-server", 0), Kind("gnats-threads", "gnats-server", 2))
+}
+
+
+def selected() -> list[Kind]:
+    """The kinds named by GNATS_TEST_SERVERS (comma separated), or all. Raises ValueError for an unknown name."""
+    names = os.environ.get("GNATS_TEST_SERVERS", ",".join(KINDS)).split(",")
+    if unknown := [name for name in names if name not in KINDS]:
+        raise ValueError(
+            f"GNATS_TEST_SERVERS: no server called {', '.join(unknown)}; known: {', '.join(KINDS)}"
+        )
+    return [KINDS[name] for name in names]
+
+
+class Server:
+    """One running server process. `log` is what it has written to stderr so far."""
+
+    def __init__(self, kind: Kind, directory: Path, *args: str, config: str = "") -> None:
+        """Starts the server and waits until it says that it is ready.
+
+        `config` is text in the format of nats-server.conf. Raises NotInstalled, or RuntimeError with the log
+        when the process ends instead of becoming ready.
+        """
+        self.kind = kind
+        self.directory = directory
+        self.args = args
+        directory.mkdir(parents=True, exist_ok=True)
+        self.conf = directory / "server.conf"
+        self.conf.write_text(config + ("" if kind.is_reference else f"\nio_threads: {kind.io_threads}\n"))
+        self._start(-1)
+
+    def _start(self, port: int) -> None:
+        self.log = ""
+        self._changed = threading.Condition()
+        self._ended = False
+        self.process = subprocess.Popen(
+            [self.kind.path, "-a", "127.0.0.1", "-p", str(port), "-c", self.conf, *self.args],
+            cwd=self.directory,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
+        )
+        threading.Thread(target=self._pump, daemon=True).start()
+        try:
+            host, port_text = self.wait_log(LISTENING).groups()
+            self.wait_log(READY)
+        except BaseException:
+            self.kill()
+            raise
+        self.host, self.port = host, int(port_text)
+
+    def _pump(self) -> None:
+        """Collects the log until the process ends."""
+        assert self.process.stderr is not None
+        with self.process.stderr as lines:
+            for line in lines:
+                with self._changed:
+                    self.log += line
+                    self._changed.notify_all()
+        with self._changed:
+            self._ended = True
+            self._changed.notify_all()
+
+    def wait_log(self, pattern: str | re.Pattern[str], start: int = 0) -> re.Match[str]:
+        """The first match of `pattern` at or after offset `start` of the log, waiting for it to be written."""
+        regex = re.compile(pattern)
+        with self._changed:
+            self._changed.wait_for(lambda: self._ended or regex.search(self.log, start), TIMEOUT)
+            if found := regex.search(self.log, start):
+                return found
+        state = "ended" if self._ended else "runs"
+        raise RuntimeError(f"{self.kind.name} {state} without logging {regex.pattern!r}:\n{self.log}")
+
+    @property
+    def url(self) -> str:
+        return f"nats://{self.host}:{self.port}"
+
+    @property
+    def address(self) -> tuple[str, int]:
+        return self.host, self.port
+
+    @property
+    def monitor_port(self) -> int:
+        """The port of the monitoring endpoint of a server started with `-m`."""
+        return int(self.wait_log(r"Starting http monitor on \S+:(\d+)")[1])
+
+    def stop(self, signum: int = signal.SIGTERM) -> None:
+        """Stops the process and requires that it ends well: exit code 0 and no traceback in the log."""
+        if self.process.poll() is None:
+            self.process.send_signal(signum)
+        try:
+            code = self.process.wait(TIMEOUT)
+        finally:
+            self.kill()
+        with self._changed:
+            self._changed.wait_for(lambda: self._ended, TIMEOUT)
+        assert code == 0, f"{self.kind.name} ended with exit code {code}:\n{self.log}"
+        assert not TROUBLE.search(self.log), f"{self.kind.name} is in trouble:\n{self.log}"
+
+    def kill(self) -> None:
+        """Ends the process now, if it still runs."""
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait(TIMEOUT)
+
+    def start_again(self) -> None:
+        """Starts the server that was stopped on the same port."""
+        self._start(self.port)
+
+
+def until(condition: Callable[[], T]) -> T:
+    """The first true answer of `condition`, which is asked again and again: for files, that tell nobody.
+
+    Raises TimeoutError.
+    """
+    limit = time.monotonic() + TIMEOUT
+    while not (answer := condition()):
+        if time.monotonic() > limit:
+            raise TimeoutError(f"{condition} stays {answer!r}")
+        time.sleep(0.005)
+    return answer

@@ -1,0 +1,30 @@
+"""Fails when Cython has a performance hint for the data plane: a function that takes the GIL, or checks for errors
+with it, where none was meant to."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+SRC = ROOT / "cython_src"
+
+
+def main() -> int:
+    """Cythonizes every module of the data plane into a scratch folder; 1 when there is a hint."""
+    scratch = ROOT / "build" / "hints"
+    scratch.mkdir(parents=True, exist_ok=True)
+    modules = sorted((SRC / "gnats" / "core").glob("*.pyx"))
+    command = [sys.executable, "-m", "cython", "-3", "-I", str(SRC), "-X", "show_performance_hints=True"]
+    done = subprocess.run(
+        [*command, "-o", str(scratch), *map(str, modules)], capture_output=True, text=True, check=False
+    )
+    said = done.stdout + done.stderr
+    if done.returncode or "hint:" in said:
+        print(said)
+        return 1
+    print(f"{len(modules)} modules, no hints")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

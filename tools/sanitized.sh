@@ -1,0 +1,24 @@
+#!/bin/sh
+# Build the data plane with a sanitizer beside the normal build and run the core and stress tests with it:
+#   sanitized.sh asan|tsan BIN_OF_THE_VENV [pytest arguments]
+set -eu
+profile=$1
+bin=$2
+shift 2
+GNATS_BUILD=$profile "$bin/python" setup.py --quiet build --build-base "build/$profile"
+lib=$(ls -d "build/$profile"/lib.*)
+case $profile in
+asan)
+    runtime=$(gcc -print-file-name=libasan.so)
+    export ASAN_OPTIONS=detect_leaks=0:abort_on_error=0:exitcode=66
+    export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1:exitcode=66
+    ;;
+tsan)
+    runtime=$(gcc -print-file-name=libtsan.so)
+    export TSAN_OPTIONS="exitcode=66:halt_on_error=1:second_deadlock_stack=1:ignore_noninstrumented_modules=1"
+    ;;
+esac
+export GNATS_SANITIZED=$profile PYTHONPATH="$PWD/$lib" PYTHONMALLOC=malloc PYTHONDONTWRITEBYTECODE=1
+# A fixed address layout: the thread sanitizer's shadow memory needs it on newer kernels.
+exec setarch -R env LD_PRELOAD="$runtime" \
+    "$bin/python" -P -m pytest -p no:cacheprovider tests/unit tests/stress "$@"
