@@ -4,7 +4,7 @@ import json
 from dataclasses import dataclass, fields
 
 from gnats.gojson import Struct
-from gnats.version import NATS_VERSION, PROTO, RUNTIME, __version__
+from gnats.version import JS_API_LEVEL, NATS_VERSION, PROTO, RUNTIME, __version__
 
 PERMISSION: Struct = {"allow": "strings", "deny": "strings"}
 
@@ -87,6 +87,7 @@ class Info:
     connect_info: bool = False
     remote_account: str = ""
     acc_is_sys: bool = False
+    api_lvl: int = JS_API_LEVEL
     gnats: str = __version__
 
     def line(self, **changes: object) -> bytes:

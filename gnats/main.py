@@ -69,8 +69,8 @@ async def _serve(opts: "Options", log: "Logger") -> None:
     from gnats.server import Server
 
     server = Server(opts, log)
-    await server.start()
     handle_signals(server)
+    await server.start()
     gc.collect()
     gc.freeze()  # what is here now stays: later collections need not look at it
     await server.wait_for_shutdown()

@@ -87,6 +87,7 @@ class Server:
         self._lame_duck: LameDuck | None = None
         self._account_client: AccountClient | None = None
         self._ports_file: PortsFile | None = None
+        self._changing = asyncio.Lock()  # held while starting, and while stopping
         self._stopping: asyncio.Task[None] | None = None
         self._stopped = asyncio.Event()
 
@@ -141,13 +142,14 @@ class Server:
 
         Raises ServerError, leaving nothing behind, when a port or a file is not to be had.
         """
-        self._banner()
-        try:
-            await self._start()
-        except BaseException:
-            await self._stop()
-            raise
-        self.log.notice("Server is ready")
+        async with self._changing:
+            self._banner()
+            try:
+                await self._start()
+            except BaseException:
+                await self._stop()
+                raise
+            self.log.notice("Server is ready")
 
     async def _start(self) -> None:
         opts = self.opts
@@ -205,26 +207,31 @@ class Server:
         await self._stopped.wait()
 
     async def _shutdown(self) -> None:
-        self.log.notice("Initiating Shutdown...")
-        await self._stop()
+        async with self._changing:
+            self.log.notice("Initiating Shutdown...")
+            await self._stop()
         self.log.notice("Server Exiting..")
         self.log.close()
         self._stopped.set()
 
     async def _stop(self) -> None:
+        """Undo what _start has done so far."""
         if self._lame_duck:
             self._lame_duck.cancel()
         self.stop_accepting()
         if self._monitor:
             await self._monitor.close()
+            self._monitor = None
         if self.pollers:
             for session in list(self.clients.values()):
                 session.close(self.log, ClosedState.SERVER_SHUTDOWN)
             if self._account_client:
                 self._account_client.close()
             self.pollers.stop(close=await self._wait_for_closed())
+            self.pollers = None
         if self._ports_file:
             self._ports_file.delete()
+            self._ports_file = None
 
     async def _wait_for_closed(self) -> bool:
         """Whether every connection has gone in the time given."""
@@ -308,8 +315,8 @@ class Server:
         )
         if len(self.clients) >= opts.max_conn:
             self._others[client.cid] = session
-            session.rate_limit(log, "ERR", "maximum connections exceeded")
             session.close(log, ClosedState.MAX_CONNECTIONS_EXCEEDED, "maximum connections exceeded")
+            session.rate_limit(log, "ERR", "maximum connections exceeded")
         else:
             self.clients[client.cid] = session
 

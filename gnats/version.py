@@ -5,4 +5,5 @@ import sys
 __version__ = "0.1.0"
 NATS_VERSION = "2.15.1"
 PROTO = 1
+JS_API_LEVEL = 5
 RUNTIME = "python" + ".".join(map(str, sys.version_info[:3]))

@@ -17,14 +17,16 @@ def find() -> Path | None:
 
 
 def _commands(program: Path, url: str, messages: int, size: int) -> Iterator[list[str]]:
-    """Publish only, and one to one where a single command does that, in the arguments of the program's generation."""
+    """Publish only, and one to one where a single command does that."""
     if program.name == "nats-bench":
         common = ["-s", url, "-n", str(messages), "-ms", str(size)]
         yield [str(program), *common, "-np", "1", "-ns", "0", "bench"]
         yield [str(program), *common, "-np", "1", "-ns", "1", "bench"]
         return
     common = ["--server", url, "--msgs", str(messages), "--size", str(size), "--no-progress"]
-    usage = subprocess.run([program, "bench", "--help"], capture_output=True, text=True, timeout=TIMEOUT, check=False)
+    usage = subprocess.run(
+        [program, "bench", "--help"], capture_output=True, text=True, timeout=TIMEOUT, check=False
+    )
     if "--pub" in usage.stdout + usage.stderr:
         yield [str(program), "bench", "bench", "--pub", "1", *common]
         yield [str(program), "bench", "bench", "--pub", "1", "--sub", "1", *common]

@@ -2,12 +2,14 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import matplotlib
 
 matplotlib.use("Agg")
 
 from matplotlib import pyplot
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import StrMethodFormatter
@@ -18,7 +20,7 @@ from perf.scenarios import PATTERNS, SIZES, human_size
 INK, FAINT = "#24292f", "#d8dee4"
 OTHER_REFERENCE = "#bcc4cd"
 COLOURS = {"nats-2.15.1": "#7d8894", "gnats-0": "#0b6e99", "gnats-1": "#45b0d6", "gnats-2": "#0b3a53"}
-STYLE = {
+STYLE: dict[Any, Any] = {
     "font.size": 9,
     "axes.edgecolor": FAINT,
     "axes.labelcolor": INK,
@@ -43,7 +45,11 @@ STYLE = {
 
 
 def compare(
-    axes: Axes, results: Results, groups: Sequence[tuple[str, str, str]], keys: Sequence[str], dots: bool = False
+    axes: Axes,
+    results: Results,
+    groups: Sequence[tuple[str, str, str]],
+    keys: Sequence[str],
+    dots: bool = False,
 ) -> None:
     """Medians side by side, as bars or as dots, with a line from the least to the most of the rounds.
 
@@ -66,7 +72,13 @@ def compare(
             axes.plot([at, at], [min(values), max(values)], color=INK, linewidth=0.7)
             shown = f"{middle:,.0f}" if middle >= 10 else f"{middle:.1f}"
             axes.annotate(
-                shown, (at, max(values)), (0, 2), textcoords="offset points", ha="center", va="bottom", fontsize=6.5
+                shown,
+                (at, max(values)),
+                (0, 2),
+                textcoords="offset points",
+                ha="center",
+                va="bottom",
+                fontsize=6.5,
             )
     axes.set_xticks(range(len(groups)), [tick for tick, _, _ in groups])
     axes.set_xlim(-0.6, len(groups) - 0.4)
@@ -75,11 +87,11 @@ def compare(
 
 def legend(figure: Figure) -> None:
     """One legend below everything, each server once."""
-    found = {}
+    found: dict[str, Artist] = {}
     for axes in figure.axes:
-        for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
-            found.setdefault(label, handle)
-    figure.legend(list(found.values()), list(found), loc="outside lower center", ncols=len(found))
+        handles, labels = axes.get_legend_handles_labels()
+        found |= dict(zip(labels, handles, strict=True))
+    figure.legend(found.values(), found.keys(), loc="outside lower center", ncols=len(found))
 
 
 def save(figure: Figure, path: Path) -> None:
@@ -99,7 +111,9 @@ def cpu(results: Results, keys: Sequence[str], path: Path) -> None:
     if not panels:
         return
     figure, grid = pyplot.subplots(len(panels), 1, figsize=(9, 1.2 + 1.9 * len(panels)), squeeze=False)
-    figure.suptitle("Server CPU per message, published plus delivered (ns, lower is better)", x=0.01, ha="left")
+    figure.suptitle(
+        "Server CPU per message, published plus delivered (ns, lower is better)", x=0.01, ha="left"
+    )
     for axes, (size, names) in zip(grid[:, 0], panels, strict=True):
         compare(axes, results, names, keys)
         axes.yaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
@@ -137,7 +151,10 @@ GROWTH = (
     ("subjects", "cpu_ns"),
 )
 STEPS = {"1": 1, "100": 100, "1k": 1000, "10k": 10_000, "100k": 100_000, "1M": 1_000_000}
-SPREAD_TITLES = {"spread": "CPU per message, spread over connections", "subjects": "CPU per message, over subjects"}
+TITLES = {
+    "spread": "server CPU per message, to connections in turn",
+    "subjects": "server CPU per message, to subjects in turn",
+}
 
 
 def growth(results: Results, keys: Sequence[str], path: Path) -> None:
@@ -178,12 +195,12 @@ def growth(results: Results, keys: Sequence[str], path: Path) -> None:
         axes.set_ylabel(shown.unit)
         axes.yaxis.set_major_formatter(StrMethodFormatter("{x:,g}"))
         axes.set_ylim(bottom=0)
-        axes.set_title(SPREAD_TITLES.get(group, shown.title))
+        axes.set_title(TITLES.get(group, shown.title))
     save(figure, path)
 
 
 def draw(results: Results, folder: Path) -> list[Path]:
-    """Draws what the results have material for: `<name>-cpu.png`, `-latency.png`, `-growth.png`; the files written."""
+    """Draws `<name>-cpu.png`, `-latency.png` and `-growth.png`, as far as there are results; those drawn."""
     keys = [key for key in results.servers if key != "gnats-2"]
     paths = []
     with pyplot.rc_context(STYLE):

@@ -20,8 +20,8 @@ GENERATOR_BOUND = 0.85  # share of its core from which on the generator may be w
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
     """A Markdown table, numbers to the right."""
-    lines = ["| " + " | ".join(header) + " |", "|" + "|".join([" --- "] * 2 + [" ---: "] * (len(header) - 2)) + "|"]
-    return [*lines, *("| " + " | ".join(row) + " |" for row in rows)]
+    rule = ["---"] * 2 + ["---:"] * (len(header) - 2)
+    return ["| " + " | ".join(row) + " |" for row in (header, rule, *rows)]
 
 
 def _cell(record: Record, key: str, metric: str) -> str:
@@ -76,15 +76,16 @@ def markdown(results: Results) -> str:
     lines = [
         f"# {results.name}",
         "",
-        f"{results.date}, {results.seconds / 60:.1f} minutes, medians of up to {settings['rounds']:.0f} rounds. "
+        f"{results.date}, {results.seconds / 60:.1f} minutes, "
+        f"medians of up to {settings['rounds']:.0f} rounds. "
         f"{machine['cpu']}, {machine['cores']} cores, {machine['memory_gib']} GiB, {machine['kernel']}, "
         f"Python {machine['python']}, TCP {machine['tcp_congestion_control']}, "
         f"load average before {machine['load_before']}.",
         "",
         "Servers: " + ", ".join(f"{s['label']} ({s['version']})" for s in results.servers.values()) + ".",
         f"Ratios are to nats-server {REFERENCE_KEY.removeprefix('nats-')} in the same run, "
-        "and for two pollers to one. "
-        "An asterisk marks a rate that the load generator may have limited. What it all means: perf/README.md.",
+        "and for two pollers to one. An asterisk marks a rate that the load generator may have limited. "
+        "What it all means: perf/README.md.",
         "",
     ]
     targets = _section(results, list(results.scenarios), only_targets=True)

@@ -89,7 +89,9 @@ class Results:
     nats_bench: dict[str, list[str]] = field(default_factory=dict)  # key -> what the nats CLI printed
 
     @classmethod
-    def new(cls, name: str, date: str, machine: dict[str, Any], settings: Any, kinds: Sequence[Kind]) -> "Results":
+    def new(
+        cls, name: str, date: str, machine: dict[str, Any], settings: Any, kinds: Sequence[Kind]
+    ) -> "Results":
         """An empty record for these servers."""
         servers = {kind.key: {"label": kind.label, "version": kind.version} for kind in kinds}
         return cls(name, date, 0.0, machine, asdict(settings), servers)

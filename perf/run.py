@@ -1,6 +1,6 @@
 """Runs the scenarios on every server found, side by side, and records the results.
 
-    python perf/run.py [--quick] [--only PATTERN ...] [--servers PATTERN ...] [--rounds N] [--name NAME]
+python perf/run.py [--quick] [--only PATTERN ...] [--servers PATTERN ...] [--rounds N] [--name NAME]
 """
 
 import argparse
@@ -32,7 +32,9 @@ BUDGET = {True: 220.0, False: 1450.0}  # seconds after which no further scenario
 def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(prog="perf", description="Measures gnats and nats-server side by side.")
-    parser.add_argument("--quick", action="store_true", help="fewer scenarios, shorter: less than four minutes")
+    parser.add_argument(
+        "--quick", action="store_true", help="fewer scenarios, shorter: less than four minutes"
+    )
     parser.add_argument("--only", nargs="+", metavar="PATTERN", help="scenarios by name, such as '1:1/*'")
     parser.add_argument("--servers", nargs="+", metavar="PATTERN", help="servers by key, such as 'gnats-*'")
     parser.add_argument("--rounds", type=int, help="measurements of each scenario and server")
@@ -69,7 +71,9 @@ def measure(scenario: Scenario, kinds: Sequence[Kind], settings: Settings) -> Re
     record = Record(scenario.group, scenario.about)
     with ExitStack() as stack:
         takers = [
-            (kind, stack.enter_context(scenario.open(kind, settings))) for kind in kinds if scenario.runs_on(kind)
+            (kind, stack.enter_context(scenario.open(kind, settings)))
+            for kind in kinds
+            if scenario.runs_on(kind)
         ]
         for number in range(min(settings.rounds, scenario.rounds)):
             for kind, take in takers if number % 2 == 0 else reversed(takers):

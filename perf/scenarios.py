@@ -1,7 +1,7 @@
 """What is measured: the scenarios, by name and group.
 
-A Scenario is opened for each kind of server and then measured once a round, servers taking turns. What `open` yields
-makes one measurement and returns its metrics; report.py says what each metric is.
+A Scenario is opened for each kind of server and then measured once a round, servers taking turns. What `open`
+yields makes one measurement and returns its metrics; results.py says what each metric is.
 """
 
 import os
@@ -41,7 +41,7 @@ class Settings:
 
 @dataclass(frozen=True)
 class Scenario:
-    """One thing to measure. `rounds` is the most it is worth, `pollers` whether gnats also runs with two threads."""
+    """One thing to measure, in at most `rounds` rounds, with `pollers` also on gnats with two threads."""
 
     name: str
     group: str
@@ -96,7 +96,7 @@ def throughput(
     pin_server: bool = False,
     pin_generator: bool = False,
 ) -> Iterator[Measure]:
-    """As many messages as the server moves. Pinned, the server has the first core and the generator the last."""
+    """As many messages as the server moves. Pinned, it has the first core and the generator the last."""
     cores = sorted(os.sched_getaffinity(0))
     with (
         Server(kind, {cores[0]} if pin_server else None) as server,
@@ -155,7 +155,7 @@ def wildcard_subjects() -> list[str]:
 
 
 def wildcard_subscriptions() -> list[list[str]]:
-    """Five subscribers with 551 wildcard subscriptions; each of wildcard_subjects() matches one of every subscriber."""
+    """Five subscribers with 551 wildcard subscriptions; a subject matches one of every subscriber."""
     numbers = [f"{number:02d}" for number in range(22)]
     return [
         ["w.>"],
@@ -171,7 +171,7 @@ def wildcard_subscriptions() -> list[list[str]]:
 
 @contextmanager
 def background(target: Target) -> Iterator[Callable[[], AbstractContextManager[None]]]:
-    """A steady load from connections and a thread of its own; what is yielded makes it run for the time of a `with`."""
+    """A steady load with connections and a thread of its own; yields what runs it while in a `with`."""
     with (
         PubSub(target, subjects=["load"], subscriptions=[["load"]], size=BACKGROUND_SIZE) as load,
         ThreadPoolExecutor(1) as threads,
@@ -288,7 +288,7 @@ def connections(kind: Kind, settings: Settings, *, count: int) -> Iterator[Measu
 
 @contextmanager
 def subscriptions(kind: Kind, settings: Settings, *, count: int) -> Iterator[Measure]:
-    """Subscribing to `count` subjects, half of them with wildcards, and publishing to what two of them match."""
+    """Subscribing to `count` subjects, half with wildcards, and publishing to what two of them match."""
     subjects, published = crowd(count)
 
     def measure() -> Metrics:
@@ -296,7 +296,12 @@ def subscriptions(kind: Kind, settings: Settings, *, count: int) -> Iterator[Mea
             resting = resting_bytes(server)
             cpu = server.cpu_ns()
             with PubSub(
-                server.target, subjects=published, subscriptions=[subjects], fanout=2, size=16, timeout=RUN_TIMEOUT
+                server.target,
+                subjects=published,
+                subscriptions=[subjects],
+                fanout=2,
+                size=16,
+                timeout=RUN_TIMEOUT,
             ) as load:
                 metrics = {
                     "subscribes_per_sec": count / load.subscribe_seconds,
@@ -314,7 +319,7 @@ def subscriptions(kind: Kind, settings: Settings, *, count: int) -> Iterator[Mea
 
 @cache
 def crowd(count: int) -> tuple[list[str], list[str]]:
-    """`count` subscriptions, and the subjects to publish to: each matches one literal and one wildcard of them."""
+    """`count` subscriptions, and subjects to publish to: each matches one literal and one wildcard."""
     shapes = ("m.{0}.>", "m.*.{0}.z", "m.{0}.*.z", "*.{0}.*.z")
     numbers = [f"{number:06d}" for number in range(count // 2)]
     literal = [f"m.{number}.{number}.z" for number in numbers]
@@ -329,7 +334,10 @@ PATTERNS: dict[str, tuple[str, dict[str, object]]] = {
     "pub": ("publish only", {}),
     "1:1": ("one publisher, one subscriber", {"subscriptions": to_all(1)}),
     "1:5": ("one publisher, five subscribers", {"subscriptions": to_all(5)}),
-    "4:4": ("four publishers, four subscribers to all of them", {"publishers": 4, "subscriptions": to_all(4)}),
+    "4:4": (
+        "four publishers, four subscribers to all of them",
+        {"publishers": 4, "subscriptions": to_all(4)},
+    ),
     "1:100": ("one publisher, a hundred subscribers", {"subscriptions": to_all(100)}),
     "queue": ("one publisher, a queue group of four", {"subscriptions": to_all(4), "queue": "q"}),
 }
@@ -395,7 +403,13 @@ def _subject_scenarios() -> Iterator[Scenario]:
 
 def _latency_scenarios() -> Iterator[Scenario]:
     beside = f"beside {BACKGROUND_RATE:,.0f} msgs/s of {BACKGROUND_SIZE}B"
-    yield Scenario("latency/idle", "latency", "one way, 16B, at random moments, nothing else going on", latency, quick=True)
+    yield Scenario(
+        "latency/idle",
+        "latency",
+        "one way, 16B, at random moments, nothing else going on",
+        latency,
+        quick=True,
+    )
     yield Scenario(
         "latency/turns",
         "latency",
@@ -403,11 +417,20 @@ def _latency_scenarios() -> Iterator[Scenario]:
         partial(latency, interval=0.0),
         quick=True,
     )
-    yield Scenario("latency/load", "latency", f"one way, 16B, at random moments {beside}", partial(latency, loaded=True), quick=True)
+    yield Scenario(
+        "latency/load",
+        "latency",
+        f"one way, 16B, at random moments {beside}",
+        partial(latency, loaded=True),
+        quick=True,
+    )
     yield Scenario("request/1", "requests", "one request at a time", requests, quick=True)
     yield Scenario("request/load", "requests", f"one at a time, {beside}", partial(requests, loaded=True))
     yield Scenario(
-        "request/256", "requests", "4 requesters, 4 responders, 64 in flight each", partial(requests, pairs=4, window=64)
+        "request/256",
+        "requests",
+        "4 requesters, 4 responders, 64 in flight each",
+        partial(requests, pairs=4, window=64),
     )
 
 

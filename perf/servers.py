@@ -1,4 +1,4 @@
-"""The servers under test: which there are, starting and stopping one, and what it costs (CPU time, resident memory)."""
+"""The servers under test: which there are, starting and stopping one, its CPU time and resident memory."""
 
 import json
 import os
@@ -119,7 +119,7 @@ class Server:
             raise
 
     def _wait_for_port(self, home: Path) -> Target:
-        """The ports file appears once the server listens; the wait is for the process, so its end is noticed at once."""
+        """Waits for the ports file, which says that the server listens, or for the end of the process."""
         deadline = time.monotonic() + START_SECONDS
         while time.monotonic() < deadline:
             for path in home.glob("*.ports"):
@@ -145,8 +145,8 @@ class Server:
     def cpu_ns(self) -> int:
         """User and system time of all its threads so far, those that have ended included.
 
-        This is the process CPU-time clock of clock_getcpuclockid(3): nanoseconds, where /proc/PID/stat counts in
-        ticks of 10 ms.
+        This is the process CPU-time clock of clock_getcpuclockid(3): nanoseconds, where /proc/PID/stat counts
+        in ticks of 10 ms.
         """
         return time.clock_gettime_ns((~self._process.pid << 3) | 2)
 

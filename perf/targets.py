@@ -8,7 +8,7 @@ from perf.results import REFERENCE_KEY, Record
 
 @dataclass(frozen=True)
 class Target:
-    """A bound on the ratio of one metric in the scenarios whose name matches; every server in `keys` must keep it."""
+    """A bound on the ratio of a metric in the scenarios whose name matches; all of `keys` must keep it."""
 
     scenario: str  # fnmatch pattern
     metric: str
@@ -40,7 +40,11 @@ TARGETS: tuple[Target, ...] = (
         for size in ("8KiB", "64KiB")
     ),
     Target("1:1/16B", "msgs_per_sec", 2.5, at_least=True),
-    *(Target(f"latency/{name}", metric, 0.8) for name in ("idle", "turns") for metric in ("p50_us", "p99_us")),
+    *(
+        Target(f"latency/{name}", metric, 0.8)
+        for name in ("idle", "turns")
+        for metric in ("p50_us", "p99_us")
+    ),
     Target("memory/idle", "rss_mib", 1.0),
     Target("connections/1*k", "connection_kib", 0.5),
     Target("subscriptions/1M", "subscription_bytes", 0.7),

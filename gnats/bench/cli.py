@@ -37,21 +37,35 @@ def parser() -> argparse.ArgumentParser:
     ):
         command = modes.add_parser(mode, help=about, description=about.capitalize() + ".")
         command.add_argument("subject", metavar="SUBJECT")
-        command.add_argument("--server", "-s", default=DEFAULT_SERVER, help="server URL (default: %(default)s)")
-        command.add_argument("--msgs", type=positive, default=100_000, help="messages in all (default: %(default)s)")
-        command.add_argument("--timeout", type=float, default=300.0, help="seconds to give up after (%(default)g)")
+        command.add_argument(
+            "--server", "-s", default=DEFAULT_SERVER, help="server URL (default: %(default)s)"
+        )
+        command.add_argument(
+            "--msgs", type=positive, default=100_000, help="messages in all (default: %(default)s)"
+        )
+        command.add_argument(
+            "--timeout", type=float, default=300.0, help="seconds to give up after (%(default)g)"
+        )
         command.add_argument("--no-progress", action="store_true", help="print only the result")
         if mode != "sub":
-            command.add_argument("--size", type=positive, default=128, help="bytes of payload (default: %(default)s)")
+            command.add_argument(
+                "--size", type=positive, default=128, help="bytes of payload (default: %(default)s)"
+            )
             command.add_argument("--pub", type=positive, default=1, help="publishers (default: %(default)s)")
         if mode in ("sub", "pubsub"):
             command.add_argument("--sub", type=positive, default=1, help="subscribers (default: %(default)s)")
             command.add_argument("--queue", default="", help="queue group of the subscribers")
         if mode in ("pub", "pubsub"):
-            command.add_argument("--rate", type=float, default=0.0, help="messages a second, 0 for all it takes")
+            command.add_argument(
+                "--rate", type=float, default=0.0, help="messages a second, 0 for all it takes"
+            )
         if mode == "request":
-            command.add_argument("--sub", type=int, default=1, help="responders, 0 when others answer (%(default)s)")
-            command.add_argument("--window", type=positive, default=1, help="requests in flight for each publisher")
+            command.add_argument(
+                "--sub", type=int, default=1, help="responders, 0 when others answer (%(default)s)"
+            )
+            command.add_argument(
+                "--window", type=positive, default=1, help="requests in flight for each publisher"
+            )
     return root
 
 
@@ -66,7 +80,12 @@ class Progress:
         if self.shown:
             done = max(counts)
             share = min(1.0, done / self.total)
-            print(f"\r[{'=' * int(share * 40):40}] {share:4.0%} {done:,} msgs", end="", file=sys.stderr, flush=True)
+            print(
+                f"\r[{'=' * int(share * 40):40}] {share:4.0%} {done:,} msgs",
+                end="",
+                file=sys.stderr,
+                flush=True,
+            )
 
     def close(self) -> None:
         if self.shown:

@@ -20,7 +20,7 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class PubSubResult:
-    """Every count is exact: the run fails when the server delivers one message more or less than it should."""
+    """Exact counts: a run fails when the server delivers one message more or less than it should."""
 
     published: int
     delivered: int

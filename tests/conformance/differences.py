@@ -1,4 +1,4 @@
-"""Where gnats is meant to differ from the reference server, and why. Whatever is not named here must be the same."""
+"""Where gnats is meant to differ from the reference server, and why. All that is not named is the same."""
 
 from __future__ import annotations
 
@@ -16,16 +16,20 @@ INFO_EXTRA = {
 
 # What the command line does otherwise.
 COMMAND_LINE = {
-    "a bad flag": "gnats says in one line what is wrong and exits with 1; the reference prints its usage and exits with 0",
+    "a bad flag": (
+        "gnats says in one line what is wrong and exits with 1; "
+        "the reference prints its usage and exits with 0"
+    ),
 }
 
 # What clients may see otherwise. No test compares these.
 PROTOCOL = {
     "a pedantic client's bad subject": (
-        "the reference says 'Invalid Publish Subject' again for each message whose payload comes in a later read; "
-        "gnats says it once"
+        "the reference says 'Invalid Publish Subject' twice when the payload comes "
+        "in a later read; gnats says it once"
     ),
     "CR inside an argument": (
-        "whether the reference drops it, keeps it or takes away the last byte of the argument depends on the reads"
+        "whether the reference drops it, keeps it or takes away the last byte of the argument "
+        "depends on how the input is cut into reads"
     ),
 }

@@ -137,7 +137,7 @@ def test_connect_cut_at_every_byte(token_server: Server, diag: SocketDiag) -> No
 
 
 def test_whoever_does_not_connect_in_time_is_closed(launch: Launch, server: Server) -> None:
-    """The time is two seconds; it ends with CONNECT, not with the first byte. Without authentication there is none."""
+    """The time is two seconds and ends with CONNECT, not with the first byte. An open server sets none."""
     strict = launch("--auth", "t0ken")
     with (
         Connection(server.address) as free,

@@ -42,7 +42,7 @@ LINE = r"\[{pid}\] \d{{4}}/\d\d/\d\d \d\d:\d\d:\d\d\.\d{{6}} \[(INF|DBG|TRC|WRN|
 
 # A session and what -DV logs of it, compared with the reference; each item is one step.
 SESSION = (
-    b'CONNECT {"verbose":false,"name":"me","user":"u","pass":"s3cret","auth_token":"t0ken","headers":true}\r\n',
+    b'CONNECT {"verbose":false,"name":"me","user":"u","pass":"s3cret","auth_token":"t","headers":true}\r\n',
     b"SUB foo.* 1\r\n",
     b"SUB bar q 2\r\n",
     b"PUB foo.a re.ply 5\r\nhello\r\n",
@@ -141,7 +141,7 @@ def test_address_in_use(kind: Kind, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM], ids=lambda signum: signum.name)
-def test_signals_end_it_well(launch: Launch, signum: int) -> None:
+def test_signals_end_it_well(launch: Launch, signum: signal.Signals) -> None:
     server = launch("-P", "pid", "--ports_file_dir", ".")
     with Connection(server.address) as quiet, Connection(server.address) as busy:
         busy.send(QUIET + b"SUB a 1\r\n")

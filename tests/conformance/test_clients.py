@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
+from typing import Any
 
 import nats
 import pytest
@@ -277,38 +278,47 @@ async def test_pedantic_and_verbose(server: Server) -> None:
 
 async def test_token(launch: Launch) -> None:
     server = launch("--auth", "t0ken")
-    for options in ({"token": "t0ken"}, {"servers": [f"nats://t0ken@{server.host}:{server.port}"]}):
-        client = await nats.connect(**{"servers": [server.url], **options})
-        await client.flush()
-        await client.close()
-    for options in ({}, {"token": "wrong"}, {"user": "me", "password": "t0ken"}):
-        await assert_refused(server, **options)
+    await assert_accepted(server.url, token="t0ken")
+    await assert_accepted(f"nats://t0ken@{server.host}:{server.port}")
+    refused: tuple[dict[str, str], ...] = ({}, {"token": "wrong"}, {"user": "me", "password": "t0ken"})
+    for options in refused:
+        await assert_refused(server.url, **options)
 
 
 async def test_user_and_password(launch: Launch) -> None:
     server = launch("--user", "me", "--pass", "s3cret")
-    for options in (
-        {"user": "me", "password": "s3cret"},
-        {"servers": [f"nats://me:s3cret@{server.host}:{server.port}"]},
-    ):
-        client = await nats.connect(**{"servers": [server.url], **options})
-        await client.flush()
-        await client.close()
-    for options in ({}, {"token": "s3cret"}, {"user": "me", "password": "wrong"}, {"user": "me"}):
-        await assert_refused(server, **options)
+    await assert_accepted(server.url, user="me", password="s3cret")
+    await assert_accepted(f"nats://me:s3cret@{server.host}:{server.port}")
+    refused: tuple[dict[str, str], ...] = (
+        {},
+        {"token": "s3cret"},
+        {"user": "me", "password": "wrong"},
+        {"user": "me"},
+    )
+    for options in refused:
+        await assert_refused(server.url, **options)
 
 
-async def assert_refused(server: Server, **options: str) -> None:
-    with pytest.raises(Error, match=r"(?i)authorization violation|no servers available"):
-        await nats.connect(server.url, allow_reconnect=False, max_reconnect_attempts=1, **options)
+async def assert_accepted(url: str, **options: Any) -> None:
+    client = await nats.connect(url, **options)
+    await client.flush()
+    await client.close()
+
+
+async def assert_refused(url: str, **options: Any) -> None:
+    errors: asyncio.Queue[Exception] = asyncio.Queue()
+    client = Client()
+    with pytest.raises(Error, match=r"(?i)authorization violation"):
+        await client.connect(url, allow_reconnect=False, error_cb=errors.put, **options)
+    await client.close()
 
 
 async def test_subscriber_that_is_slow_in_the_client_loses_messages_and_stays(
-    client: Client, other: Client
+    server: Server, other: Client
 ) -> None:
     """The client's own limit of pending messages, not the server's."""
     errors: asyncio.Queue[Exception] = asyncio.Queue()
-    slow = await nats.connect(client.connected_url.geturl(), error_cb=errors.put)
+    slow = await nats.connect(server.url, error_cb=errors.put)
     subject = slow.new_inbox()
     subscription = await slow.subscribe(subject, pending_msgs_limit=10)
     await slow.flush()

@@ -1,4 +1,4 @@
-"""CONNECT: every field, its types, JSON good and bad, a second CONNECT, and what verbose, pedantic and echo change."""
+"""CONNECT: its fields and their types, JSON good and bad, a second CONNECT, verbose, pedantic and echo."""
 
 from __future__ import annotations
 
@@ -102,8 +102,8 @@ WRONG_TYPES = {
             "remote_account", "proxy_sig", "import", "export",
         )),
         *((field, b'"true"', CLOSED) for field in (
-            "verbose", "pedantic", "echo", "headers", "no_responders", "tls_required", "new_account", "protocol",
-            "import", "export",
+            "verbose", "pedantic", "echo", "headers", "no_responders", "tls_required", "new_account",
+            "protocol", "import", "export",
         )),
         *((field, b"0", CLOSED) for field in ("verbose", "pedantic", "echo", "headers")),
         *((field, b"null", OK + OPEN) for field in (
@@ -165,7 +165,8 @@ VERBOSE = {
     ),
     "every verb": (
         b'CONNECT {"verbose":true,"headers":true}\r\nSUB zzzz 1\r\nPUB zzzz 2\r\nhi\r\n'
-        b"HPUB zzzz 12 12\r\nNATS/1.0\r\n\r\n\r\nUNSUB 1 9\r\nUNSUB 1\r\nUNSUB nosuch\r\nPING\r\nPONG\r\n+OK\r\n",
+        b"HPUB zzzz 12 12\r\nNATS/1.0\r\n\r\n\r\nUNSUB 1 9\r\nUNSUB 1\r\nUNSUB nosuch\r\n"
+        b"PING\r\nPONG\r\n+OK\r\n",
         OK * 3
         + b"MSG zzzz 1 2\r\nhi\r\n"
         + OK
@@ -178,13 +179,15 @@ VERBOSE = {
     "refused subscription": (
         b"CONNECT {}\r\nSUB zzzz.. 1\r\nSUB zzzz _sys_ 2\r\n",
         OK
-        + b"-ERR 'Invalid Subject'\r\n-ERR 'Permissions Violation for Subscription to \"zzzz\" using queue \"_sys_\"'\r\n"
+        + b"-ERR 'Invalid Subject'\r\n"
+        + b'-ERR \'Permissions Violation for Subscription to "zzzz" using queue "_sys_"\'\r\n'
         + OPEN,
     ),
     "refused message": (
         b"CONNECT {}\r\nPUB $NRG.x 0\r\n\r\nPUB zzzz _R_.x 0\r\n\r\n",
         OK
-        + b"-ERR 'Permissions Violation for Publish to \"$NRG.x\"'\r\n-ERR 'Permissions Violation for Publish with Reply of \"_R_.x\"'\r\n"
+        + b"-ERR 'Permissions Violation for Publish to \"$NRG.x\"'\r\n"
+        + b"-ERR 'Permissions Violation for Publish with Reply of \"_R_.x\"'\r\n"
         + OPEN,
     ),
 }
@@ -213,7 +216,8 @@ PEDANTRY = {
         b"-ERR 'Invalid Publish Subject'\r\nMSG zzzz.* 1 2\r\nhi\r\n" + OPEN,
     ),
     "with headers": (
-        b'CONNECT {"verbose":false,"pedantic":true,"headers":true}\r\nHPUB zzzz.* 12 12\r\nNATS/1.0\r\n\r\n\r\n',
+        b'CONNECT {"verbose":false,"pedantic":true,"headers":true}\r\n'
+        b"HPUB zzzz.* 12 12\r\nNATS/1.0\r\n\r\n\r\n",
         b"-ERR 'Invalid Publish Subject'\r\n" + OPEN,
     ),
     "is the default before connect": (

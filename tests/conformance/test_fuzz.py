@@ -24,9 +24,10 @@ REPEATS = 10  # how often the reference is asked again: who gets a queue's messa
 pytestmark = pytest.mark.timeout(60 + CASES // 5)
 
 FRAGMENTS = (
-    b" ", b"\t", b"\n", b"\r\n", b"\0", b"\xff", b".", b"*", b">", b"{", b"}", b'"', b"0", b"-1", b"9", b"1048577",
-    b"999999999", b"0000000001", b"PING\r\n", b"PONG\r\n", b"+OK\r\n", b"-ERR x\r\n", b"INFO {}\r\n", b"PUB ", b"HPUB ",
-    b"SUB ", b"UNSUB ", b"CONNECT {}\r\n", b"$NRG.", b"_R_.x ", b"_sys_ ", b"SUB > 9\r\n", TOKEN, b"zzzz q 5\r\n",
+    b" ", b"\t", b"\n", b"\r\n", b"\0", b"\xff", b".", b"*", b">", b"{", b"}", b'"', b"0", b"-1", b"9",
+    b"1048577", b"999999999", b"0000000001", b"PING\r\n", b"PONG\r\n", b"+OK\r\n", b"-ERR x\r\n",
+    b"INFO {}\r\n",     b"PUB ", b"HPUB ", b"SUB ", b"UNSUB ", b"CONNECT {}\r\n", b"$NRG.", b"_R_.x ", b"_sys_ ", b"SUB > 9\r\n",
+    TOKEN, b"zzzz q 5\r\n",
 )  # fmt: skip
 
 
@@ -62,7 +63,7 @@ def inputs() -> list[bytes]:
 
 
 def canonical(answer: bytes) -> list[bytes]:
-    """The operations of an answer; messages that follow each other are sorted, for subscribers have no order."""
+    """The operations of an answer, messages that follow each other sorted: subscribers have no order."""
     ops: list[bytes] = []
     messages: list[bytes] = []
     for op in split_ops(answer):

@@ -33,7 +33,7 @@ SETTINGS: dict[str, tuple[tuple[str, ...], str]] = {
 
 
 def info_of(op: bytes) -> list[tuple[str, Any]]:
-    """The fields of an INFO in their order, without the values that are bound to differ and the fields that may."""
+    """The fields of an INFO in their order, without those that may differ, and values that do."""
     info = json.loads(op[5:], object_pairs_hook=list)
     allowed = INFO_MISSING.keys() | INFO_EXTRA.keys()
     return [(key, None if key in VOLATILE else value) for key, value in info if key not in allowed]

@@ -8,8 +8,8 @@ from urllib.error import HTTPError
 from urllib.request import urlopen
 
 import pytest
-from support.monitor import monitor
-from support.servers import REFERENCE, TIMEOUT, Server, until
+from support.monitor import monitor, wait_connections
+from support.servers import REFERENCE, TIMEOUT, Server
 from support.wire import Connection
 
 from .cases import HEADERS, QUIET
@@ -24,7 +24,8 @@ SETTINGS = (
 )  # fmt: skip
 COUNTERS = (
     "connections", "total_connections", "in_msgs", "in_bytes", "out_msgs", "out_bytes", "in_client_msgs",
-    "in_client_bytes", "out_client_msgs", "out_client_bytes", "slow_consumers", "stale_connections", "subscriptions",
+    "in_client_bytes", "out_client_msgs", "out_client_bytes", "slow_consumers", "stale_connections",
+    "subscriptions",
 )  # fmt: skip
 
 
@@ -87,7 +88,7 @@ def counts(server: Server) -> dict[str, Any]:
         first.send(b"UNSUB 1\r\n")
         first.fence()
         during = monitor(server, "/varz")
-    after = until(lambda: varz if (varz := monitor(server, "/varz"))["connections"] == 0 else None)
+    after = wait_connections(server, 0)
     return {key: (during[key] - before[key], after[key] - before[key]) for key in COUNTERS}
 
 

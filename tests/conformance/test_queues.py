@@ -1,4 +1,4 @@
-"""Queue groups over many messages: each goes to exactly one member of each group, and all members get their share."""
+"""Queue groups over many messages: each goes to one member of each group, and all members get their share."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_groups_and_plain_subscribers_each_get_all(connections: list[Connection]
 
 
 def test_a_group_spans_overlapping_subjects(connections: list[Connection], subject: bytes) -> None:
-    """The name makes the group: literal and wildcard subscriptions of one queue are members of the same group."""
+    """The name makes the group: literal and wildcard subscriptions may be members of the same."""
     literal, star, full, *_, publisher = connections
     subscribe(literal, b"SUB %b.x q 1\r\n" % subject)
     subscribe(star, b"SUB %b.* q 1\r\n" % subject)

@@ -1,15 +1,14 @@
-"""Consumers that do not read: when they are closed, what they and others receive, how producers are held back."""
+"""Consumers that do not read: when they are closed, what they and others receive, what producers feel."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from itertools import count
-from typing import Any
 
 import pytest
-from support.monitor import monitor
-from support.servers import Server, until
+from support.monitor import monitor, wait_connections
+from support.servers import Server
 from support.wire import Connection
 
 from .cases import QUIET
@@ -19,7 +18,7 @@ pytestmark = pytest.mark.timeout(120)
 Launch = Callable[..., Server]
 
 SIZE = 1000
-BATCH = 30  # messages between two fences: less than three quarters of the max_pending used here
+BATCH = 10  # messages between two fences: far less than the max_pending used here
 ENOUGH = 100_000  # messages; more than the buffers of any kernel hold
 
 DETECTED = "Slow Consumer Detected"
@@ -48,16 +47,6 @@ def connect() -> Iterator[Callable[..., Connection]]:
             return connection
 
         yield connect
-
-
-def wait_connections(server: Server, number: int) -> dict[str, Any]:
-    """The /varz of the server once it has that number of connections; a closed one is forgotten a moment later."""
-
-    def varz() -> dict[str, Any] | None:
-        answer = monitor(server, "/varz")
-        return answer if answer["connections"] == number else None
-
-    return until(varz)
 
 
 def assert_prefix(received: bytes) -> None:

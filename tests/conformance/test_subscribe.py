@@ -1,4 +1,4 @@
-"""SUB and UNSUB: arguments, subjects good and bad, wildcards, sids, and unsubscribing after a number of messages."""
+"""SUB and UNSUB: arguments, subjects, wildcards, sids, and unsubscribing after a number of messages."""
 
 from __future__ import annotations
 

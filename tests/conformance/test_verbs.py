@@ -1,4 +1,4 @@
-"""Verbs and lines: spelling, line ends, what a server sends to a client coming back, and what is no NATS at all."""
+"""Verbs and lines: spelling, line ends, verbs that only servers send, and what is no NATS at all."""
 
 from __future__ import annotations
 

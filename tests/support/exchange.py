@@ -1,11 +1,11 @@
 """Exchanges of bytes with a server, and their answers in a form that can be compared between servers.
 
-An answer is the bytes of one connection after its greeting, up to its end. The harness sends a last PING on each
-connection, so an answer ends with OPEN where the server kept the connection, and without it where the server closed
-it (or took the PING for a part of something unfinished).
+An answer is the bytes of one connection after its greeting, up to its end. The harness sends a last PING on
+each connection, so an answer ends with OPEN where the server kept the connection, and without it where the
+server closed it (or took the PING for a part of something unfinished).
 
-Where connections to one server must not hear each other, inputs write TOKEN in their subjects: it becomes a different
-word on every connection (`ask`) or conversation (`talk`), and TOKEN again in the answers.
+Where connections to one server must not hear each other, inputs write TOKEN in their subjects: it becomes a
+different word on every connection (`ask`) or conversation (`talk`), and TOKEN again in the answers.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ def new_word() -> bytes:
 
 
 def normalise(data: bytes, word: bytes = TOKEN) -> bytes:
-    """An answer without what changes from run to run: INFOs become INFO, `word` TOKEN; PINGs of the server are left out.
+    """An answer without what changes from run to run: INFOs become INFO and `word` becomes TOKEN.
 
-    (A server sends its first PING about two seconds after CONNECT, however short a test means to be.)
+    The server's own PINGs are left out: the first comes two seconds after CONNECT, and a test may be slow.
     """
     ops = (INFO if op.startswith(b"INFO {") and op.endswith(b"\r\n") else op for op in split_ops(data))
     return b"".join(op for op in ops if op != PING).replace(word, TOKEN)
@@ -45,8 +45,8 @@ def normalise(data: bytes, word: bytes = TOKEN) -> bytes:
 def ask(server: Server, inputs: Iterable[Sequence[bytes]], diag: SocketDiag) -> list[bytes]:
     """Sends every input on a connection of its own and returns the answers.
 
-    An input is a sequence of pieces; the server has read one before the next is sent. At the end each connection
-    sends a PING and that it has finished, and the answer is read to its end.
+    An input is a sequence of pieces; the server has read one before the next is sent. At the end each
+    connection sends a PING and that it has finished, and the answer is read to its end.
     """
     inputs = list(inputs)
     answers: list[bytes] = []
@@ -88,10 +88,10 @@ def _script(pieces: Sequence[bytes], word: bytes) -> list[bytes]:
 
 
 def talk(server: Server, steps: Iterable[tuple[str, bytes]]) -> dict[str, bytes]:
-    """A conversation: each step sends bytes on the connection of that name, which is opened when it is first named.
+    """A conversation: each step sends bytes on the connection of that name, opened when it is first named.
 
-    The server has dealt with one step before the next begins (a PING is answered). At the end all connections are
-    asked once more, so that everything on its way to them arrives. Input must not contain PINGs, except as payload.
+    The server has dealt with one step before the next begins (it answered a PING). At the end all connections
+    are asked once more, so that everything on its way to them arrives. Steps themselves contain no PING.
     """
     word = new_word()
     connections: dict[str, Connection] = {}

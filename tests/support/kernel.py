@@ -1,7 +1,7 @@
 """What the kernel knows about a TCP connection on this machine: has the other side read all that was sent?
 
-Linux answers through netlink (sock_diag(7)). It is how a test makes sure that two pieces of input reach a server in
-two reads, without sleeping.
+Linux answers through netlink (sock_diag(7)). It is how a test makes sure that two pieces of input reach a
+server in two reads, without sleeping.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The servers that tests run against: found, started on a random port of the loopback, watched, stopped by pid."""
+"""The servers that tests run against: found, started on a random loopback port, watched, stopped by pid."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ KINDS = {
 
 
 def selected() -> list[Kind]:
-    """The kinds named by GNATS_TEST_SERVERS (comma separated), or all. Raises ValueError for an unknown name."""
+    """The kinds that GNATS_TEST_SERVERS names (comma separated), or all. Raises ValueError for others."""
     names = os.environ.get("GNATS_TEST_SERVERS", ",".join(KINDS)).split(",")
     if unknown := [name for name in names if name not in KINDS]:
         raise ValueError(
@@ -127,7 +127,7 @@ class Server:
             self._changed.notify_all()
 
     def wait_log(self, pattern: str | re.Pattern[str], start: int = 0) -> re.Match[str]:
-        """The first match of `pattern` at or after offset `start` of the log, waiting for it to be written."""
+        """The first match of `pattern` in the log at or after `start`, waiting for it to be written."""
         regex = re.compile(pattern)
         with self._changed:
             self._changed.wait_for(lambda: self._ended or regex.search(self.log, start), TIMEOUT)
@@ -173,7 +173,7 @@ class Server:
         self._start(self.port)
 
 
-def until(condition: Callable[[], T]) -> T:
+def until(condition: Callable[[], T | None]) -> T:
     """The first true answer of `condition`, which is asked again and again: for files, that tell nobody.
 
     Raises TimeoutError.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import socket
+from contextlib import suppress
 from typing import Any
 
 TIMEOUT = 30.0  # seconds without a byte from the server before a read fails
@@ -26,7 +27,7 @@ def next_op(data: bytes | bytearray, start: int = 0) -> int:
 
 
 def split_ops(data: bytes) -> list[bytes]:
-    """Every operation in `data`, each with its line end; what is incomplete at the end comes last as it is."""
+    """Every operation in `data`, each with its line end; what is incomplete comes last as it is."""
     ops, start = [], 0
     while start < len(data):
         end = next_op(data, start)
@@ -42,7 +43,7 @@ class Closed(Exception):
 
 
 class Connection:
-    """A raw connection to a server, its INFO already read. Every read fails after TIMEOUT seconds of silence."""
+    """A raw connection to a server, its INFO already read. A read fails after TIMEOUT seconds of silence."""
 
     def __init__(self, address: tuple[str, int]) -> None:
         self.sock = socket.create_connection(address, TIMEOUT)
@@ -63,7 +64,7 @@ class Connection:
         return parse_info(self.greeting)
 
     def send(self, data: bytes) -> bool:
-        """Sends `data`; False when the server has closed the connection (its last words can still be read)."""
+        """Sends `data`; False when the server has closed: its last words can still be read."""
         try:
             self.sock.sendall(data)
         except (BrokenPipeError, ConnectionResetError):
@@ -72,10 +73,8 @@ class Connection:
 
     def end(self) -> None:
         """Says that nothing more will be sent."""
-        try:
+        with suppress(OSError):  # the server was first
             self.sock.shutdown(socket.SHUT_WR)
-        except OSError:
-            pass  # the server was first
 
     def _fill(self) -> bool:
         try:
@@ -102,7 +101,7 @@ class Connection:
         return taken
 
     def read_until(self, last: bytes) -> list[bytes]:
-        """The operations up to and with `last`. Raises Closed with all that came when the connection ends first."""
+        """The operations up to and with `last`. Raises Closed with all that came when the end comes first."""
         ops: list[bytes] = []
         while not ops or ops[-1] != last:
             try:

@@ -65,7 +65,8 @@ CLIENT_CASES: dict[bytes, list[tuple[object, ...]]] = {
     b"A+ $G\r\n": [("violation", Violation.BAD_OPERATION)],
     b"\r\n": [("violation", Violation.BAD_OPERATION)],
     b"MSG foo 1 5\r\n": [("violation", Violation.BAD_OPERATION)],
-    b"HMSG foo 1 5 5\r\n": [("violation", Violation.UNSUPPORTED_OPERATION)],
+    b"HMSG foo 1 5 5\r\n\r\n": [msg(b"", b"", hdr=0)],
+    b"HMSG foo 1 5 5\r\nhello\r\n": [("violation", Violation.BAD_OPERATION)],
 }
 
 

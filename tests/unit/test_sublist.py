@@ -8,6 +8,7 @@ import threading
 from collections import defaultdict
 from collections.abc import Callable
 from itertools import product
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -463,7 +464,9 @@ def in_order(result: tuple[list[bytes], list[list[bytes]]]) -> tuple[list[bytes]
 
 @settings(max_examples=300, deadline=None)
 @given(operations)
-def test_any_sequence_of_operations_agrees_with_a_list_of_patterns(operations: list[tuple]) -> None:
+def test_any_sequence_of_operations_agrees_with_a_list_of_patterns(
+    operations: list[tuple[str, Any, Any]],
+) -> None:
     sublist, model = Sublist(), Model()
     for number, (operation, what, more) in enumerate(operations):
         if operation == "insert":

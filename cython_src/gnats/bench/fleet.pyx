@@ -1,8 +1,8 @@
 """Many connections to one server, driven by one thread without the GIL.
 
-A Fleet connects (INFO, CONNECT, PING, PONG), exchanges a buffer for a PONG on any of its connections, and offers the
-steps that the runs are made of: wait, read and count, write what the socket takes. The epoll set is edge-triggered, so
-`read` goes on until the socket is empty and `write` until it is full.
+A Fleet connects (INFO, CONNECT, PING, PONG), exchanges a buffer for a PONG on any of its connections, and
+offers the steps that the runs are made of: wait, read and count, write what the socket takes. The epoll set
+is edge-triggered, so `read` goes on until the socket is empty and `write` until it is full.
 
 Not for two threads at once.
 """
@@ -65,8 +65,8 @@ REASONS = {
 cdef class Fleet:
     """`count` connections to `target`, opened at most `parallel` at a time.
 
-    Raises LoadError when one cannot be opened within `timeout` seconds. `connect_seconds` is the time it took until
-    the last one had its PONG.
+    Raises LoadError when one cannot be opened within `timeout` seconds. `connect_seconds` is the time it took
+    until the last one had its PONG.
     """
 
     def __cinit__(self):
@@ -132,7 +132,7 @@ cdef class Fleet:
         self.connect_seconds = time.monotonic() - start
 
     def exchange(self, int first, buffers, *, double timeout=30.0) -> float:
-        """Writes buffers[i], which must end with its only PING, to connection first + i, and waits for every PONG.
+        """Writes buffers[i], ending with its only PING, to connection first + i; waits for every PONG.
 
         Returns the seconds it took. Raises LoadError when it takes longer than `timeout`.
         """
@@ -205,7 +205,7 @@ cdef class Fleet:
         c.out_off = 0
 
     cdef int write(self, int index) noexcept nogil:
-        """Writes what the socket takes, PONGs included: 1 when nothing is left, 0 when the socket is full, or a code."""
+        """Writes what the socket takes, PONGs too: 1 when nothing is left, 0 when it is full, or a code."""
         cdef Conn *c = &self.conns[index]
         cdef ssize_t n
         while True:

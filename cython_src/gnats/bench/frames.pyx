@@ -1,11 +1,11 @@
 """Reads a server's stream as cheaply as its use allows.
 
 `frames_count` only counts: it keeps no bytes, so one buffer serves any number of connections, and it is exact
-wherever the stream is cut. `reader_next` hands out whole messages (reply subject and payload) from a buffer of the
-connection's own; requesters, responders and latency probes use it.
+wherever the stream is cut. `reader_next` hands out whole messages (reply subject and payload) from a buffer
+of the connection's own; requesters, responders and latency probes use it.
 
-A message's line that repeats the one before it, byte for byte, is not parsed again; of any other only the end is: the
-line is found with memchr and its size is read backwards.
+A message's line that repeats the one before it, byte for byte, is not parsed again; of any other only the end
+is: the line is found with memchr and its size is read backwards.
 """
 from libc.errno cimport EAGAIN, EINTR, errno
 from libc.stddef cimport ptrdiff_t
@@ -27,11 +27,18 @@ cdef inline int64_t trailing_number(const char *first, const char *last) noexcep
     return value if p < last else -1
 
 
+cdef inline bint is_message(const char *line, size_t n) noexcept nogil:
+    """Whether a line of `n` bytes announces a payload."""
+    if n < 5:
+        return False
+    return memcmp(line, b"MSG ", 4) == 0 or memcmp(line, b"HMSG ", 5) == 0
+
+
 cdef int end_of_line(Frames *f, int n) noexcept nogil:
     """Acts on a complete line: its first `n` bytes are in f.line, without the end of line."""
     cdef char *line = f.line
     line[n] = 0
-    if line[0] == c'M' or line[0] == c'H':
+    if is_message(line, n):
         if f.number < 0:
             return CODE_BAD
         f.size = f.number
@@ -104,6 +111,8 @@ cdef int frames_count(Frames *f, const char *buf, size_t n) noexcept nogil:
                 return rc
             p += 1
             continue
+        if not is_message(p, lf - p):
+            return CODE_BAD
         size = trailing_number(p, lf - 1 if (lf - 1)[0] == c'\r' else lf)
         if size < 0:
             return CODE_BAD
@@ -159,7 +168,7 @@ cdef int reader_fill(Reader *r, int fd) noexcept nogil:
 
 
 cdef int parse_message_line(Message *m, const char *line, const char *end) noexcept nogil:
-    """MSG subject sid [reply] size, HMSG subject sid [reply] header-size size; `end` is past the last token."""
+    """MSG subject sid [reply] size, HMSG subject sid [reply] header-size size; ends at `end`."""
     cdef const char *tokens[6]
     cdef size_t lengths[6]
     cdef int count = 0
@@ -193,7 +202,7 @@ cdef int parse_message_line(Message *m, const char *line, const char *end) noexc
 
 
 cdef int reader_next(Reader *r, Frames *f, Message *m) noexcept nogil:
-    """The next message: 1 with `m` filled in, 0 when more bytes are needed, or a code. Other verbs are counted in `f`."""
+    """The next message: 1 with `m` filled in, 0 when more bytes are needed, or a code. `f` has the rest."""
     cdef const char *p
     cdef const char *lf
     cdef const char *last
@@ -204,7 +213,7 @@ cdef int reader_next(Reader *r, Frames *f, Message *m) noexcept nogil:
         if lf == NULL:
             return 0
         last = lf - 1 if lf > p and (lf - 1)[0] == c'\r' else lf
-        if p[0] == c'M' or p[0] == c'H':
+        if is_message(p, last - p):
             rc = parse_message_line(m, p, last)
             if rc:
                 return rc

@@ -1,6 +1,7 @@
-"""A histogram of durations as HdrHistogram keeps them: buckets that grow with the value, none wider than 1/64 of it.
+"""A histogram of durations as HdrHistogram keeps them: a bucket is never wider than 1/64 of its value.
 
-It has a fixed size, adds without the GIL, and never loses an outlier: what is beyond its range counts in the last bucket.
+It has a fixed size, adds without the GIL, and never loses an outlier: what is beyond its range counts in the
+last bucket.
 """
 from gnats.bench.sys cimport log2_floor
 
@@ -53,7 +54,7 @@ cdef class Histogram:
         self.total_ns += other.total_ns
 
     def percentile(self, percent: float) -> int:
-        """The duration that `percent` of the samples do not exceed, within 1/128. Raises ValueError when empty."""
+        """The duration that `percent` of the samples do not exceed, within 1/128; ValueError when empty."""
         cdef uint64_t seen = 0
         cdef uint64_t rank
         cdef int i

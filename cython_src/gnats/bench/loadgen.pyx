@@ -1,9 +1,9 @@
-"""Publishers and subscribers that cost little: one thread, without the GIL, so that the server is what is measured.
+"""Publishers and subscribers that cost little: one thread, no GIL, so that the server is what is measured.
 
-A publisher writes large pieces of one pre-built batch of PUBs, over and over. A subscriber only counts. How far
-publishers may run ahead of deliveries is bounded by `window` bytes, so a server is never measured by how it spills
-a queue that no real client would let grow. After each run every subscriber exchanges a PING for a PONG: a message too
-many is found as surely as one too few.
+A publisher writes large pieces of one pre-built batch of PUBs, over and over. A subscriber only counts. How
+far publishers may run ahead of deliveries is bounded by `window` bytes, so a server is never measured by how
+it spills a queue that no real client would let grow. After each run every subscriber exchanges a PING for a
+PONG: a message too many is found as surely as one too few.
 """
 from libc.stdint cimport INT64_MAX, int64_t
 from libc.stdlib cimport calloc, free
@@ -41,14 +41,16 @@ cdef struct Tally:
 
 
 cdef class PubSub:
-    """`publishers` connections that publish `size` bytes to `subjects` in turn, and one subscriber for each item of
-    `subscriptions`: the subjects that it subscribes to, all in queue group `queue` when one is given.
+    """Publishers and subscribers, each on a connection of its own.
 
-    fanout: deliveries of each published message; by default one to every subscriber, or one when there is a queue.
+    publishers: how many; together they publish `size` bytes to `subjects` in turn, all of one length.
+    subscriptions: for each subscriber the subjects it subscribes to.
+    queue: the queue group of all subscribers, if any.
+    fanout: deliveries of each message; by default one to every subscriber, or one when there is a queue.
     window: bytes that may be published or on their way to subscribers at any time.
 
-    `subscribe_seconds` is how long it took to have all subscriptions confirmed. All subjects to publish to must be of
-    one length. Raises ValueError for arguments that make no sense, LoadError when the server does not play along.
+    `subscribe_seconds` is how long it took to have all subscriptions confirmed. Raises ValueError for
+    arguments that make no sense, LoadError when the server does not play along.
     """
 
     cdef Fleet fleet
@@ -85,12 +87,12 @@ cdef class PubSub:
         int64_t window=16 * 1024 * 1024,
         double timeout=60.0,
     ):
-        if size < 0 or publishers < 0 or publishers + len(subscriptions) == 0:
-            raise ValueError(f"a load of {publishers} publishers, {len(subscriptions)} subscribers, {size} bytes")
-        if publishers and len({len(subject) for subject in subjects}) != 1:
-            raise ValueError("the subjects to publish to must be of one length")
         self.publishers = publishers
         self.subscribers = len(subscriptions)
+        if size < 0 or publishers < 0 or publishers + self.subscribers == 0:
+            raise ValueError(f"a load of {publishers} publishers, {self.subscribers} subscribers of {size} B")
+        if publishers and len({len(subject) for subject in subjects}) != 1:
+            raise ValueError("the subjects to publish to must be of one length")
         self.size = size
         self.fanout = fanout if fanout is not None else 1 if queue and subscriptions else self.subscribers
         self.build_batch(subjects if publishers else ("none",))
@@ -115,7 +117,7 @@ cdef class PubSub:
         self.fleet.close()
 
     def stop(self) -> None:
-        """Ends the run under way, or the next, from any thread, as if it had been given what it has published."""
+        """Ends the run under way, or the next, from any thread, as if what it has published were all."""
         self.stopped = True
 
     cdef build_batch(self, subjects):
@@ -129,11 +131,12 @@ cdef class PubSub:
 
     cdef subscribe(self, subscriptions, str queue, double timeout):
         cdef str group = f" {queue}" if queue else ""
-        cdef list lines = [
-            "".join([f"SUB {subject}{group} {sid}\r\n" for sid, subject in enumerate(subjects, 1)]).encode() + PING
-            for subjects in subscriptions
-        ]
-        self.subscribe_seconds = self.fleet.exchange(self.publishers, lines, timeout=timeout) if lines else 0.0
+        cdef list buffers = []
+        for subjects in subscriptions:
+            lines = [f"SUB {subject}{group} {sid}\r\n" for sid, subject in enumerate(subjects, 1)]
+            buffers.append("".join(lines).encode() + PING)
+        if buffers:
+            self.subscribe_seconds = self.fleet.exchange(self.publishers, buffers, timeout=timeout)
 
     def run(self, int64_t messages, *, double timeout=60.0, double rate=0.0, progress=None):
         """Publishes `messages` in all and waits until every delivery has come; returns a PubSubResult.
@@ -155,7 +158,7 @@ cdef class PubSub:
                 expected = self.published * self.fanout if self.publishers else self.delivered
             self.fleet.check(rc, deadline, "waiting for deliveries", self.delivered, expected)
             if self.delivered >= expected:
-                self.fleet.check(rc, deadline, "waiting for the publishers' PONGs", self.confirmed, self.publishers)
+                self.fleet.check(rc, deadline, "waiting for PONGs", self.confirmed, self.publishers)
             if progress is not None:
                 progress(self.published, self.delivered)
         cdef int64_t end = now_ns()
@@ -190,7 +193,8 @@ cdef class PubSub:
         for i in range(self.publishers, self.publishers + self.subscribers):
             delivered += self.fleet.conns[i].frames.messages - self.tallies[i].before
         if delivered != expected and self.publishers:
-            raise LoadError(f"server {self.fleet.target}: {expected:,} deliveries expected, {delivered:,} counted")
+            where = f"server {self.fleet.target}"
+            raise LoadError(f"{where}: expected {expected:,} deliveries, counted {delivered:,}")
 
     cdef result(self, int64_t end, int64_t cpu):
         cdef int i
@@ -199,17 +203,20 @@ cdef class PubSub:
         cdef int64_t count
         cdef int64_t size = self.published * self.size
         cdef int64_t start = self.start_ns
+        cdef double lasted
         cdef list publishers = [], subscribers = []
         for i in range(self.publishers + self.subscribers):
             t = &self.tallies[i]
             if i < self.publishers:
                 count = t.share - t.todo
-                publishers.append(Sample(count, count * self.size, max(1, t.last_ns - self.start_ns) / 1e9))
+                lasted = max(1, t.last_ns - self.start_ns) / 1e9
+                publishers.append(Sample(count, count * self.size, lasted))
             else:
                 f = &self.fleet.conns[i].frames
                 count = f.messages - t.before
                 size += f.bytes - t.before_bytes
-                subscribers.append(Sample(count, f.bytes - t.before_bytes, max(1, t.last_ns - t.first_ns) / 1e9))
+                lasted = max(1, t.last_ns - t.first_ns) / 1e9
+                subscribers.append(Sample(count, f.bytes - t.before_bytes, lasted))
         if not self.publishers:
             start = min([self.tallies[i].first_ns for i in range(self.subscribers)])
         return PubSubResult(
@@ -282,7 +289,6 @@ cdef class PubSub:
         cdef Tally *t = &self.tallies[index]
         cdef Conn *c = &self.fleet.conns[index]
         cdef int64_t count
-        cdef int rc
         if c.out_off < c.out_len or t.phase != PUBLISHING:
             return 0                     # the socket is full (EPOLLOUT leads to receive), or this one is done
         if t.todo == 0 or self.stopped:

@@ -1,6 +1,6 @@
 """Times: request and reply, and the way of one message.
 
-Messages carry the time of their sending in the first 8 bytes of the payload; a responder sends the payload back.
+Messages carry the time of their sending in the first 8 bytes of the payload, which a responder sends back.
 """
 from libc.errno cimport EAGAIN, EINTR, errno
 from libc.stdint cimport INT64_MAX, int64_t, uint64_t
@@ -83,7 +83,7 @@ cdef void line_free(Line *line) noexcept nogil:
 
 
 cdef char *line_room(Line *line, size_t n) noexcept nogil:
-    """Room for `n` bytes behind what waits to be written; it counts as written. NULL when the buffer is too small."""
+    """Room for `n` bytes, for the caller to fill, behind what waits to be written; NULL for none."""
     cdef char *room
     if line.out_start == line.out_end:
         line.out_start = line.out_end = 0
@@ -164,9 +164,9 @@ cdef class Lines:
 cdef class Requests(Lines):
     """`requesters` connections that keep `window` requests in flight each, and `responders` that answer them.
 
-    Responders form a queue group on `subject`; with none, someone else must be answering. Each request has a reply
-    subject of its own below the requester's inbox, as clients do it. `size` is the payload of request and reply, at
-    least 8 bytes. Raises ValueError or LoadError.
+    Responders form a queue group on `subject`; with none, someone else must be answering. Each request has a
+    reply subject of its own below the requester's inbox, as clients do it. `size` is the payload of request
+    and reply, at least 8 bytes. Raises ValueError or LoadError.
     """
 
     cdef bytes template          # PUB subject inbox size, payload
@@ -194,7 +194,7 @@ cdef class Requests(Lines):
         double timeout=30.0,
     ):
         if requesters < 1 or responders < 0 or window < 1 or size < STAMP:
-            raise ValueError(f"requests of {size} bytes, {window} at a time: at least {STAMP} bytes, 1 at a time")
+            raise ValueError(f"requests of {size} bytes, {window} in flight: at least {STAMP} and 1")
         self.requesters = requesters
         self.responders = responders
         self.window = window
@@ -381,8 +381,9 @@ cdef class Latency(Lines):
     def run(self, int64_t messages, *, double interval=0.0005, double timeout=60.0):
         """Sends `messages` and waits until all have arrived; returns a LatencyResult.
 
-        interval: seconds between two messages on average. They leave at random moments, whether or not the ones before
-        have arrived, so a server that stalls cannot hide it. With 0 each leaves when the one before has arrived.
+        interval: seconds between two messages on average. They leave at random moments, whether or not the
+        ones before have arrived, so a server that stalls cannot hide it. With 0 each leaves when the one
+        before has arrived.
         """
         cdef double deadline = time.monotonic() + timeout
         cdef int64_t start = now_ns()

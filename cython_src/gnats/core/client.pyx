@@ -77,10 +77,12 @@ from gnats.includes.atomics cimport (
     addi64_seq,
     bump64,
     load8,
+    load8_acquire,
     load64,
     loadi64,
     loadi64_seq,
     store8,
+    store8_release,
     store64,
     storei64,
     storei64_seq,
@@ -98,11 +100,15 @@ cdef inline bint has_prefix(const Slice *s, const char *prefix, size_t n) noexce
     return s.n > n and memcmp(s.p, prefix, n) == 0
 
 
+cdef inline bint is_gateway_reply(const Slice *s) noexcept nogil:
+    return has_prefix(s, b"_GR_.", 5) or has_prefix(s, b"$GR.", 4)
+
+
 cdef inline bint is_reserved_reply(const Slice *reply) noexcept nogil:
     # service imports, JetStream acknowledgements, gateway replies
     if reply.p[0] == c'_':
-        return (reply.n > 3 and memcmp(reply.p, b"_R_.", 4) == 0) or has_prefix(reply, b"_GR_.", 5)
-    return reply.p[0] == c'$' and has_prefix(reply, b"$JS.ACK.", 8)
+        return (reply.n > 3 and memcmp(reply.p, b"_R_.", 4) == 0) or is_gateway_reply(reply)
+    return reply.p[0] == c'$' and (has_prefix(reply, b"$JS.ACK.", 8) or is_gateway_reply(reply))
 
 
 cdef uint32_t split_line(char *arg, size_t n, Slice *out, uint32_t most) noexcept nogil:
@@ -332,11 +338,12 @@ cdef class Client(Connection):
         if code == OVER_MAX_PAYLOAD:
             n = snprintf(limit, sizeof(limit), b"%d", self.max_payload)
             data = limit
-        self.log(code, b, data, n if n < 512 else 512)
         if code == BAD_OPERATION:
             self.send_err(b"Unknown Protocol Operation")
         elif code == OVER_MAX_CONTROL_LINE:
             self.send_err(b"maximum control line exceeded")
+        self.log(code, b, data, n if n < 512 else 512)
+        if code == OVER_MAX_CONTROL_LINE:
             self.close_connection_nogil(MAX_CONTROL_LINE_EXCEEDED)
         elif code == OVER_MAX_PAYLOAD:
             self.send_err(b"Maximum Payload Violation")
@@ -389,10 +396,10 @@ cdef class Client(Connection):
             queue = args[1]
         self.batch_subs += 1
         if queue.n == 5 and memcmp(queue.p, b"_sys_", 5) == 0:
-            self.log_subscription(&args[0], &queue, &sid)
             self.send_err_quoting(
                 b"Permissions Violation for Subscription to ", args[0].p, args[0].n, b" using queue ",
                 queue.p, queue.n)
+            self.log_subscription(&args[0], &queue, &sid)
             return PARSE_CLOSED if load8(&self.closing) else PARSE_OK
         if self.max_subs >= 0 and self.subs.n >= <uint32_t> self.max_subs:
             self.log(LOG_MAX_SUBSCRIPTIONS, 0, NULL, 0)
@@ -493,17 +500,15 @@ cdef class Client(Connection):
         if self.trace and n > 2:
             self.trace_line(TRACE_IN_PAYLOAD, msg, n - 2, NULL, 0)
         if unlikely(pa.subject.p[0] == c'_' or pa.subject.p[0] == c'$'):
-            if has_prefix(&pa.subject, b"_GR_.", 5) or (
-                pa.subject.n >= 5 and memcmp(pa.subject.p, b"$NRG.", 5) == 0
-            ):
-                self.log(LOG_PUBLISH_VIOLATION, 0, pa.subject.p, pa.subject.n)
+            if is_gateway_reply(&pa.subject) or (pa.subject.n >= 5 and memcmp(pa.subject.p, b"$NRG.", 5) == 0):
                 self.send_err_quoting(
                     b"Permissions Violation for Publish to ", pa.subject.p, pa.subject.n, NULL, NULL, 0)
+                self.log(LOG_PUBLISH_VIOLATION, 0, pa.subject.p, pa.subject.n)
                 return PARSE_OK
         if pa.reply.p != NULL and is_reserved_reply(&pa.reply):
-            self.log(LOG_REPLY_VIOLATION, 0, pa.reply.p, pa.reply.n)
             self.send_err_quoting(
                 b"Permissions Violation for Publish with Reply of ", pa.reply.p, pa.reply.n, NULL, NULL, 0)
+            self.log(LOG_REPLY_VIOLATION, 0, pa.reply.p, pa.reply.n)
             return PARSE_OK
         if unlikely(self.opts.verbose):
             self.send_ok()
@@ -662,6 +667,8 @@ cdef class Client(Connection):
         if unlikely(load8(&self.gated)) and load8(&(<ServerState> self.server)._no_stall):
             if producer.kind == CLIENT:
                 return False
+        if unlikely(load8_acquire(&self.has_remote)):
+            self.take_remote()
         p = outq_reserve(&self.out, &self.ps.pool, total) if total <= LARGE_CHUNK else NULL
         if p != NULL:
             put_message(p, s, d)
@@ -705,6 +712,7 @@ cdef class Client(Connection):
             self.refuse = wake = 1
             self.ctl |= CTL_CLOSE
             self.ctl_reason = WRITE_ERROR
+        store8_release(&self.has_remote, 1)
         self.remote_msgs += 1
         self.remote_bytes += d.size
         pending = load64(&self.backlog) + self.remote.bytes
@@ -794,7 +802,7 @@ cdef class Client(Connection):
         cdef uint32_t i
         cdef Subscription *s = NULL
         cdef char *line
-        cdef int k
+        cdef char *p
         if r == NULL:
             return
         for i in range(r.npsubs):
@@ -807,12 +815,12 @@ cdef class Client(Connection):
         line = <char *> malloc(room + s.sid_len)
         if line == NULL:
             return
-        k = snprintf(
-            line, room + s.sid_len,
-            b"HMSG %.*s %.*s %d %d\r\nNATS/1.0 503\r\nNats-Subject: %.*s\r\n\r\n\r\n",
-            <int> pa.reply.n, pa.reply.p, <int> s.sid_len, sub_sid(s),
-            <int> (32 + pa.subject.n), <int> (32 + pa.subject.n), <int> pa.subject.n, pa.subject.p)
-        self.queue_outbound(line, k)
+        # by hand rather than by printf: a subject may hold any byte
+        p = put(put(put(line, b"HMSG ", 5), pa.reply.p, pa.reply.n), b" ", 1)
+        p = put(p, sub_sid(s), s.sid_len)
+        p += snprintf(p, 96, b" %zu %zu\r\nNATS/1.0 503\r\nNats-Subject: ", 32 + pa.subject.n, 32 + pa.subject.n)
+        p = put(put(p, pa.subject.p, pa.subject.n), b"\r\n\r\n\r\n", 6)
+        self.queue_outbound(line, p - line)
         free(line)
 
     cdef void trace_out(self, const Subscription *s, const Delivery *d) noexcept nogil:
@@ -831,6 +839,11 @@ cdef class Client(Connection):
         free(line)
         if d.pay_n > 2:
             self.trace_line(TRACE_OUT_PAYLOAD, d.pay, d.pay_n - 2, NULL, 0)
+
+
+cdef inline char *put(char *p, const char *text, size_t n) noexcept nogil:
+    memcpy(p, text, n)
+    return p + n
 
 
 cdef inline void put_message(char *p, const Subscription *s, const Delivery *d) noexcept nogil:

@@ -115,6 +115,7 @@ cdef class Connection(Parser):
     # under lock: what other threads leave for the owner
     cdef pthread_mutex_t lock
     cdef OutQueue remote
+    cdef uint8_t has_remote       # atomic, for a look without the lock: remote is not empty
     cdef uint8_t refuse           # nothing may be appended any more
     cdef uint32_t ctl
     cdef uint32_t ctl_reason
@@ -149,6 +150,7 @@ cdef class Connection(Parser):
     cdef void trace_line(self, int code, const char *a, size_t na, const char *b, size_t nb) noexcept nogil
     cdef void queue_outbound(self, const char *p, size_t n) noexcept nogil
     cdef void mark_dirty(self) noexcept nogil
+    cdef void take_remote(self) noexcept nogil
     cdef void send_err(self, const char *text) noexcept nogil
     cdef void send_err_quoting(self, const char *text, const char *subject, size_t n,
                                const char *more, const char *queue, size_t qn) noexcept nogil

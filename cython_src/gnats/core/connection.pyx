@@ -21,6 +21,7 @@ from gnats.includes.atomics cimport (
     bump64,
     exchange64,
     load8,
+    load8_acquire,
     load32,
     load64,
     loadi64,
@@ -250,6 +251,7 @@ cdef class Connection(Parser):
         pthread_mutex_lock(&self.lock)
         if not self.refuse:
             rc = outq_append(&self.remote, NULL, PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data))
+            store8_release(&self.has_remote, 1)
         pthread_mutex_unlock(&self.lock)
         if rc < 0:
             raise MemoryError
@@ -307,6 +309,7 @@ cdef class Connection(Parser):
         ctl = self.ctl
         reason = self.ctl_reason
         self.ctl = self.ctl_reason = 0
+        store8(&self.has_remote, 0)
         outq_splice(&self.out, &self.remote)
         pthread_mutex_unlock(&self.lock)
         self.on_control(ctl)
@@ -507,10 +510,20 @@ cdef class Connection(Parser):
             self.dirty_next = self.ps.dirty
             self.ps.dirty = <void *> self
 
+    cdef void take_remote(self) noexcept nogil:
+        """What other threads have queued so far goes before what we queue now: who saw the answer to a publish may
+        rely on its message being ahead of anything caused later."""
+        pthread_mutex_lock(&self.lock)
+        store8(&self.has_remote, 0)
+        outq_splice(&self.out, &self.remote)
+        pthread_mutex_unlock(&self.lock)
+
     cdef void queue_outbound(self, const char *p, size_t n) noexcept nogil:
         """Queue protocol bytes for the peer, behind what is queued; flushed at the end of the batch."""
         if load8(&self.closing) or self.fd < 0:
             return
+        if load8_acquire(&self.has_remote):
+            self.take_remote()
         if outq_append(&self.out, &self.ps.pool, p, n) < 0:
             self.log(LOG_CLOSING_OUT_OF_MEMORY, 0, NULL, 0)
             self.close_connection_nogil(WRITE_ERROR)
@@ -612,6 +625,8 @@ cdef class Connection(Parser):
         store8(&self.gated, 1)
         if producer.kind != CLIENT or producer.stall_ns >= STALL_TOTAL:
             return
+        if load8(&(<ServerState> self.server)._no_stall):
+            return   # what comes next is dropped instead
         or64(&self.stall_waiters, <uint64_t> 1 << producer.ps.index)
         producer.stall_ns += STALL_MIN
         bump64(&producer.nstalls, 1)
@@ -667,6 +682,7 @@ cdef class Connection(Parser):
         pthread_mutex_lock(&self.lock)
         store8(&self.closing, 1)
         self.refuse = 1
+        store8(&self.has_remote, 0)
         outq_splice(&self.out, &self.remote)
         pthread_mutex_unlock(&self.lock)
         store32(&self.reason, reason)

@@ -262,7 +262,12 @@ cdef class Parser:
             return rc
         if state == MSG_ARG or state == HMSG_ARG:
             if self.kind != ROUTER and self.kind != GATEWAY and self.kind != LEAF:
-                return self.violation(UNSUPPORTED_OPERATION, 0, arg, n)
+                # nats-server takes an HMSG of a client for an empty message to nobody
+                memset(&self.pa, 0, sizeof(self.pa))
+                self.pa.arg.p = self.pa.subject.p = arg
+                self.pa.arg.n = n
+                self.state = MSG_PAYLOAD
+                return PARSE_OK
             if self.trace:
                 if state == HMSG_ARG:
                     self.trace_in_op("HMSG", arg, n)

@@ -1,0 +1,87 @@
+"""The C client (Debian's libnats-dev), compiled for the test."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from support.servers import Server
+
+pytestmark = pytest.mark.timeout(180)
+
+SOURCE = Path(__file__).with_name("session.c")
+
+
+@pytest.fixture(scope="session")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The compiled client."""
+    if not (compiler := shutil.which("gcc") or shutil.which("cc")):
+        pytest.skip("no C compiler is installed")
+    look = subprocess.run(
+        [compiler, "-E", "-x", "c", "-"],
+        input="#include <nats/nats.h>",
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    if "nats/nats.h" in look.stderr:
+        pytest.skip("nats/nats.h is not installed (Debian package libnats-dev)")
+    program = tmp_path_factory.mktemp("interop") / "session"
+    done = subprocess.run(
+        [compiler, "-O2", "-Wall", "-Wextra", "-Werror", "-pthread", SOURCE, "-o", program, "-lnats"],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    return program
+
+
+@pytest.fixture
+def session(server: Server, program: Path) -> Callable[[str], str]:
+    """Runs one scenario of session.c and returns the line it prints."""
+
+    def session(scenario: str) -> str:
+        done = subprocess.run(
+            [program, server.url, scenario],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+        assert (done.returncode, done.stderr) == (0, "")
+        return done.stdout.strip()
+
+    return session
+
+
+def test_publish_and_subscribe_a_hundred_thousand(session: Callable[[str], str]) -> None:
+    assert session("pubsub") == "100000"
+
+
+def test_request_and_reply(session: Callable[[str], str]) -> None:
+    """A thousand answers, and no responders after the last one has left."""
+    right, answered, status = session("request").split(" ", 2)
+    assert (right, answered) == ("1000", "1000")
+    assert status == "No responders available for request"
+
+
+def test_queue_group(session: Callable[[str], str]) -> None:
+    """All messages are with the members, none of which has nothing."""
+    assert session("queue") == "1000 0"
+
+
+def test_headers(session: Callable[[str], str]) -> None:
+    assert session("headers") == "payload|2|one|two|value: with colon"
+
+
+def test_drain(session: Callable[[str], str]) -> None:
+    """Everything that had arrived was handled in order before the connection was closed."""
+    assert session("drain") == "1000 1000"
+
+
+def test_slow_consumer_callback(session: Callable[[str], str]) -> None:
+    assert session("slow") == "990 0"

@@ -1,0 +1,72 @@
+"""Who may connect."""
+
+import pytest
+
+from gnats.auth import auth_required, check_authentication
+from gnats.opts import Options
+from gnats.session import ClientOptions
+
+pytestmark = pytest.mark.timeout(60)
+
+USER = Options(username="bob", password="pw")
+TOKEN = Options(authorization="tok")
+
+
+def test_nothing_is_asked_for_by_default() -> None:
+    assert not auth_required(Options())
+    assert check_authentication(Options(), ClientOptions(user="anybody", password="x"))
+
+
+def test_a_password_alone_asks_for_nothing() -> None:
+    assert not auth_required(Options(password="pw"))
+
+
+@pytest.mark.parametrize(
+    ("client", "allowed"),
+    [
+        (ClientOptions(user="bob", password="pw"), True),
+        (ClientOptions(user="bob", password="pW"), False),
+        (ClientOptions(user="bob", password="pw "), False),
+        (ClientOptions(user="bob"), False),
+        (ClientOptions(user="al", password="pw"), False),
+        (ClientOptions(password="pw"), False),
+        (ClientOptions(auth_token="pw"), False),
+        (ClientOptions(), False),
+    ],
+)
+def test_a_user_needs_its_name_and_password(client: ClientOptions, allowed: bool) -> None:
+    assert auth_required(USER)
+    assert check_authentication(USER, client) is allowed
+
+
+@pytest.mark.parametrize(
+    ("client", "allowed"),
+    [
+        (ClientOptions(auth_token="tok"), True),
+        (ClientOptions(auth_token="tok", user="anybody"), True),
+        (ClientOptions(auth_token="to"), False),
+        (ClientOptions(user="tok", password="tok"), False),
+        (ClientOptions(), False),
+    ],
+)
+def test_a_token_is_all_that_is_needed(client: ClientOptions, allowed: bool) -> None:
+    assert auth_required(TOKEN)
+    assert check_authentication(TOKEN, client) is allowed
+
+
+def test_a_user_without_password_has_the_empty_one() -> None:
+    opts = Options(username="bob")
+    assert check_authentication(opts, ClientOptions(user="bob"))
+    assert not check_authentication(opts, ClientOptions(user="bob", password="x"))
+
+
+def test_secrets_may_be_any_text() -> None:
+    opts = Options(username="bob", password="pässwörd😀")
+    assert check_authentication(opts, ClientOptions(user="bob", password="pässwörd😀"))
+    assert not check_authentication(opts, ClientOptions(user="bob", password="password"))
+
+
+def test_the_token_wins_over_the_user() -> None:
+    opts = Options(username="bob", password="pw", authorization="tok")
+    assert check_authentication(opts, ClientOptions(auth_token="tok"))
+    assert not check_authentication(opts, ClientOptions(user="bob", password="pw"))

@@ -1,0 +1,143 @@
+"""JSON as Go reads it."""
+
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gnats.gojson import JSONError, Struct, unmarshal
+
+pytestmark = pytest.mark.timeout(60)
+
+FIELDS: Struct = {
+    "flag": "bool",
+    "name": "string",
+    "count": "int",
+    "small": "uint8",
+    "list": "strings",
+    "inner": {"flag": "bool"},
+}
+
+
+def read(text: str | bytes) -> dict[str, object]:
+    return unmarshal(text.encode() if isinstance(text, str) else text, FIELDS, "Thing")
+
+
+def test_known_fields_are_taken_and_others_skipped() -> None:
+    text = '{"flag":true,"name":"n","count":-3,"small":255,"list":["a",null],"inner":{"flag":false},"x":[{}]}'
+    assert read(text) == {
+        "flag": True,
+        "name": "n",
+        "count": -3,
+        "small": 255,
+        "list": ["a", ""],
+        "inner": {"flag": False},
+    }
+
+
+@pytest.mark.parametrize("text", ["null", "{}", " {} ", '{"other":{"flag":1}}', '{"flag":null,"inner":null}'])
+def test_null_and_unknown_fields_change_nothing(text: str) -> None:
+    assert read(text) == {}
+
+
+@pytest.mark.parametrize("key", ["FLAG", "Flag", "fLaG"])
+def test_names_match_in_any_case(key: str) -> None:
+    assert read(f'{{"{key}":true}}') == {"flag": True}
+
+
+def test_letters_that_fold_to_ascii_match_and_others_do_not() -> None:
+    assert read('{"\u017fmall":1}') == {"small": 1}
+    assert read('{"f\u0131ag":true, "\u00dfmall":1}') == {}
+
+
+def test_of_duplicates_the_last_wins_unless_it_is_null() -> None:
+    assert read('{"count":1,"COUNT":2}') == {"count": 2}
+    assert read('{"count":1,"count":null}') == {"count": 1}
+
+
+def test_each_invalid_byte_becomes_a_replacement_character() -> None:
+    assert read(b'{"name":"\xff\xe2\x82z"}') == {"name": "\ufffd\ufffd\ufffdz"}
+
+
+def test_lone_surrogates_are_replaced_and_pairs_are_joined() -> None:
+    assert read(r'{"name":"\ud800x\udc00"}') == {"name": "\ufffdx\ufffd"}
+    assert read(r'{"name":"\ud83d\ude00"}') == {"name": "😀"}
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ('{"flag":1}', "the number 1 as the field Thing.flag"),
+        ('{"flag":"true"}', "a string as the field Thing.flag"),
+        ('{"name":true}', "a boolean as the field Thing.name"),
+        ('{"name":[]}', "an array as the field Thing.name"),
+        ('{"name":{}}', "an object as the field Thing.name"),
+        ('{"count":1.0}', "the number 1.0 as the field Thing.count"),
+        ('{"count":1e0}', "the number 1.0 as the field Thing.count"),
+        ('{"count":true}', "a boolean as the field Thing.count"),
+        ('{"count":9223372036854775808}', "as the field Thing.count"),
+        ('{"small":256}', "the number 256 as the field Thing.small"),
+        ('{"small":-1}', "the number -1 as the field Thing.small"),
+        ('{"list":"a"}', "a string as the field Thing.list"),
+        ('{"list":{}}', "an object as the field Thing.list"),
+        ('{"list":[1]}', "the number 1 as the field Thing.list"),
+        ('{"inner":true}', "a boolean as the field Thing.inner"),
+        ('{"inner":{"flag":1}}', "the number 1 as the field Thing.inner.flag"),
+        ("[]", "an array as Thing"),
+        ('"x"', "a string as Thing"),
+        ("true", "a boolean as Thing"),
+    ],
+)
+def test_a_value_of_another_type_is_an_error(text: str, reason: str) -> None:
+    with pytest.raises(JSONError) as caught:
+        read(text)
+    assert reason in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{",
+        '{"flag":true} x',
+        '{"flag":true,}',
+        "{'flag':true}",
+        '{"flag":nul}',
+        '{"name":"a\tb"}',
+        '{"count":NaN}',
+        '{"count":-Infinity}',
+        '{"x":' + "1" * 5000 + "}",
+        '{"x":' + "[" * 100_000 + "]" * 100_000 + "}",
+    ],
+)
+def test_what_is_not_json_is_one_kind_of_error(text: str) -> None:
+    with pytest.raises(JSONError) as caught:
+        read(text)
+    assert "\n" not in str(caught.value)
+
+
+@settings(deadline=None)
+@given(st.binary(max_size=200))
+def test_no_input_raises_anything_else(data: bytes) -> None:
+    try:
+        unmarshal(data, FIELDS, "Thing")
+    except JSONError:
+        pass
+
+
+@settings(deadline=None)
+@given(
+    st.dictionaries(
+        st.sampled_from(["flag", "name", "count"]),
+        st.sampled_from([None, True, False, "", "x", 0, -5, 1 << 63, 1.5, [], ["x"], {}]),
+    )
+)
+def test_only_values_of_the_right_type_come_through(value: dict[str, object]) -> None:
+    kinds = {"flag": bool, "name": str, "count": int}
+    try:
+        found = unmarshal(json.dumps(value).encode(), FIELDS, "Thing")
+    except JSONError:
+        return
+    assert all(type(item) is kinds[name] for name, item in found.items())
+    assert found.keys() == {name for name, item in value.items() if item is not None}

@@ -1,0 +1,99 @@
+"""Options: defaults and what is refused."""
+
+import pytest
+
+from gnats.errors import OptionError
+from gnats.opts import Options, parse_host_port, split_host_port
+
+pytestmark = pytest.mark.timeout(60)
+
+
+def test_zero_and_empty_mean_the_default() -> None:
+    opts = Options(
+        host="",
+        port=0,
+        max_conn=0,
+        max_control_line=0,
+        max_payload=0,
+        max_pending=0,
+        write_deadline=0,
+        ping_interval=0,
+        ping_max=0,
+        auth_timeout=0,
+    ).baseline()
+    assert opts == Options(http_host="0.0.0.0")
+
+
+def test_other_values_stay() -> None:
+    opts = Options(port=-1, max_subs=0, max_conn=-1, max_payload=-1, http_host="::1").baseline()
+    assert (opts.port, opts.max_subs, opts.max_conn, opts.max_payload) == (-1, 0, -1, -1)
+    assert opts.http_host == "::1"
+
+
+def test_monitoring_listens_where_clients_do_unless_told_otherwise() -> None:
+    assert Options(host="127.0.0.1").baseline().http_host == "127.0.0.1"
+
+
+def test_baseline_leaves_the_original_alone() -> None:
+    opts = Options(port=0)
+    opts.baseline()
+    assert opts.port == 0
+
+
+@pytest.mark.parametrize(
+    ("opts", "reason"),
+    [
+        (
+            Options(max_payload=2048, max_pending=1024),
+            "max_payload (2048) cannot be higher than max_pending (1024)",
+        ),
+        (Options(max_payload=1 << 31, max_pending=1 << 40), "max_payload value is too big"),
+        (Options(max_control_line=1 << 31), "max_control_line value is too big"),
+        (Options(server_name="a b"), "server name cannot contain spaces"),
+        (Options(port=65536), "port 65536 is not a port: -1 (a free one) to 65535"),
+        (Options(http_port=-2), "http_port -2 is not a port: -1 (a free one) to 65535"),
+        (Options(client_advertise="a:b:c"), "address a:b:c: too many colons in address"),
+        (Options(client_advertise="a:b"), 'address a:b: "b" is not a port'),
+        (Options(io_threads=-1), 'io_threads -1 is neither a number nor "auto"'),
+        (Options(io_threads="many"), 'io_threads many is neither a number nor "auto"'),
+        (Options(password="$2a$11$abc"), "a bcrypt hash as password or token is not supported yet"),
+        (
+            Options(lame_duck_duration=5, lame_duck_grace_period=10),
+            "lame duck grace period (10s) should be strictly lower than lame duck duration (5s)",
+        ),
+    ],
+)
+def test_what_cannot_work_is_refused(opts: Options, reason: str) -> None:
+    with pytest.raises(OptionError) as caught:
+        opts.baseline()
+    assert str(caught.value) == reason
+
+
+def test_secrets_are_not_in_the_repr() -> None:
+    assert "hunter2" not in repr(Options(username="u", password="hunter2", authorization="hunter2"))
+
+
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [
+        ("example.com", ("example.com", 4222)),
+        ("example.com:1234", ("example.com", 1234)),
+        ("example.com:0", ("example.com", 4222)),
+        ("example.com:-1", ("example.com", 4222)),
+        ("[::1]:1234", ("::1", 1234)),
+        ("[::1]", ("::1", 4222)),
+    ],
+)
+def test_an_advertised_address_may_leave_out_the_port(text: str, address: tuple[str, int]) -> None:
+    assert parse_host_port(text, 4222) == address
+
+
+@pytest.mark.parametrize(("text", "parts"), [("a:1", ("a", "1")), (":1", ("", "1")), ("[::1]:2", ("::1", "2"))])
+def test_host_and_port_are_split(text: str, parts: tuple[str, str]) -> None:
+    assert split_host_port(text) == parts
+
+
+@pytest.mark.parametrize("text", ["a", "", "::1:4222"])
+def test_what_has_no_port_is_not_split(text: str) -> None:
+    with pytest.raises(OptionError, match="address"):
+        split_host_port(text)
