@@ -8,6 +8,7 @@ Comments begin with # or //. Includes, variables, arrays and block strings are r
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 from gnats.errors import OptionError
 from gnats.gofmt import os_error, quote
@@ -25,6 +26,7 @@ _ESCAPE = re.compile(r"\\(x[0-9a-fA-F]{2}|.)", re.DOTALL)
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", '"': '"', "\\": "\\"}
 _INTEGER = re.compile(r"(-?[0-9]+)(?:([kmgtpe])(b|i|ib)?)?", re.IGNORECASE)
 _FLOAT = re.compile(r"-?[0-9]+\.[0-9]+")
+_NOT_YET = {"[": "an array", "{": "a block in a block"}
 _BOOLS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 
 
@@ -43,8 +45,7 @@ def read_config(path: str) -> list[Entry]:
     Raises OptionError, one line with file and line.
     """
     try:
-        with open(path, encoding="utf-8", errors="surrogateescape") as file:
-            text = file.read()
+        text = Path(path).read_text("utf-8", "surrogateescape")
     except OSError as exc:
         raise OptionError(f"open {path}: {os_error(exc)}") from exc
     return parse_config(text, path)
@@ -90,6 +91,8 @@ class _Parser:
             raw, escaped = quoted.groups()
             return str(raw) if raw is not None else _ESCAPE.sub(self._unescape, escaped)
         text = self._take(_BARE)
+        if not text and (unknown := _NOT_YET.get(self._text[self._at : self._at + 1])):
+            raise self._error(f"{unknown} is not supported yet")
         if not text or text[0] in "\"'(":
             raise self._error(self._expected("a value", back=len(text)))
         if text[0] == "$":

@@ -170,14 +170,12 @@ _AUTHORIZATION: dict[str, _Setter] = {
     "timeout": _auth_timeout,
 }
 
-_AUTHORIZATION_NOT_YET = frozenset(
-    """
+_AUTHORIZATION_NOT_YET_NAMES = """
     users default_permission default_permissions permissions auth_callout auth_hook proxy_required
-    """.split()
-)
+"""
+_AUTHORIZATION_NOT_YET = frozenset(_AUTHORIZATION_NOT_YET_NAMES.split())
 
-_NOT_YET = frozenset(
-    """
+_NOT_YET_NAMES = """
     trace_verbose trace_headers log_size_limit logfile_size_limit log_max_num logfile_max_num
     max_traced_msg_len syslog remote_syslog prof_port prof_block_rate https_port https http_base_path
     max_sub_tokens max_subscription_tokens write_timeout lame_duck_duration lame_duck_grace_period
@@ -187,5 +185,5 @@ _NOT_YET = frozenset(
     resolver account_resolver accounts_resolver resolver_tls resolver_preload resolver_pinned_accounts
     tls allow_non_tls ocsp ocsp_cache cluster gateway leafnodes leaf jetstream websocket ws mqtt
     store_dir storedir default_js_domain server_tags server_metadata feature_flags
-    """.split()
-)
+"""
+_NOT_YET = frozenset(_NOT_YET_NAMES.split())

@@ -36,13 +36,12 @@ _OPTIONS: dict[str, tuple[str, str]] = {
 
 _FLAGS = {flag: (option, kind) for option, (kind, flags) in _OPTIONS.items() for flag in flags.split()}
 
-_NOT_YET = frozenset(
-    """
+_NOT_YET_NAMES = """
     ms https_port sl signal log_size_limit s syslog r remote_syslog VV DVV max_traced_msg_len js
     jetstream sd store_dir tls tlsverify tlscert tlskey tlscacert help_tls cluster cluster_listen
     cluster_name cluster_advertise routes no_advertise connect_retries profile
-    """.split()
-)
+"""
+_NOT_YET = frozenset(_NOT_YET_NAMES.split())
 
 _TRUE = frozenset(("1", "t", "T", "true", "TRUE", "True"))
 _FALSE = frozenset(("0", "f", "F", "false", "FALSE", "False"))

@@ -5,6 +5,7 @@ import json
 import os
 import socket
 import sys
+from pathlib import Path
 
 from gnats.gofmt import join_host_port, os_error
 from gnats.logger import Logger
@@ -23,22 +24,20 @@ class PortsFile:
     """
 
     def __init__(self, directory: str, listeners: dict[str, socket.socket], log: Logger) -> None:
-        name = f"{os.path.basename(sys.argv[0])}_{os.getpid()}.ports"
-        self.path = os.path.join(directory, name)
+        self.path = Path(directory) / f"{Path(sys.argv[0]).name}_{os.getpid()}.ports"
         self._log = log
         urls = {kind: listen_urls(SCHEMES[kind], sock) for kind, sock in listeners.items()}
         # A reader polls for the file: it must never see half of one.
-        unfinished = f"{self.path}.tmp"
+        unfinished = self.path.with_suffix(".ports.tmp")
         try:
-            with open(unfinished, "w") as file:
-                json.dump(urls, file, separators=(",", ":"))
-            os.rename(unfinished, self.path)
+            unfinished.write_text(json.dumps(urls, separators=(",", ":")))
+            unfinished.rename(self.path)
         except OSError as exc:
             log.error(f"Error writing ports file ({self.path}): open {self.path}: {os_error(exc)}")
 
     def delete(self) -> None:
         try:
-            os.unlink(self.path)
+            self.path.unlink()
         except OSError as exc:
             self._log.error(f"Error cleaning up ports file {self.path}: remove {self.path}: {os_error(exc)}")
 
@@ -62,8 +61,8 @@ def interface_addresses() -> list[str]:
                 continue
             addresses.append(socket.inet_ntoa(answer[20:24]))
     try:
-        with open("/proc/net/if_inet6") as lines:
-            packed = [bytes.fromhex(line.split()[0]) for line in lines]
+        lines = Path("/proc/net/if_inet6").read_text().splitlines()
+        packed = [bytes.fromhex(line.split()[0]) for line in lines]
     except FileNotFoundError:  # no IPv6
         packed = []
     return addresses + [socket.inet_ntop(socket.AF_INET6, address) for address in packed]

@@ -364,7 +364,9 @@ class Server:
 def _write_pid_file(path: str) -> None:
     try:
         fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-        with open(fd, "w") as file:
-            file.write(str(os.getpid()))
+        try:
+            os.write(fd, b"%d" % os.getpid())
+        finally:
+            os.close(fd)
     except OSError as exc:
         raise ServerError(f"Could not write pidfile: open {path}: {os_error(exc)}") from exc

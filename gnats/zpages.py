@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gnats.account import Account
@@ -50,8 +51,7 @@ _usage = Usage()
 
 def resident_bytes() -> int:
     """The process's resident memory."""
-    with open("/proc/self/statm") as file:
-        return int(file.read().split()[1]) * _PAGE
+    return int(Path("/proc/self/statm").read_text().split()[1]) * _PAGE
 
 
 def varz(server: "Server") -> dict[str, object]:

@@ -1,6 +1,6 @@
 """Results as a Markdown page: the targets first, then everything by group."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from perf.results import METRICS, REFERENCE_KEY, Record, Results
 from perf.targets import target_for
@@ -15,6 +15,7 @@ GROUPS = {
     "connections": "Connections",
     "subscriptions": "Subscriptions",
 }
+Rows = Iterator[list[str]]
 GENERATOR_BOUND = 0.85  # share of its core from which on the generator may be what limits the rate
 
 
@@ -32,47 +33,63 @@ def _cell(record: Record, key: str, metric: str) -> str:
     return METRICS[metric].show(value) + (" *" if busy and busy > GENERATOR_BOUND else "")
 
 
-def _ratio(record: Record, key: str, metric: str, base: str) -> str:
-    ratio = record.ratio(key, metric, base)
-    return "" if ratio is None else f"{ratio:.2f}"
-
-
-def _rows(results: Results, names: Sequence[str], keys: Sequence[str], only_targets: bool) -> list[list[str]]:
-    ours = [key for key in keys if key.startswith("gnats")]
-    rows = []
+def _rows(results: Results, names: Sequence[str], keys: Sequence[str], base: str, only_targets: bool) -> Rows:
     for name in names:
         record = results.scenarios[name]
         for metric in record.metrics():
-            target = target_for(name, metric)
+            target = target_for(name, metric, base)
             if only_targets and target is None:
                 continue
-            base = target.base if target else REFERENCE_KEY
+            ratios = [record.ratio(key, metric, base) for key in _compared(keys, base)]
             met = target.met(record) if target else None
-            rows.append(
-                [
-                    name,
-                    METRICS[metric].title,
-                    *(_cell(record, key, metric) for key in keys),
-                    *("" if key == base else _ratio(record, key, metric, base) for key in ours),
-                    str(target) if target else "",
-                    "" if met is None else "yes" if met else "**no**",
-                ]
-            )
-    return rows
+            yield [
+                name,
+                METRICS[metric].title,
+                *(_cell(record, key, metric) for key in keys),
+                *("" if ratio is None else f"{ratio:.2f}" for ratio in ratios),
+                str(target) if target else "",
+                "" if met is None else "yes" if met else "**no**",
+            ]
 
 
-def _section(results: Results, names: Sequence[str], only_targets: bool = False) -> list[str]:
+def _compared(keys: Sequence[str], base: str) -> list[str]:
+    """The servers that get a ratio."""
+    return [key for key in keys if key.startswith("gnats") and key != base]
+
+
+def _section(
+    results: Results,
+    names: Sequence[str],
+    keys: Sequence[str] = (),
+    base: str = REFERENCE_KEY,
+    only_targets: bool = False,
+) -> list[str]:
+    """A table of these scenarios for these servers, by default all that were measured; may be empty."""
     measured = {key for name in names for key in results.scenarios[name].rounds}
-    keys = [key for key in results.servers if key in measured]
-    ours = [f"ratio {results.label(key).removeprefix('gnats, ')}" for key in keys if key.startswith("gnats")]
-    header = ["scenario", "measure", *(results.label(key) for key in keys), *ours, "target", "met"]
-    rows = _rows(results, names, keys, only_targets)
-    return table(header, rows) if rows else []
+    keys = [key for key in keys or results.servers if key in measured]
+    ratios = [f"ratio {results.label(key).removeprefix('gnats, ')}" for key in _compared(keys, base)]
+    rows = list(_rows(results, names, keys, base, only_targets))
+    header = ["scenario", "measure", *(results.label(key) for key in keys), *ratios, "target", "met"]
+    if not any(row[-2] for row in rows):
+        header, rows = header[:-2], [row[:-2] for row in rows]
+    return table(header, rows) if rows and base in measured else []
+
+
+def _targets(results: Results) -> list[str]:
+    """Everything that has a target, against the reference and against one thread."""
+    names = list(results.scenarios)
+    lines = []
+    for base, ours in ((REFERENCE_KEY, ("gnats-0", "gnats-1")), ("gnats-1", ("gnats-2",))):
+        if any(key in results.servers for key in ours):
+            found = _section(results, names, (base, *ours), base, only_targets=True)
+            lines += [*found, ""] if found else []
+    return lines
 
 
 def markdown(results: Results) -> str:
     """The whole page."""
     settings, machine = results.settings, results.machine
+    gnats_version = next((s["version"] for key, s in results.servers.items() if key.startswith("gnats")), "-")
     lines = [
         f"# {results.name}",
         "",
@@ -82,15 +99,16 @@ def markdown(results: Results) -> str:
         f"Python {machine['python']}, TCP {machine['tcp_congestion_control']}, "
         f"load average before {machine['load_before']}.",
         "",
-        "Servers: " + ", ".join(f"{s['label']} ({s['version']})" for s in results.servers.values()) + ".",
+        f"gnats {gnats_version}. "
         f"Ratios are to nats-server {REFERENCE_KEY.removeprefix('nats-')} in the same run, "
-        "and for two pollers to one. An asterisk marks a rate that the load generator may have limited. "
+        "for two threads among the targets to one thread. "
+        "An asterisk marks a rate that the load generator may have limited. "
         "What it all means: perf/README.md.",
         "",
     ]
-    targets = _section(results, list(results.scenarios), only_targets=True)
-    if targets and any(key.startswith("gnats") for key in results.servers):
-        lines += ["## Targets", "", *targets, ""]
+    targets = _targets(results)
+    if targets:
+        lines += ["## Targets", "", *targets]
     for group, title in GROUPS.items():
         names = [name for name, record in results.scenarios.items() if record.group == group]
         if names:

@@ -368,14 +368,18 @@ def _throughput_scenarios() -> Iterator[Scenario]:
             partial(throughput, size=size, subscriptions=to_all(1), pin_server=True, pin_generator=True),
             quick=size == 16,
         )
-    yield Scenario(
-        "pollers/4:4/16B",
-        "pollers",
-        "four publishers, four subscribers, 16B, the generator on the last core",
-        partial(throughput, publishers=4, subscriptions=to_all(4), pin_generator=True),
-        quick=True,
-        pollers=True,
-    )
+    for name, about, subscribers in (
+        ("pub", "four publishers, nobody subscribed", 0),
+        ("4:4", "four publishers, four subscribers", 4),
+    ):
+        yield Scenario(
+            f"pollers/{name}/16B",
+            "pollers",
+            f"{about}, 16B, the generator on the last core",
+            partial(throughput, publishers=4, subscriptions=to_all(subscribers), pin_generator=True),
+            quick=True,
+            pollers=True,
+        )
 
 
 def _subject_scenarios() -> Iterator[Scenario]:

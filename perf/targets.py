@@ -54,9 +54,9 @@ TARGETS: tuple[Target, ...] = (
 )
 
 
-def target_for(scenario: str, metric: str) -> Target | None:
-    """The target that applies, if any."""
+def target_for(scenario: str, metric: str, base: str) -> Target | None:
+    """The target that applies to the ratio to `base`, if any."""
     for target in TARGETS:
-        if target.metric == metric and fnmatchcase(scenario, target.scenario):
+        if (target.metric, target.base) == (metric, base) and fnmatchcase(scenario, target.scenario):
             return target
     return None

@@ -26,8 +26,8 @@ pytestmark = pytest.mark.timeout(60 + CASES // 5)
 FRAGMENTS = (
     b" ", b"\t", b"\n", b"\r\n", b"\0", b"\xff", b".", b"*", b">", b"{", b"}", b'"', b"0", b"-1", b"9",
     b"1048577", b"999999999", b"0000000001", b"PING\r\n", b"PONG\r\n", b"+OK\r\n", b"-ERR x\r\n",
-    b"INFO {}\r\n",     b"PUB ", b"HPUB ", b"SUB ", b"UNSUB ", b"CONNECT {}\r\n", b"$NRG.", b"_R_.x ", b"_sys_ ", b"SUB > 9\r\n",
-    TOKEN, b"zzzz q 5\r\n",
+    b"INFO {}\r\n", b"PUB ", b"HPUB ", b"SUB ", b"UNSUB ", b"CONNECT {}\r\n", b"$NRG.", b"_R_.x ", b"_sys_ ",
+    b"SUB > 9\r\n", TOKEN, b"zzzz q 5\r\n",
 )  # fmt: skip
 
 

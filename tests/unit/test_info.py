@@ -11,7 +11,9 @@ pytestmark = pytest.mark.timeout(60)
 
 
 def info() -> Info:
-    return Info(server_id="NID", server_name="name", host="0.0.0.0", port=4222, headers=True, max_payload=1024)
+    return Info(
+        server_id="NID", server_name="name", host="0.0.0.0", port=4222, headers=True, max_payload=1024
+    )
 
 
 def parse(line: bytes) -> dict[str, object]:
@@ -23,11 +25,12 @@ def parse(line: bytes) -> dict[str, object]:
 
 def test_the_first_line_has_these_fields_in_this_order() -> None:
     line = info().line(client_id=5, client_ip="127.0.0.1")
-    assert line == (
-        f'INFO {{"server_id":"NID","server_name":"name","version":"{NATS_VERSION}","proto":1,"go":"{RUNTIME}",'
-        '"host":"0.0.0.0","port":4222,"headers":true,"max_payload":1024,"client_id":5,"client_ip":"127.0.0.1",'
-        f'"api_lvl":{JS_API_LEVEL},"gnats":"{__version__}"}} \r\n'
-    ).encode()
+    text = (
+        f'"server_id":"NID","server_name":"name","version":"{NATS_VERSION}","proto":1,"go":"{RUNTIME}",'
+        '"host":"0.0.0.0","port":4222,"headers":true,"max_payload":1024,'
+        f'"client_id":5,"client_ip":"127.0.0.1","api_lvl":{JS_API_LEVEL},"gnats":"{__version__}"'
+    )
+    assert line == f"INFO {{{text}}} \r\n".encode()
 
 
 def test_authentication_is_announced() -> None:

@@ -53,7 +53,8 @@ def test_the_level_is_coloured_on_request() -> None:
 
 def test_the_time_is_utc_or_local(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(logger_module.time, "time_ns", lambda: 1_795_223_621_151_393_732)
-    monkeypatch.setattr(logger_module.time, "localtime", lambda second: logger_module.time.gmtime(second + 3600))
+    gmtime = logger_module.time.gmtime
+    monkeypatch.setattr(logger_module.time, "localtime", lambda second: gmtime(second + 3600))
     lines: list[bytes] = []
     Logger(lines.append, utc=True).notice("a")
     Logger(lines.append).notice("a")
@@ -118,7 +119,7 @@ def test_a_file_that_cannot_be_opened_again_leaves_the_old_one_in_use(tmp_path: 
     directory.mkdir()
     log = FileLogger(str(directory / "server.log"))
     directory.rename(tmp_path / "moved")
-    with pytest.raises(ServerError, match=r"error opening file: open .*server\.log: no such file or directory"):
+    with pytest.raises(ServerError, match=r"open .*server\.log: no such file or directory"):
         log.reopen()
     log.notice("still here")
     log.close()

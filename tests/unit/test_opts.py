@@ -88,7 +88,9 @@ def test_an_advertised_address_may_leave_out_the_port(text: str, address: tuple[
     assert parse_host_port(text, 4222) == address
 
 
-@pytest.mark.parametrize(("text", "parts"), [("a:1", ("a", "1")), (":1", ("", "1")), ("[::1]:2", ("::1", "2"))])
+@pytest.mark.parametrize(
+    ("text", "parts"), [("a:1", ("a", "1")), (":1", ("", "1")), ("[::1]:2", ("::1", "2"))]
+)
 def test_host_and_port_are_split(text: str, parts: tuple[str, str]) -> None:
     assert split_host_port(text) == parts
 

@@ -41,7 +41,7 @@ cdef class Client(Connection):
     cdef bint deliver_msg(self, Subscription *s, char *msg, size_t n, Delivery *full, Delivery *bare) noexcept nogil
     cdef void delivery(self, Delivery *d, char *msg, size_t n, bint bare) noexcept nogil
     cdef bint deliver_local(self, Client producer, const Subscription *s, const Delivery *d) noexcept nogil
-    cdef bint deliver_remote(self, Client producer, Subscription *s, const Delivery *d, bint last) noexcept nogil
+    cdef bint deliver_remote(self, Client producer, Subscription *s, const Delivery *d) noexcept nogil
     cdef bint reap_later(self, Subscription *s) noexcept nogil
     cdef bint deliver_internal(self, Client dest, const Subscription *s, char *msg, size_t n) noexcept nogil
     cdef void no_responders(self) noexcept nogil

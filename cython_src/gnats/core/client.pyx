@@ -80,12 +80,10 @@ from gnats.includes.atomics cimport (
     load8_acquire,
     load64,
     loadi64,
-    loadi64_seq,
     store8,
     store8_release,
     store64,
     storei64,
-    storei64_seq,
     unlikely,
 )
 from gnats.includes.linux cimport monotonic_ns
@@ -422,6 +420,7 @@ cdef class Client(Connection):
         cdef uint32_t count = split_line(arg, n, args, 2)
         cdef int64_t max = -1
         cdef Subscription *s
+        cdef bint gone
         if count != 1 and count != 2:
             return self.violation(BAD_UNSUB_ARGS, 0, arg, n)
         if count == 2:
@@ -432,9 +431,12 @@ cdef class Client(Connection):
         s = subtable_find(&self.subs, args[0].p, args[0].n)
         if s != NULL:
             if max > 0 and max > loadi64(&s.nm):
-                # Another poller may deliver the last one meanwhile: it sees max, or we see its count.
-                storei64_seq(&s.max, max)
-                if loadi64_seq(&s.nm) >= max:
+                # Another poller may be delivering the last one: it sees max, or we see its count.
+                pthread_mutex_lock(&self.lock)
+                storei64(&s.max, max)
+                gone = loadi64(&s.nm) >= max
+                pthread_mutex_unlock(&self.lock)
+                if gone:
                     self.unsubscribe(s)
             else:
                 self.unsubscribe(s)
@@ -564,15 +566,8 @@ cdef class Client(Connection):
             return False
         if unlikely(s.kind == ROUTER or s.kind == GATEWAY or s.kind == LEAF):
             return False   # no such connection exists before there are clusters
-        if self.ps.solo:
-            nm = loadi64(&s.nm) + 1
-            storei64(&s.nm, nm)
-        else:
-            nm = addi64_seq(&s.nm, 1) + 1
-        max = loadi64_seq(&s.max)
-        if unlikely(max > 0 and nm > max):
-            return False
         if s.internal:
+            addi64_seq(&s.nm, 1)
             return self.deliver_internal(<Client> s.client, s, msg, n)
         strip = self.pa.hdr > 0 and not load8(&(<Client> s.client).headers)
         if strip:
@@ -581,14 +576,22 @@ cdef class Client(Connection):
             self.delivery(d, msg, n, strip)
             if d.pre == NULL:
                 return False
-        if (<Client> s.client).ps == self.ps:
-            if not (<Client> s.client).deliver_local(self, s, d):
-                return False
-            if unlikely(max > 0 and nm == max):
-                (<Client> s.client).debugf(LOG_AUTO_UNSUBSCRIBE, max, sub_sid(s), s.sid_len)
-                (<Client> s.client).unsubscribe(s)
-            return True
-        return (<Client> s.client).deliver_remote(self, s, d, max > 0 and nm == max)
+        if (<Client> s.client).ps != self.ps:
+            return (<Client> s.client).deliver_remote(self, s, d)
+        if self.ps.solo:
+            nm = loadi64(&s.nm) + 1
+            storei64(&s.nm, nm)
+        else:
+            nm = addi64_seq(&s.nm, 1) + 1
+        max = loadi64(&s.max)
+        if unlikely(max > 0 and nm > max):
+            return False   # another poller delivered the last; it is about to be taken out
+        if not (<Client> s.client).deliver_local(self, s, d):
+            return False
+        if unlikely(max > 0 and nm == max):
+            (<Client> s.client).debugf(LOG_AUTO_UNSUBSCRIBE, max, sub_sid(s), s.sid_len)
+            (<Client> s.client).unsubscribe(s)
+        return True
 
     cdef void delivery(self, Delivery *d, char *msg, size_t n, bint bare) noexcept nogil:
         """What all subscribers of a kind are sent but for the sid. `bare` is without the header."""
@@ -689,18 +692,23 @@ cdef class Client(Connection):
             self.outbound_over(producer)
         return True
 
-    cdef bint deliver_remote(
-        self, Client producer, Subscription *s, const Delivery *d, bint last
-    ) noexcept nogil:
+    cdef bint deliver_remote(self, Client producer, Subscription *s, const Delivery *d) noexcept nogil:
         """Queue a message to us, a connection of another poller than the producer's."""
         cdef size_t total = d.pre_n + s.sid_len + 1 + d.mid_n + d.pay_n
         cdef size_t pending
+        cdef int64_t nm, max
         cdef char *p
         cdef bint wake, over = False
         if load8(&self.gated) and producer.kind == CLIENT and load8(&(<ServerState> self.server)._no_stall):
             return False
         pthread_mutex_lock(&self.lock)
+        # Counted under the lock: whoever counts the last message knows that those before it are queued.
+        max = loadi64(&s.max)
         if self.refuse or load8(&s.closed):
+            pthread_mutex_unlock(&self.lock)
+            return False
+        nm = addi64_seq(&s.nm, 1) + 1
+        if max > 0 and nm > max:
             pthread_mutex_unlock(&self.lock)
             return False
         wake = self.remote.head == NULL
@@ -722,7 +730,7 @@ cdef class Client(Connection):
             self.ctl_reason = SLOW_CONSUMER_PENDING_BYTES
         elif pending > self.gate:
             over = True
-        if last:
+        if max > 0 and nm == max:
             wake = 1
             store8(&s.closed, 1)
             if not self.reap_later(s):

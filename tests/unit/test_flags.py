@@ -1,0 +1,141 @@
+"""The command line."""
+
+from pathlib import Path
+
+import pytest
+
+from gnats.errors import OptionError
+from gnats.flags import HELP, configure_options
+from gnats.opts import Options
+
+pytestmark = pytest.mark.timeout(60)
+
+
+def options(*args: str) -> Options:
+    command = configure_options(list(args))
+    assert command.action == "run"
+    return command.options
+
+
+def error(*args: str) -> str:
+    with pytest.raises(OptionError) as caught:
+        configure_options(list(args))
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("args", [["-p", "1"], ["-p=1"], ["--p", "1"], ["--port=1"], ["-port", "0x1"]])
+def test_flags_have_one_dash_or_two_and_a_value_behind_a_space_or_an_equals_sign(args: list[str]) -> None:
+    assert options(*args).port == 1
+
+
+@pytest.mark.parametrize(
+    ("args", "changed"),
+    [
+        (["-a", "h"], {"host": "h"}),
+        (["--addr", "h"], {"host": "h"}),
+        (["--net", "h"], {"host": "h"}),
+        (["-p", "-1"], {"port": -1}),
+        (["-n", "s"], {"server_name": "s"}),
+        (["--name", "s"], {"server_name": "s"}),
+        (["--server_name", "s"], {"server_name": "s"}),
+        (["--client_advertise", "h:1"], {"client_advertise": "h:1"}),
+        (["-P", "f"], {"pid_file": "f"}),
+        (["--pid", "f"], {"pid_file": "f"}),
+        (["--ports_file_dir", "d"], {"ports_file_dir": "d"}),
+        (["-m", "1"], {"http_port": 1}),
+        (["--http_port", "1"], {"http_port": 1}),
+        (["-l", "f"], {"log_file": "f"}),
+        (["--log", "f"], {"log_file": "f"}),
+        (["-T=false"], {"logtime": False}),
+        (["--logtime=0"], {"logtime": False}),
+        (["--logtime_utc"], {"logtime_utc": True}),
+        (["-D"], {"debug": True}),
+        (["--debug"], {"debug": True}),
+        (["-V"], {"trace": True}),
+        (["--trace=T"], {"trace": True}),
+        (["-DV"], {"debug": True, "trace": True}),
+        (["-D", "-DV=false"], {"debug": False, "trace": False}),
+        (["--user", "u", "--pass", "p"], {"username": "u", "password": "p"}),
+        (["--auth", "t"], {"authorization": "t"}),
+        (["--io_threads", "3"], {"io_threads": 3}),
+        (["--io_threads", "auto"], {"io_threads": "auto"}),
+        (["-p", "1", "-p", "2"], {"port": 2}),
+        (["-D", "--"], {"debug": True}),
+        (["-n", "-D"], {"server_name": "-D"}),
+    ],
+)
+def test_each_flag_sets_its_option(args: list[str], changed: dict[str, object]) -> None:
+    assert options(*args) == Options(**changed).baseline()  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("args", [["-v"], ["--version"], ["-v=true"], ["version"], ["-p", "1", "VERSION"]])
+def test_the_version_may_be_asked_for(args: list[str]) -> None:
+    assert configure_options(args).action == "version"
+
+
+@pytest.mark.parametrize("args", [["-h"], ["--help"], ["help"], ["-help", "version"]])
+def test_help_may_be_asked_for(args: list[str]) -> None:
+    assert configure_options(args).action == "help"
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["-js"], "flag -js is not supported yet"),
+        (["--cluster", "nats://a:1"], "flag -cluster is not supported yet"),
+        (["-zz"], "unknown flag -zz; gnats-server -h lists the flags"),
+        (["-p"], "flag -p needs a value: a number"),
+        (["-p", "x"], 'invalid value "x" for flag -p: it takes a number'),
+        (["-p", ""], 'invalid value "" for flag -p: it takes a number'),
+        (["-p", " 1"], 'invalid value " 1" for flag -p: it takes a number'),
+        (["-D=maybe"], 'invalid value "maybe" for flag -D: it takes true or false'),
+        (["--io_threads", "x"], 'invalid value "x" for flag -io_threads: it takes a number or "auto"'),
+        (["---p"], "bad flag syntax: ---p"),
+        (["-=3"], "bad flag syntax: -=3"),
+        (["start"], 'unrecognized command: "start"'),
+        (["-"], 'unrecognized command: "-"'),
+        (["-D", "false"], 'unrecognized command: "false"'),
+        (["-t"], "must specify [-c, --config] option to check configuration file syntax"),
+        (["-n", "a b"], "server name cannot contain spaces"),
+    ],
+)
+def test_what_is_wrong_is_said_in_one_line(args: list[str], message: str) -> None:
+    assert error(*args) == message
+
+
+def test_flags_win_over_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "a.conf"
+    path.write_text("port: 1\nhost: h\ndebug: true\ntrace: true\n")
+    opts = options("-c", str(path), "-p", "2", "-V=false")
+    assert (opts.port, opts.host, opts.debug, opts.trace) == (2, "h", True, False)
+    assert opts.config_file == str(path)
+
+
+def test_a_configuration_may_be_checked(tmp_path: Path) -> None:
+    path = tmp_path / "a.conf"
+    path.write_text("port: 1\n")
+    command = configure_options(["-t", "-c", str(path)])
+    assert (command.action, command.options.config_file, command.warnings) == ("check", str(path), [])
+
+
+def test_warnings_about_the_file_are_kept(tmp_path: Path) -> None:
+    path = tmp_path / "a.conf"
+    path.write_text("ping_interval: 5\n")
+    command = configure_options(["-c", str(path)])
+    assert command.options.ping_interval == 5.0
+    assert len(command.warnings) == 1
+
+
+def test_options_of_file_and_flags_must_go_together(tmp_path: Path) -> None:
+    path = tmp_path / "a.conf"
+    path.write_text("max_payload: 65MB\n")
+    assert error("-c", str(path)) == "max_payload (68157440) cannot be higher than max_pending (67108864)"
+
+
+def test_help_names_every_flag_that_works() -> None:
+    from gnats.flags import _FLAGS
+
+    words = set(HELP.replace(",", " ").split())
+    missing = [flag for flag in _FLAGS if not {f"-{flag}", f"--{flag}"} & words]
+    assert missing == []
