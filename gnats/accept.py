@@ -21,10 +21,12 @@ async def listen(host: str, port: int) -> socket.socket:
 
     Raises OSError.
     """
-    try:  # most hosts are numbers: no need for the loop's resolver and its thread
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
+    # Most hosts are numbers: no need for the loop's resolver and its thread nor, as bytes, for IDNA's tables.
+    name = host.encode() if host.isascii() else host
+    try:
+        found = socket.getaddrinfo(name, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
     except socket.gaierror:
-        found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        found = await asyncio.get_running_loop().getaddrinfo(name, port, type=socket.SOCK_STREAM)
     family, kind, proto, _, address = min(found, key=lambda entry: entry[0] != socket.AF_INET)
     sock = socket.socket(family, kind, proto)
     try:

@@ -81,18 +81,12 @@ def handle_signals(server: "Server") -> None:
     import asyncio
     from signal import SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2, Signals, strsignal
 
-    tasks: set[asyncio.Task[None]] = set()
     loop = asyncio.get_running_loop()
-
-    def shut_down() -> None:
-        task = asyncio.create_task(server.shutdown())
-        tasks.add(task)  # a loop holds its tasks weakly
-        task.add_done_callback(tasks.discard)
 
     def handle(signal: Signals) -> None:
         server.log.notice(f'Trapped "{(strsignal(signal) or signal.name).lower()}" signal')
         if signal == SIGINT or (signal == SIGTERM and not server.in_lame_duck_mode):
-            shut_down()
+            server.begin_shutdown()
         elif signal == SIGUSR1:
             server.reopen_log()
         elif signal == SIGUSR2:

@@ -1,4 +1,4 @@
-"""What the data plane's log and trace records say: one table from code to level and text (nats-server's texts)."""
+"""What the data plane's log and trace records say: from code to level and text, in nats-server's words."""
 
 import os
 from collections.abc import Callable
@@ -17,7 +17,8 @@ def _kind(client: object) -> str:
 
 def _bad_operation(client: object, b: int, data: bytes) -> str:
     # b holds the parser's state and the offset, data what follows from there
-    return f"{_kind(client)} parser ERROR, state={b >> 32}, i={b & 0xFFFFFFFF}: proto='{quote(data[:SNIPPET])}...'"
+    state, offset, snippet = b >> 32, b & 0xFFFFFFFF, quote(data[:SNIPPET])
+    return f"{_kind(client)} parser ERROR, state={state}, i={offset}: proto='{snippet}...'"
 
 
 def _line(what: str) -> Callable[[object, int, bytes], str]:
@@ -36,7 +37,8 @@ def _subscription(client: object, b: int, data: bytes) -> str:
 
 def _slow_deadline(client: object, b: int, data: bytes) -> str:
     chunks, size = data.decode().split()
-    return f"Slow Consumer Detected: WriteDeadline of {duration(b)} exceeded with {chunks} chunks of {size} total bytes."
+    exceeded = f"WriteDeadline of {duration(b)} exceeded"
+    return f"Slow Consumer Detected: {exceeded} with {chunks} chunks of {size} total bytes."
 
 
 _RECORDS: dict[int, tuple[str, Callable[[object, int, bytes], str]]] = {
@@ -53,7 +55,10 @@ _RECORDS: dict[int, tuple[str, Callable[[object, int, bytes], str]]] = {
     Violation.BAD_SUB_ARGS: ("ERR", _line("processSub Parse Error")),
     Violation.BAD_UNSUB_ARGS: ("ERR", _line("processUnsub Parse Error")),
     Violation.BAD_REMOTE_MSG_ARGS: ("ERR", _line("processRoutedMsgArgs Parse Error")),
-    Violation.BAD_REMOTE_REPLY_INDICATOR: ("ERR", _line("processRoutedMsgArgs Bad or Missing Reply Indicator")),
+    Violation.BAD_REMOTE_REPLY_INDICATOR: (
+        "ERR",
+        _line("processRoutedMsgArgs Bad or Missing Reply Indicator"),
+    ),
     Violation.BAD_REMOTE_SIZE: ("ERR", _line("processRoutedMsgArgs Bad or Missing Size")),
     Violation.UNSUPPORTED_OPERATION: ("ERR", _line("operation not supported on this connection")),
     LogCode.LOG_PUBLISH_VIOLATION: ("ERR", lambda c, b, d: f"Publish Violation - Subject {quote(d)}"),
@@ -76,7 +81,10 @@ _RECORDS: dict[int, tuple[str, Callable[[object, int, bytes], str]]] = {
         "DBG",
         lambda c, b, d: f"Auto-unsubscribe limit of {b} reached for sid '{d.decode(errors='replace')}'",
     ),
-    LogCode.LOG_PRODUCER_STALLED: ("WRN", lambda c, b, d: f"Producer was stalled for a total of {duration(b)}"),
+    LogCode.LOG_PRODUCER_STALLED: (
+        "WRN",
+        lambda c, b, d: f"Producer was stalled for a total of {duration(b)}",
+    ),
     LogCode.LOG_CLOSING_OUT_OF_MEMORY: ("ERR", _text("Out of memory - Closing")),
 }
 

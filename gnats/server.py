@@ -198,21 +198,28 @@ class Server:
 
         It may be called more than once, and goes on if its caller is cancelled.
         """
+        await asyncio.shield(self.begin_shutdown())
+
+    def begin_shutdown(self) -> asyncio.Task[None]:
+        """shutdown() for those who cannot wait for it here."""
         if self._stopping is None:
             self._stopping = asyncio.create_task(self._shutdown())
-        await asyncio.shield(self._stopping)
+        return self._stopping
 
     async def wait_for_shutdown(self) -> None:
-        """Return when shutdown() has done its work, whoever called it."""
+        """Return when a shutdown, whoever began it, has done its work."""
         await self._stopped.wait()
+        await self.shutdown()
 
     async def _shutdown(self) -> None:
-        async with self._changing:
-            self.log.notice("Initiating Shutdown...")
-            await self._stop()
-        self.log.notice("Server Exiting..")
-        self.log.close()
-        self._stopped.set()
+        try:
+            async with self._changing:
+                self.log.notice("Initiating Shutdown...")
+                await self._stop()
+            self.log.notice("Server Exiting..")
+            self.log.close()
+        finally:
+            self._stopped.set()
 
     async def _stop(self) -> None:
         """Undo what _start has done so far."""

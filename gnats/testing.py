@@ -4,6 +4,7 @@ import asyncio
 import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import uvloop
@@ -54,11 +55,15 @@ class ServerThread:
 
         Raises TimeoutError when it does not end.
         """
+        if not self._thread.is_alive():
+            return
+        if self._started.exception(START_TIMEOUT) is None:
+            server, loop = self._started.result()
+            with suppress(RuntimeError):  # the loop is closed: it shut down by itself
+                loop.call_soon_threadsafe(server.begin_shutdown)
+        self._thread.join(STOP_TIMEOUT)
         if self._thread.is_alive():
-            self.run(self.server.shutdown())
-            self._thread.join(STOP_TIMEOUT)
-            if self._thread.is_alive():
-                raise TimeoutError(f"the server's thread still runs {STOP_TIMEOUT} s after its shutdown")
+            raise TimeoutError(f"the server's thread still runs {STOP_TIMEOUT} s after its shutdown")
 
     def __enter__(self) -> Self:
         self.start()

@@ -39,6 +39,7 @@ STYLE: dict[Any, Any] = {
     "ytick.color": INK,
     "ytick.major.size": 0,
     "xtick.major.size": 0,
+    "ytick.minor.size": 0,
     "legend.frameon": False,
     "figure.constrained_layout.use": True,
 }
@@ -78,7 +79,7 @@ def compare(
                 textcoords="offset points",
                 ha="center",
                 va="bottom",
-                fontsize=6.5,
+                fontsize=6,
             )
     axes.set_xticks(range(len(groups)), [tick for tick, _, _ in groups])
     axes.set_xlim(-0.6, len(groups) - 0.4)
@@ -127,7 +128,7 @@ def latencies(results: Results, keys: Sequence[str], path: Path) -> None:
     if not names:
         return
     rows = -(-len(names) // 3)
-    figure, grid = pyplot.subplots(rows, 3, figsize=(10, 0.8 + 2.6 * rows), sharey=True, squeeze=False)
+    figure, grid = pyplot.subplots(rows, 3, figsize=(12, 0.8 + 2.6 * rows), sharey=True, squeeze=False)
     figure.suptitle("Latency (us, lower is better)", x=0.01, ha="left")
     for axes in grid.flat[len(names) :]:
         axes.set_axis_off()

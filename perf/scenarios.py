@@ -27,6 +27,8 @@ RUN_TIMEOUT = 120.0
 CALIBRATION_SECONDS = 0.05
 BACKGROUND_RATE = 100_000.0  # messages a second of BACKGROUND_SIZE bytes
 BACKGROUND_SIZE = 128
+MANY_CONNECTIONS = 1000  # from which on memory for each is worth telling
+MANY_SUBSCRIPTIONS = 10_000
 PROBE_INTERVAL = 0.0005  # seconds between two latency probes, on average
 
 
@@ -62,6 +64,7 @@ class Scenario:
 def calibrate(load: PubSub, seconds: float) -> int:
     """Warms the server up, and finds how many messages take `seconds`."""
     count = 100
+    load.run(count, timeout=RUN_TIMEOUT)
     while True:
         result = load.run(count, timeout=RUN_TIMEOUT)
         if result.seconds >= CALIBRATION_SECONDS:
@@ -72,8 +75,9 @@ def calibrate(load: PubSub, seconds: float) -> int:
 def move(server: Server, load: PubSub, count: int) -> Metrics:
     """Publishes `count` messages; costs are per message published and delivered."""
     cpu = server.cpu_ns()
-    result = load.run(count, timeout=RUN_TIMEOUT)
+    result = load.run(count, timeout=RUN_TIMEOUT, settle=False)
     cpu = server.cpu_ns() - cpu
+    load.settle(timeout=RUN_TIMEOUT)
     return {
         "cpu_ns": cpu / result.messages,
         "msgs_per_sec": result.messages / result.seconds,
@@ -139,11 +143,6 @@ def distinct(count: int) -> list[str]:
 def one_for_all(count: int) -> list[list[str]]:
     """One subscriber to every one of distinct()."""
     return [distinct(count)]
-
-
-def one_each(count: int) -> list[list[str]]:
-    """A subscriber to each of distinct()."""
-    return [[subject] for subject in distinct(count)]
 
 
 @cache
@@ -277,11 +276,33 @@ def connections(kind: Kind, settings: Settings, *, count: int) -> Iterator[Measu
                     "connects_per_sec": count / fleet.connect_seconds,
                     "connect_cpu_us": (server.cpu_ns() - cpu) / count / 1000,
                 }
-                if count >= 100:
+                if count >= MANY_CONNECTIONS:
                     metrics["connection_kib"] = (server.rss_bytes() - resting) / count / 1024
                 with PubSub(server.target, subscriptions=[["bench"]], size=128) as load:
                     moved = move(server, load, calibrate(load, settings.seconds))
                 return metrics | {"beside_cpu_ns": moved["cpu_ns"]}
+
+    yield measure
+
+
+@contextmanager
+def spread(kind: Kind, settings: Settings, *, count: int) -> Iterator[Measure]:
+    """1:1 of 128 bytes to `count` subscribers in turn: every message goes to another connection."""
+    subjects = distinct(count)
+
+    def measure() -> Metrics:
+        with (
+            Server(kind) as server,
+            PubSub(
+                server.target,
+                subjects=subjects,
+                subscriptions=[[subject] for subject in subjects],
+                fanout=1,
+                size=128,
+                timeout=RUN_TIMEOUT,
+            ) as load,
+        ):
+            return move(server, load, calibrate(load, settings.seconds))
 
     yield measure
 
@@ -306,8 +327,9 @@ def subscriptions(kind: Kind, settings: Settings, *, count: int) -> Iterator[Mea
                 metrics = {
                     "subscribes_per_sec": count / load.subscribe_seconds,
                     "subscribe_cpu_ns": (server.cpu_ns() - cpu) / count,
-                    "subscription_bytes": (server.rss_bytes() - resting) / count,
                 }
+                if count >= MANY_SUBSCRIPTIONS:
+                    metrics["subscription_bytes"] = (server.rss_bytes() - resting) / count
                 moved = move(server, load, calibrate(load, settings.seconds))
                 return metrics | {
                     "matches_per_sec": moved["msgs_per_sec"] / 3,
@@ -453,14 +475,8 @@ def _growth_scenarios() -> Iterator[Scenario]:
         yield Scenario(
             f"spread/{COUNTS[count]}",
             "connections",
-            f"1:1, 128B, to {count:,} subscribers in turn, each with its own subject",
-            partial(
-                throughput,
-                subjects=partial(distinct, count),
-                subscriptions=partial(one_each, count),
-                fanout=1,
-                size=128,
-            ),
+            f"1:1, 128B, to {count:,} subscribers in turn, a subject each",
+            partial(spread, count=count),
             quick=count == 1000,
             rounds=3,
         )

@@ -1,5 +1,5 @@
-"""Fails when Cython has a performance hint for the data plane: a function that takes the GIL, or checks for errors
-with it, where none was meant to."""
+"""Fails when Cython has a performance hint for the data plane: a function that takes the GIL where none was
+meant to."""
 
 import subprocess
 import sys

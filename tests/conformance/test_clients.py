@@ -19,7 +19,6 @@ from nats.errors import (
     MaxPayloadError,
     NoRespondersError,
     SlowConsumerError,
-    TimeoutError,
 )
 from support.servers import Server
 

@@ -1,17 +1,18 @@
 """Random changes of good and bad input: gnats and the reference must agree on what comes of it.
 
-GNATS_FUZZ_CASES sets the number of inputs (300), GNATS_FUZZ_SEED the seed (1).
+GNATS_FUZZ_CASES sets the number of inputs of each test (300), GNATS_FUZZ_SEED the seed (1).
 """
 
 from __future__ import annotations
 
 import os
 import random
+from collections.abc import Callable, Iterable, Sequence
 
 import pytest
 from support.exchange import TOKEN, ask
 from support.kernel import SocketDiag
-from support.servers import Server
+from support.servers import REFERENCE, Server
 from support.wire import split_ops
 
 from .corpus import CORPUS
@@ -23,12 +24,29 @@ REPEATS = 10  # how often the reference is asked again: who gets a queue's messa
 
 pytestmark = pytest.mark.timeout(60 + CASES // 5)
 
+Launch = Callable[..., Server]
+Pieces = Sequence[bytes]
+
 FRAGMENTS = (
     b" ", b"\t", b"\n", b"\r\n", b"\0", b"\xff", b".", b"*", b">", b"{", b"}", b'"', b"0", b"-1", b"9",
     b"1048577", b"999999999", b"0000000001", b"PING\r\n", b"PONG\r\n", b"+OK\r\n", b"-ERR x\r\n",
     b"INFO {}\r\n", b"PUB ", b"HPUB ", b"SUB ", b"UNSUB ", b"CONNECT {}\r\n", b"$NRG.", b"_R_.x ", b"_sys_ ",
     b"SUB > 9\r\n", TOKEN, b"zzzz q 5\r\n",
 )  # fmt: skip
+
+KEYS = (
+    '"verbose"', '"verbose"', '"verbose"', '"VERBOSE"', '"Verbose"', '"verbo\\u0073e"', '"verbo\u017fe"', '"verbos"',
+    '"pedantic"', '"echo"', '"headers"', '"no_responders"', '"protocol"', '"name"', '"user"', '"pass"', '"nkey"',
+    '"N\u212aEY"', '"tls_required"', '"account"', '"new_account"', '"import"', '"x"', '""', "verbose", "'verbose'",
+    "1", "null",
+)  # fmt: skip
+VALUES = (
+    "true", "false", "false", "true", "null", "True", "tru", "falsee", "0", "1", "-1", "2", "1.0", "1e0", "10E-1", "01",
+    "-0", "+1", ".5", "1.", "0x1", "9223372036854775807", "9223372036854775808", "1e400", '""', '"a"', '"true"', '"1"',
+    '"\\u00e9"', '"\\ud83d\\ude00"', '"\\ud800"', '"\\ud800\\u0041"', '"\\udc00"', '"\\x"', '"\\u12"', '"\\"', '"a\tb"',
+    '"a\x7fb"', '"\u00e9\u20ac"', "[]", "{}", "[1,2]", '{"a":{"b":[null]}}', "[1,]", '{"a":1,}', "[[[[]]]]", "{]", "",
+)  # fmt: skip
+PROBE = b"SUB zzzz 1\r\nPUB zzzz.* 0\r\n\r\nPUB zzzz zzzz.x 0\r\n\r\nHPUB zzzz 12 12\r\nNATS/1.0\r\n\r\n\r\n"
 
 
 def mutate(rng: random.Random, data: bytes) -> bytes:
@@ -56,10 +74,29 @@ def mutate(rng: random.Random, data: bytes) -> bytes:
     return data
 
 
-def inputs() -> list[bytes]:
-    rng = random.Random(SEED)
+def mutations(rng: random.Random) -> list[bytes]:
     corpus = list(CORPUS.values())
     return [mutate(rng, rng.choice(corpus)) for _ in range(CASES)]
+
+
+def connect(rng: random.Random) -> bytes:
+    """A CONNECT with an object that is good or nearly so, and verbs that show what it has set."""
+    blank = rng.choice(("", "", " ", "\t", "\v"))
+    fields = [
+        rng.choice(KEYS) + blank + rng.choice((":",) * 30 + ("", ";", "::")) + rng.choice(VALUES)
+        for _ in range(rng.randrange(4))
+    ]
+    text = (
+        "{"
+        + blank
+        + rng.choice((",",) * 30 + ("", ",,", ";")).join(fields)
+        + rng.choice(("}",) * 30 + ("", "}}", ",}", "]"))
+    )
+    data = text.encode()
+    if rng.random() < 0.1:
+        at = rng.randrange(len(data))
+        data = data[:at] + bytes([rng.randrange(256)]) + data[at + 1 :]
+    return b"CONNECT " + data.replace(b"\n", b"") + b"\r\n" + PROBE
 
 
 def canonical(answer: bytes) -> list[bytes]:
@@ -75,14 +112,59 @@ def canonical(answer: bytes) -> list[bytes]:
     return ops + sorted(messages)
 
 
-def test_agrees_with_the_reference(server: Server, reference: Server, diag: SocketDiag) -> None:
-    def answer(server: Server, data: bytes) -> list[bytes]:
-        (answer,) = ask(server, [[data]], diag)
+class Comparison:
+    """Asks two servers the same and keeps what they do not agree on."""
+
+    def __init__(self, tested: Server, reference: Server, diag: SocketDiag) -> None:
+        self.tested, self.reference, self.diag = tested, reference, diag
+        self.different: list[str] = []
+
+    def answer(self, server: Server, pieces: Pieces) -> list[bytes]:
+        (answer,) = ask(server, [pieces], self.diag)
         return canonical(answer)
 
-    different = []
-    for data in inputs():
-        tested, expected = answer(server, data), answer(reference, data)
-        if tested != expected and not any(tested == answer(reference, data) for _ in range(REPEATS)):
-            different.append(f"\nsent      {data!r}\nanswered  {tested}\nreference {expected}")
-    assert not different, f"{len(different)} of {CASES} (seed {SEED})" + "\n".join(different[:10])
+    def compare(self, pieces: Pieces) -> None:
+        """Sends `pieces` to the server that is tested, and in one piece to the reference."""
+        whole = [b"".join(pieces)]
+        tested, expected = self.answer(self.tested, pieces), self.answer(self.reference, whole)
+        if tested != expected and not any(
+            tested == self.answer(self.reference, whole) for _ in range(REPEATS)
+        ):
+            self.different.append(f"\nsent      {list(pieces)}\nanswered  {tested}\nreference {expected}")
+
+    def check(self, inputs: Iterable[Pieces]) -> None:
+        for pieces in inputs:
+            self.compare(pieces)
+        different = "\n".join(self.different[:10])
+        assert not self.different, f"{len(self.different)} of {CASES} (seed {SEED}){different}"
+
+
+def test_changed_input(server: Server, reference: Server, diag: SocketDiag) -> None:
+    Comparison(server, reference, diag).check([data] for data in mutations(random.Random(SEED)))
+
+
+def test_changed_input_within_narrow_limits(launch: Launch, diag: SocketDiag) -> None:
+    config = "max_control_line: 40\nmax_payload: 10\nmax_subscriptions: 1"
+    tested, reference = launch(config=config), launch(config=config, kind=REFERENCE)
+    Comparison(tested, reference, diag).check([data] for data in mutations(random.Random(SEED + 1)))
+
+
+def test_connect_objects(server: Server, reference: Server, diag: SocketDiag) -> None:
+    rng = random.Random(SEED + 2)
+    Comparison(server, reference, diag).check([connect(rng)] for _ in range(CASES))
+
+
+def test_changed_input_in_random_pieces(server: Server, reference: Server, diag: SocketDiag) -> None:
+    """Left out is what the reference itself answers otherwise when it is cut (see PROTOCOL in differences)."""
+    rng = random.Random(SEED + 3)
+    comparison = Comparison(server, reference, diag)
+    inputs = []
+    for data in mutations(rng):
+        cuts = sorted(rng.sample(range(len(data) + 1), min(len(data), rng.randint(1, 5))))
+        pieces = [
+            data[start:end] for start, end in zip([0, *cuts], [*cuts, len(data)], strict=True) if start < end
+        ]
+        if comparison.answer(reference, pieces) == comparison.answer(reference, [data]):
+            inputs.append(pieces)
+    assert len(inputs) > CASES * 0.9
+    comparison.check(inputs)

@@ -1,7 +1,7 @@
 """Connections that come, go and break while others publish at full speed, in both ways of running.
 
-`make tsan` and `make asan` run these with the sanitizers; a plain run checks that nothing is lost, repeated or leaked.
-GNATS_STRESS multiplies the amount of work (the default is a short form).
+`make tsan` and `make asan` run these with the sanitizers; a plain run checks that nothing is lost, repeated or
+leaked. GNATS_STRESS multiplies the amount of work (the default is a short form).
 """
 
 import asyncio
@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+
 from gnats.bench.loadgen import PubSub
 from gnats.bench.target import Target
 from gnats.core import quiesce
@@ -144,7 +145,9 @@ def test_churn_around_full_speed_publishers_loses_nothing(server: ServerThread) 
                 peers = [Peer(port) for _ in range(rng.randrange(1, 8))]
                 for peer in peers:
                     for sid in range(rng.randrange(1, 20)):
-                        subject = rng.choice([b"churn.%d" % rng.randrange(50), b"churn.*", b"churn.>", b"all", b"*"])
+                        subject = rng.choice(
+                            [b"churn.%d" % rng.randrange(50), b"churn.*", b"churn.>", b"all", b"*"]
+                        )
                         queue = rng.choice([b"", b" q%d" % rng.randrange(3)])
                         peer.send(b"SUB %s%s %d\r\n" % (subject, queue, sid))
                         if rng.random() < 0.4:
@@ -198,7 +201,9 @@ def test_auto_unsubscribe_is_exact_under_publishers_of_every_poller(server: Serv
     with Peer(port) as one, Peer(port) as other, Peer(port) as left, Peer(port) as right:
         for _ in range(rounds):
             for peer in (left, right):
-                peer.send(b"".join(b"SUB limited %d\r\nUNSUB %d %d\r\n" % (sid, sid, limit) for sid in range(subs)))
+                peer.send(
+                    b"".join(b"SUB limited %d\r\nUNSUB %d %d\r\n" % (sid, sid, limit) for sid in range(subs))
+                )
                 peer.fence()
             batch = b"PUB limited 1\r\nx\r\n" * limit
 
@@ -265,7 +270,9 @@ def test_a_slow_consumer_harms_nobody(server: ServerThread) -> None:
     with Peer(port) as slow:
         slow.send(b"SUB bench 1\r\n")
         slow.fence()
-        with PubSub(Target("127.0.0.1", port), publishers=2, subscriptions=[["bench"]] * 2, size=size) as load:
+        with PubSub(
+            Target("127.0.0.1", port), publishers=2, subscriptions=[["bench"]] * 2, size=size
+        ) as load:
             result = load.run(total, timeout=120)
         assert result.delivered == 2 * total
 

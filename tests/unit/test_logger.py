@@ -2,11 +2,11 @@
 
 import os
 import re
+import time
 from pathlib import Path
 
 import pytest
 
-from gnats import logger as logger_module
 from gnats.errors import ServerError
 from gnats.logger import FileLogger, Logger, SilentLogger, configure_logger
 from gnats.opts import Options
@@ -52,9 +52,9 @@ def test_the_level_is_coloured_on_request() -> None:
 
 
 def test_the_time_is_utc_or_local(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(logger_module.time, "time_ns", lambda: 1_795_223_621_151_393_732)
-    gmtime = logger_module.time.gmtime
-    monkeypatch.setattr(logger_module.time, "localtime", lambda second: gmtime(second + 3600))
+    monkeypatch.setattr(time, "time_ns", lambda: 1_795_223_621_151_393_732)
+    gmtime = time.gmtime
+    monkeypatch.setattr(time, "localtime", lambda second: gmtime(second + 3600))
     lines: list[bytes] = []
     Logger(lines.append, utc=True).notice("a")
     Logger(lines.append).notice("a")
@@ -77,7 +77,7 @@ def test_a_line_that_cannot_be_written_is_dropped() -> None:
 
 def test_a_repeated_statement_is_held_back_for_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 100.0
-    monkeypatch.setattr(logger_module.time, "monotonic", lambda: now)
+    monkeypatch.setattr(time, "monotonic", lambda: now)
     log = SilentLogger()
     assert log.allow("maximum connections exceeded")
     assert not log.allow("maximum connections exceeded")
@@ -90,7 +90,7 @@ def test_a_repeated_statement_is_held_back_for_a_second(monkeypatch: pytest.Monk
 
 def test_held_back_statements_do_not_pile_up(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 100.0
-    monkeypatch.setattr(logger_module.time, "monotonic", lambda: now)
+    monkeypatch.setattr(time, "monotonic", lambda: now)
     log = SilentLogger()
     for _ in range(3):
         assert all(log.allow(f"statement {number}") for number in range(1024))

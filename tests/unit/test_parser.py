@@ -1,10 +1,11 @@
 """The protocol state machine with bytes alone: what it calls, and that no cut of its input changes that."""
 
 import pytest
-from gnats.core.parser import CLIENT, GATEWAY, LEAF, ROUTER, Violation
-from gnats.core.parser_probe import ParserProbe
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+from gnats.core.parser import CLIENT, GATEWAY, LEAF, ROUTER, Violation
+from gnats.core.parser_probe import ParserProbe
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -70,25 +71,42 @@ CLIENT_CASES: dict[bytes, list[tuple[object, ...]]] = {
 }
 
 
-def remote(subject: bytes, payload: bytes, *, account: bytes | None = None, origin: bytes | None = None,
-           reply: bytes | None = None, hdr: int = -1, queues: list[bytes] | None = None) -> tuple[object, ...]:
+def remote(
+    subject: bytes,
+    payload: bytes,
+    *,
+    account: bytes | None = None,
+    origin: bytes | None = None,
+    reply: bytes | None = None,
+    hdr: int = -1,
+    queues: list[bytes] | None = None,
+) -> tuple[object, ...]:
     return ("msg", subject, reply, hdr, payload, account, origin, queues or [])
 
 
 REMOTE_CASES: list[tuple[int, bytes, tuple[object, ...]]] = [
     (ROUTER, b"RMSG $G foo 2\r\nok\r\n", remote(b"foo", b"ok", account=b"$G")),
     (ROUTER, b"RMSG $G foo re 2\r\nok\r\n", remote(b"foo", b"ok", account=b"$G", reply=b"re")),
-    (ROUTER, b"RMSG $G foo + re q1 q2 2\r\nok\r\n",
-     remote(b"foo", b"ok", account=b"$G", reply=b"re", queues=[b"q1", b"q2"])),
+    (
+        ROUTER,
+        b"RMSG $G foo + re q1 q2 2\r\nok\r\n",
+        remote(b"foo", b"ok", account=b"$G", reply=b"re", queues=[b"q1", b"q2"]),
+    ),
     (ROUTER, b"RMSG $G foo | q1 2\r\nok\r\n", remote(b"foo", b"ok", account=b"$G", queues=[b"q1"])),
     (ROUTER, b"RMSG $G foo ? q1 q2 2\r\n", ("violation", Violation.BAD_REMOTE_REPLY_INDICATOR)),
     (ROUTER, b"RMSG $G 2\r\n", ("violation", Violation.BAD_REMOTE_MSG_ARGS)),
     (ROUTER, b"RMSG $G foo x\r\n", ("violation", Violation.BAD_REMOTE_SIZE)),
-    (ROUTER, b"HMSG $G foo 12 14\r\nNATS/1.0\r\n\r\nok\r\n",
-     remote(b"foo", b"NATS/1.0\r\n\r\nok", account=b"$G", hdr=12)),
+    (
+        ROUTER,
+        b"HMSG $G foo 12 14\r\nNATS/1.0\r\n\r\nok\r\n",
+        remote(b"foo", b"NATS/1.0\r\n\r\nok", account=b"$G", hdr=12),
+    ),
     (ROUTER, b"LMSG east $G foo 0 2\r\nok\r\n", remote(b"foo", b"ok", account=b"$G", origin=b"east", hdr=0)),
-    (ROUTER, b"LMSG east $G foo | q 0 2\r\nok\r\n",
-     remote(b"foo", b"ok", account=b"$G", origin=b"east", hdr=0, queues=[b"q"])),
+    (
+        ROUTER,
+        b"LMSG east $G foo | q 0 2\r\nok\r\n",
+        remote(b"foo", b"ok", account=b"$G", origin=b"east", hdr=0, queues=[b"q"]),
+    ),
     (ROUTER, b"RS+ $G foo q 3\r\n", ("remote_sub", b"$G foo q 3")),
     (ROUTER, b"RS- $G foo\r\n", ("remote_unsub", b"$G foo")),
     (ROUTER, b"LS+ east $G foo\r\n", ("remote_sub", b"east $G foo")),
@@ -99,7 +117,11 @@ REMOTE_CASES: list[tuple[int, bytes, tuple[object, ...]]] = [
     (GATEWAY, b"LS+ foo\r\n", ("violation", Violation.BAD_OPERATION)),
     (LEAF, b"LMSG foo 2\r\nok\r\n", remote(b"foo", b"ok")),
     (LEAF, b"LMSG foo + re q 2\r\nok\r\n", remote(b"foo", b"ok", reply=b"re", queues=[b"q"])),
-    (LEAF, b"HMSG foo re 12 14\r\nNATS/1.0\r\n\r\nok\r\n", remote(b"foo", b"NATS/1.0\r\n\r\nok", reply=b"re", hdr=12)),
+    (
+        LEAF,
+        b"HMSG foo re 12 14\r\nNATS/1.0\r\n\r\nok\r\n",
+        remote(b"foo", b"NATS/1.0\r\n\r\nok", reply=b"re", hdr=12),
+    ),
     (LEAF, b"LS+ foo\r\n", ("remote_sub", b"foo")),
     (LEAF, b"LS- foo q\r\n", ("remote_unsub", b"foo q")),
 ]
@@ -172,11 +194,34 @@ def test_pedantic_mode_reports_a_subject_that_is_none_and_goes_on() -> None:
     ]
 
 
-WORDS = st.sampled_from([
-    b"PUB ", b"HPUB ", b"SUB ", b"UNSUB ", b"PING\r\n", b"PONG\r\n", b"CONNECT {}", b"INFO {}", b"+OK", b"-ERR x",
-    b"foo", b"bar.baz", b" ", b"\t", b"\r\n", b"\n", b"\r", b"0", b"1", b"5", b"12", b"hello", b"NATS/1.0\r\n\r\n",
-    b"RMSG ", b"LMSG ", b"HMSG ", b"RS+ ", b"A+ ", b"$G ", b"+ ", b"| ", b"\x00", b"\xff",
-])  # fmt: skip
+WORDS = st.sampled_from(
+    [
+        b"PUB ",
+        b"HPUB ",
+        b"SUB ",
+        b"UNSUB ",
+        b"PING\r\n",
+        b"PONG\r\n",
+        b"CONNECT {}",
+        b"INFO {}",
+        b"+OK",
+        b"-ERR x",
+    ]
+    + [b"foo", b"bar.baz", b" ", b"\t", b"\r\n", b"\n", b"\r", b"0", b"1", b"5", b"12", b"hello"]
+    + [
+        b"RMSG ",
+        b"LMSG ",
+        b"HMSG ",
+        b"RS+ ",
+        b"A+ ",
+        b"$G ",
+        b"+ ",
+        b"| ",
+        b"\x00",
+        b"\xff",
+        b"NATS/1.0\r\n\r\n",
+    ]
+)
 
 
 @settings(max_examples=600, deadline=None)

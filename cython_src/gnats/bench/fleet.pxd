@@ -46,5 +46,6 @@ cdef class Fleet:
 
     cdef connect_all(self, double timeout, int parallel)
     cdef error(self, int code)
+    cdef void release(self) noexcept nogil
     cdef int open_one(self) noexcept nogil
     cdef int connect_step(self, int parallel, int timeout_ms, int *ready) noexcept nogil

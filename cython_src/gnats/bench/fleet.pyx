@@ -97,12 +97,7 @@ cdef class Fleet:
             raise
 
     def __dealloc__(self):
-        cdef int i
-        if self.conns != NULL:
-            for i in range(self.opened):
-                close(self.conns[i].fd)
-        if self.epoll >= 0:
-            close(self.epoll)
+        self.release()
         free(self.conns)
         free(self.buf)
 
@@ -114,9 +109,13 @@ cdef class Fleet:
 
     def close(self) -> None:
         """Closes every connection. May be called again."""
+        self.release()
+
+    cdef void release(self) noexcept nogil:
         cdef int i
         for i in range(self.opened):
             close(self.conns[i].fd)
+            self.conns[i].fd = -1
         self.opened = 0
         if self.epoll >= 0:
             close(self.epoll)

@@ -68,6 +68,7 @@ cdef class PubSub:
     # the run under way
     cdef int64_t published
     cdef int64_t delivered
+    cdef int64_t expected        # deliveries of the run before
     cdef int64_t confirmed       # publishers whose PONG has come
     cdef int64_t start_ns
     cdef double rate
@@ -138,10 +139,11 @@ cdef class PubSub:
         if buffers:
             self.subscribe_seconds = self.fleet.exchange(self.publishers, buffers, timeout=timeout)
 
-    def run(self, int64_t messages, *, double timeout=60.0, double rate=0.0, progress=None):
+    def run(self, int64_t messages, *, double timeout=60.0, double rate=0.0, bint settle=True, progress=None):
         """Publishes `messages` in all and waits until every delivery has come; returns a PubSubResult.
 
         rate: messages a second in all, 0 for as fast as the server takes them.
+        settle: whether to settle() at the end.
         progress: called about ten times a second with the messages published and delivered so far.
         Without publishers it waits for `messages` from elsewhere.
         Raises LoadError after `timeout` seconds, and when a message is lost or is one too many.
@@ -164,7 +166,9 @@ cdef class PubSub:
         cdef int64_t end = now_ns()
         cpu = thread_cpu_ns() - cpu
         self.stopped = False
-        self.settle(expected, deadline - time.monotonic())
+        self.expected = expected
+        if settle:
+            self.settle(timeout=max(1.0, deadline - time.monotonic()))
         return self.result(end, cpu)
 
     cdef begin(self, int64_t messages, double rate):
@@ -183,18 +187,18 @@ cdef class PubSub:
             self.tallies[i].before_bytes = self.fleet.conns[i].frames.bytes
             self.tallies[i].first_ns = self.start_ns if self.publishers else 0
 
-    cdef settle(self, int64_t expected, double timeout):
-        """Finds messages that came after the last one expected."""
+    def settle(self, *, double timeout=60.0) -> None:
+        """Exchanges a PING for a PONG on every subscriber; LoadError when there was a message too many."""
         cdef int64_t delivered = 0
         cdef int i
         if self.subscribers == 0:
             return
-        self.fleet.exchange(self.publishers, [PING] * self.subscribers, timeout=max(1.0, timeout))
+        self.fleet.exchange(self.publishers, [PING] * self.subscribers, timeout=timeout)
         for i in range(self.publishers, self.publishers + self.subscribers):
             delivered += self.fleet.conns[i].frames.messages - self.tallies[i].before
-        if delivered != expected and self.publishers:
+        if delivered != self.expected and self.publishers:
             where = f"server {self.fleet.target}"
-            raise LoadError(f"{where}: expected {expected:,} deliveries, counted {delivered:,}")
+            raise LoadError(f"{where}: expected {self.expected:,} deliveries, counted {delivered:,}")
 
     cdef result(self, int64_t end, int64_t cpu):
         cdef int i

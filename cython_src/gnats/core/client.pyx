@@ -4,7 +4,7 @@ from libc.stddef cimport size_t
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libc.stdio cimport snprintf
 from libc.stdlib cimport free, malloc, realloc
-from libc.string cimport memcmp, memcpy, strlen
+from libc.string cimport memcmp, memcpy
 
 from gnats.core.connection cimport (
     AUTHENTICATION_VIOLATION,
@@ -664,7 +664,6 @@ cdef class Client(Connection):
         """Queue a message to us, a connection of the calling poller."""
         cdef size_t total = d.pre_n + s.sid_len + 1 + d.mid_n + d.pay_n
         cdef char *p
-        cdef int rc = 0
         if unlikely(load8(&self.closing)):
             return False
         if unlikely(load8(&self.gated)) and load8(&(<ServerState> self.server)._no_stall):

@@ -13,7 +13,7 @@ from gnats.core.outbound cimport outq_append, outq_chunks, outq_clear, outq_free
 from gnats.core.parser cimport CLIENT, PARSE_OK, PARSE_PUNT, Parser
 from gnats.core.pollstate cimport PollerBase, PollState, poller_random
 from gnats.core.state cimport ServerState
-from gnats.core.sublist cimport Sublist, Subscription
+from gnats.core.sublist cimport Sublist
 from gnats.core.timers cimport Timer, timer_clear, timer_set
 from gnats.includes.atomics cimport (
     add32,
@@ -700,13 +700,13 @@ cdef class Connection(Parser):
         self.finish_close()
 
     cdef void finish_close(self) noexcept nogil:
-        cdef int i
+        cdef int _i
         if self.fd >= 0:
             epoll_ctl(self.ps.epfd, EPOLL_CTL_DEL, self.fd, NULL)
             if self.draining:
                 # Unread bytes would turn the close into a reset, which can overtake the -ERR just sent.
                 shutdown(self.fd, SHUT_WR)
-                for i in range(DRAIN_READS):
+                for _i in range(DRAIN_READS):
                     if recv(self.fd, NULL, self.ps.rbuf_len, MSG_DONTWAIT | MSG_TRUNC) <= 0:
                         break
             close(self.fd)

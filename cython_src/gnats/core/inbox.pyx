@@ -16,7 +16,6 @@ from gnats.includes.pthread cimport (
 )
 
 
-
 cdef class Inbox:
     """One server's queue of events from its pollers.
 

@@ -38,7 +38,7 @@ cdef uint8_t[NSTATES] ARG_OF   # the argument state that follows SKIP_BLANKS
 
 
 def _build_tables() -> None:
-    cdef int state, c
+    cdef int state
     verbs = {
         OP_START: {"P": OP_P, "H": OP_H, "S": OP_S, "U": OP_U, "R": OP_R, "L": OP_L, "A": OP_A, "C": OP_C, "I": OP_I,
                    "+": OP_PLUS, "-": OP_MINUS},

@@ -1,0 +1,48 @@
+"""Fixtures for servers inside the test's own process, in both ways of serving connections."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack
+from typing import Any
+
+import pytest
+
+from gnats import Options, Server
+
+from .peer import Log, Peer
+
+Start = Callable[..., Awaitable[Server]]
+Connect = Callable[[Server], Awaitable[Peer]]
+
+
+@pytest.fixture(params=[0, 2], ids=["loop", "threads"])
+def io_threads(request: pytest.FixtureRequest) -> int:
+    """How many threads serve connections."""
+    count: int = request.param
+    return count
+
+
+@pytest.fixture
+async def start(io_threads: int) -> AsyncIterator[Start]:
+    """Starts servers in the test's loop: `await start(max_payload=10)`; they are shut down afterwards."""
+    async with AsyncExitStack() as servers:
+
+        async def start(log: Log | None = None, **options: Any) -> Server:
+            defaults: dict[str, Any] = {"host": "127.0.0.1", "port": -1, "io_threads": io_threads}
+            server = Server(Options(**defaults | options), log)
+            return await servers.enter_async_context(server)
+
+        yield start
+
+
+@pytest.fixture
+async def connect() -> AsyncIterator[Connect]:
+    """Connects to a server, and closes the connection afterwards."""
+    peers: list[Peer] = []
+
+    async def connect(server: Server) -> Peer:
+        peers.append(await Peer.connect(server.port))
+        return peers[-1]
+
+    yield connect
+    for peer in peers:
+        await peer.close()

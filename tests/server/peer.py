@@ -1,0 +1,88 @@
+"""A raw client and a log in the test's loop."""
+
+import asyncio
+import json
+from typing import Any, Self
+
+from gnats.logger import Logger
+
+TIMEOUT = 30.0
+
+
+class Log(Logger):
+    """A log at debug level that keeps its lines, as "[LVL] text", and can be waited for."""
+
+    def __init__(self) -> None:
+        super().__init__(self._add, debug=True, logtime=False)
+        self.lines: list[str] = []
+        self._changed = asyncio.Event()
+
+    def _add(self, line: bytes) -> None:
+        self.lines.append(line.decode().split("] ", 1)[1].rstrip("\n"))
+        self._changed.set()
+
+    def with_text(self, text: str) -> list[str]:
+        return [line for line in self.lines if text in line]
+
+    async def seen(self, text: str, times: int = 1) -> None:
+        """Return when that many lines have the text in them."""
+        async with asyncio.timeout(TIMEOUT):
+            while len(self.with_text(text)) < times:
+                self._changed.clear()
+                await self._changed.wait()
+
+
+class Peer:
+    """A connection whose INFO has been read; reads fail after TIMEOUT seconds."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+        self.info: dict[str, Any] = {}
+
+    @classmethod
+    async def connect(cls, port: int, host: str = "127.0.0.1") -> Self:
+        peer = cls(*await asyncio.open_connection(host, port))
+        peer.info = json.loads((await peer.line()).removeprefix(b"INFO "))
+        return peer
+
+    @property
+    def address(self) -> str:
+        host, port = self._writer.get_extra_info("sockname")[:2]
+        return f"{host}:{port}"
+
+    def send(self, data: bytes) -> None:
+        self._writer.write(data)
+
+    async def line(self) -> bytes:
+        """The next line without its end. Raises EOFError at the end of the connection."""
+        async with asyncio.timeout(TIMEOUT):
+            line = await self._reader.readline()
+        if not line.endswith(b"\r\n"):
+            raise EOFError(line)
+        return line[:-2]
+
+    async def ask(self, data: bytes) -> list[bytes]:
+        """Send, and return the lines up to the answer to a PING, without it."""
+        self.send(data + b"PING\r\n")
+        lines: list[bytes] = []
+        while (line := await self.line()) != b"PONG":
+            lines.append(line)
+        return lines
+
+    async def connected(self, **options: object) -> list[bytes]:
+        """Send a CONNECT, not verbose unless asked for, and return what came before the PONG."""
+        connect = {"verbose": False} | options
+        return await self.ask(b"CONNECT " + json.dumps(connect).encode() + b"\r\n")
+
+    async def rest(self) -> bytes:
+        """All that comes until the server closes."""
+        async with asyncio.timeout(TIMEOUT):
+            return await self._reader.read()
+
+    async def close(self) -> None:
+        self._writer.close()
+        try:
+            await self._writer.wait_closed()
+        except ConnectionError:
+            return
