@@ -68,6 +68,7 @@ class AcceptLoop:
         self, sock: socket.socket, name: str, create: Callable[[socket.socket, str, int], None], log: Logger
     ) -> None:
         self.sock = sock
+        self.host, self.port = sock.getsockname()[:2]
         self._name = name
         self._create = create
         self._log = log
@@ -75,11 +76,6 @@ class AcceptLoop:
         self._delay = ACCEPT_MIN_SLEEP
         self._timer: asyncio.TimerHandle | None = None
         self._resume()
-
-    @property
-    def port(self) -> int:
-        port: int = self.sock.getsockname()[1]
-        return port
 
     def _resume(self) -> None:
         self._timer = None
@@ -106,11 +102,8 @@ class AcceptLoop:
             self._create(conn, address[0], address[1])
 
     def _back_off(self, exc: OSError) -> None:
-        where = join_host_port(*self.sock.getsockname()[:2])
-        self._log.error(
-            f"Temporary {self._name} Accept Error(accept tcp {where}: accept4: {os_error(exc)}),"
-            f" sleeping {self._delay * 1000:.0f}ms"
-        )
+        reason = f"accept tcp {join_host_port(self.host, self.port)}: accept4: {os_error(exc)}"
+        self._log.error(f"Temporary {self._name} Accept Error({reason}), sleeping {self._delay * 1000:.0f}ms")
         self._loop.remove_reader(self.sock.fileno())
         self._timer = self._loop.call_later(self._delay, self._resume)
         self._delay = min(self._delay * 2, ACCEPT_MAX_SLEEP)

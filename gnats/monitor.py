@@ -57,6 +57,7 @@ class Monitor:
 
     def __init__(self, server: "Server", sock: socket.socket) -> None:
         self.sock = sock
+        self.port: int = sock.getsockname()[1]
         self._server = server
         app = web.Application()
         app.router.add_get("/", self._counted("/", self._root))
@@ -87,11 +88,6 @@ class Monitor:
         await monitor._runner.setup()
         await web.SockSite(monitor._runner, sock).start()
         return monitor
-
-    @property
-    def port(self) -> int:
-        port: int = self.sock.getsockname()[1]
-        return port
 
     async def close(self) -> None:
         """Stop listening, and end what is in progress."""

@@ -81,6 +81,7 @@ class Server:
         self._cids = itertools.count(1)
         self._others: dict[int, Session | None] = {}  # refused connections, and internal clients (None)
         self._closed = asyncio.Event()
+        self._began = False
         self._accepting = False
         self._listener: AcceptLoop | None = None
         self._monitor: Monitor | None = None
@@ -138,10 +139,14 @@ class Server:
         await self.shutdown()
 
     async def start(self) -> None:
-        """Listen for clients and serve them until shutdown(). A server starts once.
+        """Listen for clients and serve them until shutdown().
 
-        Raises ServerError, leaving nothing behind, when a port or a file is not to be had.
+        Raises ServerError, leaving nothing behind, when a port or a file is not to be had; RuntimeError when
+        the server was started before.
         """
+        if self._began:
+            raise RuntimeError("a Server starts once; make another one")
+        self._began = True
         async with self._changing:
             self._banner()
             try:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from support.servers import LISTENING, READY, REFERENCE, TIMEOUT, Kind, Server, until
-from support.wire import Connection
+from support.wire import Closed, Connection, parse_info
 
 from .cases import QUIET
 
@@ -151,6 +151,33 @@ def test_signals_end_it_well(launch: Launch, signum: signal.Signals) -> None:
     trapped = {signal.SIGINT: "interrupt", signal.SIGTERM: "terminated"}[signum]
     tail = [line.split("] ", 1)[1] for line in re.findall(r"\[INF\] .*", server.log)][-3:]
     assert tail == [f'Trapped "{trapped}" signal', "Initiating Shutdown...", "Server Exiting.."]
+
+
+def test_lame_duck_without_clients_ends_at_once(launch: Launch) -> None:
+    server = launch()
+    server.stop(signal.SIGUSR2)
+    assert "[INF] Entering lame duck mode, stop accepting new clients\n" in server.log
+
+
+def test_lame_duck_tells_clients_and_lets_nobody_in(launch: Launch) -> None:
+    """SIGTERM is ignored while it lasts (ten seconds of grace for a start), SIGINT ends it."""
+    server = launch()
+    with Connection(server.address) as told, Connection(server.address) as untold:
+        told.send(b'CONNECT {"verbose":false,"protocol":1}\r\n')
+        told.fence()
+        assert parse_info(told.read_op())["connect_info"]
+        untold.send(b'CONNECT {"verbose":false,"protocol":0}\r\n')
+        assert untold.fence() == []
+        server.process.send_signal(signal.SIGUSR2)
+        info = parse_info(told.read_op())
+        assert {key: value for key, value in info.items() if told.info.get(key) != value} == {"ldm": True}
+        with pytest.raises((Closed, ConnectionRefusedError)):
+            Connection(server.address)
+        server.process.send_signal(signal.SIGTERM)
+        server.wait_log(r'\[INF\] Trapped "terminated" signal\n')
+        assert told.fence() == untold.fence() == []
+        server.stop(signal.SIGINT)
+        assert told.rest() == untold.rest() == b""
 
 
 def test_port_is_free_after_the_end(launch: Launch) -> None:

@@ -126,6 +126,15 @@ async def test_a_failed_start_leaves_nothing_behind(io_threads: int) -> None:
         assert descriptors() == opened
 
 
+async def test_a_server_starts_once(start: Start) -> None:
+    server = await start()
+    with pytest.raises(RuntimeError, match="starts once"):
+        await server.start()
+    await server.shutdown()
+    with pytest.raises(RuntimeError, match="starts once"):
+        await server.start()
+
+
 async def test_the_pid_file_must_be_writable(io_threads: int, tmp_path: Path) -> None:
     path = tmp_path / "no" / "pid"
     server = Server(Options(port=-1, pid_file=str(path), io_threads=io_threads))

@@ -30,7 +30,7 @@ async def test_clients_that_take_info_are_told_and_the_port_is_closed(start: Sta
     assert (info["client_id"], info["server_id"]) == (modern.info["client_id"], server.id)
     assert await old.ask(b"") == []
     with pytest.raises(ConnectionRefusedError):
-        await Peer.connect(server._info.port)
+        await Peer.connect(server.port)
     assert await modern.ask(b"SUB a 1\r\nPUB a 2\r\nhi\r\n") == [b"MSG a 1 2", b"hi"]
 
 

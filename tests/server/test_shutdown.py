@@ -66,7 +66,7 @@ async def test_during_a_start_it_waits_for_the_start(io_threads: int) -> None:
     await server.shutdown()
     await starting
     with pytest.raises(ConnectionRefusedError):
-        await Peer.connect(server._info.port)
+        await Peer.connect(server.port)
 
 
 async def test_what_was_sent_before_arrives(start: Start, connect: Connect) -> None:

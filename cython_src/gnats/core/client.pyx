@@ -669,8 +669,11 @@ cdef class Client(Connection):
         if unlikely(load8(&self.gated)) and load8(&(<ServerState> self.server)._no_stall):
             if producer.kind == CLIENT:
                 return False
-        if unlikely(load8_acquire(&self.has_remote)):
-            self.take_remote()
+        # Whoever published this has not sent it before it was read: what is queued now is all that can have caused it.
+        if self.remote_seen != self.ps.reads:
+            self.remote_seen = self.ps.reads
+            if load8_acquire(&self.has_remote):
+                self.take_remote()
         p = outq_reserve(&self.out, &self.ps.pool, total) if total <= LARGE_CHUNK else NULL
         if p != NULL:
             put_message(p, s, d)

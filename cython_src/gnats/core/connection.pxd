@@ -93,6 +93,7 @@ cdef class Connection(Parser):
     cdef uint64_t deadline_mark   # `sent` that must be reached before the write deadline
     cdef int64_t write_deadline   # ns
     cdef uint8_t dirty, want_write
+    cdef uint64_t remote_seen     # ps.reads when remote was looked at last
     cdef uint8_t gated            # over the gate; atomic
     cdef uint64_t stall_waiters   # pollers with producers stalled for us, a bit each; atomic
     cdef void *dirty_next

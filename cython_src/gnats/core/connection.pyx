@@ -71,6 +71,9 @@ cdef enum:
 
 cdef enum:
     FLUSH_OVER = 256 * 1024        # flush in place beyond this: memory stays hot, readers get going
+    FLUSH_WORTH = 16 * 1024        # while input is waiting, shorter queues are flushed
+    FLUSH_WITHIN = 2000000         # within so many ns
+    MORE_AFTER = 16 * 1024         # a read of this much is part of a stream: more will come
     DRAIN_READS = 16               # reads that empty a socket before it is closed
 
 cdef int64_t SECOND = 1000000000
@@ -463,9 +466,12 @@ cdef class Connection(Parser):
             elif errno != EAGAIN and errno != EINTR:
                 self.close_connection_nogil(READ_ERROR)
             return
+        ps.reads += 1
         self.trace = load8(&(<ServerState> self.server)._trace)
         self.batch_msgs = self.batch_bytes = self.batch_subs = 0
         got = <size_t> n
+        if got >= MORE_AFTER:
+            ps.more = 1
         if want:
             if self.payload_filled(got if got < want else want) == PARSE_OK and got > want:
                 self.parse_bytes(ps.rbuf, got - want)
@@ -770,16 +776,42 @@ cdef void flush_batch(PollState *ps) noexcept nogil:
     cdef uint32_t i
     cdef void *at
     cdef void *following
+    cdef void *later = NULL
+    cdef bint all
+    cdef int64_t start
     for i in range(ps.ntouched):
         (<Connection> ps.touched[i]).signal_owner()
     ps.ntouched = 0
+    if ps.dirty == NULL:
+        return
+    # With more input at hand, short queues may get longer before they are worth a system call each: collect for as
+    # long as flushing took the last time, and no longer.
+    start = monotonic_ns()
+    all = not ps.more or start - ps.flushed > ps.flush_cost
+    ps.more = 0
     while ps.dirty != NULL:
         at = ps.dirty
         ps.dirty = NULL
         while at != NULL:
             following = (<Connection> at).dirty_next
-            flush_dirty(<Connection> at)
+            if all or worth_flushing(<Connection> at):
+                flush_dirty(<Connection> at)
+            else:
+                later = keep_dirty(<Connection> at, later)
             at = following
+    ps.dirty = later
+    if all:
+        ps.flushed = monotonic_ns()
+        ps.flush_cost = min(ps.flushed - start, FLUSH_WITHIN)
+
+
+cdef bint worth_flushing(Connection c) noexcept nogil:
+    return c.torn or c.out.bytes >= FLUSH_WORTH
+
+
+cdef void *keep_dirty(Connection c, void *following) noexcept nogil:
+    c.dirty_next = following
+    return <void *> c
 
 
 cdef void flush_dirty(Connection c) noexcept nogil:

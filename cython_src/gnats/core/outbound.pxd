@@ -1,7 +1,7 @@
 """Outbound memory: pooled chunks and the queues made of them (ports the outbound half of client.go).
 
-A ChunkPool belongs to one poller; a chunk may come from one poller's pool and go back to another's. An OutQueue has
-no lock of its own: see core.client for who may touch which.
+A ChunkPool belongs to one poller. A chunk that another poller has sent goes home over `returned`, a lock-free stack.
+An OutQueue has no lock of its own: see core.connection for who may touch which.
 """
 from libc.stddef cimport size_t
 from libc.stdint cimport uint32_t, uint64_t
@@ -11,18 +11,23 @@ cdef enum:
     CHUNK_CLASSES = 3
 
 
+cdef struct ChunkPool
+
+
 cdef struct Chunk:
     Chunk *next
     uint32_t cap
     uint32_t len     # bytes written into data
     uint32_t sent    # bytes of those the kernel has taken
     uint32_t cls
+    ChunkPool *home  # where it came from, NULL for malloc
     char data[1]
 
 
 cdef struct ChunkPool:
     Chunk *free[CHUNK_CLASSES]
     uint32_t n[CHUNK_CLASSES]
+    Chunk *returned  # by other pollers; atomic
 
 
 cdef struct OutQueue:

@@ -16,8 +16,20 @@ from gnats.includes.linux cimport (
     ssize_t,
 )
 
+cdef extern from * nogil:
+    """
+    #define gnats_chunk_load(p) __atomic_load_n((p), __ATOMIC_RELAXED)
+    #define gnats_chunk_take(p, v) __atomic_exchange_n((p), (v), __ATOMIC_ACQUIRE)
+    #define gnats_chunk_swap(p, e, v) \\
+        __atomic_compare_exchange_n((p), (e), (v), 1, __ATOMIC_RELEASE, __ATOMIC_RELAXED)
+    """
+    Chunk *load_chunk "gnats_chunk_load"(Chunk **p)
+    Chunk *take_chunks "gnats_chunk_take"(Chunk **p, Chunk *v)
+    # sets *p to v if it is *expected, else *expected to what it is
+    bint swap_chunk "gnats_chunk_swap"(Chunk **p, Chunk **expected, Chunk *v)
+
 cdef enum:
-    HEADER = 32           # sizeof(Chunk) without its data, rounded up
+    HEADER = 40           # sizeof(Chunk) without its data, rounded up
     MAX_IOV = 64          # vectors of one sendmsg: 4 MiB of large chunks, more than a socket buffer takes
 
 # What a first, a second and every further chunk of a queue holds: a connection that gets a message now and then
@@ -27,7 +39,11 @@ cdef uint32_t[3] KEEP = [1024, 128, 128]
 
 
 cdef Chunk *chunk_new(ChunkPool *pool, uint32_t cls) noexcept nogil:
-    cdef Chunk *c = pool.free[cls] if pool != NULL else NULL
+    cdef Chunk *c = NULL
+    if pool != NULL:
+        if pool.free[cls] == NULL and load_chunk(&pool.returned) != NULL:
+            take_returned(pool)
+        c = pool.free[cls]
     if c != NULL:
         pool.free[cls] = c.next
         pool.n[cls] -= 1
@@ -37,12 +53,22 @@ cdef Chunk *chunk_new(ChunkPool *pool, uint32_t cls) noexcept nogil:
             return NULL
         c.cap = SIZE[cls] - HEADER
         c.cls = cls
+        c.home = pool
     c.next = NULL
     c.len = c.sent = 0
     return c
 
 
 cdef void chunk_put(ChunkPool *pool, Chunk *c) noexcept nogil:
+    """Give a chunk back; `pool` is the calling poller's."""
+    if c.home != pool:
+        if c.home == NULL:
+            free(c)
+            return
+        c.next = load_chunk(&c.home.returned)
+        while not swap_chunk(&c.home.returned, &c.next, c):
+            pass
+        return
     if pool.n[c.cls] >= KEEP[c.cls]:
         free(c)
         return
@@ -51,9 +77,19 @@ cdef void chunk_put(ChunkPool *pool, Chunk *c) noexcept nogil:
     pool.n[c.cls] += 1
 
 
+cdef void take_returned(ChunkPool *pool) noexcept nogil:
+    cdef Chunk *c = take_chunks(&pool.returned, NULL)
+    cdef Chunk *following
+    while c != NULL:
+        following = c.next
+        chunk_put(pool, c)
+        c = following
+
+
 cdef void pool_free(ChunkPool *pool) noexcept nogil:
     cdef int cls
     cdef Chunk *c
+    take_returned(pool)
     for cls in range(CHUNK_CLASSES):
         while pool.free[cls] != NULL:
             c = pool.free[cls]

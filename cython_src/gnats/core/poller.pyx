@@ -97,6 +97,9 @@ cdef class Poller(PollerBase):
         cdef int n
         with nogil:
             n = self.once(timeout_ms)
+            # What waits for more input before it is flushed must not wait for the loop to come back.
+            while n >= 0 and self.ps.dirty != NULL:
+                n += self.once(0)
         return n
 
     def run(self) -> None:
@@ -154,9 +157,12 @@ cdef class Poller(PollerBase):
         cdef uint64_t value
         cdef int i, n
         cdef bint signalled = False, timed = False
-        n = epoll_wait(ps.epfd, events, MAX_EVENTS, timeout_ms)
-        if n <= 0:
-            return 0 if n == 0 or errno == EINTR else -errno
+        # Connections still to be flushed wait for more input only as long as there is some.
+        n = epoll_wait(ps.epfd, events, MAX_EVENTS, 0 if ps.dirty != NULL else timeout_ms)
+        if n < 0 and errno != EINTR:
+            return -errno
+        if n <= 0 and ps.dirty == NULL:
+            return 0
         qs_online(&ps.qs)
         ps.now = monotonic_ns()
         bump64(&ps.wakeups, 1)
