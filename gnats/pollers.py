@@ -44,7 +44,7 @@ class Pollers:
         self._log = log
         self._events: deque[Event] = deque()
         self._inbox = Inbox()
-        self.internal = Poller(0, self._inbox, state)
+        self.internal = Poller(0, self._inbox, state, solo=threads == 0)
         self._threaded = [Poller(index + 1, self._inbox, state) for index in range(threads)]
         self._threads = [
             threading.Thread(target=poller.run, name=f"gnats-io-{index}", daemon=True)
@@ -73,7 +73,8 @@ class Pollers:
 
     def _run_internal(self) -> None:
         self.internal.run_once(0)
-        self._drain()
+        if len(self._inbox):
+            self._drain()
 
     def _drain(self) -> None:
         events = self._events

@@ -247,15 +247,19 @@ class Server:
 
     async def _wait_for_closed(self) -> bool:
         """Whether every connection has gone in the time given."""
-        try:
-            async with asyncio.timeout(CLOSE_TIMEOUT):
-                while self.clients or self._others:
-                    self._closed.clear()
-                    await self._closed.wait()
-        except TimeoutError:
-            self.log.warn(f"Leaving {len(self.clients) + len(self._others)} connections that do not close")
-            return False
-        return True
+        for _ in range(2):
+            try:
+                async with asyncio.timeout(CLOSE_TIMEOUT):
+                    while self.clients or self._others:
+                        self._closed.clear()
+                        await self._closed.wait()
+                return True
+            except TimeoutError:
+                self.log.warn(f"Dropping what {len(self.clients) + len(self._others)} connections do not read")
+                for session in [*self.clients.values(), *self._others.values()]:
+                    if session and session.client:
+                        session.client.abort()
+        return False
 
     def stop_accepting(self) -> None:
         """Close the client port; connections stay."""
@@ -331,6 +335,13 @@ class Server:
             session.rate_limit(log, "ERR", "maximum connections exceeded")
         else:
             self.clients[client.cid] = session
+
+    def disconnect_client_by_id(self, cid: int) -> None:
+        """Close a client's connection.
+
+        Raises KeyError for an unknown one.
+        """
+        self.clients[cid].close(self.log, ClosedState.KICKED)
 
     def _on_event(self, event: Event) -> bool:
         """Act on what a poller says; True when a parked connection may go on."""

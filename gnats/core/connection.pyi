@@ -68,6 +68,8 @@ class Connection(Parser):
         """Bind to an account's sublist before start()."""
     def close_connection(self, reason: int, err: str | None = None) -> None:
         """Send `-ERR 'err'` if given and close; an EV_CLOSED follows once the poller has done it. Idempotent."""
+    def abort(self) -> None:
+        """Drop what is queued: a close that waits for its peer to read goes through now."""
     def enqueue_proto(self, data: bytes) -> None:
         """Queue bytes for the peer behind what is queued already, and have the poller flush them."""
     def snapshot(self) -> dict[str, int]:

@@ -19,6 +19,8 @@ class Inbox:
     def __init__(self) -> None: ...
     def fileno(self) -> int:
         """An eventfd: readable when drain() has something to return."""
+    def __len__(self) -> int:
+        """Events waiting."""
     def drain(self) -> list[tuple[int, Client | None, int, int, object]]:
         """Everything posted since the last call, in order: (event, client, a, b, data)."""
     def close(self) -> None: ...

@@ -164,7 +164,8 @@ cdef class Client(Connection):
                 raise MemoryError
             memcpy(copy, PyBytes_AS_STRING(connect_info), n)
         self.append_remote(greeting)
-        self.keep.append(sublist)
+        if not any(kept is sublist for kept in self.keep):
+            self.keep.append(sublist)
         pthread_mutex_lock(&self.lock)
         self.staged.echo = echo
         self.staged.verbose = verbose

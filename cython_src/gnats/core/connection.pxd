@@ -61,6 +61,7 @@ cdef enum:
     CTL_CONNECTED = 2
     CTL_RESUME = 4
     CTL_CLOSE = 8
+    CTL_ABORT = 16
 
 
 # What a CONNECT settled, staged by the control plane for the owner.

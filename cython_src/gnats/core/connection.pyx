@@ -243,6 +243,10 @@ cdef class Connection(Parser):
             self.append_remote(f"-ERR '{err}'\r\n".encode())
         self.request(CTL_CLOSE, reason)
 
+    def abort(self) -> None:
+        """Drop what is queued: a close that waits for its peer to read goes through now."""
+        self.request(CTL_ABORT, 0)
+
     def enqueue_proto(self, bytes data not None) -> None:
         """Queue protocol bytes for the peer and have the poller flush them. Raises MemoryError."""
         self.append_remote(data)
@@ -319,6 +323,8 @@ cdef class Connection(Parser):
         if load8(&self.closing):
             if not self.draining:
                 outq_clear(&self.out, &self.ps.pool)
+            elif ctl & CTL_ABORT:
+                self.finish_close()
             return
         if ctl & CTL_START:
             self.begin()
