@@ -25,6 +25,7 @@ BATCH = 200  # connections at a time
 
 
 _DIGITS = string.digits + string.ascii_lowercase[:-1]  # without z: a word is never TOKEN
+_sources = itertools.cycle(f"127.0.1.{n}" for n in range(1, 255))  # one address has 28,000 ports a minute
 _words = ("".join(word).encode() for word in itertools.product(_DIGITS, repeat=len(TOKEN)))
 
 
@@ -60,7 +61,7 @@ def _ask(server: Server, inputs: Sequence[Sequence[bytes]], diag: SocketDiag) ->
     scripts = [_script(pieces, word) for pieces, word in zip(inputs, words, strict=True)]
     connections: list[Connection] = []
     try:
-        connections += (Connection(server.address) for _ in inputs)
+        connections += (Connection(server.address, next(_sources)) for _ in inputs)
         for step in range(max(map(len, scripts))):
             steps = [
                 (c, script[step])

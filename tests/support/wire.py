@@ -45,8 +45,8 @@ class Closed(Exception):
 class Connection:
     """A raw connection to a server, its INFO already read. A read fails after TIMEOUT seconds of silence."""
 
-    def __init__(self, address: tuple[str, int]) -> None:
-        self.sock = socket.create_connection(address, TIMEOUT)
+    def __init__(self, address: tuple[str, int], source: str = "127.0.0.1") -> None:
+        self.sock = socket.create_connection(address, TIMEOUT, source_address=(source, 0))
         self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.local = self.sock.getsockname()
         self._buffer = bytearray()

@@ -276,13 +276,11 @@ cdef class Client(Connection):
         self.account = self.staged_account
         pthread_mutex_unlock(&self.lock)
         store8(&self.headers, self.opts.headers)
+        self.pedantic = self.opts.pedantic
         self.connect_received = 1
         self.auth_set = 0
 
     # -- verbs ---------------------------------------------------------------------------------------------------
-
-    cdef bint pedantic_mode(self) noexcept nogil:
-        return self.opts.pedantic
 
     cdef int process_connect(self, char *arg, size_t n) noexcept nogil:
         timer_clear(&self.ps.timers, &self.auth_timer)

@@ -181,7 +181,7 @@ cdef class Connection(Parser):
         self.ping_interval = <int64_t> (ping_interval * SECOND)
         self.ping_max = ping_max
         self.opts.echo = 1
-        self.opts.verbose = self.opts.pedantic = kind == CLIENT
+        self.opts.verbose = self.opts.pedantic = self.pedantic = kind == CLIENT
         self.start_time = monotonic_ns()
         self.auth_timer.owner = self.ping_timer.owner = <void *> self
         self.write_timer.owner = self.stall_timer.owner = <void *> self

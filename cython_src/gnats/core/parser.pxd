@@ -67,6 +67,7 @@ cdef class Parser:
     cdef uint8_t auth_set        # only CONNECT is allowed yet
     cdef uint8_t headers         # negotiated with the peer; atomic
     cdef uint8_t trace
+    cdef uint8_t pedantic
     cdef uint8_t has_account     # routed messages name their account (all but those of a pinned route)
     cdef uint8_t closing         # atomic: set by close_connection, stops the parser
     cdef int32_t max_payload     # -1 for no limit
@@ -115,7 +116,6 @@ cdef class Parser:
     cdef int auth_violation(self) noexcept nogil
     cdef int violation(self, int code, int64_t b, const char *data, size_t n) noexcept nogil
     cdef void trace_in_op(self, const char *op, const char *arg, size_t n) noexcept nogil
-    cdef bint pedantic_mode(self) noexcept nogil
 
 
 cdef int parse_size(const char *p, size_t n) noexcept nogil

@@ -4,7 +4,7 @@ States are numbered as nats-server numbers them: they appear in a log line that 
 through one table; lines, payloads and the publish fast path are code.
 """
 from libc.stddef cimport size_t
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memchr, memcpy, memset
 
@@ -20,7 +20,35 @@ cdef enum:
     OP_RS, OP_U, OP_UN, OP_UNS, OP_UNSU, OP_UNSUB, OP_UNSUB_SPC, UNSUB_ARG, OP_M, OP_MS, OP_MSG, OP_MSG_SPC, MSG_ARG,
     OP_I, OP_IN, OP_INF, OP_INFO, INFO_ARG, NSTATES
 
+cdef extern from * nogil:
+    """
+    #include <stdint.h>
+    #ifdef __SSE2__
+    #include <emmintrin.h>
+    #endif
+    /* Bit i is set when p[i] is a blank or a control character; reads 64 bytes. */
+    static inline uint64_t gnats_separators(const char *p)
+    {
+        uint64_t mask = 0;
+    #ifdef __SSE2__
+        const __m128i blank = _mm_set1_epi8(32);
+        for (int i = 0; i < 4; i++) {
+            __m128i chunk = _mm_loadu_si128((const __m128i *)(p + 16 * i));
+            uint64_t bits = (uint32_t)_mm_movemask_epi8(_mm_cmpeq_epi8(_mm_min_epu8(chunk, blank), chunk));
+            mask |= bits << (16 * i);
+        }
+    #else
+        for (int i = 0; i < 64; i++)
+            mask |= (uint64_t)((unsigned char)p[i] <= 32) << i;
+    #endif
+        return mask;
+    }
+    """
+    uint64_t separators "gnats_separators"(const char *p)
+    int ctz64 "__builtin_ctzll"(uint64_t x)
+
 cdef enum:
+    LOOK_AHEAD = 64       # bytes that separators() reads
     NO_STATE = 255
     MAX_CLIENT_ARGS = 5   # one more than any verb of a client takes
 
@@ -352,7 +380,7 @@ cdef class Parser:
             return self.violation(BAD_PUB_SIZE, 0, arg, n)
         if self.max_payload >= 0 and pa.size > self.max_payload:
             return self.violation(OVER_MAX_PAYLOAD, pa.size, NULL, 0)
-        if self.pedantic_mode() and not is_valid_literal_subject(pa.subject.p, pa.subject.n):
+        if self.pedantic and not is_valid_literal_subject(pa.subject.p, pa.subject.n):
             return self.process_invalid_publish_subject()
         return PARSE_OK
 
@@ -443,12 +471,14 @@ cdef class Parser:
         cdef char *p
         cdef Slice[4] args
         cdef uint32_t count = 0, most = 3
-        cdef bint header = (line[0] | 0x20) == c'h', plain = True
+        cdef bint header = (line[0] | 0x20) == c'h'
+        cdef uint64_t mask
+        cdef char *at_sep
         cdef size_t arg_len
         cdef int32_t size, hdr = -1
         cdef PubArg *pa = &self.pa
         cdef int rc
-        if end - line < 11 or self.auth_set or self.trace or self.kind != CLIENT:
+        if end - line < LOOK_AHEAD or self.auth_set or self.trace or self.kind != CLIENT:
             return 0
         p = line
         if header:
@@ -459,24 +489,27 @@ cdef class Parser:
         if (p[0] | 0x20) != c'p' or (p[1] | 0x20) != c'u' or (p[2] | 0x20) != c'b' or p[3] != c' ':
             return 0
         p += 4
+        if end - p < LOOK_AHEAD:
+            return 0
+        # Words end at the separators among the next 64 bytes; a longer line is the state machine's.
+        mask = separators(p)
+        args[0].p = p
         while True:
-            while p < end and (p[0] == c' ' or p[0] == c'\t'):
-                p += 1
-                plain = False
-            args[count].p = p
-            while p < end and <uint8_t> p[0] > 32:
-                p += 1
-            if p == end or p == args[count].p:
+            if mask == 0:
                 return 0
-            args[count].n = p - args[count].p
+            at_sep = p + ctz64(mask)
+            mask &= mask - 1
+            args[count].n = at_sep - args[count].p
+            if args[count].n == 0:
+                return 0
             count += 1
-            if p[0] == c' ':
-                p += 1
-                if count == most:
-                    return 0
-                continue
-            break
-        if p[0] != c'\r' or p + 1 == end or p[1] != c'\n':
+            if at_sep[0] != c' ':
+                break
+            if count == most:
+                return 0
+            args[count].p = at_sep + 1
+        p = at_sep
+        if p[0] != c'\r' or p[1] != c'\n':
             return 0
         if count + 1 < most:
             return 0
@@ -505,9 +538,9 @@ cdef class Parser:
         pa.size = size
         pa.hdr = hdr
         pa.line = line
-        pa.canonical = plain
+        pa.canonical = 1
         at[0] = p + size + 2 - buf
-        if self.pedantic_mode() and not is_valid_literal_subject(pa.subject.p, pa.subject.n):
+        if self.pedantic and not is_valid_literal_subject(pa.subject.p, pa.subject.n):
             rc = self.process_invalid_publish_subject()
             if rc != PARSE_OK:
                 return rc
@@ -633,6 +666,3 @@ cdef class Parser:
 
     cdef void trace_in_op(self, const char *op, const char *arg, size_t n) noexcept nogil:
         pass
-
-    cdef bint pedantic_mode(self) noexcept nogil:
-        return False

@@ -20,7 +20,6 @@ cdef class ParserProbe(Parser):
     """
 
     cdef readonly list calls
-    cdef bint pedantic
 
     def __init__(
         self, int kind=0, *, bint headers=True, bint auth=False, bint pedantic=False, int max_payload=1048576,
@@ -119,6 +118,3 @@ cdef class ParserProbe(Parser):
         with gil:
             self.calls.append(("violation", code))
         return PARSE_CLOSED
-
-    cdef bint pedantic_mode(self) noexcept nogil:
-        return self.pedantic

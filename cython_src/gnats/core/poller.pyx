@@ -46,7 +46,7 @@ from gnats.includes.pthread cimport (
 
 cdef enum:
     MAX_EVENTS = 256
-    READ_BUFFER = 128 * 1024   # of one read: deep enough for a syscall to be cheap, small enough for the L2 cache
+    READ_BUFFER = 256 * 1024   # of one read: deep enough for a syscall to be cheap, small enough for the L2 cache
 
 
 cdef class Poller(PollerBase):

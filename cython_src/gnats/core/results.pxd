@@ -6,8 +6,7 @@ Only the owning poller touches it.
 """
 from libc.stddef cimport size_t
 from libc.stdint cimport uint32_t, uint64_t
-from libc.string cimport memcmp
-
+from gnats.core.subject cimport same_bytes
 from gnats.core.sublist cimport MatchResult, Sublist, sl_generation_at
 
 
@@ -42,7 +41,7 @@ cdef inline MatchResult *results_match(ResultCache *c, Sublist sl, const char *s
         e != NULL
         and e.len == n
         and e.sl == <void *> sl
-        and memcmp(e.subject, subject, n) == 0
+        and same_bytes(e.subject, subject, n)
         and e.gen == sl_generation_at(sl, e.slot)
     ):
         return e.r

@@ -2,9 +2,9 @@
 from libc.stddef cimport size_t
 from libc.stdint cimport uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
-from libc.string cimport memcmp, memcpy
+from libc.string cimport memcpy
 
-from gnats.core.subject cimport hash_bytes
+from gnats.core.subject cimport hash_bytes, same_bytes
 from gnats.core.sublist cimport MatchResult, Sublist, sl_generation_at, sl_generation_slot
 from gnats.includes.atomics cimport bump64
 
@@ -49,7 +49,7 @@ cdef MatchResult *results_find(ResultCache *c, Sublist sl, const char *subject, 
     gen = sl_generation_at(sl, slot)
     e = c.slots[hash & c.mask]
     while e != NULL:
-        if e.hash == hash and e.len == n and e.sl == <void *> sl and memcmp(e.subject, subject, n) == 0:
+        if e.hash == hash and e.len == n and e.sl == <void *> sl and same_bytes(e.subject, subject, n):
             break
         e = e.next
     if e != NULL and e.gen == gen:

@@ -5,6 +5,7 @@ place for one or more; either inside a longer token is an ordinary character.
 """
 from libc.stddef cimport size_t
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
+from libc.string cimport memcmp
 
 cdef extern from * nogil:
     """
@@ -47,6 +48,17 @@ cdef inline uint32_t hash_bytes(const char *p, size_t n) noexcept nogil:
         a = <uint8_t>p[0] | <uint32_t><uint8_t>p[n >> 1] << 8 | <uint32_t><uint8_t>p[n - 1] << 16
     h = mul_mix(a ^ hash_seed_b, b ^ h)
     return <uint32_t>(h ^ h >> 32)
+
+
+cdef inline bint same_bytes(const char *a, const char *b, size_t n) noexcept nogil:
+    """memcmp(a, b, n) == 0, without the call for the short strings that subjects are."""
+    if n > 16:
+        return memcmp(a, b, n) == 0
+    if n >= 8:
+        return read64(a) == read64(b) and read64(a + n - 8) == read64(b + n - 8)
+    if n >= 4:
+        return read32(a) == read32(b) and read32(a + n - 4) == read32(b + n - 4)
+    return n == 0 or (a[0] == b[0] and a[n >> 1] == b[n >> 1] and a[n - 1] == b[n - 1])
 
 
 cdef inline size_t token_end(const char *p, size_t n, size_t start) noexcept nogil:
