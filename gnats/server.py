@@ -255,7 +255,9 @@ class Server:
                         await self._closed.wait()
                 return True
             except TimeoutError:
-                self.log.warn(f"Dropping what {len(self.clients) + len(self._others)} connections do not read")
+                self.log.warn(
+                    f"Dropping what {len(self.clients) + len(self._others)} connections do not read"
+                )
                 for session in [*self.clients.values(), *self._others.values()]:
                     if session and session.client:
                         session.client.abort()

@@ -23,7 +23,9 @@ class Client(Connection):
         `connect_info` is the INFO line sent after the first PONG when protocol >= 1."""
     def subscribe_internal(self, subject: bytes, queue: bytes | None, sid: bytes) -> None: ...
     def unsubscribe_internal(self, sid: bytes) -> None: ...
-    def publish_internal(self, subject: bytes, reply: bytes | None, headers: bytes | None, payload: bytes) -> bool:
+    def publish_internal(
+        self, subject: bytes, reply: bytes | None, headers: bytes | None, payload: bytes
+    ) -> bool:
         """Route a message as if this client had published it; True when somebody received it."""
     def subscriptions(self) -> list[tuple[bytes, bytes, bytes, int, int]]:
         """(subject, queue, sid, delivered, max) of each subscription."""

@@ -60,14 +60,17 @@ class Connection(Parser):
     @property
     def cid(self) -> int: ...
     def start(self, info: bytes, *, expect_connect: bool, auth_timeout: float = 0.0) -> None:
-        """Hand the connection to its poller: send `info`, then read. With `expect_connect` any verb but CONNECT
-        is an authorization violation, and after `auth_timeout` seconds the connection is closed."""
+        """Hand the connection to its poller: send `info`, then read.
+
+        With `expect_connect` any verb but CONNECT is an authorization violation, and after `auth_timeout`
+        seconds without one the connection is closed.
+        """
     def resume(self) -> None:
-        """Continue parsing after a punted CONNECT or INFO has been answered."""
+        """Go on parsing after a punted INFO has been answered."""
     def register(self, sublist: Sublist) -> None:
         """Bind to an account's sublist before start()."""
     def close_connection(self, reason: int, err: str | None = None) -> None:
-        """Send `-ERR 'err'` if given and close; an EV_CLOSED follows once the poller has done it. Idempotent."""
+        """Send `-ERR 'err'` if given and close; EV_CLOSED follows once that is done. Idempotent."""
     def abort(self) -> None:
         """Drop what is queued: a close that waits for its peer to read goes through now."""
     def enqueue_proto(self, data: bytes) -> None:

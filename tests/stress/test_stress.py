@@ -1,7 +1,7 @@
 """Connections that come, go and break while others publish at full speed, in both ways of running.
 
-`make tsan` and `make asan` run these with the sanitizers; a plain run checks that nothing is lost, repeated or
-leaked. GNATS_STRESS multiplies the amount of work (the default is a short form).
+`make tsan` and `make asan` run these with the sanitizers; a plain run checks that nothing is lost, repeated
+or leaked. GNATS_STRESS multiplies the amount of work (the default is a short form).
 """
 
 import asyncio
@@ -129,8 +129,8 @@ def test_churn_around_full_speed_publishers_loses_nothing(server: ServerThread) 
             with Peer(port) as peer:
                 for first in range(0, total, 100):
                     batch = b"".join(
-                        b"PUB stable.%d 7\r\n#%06d\r\nPUB churn.%d 4\r\nabcd\r\nPUB all churn.reply 1\r\nz\r\n"
-                        % (which, n, n % 50)
+                        b"PUB stable.%d 7\r\n#%06d\r\nPUB churn.%d 4\r\nabcd\r\n" % (which, n, n % 50)
+                        + b"PUB all churn.reply 1\r\nz\r\n"
                         for n in range(first, first + 100)
                     )
                     peer.send(batch)

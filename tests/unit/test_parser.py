@@ -194,34 +194,21 @@ def test_pedantic_mode_reports_a_subject_that_is_none_and_goes_on() -> None:
     ]
 
 
-WORDS = st.sampled_from(
-    [
-        b"PUB ",
-        b"HPUB ",
-        b"SUB ",
-        b"UNSUB ",
-        b"PING\r\n",
-        b"PONG\r\n",
-        b"CONNECT {}",
-        b"INFO {}",
-        b"+OK",
-        b"-ERR x",
-    ]
-    + [b"foo", b"bar.baz", b" ", b"\t", b"\r\n", b"\n", b"\r", b"0", b"1", b"5", b"12", b"hello"]
-    + [
-        b"RMSG ",
-        b"LMSG ",
-        b"HMSG ",
-        b"RS+ ",
-        b"A+ ",
-        b"$G ",
-        b"+ ",
-        b"| ",
-        b"\x00",
-        b"\xff",
-        b"NATS/1.0\r\n\r\n",
-    ]
-)
+VERBS = [
+    b"PUB ",
+    b"HPUB ",
+    b"SUB ",
+    b"UNSUB ",
+    b"PING\r\n",
+    b"PONG\r\n",
+    b"CONNECT {}",
+    b"INFO {}",
+    b"+OK",
+    b"-ERR x",
+]
+REMOTE_VERBS = [b"RMSG ", b"LMSG ", b"HMSG ", b"RS+ ", b"A+ "]
+REST = b"foo|bar.baz| |\t|\r\n|\n|\r|0|1|5|12|hello|$G |+ |\x00|\xff|NATS/1.0\r\n\r\n".split(b"|")
+WORDS = st.sampled_from([*VERBS, *REMOTE_VERBS, *REST, b"| "])
 
 
 @settings(max_examples=600, deadline=None)
