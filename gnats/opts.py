@@ -11,6 +11,8 @@ DEFAULT_PORT = 4222
 MAX_PAYLOAD_WARNING = 8 << 20
 _BCRYPT = re.compile(r"\$2[abxy]\$\d\d\$")
 _MAX_INT32 = (1 << 31) - 1
+MAX_IO_THREADS = 63
+"""A connection notes the pollers that wait for it in the 64 bits of a word; one is the loop's."""
 
 _ZERO_MEANS_DEFAULT = (
     "host",
@@ -101,9 +103,12 @@ class Options:
             raise OptionError(
                 f"max_payload ({self.max_payload}) cannot be higher than max_pending ({self.max_pending})"
             )
-        for name in ("max_payload", "max_control_line"):
+        for name in ("max_payload", "max_control_line", "max_subs", "ping_max"):
             if getattr(self, name) > _MAX_INT32:
                 raise OptionError(f"{name} value is too big")
+        for name in ("max_control_line", "max_pending", "max_subs", "write_deadline", "ping_interval"):
+            if getattr(self, name) < 0:
+                raise OptionError(f"{name} cannot be negative")
         if " " in self.server_name:
             raise OptionError("server name cannot contain spaces")
         for secret in (self.password, self.authorization):
@@ -114,8 +119,11 @@ class Options:
                 raise OptionError(f"{name} {getattr(self, name)} is not a port: -1 (a free one) to 65535")
         if self.client_advertise:
             parse_host_port(self.client_advertise, self.port)
-        if not (self.io_threads == "auto" or (isinstance(self.io_threads, int) and self.io_threads >= 0)):
-            raise OptionError(f'io_threads {self.io_threads} is neither a number nor "auto"')
+        threads = self.io_threads
+        if not (threads == "auto" or (isinstance(threads, int) and 0 <= threads <= MAX_IO_THREADS)):
+            raise OptionError(
+                f'io_threads {threads} is neither a number from 0 to {MAX_IO_THREADS} nor "auto"'
+            )
 
 
 def split_host_port(text: str) -> tuple[str, str]:

@@ -101,7 +101,8 @@ class Pollers:
             self._log.error(f"I/O threads still running: {', '.join(running)}")
         self._loop.remove_reader(self.internal.fileno())
         self._loop.remove_reader(self._inbox.fileno())
-        self._drain()
+        while len(self._inbox):
+            self._drain()
         self._events.clear()
         if close and not running:
             for poller in (self.internal, *self._threaded):

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 CLOSE_TIMEOUT = 5.0
 """Seconds that connections have at a shutdown to take what is queued for them."""
 
-_RATE_LIMITED = frozenset((LogCode.LOG_AUTH_TIMEOUT,))
+_RATE_LIMITED = frozenset((LogCode.LOG_AUTH_TIMEOUT, LogCode.LOG_PRODUCER_STALLED))
 
 
 class Server:
@@ -328,15 +328,15 @@ class Server:
         if log.debug_on:
             log.debug(f"{session} - Client connection created")
         client.register(self.global_account.sublist)
-        client.start(
-            self.client_info(session), expect_connect=self.auth_required, auth_timeout=opts.auth_timeout
-        )
+        info = self.client_info(session)
         if len(self.clients) >= opts.max_conn:
+            error = "maximum connections exceeded"
             self._others[client.cid] = session
-            session.close(log, ClosedState.MAX_CONNECTIONS_EXCEEDED, "maximum connections exceeded")
-            session.rate_limit(log, "ERR", "maximum connections exceeded")
+            client.refuse(info, ClosedState.MAX_CONNECTIONS_EXCEEDED, error)
+            session.rate_limit(log, "ERR", error)
         else:
             self.clients[client.cid] = session
+            client.start(info, expect_connect=self.auth_required, auth_timeout=opts.auth_timeout)
 
     def disconnect_client_by_id(self, cid: int) -> None:
         """Close a client's connection.

@@ -65,6 +65,8 @@ class Connection(Parser):
         With `expect_connect` any verb but CONNECT is an authorization violation, and after `auth_timeout`
         seconds without one the connection is closed.
         """
+    def refuse(self, info: bytes, reason: int, err: str) -> None:
+        """Greet, send `-ERR 'err'` and close, without reading anything."""
     def resume(self) -> None:
         """Go on parsing after a punted INFO has been answered."""
     def register(self, sublist: Sublist) -> None:

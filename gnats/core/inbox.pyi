@@ -21,6 +21,6 @@ class Inbox:
         """An eventfd: readable when drain() has something to return."""
     def __len__(self) -> int:
         """Events waiting."""
-    def drain(self) -> list[tuple[int, Client | None, int, int, object]]:
+    def drain(self, most: int = 1024) -> list[tuple[int, Client | None, int, int, object]]:
         """Everything posted since the last call, in order: (event, client, a, b, data)."""
     def close(self) -> None: ...

@@ -8,13 +8,12 @@ import asyncio
 import os
 import random
 import re
-import socket
-import struct
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from support.peer import Peer
 
 from gnats.bench.loadgen import PubSub
 from gnats.bench.target import Target
@@ -24,57 +23,6 @@ from gnats.testing import ServerThread
 SANITIZED = os.environ.get("GNATS_SANITIZED", "")
 SCALE = int(os.environ.get("GNATS_STRESS", "1"))
 pytestmark = pytest.mark.timeout(300 * SCALE)
-
-HELLO = b'CONNECT {"verbose":false,"pedantic":false,"headers":true,"no_responders":true}\r\n'
-
-
-@pytest.fixture(params=[0, 2], ids=["loop", "threads"])
-def server(request: pytest.FixtureRequest) -> Iterator[ServerThread]:
-    with ServerThread(io_threads=request.param, max_closed_clients=100) as running:
-        yield running
-
-
-class Peer:
-    """A blocking raw connection."""
-
-    def __init__(self, port: int, hello: bytes = HELLO) -> None:
-        self.sock = socket.create_connection(("127.0.0.1", port), 30)
-        self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.data = b""
-        self.send(hello + b"PING\r\n")
-        self.until(b"PONG\r\n")
-
-    def send(self, data: bytes) -> None:
-        self.sock.sendall(data)
-
-    def until(self, end: bytes) -> bytes:
-        """Everything up to and including `end`."""
-        while end not in self.data:
-            got = self.sock.recv(1 << 16)
-            if not got:
-                raise EOFError(self.data[-200:])
-            self.data += got
-        head, _, self.data = self.data.partition(end)
-        return head + end
-
-    def fence(self) -> bytes:
-        """What came before the answer to a PING sent now."""
-        self.send(b"PING\r\n")
-        return self.until(b"PONG\r\n")
-
-    def reset(self) -> None:
-        """Break the connection with a reset."""
-        self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        self.sock.close()
-
-    def close(self) -> None:
-        self.sock.close()
-
-    def __enter__(self) -> "Peer":
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
 
 
 def together(*jobs: Callable[[], None]) -> None:

@@ -68,7 +68,7 @@ def _ask(server: Server, inputs: Sequence[Sequence[bytes]], diag: SocketDiag) ->
                 for c, script in zip(connections, scripts, strict=True)
                 if step < len(script)
             ]
-            diag.wait_read(server.address, [c.sock for c, piece in steps if c.send(piece)])
+            diag.wait_read(server.address, [c for c, piece in steps if c.send(piece)])
         for connection in connections:
             connection.end()
         return [normalise(c.rest(), word) for c, word in zip(connections, words, strict=True)]

@@ -6,25 +6,37 @@ server in two reads, without sleeping.
 
 from __future__ import annotations
 
-import array
-import fcntl
 import os
 import socket
 import struct
-import termios
 import time
 from collections.abc import Iterable
-from typing import Self
+from typing import NamedTuple, Self
+
+from .wire import Connection
 
 _NETLINK_SOCK_DIAG = 4
 _SOCK_DIAG_BY_FAMILY = 20
 _NLMSG_ERROR = 2
 _NLM_F_REQUEST = 1
 _TCP_ESTABLISHED = 1
-_HEADER = struct.Struct("=IHHII")
+_INET_DIAG_INFO = 2
+
+_HEADER = struct.Struct("=IHHII")  # nlmsghdr
+_REQUEST = struct.Struct("=BBBxI")  # inet_diag_req_v2, up to its inet_diag_sockid
 _ANY = struct.pack("=III", 0, 0xFFFFFFFF, 0xFFFFFFFF)  # any interface, any cookie
+_RQUEUE = _HEADER.size + 56  # inet_diag_msg.idiag_rqueue
+_ATTRIBUTES = _HEADER.size + 72  # behind inet_diag_msg
+_BYTES_RECEIVED = 4 + 128  # rtattr, then tcp_info.tcpi_bytes_received
 
 TIMEOUT = 30.0  # seconds a server may leave input unread
+
+
+class Received(NamedTuple):
+    """Bytes that have arrived at a socket, and how many of them its owner has not read."""
+
+    total: int
+    unread: int
 
 
 class SocketDiag:
@@ -39,45 +51,39 @@ class SocketDiag:
     def __exit__(self, *_: object) -> None:
         self._netlink.close()
 
-    def unread(self, local: tuple[str, int], peer: tuple[str, int]) -> int:
-        """Bytes received by the socket `local` -> `peer` that its owner has not read; 0 when it is closed."""
+    def received(self, local: tuple[str, int], peer: tuple[str, int]) -> Received | None:
+        """What the socket `local` -> `peer` has received; None when it is closed."""
+        request = _REQUEST.pack(socket.AF_INET, socket.IPPROTO_TCP, 1 << (_INET_DIAG_INFO - 1), 0xFFFFFFFF)
+        ports = struct.pack("!HH", local[1], peer[1])
         addresses = b"".join(socket.inet_aton(host).ljust(16, b"\0") for host in (local[0], peer[0]))
-        question = (
-            struct.pack("=BBBxI", socket.AF_INET, socket.IPPROTO_TCP, 0, 0xFFFFFFFF)
-            + struct.pack("!HH", local[1], peer[1])
-            + addresses
-            + _ANY
-        )
-        size = _HEADER.size + len(question)
-        self._netlink.send(_HEADER.pack(size, _SOCK_DIAG_BY_FAMILY, _NLM_F_REQUEST, 0, 0) + question)
+        question = request + ports + addresses + _ANY
+        header = _HEADER.pack(_HEADER.size + len(question), _SOCK_DIAG_BY_FAMILY, _NLM_F_REQUEST, 0, 0)
+        self._netlink.send(header + question)
         answer = self._netlink.recv(8192)
-        body = _HEADER.size
-        if _HEADER.unpack_from(answer)[1] == _NLMSG_ERROR or answer[body + 1] != _TCP_ESTABLISHED:
-            return 0
-        unread: int = struct.unpack_from("=I", answer, body + 56)[0]  # idiag_rqueue
-        return unread
+        if _HEADER.unpack_from(answer)[1] == _NLMSG_ERROR or answer[_HEADER.size + 1] != _TCP_ESTABLISHED:
+            return None
+        start = _ATTRIBUTES
+        while struct.unpack_from("=HH", answer, start)[1] != _INET_DIAG_INFO:
+            start += (struct.unpack_from("=H", answer, start)[0] + 3) & ~3
+        (total,) = struct.unpack_from("=Q", answer, start + _BYTES_RECEIVED)
+        (unread,) = struct.unpack_from("=I", answer, _RQUEUE)
+        return Received(total, unread)
 
-    def wait_read(self, server: tuple[str, int], sockets: Iterable[socket.socket]) -> None:
-        """Returns when the server has read all that was sent on `sockets`, or has closed them.
+    def wait_read(self, server: tuple[str, int], connections: Iterable[Connection]) -> None:
+        """Returns when the server has read all that was sent on `connections`, or has closed them.
 
         The kernel has no event for this, so it is asked again and again, which takes microseconds.
         Raises TimeoutError.
         """
         limit = time.monotonic() + TIMEOUT
-        for sock in sockets:
-            local = sock.getsockname()
-            while _unsent(sock) or self.unread(server, local):
+        for connection in connections:
+            arrived = False
+            while received := self.received(server, connection.local):
+                if arrived and not received.unread:
+                    break
+                arrived = received.total >= connection.sent  # what is unread is looked at after this
                 if time.monotonic() > limit:
                     raise TimeoutError(
-                        f"the server at port {server[1]} does not read what was sent from {local}"
+                        f"the server at port {server[1]} leaves {received.unread} bytes unread"
                     )
                 os.sched_yield()
-
-
-def _unsent(sock: socket.socket) -> int:
-    """Bytes that have not arrived at the other side, as long as that one is interested."""
-    if sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] != _TCP_ESTABLISHED:
-        return 0
-    count = array.array("i", [0])
-    fcntl.ioctl(sock, termios.TIOCOUTQ, count)
-    return count[0]

@@ -48,7 +48,8 @@ class Connection:
     def __init__(self, address: tuple[str, int], source: str = "127.0.0.1") -> None:
         self.sock = socket.create_connection(address, TIMEOUT, source_address=(source, 0))
         self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.local = self.sock.getsockname()
+        self.local: tuple[str, int] = self.sock.getsockname()
+        self.sent = 0  # bytes
         self._buffer = bytearray()
         self.greeting = self.read_op()
 
@@ -65,6 +66,7 @@ class Connection:
 
     def send(self, data: bytes) -> bool:
         """Sends `data`; False when the server has closed: its last words can still be read."""
+        self.sent += len(data)
         try:
             self.sock.sendall(data)
         except (BrokenPipeError, ConnectionResetError):

@@ -54,8 +54,8 @@ def test_baseline_leaves_the_original_alone() -> None:
         (Options(http_port=-2), "http_port -2 is not a port: -1 (a free one) to 65535"),
         (Options(client_advertise="a:b:c"), "address a:b:c: too many colons in address"),
         (Options(client_advertise="a:b"), 'address a:b: "b" is not a port'),
-        (Options(io_threads=-1), 'io_threads -1 is neither a number nor "auto"'),
-        (Options(io_threads="many"), 'io_threads many is neither a number nor "auto"'),
+        (Options(io_threads=-1), 'io_threads -1 is neither a number from 0 to 63 nor "auto"'),
+        (Options(io_threads="many"), 'io_threads many is neither a number from 0 to 63 nor "auto"'),
         (Options(password="$2a$11$abc"), "a bcrypt hash as password or token is not supported yet"),
         (
             Options(lame_duck_duration=5, lame_duck_grace_period=10),

@@ -42,6 +42,7 @@ cdef class Client(Connection):
     cdef void delivery(self, Delivery *d, char *msg, size_t n, bint bare) noexcept nogil
     cdef bint deliver_local(self, Client producer, const Subscription *s, const Delivery *d) noexcept nogil
     cdef bint deliver_remote(self, Client producer, Subscription *s, const Delivery *d) noexcept nogil
+    cdef bint refuse_more(self, uint32_t reason) noexcept nogil
     cdef bint reap_later(self, Subscription *s) noexcept nogil
     cdef bint deliver_internal(self, Client dest, const Subscription *s, char *msg, size_t n) noexcept nogil
     cdef void no_responders(self) noexcept nogil

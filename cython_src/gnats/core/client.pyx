@@ -32,7 +32,7 @@ from gnats.core.connection cimport (
     TRACE_OUT_PAYLOAD,
     WRITE_ERROR,
     Connection,
-    flush_batch,
+    end_batch,
 )
 from gnats.core.inbox cimport EV_CONNECT, EV_INFO, EV_MSG, Event, Inbox
 from gnats.core.outbound cimport ChunkPool, OutQueue, outq_append, outq_commit, outq_reserve
@@ -57,7 +57,7 @@ from gnats.core.parser cimport (
     parse_size,
 )
 from gnats.core.pollstate cimport PollState, poller_random
-from gnats.core.quiesce cimport qs_offline, qs_online, qs_retire
+from gnats.core.quiesce cimport QsParticipant, qs_offline, qs_online, qs_register, qs_retire, qs_unregister
 from gnats.core.results cimport results_match
 from gnats.core.state cimport ServerState
 from gnats.core.sublist cimport (
@@ -92,6 +92,7 @@ from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
 cdef enum:
     LARGE_CHUNK = 65504            # what fits one chunk; a longer message is spread over several
     SCRATCH = 96                   # of a message header beside subject and reply
+    SLICE = 256                    # subscriptions removed under one lock
 
 
 cdef inline bint has_prefix(const Slice *s, const char *prefix, size_t n) noexcept nogil:
@@ -158,12 +159,12 @@ cdef class Client(Connection):
         """
         cdef char *copy = NULL
         cdef size_t n = PyBytes_GET_SIZE(connect_info)
+        self.append_remote(greeting)
         if protocol >= 1 and not self.first_pong_sent and n:
             copy = <char *> malloc(n)
             if copy == NULL:
                 raise MemoryError
             memcpy(copy, PyBytes_AS_STRING(connect_info), n)
-        self.append_remote(greeting)
         if not any(kept is sublist for kept in self.keep):
             self.keep.append(sublist)
         pthread_mutex_lock(&self.lock)
@@ -225,31 +226,45 @@ cdef class Client(Connection):
         qs_online(&self.ps.qs)
         self.ps.now = monotonic_ns()
         delivered = self.route_msg(PyBytes_AS_STRING(msg), PyBytes_GET_SIZE(msg))
-        flush_batch(self.ps)
+        end_batch(self.ps)
         qs_offline(&self.ps.qs)
         return delivered
 
     def subscriptions(self) -> list:
         """(subject, queue, sid, delivered, max) of each subscription."""
-        cdef uint32_t i
+        cdef QsParticipant reader
+        cdef Subscription **all = NULL
         cdef Subscription *s
+        cdef uint32_t i, n = 0
         cdef list out = []
+        # Only pointers are copied under the lock; being online keeps what they point to.
+        qs_register(&reader)
+        qs_online(&reader)
         pthread_mutex_lock(&self.lock)
+        if self.subs.n:
+            all = <Subscription **> malloc(self.subs.n * sizeof(Subscription *))
+        if all != NULL:
+            for i in range(self.subs.mask + 1):
+                s = self.subs.slots[i]
+                while s != NULL:
+                    all[n] = s
+                    n += 1
+                    s = s.next
+        pthread_mutex_unlock(&self.lock)
         try:
-            if self.subs.n:
-                for i in range(self.subs.mask + 1):
-                    s = self.subs.slots[i]
-                    while s != NULL:
-                        out.append((
-                            PyBytes_FromStringAndSize(sub_subject(s), s.subject_len),
-                            PyBytes_FromStringAndSize(sub_queue(s), s.queue_len),
-                            PyBytes_FromStringAndSize(sub_sid(s), s.sid_len),
-                            loadi64(&s.nm),
-                            loadi64(&s.max),
-                        ))
-                        s = s.next
+            for i in range(n):
+                s = all[i]
+                out.append((
+                    PyBytes_FromStringAndSize(sub_subject(s), s.subject_len),
+                    PyBytes_FromStringAndSize(sub_queue(s), s.queue_len),
+                    PyBytes_FromStringAndSize(sub_sid(s), s.sid_len),
+                    loadi64(&s.nm),
+                    loadi64(&s.max),
+                ))
         finally:
-            pthread_mutex_unlock(&self.lock)
+            free(all)
+            qs_offline(&reader)
+            qs_unregister(&reader)
         return out
 
     # -- requests of other threads -------------------------------------------------------------------------------
@@ -387,7 +402,7 @@ cdef class Client(Connection):
         if count != 2 and count != 3:
             return self.violation(BAD_SUB_ARGS, 0, arg, n)
         sid = args[count - 1]
-        queue.p = NULL
+        queue.p = arg
         queue.n = 0
         if count == 3:
             queue = args[1]
@@ -443,8 +458,6 @@ cdef class Client(Connection):
 
     cdef void unsubscribe(self, Subscription *s) noexcept nogil:
         cdef uint32_t i
-        if self.trace:
-            self.trace_line(TRACE_DELSUB, sub_sid(s), s.sid_len, NULL, 0)
         pthread_mutex_lock(&self.lock)
         if not subtable_remove(&self.subs, s):
             pthread_mutex_unlock(&self.lock)
@@ -456,27 +469,36 @@ cdef class Client(Connection):
                 self.reap[i] = self.reap[self.nreap]
                 break
         pthread_mutex_unlock(&self.lock)
+        if self.trace:
+            self.trace_line(TRACE_DELSUB, sub_sid(s), s.sid_len, NULL, 0)
         bump64(&self.nsubs, <uint64_t> -1)
         (<Sublist> self.account).remove(s)
         qs_retire(s)
 
     cdef void remove_all_subs(self) noexcept nogil:
-        cdef Subscription **all
-        cdef uint32_t i, n
+        """In slices: a writer that holds the sublist for long holds up every poller."""
+        cdef Subscription *chain
+        cdef Subscription *s
+        cdef Subscription *some[SLICE]
+        cdef size_t n, i
         pthread_mutex_lock(&self.lock)
-        n = self.subs.n
-        all = subtable_take(&self.subs)
-        store64(&self.nsubs, self.subs.n)
-        for i in range(n if all != NULL else 0):
-            store8(&all[i].closed, 1)
+        chain = subtable_take(&self.subs)
+        s = chain
+        while s != NULL:
+            store8(&s.closed, 1)
+            s = s.next
         self.nreap = 0
+        store64(&self.nsubs, 0)
         pthread_mutex_unlock(&self.lock)
-        if all == NULL:
-            return
-        (<Sublist> self.account).remove_batch(all, n)
-        for i in range(n):
-            qs_retire(all[i])
-        free(all)
+        while chain != NULL:
+            n = 0
+            while chain != NULL and n < SLICE:
+                some[n] = chain
+                chain = chain.next
+                n += 1
+            (<Sublist> self.account).remove_batch(some, n)
+            for i in range(n):
+                qs_retire(some[i])
 
     cdef void log_subscription(self, Slice *subject, Slice *queue, Slice *sid) noexcept nogil:
         cdef size_t n = subject.n + queue.n + sid.n + 2
@@ -558,7 +580,7 @@ cdef class Client(Connection):
     ) noexcept nogil:
         cdef Delivery *d = full
         cdef int64_t nm, max
-        cdef bint strip
+        cdef bint strip, delivered
         if s.client == <void *> self and not self.opts.echo:
             return False
         if unlikely(load8(&s.closed)):
@@ -585,12 +607,11 @@ cdef class Client(Connection):
         max = loadi64(&s.max)
         if unlikely(max > 0 and nm > max):
             return False   # another poller delivered the last; it is about to be taken out
-        if not (<Client> s.client).deliver_local(self, s, d):
-            return False
+        delivered = (<Client> s.client).deliver_local(self, s, d)
         if unlikely(max > 0 and nm == max):
             (<Client> s.client).debugf(LOG_AUTO_UNSUBSCRIBE, max, sub_sid(s), s.sid_len)
             (<Client> s.client).unsubscribe(s)
-        return True
+        return delivered
 
     cdef void delivery(self, Delivery *d, char *msg, size_t n, bint bare) noexcept nogil:
         """What all subscribers of a kind are sent but for the sid. `bare` is without the header."""
@@ -699,52 +720,54 @@ cdef class Client(Connection):
         cdef size_t pending
         cdef int64_t nm, max
         cdef char *p
-        cdef bint wake, over = False
-        if load8(&self.gated) and producer.kind == CLIENT and load8(&(<ServerState> self.server)._no_stall):
-            return False
+        cdef bint wake = False, over = False, dropped
         pthread_mutex_lock(&self.lock)
         # Counted under the lock: whoever counts the last message knows that those before it are queued.
         max = loadi64(&s.max)
-        if self.refuse or load8(&s.closed):
+        if self.refused or load8(&s.closed):
             pthread_mutex_unlock(&self.lock)
             return False
         nm = addi64_seq(&s.nm, 1) + 1
         if max > 0 and nm > max:
             pthread_mutex_unlock(&self.lock)
             return False
-        wake = self.remote.head == NULL
-        p = outq_reserve(&self.remote, &producer.ps.pool, total) if total <= LARGE_CHUNK else NULL
-        if p != NULL:
-            put_message(p, s, d)
-            outq_commit(&self.remote, total)
-        elif append_message(&self.remote, &producer.ps.pool, s, d) < 0:
-            self.refuse = wake = 1
-            self.ctl |= CTL_CLOSE
-            self.ctl_reason = WRITE_ERROR
-        store8_release(&self.has_remote, 1)
-        self.remote_msgs += 1
-        self.remote_bytes += d.size
-        pending = load64(&self.backlog) + self.remote.bytes
-        if pending > self.max_pending:
-            self.refuse = wake = 1
-            self.ctl |= CTL_CLOSE
-            self.ctl_reason = SLOW_CONSUMER_PENDING_BYTES
-        elif pending > self.gate:
-            over = True
+        dropped = (
+            load8(&self.gated) and producer.kind == CLIENT and load8(&(<ServerState> self.server)._no_stall))
+        if not dropped:
+            wake = self.remote.head == NULL
+            p = outq_reserve(&self.remote, &producer.ps.pool, total) if total <= LARGE_CHUNK else NULL
+            if p != NULL:
+                put_message(p, s, d)
+                outq_commit(&self.remote, total)
+            elif append_message(&self.remote, &producer.ps.pool, s, d) < 0:
+                wake = self.refuse_more(WRITE_ERROR)
+            store8_release(&self.has_remote, 1)
+            self.remote_msgs += 1
+            self.remote_bytes += d.size
+            pending = load64(&self.backlog) + self.remote.bytes
+            if pending > self.max_pending:
+                wake = self.refuse_more(SLOW_CONSUMER_PENDING_BYTES)
+            elif pending > self.gate:
+                over = wake = True
+            if unlikely(producer.trace):
+                self.trace_out(s, d)
         if max > 0 and nm == max:
-            wake = 1
+            wake = True
             store8(&s.closed, 1)
             if not self.reap_later(s):
-                self.refuse = 1
-                self.ctl |= CTL_CLOSE
-                self.ctl_reason = WRITE_ERROR
-        if unlikely(producer.trace):
-            self.trace_out(s, d)
+                self.refuse_more(WRITE_ERROR)
         pthread_mutex_unlock(&self.lock)
         if over:
             self.stall(producer)
         if wake:
             producer.touch(self)
+        return not dropped
+
+    cdef bint refuse_more(self, uint32_t reason) noexcept nogil:
+        """Have the owner close us; the lock is held."""
+        self.refused = 1
+        self.ctl |= CTL_CLOSE
+        self.ctl_reason = reason
         return True
 
     cdef bint reap_later(self, Subscription *s) noexcept nogil:

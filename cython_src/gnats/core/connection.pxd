@@ -78,6 +78,7 @@ cdef class Connection(Parser):
     cdef void *account            # borrowed Sublist of the account; set before start and by connected()
     cdef int fd                   # -1 for an internal client and after the close
     cdef uint32_t interest        # what epoll watches the socket for
+    cdef uint8_t watched          # it is in the epoll set
     cdef uint32_t reason          # ClosedState, 0 while open; atomic
     # options
     cdef ConnectOptions opts
@@ -89,7 +90,7 @@ cdef class Connection(Parser):
     cdef size_t max_pending       # bytes; over this the connection is a slow consumer
     cdef size_t gate              # three quarters of it: producers are stalled
     cdef size_t flush_over        # queue length at which a delivery flushes in place
-    cdef uint64_t backlog         # bytes the kernel refused at the last flush; atomic
+    cdef uint64_t backlog         # bytes in `out` at the end of the last batch; atomic, for other threads
     cdef uint64_t sent            # bytes given to the kernel so far
     cdef uint64_t deadline_mark   # `sent` that must be reached before the write deadline
     cdef int64_t write_deadline   # ns
@@ -101,10 +102,11 @@ cdef class Connection(Parser):
     # as a producer: ns to pause reading, asked for by slow consumers during this read
     cdef int64_t stall_ns
     cdef uint8_t paused
-    cdef void *stall_next
+    cdef void *stall_next         # in ps.stalled
+    cdef void *stall_prev
     # bytes read but not parsed because a punted verb came before them
     cdef char *pre
-    cdef size_t pre_len
+    cdef size_t pre_len, pre_at
     # timers
     cdef Timer auth_timer, ping_timer, write_timer, stall_timer
     cdef int64_t ping_interval, auth_timeout
@@ -118,7 +120,7 @@ cdef class Connection(Parser):
     cdef pthread_mutex_t lock
     cdef OutQueue remote
     cdef uint8_t has_remote       # atomic, for a look without the lock: remote is not empty
-    cdef uint8_t refuse           # nothing may be appended any more
+    cdef uint8_t refused          # nothing may be appended any more
     cdef uint32_t ctl
     cdef uint32_t ctl_reason
     cdef ConnectOptions staged
@@ -142,9 +144,10 @@ cdef class Connection(Parser):
     cdef void close_connection_nogil(self, uint32_t reason) noexcept nogil
     cdef void finish_close(self) noexcept nogil
     cdef void signal_owner(self) noexcept nogil
-    cdef bint set_interest(self, uint32_t events) noexcept nogil
+    cdef void set_interest(self, uint32_t events) noexcept nogil
     cdef void read_loop(self) noexcept nogil
     cdef void parse_bytes(self, char *buf, size_t n) noexcept nogil
+    cdef void parse_kept(self) noexcept nogil
     cdef void account_batch(self) noexcept nogil
     cdef void begin(self) noexcept nogil
     cdef void log(self, int code, int64_t b, const char *data, size_t n) noexcept nogil
@@ -160,7 +163,7 @@ cdef class Connection(Parser):
     cdef void outbound_over(self, Connection producer) noexcept nogil
     cdef void report_slow_consumer(self) noexcept nogil
     cdef void stall(self, Connection producer) noexcept nogil
-    cdef void pause(self) noexcept nogil
+    cdef void pause(self, int64_t ns) noexcept nogil
     cdef void unpause(self) noexcept nogil
     cdef void release_stalled(self) noexcept nogil
     cdef void process_ping_timer(self) noexcept nogil
@@ -168,5 +171,6 @@ cdef class Connection(Parser):
     cdef void remove_all_subs(self) noexcept nogil
 
 
-# The end of a batch: flush what has been queued, and signal the owners of others that got something.
-cdef void flush_batch(PollState *ps) noexcept nogil
+# The end of a batch: flush what has been queued, signal the owners of others that got something, let producers go on
+# whose consumers have caught up, and arm the timer.
+cdef void end_batch(PollState *ps) noexcept nogil

@@ -6,19 +6,20 @@ from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdio cimport snprintf
 from libc.stdlib cimport free, malloc
-from libc.string cimport memcpy, strlen
+from libc.string cimport memcpy, memset, strlen
 
 from gnats.core.inbox cimport EV_CLOSED, EV_LOG, EV_TRACE, Event, Inbox
-from gnats.core.outbound cimport outq_append, outq_chunks, outq_clear, outq_free, outq_send, outq_splice
+from gnats.core.outbound cimport outq_append, outq_chunks, outq_clear, outq_free, outq_merge, outq_send
 from gnats.core.parser cimport CLIENT, PARSE_OK, PARSE_PUNT, Parser
 from gnats.core.pollstate cimport PollerBase, PollState, poller_random
 from gnats.core.state cimport ServerState
 from gnats.core.sublist cimport Sublist
-from gnats.core.timers cimport Timer, timer_clear, timer_set
+from gnats.core.timers cimport Timer, timer_clear, timer_set, timers_next
 from gnats.includes.atomics cimport (
     add32,
     add64,
     bump64,
+    exchange8,
     exchange64,
     load8,
     load8_acquire,
@@ -45,12 +46,14 @@ from gnats.includes.linux cimport (
     MSG_DONTWAIT,
     MSG_TRUNC,
     SHUT_WR,
+    TFD_TIMER_ABSTIME,
     close,
     epoll_ctl,
     epoll_event,
     errno,
     eventfd_write,
     iovec,
+    itimerspec,
     monotonic_ns,
     msghdr,
     realtime_ns,
@@ -58,6 +61,7 @@ from gnats.includes.linux cimport (
     recvmsg,
     shutdown,
     ssize_t,
+    timerfd_settime,
 )
 from gnats.includes.pthread cimport (
     pthread_mutex_destroy,
@@ -74,12 +78,13 @@ cdef enum:
     FLUSH_WORTH = 16 * 1024        # while input is waiting, shorter queues are flushed
     FLUSH_WITHIN = 2000000         # within so many ns
     MORE_AFTER = 16 * 1024         # a read of this much is part of a stream: more will come
+    INBOX_FULL = 8192              # events waiting for the control plane
     DRAIN_READS = 16               # reads that empty a socket before it is closed
 
 cdef int64_t SECOND = 1000000000
 cdef int64_t STALL_MIN = 2000000     # for each message to a consumer over its gate, up to this much for one read
-cdef int64_t STALL_TOTAL = 10000000  # (nats-server's numbers); from this on it is worth a line in the log
-cdef int64_t STALL_REPORT = 5000000
+cdef int64_t STALL_TOTAL = 10000000  # (nats-server's numbers)
+cdef int64_t STALL_REPORT = 5000000  # from here on it is worth a line in the log
 cdef int64_t FIRST_PING = 2 * SECOND
 cdef int64_t RTT_INTERVAL = 3600 * SECOND
 
@@ -192,13 +197,12 @@ cdef class Connection(Parser):
         if fd < 0:
             self.headers = 1
             self.opts.headers = 1
-            self.started = 1
 
     def __dealloc__(self):
         # A started connection is dropped only after its EV_CLOSED, so the poller has let go of everything.
-        if self.fd >= 0:
-            close(self.fd)
         if self.ps != NULL:
+            if self.fd >= 0:
+                close(self.fd)
             # never into the poller's pool: this is not its thread
             outq_free(&self.remote)
             outq_free(&self.out)
@@ -233,6 +237,11 @@ cdef class Connection(Parser):
         self.append_remote(info)
         self.request(CTL_START, 0)
 
+    def refuse(self, bytes info not None, int reason, str err not None) -> None:
+        """Greet, send `-ERR 'err'` and close, without reading anything. Raises MemoryError."""
+        self.append_remote(info + f"-ERR '{err}'\r\n".encode())
+        self.request(CTL_START | CTL_CLOSE, reason)
+
     def resume(self) -> None:
         """Go on parsing after a punted INFO has been answered."""
         self.request(CTL_RESUME, 0)
@@ -256,7 +265,7 @@ cdef class Connection(Parser):
         """Queue bytes without waking the poller."""
         cdef int rc = 0
         pthread_mutex_lock(&self.lock)
-        if not self.refuse:
+        if not self.refused:
             rc = outq_append(&self.remote, NULL, PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data))
             store8_release(&self.has_remote, 1)
         pthread_mutex_unlock(&self.lock)
@@ -265,6 +274,7 @@ cdef class Connection(Parser):
 
     def request(self, uint32_t ctl, uint32_t reason) -> None:
         """Leave a CTL_* request for the owner and signal it."""
+        (<Inbox> self.inbox).named.add(self)
         pthread_mutex_lock(&self.lock)
         self.ctl |= ctl
         if reason and self.ctl_reason == 0:
@@ -317,7 +327,7 @@ cdef class Connection(Parser):
         reason = self.ctl_reason
         self.ctl = self.ctl_reason = 0
         store8(&self.has_remote, 0)
-        outq_splice(&self.out, &self.remote)
+        outq_merge(&self.out, &self.remote, &self.ps.pool)
         pthread_mutex_unlock(&self.lock)
         self.on_control(ctl)
         if load8(&self.closing):
@@ -335,16 +345,13 @@ cdef class Connection(Parser):
             return
         if self.out.bytes:
             self.mark_dirty()
+        elif load8(&self.gated):
+            self.release_stalled()
         if ctl & CTL_RESUME and self.parked:
             self.parked = 0
             if self.pre != NULL:
-                pre = self.pre
-                pre_len = self.pre_len
-                self.pre = NULL
-                self.pre_len = 0
-                self.parse_bytes(pre, pre_len)
+                self.parse_kept()
                 self.account_batch()
-                free(pre)
             self.resume_reading()
 
     cdef void on_control(self, uint32_t ctl) noexcept nogil:
@@ -361,16 +368,19 @@ cdef class Connection(Parser):
             timer_set(&self.ps.timers, &self.ping_timer, self.ps.now + self.ping_interval)
         ev.events = self.interest = EPOLLIN
         ev.data.ptr = <void *> self
+        self.watched = 1
         if epoll_ctl(self.ps.epfd, EPOLL_CTL_ADD, self.fd, &ev) < 0:
+            self.watched = 0
             self.close_connection_nogil(READ_ERROR)
 
-    cdef bint set_interest(self, uint32_t events) noexcept nogil:
+    cdef void set_interest(self, uint32_t events) noexcept nogil:
         cdef epoll_event ev
-        if events == self.interest or self.fd < 0:
-            return True
+        if self.fd < 0 or (events == self.interest and self.watched):
+            return
         self.interest = ev.events = events
         ev.data.ptr = <void *> self
-        return epoll_ctl(self.ps.epfd, EPOLL_CTL_MOD, self.fd, &ev) == 0
+        epoll_ctl(self.ps.epfd, EPOLL_CTL_MOD if self.watched else EPOLL_CTL_ADD, self.fd, &ev)
+        self.watched = 1
 
     cdef void on_events(self, uint32_t events) noexcept nogil:
         if self.fd < 0:
@@ -379,10 +389,12 @@ cdef class Connection(Parser):
             self.flush_outbound()
         if events & (EPOLLIN | EPOLLERR | EPOLLHUP) and not load8(&self.closing):
             if self.parked or self.paused:
-                # Level-triggered: do not hear of it again until reading goes on.
+                # Level-triggered: do not hear of it again until reading goes on. A peer that has gone is always
+                # reported, so then the socket leaves the set; what it sent before is still to be read.
                 self.set_interest(self.interest & ~<uint32_t> EPOLLIN)
                 if events & (EPOLLERR | EPOLLHUP):
-                    self.close_connection_nogil(READ_ERROR if events & EPOLLERR else CLIENT_CLOSED)
+                    epoll_ctl(self.ps.epfd, EPOLL_CTL_DEL, self.fd, NULL)
+                    self.watched = 0
                 return
             self.read_loop()
 
@@ -437,7 +449,8 @@ cdef class Connection(Parser):
             if self.trace:
                 self.trace_line(TRACE_OUT, b"PING", 4, NULL, 0)
             self.queue_outbound(b"PING\r\n", 6)
-        timer_set(&self.ps.timers, &self.ping_timer, now + self.ping_interval)
+        if not load8(&self.closing):
+            timer_set(&self.ps.timers, &self.ping_timer, now + self.ping_interval)
 
     # -- reading -------------------------------------------------------------------------------------------------
 
@@ -484,13 +497,22 @@ cdef class Connection(Parser):
         else:
             self.parse_bytes(ps.rbuf, got)
         self.account_batch()
-        if self.stall_ns and not load8(&self.closing):
-            self.pause()
+        if load8(&self.closing):
+            return
+        if load64(&(<Inbox> self.inbox).queued) > INBOX_FULL:
+            # The control plane cannot keep up with what we make it log or answer: we wait, as nats-server's read
+            # loop does while it logs.
+            self.stall_ns = 0
+            self.pause(STALL_TOTAL)
+        elif self.stall_ns:
+            if self.stall_ns >= STALL_REPORT:
+                self.log(LOG_PRODUCER_STALLED, self.stall_ns, NULL, 0)
+            self.pause(self.stall_ns)
+            self.stall_ns = 0
 
     cdef void parse_bytes(self, char *buf, size_t n) noexcept nogil:
         """Parse; what follows a punted verb is kept until the control plane has answered."""
-        cdef int rc = self.parse(buf, n)
-        if rc != PARSE_PUNT:
+        if self.parse(buf, n) != PARSE_PUNT:
             return
         self.parked = 1
         n -= self.consumed
@@ -503,6 +525,18 @@ cdef class Connection(Parser):
             return
         memcpy(self.pre, buf + self.consumed, n)
         self.pre_len = n
+        self.pre_at = 0
+
+    cdef void parse_kept(self) noexcept nogil:
+        """Parse what was kept, which may stop at another punted verb."""
+        cdef char *pre = self.pre
+        if self.parse(pre + self.pre_at, self.pre_len - self.pre_at) == PARSE_PUNT:
+            self.parked = 1
+            self.pre_at += self.consumed
+            if self.pre_at < self.pre_len:
+                return
+        self.pre = NULL
+        free(pre)
 
     cdef void account_batch(self) noexcept nogil:
         if self.batch_msgs:
@@ -527,7 +561,7 @@ cdef class Connection(Parser):
         rely on its message being ahead of anything caused later."""
         pthread_mutex_lock(&self.lock)
         store8(&self.has_remote, 0)
-        outq_splice(&self.out, &self.remote)
+        outq_merge(&self.out, &self.remote, &self.ps.pool)
         pthread_mutex_unlock(&self.lock)
 
     cdef void queue_outbound(self, const char *p, size_t n) noexcept nogil:
@@ -620,6 +654,7 @@ cdef class Connection(Parser):
             self.flush_outbound()
             if load8(&self.closing):
                 return
+        store64(&self.backlog, self.out.bytes)
         if self.out.bytes > self.max_pending:
             self.report_slow_consumer()
             self.close_connection_nogil(SLOW_CONSUMER_PENDING_BYTES)
@@ -644,29 +679,27 @@ cdef class Connection(Parser):
         bump64(&producer.nstalls, 1)
         add64(&(<ServerState> producer.server)._stalls, 1)
 
-    cdef void pause(self) noexcept nogil:
-        cdef int64_t d = self.stall_ns
-        self.stall_ns = 0
-        if d >= STALL_REPORT:
-            self.log(LOG_PRODUCER_STALLED, d, NULL, 0)
+    cdef void pause(self, int64_t ns) noexcept nogil:
         self.paused = 1
         self.set_interest(self.interest & ~<uint32_t> EPOLLIN)
+        self.stall_prev = NULL
         self.stall_next = self.ps.stalled
+        if self.stall_next != NULL:
+            set_stall_prev(<Connection> self.stall_next, <void *> self)
         self.ps.stalled = <void *> self
-        timer_set(&self.ps.timers, &self.stall_timer, monotonic_ns() + d)
+        timer_set(&self.ps.timers, &self.stall_timer, monotonic_ns() + ns)
 
     cdef void unpause(self) noexcept nogil:
-        cdef void *at = self.ps.stalled
         timer_clear(&self.ps.timers, &self.stall_timer)
         if not self.paused:
             return
         self.paused = 0
-        if at == <void *> self:
+        if self.stall_prev == NULL:
             self.ps.stalled = self.stall_next
         else:
-            while (<Connection> at).stall_next != <void *> self:
-                at = (<Connection> at).stall_next
-            (<Connection> at).stall_next = self.stall_next
+            set_stall_next(<Connection> self.stall_prev, self.stall_next)
+        if self.stall_next != NULL:
+            set_stall_prev(<Connection> self.stall_next, self.stall_prev)
         self.resume_reading()
 
     cdef void release_stalled(self) noexcept nogil:
@@ -693,9 +726,9 @@ cdef class Connection(Parser):
             return
         pthread_mutex_lock(&self.lock)
         store8(&self.closing, 1)
-        self.refuse = 1
+        self.refused = 1
         store8(&self.has_remote, 0)
-        outq_splice(&self.out, &self.remote)
+        outq_merge(&self.out, &self.remote, &self.ps.pool)
         pthread_mutex_unlock(&self.lock)
         store32(&self.reason, reason)
         timer_clear(&self.ps.timers, &self.auth_timer)
@@ -726,9 +759,7 @@ cdef class Connection(Parser):
         self.draining = 0
         timer_clear(&self.ps.timers, &self.write_timer)
         outq_clear(&self.out, &self.ps.pool)
-        self.parser_free()
-        free(self.pre)
-        self.pre = NULL
+        # What the parser holds stays: the message that overran our own queue is still being delivered to others.
         if self.started:
             add32(&self.ps.nclients, <uint32_t> -1)
         pthread_mutex_lock(&self.ps.lock)
@@ -778,6 +809,32 @@ cdef class Connection(Parser):
         pass
 
 
+cdef void end_batch(PollState *ps) noexcept nogil:
+    flush_batch(ps)
+    if exchange8(&ps.resume_stalled, 0):
+        while ps.stalled != NULL:
+            (<Connection> ps.stalled).unpause()
+    if timers_next(&ps.timers) != ps.armed:
+        arm_timer(ps)
+
+
+cdef void arm_timer(PollState *ps) noexcept nogil:
+    cdef itimerspec spec
+    memset(&spec, 0, sizeof(spec))
+    ps.armed = timers_next(&ps.timers)
+    spec.it_value.tv_sec = ps.armed // SECOND
+    spec.it_value.tv_nsec = <long> (ps.armed % SECOND)
+    timerfd_settime(ps.tmfd, TFD_TIMER_ABSTIME, &spec, NULL)
+
+
+cdef void set_stall_prev(Connection c, void *prev) noexcept nogil:
+    c.stall_prev = prev
+
+
+cdef void set_stall_next(Connection c, void *following) noexcept nogil:
+    c.stall_next = following
+
+
 cdef void flush_batch(PollState *ps) noexcept nogil:
     cdef uint32_t i
     cdef void *at
@@ -824,5 +881,7 @@ cdef void flush_dirty(Connection c) noexcept nogil:
     c.dirty = 0
     if c.torn:
         c.post_closed()
-    elif not c.want_write:
+    elif c.want_write:
+        store64(&c.backlog, c.out.bytes)
+    else:
         c.flush_outbound()

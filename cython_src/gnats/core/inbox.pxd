@@ -1,7 +1,8 @@
 """The control plane's inbox: what pollers post for Python, in order, behind one eventfd (ports ipqueue.go).
 
-Lock: one mutex over the list; a leaf in docs/locks.md. A poller posts only about clients that it owns, and EV_CLOSED
-last of all, so a client is alive as long as an event names it.
+Lock: one mutex over the list; a leaf in docs/locks.md. A client is alive as long as an event names it: the inbox keeps
+every client from its first request until its EV_CLOSED, which its own poller posts last of all, has been drained and no
+poller is in a batch that began before (another one may post an EV_MSG or EV_TRACE about it until then).
 """
 from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint32_t, uint64_t
@@ -34,6 +35,7 @@ cdef class Inbox:
     cdef Event *tail
     cdef int evfd
     cdef uint64_t queued          # atomic
+    cdef set named                # clients handed to a poller: it may name them, whatever Python does
     cdef list graveyard           # closed clients, until no poller can hold a pointer to them
 
     # An event with room for `len` bytes of data, NULL when out of memory; post() takes it over.

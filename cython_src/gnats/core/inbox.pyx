@@ -27,6 +27,7 @@ cdef class Inbox:
         if self.evfd < 0:
             raise OSError(errno, "cannot create an eventfd for the inbox")
         pthread_mutex_init(&self.lock, NULL)
+        self.named = set()
         self.graveyard = []
 
     def __dealloc__(self):
@@ -89,35 +90,43 @@ cdef class Inbox:
             close(self.evfd)
             self.evfd = -1
 
-    def drain(self) -> list:
-        """Everything posted since the last call, in order, as (event, client, a, b, data).
+    def drain(self, Py_ssize_t most=1024) -> list:
+        """Up to `most` events, in order, as (event, client, a, b, data); fileno() stays readable when there are more.
 
         `data` is bytes; for EV_MSG it is (subject, reply, header, payload, sid). A closed client stays alive here
         until no poller can hold a pointer to it.
         """
         cdef Event *ev
-        cdef Event *following
         cdef uint64_t value
         cdef list out = []
         cdef object client, data
+        cdef Py_ssize_t passed = 0
+        # only what is buried already: an event that is taken now may name a client closed by an earlier one
+        while passed < len(self.graveyard) and qs_passed((<tuple> self.graveyard[passed])[0]):
+            passed += 1
         if self.evfd >= 0:
             eventfd_read(self.evfd, &value)
-        pthread_mutex_lock(&self.lock)
-        ev = self.head
-        self.head = self.tail = NULL
-        store64(&self.queued, 0)
-        pthread_mutex_unlock(&self.lock)
-        while self.graveyard and qs_passed((<tuple> self.graveyard[0])[0]):
-            del self.graveyard[0]
-        while ev != NULL:
+        while len(out) < most:
+            pthread_mutex_lock(&self.lock)
+            ev = self.head
+            if ev != NULL:
+                self.head = ev.next
+                if self.head == NULL:
+                    self.tail = NULL
+                store64(&self.queued, load64(&self.queued) - 1)
+            pthread_mutex_unlock(&self.lock)
+            if ev == NULL:
+                break
             client = <object> ev.client if ev.client != NULL else None
             data = message_parts(ev) if ev.kind == EV_MSG else PyBytes_FromStringAndSize(ev.data, ev.len)
             out.append((ev.kind, client, ev.a, ev.b, data))
             if ev.kind == EV_CLOSED:
+                self.named.discard(client)
                 self.graveyard.append((qs_advance(), client))
-            following = ev.next
             free(ev)
-            ev = following
+        if len(out) == most and self.evfd >= 0:
+            eventfd_write(self.evfd, 1)
+        del self.graveyard[:passed]
         return out
 
 

@@ -42,8 +42,8 @@ cdef char *outq_reserve_slow(OutQueue *q, ChunkPool *pool, size_t n) noexcept no
 # Append bytes, over several chunks if need be; -1 when out of memory (the queue is then unusable). Without a pool the
 # chunks come from malloc: for the control plane, which is no poller.
 cdef int outq_append(OutQueue *q, ChunkPool *pool, const char *p, size_t n) noexcept nogil
-# Move all of `src` behind `dst`.
-cdef void outq_splice(OutQueue *dst, OutQueue *src) noexcept nogil
+# Move all of `src` behind `dst`; small pieces are copied into the room at its end.
+cdef void outq_merge(OutQueue *dst, OutQueue *src, ChunkPool *pool) noexcept nogil
 cdef void outq_clear(OutQueue *q, ChunkPool *pool) noexcept nogil
 cdef void outq_free(OutQueue *q) noexcept nogil
 cdef uint32_t outq_chunks(const OutQueue *q) noexcept nogil

@@ -30,6 +30,7 @@ cdef extern from * nogil:
 
 cdef enum:
     HEADER = 40           # sizeof(Chunk) without its data, rounded up
+    WORTH_CHAINING = 2048 # a shorter piece from another thread is copied, or tiny ones would cost a chunk each
     MAX_IOV = 64          # vectors of one sendmsg: 4 MiB of large chunks, more than a socket buffer takes
 
 # What a first, a second and every further chunk of a queue holds: a connection that gets a message now and then
@@ -134,8 +135,19 @@ cdef int outq_append(OutQueue *q, ChunkPool *pool, const char *p, size_t n) noex
     return 0
 
 
-cdef void outq_splice(OutQueue *dst, OutQueue *src) noexcept nogil:
+cdef void outq_merge(OutQueue *dst, OutQueue *src, ChunkPool *pool) noexcept nogil:
+    cdef Chunk *c
+    while src.head != NULL and dst.tail != NULL:
+        if src.head.len > WORTH_CHAINING or dst.tail.cap - dst.tail.len < src.head.len:
+            break
+        c = src.head
+        memcpy(dst.tail.data + dst.tail.len, c.data, c.len)
+        outq_commit(dst, c.len)
+        src.bytes -= c.len
+        src.head = c.next
+        chunk_put(pool, c)
     if src.head == NULL:
+        src.tail = NULL
         return
     if dst.tail == NULL:
         dst.head = src.head

@@ -15,5 +15,3 @@ cdef class Poller(PollerBase):
     cdef int once(self, int timeout_ms) noexcept nogil
     cdef void drain_signals(self) noexcept nogil
     cdef void expire_timers(self) noexcept nogil
-    cdef void arm_timer(self) noexcept nogil
-    cdef void resume_stalled(self) noexcept nogil

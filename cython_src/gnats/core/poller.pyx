@@ -1,17 +1,16 @@
 """A poller; see poller.pxd."""
-from libc.stdint cimport int64_t, uint32_t, uint64_t
+from libc.stdint cimport uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
-from libc.string cimport memset
 
-from gnats.core.connection cimport Connection, flush_batch
+from gnats.core.connection cimport Connection, end_batch
 from gnats.core.inbox cimport Inbox
 from gnats.core.outbound cimport pool_free
 from gnats.core.pollstate cimport PollerBase, PollState
 from gnats.core.quiesce cimport qs_offline, qs_online, qs_reclaim, qs_register, qs_unregister
 from gnats.core.results cimport results_clear
 from gnats.core.state cimport MAX_POLLERS, ServerState
-from gnats.core.timers cimport Timer, timer_expired, timers_free, timers_next
-from gnats.includes.atomics cimport bump64, exchange8, load8, load8_acquire, load32, load64, store8_release
+from gnats.core.timers cimport Timer, timer_expired, timers_free
+from gnats.includes.atomics cimport bump64, load8_acquire, load32, load64, store8_release
 from gnats.includes.linux cimport (
     CLOCK_MONOTONIC,
     EFD_CLOEXEC,
@@ -22,7 +21,6 @@ from gnats.includes.linux cimport (
     EPOLLIN,
     TFD_CLOEXEC,
     TFD_NONBLOCK,
-    TFD_TIMER_ABSTIME,
     close,
     epoll_create1,
     epoll_ctl,
@@ -32,10 +30,8 @@ from gnats.includes.linux cimport (
     eventfd,
     eventfd_read,
     eventfd_write,
-    itimerspec,
     monotonic_ns,
     timerfd_create,
-    timerfd_settime,
 )
 from gnats.includes.pthread cimport (
     pthread_mutex_destroy,
@@ -60,6 +56,8 @@ cdef class Poller(PollerBase):
         if index >= MAX_POLLERS:
             raise ValueError(f"poller index {index} is not below {MAX_POLLERS}")
         self.ps.epfd = self.ps.evfd = self.ps.tmfd = -1
+        pthread_mutex_init(&self.ps.lock, NULL)
+        qs_register(&self.ps.qs)
         self.inbox = inbox
         self.state = state
         self.ps.inbox = <void *> inbox
@@ -68,8 +66,6 @@ cdef class Poller(PollerBase):
         self.ps.solo = solo
         self.ps.rng = <uint64_t> monotonic_ns() * 2 + 1
         self.ps.now = monotonic_ns()
-        pthread_mutex_init(&self.ps.lock, NULL)
-        qs_register(&self.ps.qs)
         self.ps.rbuf_len = READ_BUFFER
         self.ps.rbuf = <char *> malloc(READ_BUFFER)
         if self.ps.rbuf == NULL:
@@ -84,6 +80,8 @@ cdef class Poller(PollerBase):
         state.pollers[index] = &self.ps
 
     def __dealloc__(self):
+        if self.ps.inbox == NULL:
+            return   # refused before anything was made
         self.close()
         qs_unregister(&self.ps.qs)
         pthread_mutex_destroy(&self.ps.lock)
@@ -180,11 +178,7 @@ cdef class Poller(PollerBase):
             eventfd_read(ps.tmfd, &value)
             ps.armed = 0
             self.expire_timers()
-        flush_batch(ps)
-        if load8(&ps.resume_stalled):
-            self.resume_stalled()
-        if timers_next(&ps.timers) != ps.armed:
-            self.arm_timer()
+        end_batch(ps)
         qs_offline(&ps.qs)
         qs_reclaim()
         return n
@@ -212,20 +206,6 @@ cdef class Poller(PollerBase):
             if t == NULL:
                 break
             (<Connection> t.owner).on_timer(t)
-
-    cdef void arm_timer(self) noexcept nogil:
-        cdef itimerspec spec
-        cdef int64_t when = timers_next(&self.ps.timers)
-        memset(&spec, 0, sizeof(spec))
-        self.ps.armed = when
-        spec.it_value.tv_sec = when // 1000000000
-        spec.it_value.tv_nsec = <long> (when % 1000000000)
-        timerfd_settime(self.ps.tmfd, TFD_TIMER_ABSTIME, &spec, NULL)
-
-    cdef void resume_stalled(self) noexcept nogil:
-        exchange8(&self.ps.resume_stalled, 0)
-        while self.ps.stalled != NULL:
-            (<Connection> self.ps.stalled).unpause()
 
 
 cdef void clear_signal(Connection c) noexcept nogil:

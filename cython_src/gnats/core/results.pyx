@@ -57,12 +57,13 @@ cdef MatchResult *results_find(ResultCache *c, Sublist sl, const char *subject, 
         c.last = e
         return e.r
     bump64(&c.misses, 1)
+    if c.n >= MAX_ENTRIES or c.bytes > MAX_BYTES:
+        results_clear(c)
+        e = NULL
     r = sl.match(subject, n)
     if r == NULL:
         return NULL
     if e == NULL:
-        if c.n >= MAX_ENTRIES or c.bytes > MAX_BYTES:
-            results_clear(c)
         if c.slots == NULL or (c.n > c.mask and c.mask + 1 < MAX_SLOTS):
             if not grow(c) and c.slots == NULL:
                 free(r)

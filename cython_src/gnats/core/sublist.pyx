@@ -231,6 +231,9 @@ cdef bint visit_wildcards(Node *node, NodeVisitor visit, void *arg) noexcept nog
 
 # ---- the list ----
 
+cdef uint64_t sublists = 0   # made so far; under the GIL
+
+
 @cython.final
 cdef class Sublist:
     """Subscriptions by subject; the methods that Python sees are for tests and tools."""
@@ -241,6 +244,10 @@ cdef class Sublist:
         self.root = node_new(NULL, LITERAL, b"", 0)
         if self.root == NULL or not table_grow(&self.edges):
             raise MemoryError("sublist: no memory for its root")
+        # a cached result may outlive its sublist: no other that gets its address has had these generations
+        global sublists
+        sublists += 1
+        self.wild_gen = sublists << 40
 
     def __dealloc__(self):
         cdef uint32_t b

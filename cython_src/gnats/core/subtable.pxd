@@ -17,5 +17,5 @@ cdef struct SubTable:
 cdef Subscription *subtable_find(SubTable *t, const char *sid, size_t n) noexcept nogil
 cdef bint subtable_add(SubTable *t, Subscription *s) noexcept nogil      # False when out of memory
 cdef bint subtable_remove(SubTable *t, Subscription *s) noexcept nogil   # False when it is not there
-# Take everything out, into a malloc'ed array of t.n; NULL when there is nothing or memory ran out.
-cdef Subscription **subtable_take(SubTable *t) noexcept nogil
+# Take everything out, as a chain through `next`.
+cdef Subscription *subtable_take(SubTable *t) noexcept nogil

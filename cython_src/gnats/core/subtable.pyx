@@ -1,7 +1,7 @@
 """The subscriptions of one connection by sid; see subtable.pxd."""
 from libc.stddef cimport size_t
 from libc.stdint cimport uint32_t
-from libc.stdlib cimport calloc, free, malloc
+from libc.stdlib cimport calloc, free
 from libc.string cimport memcmp
 
 from gnats.core.subject cimport hash_bytes
@@ -78,21 +78,19 @@ cdef bint subtable_remove(SubTable *t, Subscription *s) noexcept nogil:
     return False
 
 
-cdef Subscription **subtable_take(SubTable *t) noexcept nogil:
-    cdef Subscription **all = NULL
+cdef Subscription *subtable_take(SubTable *t) noexcept nogil:
+    cdef Subscription *chain = NULL
     cdef Subscription *s
-    cdef uint32_t i, k = 0
-    if t.n:
-        all = <Subscription **> malloc(t.n * sizeof(Subscription *))
-    if all == NULL:
+    cdef uint32_t i
+    if t.slots == NULL:
         return NULL
     for i in range(t.mask + 1):
-        s = t.slots[i]
-        while s != NULL:
-            all[k] = s
-            k += 1
-            s = s.next
+        while t.slots[i] != NULL:
+            s = t.slots[i]
+            t.slots[i] = s.next
+            s.next = chain
+            chain = s
     free(t.slots)
     t.slots = NULL
     t.mask = t.n = 0
-    return all
+    return chain

@@ -1,0 +1,20 @@
+"""A server in a thread of its own, in both ways of running."""
+
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from gnats.testing import ServerThread
+
+
+@pytest.fixture(params=[0, 2], ids=["loop", "threads"])
+def server(request: pytest.FixtureRequest) -> Iterator[ServerThread]:
+    with ServerThread(io_threads=request.param, max_closed_clients=100) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def sanitized() -> bool:
+    """Whether a sanitizer is at work, which takes its time."""
+    return bool(os.environ.get("GNATS_SANITIZED"))

@@ -1,0 +1,130 @@
+"""What a hostile or unlucky client does to others: nothing."""
+
+import os
+import socket
+from pathlib import Path
+
+import pytest
+from support.peer import HELLO, Peer
+
+from gnats.testing import ServerThread
+
+pytestmark = pytest.mark.timeout(120)
+MEBIBYTE = 1 << 20
+
+
+def resident() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def test_a_client_that_overruns_its_own_queue_leaves_the_message_whole_for_others(
+    server: ServerThread,
+) -> None:
+    """Its connection is closed in the middle of the fan-out of a payload that came in pieces."""
+    with Peer(server.port) as greedy, Peer(server.port) as other:
+        greedy.send(b"".join(b"SUB a %d\r\n" % sid for sid in range(80)))
+        greedy.fence()
+        other.send(b"SUB a 1\r\n")
+        other.fence()
+        payload = bytes(range(256)) * 4096
+        head = b"PUB a %d\r\n" % len(payload)
+        greedy.send(head + payload[:1000])
+        other.fence()  # the server has read the first piece
+        try:
+            greedy.send(payload[1000:] + b"\r\n")
+        except ConnectionError:
+            pytest.fail("closed before the message was complete")
+        assert other.until(b"\r\n") == b"MSG a 1 %d\r\n" % len(payload)
+        assert other.take(len(payload)) == payload
+
+
+def test_what_a_publisher_sent_before_it_reset_the_connection_arrives(server: ServerThread) -> None:
+    with Peer(server.port) as subscriber:
+        subscriber.send(b"SUB a 1\r\n")
+        subscriber.fence()
+        for number in range(50):
+            sock = socket.create_connection(("127.0.0.1", server.port))
+            sock.sendall(b'CONNECT {"verbose":false}\r\nPUB a 5\r\n#%04d\r\n' % number)
+            sock.close()  # with the INFO unread, which the kernel answers with a reset
+            assert subscriber.until(b"#%04d\r\n" % number)
+
+
+def test_cached_results_do_not_grow_without_bound(server: ServerThread, sanitized: bool) -> None:
+    subjects, subscriptions = 1000, 3000 if sanitized else 10_000
+    with Peer(server.port, HELLO.replace(b"{", b'{"echo":false,')) as peer:
+        publishes = b"".join(b"PUB s%d 1\r\nx\r\n" % number for number in range(subjects))
+        peer.send(publishes)
+        peer.fence()
+        peer.send(b"".join(b"SUB > %d\r\n" % sid for sid in range(subscriptions)))
+        peer.fence()
+        before = resident()
+        peer.send(publishes)
+        peer.fence()
+        assert resident() - before < 40 * MEBIBYTE  # all of them would be 80
+
+
+def test_lines_for_the_log_do_not_pile_up(server: ServerThread, sanitized: bool) -> None:
+    """Each publish is refused and logged; the client has to wait for the log."""
+    count = 20_000 if sanitized else 200_000
+    with Peer(server.port) as peer, Peer(server.port) as other:
+        before = resident()
+
+        class Worst:
+            growth = 0
+
+        peer.sock.settimeout(60)
+        for _ in range(count // 1000):
+            peer.send(b"PUB a _R_.x 0\r\n\r\n" * 1000)
+            peer.fence()
+            Worst.growth = max(Worst.growth, resident() - before)
+        other.fence()
+        assert Worst.growth < 60 * MEBIBYTE
+
+
+def test_a_message_dropped_for_a_stalled_consumer_counts_for_its_auto_unsubscribe() -> None:
+    with (
+        ServerThread(
+            io_threads=0, no_fast_producer_stall=True, max_payload=100_000, max_pending=200_000
+        ) as server,
+        Peer(server.port) as consumer,
+        Peer(server.port) as publisher,
+    ):
+        consumer.send(b"SUB one 1\r\nUNSUB 1 1\r\nSUB big 2\r\n")
+        consumer.fence()
+        own = server.call(lambda s: s.num_subscriptions)
+        big = b"PUB big 20000\r\n" + b"x" * 20_000 + b"\r\n"
+
+        def pending() -> int:
+            return max(server.call(lambda s: [c.snapshot()["pending_bytes"] for c in s.clients.values()]))
+
+        for _ in range(2000):
+            publisher.send(big)
+            publisher.fence()
+            if pending() > 150_000:
+                break
+        assert pending() > 150_000
+        publisher.send(big + b"PUB one 1\r\nx\r\n")
+        publisher.fence()
+        assert server.call(lambda s: s.num_subscriptions) == own - 1
+
+
+def test_many_connects_in_one_read_cost_no_more_than_their_bytes(server: ServerThread) -> None:
+    with Peer(server.port) as peer:
+        peer.send(b'CONNECT {"verbose":false}\r\n' * 5000)
+        peer.fence()
+
+
+def test_a_refused_connection_publishes_nothing() -> None:
+    with ServerThread(io_threads=1, max_conn=1) as server, Peer(server.port) as subscriber:
+        subscriber.send(b"SUB a 1\r\n")
+        subscriber.fence()
+        for _ in range(20):
+            with socket.create_connection(("127.0.0.1", server.port)) as sock:
+                sock.sendall(b'CONNECT {"verbose":false}\r\nPUB a 1\r\nx\r\n')
+                answer = b""
+                try:
+                    while got := sock.recv(4096):
+                        answer += got
+                except ConnectionResetError:
+                    pass
+        assert subscriber.fence() == b"PONG\r\n"

@@ -1,0 +1,59 @@
+"""A blocking raw connection, for tests that use several at the same time in threads."""
+
+import socket
+import struct
+
+HELLO = b'CONNECT {"verbose":false,"pedantic":false,"headers":true,"no_responders":true}\r\n'
+
+
+class Peer:
+    """A blocking raw connection."""
+
+    def __init__(self, port: int, hello: bytes = HELLO) -> None:
+        self.sock = socket.create_connection(("127.0.0.1", port), 30)
+        self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.data = b""
+        self.send(hello + b"PING\r\n")
+        self.until(b"PONG\r\n")
+
+    def send(self, data: bytes) -> None:
+        self.sock.sendall(data)
+
+    def until(self, end: bytes) -> bytes:
+        """Everything up to and including `end`."""
+        while end not in self.data:
+            got = self.sock.recv(1 << 16)
+            if not got:
+                raise EOFError(self.data[-200:])
+            self.data += got
+        head, _, self.data = self.data.partition(end)
+        return head + end
+
+    def take(self, count: int) -> bytes:
+        """The next `count` bytes."""
+        while len(self.data) < count:
+            got = self.sock.recv(1 << 20)
+            if not got:
+                raise EOFError(self.data[-200:])
+            self.data += got
+        head, self.data = self.data[:count], self.data[count:]
+        return head
+
+    def fence(self) -> bytes:
+        """What came before the answer to a PING sent now."""
+        self.send(b"PING\r\n")
+        return self.until(b"PONG\r\n")
+
+    def reset(self) -> None:
+        """Break the connection with a reset."""
+        self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.sock.close()
+
+    def close(self) -> None:
+        self.sock.close()
+
+    def __enter__(self) -> "Peer":
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
