@@ -7,18 +7,24 @@ bin=$2
 shift 2
 GNATS_BUILD=$profile "$bin/python" setup.py --quiet build --build-base "build/$profile"
 lib=$(ls -d "build/$profile"/lib.*)
+report=$PWD/build/$profile/report   # what a sanitizer has to say would be lost in pytest's capture
+rm -f "$report".*
 case $profile in
 asan)
     runtime=$(gcc -print-file-name=libasan.so)
-    export ASAN_OPTIONS=detect_leaks=0:abort_on_error=0:exitcode=66
-    export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1:exitcode=66
+    export ASAN_OPTIONS="detect_leaks=0:exitcode=66:log_path=$report"
+    export UBSAN_OPTIONS="halt_on_error=1:print_stacktrace=1:exitcode=66:log_path=$report"
     ;;
 tsan)
     runtime=$(gcc -print-file-name=libtsan.so)
-    export TSAN_OPTIONS="exitcode=66:halt_on_error=1:second_deadlock_stack=1:ignore_noninstrumented_modules=1"
+    export TSAN_OPTIONS="exitcode=66:halt_on_error=1:second_deadlock_stack=1:ignore_noninstrumented_modules=1:log_path=$report"
     ;;
 esac
 export GNATS_SANITIZED=$profile PYTHONPATH="$PWD/$lib" PYTHONMALLOC=malloc PYTHONDONTWRITEBYTECODE=1
 # A fixed address layout: the thread sanitizer's shadow memory needs it on newer kernels.
-exec setarch -R env LD_PRELOAD="$runtime" \
-    "$bin/python" -P -m pytest -p no:cacheprovider tests/unit tests/stress "$@"
+setarch -R env LD_PRELOAD="$runtime" \
+    "$bin/python" -P -m pytest -p no:cacheprovider tests/unit tests/stress "$@" || {
+    status=$?
+    cat "$report".* 2>/dev/null
+    exit $status
+}

@@ -1,6 +1,5 @@
 """A server in a thread of its own, in both ways of running."""
 
-import os
 from collections.abc import Iterator
 
 import pytest
@@ -12,9 +11,3 @@ from gnats.testing import ServerThread
 def server(request: pytest.FixtureRequest) -> Iterator[ServerThread]:
     with ServerThread(io_threads=request.param, max_closed_clients=100) as running:
         yield running
-
-
-@pytest.fixture(scope="session")
-def sanitized() -> bool:
-    """Whether a sanitizer is at work, which takes its time."""
-    return bool(os.environ.get("GNATS_SANITIZED"))

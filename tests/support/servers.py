@@ -76,7 +76,7 @@ def selected() -> list[Kind]:
 
 
 class Server:
-    """One running server process. `log` is what it has written to stderr so far."""
+    """One running server process."""
 
     def __init__(self, kind: Kind, directory: Path, *args: str, config: str = "") -> None:
         """Starts the server and waits until it says that it is ready.
@@ -93,7 +93,7 @@ class Server:
         self._start(-1)
 
     def _start(self, port: int) -> None:
-        self.log = ""
+        self._lines: list[str] = []
         self._changed = threading.Condition()
         self._ended = False
         self.process = subprocess.Popen(
@@ -120,7 +120,7 @@ class Server:
         with self.process.stderr as lines:
             for line in lines:
                 with self._changed:
-                    self.log += line
+                    self._lines.append(line)
                     self._changed.notify_all()
         with self._changed:
             self._ended = True
@@ -135,6 +135,11 @@ class Server:
                 return found
         state = "ended" if self._ended else "runs"
         raise RuntimeError(f"{self.kind.name} {state} without logging {regex.pattern!r}:\n{self.log}")
+
+    @property
+    def log(self) -> str:
+        """What the process has written to stderr so far."""
+        return "".join(self._lines)
 
     @property
     def url(self) -> str:
