@@ -36,7 +36,8 @@ FRAGMENTS = (
 
 # Parts of CONNECT objects: names of fields with values that fit, values that fit nowhere or everywhere.
 FLAGS = (
-    "verbose", "VERBOSE", "verbo\\u0073e", "verbo\u017fe", "pedantic", "Echo", "echo", "headers", "tls_required",
+    "verbose", "VERBOSE", "verbo\\u0073e", "verbo\u017fe", "pedantic", "Echo", "echo", "headers",
+    "tls_required",
 )  # fmt: skip
 TEXTS = ("name", "user", "pass", "nkey", "n\u212aey", "lang", "version", "sig", "jwt")
 STRINGS = (
