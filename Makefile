@@ -59,7 +59,7 @@ lint: build $(VENV)/.lint-tools ## ruff, mypy, cython-lint, and Cython's hints a
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/cython-lint cython_src
+	PATH="$(CURDIR)/$(BIN):$$PATH" cython-lint cython_src
 	$(BIN)/python tools/check_gil_hints.py
 
 # Sanitizers: a second build beside the first, run by a Python that has the runtime preloaded.

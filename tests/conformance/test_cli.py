@@ -65,7 +65,7 @@ def started(kind: Kind, tmp_path: Path) -> Iterator[Callable[..., subprocess.Pop
     processes: list[subprocess.Popen[bytes]] = []
 
     def start(*args: str) -> subprocess.Popen[bytes]:
-        processes.append(subprocess.Popen([kind.path, "-a", "127.0.0.1", "-p", "-1", *args], cwd=tmp_path))
+        processes.append(subprocess.Popen([kind.find(), "-a", "127.0.0.1", "-p", "-1", *args], cwd=tmp_path))
         return processes[-1]
 
     yield start

@@ -56,7 +56,7 @@ def session(server: Server, modules: Path) -> Callable[[str], Any]:
             text=True,
             timeout=60,
         )
-        assert (done.returncode, done.stderr) == (0, "")
+        assert done.returncode == 0, done.stderr
         return json.loads(done.stdout)
 
     return session

@@ -23,7 +23,6 @@ TOKEN = b"zzzz"
 INFO = b"INFO *\r\n"  # stands for any INFO in an answer; tests of INFO itself look inside
 BATCH = 200  # connections at a time
 
-
 _DIGITS = string.digits + string.ascii_lowercase[:-1]  # without z: a word is never TOKEN
 _sources = itertools.cycle(f"127.0.1.{n}" for n in range(1, 255))  # one address has 28,000 ports a minute
 _words = ("".join(word).encode() for word in itertools.product(_DIGITS, repeat=len(TOKEN)))

@@ -16,8 +16,12 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-TIMEOUT = 30.0  # seconds that starting, stopping or a line of the log may take; no test waits for it in vain
-TROUBLE = re.compile(r"^(Traceback |panic: |fatal error: |.*WARNING: DATA RACE)", re.MULTILINE)
+TIMEOUT = 30.0  # seconds that starting, stopping or a line of the log may take
+TROUBLE = re.compile(
+    r"^(Traceback |Exception |Fatal Python error|Task exception was never retrieved|panic: |fatal error: )"
+    r"|was never awaited|Sanitizer",
+    re.MULTILINE,
+)
 LISTENING = re.compile(r"Listening for client connections on (\S+):(\d+)")
 READY = re.compile(r"Server is ready")
 
@@ -38,8 +42,7 @@ class Kind:
     def is_reference(self) -> bool:
         return self.io_threads is None
 
-    @property
-    def path(self) -> Path:
+    def find(self) -> Path:
         """Where the command is. Raises NotInstalled."""
         path = Path(sys.executable).parent / self.command
         if not path.exists():
@@ -49,7 +52,7 @@ class Kind:
     def run(self, directory: Path, *args: str) -> subprocess.CompletedProcess[str]:
         """Runs the command to its end. Raises NotInstalled."""
         return subprocess.run(
-            [self.path, *args],
+            [self.find(), *args],
             cwd=directory,
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -97,7 +100,7 @@ class Server:
         self._changed = threading.Condition()
         self._ended = False
         self.process = subprocess.Popen(
-            [self.kind.path, "-a", "127.0.0.1", "-p", str(port), "-c", self.conf, *self.args],
+            [self.kind.find(), "-a", "127.0.0.1", "-p", str(port), "-c", self.conf, *self.args],
             cwd=self.directory,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,

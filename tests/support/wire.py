@@ -46,12 +46,17 @@ class Connection:
     """A raw connection to a server, its INFO already read. A read fails after TIMEOUT seconds of silence."""
 
     def __init__(self, address: tuple[str, int], source: str = "127.0.0.1") -> None:
+        """Connects from `source` and reads the greeting. Raises OSError, or Closed when none comes."""
         self.sock = socket.create_connection(address, TIMEOUT, source_address=(source, 0))
         self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.local: tuple[str, int] = self.sock.getsockname()
         self.sent = 0  # bytes
         self._buffer = bytearray()
-        self.greeting = self.read_op()
+        try:
+            self.greeting = self.read_op()
+        except BaseException:
+            self.close()
+            raise
 
     def __enter__(self) -> Connection:
         return self
