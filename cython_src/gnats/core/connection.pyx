@@ -320,8 +320,6 @@ cdef class Connection(Parser):
 
     cdef void on_signal(self) noexcept nogil:
         cdef uint32_t ctl, reason
-        cdef char *pre
-        cdef size_t pre_len
         pthread_mutex_lock(&self.lock)
         ctl = self.ctl
         reason = self.ctl_reason

@@ -30,7 +30,7 @@ cdef extern from * nogil:
 
 cdef enum:
     HEADER = 40           # sizeof(Chunk) without its data, rounded up
-    WORTH_CHAINING = 2048 # a shorter piece from another thread is copied, or tiny ones would cost a chunk each
+    WORTH_CHAINING = 2048  # a shorter piece from another thread is copied, or tiny ones would cost a chunk each
     MAX_IOV = 64          # vectors of one sendmsg: 4 MiB of large chunks, more than a socket buffer takes
 
 # What a first, a second and every further chunk of a queue holds: a connection that gets a message now and then

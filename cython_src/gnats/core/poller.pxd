@@ -1,7 +1,7 @@
 """A poller: an epoll set and the connections in it.
 
 The same object runs in either of two ways: watched by the control loop, which calls run_once when fileno() is
-readable, or in a thread of its own. Its lock (PollState.lock) guards the list of signalled connections; see docs/locks.md.
+readable, or in a thread of its own. Its lock (PollState.lock) guards the list of signalled connections (docs/locks.md).
 """
 from libc.stdint cimport uint8_t
 
