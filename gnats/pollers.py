@@ -21,8 +21,8 @@ Event = tuple[int, Client | None, int, int, object]
 def io_threads(wanted: int | str) -> int:
     """The number of threads that serve connections.
 
-    "auto" is none on one core, where a thread would only add switches, and else one: measured (perf/results), both
-    cost the same CPU a message, a thread has the lower latency, and no slow callback delays a message.
+    "auto" is none on one core, where a thread would only add switches, and else one: measured (perf/results),
+    both cost the same CPU a message, a thread has the lower latency, and no slow callback delays it.
     """
     if isinstance(wanted, int):
         return wanted
