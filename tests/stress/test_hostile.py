@@ -1,21 +1,15 @@
 """What a hostile or unlucky client does to others: nothing."""
 
-import os
 import socket
-from pathlib import Path
 
 import pytest
 from support.peer import HELLO, Peer
+from support.process import SANITIZED, resident
 
 from gnats.testing import ServerThread
 
 pytestmark = pytest.mark.timeout(120)
 MEBIBYTE = 1 << 20
-SANITIZED = bool(os.environ.get("GNATS_SANITIZED"))
-
-
-def resident() -> int:
-    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 def test_a_client_that_overruns_its_own_queue_leaves_the_message_whole_for_others(
@@ -50,7 +44,7 @@ def test_what_a_publisher_sent_before_it_reset_the_connection_arrives(server: Se
             assert subscriber.until(b"#%04d\r\n" % number)
 
 
-@pytest.mark.skipif(SANITIZED, reason="a sanitizer keeps freed memory")
+@pytest.mark.skipif(bool(SANITIZED), reason="a sanitizer keeps freed memory")
 def test_cached_results_do_not_grow_without_bound(server: ServerThread) -> None:
     subjects, subscriptions = 1000, 10_000
     with Peer(server.port, HELLO.replace(b"{", b'{"echo":false,')) as peer:
@@ -65,7 +59,7 @@ def test_cached_results_do_not_grow_without_bound(server: ServerThread) -> None:
         assert resident() - before < 40 * MEBIBYTE  # all of them would be 80
 
 
-@pytest.mark.skipif(SANITIZED, reason="a sanitizer keeps freed memory")
+@pytest.mark.skipif(bool(SANITIZED), reason="a sanitizer keeps freed memory")
 def test_lines_for_the_log_do_not_pile_up(server: ServerThread) -> None:
     """Each publish is refused and logged; the client has to wait for the log."""
     count = 200_000

@@ -10,17 +10,16 @@ import random
 import re
 import threading
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 from support.peer import Peer
+from support.process import SANITIZED, resident
 
 from gnats.bench.loadgen import PubSub
 from gnats.bench.target import Target
 from gnats.core import quiesce
 from gnats.testing import ServerThread
 
-SANITIZED = os.environ.get("GNATS_SANITIZED", "")
 SCALE = int(os.environ.get("GNATS_STRESS", "1"))
 pytestmark = pytest.mark.timeout(300 * SCALE)
 
@@ -248,10 +247,6 @@ def test_the_server_closes_connections_in_the_middle_of_everything(server: Serve
         for victim in victims:
             victim.close()
     settle(server)
-
-
-def resident() -> int:
-    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 @pytest.mark.skipif(bool(SANITIZED), reason="a sanitizer keeps freed memory")

@@ -110,6 +110,11 @@ cdef inline bint is_reserved_reply(const Slice *reply) noexcept nogil:
     return reply.p[0] == c'$' and (has_prefix(reply, b"$JS.ACK.", 8) or is_gateway_reply(reply))
 
 
+cdef inline int go_on(Client c) noexcept nogil:
+    """What a handler returns: the parser stops once we are closing."""
+    return PARSE_CLOSED if load8(&c.closing) else PARSE_OK
+
+
 cdef uint32_t split_line(char *arg, size_t n, Slice *out, uint32_t most) noexcept nogil:
     """The words of a line into out[:most]; how many there are, most + 1 for more."""
     cdef uint32_t count = 0
@@ -324,7 +329,7 @@ cdef class Client(Connection):
             if info != NULL:
                 self.queue_outbound(info, self.connect_info_len)
                 free(info)
-        return PARSE_CLOSED if load8(&self.closing) else PARSE_OK
+        return go_on(self)
 
     cdef int process_pong(self) noexcept nogil:
         if self.trace:
@@ -365,7 +370,7 @@ cdef class Client(Connection):
 
     cdef int process_invalid_publish_subject(self) noexcept nogil:
         self.send_err(b"Invalid Publish Subject")
-        return PARSE_CLOSED if load8(&self.closing) else PARSE_OK
+        return go_on(self)
 
     # -- subscriptions -------------------------------------------------------------------------------------------
 
@@ -412,11 +417,11 @@ cdef class Client(Connection):
                 b"Permissions Violation for Subscription to ", args[0].p, args[0].n, b" using queue ",
                 queue.p, queue.n)
             self.log_subscription(&args[0], &queue, &sid)
-            return PARSE_CLOSED if load8(&self.closing) else PARSE_OK
+            return go_on(self)
         if self.max_subs >= 0 and self.subs.n >= <uint32_t> self.max_subs:
             self.log(LOG_MAX_SUBSCRIPTIONS, 0, NULL, 0)
             self.send_err(b"maximum subscriptions exceeded")
-            return PARSE_CLOSED if load8(&self.closing) else PARSE_OK
+            return go_on(self)
         if subtable_find(&self.subs, sid.p, sid.n) == NULL:
             if self.add_sub(args[0].p, args[0].n, queue.p, queue.n, sid.p, sid.n, &error) == NULL:
                 if error == 0:
@@ -424,10 +429,10 @@ cdef class Client(Connection):
                     self.close_connection_nogil(READ_ERROR)
                     return PARSE_CLOSED
                 self.send_err(b"Invalid Subject")
-                return PARSE_CLOSED if load8(&self.closing) else PARSE_OK
+                return go_on(self)
         if self.opts.verbose:
             self.send_ok()
-        return PARSE_CLOSED if load8(&self.closing) else PARSE_OK
+        return go_on(self)
 
     cdef int process_unsub(self, char *arg, size_t n) noexcept nogil:
         cdef Slice[2] args
@@ -454,7 +459,7 @@ cdef class Client(Connection):
                     self.unsubscribe(s)
             else:
                 self.unsubscribe(s)
-        return PARSE_CLOSED if load8(&self.closing) else PARSE_OK
+        return go_on(self)
 
     cdef void unsubscribe(self, Subscription *s) noexcept nogil:
         cdef uint32_t i

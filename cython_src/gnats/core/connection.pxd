@@ -155,6 +155,7 @@ cdef class Connection(Parser):
     cdef void trace_line(self, int code, const char *a, size_t na, const char *b, size_t nb) noexcept nogil
     cdef void queue_outbound(self, const char *p, size_t n) noexcept nogil
     cdef void mark_dirty(self) noexcept nogil
+    cdef void merge_remote(self) noexcept nogil
     cdef void take_remote(self) noexcept nogil
     cdef void send_err(self, const char *text) noexcept nogil
     cdef void send_err_quoting(self, const char *text, const char *subject, size_t n,

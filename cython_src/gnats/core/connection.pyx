@@ -324,8 +324,7 @@ cdef class Connection(Parser):
         ctl = self.ctl
         reason = self.ctl_reason
         self.ctl = self.ctl_reason = 0
-        store8(&self.has_remote, 0)
-        outq_merge(&self.out, &self.remote, &self.ps.pool)
+        self.merge_remote()
         pthread_mutex_unlock(&self.lock)
         self.on_control(ctl)
         if load8(&self.closing):
@@ -554,12 +553,16 @@ cdef class Connection(Parser):
             self.dirty_next = self.ps.dirty
             self.ps.dirty = <void *> self
 
+    cdef void merge_remote(self) noexcept nogil:
+        """Put what other threads have queued behind what we have; the lock is held."""
+        store8(&self.has_remote, 0)
+        outq_merge(&self.out, &self.remote, &self.ps.pool)
+
     cdef void take_remote(self) noexcept nogil:
         """What other threads have queued so far goes before what we queue now: who saw the answer to a publish may
         rely on its message being ahead of anything caused later."""
         pthread_mutex_lock(&self.lock)
-        store8(&self.has_remote, 0)
-        outq_merge(&self.out, &self.remote, &self.ps.pool)
+        self.merge_remote()
         pthread_mutex_unlock(&self.lock)
 
     cdef void queue_outbound(self, const char *p, size_t n) noexcept nogil:
@@ -725,8 +728,7 @@ cdef class Connection(Parser):
         pthread_mutex_lock(&self.lock)
         store8(&self.closing, 1)
         self.refused = 1
-        store8(&self.has_remote, 0)
-        outq_merge(&self.out, &self.remote, &self.ps.pool)
+        self.merge_remote()
         pthread_mutex_unlock(&self.lock)
         store32(&self.reason, reason)
         timer_clear(&self.ps.timers, &self.auth_timer)
