@@ -1,15 +1,14 @@
-"""Accounts: a name and the subscriptions made in it. For now the global account is the only one."""
+"""Accounts: isolated subject spaces. For now the global account is the only one."""
 
-from gnats.core.sublist import Sublist
+from gnats.core import account
 
 GLOBAL_ACCOUNT = "$G"
 
 
-class Account:
-    """An isolated subject space."""
+class Account(account.Account):
+    """An account; what its messages need is in the base class."""
 
-    __slots__ = ("name", "sublist")
+    __slots__ = ("name",)
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.sublist = Sublist()

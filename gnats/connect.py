@@ -64,7 +64,7 @@ def process_connect(server: "Server", session: Session, arg: bytes) -> None:
     if opts.verbose:
         log.trace(f"{session} - ->> [OK]")
     client.connected(
-        session.account.sublist,
+        session.account,
         echo=opts.echo,
         verbose=opts.verbose,
         pedantic=opts.pedantic,

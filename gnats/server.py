@@ -327,7 +327,7 @@ class Server:
         self.total_clients += 1
         if log.debug_on:
             log.debug(f"{session} - Client connection created")
-        client.register(self.global_account.sublist)
+        client.register(self.global_account)
         info = self.client_info(session)
         if len(self.clients) >= opts.max_conn:
             error = "maximum connections exceeded"

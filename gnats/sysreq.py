@@ -26,7 +26,7 @@ class AccountClient:
         self._server = server
         self._seq = 0
         self._client = Client(ACCOUNT, -1, server.next_cid(), poller, server.state)
-        self._client.register(account.sublist)
+        self._client.register(account)
         self._client.subscribe_internal(USER_INFO, None, b"1")
         server.add_internal_client(self._client)
 

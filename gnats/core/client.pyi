@@ -1,14 +1,14 @@
 """A connection of the data plane, as Python sees it."""
 
+from gnats.core.account import Account
 from gnats.core.connection import Connection
-from gnats.core.sublist import Sublist
 
 class Client(Connection):
     """A connection that speaks the protocol, or one of the server's own subscribers (fd -1)."""
 
     def connected(
         self,
-        sublist: Sublist,
+        account: Account,
         *,
         echo: bool,
         verbose: bool,

@@ -2,10 +2,10 @@
 
 from enum import IntEnum
 
+from gnats.core.account import Account
 from gnats.core.parser import Parser
 from gnats.core.poller import Poller
 from gnats.core.state import ServerState
-from gnats.core.sublist import Sublist
 
 class LogCode(IntEnum):
     LOG_PUBLISH_VIOLATION = 32
@@ -69,8 +69,8 @@ class Connection(Parser):
         """Greet, send `-ERR 'err'` and close, without reading anything."""
     def resume(self) -> None:
         """Go on parsing after a punted INFO has been answered."""
-    def register(self, sublist: Sublist) -> None:
-        """Bind to an account's sublist before start()."""
+    def register(self, account: Account) -> None:
+        """Bind to an account, before start()."""
     def close_connection(self, reason: int, err: str | None = None) -> None:
         """Send `-ERR 'err'` if given and close; EV_CLOSED follows once that is done. Idempotent."""
     def abort(self) -> None:

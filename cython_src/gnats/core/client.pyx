@@ -6,6 +6,7 @@ from libc.stdio cimport snprintf
 from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcmp, memcpy
 
+from gnats.core.account cimport Account
 from gnats.core.connection cimport (
     AUTHENTICATION_VIOLATION,
     CTL_CONNECTED,
@@ -64,7 +65,6 @@ from gnats.core.sublist cimport (
     SL_OK,
     MatchResult,
     QueueGroup,
-    Sublist,
     Subscription,
     sub_new,
     sub_queue,
@@ -147,7 +147,7 @@ cdef class Client(Connection):
 
     def connected(
         self,
-        Sublist sublist not None,
+        Account account not None,
         *,
         bint echo,
         bint verbose,
@@ -170,8 +170,8 @@ cdef class Client(Connection):
             if copy == NULL:
                 raise MemoryError
             memcpy(copy, PyBytes_AS_STRING(connect_info), n)
-        if not any(kept is sublist for kept in self.keep):
-            self.keep.append(sublist)
+        if not any(kept is account for kept in self.keep):
+            self.keep.append(account)
         pthread_mutex_lock(&self.lock)
         self.staged.echo = echo
         self.staged.verbose = verbose
@@ -179,7 +179,7 @@ cdef class Client(Connection):
         self.staged.headers = headers
         self.staged.no_responders = no_responders
         self.staged.protocol = protocol
-        self.staged_account = <void *> sublist
+        self.staged_account = <void *> account
         free(self.connect_info)
         self.connect_info = copy
         self.connect_info_len = n
@@ -384,7 +384,7 @@ cdef class Client(Connection):
         if s == NULL:
             return NULL
         s.internal = self.kind == SYSTEM or self.kind == JETSTREAM or self.kind == ACCOUNT
-        error[0] = (<Sublist> self.account).insert(s)
+        error[0] = (<Account> self.account).sublist.insert(s)
         if error[0] != SL_OK:
             free(s)
             return NULL
@@ -392,7 +392,7 @@ cdef class Client(Connection):
         added = subtable_add(&self.subs, s)
         pthread_mutex_unlock(&self.lock)
         if not added:
-            (<Sublist> self.account).remove(s)
+            (<Account> self.account).sublist.remove(s)
             store8(&s.closed, 1)
             qs_retire(s)
             return NULL
@@ -477,7 +477,7 @@ cdef class Client(Connection):
         if self.trace:
             self.trace_line(TRACE_DELSUB, sub_sid(s), s.sid_len, NULL, 0)
         bump64(&self.nsubs, <uint64_t> -1)
-        (<Sublist> self.account).remove(s)
+        (<Account> self.account).sublist.remove(s)
         qs_retire(s)
 
     cdef void remove_all_subs(self) noexcept nogil:
@@ -501,7 +501,7 @@ cdef class Client(Connection):
                 some[n] = chain
                 chain = chain.next
                 n += 1
-            (<Sublist> self.account).remove_batch(some, n)
+            (<Account> self.account).sublist.remove_batch(some, n)
             for i in range(n):
                 qs_retire(some[i])
 
@@ -546,7 +546,8 @@ cdef class Client(Connection):
     cdef bint route_msg(self, char *msg, size_t n) noexcept nogil:
         """Deliver to whoever is subscribed; True when somebody was."""
         cdef PubArg *pa = &self.pa
-        cdef MatchResult *r = results_match(&self.ps.cache, <Sublist> self.account, pa.subject.p, pa.subject.n)
+        cdef MatchResult *r = results_match(
+            &self.ps.cache, (<Account> self.account).sublist, pa.subject.p, pa.subject.n)
         cdef bint delivered = False
         if unlikely(r == NULL):
             self.log(LOG_CLOSING_OUT_OF_MEMORY, 0, NULL, 0)
@@ -834,7 +835,7 @@ cdef class Client(Connection):
     cdef void no_responders(self) noexcept nogil:
         """Nobody is there: tell a requester that wants to know, if it listens on its reply itself."""
         cdef PubArg *pa = &self.pa
-        cdef MatchResult *r = (<Sublist> self.account).match(pa.reply.p, pa.reply.n)
+        cdef MatchResult *r = (<Account> self.account).sublist.match(pa.reply.p, pa.reply.n)
         cdef size_t room = pa.reply.n + pa.subject.n + 128
         cdef uint32_t i
         cdef Subscription *s = NULL

@@ -75,7 +75,7 @@ cdef class Connection(Parser):
     cdef PollState *ps
     cdef void *inbox              # borrowed Inbox
     cdef void *server             # borrowed ServerState
-    cdef void *account            # borrowed Sublist of the account; set before start and by connected()
+    cdef void *account            # borrowed core.account.Account; set before start and by connected()
     cdef int fd                   # -1 for an internal client and after the close
     cdef uint32_t interest        # what epoll watches the socket for
     cdef uint8_t watched          # it is in the epoll set

@@ -8,12 +8,12 @@ from libc.stdio cimport snprintf
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset, strlen
 
+from gnats.core.account cimport Account
 from gnats.core.inbox cimport EV_CLOSED, EV_LOG, EV_TRACE, Event, Inbox
 from gnats.core.outbound cimport outq_append, outq_chunks, outq_clear, outq_free, outq_merge, outq_send
 from gnats.core.parser cimport CLIENT, PARSE_OK, PARSE_PUNT, Parser
 from gnats.core.pollstate cimport PollerBase, PollState, poller_random
 from gnats.core.state cimport ServerState
-from gnats.core.sublist cimport Sublist
 from gnats.core.timers cimport Timer, timer_clear, timer_set, timers_next
 from gnats.includes.atomics cimport (
     add32,
@@ -221,10 +221,10 @@ cdef class Connection(Parser):
         """A gnats.reasons.ClosedState, 0 while open."""
         return load32(&self.reason)
 
-    def register(self, Sublist sublist not None) -> None:
-        """Bind to an account's subscriptions, before start()."""
-        self.keep.append(sublist)
-        self.account = <void *> sublist
+    def register(self, Account account not None) -> None:
+        """Bind to an account, before start()."""
+        self.keep.append(account)
+        self.account = <void *> account
 
     def start(self, bytes info not None, *, bint expect_connect, double auth_timeout=0.0) -> None:
         """Hand the connection to its poller: send `info`, then read.

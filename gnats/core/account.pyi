@@ -1,0 +1,5 @@
+from gnats.core.sublist import Sublist
+
+class Account:
+    @property
+    def sublist(self) -> Sublist: ...
