@@ -1,25 +1,205 @@
-"""Who may connect (auth.go): for now one user with a password, or a token."""
+"""Who may connect (auth.go): the users, nkeys and the token of the configuration.
 
-from _operator import _compare_digest as compare_digest  # hmac's own, without loading OpenSSL
+A check answers at once with a Grant, or with a coroutine that will (a password hash takes time); it raises
+Denied. What a client is not told, the debug log is.
+"""
 
+import base64
+import binascii
+import secrets
+from collections.abc import Coroutine
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from gnats.authopts import NkeyUser, Permissions, User
+from gnats.gofmt import quote
+from gnats.logger import Logger
 from gnats.opts import Options
-from gnats.session import ClientOptions
+from gnats.passwords import check_password, check_password_later, is_bcrypt
+from gnats.reasons import ClosedState
+
+if TYPE_CHECKING:
+    from gnats.session import Session
+
+GLOBAL_ACCOUNT = "$G"
+NONCE_BYTES = 11
 
 
-def auth_required(opts: Options) -> bool:
-    """Whether clients must authenticate."""
-    return bool(opts.username or opts.authorization)
+class Denied(Exception):
+    """A client may not connect; the text is for the debug log, "" when there is nothing to say."""
+
+    def __init__(self, why: str = "", state: ClosedState = ClosedState.AUTHENTICATION_VIOLATION) -> None:
+        super().__init__(why)
+        self.state = state
 
 
-def check_authentication(opts: Options, client: ClientOptions) -> bool:
-    """Whether a client's CONNECT is good for this server."""
-    if not auth_required(opts):
-        return True
-    if opts.authorization:
-        return compare_passwords(opts.authorization, client.auth_token)
-    return opts.username == client.user and compare_passwords(opts.password, client.password)
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """What a client that may connect gets; `expires` in seconds from now, limits -1 for none."""
+
+    account: str = GLOBAL_ACCOUNT
+    permissions: Permissions | None = None
+    expires: float | None = None
+    max_subs: int = -1
+    max_payload: int = -1
+    pub_key: str = ""
+    """The user's public nkey, of a JWT."""
+    issuer_key: str = ""
+    name_tag: str = ""
+    tags: tuple[str, ...] = ()
+    user: User | NkeyUser | None = None
+    """The user of the configuration, for a reload to compare."""
 
 
-def compare_passwords(server: str, client: str) -> bool:
-    """Whether two secrets are equal, in a time that does not depend on where they differ."""
-    return compare_digest(server.encode("utf-8", "surrogateescape"), client.encode())
+Decision = Grant | Coroutine[Any, Any, Grant]
+
+
+def new_nonce() -> str:
+    """What a client must sign: 15 characters of base64."""
+    return base64.urlsafe_b64encode(secrets.token_bytes(NONCE_BYTES)).rstrip(b"=").decode()
+
+
+def decode_signature(sig: str) -> bytes:
+    """A signature from URL-safe base64 without padding, or else from standard base64.
+
+    Raises Denied.
+    """
+    try:
+        if set(sig) & set("+/="):
+            return base64.b64decode(sig, validate=True)
+        return base64.b64decode(sig + "=" * (-len(sig) % 4), altchars=b"-_", validate=True)
+    except (binascii.Error, ValueError):
+        raise Denied("Signature not valid base64") from None
+
+
+def verify_signature(public_key: str, nonce: str, sig: str) -> None:
+    """Require that `sig` is the nonce signed with a user's nkey.
+
+    Raises Denied.
+    """
+    from gnats.nkeys import NkeyError, verify
+
+    if not sig:
+        raise Denied("Signature missing")
+    signature = decode_signature(sig)
+    try:
+        good = verify(public_key, nonce.encode(), signature)
+    except NkeyError as exc:
+        raise Denied(f"User nkey not valid: {exc}") from None
+    if not good:
+        raise Denied("Signature not verified")
+
+
+class Authenticator:
+    """Decides about clients as the options say; a reload makes a new one."""
+
+    def __init__(self, opts: Options, log: Logger) -> None:
+        self._opts = opts
+        self._log = log
+        self.users = {user.username: user for user in opts.users}
+        self.nkeys = {user.nkey: user for user in opts.nkeys}
+        self.required = bool(self.users or self.nkeys or opts.username or opts.authorization)
+        self.nonce_required = bool(self.nkeys)
+        self._tls_map = opts.tls is not None and opts.tls.verify_and_map
+
+    @property
+    def plaintext_passwords(self) -> bool:
+        """Whether a password or the token is neither hashed nor replaced by a certificate."""
+        opts = self._opts
+        stored = [opts.authorization or opts.password]
+        stored += [user.password for user in opts.users if user.password or not self._maps(user)]
+        return any(secret and not is_bcrypt(secret) for secret in stored)
+
+    def check(self, session: "Session") -> Decision:
+        """Whether the client with these CONNECT options may connect.
+
+        It may change session.opts: a client without credentials becomes `no_auth_user`, one with a mapped
+        certificate the user of that name. Raises Denied.
+        """
+        if not self.required:
+            return Grant()
+        opts, client = self._opts, session.opts
+        nkey = self._nkey_user(session)
+        if nkey is not None:
+            if nkey.nkey != opts.no_auth_user:
+                verify_signature(nkey.nkey, session.nonce, client.sig)
+            return Grant(nkey.account or GLOBAL_ACCOUNT, nkey.permissions, user=nkey)
+        if self.users and (user := self._user(session)) is not None:
+            return self._check_user(user, client.password)
+        if opts.authorization:
+            return self._check_secret(opts.authorization, client.auth_token, Grant())
+        if opts.username:
+            if opts.username != client.user:
+                raise Denied
+            return self._check_secret(opts.password, client.password, Grant(permissions=opts.permissions))
+        raise Denied
+
+    def _nkey_user(self, session: "Session") -> NkeyUser | None:
+        client, no_auth_user = session.opts, self._opts.no_auth_user
+        if not self.nkeys:
+            return None
+        if no_auth_user in self.nkeys and not (
+            client.user or client.password or client.auth_token or client.nkey
+        ):
+            client.nkey = no_auth_user
+        if not client.nkey:
+            return None
+        user = self.nkeys.get(client.nkey)
+        if user is None or not _connection_type_allowed(user):
+            raise Denied
+        return user
+
+    def _user(self, session: "Session") -> User | None:
+        client = session.opts
+        if self._tls_map:
+            user = self._mapped_user(session)
+            if client.user:
+                text = f"User {quote(client.user)} found in connect proto, but user required from cert"
+                self._log.warn(text)
+            client.user = user.username
+            return user
+        no_auth_user = self.users.get(self._opts.no_auth_user)
+        if no_auth_user and not (client.user or client.password or client.auth_token):
+            client.user, client.password = no_auth_user.username, no_auth_user.password
+            return no_auth_user
+        if not client.user:
+            return None
+        named = self.users.get(client.user)
+        if named is None or not _connection_type_allowed(named):
+            raise Denied
+        return named
+
+    def _mapped_user(self, session: "Session") -> User:
+        from gnats.certmap import find_user
+
+        allowed = {name: user for name, user in self.users.items() if _connection_type_allowed(user)}
+        name, why = find_user(session.peer_certificate(), allowed)
+        if name is None:
+            raise Denied(why)
+        self._log.debug(f"{session} - {why}")
+        return self.users[name]
+
+    def _maps(self, user: User) -> bool:
+        return self._tls_map and _connection_type_allowed(user)
+
+    def _check_user(self, user: User, password: str) -> Decision:
+        granted = Grant(user.account or GLOBAL_ACCOUNT, user.permissions, user=user)
+        return self._check_secret(user.password, password, granted)
+
+    @staticmethod
+    def _check_secret(stored: str, given: str, granted: Grant) -> Decision:
+        if is_bcrypt(stored):
+            return _check_hash(stored, given, granted)
+        if not check_password(stored, given):
+            raise Denied
+        return granted
+
+
+async def _check_hash(stored: str, given: str, granted: Grant) -> Grant:
+    if not await check_password_later(stored, given):
+        raise Denied
+    return granted
+
+
+def _connection_type_allowed(user: User | NkeyUser, kind: str = "STANDARD") -> bool:
+    return not user.allowed_connection_types or kind in user.allowed_connection_types

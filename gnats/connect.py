@@ -1,9 +1,11 @@
 """What a client's CONNECT and INFO lead to (processConnect and processInfo in client.go)."""
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any
 
-from gnats.auth import check_authentication
+from gnats.auth import Denied, Grant
+from gnats.gofmt import quote
 from gnats.gojson import JSONError, unmarshal
 from gnats.info import INFO_FIELDS
 from gnats.reasons import ClosedState
@@ -44,10 +46,57 @@ def process_connect(server: "Server", session: Session, arg: bytes) -> None:
         log.error(f"{session} - {exc}")
         session.close(log, ClosedState.PROTOCOL_VIOLATION)
         return
+    if session.connected:
+        # Authenticated again, perhaps for another account: what the first CONNECT granted is gone.
+        session.grant = Grant()
+    try:
+        decision = server.auth.check(session)
+    except Denied as exc:
+        _denied(server, session, exc)
+    else:
+        if isinstance(decision, Grant):
+            _granted(server, session, decision)
+        else:
+            server.spawn(_decide(server, session, decision))
+
+
+async def _decide(server: "Server", session: Session, decision: Coroutine[Any, Any, Grant]) -> None:
+    try:
+        grant = await decision
+    except Denied as exc:
+        _denied(server, session, exc)
+    else:
+        _granted(server, session, grant)
+
+
+def _denied(server: "Server", session: Session, why: Denied) -> None:
+    if text := str(why):
+        server.log.debug(f"{session} - {text}")
+    auth_violation(server, session, why.state)
+
+
+def _granted(server: "Server", session: Session, grant: Grant) -> None:
+    """Bind the client to its account and let it go on as it asked in CONNECT."""
+    client, opts, log = session.client, session.opts, server.log
+    if client is None:  # gone while its credentials were checked
+        return
     # Accounts are not for a client to choose any more: asking for one is refused.
-    if not check_authentication(server.opts, opts) or opts.new_account or opts.account:
+    if opts.new_account or opts.account:
         auth_violation(server, session)
         return
+    account = server.lookup_account(grant.account)
+    if account is None:
+        log.error(f"{session} - Problem registering with account {quote(grant.account)}: bad account")
+        session.close(log, ClosedState.AUTHENTICATION_VIOLATION, "Failed Account Registration")
+        return
+    session.grant = grant
+    if not session.register_with_account(account):
+        error = "maximum account active connections exceeded"
+        session.rate_limit(log, "ERR", error)
+        session.close(log, ClosedState.MAX_ACCOUNT_CONNECTIONS_EXCEEDED, error)
+        return
+    if grant.expires is not None:
+        session.expire_after(grant.expires, log)
     if not session.connected:
         session.connected = True
         session.set_names()
@@ -76,11 +125,13 @@ def process_connect(server: "Server", session: Session, arg: bytes) -> None:
     )
 
 
-def auth_violation(server: "Server", session: Session) -> None:
+def auth_violation(
+    server: "Server", session: Session, state: ClosedState = ClosedState.AUTHENTICATION_VIOLATION
+) -> None:
     """Refuse a client's credentials."""
     user = session.auth_user()
     server.log.error(f"{session} - authentication error" + (f" - {user}" if user else ""))
-    session.close(server.log, ClosedState.AUTHENTICATION_VIOLATION, "Authorization Violation")
+    session.close(server.log, state, "Authorization Violation")
 
 
 def process_info(server: "Server", session: Session, arg: bytes) -> None:

@@ -79,9 +79,13 @@ class Info:
     port: int
     headers: bool
     auth_required: bool = False
+    tls_required: bool = False
+    tls_verify: bool = False
+    tls_available: bool = False
     max_payload: int
     client_id: int = 0
     client_ip: str = ""
+    nonce: str = ""
     connect_urls: tuple[str, ...] = ()
     ldm: bool = False
     connect_info: bool = False

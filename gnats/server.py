@@ -6,29 +6,31 @@ import os
 import socket
 import time
 from collections import deque
+from collections.abc import Coroutine
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from gnats.accept import AcceptLoop, listen_for_clients
-from gnats.account import GLOBAL_ACCOUNT, Account
-from gnats.auth import auth_required
+from gnats.account import GLOBAL_ACCOUNT, SYSTEM_ACCOUNT, Account
+from gnats.auth import Authenticator, new_nonce
 from gnats.connect import process_connect, process_info
 from gnats.core.client import Client
 from gnats.core.connection import LogCode
 from gnats.core.inbox import EV_CLOSED, EV_CONNECT, EV_INFO, EV_LOG, EV_MSG, EV_TRACE
-from gnats.core.parser import CLIENT
+from gnats.core.parser import ACCOUNT, CLIENT, SYSTEM
 from gnats.core.state import ServerState
 from gnats.errors import ServerError
 from gnats.gofmt import friendly_bytes, join_host_port, os_error
 from gnats.ident import new_server_id
 from gnats.info import Info
+from gnats.internal import InternalClient
 from gnats.logger import Logger, SilentLogger, configure_logger
 from gnats.opts import MAX_PAYLOAD_WARNING, Options, parse_host_port
 from gnats.pollers import Event, Pollers, io_threads
 from gnats.reasons import ClosedState
 from gnats.records import describe, trace_line
 from gnats.session import Session
-from gnats.sysreq import AccountClient
+from gnats.sysreq import UserInfo
 from gnats.version import NATS_VERSION, RUNTIME, __version__
 
 if TYPE_CHECKING:
@@ -62,8 +64,9 @@ class Server:
         self.state.debug = self.log.debug_on
         self.state.trace = self.log.trace_on
         self.state.no_fast_producer_stall = opts.no_fast_producer_stall
-        self.global_account = Account(GLOBAL_ACCOUNT)
-        self.auth_required = auth_required(opts)
+        self.accounts = {name: Account(name) for name in (GLOBAL_ACCOUNT, SYSTEM_ACCOUNT)}
+        self.global_account = self.accounts[GLOBAL_ACCOUNT]
+        self.auth = Authenticator(opts, self.log)
         self.clients: dict[int, Session] = {}
         self.closed_clients: deque[Session] = deque(maxlen=opts.max_closed_clients)
         self.total_clients = 0
@@ -76,17 +79,18 @@ class Server:
             port=opts.port,
             headers=not opts.no_header_support,
             max_payload=opts.max_payload,
-            auth_required=self.auth_required,
+            auth_required=self.auth.required,
         )
         self._cids = itertools.count(1)
-        self._others: dict[int, Session | None] = {}  # refused connections, and internal clients (None)
+        self._others: dict[int, Session] = {}  # refused connections
+        self._internal: dict[int, InternalClient] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
         self._closed = asyncio.Event()
         self._began = False
         self._accepting = False
         self._listener: AcceptLoop | None = None
         self._monitor: Monitor | None = None
         self._lame_duck: LameDuck | None = None
-        self._account_client: AccountClient | None = None
         self._ports_file: PortsFile | None = None
         self._changing = asyncio.Lock()  # held while starting, and while stopping
         self._stopping: asyncio.Task[None] | None = None
@@ -127,6 +131,16 @@ class Server:
         """The INFO line for a client."""
         return self._info.line(client_id=session.cid, client_ip=session.host, **changes)
 
+    def lookup_account(self, name: str) -> Account | None:
+        """The account of that name."""
+        return self.accounts.get(name)
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run something that takes its time; a shutdown cancels it."""
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
     # -- life ------------------------------------------------------------------------------------------------
 
     async def __aenter__(self) -> Self:
@@ -161,7 +175,8 @@ class Server:
         if opts.pid_file:
             _write_pid_file(opts.pid_file)
         self.pollers = Pollers(self.state, io_threads(opts.io_threads), self._on_event, self.log)
-        self._account_client = AccountClient(self.global_account, self.pollers.internal, self)
+        for account in self.accounts.values():
+            UserInfo(account, self.internal_client(account), self)
         if opts.http_port:
             from gnats.monitor import Monitor  # loads aiohttp
 
@@ -230,6 +245,8 @@ class Server:
         """Undo what _start has done so far."""
         if self._lame_duck:
             self._lame_duck.cancel()
+        for task in self._tasks:
+            task.cancel()
         self.stop_accepting()
         if self._monitor:
             await self._monitor.close()
@@ -237,8 +254,8 @@ class Server:
         if self.pollers:
             for session in list(self.clients.values()):
                 session.close(self.log, ClosedState.SERVER_SHUTDOWN)
-            if self._account_client:
-                self._account_client.close()
+            for client in self._internal.values():
+                client.close()
             self.pollers.stop(close=await self._wait_for_closed())
             self.pollers = None
         if self._ports_file:
@@ -250,7 +267,7 @@ class Server:
         for _ in range(2):
             try:
                 async with asyncio.timeout(CLOSE_TIMEOUT):
-                    while self.clients or self._others:
+                    while self.clients or self._others or self._internal:
                         self._closed.clear()
                         await self._closed.wait()
                 return True
@@ -259,7 +276,7 @@ class Server:
                     f"Dropping what {len(self.clients) + len(self._others)} connections do not read"
                 )
                 for session in [*self.clients.values(), *self._others.values()]:
-                    if session and session.client:
+                    if session.client:
                         session.client.abort()
         return False
 
@@ -296,9 +313,14 @@ class Server:
         """A connection id that was not used yet."""
         return next(self._cids)
 
-    def add_internal_client(self, client: Client) -> None:
-        """Wait for one of the server's own clients, too, at a shutdown."""
-        self._others[client.cid] = None
+    def internal_client(self, account: Account) -> InternalClient:
+        """A new client of the server itself in an account."""
+        assert self.pollers is not None
+        cid = self.next_cid()
+        kind = SYSTEM if account.name == SYSTEM_ACCOUNT else ACCOUNT
+        internal = InternalClient(account, cid, self.pollers.internal, self.state, kind)
+        self._internal[cid] = internal
+        return internal
 
     def create_client(self, sock: socket.socket, host: str, port: int) -> None:
         """Take over an accepted socket: greet the client and hand it to a poller."""
@@ -323,12 +345,13 @@ class Server:
             ping_max=opts.ping_max,
         )
         sock.detach()
-        session = Session(client, host, port, self.global_account)
+        nonce = new_nonce() if self.auth.nonce_required else ""
+        session = Session(client, host, port, self.global_account, nonce)
         self.total_clients += 1
         if log.debug_on:
             log.debug(f"{session} - Client connection created")
         client.register(self.global_account)
-        info = self.client_info(session)
+        info = self.client_info(session, nonce=nonce)
         if len(self.clients) >= opts.max_conn:
             error = "maximum connections exceeded"
             self._others[client.cid] = session
@@ -336,7 +359,7 @@ class Server:
             session.rate_limit(log, "ERR", error)
         else:
             self.clients[client.cid] = session
-            client.start(info, expect_connect=self.auth_required, auth_timeout=opts.auth_timeout)
+            client.start(info, expect_connect=self.auth.required, auth_timeout=opts.auth_timeout)
 
     def disconnect_client_by_id(self, cid: int) -> None:
         """Close a client's connection.
@@ -353,8 +376,9 @@ class Server:
         if kind == EV_CLOSED:
             self._remove(cid, ClosedState(a))
         elif kind == EV_MSG:
-            if self._account_client:
-                self._account_client.process_message(a, data)
+            if internal := self._internal.get(cid):
+                assert isinstance(data, tuple)
+                internal.process_message(a, data)
         elif session is None or not isinstance(data, bytes):
             return False
         elif kind == EV_LOG:
@@ -378,7 +402,8 @@ class Server:
     def _remove(self, cid: int, reason: ClosedState) -> None:
         session = self.clients.pop(cid, None) or self._others.pop(cid, None)
         self._closed.set()
-        if session is None:  # one of the server's own
+        if session is None:
+            self._internal.pop(cid, None)
             return
         session.closed(reason)
         self.closed_clients.append(session)

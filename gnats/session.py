@@ -1,18 +1,20 @@
 """The control plane's side of a client: who it is, what it said in CONNECT, and how the log names it."""
 
+import asyncio
 import time
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
+from gnats.auth import Grant
 from gnats.gofmt import join_host_port, quote
 from gnats.gojson import Struct, unmarshal
 from gnats.info import PERMISSION
+from gnats.reasons import ClosedState
 
 if TYPE_CHECKING:
     from gnats.account import Account
     from gnats.core.client import Client
     from gnats.logger import Logger
-    from gnats.reasons import ClosedState
 
 CONNECT_FIELDS: Struct = {
     "echo": "bool",
@@ -49,6 +51,8 @@ class ClientOptions:
     verbose: bool = True
     pedantic: bool = True
     nkey: str = ""
+    jwt: str = ""
+    sig: str = ""
     auth_token: str = ""
     user: str = ""
     password: str = ""
@@ -83,13 +87,16 @@ class Session:
     """
 
     __slots__ = (
+        "_expiry",
         "account",
         "cid",
         "client",
         "connected",
         "final",
+        "grant",
         "host",
         "names",
+        "nonce",
         "opts",
         "port",
         "reason",
@@ -97,13 +104,16 @@ class Session:
         "stop",
     )
 
-    def __init__(self, client: "Client", host: str, port: int, account: "Account") -> None:
+    def __init__(self, client: "Client", host: str, port: int, account: "Account", nonce: str = "") -> None:
         self.client: Client | None = client
         self.cid = client.cid
         self.host = host
         self.port = port
         self.account = account
+        self.nonce = nonce
         self.opts = ClientOptions()
+        self.grant = Grant()
+        self._expiry: asyncio.TimerHandle | None = None
         self.connected = False
         self.names = ""
         self.start = time.time_ns()
@@ -127,7 +137,10 @@ class Session:
 
     def raw_auth_user(self) -> str:
         """The user's name, for monitoring; a token is not shown."""
-        return self.opts.nkey or self.opts.user or ("[REDACTED]" if self.opts.auth_token else "")
+        opts = self.opts
+        if opts.nkey or opts.user:
+            return opts.nkey or opts.user
+        return self.grant.pub_key if opts.jwt else ("[REDACTED]" if opts.auth_token else "")
 
     def auth_user(self) -> str:
         """The user as authentication errors name it, empty when there is none."""
@@ -135,6 +148,8 @@ class Session:
             return f"Nkey {quote(self.opts.nkey)}"
         if self.opts.user:
             return f"User {quote(self.opts.user)}"
+        if self.opts.jwt:
+            return f"JWT User {quote(self.grant.pub_key)}" if self.grant.pub_key else ""
         return 'Token "[REDACTED]"' if self.opts.auth_token else ""
 
     def auth_user_label(self) -> str:
@@ -142,21 +157,50 @@ class Session:
             return f"nkey:{self.opts.nkey}"
         if self.opts.user:
             return f"user:{self.opts.user}"
+        if self.opts.jwt:
+            return f"jwt:{self.grant.pub_key}"
         return "token" if self.opts.auth_token else ""
 
-    def close(self, log: "Logger", reason: "ClosedState", err: str | None = None) -> None:
+    def register_with_account(self, account: "Account") -> bool:
+        """Belong to an account from now on; False when it has as many connections as it may."""
+        self.account.remove_client(self)
+        self.account = account
+        return account.add_client(self)
+
+    def expire_after(self, seconds: float, log: "Logger") -> None:
+        """Close the connection when what it was granted ends."""
+        self.cancel_expiry()
+
+        def expire() -> None:
+            self.rate_limit(log, "DBG", "User Authentication Expired")
+            self.close(log, ClosedState.AUTHENTICATION_EXPIRED, "User Authentication Expired")
+
+        self._expiry = asyncio.get_running_loop().call_later(seconds, expire)
+
+    def cancel_expiry(self) -> None:
+        if self._expiry:
+            self._expiry.cancel()
+            self._expiry = None
+
+    def peer_certificate(self) -> bytes | None:
+        """The client's certificate, DER, when it has shown one in a TLS handshake."""
+        return None
+
+    def close(self, log: "Logger", reason: ClosedState, err: str | None = None) -> None:
         """Close the connection, after telling the client `err` if there is one. Idempotent."""
         if self.client is not None:
             if err and log.trace_on:
                 log.trace(f"{self} - ->> [-ERR {err}]")
             self.client.close_connection(reason, err)
 
-    def closed(self, reason: "ClosedState") -> None:
+    def closed(self, reason: ClosedState) -> None:
         """Note the end: keep the counters and let go of the data plane's client."""
         self.stop = time.time_ns()
         self.reason = reason
         self.final = self.snapshot()
         self.client = None
+        self.cancel_expiry()
+        self.account.remove_client(self)
 
     def snapshot(self) -> dict[str, int]:
         """The counters, see Client.snapshot; those at its end for a closed connection."""

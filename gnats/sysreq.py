@@ -5,11 +5,8 @@ import time
 from typing import TYPE_CHECKING
 
 from gnats.account import Account
-from gnats.core.client import Client
-from gnats.core.parser import ACCOUNT
-from gnats.core.poller import Poller
 from gnats.gofmt import rfc3339
-from gnats.reasons import ClosedState
+from gnats.internal import InternalClient, Message
 from gnats.version import NATS_VERSION
 
 if TYPE_CHECKING:
@@ -18,32 +15,19 @@ if TYPE_CHECKING:
 USER_INFO = b"$SYS.REQ.USER.INFO"
 
 
-class AccountClient:
-    """The internal client of an account: subscribes to what the server answers, and answers it."""
+class UserInfo:
+    """Tells the clients of an account who they are."""
 
-    def __init__(self, account: Account, poller: Poller, server: "Server") -> None:
+    def __init__(self, account: Account, client: InternalClient, server: "Server") -> None:
         self._account = account
         self._server = server
+        self._client = client
         self._seq = 0
-        self._client = Client(ACCOUNT, -1, server.next_cid(), poller, server.state)
-        self._client.register(account)
-        self._client.subscribe_internal(USER_INFO, None, b"1")
-        server.add_internal_client(self._client)
+        client.subscribe(USER_INFO, self._user_info)
 
-    def close(self) -> None:
-        """Unsubscribe and go."""
-        self._client.close_connection(ClosedState.CLIENT_CLOSED)
-
-    def process_message(self, requester: int, message: object) -> None:
-        """Answer a message, (subject, reply, header, payload, sid), that the client `requester` published."""
-        assert isinstance(message, tuple)
-        subject, reply = message[:2]
-        if subject == USER_INFO and reply:
-            self._user_info(requester, reply)
-
-    def _user_info(self, requester: int, reply: bytes) -> None:
-        session = self._server.clients.get(requester)
-        if session is None:  # it did not wait for the answer
+    def _user_info(self, request: Message) -> None:
+        session = self._server.clients.get(request.producer)
+        if session is None or not request.reply:  # it did not wait for the answer, or wants none
             return
         server = self._server
         self._seq += 1
@@ -65,4 +49,4 @@ class AccountClient:
             },
         }
         payload = json.dumps(answer, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "replace")
-        self._client.publish_internal(reply, None, None, payload)
+        self._client.publish(request.reply, payload)

@@ -97,7 +97,7 @@ def varz(server: "Server") -> dict[str, object]:
         "remotes": 0,
         "leafnodes": 0,
     }
-    if server.auth_required:
+    if server.auth.required:
         page["auth_required"] = True
     if opts.max_subs:
         page["max_subscriptions"] = opts.max_subs

@@ -5,6 +5,8 @@ from typing import Any
 
 import pytest
 
+from gnats.account import Account
+from gnats.auth import Authenticator
 from gnats.connect import process_connect, process_info, remove_secrets_from_trace
 from gnats.logger import Logger
 from gnats.opts import Options
@@ -32,11 +34,6 @@ class Client:
         self.calls.append(("close", (reason, err)))
 
 
-class Account:
-    name = "$G"
-    sublist = object()
-
-
 class Server:
     """What of a server a CONNECT needs."""
 
@@ -44,6 +41,10 @@ class Server:
         self.opts = opts or Options()
         self.lines: list[str] = []
         self.log = Logger(lambda line: self.lines.append(line.decode()), logtime=False, trace=trace)
+        self.auth = Authenticator(self.opts, self.log)
+
+    def lookup_account(self, name: str) -> Account:
+        return Account(name)
 
     def client_info(self, session: Session, **changes: object) -> bytes:
         return json.dumps({"cid": session.cid} | changes).encode()
@@ -60,7 +61,7 @@ def client() -> Client:
 
 @pytest.fixture
 def session(client: Client) -> Session:
-    return Session(client, "127.0.0.1", 5000, Account())  # type: ignore[arg-type]
+    return Session(client, "127.0.0.1", 5000, Account("$G"))  # type: ignore[arg-type]
 
 
 def connect(server: Server, session: Session, *args: str) -> None:
@@ -226,7 +227,7 @@ def test_the_first_connect_names_a_client_for_good(session: Session) -> None:
 
 
 def test_an_ipv6_client_is_bracketed_in_the_log() -> None:
-    assert str(Session(Client(), "::1", 5000, Account())) == "[::1]:5000 - cid:7"  # type: ignore[arg-type]
+    assert str(Session(Client(), "::1", 5000, Account("$G"))) == "[::1]:5000 - cid:7"  # type: ignore[arg-type]
 
 
 def test_a_trace_shows_connect_and_answer_without_secrets(session: Session) -> None:
@@ -279,7 +280,7 @@ def test_a_client_whose_info_is_none_is_closed(client: Client, session: Session,
 def test_repeated_refusals_of_unnamed_clients_are_logged_once() -> None:
     server = Server()
     for port in (1, 2):
-        session = Session(Client(), "::1", port, Account())  # type: ignore[arg-type]
+        session = Session(Client(), "::1", port, Account("$G"))  # type: ignore[arg-type]
         session.rate_limit(server.log, "ERR", "maximum connections exceeded")
     assert server.logged == ["[ERR] [::1]:1 - cid:7 - maximum connections exceeded"]
 
