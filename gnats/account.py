@@ -1,8 +1,10 @@
 """Accounts: isolated subject spaces, and the clients in them."""
 
+import time
 from typing import TYPE_CHECKING
 
 from gnats.core import account
+from gnats.reasons import ClosedState
 
 if TYPE_CHECKING:
     from gnats.session import Session
@@ -10,22 +12,64 @@ if TYPE_CHECKING:
 GLOBAL_ACCOUNT = "$G"
 SYSTEM_ACCOUNT = "$SYS"
 
+_TRAFFIC = ("in_msgs", "in_bytes", "out_msgs", "out_bytes")
+_SLOW = (ClosedState.SLOW_CONSUMER_PENDING_BYTES, ClosedState.SLOW_CONSUMER_WRITE_DEADLINE)
+
 
 class Account(account.Account):
     """An account; what its messages need is in the base class. Limits are -1 for none."""
 
     def __init__(self, name: str, max_connections: int = -1) -> None:
         self.name = name
+        self.name_tag = name
+        self.updated = time.time_ns()
         self.max_connections = max_connections
         self.clients: dict[int, Session] = {}
+        self.slow_consumers = 0
+        self._gone = dict.fromkeys(_TRAFFIC, 0)  # what clients did that are gone
 
     def add_client(self, session: "Session") -> bool:
         """Count a connection in; False when there are as many as there may be."""
         if 0 <= self.max_connections <= len(self.clients):
             return False
+        if session.connected:  # it comes from another account, where it has done something
+            counts = session.snapshot()
+            for name in _TRAFFIC:
+                self._gone[name] -= counts[name]
         self.clients[session.cid] = session
         return True
 
-    def remove_client(self, session: "Session") -> None:
-        """Forget a connection, if it is known."""
-        self.clients.pop(session.cid, None)
+    def remove_client(self, session: "Session") -> bool:
+        """Count a connection out, if it was in; whether it was."""
+        if self.clients.pop(session.cid, None) is None:
+            return False
+        counts = session.snapshot()
+        for name in _TRAFFIC:
+            self._gone[name] += counts[name]
+        self.slow_consumers += session.reason in _SLOW
+        return True
+
+    def traffic(self) -> dict[str, int]:
+        """What the clients have sent and received so far: in_msgs, in_bytes, out_msgs and out_bytes."""
+        total = dict(self._gone)
+        for session in self.clients.values():
+            counts = session.snapshot()
+            for name in _TRAFFIC:
+                total[name] += counts[name]
+        return total
+
+    def statz(self) -> dict[str, object]:
+        """Connections, subscriptions and traffic (AccountStat in events.go)."""
+        traffic, none = self.traffic(), {"msgs": 0, "bytes": 0}
+        remote = {"gateways": none, "routes": none, "leafs": none}
+        return {
+            "acc": self.name,
+            "name": self.name_tag,
+            "conns": len(self.clients),
+            "leafnodes": 0,
+            "total_conns": len(self.clients),
+            "num_subscriptions": self.sublist.count(),
+            "sent": {"msgs": traffic["out_msgs"], "bytes": traffic["out_bytes"]} | remote,
+            "received": {"msgs": traffic["in_msgs"], "bytes": traffic["in_bytes"]} | remote,
+            "slow_consumers": self.slow_consumers,
+        }

@@ -90,11 +90,16 @@ def _granted(server: "Server", session: Session, grant: Grant) -> None:
         session.close(log, ClosedState.AUTHENTICATION_VIOLATION, "Failed Account Registration")
         return
     session.grant = grant
+    before = session.account
     if not session.register_with_account(account):
         error = "maximum account active connections exceeded"
         session.rate_limit(log, "ERR", error)
         session.close(log, ClosedState.MAX_ACCOUNT_CONNECTIONS_EXCEEDED, error)
         return
+    if server.events:
+        for changed in {before, account}:
+            server.events.conns_update(changed)
+        server.events.connected(session)
     if grant.expires is not None:
         session.expire_after(grant.expires, log)
     if not session.connected:
@@ -132,6 +137,8 @@ def auth_violation(
     user = session.auth_user()
     server.log.error(f"{session} - authentication error" + (f" - {user}" if user else ""))
     session.close(server.log, state, "Authorization Violation")
+    if server.events:
+        server.events.auth_error(session, state)
 
 
 def process_info(server: "Server", session: Session, arg: bytes) -> None:

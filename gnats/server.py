@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, Any, Self
 from gnats.accept import AcceptLoop, listen_for_clients
 from gnats.account import GLOBAL_ACCOUNT, SYSTEM_ACCOUNT, Account
 from gnats.auth import Authenticator, new_nonce
-from gnats.connect import process_connect, process_info
+from gnats.connect import CLIENT_PROTO_INFO, process_connect, process_info
 from gnats.core.client import Client
 from gnats.core.connection import LogCode
 from gnats.core.inbox import EV_CLOSED, EV_CONNECT, EV_INFO, EV_LOG, EV_MSG, EV_TRACE
 from gnats.core.parser import ACCOUNT, CLIENT, SYSTEM
 from gnats.core.state import ServerState
 from gnats.errors import ServerError
+from gnats.events import Events
 from gnats.gofmt import friendly_bytes, join_host_port, os_error
 from gnats.ident import new_server_id
 from gnats.info import Info
@@ -30,7 +31,7 @@ from gnats.pollers import Event, Pollers, io_threads
 from gnats.reasons import ClosedState
 from gnats.records import describe, trace_line
 from gnats.session import Session
-from gnats.sysreq import UserInfo
+from gnats.sysreq import Services
 from gnats.version import NATS_VERSION, RUNTIME, __version__
 
 if TYPE_CHECKING:
@@ -66,6 +67,8 @@ class Server:
         self.state.no_fast_producer_stall = opts.no_fast_producer_stall
         self.accounts = {name: Account(name) for name in (GLOBAL_ACCOUNT, SYSTEM_ACCOUNT)}
         self.global_account = self.accounts[GLOBAL_ACCOUNT]
+        self.system_account = self.accounts[opts.system_account or SYSTEM_ACCOUNT]
+        self.events: Events | None = None
         self.auth = Authenticator(opts, self.log)
         self.clients: dict[int, Session] = {}
         self.closed_clients: deque[Session] = deque(maxlen=opts.max_closed_clients)
@@ -175,8 +178,8 @@ class Server:
         if opts.pid_file:
             _write_pid_file(opts.pid_file)
         self.pollers = Pollers(self.state, io_threads(opts.io_threads), self._on_event, self.log)
-        for account in self.accounts.values():
-            UserInfo(account, self.internal_client(account), self)
+        if self.system_account:
+            self._start_system_account(self.system_account)
         if opts.http_port:
             from gnats.monitor import Monitor  # loads aiohttp
 
@@ -254,6 +257,9 @@ class Server:
         if self.pollers:
             for session in list(self.clients.values()):
                 session.close(self.log, ClosedState.SERVER_SHUTDOWN)
+            if self.events:
+                self.events.close()
+                self.events = None
             for client in self._internal.values():
                 client.close()
             self.pollers.stop(close=await self._wait_for_closed())
@@ -322,6 +328,13 @@ class Server:
         self._internal[cid] = internal
         return internal
 
+    def _start_system_account(self, account: Account) -> None:
+        client = self.internal_client(account)
+        self.events = Events(self, client)
+        services = Services(self, client, self.events)
+        for each in self.accounts.values():
+            services.serve_user_info(self.internal_client(each))
+
     def create_client(self, sock: socket.socket, host: str, port: int) -> None:
         """Take over an accepted socket: greet the client and hand it to a poller."""
         if not self._accepting or self.pollers is None:
@@ -366,7 +379,27 @@ class Server:
 
         Raises KeyError for an unknown one.
         """
+        if cid not in self.clients:
+            raise KeyError("no such client or leafnode id")
         self.clients[cid].close(self.log, ClosedState.KICKED)
+
+    def ldm_client_by_id(self, cid: int) -> None:
+        """Tell a client that it should go elsewhere: an INFO with `ldm`.
+
+        Raises KeyError for an unknown one, or one that takes no INFO.
+        """
+        session = self.clients.get(cid)
+        if session is None or session.client is None:
+            raise KeyError("no such client id")
+        if session.opts.protocol < CLIENT_PROTO_INFO:
+            raise KeyError(
+                "client does not support Lame Duck Mode or is not ready to receive the notification"
+            )
+        session.client.enqueue_proto(self.client_info(session, ldm=True))
+
+    def reload(self) -> None:
+        """Read the configuration again. Raises ServerError."""
+        raise ServerError("reload is not supported yet")
 
     def _on_event(self, event: Event) -> bool:
         """Act on what a poller says; True when a parked connection may go on."""
@@ -405,8 +438,14 @@ class Server:
         if session is None:
             self._internal.pop(cid, None)
             return
+        account = session.account
+        was_in = cid in account.clients
         session.closed(reason)
         self.closed_clients.append(session)
+        if self.events:
+            if was_in:
+                self.events.conns_update(account)
+            self.events.disconnected(session)
         if self.log.debug_on:
             self.log.debug(f"{session} - Client connection closed: {reason}")
 

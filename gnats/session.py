@@ -163,6 +163,8 @@ class Session:
 
     def register_with_account(self, account: "Account") -> bool:
         """Belong to an account from now on; False when it has as many connections as it may."""
+        if account is self.account and self.cid in account.clients:
+            return True
         self.account.remove_client(self)
         self.account = account
         return account.add_client(self)
@@ -176,6 +178,10 @@ class Session:
             self.close(log, ClosedState.AUTHENTICATION_EXPIRED, "User Authentication Expired")
 
         self._expiry = asyncio.get_running_loop().call_later(seconds, expire)
+
+    def expires_in(self) -> float:
+        """Seconds until the connection is closed because its grant ends; 0 when it does not."""
+        return self._expiry.when() - asyncio.get_running_loop().time() if self._expiry else 0.0
 
     def cancel_expiry(self) -> None:
         if self._expiry:
@@ -198,9 +204,9 @@ class Session:
         self.stop = time.time_ns()
         self.reason = reason
         self.final = self.snapshot()
+        self.account.remove_client(self)
         self.client = None
         self.cancel_expiry()
-        self.account.remove_client(self)
 
     def snapshot(self) -> dict[str, int]:
         """The counters, see Client.snapshot; those at its end for a closed connection."""

@@ -1,52 +1,227 @@
-"""Requests that the server itself answers to its clients (events.go); for now $SYS.REQ.USER.INFO."""
+"""The services of the system account (events.go): requests about the server, its accounts and its clients."""
 
-import json
+import gzip
+import re
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from gnats.account import Account
+from gnats.authopts import Permissions, SubjectPermission
+from gnats.errors import OptionError, ServerError
+from gnats.events import Events
 from gnats.gofmt import rfc3339
+from gnats.gojson import JSONError, Struct, marshal, unmarshal
 from gnats.internal import InternalClient, Message
-from gnats.version import NATS_VERSION
 
 if TYPE_CHECKING:
     from gnats.server import Server
+    from gnats.session import Session
 
 USER_INFO = b"$SYS.REQ.USER.INFO"
+_ACCEPT_ENCODING = re.compile(rb"(?im)^accept-encoding:(.*)$")
+_ACCOUNT_AT = 3  # the token of $SYS.REQ.ACCOUNT.<account>.<what>
+
+FILTER: Struct = {
+    "server_name": "string",
+    "cluster": "string",
+    "host": "string",
+    "exact_match": "bool",
+    "tags": "strings",
+    "domain": "string",
+}
+"""What of a request's body says which servers are to answer (EventFilterOptions)."""
+
+Options = dict[str, Any]
+Answer = Callable[[Options, Message], object]
 
 
-class UserInfo:
-    """Tells the clients of an account who they are."""
+class Skip(Exception):
+    """There is nothing to answer."""
 
-    def __init__(self, account: Account, client: InternalClient, server: "Server") -> None:
-        self._account = account
+
+class Services:
+    """Answers the requests that arrive in the system account."""
+
+    def __init__(self, server: "Server", client: InternalClient, events: Events) -> None:
         self._server = server
+        self._events = events
         self._client = client
-        self._seq = 0
-        client.subscribe(USER_INFO, self._user_info)
+        me = f"$SYS.REQ.SERVER.{server.id}"
+        self._on("$SYS.REQ.SERVER.PING", self._statsz)
+        for prefix in (me, "$SYS.REQ.SERVER.PING"):
+            self._on(f"{prefix}.STATSZ", self._statsz)
+            self._on(f"{prefix}.IDZ", self._idz)
+            self.serve(f"{prefix}.HEALTHZ", lambda options, request: {"status": "ok", "status_code": 200})
+        self.serve(f"{me}.RELOAD", self._reload)
+        self._on(f"{me}.KICK", lambda request: self._about_client(request, server.disconnect_client_by_id))
+        self._on(f"{me}.LDM", lambda request: self._about_client(request, server.ldm_client_by_id))
+        self.serve("$SYS.REQ.ACCOUNT.*.STATZ", self._account_statz, {"include_unused": "bool"})
+        statz: Struct = {"accounts": "strings", "include_unused": "bool"}
+        self.serve("$SYS.REQ.ACCOUNT.PING.STATZ", self._statz, statz)
+        self._on("$SYS.REQ.ACCOUNT.*.CONNS", self._account_conns)
 
-    def _user_info(self, request: Message) -> None:
+    # -- the form of requests and answers --------------------------------------------------------------------
+
+    def _on(self, subject: str, handle: Callable[[Message], None]) -> None:
+        self._client.subscribe(subject.encode(), handle)
+
+    def serve(self, subject: str, answer: Answer, fields: Struct | None = None, name: str = "") -> None:
+        """Answer requests to `subject` with what `answer` makes of the options in their body (zReq).
+
+        Its JSONError, KeyError, OptionError or ServerError is told as an error; Skip answers nothing. `name`
+        is that of the options in errors.
+        """
+        known = {**FILTER, **(fields or {})}
+        self._on(subject, lambda request: self._answer(request, answer, known, name))
+
+    def _answer(self, request: Message, answer: Answer, fields: Struct, name: str) -> None:
+        if not request.reply:
+            return
+        options: Options = {}
+        response: dict[str, object] = {"server": None}
+        try:
+            if request.payload:
+                options = unmarshal(request.payload, fields, name or "EventFilterOptions")
+                if self._filtered(options):
+                    return
+            data = answer(options, request)
+            if data is not None:
+                response["data"] = data
+        except Skip:
+            return
+        except JSONError as exc:
+            response["error"] = {"code": 400, "description": str(exc)}
+        except (LookupError, OptionError, ServerError) as exc:
+            response["error"] = {"code": 500, "description": str(exc.args[0]) if exc.args else ""}
+        response["server"] = self._events.server_info()
+        header, payload = _encode(marshal(response), request.header)
+        self._client.publish(request.reply, payload, reply=b"", header=header)
+
+    def _filtered(self, options: Options) -> bool:
+        """Whether the request is for other servers."""
+        server, opts = self._server, self._server.opts
+        for key, mine in (("server_name", server.name), ("host", opts.host), ("cluster", "")):
+            wanted = options.get(key)
+            if wanted and (wanted != mine if options.get("exact_match") else wanted not in mine):
+                return True
+        return bool(options.get("domain")) or not set(options.get("tags") or ()) <= set(opts.server_tags)
+
+    # -- the server ------------------------------------------------------------------------------------------
+
+    def _statsz(self, request: Message) -> None:
+        if not request.reply:
+            self._events.statsz_update()
+            return
+        try:
+            options = unmarshal(request.payload, FILTER, "StatszEventOptions") if request.payload else {}
+        except JSONError as exc:
+            error = {"code": 400, "description": str(exc)}
+            self._events.respond(request.reply, {"server": self._events.server_info(), "error": error})
+            return
+        if not self._filtered(options):
+            self._events.respond(request.reply, self._events.statsz())
+
+    def _idz(self, request: Message) -> None:
+        server = self._server
+        if request.reply:
+            me = {"name": server.name, "host": server.opts.host, "id": server.id}
+            self._events.respond(request.reply, me)
+
+    def _reload(self, options: Options, request: Message) -> None:
+        self._server.reload()
+
+    def _about_client(self, request: Message, act: Callable[[int], None]) -> None:
+        try:
+            cid = unmarshal(request.payload, {"cid": "uint64"}, "KickClientReq").get("cid", 0)
+        except JSONError as exc:
+            self._server.log.error(f"SYSTEM - Error unmarshalling kick client request: {exc}")
+            return
+        assert isinstance(cid, int)
+        self._answer(request, lambda options, _: act(cid), FILTER, "")
+
+    # -- accounts and users ----------------------------------------------------------------------------------
+
+    def _account(self, request: Message) -> Account:
+        name = request.subject.split(b".")[_ACCOUNT_AT].decode(errors="replace")
+        account = self._server.accounts.get(name)
+        if account is None:
+            raise KeyError(f"Account {name} does not exist")
+        return account
+
+    def _account_statz(self, options: Options, request: Message) -> object:
+        name = request.subject.split(b".")[_ACCOUNT_AT].decode(errors="replace")
+        if name == "PING":  # that has a subscription of its own
+            raise Skip
+        return self._statz({**options, "accounts": [name]}, request)
+
+    def _statz(self, options: Options, request: Message) -> object:
+        server, unused = self._server, options.get("include_unused")
+        names = options.get("accounts") or list(server.accounts)
+        accounts = [server.accounts[name] for name in names if name in server.accounts]
+        stats = [account.statz() for account in accounts if unused or account.clients]
+        if not stats and not unused:
+            raise Skip
+        return {"server_id": server.id, "now": rfc3339(time.time_ns()), "account_statz": stats}
+
+    def _account_conns(self, request: Message) -> None:
+        try:
+            account = self._account(request)
+        except KeyError:
+            return
+        if request.reply and account.clients:
+            self._events.respond(request.reply, self._events.account_connections(account))
+
+    def serve_user_info(self, client: InternalClient) -> None:
+        """Tell the clients of an account, whose internal client this is, who they are."""
+        client.subscribe(USER_INFO, lambda request: self._user_info(request, client))
+
+    def _user_info(self, request: Message, client: InternalClient) -> None:
         session = self._server.clients.get(request.producer)
         if session is None or not request.reply:  # it did not wait for the answer, or wants none
             return
-        server = self._server
-        self._seq += 1
-        answer = {
-            "server": {
-                "name": server.name,
-                "host": server.opts.host,
-                "id": server.id,
-                "ver": NATS_VERSION,
-                "jetstream": False,
-                "flags": 0,
-                "seq": self._seq,
-                "time": rfc3339(time.time_ns()),
-            },
-            "data": {
-                "user": session.raw_auth_user(),
-                "account": self._account.name,
-                "account_name": self._account.name,
-            },
-        }
-        payload = json.dumps(answer, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "replace")
-        self._client.publish(request.reply, payload)
+        answer = {"server": self._events.server_info(), "data": user_info(session)}
+        client.publish(request.reply, marshal(answer))
+
+
+def user_info(session: "Session") -> dict[str, object]:
+    """What a client may know about itself (UserInfo in events.go)."""
+    grant, account = session.grant, session.account
+    info: dict[str, object] = {"user": session.raw_auth_user(), "account": account.name}
+    if account.name_tag:
+        info["account_name"] = account.name_tag
+    if grant.name_tag:
+        info["user_name"] = grant.name_tag
+    if grant.permissions is not None:
+        info["permissions"] = public_permissions(grant.permissions)
+    if expires := session.expires_in():
+        info["expires"] = int(expires) * 1_000_000_000
+    return info
+
+
+def public_permissions(permissions: Permissions) -> dict[str, object]:
+    """Permissions as clients are told them."""
+    public: dict[str, object] = {
+        "publish": _subjects(permissions.publish),
+        "subscribe": _subjects(permissions.subscribe),
+    }
+    if response := permissions.response:
+        public["responses"] = {"max": response.max_msgs, "ttl": round(response.expires * 1e9)}
+    return public
+
+
+def _subjects(permission: SubjectPermission | None) -> dict[str, object]:
+    if permission is None:
+        return {}
+    lists = {"allow": permission.allow, "deny": permission.deny}
+    return {name: list(subjects) for name, subjects in lists.items() if subjects}
+
+
+def _encode(payload: bytes, header: bytes) -> tuple[bytes | None, bytes]:
+    """The answer's header and payload, compressed if the request's header asks for it in a way known here."""
+    found = _ACCEPT_ENCODING.search(header)
+    if found is None or not found[1].strip():
+        return None, payload
+    if b"gzip" in found[1].lower():
+        return b"NATS/1.0\r\nContent-Encoding: gzip\r\n\r\n", gzip.compress(payload)
+    return b"NATS/1.0\r\nContent-Encoding: identity\r\n\r\n", payload

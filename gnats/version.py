@@ -7,3 +7,10 @@ NATS_VERSION = "2.15.1"
 PROTO = 1
 JS_API_LEVEL = 5
 RUNTIME = "python" + ".".join(map(str, sys.version_info[:3]))
+FEATURE_FLAGS = {
+    "js_ack_fc_v2": False,
+    "js_api_reply_v2": False,
+    "js_raft_delete_range": True,
+    "js_snapshot_sources": False,
+}
+"""nats-server's, with the values they have there unless the configuration changes them."""

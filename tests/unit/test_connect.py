@@ -27,6 +27,9 @@ class Client:
     def connected(self, sublist: object, **options: object) -> None:
         self.calls.append(("connected", options))
 
+    def snapshot(self) -> dict[str, int]:
+        return dict.fromkeys(("in_msgs", "in_bytes", "out_msgs", "out_bytes"), 0)
+
     def resume(self) -> None:
         self.calls.append(("resume", None))
 
@@ -41,10 +44,13 @@ class Server:
         self.opts = opts or Options()
         self.lines: list[str] = []
         self.log = Logger(lambda line: self.lines.append(line.decode()), logtime=False, trace=trace)
+        self.events = None
         self.auth = Authenticator(self.opts, self.log)
 
+        self.accounts = {name: Account(name) for name in ("$G", "$SYS")}
+
     def lookup_account(self, name: str) -> Account:
-        return Account(name)
+        return self.accounts[name]
 
     def client_info(self, session: Session, **changes: object) -> bytes:
         return json.dumps({"cid": session.cid} | changes).encode()

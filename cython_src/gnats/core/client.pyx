@@ -210,7 +210,8 @@ cdef class Client(Connection):
     def publish_internal(self, bytes subject not None, bytes reply, bytes headers, bytes payload not None) -> bool:
         """Route a message as if this internal client had published it; True when somebody received it.
 
-        `headers` is a whole header block ("NATS/1.0" line to the empty line). Raises MemoryError.
+        `headers` is a whole header block ("NATS/1.0" line to the empty line). An empty `reply`, other than None,
+        leaves its place in the MSG line empty, as nats-server's own messages do. Raises MemoryError.
         """
         cdef bytes hdr = headers or b""
         cdef bytes msg = hdr + payload + b"\r\n"
@@ -219,8 +220,8 @@ cdef class Client(Connection):
         cdef bint delivered
         self.pa.subject.p = PyBytes_AS_STRING(subject)
         self.pa.subject.n = PyBytes_GET_SIZE(subject)
-        self.pa.reply.p = PyBytes_AS_STRING(reply) if reply else NULL
-        self.pa.reply.n = PyBytes_GET_SIZE(reply) if reply else 0
+        self.pa.reply.p = PyBytes_AS_STRING(reply) if reply is not None else NULL
+        self.pa.reply.n = PyBytes_GET_SIZE(reply) if reply is not None else 0
         self.pa.hdb.p = PyBytes_AS_STRING(hdb)
         self.pa.hdb.n = PyBytes_GET_SIZE(hdb)
         self.pa.szb.p = PyBytes_AS_STRING(szb)

@@ -1,0 +1,225 @@
+"""The events of the system account (events.go): clients that come, go or are refused, and figures.
+
+Nothing is written down for an event that nobody listens to.
+"""
+
+import asyncio
+import os
+import time
+from typing import TYPE_CHECKING
+
+from gnats.account import Account
+from gnats.clientinfo import client_info
+from gnats.gofmt import rfc3339
+from gnats.gojson import marshal
+from gnats.ident import NuidSource
+from gnats.internal import InternalClient
+from gnats.reasons import ClosedState
+from gnats.usage import cpu_percent, resident_bytes
+from gnats.version import FEATURE_FLAGS, NATS_VERSION
+
+if TYPE_CHECKING:
+    from gnats.server import Server
+    from gnats.session import Session
+
+CONNECT_EVENT = "io.nats.server.advisory.v1.client_connect"
+DISCONNECT_EVENT = "io.nats.server.advisory.v1.client_disconnect"
+ACCOUNT_CONNECTIONS = "io.nats.server.advisory.v1.account_connections"
+AUTH_ERROR_IN_ACCOUNT = "$SYS.ACCOUNT.CLIENT.AUTH.ERR"
+
+CONNS_INTERVAL = 30.0
+STATSZ_INTERVAL = 10.0
+STATSZ_FIRST = 0.25
+"""Seconds; each time until the next STATSZ doubles up to STATSZ_INTERVAL."""
+STATSZ_RATE_LIMIT = 1.0
+
+
+class Events:
+    """Publishes what happens; made with the server's start, closed with its end."""
+
+    def __init__(self, server: "Server", client: InternalClient) -> None:
+        self._server = server
+        self._client = client
+        self._ids = NuidSource()
+        self._seq = 0
+        self._conns_timers: dict[str, asyncio.TimerHandle] = {}
+        self._statsz_after = STATSZ_FIRST
+        self._loop = asyncio.get_running_loop()
+        self._statsz_timer = self._loop.call_later(STATSZ_FIRST, self._heartbeat)
+        self._last_statsz = 0.0
+
+    def close(self) -> None:
+        """Say that the server goes, and stop."""
+        self._publish_info("SHUTDOWN")
+        self._statsz_timer.cancel()
+        for timer in self._conns_timers.values():
+            timer.cancel()
+
+    # -- envelopes -------------------------------------------------------------------------------------------
+
+    def server_info(self) -> dict[str, object]:
+        """The server as each event and answer names it; counts them (ServerInfo)."""
+        server, opts = self._server, self._server.opts
+        self._seq += 1
+        info: dict[str, object] = {
+            "name": server.name,
+            "host": opts.host,
+            "id": server.id,
+            "ver": NATS_VERSION,
+        }
+        if opts.server_tags:
+            info["tags"] = list(opts.server_tags)
+        if opts.server_metadata:
+            info["metadata"] = opts.server_metadata
+        info |= {"feature_flags": FEATURE_FLAGS, "jetstream": False, "flags": 0}
+        info |= {"seq": self._seq, "time": rfc3339(time.time_ns())}
+        return info
+
+    def respond(self, reply: bytes, message: object, header: bytes | None = None) -> None:
+        """Answer a request in the system account."""
+        self._client.publish(reply, marshal(message), reply=b"", header=header)
+
+    def _event(self, kind: str, now: int) -> dict[str, object]:
+        return {
+            "type": kind,
+            "id": self._ids.next(),
+            "timestamp": rfc3339(now),
+            "server": self.server_info(),
+        }
+
+    def _interest(self, subject: str) -> bool:
+        return self._server.system_account.sublist.interested(subject.encode())
+
+    def _publish_info(self, what: str) -> None:
+        subject = f"$SYS.SERVER.{self._server.id}.{what}"
+        if self._interest(subject):
+            self._client.publish(subject.encode(), marshal(self.server_info()), reply=b"")
+
+    def lame_duck(self) -> None:
+        """The server has entered lame duck mode."""
+        self._publish_info("LAMEDUCK")
+
+    # -- clients ---------------------------------------------------------------------------------------------
+
+    def connected(self, session: "Session") -> None:
+        """A client has been let in."""
+        subject = f"$SYS.ACCOUNT.{session.account.name}.CONNECT"
+        if self._interest(subject):
+            event = self._event(CONNECT_EVENT, time.time_ns())
+            event["client"] = client_info(session, name_tag=session.account.name_tag)
+            self._client.publish(subject.encode(), marshal(event), reply=b"")
+
+    def disconnected(self, session: "Session") -> None:
+        """A client's connection has been closed."""
+        subject = f"$SYS.ACCOUNT.{session.account.name}.DISCONNECT"
+        if self._interest(subject):
+            event = self._closing(session, session.stop, session.reason or ClosedState.CLIENT_CLOSED)
+            self._client.publish(subject.encode(), marshal(event), reply=b"")
+
+    def auth_error(self, session: "Session", reason: ClosedState) -> None:
+        """A client has been refused."""
+        subject = f"$SYS.SERVER.{self._server.id}.CLIENT.AUTH.ERR"
+        if self._interest(subject):
+            event = self._closing(session, time.time_ns(), reason)
+            self._client.publish(subject.encode(), marshal(event), reply=b"")
+
+    def account_auth_error(self, session: "Session", account: Account, reason: str) -> None:
+        """A client that belongs to an account has been refused: its owners are told in it."""
+        subject = AUTH_ERROR_IN_ACCOUNT.encode()
+        if account.sublist.interested(subject):
+            event = self._closing(session, time.time_ns(), reason, acc=account.name)
+            client = self._server.internal_client(account)
+            client.publish(subject, marshal(event), reply=b"")
+            client.close()
+
+    def _closing(
+        self, session: "Session", now: int, reason: ClosedState | str, **changes: object
+    ) -> dict[str, object]:
+        event = self._event(DISCONNECT_EVENT, now)
+        counts = session.snapshot()
+        event["client"] = client_info(
+            session,
+            rtt=counts["rtt"] // 1000 * 1000,
+            stop=rfc3339(now),
+            name_tag=session.account.name_tag,
+            **changes,
+        )
+        event["sent"] = {"msgs": counts["in_msgs"], "bytes": counts["in_bytes"]}
+        event["received"] = {"msgs": counts["out_msgs"], "bytes": counts["out_bytes"]}
+        event["reason"] = str(reason)
+        return event
+
+    # -- accounts --------------------------------------------------------------------------------------------
+
+    def conns_update(self, account: Account) -> None:
+        """The connections of an account have changed; repeated from time to time while there are any."""
+        if account is self._server.global_account:
+            return
+        if timer := self._conns_timers.pop(account.name, None):
+            timer.cancel()
+        if account.clients:
+            self._conns_timers[account.name] = self._loop.call_later(
+                CONNS_INTERVAL, self.conns_update, account
+            )
+        old, new = f"$SYS.SERVER.ACCOUNT.{account.name}.CONNS", f"$SYS.ACCOUNT.{account.name}.SERVER.CONNS"
+        for subject in filter(self._interest, (old, new)):
+            self.respond(subject.encode(), self.account_connections(account))
+
+    def account_connections(self, account: Account) -> dict[str, object]:
+        """The event that says how many connections an account has."""
+        return self._event(ACCOUNT_CONNECTIONS, time.time_ns()) | account.statz()
+
+    # -- the server ------------------------------------------------------------------------------------------
+
+    def _heartbeat(self) -> None:
+        self._statsz_after = min(self._statsz_after * 2, STATSZ_INTERVAL)
+        self._statsz_timer = self._loop.call_later(self._statsz_after, self._heartbeat)
+        self.statsz_update()
+
+    def statsz_update(self) -> None:
+        """Publish the server's figures, unless that was just done."""
+        subject, now = f"$SYS.SERVER.{self._server.id}.STATSZ", time.monotonic()
+        if self._interest(subject) and now - self._last_statsz >= STATSZ_RATE_LIMIT:
+            self._last_statsz = now
+            self.respond(subject.encode(), self.statsz())
+
+    def statsz(self) -> dict[str, object]:
+        """The server's figures (ServerStatsMsg)."""
+        server = self._server
+        traffic = server.pollers.stats() if server.pollers else {}
+        sent = {"msgs": traffic.get("out_msgs", 0), "bytes": traffic.get("out_bytes", 0)}
+        received = {"msgs": traffic.get("in_msgs", 0), "bytes": traffic.get("in_bytes", 0)}
+        slow, stale, stalls = (
+            server.state.slow_consumers,
+            server.state.stale_connections,
+            server.state.stalls,
+        )
+        stats: dict[str, object] = {
+            "start": rfc3339(server.start_time),
+            "mem": resident_bytes(),
+            "cores": os.cpu_count(),
+            "cpu": cpu_percent(),
+            "connections": server.num_clients,
+            "total_connections": server.total_clients,
+            "active_accounts": sum(1 for account in server.accounts.values() if account.clients),
+            "subscriptions": server.num_subscriptions,
+            "sent": sent,
+            "sent_to_clients": sent,
+            "received": received,
+            "received_from_clients": received,
+            "slow_consumers": slow,
+        }
+        if slow:
+            stats["slow_consumer_stats"] = by_kind(slow)
+        if stale:
+            stats["stale_connections"] = stale
+            stats["stale_connection_stats"] = by_kind(stale)
+        if stalls:
+            stats["stalled_clients"] = stalls
+        stats |= {"active_servers": 1, "gomaxprocs": os.cpu_count()}
+        return {"server": self.server_info(), "statsz": stats}
+
+
+def by_kind(clients: int) -> dict[str, int]:
+    """A figure by the kinds of connections, of which there are only clients."""
+    return {"clients": clients, "routes": 0, "gateways": 0, "leafs": 0}

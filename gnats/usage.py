@@ -1,0 +1,35 @@
+"""What this process uses: memory and processor time."""
+
+import os
+import time
+from pathlib import Path
+
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+_CPU_INTERVAL = 1_000_000_000
+
+
+class Usage:
+    """The processor time this process used lately."""
+
+    def __init__(self) -> None:
+        self._percent = 0.0
+        self._since = time.monotonic_ns()
+        self._spent = time.process_time_ns()
+
+    def cpu(self) -> float:
+        """Percent of a core, over the time since it was last asked, at least a second."""
+        now = time.monotonic_ns()
+        if now - self._since >= _CPU_INTERVAL:
+            spent = time.process_time_ns()
+            self._percent = round((spent - self._spent) * 100 / (now - self._since), 1)
+            self._since, self._spent = now, spent
+        return self._percent
+
+
+_usage = Usage()
+cpu_percent = _usage.cpu
+
+
+def resident_bytes() -> int:
+    """The process's resident memory."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * _PAGE
