@@ -2,49 +2,52 @@
 
 from collections.abc import Callable
 
-from gnats.conf import Entry, Scalar
+from gnats.conf import Token
 from gnats.errors import OptionError
 from gnats.gofmt import parse_duration, quote
 from gnats.opts import Options, split_host_port
 
 _MAX_AUTH_TIMEOUT = 60.0
 
+Scalar = bool | int | float | str
+
 _Setter = Callable[[Options, Scalar, list[str]], None]
 
 
-def apply_config(opts: Options, entries: list[Entry], path: str) -> list[str]:
-    """Set the options that the entries name, of duplicates the last; return warnings.
+def apply_config(opts: Options, entries: dict[str, Token], path: str) -> list[str]:
+    """Set the options that the entries name; return warnings.
 
     Raises OptionError, one line with file and line.
     """
     warnings: list[str] = []
     if not entries:
         warnings.append(f"{path}: config has no values or is empty")
-    for entry in entries:
-        _apply(opts, entry, _KEYS, path, warnings)
+    for key, token in entries.items():
+        _apply(opts, key, token, _KEYS, warnings)
     return warnings
 
 
-def _apply(opts: Options, entry: Entry, keys: dict[str, _Setter], path: str, warnings: list[str]) -> None:
-    name, where = entry.key.lower(), f"{path}:{entry.line}"
+def _apply(opts: Options, key: str, token: Token, keys: dict[str, _Setter], warnings: list[str]) -> None:
+    name, where = key.lower(), f"{token.file}:{token.line}:{token.pos}"
     try:
         if keys is _KEYS and name == "authorization":
-            if not isinstance(entry.value, list):
+            if not isinstance(token.value, dict):
                 raise ValueError("expected a block: authorization { ... }")
-            for inner in entry.value:
-                _apply(opts, inner, _AUTHORIZATION, path, warnings)
+            for inner, value in token.value.items():
+                _apply(opts, inner, value, _AUTHORIZATION, warnings)
             if (opts.username or opts.password) and opts.authorization:
                 raise ValueError("Cannot have a user/pass and token")
         elif name in (_NOT_YET if keys is _KEYS else _AUTHORIZATION_NOT_YET):
-            raise ValueError(f"key {quote(entry.key)} is not supported yet")
+            raise ValueError(f"key {quote(key)} is not supported yet")
         elif name not in keys:
-            raise ValueError(f"unknown field {quote(entry.key)}")
-        elif isinstance(entry.value, list):
-            raise ValueError(f"{entry.key} takes a value, not a block")
+            if not token.used_variable:
+                raise ValueError(f"unknown field {quote(key)}")
+        elif not isinstance(token.value, Scalar):
+            raise ValueError(f"{key} takes a value, not {_KINDS[type(token.value).__name__]}")
         else:
             noted: list[str] = []
-            keys[name](opts, entry.value, noted)
-            warnings += [f"{where}: invalid use of field {quote(entry.key)}: {note}" for note in noted]
+            keys[name](opts, token.value, noted)
+            warnings += [f"{where}: invalid use of field {quote(key)}: {note}" for note in noted]
     except ValueError as exc:
         raise OptionError(f"{where}: {exc}") from None
 
@@ -118,6 +121,9 @@ def _io_threads(opts: Options, value: Scalar, warnings: list[str]) -> None:
     if value != "auto" and type(value) is not int:
         raise ValueError(f'io_threads takes a number or "auto", not {_show(value)}')
     opts.io_threads = value
+
+
+_KINDS = {"dict": "a block", "list": "an array", "datetime": "a date"}
 
 
 def _show(value: Scalar) -> str:

@@ -105,10 +105,10 @@ def configure_options(args: list[str]) -> CommandLine:
     warnings: list[str] = []
     path = str(values.get("config_file", ""))
     if path:
-        from gnats.conf import read_config
+        from gnats.conf import parse_file
         from gnats.confkeys import apply_config
 
-        warnings = apply_config(opts, read_config(path), path)
+        warnings = apply_config(opts, parse_file(path).root, path)
     elif values.get("check_config"):
         raise OptionError("must specify [-c, --config] option to check configuration file syntax")
     if values.get("check_config"):

@@ -1,0 +1,6 @@
+"""nats-server's configuration language: text in, a tree of tokens out (conf/ of nats-server)."""
+
+from gnats.conf.parse import Config, parse, parse_file
+from gnats.conf.tokens import Token, Value
+
+__all__ = ["Config", "Token", "Value", "parse", "parse_file"]

@@ -1,0 +1,210 @@
+"""The grammar of the configuration language (conf/parse.go): items in, a tree of tokens out.
+
+It owns includes and variables, and what the words for numbers, booleans and dates are worth.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeAlias
+
+from gnats.conf.digest import digest
+from gnats.conf.lex import Item, Kind, Lexer
+from gnats.conf.tokens import Token, Value, error_at
+from gnats.errors import OptionError
+from gnats.gofmt import os_error
+
+_Place: TypeAlias = tuple[str, int, int]
+
+_MAX_CHAIN = 100  # includes and environment variables that lead to each other
+_BCRYPT = "2a$"
+_ENV_KEY = "pk"
+
+_INTEGER = re.compile(r"(-?\d+)(.*)")
+_SCALES = {"": 1}
+for _power, _prefix in enumerate("kmgtpe", 1):
+    _SCALES[_prefix] = 1000**_power
+    _SCALES |= dict.fromkeys((f"{_prefix}b", f"{_prefix}i", f"{_prefix}ib"), 1024**_power)
+
+
+@dataclass
+class Config:
+    """A configuration: its top-level keys, and its digest, sha256:<hex>."""
+
+    root: dict[str, Token]
+    digest: str
+
+
+def parse_file(path: str) -> Config:
+    """Read a configuration file and what it includes.
+
+    Raises OptionError, one line: file:line:pos: reason.
+    """
+    try:
+        text = _read(path)
+    except OSError as exc:
+        raise OptionError(f"open {path}: {os_error(exc)}") from exc
+    return _config(_Parser(text, path, (_identity(path),)))
+
+
+def parse(text: str, name: str = "") -> Config:
+    """parse_file() for a text; `name` is its path, in errors and for what it includes."""
+    try:
+        text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError as exc:
+        line = text.count("\n", 0, exc.start) + 1
+        raise error_at(name, line, 0, f"{text[exc.start]} is not a character") from None
+    return _config(_Parser(text, name, ()))
+
+
+def _read(path: str) -> str:
+    return Path(path).read_bytes().decode("utf-8", "surrogateescape")
+
+
+def _identity(path: str) -> str:
+    return str(Path(path).resolve())
+
+
+def _config(parser: _Parser) -> Config:
+    root = parser.parse()
+    return Config(root, digest(root))
+
+
+class _Parser:
+    """Reads one text.
+
+    `chain` names the files and environment variables that led here; `place` (file, line, pos) is where
+    the value of an environment variable goes to, when that is what the text is.
+    """
+
+    def __init__(self, text: str, name: str, chain: tuple[str, ...], place: _Place | None = None) -> None:
+        self._text = text
+        self._name = name
+        self._chain = chain
+        self._place = place
+        self._open: list[dict[str, Token] | list[Token]] = [{}]
+        self._keys: list[Item] = []
+
+    def parse(self) -> dict[str, Token]:
+        root = self._open[0]
+        assert isinstance(root, dict)
+        last = None
+        for item in Lexer(self._text, self._name):
+            if item.kind is not Kind.EOF:
+                last = item
+                self._item(item)
+            elif last is not None and last.kind is Kind.KEY and last.text != "}":  # a } too many is no error
+                raise self._error(item, "config is invalid")
+        return root
+
+    def _item(self, item: Item) -> None:
+        match item.kind:
+            case Kind.KEY:
+                self._keys.append(item)
+            case Kind.MAP_START:
+                self._open.append({})
+            case Kind.ARRAY_START:
+                self._open.append([])
+            case Kind.MAP_END | Kind.ARRAY_END:
+                self._set(item, self._open.pop())
+            case Kind.INCLUDE:
+                self._include(item)
+            case Kind.VARIABLE:
+                self._set(item, self._variable(item))
+            case Kind.INTEGER:
+                self._integer(item)
+            case Kind.STRING:
+                self._set(item, item.text)
+            case Kind.BOOL:
+                self._set(item, item.text.lower() in ("true", "yes", "on"))
+            case Kind.FLOAT:
+                self._set(item, self._float(item))
+            case Kind.DATETIME:
+                self._set(item, self._datetime(item))
+
+    def _set(self, item: Item, value: Value) -> None:
+        """Add `value` to the innermost array or map; in a map it belongs to the last key without one."""
+        token = Token(value, *(self._place or (self._name, item.line, item.pos)))
+        into = self._open[-1]
+        if isinstance(into, list):
+            into.append(token)
+            return
+        key = self._keys.pop()
+        if self._place is None:
+            token.line, token.pos = key.line, key.pos
+        into[key.text] = token
+
+    def _error(self, item: Item, reason: str) -> OptionError:
+        return error_at(self._name, item.line, item.pos, reason)
+
+    # Numbers and dates
+
+    def _integer(self, item: Item) -> None:
+        number = _INTEGER.fullmatch(item.text)
+        if number is None or not number[1].isascii():
+            raise self._error(item, f"expected integer, but got '{item.text}'")
+        digits = number[1]
+        value = int(digits) if len(digits.lstrip("-0")) < 20 else 1 << 64  # int() refuses thousands of digits
+        if not -(1 << 63) <= value < 1 << 63:
+            raise self._error(item, f"integer '{item.text}' is out of the range")
+        scale = _SCALES.get(number[2].lower())
+        if scale is not None:  # nats-server drops a value like 1kbb, and lets one that is too big wrap around
+            self._set(item, (value * scale + (1 << 63)) % (1 << 64) - (1 << 63))
+
+    def _float(self, item: Item) -> float:
+        if not item.text.isascii():
+            raise self._error(item, f"expected float, but got '{item.text}'")
+        value = float(item.text)
+        if value in (float("inf"), float("-inf")):
+            raise self._error(item, f"float '{item.text}' is out of the range")
+        return value
+
+    def _datetime(self, item: Item) -> Value:
+        from datetime import datetime
+
+        try:
+            return datetime.fromisoformat(item.text)
+        except ValueError:
+            raise self._error(item, f"expected Zulu formatted DateTime, but got '{item.text}'") from None
+
+    # Includes and variables
+
+    def _include(self, item: Item) -> None:
+        # As nats-server does: a path that begins with / is relative as well
+        path = os.path.normpath(Path(self._name).parent / f"./{item.text}")
+        try:
+            text = _read(path)
+        except OSError as exc:
+            reason = f"error parsing include file '{item.text}', open {path}: {os_error(exc)}"
+            raise self._error(item, reason) from exc
+        chain = self._extended(item, _identity(path), f"include cycle for '{item.text}'")
+        into = self._open[-1]
+        assert isinstance(into, dict)  # the word include is a key, and keys are in maps
+        into.update(_Parser(text, path, chain, self._place).parse())
+
+    def _variable(self, item: Item) -> Value:
+        name = item.text
+        if name.startswith(_BCRYPT):
+            return f"${name}"
+        for scope in reversed(self._open):
+            if isinstance(scope, dict) and name in scope:
+                scope[name].used_variable = True
+                return scope[name].value
+        chain = self._extended(item, f"${name}", f"variable reference cycle for '{name}'")
+        text = os.environ.get(name)
+        if text is not None:
+            place = self._place or (self._name, item.line, item.pos)
+            found = _Parser(f"{_ENV_KEY}={text}", f"${name}", chain, place).parse()
+            if _ENV_KEY in found:
+                return found[_ENV_KEY].value
+        raise self._error(item, f"variable reference for '{name}' can not be found")
+
+    def _extended(self, item: Item, link: str, cycle: str) -> tuple[str, ...]:
+        if link in self._chain:
+            raise self._error(item, cycle)
+        if len(self._chain) == _MAX_CHAIN:
+            raise self._error(item, f"more than {_MAX_CHAIN} includes and variables lead to each other")
+        return (*self._chain, link)
