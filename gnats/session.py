@@ -49,6 +49,9 @@ class ClientOptions:
     verbose: bool = True
     pedantic: bool = True
     nkey: str = ""
+    jwt: str = ""
+    sig: str = ""
+    proxy_sig: str = ""
     auth_token: str = ""
     user: str = ""
     password: str = ""
