@@ -61,6 +61,8 @@ class StreamImport:
     to: str = ""
     prefix: str = ""
     allow_trace: bool = False
+    token: str = ""
+    """An activation JWT of the exporter."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +73,8 @@ class ServiceImport:
     subject: str
     to: str = ""
     share: bool = False
+    token: str = ""
+    """An activation JWT of the exporter."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from gnats.authopts import NkeyUser, Permissions, User
 from gnats.gofmt import quote
 from gnats.logger import Logger
 from gnats.opts import Options
-from gnats.passwords import check_password, check_password_later, is_bcrypt
+from gnats.passwords import check_password, check_password_async, is_bcrypt
 from gnats.reasons import ClosedState
 
 if TYPE_CHECKING:
@@ -77,13 +77,13 @@ def verify_signature(public_key: str, nonce: str, sig: str) -> None:
 
     Raises Denied.
     """
-    from gnats.nkeys import NkeyError, verify
+    from gnats.nkeys import NkeyError, PublicKey
 
     if not sig:
         raise Denied("Signature missing")
     signature = decode_signature(sig)
     try:
-        good = verify(public_key, nonce.encode(), signature)
+        good = PublicKey(public_key).verify(nonce.encode(), signature)
     except NkeyError as exc:
         raise Denied(f"User nkey not valid: {exc}") from None
     if not good:
@@ -196,7 +196,7 @@ class Authenticator:
 
 
 async def _check_hash(stored: str, given: str, granted: Grant) -> Grant:
-    if not await check_password_later(stored, given):
+    if not await check_password_async(stored, given):
         raise Denied
     return granted
 

@@ -9,7 +9,7 @@ import codecs
 import json
 import re
 from collections.abc import Mapping
-from typing import NoReturn
+from typing import NamedTuple, NoReturn, Union
 
 _INTEGERS = {
     "int": (-(1 << 63), (1 << 63) - 1),
@@ -18,8 +18,30 @@ _INTEGERS = {
     "uint64": (0, (1 << 64) - 1),
 }
 
-Struct = Mapping[str, "str | Struct"]
-"""The fields of an object: "bool", "string", "strings", an integer type, or the fields of a nested object."""
+
+class ListOf(NamedTuple):
+    """An array of values of one type; null is null, and an item's null its type's zero value or None."""
+
+    item: "Type"
+
+
+class MapOf(NamedTuple):
+    """An object with any names and values of one type."""
+
+    item: "Type"
+
+
+class Either(NamedTuple):
+    """One type or, where the value is not of that one, another."""
+
+    first: "Type"
+    second: "Type"
+
+
+Type = Union[str, "Struct", ListOf, MapOf, Either]
+"""A field's type: "bool", "string", "strings", "any", an integer type, a nested object's fields..."""
+Struct = Mapping[str, Type]
+"""The fields of an object."""
 
 _SURROGATES = re.compile("[\ud800-\udfff]")
 
@@ -81,11 +103,31 @@ def _fold(name: str) -> str:
     return name.replace("\u017f", "s").lower()  # lower() leaves the long s alone, Go does not
 
 
-def _value(value: object, field: str | Struct, what: str) -> object:
-    if not isinstance(field, str):
-        if isinstance(value, _Pairs):
-            return _object(value, field, what)
-    elif field == "bool":
+def _value(value: object, field: Type, what: str) -> object:
+    match field:
+        case Either(first, second):
+            try:
+                return _value(value, first, what)
+            except JSONError:
+                return _value(value, second, what)
+        case ListOf(item):
+            if isinstance(value, list) and not isinstance(value, _Pairs):
+                return [None if each is None else _value(each, item, what) for each in value]
+        case MapOf(item):
+            if isinstance(value, _Pairs):
+                return {key: None if each is None else _value(each, item, what) for key, each in value}
+        case str():
+            return _scalar(value, field, what)
+        case _:
+            if isinstance(value, _Pairs):
+                return _object(value, field, what)
+    raise JSONError(f"json: cannot read {_kind(value)} as the field {what}")
+
+
+def _scalar(value: object, field: str, what: str) -> object:
+    if field == "any":
+        return _plain(value)
+    if field == "bool":
         if isinstance(value, bool):
             return value
     elif field == "string":
@@ -93,12 +135,20 @@ def _value(value: object, field: str | Struct, what: str) -> object:
             return _SURROGATES.sub("\ufffd", value)
     elif field == "strings":
         if isinstance(value, list) and not isinstance(value, _Pairs):
-            return ["" if item is None else _value(item, "string", what) for item in value]
+            return ["" if item is None else _scalar(item, "string", what) for item in value]
     elif isinstance(value, int) and not isinstance(value, bool):
         low, high = _INTEGERS[field]
         if low <= value <= high:
             return value
     raise JSONError(f"json: cannot read {_kind(value)} as the field {what}")
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, _Pairs):
+        return {key: _plain(item) for key, item in value}
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    return value
 
 
 def _kind(value: object) -> str:

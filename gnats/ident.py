@@ -1,24 +1,14 @@
 """A server's identity: a public nkey, as nats-server's (its form only: nothing is signed with it yet)."""
 
-import binascii
 import os
 import random
 
-_ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"
-_SERVER_PREFIX = 13 << 3  # "N"
+from gnats.nkeys import KEY_LENGTH, Prefix, encode
 
 
 def new_server_id() -> str:
     """A new id: N and 55 more base32 characters, the last of them a checksum."""
-    return encode_nkey(_SERVER_PREFIX, os.urandom(32))
-
-
-def encode_nkey(prefix: int, key: bytes) -> str:
-    """An nkey: base32 of the prefix byte, 32 bytes of key and their CRC-16/XMODEM in little endian."""
-    raw = bytes([prefix]) + key
-    raw += binascii.crc_hqx(raw, 0).to_bytes(2, "little")
-    bits = int.from_bytes(raw, "big")
-    return "".join(_ALPHABET[bits >> shift & 31] for shift in range(len(raw) * 8 - 5, -1, -5))
+    return encode(Prefix.SERVER, os.urandom(KEY_LENGTH))
 
 
 _DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"

@@ -53,6 +53,7 @@ class ClientOptions:
     nkey: str = ""
     jwt: str = ""
     sig: str = ""
+    proxy_sig: str = ""
     auth_token: str = ""
     user: str = ""
     password: str = ""

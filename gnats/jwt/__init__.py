@@ -1,0 +1,1 @@
+"""JWTs of operators, accounts, users, activations and authorizations: read, checked and written."""

@@ -1,0 +1,1 @@
+"""Where account JWTs come from: memory, a URL, directories."""
