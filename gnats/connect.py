@@ -3,9 +3,11 @@
 import re
 from typing import TYPE_CHECKING
 
-from gnats.auth import check_authentication
+from gnats.auth import auth_required, check_authentication
+from gnats.core.permissions import Permissions, compile_permissions
 from gnats.gojson import JSONError, unmarshal
 from gnats.info import INFO_FIELDS
+from gnats.opts import Options
 from gnats.reasons import ClosedState
 from gnats.session import Session
 
@@ -63,6 +65,10 @@ def process_connect(server: "Server", session: Session, arg: bytes) -> None:
         return
     if opts.verbose:
         log.trace(f"{session} - ->> [OK]")
+    permissions = user_permissions(server.opts)
+    if permissions is not None:
+        for error in permissions.errors:
+            log.error(f"{session} - {error}")
     client.connected(
         session.account,
         echo=opts.echo,
@@ -73,7 +79,15 @@ def process_connect(server: "Server", session: Session, arg: bytes) -> None:
         protocol=opts.protocol,
         connect_info=server.client_info(session, connect_info=True, remote_account=session.account.name),
         greeting=b"+OK\r\n" if opts.verbose else b"",
+        permissions=permissions,
     )
+
+
+def user_permissions(opts: Options) -> Permissions | None:
+    """What the single user or the token's owner may do; None for everything."""
+    if opts.permissions is None or not auth_required(opts):
+        return None
+    return compile_permissions(opts.permissions)
 
 
 def auth_violation(server: "Server", session: Session) -> None:
