@@ -11,6 +11,7 @@ from gnats.core.parser import CLIENT, LEAF, ROUTER
 from gnats.core.permissions import Permissions as Compiled
 from gnats.core.permissions import compile_permissions
 from gnats.core.replies import Replies
+from gnats.core.verdicts import Verdicts
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -225,6 +226,55 @@ def test_equal_permissions_are_compiled_once_while_they_are_used() -> None:
     assert compile_permissions(source()).id > last
 
 
+# ---- what a poller remembers ----
+
+
+def test_verdicts_are_remembered_by_permissions_and_question() -> None:
+    first = Compiled(Permissions(SubjectPermission(("a.>",)), SubjectPermission(None, ("a.b", "c q"))))
+    second = Compiled(Permissions(SubjectPermission(("b", "$SYS"), ("$MQTT.x",))))
+    verdicts = Verdicts()
+    for _ in range(3):
+        assert verdicts.publish(first, b"a.b") and not verdicts.publish(first, b"b")
+        assert not verdicts.publish(second, b"a.b") and verdicts.publish(second, b"b")
+        assert not verdicts.publish(second, b"$MQTT.y") and verdicts.publish(second, b"$MQTT.y", ROUTER)
+        assert not verdicts.publish(second, b"$MQTT.x", ROUTER)
+        assert not verdicts.deliver(first, b"a.b") and not verdicts.deliver(first, b"a.b", b"q")
+        assert verdicts.deliver(first, b"c") and not verdicts.deliver(first, b"c", b"q")
+        assert verdicts.deliver(first, b"c", b"qq") and verdicts.deliver(first, b"cq")
+        assert len(verdicts) == 13
+
+
+@given(steps=st.lists(st.tuples(st.integers(0, 2), st.booleans(), PUBLISHED, NAMES), max_size=100))
+@settings(max_examples=100, deadline=None)
+def test_a_remembered_verdict_is_the_permissions_own(steps: list[tuple[int, bool, str, str]]) -> None:
+    several = [
+        Compiled(
+            Permissions(SubjectPermission((f"*.{c}",), (f"{c}.>",)), SubjectPermission(None, (f"*.{c} q",)))
+        )
+        for c in "abc"
+    ]
+    verdicts = Verdicts()
+    for which, publish, subject, queue in steps:
+        s, q = subject.encode(), queue.encode()
+        if publish:
+            assert verdicts.publish(several[which], s) is several[which].publish_allowed(s)
+        else:
+            assert verdicts.deliver(several[which], s, q) is not several[which].delivery_refused(s, q)
+
+
+def test_what_is_remembered_is_bounded() -> None:
+    compiled = Compiled(Permissions(SubjectPermission(("a.>",))))
+    verdicts, long = Verdicts(), Verdicts()
+    most = most_long = 0
+    for n in range(40_000):
+        assert verdicts.publish(compiled, b"a.%d" % n)
+        most = max(most, len(verdicts))
+    for n in range(1_000):
+        assert not long.publish(compiled, b"x" * 10_000 + b"%d" % n)
+        most_long = max(most_long, len(long))
+    assert (most, most_long < 500) == (16_384, True)
+
+
 # ---- replies ----
 
 
@@ -268,9 +318,7 @@ def test_what_has_expired_goes_when_something_is_noted() -> None:
 @given(
     most=st.sampled_from([-1, 1, 2, 3]),
     expires=st.sampled_from([-1, 5, 20]),
-    steps=st.lists(
-        st.tuples(st.booleans(), st.integers(0, 30), st.integers(0, 4)), min_size=1, max_size=200
-    ),
+    steps=st.lists(st.tuples(st.booleans(), st.integers(0, 30), st.integers(0, 4)), min_size=1, max_size=200),
 )
 @settings(max_examples=200, deadline=None)
 def test_replies_are_what_a_lazy_table_says(

@@ -161,7 +161,8 @@ cdef class Client(Guarded):
     ) -> None:
         """The answer to a CONNECT: take these options, send `greeting`, and go on parsing.
 
-        `connect_info` is the INFO line that follows the first PONG of a client with protocol 1. `permissions` None means all. Raises MemoryError.
+        `connect_info` is the INFO line that follows the first PONG of a client with protocol 1.
+        `permissions` None means all. Raises MemoryError.
         """
         cdef char *copy = NULL
         cdef size_t n = PyBytes_GET_SIZE(connect_info)
