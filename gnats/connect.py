@@ -5,6 +5,7 @@ from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
 from gnats.auth import Denied, Grant
+from gnats.core.permissions import compile_permissions
 from gnats.gofmt import quote
 from gnats.gojson import JSONError, unmarshal
 from gnats.info import INFO_FIELDS
@@ -117,6 +118,10 @@ def _granted(server: "Server", session: Session, grant: Grant) -> None:
         return
     if opts.verbose:
         log.trace(f"{session} - ->> [OK]")
+    permissions = compile_permissions(grant.permissions) if grant.permissions else None
+    if permissions is not None:
+        for error in permissions.errors:
+            log.error(f"{session} - {error}")
     client.connected(
         session.account,
         echo=opts.echo,
@@ -127,6 +132,7 @@ def _granted(server: "Server", session: Session, grant: Grant) -> None:
         protocol=opts.protocol,
         connect_info=server.client_info(session, connect_info=True, remote_account=session.account.name),
         greeting=b"+OK\r\n" if opts.verbose else b"",
+        permissions=permissions,
     )
 
 

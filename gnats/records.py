@@ -35,6 +35,12 @@ def _subscription(client: object, b: int, data: bytes) -> str:
     return f"Subscription Violation - Subject {quote(subject)}{named}, SID {sid.decode(errors='replace')}"
 
 
+def _removed_subscription(client: object, b: int, data: bytes) -> str:
+    subject, queue, sid = data.split(b"\0", 2)
+    named = f" using queue {quote(queue)}" if queue else ""
+    return f"Removed sub {quote(subject)}{named} (sid {quote(sid)})"
+
+
 def _slow_deadline(client: object, b: int, data: bytes) -> str:
     chunks, size = data.decode().split()
     exceeded = f"WriteDeadline of {duration(b)} exceeded"
@@ -86,6 +92,7 @@ _RECORDS: dict[int, tuple[str, Callable[[object, int, bytes], str]]] = {
         lambda c, b, d: f"Producer was stalled for a total of {duration(b)}",
     ),
     LogCode.LOG_CLOSING_OUT_OF_MEMORY: ("ERR", _text("Out of memory - Closing")),
+    LogCode.LOG_SUBSCRIPTION_REMOVED: ("INF", _removed_subscription),
 }
 
 _TRACES: dict[int, Callable[[bytes], str]] = {

@@ -418,6 +418,9 @@ class Server:
             level, text = describe(client, a, b, data)
             if a in _RATE_LIMITED:
                 session.rate_limit(self.log, level, text)
+            elif a == LogCode.LOG_SUBSCRIPTION_REMOVED:
+                user = session.auth_user() or 'User "N/A"'
+                self.log.log(level, f"{text} for {user} - not authorized")
             else:
                 self.log.log(level, f"{session} - {text}")
         elif kind == EV_TRACE:

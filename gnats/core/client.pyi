@@ -1,9 +1,10 @@
 """A connection of the data plane, as Python sees it."""
 
 from gnats.core.account import Account
-from gnats.core.connection import Connection
+from gnats.core.guard import Guarded
+from gnats.core.permissions import Permissions
 
-class Client(Connection):
+class Client(Guarded):
     """A connection that speaks the protocol, or one of the server's own subscribers (fd -1)."""
 
     def connected(
@@ -18,9 +19,11 @@ class Client(Connection):
         protocol: int,
         connect_info: bytes,
         greeting: bytes = b"",
+        permissions: Permissions | None = None,
     ) -> None:
         """The answer to a CONNECT: take these options, send `greeting` (+OK or nothing), and resume.
-        `connect_info` is the INFO line sent after the first PONG when protocol >= 1."""
+        `connect_info` is the INFO line sent after the first PONG when protocol >= 1.
+        `permissions` None means all."""
     def subscribe_internal(self, subject: bytes, queue: bytes | None, sid: bytes) -> None: ...
     def unsubscribe_internal(self, sid: bytes) -> None: ...
     def publish_internal(

@@ -24,6 +24,7 @@ class LogCode(IntEnum):
     LOG_AUTO_UNSUBSCRIBE = 45
     LOG_PRODUCER_STALLED = 46
     LOG_CLOSING_OUT_OF_MEMORY = 47
+    LOG_SUBSCRIPTION_REMOVED = 48
 
 class TraceCode(IntEnum):
     TRACE_IN = 0

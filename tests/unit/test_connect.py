@@ -96,6 +96,7 @@ def test_a_client_goes_on_with_what_it_asked_for(client: Client, session: Sessio
         "no_responders": True,
         "protocol": 1,
         "greeting": b"",
+        "permissions": None,
     }
 
 

@@ -5,10 +5,8 @@ Subscriptions are changed by the owner under the connection's lock, so that othe
 from libc.stddef cimport size_t
 from libc.stdint cimport uint32_t, uint64_t
 
-from gnats.core.connection cimport Connection
-from gnats.core.parser cimport Slice
+from gnats.core.guard cimport Guarded
 from gnats.core.sublist cimport MatchResult, Subscription
-from gnats.core.subtable cimport SubTable
 
 
 # One message on its way to subscribers: what comes before the sid, between it and the payload, and the payload.
@@ -22,8 +20,7 @@ cdef struct Delivery:
     size_t size          # for the statistics: without it
 
 
-cdef class Client(Connection):
-    cdef SubTable subs            # under lock for other threads
+cdef class Client(Guarded):
     # under lock
     cdef Subscription **reap      # auto-unsubscribed by other threads' deliveries
     cdef uint32_t nreap, reap_cap
@@ -31,8 +28,6 @@ cdef class Client(Connection):
     # subscriptions
     cdef Subscription *add_sub(self, char *subject, size_t sn, char *queue, size_t qn, char *sid, size_t n,
                                int *error) noexcept nogil
-    cdef void unsubscribe(self, Subscription *s) noexcept nogil
-    cdef void log_subscription(self, Slice *subject, Slice *queue, Slice *sid) noexcept nogil
     cdef void touch(self, Client dest) noexcept nogil
     cdef void trace_out(self, const Subscription *s, const Delivery *d) noexcept nogil
     # messages

@@ -11,15 +11,14 @@ from gnats.core.connection cimport (
     AUTHENTICATION_VIOLATION,
     CTL_CONNECTED,
     CTL_CLOSE,
+    CTL_PERMISSIONS,
     CTL_RESUME,
     LOG_AUTH_VIOLATION,
     LOG_AUTO_UNSUBSCRIBE,
     LOG_CLIENT_ERROR,
     LOG_CLOSING_OUT_OF_MEMORY,
     LOG_MAX_SUBSCRIPTIONS,
-    LOG_PUBLISH_VIOLATION,
     LOG_REPLY_VIOLATION,
-    LOG_SUBSCRIPTION_VIOLATION,
     MAX_CONTROL_LINE_EXCEEDED,
     MAX_PAYLOAD_EXCEEDED,
     PARSE_ERROR,
@@ -32,9 +31,9 @@ from gnats.core.connection cimport (
     TRACE_OUT,
     TRACE_OUT_PAYLOAD,
     WRITE_ERROR,
-    Connection,
     end_batch,
 )
+from gnats.core.guard cimport CHECK_DELIVERIES, NOTE_REPLIES, Guarded
 from gnats.core.inbox cimport EV_CONNECT, EV_INFO, EV_MSG, Event, Inbox
 from gnats.core.outbound cimport ChunkPool, OutQueue, outq_append, outq_commit, outq_reserve
 from gnats.core.parser cimport (
@@ -57,6 +56,7 @@ from gnats.core.parser cimport (
     Slice,
     parse_size,
 )
+from gnats.core.permissions cimport Permissions
 from gnats.core.pollstate cimport PollState, poller_random
 from gnats.core.quiesce cimport QsParticipant, qs_offline, qs_online, qs_register, qs_retire, qs_unregister
 from gnats.core.results cimport results_match
@@ -136,7 +136,7 @@ cdef uint32_t split_line(char *arg, size_t n, Slice *out, uint32_t most) noexcep
     return count
 
 
-cdef class Client(Connection):
+cdef class Client(Guarded):
     """A connection that speaks the protocol, or one of the server's own subscribers; see Connection."""
 
     def __dealloc__(self):
@@ -157,10 +157,12 @@ cdef class Client(Connection):
         int protocol,
         bytes connect_info not None,
         bytes greeting not None=b"",
+        Permissions permissions=None,
     ) -> None:
         """The answer to a CONNECT: take these options, send `greeting`, and go on parsing.
 
-        `connect_info` is the INFO line that follows the first PONG of a client with protocol 1. Raises MemoryError.
+        `connect_info` is the INFO line that follows the first PONG of a client with protocol 1.
+        `permissions` None means all. Raises MemoryError.
         """
         cdef char *copy = NULL
         cdef size_t n = PyBytes_GET_SIZE(connect_info)
@@ -170,6 +172,7 @@ cdef class Client(Connection):
             if copy == NULL:
                 raise MemoryError
             memcpy(copy, PyBytes_AS_STRING(connect_info), n)
+        self.stage_permissions(permissions)
         if not any(kept is account for kept in self.keep):
             self.keep.append(account)
         pthread_mutex_lock(&self.lock)
@@ -287,7 +290,11 @@ cdef class Client(Connection):
         for i in range(n):
             self.unsubscribe(reap[i])
         free(reap)
-        if not ctl & CTL_CONNECTED or load8(&self.closing):
+        if load8(&self.closing):
+            return
+        if not ctl & CTL_CONNECTED:
+            if ctl & CTL_PERMISSIONS:
+                self.apply_permissions()
             return
         if self.connect_received:
             # A second CONNECT starts over: what was subscribed under the first is gone.
@@ -296,6 +303,7 @@ cdef class Client(Connection):
         self.opts = self.staged
         self.account = self.staged_account
         pthread_mutex_unlock(&self.lock)
+        self.apply_permissions()
         store8(&self.headers, self.opts.headers)
         self.pedantic = self.opts.pedantic
         self.connect_received = 1
@@ -413,11 +421,11 @@ cdef class Client(Connection):
         if count == 3:
             queue = args[1]
         self.batch_subs += 1
-        if queue.n == 5 and memcmp(queue.p, b"_sys_", 5) == 0:
-            self.send_err_quoting(
-                b"Permissions Violation for Subscription to ", args[0].p, args[0].n, b" using queue ",
-                queue.p, queue.n)
-            self.log_subscription(&args[0], &queue, &sid)
+        if (
+            not self.may_subscribe(args[0].p, args[0].n, queue.p, queue.n)
+            or (queue.n == 5 and memcmp(queue.p, b"_sys_", 5) == 0)
+        ):
+            self.refuse_subscription(&args[0], &queue, &sid)
             return go_on(self)
         if self.max_subs >= 0 and self.subs.n >= <uint32_t> self.max_subs:
             self.log(LOG_MAX_SUBSCRIPTIONS, 0, NULL, 0)
@@ -506,19 +514,6 @@ cdef class Client(Connection):
             for i in range(n):
                 qs_retire(some[i])
 
-    cdef void log_subscription(self, Slice *subject, Slice *queue, Slice *sid) noexcept nogil:
-        cdef size_t n = subject.n + queue.n + sid.n + 2
-        cdef char *data = <char *> malloc(n)
-        if data == NULL:
-            return
-        memcpy(data, subject.p, subject.n)
-        data[subject.n] = 0
-        memcpy(data + subject.n + 1, queue.p, queue.n)
-        data[subject.n + 1 + queue.n] = 0
-        memcpy(data + subject.n + queue.n + 2, sid.p, sid.n)
-        self.log(LOG_SUBSCRIPTION_VIOLATION, 0, data, n)
-        free(data)
-
     # -- messages ------------------------------------------------------------------------------------------------
 
     cdef int process_inbound_msg(self, char *msg, size_t n) noexcept nogil:
@@ -530,10 +525,11 @@ cdef class Client(Connection):
             self.trace_line(TRACE_IN_PAYLOAD, msg, n - 2, NULL, 0)
         if unlikely(pa.subject.p[0] == c'_' or pa.subject.p[0] == c'$'):
             if is_gateway_reply(&pa.subject) or (pa.subject.n >= 5 and memcmp(pa.subject.p, b"$NRG.", 5) == 0):
-                self.send_err_quoting(
-                    b"Permissions Violation for Publish to ", pa.subject.p, pa.subject.n, NULL, NULL, 0)
-                self.log(LOG_PUBLISH_VIOLATION, 0, pa.subject.p, pa.subject.n)
+                self.refuse_publish(&pa.subject)
                 return PARSE_OK
+        if unlikely(self.permissions != NULL) and not self.may_publish(&pa.subject):
+            self.refuse_publish(&pa.subject)
+            return PARSE_OK
         if pa.reply.p != NULL and is_reserved_reply(&pa.reply):
             self.send_err_quoting(
                 b"Permissions Violation for Publish with Reply of ", pa.reply.p, pa.reply.n, NULL, NULL, 0)
@@ -597,6 +593,9 @@ cdef class Client(Connection):
         if s.internal:
             addi64_seq(&s.nm, 1)
             return self.deliver_internal(<Client> s.client, s, msg, n)
+        if unlikely(load8(&(<Client> s.client).checks) & CHECK_DELIVERIES):
+            if (<Client> s.client).delivery_denied(self.ps, &self.pa.subject, s):
+                return False
         strip = self.pa.hdr > 0 and not load8(&(<Client> s.client).headers)
         if strip:
             d = bare
@@ -711,6 +710,10 @@ cdef class Client(Connection):
             return False
         bump64(&self.out_msgs, 1)
         bump64(&self.out_bytes, d.size)
+        if unlikely(self.checks & NOTE_REPLIES) and producer.pa.reply.p != NULL:
+            pthread_mutex_lock(&self.lock)
+            self.note_reply(self.ps, &producer.pa.reply)
+            pthread_mutex_unlock(&self.lock)
         if not self.dirty:
             self.dirty = 1
             self.dirty_next = self.ps.dirty
@@ -751,6 +754,8 @@ cdef class Client(Connection):
             store8_release(&self.has_remote, 1)
             self.remote_msgs += 1
             self.remote_bytes += d.size
+            if unlikely(load8(&self.checks) & NOTE_REPLIES) and producer.pa.reply.p != NULL:
+                self.note_reply(producer.ps, &producer.pa.reply)
             pending = load64(&self.backlog) + self.remote.bytes
             if pending > self.max_pending:
                 wake = self.refuse_more(SLOW_CONSUMER_PENDING_BYTES)

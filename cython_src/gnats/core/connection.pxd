@@ -31,6 +31,7 @@ cpdef enum LogCode:
     LOG_AUTO_UNSUBSCRIBE = 45       # b: max; data: sid
     LOG_PRODUCER_STALLED = 46       # b: ns
     LOG_CLOSING_OUT_OF_MEMORY = 47
+    LOG_SUBSCRIPTION_REMOVED = 48   # data: subject NUL queue NUL sid
 
 cpdef enum TraceCode:
     TRACE_IN = 0            # data: verb SP argument
@@ -62,6 +63,7 @@ cdef enum:
     CTL_RESUME = 4
     CTL_CLOSE = 8
     CTL_ABORT = 16
+    CTL_PERMISSIONS = 32
 
 
 # What a CONNECT settled, staged by the control plane for the owner.
@@ -172,6 +174,8 @@ cdef class Connection(Parser):
     cdef void remove_all_subs(self) noexcept nogil
 
 
+# Write "p[:n]" as Go's %q words it at out, 4n + 2 characters at most; the end of it.
+cdef char *quote(char *out, const char *p, size_t n) noexcept nogil
 # The end of a batch: flush what has been queued, signal the owners of others that got something, let producers go on
 # whose consumers have caught up, and arm the timer.
 cdef void end_batch(PollState *ps) noexcept nogil

@@ -10,6 +10,7 @@ from gnats.core.quiesce cimport qs_offline, qs_online, qs_reclaim, qs_register, 
 from gnats.core.results cimport results_clear
 from gnats.core.state cimport MAX_POLLERS, ServerState
 from gnats.core.timers cimport Timer, timer_expired, timers_free
+from gnats.core.verdicts cimport verdicts_clear
 from gnats.includes.atomics cimport bump64, load8_acquire, load32, load64, store8_release
 from gnats.includes.linux cimport (
     CLOCK_MONOTONIC,
@@ -127,6 +128,7 @@ cdef class Poller(PollerBase):
                 close(fd)
         self.ps.epfd = self.ps.evfd = self.ps.tmfd = -1
         results_clear(&self.ps.cache)
+        verdicts_clear(&self.ps.verdicts)
         pool_free(&self.ps.pool)
         timers_free(&self.ps.timers)
         free(self.ps.rbuf)

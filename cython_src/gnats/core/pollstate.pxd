@@ -10,6 +10,7 @@ from gnats.core.outbound cimport ChunkPool
 from gnats.core.quiesce cimport QsParticipant
 from gnats.core.results cimport ResultCache
 from gnats.core.timers cimport TimerHeap
+from gnats.core.verdicts cimport VerdictCache
 from gnats.includes.pthread cimport pthread_mutex_t
 
 
@@ -42,6 +43,7 @@ cdef struct PollState:
     void *stalled           # paused producers, chained by stall_next
     ChunkPool pool
     ResultCache cache
+    VerdictCache verdicts
     TimerHeap timers
     char *rbuf
     size_t rbuf_len

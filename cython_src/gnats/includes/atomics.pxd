@@ -52,6 +52,9 @@ cdef extern from * nogil:
     # for a counter with one writer and other readers: no locked instruction
     void bump64 "gnats_bump"(uint64_t *p, uint64_t v)
 
+    void *load_ptr_acquire "gnats_load_acq"(void **p)
+    void store_ptr_release "gnats_store_rel"(void **p, void *v)
+
     int64_t loadi64 "gnats_load_rlx"(int64_t *p)
     int64_t loadi64_seq "gnats_load_sc"(int64_t *p)
     void storei64 "gnats_store_rlx"(int64_t *p, int64_t v)

@@ -1,0 +1,68 @@
+"""A poller's memory of what permissions said about a subject, beside its cache of match results (core.results).
+
+A Permissions never changes and its id is never used again, so an entry is never wrong; when there are too many all
+of them are dropped. Only the owning poller touches it.
+"""
+from libc.stddef cimport size_t
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
+from libc.string cimport memcmp
+
+from gnats.core.parser cimport CLIENT
+from gnats.core.permissions cimport Permissions
+from gnats.core.subject cimport same_bytes
+
+cdef enum:
+    # questions
+    PUBLISH
+    PUBLISH_OTHER        # by a connection that is no client's
+    DELIVER
+    QUESTIONS
+
+
+cdef struct Verdict:
+    Verdict *next        # in its bucket
+    uint64_t id          # of the Permissions
+    uint32_t hash
+    uint32_t len
+    uint32_t queue_len
+    uint8_t question
+    uint8_t allowed
+    char key[1]          # subject and queue
+
+
+cdef struct VerdictCache:
+    Verdict **slots
+    uint32_t mask        # slots less one; 0 before the first entry
+    uint32_t n
+    size_t bytes
+    Verdict *last[QUESTIONS]   # of the previous look-up
+
+
+cdef bint verdict_find(
+    VerdictCache *c, Permissions p, int question, int kind, const char *subject, size_t n,
+    const char *queue, size_t qn) noexcept nogil
+cdef void verdicts_clear(VerdictCache *c) noexcept nogil
+
+
+cdef inline bint verdict_publish(
+    VerdictCache *c, Permissions p, int kind, const char *subject, size_t n
+) noexcept nogil:
+    """Permissions.pub_allowed."""
+    cdef int question = PUBLISH if kind == CLIENT else PUBLISH_OTHER
+    cdef Verdict *v = c.last[question]
+    if v != NULL and v.id == p.id and v.len == n and same_bytes(v.key, subject, n):
+        return v.allowed
+    return verdict_find(c, p, question, kind, subject, n, NULL, 0)
+
+
+cdef inline bint verdict_deliver(
+    VerdictCache *c, Permissions p, const char *subject, size_t n, const char *queue, size_t qn
+) noexcept nogil:
+    """Not Permissions.delivery_denied."""
+    cdef Verdict *v = c.last[DELIVER]
+    if (
+        v != NULL and v.id == p.id and v.len == n and v.queue_len == qn
+        and same_bytes(v.key, subject, n) and (qn == 0 or memcmp(v.key + n, queue, qn) == 0)
+    ):
+        return v.allowed
+    return verdict_find(c, p, DELIVER, CLIENT, subject, n, queue, qn)
