@@ -92,7 +92,7 @@ class Session:
     """A client of the data plane with what only the control plane needs to know about it.
 
     `start` and `stop` are unix times in nanoseconds; `stop`, `reason`, `final` (the last snapshot) and
-    `final_subs` (its subscriptions, see EV_CLOSED) are set when the connection is closed, and `client` is gone then.
+    `final_subs` (see EV_CLOSED) are set when the connection is closed, and `client` is gone then.
     """
 
     __slots__ = (

@@ -1,4 +1,4 @@
-"""/accountz and /accstatz: accounts, what they share, and what they send (Accountz, AccountStatz in monitor.go)."""
+"""/accountz and /accstatz: accounts, what they share and what they send (Accountz and AccountStatz)."""
 
 import itertools
 import time
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _RESPONSES = {"singleton": "Singleton", "stream": "Streamed", "chunked": "Chunked"}
 
 
-def accountz(server: "Server", options: AccountzOptions = AccountzOptions()) -> Page:
+def accountz(server: "Server", options: AccountzOptions) -> Page:
     """The accounts' names, or everything about one.
 
     Raises RequestError.
@@ -77,7 +77,7 @@ def account_info(server: "Server", name: str) -> Page:
 
 
 def _destinations(mapping: Mapping) -> list[Page]:
-    """Where a subject's messages go; the weights of a cluster are cumulative, the last one is what remains."""
+    """Where a subject's messages go; a cluster's weights are cumulative, and what remains is the last one."""
     page: list[Page] = []
     for cluster in dict.fromkeys(("", *(dest.cluster for dest in mapping.dests))):
         dests = [(dest.weight, dest.subject) for dest in mapping.dests if dest.cluster == cluster]
@@ -143,7 +143,7 @@ def _exported_latency(server: "Server", item: ServiceImport) -> ServiceLatency |
     return None
 
 
-def account_statz(server: "Server", options: AccountStatzOptions = AccountStatzOptions()) -> Page:
+def account_statz(server: "Server", options: AccountStatzOptions) -> Page:
     """Connections and traffic of accounts."""
     connected = clients_by_account(server)
     names = options.accounts or tuple(server.accounts)

@@ -22,7 +22,7 @@ class NotFoundError(Exception):
     """There is nothing of the kind; the text is for the one who asked."""
 
 
-def routez(server: "Server", options: RoutezOptions = RoutezOptions()) -> Page:
+def routez(server: "Server", options: RoutezOptions) -> Page:
     """The routes to other servers of the cluster."""
     return {
         "server_id": server.id,
@@ -33,7 +33,7 @@ def routez(server: "Server", options: RoutezOptions = RoutezOptions()) -> Page:
     }
 
 
-def gatewayz(server: "Server", options: GatewayzOptions = GatewayzOptions()) -> Page:
+def gatewayz(server: "Server", options: GatewayzOptions) -> Page:
     """The connections to and from other clusters."""
     return {
         "server_id": server.id,
@@ -43,12 +43,12 @@ def gatewayz(server: "Server", options: GatewayzOptions = GatewayzOptions()) -> 
     }
 
 
-def leafz(server: "Server", options: LeafzOptions = LeafzOptions()) -> Page:
+def leafz(server: "Server", options: LeafzOptions) -> Page:
     """The leaf nodes."""
     return {"server_id": server.id, "now": rfc3339(time.time_ns()), "leafnodes": 0, "leafs": []}
 
 
-def jsz(server: "Server", options: JszOptions = JszOptions()) -> Page:
+def jsz(server: "Server", options: JszOptions) -> Page:
     """JetStream.
 
     Raises RequestError.
@@ -75,7 +75,7 @@ def jsz(server: "Server", options: JszOptions = JszOptions()) -> Page:
     }
 
 
-def raftz(server: "Server", options: RaftzOptions = RaftzOptions()) -> Page:
+def raftz(server: "Server", options: RaftzOptions) -> Page:
     """Raft groups.
 
     Raises NotFoundError.

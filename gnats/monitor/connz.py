@@ -62,7 +62,7 @@ SubRow = tuple[bytes, bytes, bytes, int, int]
 """Subject, queue, sid, delivered, max."""
 
 
-def connz(server: "Server", options: ConnzOptions = ConnzOptions()) -> Page:
+def connz(server: "Server", options: ConnzOptions) -> Page:
     """A page of connections.
 
     Raises RequestError.
@@ -218,13 +218,18 @@ def connection_info(session: Session, now: int, options: ConnzOptions) -> Page:
         info["authorized_user"] = session.raw_auth_user()
         info["account"] = session.account.name if session.account.name != GLOBAL_ACCOUNT else ""
     if options.subscriptions_detail:
-        info["subscriptions_list_detail"] = [sub_detail(session.cid, sub) for sub in subscriptions(session)]
+        details = [sub_detail(session.cid, sub) for sub in subscriptions(session)]
+        if session.stop:
+            tag: Page = {"account": session.account.name, "account_tag": session.account.name}
+            details = [tag | detail for detail in details]
+        info["subscriptions_list_detail"] = details
     elif options.subscriptions:
         info["subscriptions_list"] = [text(sub[0]) for sub in subscriptions(session)]
     if options.auth:
         info["jwt"] = _without_bearer(session.opts.jwt)
         info["issuer_key"] = session.grant.issuer_key
-        info["name_tag"] = session.account.name
+        # A closed connection of the global account has no tag, as in nats-server.
+        info["name_tag"] = session.account.name if not session.stop or info["account"] else ""
         info["tags"] = list(session.grant.tags)
     return without_empty(info, _OMITTED)
 
@@ -257,8 +262,8 @@ def subscriptions(session: Session) -> Iterator[SubRow]:
         yield from session.client.subscriptions()
         return
     for line in session.final_subs.splitlines():
-        subject, queue, sid, delivered, most = line.split(b" ")
-        yield subject, queue, sid, int(delivered), int(most)
+        subject, queue, sid, delivered, _ = line.split(b" ")
+        yield subject, queue, sid, int(delivered), 0  # what was left to deliver is over
 
 
 def sub_detail(cid: int, sub: SubRow) -> Page:

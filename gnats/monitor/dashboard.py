@@ -46,7 +46,7 @@ def static_file(name: str) -> tuple[bytes, str]:
     return (files("gnats.monitor") / "static" / name).read_bytes(), FILES[name]
 
 
-def index(base: str) -> str:
+def index_page(base: str) -> str:
     """The page that names the others; `base` is the path they are below."""
     below = html.escape(base.rstrip("/"))
     links = "\n".join(f'<li><a href="{below}/{path}">{name}</a>' for path, name in _INDEX.items())

@@ -20,7 +20,7 @@ INBOX = "Poller events"
 _SECRET = re.compile(r"--?(user|pass|auth)(=.*)?", re.DOTALL)
 
 
-def ipqueuesz(server: "Server", options: IpqueueszOptions = IpqueueszOptions()) -> Page:
+def ipqueuesz(server: "Server", options: IpqueueszOptions) -> Page:
     """What waits between the data plane and the control plane."""
     pending = server.pollers.pending_events if server.pollers else 0
     if (pending or options.all) and options.filter in INBOX:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 OK, BAD_REQUEST, INTERNAL_ERROR = 200, 400, 500
 
 
-def healthz(server: "Server", options: HealthzOptions = HealthzOptions()) -> Page:
+def healthz(server: "Server", options: HealthzOptions) -> Page:
     """`status` ("ok" or "error"), `status_code` as of HTTP, and `error` or, with details, `errors`."""
     for missing, asked, what in (
         ("account", options.stream, "stream"),

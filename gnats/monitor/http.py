@@ -14,7 +14,7 @@ from gnats.gofmt import join_host_port, os_error, quote
 from gnats.monitor.accountz import account_statz, accountz
 from gnats.monitor.clusterz import NotFoundError, gatewayz, jsz, leafz, raftz, routez
 from gnats.monitor.connz import connz_steps
-from gnats.monitor.dashboard import FILES, POLICY, index, static_file
+from gnats.monitor.dashboard import FILES, POLICY, index_page, static_file
 from gnats.monitor.debugz import expvarz, ipqueuesz, stacksz
 from gnats.monitor.healthz import healthz
 from gnats.monitor.options import (
@@ -132,11 +132,10 @@ class Monitor:
     # -- endpoints -------------------------------------------------------------------------------------------
 
     def _endpoints(self) -> dict[str, tuple[str, Handler]]:
-        """By path: the name under which requests are counted, "" for not at all, and what answers them."""
+        """By path: the name under which requests are counted, "" for not here, and what answers them."""
         server = self._server
         pages: dict[str, Callable[[Query], Page]] = {
             "/varz": lambda query: varz(server),
-            "/routez": lambda query: routez(server, RoutezOptions.from_query(query)),
             "/gatewayz": lambda query: gatewayz(server, GatewayzOptions.from_query(query)),
             "/leafz": lambda query: leafz(server, LeafzOptions.from_query(query)),
             "/accountz": lambda query: accountz(server, AccountzOptions.from_query(query)),
@@ -149,7 +148,8 @@ class Monitor:
         }
         endpoints: dict[str, tuple[str, Handler]] = {
             "/": ("/", self._index),
-            "/connz": ("/connz", self._connz),
+            "/connz": ("", self._connz),
+            "/routez": ("", self._routez),
             "/subsz": ("/subsz", self._subsz),
             "/subscriptionsz": ("/subsz", self._subsz),
             "/healthz": ("/healthz", self._healthz),
@@ -165,17 +165,28 @@ class Monitor:
     def _counted(self, name: str, handler: Handler) -> Handler:
         async def handle(request: web.Request) -> web.StreamResponse:
             if name:
-                requests = self._server.http_requests
-                requests[name] = requests.get(name, 0) + 1
+                self._count(name)
             return await handler(request)
 
         return handle
 
+    def _count(self, name: str) -> None:
+        requests = self._server.http_requests
+        requests[name] = requests.get(name, 0) + 1
+
     async def _index(self, request: web.Request) -> web.Response:
-        return web.Response(content_type="text/html", charset="utf-8", headers=POLICY, text=index(self._base))
+        return web.Response(
+            content_type="text/html", charset="utf-8", headers=POLICY, text=index_page(self._base)
+        )
+
+    async def _routez(self, request: web.Request) -> web.Response:
+        options = RoutezOptions.from_query(Query(request.query))
+        self._count("/routez")  # like /connz only when the query is understood
+        return await _json(request, routez(self._server, options))
 
     async def _connz(self, request: web.Request) -> web.Response:
         options = ConnzOptions.from_query(Query(request.query))
+        self._count("/connz")
         return await _json(request, await _drive(connz_steps(self._server, options)))
 
     async def _subsz(self, request: web.Request) -> web.Response:
@@ -200,7 +211,8 @@ class Monitor:
         return _answer(request, stacksz())
 
     async def _expvarz(self, request: web.Request) -> web.Response:
-        lines = ",\n".join(f'"{name}": {marshal(value, None)}' for name, value in expvarz(self._server).items())
+        variables = expvarz(self._server)
+        lines = ",\n".join(f'"{name}": {marshal(value, None)}' for name, value in variables.items())
         return web.Response(text=f"{{\n{lines}\n}}\n", content_type="application/json", charset="utf-8")
 
     async def _metrics(self, request: web.Request) -> web.Response:

@@ -18,7 +18,7 @@ _DIRECTIONS = ("in", "out")
 
 
 def exposition(server: "Server", accept: str = "") -> tuple[bytes, str]:
-    """All metrics in Prometheus's text format, or one that an HTTP Accept header prefers, and its content type."""
+    """All metrics in Prometheus's text format, or what an Accept header prefers, and its content type."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(ServerCollector(server))
     ProcessCollector(namespace="gnats", registry=registry)
@@ -59,9 +59,9 @@ class ServerCollector(Collector):
         yield _gauge("gnats_accepting", "1 while clients are let in", int(server.accepting))
         yield _gauge("gnats_connections", "Client connections", server.num_clients)
         yield _gauge("gnats_max_connections", "Client connections allowed", server.opts.max_conn)
-        yield _gauge("gnats_subscriptions", "Subscriptions, the server's own included", server.num_subscriptions)
-        yield _counter("gnats_accepted_connections", "Client connections so far", (), [((), server.total_clients)])
+        yield _gauge("gnats_subscriptions", "Subscriptions, the server's included", server.num_subscriptions)
         for name, what, value in (
+            ("accepted_connections", "Client connections so far", server.total_clients),
             ("slow_consumers", "Connections closed as slow consumers", server.state.slow_consumers),
             ("stale_connections", "Connections closed for not answering", server.state.stale_connections),
             ("stalls", "Times that a producer was stalled by a slow consumer", server.state.stalls),

@@ -1,4 +1,4 @@
-"""What the pages can be asked for: from a URL's query, or from the JSON of a request to the system account."""
+"""What the pages can be asked for, by the query of a URL or the JSON of a request to the system account."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
@@ -105,8 +105,9 @@ class PageOptions:
             found = unmarshal(data, table, cls.__name__)
         except JSONError as exc:
             raise RequestError(str(exc)) from None
-        values = {names[key]: value for key, value in found.items()}
-        return cls(**{key: tuple(value) if isinstance(value, list) else value for key, value in values.items()})
+        return cls(
+            **{names[key]: tuple(value) if isinstance(value, list) else value for key, value in found.items()}
+        )
 
 
 _DASHED = frozenset(("js_enabled", "js_enabled_only", "js_server_only", "js_meta_only"))

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from gnats.server import Server
 
 
-def subsz(server: "Server", options: SubszOptions = SubszOptions()) -> Page:
+def subsz(server: "Server", options: SubszOptions) -> Page:
     """The state of the subscription tables and, if asked for, a page of the subscriptions.
 
     Raises RequestError.
@@ -31,15 +31,15 @@ def subsz_steps(server: "Server", options: SubszOptions) -> Steps[Page]:
         raise RequestError(f"invalid test subject, must be valid publish subject: {options.test}")
     offset = max(options.offset, 0)
     limit = options.limit if options.limit > 0 else DEFAULT_LIMIT
-    accounts = [
-        account for name, account in server.accounts.items() if options.account in ("", name)
-    ]
+    accounts = [account for name, account in server.accounts.items() if options.account in ("", name)]
     page: Page = {"server_id": server.id, "now": rfc3339(time.time_ns())}
     page |= sublist_stats(accounts, server if not options.account else None)
     page |= {"total": 0, "offset": offset, "limit": limit}
     if options.subscriptions:
-        listing = _matching(accounts, options.test, offset, limit) if options.test else _all(
-            server, accounts, offset, limit
+        listing = (
+            _matching(accounts, options.test, offset, limit)
+            if options.test
+            else _all(server, accounts, offset, limit)
         )
         total, details = yield from listing
         page["total"] = total
@@ -51,8 +51,8 @@ def subsz_steps(server: "Server", options: SubszOptions) -> Steps[Page]:
 def sublist_stats(accounts: Iterable[Account], server: "Server | None" = None) -> Page:
     """Counters of the accounts' tables, added up (SublistStats in sublist.go).
 
-    Results are cached by the pollers and not by account: `num_cache` and `cache_hit_rate` are known of a whole
-    server, if it is given, and 0 otherwise.
+    Results are cached by the pollers and not by account: `num_cache` and `cache_hit_rate` are those of a
+    whole server, if it is given, and 0 otherwise.
     """
     stats = [account.sublist.stats() for account in accounts]
     matches = sum(stat["num_matches"] for stat in stats)
@@ -76,22 +76,23 @@ def sublist_stats(accounts: Iterable[Account], server: "Server | None" = None) -
     }
 
 
-def _matching(accounts: list[Account], subject: str, offset: int, limit: int) -> Steps[tuple[int, list[Page]]]:
+Listing = tuple[int, list[Page]]
+"""How many there are, and the details of those on the page."""
+
+
+def _matching(accounts: list[Account], subject: str, offset: int, limit: int) -> Steps[Listing]:
     total = 0
     details: list[Page] = []
     for account in accounts:
         rows = matching(account.sublist, subject.encode("utf-8", "surrogateescape"))
-        for *sub, cid in rows[max(offset - total, 0) :][: limit - len(details)]:
-            subject_, queue, sid, delivered, most = sub
-            details.append(_detail(account, cid, (subject_, queue, sid, delivered, most)))
+        for row in rows[max(offset - total, 0) :][: limit - len(details)]:
+            details.append(_detail(account, row[5], row[:5]))
         total += len(rows)
         yield
     return total, details
 
 
-def _all(
-    server: "Server", accounts: list[Account], offset: int, limit: int
-) -> Steps[tuple[int, list[Page]]]:
+def _all(server: "Server", accounts: list[Account], offset: int, limit: int) -> Steps[Listing]:
     """A page of all subscriptions, connection by connection: only those that the page shows are looked at."""
     chosen = {id(account) for account in accounts}
     clients: list[tuple[Client, Account]] = []
