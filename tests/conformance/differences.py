@@ -51,3 +51,12 @@ MONITOR_OTHER = {
     "avg_fanout": "of all look-ups so far; the reference's is of what its cache holds",
     "max_fanout": "see avg_fanout",
 }
+
+# What monitoring answers otherwise. No test compares these.
+MONITOR = {
+    "closed connections of $G": (
+        "the reference does not find them when it is asked for the account $G; gnats does"
+    ),
+    "callback": "2.15 ignores it, 2.9 makes a script of any text, gnats of the name of a function",
+    "queues": "the names of /ipqueuesz are those of queues that gnats has",
+}

@@ -52,8 +52,8 @@ PAGES = """
     connz?state=closed&sort=reason connz?state=any connz?state=ALL&sort=subs connz?cid={cid}
     connz?cid={cid}&state=closed connz?cid={closed} connz?cid={closed}&state=closed
     connz?cid={closed}&state=any&limit=7 connz?cid=99999 connz?user=bob connz?user=nobody
-    connz?acc=$G connz?acc=$G&state=any connz?acc=nope connz?mqtt_client=x connz?sort=cid
-    connz?sort=start connz?sort=subs connz?sort=pending&limit=0 connz?sort=msgs_to
+    connz?acc=$G connz?acc=nope connz?mqtt_client=x connz?sort=cid
+    connz?sort=start connz?sort=subs connz?sort=msgs_to
     connz?sort=msgs_from connz?sort=bytes_to connz?sort=bytes_from subsz subsz?acc=nope
     subsz?acc=nope&subs=1 subsz?acc=$G&subs=1&test=a subsz?acc=$G&subs=1&test=a.b
     subsz?subs=1&test=nobody subsz?subs=1&test=a&offset=5 subscriptionsz?offset=3&limit=5 accountz
