@@ -4,6 +4,7 @@ import time
 from typing import TYPE_CHECKING
 
 from gnats.core import account
+from gnats.core.survey import total
 from gnats.reasons import ClosedState
 
 if TYPE_CHECKING:
@@ -11,8 +12,7 @@ if TYPE_CHECKING:
 
 GLOBAL_ACCOUNT = "$G"
 SYSTEM_ACCOUNT = "$SYS"
-
-_TRAFFIC = ("in_msgs", "in_bytes", "out_msgs", "out_bytes")
+TRAFFIC = ("in_msgs", "in_bytes", "out_msgs", "out_bytes")
 _SLOW = (ClosedState.SLOW_CONSUMER_PENDING_BYTES, ClosedState.SLOW_CONSUMER_WRITE_DEADLINE)
 
 
@@ -25,8 +25,9 @@ class Account(account.Account):
         self.updated = time.time_ns()
         self.max_connections = max_connections
         self.clients: dict[int, Session] = {}
+        self.closed_traffic = dict.fromkeys(TRAFFIC, 0)
+        """What connections that have gone had sent and received."""
         self.slow_consumers = 0
-        self._gone = dict.fromkeys(_TRAFFIC, 0)  # what clients did that are gone
 
     def add_client(self, session: "Session") -> bool:
         """Count a connection in; False when there are as many as there may be."""
@@ -34,8 +35,8 @@ class Account(account.Account):
             return False
         if session.connected:  # it comes from another account, where it has done something
             counts = session.snapshot()
-            for name in _TRAFFIC:
-                self._gone[name] -= counts[name]
+            for name in TRAFFIC:
+                self.closed_traffic[name] -= counts[name]
         self.clients[session.cid] = session
         return True
 
@@ -44,19 +45,15 @@ class Account(account.Account):
         if self.clients.pop(session.cid, None) is None:
             return False
         counts = session.snapshot()
-        for name in _TRAFFIC:
-            self._gone[name] += counts[name]
+        for name in TRAFFIC:
+            self.closed_traffic[name] += counts[name]
         self.slow_consumers += session.reason in _SLOW
         return True
 
     def traffic(self) -> dict[str, int]:
         """What the clients have sent and received so far: in_msgs, in_bytes, out_msgs and out_bytes."""
-        total = dict(self._gone)
-        for session in self.clients.values():
-            counts = session.snapshot()
-            for name in _TRAFFIC:
-                total[name] += counts[name]
-        return total
+        clients = [session.client for session in self.clients.values() if session.client]
+        return {name: self.closed_traffic[name] + total(clients, name) for name in TRAFFIC}
 
     def statz(self) -> dict[str, object]:
         """Connections, subscriptions and traffic (AccountStat in events.go)."""

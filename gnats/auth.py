@@ -6,7 +6,7 @@ Denied. What a client is not told, the debug log is.
 
 import base64
 import binascii
-import secrets
+import os
 from collections.abc import Coroutine
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -56,7 +56,7 @@ Decision = Grant | Coroutine[Any, Any, Grant]
 
 def new_nonce() -> str:
     """What a client must sign: 15 characters of base64."""
-    return base64.urlsafe_b64encode(secrets.token_bytes(NONCE_BYTES)).rstrip(b"=").decode()
+    return base64.urlsafe_b64encode(os.urandom(NONCE_BYTES)).rstrip(b"=").decode()
 
 
 def decode_signature(sig: str) -> bytes:

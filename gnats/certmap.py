@@ -43,7 +43,7 @@ def find_user(certificate: bytes | None, users: Iterable[str]) -> tuple[str | No
     for kind, name in _alternative_names(cert):
         if name in names:
             return name, f"Using {kind} found in cert for auth [{quote(name)}]"
-    subject = _rdn_sequence(cert.subject)
+    subject = rdn_sequence(cert.subject)
     dn = _subject_dn(cert.subject)
     if dn is not None and (found := _find_dn(dn, users)):
         return found, f"Using DistinguishedNameMatch for auth [{quote(found)}]"
@@ -91,7 +91,7 @@ def _subject_dn(subject: "x509.Name") -> DN | None:
     return dn
 
 
-def _rdn_sequence(subject: "x509.Name") -> str:
+def rdn_sequence(subject: "x509.Name") -> str:
     """The subject as Go's pkix.Name writes it: known attributes grouped, in Go's order."""
     parts = list(subject)
     rdns: list[list[x509.NameAttribute[str | bytes]]] = []

@@ -1,4 +1,4 @@
-"""The errors that end a start, each one line for a person."""
+"""The errors that a person is told, each in one line."""
 
 
 class ServerError(Exception):
@@ -7,3 +7,7 @@ class ServerError(Exception):
 
 class OptionError(Exception):
     """A command line or a configuration that cannot be used."""
+
+
+class RequestError(Exception):
+    """A question that cannot be answered; the text is for the one who asked."""

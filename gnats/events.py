@@ -4,7 +4,6 @@ Nothing is written down for an event that nobody listens to.
 """
 
 import asyncio
-import os
 import time
 from typing import TYPE_CHECKING
 
@@ -14,8 +13,8 @@ from gnats.gofmt import rfc3339
 from gnats.gojson import marshal
 from gnats.ident import NuidSource
 from gnats.internal import InternalClient
+from gnats.monitor.usage import cores, process, resident_bytes
 from gnats.reasons import ClosedState
-from gnats.usage import cpu_percent, resident_bytes
 from gnats.version import FEATURE_FLAGS, NATS_VERSION
 
 if TYPE_CHECKING:
@@ -197,8 +196,8 @@ class Events:
         stats: dict[str, object] = {
             "start": rfc3339(server.start_time),
             "mem": resident_bytes(),
-            "cores": os.cpu_count(),
-            "cpu": cpu_percent(),
+            "cores": cores(),
+            "cpu": process.cpu(),
             "connections": server.num_clients,
             "total_connections": server.total_clients,
             "active_accounts": sum(1 for account in server.accounts.values() if account.clients),
@@ -216,7 +215,7 @@ class Events:
             stats["stale_connection_stats"] = by_kind(stale)
         if stalls:
             stats["stalled_clients"] = stalls
-        stats |= {"active_servers": 1, "gomaxprocs": os.cpu_count()}
+        stats |= {"active_servers": 1, "gomaxprocs": cores()}
         return {"server": self.server_info(), "statsz": stats}
 
 

@@ -38,7 +38,7 @@ def main(args: list[str] | None = None) -> int:
 
 def run(opts: "Options") -> int:
     """Serve with these options until a signal ends it; the exit status."""
-    if not opts.http_port:  # aiohttp loads ssl anyway
+    if not (opts.http_port or opts.https_port):  # aiohttp loads ssl anyway
         from gnats.lean import import_loop_without_ssl
 
         import_loop_without_ssl()

@@ -63,6 +63,16 @@ class Pollers:
         self._next = (self._next + 1) % len(self._threaded)
         return self._threaded[self._next]
 
+    @property
+    def threads(self) -> int:
+        """Threads that serve connections."""
+        return len(self._threads)
+
+    @property
+    def pending_events(self) -> int:
+        """What the pollers have posted and nobody has looked at yet."""
+        return len(self._inbox) + len(self._events)
+
     def stats(self) -> dict[str, int]:
         """Every poller's counters, added up."""
         total: dict[str, int] = {}

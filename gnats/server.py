@@ -6,7 +6,7 @@ import os
 import socket
 import time
 from collections import deque
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -36,7 +36,7 @@ from gnats.version import NATS_VERSION, RUNTIME, __version__
 
 if TYPE_CHECKING:
     from gnats.lameduck import LameDuck
-    from gnats.monitor import Monitor
+    from gnats.monitor.http import Monitor
     from gnats.ports import PortsFile
 
 CLOSE_TIMEOUT = 5.0
@@ -112,6 +112,16 @@ class Server:
         return self._monitor.port if self._monitor else 0
 
     @property
+    def internal_clients(self) -> Iterable[InternalClient]:
+        """The server's own clients."""
+        return self._internal.values()
+
+    @property
+    def accepting(self) -> bool:
+        """Are clients let in?"""
+        return self._accepting
+
+    @property
     def client_url(self) -> str:
         return f"nats://{join_host_port(self.opts.host, self.port)}"
 
@@ -122,11 +132,11 @@ class Server:
     @property
     def num_subscriptions(self) -> int:
         """Every account's subscriptions, the server's own included."""
-        return self.global_account.sublist.count()
+        return sum(account.sublist.count() for account in self.accounts.values())
 
     def varz(self) -> dict[str, object]:
         """What /varz says."""
-        from gnats.zpages import varz
+        from gnats.monitor.varz import varz
 
         return varz(self)
 
@@ -180,8 +190,8 @@ class Server:
         self.pollers = Pollers(self.state, io_threads(opts.io_threads), self._on_event, self.log)
         if self.system_account:
             self._start_system_account(self.system_account)
-        if opts.http_port:
-            from gnats.monitor import Monitor  # loads aiohttp
+        if opts.http_port or opts.https_port:
+            from gnats.monitor.http import Monitor  # loads aiohttp
 
             self._monitor = await Monitor.listen(self)
         sock = await listen_for_clients(opts.host, max(opts.port, 0))
@@ -407,7 +417,7 @@ class Server:
         cid = client.cid if client else 0
         session = self.clients.get(cid) or self._others.get(cid)
         if kind == EV_CLOSED:
-            self._remove(cid, ClosedState(a))
+            self._remove(cid, ClosedState(a), b, data if isinstance(data, bytes) else b"")
         elif kind == EV_MSG:
             if internal := self._internal.get(cid):
                 assert isinstance(data, tuple)
@@ -435,7 +445,7 @@ class Server:
             return True
         return False
 
-    def _remove(self, cid: int, reason: ClosedState) -> None:
+    def _remove(self, cid: int, reason: ClosedState, num_subs: int, subs: bytes) -> None:
         session = self.clients.pop(cid, None) or self._others.pop(cid, None)
         self._closed.set()
         if session is None:
@@ -443,7 +453,7 @@ class Server:
             return
         account = session.account
         was_in = cid in account.clients
-        session.closed(reason)
+        session.closed(reason, num_subs, subs)
         self.closed_clients.append(session)
         if self.events:
             if was_in:

@@ -3,7 +3,7 @@
 import asyncio
 import time
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from gnats.auth import Grant
 from gnats.gofmt import join_host_port, quote
@@ -41,6 +41,15 @@ CONNECT_FIELDS: Struct = {
     "proxy_sig": "string",
 }
 """CONNECT's fields; those that ClientOptions has not are checked and otherwise ignored."""
+
+
+class TLSInfo(Protocol):
+    """What a TLS handshake has settled: names as Go has them, the peer's certificates as DER."""
+
+    version: str
+    cipher_suite: str
+    peer_chain: list[bytes]
+    handshake_first: bool
 
 
 @dataclass(slots=True)
@@ -83,8 +92,8 @@ _KEPT = frozenset(field.name for field in fields(ClientOptions))
 class Session:
     """A client of the data plane with what only the control plane needs to know about it.
 
-    `start` and `stop` are unix times in nanoseconds; `stop`, `reason` and `final` (the last snapshot) are set
-    when the connection is closed, and `client` is gone then.
+    `start` and `stop` are unix times in nanoseconds; `stop`, `reason`, `final` (the last snapshot) and
+    `final_subs` (see EV_CLOSED) are set when the connection is closed, and `client` is gone then.
     """
 
     __slots__ = (
@@ -94,6 +103,7 @@ class Session:
         "client",
         "connected",
         "final",
+        "final_subs",
         "grant",
         "host",
         "names",
@@ -121,6 +131,7 @@ class Session:
         self.stop = 0
         self.reason: ClosedState | None = None
         self.final: dict[str, int] = {}
+        self.final_subs = b""
 
     def __str__(self) -> str:
         """How the log names the client."""
@@ -193,6 +204,10 @@ class Session:
         """The client's certificate, DER, when it has shown one in a TLS handshake."""
         return None
 
+    def tls_info(self) -> TLSInfo | None:
+        """What TLS has settled; None without TLS."""
+        return None
+
     def close(self, log: "Logger", reason: ClosedState, err: str | None = None) -> None:
         """Close the connection, after telling the client `err` if there is one. Idempotent."""
         if self.client is not None:
@@ -200,11 +215,12 @@ class Session:
                 log.trace(f"{self} - ->> [-ERR {err}]")
             self.client.close_connection(reason, err)
 
-    def closed(self, reason: ClosedState) -> None:
+    def closed(self, reason: ClosedState, num_subs: int = 0, subs: bytes = b"") -> None:
         """Note the end: keep the counters and let go of the data plane's client."""
         self.stop = time.time_ns()
         self.reason = reason
-        self.final = self.snapshot()
+        self.final = self.snapshot() | {"subscriptions": num_subs}
+        self.final_subs = subs
         self.account.remove_client(self)
         self.client = None
         self.cancel_expiry()

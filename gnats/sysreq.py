@@ -1,16 +1,13 @@
 """The services of the system account (events.go): requests about the server, its accounts and its clients."""
 
-import gzip
 import re
-import time
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from gnats.account import Account
 from gnats.authopts import Permissions, SubjectPermission
-from gnats.errors import OptionError, ServerError
+from gnats.errors import OptionError, RequestError, ServerError
 from gnats.events import Events
-from gnats.gofmt import rfc3339
 from gnats.gojson import JSONError, Struct, marshal, unmarshal
 from gnats.internal import InternalClient, Message
 
@@ -32,8 +29,23 @@ FILTER: Struct = {
 }
 """What of a request's body says which servers are to answer (EventFilterOptions)."""
 
-Options = dict[str, Any]
-Answer = Callable[[Options, Message], object]
+SERVER_PAGES = (
+    "VARZ",
+    "SUBSZ",
+    "CONNZ",
+    "ROUTEZ",
+    "GATEWAYZ",
+    "LEAFZ",
+    "ACCOUNTZ",
+    "JSZ",
+    "HEALTHZ",
+    "EXPVARZ",
+    "IPQUEUESZ",
+    "RAFTZ",
+)
+ACCOUNT_PAGES = ("SUBSZ", "CONNZ", "LEAFZ", "JSZ", "INFO")
+
+Answer = Callable[[Message], object]
 
 
 class Skip(Exception):
@@ -52,55 +64,58 @@ class Services:
         for prefix in (me, "$SYS.REQ.SERVER.PING"):
             self._on(f"{prefix}.STATSZ", self._statsz)
             self._on(f"{prefix}.IDZ", self._idz)
-            self.serve(f"{prefix}.HEALTHZ", lambda options, request: {"status": "ok", "status_code": 200})
-        self.serve(f"{me}.RELOAD", self._reload)
+            for name in SERVER_PAGES:
+                self._serve(f"{prefix}.{name}", partial(self._page, name))
+        self._serve(f"{me}.RELOAD", self._reload)
         self._on(f"{me}.KICK", lambda request: self._about_client(request, server.disconnect_client_by_id))
         self._on(f"{me}.LDM", lambda request: self._about_client(request, server.ldm_client_by_id))
-        self.serve("$SYS.REQ.ACCOUNT.*.STATZ", self._account_statz, {"include_unused": "bool"})
-        statz: Struct = {"accounts": "strings", "include_unused": "bool"}
-        self.serve("$SYS.REQ.ACCOUNT.PING.STATZ", self._statz, statz)
+        for name in ACCOUNT_PAGES:
+            self._serve(f"$SYS.REQ.ACCOUNT.*.{name}", partial(self._account_page, name))
+        self._serve("$SYS.REQ.ACCOUNT.*.STATZ", self._account_statz)
+        self._serve("$SYS.REQ.ACCOUNT.PING.STATZ", self._statz)
         self._on("$SYS.REQ.ACCOUNT.*.CONNS", self._account_conns)
+        self._on("$SYS.REQ.ACCOUNT.NSUBS", self._nsubs)
+        self._on("$SYS.DEBUG.SUBSCRIBERS", self._debug_subscribers)
 
     # -- the form of requests and answers --------------------------------------------------------------------
 
     def _on(self, subject: str, handle: Callable[[Message], None]) -> None:
         self._client.subscribe(subject.encode(), handle)
 
-    def serve(self, subject: str, answer: Answer, fields: Struct | None = None, name: str = "") -> None:
-        """Answer requests to `subject` with what `answer` makes of the options in their body (zReq).
+    def _serve(self, subject: str, answer: Answer) -> None:
+        """Answer requests to `subject` with what `answer` makes of them (zReq).
 
-        Its JSONError, KeyError, OptionError or ServerError is told as an error; Skip answers nothing. `name`
-        is that of the options in errors.
+        Its JSONError is told as a bad request, its LookupError, RequestError, OptionError or ServerError as
+        an error of the server; Skip answers nothing.
         """
-        known = {**FILTER, **(fields or {})}
-        self._on(subject, lambda request: self._answer(request, answer, known, name))
+        self._on(subject, lambda request: self._answer(request, answer))
 
-    def _answer(self, request: Message, answer: Answer, fields: Struct, name: str) -> None:
+    def _answer(self, request: Message, answer: Answer) -> None:
         if not request.reply:
             return
-        options: Options = {}
         response: dict[str, object] = {"server": None}
         try:
-            if request.payload:
-                options = unmarshal(request.payload, fields, name or "EventFilterOptions")
-                if self._filtered(options):
-                    return
-            data = answer(options, request)
+            if self._filtered(request):
+                return
+            data = answer(request)
             if data is not None:
                 response["data"] = data
         except Skip:
             return
         except JSONError as exc:
             response["error"] = {"code": 400, "description": str(exc)}
-        except (LookupError, OptionError, ServerError) as exc:
+        except (LookupError, RequestError, OptionError, ServerError) as exc:
             response["error"] = {"code": 500, "description": str(exc.args[0]) if exc.args else ""}
         response["server"] = self._events.server_info()
         header, payload = _encode(marshal(response), request.header)
         self._client.publish(request.reply, payload, reply=b"", header=header)
 
-    def _filtered(self, options: Options) -> bool:
-        """Whether the request is for other servers."""
+    def _filtered(self, request: Message) -> bool:
+        """Whether the request is for other servers. Raises JSONError."""
+        if not request.payload:
+            return False
         server, opts = self._server, self._server.opts
+        options: dict[str, Any] = unmarshal(request.payload, FILTER, "EventFilterOptions")
         for key, mine in (("server_name", server.name), ("host", opts.host), ("cluster", "")):
             wanted = options.get(key)
             if wanted and (wanted != mine if options.get("exact_match") else wanted not in mine):
@@ -109,18 +124,21 @@ class Services:
 
     # -- the server ------------------------------------------------------------------------------------------
 
+    def _page(self, name: str, request: Message) -> object:
+        from gnats.monitor.services import server_page  # only those who ask load the pages
+
+        return server_page(self._server, name, request.payload)
+
     def _statsz(self, request: Message) -> None:
         if not request.reply:
             self._events.statsz_update()
             return
         try:
-            options = unmarshal(request.payload, FILTER, "StatszEventOptions") if request.payload else {}
+            if not self._filtered(request):
+                self._events.respond(request.reply, self._events.statsz())
         except JSONError as exc:
             error = {"code": 400, "description": str(exc)}
             self._events.respond(request.reply, {"server": self._events.server_info(), "error": error})
-            return
-        if not self._filtered(options):
-            self._events.respond(request.reply, self._events.statsz())
 
     def _idz(self, request: Message) -> None:
         server = self._server
@@ -128,7 +146,7 @@ class Services:
             me = {"name": server.name, "host": server.opts.host, "id": server.id}
             self._events.respond(request.reply, me)
 
-    def _reload(self, options: Options, request: Message) -> None:
+    def _reload(self, request: Message) -> None:
         self._server.reload()
 
     def _about_client(self, request: Message, act: Callable[[int], None]) -> None:
@@ -138,39 +156,58 @@ class Services:
             self._server.log.error(f"SYSTEM - Error unmarshalling kick client request: {exc}")
             return
         assert isinstance(cid, int)
-        self._answer(request, lambda options, _: act(cid), FILTER, "")
+        self._answer(request, lambda _: act(cid))
 
     # -- accounts and users ----------------------------------------------------------------------------------
 
-    def _account(self, request: Message) -> Account:
-        name = request.subject.split(b".")[_ACCOUNT_AT].decode(errors="replace")
-        account = self._server.accounts.get(name)
-        if account is None:
-            raise KeyError(f"Account {name} does not exist")
-        return account
+    def _account_page(self, name: str, request: Message) -> object:
+        from gnats.monitor.services import account_page
 
-    def _account_statz(self, options: Options, request: Message) -> object:
-        name = request.subject.split(b".")[_ACCOUNT_AT].decode(errors="replace")
+        return account_page(self._server, name, _account_name(request), request.payload)
+
+    def _account_statz(self, request: Message) -> object:
+        name = _account_name(request)
         if name == "PING":  # that has a subscription of its own
             raise Skip
-        return self._statz({**options, "accounts": [name]}, request)
+        return self._statz(request, name)
 
-    def _statz(self, options: Options, request: Message) -> object:
-        server, unused = self._server, options.get("include_unused")
-        names = options.get("accounts") or list(server.accounts)
-        accounts = [server.accounts[name] for name in names if name in server.accounts]
-        stats = [account.statz() for account in accounts if unused or account.clients]
-        if not stats and not unused:
+    def _statz(self, request: Message, *accounts: str) -> object:
+        from gnats.monitor.services import statz
+
+        page = statz(self._server, request.payload, accounts)
+        if page is None:
             raise Skip
-        return {"server_id": server.id, "now": rfc3339(time.time_ns()), "account_statz": stats}
+        return page
 
     def _account_conns(self, request: Message) -> None:
-        try:
-            account = self._account(request)
-        except KeyError:
-            return
-        if request.reply and account.clients:
+        account = self._server.accounts.get(_account_name(request))
+        if account and request.reply and account.clients:
             self._events.respond(request.reply, self._events.account_connections(account))
+
+    def _nsubs(self, request: Message) -> None:
+        try:
+            asked: dict[str, Any] = unmarshal(
+                request.payload, {"acc": "string", "subject": "string", "queue": "string"}, "accNumSubsReq"
+            )
+        except JSONError as exc:
+            self._server.log.error(f"SYSTEM - Error unmarshalling account nsubs request message: {exc}")
+            return
+        account = self._server.accounts.get(asked.get("acc", ""))
+        if account and account.clients and request.reply:
+            from gnats.monitor.services import subscribers
+
+            subject, queue = asked.get("subject", ""), asked.get("queue", "")
+            count = subscribers(self._server, account, subject, queue)
+            self._events.respond(request.reply, count)
+
+    def _debug_subscribers(self, request: Message) -> None:
+        session = self._server.clients.get(request.producer)
+        if session is None or not request.reply:
+            return
+        from gnats.monitor.services import subscribers
+
+        subject, _, queue = request.payload.decode(errors="replace").strip().partition(" ")
+        self._events.respond(request.reply, subscribers(self._server, session.account, subject, queue))
 
     def serve_user_info(self, client: InternalClient) -> None:
         """Tell the clients of an account, whose internal client this is, who they are."""
@@ -182,6 +219,10 @@ class Services:
             return
         answer = {"server": self._events.server_info(), "data": user_info(session)}
         client.publish(request.reply, marshal(answer))
+
+
+def _account_name(request: Message) -> str:
+    return request.subject.split(b".")[_ACCOUNT_AT].decode(errors="replace")
 
 
 def user_info(session: "Session") -> dict[str, object]:
@@ -223,5 +264,7 @@ def _encode(payload: bytes, header: bytes) -> tuple[bytes | None, bytes]:
     if found is None or not found[1].strip():
         return None, payload
     if b"gzip" in found[1].lower():
+        import gzip
+
         return b"NATS/1.0\r\nContent-Encoding: gzip\r\n\r\n", gzip.compress(payload)
     return b"NATS/1.0\r\nContent-Encoding: identity\r\n\r\n", payload

@@ -7,7 +7,10 @@ EV_CONNECT: int
 EV_INFO: int
 """An INFO was received from the peer: data is its argument; parked until client.resume() or close."""
 EV_CLOSED: int
-"""The connection is gone: a is the reason (gnats.core.reasons). Sent once for each started client."""
+"""The connection is gone, sent once for each started client.
+
+a is the reason (gnats.reasons), b the number of subscriptions it had, data the first 32 KiB of them: lines of
+subject, queue, sid, delivered and max with a blank between."""
 EV_LOG: int
 """Something to log about the client: a is a LOG_* code, b a number, data bytes."""
 EV_TRACE: int

@@ -33,3 +33,30 @@ PROTOCOL = {
         "depends on how the input is cut into reads"
     ),
 }
+
+# Keys of monitoring pages that only the reference has, only gnats has, and keys whose values differ.
+MONITOR_MISSING = {
+    "git_commit": "the commit of nats-server",
+    "feature_flags": "switches of JetStream's",
+}
+MONITOR_EXTRA = {
+    "gnats": "the version of gnats",
+}
+MONITOR_OTHER = {
+    "go": "what runs the server",
+    "gomaxprocs": "how many threads serve connections",
+    "num_cache": "results are cached by pollers, not by accounts",
+    "cache_hit_rate": "see num_cache",
+    "num_matches": "a cache of the reference's connections is in front of the one that is counted",
+    "avg_fanout": "of all look-ups so far; the reference's is of what its cache holds",
+    "max_fanout": "see avg_fanout",
+}
+
+# What monitoring answers otherwise. No test compares these.
+MONITOR = {
+    "closed connections of $G": (
+        "the reference does not find them when it is asked for the account $G; gnats does"
+    ),
+    "callback": "2.15 ignores it, 2.9 makes a script of any text, gnats of the name of a function",
+    "queues": "the names of /ipqueuesz are those of queues that gnats has",
+}

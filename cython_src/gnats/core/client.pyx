@@ -71,7 +71,7 @@ from gnats.core.sublist cimport (
     sub_sid,
     sub_subject,
 )
-from gnats.core.subtable cimport subtable_add, subtable_find, subtable_remove, subtable_take
+from gnats.core.subtable cimport subtable_add, subtable_find, subtable_remove, subtable_take, subtable_text
 from gnats.core.timers cimport timer_clear
 from gnats.includes.atomics cimport (
     addi64_seq,
@@ -93,6 +93,7 @@ cdef enum:
     LARGE_CHUNK = 65504            # what fits one chunk; a longer message is spread over several
     SCRATCH = 96                   # of a message header beside subject and reply
     SLICE = 256                    # subscriptions removed under one lock
+    NOTED = 32768                  # bytes of a closed connection's subscriptions that monitoring can show
 
 
 cdef inline bint has_prefix(const Slice *s, const char *prefix, size_t n) noexcept nogil:
@@ -513,6 +514,11 @@ cdef class Client(Guarded):
             (<Account> self.account).sublist.remove_batch(some, n)
             for i in range(n):
                 qs_retire(some[i])
+
+    cdef void note_subs(self) noexcept nogil:
+        self.last_nsubs = load64(&self.nsubs)
+        if self.fd >= 0:
+            self.last_subs = subtable_text(&self.subs, NOTED, &self.last_subs_len)
 
     # -- messages ------------------------------------------------------------------------------------------------
 

@@ -133,6 +133,10 @@ cdef class Connection(Parser):
     # under ps.lock
     cdef uint8_t sig_queued
     cdef void *sig_next
+    # what there was at the close, for EV_CLOSED
+    cdef uint64_t last_nsubs
+    cdef char *last_subs          # see subtable_text
+    cdef size_t last_subs_len
 
     # -- for the poller (owner thread) --
     cdef void on_signal(self) noexcept nogil
@@ -172,6 +176,7 @@ cdef class Connection(Parser):
     cdef void process_ping_timer(self) noexcept nogil
     cdef void set_first_ping_timer(self) noexcept nogil
     cdef void remove_all_subs(self) noexcept nogil
+    cdef void note_subs(self) noexcept nogil       # into last_nsubs and last_subs
 
 
 # Write "p[:n]" as Go's %q words it at out, 4n + 2 characters at most; the end of it.

@@ -208,6 +208,7 @@ cdef class Connection(Parser):
             outq_free(&self.out)
         free(self.pre)
         free(self.connect_info)
+        free(self.last_subs)
         pthread_mutex_destroy(&self.lock)
     # -- what Python calls ---------------------------------------------------------------------------------------
 
@@ -734,6 +735,7 @@ cdef class Connection(Parser):
         timer_clear(&self.ps.timers, &self.auth_timer)
         timer_clear(&self.ps.timers, &self.ping_timer)
         self.unpause()
+        self.note_subs()
         self.remove_all_subs()
         self.release_stalled()
         if not skip_flush and self.fd >= 0 and self.out.bytes and self.started:
@@ -776,7 +778,8 @@ cdef class Connection(Parser):
             self.torn = 2
         pthread_mutex_unlock(&self.ps.lock)
         if now:
-            (<Inbox> self.inbox).post_data(EV_CLOSED, <void *> self, load32(&self.reason), 0, NULL, 0)
+            (<Inbox> self.inbox).post_data(
+                EV_CLOSED, <void *> self, load32(&self.reason), self.last_nsubs, self.last_subs, self.last_subs_len)
 
     # -- records for the log -------------------------------------------------------------------------------------
 
@@ -806,6 +809,9 @@ cdef class Connection(Parser):
     # -- what a Client overrides ---------------------------------------------------------------------------------
 
     cdef void remove_all_subs(self) noexcept nogil:
+        pass
+
+    cdef void note_subs(self) noexcept nogil:
         pass
 
 

@@ -127,7 +127,9 @@ cdef class Sublist:
     cdef uint64_t num_subs
     cdef uint64_t num_inserts    # so far
     cdef uint64_t num_removes    # so far
-    cdef uint64_t num_matches    # so far; atomic
+    cdef uint64_t num_matches    # so far; atomic, like the next two
+    cdef uint64_t num_results    # subscriptions and queue groups that those matches found, all together
+    cdef uint64_t max_fanout     # and the most that one of them found
 
     # What may change the result of a match, counted: `gens` for subscriptions whose first token is literal,
     # by its hash, so that churn below one first token (inboxes) leaves the cached results of others alone;

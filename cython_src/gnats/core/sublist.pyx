@@ -427,13 +427,15 @@ cdef class Sublist:
         return load64(&self.num_subs)
 
     def stats(self) -> dict[str, int]:
-        """Subscriptions and trie nodes now; inserts, removes and matches so far."""
+        """Subscriptions and trie nodes now; inserts, removes and matches so far, and what those found."""
         return {
             "num_subscriptions": load64(&self.num_subs),
             "num_inserts": load64(&self.num_inserts),
             "num_removes": load64(&self.num_removes),
             "num_matches": load64(&self.num_matches),
             "num_nodes": load64(&self.num_nodes),
+            "num_results": load64(&self.num_results),
+            "max_fanout": load64(&self.max_fanout),
         }
 
     def subs(self) -> list[tuple[bytes, bytes, bytes]]:
@@ -602,6 +604,10 @@ cdef MatchResult *match_locked(Sublist sl, const char *subject, size_t n) noexce
         node = walk_next(&walk)
     if not found.no_memory:
         r = result_of(&found)
+    if r != NULL:
+        add64(&sl.num_results, r.npsubs + r.nqgroups)
+        if r.npsubs + r.nqgroups > load64(&sl.max_fanout):
+            store64(&sl.max_fanout, r.npsubs + r.nqgroups)
     list_free(&found)
     return r
 

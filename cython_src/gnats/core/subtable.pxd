@@ -17,5 +17,8 @@ cdef struct SubTable:
 cdef Subscription *subtable_find(SubTable *t, const char *sid, size_t n) noexcept nogil
 cdef bint subtable_add(SubTable *t, Subscription *s) noexcept nogil      # False when out of memory
 cdef bint subtable_remove(SubTable *t, Subscription *s) noexcept nogil   # False when it is not there
+# What is in it as text: lines of subject, queue, sid, delivered and max with a blank between, as many whole lines as
+# fit into `most` bytes. To be freed with free(); NULL when there are none, or no memory.
+cdef char *subtable_text(SubTable *t, size_t most, size_t *n) noexcept nogil
 # Take everything out, as a chain through `next`.
 cdef Subscription *subtable_take(SubTable *t) noexcept nogil

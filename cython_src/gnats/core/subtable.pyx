@@ -1,14 +1,17 @@
 """The subscriptions of one connection by sid; see subtable.pxd."""
 from libc.stddef cimport size_t
 from libc.stdint cimport uint32_t
-from libc.stdlib cimport calloc, free
-from libc.string cimport memcmp
+from libc.stdio cimport snprintf
+from libc.stdlib cimport calloc, free, malloc
+from libc.string cimport memcmp, memcpy
 
 from gnats.core.subject cimport hash_bytes
-from gnats.core.sublist cimport Subscription, sub_sid
+from gnats.core.sublist cimport Subscription, sub_queue, sub_sid, sub_subject
+from gnats.includes.atomics cimport loadi64
 
 cdef enum:
     FIRST_SLOTS = 8
+    NUMBERS = 48        # room for a line's two numbers, its blanks and its end
 
 
 cdef Subscription *subtable_find(SubTable *t, const char *sid, size_t n) noexcept nogil:
@@ -76,6 +79,50 @@ cdef bint subtable_remove(SubTable *t, Subscription *s) noexcept nogil:
             return True
         link = &link[0].next
     return False
+
+
+cdef char *put(char *at, const char *word, size_t n) noexcept nogil:
+    memcpy(at, word, n)
+    at[n] = c' '
+    return at + n + 1
+
+
+cdef char *subtable_text(SubTable *t, size_t most, size_t *n) noexcept nogil:
+    cdef size_t need = 0
+    cdef Subscription *s
+    cdef char *text
+    cdef char *at
+    cdef char *end
+    cdef uint32_t i
+    n[0] = 0
+    if t.n == 0:
+        return NULL
+    for i in range(t.mask + 1):
+        s = t.slots[i]
+        while s != NULL and need < most:
+            need += s.subject_len + s.queue_len + s.sid_len + NUMBERS
+            s = s.next
+        if need >= most:
+            need = most
+            break
+    text = <char *> malloc(need)
+    if text == NULL:
+        return NULL
+    at = text
+    end = text + need
+    for i in range(t.mask + 1):
+        s = t.slots[i]
+        while s != NULL:
+            if at + s.subject_len + s.queue_len + s.sid_len + NUMBERS > end:
+                n[0] = at - text
+                return text
+            at = put(at, sub_subject(s), s.subject_len)
+            at = put(at, sub_queue(s), s.queue_len)
+            at = put(at, sub_sid(s), s.sid_len)
+            at += snprintf(at, NUMBERS - 3, b"%lld %lld\n", <long long> loadi64(&s.nm), <long long> loadi64(&s.max))
+            s = s.next
+    n[0] = at - text
+    return text
 
 
 cdef Subscription *subtable_take(SubTable *t) noexcept nogil:

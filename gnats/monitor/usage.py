@@ -1,11 +1,11 @@
-"""What this process uses: memory and processor time."""
+"""What the process takes of the machine."""
 
 import os
 import time
 from pathlib import Path
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
-_CPU_INTERVAL = 1_000_000_000
+_INTERVAL = 1_000_000_000
 
 
 class Usage:
@@ -19,17 +19,21 @@ class Usage:
     def cpu(self) -> float:
         """Percent of a core, over the time since it was last asked, at least a second."""
         now = time.monotonic_ns()
-        if now - self._since >= _CPU_INTERVAL:
+        if now - self._since >= _INTERVAL:
             spent = time.process_time_ns()
             self._percent = round((spent - self._spent) * 100 / (now - self._since), 1)
             self._since, self._spent = now, spent
         return self._percent
 
 
-_usage = Usage()
-cpu_percent = _usage.cpu
-
-
 def resident_bytes() -> int:
     """The process's resident memory."""
     return int(Path("/proc/self/statm").read_text().split()[1]) * _PAGE
+
+
+def cores() -> int:
+    """Processors this process may run on."""
+    return len(os.sched_getaffinity(0))
+
+
+process = Usage()

@@ -1,0 +1,114 @@
+"""Reads of many connections and subscriptions at once, for monitoring: relaxed views, never consistent cuts."""
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from libc.stddef cimport size_t
+from libc.stdint cimport int64_t, uint32_t, uint64_t
+from libc.stdlib cimport free
+
+from gnats.core.account cimport Account
+from gnats.core.connection cimport Connection
+from gnats.core.quiesce cimport QsParticipant, qs_offline, qs_online, qs_register, qs_unregister
+from gnats.core.sublist cimport MatchResult, Sublist, Subscription, sub_queue, sub_sid, sub_subject
+from gnats.includes.atomics cimport load64, loadi64
+from gnats.includes.linux cimport monotonic_ns, realtime_ns
+from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
+
+cdef enum Column:
+    PENDING_BYTES, IN_MSGS, OUT_MSGS, IN_BYTES, OUT_BYTES, SUBSCRIPTIONS, LAST_ACTIVITY, RTT
+
+COLUMNS = {
+    "pending_bytes": PENDING_BYTES,
+    "in_msgs": IN_MSGS,
+    "out_msgs": OUT_MSGS,
+    "in_bytes": IN_BYTES,
+    "out_bytes": OUT_BYTES,
+    "subscriptions": SUBSCRIPTIONS,
+    "last_activity": LAST_ACTIVITY,
+    "rtt": RTT,
+}
+
+
+cdef int64_t counter(Connection c, Column which, int64_t offset) noexcept:
+    cdef int64_t remote = 0
+    if which == PENDING_BYTES or which == OUT_MSGS or which == OUT_BYTES:
+        pthread_mutex_lock(&c.lock)
+        remote = c.remote.bytes if which == PENDING_BYTES else c.remote_msgs if which == OUT_MSGS else c.remote_bytes
+        pthread_mutex_unlock(&c.lock)
+    if which == PENDING_BYTES:
+        return load64(&c.backlog) + remote
+    if which == OUT_MSGS:
+        return load64(&c.out_msgs) + remote
+    if which == OUT_BYTES:
+        return load64(&c.out_bytes) + remote
+    if which == IN_MSGS:
+        return load64(&c.in_msgs)
+    if which == IN_BYTES:
+        return load64(&c.in_bytes)
+    if which == SUBSCRIPTIONS:
+        return load64(&c.nsubs)
+    if which == RTT:
+        return loadi64(&c.rtt)
+    return offset + (loadi64(&c.last_in) or c.start_time)
+
+
+def column(list connections not None, str name not None) -> list:
+    """One of snapshot()'s counters of each connection. Raises KeyError for another name."""
+    cdef Column which = COLUMNS[name]
+    cdef int64_t offset = realtime_ns() - monotonic_ns()
+    return [counter(<Connection?> c, which, offset) for c in connections]
+
+
+def total(list connections not None, str name not None) -> int:
+    """The sum of column()."""
+    cdef Column which = COLUMNS[name]
+    cdef int64_t sum = 0
+    for c in connections:
+        sum += counter(<Connection?> c, which, 0)
+    return sum
+
+
+def account_of(Connection c not None) -> Account:
+    """The account a connection is bound to."""
+    return <Account> c.account
+
+
+def matching(Sublist sl not None, bytes subject not None) -> list:
+    """(subject, queue, sid, delivered, max, cid) of each subscription that gets a message to this subject, members of
+    queue groups all of them. Raises MemoryError."""
+    cdef QsParticipant reader
+    cdef const char *p = PyBytes_AS_STRING(subject)
+    cdef size_t n = PyBytes_GET_SIZE(subject)
+    cdef MatchResult *r
+    cdef uint32_t i, j
+    cdef list rows = []
+    # Being online keeps what the result points to.
+    qs_register(&reader)
+    qs_online(&reader)
+    try:
+        with nogil:
+            r = sl.match(p, n)
+        if r == NULL:
+            raise MemoryError
+        try:
+            for i in range(r.npsubs):
+                rows.append(row(r.psubs[i]))
+            for i in range(r.nqgroups):
+                for j in range(r.qgroups[i].n):
+                    rows.append(row(r.qgroups[i].subs[j]))
+        finally:
+            free(r)
+    finally:
+        qs_offline(&reader)
+        qs_unregister(&reader)
+    return rows
+
+
+cdef tuple row(const Subscription *s):
+    cdef uint64_t cid = (<Connection> s.client).cid if s.client != NULL else 0
+    return (
+        PyBytes_FromStringAndSize(sub_subject(s), s.subject_len),
+        PyBytes_FromStringAndSize(sub_queue(s), s.queue_len),
+        PyBytes_FromStringAndSize(sub_sid(s), s.sid_len),
+        loadi64(&s.nm),
+        loadi64(&s.max),
+        cid,
+    )

@@ -1,0 +1,155 @@
+"""/accountz and /accstatz: accounts, what they share and what they send (Accountz and AccountStatz)."""
+
+import itertools
+import time
+from operator import itemgetter
+from typing import TYPE_CHECKING
+
+from gnats.account import GLOBAL_ACCOUNT
+from gnats.accountopts import (
+    AccountConfig,
+    Mapping,
+    ServiceExport,
+    ServiceImport,
+    ServiceLatency,
+    StreamExport,
+    StreamImport,
+)
+from gnats.core.subject import subset_match
+from gnats.errors import RequestError
+from gnats.gofmt import rfc3339
+from gnats.monitor.options import AccountStatzOptions, AccountzOptions
+from gnats.monitor.render import Page, without_empty
+from gnats.monitor.subsz import sublist_stats
+from gnats.monitor.varz import system_account
+
+if TYPE_CHECKING:
+    from gnats.server import Server
+
+_RESPONSES = {"singleton": "Singleton", "stream": "Streamed", "chunked": "Chunked"}
+
+
+def accountz(server: "Server", options: AccountzOptions) -> Page:
+    """The accounts' names, or everything about one.
+
+    Raises RequestError.
+    """
+    page: Page = {
+        "server_id": server.id,
+        "now": rfc3339(time.time_ns()),
+        "system_account": system_account(server),
+    }
+    if not options.account:
+        page["accounts"] = list(server.accounts)
+    else:
+        page["account_detail"] = account_info(server, options.account)
+    return without_empty(page, ("system_account", "accounts"))
+
+
+def account_info(server: "Server", name: str) -> Page:
+    """Everything about an account (AccountInfo in monitor.go).
+
+    Raises RequestError when there is none of this name.
+    """
+    account = server.accounts.get(name)
+    if account is None:
+        raise RequestError(f"Account {name} does not exist")
+    config = next((config for config in server.opts.accounts if config.name == name), AccountConfig(name))
+    mappings = config.mappings or (server.opts.mappings if name == GLOBAL_ACCOUNT else [])
+    info: Page = {
+        "account_name": name,
+        "update_time": rfc3339(server.config_time),
+        "is_system": name == system_account(server),
+        "expired": False,
+        "complete": True,
+        "jetstream_enabled": False,
+        "leafnode_connections": 0,
+        "client_connections": len(account.clients),
+        "subscriptions": account.sublist.count(),
+        "mappings": {mapping.source: _destinations(mapping) for mapping in mappings},
+        "exports": [_export(export) for export in config.exports],
+        "imports": [_import(server, item) for item in config.imports],
+        "name_tag": name,
+        "sublist_stats": sublist_stats([account]),
+    }
+    return without_empty(info, ("is_system", "mappings", "exports", "imports"))
+
+
+def _destinations(mapping: Mapping) -> list[Page]:
+    """Where a subject's messages go; a cluster's weights are cumulative, and what remains is the last one."""
+    page: list[Page] = []
+    for cluster in dict.fromkeys(("", *(dest.cluster for dest in mapping.dests))):
+        dests = [(dest.weight, dest.subject) for dest in mapping.dests if dest.cluster == cluster]
+        rest = 100 - sum(weight for weight, _ in dests)
+        if rest and all(dest.subject != mapping.source for dest in mapping.dests):
+            dests.append((rest, _identity(mapping.source)))
+        weight = 0
+        for share, subject in sorted(dests, key=itemgetter(0)):
+            weight += share
+            dest: Page = {"subject": subject, "weight": weight, "cluster": cluster}
+            page.append(without_empty(dest, ("cluster",)))
+    return page
+
+
+def _identity(subject: str) -> str:
+    """The destination that maps a subject to itself: its wildcards by number."""
+    numbers = itertools.count(1)
+    return ".".join(f"${next(numbers)}" if token == "*" else token for token in subject.split("."))
+
+
+def _latency(latency: ServiceLatency | None) -> Page:
+    # No percentage stands for "decided by the request's headers".
+    return {"sampling": latency.sampling or "headers", "results": latency.subject} if latency else {}
+
+
+def _export(export: StreamExport | ServiceExport) -> Page:
+    service = export if isinstance(export, ServiceExport) else None
+    page: Page = {
+        "subject": export.subject,
+        "type": "service" if service else "stream",
+        "response_type": _RESPONSES[service.response_type] if service else "",
+        "service_latency": _latency(service.latency) if service else {},
+        "approved_accounts": list(export.accounts or ()),
+    }
+    return without_empty(page, ("response_type", "service_latency", "approved_accounts"))
+
+
+def _import(server: "Server", item: StreamImport | ServiceImport) -> Page:
+    service = item if isinstance(item, ServiceImport) else None
+    if isinstance(item, ServiceImport):
+        local = item.to or item.subject
+    else:
+        local = item.to or (f"{item.prefix}.{item.subject}" if item.prefix else item.subject)
+    page: Page = {
+        "subject": item.subject,
+        "account": item.account,
+        "to": local if service else "",
+        "local_subject": local,
+        "type": "service" if service else "stream",
+        "invalid": False,
+        "share": service is not None and service.share,
+        "tracking": False,
+        "latency": _latency(_exported_latency(server, service)) if service else {},
+    }
+    return without_empty(page, ("to", "latency"))
+
+
+def _exported_latency(server: "Server", item: ServiceImport) -> ServiceLatency | None:
+    for config in server.opts.accounts:
+        for export in config.exports if config.name == item.account else ():
+            if isinstance(export, ServiceExport) and subset_match(item.subject, export.subject):
+                return export.latency
+    return None
+
+
+def account_statz(server: "Server", options: AccountStatzOptions) -> Page:
+    """Connections and traffic of accounts."""
+    names = options.accounts or tuple(server.accounts)
+    accounts = [account for name in names if (account := server.accounts.get(name))]
+    return {
+        "server_id": server.id,
+        "now": rfc3339(time.time_ns()),
+        "account_statz": [
+            account.statz() for account in accounts if options.include_unused or account.clients
+        ],
+    }

@@ -1,0 +1,298 @@
+"""The monitoring endpoints over HTTP (StartMonitoring in server.go). Needs `pip install 'gnats[monitor]'`."""
+
+import asyncio
+import posixpath
+import re
+import socket
+import time
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, TypeVar
+
+from gnats.accept import listen
+from gnats.errors import RequestError, ServerError
+from gnats.gofmt import join_host_port, os_error, quote
+from gnats.monitor.accountz import account_statz, accountz
+from gnats.monitor.clusterz import NotFoundError, gatewayz, jsz, leafz, raftz, routez
+from gnats.monitor.connz import connz_steps
+from gnats.monitor.dashboard import FILES, POLICY, index_page, static_file
+from gnats.monitor.debugz import expvarz, ipqueuesz, stacksz
+from gnats.monitor.healthz import healthz
+from gnats.monitor.options import (
+    AccountStatzOptions,
+    AccountzOptions,
+    ConnzOptions,
+    GatewayzOptions,
+    HealthzOptions,
+    IpqueueszOptions,
+    JszOptions,
+    LeafzOptions,
+    Query,
+    RaftzOptions,
+    RoutezOptions,
+    SubszOptions,
+)
+from gnats.monitor.render import Page, Steps, chunks, marshal
+from gnats.monitor.subsz import subsz_steps
+from gnats.monitor.varz import varz
+
+try:
+    from aiohttp import web
+except ImportError as missing:
+    raise ServerError(
+        "Can't start monitoring: it needs aiohttp; install it with: pip install 'gnats[monitor]'"
+    ) from missing
+
+if TYPE_CHECKING:
+    import ssl
+
+    from gnats.server import Server
+
+SHUTDOWN_TIMEOUT = 1.0
+"""Seconds that a request in progress has at a shutdown."""
+
+TURN = 0.002
+"""Seconds of work on a page before others get their turn."""
+
+T = TypeVar("T")
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+_CALLBACK = re.compile(r"[A-Za-z_$][\w$]*(\.[A-Za-z_$][\w$]*)*", re.ASCII)
+_LONGEST_CALLBACK = 128
+
+
+class Monitor:
+    """The HTTP server of a Server."""
+
+    def __init__(self, server: "Server", sock: socket.socket) -> None:
+        self.sock = sock
+        self.port: int = sock.getsockname()[1]
+        self._server = server
+        self._base = posixpath.normpath("/" + server.opts.http_base_path.strip("/"))
+        self._context: ssl.SSLContext | None = None
+        app = web.Application(middlewares=[_errors])
+        app.on_response_prepare.append(_hide_library)
+        for path, (counted, handler) in self._endpoints().items():
+            where = posixpath.normpath(posixpath.join(self._base, path.lstrip("/")))
+            app.router.add_route("*", where, self._counted(counted, handler))
+        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=SHUTDOWN_TIMEOUT)
+
+    @classmethod
+    async def listen(cls, server: "Server") -> "Monitor":
+        """Serve a server's endpoints at the host and port of its options.
+
+        Raises ServerError.
+        """
+        opts = server.opts
+        if opts.http_port and opts.https_port:
+            ports = f"HTTP ({opts.http_port}) and HTTPs ({opts.https_port})"
+            raise ServerError(f"Can't start monitoring: can't specify both {ports} ports")
+        secure = opts.https_port != 0
+        host = (opts.https_host if secure else "") or opts.http_host
+        port = max(opts.https_port or opts.http_port, 0)
+        if secure and opts.tls is None:
+            raise ServerError("Can't start monitoring: TLS cert and key required for HTTPS")
+        try:
+            sock = await listen(host, port)
+        except OSError as exc:
+            where = join_host_port(host, port)
+            reason = f"can't listen to the monitor port: listen tcp {where}: {os_error(exc)}"
+            raise ServerError(f"Can't start monitoring: {reason}") from exc
+        monitor = cls(server, sock)
+        try:
+            if opts.tls and secure:
+                from gnats.monitor.https import server_context
+
+                monitor._context = server_context(opts.tls)
+            scheme = "https" if secure else "http"
+            server.log.notice(f"Starting {scheme} monitor on {join_host_port(host, monitor.port)}")
+            await monitor._runner.setup()
+            await web.SockSite(monitor._runner, sock, ssl_context=monitor._context).start()
+        except BaseException:
+            await monitor.close()
+            raise
+        return monitor
+
+    def reload_tls(self) -> None:
+        """Use the certificates that the server's options name now, for connections from now on.
+
+        Raises ServerError, which changes nothing.
+        """
+        if self._context and self._server.opts.tls:
+            from gnats.monitor.https import load_certificates, server_context
+
+            server_context(self._server.opts.tls)  # what cannot be loaded is refused before anything changes
+            load_certificates(self._context, self._server.opts.tls)
+
+    async def close(self) -> None:
+        """Stop listening, and end what is in progress."""
+        await self._runner.cleanup()
+        self.sock.close()
+
+    # -- endpoints -------------------------------------------------------------------------------------------
+
+    def _endpoints(self) -> dict[str, tuple[str, Handler]]:
+        """By path: the name under which requests are counted, "" for not here, and what answers them."""
+        server = self._server
+        pages: dict[str, Callable[[Query], Page]] = {
+            "/varz": lambda query: varz(server),
+            "/gatewayz": lambda query: gatewayz(server, GatewayzOptions.from_query(query)),
+            "/leafz": lambda query: leafz(server, LeafzOptions.from_query(query)),
+            "/accountz": lambda query: accountz(server, AccountzOptions.from_query(query)),
+            "/accstatz": lambda query: account_statz(server, AccountStatzOptions.from_query(query)),
+            "/jsz": lambda query: jsz(server, JszOptions.from_query(query)),
+        }
+        uncounted: dict[str, Callable[[Query], Page]] = {
+            "/ipqueuesz": lambda query: ipqueuesz(server, IpqueueszOptions.from_query(query)),
+            "/raftz": lambda query: raftz(server, RaftzOptions.from_query(query)),
+        }
+        endpoints: dict[str, tuple[str, Handler]] = {
+            "/": ("/", self._index),
+            "/connz": ("", self._connz),
+            "/routez": ("", self._routez),
+            "/subsz": ("/subsz", self._subsz),
+            "/subscriptionsz": ("/subsz", self._subsz),
+            "/healthz": ("/healthz", self._healthz),
+            "/stacksz": ("", self._stacksz),
+            "/debug/vars": ("", self._expvarz),
+            "/metrics": ("/metrics", self._metrics),
+            "/dashboard": ("/dashboard", _static("index.html")),
+        }
+        endpoints |= {path: (path, _page(page, 2)) for path, page in pages.items()}
+        endpoints |= {path: ("", _page(page, 3)) for path, page in uncounted.items()}
+        return endpoints | {f"/dashboard/{name}": ("", _static(name)) for name in FILES}
+
+    def _counted(self, name: str, handler: Handler) -> Handler:
+        async def handle(request: web.Request) -> web.StreamResponse:
+            if name:
+                self._count(name)
+            return await handler(request)
+
+        return handle
+
+    def _count(self, name: str) -> None:
+        requests = self._server.http_requests
+        requests[name] = requests.get(name, 0) + 1
+
+    async def _index(self, request: web.Request) -> web.Response:
+        return web.Response(
+            content_type="text/html", charset="utf-8", headers=POLICY, text=index_page(self._base)
+        )
+
+    async def _routez(self, request: web.Request) -> web.Response:
+        options = RoutezOptions.from_query(Query(request.query))
+        self._count("/routez")  # like /connz only when the query is understood
+        return await _json(request, routez(self._server, options))
+
+    async def _connz(self, request: web.Request) -> web.Response:
+        options = ConnzOptions.from_query(Query(request.query))
+        self._count("/connz")
+        return await _json(request, await _drive(connz_steps(self._server, options)))
+
+    async def _subsz(self, request: web.Request) -> web.Response:
+        options = SubszOptions.from_query(Query(request.query))
+        return await _json(request, await _drive(subsz_steps(self._server, options)))
+
+    async def _healthz(self, request: web.Request) -> web.Response:
+        query, log = Query(request.query), self._server.log
+        options = HealthzOptions.from_query(query)
+        if options.js_enabled:
+            log.warn("Healthcheck: js-enabled deprecated, use js-enabled-only instead")
+        page = healthz(self._server, options)
+        code = page.pop("status_code")
+        assert isinstance(code, int)
+        if error := page.get("error"):
+            log.warn(f"Healthcheck failed: {quote(str(error))}")
+        elif isinstance(errors := page.get("errors"), list):
+            log.warn(f"Healthcheck failed: {len(errors)} errors")
+        return await _json(request, page, indent=None, status=code)
+
+    async def _stacksz(self, request: web.Request) -> web.Response:
+        return _answer(request, stacksz())
+
+    async def _expvarz(self, request: web.Request) -> web.Response:
+        variables = expvarz(self._server)
+        lines = ",\n".join(f'"{name}": {marshal(value, None)}' for name, value in variables.items())
+        return web.Response(text=f"{{\n{lines}\n}}\n", content_type="application/json", charset="utf-8")
+
+    async def _metrics(self, request: web.Request) -> web.Response:
+        from gnats.monitor.metrics import exposition
+
+        body, content_type = exposition(self._server, request.headers.get("Accept", ""))
+        return web.Response(body=body, headers={"Content-Type": content_type})
+
+
+def _page(page: Callable[[Query], Page], indent: int) -> Handler:
+    async def handle(request: web.Request) -> web.Response:
+        return await _json(request, page(Query(request.query)), indent=indent)
+
+    return handle
+
+
+def _static(name: str) -> Handler:
+    async def handle(request: web.Request) -> web.Response:
+        body, content_type = static_file(name)
+        return web.Response(body=body, content_type=content_type, charset="utf-8", headers=POLICY)
+
+    return handle
+
+
+async def _drive(steps: Steps[T]) -> T:
+    """The result of work in steps; the loop's other work goes on meanwhile."""
+    until = time.monotonic() + TURN
+    while True:
+        try:
+            next(steps)
+        except StopIteration as done:
+            result: T = done.value
+            return result
+        if time.monotonic() > until:
+            await asyncio.sleep(0)
+            until = time.monotonic() + TURN
+
+
+async def _json(request: web.Request, page: Page, indent: int | None = 2, status: int = 200) -> web.Response:
+    return _answer(request, await _drive(_text(page, indent)), status)
+
+
+def _text(page: Page, indent: int | None) -> Steps[str]:
+    parts = []
+    for index, chunk in enumerate(chunks(page, indent)):
+        parts.append(chunk)
+        if index % 256 == 255:
+            yield
+    return "".join(parts)
+
+
+def _answer(request: web.Request, text: str, status: int = 200) -> web.Response:
+    """JSON, or with a `callback` parameter a script that calls it (JSONP)."""
+    callback = request.query.get("callback", "")
+    if callback:
+        if len(callback) > _LONGEST_CALLBACK or not _CALLBACK.fullmatch(callback):
+            raise RequestError("Error decoding callback: it must be the name of a JavaScript function")
+        return web.Response(
+            status=status,
+            body=f"{callback}({text})".encode("utf-8", "replace"),
+            headers={"Content-Type": "application/javascript", "X-Content-Type-Options": "nosniff"},
+        )
+    return web.Response(
+        status=status,
+        body=text.encode("utf-8", "replace"),
+        headers={"Content-Type": "application/json", "Access-Control-Allow-Origin": "*"},
+    )
+
+
+@web.middleware
+async def _errors(request: web.Request, handler: Handler) -> web.StreamResponse:
+    try:
+        return await handler(request)
+    except RequestError as exc:
+        return web.Response(status=400, text=str(exc))
+    except NotFoundError as exc:
+        return web.Response(status=404, text=str(exc))
+    except web.HTTPNotFound:
+        headers = {"X-Content-Type-Options": "nosniff"}
+        return web.Response(status=404, text="404 page not found\n", headers=headers)
+
+
+async def _hide_library(request: web.Request, response: web.StreamResponse) -> None:
+    response.headers.pop("Server", None)

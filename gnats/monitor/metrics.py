@@ -1,0 +1,125 @@
+"""/metrics: the server for Prometheus. Nothing is kept between two scrapes; no series is a connection's."""
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from prometheus_client import CollectorRegistry, GCCollector, ProcessCollector
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
+from prometheus_client.exposition import choose_encoder
+from prometheus_client.registry import Collector
+
+from gnats.version import NATS_VERSION, __version__
+
+if TYPE_CHECKING:
+    from gnats.server import Server
+
+_DIRECTIONS = ("in", "out")
+
+
+def exposition(server: "Server", accept: str = "") -> tuple[bytes, str]:
+    """All metrics in Prometheus's text format, or what an Accept header prefers, and its content type."""
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(ServerCollector(server))
+    ProcessCollector(namespace="gnats", registry=registry)
+    GCCollector(registry=registry)
+    encode, content_type = choose_encoder(accept)
+    return encode(registry), content_type
+
+
+class ServerCollector(Collector):
+    """Reads a server's counters."""
+
+    def __init__(self, server: "Server") -> None:
+        self._server = server
+
+    def collect(self) -> Iterator[Metric]:
+        """The metrics as they are now."""
+        yield from self._server_metrics()
+        yield from self._traffic_metrics()
+        yield from self._account_metrics()
+        requests = self._server.http_requests
+        yield _counter(
+            "gnats_http_requests", "Requests to the monitoring port", ("path",), requests_rows(requests)
+        )
+
+    def _server_metrics(self) -> Iterator[Metric]:
+        server = self._server
+        names = {
+            "server_id": server.id,
+            "server_name": server.name,
+            "version": __version__,
+            "nats_version": NATS_VERSION,
+        }
+        yield InfoMetricFamily("gnats", "The server", value=names)
+        yield _gauge("gnats_start_time_seconds", "When the server started", server.start_time / 1e9)
+        yield _gauge(
+            "gnats_config_load_time_seconds", "When the configuration was read", server.config_time / 1e9
+        )
+        yield _gauge("gnats_accepting", "1 while clients are let in", int(server.accepting))
+        yield _gauge("gnats_connections", "Client connections", server.num_clients)
+        yield _gauge("gnats_max_connections", "Client connections allowed", server.opts.max_conn)
+        yield _gauge("gnats_subscriptions", "Subscriptions, the server's included", server.num_subscriptions)
+        for name, what, value in (
+            ("accepted_connections", "Client connections so far", server.total_clients),
+            ("slow_consumers", "Connections closed as slow consumers", server.state.slow_consumers),
+            ("stale_connections", "Connections closed for not answering", server.state.stale_connections),
+            ("stalls", "Times that a producer was stalled by a slow consumer", server.state.stalls),
+        ):
+            yield _counter(f"gnats_{name}", what, (), [((), value)])
+
+    def _traffic_metrics(self) -> Iterator[Metric]:
+        pollers = self._server.pollers
+        if pollers is None:
+            return
+        stats = pollers.stats()
+        for what, unit in (("messages", "msgs"), ("bytes", "bytes")):
+            rows = [((direction,), stats[f"{direction}_{unit}"]) for direction in _DIRECTIONS]
+            yield _counter(f"gnats_{what}", f"{what.title()} from and to clients", ("direction",), rows)
+        yield _counter("gnats_poller_wakeups", "Batches of the pollers", (), [((), stats["wakeups"])])
+        rows = [(("hit",), stats["cache_hits"]), (("miss",), stats["cache_misses"])]
+        yield _counter("gnats_cache_lookups", "Look-ups in the pollers' result caches", ("result",), rows)
+        yield _gauge("gnats_cache_entries", "Subjects in the pollers' result caches", stats["cache_entries"])
+        yield _gauge(
+            "gnats_pending_events", "What the control plane has still to look at", pollers.pending_events
+        )
+
+    def _account_metrics(self) -> Iterator[Metric]:
+        connections = GaugeMetricFamily("gnats_account_connections", "Client connections", labels=["account"])
+        subs = GaugeMetricFamily("gnats_account_subscriptions", "Subscriptions", labels=["account"])
+        messages = CounterMetricFamily(
+            "gnats_account_messages", "Messages from and to clients", labels=["account", "direction"]
+        )
+        sizes = CounterMetricFamily(
+            "gnats_account_bytes", "Bytes from and to clients", labels=["account", "direction"]
+        )
+        slow = CounterMetricFamily(
+            "gnats_account_slow_consumers", "Connections closed as slow consumers", labels=["account"]
+        )
+        for name, account in self._server.accounts.items():
+            count = account.traffic()
+            connections.add_metric([name], len(account.clients))
+            subs.add_metric([name], account.sublist.count())
+            slow.add_metric([name], account.slow_consumers)
+            for direction in _DIRECTIONS:
+                messages.add_metric([name, direction], count[f"{direction}_msgs"])
+                sizes.add_metric([name, direction], count[f"{direction}_bytes"])
+        yield from (connections, subs, messages, sizes, slow)
+
+
+Rows = Iterable[tuple[tuple[str, ...], float]]
+
+
+def requests_rows(requests: dict[str, int]) -> Rows:
+    """Requests by path."""
+    return [((path,), count) for path, count in sorted(requests.items())]
+
+
+def _gauge(name: str, what: str, value: float) -> Metric:
+    return GaugeMetricFamily(name, what, value=value)
+
+
+def _counter(name: str, what: str, labels: tuple[str, ...], rows: Rows) -> Metric:
+    metric = CounterMetricFamily(name, what, labels=labels)
+    for values, count in rows:
+        metric.add_metric(values, count)
+    return metric

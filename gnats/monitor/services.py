@@ -1,0 +1,87 @@
+"""The pages as answers to requests in the system account, their options in the request's body."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from gnats.account import Account
+from gnats.core.subject import subset_match, valid_literal_subject
+from gnats.core.survey import matching
+from gnats.monitor.accountz import account_info, account_statz, accountz
+from gnats.monitor.clusterz import gatewayz, jsz, leafz, raftz, routez
+from gnats.monitor.connz import connz, subscriptions
+from gnats.monitor.debugz import expvarz, ipqueuesz
+from gnats.monitor.healthz import healthz
+from gnats.monitor.options import (
+    AccountStatzOptions,
+    AccountzOptions,
+    ConnzOptions,
+    GatewayzOptions,
+    HealthzOptions,
+    IpqueueszOptions,
+    JszOptions,
+    LeafzOptions,
+    RaftzOptions,
+    RoutezOptions,
+    SubszOptions,
+)
+from gnats.monitor.render import Page
+from gnats.monitor.subsz import subsz
+from gnats.monitor.varz import varz
+
+if TYPE_CHECKING:
+    from gnats.server import Server
+
+_SERVER: dict[str, Callable[["Server", bytes], Page]] = {
+    "VARZ": lambda server, body: varz(server),
+    "SUBSZ": lambda server, body: subsz(server, SubszOptions.from_json(body)),
+    "CONNZ": lambda server, body: connz(server, ConnzOptions.from_json(body)),
+    "ROUTEZ": lambda server, body: routez(server, RoutezOptions.from_json(body)),
+    "GATEWAYZ": lambda server, body: gatewayz(server, GatewayzOptions.from_json(body)),
+    "LEAFZ": lambda server, body: leafz(server, LeafzOptions.from_json(body)),
+    "ACCOUNTZ": lambda server, body: accountz(server, AccountzOptions.from_json(body)),
+    "JSZ": lambda server, body: jsz(server, JszOptions.from_json(body)),
+    "HEALTHZ": lambda server, body: healthz(server, HealthzOptions.from_json(body)),
+    "EXPVARZ": lambda server, body: expvarz(server),
+    "IPQUEUESZ": lambda server, body: ipqueuesz(server, IpqueueszOptions.from_json(body)),
+    "RAFTZ": lambda server, body: raftz(server, RaftzOptions.from_json(body)),
+}
+
+
+def server_page(server: "Server", name: str, body: bytes) -> Page:
+    """A page about the server. Raises JSONError for a bad body, RequestError."""
+    return _SERVER[name](server, body)
+
+
+def account_page(server: "Server", name: str, account: str, body: bytes) -> Page:
+    """A page about an account. Raises JSONError for a bad body, RequestError."""
+    match name:
+        case "SUBSZ":
+            subs = replace(SubszOptions.from_json(body), subscriptions=True, account=account)
+            return subsz(server, subs)
+        case "CONNZ":
+            return connz(server, replace(ConnzOptions.from_json(body), acc=account))
+        case "LEAFZ":
+            return leafz(server, replace(LeafzOptions.from_json(body), account=account))
+        case "JSZ":
+            return jsz(server, replace(JszOptions.from_json(body), account=account))
+    return account_info(server, account)
+
+
+def statz(server: "Server", body: bytes, accounts: tuple[str, ...]) -> Page | None:
+    """The figures of these accounts, or of those the body names; None when there is nothing to tell."""
+    options = AccountStatzOptions.from_json(body)
+    page = account_statz(server, replace(options, accounts=accounts or options.accounts))
+    return page if page["account_statz"] or options.include_unused else None
+
+
+def subscribers(server: "Server", account: Account, subject: str, queue: str) -> int:
+    """How many clients' subscriptions a subject, or what is below a wildcard, has in an account."""
+    if valid_literal_subject(subject):
+        rows = [row[:2] for row in matching(account.sublist, subject.encode()) if row[5] in server.clients]
+    else:
+        sessions = account.clients.values()
+        rows = [
+            row[:2] for session in sessions for row in subscriptions(session) if subset_match(row[0], subject)
+        ]
+    return sum(1 for _, group in rows if not queue or group == queue.encode())

@@ -1,0 +1,126 @@
+"""/subsz: the subscription tables, and the subscriptions in them (Subsz in monitor.go)."""
+
+import time
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from gnats.account import Account
+from gnats.core.client import Client
+from gnats.core.subject import valid_literal_subject
+from gnats.core.survey import account_of, column, matching
+from gnats.errors import RequestError
+from gnats.gofmt import rfc3339
+from gnats.monitor.connz import SubRow, sub_detail
+from gnats.monitor.options import DEFAULT_LIMIT, SubszOptions
+from gnats.monitor.render import Page, Steps, finish, number
+
+if TYPE_CHECKING:
+    from gnats.server import Server
+
+
+def subsz(server: "Server", options: SubszOptions) -> Page:
+    """The state of the subscription tables and, if asked for, a page of the subscriptions.
+
+    Raises RequestError.
+    """
+    return finish(subsz_steps(server, options))
+
+
+def subsz_steps(server: "Server", options: SubszOptions) -> Steps[Page]:
+    """subsz() in steps."""
+    if options.test and not valid_literal_subject(options.test):
+        raise RequestError(f"invalid test subject, must be valid publish subject: {options.test}")
+    offset = max(options.offset, 0)
+    limit = options.limit if options.limit > 0 else DEFAULT_LIMIT
+    accounts = [account for name, account in server.accounts.items() if options.account in ("", name)]
+    page: Page = {"server_id": server.id, "now": rfc3339(time.time_ns())}
+    page |= sublist_stats(accounts, server if not options.account else None)
+    page |= {"total": 0, "offset": offset, "limit": limit}
+    if options.subscriptions:
+        listing = (
+            _matching(accounts, options.test, offset, limit)
+            if options.test
+            else _all(server, accounts, offset, limit)
+        )
+        total, details = yield from listing
+        page["total"] = total
+        if details:
+            page["subscriptions_list"] = details
+    return page
+
+
+def sublist_stats(accounts: Iterable[Account], server: "Server | None" = None) -> Page:
+    """Counters of the accounts' tables, added up (SublistStats in sublist.go).
+
+    Results are cached by the pollers and not by account: `num_cache` and `cache_hit_rate` are those of a
+    whole server, if it is given, and 0 otherwise.
+    """
+    stats = [account.sublist.stats() for account in accounts]
+    matches = sum(stat["num_matches"] for stat in stats)
+    results = sum(stat["num_results"] for stat in stats)
+    cached, hit_rate = 0, 0.0
+    if server and server.pollers:
+        traffic = server.pollers.stats()
+        cached = traffic["cache_entries"]
+        # Every message that comes in is looked up once, and what the cache has not is missed.
+        looked_up = max(traffic["in_msgs"], traffic["cache_hits"] + traffic["cache_misses"])
+        hit_rate = 1 - traffic["cache_misses"] / looked_up if looked_up else 0.0
+    return {
+        "num_subscriptions": sum(stat["num_subscriptions"] for stat in stats),
+        "num_cache": cached,
+        "num_inserts": sum(stat["num_inserts"] for stat in stats),
+        "num_removes": sum(stat["num_removes"] for stat in stats),
+        "num_matches": matches,
+        "cache_hit_rate": number(hit_rate),
+        "max_fanout": max((stat["max_fanout"] for stat in stats), default=0),
+        "avg_fanout": number(results / matches if matches else 0.0),
+    }
+
+
+Listing = tuple[int, list[Page]]
+"""How many there are, and the details of those on the page."""
+
+
+def _matching(accounts: list[Account], subject: str, offset: int, limit: int) -> Steps[Listing]:
+    total = 0
+    details: list[Page] = []
+    for account in accounts:
+        rows = matching(account.sublist, subject.encode("utf-8", "surrogateescape"))
+        for row in rows[max(offset - total, 0) :][: limit - len(details)]:
+            details.append(_detail(account, row[5], row[:5]))
+        total += len(rows)
+        yield
+    return total, details
+
+
+def _all(server: "Server", accounts: list[Account], offset: int, limit: int) -> Steps[Listing]:
+    """A page of all subscriptions, connection by connection: only those that the page shows are looked at."""
+    chosen = {id(account) for account in accounts}
+    clients: list[tuple[Client, Account]] = []
+    for internal in server.internal_clients:
+        account = account_of(internal.client)
+        if isinstance(account, Account) and id(account) in chosen:
+            clients.append((internal.client, account))
+    clients += [
+        (session.client, session.account)
+        for session in server.clients.values()
+        if session.client and id(session.account) in chosen
+    ]
+    counts = column([client for client, _ in clients], "subscriptions")
+    skip = offset
+    details: list[Page] = []
+    for (client, account), count in zip(clients, counts, strict=True):
+        if len(details) >= limit:
+            break
+        if skip >= count:
+            skip -= count
+            continue
+        for sub in client.subscriptions()[skip : skip + limit - len(details)]:
+            details.append(_detail(account, client.cid, sub))
+        skip = 0
+        yield
+    return sum(counts), details
+
+
+def _detail(account: Account, cid: int, sub: SubRow) -> Page:
+    return {"account": account.name, "account_tag": account.name} | sub_detail(cid, sub)

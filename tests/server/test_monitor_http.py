@@ -1,0 +1,405 @@
+"""The monitoring port: scripts, https, the base path, metrics, and pages for people."""
+
+import asyncio
+import datetime
+import json
+import ssl
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from prometheus_client.parser import text_string_to_metric_families
+
+from gnats import Options, Server, ServerError
+from gnats.accountopts import (
+    AccountConfig,
+    MapDest,
+    Mapping,
+    ServiceExport,
+    ServiceImport,
+    ServiceLatency,
+    StreamExport,
+    StreamImport,
+)
+from gnats.errors import RequestError
+from gnats.monitor.accountz import account_info, account_statz
+from gnats.monitor.connz import connz
+from gnats.monitor.debugz import redact_args
+from gnats.monitor.options import ALL, AccountStatzOptions, ConnzOptions
+from gnats.tlsopts import TLSOptions
+
+from .conftest import Connect, Start
+from .peer import Log, Peer
+
+pytestmark = pytest.mark.timeout(60)
+
+
+@pytest.fixture
+async def http() -> AsyncIterator[aiohttp.ClientSession]:
+    async with aiohttp.ClientSession() as session:
+        yield session
+
+
+def url(server: Server, path: str) -> str:
+    return f"http://127.0.0.1:{server.monitor_port}{path}"
+
+
+async def test_a_callback_makes_a_script(start: Start, http: aiohttp.ClientSession) -> None:
+    server = await start(http_port=-1)
+    async with http.get(url(server, "/connz?callback=app.show")) as response:
+        assert response.headers["Content-Type"] == "application/javascript"
+        assert response.headers["X-Content-Type-Options"] == "nosniff"
+        text = await response.text()
+    assert text.startswith("app.show({") and text.endswith("})")
+    assert json.loads(text[len("app.show(") : -1])["connections"] == []
+
+
+@pytest.mark.parametrize("name", ["a(b", "alert(1)//", "1a", "a.", "a" * 129, "<script>", "é"])
+async def test_what_is_no_function_is_not_called(
+    start: Start, http: aiohttp.ClientSession, name: str
+) -> None:
+    server = await start(http_port=-1)
+    async with http.get(url(server, "/varz"), params={"callback": name}) as response:
+        assert (response.status, response.content_type) == (400, "text/plain")
+        assert name not in await response.text()
+
+
+async def test_the_base_path_is_in_front_of_everything(start: Start, http: aiohttp.ClientSession) -> None:
+    server = await start(http_port=-1, http_base_path="/nats/")
+    for path in ("/nats", "/nats/varz", "/nats/debug/vars", "/nats/dashboard", "/nats/dashboard/app.js"):
+        async with http.get(url(server, path)) as response:
+            assert response.status == 200, path
+    for path in ("/", "/varz", "/nats/"):
+        async with http.get(url(server, path)) as response:
+            assert response.status == 404, path
+    async with http.get(url(server, "/nats")) as response:
+        assert 'href="/nats/varz"' in await response.text()
+    async with http.get(url(server, "/nats/varz")) as response:
+        page = await response.json()
+    assert page["http_base_path"] == "/nats/"
+    assert page["http_req_stats"]["/varz"] == 2
+
+
+class Certificate:
+    """A self-signed certificate for 127.0.0.1 in two files."""
+
+    def __init__(self, directory: Path, name: str) -> None:
+        key = ec.generate_private_key(ec.SECP256R1())
+        subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
+        now = datetime.datetime.now(datetime.UTC)
+        cert = (
+            x509.CertificateBuilder()
+            .subject_name(subject)
+            .issuer_name(subject)
+            .public_key(key.public_key())
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(now - datetime.timedelta(days=1))
+            .not_valid_after(datetime.datetime(2199, 1, 2, 3, 4, 5, tzinfo=datetime.UTC))
+            .sign(key, hashes.SHA256())
+        )
+        self.cert, self.key = directory / f"{name}.pem", directory / f"{name}.key"
+        self.cert.write_bytes(cert.public_bytes(serialization.Encoding.PEM))
+        self.key.write_bytes(
+            key.private_bytes(
+                serialization.Encoding.PEM,
+                serialization.PrivateFormat.PKCS8,
+                serialization.NoEncryption(),
+            )
+        )
+        self.options = TLSOptions(cert_file=str(self.cert), key_file=str(self.key), verify=True)
+
+
+async def served_name(port: int) -> str:
+    """The name in the certificate that a port shows."""
+    context = ssl.create_default_context()
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    _, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context)
+    der = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
+    writer.close()
+    (name,) = x509.load_der_x509_certificate(der).subject
+    return str(name.value)
+
+
+def https_options(directory: Path, **more: Any) -> Options:
+    """The client port stays plain: its own TLS is tested elsewhere."""
+    certificate = Certificate(directory, "one")
+    return Options(host="127.0.0.1", port=-1, https_port=-1, tls=certificate.options, **more)
+
+
+async def test_https_asks_for_no_certificate(http: aiohttp.ClientSession, tmp_path: Path) -> None:
+    log = Log()
+    async with Server(https_options(tmp_path), log) as server:
+        await log.seen(f"Starting https monitor on 127.0.0.1:{server.monitor_port}")
+        async with http.get(f"https://127.0.0.1:{server.monitor_port}/varz", ssl=False) as response:
+            page = await response.json()
+    assert page["tls_cert_not_after"] == "2199-01-02T03:04:05Z"
+    assert (page["tls_required"], page["tls_verify"], page["tls_timeout"]) == (True, True, 2)
+
+
+async def test_certificates_are_replaced_for_new_connections(tmp_path: Path) -> None:
+    async with Server(https_options(tmp_path)) as server:
+        assert await served_name(server.monitor_port) == "one"
+        monitor = server._monitor
+        assert monitor is not None
+        server.opts.tls = TLSOptions(cert_file=str(tmp_path / "nosuch"), key_file="nosuch")
+        with pytest.raises(ServerError, match="nosuch"):
+            monitor.reload_tls()
+        assert await served_name(server.monitor_port) == "one"
+        server.opts.tls = Certificate(tmp_path, "two").options
+        monitor.reload_tls()
+        assert await served_name(server.monitor_port) == "two"
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"http_port": -1, "https_port": -1}, "can't specify both HTTP (-1) and HTTPs (-1) ports"),
+        ({"https_port": -1}, "TLS cert and key required for HTTPS"),
+        (
+            {"https_port": -1, "tls": TLSOptions(cert_file="/nosuch/c", key_file="/nosuch/k")},
+            "error loading X509 certificate/key pair /nosuch/c, /nosuch/k: No such file or directory",
+        ),
+    ],
+)
+async def test_https_that_cannot_be_is_an_error_at_the_start(options: dict[str, Any], text: str) -> None:
+    server = Server(Options(host="127.0.0.1", port=-1, **options))
+    with pytest.raises(ServerError) as caught:
+        await server.start()
+    assert str(caught.value) == f"Can't start monitoring: {text}"
+
+
+async def test_metrics(start: Start, connect: Connect, http: aiohttp.ClientSession) -> None:
+    log = Log()
+    server = await start(log, http_port=-1, server_name="here")
+    peer, gone = await connect(server), await connect(server)
+    for one in (peer, gone):
+        await one.connected()
+        await one.ask(b"SUB a 1\r\nPUB a 5\r\nhello\r\n")
+    await gone.close()
+    await log.seen("connection closed")
+    async with http.get(url(server, "/metrics")) as response:
+        assert response.status == 200
+        assert response.headers["Content-Type"].startswith("text/plain; version=")
+        text = await response.text()
+    values = {
+        (sample.name, *sorted(sample.labels.values())): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+    expected = {
+        ("gnats_connections",): 1,
+        ("gnats_accepted_connections_total",): 2,
+        ("gnats_messages_total", "in"): 2,
+        ("gnats_messages_total", "out"): 3,
+        ("gnats_bytes_total", "out"): 15,
+        ("gnats_account_messages_total", "$G", "in"): 2,
+        ("gnats_account_messages_total", "$G", "out"): 3,
+        ("gnats_account_bytes_total", "$SYS", "in"): 0,
+        ("gnats_account_connections", "$G"): 1,
+        ("gnats_subscriptions",): server.num_subscriptions,
+        ("gnats_slow_consumers_total",): 0,
+        ("gnats_http_requests_total", "/metrics"): 1,
+    }
+    assert {name: values[name] for name in expected} == expected
+    assert values["gnats_process_resident_memory_bytes",] > 1e6
+    assert all(name[0].startswith(("gnats_", "python_gc_")) for name in values)
+
+
+@pytest.mark.parametrize("path", ["/dashboard", "/dashboard/app.css", "/dashboard/app.js", "/"])
+async def test_pages_for_people_may_load_only_from_the_server(
+    start: Start, http: aiohttp.ClientSession, path: str
+) -> None:
+    server = await start(http_port=-1)
+    async with http.get(url(server, path)) as response:
+        assert response.status == 200
+        policy = response.headers["Content-Security-Policy"]
+        assert "default-src 'none'" in policy and "unsafe" not in policy
+        assert "Access-Control-Allow-Origin" not in response.headers
+        assert "Server" not in response.headers
+        text = await response.text()
+    assert "http://" not in text.replace("http://www.w3.org/2000/svg", "") and "https://" not in text
+    assert " style=" not in text and "onclick" not in text
+
+
+async def test_account_statistics_outlive_connections(start: Start, connect: Connect) -> None:
+    log = Log()
+    server = await start(log)
+    peer = await connect(server)
+    await peer.connected()
+    await peer.ask(b"SUB a 1\r\nPUB a 5\r\nhello\r\nPUB b 2\r\nhi\r\n")
+
+    def stat(options: AccountStatzOptions) -> Any:
+        (found,) = account_statz(server, options)["account_statz"]  # type: ignore[misc]
+        return found
+
+    during = stat(AccountStatzOptions())
+    assert (during["acc"], during["conns"]) == ("$G", 1)
+    assert (during["received"]["msgs"], during["received"]["bytes"]) == (2, 7)
+    assert (during["sent"]["msgs"], during["sent"]["bytes"]) == (1, 5)
+    await peer.close()
+    await log.seen("connection closed")
+    assert account_statz(server, AccountStatzOptions())["account_statz"] == []
+    after = stat(AccountStatzOptions(accounts=("$G", "nosuch"), include_unused=True))
+    assert (after["conns"], after["received"], after["sent"]) == (0, during["received"], during["sent"])
+
+
+async def test_an_account_shows_what_its_configuration_says(start: Start) -> None:
+    config = AccountConfig(
+        "$G",
+        mappings=[
+            Mapping("foo", (MapDest("bar"),)),
+            Mapping("x.*.>", (MapDest("y.$1", 30), MapDest("z", 10), MapDest("w", 100, "east"))),
+        ],
+        exports=[
+            StreamExport("s.>"),
+            ServiceExport("q.*", ("$SYS",), response_type="stream", latency=ServiceLatency("lat", 0)),
+        ],
+        imports=[
+            StreamImport("$SYS", "s.>", prefix="p"),
+            ServiceImport("$G", "q.x", to="local", share=True),
+        ],
+    )
+    info: Any = account_info(await start(accounts=[config]), "$G")
+    assert info["mappings"] == {
+        "foo": [{"subject": "bar", "weight": 100}],
+        "x.*.>": [
+            {"subject": "z", "weight": 10},
+            {"subject": "y.$1", "weight": 40},
+            {"subject": "x.$1.>", "weight": 100},
+            {"subject": "w", "weight": 100, "cluster": "east"},
+        ],
+    }
+    latency = {"sampling": "headers", "results": "lat"}
+    assert info["exports"] == [
+        {"subject": "s.>", "type": "stream"},
+        {
+            "subject": "q.*",
+            "type": "service",
+            "response_type": "Streamed",
+            "service_latency": latency,
+            "approved_accounts": ["$SYS"],
+        },
+    ]
+    flags = {"invalid": False, "share": False, "tracking": False}
+    assert info["imports"] == [
+        {"subject": "s.>", "account": "$SYS", "local_subject": "p.s.>", "type": "stream"} | flags,
+        {"subject": "q.x", "account": "$G", "to": "local", "local_subject": "local", "type": "service"}
+        | flags
+        | {"share": True, "latency": latency},
+    ]
+
+
+async def test_connections_can_be_found_by_what_they_subscribe_to(start: Start, connect: Connect) -> None:
+    server = await start()
+    cids = []
+    for subject in (b"a.b", b"c", b"a.>"):
+        peer = await connect(server)
+        await peer.connected()
+        await peer.ask(b"SUB %s 1\r\n" % subject)
+        cids.append(peer.info["client_id"])
+
+    def found(subject: str) -> list[int]:
+        page: Any = connz(server, ConnzOptions(acc="$G", filter_subject=subject))
+        return [info["cid"] for info in page["connections"]]
+
+    assert found("a.*") == [cids[0], cids[2]]
+    assert found("c") == [cids[1]]
+    assert found(">") == cids
+    assert found("none") == []
+    with pytest.raises(RequestError, match="only valid with account filtering"):
+        connz(server, ConnzOptions(filter_subject="a"))
+
+
+@pytest.mark.parametrize("sort", ["cid", "idle", "uptime", "last", "rtt", "pending", "bytes_to", "msgs_from"])
+@pytest.mark.parametrize("state", [0, ALL])
+async def test_pages_of_any_order_make_up_the_whole(start: Start, sort: str, state: int) -> None:
+    log = Log()
+    server = await start(log)
+    peers = [await Peer.connect(server.port) for _ in range(20)]
+    for index, peer in enumerate(peers):
+        await peer.connected()
+        await peer.ask(b"SUB a 1\r\n" + b"PUB b 1\r\nx\r\n" * index)
+    for peer in peers[:5]:
+        await peer.close()
+    await log.seen("connection closed", 5)
+    cids: list[int] = []
+    while True:
+        page: Any = connz(server, ConnzOptions(sort=sort, state=state, offset=len(cids), limit=1))
+        if not page["connections"]:
+            break
+        cids += [info["cid"] for info in page["connections"]]
+    expected = sorted(peer.info["client_id"] for peer in (peers if state == ALL else peers[5:]))
+    assert sorted(cids) == expected
+    if sort == "msgs_from":
+        assert cids == expected[::-1]
+    for peer in peers:
+        await peer.close()
+
+
+async def test_a_long_page_lets_clients_have_their_turn(
+    start: Start, connect: Connect, http: aiohttp.ClientSession
+) -> None:
+    server = await start(http_port=-1)
+    peer = await connect(server)
+    await peer.connected()
+    await peer.ask(b"".join(b"SUB a.%d %d\r\n" % (sid, sid) for sid in range(20_000)))
+    turns = 0
+    done = False
+
+    async def other_work() -> None:
+        nonlocal turns
+        while not done:
+            turns += 1
+            await asyncio.sleep(0)
+
+    other = asyncio.create_task(other_work())
+    async with http.get(url(server, "/connz?subs=detail")) as response:
+        page = await response.json()
+    done = True
+    await other
+    assert len(page["connections"][0]["subscriptions_list_detail"]) == 20_000
+    assert turns > 20
+
+
+async def test_the_health_of_a_server_that_lets_nobody_in(start: Start, http: aiohttp.ClientSession) -> None:
+    server = await start(http_port=-1)
+    server.stop_accepting()
+    async with http.get(url(server, "/healthz")) as response:
+        assert response.status == 500
+        page = await response.json()
+    assert page["status"] == "error"
+    assert page["error"].startswith("failed to be ready for connections")
+
+
+async def test_stacks_name_the_threads(start: Start, http: aiohttp.ClientSession) -> None:
+    server = await start(http_port=-1)
+    async with http.get(url(server, "/stacksz")) as response:
+        text = await response.text()
+    assert "thread MainThread:" in text
+    assert ("thread gnats-io-0:" in text) == (server.opts.io_threads == 2)
+
+
+def test_secrets_of_the_command_line_are_hidden() -> None:
+    args = [
+        "gnats-server",
+        "-p",
+        "1",
+        "--user",
+        "bob",
+        "-pass=secret",
+        "--auth",
+        "--pass",
+        "-D",
+        "--password",
+        "x",
+    ]
+    shown = redact_args(args)
+    hidden = "[REDACTED]"
+    assert shown[:4] == args[:4]
+    assert shown[4:] == [hidden, f"-pass={hidden}", "--auth", hidden, "-D", "--password", "x"]
