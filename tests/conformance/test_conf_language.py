@@ -453,6 +453,27 @@ def test_mixtures_of_the_languages_pieces(nats_server: Path, snippet: str) -> No
     assert_same(reference(nats_server, "main.conf"), gnats("main.conf"))
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a 1\n  b: 2; c = 'x'\n\n\t'd' : [ 1 ], \"e\" {\n}\n{ f 1 }\n",
+        "a (\n b\n)\n c 'x\ny' ; d 2\n# z\n // z\n  e 1 # z\nf { g 1 }",
+        "é ü; ö 'é\nü', 'ä\nö' 1\n \xa0b 1\na $GNATS_T_MAP\n",
+        "a 1\ninclude other.conf\n  b $o\nx { include other.conf }",
+        '{\n  "a": "\\t\\x41", "b": 2,\n "c" {"d": 1}\n}',
+    ],
+)
+def test_keys_have_the_places_that_nats_server_reports(nats_server: Path, directory: Path, text: str) -> None:
+    (directory / "places.conf").write_text(text)
+    unknown = sorted(
+        f'{token.file}:{token.line}:{token.pos}: unknown field "{key}"'.encode("unicode_escape")
+        for key, token in parse_file("places.conf").root.items()
+        if not token.used_variable
+    )
+    lines = reference(nats_server, "places.conf").removeprefix("nats-server: ").splitlines()
+    assert sorted(line.replace("\\n", "\n").encode("unicode_escape") for line in lines) == unknown
+
+
 def test_a_cycle_of_includes_is_refused_where_nats_server_never_ends(directory: Path) -> None:
     (directory / "snippet.conf").write_text("include snippet.conf")
     assert gnats("main.conf") == "snippet.conf:1:8: include cycle for 'snippet.conf'"
