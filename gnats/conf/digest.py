@@ -91,9 +91,14 @@ def _float(value: float) -> str:
     mantissa, _, exponent = repr(value).partition("e")
     if not exponent:
         return mantissa.removesuffix(".0")
-    if 1e-6 <= abs(value) < 1e21:
-        return f"{value:.{len(mantissa) - int(exponent)}f}".rstrip("0").rstrip(".")
-    return f"{mantissa}e{exponent.replace('-0', '-')}"
+    if not 1e-6 <= abs(value) < 1e21:
+        return f"{mantissa}e{exponent.replace('-0', '-')}"
+    whole, _, part = mantissa.partition(".")
+    places = int(exponent)
+    if places > 0:  # 16 at least, and there are no more digits than that
+        return whole + part.ljust(places, "0")
+    sign = "-" if value < 0 else ""
+    return f"{sign}0.{'0' * (-places - 1)}{whole.removeprefix('-')}{part}"
 
 
 def _utf8(text: str) -> bytes:

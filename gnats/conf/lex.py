@@ -541,7 +541,7 @@ class Lexer:
         return self._done(Kind.STRING, self._start)
 
     def _datetime(self) -> State:
-        if self._at - self._start != len("2006-"):
+        if self._bytes(self._text[self._start : self._at]) != len("2006-"):
             raise self._error("All ISO8601 dates must be in full Zulu form.")
         for expected in "00-00T00:00:00Z":
             char = self._take()

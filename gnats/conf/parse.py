@@ -46,7 +46,7 @@ def parse_file(path: str) -> Config:
     try:
         text = _read(path)
     except OSError as exc:
-        raise OptionError(f"open {path}: {os_error(exc)}") from exc
+        raise OptionError(_unreadable(path, exc)) from exc
     return _config(_Parser(text, path, (_identity(path),)))
 
 
@@ -62,6 +62,10 @@ def parse(text: str, name: str = "") -> Config:
 
 def _read(path: str) -> str:
     return Path(path).read_bytes().decode("utf-8", "surrogateescape")
+
+
+def _unreadable(path: str, exc: OSError) -> str:
+    return f"{'read' if isinstance(exc, IsADirectoryError) else 'open'} {path}: {os_error(exc)}"
 
 
 def _identity(path: str) -> str:
@@ -178,7 +182,7 @@ class _Parser:
         try:
             text = _read(path)
         except OSError as exc:
-            reason = f"error parsing include file '{item.text}', open {path}: {os_error(exc)}"
+            reason = f"error parsing include file '{item.text}', {_unreadable(path, exc)}"
             raise self._error(item, reason) from exc
         chain = self._extended(item, _identity(path), f"include cycle for '{item.text}'")
         into = self._open[-1]
@@ -197,7 +201,11 @@ class _Parser:
         text = os.environ.get(name)
         if text is not None:
             place = self._place or (self._name, item.line, item.pos)
-            found = _Parser(f"{_ENV_KEY}={text}", f"${name}", chain, place).parse()
+            try:
+                found = _Parser(f"{_ENV_KEY}={text}", f"${name}", chain, place).parse()
+            except OptionError as exc:
+                reason = f"variable reference for '{name}' could not be parsed: {exc}"
+                raise self._error(item, reason) from None
             if _ENV_KEY in found:
                 return found[_ENV_KEY].value
         raise self._error(item, f"variable reference for '{name}' can not be found")
