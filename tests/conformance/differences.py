@@ -28,6 +28,9 @@ PROTOCOL = {
         "the reference says 'Invalid Publish Subject' twice when the payload comes "
         "in a later read; gnats says it once"
     ),
+    "permissions of a single user": (
+        "the reference reads permissions beside `user` and `password` and does not apply them; gnats does"
+    ),
     "CR inside an argument": (
         "whether the reference drops it, keeps it or takes away the last byte of the argument "
         "depends on how the input is cut into reads"

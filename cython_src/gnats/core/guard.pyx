@@ -52,7 +52,7 @@ cdef class Guarded(Connection):
                 if not isinstance(kept, Permissions) or <void *> kept == current or <void *> kept == staged:
                     keep.append(kept)
             self.keep = keep
-        if permissions is not None:
+        if permissions is not None and not any(kept is permissions for kept in self.keep):
             self.keep.append(permissions)
         pthread_mutex_lock(&self.lock)
         self.staged_permissions = NULL if permissions is None else <void *> permissions
