@@ -1,11 +1,11 @@
-"""The server's log: one line an event, in nats-server's format, to stderr or a file."""
+"""The server's log (log.go): one line an event, in nats-server's format, to stderr, a file or syslog."""
 
 import os
 import time
 from collections.abc import Callable
 
-from gnats.errors import ServerError
-from gnats.gofmt import os_error
+from gnats.gofmt import os_error, quote
+from gnats.logfile import LogFile
 from gnats.opts import Options
 
 RATE_LIMIT_INTERVAL = 1.0
@@ -13,7 +13,6 @@ RATE_LIMIT_INTERVAL = 1.0
 
 _MAX_STATEMENTS = 1024
 _COLORS = {"INF": "32", "DBG": "36", "WRN": "0;93", "ERR": "31", "FTL": "31", "TRC": "33"}
-_FILE_FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
 
 
 class Logger:
@@ -104,25 +103,59 @@ class Logger:
 
 
 class FileLogger(Logger):
-    """A log that appends to a file.
+    """A log that appends to a file, and rotates it when it has grown over `size_limit` bytes (0: never).
 
-    Raises ServerError when it cannot be opened.
+    The file that was is renamed; of such files and the current one `max_num` are kept (0: all). Raises
+    ServerError when the file cannot be opened.
     """
 
-    def __init__(self, path: str, **switches: bool) -> None:
-        self._path = path
-        self._fd = _open(path)
-        super().__init__(lambda line: os.write(self._fd, line), **switches)
+    def __init__(self, path: str, *, size_limit: int = 0, max_num: int = 0, **switches: bool) -> None:
+        self._file = LogFile(path)
+        self._size_limit = self._limit = size_limit
+        self._max_num = max_num
+        super().__init__(self._file.write, **switches)
+        self._check_size()
+
+    def log(self, level: str, text: str) -> None:
+        super().log(level, text)
+        if 0 < self._limit < self._file.size:
+            self._rotate()
+
+    def _check_size(self) -> None:
+        if 0 < self._limit < self._file.size:
+            self.notice("Rotating logfile...")
+
+    def _rotate(self) -> None:
+        try:
+            backup = self._file.rotate()
+        except OSError as exc:
+            self._limit = 2 * self._file.size
+            super().log(
+                "ERR",
+                f"Unable to rotate logfile ({os_error(exc)}), will attempt next rotation at size {self._limit}",
+            )
+            return
+        self._limit = self._size_limit
+        super().log("INF", f"Rotated log, backup saved as {quote(backup)}")
+        if self._max_num:
+            self._purge()
+
+    def _purge(self) -> None:
+        try:
+            for name in self._file.purge(self._max_num - 1):
+                super().log("INF", f"Purged log file {quote(name)}")
+        except OSError as exc:
+            reason = f"{os_error(exc)}), will attempt next rotation"
+            super().log("ERR", f"Unable to remove backup log file {quote(str(exc.filename))} ({reason}")
 
     def reopen(self) -> bool:
-        old, self._fd = self._fd, _open(self._path)
-        os.close(old)
+        self._file.reopen()
+        self._limit = self._size_limit
+        self._check_size()
         return True
 
     def close(self) -> None:
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
+        self._file.close()
 
 
 class SilentLogger(Logger):
@@ -135,28 +168,33 @@ class SilentLogger(Logger):
         return
 
 
-def configure_logger(opts: Options) -> Logger:
-    """The log that the options ask for: their file, or stderr, in colours on a terminal.
+def logs_somewhere(opts: Options) -> bool:
+    """Whether the options ask for another log than stderr."""
+    return bool(opts.log_file or opts.syslog or opts.remote_syslog)
 
-    Raises ServerError when the file cannot be opened.
+
+def configure_logger(opts: Options) -> Logger:
+    """The log that the options ask for: a file, syslog, or stderr, in colours on a terminal.
+
+    Raises ServerError when the file cannot be opened, or there is no syslog to speak to.
     """
-    switches = {
-        "debug": opts.debug,
-        "trace": opts.trace,
-        "logtime": opts.logtime,
-        "utc": opts.logtime_utc,
-    }
+    levels = {"debug": opts.debug, "trace": opts.trace}
+    times = {"logtime": opts.logtime, "utc": opts.logtime_utc}
     if opts.log_file:
-        return FileLogger(opts.log_file, **switches)
-    return Logger(lambda line: os.write(2, line), colors=os.isatty(2), **switches)
+        limits = {"size_limit": opts.log_size_limit, "max_num": opts.log_max_num}
+        return FileLogger(opts.log_file, **limits, **levels, **times)
+    if opts.syslog or opts.remote_syslog:
+        from gnats.syslog import SyslogLogger
+
+        return SyslogLogger(opts.remote_syslog, **levels)
+    return Logger(lambda line: os.write(2, line), colors=os.isatty(2), **levels, **times)
+
+
+def should_report_connect_err(opts: Options, first_connect: bool, attempts: int) -> bool:
+    """Whether a failed attempt to reach another server is logged: the first, then every so many."""
+    every = opts.connect_error_reports if first_connect else opts.reconnect_error_reports
+    return attempts == 1 or attempts % max(every, 1) == 0
 
 
 def _label(level: str, colors: bool) -> str:
     return f"[\x1b[{_COLORS[level]}m{level}\x1b[0m] " if colors else f"[{level}] "
-
-
-def _open(path: str) -> int:
-    try:
-        return os.open(path, _FILE_FLAGS, 0o640)
-    except OSError as exc:
-        raise ServerError(f"error opening file: open {path}: {os_error(exc)}") from exc

@@ -1,5 +1,6 @@
 """The gnats-server command (main.go and signal.go)."""
 
+import os
 import sys
 from typing import TYPE_CHECKING
 
@@ -97,6 +98,10 @@ async def _serve(opts: "Options", log: "Logger") -> None:
     server = Server(opts, log)
     handle_signals(server)
     await server.start()
+    if "NOTIFY_SOCKET" in os.environ:
+        from gnats.systemd import start_service
+
+        start_service(server)
     gc.collect()
     gc.freeze()  # what is here now stays: later collections need not look at it
     await server.wait_for_shutdown()
@@ -118,9 +123,11 @@ def handle_signals(server: "Server") -> None:
         elif signal == SIGUSR2:
             server.lame_duck_mode()
         elif signal == SIGHUP:
+            server.tell("reloading")
             server.log.error(
                 "Failed to reload server configuration: reload is not supported yet; restart to apply changes"
             )
+            server.tell("ready")
 
     for signal in (SIGINT, SIGTERM, SIGUSR1, SIGUSR2, SIGHUP):
         loop.add_signal_handler(signal, handle, signal)

@@ -63,13 +63,23 @@ class Pollers:
         self._next = (self._next + 1) % len(self._threaded)
         return self._threaded[self._next]
 
+    @property
+    def events_waiting(self) -> int:
+        """Events that the control plane has not taken yet."""
+        return len(self._inbox) + len(self._events)
+
     def stats(self) -> dict[str, int]:
         """Every poller's counters, added up."""
         total: dict[str, int] = {}
-        for poller in (self.internal, *self._threaded):
+        for poller in self.all:
             for name, value in poller.stats().items():
                 total[name] = total.get(name, 0) + value
         return total
+
+    @property
+    def all(self) -> tuple[Poller, ...]:
+        """The internal one first."""
+        return (self.internal, *self._threaded)
 
     def _run_internal(self) -> None:
         self.internal.run_once(0)
@@ -105,6 +115,6 @@ class Pollers:
             self._drain()
         self._events.clear()
         if close and not running:
-            for poller in (self.internal, *self._threaded):
+            for poller in self.all:
                 poller.close()
             self._inbox.close()

@@ -14,7 +14,7 @@ _SIOCGIFADDR = 0x8915
 _IFREQ_SIZE = 40
 
 
-SCHEMES = {"nats": "nats", "monitoring": "http"}
+SCHEMES = {"nats": "nats", "monitoring": "http", "profile": "http"}
 
 
 class PortsFile:
