@@ -31,7 +31,6 @@ from gnats.pollers import Event, Pollers, io_threads
 from gnats.reasons import ClosedState
 from gnats.records import describe, trace_line
 from gnats.session import Session
-from gnats.startup import check_auth_for_warnings
 from gnats.sysreq import Services
 from gnats.version import NATS_VERSION, RUNTIME, __version__
 
@@ -224,7 +223,8 @@ class Server:
         log.debug(f"  Go build: {RUNTIME}")
         log.notice(f"  Name:     {self.name}")
         log.notice(f"  ID:       {self.id}")
-        check_auth_for_warnings(opts, log)
+        if self.auth.plaintext_passwords:
+            log.warn("Plaintext passwords detected, use nkeys or bcrypt")
         if opts.config_file:
             digest = f"({opts.config_digest})" if opts.config_digest else ""
             log.notice(f"Using configuration file: {opts.config_file} {digest}")

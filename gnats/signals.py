@@ -75,8 +75,11 @@ def is_server(words: list[str]) -> bool:
     if names[0].startswith("python"):
         names.pop(0)
         while names and names[0].startswith("-"):
-            if names.pop(0) == "-m":
+            option = names.pop(0)
+            if option == "-m":
                 return names[:1] == [MODULE]
+            if option in ("-X", "-W"):  # with a value
+                del names[:1]
     return names[:1] == [PROCESS_NAME] or names[:2] == ["gnats", "server"]
 
 
