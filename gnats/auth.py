@@ -104,7 +104,7 @@ class Authenticator:
 
     @property
     def plaintext_passwords(self) -> bool:
-        """Whether a password is neither hashed nor replaced by a certificate. As in nats-server, a token may be."""
+        """Whether a password, a token aside, is neither hashed nor replaced by a certificate."""
         opts = self._opts
         stored = [opts.password] if opts.password else []
         stored += [user.password for user in opts.users if user.password or not self._maps(user)]

@@ -1,15 +1,74 @@
-"""The log's file (logger/log.go): appending, opening it again, renaming it away and removing old ones."""
+"""The log in a file (logger/log.go): appending, opening it again, renaming it away and removing old ones."""
 
 import os
 import re
 import time
+from pathlib import Path
 
 from gnats.errors import ServerError
-from gnats.gofmt import os_error
+from gnats.gofmt import os_error, quote
+from gnats.logger import Logger
 
 _FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
 _MODE = 0o640
 _STAMP = re.compile(r"\d{4}(\.\d\d){5}\.\d{9}")
+
+
+class FileLogger(Logger):
+    """A log that appends to a file, and rotates it when it has grown over `size_limit` bytes (0: never).
+
+    The file that was is renamed; of such files and the current one `max_num` are kept (0: all). Raises
+    ServerError when the file cannot be opened.
+    """
+
+    def __init__(self, path: str, *, size_limit: int = 0, max_num: int = 0, **switches: bool) -> None:
+        self._file = LogFile(path)
+        self._size_limit = self._limit = size_limit
+        self._max_num = max_num
+        super().__init__(self._file.write, **switches)
+        self._check_size()
+
+    def log(self, level: str, text: str) -> None:
+        super().log(level, text)
+        if 0 < self._limit < self._file.size:
+            self._rotate()
+
+    def _check_size(self) -> None:
+        if 0 < self._limit < self._file.size:
+            self.notice("Rotating logfile...")
+
+    def _rotate(self) -> None:
+        try:
+            backup = self._file.rotate()
+        except OSError as exc:
+            self._limit = 2 * self._file.size
+            super().log(
+                "ERR",
+                f"Unable to rotate logfile ({os_error(exc)}),"
+                f" will attempt next rotation at size {self._limit}",
+            )
+            return
+        self._limit = self._size_limit
+        super().log("INF", f"Rotated log, backup saved as {quote(backup)}")
+        if self._max_num:
+            self._purge()
+
+    def _purge(self) -> None:
+        try:
+            for name in self._file.purge(self._max_num - 1):
+                super().log("INF", f"Purged log file {quote(name)}")
+        except OSError as exc:
+            reason = f"{os_error(exc)}), will attempt next rotation"
+            super().log("ERR", f"Unable to remove backup log file {quote(str(exc.filename))} ({reason}")
+
+    def reopen(self) -> bool:
+        self._file.reopen()
+        self._limit = self._size_limit
+        self._check_size()
+        return True
+
+    def close(self) -> None:
+        self._file.close()
 
 
 class LogFile:
@@ -19,7 +78,7 @@ class LogFile:
     """
 
     def __init__(self, path: str) -> None:
-        self._path = path
+        self._path = Path(path)
         self._fd = -1
         self.size = 0
         self.reopen()
@@ -44,30 +103,30 @@ class LogFile:
         Raises OSError; the old file stays in use.
         """
         second, ns = divmod(time.time_ns(), 1_000_000_000)
-        backup = time.strftime(f"{self._path}.%Y.%m.%d.%H.%M.%S", time.localtime(second)) + f".{ns:09d}"
-        os.rename(self._path, backup)
+        stamp = time.strftime("%Y.%m.%d.%H.%M.%S", time.localtime(second))
+        backup = self._path.rename(f"{self._path}.{stamp}.{ns:09d}")
         try:
             self._open()
         except OSError:
-            os.rename(backup, self._path)
+            backup.rename(self._path)
             raise
-        return backup
+        return str(backup)
 
     def purge(self, keep: int) -> list[str]:
         """Remove the oldest of the renamed files so that `keep` are left; the names of the removed.
 
         Raises OSError.
         """
-        directory, name = os.path.split(self._path)
+        name = self._path.name
         backups = sorted(
-            entry
-            for entry in os.listdir(directory or ".")
-            if entry.startswith(f"{name}.") and _STAMP.fullmatch(entry, len(name) + 1)
+            path
+            for path in self._path.parent.iterdir()
+            if path.name.startswith(f"{name}.") and _STAMP.fullmatch(path.name, len(name) + 1)
         )
         removed = backups[: max(len(backups) - keep, 0)]
-        for entry in removed:
-            os.remove(os.path.join(directory, entry))
-        return removed
+        for path in removed:
+            path.unlink()
+        return [path.name for path in removed]
 
     def close(self) -> None:
         if self._fd >= 0:

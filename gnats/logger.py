@@ -4,8 +4,6 @@ import os
 import time
 from collections.abc import Callable
 
-from gnats.gofmt import os_error, quote
-from gnats.logfile import LogFile
 from gnats.opts import Options
 
 RATE_LIMIT_INTERVAL = 1.0
@@ -102,62 +100,6 @@ class Logger:
         """Release the log file, if any; later lines are dropped."""
 
 
-class FileLogger(Logger):
-    """A log that appends to a file, and rotates it when it has grown over `size_limit` bytes (0: never).
-
-    The file that was is renamed; of such files and the current one `max_num` are kept (0: all). Raises
-    ServerError when the file cannot be opened.
-    """
-
-    def __init__(self, path: str, *, size_limit: int = 0, max_num: int = 0, **switches: bool) -> None:
-        self._file = LogFile(path)
-        self._size_limit = self._limit = size_limit
-        self._max_num = max_num
-        super().__init__(self._file.write, **switches)
-        self._check_size()
-
-    def log(self, level: str, text: str) -> None:
-        super().log(level, text)
-        if 0 < self._limit < self._file.size:
-            self._rotate()
-
-    def _check_size(self) -> None:
-        if 0 < self._limit < self._file.size:
-            self.notice("Rotating logfile...")
-
-    def _rotate(self) -> None:
-        try:
-            backup = self._file.rotate()
-        except OSError as exc:
-            self._limit = 2 * self._file.size
-            super().log(
-                "ERR",
-                f"Unable to rotate logfile ({os_error(exc)}), will attempt next rotation at size {self._limit}",
-            )
-            return
-        self._limit = self._size_limit
-        super().log("INF", f"Rotated log, backup saved as {quote(backup)}")
-        if self._max_num:
-            self._purge()
-
-    def _purge(self) -> None:
-        try:
-            for name in self._file.purge(self._max_num - 1):
-                super().log("INF", f"Purged log file {quote(name)}")
-        except OSError as exc:
-            reason = f"{os_error(exc)}), will attempt next rotation"
-            super().log("ERR", f"Unable to remove backup log file {quote(str(exc.filename))} ({reason}")
-
-    def reopen(self) -> bool:
-        self._file.reopen()
-        self._limit = self._size_limit
-        self._check_size()
-        return True
-
-    def close(self) -> None:
-        self._file.close()
-
-
 class SilentLogger(Logger):
     """No log: what an embedded server has unless it is given one."""
 
@@ -178,16 +120,17 @@ def configure_logger(opts: Options) -> Logger:
 
     Raises ServerError when the file cannot be opened, or there is no syslog to speak to.
     """
-    levels = {"debug": opts.debug, "trace": opts.trace}
-    times = {"logtime": opts.logtime, "utc": opts.logtime_utc}
+    switches = {"debug": opts.debug, "trace": opts.trace, "logtime": opts.logtime, "utc": opts.logtime_utc}
     if opts.log_file:
-        limits = {"size_limit": opts.log_size_limit, "max_num": opts.log_max_num}
-        return FileLogger(opts.log_file, **limits, **levels, **times)
+        from gnats.logfile import FileLogger
+
+        limit, files = opts.log_size_limit, opts.log_max_num
+        return FileLogger(opts.log_file, size_limit=limit, max_num=files, **switches)
     if opts.syslog or opts.remote_syslog:
         from gnats.syslog import SyslogLogger
 
-        return SyslogLogger(opts.remote_syslog, **levels)
-    return Logger(lambda line: os.write(2, line), colors=os.isatty(2), **levels, **times)
+        return SyslogLogger(opts.remote_syslog, debug=opts.debug, trace=opts.trace)
+    return Logger(lambda line: os.write(2, line), colors=os.isatty(2), **switches)
 
 
 def should_report_connect_err(opts: Options, first_connect: bool, attempts: int) -> bool:

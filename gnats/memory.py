@@ -5,7 +5,11 @@ import gc
 import sys
 from pathlib import Path
 
-_MALLINFO2 = "arena ordblks smblks hblks hblkhd usmblks fsmblks uordblks fordblks keepcost".split()
+# struct mallinfo2: all are size_t
+_MALLINFO2 = (
+    *("arena", "ordblks", "smblks", "hblks", "hblkhd"),
+    *("usmblks", "fsmblks", "uordblks", "fordblks", "keepcost"),
+)
 _MEANINGS = {
     "arena": "bytes of the heap",
     "hblkhd": "bytes mapped for large blocks",
@@ -16,7 +20,7 @@ _MEANINGS = {
 
 
 class _MallInfo2(ctypes.Structure):
-    _fields_ = [(name, ctypes.c_size_t) for name in _MALLINFO2]  # noqa: RUF012
+    _fields_ = [(name, ctypes.c_size_t) for name in _MALLINFO2]
 
 
 def memory_report() -> str:
@@ -24,7 +28,10 @@ def memory_report() -> str:
     parts = ["# kernel (/proc/self/smaps_rollup)", *_rollup(), "", "# malloc"]
     parts += [f"{_MEANINGS[name]}: {value}" for name, value in malloc_info().items() if name in _MEANINGS]
     parts += ["", "# Python", f"blocks allocated: {sys.getallocatedblocks()}"]
-    parts += [f"objects watched by the collector: {len(gc.get_objects())}", f"frozen: {gc.get_freeze_count()}"]
+    parts += [
+        f"objects watched by the collector: {len(gc.get_objects())}",
+        f"frozen: {gc.get_freeze_count()}",
+    ]
     for generation, stats in enumerate(gc.get_stats()):
         parts.append(f"generation {generation}: " + ", ".join(f"{name} {n}" for name, n in stats.items()))
     return "\n".join(parts) + "\n"

@@ -1,7 +1,7 @@
-"""The profiling endpoint (prof_port; StartProfiler in server.go): where a running server spends time and memory.
+"""The profiling endpoint (StartProfiler in server.go): where a running server spends time and memory.
 
-Needs aiohttp: `pip install 'gnats[monitor]'`. The pages are under /debug/pprof/ as Go's are, and are text: they
-are about Python threads, asyncio tasks and pollers rather than goroutines.
+Needs aiohttp: `pip install 'gnats[monitor]'`. The pages are under /debug/pprof/ as Go's are, and are text:
+about Python threads, asyncio tasks and pollers rather than goroutines.
 """
 
 import asyncio
@@ -104,7 +104,10 @@ class Profiler:
             ),
             "threads": ("the Python stack of every thread", self._threads),
             "tasks": ("the asyncio tasks and where they wait", self._tasks),
-            "pollers": ("the pollers' counters and what they hold, the queue to the control plane", self._pollers),
+            "pollers": (
+                "the pollers' counters and what they hold, the queue to the control plane",
+                self._pollers,
+            ),
             "heap": ("the process's memory as the kernel, malloc and Python see it", self._heap),
             "allocs": ("Python's allocations over ?seconds=30, by line", self._allocs),
             "block": ("what held up the event loop, by Python stack (needs prof_block_rate)", self._blocked),
@@ -118,7 +121,8 @@ class Profiler:
         )
         return web.Response(
             content_type="text/html",
-            text=f"<!DOCTYPE html>\n<html lang=en><title>/debug/pprof/</title>\n<h1>Profiles</h1>\n<dl>\n{rows}\n</dl>\n",
+            text="<!DOCTYPE html>\n<html lang=en><title>/debug/pprof/</title>\n"
+            f"<h1>Profiles</h1>\n<dl>\n{rows}\n</dl>\n",
         )
 
     async def _profile(self, request: web.Request) -> web.Response:
@@ -147,7 +151,12 @@ class Profiler:
             "stale_connections": state.stale_connections,
             "stalls": state.stalls,
             "pollers": [
-                {"index": index, "runs_in": _runs_in(index, len(pollers)), **poller.stats(), **poller.state_now()}
+                {
+                    "index": index,
+                    "runs_in": _runs_in(index, len(pollers)),
+                    **poller.stats(),
+                    **poller.state_now(),
+                }
                 for index, poller in enumerate(pollers)
             ],
         }

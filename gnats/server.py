@@ -212,7 +212,7 @@ class Server:
                 socks["monitoring"] = self._monitor.sock
             if self._profiler:
                 socks["profile"] = self._profiler.sock
-            self._ports_file = PortsFile(opts.ports_file_dir, socks, self.log)
+            self._ports_file = PortsFile(opts, socks, self.log)
 
     def _banner(self) -> None:
         opts, log = self.opts, self.log

@@ -71,7 +71,7 @@ def resolve_pids() -> list[int]:
 
 def is_server(words: list[str]) -> bool:
     """Whether a command line is that of a server: the script as such or run by a Python, or the module."""
-    names = [os.path.basename(word) for word in words]
+    names = [word.rpartition("/")[2] for word in words]
     if names[0].startswith("python"):
         names.pop(0)
         while names and names[0].startswith("-"):

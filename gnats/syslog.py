@@ -45,7 +45,7 @@ class SyslogLogger(Logger):
         self._facility = KERN if remote else DAEMON
         self._local = isinstance(connection.address, str)
         self._host = "" if self._local else f"{socket.gethostname()} "
-        self._tag = f"{os.path.basename(sys.argv[0])}[{os.getpid()}]"
+        self._tag = f"{sys.argv[0].rpartition('/')[2]}[{os.getpid()}]"
         super().__init__(self._sender.put, debug=debug, trace=trace)
 
     def log(self, level: str, text: str) -> None:

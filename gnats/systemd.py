@@ -1,4 +1,4 @@
-"""What a service manager is told (sd_notify(3)): readiness, reloads, the end, and that the server still works."""
+"""What a service manager is told (sd_notify(3)): readiness, reloads, the end, and that all is well."""
 
 import asyncio
 import os
@@ -55,7 +55,9 @@ class Service:
             self._notifier.notify("READY=1", f"STATUS=Serving clients at {url}")
         elif state == "reloading":
             now = time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000
-            self._notifier.notify("RELOADING=1", f"MONOTONIC_USEC={now}", "STATUS=Reloading the configuration")
+            self._notifier.notify(
+                "RELOADING=1", f"MONOTONIC_USEC={now}", "STATUS=Reloading the configuration"
+            )
         elif state == "lame duck":
             self._notifier.notify("STATUS=Lame duck mode: clients are being moved away")
         else:
@@ -63,7 +65,7 @@ class Service:
             self._notifier.notify("STOPPING=1", "STATUS=Shutting down")
 
     async def _watch(self, interval: float) -> None:
-        """Ping as long as every poller goes round when it is woken; that this runs at all speaks for the loop."""
+        """Ping as long as every poller goes round when it is woken; that this runs speaks for the loop."""
         seen: list[int] = []
         while True:
             pollers = self._server.pollers

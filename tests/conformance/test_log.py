@@ -41,7 +41,8 @@ START = {
     "nothing": "",
     "password": "authorization { user: u, password: p }",
     "token": "authorization { token: t }",
-    "bcrypt": "authorization { user: u, password: $2a$11$K4kMaVYdz1JuLAOJUBSrU.VIWVd8SJWcEcGgSsSDxXDgSjeYnKVi. }",
+    "bcrypt": "authorization { user: u, password: "
+    "$2a$11$K4kMaVYdz1JuLAOJUBSrU.VIWVd8SJWcEcGgSsSDxXDgSjeYnKVi. }",
     "big payloads": "max_payload: 9MB",
 }
 

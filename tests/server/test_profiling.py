@@ -4,6 +4,7 @@ import asyncio
 import json
 import re
 import socket
+import threading
 import time
 from pathlib import Path
 
@@ -37,7 +38,7 @@ async def test_the_index_names_pages_that_exist(start: Start) -> None:
     pages = re.findall(r'<a href="(\w+)">', index)
     assert {"profile", "threads", "tasks", "pollers", "heap", "allocs", "block", "cmdline"} == set(pages)
     for page in pages:
-        status, text = await get(server, f"{page}?seconds=0.01")
+        status, _ = await get(server, f"{page}?seconds=0.01")
         assert status == (404 if page == "block" else 200), page
     assert (await get(server, "nosuch"))[0] == 404
 
@@ -120,7 +121,9 @@ async def test_memory_is_shown_as_the_kernel_and_python_see_it(start: Start) -> 
 async def test_what_blocks_the_loop_is_noted(start: Start) -> None:
     log = Log()
     server = await start(log, prof_port=-1, prof_block_rate=1_000_000)
-    assert log.with_text("[WRN] Block profiling is enabled (rate 1000000), this may have a performance impact")
+    assert log.with_text(
+        "[WRN] Block profiling is enabled (rate 1000000), this may have a performance impact"
+    )
     async with asyncio.timeout(30):
         text = ""
         while "hold_up_the_loop" not in text:
@@ -141,26 +144,33 @@ async def test_a_rate_without_a_port_is_said_to_do_nothing(start: Start) -> None
 
 async def test_the_ports_file_has_its_url(start: Start, tmp_path: Path) -> None:
     server = await start(prof_port=-1, ports_file_dir=str(tmp_path))
-    (path,) = tmp_path.iterdir()
-    assert json.loads(path.read_text())["profile"] == [f"http://127.0.0.1:{prof_port(server)}"]
+    assert server._ports_file
+    ports = await asyncio.to_thread(server._ports_file.path.read_text)
+    assert json.loads(ports)["profile"] == [f"http://127.0.0.1:{prof_port(server)}"]
 
 
 async def test_a_port_in_use_ends_the_start(start: Start) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(
-            ServerError, match=f"error starting profiler: listen tcp 127.0.0.1:{port}: bind: address already in use"
+            ServerError,
+            match=f"error starting profiler: listen tcp 127.0.0.1:{port}: bind: address already in use",
         ):
             await start(prof_port=port)
 
 
-async def test_a_shutdown_does_not_wait_for_a_profile(start: Start) -> None:
+async def test_a_shutdown_does_not_wait_for_a_profile(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    loop, begun = asyncio.get_running_loop(), asyncio.Event()
+
+    def profile(seconds: float, cancel: threading.Event) -> dict[str, int]:
+        loop.call_soon_threadsafe(begun.set)
+        cancel.wait(seconds)
+        return {}
+
+    monkeypatch.setattr("gnats.profiling.cpu_profile", profile)
     server = await start(prof_port=-1)
     request = asyncio.create_task(get(server, "profile?seconds=600"))
-    assert server._profiler
     async with asyncio.timeout(30):
-        while not server._profiler._measuring.locked():
-            await asyncio.sleep(0)
+        await begun.wait()
         await server.shutdown()
-    await asyncio.gather(request, return_exceptions=True)
-    assert server.pollers is None
+        assert await request == (200, "")

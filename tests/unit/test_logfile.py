@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from gnats.logger import FileLogger, configure_logger
+from gnats.logfile import FileLogger
+from gnats.logger import configure_logger
 from gnats.opts import Options
 
 pytestmark = pytest.mark.timeout(60)
@@ -29,10 +30,7 @@ def test_a_file_over_the_limit_is_renamed_and_another_one_begun(tmp_path: Path) 
     (old,) = backups(path)
     assert re.fullmatch(rf"a\.log\.{STAMP}", old.name)
     assert old.read_text() == f"{PREFIX} [INF] {'x' * 100}\n{PREFIX} [INF] {'y' * 100}\n"
-    assert (
-        path.read_text()
-        == f'{PREFIX} [INF] Rotated log, backup saved as "{old}"\n{PREFIX} [INF] after\n'
-    )
+    assert path.read_text() == f'{PREFIX} [INF] Rotated log, backup saved as "{old}"\n{PREFIX} [INF] after\n'
     log.close()
 
 
@@ -49,7 +47,11 @@ def test_only_so_many_files_are_kept_the_oldest_goes(tmp_path: Path) -> None:
     path = tmp_path / "a.log"
     others = [
         tmp_path / name
-        for name in ("a.log.1", "a.log.2024.01.02.03.04.05.000000001.gz", "ba.log.2024.01.02.03.04.05.000000001")
+        for name in (
+            "a.log.1",
+            "a.log.2024.01.02.03.04.05.000000001.gz",
+            "ba.log.2024.01.02.03.04.05.000000001",
+        )
     ]
     for other in others:
         other.touch()

@@ -1,4 +1,4 @@
-"""Signals to other servers: which processes, which signal, and what is said when there are none or several."""
+"""Signals to other servers: which processes, which signal, and what is said when there is none."""
 
 import os
 import signal
@@ -130,9 +130,7 @@ def sleeper(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
     """A process that looks like a server."""
     script = tmp_path / "gnats-server"
     script.write_text("print(flush=True)\nimport sys\nsys.stdin.read()\n")
-    with subprocess.Popen(
-        [sys.executable, script], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    ) as process:
+    with subprocess.Popen([sys.executable, script], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         process.stdout.readline()
         yield process

@@ -48,7 +48,8 @@ def test_a_remote_line_has_severity_time_host_and_program(udp: socket.socket) ->
 
 
 @pytest.mark.parametrize(
-    ("level", "severity"), [("notice", 5), ("warn", 4), ("error", 3), ("fatal", 2), ("debug", 7), ("trace", 5)]
+    ("level", "severity"),
+    [("notice", 5), ("warn", 4), ("error", 3), ("fatal", 2), ("debug", 7), ("trace", 5)],
 )
 def test_levels_are_severities(level: str, severity: int, udp: socket.socket) -> None:
     log = SyslogLogger(f"udp://127.0.0.1:{port_of(udp)}", debug=True, trace=True)
