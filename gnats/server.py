@@ -352,7 +352,7 @@ class Server:
         assert self.pollers is not None
         cid = self.next_cid()
         kind = SYSTEM if account.name == SYSTEM_ACCOUNT else ACCOUNT
-        internal = InternalClient(account, cid, self.pollers.internal, self.state, kind)
+        internal = InternalClient(account, cid, self.pollers.internal, self.state, kind, self.log)
         self._internal[cid] = internal
         return internal
 

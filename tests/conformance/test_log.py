@@ -121,3 +121,11 @@ def test_syslog_far_away(kind: Kind, tmp_path: Path) -> None:
         assert re.match(header + tag, line), line
     assert lines[0].startswith("<5>")
     assert any(line.startswith("<7>") and ": " in line for line in lines)
+
+
+def test_the_system_account_is_traced_only_verbosely(launch: Launch) -> None:
+    quiet, verbose = launch(config="trace: true"), launch(config="trace: true\ntrace_verbose: true")
+    for server in (quiet, verbose):
+        server.stop()
+    assert "[TRC] SYSTEM - " not in quiet.log
+    assert re.search(r"\[TRC\] SYSTEM - <<- \[SUB \$SYS\.REQ\.SERVER\.PING\.STATSZ  \d+\]\n", verbose.log)
