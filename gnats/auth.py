@@ -104,11 +104,11 @@ class Authenticator:
 
     @property
     def plaintext_passwords(self) -> bool:
-        """Whether a password or the token is neither hashed nor replaced by a certificate."""
+        """Whether a password, a token aside, is neither hashed nor replaced by a certificate."""
         opts = self._opts
-        stored = [opts.authorization or opts.password]
+        stored = [opts.password] if opts.password else []
         stored += [user.password for user in opts.users if user.password or not self._maps(user)]
-        return any(secret and not is_bcrypt(secret) for secret in stored)
+        return not all(map(is_bcrypt, stored))
 
     def check(self, session: "Session") -> Decision:
         """Whether the client with these CONNECT options may connect.

@@ -6,13 +6,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gnats.core.client import Client
-from gnats.core.parser import ACCOUNT
+from gnats.core.connection import TraceCode
+from gnats.core.parser import ACCOUNT, SYSTEM
 from gnats.reasons import ClosedState
+from gnats.records import trace_line
 
 if TYPE_CHECKING:
     from gnats.core.account import Account
     from gnats.core.poller import Poller
     from gnats.core.state import ServerState
+    from gnats.logger import Logger
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,13 +33,24 @@ Callback = Callable[[Message], None]
 
 
 class InternalClient:
-    """An internal client of an account. Used from the loop's thread only."""
+    """An internal client of an account. Used from the loop's thread only.
+
+    What one of the system account does is traced in `log` when trace_verbose is on.
+    """
 
     def __init__(
-        self, account: "Account", cid: int, poller: "Poller", state: "ServerState", kind: int = ACCOUNT
+        self,
+        account: "Account",
+        cid: int,
+        poller: "Poller",
+        state: "ServerState",
+        kind: int = ACCOUNT,
+        log: "Logger | None" = None,
     ) -> None:
         self.client = Client(kind, -1, cid, poller, state)
         self.client.register(account)
+        self._state = state
+        self._log = log if kind == SYSTEM else None
         self._sids = itertools.count(1)
         self._callbacks: dict[bytes, Callback] = {}
 
@@ -48,6 +62,8 @@ class InternalClient:
         sid = b"%d" % next(self._sids)
         self.client.subscribe_internal(subject, queue, sid)
         self._callbacks[sid] = callback
+        if self._traced():
+            self._trace(TraceCode.TRACE_IN, b"SUB %s %s %s" % (subject, queue or b"", sid))
         return sid
 
     def unsubscribe(self, sid: bytes) -> None:
@@ -59,6 +75,12 @@ class InternalClient:
         self, subject: bytes, payload: bytes, *, reply: bytes | None = None, header: bytes | None = None
     ) -> bool:
         """Publish in the account; True when somebody received it. `header` is a whole header block."""
+        if self._traced():
+            message = (header or b"") + payload
+            self._trace(TraceCode.TRACE_IN, b"PUB %s %s %d" % (subject, reply or b"", len(message)))
+            most = self._state.max_traced_msg_len or len(message)
+            if message and not self._state.trace_headers:
+                self._trace(TraceCode.TRACE_IN_PAYLOAD, message[:most], len(message) > most)
         return self.client.publish_internal(subject, reply, header, payload)
 
     def process_message(self, producer: int, message: tuple[bytes, bytes, bytes, bytes, bytes]) -> None:
@@ -66,6 +88,13 @@ class InternalClient:
         subject, reply, header, payload, sid = message
         if callback := self._callbacks.get(sid):
             callback(Message(subject, reply, header, payload, producer))
+
+    def _traced(self) -> bool:
+        return self._log is not None and self._log.trace_on and self._state.trace_verbose
+
+    def _trace(self, code: int, data: bytes, cut: int = 0) -> None:
+        assert self._log is not None
+        self._log.trace(f"SYSTEM - {trace_line(code, cut, data)}")
 
     def close(self) -> None:
         """Unsubscribe from everything and go."""

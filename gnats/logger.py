@@ -1,11 +1,9 @@
-"""The server's log: one line an event, in nats-server's format, to stderr or a file."""
+"""The server's log (log.go): one line an event, in nats-server's format, to stderr, a file or syslog."""
 
 import os
 import time
 from collections.abc import Callable
 
-from gnats.errors import ServerError
-from gnats.gofmt import os_error
 from gnats.opts import Options
 
 RATE_LIMIT_INTERVAL = 1.0
@@ -13,7 +11,6 @@ RATE_LIMIT_INTERVAL = 1.0
 
 _MAX_STATEMENTS = 1024
 _COLORS = {"INF": "32", "DBG": "36", "WRN": "0;93", "ERR": "31", "FTL": "31", "TRC": "33"}
-_FILE_FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
 
 
 class Logger:
@@ -103,28 +100,6 @@ class Logger:
         """Release the log file, if any; later lines are dropped."""
 
 
-class FileLogger(Logger):
-    """A log that appends to a file.
-
-    Raises ServerError when it cannot be opened.
-    """
-
-    def __init__(self, path: str, **switches: bool) -> None:
-        self._path = path
-        self._fd = _open(path)
-        super().__init__(lambda line: os.write(self._fd, line), **switches)
-
-    def reopen(self) -> bool:
-        old, self._fd = self._fd, _open(self._path)
-        os.close(old)
-        return True
-
-    def close(self) -> None:
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
-
-
 class SilentLogger(Logger):
     """No log: what an embedded server has unless it is given one."""
 
@@ -135,28 +110,34 @@ class SilentLogger(Logger):
         return
 
 
-def configure_logger(opts: Options) -> Logger:
-    """The log that the options ask for: their file, or stderr, in colours on a terminal.
+def logs_somewhere(opts: Options) -> bool:
+    """Whether the options ask for another log than stderr."""
+    return bool(opts.log_file or opts.syslog or opts.remote_syslog)
 
-    Raises ServerError when the file cannot be opened.
+
+def configure_logger(opts: Options) -> Logger:
+    """The log that the options ask for: a file, syslog, or stderr, in colours on a terminal.
+
+    Raises ServerError when the file cannot be opened, or there is no syslog to speak to.
     """
-    switches = {
-        "debug": opts.debug,
-        "trace": opts.trace,
-        "logtime": opts.logtime,
-        "utc": opts.logtime_utc,
-    }
+    switches = {"debug": opts.debug, "trace": opts.trace, "logtime": opts.logtime, "utc": opts.logtime_utc}
     if opts.log_file:
-        return FileLogger(opts.log_file, **switches)
+        from gnats.logfile import FileLogger
+
+        limit, files = opts.log_size_limit, opts.log_max_num
+        return FileLogger(opts.log_file, size_limit=limit, max_num=files, **switches)
+    if opts.syslog or opts.remote_syslog:
+        from gnats.syslog import SyslogLogger
+
+        return SyslogLogger(opts.remote_syslog, debug=opts.debug, trace=opts.trace)
     return Logger(lambda line: os.write(2, line), colors=os.isatty(2), **switches)
+
+
+def should_report_connect_err(opts: Options, first_connect: bool, attempts: int) -> bool:
+    """Whether a failed attempt to reach another server is logged: the first, then every so many."""
+    every = opts.connect_error_reports if first_connect else opts.reconnect_error_reports
+    return attempts == 1 or attempts % max(every, 1) == 0
 
 
 def _label(level: str, colors: bool) -> str:
     return f"[\x1b[{_COLORS[level]}m{level}\x1b[0m] " if colors else f"[{level}] "
-
-
-def _open(path: str) -> int:
-    try:
-        return os.open(path, _FILE_FLAGS, 0o640)
-    except OSError as exc:
-        raise ServerError(f"error opening file: open {path}: {os_error(exc)}") from exc

@@ -76,10 +76,15 @@ class Pollers:
     def stats(self) -> dict[str, int]:
         """Every poller's counters, added up."""
         total: dict[str, int] = {}
-        for poller in (self.internal, *self._threaded):
+        for poller in self.all:
             for name, value in poller.stats().items():
                 total[name] = total.get(name, 0) + value
         return total
+
+    @property
+    def all(self) -> tuple[Poller, ...]:
+        """The internal one first."""
+        return (self.internal, *self._threaded)
 
     def _run_internal(self) -> None:
         self.internal.run_once(0)
@@ -115,6 +120,6 @@ class Pollers:
             self._drain()
         self._events.clear()
         if close and not running:
-            for poller in (self.internal, *self._threaded):
+            for poller in self.all:
                 poller.close()
             self._inbox.close()

@@ -9,24 +9,22 @@ from pathlib import Path
 
 from gnats.gofmt import join_host_port, os_error
 from gnats.logger import Logger
+from gnats.opts import Options
 
 _SIOCGIFADDR = 0x8915
 _IFREQ_SIZE = 40
 
 
-SCHEMES = {"nats": "nats", "monitoring": "http"}
-
-
 class PortsFile:
-    """The file <program>_<pid>.ports in a directory: a JSON object with the URLs of each kind of listener.
+    """The file <program>_<pid>.ports in ports_file_dir: a JSON object with the URLs of each kind of listener.
 
     What goes wrong with it is logged, and does not keep the server from running.
     """
 
-    def __init__(self, directory: str, listeners: dict[str, socket.socket], log: Logger) -> None:
-        self.path = Path(directory) / f"{Path(sys.argv[0]).name}_{os.getpid()}.ports"
+    def __init__(self, opts: Options, listeners: dict[str, socket.socket], log: Logger) -> None:
+        self.path = Path(opts.ports_file_dir) / f"{Path(sys.argv[0]).name}_{os.getpid()}.ports"
         self._log = log
-        urls = {kind: listen_urls(SCHEMES[kind], sock) for kind, sock in listeners.items()}
+        urls = {kind: listen_urls(scheme_of(kind, opts), sock) for kind, sock in listeners.items()}
         # A reader polls for the file: it must never see half of one.
         unfinished = self.path.with_suffix(".ports.tmp")
         try:
@@ -40,6 +38,13 @@ class PortsFile:
             self.path.unlink()
         except OSError as exc:
             self._log.error(f"Error cleaning up ports file {self.path}: remove {self.path}: {os_error(exc)}")
+
+
+def scheme_of(kind: str, opts: Options) -> str:
+    """The scheme of the URLs of one kind of listener: "nats", "monitoring" or "profile"."""
+    if kind == "nats":
+        return "tls" if opts.tls and not opts.allow_non_tls else "nats"
+    return "https" if kind == "monitoring" and opts.https_port else "http"
 
 
 def listen_urls(scheme: str, sock: socket.socket) -> list[str]:

@@ -95,13 +95,17 @@ _RECORDS: dict[int, tuple[str, Callable[[object, int, bytes], str]]] = {
     LogCode.LOG_SUBSCRIPTION_REMOVED: ("INF", _removed_subscription),
 }
 
-_TRACES: dict[int, Callable[[bytes], str]] = {
-    TraceCode.TRACE_IN: lambda d: f"<<- [{d.decode(errors='replace')}]",
-    TraceCode.TRACE_OUT: lambda d: f"->> [{d.decode(errors='replace')}]",
-    TraceCode.TRACE_IN_PAYLOAD: lambda d: f"<<- MSG_PAYLOAD: [{quote(d)}]",
-    TraceCode.TRACE_OUT_PAYLOAD: lambda d: f"->> MSG_PAYLOAD: [{quote(d)}]",
-    TraceCode.TRACE_DELSUB: lambda d: f"<-> [DELSUB {d.decode(errors='replace')}]",
+_TRACES: dict[int, Callable[[bytes, int], str]] = {
+    TraceCode.TRACE_IN: lambda d, cut: f"<<- [{d.decode(errors='replace')}]",
+    TraceCode.TRACE_OUT: lambda d, cut: f"->> [{d.decode(errors='replace')}]",
+    TraceCode.TRACE_IN_PAYLOAD: lambda d, cut: f"<<- MSG_PAYLOAD: [{_payload(d, cut)}]",
+    TraceCode.TRACE_OUT_PAYLOAD: lambda d, cut: f"->> MSG_PAYLOAD: [{_payload(d, cut)}]",
+    TraceCode.TRACE_DELSUB: lambda d, cut: f"<-> [DELSUB {d.decode(errors='replace')}]",
 }
+
+
+def _payload(data: bytes, cut: int) -> str:
+    return f'{quote(data)[:-1]}..."' if cut else quote(data)
 
 
 def describe(client: object, code: int, b: int, data: bytes) -> tuple[str, str]:
@@ -110,6 +114,6 @@ def describe(client: object, code: int, b: int, data: bytes) -> tuple[str, str]:
     return level, text(client, b, data)
 
 
-def trace_line(code: int, data: bytes) -> str:
-    """The text of an EV_TRACE."""
-    return _TRACES[code](data)
+def trace_line(code: int, cut: int, data: bytes) -> str:
+    """The text of an EV_TRACE; `cut` is not 0 when the data is only the beginning of a payload."""
+    return _TRACES[code](data, cut)

@@ -6,7 +6,7 @@ import os
 import socket
 import time
 from collections import deque
-from collections.abc import Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -25,7 +25,7 @@ from gnats.gofmt import friendly_bytes, join_host_port, os_error
 from gnats.ident import new_server_id
 from gnats.info import Info
 from gnats.internal import InternalClient
-from gnats.logger import Logger, SilentLogger, configure_logger
+from gnats.logger import Logger, SilentLogger, configure_logger, logs_somewhere
 from gnats.opts import MAX_PAYLOAD_WARNING, Options, parse_host_port
 from gnats.pollers import Event, Pollers, io_threads
 from gnats.reasons import ClosedState
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from gnats.lameduck import LameDuck
     from gnats.monitor.http import Monitor
     from gnats.ports import PortsFile
+    from gnats.profiling import Profiler
 
 CLOSE_TIMEOUT = 5.0
 """Seconds that connections have at a shutdown to take what is queued for them."""
@@ -56,7 +57,7 @@ class Server:
 
     def __init__(self, opts: Options | None = None, log: Logger | None = None) -> None:
         self.opts = opts = (opts or Options()).baseline()
-        self.log = log or (configure_logger(opts) if opts.log_file else SilentLogger())
+        self.log = log or (configure_logger(opts) if logs_somewhere(opts) else SilentLogger())
         self.id = new_server_id()
         self.name = opts.server_name or self.id
         self.start_time = time.time_ns()
@@ -64,6 +65,9 @@ class Server:
         self.state = ServerState()
         self.state.debug = self.log.debug_on
         self.state.trace = self.log.trace_on
+        self.state.trace_verbose = opts.trace_verbose
+        self.state.trace_headers = opts.trace_headers
+        self.state.max_traced_msg_len = opts.max_traced_msg_len
         self.state.no_fast_producer_stall = opts.no_fast_producer_stall
         self.accounts = {name: Account(name) for name in (GLOBAL_ACCOUNT, SYSTEM_ACCOUNT)}
         self.global_account = self.accounts[GLOBAL_ACCOUNT]
@@ -75,6 +79,8 @@ class Server:
         self.total_clients = 0
         self.http_requests: dict[str, int] = {}
         self.pollers: Pollers | None = None
+        self.on_state: Callable[[str], object] | None = None
+        """Is told "reloading" and "ready" again, "lame duck" and "stopping" when that begins."""
         self._info = Info(
             server_id=self.id,
             server_name=self.name,
@@ -93,6 +99,7 @@ class Server:
         self._accepting = False
         self._listener: AcceptLoop | None = None
         self._monitor: Monitor | None = None
+        self._profiler: Profiler | None = None
         self._lame_duck: LameDuck | None = None
         self._ports_file: PortsFile | None = None
         self._changing = asyncio.Lock()  # held while starting, and while stopping
@@ -185,6 +192,12 @@ class Server:
 
     async def _start(self) -> None:
         opts = self.opts
+        if opts.prof_port:
+            from gnats.profiling import Profiler  # loads aiohttp
+
+            self._profiler = await Profiler.listen(self)
+        elif opts.prof_block_rate > 0:
+            self.log.warn("prof_block_rate has no effect without prof_port")
         if opts.pid_file:
             _write_pid_file(opts.pid_file)
         self.pollers = Pollers(self.state, io_threads(opts.io_threads), self._on_event, self.log)
@@ -207,7 +220,9 @@ class Server:
             socks = {"nats": sock}
             if self._monitor:
                 socks["monitoring"] = self._monitor.sock
-            self._ports_file = PortsFile(opts.ports_file_dir, socks, self.log)
+            if self._profiler:
+                socks["profile"] = self._profiler.sock
+            self._ports_file = PortsFile(opts, socks, self.log)
 
     def _banner(self) -> None:
         opts, log = self.opts, self.log
@@ -218,8 +233,11 @@ class Server:
         log.debug(f"  Go build: {RUNTIME}")
         log.notice(f"  Name:     {self.name}")
         log.notice(f"  ID:       {self.id}")
+        if self.auth.plaintext_passwords:
+            log.warn("Plaintext passwords detected, use nkeys or bcrypt")
         if opts.config_file:
-            log.notice(f"Using configuration file: {opts.config_file}")
+            digest = f"({opts.config_digest})" if opts.config_digest else ""
+            log.notice(f"Using configuration file: {opts.config_file} {digest}")
         if opts.max_payload > MAX_PAYLOAD_WARNING:
             limit = friendly_bytes(MAX_PAYLOAD_WARNING)
             log.warn(
@@ -236,6 +254,7 @@ class Server:
     def begin_shutdown(self) -> asyncio.Task[None]:
         """shutdown() for those who cannot wait for it here."""
         if self._stopping is None:
+            self.tell("stopping")
             self._stopping = asyncio.create_task(self._shutdown())
         return self._stopping
 
@@ -264,6 +283,9 @@ class Server:
         if self._monitor:
             await self._monitor.close()
             self._monitor = None
+        if self._profiler:
+            await self._profiler.close()
+            self._profiler = None
         if self.pollers:
             for session in list(self.clients.values()):
                 session.close(self.log, ClosedState.SERVER_SHUTDOWN)
@@ -307,7 +329,13 @@ class Server:
         if self._accepting:
             from gnats.lameduck import LameDuck
 
+            self.tell("lame duck")
             self._lame_duck = LameDuck(self)
+
+    def tell(self, state: str) -> None:
+        """Pass a change of state on to `on_state`."""
+        if self.on_state:
+            self.on_state(state)
 
     @property
     def in_lame_duck_mode(self) -> bool:
@@ -334,7 +362,7 @@ class Server:
         assert self.pollers is not None
         cid = self.next_cid()
         kind = SYSTEM if account.name == SYSTEM_ACCOUNT else ACCOUNT
-        internal = InternalClient(account, cid, self.pollers.internal, self.state, kind)
+        internal = InternalClient(account, cid, self.pollers.internal, self.state, kind, self.log)
         self._internal[cid] = internal
         return internal
 
@@ -434,7 +462,7 @@ class Server:
             else:
                 self.log.log(level, f"{session} - {text}")
         elif kind == EV_TRACE:
-            self.log.trace(f"{session} - {trace_line(a, data)}")
+            self.log.trace(f"{session} - {trace_line(a, b, data)}")
         elif cid not in self.clients:  # refused: it is being closed
             return False
         elif kind == EV_CONNECT:

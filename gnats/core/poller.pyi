@@ -19,7 +19,14 @@ class Poller(PollerBase):
         """run_once until stop(), for a thread of its own; never takes the GIL in between."""
     def stop(self) -> None:
         """Make run() return. Any thread."""
+    def wake(self) -> None:
+        """Have run() or run_once() go round once, which stats()["wakeups"] counts.
+
+        Any thread; not after close().
+        """
     def close(self) -> None:
         """Release descriptors and memory: all its connections are closed, and run() has returned."""
     def stats(self) -> dict[str, int]:
-        """Messages and bytes in and out, clients, wakeups, and what its result cache does."""
+        """Messages and bytes in and out, clients, wakeups, reads, and what its result cache does."""
+    def state_now(self) -> dict[str, int | list[int]]:
+        """What the poller holds at the moment: timers armed, free chunks by size. A hint only."""

@@ -5,6 +5,12 @@ class ServerState:
     """Post debug log records (EV_LOG) for what nats-server logs at debug level."""
     trace: bool
     """Post EV_TRACE for each protocol operation. Read per batch; set before start or on reload."""
+    trace_verbose: bool
+    """Trace the system account's own clients, too."""
+    trace_headers: bool
+    """Trace of a message only its header."""
+    max_traced_msg_len: int
+    """Bytes of a payload that a trace shows; 0: all."""
     no_fast_producer_stall: bool
     def __init__(self) -> None: ...
     @property

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from gnats.errors import ServerError
-from gnats.logger import FileLogger, Logger, SilentLogger, configure_logger
+from gnats.logfile import FileLogger
+from gnats.logger import Logger, SilentLogger, configure_logger
 from gnats.opts import Options
 
 pytestmark = pytest.mark.timeout(60)

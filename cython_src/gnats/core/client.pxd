@@ -17,6 +17,7 @@ cdef struct Delivery:
     size_t mid_n
     const char *pay
     size_t pay_n         # CR LF included
+    size_t hdr           # bytes of the payload that are a header
     size_t size          # for the statistics: without it
 
 

@@ -527,8 +527,8 @@ cdef class Client(Guarded):
         cdef PubArg *pa = &self.pa
         self.batch_msgs += 1
         self.batch_bytes += n - 2
-        if self.trace and n > 2:
-            self.trace_line(TRACE_IN_PAYLOAD, msg, n - 2, NULL, 0)
+        if self.trace:
+            self.trace_msg(TRACE_IN_PAYLOAD, msg, n, pa.hdr if pa.hdr > 0 else 0)
         if unlikely(pa.subject.p[0] == c'_' or pa.subject.p[0] == c'$'):
             if is_gateway_reply(&pa.subject) or (pa.subject.n >= 5 and memcmp(pa.subject.p, b"$NRG.", 5) == 0):
                 self.refuse_publish(&pa.subject)
@@ -648,6 +648,7 @@ cdef class Client(Guarded):
             d.mid_n = 0
             d.pay = first.p
             d.pay_n = msg + n - first.p
+            d.hdr = pa.hdr if header else 0
             d.size = n - 2
             return
         if ps.scratch_len < 2 * room:
@@ -676,6 +677,7 @@ cdef class Client(Guarded):
             p += 1
         d.pay = msg
         d.pay_n = n
+        d.hdr = pa.hdr if header else 0
         if bare:
             p += snprintf(p, 16, b"%d", pa.size - pa.hdr)
             d.pay += pa.hdr
@@ -887,8 +889,7 @@ cdef class Client(Guarded):
         memcpy(line + d.pre_n + s.sid_len + 1, d.mid, d.mid_n)
         self.trace_line(TRACE_OUT, line, n - 2, NULL, 0)
         free(line)
-        if d.pay_n > 2:
-            self.trace_line(TRACE_OUT_PAYLOAD, d.pay, d.pay_n - 2, NULL, 0)
+        self.trace_msg(TRACE_OUT_PAYLOAD, d.pay, d.pay_n, d.hdr)
 
 
 cdef inline char *put(char *p, const char *text, size_t n) noexcept nogil:

@@ -159,6 +159,8 @@ cdef class Connection(Parser):
     cdef void log(self, int code, int64_t b, const char *data, size_t n) noexcept nogil
     cdef void debugf(self, int code, int64_t b, const char *data, size_t n) noexcept nogil
     cdef void trace_line(self, int code, const char *a, size_t na, const char *b, size_t nb) noexcept nogil
+    cdef void trace_msg(self, int code, const char *msg, size_t n, size_t hdr) noexcept nogil
+    cdef void set_trace_level(self) noexcept nogil
     cdef void queue_outbound(self, const char *p, size_t n) noexcept nogil
     cdef void mark_dirty(self) noexcept nogil
     cdef void merge_remote(self) noexcept nogil

@@ -11,7 +11,7 @@ from libc.string cimport memcpy, memset, strlen
 from gnats.core.account cimport Account
 from gnats.core.inbox cimport EV_CLOSED, EV_LOG, EV_TRACE, Event, Inbox
 from gnats.core.outbound cimport outq_append, outq_chunks, outq_clear, outq_free, outq_merge, outq_send
-from gnats.core.parser cimport CLIENT, PARSE_OK, PARSE_PUNT, Parser
+from gnats.core.parser cimport CLIENT, PARSE_OK, PARSE_PUNT, SYSTEM, Parser
 from gnats.core.pollstate cimport PollerBase, PollState, poller_random
 from gnats.core.state cimport ServerState
 from gnats.core.timers cimport Timer, timer_clear, timer_set, timers_next
@@ -358,7 +358,7 @@ cdef class Connection(Parser):
     cdef void begin(self) noexcept nogil:
         cdef epoll_event ev
         self.started = 1
-        self.trace = load8(&(<ServerState> self.server)._trace)
+        self.set_trace_level()
         add32(&self.ps.nclients, 1)
         if self.auth_timeout > 0:
             timer_set(&self.ps.timers, &self.auth_timer, self.ps.now + self.auth_timeout)
@@ -484,7 +484,7 @@ cdef class Connection(Parser):
                 self.close_connection_nogil(READ_ERROR)
             return
         ps.reads += 1
-        self.trace = load8(&(<ServerState> self.server)._trace)
+        self.set_trace_level()
         self.batch_msgs = self.batch_bytes = self.batch_subs = 0
         got = <size_t> n
         if got >= MORE_AFTER:
@@ -802,6 +802,28 @@ cdef class Connection(Parser):
         else:
             ev.len = na
         (<Inbox> self.inbox).post(ev)
+
+    cdef void trace_msg(self, int code, const char *msg, size_t n, size_t hdr) noexcept nogil:
+        """Trace a message of `n` bytes, its CR LF included, the first `hdr` of them its header."""
+        cdef size_t most = load64(&(<ServerState> self.server)._max_traced)
+        cdef Event *ev
+        n -= 2
+        if load8(&(<ServerState> self.server)._trace_headers):
+            n = hdr - 4 if hdr > 4 else 0   # without its last line's end and the empty line
+        if n == 0:
+            return
+        ev = (<Inbox> self.inbox).new_event(EV_TRACE, <void *> self, min(n, most) if most else n)
+        if ev == NULL:
+            return
+        ev.a = code
+        ev.b = most and n > most
+        memcpy(ev.data, msg, ev.len)
+        (<Inbox> self.inbox).post(ev)
+
+    cdef void set_trace_level(self) noexcept nogil:
+        self.trace = load8(&(<ServerState> self.server)._trace)
+        if self.kind == SYSTEM and not load8(&(<ServerState> self.server)._trace_verbose):
+            self.trace = 0
 
     cdef void trace_in_op(self, const char *op, const char *arg, size_t n) noexcept nogil:
         self.trace_line(TRACE_IN, op, strlen(op), arg, n)

@@ -4,7 +4,7 @@ from libc.stdlib cimport free, malloc
 
 from gnats.core.connection cimport Connection, end_batch
 from gnats.core.inbox cimport Inbox
-from gnats.core.outbound cimport pool_free
+from gnats.core.outbound cimport CHUNK_CLASSES, pool_free
 from gnats.core.pollstate cimport PollerBase, PollState
 from gnats.core.quiesce cimport qs_offline, qs_online, qs_reclaim, qs_register, qs_unregister
 from gnats.core.results cimport results_clear
@@ -117,6 +117,10 @@ cdef class Poller(PollerBase):
         store8_release(&self.stopping, 1)
         eventfd_write(self.ps.evfd, 1)
 
+    def wake(self) -> None:
+        """Have run() or run_once() go round once, which stats()["wakeups"] counts. Any thread; not after close()."""
+        eventfd_write(self.ps.evfd, 1)
+
     def close(self) -> None:
         """Release descriptors and memory: run() has returned and all its connections are closed."""
         cdef int fd
@@ -149,6 +153,15 @@ cdef class Poller(PollerBase):
             "cache_misses": load64(&self.ps.cache.misses),
             "cache_entries": load32(&self.ps.cache.n),
             "wakeups": load64(&self.ps.wakeups),
+            "reads": load64(&self.ps.reads),
+        }
+
+    def state_now(self) -> dict:
+        """What the poller holds at the moment: timers armed, free chunks by size. Read while it runs: a hint only."""
+        return {
+            "timers": load32(&self.ps.timers.n),
+            "free_chunks": [load32(&self.ps.pool.n[i]) for i in range(CHUNK_CLASSES)],
+            "scratch_bytes": load64(<uint64_t *> &self.ps.scratch_len),
         }
 
     cdef int once(self, int timeout_ms) noexcept nogil:

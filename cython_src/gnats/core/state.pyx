@@ -1,5 +1,7 @@
 """Switches and counters that the pollers of one server share; see state.pxd."""
-from gnats.includes.atomics cimport load8, load64, store8
+from libc.stdint cimport uint64_t
+
+from gnats.includes.atomics cimport load8, load64, store8, store64
 
 
 cdef class ServerState:
@@ -22,6 +24,33 @@ cdef class ServerState:
     @trace.setter
     def trace(self, bint on):
         store8(&self._trace, on)
+
+    @property
+    def trace_verbose(self) -> bool:
+        """Trace the system account's own clients, too."""
+        return load8(&self._trace_verbose) != 0
+
+    @trace_verbose.setter
+    def trace_verbose(self, bint on):
+        store8(&self._trace_verbose, on)
+
+    @property
+    def trace_headers(self) -> bool:
+        """Trace of a message only its header."""
+        return load8(&self._trace_headers) != 0
+
+    @trace_headers.setter
+    def trace_headers(self, bint on):
+        store8(&self._trace_headers, on)
+
+    @property
+    def max_traced_msg_len(self) -> int:
+        """Bytes of a payload that a trace shows; 0: all."""
+        return load64(&self._max_traced)
+
+    @max_traced_msg_len.setter
+    def max_traced_msg_len(self, uint64_t size):
+        store64(&self._max_traced, size)
 
     @property
     def no_fast_producer_stall(self) -> bool:

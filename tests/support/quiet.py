@@ -1,0 +1,49 @@
+"""A server process whose log goes elsewhere than to stderr: its address comes from its ports file."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from .servers import TIMEOUT, Kind, until
+
+
+class QuietServer:
+    """A process that has written its ports file, which comes when it listens."""
+
+    def __init__(self, process: subprocess.Popen[bytes], ports: dict[str, list[str]]) -> None:
+        self.process = process
+        self.ports = ports
+
+    @property
+    def address(self) -> tuple[str, int]:
+        host, port = self.ports["nats"][0].removeprefix("nats://").split(":")
+        return host, int(port)
+
+
+@contextmanager
+def quiet_server(
+    kind: Kind, directory: Path, *args: str, config: str, env: Mapping[str, str] = {}
+) -> Iterator[QuietServer]:
+    """Runs a server with a configuration and more environment; it is killed afterwards if it still runs."""
+    conf = directory / "server.conf"
+    conf.write_text(config + ("" if kind.is_reference else f"\nio_threads: {kind.io_threads}\n"))
+    process = subprocess.Popen(
+        [kind.find(), "-a", "127.0.0.1", "-p", "-1", "--ports_file_dir", directory, "-c", conf, *args],
+        cwd=directory,
+        stdin=subprocess.DEVNULL,
+        env=os.environ | env,
+    )
+    try:
+        path = directory / f"{kind.command}_{process.pid}.ports"
+        text = until(lambda: process.poll() is not None or (path.exists() and path.read_text()))
+        assert isinstance(text, str), f"{kind.name} has ended with exit code {process.returncode}"
+        yield QuietServer(process, json.loads(text))
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.wait(TIMEOUT)
