@@ -1,6 +1,10 @@
 """What a configuration says about who may connect and what they may do (auth.go)."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+
+from gnats.core.subject import valid_subject
+from gnats.gofmt import quote
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,3 +94,37 @@ class ResolverOptions:
     """seconds a fetch may take"""
     allow_delete: bool = False
     hard_delete: bool = False
+
+
+def check_permission_subjects(subjects: Iterable[str], *, queues: bool) -> None:
+    """Refuse what is no subject, nor with `queues` a subject and a queue (checkPermSubjectArray).
+
+    Raises ValueError.
+    """
+    for subject in subjects:
+        if _valid(subject):
+            continue
+        words = subject.split()
+        if not queues or len(words) != 2:
+            raise ValueError(f"subject {quote(subject)} is not a valid subject")
+        for kind, word in zip(("subject", "queue"), words, strict=True):
+            if not _valid(word):
+                raise ValueError(f"{kind} {quote(word)} is not a valid {kind}")
+
+
+def check_permissions(permissions: Permissions | None) -> None:
+    """Refuse permissions with what is no subject (validatePermissionSubjects).
+
+    Raises ValueError.
+    """
+    for what, queues in ("publish", False), ("subscribe", True):
+        permission: SubjectPermission | None = getattr(permissions, what, None)
+        for half in ("allow", "deny") if permission else ():
+            try:
+                check_permission_subjects(getattr(permission, half) or (), queues=queues)
+            except ValueError as exc:
+                raise ValueError(f"{what} {half}: {exc}") from None
+
+
+def _valid(subject: str) -> bool:
+    return valid_subject(subject.encode("utf-8", "surrogateescape"))

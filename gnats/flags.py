@@ -1,10 +1,11 @@
 """The command line of gnats-server: nats-server's flags, in Go's style, and what becomes of them."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from gnats.errors import OptionError
 from gnats.gofmt import quote
 from gnats.opts import Options
+from gnats.tlsopts import TLSOptions
 
 _STRING, _INT, _BOOL, _THREADS = "a string", "a number", "true or false", 'a number or "auto"'
 
@@ -17,11 +18,17 @@ _OPTIONS: dict[str, tuple[str, str]] = {
     "pid_file": (_STRING, "P pid"),
     "ports_file_dir": (_STRING, "ports_file_dir"),
     "http_port": (_INT, "m http_port"),
+    "https_port": (_INT, "ms https_port"),
+    "prof_port": (_INT, "profile"),
     "log_file": (_STRING, "l log"),
+    "log_size_limit": (_INT, "log_size_limit"),
+    "syslog": (_BOOL, "s syslog"),
+    "remote_syslog": (_STRING, "r remote_syslog"),
     "logtime": (_BOOL, "T logtime"),
     "logtime_utc": (_BOOL, "logtime_utc"),
     "debug": (_BOOL, "D debug"),
     "trace": (_BOOL, "V trace"),
+    "max_traced_msg_len": (_INT, "max_traced_msg_len"),
     "username": (_STRING, "user"),
     "password": (_STRING, "pass"),
     "authorization": (_STRING, "auth"),
@@ -29,17 +36,32 @@ _OPTIONS: dict[str, tuple[str, str]] = {
     # not options of the server
     "config_file": (_STRING, "c config"),
     "check_config": (_BOOL, "t"),
+    "signal": (_STRING, "sl signal"),
     "debug_and_trace": (_BOOL, "DV"),
+    "debug_and_verbose_trace": (_BOOL, "DVV"),
+    "verbose_trace": (_BOOL, "VV"),
+    "tls_on": (_BOOL, "tls"),
+    "tls_verify": (_BOOL, "tlsverify"),
+    "tls_cert": (_STRING, "tlscert"),
+    "tls_key": (_STRING, "tlskey"),
+    "tls_ca_cert": (_STRING, "tlscacert"),
     "version": (_BOOL, "v version"),
     "help": (_BOOL, "h help"),
+    "help_tls": (_BOOL, "help_tls"),
+}
+
+_LEVELS = {
+    # in this order, the last that is given decides
+    "debug_and_trace": ("debug", "trace"),
+    "debug_and_verbose_trace": ("debug", "trace", "trace_verbose"),
+    "verbose_trace": ("trace", "trace_verbose"),
 }
 
 _FLAGS = {flag: (option, kind) for option, (kind, flags) in _OPTIONS.items() for flag in flags.split()}
 
 _NOT_YET_NAMES = """
-    ms https_port sl signal log_size_limit s syslog r remote_syslog VV DVV max_traced_msg_len js
-    jetstream sd store_dir tls tlsverify tlscert tlskey tlscacert help_tls cluster cluster_listen
-    cluster_name cluster_advertise routes no_advertise connect_retries profile
+    js jetstream sd store_dir cluster cluster_listen cluster_name cluster_advertise routes no_advertise
+    connect_retries
 """
 _NOT_YET = frozenset(_NOT_YET_NAMES.split())
 
@@ -54,72 +76,144 @@ Server:
     -p, --port PORT            Port to listen on for clients, -1 for a free one (default: 4222)
     -n, --name NAME            Name of the server, also --server_name (default: its id)
     -m, --http_port PORT       Port for the monitoring endpoints, -1 for a free one (default: none)
+    -ms, --https_port PORT     The same over TLS
     -c, --config FILE          Configuration file; flags win over what it says
     -t                         Check the configuration file and exit
+    -sl, --signal SIGNAL[=PID] Send ldm, stop, quit, term, reopen or reload to a server and exit;
+                               PID may be a file that holds it, or a prefix*
     -P, --pid FILE             Write the process id to a file
         --ports_file_dir DIR   Write the URLs to DIR/<program>_<pid>.ports
         --client_advertise HP  host:port that clients are told to connect to
+        --profile PORT         Port for the profiling endpoint (default: none)
         --io_threads N         Threads that serve connections; 0: the event loop's own does (default: auto)
 
 Log:
     -l, --log FILE             Log to a file (default: stderr)
     -T, --logtime              Begin every line with the time (default: true)
         --logtime_utc          Write the time in UTC (default: false)
+        --log_size_limit SIZE  Bytes after which the log file is rotated (default: never)
+    -s, --syslog               Log to syslog
+    -r, --remote_syslog URL    Log to a syslog server, udp://host:port or tcp://host:port
     -D, --debug                Log what connections do
     -V, --trace                Log every protocol line
-    -DV                        Both
+    -VV                        Those of the system account, too
+    -DV                        -D and -V
+    -DVV                       -D and -VV
+        --max_traced_msg_len N Bytes of a payload that are logged (default: all)
 
 Authentication:
         --user NAME            User that clients must be
         --pass PASSWORD        and its password
         --auth TOKEN           Token that clients must have
 
+TLS:
+        --tls                  Require TLS; --tls=false: do not, whatever the configuration file says
+        --tlscert FILE         Certificate of the server
+        --tlskey FILE          and its private key
+        --tlsverify            Require TLS, and a certificate of the client
+        --tlscacert FILE       Certificate authority of the clients
+
     -v, --version              Print the version of nats-server whose behaviour this is, and exit
     -h, --help                 Print this text and exit
+        --help_tls             Print what can be asked for in a tls block, and exit
 """
 
 
 @dataclass(slots=True)
 class CommandLine:
-    """What to do: "run", "check" (only the configuration), "version" or "help"; with which options."""
+    """What to do, with which options.
+
+    The action is "run", "check" (only the configuration), "signal" (send `signal`: a command and whom to),
+    "version", "help" or "help_tls".
+    """
 
     action: str
-    options: Options
+    options: Options = field(default_factory=Options)
     warnings: list[str] = field(default_factory=list)
+    args: tuple[str, ...] = ()
+    signal: tuple[str, str] = ("", "")
 
 
 def configure_options(args: list[str]) -> CommandLine:
     """Read the command line, and the configuration file it names; the command line wins.
 
-    Raises OptionError, one line.
+    Raises OptionError, one line for each thing that is wrong.
     """
     values, rest = parse_flags(args)
     word = rest[0].lower() if rest else ""
-    if word not in ("", "version", "help"):
+    for action in ("version", "help", "help_tls"):
+        if values.get(action):
+            return CommandLine(action)
+    if word in ("version", "help"):
+        return CommandLine(word)
+    if word:
         raise OptionError(f"unrecognized command: {quote(rest[0])}")
-    opts = Options()
-    if values.get("version") or (word == "version" and not values.get("help")):
-        return CommandLine("version", opts)
-    if values.get("help") or word == "help":
-        return CommandLine("help", opts)
-    warnings: list[str] = []
+    if signal := str(values.get("signal", "")):
+        command, *pids = signal.split("=")
+        if len(pids) > 1:
+            raise OptionError(f"invalid signal parameters: [{' '.join(pids[1:])}]")
+        return CommandLine("signal", signal=(command, "".join(pids)))
     path = str(values.get("config_file", ""))
-    if path:
-        from gnats.conf import parse_file
-        from gnats.confkeys import apply_config
-
-        warnings = apply_config(opts, parse_file(path).root, path)
-    elif values.get("check_config"):
-        raise OptionError("must specify [-c, --config] option to check configuration file syntax")
     if values.get("check_config"):
-        opts.config_file = path
-        return CommandLine("check", opts.baseline(), warnings)
-    if "debug_and_trace" in values:
-        values["debug"] = values["trace"] = values["debug_and_trace"]
+        if not path:
+            raise OptionError("must specify [-c, --config] option to check configuration file syntax")
+        opts, warnings = _read_config(path)
+        return CommandLine("check", opts, warnings)
+    opts, warnings = _read_config(path) if path else (Options(), [])
+    _override(opts, values)
+    return CommandLine("run", opts.baseline(), warnings, tuple(args))
+
+
+def reload_options(command: CommandLine) -> Options:
+    """The options of the same command line with the configuration file as it is now.
+
+    Raises OptionError.
+    """
+    return configure_options(list(command.args)).options
+
+
+def _read_config(path: str) -> tuple[Options, list[str]]:
+    from gnats.conf import parse_file
+    from gnats.confkeys import apply_config
+
+    opts = Options()
+    return opts, apply_config(opts, parse_file(path), path)
+
+
+def _override(opts: Options, values: dict[str, object]) -> None:
+    for flag, options in _LEVELS.items():
+        if flag in values:
+            values.update(dict.fromkeys(options, values[flag]))
     for option, value in values.items():
         if hasattr(opts, option):
             setattr(opts, option, value)
-    return CommandLine("run", opts.baseline(), warnings)
+    _override_tls(opts, values)
+
+
+def _override_tls(opts: Options, values: dict[str, object]) -> None:
+    """TLS with the files of the command line; how it is done otherwise is the configuration file's."""
+    if values.get("tls_on") is False:
+        opts.tls = None
+        return
+    if not any(flag.startswith("tls_") for flag in values):
+        return
+    cert, key = str(values.get("tls_cert", "")), str(values.get("tls_key", ""))
+    for file, what in (cert, "certificate"), (key, "private key"):
+        if not file:
+            raise OptionError(f"TLS Server {what} must be present and valid")
+    opts.tls = replace(
+        opts.tls or TLSOptions(),
+        cert_file=cert,
+        key_file=key,
+        ca_file=str(values.get("tls_ca_cert", "")),
+        verify=bool(values.get("tls_verify")),
+        certificates=(),
+        insecure=False,
+        cipher_suites=(),
+        curve_preferences=(),
+        allow_insecure_cipher_suites=False,
+        min_version="1.2",
+    )
 
 
 def parse_flags(args: list[str]) -> tuple[dict[str, object], list[str]]:

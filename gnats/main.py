@@ -4,7 +4,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from gnats.errors import OptionError, ServerError
-from gnats.flags import HELP, configure_options
+from gnats.flags import HELP, CommandLine, configure_options
 from gnats.version import NATS_VERSION
 
 if TYPE_CHECKING:
@@ -27,13 +27,39 @@ def main(args: list[str] | None = None) -> int:
     if command.action == "help":
         print(HELP, end="")
         return 0
+    if command.action == "help_tls":
+        from gnats.confkeys.tls import tls_help
+
+        print(tls_help(), end="")
+        return 0
+    if command.action == "signal":
+        return _send_signal(*command.signal)
+    if command.action == "check":
+        return _checked(command)
     for warning in command.warnings:
         print(warning, file=sys.stderr)
-    if command.action == "check":
-        if not command.warnings:
-            print(f"{PROGRAM}: configuration file {command.options.config_file} is valid", file=sys.stderr)
-        return 1 if command.warnings else 0
     return run(command.options)
+
+
+def _checked(command: CommandLine) -> int:
+    """Say that a configuration file is good; of a doubtful one nothing but its warnings."""
+    if command.warnings:
+        return _fail("\n".join(command.warnings))
+    opts = command.options
+    print(
+        f"{PROGRAM}: configuration file {opts.config_file} is valid ({opts.config_digest})", file=sys.stderr
+    )
+    return 0
+
+
+def _send_signal(command: str, pid_expr: str) -> int:
+    from gnats.signals import process_signal
+
+    try:
+        process_signal(command, pid_expr)
+    except ServerError as exc:
+        return _fail(str(exc))
+    return 0
 
 
 def run(opts: "Options") -> int:

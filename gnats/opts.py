@@ -1,19 +1,20 @@
 """What a server can be told: its options, their defaults and what they must satisfy."""
 
-import re
 from dataclasses import dataclass, field, fields, replace
 
 from gnats.accountopts import AccountConfig, Mapping
-from gnats.authopts import AuthCallout, NkeyUser, Permissions, ResolverOptions, User
+from gnats.authopts import AuthCallout, NkeyUser, Permissions, ResolverOptions, User, check_permissions
 from gnats.errors import OptionError
 from gnats.gofmt import duration, quote
 from gnats.tlsopts import TLSOptions
 
+GLOBAL_ACCOUNT = "$G"
 RANDOM_PORT = -1
 DEFAULT_PORT = 4222
 MAX_PAYLOAD_WARNING = 8 << 20
-_BCRYPT = re.compile(r"\$2[abxy]\$\d\d\$")
+_AUTH_TIMEOUT = 2.0
 _MAX_INT32 = (1 << 31) - 1
+MAX_SUB_TOKENS = 255
 MAX_IO_THREADS = 63
 """A connection notes the pollers that wait for it in the 64 bits of a word; one is the loop's."""
 
@@ -27,7 +28,6 @@ _ZERO_MEANS_DEFAULT = (
     "write_deadline",
     "ping_interval",
     "ping_max",
-    "auth_timeout",
     "max_closed_clients",
     "lame_duck_duration",
     "lame_duck_grace_period",
@@ -89,7 +89,8 @@ class Options:
     password: str = field(default="", repr=False)
     authorization: str = field(default="", repr=False)
     """A token; when set, `username` and `password` are not asked for."""
-    auth_timeout: float = 2.0
+    auth_timeout: float = 0.0
+    """seconds; 0: 2, or a second more than a TLS handshake may take"""
     permissions: Permissions | None = None
     """Of the single user or token; the default of users that have none of their own."""
     users: list[User] = field(default_factory=list)
@@ -141,6 +142,9 @@ class Options:
             if option.name in _ZERO_MEANS_DEFAULT and not getattr(opts, option.name):
                 setattr(opts, option.name, option.default)
         opts.http_host = opts.http_host or opts.host
+        opts.https_host = opts.https_host or opts.host
+        if not opts.auth_timeout:
+            opts.auth_timeout = opts.tls.timeout + 1 if opts.tls else _AUTH_TIMEOUT
         opts.validate()
         return opts
 
@@ -163,12 +167,21 @@ class Options:
                 raise OptionError(f"{name} cannot be negative")
         if " " in self.server_name:
             raise OptionError("server name cannot contain spaces")
-        for secret in (self.password, self.authorization):
-            if _BCRYPT.match(secret):
-                raise OptionError("a bcrypt hash as password or token is not supported yet")
-        for name in ("port", "http_port"):
+        for name in ("port", "http_port", "https_port", "prof_port"):
             if not RANDOM_PORT <= getattr(self, name) <= 65535:
                 raise OptionError(f"{name} {getattr(self, name)} is not a port: -1 (a free one) to 65535")
+        if self.http_port and self.https_port:
+            raise OptionError(
+                f"can't specify both HTTP ({self.http_port}) and HTTPs ({self.https_port}) ports"
+            )
+        if self.https_port and not (self.tls and (self.tls.cert_file or self.tls.certificates)):
+            raise OptionError("TLS cert and key required for HTTPS")
+        if not 0 <= self.max_sub_tokens <= MAX_SUB_TOKENS:
+            raise OptionError(
+                f"max_sub_tokens {self.max_sub_tokens} is not a number from 0 to {MAX_SUB_TOKENS}"
+            )
+        validate_trust(self)
+        validate_auth(self)
         if self.client_advertise:
             parse_host_port(self.client_advertise, self.port)
         threads = self.io_threads
@@ -176,6 +189,58 @@ class Options:
             raise OptionError(
                 f'io_threads {threads} is neither a number from 0 to {MAX_IO_THREADS} nor "auto"'
             )
+
+
+def validate_trust(opts: Options) -> None:
+    """Refuse what operators do not go together with (validateTrustedOperators, configureResolver).
+
+    Raises OptionError.
+    """
+    if opts.resolver_preload and opts.resolver and opts.resolver.kind == "url":
+        raise OptionError("resolver preloads only available for writeable resolver types MEM/DIR/CACHE_DIR")
+    if opts.resolver and opts.resolver.kind == "url" and not opts.resolver.url:
+        raise OptionError('the account resolver has no address: URL("http://...")')
+    if not opts.trusted_operators:
+        if opts.default_sentinel:
+            raise OptionError("default sentinel requires operators and accounts")
+        return
+    if opts.resolver is None:
+        raise OptionError("operators require an account resolver to be configured")
+    if opts.accounts or opts.mappings:
+        raise OptionError("operators do not allow Accounts to be configured directly")
+    if opts.users or opts.nkeys:
+        raise OptionError("operators do not allow users to be configured directly")
+    if opts.trusted_keys:
+        raise OptionError("conflicting options for 'TrustedKeys' and 'TrustedOperators'")
+
+
+def validate_auth(opts: Options) -> None:
+    """Refuse permissions that are not subjects, and a default user or system account that is none.
+
+    Raises OptionError.
+    """
+    users: list[User | NkeyUser] = [*opts.users, *opts.nkeys]
+    for user in users:
+        kind, name = ("user", user.username) if isinstance(user, User) else ("nkey", user.nkey)
+        try:
+            check_permissions(user.permissions)
+        except ValueError as exc:
+            raise OptionError(f"invalid permissions for {kind} {quote(name)}: {exc}") from None
+    if opts.no_auth_user:
+        if opts.trusted_operators:
+            raise OptionError("no_auth_user not compatible with Trusted Operator")
+        names = {user.username for user in opts.users} | {user.nkey for user in opts.nkeys}
+        if not names:
+            raise OptionError(f'no_auth_user: "{opts.no_auth_user}" present, but users/nkeys are not defined')
+        if opts.no_auth_user not in names:
+            raise OptionError(
+                f'no_auth_user: "{opts.no_auth_user}" not present as user or nkey in authorization block'
+                " or account configuration"
+            )
+    if opts.system_account and not opts.trusted_operators:
+        accounts = {account.name for account in opts.accounts} | {GLOBAL_ACCOUNT}
+        if opts.system_account not in accounts:
+            raise OptionError(f"error resolving system account {quote(opts.system_account)}: account missing")
 
 
 def split_host_port(text: str) -> tuple[str, str]:

@@ -1,0 +1,136 @@
+"""The accounts block: users, limits, exports, imports, mappings (parseAccounts in opts.go)."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from gnats.accountopts import AccountConfig, AccountLimits
+from gnats.conf import Token
+from gnats.confkeys.authorization import Users, users
+from gnats.confkeys.exports import Export, Import, exports, imports, kind
+from gnats.confkeys.mappings import mappings
+from gnats.confkeys.permissions import permissions
+from gnats.confkeys.values import (
+    ConfigError,
+    Problems,
+    array,
+    integer,
+    keys,
+    not_yet_unless,
+    percentage,
+    public_nkey,
+    read_block,
+    show,
+    string,
+)
+from gnats.core.subject import valid_publish_subject
+from gnats.gofmt import quote
+from gnats.opts import GLOBAL_ACCOUNT
+
+
+@dataclass(slots=True)
+class Accounts:
+    """What an accounts block says, and where."""
+
+    token: Token
+    accounts: list[AccountConfig] = field(default_factory=list)
+    users: list[Users] = field(default_factory=list)
+    exports: list[tuple[Token, Export]] = field(default_factory=list)
+    imports: list[tuple[Token, Import]] = field(default_factory=list)
+
+
+def accounts(key: str, token: Token, problems: Problems) -> Accounts:
+    found = Accounts(token)
+    for name, each in _named(key, token, problems):
+        if name == GLOBAL_ACCOUNT:
+            problems.error(each, f"{quote(name)} is a Reserved Account")
+            continue
+        fields = read_block(_ACCOUNT, name, each, problems) if isinstance(each.value, dict) else {}
+        account_exports, account_imports = fields.pop("exports", []), fields.pop("imports", [])
+        account_users: Users | None = fields.pop("users", None)
+        account = AccountConfig(name, **fields)
+        account.exports = [export for _, export in account_exports]
+        account.imports = [item for _, item in account_imports]
+        found.accounts.append(account)
+        found.exports += account_exports
+        found.imports += account_imports
+        if account_users is not None:
+            found.users.append(account_users.completed(name, account.default_permissions))
+    return found
+
+
+def check_references(found: Accounts, names: set[str], problems: Problems) -> None:
+    """Note the exports and imports that name an account which is not among `names`."""
+    for token, export in found.exports:
+        for name in export.accounts or ():
+            if name not in names:
+                problems.error(token, f"{quote(name)} account not defined for {kind(export)} export")
+    for token, each in found.imports:
+        if each.account not in names:
+            problems.error(token, f"{quote(each.account)} account not defined for {kind(each)} import")
+
+
+def _named(key: str, token: Token, problems: Problems) -> Iterator[tuple[str, Token]]:
+    """The accounts, which may be an array of names; entries that are there to be variables are none."""
+    if isinstance(token.value, dict):
+        for name, each in token.value.items():
+            if each.used_variable:
+                continue
+            if isinstance(each.value, dict):
+                yield name, each
+            else:
+                problems.error(each, f"account {quote(name)} takes a block {{ ... }}, not {show(each.value)}")
+        return
+    seen: set[str] = set()
+    for each in array(key, token):
+        name = string(f"an item of {key}", each, problems)
+        if name in seen:
+            problems.error(each, f"Duplicate Account Entry: {name}")
+            continue
+        seen.add(name)
+        yield name, each
+
+
+def _limits(key: str, token: Token, problems: Problems) -> AccountLimits:
+    return AccountLimits(
+        **read_block(_LIMITS, key, token, problems, unknown="Unknown field {} parsing account limits")
+    )
+
+
+def _trace(key: str, token: Token, problems: Problems) -> dict[str, Any]:
+    if isinstance(token.value, str):
+        return {"trace_dest": _trace_dest(key, token, problems)}
+    found = read_block(
+        _TRACE, key, token, problems, unknown=f"Unknown field {{}} parsing account message trace {quote(key)}"
+    )
+    if "trace_sampling" in found and not found.get("trace_dest"):
+        problems.warning(token, "Trace destination sampling ignored since no destination was set")
+        return {}
+    return found
+
+
+def _trace_dest(key: str, token: Token, problems: Problems) -> str:
+    subject = string(key, token, problems)
+    if not valid_publish_subject(subject.encode("utf-8", "surrogateescape")):
+        raise ConfigError(token, f"Trace destination {quote(subject)} is not valid")
+    return subject
+
+
+_LIMITS = keys(
+    ("max_connections", integer, "max_connections max_conn"),
+    ("max_subscriptions", integer, "max_subscriptions max_subs"),
+    ("max_payload", integer, "max_payload max_pay"),
+    ("max_leafnodes", integer, "max_leafnodes max_leafs"),
+)
+_TRACE = keys(("trace_dest", _trace_dest, "dest"), ("trace_sampling", percentage(1), "sampling"))
+_ACCOUNT = keys(
+    ("nkey", public_nkey("A", "an account"), "nkey"),
+    ("users", users, "users"),
+    ("default_permissions", permissions, "default_permissions"),
+    ("exports", exports, "exports"),
+    ("imports", imports, "imports"),
+    ("mappings", mappings, "mappings maps"),
+    ("limits", _limits, "limits"),
+    ("", _trace, "msg_trace trace_dest"),
+    ("", not_yet_unless(False, "disabled", "disable"), "jetstream"),
+)

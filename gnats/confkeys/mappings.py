@@ -1,0 +1,69 @@
+"""Subject mappings, of an account or of the global one (parseAccountMappings in opts.go)."""
+
+from collections import Counter
+
+from gnats.accountopts import MapDest, Mapping
+from gnats.conf import Token
+from gnats.confkeys.values import ConfigError, Problems, block, keys, percentage, read_block, string
+from gnats.core.subject import valid_subject
+from gnats.gofmt import quote
+
+
+def mappings(key: str, token: Token, problems: Problems) -> list[Mapping]:
+    found: list[Mapping] = []
+    for source, each in block(key, token).items():
+        if not valid_subject(source.encode("utf-8", "surrogateescape")):
+            problems.error(each, f"Subject {quote(source)} is not a valid subject")
+            continue
+        try:
+            dests = _dests(source, each, problems)
+            check_mapping(source, dests)
+        except ConfigError as exc:
+            problems.error(exc.token, str(exc))
+        except ValueError as exc:
+            problems.error(each, f"Error adding mapping for {quote(source)} : {exc}")
+        else:
+            found.append(Mapping(source, tuple(dests)))
+    return found
+
+
+def check_mapping(source: str, dests: list[MapDest]) -> None:
+    """Refuse destinations that do not go together. Raises ValueError."""
+    seen: set[str] = set()
+    weights: Counter[str] = Counter()
+    for dest in dests:
+        if dest.subject in seen:
+            raise ValueError(f"duplicate entry for {quote(dest.subject)}")
+        seen.add(dest.subject)
+        weights[dest.cluster] += dest.weight
+        if weights[dest.cluster] > 100:
+            raise ValueError("total weight needs to be <= 100")
+
+
+def _dests(source: str, token: Token, problems: Problems) -> list[MapDest]:
+    if isinstance(token.value, str):
+        return [MapDest(token.value)]
+    if isinstance(token.value, list):
+        return [_dest(source, item, problems) for item in token.value]
+    return [_dest(source, token, problems)]
+
+
+def _dest(source: str, token: Token, problems: Problems) -> MapDest:
+    found = read_block(
+        _DEST,
+        f"the mapping of {quote(source)}",
+        token,
+        problems,
+        "Unknown field {} for mapping destination",
+        False,
+    )
+    if "weight" not in found:
+        raise ConfigError(token, f"Missing weight for mapping destination {quote(found.get('subject', ''))}")
+    return MapDest(**{"subject": "", **found})
+
+
+_DEST = keys(
+    ("subject", string, "dest destination"),
+    ("weight", percentage(0), "weight"),
+    ("cluster", string, "cluster"),
+)

@@ -1,0 +1,167 @@
+"""Configuration files: what nats-server takes and refuses, gnats takes and refuses."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from support.servers import REFERENCE, TIMEOUT, Kind, NotInstalled
+
+from gnats.errors import OptionError
+from gnats.flags import configure_options
+
+from .config_files import BAD, CONFLICTS, DOUBTFUL, GOOD, IGNORED_BY_REFERENCE, MANY, NOT_YET
+
+pytestmark = pytest.mark.timeout(60)
+
+NAME = "server.conf"
+Check = Callable[[str], str]
+
+
+@pytest.fixture(scope="module")
+def scratch(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with a certificate and its key."""
+    directory = tmp_path_factory.mktemp("config")
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"]
+        + ["-keyout", "key.pem", "-out", "cert.pem", "-subj", "/CN=localhost", "-days", "2"],
+        cwd=directory,
+        check=True,
+        capture_output=True,
+        timeout=TIMEOUT,
+    )
+    return directory
+
+
+@pytest.fixture
+def write(scratch: Path, tmp_path: Path) -> Callable[[str], None]:
+    def write(text: str) -> None:
+        (tmp_path / NAME).write_text(text.replace("%d", str(scratch)))
+
+    return write
+
+
+@pytest.fixture
+def gnats(write: Callable[[str], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Check:
+    """What gnats says about a configuration: its digest, or what is wrong with it."""
+    monkeypatch.chdir(tmp_path)
+
+    def check(text: str) -> str:
+        write(text)
+        try:
+            command = configure_options(["-t", "-c", NAME])
+        except OptionError as exc:
+            return str(exc)
+        return "\n".join(command.warnings) or command.options.config_digest
+
+    return check
+
+
+@pytest.fixture
+def reference(write: Callable[[str], None], tmp_path: Path) -> Check:
+    """What the reference says about a configuration."""
+    try:
+        REFERENCE.find()
+    except NotInstalled as error:
+        pytest.skip(str(error))
+
+    def check(text: str) -> str:
+        write(text)
+        done = REFERENCE.run(tmp_path, "-t", "-c", NAME)
+        said = done.stderr.removeprefix("nats-server: ").strip()
+        valid = f"configuration file {NAME} is valid ("
+        assert said.startswith(valid) == (done.returncode == 0), said
+        return said.removeprefix(valid).removesuffix(")") if done.returncode == 0 else said
+
+    return check
+
+
+@pytest.mark.parametrize("text", GOOD)
+def test_what_is_good_is_taken_and_has_the_same_digest(text: str, gnats: Check, reference: Check) -> None:
+    found = gnats(text)
+    assert found.startswith("sha256:")
+    assert found == reference(text)
+
+
+@pytest.mark.parametrize(("text", "line", "named"), BAD)
+def test_what_is_bad_is_refused_and_named_with_its_place(
+    text: str, line: int, named: str, gnats: Check, reference: Check
+) -> None:
+    found = gnats(text)
+    assert any(each.startswith(f"{NAME}:{line}:") and named in each for each in found.splitlines()), found
+    assert not reference(text).startswith("sha256:")
+
+
+@pytest.mark.parametrize(("text", "warning"), DOUBTFUL.items())
+def test_what_is_doubtful_is_a_warning(text: str, warning: str, gnats: Check, reference: Check) -> None:
+    for found in gnats(text), reference(text):
+        assert warning in found
+        assert len(found.splitlines()) == 1
+
+
+def test_all_that_is_wrong_is_said_warnings_first(gnats: Check, reference: Check) -> None:
+    ours, theirs = gnats(MANY).splitlines(), reference(MANY).splitlines()
+
+    def places(lines: list[str]) -> set[str]:
+        return {line.split(": ")[0] for line in lines}
+
+    assert places(ours[:2]) == places(theirs[:2]) == {f"{NAME}:4:1", f"{NAME}:5:17"}
+    assert places(ours[2:]) >= places(theirs[2:])
+
+
+@pytest.mark.parametrize("text", NOT_YET)
+def test_what_is_not_built_yet_is_refused_by_name(text: str, gnats: Check, reference: Check) -> None:
+    assert gnats(text).startswith(f"{NAME}:1:")
+    assert gnats(text).endswith("is not supported yet")
+    assert reference(text).startswith("sha256:")
+
+
+@pytest.mark.parametrize(("text", "warning"), IGNORED_BY_REFERENCE.items())
+def test_what_would_be_ignored_is_warned_of(text: str, warning: str, gnats: Check, reference: Check) -> None:
+    assert warning in gnats(text)
+    assert reference(text).startswith("sha256:")
+
+
+@pytest.mark.parametrize(
+    ("text", "status"), [("port: 1", 0), ("port: x", 1), ("ping_interval: 5", 1), (MANY, 1)]
+)
+def test_a_check_says_what_it_found_and_exits(
+    text: str, status: int, kind: Kind, write: Callable[[str], None], tmp_path: Path
+) -> None:
+    write(text)
+    done = kind.run(tmp_path, "-t", "-c", NAME)
+    assert (done.returncode, done.stdout) == (status, "")
+    assert "Traceback" not in done.stderr
+    if not status:
+        assert done.stderr == REFERENCE.run(tmp_path, "-t", "-c", NAME).stderr.replace(
+            "nats-server:", f"{kind.command}:"
+        )
+    else:
+        assert done.stderr.startswith(f"{kind.command}: {NAME}:")
+
+
+@pytest.mark.parametrize(("text", "message"), CONFLICTS.items())
+def test_options_that_do_not_go_together_end_the_start(
+    text: str, message: str, kind: Kind, write: Callable[[str], None], tmp_path: Path
+) -> None:
+    write(text)
+    done = kind.run(tmp_path, "-a", "127.0.0.1", "-p", "-1", "-c", NAME)
+    assert done.returncode == 1
+    assert message in done.stderr
+
+
+@pytest.mark.parametrize("flags", [["--tls"], ["--tlsverify"], ["--tls", "--tlscert", "c"], ["--tlskey", "k"]])
+def test_tls_of_the_command_line_needs_a_certificate_and_a_key(
+    flags: list[str], kind: Kind, tmp_path: Path
+) -> None:
+    done = kind.run(tmp_path, "-a", "127.0.0.1", "-p", "-1", *flags)
+    assert done.returncode == 1
+    assert "TLS Server " in done.stderr
+    assert done.stderr.rstrip().endswith("must be present and valid")
+
+
+def test_a_signal_takes_one_process(kind: Kind, tmp_path: Path) -> None:
+    done = kind.run(tmp_path, "--signal", "reload=1=2")
+    assert (done.returncode, done.stderr) == (1, f"{kind.command}: invalid signal parameters: [2]\n")
