@@ -209,7 +209,7 @@ class Server:
         log.notice(f"  Name:     {self.name}")
         log.notice(f"  ID:       {self.id}")
         if opts.config_file:
-            log.notice(f"Using configuration file: {opts.config_file}")
+            log.notice(f"Using configuration file: {opts.config_file} ({opts.config_digest})")
         if opts.max_payload > MAX_PAYLOAD_WARNING:
             limit = friendly_bytes(MAX_PAYLOAD_WARNING)
             log.warn(
