@@ -458,7 +458,6 @@ BAD: list[tuple[str, int, str]] = [
             ("exports: [{stream: a, service: b}]", 2, "stream"),
             ("exports: [{stream: a, zz: b}]", 2, 'unknown field "zz"'),
             ("exports: [{stream: a, response: stream}]", 2, "Detected response directive on non-service"),
-            ("exports: [{stream: a, threshold: 1s}]", 2, "Detected response directive on non-service"),
             ("exports: [{stream: a, latency: l}]", 2, "Detected latency directive on non-service"),
             (
                 "exports: [{stream: a, allow_trace: false}]",

@@ -14,6 +14,7 @@ from gnats.accountopts import (
     StreamImport,
 )
 from gnats.authopts import Permissions, SubjectPermission
+from gnats.errors import OptionError
 from gnats.nkeys import Prefix, encode
 
 from .reading import options
@@ -119,6 +120,12 @@ def test_mappings_of_an_account_and_of_the_global_one(text: str, dests: list[Map
     expected = [Mapping("a", tuple(dests))]
     assert account(f"mappings {{ a: {text} }}").mappings == expected
     assert options(f"maps {{ a: {text} }}").mappings == expected
+
+
+def test_a_threshold_is_for_services_only() -> None:
+    """nats-server finds it or not, by chance."""
+    with pytest.raises(OptionError, match=r":1:\d+: Detected response directive on non-service"):
+        options("accounts { A { exports: [{threshold: 1s, stream: a}] } }")
 
 
 def test_entries_that_are_variables_are_no_accounts() -> None:
