@@ -236,8 +236,7 @@ class Server:
         if self.auth.plaintext_passwords:
             log.warn("Plaintext passwords detected, use nkeys or bcrypt")
         if opts.config_file:
-            digest = f"({opts.config_digest})" if opts.config_digest else ""
-            log.notice(f"Using configuration file: {opts.config_file} {digest}")
+            log.notice(f"Using configuration file: {opts.config_file} ({opts.config_digest})")
         if opts.max_payload > MAX_PAYLOAD_WARNING:
             limit = friendly_bytes(MAX_PAYLOAD_WARNING)
             log.warn(

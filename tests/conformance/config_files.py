@@ -1,14 +1,20 @@
-"""Configuration files: which are good, which are not and why. Keys are made up; %d/ is a scratch directory."""
+"""Configuration files: which are good, which are not and why; %d is a directory with cert.pem and key.pem."""
 
 from __future__ import annotations
 
-from gnats.nkeys import Prefix, encode
+from gnats.jwt.account import AccountClaims
+from gnats.jwt.claims import OperatorClaims
+from gnats.jwt.token import encode as sign
+from gnats.nkeys import KeyPair, Prefix, encode
 
 ACCOUNT = encode(Prefix.ACCOUNT, b"a" * 32)
 OPERATOR = encode(Prefix.OPERATOR, b"o" * 32)
 USER = encode(Prefix.USER, b"u" * 32)
 USER_2 = encode(Prefix.USER, b"v" * 32)
 CURVE = encode(Prefix.CURVE, b"x" * 32)
+_OPERATOR = KeyPair(Prefix.OPERATOR, b"o" * 32)
+OPERATOR_JWT = sign(OperatorClaims(name="O", sub=_OPERATOR.public_key), _OPERATOR)
+ACCOUNT_JWT = sign(AccountClaims.new(ACCOUNT), _OPERATOR)
 PIN = "0123456789abcdefABCDEF0123456789abcdefABCDEF0123456789abcdefABCD"
 
 
@@ -275,6 +281,9 @@ GOOD = [
     f"resolver_pinned_accounts: [{ACCOUNT}]",
     f"resolver_pinned_accounts: {ACCOUNT}",
     "operator: []",
+    f"operator: {OPERATOR_JWT}\nresolver: MEM",
+    f"roots: [{OPERATOR_JWT}]",
+    f"resolver: MEM\nresolver_preload {{ {ACCOUNT}: {ACCOUNT_JWT} }}",
 ]
 
 # What is refused: the file, the line of the key and what the error must name.
@@ -449,7 +458,6 @@ BAD: list[tuple[str, int, str]] = [
             ("exports: [{stream: a, service: b}]", 2, "stream"),
             ("exports: [{stream: a, zz: b}]", 2, 'unknown field "zz"'),
             ("exports: [{stream: a, response: stream}]", 2, "Detected response directive on non-service"),
-            ("exports: [{stream: a, threshold: 1s}]", 2, "Detected response directive on non-service"),
             ("exports: [{stream: a, latency: l}]", 2, "Detected latency directive on non-service"),
             (
                 "exports: [{stream: a, allow_trace: false}]",
@@ -610,19 +618,25 @@ BAD: list[tuple[str, int, str]] = [
     ("resolver_pinned_accounts: 1", 1, "resolver_pinned_accounts"),
     ("operator: '%d/no.jwt'", 1, "no.jwt: no such file or directory"),
     ("operator: '%d/cert.pem'", 1, "error parsing operator JWT"),
+    (f"operator: {ACCOUNT_JWT}", 1, "error parsing operator JWT"),
+    (f"resolver_preload {{ {ACCOUNT}: {OPERATOR_JWT} }}", 1, "invalid account JWT"),
     ("operator: eyJx", 1, "error parsing operator JWT"),
     ("operator: [true]", 1, "operator"),
     ("operator: 1", 1, "operator"),
 ]
 
-# What only warns: a check refuses the file, a start does not. The line of the warning is the reference's, too.
+# What only warns: a check refuses the file, a start does not. The reference has the same warning.
 DOUBTFUL = {
     "": "config has no values or is empty",
-    "ping_interval: 10": 'invalid use of field "ping_interval": ping_interval should be converted to a duration',
+    "ping_interval: 10": (
+        'invalid use of field "ping_interval": ping_interval should be converted to a duration'
+    ),
     "write_deadline: 10": (
         'invalid use of field "write_deadline": write_deadline should be converted to a duration'
     ),
-    "authorization { timeout: 100 }": 'invalid use of field "timeout": timeout of 100 (100.000000 seconds) is high',
+    "authorization { timeout: 100 }": (
+        'invalid use of field "timeout": timeout of 100 (100.000000 seconds) is high'
+    ),
     "authorization { timeout: 1m }": 'invalid use of field "timeout": timeout of 1000000',
     "accounts { A { trace_dest { sampling: 10 } } }": (
         "Trace destination sampling ignored since no destination was set"
@@ -682,8 +696,9 @@ CONFLICTS = {
     "lame_duck_duration: 30s\nlame_duck_grace_period: 30s": "lame duck grace period (30s) should be strictly"
     " lower than lame duck duration (30s)",
     "no_auth_user: x": 'no_auth_user: "x" present, but users/nkeys are not defined',
-    "no_auth_user: x\nauthorization { users: [{user: a}] }": 'no_auth_user: "x" not present as user or nkey in'
-    " authorization block or account configuration",
+    "no_auth_user: x\nauthorization { users: [{user: a}] }": (
+        'no_auth_user: "x" not present as user or nkey in authorization block or account configuration'
+    ),
     "default_sentinel: x": "default sentinel requires operators and accounts",
     "system_account: X": "error resolving system account",
     "http: 127.0.0.1:1\nhttps: 127.0.0.1:2": "can't specify both HTTP (1) and HTTPs (2) ports",

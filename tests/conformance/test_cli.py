@@ -22,6 +22,23 @@ pytestmark = pytest.mark.timeout(60)
 Launch = Callable[..., Server]
 
 FLAGS = (
+    "-t",
+    "-sl",
+    "-ms",
+    "-s",
+    "-r",
+    "-VV",
+    "-DVV",
+    "--log_size_limit",
+    "--max_traced_msg_len",
+    "--client_advertise",
+    "--profile",
+    "--tls",
+    "--tlscert",
+    "--tlskey",
+    "--tlsverify",
+    "--tlscacert",
+    "--help_tls",
     "-a",
     "-p",
     "-n",

@@ -17,6 +17,10 @@ from .config_files import BAD, CONFLICTS, DOUBTFUL, GOOD, IGNORED_BY_REFERENCE, 
 pytestmark = pytest.mark.timeout(60)
 
 NAME = "server.conf"
+CERTIFICATE = (
+    "openssl req -x509 -nodes -newkey ec -pkeyopt ec_paramgen_curve:P-256 -subj /CN=localhost -days 2"
+    " -keyout key.pem -out cert.pem"
+)
 Check = Callable[[str], str]
 
 
@@ -25,8 +29,7 @@ def scratch(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A directory with a certificate and its key."""
     directory = tmp_path_factory.mktemp("config")
     subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"]
-        + ["-keyout", "key.pem", "-out", "cert.pem", "-subj", "/CN=localhost", "-days", "2"],
+        CERTIFICATE.split(),
         cwd=directory,
         check=True,
         capture_output=True,

@@ -5,10 +5,15 @@ from pathlib import Path
 import pytest
 
 from gnats.errors import OptionError
-from gnats.flags import HELP, configure_options
+from gnats.flags import HELP, configure_options, reload_options
 from gnats.opts import Options
+from gnats.tlsopts import TLSOptions
 
 pytestmark = pytest.mark.timeout(60)
+
+
+TLS = ["--tlscert", "c", "--tlskey", "k"]
+TLS_OPTIONS = TLSOptions(cert_file="c", key_file="k")
 
 
 def options(*args: str) -> Options:
@@ -45,6 +50,15 @@ def test_flags_have_one_dash_or_two_and_a_value_behind_a_space_or_an_equals_sign
         (["--ports_file_dir", "d"], {"ports_file_dir": "d"}),
         (["-m", "1"], {"http_port": 1}),
         (["--http_port", "1"], {"http_port": 1}),
+        (["-ms", "-1", *TLS], {"https_port": -1, "tls": TLS_OPTIONS}),
+        (["--https_port", "1", *TLS], {"https_port": 1, "tls": TLS_OPTIONS}),
+        (["--profile", "1"], {"prof_port": 1}),
+        (["--log_size_limit", "5"], {"log_size_limit": 5}),
+        (["-s"], {"syslog": True}),
+        (["--syslog"], {"syslog": True}),
+        (["-r", "udp://a:1"], {"remote_syslog": "udp://a:1"}),
+        (["--remote_syslog", "udp://a:1"], {"remote_syslog": "udp://a:1"}),
+        (["--max_traced_msg_len", "9"], {"max_traced_msg_len": 9}),
         (["-l", "f"], {"log_file": "f"}),
         (["--log", "f"], {"log_file": "f"}),
         (["-T=false"], {"logtime": False}),
@@ -56,6 +70,16 @@ def test_flags_have_one_dash_or_two_and_a_value_behind_a_space_or_an_equals_sign
         (["--trace=T"], {"trace": True}),
         (["-DV"], {"debug": True, "trace": True}),
         (["-D", "-DV=false"], {"debug": False, "trace": False}),
+        (["-VV"], {"trace": True, "trace_verbose": True}),
+        (["-DVV"], {"debug": True, "trace": True, "trace_verbose": True}),
+        (["-DVV", "-VV=false"], {"debug": True}),
+        (TLS, {"tls": TLS_OPTIONS}),
+        (["--tls", *TLS], {"tls": TLS_OPTIONS}),
+        (["--tls=false", *TLS], {}),
+        (
+            ["--tlsverify", "--tlscacert", "a", *TLS],
+            {"tls": TLSOptions(cert_file="c", key_file="k", ca_file="a", verify=True)},
+        ),
         (["--user", "u", "--pass", "p"], {"username": "u", "password": "p"}),
         (["--auth", "t"], {"authorization": "t"}),
         (["--io_threads", "3"], {"io_threads": 3}),
@@ -72,6 +96,10 @@ def test_each_flag_sets_its_option(args: list[str], changed: dict[str, object]) 
 @pytest.mark.parametrize("args", [["-v"], ["--version"], ["-v=true"], ["version"], ["-p", "1", "VERSION"]])
 def test_the_version_may_be_asked_for(args: list[str]) -> None:
     assert configure_options(args).action == "version"
+
+
+def test_help_about_tls_may_be_asked_for() -> None:
+    assert configure_options(["--help_tls"]).action == "help_tls"
 
 
 @pytest.mark.parametrize("args", [["-h"], ["--help"], ["help"], ["-help", "version"]])
@@ -97,6 +125,9 @@ def test_help_may_be_asked_for(args: list[str]) -> None:
         (["-"], 'unrecognized command: "-"'),
         (["-D", "false"], 'unrecognized command: "false"'),
         (["-t"], "must specify [-c, --config] option to check configuration file syntax"),
+        (["--tls"], "TLS Server certificate must be present and valid"),
+        (["--tls", "--tlscert", "c"], "TLS Server private key must be present and valid"),
+        (["-sl", "stop=1=2"], "invalid signal parameters: [2]"),
         (["-n", "a b"], "server name cannot contain spaces"),
     ],
 )
@@ -110,6 +141,36 @@ def test_flags_win_over_the_file(tmp_path: Path) -> None:
     opts = options("-c", str(path), "-p", "2", "-V=false")
     assert (opts.port, opts.host, opts.debug, opts.trace) == (2, "h", True, False)
     assert opts.config_file == str(path)
+
+
+def test_tls_flags_replace_files_but_not_how_they_are_used(tmp_path: Path) -> None:
+    path = tmp_path / "a.conf"
+    path.write_text("tls { timeout: 5, verify: true, handshake_first: true, min_version: '1.3' }\n")
+    assert options("-c", str(path), *TLS).tls == TLSOptions(
+        cert_file="c", key_file="k", timeout=5.0, handshake_first=True
+    )
+    assert options("-c", str(path), "--tls=false").tls is None
+
+
+@pytest.mark.parametrize("flag", ["-sl", "--signal"])
+@pytest.mark.parametrize(
+    ("value", "signal"),
+    [("stop", ("stop", "")), ("reload=12", ("reload", "12")), ("ldm=/run/pid", ("ldm", "/run/pid"))],
+)
+def test_a_signal_is_for_some_server_or_for_the_only_one(
+    flag: str, value: str, signal: tuple[str, str]
+) -> None:
+    command = configure_options([flag, value, "-c", "none.conf"])
+    assert (command.action, command.signal) == ("signal", signal)
+
+
+def test_a_reload_reads_the_file_again_and_flags_still_win(tmp_path: Path) -> None:
+    path = tmp_path / "a.conf"
+    path.write_text("port: 1\nserver_name: a\n")
+    command = configure_options(["-c", str(path), "-p", "2"])
+    path.write_text("port: 3\nserver_name: b\n")
+    opts = reload_options(command)
+    assert (opts.port, opts.server_name) == (2, "b")
 
 
 def test_a_configuration_may_be_checked(tmp_path: Path) -> None:

@@ -39,7 +39,8 @@ def test_a_valid_configuration_is_said_to_be_valid(tmp_path: Path, capsys: Captu
     path = tmp_path / "a.conf"
     path.write_text("port: 1\n")
     assert main.main(["-t", "-c", str(path)]) == 0
-    assert capsys.readouterr() == ("", f"gnats-server: configuration file {path} is valid\n")
+    digest = "sha256:5b27b68e52c25859a76c94f378c31d5a499ca677a46b38fb5f58ded229b59650"
+    assert capsys.readouterr() == ("", f"gnats-server: configuration file {path} is valid ({digest})\n")
 
 
 @pytest.mark.parametrize("text", ["", "ping_interval: 10\n", "port: x\n"])

@@ -2,10 +2,15 @@
 
 import pytest
 
+from gnats.accountopts import Mapping
+from gnats.authopts import NkeyUser, Permissions, ResolverOptions, SubjectPermission, User
 from gnats.errors import OptionError
 from gnats.opts import Options, parse_host_port, split_host_port
+from gnats.tlsopts import TLSOptions
 
 pytestmark = pytest.mark.timeout(60)
+
+MEMORY = ResolverOptions("mem")
 
 
 def test_zero_and_empty_mean_the_default() -> None:
@@ -21,7 +26,12 @@ def test_zero_and_empty_mean_the_default() -> None:
         ping_max=0,
         auth_timeout=0,
     ).baseline()
-    assert opts == Options(http_host="0.0.0.0")
+    assert opts == Options(http_host="0.0.0.0", https_host="0.0.0.0", auth_timeout=2.0)
+
+
+def test_authentication_may_take_longer_with_tls() -> None:
+    assert Options(tls=TLSOptions(timeout=5)).baseline().auth_timeout == 6.0
+    assert Options(tls=TLSOptions(timeout=5), auth_timeout=1.0).baseline().auth_timeout == 1.0
 
 
 def test_other_values_stay() -> None:
@@ -56,7 +66,45 @@ def test_baseline_leaves_the_original_alone() -> None:
         (Options(client_advertise="a:b"), 'address a:b: "b" is not a port'),
         (Options(io_threads=-1), 'io_threads -1 is neither a number from 0 to 63 nor "auto"'),
         (Options(io_threads="many"), 'io_threads many is neither a number from 0 to 63 nor "auto"'),
-        (Options(password="$2a$11$abc"), "a bcrypt hash as password or token is not supported yet"),
+        (Options(http_port=1, https_port=2), "can't specify both HTTP (1) and HTTPs (2) ports"),
+        (Options(https_port=1), "TLS cert and key required for HTTPS"),
+        (Options(max_sub_tokens=256), "max_sub_tokens 256 is not a number from 0 to 255"),
+        (Options(no_auth_user="a"), 'no_auth_user: "a" present, but users/nkeys are not defined'),
+        (
+            Options(users=[User("a", permissions=Permissions(publish=SubjectPermission(("a..b",))))]),
+            'invalid permissions for user "a": publish allow: subject "a..b" is not a valid subject',
+        ),
+        (
+            Options(nkeys=[NkeyUser("U", Permissions(subscribe=SubjectPermission(deny=("a b c",))))]),
+            'invalid permissions for nkey "U": subscribe deny: subject "a b c" is not a valid subject',
+        ),
+        (Options(system_account="A"), 'error resolving system account "A": account missing'),
+        (Options(default_sentinel="x"), "default sentinel requires operators and accounts"),
+        (Options(resolver=ResolverOptions("url")), 'the account resolver has no address: URL("http://...")'),
+        (
+            Options(trusted_operators=("jwt",)),
+            "operators require an account resolver to be configured",
+        ),
+        (
+            Options(trusted_operators=("jwt",), resolver=MEMORY, mappings=[Mapping("a", ())]),
+            "operators do not allow Accounts to be configured directly",
+        ),
+        (
+            Options(trusted_operators=("jwt",), resolver=MEMORY, users=[User("a")]),
+            "operators do not allow users to be configured directly",
+        ),
+        (
+            Options(trusted_operators=("jwt",), resolver=MEMORY, trusted_keys=("O",)),
+            "conflicting options for 'TrustedKeys' and 'TrustedOperators'",
+        ),
+        (
+            Options(trusted_operators=("jwt",), resolver=MEMORY, no_auth_user="a"),
+            "no_auth_user not compatible with Trusted Operator",
+        ),
+        (
+            Options(resolver=ResolverOptions("url", url="http://a"), resolver_preload={"a": "b"}),
+            "resolver preloads only available for writeable resolver types MEM/DIR/CACHE_DIR",
+        ),
         (
             Options(lame_duck_duration=5, lame_duck_grace_period=10),
             "lame duck grace period (10s) should be strictly lower than lame duck duration (5s)",
