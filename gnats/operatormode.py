@@ -1,9 +1,9 @@
 """Operator mode: users and accounts are what JWTs say that operators trusted by this server have signed.
 
 The JWT part of processClientOrLeafAuthentication in auth.go, and of accounts.go and server.go what fetches,
-verifies and updates accounts. A server builds one OperatorMode when its options have trusted operators or keys,
-awaits `start` before it listens, asks `authenticate` at each CONNECT, and is told through AccountsHook what
-to build. Everything runs in the event loop.
+verifies and updates accounts. A server builds one OperatorMode when its options have trusted operators or
+keys, awaits `start` before it listens, asks `authenticate` at each CONNECT, and is told through AccountsHook
+what to build. Everything runs in the event loop.
 """
 
 import asyncio
@@ -278,7 +278,7 @@ class OperatorMode:
         return claims, token
 
     async def _apply(self, account: ClaimAccount, claims: AccountClaims, token: str) -> None:
-        """Update an account and, at once with it, build what it imports from and the server does not know yet.
+        """Update an account and, with it, build what it imports from and is not known yet.
 
         Accounts that import from each other become known together.
         """
@@ -350,8 +350,8 @@ class OperatorMode:
     ) -> Authentication:
         """May who sent this CONNECT in, signed over `nonce`?
 
-        `connection_type` is one of CONNECTION_TYPES. A default sentinel, or a JWT that came as MQTT password, is
-        put into `connect.jwt`.
+        `connection_type` is one of CONNECTION_TYPES. A default sentinel, or a JWT that came as MQTT password,
+        is put into `connect.jwt`.
         """
         attempt = Attempt(self, connect, nonce, remote_ip, connection_type, trusted_proxy)
         try:

@@ -1,8 +1,8 @@
 """JWTs of accounts in a directory, one file each: <public key>.jwt (dirstore.go).
 
 The store knows the SHA-256 of each, and the exclusive or of all of them, by which servers find out whether
-they have the same. A file goes when its JWT expires or, with a `ttl`, when it was not used for that long; a store
-that evicts makes room by dropping what was not used for longest. Another process may read the files.
+they have the same. A file goes when its JWT expires or, with a `ttl`, when it was not used for that long; a
+store that evicts makes room by dropping what was not used for longest. Another process may read the files.
 """
 
 import hashlib
