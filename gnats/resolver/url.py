@@ -46,13 +46,15 @@ class URLResolver:
             async with self._client().get(url) as response:
                 if response.status != 200:
                     raise ResolverError(f"{where}: {response.status} {response.reason}")
-                body = await response.content.read(_MAX_BODY + 1)
+                body = bytearray()
+                async for chunk in response.content.iter_any():
+                    body += chunk
+                    if len(body) > _MAX_BODY:
+                        raise ResolverError(f"{where}: more than {_MAX_BODY} bytes")
         except TimeoutError:
             raise ResolverError(f"{where}: no answer within {self._timeout:g} s") from None
         except (aiohttp.ClientError, OSError, ValueError) as exc:
             raise ResolverError(f"{where}: {exc}") from None
-        if len(body) > _MAX_BODY:
-            raise ResolverError(f"{where}: more than {_MAX_BODY} bytes")
         return body.decode("utf-8", "replace")
 
     async def store(self, account: str, token: str) -> None:
