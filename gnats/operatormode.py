@@ -45,6 +45,9 @@ class AccountsHook(Protocol):
     def expire_account(self, account: ClaimAccount) -> None:
         """Close its clients: "Account Authentication Expired"."""
 
+    def forget_account(self, account: ClaimAccount) -> None:
+        """Close its clients, "Authorization Violation", and the account is no more."""
+
 
 class OperatorMode:
     """The accounts that are known, and who may connect to them."""
@@ -104,6 +107,33 @@ class OperatorMode:
             self.accounts[account.name] = account
             self._hook.update_accounts([account])
             self._bootstrap = asyncio.create_task(self._fetch_system_account(account))
+
+    async def reload(self, preload: dict[str, str]) -> None:
+        """Take over the preloaded JWTs of a configuration that was read again.
+
+        What a memory resolver does not have any more is forgotten; a directory is looked at again. Raises
+        ServerError when a JWT is no good.
+        """
+        resolver = self.resolver
+        if resolver is None:
+            return
+        self._preload = preload
+        try:
+            await resolver.reload()
+            await self._preload_accounts(resolver)
+        except ResolverError as exc:
+            raise ServerError(str(exc)) from None
+        if resolver.kind != "mem":
+            return
+        for account in list(self.accounts.values()):
+            try:
+                _, token = await self._fetch(account.name)
+                await self.update_account_with_claim_jwt(account, token)
+            except AccountError:
+                self._log.notice(f"Reloaded: deleting account [removed]: {quote(account.name)}")
+                self._disarm(account.name)
+                del self.accounts[account.name]
+                self._hook.forget_account(account)
 
     async def close(self) -> None:
         """Stop timers and the resolver."""

@@ -38,6 +38,9 @@ class Resolver(Protocol):
     async def store(self, account: str, token: str) -> None:
         """Keep a JWT. Raises ResolverError."""
 
+    async def reload(self) -> None:
+        """The configuration was read again: look again at what is not in the hands of the server."""
+
     async def close(self) -> None:
         """End what runs in the background."""
 
@@ -74,7 +77,10 @@ class SystemRequests(Protocol):
         """How many other servers are known to be there."""
 
     def request(self, subject: str, payload: bytes, wait: float) -> AsyncGenerator[bytes, None]:
-        """Publish to the system account and yield what is replied, until `wait` seconds have passed."""
+        """Publish to the system account and yield what is replied, until `wait` seconds have passed.
+
+        As long as there is no system account nothing is yielded, at once.
+        """
 
 
 class NoOtherServers:

@@ -23,5 +23,9 @@ class MemoryResolver:
     async def store(self, account: str, token: str) -> None:
         self._tokens[account] = token
 
+    async def reload(self) -> None:
+        """Forget everything: a configuration that is read again has its own."""
+        self._tokens.clear()
+
     async def close(self) -> None:
         """There is nothing to end."""

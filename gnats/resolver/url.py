@@ -60,6 +60,9 @@ class URLResolver:
     async def store(self, account: str, token: str) -> None:
         raise ResolverError("store operation not supported for URL Resolver")
 
+    async def reload(self) -> None:
+        """Nothing is kept here."""
+
     async def close(self) -> None:
         if self._session is not None:
             await self._session.close()

@@ -670,6 +670,9 @@ class Hook:
     def expire_account(self, account: object) -> None:
         pass
 
+    def forget_account(self, account: object) -> None:
+        pass
+
 
 class Log:
     def notice(self, text: str) -> None:

@@ -47,6 +47,9 @@ class Hook:
     def expire_account(self, account: object) -> None:
         pass
 
+    def forget_account(self, account: object) -> None:
+        pass
+
 
 class World:
     """An operator with a system account and its administrator, and a directory for each server."""

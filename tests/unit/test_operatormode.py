@@ -41,6 +41,7 @@ class Hook:
         self.updates: list[list[str]] = []
         self.updated = asyncio.Event()
         self.expired: asyncio.Queue[str] = asyncio.Queue()
+        self.forgotten: list[str] = []
 
     def update_accounts(self, accounts: Sequence[ClaimAccount]) -> None:
         self.updates.append([account.name for account in accounts])
@@ -48,6 +49,9 @@ class Hook:
 
     def expire_account(self, account: ClaimAccount) -> None:
         self.expired.put_nowait(account.name)
+
+    def forget_account(self, account: ClaimAccount) -> None:
+        self.forgotten.append(account.name)
 
 
 class Log:
@@ -528,6 +532,25 @@ async def test_what_is_preloaded_must_be_an_account() -> None:
     world.mode.resolver = ReadOnly()
     with pytest.raises(ServerError, match="resolver preloads only available for writeable resolver types"):
         await world.mode.start()
+
+
+async def test_a_configuration_that_is_read_again_has_other_accounts() -> None:
+    kept, gone, new = (jwts.account() for _ in range(3))
+    preload = {key.public_key: jwts.account_jwt(key, OPERATOR) for key in (kept, gone)}
+    async with running(resolver_preload=preload) as world:
+        for name in preload:
+            await world.mode.lookup_account(name)
+        changed = {
+            kept.public_key: jwts.account_jwt(kept, OPERATOR, description="changed"),
+            new.public_key: jwts.account_jwt(new, OPERATOR),
+        }
+        await world.mode.reload(changed)
+        assert world.hook.forgotten == [gone.public_key]
+        assert set(world.mode.accounts) == {kept.public_key}
+        assert world.mode.accounts[kept.public_key].claims.nats.description == "changed"
+        assert (await world.mode.lookup_account(new.public_key)).name == new.public_key
+        with pytest.raises(ServerError, match="preload account error"):
+            await world.mode.reload({gone.public_key: "x"})
 
 
 async def test_a_resolver_that_cannot_start_is_said() -> None:
