@@ -8,6 +8,7 @@ PyNaCl's, imported when it is first needed. (github.com/nats-io/nkeys)
 import base64
 import binascii
 import os
+import re
 from enum import IntEnum
 from typing import TYPE_CHECKING, Protocol
 
@@ -126,6 +127,17 @@ def is_valid_public_key(text: str, *prefixes: Prefix) -> bool:
         return decode_public_key(text)[0] in (prefixes or PUBLIC_PREFIXES)
     except NkeyError:
         return False
+
+
+def decode_signature(text: str) -> bytes | None:
+    """A signature as a CONNECT has it: base64, URL-safe without padding or else the standard one."""
+    text = text.replace("\r", "").replace("\n", "")
+    if re.fullmatch("[A-Za-z0-9_-]*", text) and len(text) % 4 != 1:
+        return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+    try:
+        return base64.b64decode(text, validate=True)
+    except ValueError:
+        return None
 
 
 class PublicKey:
