@@ -14,6 +14,7 @@ from gnats.reasons import ClosedState
 if TYPE_CHECKING:
     from gnats.account import Account
     from gnats.core.client import Client
+    from gnats.core.secure import TLSInfo
     from gnats.logger import Logger
 
 CONNECT_FIELDS: Struct = {
@@ -103,6 +104,7 @@ class Session:
         "reason",
         "start",
         "stop",
+        "tls_final",
     )
 
     def __init__(self, client: "Client", host: str, port: int, account: "Account", nonce: str = "") -> None:
@@ -121,6 +123,7 @@ class Session:
         self.stop = 0
         self.reason: ClosedState | None = None
         self.final: dict[str, int] = {}
+        self.tls_final: TLSInfo | None = None
 
     def __str__(self) -> str:
         """How the log names the client."""
@@ -206,12 +209,17 @@ class Session:
         self.reason = reason
         self.final = self.snapshot()
         self.account.remove_client(self)
+        self.tls_final = self.tls_info()
         self.client = None
         self.cancel_expiry()
 
     def snapshot(self) -> dict[str, int]:
         """The counters, see Client.snapshot; those at its end for a closed connection."""
         return self.client.snapshot() if self.client else self.final
+
+    def tls_info(self) -> "TLSInfo | None":
+        """What its TLS handshake has settled, see SecureConnection.tls_info; kept when it has closed."""
+        return self.client.tls_info() if self.client else self.tls_final
 
     def rate_limit(self, log: "Logger", level: str, text: str) -> None:
         """Log a statement about the client unless the same was just logged about another one."""
