@@ -87,7 +87,6 @@ class Server:
             auth_required=self.auth.required,
         )
         self.tls: ClientTLS | None = None
-        self.replace_tls(opts)
         self._cids = itertools.count(1)
         self._others: dict[int, Session] = {}  # refused connections
         self._internal: dict[int, InternalClient] = {}
@@ -102,6 +101,7 @@ class Server:
         self._changing = asyncio.Lock()  # held while starting, and while stopping
         self._stopping: asyncio.Task[None] | None = None
         self._stopped = asyncio.Event()
+        self.replace_tls(opts)
 
     # -- what others ask -------------------------------------------------------------------------------------
 

@@ -30,7 +30,7 @@ class SecureConnection(Connection):
         expect_connect: bool,
         auth_timeout: float = 0.0,
     ) -> None:
-        """Hand the connection to its poller, which greets it, shakes hands within `timeout` seconds and reads.
+        """Hand the connection to its poller, which greets it, shakes hands in `timeout` seconds, and reads.
 
         Without `secure_info`, `clear_info` is sent at once and the handshake follows; with `mixed` only if
         the client's first byte begins one. With `secure_info` the handshake comes first, unless `fallback`
