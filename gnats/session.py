@@ -194,7 +194,8 @@ class Session:
 
     def peer_certificate(self) -> bytes | None:
         """The client's certificate, DER, when it has shown one in a TLS handshake."""
-        return None
+        info = self.tls_info()
+        return info["peer_certs"][0] if info and info["peer_certs"] else None
 
     def close(self, log: "Logger", reason: ClosedState, err: str | None = None) -> None:
         """Close the connection, after telling the client `err` if there is one. Idempotent."""
