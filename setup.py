@@ -40,16 +40,21 @@ DIRECTIVES = {
 }
 
 
+LIBRARIES = {"gnats.core.tls": ["ssl", "crypto"], "gnats.core.x509": ["crypto"]}
+
+
 def extensions() -> list[Extension]:
     """One extension for each .pyx below cython_src."""
     return [
         Extension(
-            ".".join(path.relative_to(SRC).with_suffix("").parts),
+            name,
             [str(path)],
             extra_compile_args=[*cflags, "-std=gnu11", "-pthread", "-Wno-unused-function"],
             extra_link_args=[*ldflags, "-pthread"],
+            libraries=LIBRARIES.get(name, []),
         )
         for path in sorted(SRC.rglob("*.pyx"))
+        for name in [".".join(path.relative_to(SRC).with_suffix("").parts)]
     ]
 
 

@@ -47,6 +47,21 @@ def _slow_deadline(client: object, b: int, data: bytes) -> str:
     return f"Slow Consumer Detected: {exceeded} with {chunks} chunks of {size} total bytes."
 
 
+def _tls_version(client: object, b: int, data: bytes) -> str:
+    return f"TLS version 1.{b - 0x0301}, cipher suite {data.decode()}"
+
+
+def _tls_error(client: object, b: int, data: bytes) -> str:
+    from gnats.tlserrors import handshake_error
+
+    return f"TLS handshake error: {handshake_error(b, data)}"
+
+
+def _not_pinned(client: object, b: int, data: bytes) -> str:
+    what = f"for key id: {data.decode()}" if data else "as client did not provide a certificate"
+    return f"Failed pinned cert test {what}"
+
+
 _RECORDS: dict[int, tuple[str, Callable[[object, int, bytes], str]]] = {
     Violation.BAD_OPERATION: ("ERR", _bad_operation),
     Violation.BAD_PUB_ARGS: ("ERR", _line("processPub Parse Error")),
@@ -93,6 +108,13 @@ _RECORDS: dict[int, tuple[str, Callable[[object, int, bytes], str]]] = {
     ),
     LogCode.LOG_CLOSING_OUT_OF_MEMORY: ("ERR", _text("Out of memory - Closing")),
     LogCode.LOG_SUBSCRIPTION_REMOVED: ("INF", _removed_subscription),
+    LogCode.LOG_TLS_STARTING: ("DBG", _text("Starting TLS client connection handshake")),
+    LogCode.LOG_TLS_COMPLETE: ("DBG", _text("TLS handshake complete")),
+    LogCode.LOG_TLS_VERSION: ("DBG", _tls_version),
+    LogCode.LOG_TLS_TIMEOUT: ("DBG", _text("TLS handshake timeout")),
+    LogCode.LOG_TLS_ERROR: ("ERR", _tls_error),
+    LogCode.LOG_TLS_PROBE: ("DBG", _tls_error),
+    LogCode.LOG_TLS_NOT_PINNED: ("DBG", _not_pinned),
 }
 
 _TRACES: dict[int, Callable[[bytes, int], str]] = {

@@ -7,6 +7,7 @@ import socket
 import time
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterable
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from gnats.monitor.http import Monitor
     from gnats.ports import PortsFile
     from gnats.profiling import Profiler
+    from gnats.tls import ClientTLS
 
 CLOSE_TIMEOUT = 5.0
 """Seconds that connections have at a shutdown to take what is queued for them."""
@@ -90,6 +92,7 @@ class Server:
             max_payload=opts.max_payload,
             auth_required=self.auth.required,
         )
+        self.tls: ClientTLS | None = None
         self._cids = itertools.count(1)
         self._others: dict[int, Session] = {}  # refused connections
         self._internal: dict[int, InternalClient] = {}
@@ -105,6 +108,7 @@ class Server:
         self._changing = asyncio.Lock()  # held while starting, and while stopping
         self._stopping: asyncio.Task[None] | None = None
         self._stopped = asyncio.Event()
+        self.replace_tls(opts)
 
     # -- what others ask -------------------------------------------------------------------------------------
 
@@ -130,7 +134,7 @@ class Server:
 
     @property
     def client_url(self) -> str:
-        return f"nats://{join_host_port(self.opts.host, self.port)}"
+        return f"{'tls' if self.tls else 'nats'}://{join_host_port(self.opts.host, self.port)}"
 
     @property
     def num_clients(self) -> int:
@@ -211,6 +215,9 @@ class Server:
         self._accepting = True
         self._listener = AcceptLoop(sock, "Client", self.create_client, self.log)
         self.log.notice(f"Listening for client connections on {join_host_port(opts.host, self.port)}")
+        if self.tls:
+            self.tls.announce()
+            self.tls.report_blocked()
         self._info.port = self.port
         if opts.client_advertise:
             self._info.host, self._info.port = parse_host_port(opts.client_advertise, self.port)
@@ -279,6 +286,8 @@ class Server:
         for task in self._tasks:
             task.cancel()
         self.stop_accepting()
+        if self.tls:
+            self.tls.close()
         if self._monitor:
             await self._monitor.close()
             self._monitor = None
@@ -350,6 +359,25 @@ class Server:
             ignored = "File log re-open ignored, not a file logger"
             self.log.notice("File log re-opened" if reopened else ignored)
 
+    def replace_tls(self, opts: Options) -> None:
+        """Take over what these options say about TLS, for new connections; the others stay as they are.
+
+        Raises OptionError, and nothing has changed then.
+        """
+        tls = None
+        if opts.tls:
+            from gnats.tls import ClientTLS  # loads OpenSSL
+
+            tls = ClientTLS(opts.tls, opts.allow_non_tls, self.log)
+        if self.tls:
+            self.tls.close()
+        self.tls, info = tls, self._info
+        info.tls_required = bool(tls and not tls.mixed)
+        info.tls_available = bool(tls and tls.mixed)
+        info.tls_verify = bool(tls and tls.context.verify)
+        if tls and self._accepting:
+            tls.report_blocked()
+
     # -- clients ---------------------------------------------------------------------------------------------
 
     def next_cid(self) -> int:
@@ -401,15 +429,20 @@ class Server:
         if log.debug_on:
             log.debug(f"{session} - Client connection created")
         client.register(self.global_account)
-        info = self.client_info(session, nonce=nonce)
+        info = partial(self.client_info, session, nonce=nonce)
+        expect_connect, auth_timeout = self.auth.required, opts.auth_timeout
         if len(self.clients) >= opts.max_conn:
             error = "maximum connections exceeded"
             self._others[client.cid] = session
-            client.refuse(info, ClosedState.MAX_CONNECTIONS_EXCEEDED, error)
+            greeting = self.tls.greeting(info) if self.tls else info()
+            client.refuse(greeting, ClosedState.MAX_CONNECTIONS_EXCEEDED, error)
             session.rate_limit(log, "ERR", error)
+            return
+        self.clients[client.cid] = session
+        if self.tls:
+            self.tls.start(client, info, expect_connect=expect_connect, auth_timeout=auth_timeout)
         else:
-            self.clients[client.cid] = session
-            client.start(info, expect_connect=self.auth.required, auth_timeout=opts.auth_timeout)
+            client.start(info(), expect_connect=expect_connect, auth_timeout=auth_timeout)
 
     def disconnect_client_by_id(self, cid: int) -> None:
         """Close a client's connection.

@@ -3,7 +3,7 @@
 import asyncio
 import time
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from gnats.auth import Grant
 from gnats.gofmt import join_host_port, quote
@@ -14,6 +14,7 @@ from gnats.reasons import ClosedState
 if TYPE_CHECKING:
     from gnats.account import Account
     from gnats.core.client import Client
+    from gnats.core.secure import TLSInfo
     from gnats.logger import Logger
 
 CONNECT_FIELDS: Struct = {
@@ -41,15 +42,6 @@ CONNECT_FIELDS: Struct = {
     "proxy_sig": "string",
 }
 """CONNECT's fields; those that ClientOptions has not are checked and otherwise ignored."""
-
-
-class TLSInfo(Protocol):
-    """What a TLS handshake has settled: names as Go has them, the peer's certificates as DER."""
-
-    version: str
-    cipher_suite: str
-    peer_chain: list[bytes]
-    handshake_first: bool
 
 
 @dataclass(slots=True)
@@ -113,6 +105,7 @@ class Session:
         "reason",
         "start",
         "stop",
+        "tls_final",
     )
 
     def __init__(self, client: "Client", host: str, port: int, account: "Account", nonce: str = "") -> None:
@@ -132,6 +125,7 @@ class Session:
         self.reason: ClosedState | None = None
         self.final: dict[str, int] = {}
         self.final_subs = b""
+        self.tls_final: TLSInfo | None = None
 
     def __str__(self) -> str:
         """How the log names the client."""
@@ -202,11 +196,8 @@ class Session:
 
     def peer_certificate(self) -> bytes | None:
         """The client's certificate, DER, when it has shown one in a TLS handshake."""
-        return None
-
-    def tls_info(self) -> TLSInfo | None:
-        """What TLS has settled; None without TLS."""
-        return None
+        info = self.tls_info()
+        return info["peer_certs"][0] if info and info["peer_certs"] else None
 
     def close(self, log: "Logger", reason: ClosedState, err: str | None = None) -> None:
         """Close the connection, after telling the client `err` if there is one. Idempotent."""
@@ -222,12 +213,17 @@ class Session:
         self.final = self.snapshot() | {"subscriptions": num_subs}
         self.final_subs = subs
         self.account.remove_client(self)
+        self.tls_final = self.tls_info()
         self.client = None
         self.cancel_expiry()
 
     def snapshot(self) -> dict[str, int]:
         """The counters, see Client.snapshot; those at its end for a closed connection."""
         return self.client.snapshot() if self.client else self.final
+
+    def tls_info(self) -> "TLSInfo | None":
+        """What its TLS handshake has settled, see SecureConnection.tls_info; kept when it has closed."""
+        return self.client.tls_info() if self.client else self.tls_final
 
     def rate_limit(self, log: "Logger", level: str, text: str) -> None:
         """Log a statement about the client unless the same was just logged about another one."""

@@ -8,6 +8,7 @@ from pathlib import Path
 from tempfile import mkdtemp
 
 import pytest
+from support.certs import Certificates
 from support.kernel import SocketDiag
 from support.servers import REFERENCE, Kind, NotInstalled, Server, selected
 
@@ -85,3 +86,9 @@ def diag() -> Iterator[SocketDiag]:
     """Asks the kernel whether a server has read its input."""
     with SocketDiag() as diag:
         yield diag
+
+
+@pytest.fixture(scope="session")
+def certs(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    """Certificates of an authority that lives as long as the tests."""
+    return Certificates(tmp_path_factory.mktemp("certs"))

@@ -239,12 +239,12 @@ def _tls_info(session: Session, auth: bool) -> Page:
     tls = session.tls_info()
     if tls is None:
         return {}
-    info: Page = {"tls_version": tls.version, "tls_cipher_suite": tls.cipher_suite}
-    if auth and tls.peer_chain:
+    info: Page = {"tls_version": tls["version"], "tls_cipher_suite": tls["cipher_suite"]}
+    if auth and tls["peer_certs"]:
         from gnats.monitor.certs import peer_certs
 
-        info["tls_peer_certs"] = peer_certs(tls.peer_chain)
-    return info | {"tls_first": tls.handshake_first}
+        info["tls_peer_certs"] = peer_certs(tls["peer_certs"])
+    return info | {"tls_first": tls["first"]}
 
 
 def _without_bearer(jwt: str) -> str:

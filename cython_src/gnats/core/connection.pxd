@@ -11,6 +11,7 @@ from gnats.core.outbound cimport OutQueue
 from gnats.core.parser cimport Parser
 from gnats.core.pollstate cimport PollState
 from gnats.core.timers cimport Timer
+from gnats.core.tlsstate cimport Tls
 from gnats.includes.pthread cimport pthread_mutex_t
 
 # Log records that are not a parser's Violation; gnats.records words them.
@@ -32,6 +33,13 @@ cpdef enum LogCode:
     LOG_PRODUCER_STALLED = 46       # b: ns
     LOG_CLOSING_OUT_OF_MEMORY = 47
     LOG_SUBSCRIPTION_REMOVED = 48   # data: subject NUL queue NUL sid
+    LOG_TLS_STARTING = 80
+    LOG_TLS_COMPLETE = 81
+    LOG_TLS_VERSION = 82            # b: 0x0303 or 0x0304; data: cipher suite
+    LOG_TLS_TIMEOUT = 83
+    LOG_TLS_ERROR = 84              # b: Tls.error_code; data: verify_error, text, NUL, chain; see gnats.tlserrors
+    LOG_TLS_PROBE = 85              # the same: who does not speak TLS at all
+    LOG_TLS_NOT_PINNED = 86         # data: digest of the client's key, or nothing
 
 cpdef enum TraceCode:
     TRACE_IN = 0            # data: verb SP argument
@@ -53,6 +61,7 @@ cdef enum:
     PARSE_ERROR = 9
     STALE_CONNECTION = 10
     PROTOCOL_VIOLATION = 11
+    MAX_CONNECTIONS_EXCEEDED = 15
     MAX_PAYLOAD_EXCEEDED = 16
     MAX_CONTROL_LINE_EXCEEDED = 17
 
@@ -64,6 +73,9 @@ cdef enum:
     CTL_CLOSE = 8
     CTL_ABORT = 16
     CTL_PERMISSIONS = 32
+
+cdef enum:
+    T_AUTH, T_PING, T_WRITE, T_STALL, T_TLS
 
 
 # What a CONNECT settled, staged by the control plane for the owner.
@@ -82,6 +94,7 @@ cdef class Connection(Parser):
     cdef uint32_t interest        # what epoll watches the socket for
     cdef uint8_t watched          # it is in the epoll set
     cdef uint32_t reason          # ClosedState, 0 while open; atomic
+    cdef Tls *tls                 # NULL on a connection that does without; core.secure owns it
     # options
     cdef ConnectOptions opts
     cdef uint8_t connect_received, first_pong_sent, parked, started, torn, draining
@@ -144,6 +157,7 @@ cdef class Connection(Parser):
     cdef void on_events(self, uint32_t events) noexcept nogil
     cdef void on_timer(self, Timer *t) noexcept nogil
     cdef void flush_outbound(self) noexcept nogil
+    cdef size_t unsent(self) noexcept nogil
     cdef void resume_reading(self) noexcept nogil
     cdef void post_closed(self) noexcept nogil
 
@@ -156,6 +170,7 @@ cdef class Connection(Parser):
     cdef void parse_kept(self) noexcept nogil
     cdef void account_batch(self) noexcept nogil
     cdef void begin(self) noexcept nogil
+    cdef void begin_protocol(self) noexcept nogil
     cdef void log(self, int code, int64_t b, const char *data, size_t n) noexcept nogil
     cdef void debugf(self, int code, int64_t b, const char *data, size_t n) noexcept nogil
     cdef void trace_line(self, int code, const char *a, size_t na, const char *b, size_t nb) noexcept nogil
@@ -179,6 +194,13 @@ cdef class Connection(Parser):
     cdef void set_first_ping_timer(self) noexcept nogil
     cdef void remove_all_subs(self) noexcept nogil
     cdef void note_subs(self) noexcept nogil       # into last_nsubs and last_subs
+    # What core.secure does when there is `tls`: begin; read as recv and recvmsg do, -errno for an error; flush what is
+    # queued, bytes sent or -errno; its timer; the end, before the socket is closed.
+    cdef void tls_begin(self) noexcept nogil
+    cdef long tls_receive(self, size_t want) noexcept nogil
+    cdef long tls_flush(self) noexcept nogil
+    cdef void tls_expired(self) noexcept nogil
+    cdef void tls_end(self) noexcept nogil
 
 
 # Write "p[:n]" as Go's %q words it at out, 4n + 2 characters at most; the end of it.

@@ -15,6 +15,7 @@ from gnats.core.parser cimport CLIENT, PARSE_OK, PARSE_PUNT, SYSTEM, Parser
 from gnats.core.pollstate cimport PollerBase, PollState, poller_random
 from gnats.core.state cimport ServerState
 from gnats.core.timers cimport Timer, timer_clear, timer_set, timers_next
+from gnats.core.tlsstate cimport TLS_FAILED, TLS_OPEN
 from gnats.includes.atomics cimport (
     add32,
     add64,
@@ -32,6 +33,7 @@ from gnats.includes.atomics cimport (
     store32,
     store64,
     storei64,
+    unlikely,
 )
 from gnats.includes.linux cimport (
     EAGAIN,
@@ -69,9 +71,6 @@ from gnats.includes.pthread cimport (
     pthread_mutex_lock,
     pthread_mutex_unlock,
 )
-
-cdef enum:
-    T_AUTH, T_PING, T_WRITE, T_STALL
 
 cdef enum:
     FLUSH_OVER = 256 * 1024        # flush in place beyond this: memory stays hot, readers get going
@@ -360,16 +359,23 @@ cdef class Connection(Parser):
         self.started = 1
         self.set_trace_level()
         add32(&self.ps.nclients, 1)
-        if self.auth_timeout > 0:
-            timer_set(&self.ps.timers, &self.auth_timer, self.ps.now + self.auth_timeout)
-        if self.ping_interval > 0:
-            timer_set(&self.ps.timers, &self.ping_timer, self.ps.now + self.ping_interval)
         ev.events = self.interest = EPOLLIN
         ev.data.ptr = <void *> self
         self.watched = 1
         if epoll_ctl(self.ps.epfd, EPOLL_CTL_ADD, self.fd, &ev) < 0:
             self.watched = 0
             self.close_connection_nogil(READ_ERROR)
+        elif self.tls != NULL:
+            self.tls_begin()
+        else:
+            self.begin_protocol()
+
+    cdef void begin_protocol(self) noexcept nogil:
+        """What comes next from the peer is the protocol."""
+        if self.auth_timeout > 0:
+            timer_set(&self.ps.timers, &self.auth_timer, self.ps.now + self.auth_timeout)
+        if self.ping_interval > 0:
+            timer_set(&self.ps.timers, &self.ping_timer, self.ps.now + self.ping_interval)
 
     cdef void set_interest(self, uint32_t events) noexcept nogil:
         cdef epoll_event ev
@@ -397,7 +403,11 @@ cdef class Connection(Parser):
             self.read_loop()
 
     cdef void resume_reading(self) noexcept nogil:
-        if not load8(&self.closing) and not self.parked and not self.paused:
+        if load8(&self.closing) or self.parked or self.paused:
+            return
+        if unlikely(self.tls != NULL) and self.tls.eof:
+            self.close_connection_nogil(READ_ERROR if self.tls.phase == TLS_FAILED else CLIENT_CLOSED)
+        else:
             self.set_interest(self.interest | EPOLLIN)
 
     cdef void on_timer(self, Timer *t) noexcept nogil:
@@ -410,11 +420,13 @@ cdef class Connection(Parser):
             self.close_connection_nogil(AUTHENTICATION_TIMEOUT)
         elif t.kind == T_STALL:
             self.unpause()
+        elif t.kind == T_TLS:
+            self.tls_expired()
         elif self.draining:
             self.finish_close()
         else:
             snprintf(detail, sizeof(detail), b"%u %zu", outq_chunks(&self.out), self.out.bytes)
-            if not self.auth_set:
+            if not self.auth_set or self.tls != NULL:
                 add64(&(<ServerState> self.server)._slow_consumers, 1)
                 self.log(LOG_SLOW_DEADLINE, self.write_deadline, detail, strlen(detail))
             self.close_connection_nogil(SLOW_CONSUMER_WRITE_DEADLINE)
@@ -463,6 +475,9 @@ cdef class Connection(Parser):
         if self.msg_buf != NULL:
             # The rest of a split payload goes where it belongs, only what follows it through the buffer.
             want = <size_t> self.pa.size + 2 - self.msg_len
+        if unlikely(self.tls != NULL):
+            n = self.tls_receive(want)
+        elif want:
             iov[0].iov_base = self.msg_buf + self.msg_len
             iov[0].iov_len = want
             iov[1].iov_base = ps.rbuf
@@ -475,12 +490,16 @@ cdef class Connection(Parser):
             msg.msg_iov = iov
             msg.msg_iovlen = 2
             n = recvmsg(self.fd, &msg, MSG_DONTWAIT)
+            if n < 0:
+                n = -errno
         else:
             n = recv(self.fd, ps.rbuf, ps.rbuf_len, MSG_DONTWAIT)
+            if n < 0:
+                n = -errno
         if n <= 0:
             if n == 0:
                 self.close_connection_nogil(CLIENT_CLOSED)
-            elif errno != EAGAIN and errno != EINTR:
+            elif n != -EAGAIN and n != -EINTR:
                 self.close_connection_nogil(READ_ERROR)
             return
         ps.reads += 1
@@ -507,6 +526,8 @@ cdef class Connection(Parser):
                 self.log(LOG_PRODUCER_STALLED, self.stall_ns, NULL, 0)
             self.pause(self.stall_ns)
             self.stall_ns = 0
+        elif unlikely(self.tls != NULL) and self.tls.eof:
+            self.resume_reading()
 
     cdef void parse_bytes(self, char *buf, size_t n) noexcept nogil:
         """Parse; what follows a punted verb is kept until the control plane has answered."""
@@ -617,9 +638,10 @@ cdef class Connection(Parser):
 
     cdef void flush_outbound(self) noexcept nogil:
         cdef long n
+        cdef size_t left
         if self.fd < 0:
             return
-        n = outq_send(&self.out, &self.ps.pool, self.fd)
+        n = self.tls_flush() if unlikely(self.tls != NULL) else outq_send(&self.out, &self.ps.pool, self.fd)
         if n < 0:
             if self.draining:
                 self.finish_close()
@@ -628,8 +650,9 @@ cdef class Connection(Parser):
             self.close_connection_nogil(WRITE_ERROR)
             return
         self.sent += n
-        store64(&self.backlog, self.out.bytes)
-        if self.out.bytes == 0:
+        left = self.unsent()
+        store64(&self.backlog, left)
+        if left == 0:
             if self.want_write:
                 self.want_write = 0
                 self.set_interest(self.interest & ~<uint32_t> EPOLLOUT)
@@ -641,14 +664,20 @@ cdef class Connection(Parser):
             if not self.want_write:
                 self.want_write = 1
                 self.set_interest(self.interest | EPOLLOUT)
-                self.deadline_mark = self.sent + self.out.bytes
+                self.deadline_mark = self.sent + left
                 timer_set(&self.ps.timers, &self.write_timer, self.ps.now + self.write_deadline)
             elif self.sent >= self.deadline_mark and not self.draining:
                 # Everything that was queued when the deadline was set has gone; what has come since gets its own.
-                self.deadline_mark = self.sent + self.out.bytes
+                self.deadline_mark = self.sent + left
                 timer_set(&self.ps.timers, &self.write_timer, self.ps.now + self.write_deadline)
         if load8(&self.gated) and self.out.bytes <= self.gate:
             self.release_stalled()
+
+    cdef size_t unsent(self) noexcept nogil:
+        """Bytes on their way to the socket; what waits for the end of a handshake is not."""
+        if unlikely(self.tls != NULL):
+            return self.tls.wire.bytes + (self.out.bytes if self.tls.phase == TLS_OPEN else 0)
+        return self.out.bytes
 
     cdef void outbound_over(self, Connection producer) noexcept nogil:
         """The queue is long: flush it now; if the socket takes no more, stall the producer or give up."""
@@ -738,7 +767,7 @@ cdef class Connection(Parser):
         self.note_subs()
         self.remove_all_subs()
         self.release_stalled()
-        if not skip_flush and self.fd >= 0 and self.out.bytes and self.started:
+        if not skip_flush and self.fd >= 0 and self.started and self.unsent():
             self.draining = 1
             self.want_write = 0
             self.set_interest(0)
@@ -750,6 +779,9 @@ cdef class Connection(Parser):
         cdef int _i
         if self.fd >= 0:
             epoll_ctl(self.ps.epfd, EPOLL_CTL_DEL, self.fd, NULL)
+            if self.tls != NULL:
+                self.tls_end()
+                self.draining = 1   # its last record may be an alert
             if self.draining:
                 # Unread bytes would turn the close into a reset, which can overtake the -ERR just sent.
                 shutdown(self.fd, SHUT_WR)
@@ -828,12 +860,27 @@ cdef class Connection(Parser):
     cdef void trace_in_op(self, const char *op, const char *arg, size_t n) noexcept nogil:
         self.trace_line(TRACE_IN, op, strlen(op), arg, n)
 
-    # -- what a Client overrides ---------------------------------------------------------------------------------
+    # -- what core.secure and core.client override ------------------------------------------------------------------
 
     cdef void remove_all_subs(self) noexcept nogil:
         pass
 
     cdef void note_subs(self) noexcept nogil:
+        pass
+
+    cdef void tls_begin(self) noexcept nogil:
+        pass
+
+    cdef long tls_receive(self, size_t want) noexcept nogil:
+        return 0
+
+    cdef long tls_flush(self) noexcept nogil:
+        return 0
+
+    cdef void tls_expired(self) noexcept nogil:
+        pass
+
+    cdef void tls_end(self) noexcept nogil:
         pass
 
 

@@ -19,13 +19,14 @@ from gnats.core.permissions cimport Permissions
 from gnats.core.pollstate cimport PollState
 from gnats.core.quiesce cimport qs_advance, qs_passed
 from gnats.core.replies cimport replies_free, replies_new, replies_note, replies_use
+from gnats.core.secure cimport SecureConnection
 from gnats.core.sublist cimport Subscription, sub_queue, sub_sid, sub_subject
 from gnats.core.verdicts cimport verdict_deliver, verdict_publish
 from gnats.includes.atomics cimport load_ptr_acquire, store8, store_ptr_release
 from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
 
 
-cdef class Guarded(Connection):
+cdef class Guarded(SecureConnection):
     """A connection with permissions; see Client."""
 
     def __dealloc__(self):

@@ -47,6 +47,10 @@ cdef void outq_merge(OutQueue *dst, OutQueue *src, ChunkPool *pool) noexcept nog
 cdef void outq_clear(OutQueue *q, ChunkPool *pool) noexcept nogil
 cdef void outq_free(OutQueue *q) noexcept nogil
 cdef uint32_t outq_chunks(const OutQueue *q) noexcept nogil
+# Forget the first n bytes.
+cdef void outq_drop(OutQueue *q, ChunkPool *pool, size_t n) noexcept nogil
+# Copy up to n bytes of the front to p and forget them: how many.
+cdef size_t outq_take(OutQueue *q, ChunkPool *pool, char *p, size_t n) noexcept nogil
 # Write what the socket takes: bytes sent, or -errno; 0 when it takes nothing now.
 cdef long outq_send(OutQueue *q, ChunkPool *pool, int fd) noexcept nogil
 

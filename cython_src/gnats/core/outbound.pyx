@@ -188,12 +188,38 @@ cdef uint32_t outq_chunks(const OutQueue *q) noexcept nogil:
     return n
 
 
+cdef void outq_drop(OutQueue *q, ChunkPool *pool, size_t n) noexcept nogil:
+    cdef Chunk *c
+    q.bytes -= n
+    while q.head != NULL and n >= q.head.len - q.head.sent:
+        c = q.head
+        n -= c.len - c.sent
+        q.head = c.next
+        if q.head == NULL:
+            q.tail = NULL
+        chunk_put(pool, c)
+    if q.head != NULL:
+        q.head.sent += <uint32_t> n
+
+
+cdef size_t outq_take(OutQueue *q, ChunkPool *pool, char *p, size_t n) noexcept nogil:
+    cdef size_t taken = 0, part
+    while q.bytes and taken < n:
+        part = q.head.len - q.head.sent
+        if part > n - taken:
+            part = n - taken
+        memcpy(p + taken, q.head.data + q.head.sent, part)
+        outq_drop(q, pool, part)
+        taken += part
+    return taken
+
+
 cdef long outq_send(OutQueue *q, ChunkPool *pool, int fd) noexcept nogil:
     cdef iovec[MAX_IOV] iov
     cdef msghdr msg
     cdef Chunk *c
     cdef long total = 0
-    cdef size_t asked, left
+    cdef size_t asked
     cdef ssize_t n
     memset(&msg, 0, sizeof(msg))
     msg.msg_iov = iov
@@ -215,17 +241,7 @@ cdef long outq_send(OutQueue *q, ChunkPool *pool, int fd) noexcept nogil:
                 return total
             return -errno
         total += n
-        q.bytes -= <size_t> n
-        left = <size_t> n
-        while q.head != NULL and left >= q.head.len - q.head.sent:
-            c = q.head
-            left -= c.len - c.sent
-            q.head = c.next
-            if q.head == NULL:
-                q.tail = NULL
-            chunk_put(pool, c)
-        if q.head != NULL:
-            q.head.sent += <uint32_t> left
+        outq_drop(q, pool, <size_t> n)
         if <size_t> n < asked:
             return total
     return total

@@ -45,6 +45,8 @@ cdef struct PollState:
     ResultCache cache
     VerdictCache verdicts
     TimerHeap timers
+    uint64_t tls_turn       # `wakeups` when a handshake was gone on with last, and ns spent on them in that batch
+    int64_t tls_spent
     char *rbuf
     size_t rbuf_len
     char *scratch           # for the middle of a message header; grows

@@ -55,7 +55,7 @@ cdef extern from "<sys/socket.h>" nogil:
         size_t msg_controllen
         int msg_flags
     enum:
-        MSG_DONTWAIT, MSG_NOSIGNAL, MSG_TRUNC, SHUT_WR
+        MSG_DONTWAIT, MSG_NOSIGNAL, MSG_PEEK, MSG_TRUNC, SHUT_WR
     ssize_t recv(int fd, void *buf, size_t n, int flags)
     ssize_t recvmsg(int fd, msghdr *msg, int flags)
     ssize_t sendmsg(int fd, const msghdr *msg, int flags)
@@ -67,7 +67,7 @@ cdef extern from "<unistd.h>" nogil:
 cdef extern from "<errno.h>" nogil:
     int errno
     enum:
-        EAGAIN, EINTR
+        EAGAIN, EINTR, EIO
 
 cdef extern from "<sys/types.h>" nogil:
     ctypedef long ssize_t

@@ -1,0 +1,133 @@
+"""Certificates for tests: an authority, another one, and what they sign, written to a folder as PEM."""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import ipaddress
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from cryptography.x509.oid import ExtendedKeyUsageOID as Usage
+from cryptography.x509.oid import NameOID
+
+DAY = datetime.timedelta(days=1)
+Key = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """A certificate with its key, and the files that hold them."""
+
+    cert: x509.Certificate
+    key: Key
+    cert_file: Path
+    key_file: Path
+
+    @property
+    def der(self) -> bytes:
+        return self.cert.public_bytes(serialization.Encoding.DER)
+
+    @property
+    def pin(self) -> str:
+        """The digest of the public key, as pinned_certs has it."""
+        form = serialization.PublicFormat.SubjectPublicKeyInfo
+        public = self.key.public_key().public_bytes(serialization.Encoding.DER, form)
+        return hashlib.sha256(public).hexdigest()
+
+    @property
+    def tls_block(self) -> str:
+        """The certificate as an element of a tls block."""
+        return f'cert_file: "{self.cert_file}", key_file: "{self.key_file}"'
+
+
+class Certificates:
+    """What the tests of TLS need, made when it is asked for."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+
+    def make(
+        self,
+        name: str,
+        *,
+        issuer: Certificate | None = None,
+        authority: bool = False,
+        names: tuple[str, ...] = ("localhost",),
+        usage: x509.ObjectIdentifier | None = None,
+        days: int = 10,
+        kind: str = "ec",
+        subject: x509.Name | None = None,
+    ) -> Certificate:
+        """A new certificate in <name>.pem and <name>-key.pem; `issuer` None signs itself. With `days` below
+        zero it has expired."""
+        key: Key
+        key = (
+            rsa.generate_private_key(65537, 2048)
+            if kind == "rsa"
+            else ec.generate_private_key(ec.SECP256R1())
+        )
+        subject = subject or x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+        alternatives: list[x509.GeneralName] = [x509.DNSName(entry) for entry in names]
+        alternatives.append(x509.IPAddress(ipaddress.ip_address("127.0.0.1")))
+        end = datetime.datetime.now(datetime.UTC) + days * DAY
+        builder = (
+            x509.CertificateBuilder()
+            .subject_name(subject)
+            .issuer_name(issuer.cert.subject if issuer else subject)
+            .public_key(key.public_key())
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(end - 30 * DAY)
+            .not_valid_after(end)
+            .add_extension(x509.SubjectAlternativeName(alternatives), critical=False)
+            .add_extension(x509.BasicConstraints(ca=authority, path_length=None), critical=True)
+        )
+        if usage:
+            builder = builder.add_extension(x509.ExtendedKeyUsage([usage]), critical=False)
+        cert = builder.sign(issuer.key if issuer else key, hashes.SHA256())
+        made = Certificate(cert, key, self._directory / f"{name}.pem", self._directory / f"{name}-key.pem")
+        made.cert_file.write_bytes(cert.public_bytes(serialization.Encoding.PEM))
+        form, none = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+        made.key_file.write_bytes(key.private_bytes(serialization.Encoding.PEM, form, none))
+        return made
+
+    @cached_property
+    def ca(self) -> Certificate:
+        return self.make("Authority", authority=True)
+
+    @cached_property
+    def other_ca(self) -> Certificate:
+        return self.make("Other authority", authority=True)
+
+    @cached_property
+    def server(self) -> Certificate:
+        return self.make("server", issuer=self.ca, usage=Usage.SERVER_AUTH)
+
+    @cached_property
+    def rsa_server(self) -> Certificate:
+        return self.make("rsa server", issuer=self.ca, usage=Usage.SERVER_AUTH, kind="rsa")
+
+    @cached_property
+    def client(self) -> Certificate:
+        return self.make("client", issuer=self.ca, usage=Usage.CLIENT_AUTH)
+
+    @cached_property
+    def untrusted_client(self) -> Certificate:
+        return self.make("untrusted client", issuer=self.other_ca, usage=Usage.CLIENT_AUTH)
+
+    @cached_property
+    def expired_client(self) -> Certificate:
+        return self.make("expired client", issuer=self.ca, usage=Usage.CLIENT_AUTH, days=-1)
+
+    @cached_property
+    def self_signed_client(self) -> Certificate:
+        return self.make("self-signed client", usage=Usage.CLIENT_AUTH)
+
+    @cached_property
+    def server_as_client(self) -> Certificate:
+        """One that is good, but not for clients."""
+        return self.make("server as client", issuer=self.ca, usage=Usage.SERVER_AUTH)
