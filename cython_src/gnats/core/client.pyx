@@ -159,11 +159,13 @@ cdef class Client(Guarded):
         bytes connect_info not None,
         bytes greeting not None=b"",
         Permissions permissions=None,
+        int max_subs=-1,
+        int max_payload=-1,
     ) -> None:
         """The answer to a CONNECT: take these options, send `greeting`, and go on parsing.
 
         `connect_info` is the INFO line that follows the first PONG of a client with protocol 1.
-        `permissions` None means all. Raises MemoryError.
+        `permissions` None means all, -1 no limit. Raises MemoryError.
         """
         cdef char *copy = NULL
         cdef size_t n = PyBytes_GET_SIZE(connect_info)
@@ -183,6 +185,8 @@ cdef class Client(Guarded):
         self.staged.headers = headers
         self.staged.no_responders = no_responders
         self.staged.protocol = protocol
+        self.staged.max_subs = max_subs
+        self.staged.max_payload = max_payload
         self.staged_account = <void *> account
         free(self.connect_info)
         self.connect_info = copy
@@ -307,6 +311,8 @@ cdef class Client(Guarded):
         self.apply_permissions()
         store8(&self.headers, self.opts.headers)
         self.pedantic = self.opts.pedantic
+        self.max_subs = self.opts.max_subs
+        self.max_payload = self.opts.max_payload
         self.connect_received = 1
         self.auth_set = 0
 
