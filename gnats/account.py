@@ -3,6 +3,7 @@
 import time
 from typing import TYPE_CHECKING
 
+from gnats.accountopts import AccountLimits
 from gnats.core import account
 from gnats.core.survey import total
 from gnats.reasons import ClosedState
@@ -10,24 +11,38 @@ from gnats.reasons import ClosedState
 if TYPE_CHECKING:
     from gnats.session import Session
 
+NO_LIMIT = -1
 GLOBAL_ACCOUNT = "$G"
 SYSTEM_ACCOUNT = "$SYS"
 TRAFFIC = ("in_msgs", "in_bytes", "out_msgs", "out_bytes")
 _SLOW = (ClosedState.SLOW_CONSUMER_PENDING_BYTES, ClosedState.SLOW_CONSUMER_WRITE_DEADLINE)
 
 
+def lowest(*limits: int) -> int:
+    """The lowest of several limits, of which negative ones are none."""
+    return min((limit for limit in limits if limit >= 0), default=NO_LIMIT)
+
+
 class Account(account.Account):
     """An account; what its messages need is in the base class. Limits are -1 for none."""
 
-    def __init__(self, name: str, max_connections: int = -1) -> None:
+    def __init__(self, name: str, max_connections: int = NO_LIMIT) -> None:
         self.name = name
         self.name_tag = name
         self.updated = time.time_ns()
         self.max_connections = max_connections
+        self.max_leafnodes = self.max_subscriptions = self.max_payload = NO_LIMIT
         self.clients: dict[int, Session] = {}
         self.closed_traffic = dict.fromkeys(TRAFFIC, 0)
         """What connections that have gone had sent and received."""
         self.slow_consumers = 0
+
+    def set_limits(self, limits: AccountLimits) -> None:
+        """Limits for those that connect from now on."""
+        self.max_connections = limits.max_connections
+        self.max_leafnodes = limits.max_leafnodes
+        self.max_subscriptions = limits.max_subscriptions
+        self.max_payload = limits.max_payload
 
     def add_client(self, session: "Session") -> bool:
         """Count a connection in; False when there are as many as there may be."""

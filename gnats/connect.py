@@ -4,6 +4,7 @@ import re
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
+from gnats.account import NO_LIMIT, lowest
 from gnats.auth import Denied, Grant
 from gnats.core.permissions import compile_permissions
 from gnats.gofmt import quote
@@ -122,6 +123,7 @@ def _granted(server: "Server", session: Session, grant: Grant) -> None:
     if permissions is not None:
         for error in permissions.errors:
             log.error(f"{session} - {error}")
+    max_payload = lowest(grant.max_payload, session.account.max_payload, server.opts.max_payload)
     client.connected(
         session.account,
         echo=opts.echo,
@@ -130,9 +132,13 @@ def _granted(server: "Server", session: Session, grant: Grant) -> None:
         headers=headers,
         no_responders=opts.no_responders,
         protocol=opts.protocol,
-        connect_info=server.client_info(session, connect_info=True, remote_account=session.account.name),
+        connect_info=server.client_info(
+            session, connect_info=True, remote_account=session.account.name, max_payload=max_payload
+        ),
         greeting=b"+OK\r\n" if opts.verbose else b"",
         permissions=permissions,
+        max_subs=lowest(grant.max_subs, session.account.max_subscriptions, server.opts.max_subs or NO_LIMIT),
+        max_payload=max_payload,
     )
 
 

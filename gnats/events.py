@@ -87,7 +87,8 @@ class Events:
         }
 
     def _interest(self, subject: str) -> bool:
-        return self._server.system_account.sublist.interested(subject.encode())
+        system = self._server.system_account
+        return system is not None and system.sublist.interested(subject.encode())
 
     def _publish_info(self, what: str) -> None:
         subject = f"$SYS.SERVER.{self._server.id}.{what}"

@@ -12,7 +12,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from gnats.accept import AcceptLoop, listen_for_clients
-from gnats.account import GLOBAL_ACCOUNT, SYSTEM_ACCOUNT, Account
+from gnats.account import Account
+from gnats.accounts import Accounts
 from gnats.auth import Authenticator, new_nonce
 from gnats.connect import CLIENT_PROTO_INFO, process_connect, process_info
 from gnats.core.client import Client
@@ -71,9 +72,9 @@ class Server:
         self.state.trace_headers = opts.trace_headers
         self.state.max_traced_msg_len = opts.max_traced_msg_len
         self.state.no_fast_producer_stall = opts.no_fast_producer_stall
-        self.accounts = {name: Account(name) for name in (GLOBAL_ACCOUNT, SYSTEM_ACCOUNT)}
-        self.global_account = self.accounts[GLOBAL_ACCOUNT]
-        self.system_account = self.accounts[opts.system_account or SYSTEM_ACCOUNT]
+        self.accounts = Accounts(opts, self.name)
+        self.global_account = self.accounts.global_account
+        self.system_account = self.accounts.system_account
         self.events: Events | None = None
         self.auth = Authenticator(opts, self.log)
         self.clients: dict[int, Session] = {}
@@ -388,7 +389,7 @@ class Server:
         """A new client of the server itself in an account."""
         assert self.pollers is not None
         cid = self.next_cid()
-        kind = SYSTEM if account.name == SYSTEM_ACCOUNT else ACCOUNT
+        kind = SYSTEM if account is self.system_account else ACCOUNT
         internal = InternalClient(account, cid, self.pollers.internal, self.state, kind, self.log)
         self._internal[cid] = internal
         return internal

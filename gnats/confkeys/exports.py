@@ -90,13 +90,14 @@ def _export(token: Token, problems: Problems) -> Export | None:
     stream, service = found.pop("stream", None), found.pop("service", None)
     if options["stream"] and options["service"]:
         raise ConfigError(token, f"Detected stream {quote(stream or '')} but already saw a service")
+    accounts = found.get("accounts") or None  # none named: all may
     if service is not None:
-        return ServiceExport(service, **found)
+        return ServiceExport(service, **found | {"accounts": accounts})
     if stream is not None:
         for option, what in _OF_SERVICES.items():
             if option in found:
                 raise ConfigError(token, f"Detected {what} directive on non-service")
-        return StreamExport(stream, **found)
+        return StreamExport(stream, **found | {"accounts": accounts})
     if not (options["stream"] or options["service"]):
         problems.warning(token, "an export without a stream or service is ignored")
     return None

@@ -20,6 +20,8 @@ class Client(Guarded):
         connect_info: bytes,
         greeting: bytes = b"",
         permissions: Permissions | None = None,
+        max_subs: int = -1,
+        max_payload: int = -1,
     ) -> None:
         """The answer to a CONNECT: take these options, send `greeting` (+OK or nothing), and resume.
         `connect_info` is the INFO line sent after the first PONG when protocol >= 1.

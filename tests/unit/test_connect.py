@@ -87,6 +87,7 @@ def test_a_client_goes_on_with_what_it_asked_for(client: Client, session: Sessio
         "cid": 7,
         "connect_info": True,
         "remote_account": "$G",
+        "max_payload": 1 << 20,
     }
     assert options == {
         "echo": False,
@@ -97,6 +98,8 @@ def test_a_client_goes_on_with_what_it_asked_for(client: Client, session: Sessio
         "protocol": 1,
         "greeting": b"",
         "permissions": None,
+        "max_subs": -1,
+        "max_payload": 1 << 20,
     }
 
 

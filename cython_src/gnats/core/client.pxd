@@ -6,6 +6,7 @@ from libc.stddef cimport size_t
 from libc.stdint cimport uint32_t, uint64_t
 
 from gnats.core.guard cimport Guarded
+from gnats.core.mappings cimport Mappings
 from gnats.core.sublist cimport MatchResult, Subscription
 
 
@@ -32,6 +33,8 @@ cdef class Client(Guarded):
     cdef void touch(self, Client dest) noexcept nogil
     cdef void trace_out(self, const Subscription *s, const Delivery *d) noexcept nogil
     # messages
+    cdef void map_subject(self, Mappings *mappings) noexcept nogil
+    cdef void trace_mapping(self, const char *to, size_t n) noexcept nogil
     cdef bint route_msg(self, char *msg, size_t n) noexcept nogil
     cdef bint process_msg_results(self, MatchResult *r, char *msg, size_t n) noexcept nogil
     cdef bint deliver_msg(self, Subscription *s, char *msg, size_t n, Delivery *full, Delivery *bare) noexcept nogil

@@ -6,7 +6,7 @@ from libc.stdio cimport snprintf
 from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcmp, memcpy
 
-from gnats.core.account cimport Account
+from gnats.core.account cimport Account, account_mappings
 from gnats.core.connection cimport (
     AUTHENTICATION_VIOLATION,
     CTL_CONNECTED,
@@ -35,6 +35,7 @@ from gnats.core.connection cimport (
 )
 from gnats.core.guard cimport CHECK_DELIVERIES, NOTE_REPLIES, Guarded
 from gnats.core.inbox cimport EV_CONNECT, EV_INFO, EV_MSG, Event, Inbox
+from gnats.core.mappings cimport Mappings, select_mapped_subject
 from gnats.core.outbound cimport ChunkPool, OutQueue, outq_append, outq_commit, outq_reserve
 from gnats.core.parser cimport (
     ACCOUNT,
@@ -159,11 +160,13 @@ cdef class Client(Guarded):
         bytes connect_info not None,
         bytes greeting not None=b"",
         Permissions permissions=None,
+        int max_subs=-1,
+        int max_payload=-1,
     ) -> None:
         """The answer to a CONNECT: take these options, send `greeting`, and go on parsing.
 
         `connect_info` is the INFO line that follows the first PONG of a client with protocol 1.
-        `permissions` None means all. Raises MemoryError.
+        `permissions` None means all, -1 no limit. Raises MemoryError.
         """
         cdef char *copy = NULL
         cdef size_t n = PyBytes_GET_SIZE(connect_info)
@@ -183,6 +186,8 @@ cdef class Client(Guarded):
         self.staged.headers = headers
         self.staged.no_responders = no_responders
         self.staged.protocol = protocol
+        self.staged.max_subs = max_subs
+        self.staged.max_payload = max_payload
         self.staged_account = <void *> account
         free(self.connect_info)
         self.connect_info = copy
@@ -307,6 +312,8 @@ cdef class Client(Guarded):
         self.apply_permissions()
         store8(&self.headers, self.opts.headers)
         self.pedantic = self.opts.pedantic
+        self.max_subs = self.opts.max_subs
+        self.max_payload = self.opts.max_payload
         self.connect_received = 1
         self.auth_set = 0
 
@@ -525,11 +532,14 @@ cdef class Client(Guarded):
     cdef int process_inbound_msg(self, char *msg, size_t n) noexcept nogil:
         """A whole message of this client, its arguments in `pa` (processInboundClientMsg)."""
         cdef PubArg *pa = &self.pa
+        cdef Mappings *mappings = account_mappings(<Account> self.account)
         self.batch_msgs += 1
         self.batch_bytes += n - 2
+        if unlikely(mappings != NULL):
+            self.map_subject(mappings)   # what follows knows the new subject only
         if self.trace:
             self.trace_msg(TRACE_IN_PAYLOAD, msg, n, pa.hdr if pa.hdr > 0 else 0)
-        if unlikely(pa.subject.p[0] == c'_' or pa.subject.p[0] == c'$'):
+        if unlikely(pa.subject.n and (pa.subject.p[0] == c'_' or pa.subject.p[0] == c'$')):
             if is_gateway_reply(&pa.subject) or (pa.subject.n >= 5 and memcmp(pa.subject.p, b"$NRG.", 5) == 0):
                 self.refuse_publish(&pa.subject)
                 return PARSE_OK
@@ -545,6 +555,32 @@ cdef class Client(Guarded):
             self.send_ok()
         self.route_msg(msg, n)
         return PARSE_OK
+
+    cdef void map_subject(self, Mappings *mappings) noexcept nogil:
+        """Replace the subject that was published by the one it is mapped to, if it is."""
+        cdef PubArg *pa = &self.pa
+        cdef PollState *ps = self.ps
+        cdef size_t n = 0
+        cdef char *grown
+        while True:
+            if not select_mapped_subject(
+                    mappings, pa.subject.p, pa.subject.n, &ps.rng, ps.mapped, ps.mapped_len, &n):
+                return
+            if n < ps.mapped_len:
+                break
+            grown = <char *> realloc(ps.mapped, n + 256)
+            if grown == NULL:
+                self.log(LOG_CLOSING_OUT_OF_MEMORY, 0, NULL, 0)
+                self.close_connection_nogil(READ_ERROR)
+                pa.subject.n = 0
+                return
+            ps.mapped = grown
+            ps.mapped_len = n + 256
+        if unlikely(self.trace):
+            self.trace_mapping(ps.mapped, n)
+        pa.subject.p = ps.mapped
+        pa.subject.n = n
+        pa.canonical = 0
 
     cdef bint route_msg(self, char *msg, size_t n) noexcept nogil:
         """Deliver to whoever is subscribed; True when somebody was."""
@@ -890,6 +926,16 @@ cdef class Client(Guarded):
         self.trace_line(TRACE_OUT, line, n - 2, NULL, 0)
         free(line)
         self.trace_msg(TRACE_OUT_PAYLOAD, d.pay, d.pay_n, d.hdr)
+
+
+    cdef void trace_mapping(self, const char *to, size_t n) noexcept nogil:
+        cdef PubArg *pa = &self.pa
+        cdef char *line = <char *> malloc(pa.subject.n + n + 4)
+        if line == NULL:
+            return
+        put(put(put(line, pa.subject.p, pa.subject.n), b" -> ", 4), to, n)
+        self.trace_line(TRACE_IN, b"MAPPING", 7, line, pa.subject.n + n + 4)
+        free(line)
 
 
 cdef inline char *put(char *p, const char *text, size_t n) noexcept nogil:

@@ -81,6 +81,7 @@ cdef enum:
 # What a CONNECT settled, staged by the control plane for the owner.
 cdef struct ConnectOptions:
     uint8_t echo, verbose, pedantic, headers, no_responders, protocol
+    int32_t max_subs, max_payload
 
 
 cdef class Connection(Parser):

@@ -137,8 +137,9 @@ cdef class Poller(PollerBase):
         timers_free(&self.ps.timers)
         free(self.ps.rbuf)
         free(self.ps.scratch)
+        free(self.ps.mapped)
         free(self.ps.touched)
-        self.ps.rbuf = self.ps.scratch = NULL
+        self.ps.rbuf = self.ps.scratch = self.ps.mapped = NULL
         self.ps.touched = NULL
 
     def stats(self) -> dict:

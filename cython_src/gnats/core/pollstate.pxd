@@ -51,6 +51,8 @@ cdef struct PollState:
     size_t rbuf_len
     char *scratch           # for the middle of a message header; grows
     size_t scratch_len
+    char *mapped            # the subject that a published one is mapped to; grows
+    size_t mapped_len
     uint32_t nclients       # atomic
     # counters, atomic with one writer
     uint64_t in_msgs, in_bytes, out_msgs, out_bytes, wakeups
