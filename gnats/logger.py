@@ -96,6 +96,12 @@ class Logger:
         """
         return False
 
+    def become(self, other: "Logger") -> None:
+        """Log as `other` does from now on; who has this logger keeps it."""
+        self.close()
+        self.__class__ = other.__class__
+        self.__dict__ = other.__dict__
+
     def close(self) -> None:
         """Release the log file, if any; later lines are dropped."""
 

@@ -83,6 +83,16 @@ class Connection(Parser):
         """Send `-ERR 'err'` if given and close; EV_CLOSED follows once that is done. Idempotent."""
     def abort(self) -> None:
         """Drop what is queued: a close that waits for its peer to read goes through now."""
+    def set_limits(
+        self,
+        *,
+        max_control_line: int,
+        max_payload: int,
+        max_subs: int,
+        ping_interval: float,
+        ping_max: int,
+    ) -> None:
+        """Limits from now on, -1 for none; subscriptions over theirs stay."""
     def enqueue_proto(self, data: bytes) -> None:
         """Queue bytes for the peer behind what is queued already, and have the poller flush them."""
     def snapshot(self) -> dict[str, int]:

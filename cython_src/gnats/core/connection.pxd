@@ -73,6 +73,7 @@ cdef enum:
     CTL_CLOSE = 8
     CTL_ABORT = 16
     CTL_PERMISSIONS = 32
+    CTL_LIMITS = 64
 
 cdef enum:
     T_AUTH, T_PING, T_WRITE, T_STALL, T_TLS
@@ -82,6 +83,12 @@ cdef enum:
 cdef struct ConnectOptions:
     uint8_t echo, verbose, pedantic, headers, no_responders, protocol
     int32_t max_subs, max_payload
+
+
+# What a reload may change on a live connection; -1 no limit.
+cdef struct Limits:
+    int32_t max_control_line, max_payload, max_subs, ping_max
+    int64_t ping_interval    # ns
 
 
 cdef class Connection(Parser):
@@ -140,6 +147,7 @@ cdef class Connection(Parser):
     cdef uint32_t ctl
     cdef uint32_t ctl_reason
     cdef ConnectOptions staged
+    cdef Limits staged_limits
     cdef void *staged_account
     cdef char *connect_info       # INFO for after the first PONG
     cdef size_t connect_info_len
@@ -170,6 +178,7 @@ cdef class Connection(Parser):
     cdef void parse_bytes(self, char *buf, size_t n) noexcept nogil
     cdef void parse_kept(self) noexcept nogil
     cdef void account_batch(self) noexcept nogil
+    cdef void apply_limits(self, const Limits *limits) noexcept nogil
     cdef void begin(self) noexcept nogil
     cdef void begin_protocol(self) noexcept nogil
     cdef void log(self, int code, int64_t b, const char *data, size_t n) noexcept nogil

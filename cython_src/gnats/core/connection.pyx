@@ -256,6 +256,19 @@ cdef class Connection(Parser):
         """Drop what is queued: a close that waits for its peer to read goes through now."""
         self.request(CTL_ABORT, 0)
 
+    def set_limits(
+        self, *, int max_control_line, int max_payload, int max_subs, double ping_interval, int ping_max
+    ) -> None:
+        """Limits from now on, -1 for none; subscriptions over theirs stay."""
+        pthread_mutex_lock(&self.lock)
+        self.staged_limits.max_control_line = max_control_line
+        self.staged_limits.max_payload = max_payload
+        self.staged_limits.max_subs = max_subs
+        self.staged_limits.ping_interval = <int64_t> (ping_interval * SECOND)
+        self.staged_limits.ping_max = ping_max
+        pthread_mutex_unlock(&self.lock)
+        self.request(CTL_LIMITS, 0)
+
     def enqueue_proto(self, bytes data not None) -> None:
         """Queue protocol bytes for the peer and have the poller flush them. Raises MemoryError."""
         self.append_remote(data)
@@ -320,8 +333,10 @@ cdef class Connection(Parser):
 
     cdef void on_signal(self) noexcept nogil:
         cdef uint32_t ctl, reason
+        cdef Limits limits
         pthread_mutex_lock(&self.lock)
         ctl = self.ctl
+        limits = self.staged_limits
         reason = self.ctl_reason
         self.ctl = self.ctl_reason = 0
         self.merge_remote()
@@ -333,6 +348,8 @@ cdef class Connection(Parser):
             elif ctl & CTL_ABORT:
                 self.finish_close()
             return
+        if ctl & CTL_LIMITS:
+            self.apply_limits(&limits)
         if ctl & CTL_START:
             self.begin()
         if ctl & CTL_CLOSE:
@@ -353,6 +370,17 @@ cdef class Connection(Parser):
 
     cdef void on_control(self, uint32_t ctl) noexcept nogil:
         pass
+
+    cdef void apply_limits(self, const Limits *limits) noexcept nogil:
+        self.max_control_line = limits.max_control_line
+        self.max_payload = limits.max_payload
+        self.max_subs = limits.max_subs
+        self.ping_max = limits.ping_max
+        if self.ping_interval != limits.ping_interval:
+            self.ping_interval = limits.ping_interval
+            timer_clear(&self.ps.timers, &self.ping_timer)
+            if limits.ping_interval > 0:
+                timer_set(&self.ps.timers, &self.ping_timer, self.ps.now + limits.ping_interval)
 
     cdef void begin(self) noexcept nogil:
         cdef epoll_event ev
