@@ -124,9 +124,10 @@ def handle_signals(server: "Server") -> None:
             server.lame_duck_mode()
         elif signal == SIGHUP:
             server.tell("reloading")
-            server.log.error(
-                "Failed to reload server configuration: reload is not supported yet; restart to apply changes"
-            )
+            try:
+                server.reload()
+            except (OptionError, ServerError) as exc:
+                server.log.error(f"Failed to reload server configuration: {exc}")
             server.tell("ready")
 
     for signal in (SIGINT, SIGTERM, SIGUSR1, SIGUSR2, SIGHUP):
