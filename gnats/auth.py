@@ -134,6 +134,22 @@ class Authenticator:
             return self._check_secret(opts.password, client.password, Grant(permissions=opts.permissions))
         raise Denied
 
+    def recheck(self, session: "Session") -> Decision:
+        """check() for a client that other options have let in; what they verified is not verified again."""
+        before = session.grant.user
+        if isinstance(before, NkeyUser) and (nkey := self.nkeys.get(before.nkey)):
+            if _connection_type_allowed(nkey):
+                return Grant(nkey.account or GLOBAL_ACCOUNT, nkey.permissions, user=nkey)
+        if isinstance(before, User) and not self._tls_map:
+            user = self.users.get(before.username)
+            if user and user.password == before.password and _connection_type_allowed(user):
+                return Grant(user.account or GLOBAL_ACCOUNT, user.permissions, user=user)
+        return self.check(session)
+
+    def user_like(self, user: User | NkeyUser) -> User | NkeyUser | None:
+        """The user of that name or key."""
+        return self.nkeys.get(user.nkey) if isinstance(user, NkeyUser) else self.users.get(user.username)
+
     def _nkey_user(self, session: "Session") -> NkeyUser | None:
         client, no_auth_user = session.opts, self._opts.no_auth_user
         if not self.nkeys:

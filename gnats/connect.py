@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from gnats.account import NO_LIMIT, lowest
 from gnats.auth import Denied, Grant
-from gnats.core.permissions import compile_permissions
+from gnats.core.permissions import Permissions, compile_permissions
 from gnats.gofmt import quote
 from gnats.gojson import JSONError, unmarshal
 from gnats.info import INFO_FIELDS
@@ -119,11 +119,7 @@ def _granted(server: "Server", session: Session, grant: Grant) -> None:
         return
     if opts.verbose:
         log.trace(f"{session} - ->> [OK]")
-    permissions = compile_permissions(grant.permissions) if grant.permissions else None
-    if permissions is not None:
-        for error in permissions.errors:
-            log.error(f"{session} - {error}")
-    max_payload = lowest(grant.max_payload, session.account.max_payload, server.opts.max_payload)
+    max_subs, max_payload = limits(server, session)
     client.connected(
         session.account,
         echo=opts.echo,
@@ -136,10 +132,27 @@ def _granted(server: "Server", session: Session, grant: Grant) -> None:
             session, connect_info=True, remote_account=session.account.name, max_payload=max_payload
         ),
         greeting=b"+OK\r\n" if opts.verbose else b"",
-        permissions=permissions,
-        max_subs=lowest(grant.max_subs, session.account.max_subscriptions, server.opts.max_subs or NO_LIMIT),
+        permissions=permissions_of(server, session),
+        max_subs=max_subs,
         max_payload=max_payload,
     )
+
+
+def permissions_of(server: "Server", session: Session) -> Permissions | None:
+    """What a client was granted, compiled; what of it is not valid is logged."""
+    granted = session.grant.permissions
+    permissions = compile_permissions(granted) if granted else None
+    if permissions is not None:
+        for error in permissions.errors:
+            server.log.error(f"{session} - {error}")
+    return permissions
+
+
+def limits(server: "Server", session: Session) -> tuple[int, int]:
+    """The most subscriptions a client may have, and its largest payload; -1 for no limit."""
+    grant, account, opts = session.grant, session.account, server.opts
+    max_subs = lowest(grant.max_subs, account.max_subscriptions, opts.max_subs or NO_LIMIT)
+    return max_subs, lowest(grant.max_payload, account.max_payload, opts.max_payload)
 
 
 def auth_violation(

@@ -2,15 +2,16 @@
 
 import os
 import sys
+from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING
 
 from gnats.errors import OptionError, ServerError
-from gnats.flags import HELP, CommandLine, configure_options
+from gnats.flags import HELP, CommandLine, configure_options, reload_options
 from gnats.version import NATS_VERSION
 
 if TYPE_CHECKING:
     from gnats.logger import Logger
-    from gnats.opts import Options
     from gnats.server import Server
 
 PROGRAM = "gnats-server"
@@ -39,7 +40,7 @@ def main(args: list[str] | None = None) -> int:
         return _checked(command)
     for warning in command.warnings:
         print(warning, file=sys.stderr)
-    return run(command.options)
+    return run(command)
 
 
 def _checked(command: CommandLine) -> int:
@@ -63,8 +64,9 @@ def _send_signal(command: str, pid_expr: str) -> int:
     return 0
 
 
-def run(opts: "Options") -> int:
-    """Serve with these options until a signal ends it; the exit status."""
+def run(command: CommandLine) -> int:
+    """Serve with the options of the command line until a signal ends it; the exit status."""
+    opts = command.options
     if not (opts.http_port or opts.https_port):  # aiohttp loads ssl anyway
         from gnats.lean import import_loop_without_ssl
 
@@ -81,7 +83,7 @@ def run(opts: "Options") -> int:
         return _fail(str(exc))
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(_serve(opts, log))
+            runner.run(_serve(command, log))
     except ServerError as exc:
         log.fatal(str(exc))
         return 1
@@ -90,12 +92,14 @@ def run(opts: "Options") -> int:
     return 0
 
 
-async def _serve(opts: "Options", log: "Logger") -> None:
+async def _serve(command: CommandLine, log: "Logger") -> None:
     import gc
 
     from gnats.server import Server
 
-    server = Server(opts, log)
+    server = Server(command.options, log)
+    server.owns_log = True
+    server.read_options = partial(reload_options, command)
     handle_signals(server)
     await server.start()
     if "NOTIFY_SOCKET" in os.environ:
@@ -114,6 +118,10 @@ def handle_signals(server: "Server") -> None:
 
     loop = asyncio.get_running_loop()
 
+    async def reload() -> None:
+        with suppress(OptionError, ServerError):  # which have been logged
+            await server.reload()
+
     def handle(signal: Signals) -> None:
         server.log.notice(f'Trapped "{(strsignal(signal) or signal.name).lower()}" signal')
         if signal == SIGINT or (signal == SIGTERM and not server.in_lame_duck_mode):
@@ -123,12 +131,7 @@ def handle_signals(server: "Server") -> None:
         elif signal == SIGUSR2:
             server.lame_duck_mode()
         elif signal == SIGHUP:
-            server.tell("reloading")
-            try:
-                server.reload()
-            except (OptionError, ServerError) as exc:
-                server.log.error(f"Failed to reload server configuration: {exc}")
-            server.tell("ready")
+            server.spawn(reload())
 
     for signal in (SIGINT, SIGTERM, SIGUSR1, SIGUSR2, SIGHUP):
         loop.add_signal_handler(signal, handle, signal)

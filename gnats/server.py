@@ -21,7 +21,7 @@ from gnats.core.connection import LogCode
 from gnats.core.inbox import EV_CLOSED, EV_CONNECT, EV_INFO, EV_LOG, EV_MSG, EV_TRACE
 from gnats.core.parser import ACCOUNT, CLIENT, SYSTEM
 from gnats.core.state import ServerState
-from gnats.errors import ServerError
+from gnats.errors import OptionError, ServerError
 from gnats.events import Events
 from gnats.gofmt import friendly_bytes, join_host_port, os_error
 from gnats.ident import new_server_id
@@ -61,6 +61,10 @@ class Server:
     def __init__(self, opts: Options | None = None, log: Logger | None = None) -> None:
         self.opts = opts = (opts or Options()).baseline()
         self.log = log or (configure_logger(opts) if logs_somewhere(opts) else SilentLogger())
+        self.owns_log = log is None and logs_somewhere(opts)
+        """Whether a reload may make the log another one."""
+        self.read_options: Callable[[], Options] | None = None
+        """Reads the options again for a reload; None: the configuration file, if there is one."""
         self.id = new_server_id()
         self.name = opts.server_name or self.id
         self.start_time = time.time_ns()
@@ -106,7 +110,9 @@ class Server:
         self._profiler: Profiler | None = None
         self._lame_duck: LameDuck | None = None
         self._ports_file: PortsFile | None = None
+        self._listening: dict[str, socket.socket] = {}
         self._changing = asyncio.Lock()  # held while starting, and while stopping
+        self._reloading = asyncio.Lock()
         self._stopping: asyncio.Task[None] | None = None
         self._stopped = asyncio.Event()
         self.replace_tls(opts)
@@ -204,7 +210,7 @@ class Server:
         elif opts.prof_block_rate > 0:
             self.log.warn("prof_block_rate has no effect without prof_port")
         if opts.pid_file:
-            _write_pid_file(opts.pid_file)
+            write_pid_file(opts.pid_file)
         self.pollers = Pollers(self.state, io_threads(opts.io_threads), self._on_event, self.log)
         if self.system_account:
             self._start_system_account(self.system_account)
@@ -219,18 +225,13 @@ class Server:
         if self.tls:
             self.tls.announce()
             self.tls.report_blocked()
-        self._info.port = self.port
-        if opts.client_advertise:
-            self._info.host, self._info.port = parse_host_port(opts.client_advertise, self.port)
-        if opts.ports_file_dir:
-            from gnats.ports import PortsFile
-
-            socks = {"nats": sock}
-            if self._monitor:
-                socks["monitoring"] = self._monitor.sock
-            if self._profiler:
-                socks["profile"] = self._profiler.sock
-            self._ports_file = PortsFile(opts, socks, self.log)
+        self.update_info()
+        self._listening = {"nats": sock}
+        if self._monitor:
+            self._listening["monitoring"] = self._monitor.sock
+        if self._profiler:
+            self._listening["profile"] = self._profiler.sock
+        self.update_ports_file()
 
     def _banner(self) -> None:
         opts, log = self.opts, self.log
@@ -468,9 +469,50 @@ class Server:
             )
         session.client.enqueue_proto(self.client_info(session, ldm=True))
 
-    def reload(self) -> None:
-        """Read the configuration again. Raises ServerError."""
-        raise ServerError("reload is not supported yet")
+    # -- reload ----------------------------------------------------------------------------------------------
+
+    async def reload(self) -> None:
+        """Read the options again and put them into force.
+
+        Raises OptionError or ServerError, after logging it, when they are no good or cannot change while the
+        server runs: then the old ones stay.
+        """
+        from gnats.reload import read_options, reload
+
+        async with self._reloading:
+            self.tell("reloading")
+            try:
+                await reload(self, await asyncio.to_thread(read_options, self))
+            except (OptionError, ServerError) as exc:
+                self.log.error(f"Failed to reload server configuration: {exc}")
+                raise
+            finally:
+                self.tell("ready")
+
+    def update_info(self) -> None:
+        """Have INFO say what the options and the ports are."""
+        opts, info = self.opts, self._info
+        info.host, info.port = opts.host, self.port
+        if opts.client_advertise:
+            info.host, info.port = parse_host_port(opts.client_advertise, self.port)
+        info.max_payload, info.auth_required = opts.max_payload, self.auth.required
+
+    def update_ports_file(self) -> None:
+        """Write the ports file where the options say, if they do."""
+        if self._ports_file:
+            self._ports_file.delete()
+            self._ports_file = None
+        if self.opts.ports_file_dir:
+            from gnats.ports import PortsFile
+
+            self._ports_file = PortsFile(self.opts, self._listening, self.log)
+
+    def reload_endpoints(self) -> None:
+        """The endpoints for monitoring and profiling take over what they can. Raises ServerError."""
+        if self._monitor:
+            self._monitor.reload_tls()
+        if self._profiler:
+            self._profiler.set_block_profile_rate(self.opts.prof_block_rate)
 
     def _on_event(self, event: Event) -> bool:
         """Act on what a poller says; True when a parked connection may go on."""
@@ -524,7 +566,7 @@ class Server:
             self.log.debug(f"{session} - Client connection closed: {reason}")
 
 
-def _write_pid_file(path: str) -> None:
+def write_pid_file(path: str) -> None:
     try:
         fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         try:

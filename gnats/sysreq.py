@@ -66,7 +66,7 @@ class Services:
             self._on(f"{prefix}.IDZ", self._idz)
             for name in SERVER_PAGES:
                 self._serve(f"{prefix}.{name}", partial(self._page, name))
-        self._serve(f"{me}.RELOAD", self._reload)
+        self._on(f"{me}.RELOAD", lambda request: server.spawn(self._reload(request)))
         self._on(f"{me}.KICK", lambda request: self._about_client(request, server.disconnect_client_by_id))
         self._on(f"{me}.LDM", lambda request: self._about_client(request, server.ldm_client_by_id))
         for name in ACCOUNT_PAGES:
@@ -146,8 +146,18 @@ class Services:
             me = {"name": server.name, "host": server.opts.host, "id": server.id}
             self._events.respond(request.reply, me)
 
-    def _reload(self, request: Message) -> None:
-        self._server.reload()
+    async def _reload(self, request: Message) -> None:
+        problem: Exception | None = None
+        try:
+            await self._server.reload()
+        except (OptionError, ServerError) as exc:
+            problem = exc
+
+        def answer(_: Message) -> None:
+            if problem:
+                raise problem
+
+        self._answer(request, answer)
 
     def _about_client(self, request: Message, act: Callable[[int], None]) -> None:
         try:
