@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from support.servers import TIMEOUT, Kind, Server
+from support.servers import TIMEOUT, Server
 from support.wire import Connection
 
 pytestmark = pytest.mark.timeout(120)
@@ -79,15 +79,17 @@ def test_lame_duck_mode_without_clients_ends_the_process(launch: Launch) -> None
     server.wait_log(r"Server Exiting\.\.")
 
 
-def test_a_reload_is_refused_loudly_and_the_server_goes_on(launch: Launch, kind: Kind) -> None:
-    if kind.is_reference:
-        pytest.skip("the reference reloads")
+def test_a_hangup_reloads_the_configuration(launch: Launch) -> None:
     server = launch()
-    server.process.send_signal(signal.SIGHUP)
-    server.wait_log(r"\[ERR\] Failed to reload server configuration: reload is not supported yet")
+    server.conf.write_text(server.conf.read_text() + "\nmax_payload: 8\n")
     with Connection(server.address) as client:
         client.send(QUIET)
         assert client.fence() == []
+        server.process.send_signal(signal.SIGHUP)
+        server.wait_log(r"Reloaded: max_payload = 8")
+        server.wait_log(r"Reloaded server configuration")
+        client.send(b"PUB a 9\r\n123456789\r\n")
+        assert b"Maximum Payload Violation" in client.rest()
 
 
 def test_a_second_signal_during_the_shutdown_does_no_harm(launch: Launch) -> None:
