@@ -407,10 +407,9 @@ cdef class TLSContext(TLSBase):
         BIO_free(bio)
         try:
             if c.key == NULL:
-                if ERR_GET_REASON(ERR_peek_error()) == PEM_R_NO_START_LINE:
-                    ERR_clear_error()
-                    raise TLSError("failed to find any PEM data in key input")
-                raise TLSError(f"private key: {reason()}")
+                why = reason()
+                raise TLSError(
+                    f"private key: {why}" if b"-----BEGIN" in key_pem else "failed to find any PEM data in key input")
             if X509_check_private_key(c.cert, c.key) != 1:
                 ERR_clear_error()
                 raise TLSError("private key does not match public key")
