@@ -1,6 +1,7 @@
 """A peer's certificate: its names, in the words of Go's crypto/x509, and its digests."""
 
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from hashlib import sha256
 
 from gnats.core.x509 import read_certificate
@@ -39,11 +40,13 @@ class PeerCertificate:
     uris: list[str]
     cert_sha256: str
     spki_sha256: str
+    not_before: datetime
+    not_after: datetime
 
     @classmethod
     def from_der(cls, der: bytes) -> "PeerCertificate":
         """Raises ValueError when it is no certificate."""
-        rdns, emails, dns_names, uris, spki = read_certificate(der)
+        rdns, emails, dns_names, uris, spki, not_before, not_after = read_certificate(der)
         names = _ordered(rdns)
         others = [[entry] for rdn in rdns for entry in rdn if entry[0] not in _STANDARD]
         return cls(
@@ -55,6 +58,8 @@ class PeerCertificate:
             uris,
             sha256(der).hexdigest(),
             sha256(spki).hexdigest(),
+            datetime(*not_before, tzinfo=UTC),
+            datetime(*not_after, tzinfo=UTC),
         )
 
 

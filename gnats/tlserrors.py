@@ -2,6 +2,7 @@
 
 import os
 import sys
+from datetime import UTC, datetime
 
 from gnats.certs import PeerCertificate
 from gnats.core.x509 import verify_error_text
@@ -11,6 +12,8 @@ _ERR_LIB_SSL = 20
 _ALERT = 1000  # what OpenSSL adds to the number of an alert that has come
 _VERIFY_FAILED = 134
 _NO_CERTIFICATE = 199
+_NOT_YET_VALID = 9
+_EXPIRED = 10
 
 _REASONS = {
     101: "no ECDHE curve supported by both client and server",
@@ -56,8 +59,8 @@ _ALERTS = {
 
 _VERIFICATION = {
     2: "certificate signed by unknown authority",
-    9: "certificate has expired or is not yet valid",
-    10: "certificate has expired or is not yet valid",
+    _NOT_YET_VALID: "certificate has expired or is not yet valid",
+    _EXPIRED: "certificate has expired or is not yet valid",
     18: "certificate signed by unknown authority",
     19: "certificate signed by unknown authority",
     20: "certificate signed by unknown authority",
@@ -82,8 +85,7 @@ def handshake_error(code: int, data: bytes) -> str:
     library, reason = code >> 23 & 0xFF, code & 0x7FFFFF
     if library == _ERR_LIB_SSL:
         if reason == _VERIFY_FAILED:
-            why = _VERIFICATION.get(detail) or verify_error_text(detail)
-            return f"tls: failed to verify certificate: x509: {why}{_shown(chain)}"
+            return f"tls: failed to verify certificate: x509: {_refusal(detail, _certificates(chain))}"
         if reason in _REASONS:
             return f"tls: {_REASONS[reason]}"
         if reason > _ALERT:
@@ -91,12 +93,27 @@ def handshake_error(code: int, data: bytes) -> str:
     return f"tls: {text.decode('ascii', 'replace')}"
 
 
-def _shown(chain: bytes) -> str:
-    """The certificates a client has shown: " (subject SHA-256: digest; ...)"."""
-    shown = []
+def _certificates(chain: bytes) -> list[PeerCertificate]:
+    found = []
     while chain:
         size = int.from_bytes(chain[:4], sys.byteorder)
-        cert = PeerCertificate.from_der(chain[4 : 4 + size])
-        shown.append(f"{cert.subject} SHA-256: {cert.cert_sha256}")
+        found.append(PeerCertificate.from_der(chain[4 : 4 + size]))
         chain = chain[4 + size :]
-    return f" ({'; '.join(shown)})" if shown else ""
+    return found
+
+
+def _refusal(error: int, shown: list[PeerCertificate]) -> str:
+    """Why certificates were not accepted, and which: "... (subject SHA-256: digest; ...)"."""
+    why = _VERIFICATION.get(error) or verify_error_text(error)
+    now = datetime.now(UTC)
+    for cert in shown if error in (_NOT_YET_VALID, _EXPIRED) else ():
+        if now < cert.not_before:
+            why += f": current time {_rfc3339(now)} is before {_rfc3339(cert.not_before)}"
+        elif now > cert.not_after:
+            why += f": current time {_rfc3339(now)} is after {_rfc3339(cert.not_after)}"
+    names = "; ".join(f"{cert.subject} SHA-256: {cert.cert_sha256}" for cert in shown)
+    return f"{why} ({names})" if names else why
+
+
+def _rfc3339(when: datetime) -> str:
+    return when.strftime("%Y-%m-%dT%H:%M:%SZ")

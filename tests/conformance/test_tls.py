@@ -16,7 +16,7 @@ from conftest import Launch
 from support.certs import Certificate, Certificates
 from support.servers import TIMEOUT, Server
 from support.tlswire import PLAIN_CONNECT, TLS_1_2, TLS_1_3, TLSConnection, client_context, outcome
-from support.wire import Closed, Connection
+from support.wire import PING, Closed, Connection
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -51,7 +51,7 @@ def mixed(launch_shared: Launch, certs: Certificates) -> Server:
     return launch_shared("-D", config=tls(certs, outside="allow_non_tls: true"))
 
 
-# -- INFO --------------------------------------------------------------------------------------------------------
+# -- INFO ------------------------------------------------------------------------------------------------
 
 
 def tls_fields(info: dict[str, object]) -> dict[str, object]:
@@ -78,7 +78,7 @@ def test_what_the_log_says_at_the_start(server: Server, mixed: Server) -> None:
     assert "TLS available for client connections" in mixed.log
 
 
-# -- who gets in -------------------------------------------------------------------------------------------------
+# -- who gets in -----------------------------------------------------------------------------------------
 
 MATRIX = {
     "none": ("TLSV13_ALERT_CERTIFICATE_REQUIRED", "SSLV3_ALERT_HANDSHAKE_FAILURE"),
@@ -97,7 +97,8 @@ def test_a_verifying_server_takes_only_good_certificates(
 ) -> None:
     shown = None if cert == "none" else getattr(certs, cert)
     context = client_context(certs, shown, version=version)
-    assert outcome(verifier.address, context) == MATRIX[cert][version is TLS_1_2]
+    told = MATRIX[cert][version is TLS_1_2]
+    assert outcome(verifier.address, context, ping=told == "PONG") == told
 
 
 @VERSIONS
@@ -106,7 +107,7 @@ def test_a_certificate_must_be_one_for_clients(
 ) -> None:
     start = len(verifier.log)
     context = client_context(certs, certs.server_as_client, version=version)
-    assert outcome(verifier.address, context) in (
+    assert outcome(verifier.address, context, ping=False) in (
         "SSLV3_ALERT_BAD_CERTIFICATE",
         "SSLV3_ALERT_UNSUPPORTED_CERTIFICATE",  # gnats says which way it is bad
     )
@@ -126,11 +127,11 @@ LOGGED = {
     "none": r"\[ERR\] .* - TLS handshake error: tls: client didn't provide a certificate",
     "untrusted_client": (
         r"\[ERR\] .* - TLS handshake error: tls: failed to verify certificate: x509: certificate signed by "
-        r"unknown authority .*\(CN=untrusted client SHA-256: [0-9a-f]{64}\)"
+        r"unknown authority.* \(CN=untrusted client SHA-256: [0-9a-f]{64}[;)]"
     ),
     "expired_client": (
         r"\[ERR\] .* - TLS handshake error: tls: failed to verify certificate: x509: certificate has expired "
-        r"or is not yet valid.* \(CN=expired client SHA-256: [0-9a-f]{64}\)"
+        r"or is not yet valid: current time \S+Z is after \S+Z \(CN=expired client SHA-256: [0-9a-f]{64}[;)]"
     ),
 }
 
@@ -141,7 +142,7 @@ def test_a_refused_client_is_logged_with_what_it_has_shown(
 ) -> None:
     start = len(verifier.log)
     outcome(verifier.address, client_context(certs, None if cert == "none" else getattr(certs, cert)))
-    assert verifier.wait_log(LOGGED[cert].replace("authority .*", "authority.* "), start)
+    verifier.wait_log(LOGGED[cert], start)
     verifier.wait_log("Client connection closed: TLS Handshake Failure", start)
 
 
@@ -150,25 +151,32 @@ def test_an_intermediate_that_is_trusted_is_enough(launch: Launch, certs: Certif
     client = certs.make("client of the intermediate", issuer=middle)
     server = launch(config=tls(certs, f'ca_file: "{middle.cert_file}", verify: true'))
     assert outcome(server.address, client_context(certs, client)) == "PONG"
-    assert outcome(server.address, client_context(certs, certs.client)) == "TLSV1_ALERT_UNKNOWN_CA"
+    refused = client_context(certs, certs.client)
+    assert outcome(server.address, refused, ping=False) == "TLSV1_ALERT_UNKNOWN_CA"
 
 
 def test_only_pinned_keys_get_in(launch: Launch, certs: Certificates) -> None:
     other = certs.make("other client", issuer=certs.ca)
     server = launch("-D", config=verifying(certs, f'pinned_certs: ["{certs.client.pin.upper()}"]'))
     assert outcome(server.address, client_context(certs, certs.client)) == "PONG"
-    assert outcome(server.address, client_context(certs, other)) in ("closed", "SSLZeroReturnError")
+    assert outcome(server.address, client_context(certs, other), ping=False) in (
+        "closed",
+        "SSLZeroReturnError",
+    )
     server.wait_log(f"Failed pinned cert test for key id: {other.pin}")
     server.wait_log(r"\[ERR\] .* - TLS handshake error: certificate not pinned")
 
 
 def test_who_has_shown_no_certificate_has_no_pinned_key(launch: Launch, certs: Certificates) -> None:
     server = launch("-D", config=tls(certs, f'pinned_certs: ["{certs.client.pin}"]'))
-    assert outcome(server.address, client_context(certs, certs.client)) in ("closed", "SSLZeroReturnError")
+    assert outcome(server.address, client_context(certs, certs.client), ping=False) in (
+        "closed",
+        "SSLZeroReturnError",
+    )
     server.wait_log("Failed pinned cert test as client did not provide a certificate")
 
 
-# -- versions, cipher suites, curves -----------------------------------------------------------------------------
+# -- versions, cipher suites, curves ---------------------------------------------------------------------
 
 
 def test_the_version_and_the_suite_are_logged(server: Server, certs: Certificates) -> None:
@@ -224,7 +232,8 @@ def s_client(server: Server, certs: Certificates, *args: str, said: bytes = b"PI
     with Connection(server.address) as proxy, socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         listener.listen()
-        command = [OPENSSL, "s_client", "-connect", "%s:%d" % listener.getsockname(), *args]
+        host, port = listener.getsockname()
+        command = [OPENSSL, "s_client", "-connect", f"{host}:{port}", *args]
         command += ["-CAfile", str(certs.ca.cert_file)]
         client = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
@@ -274,10 +283,10 @@ def test_curve_preferences(launch: Launch, certs: Certificates) -> None:
 def test_renegotiation_is_refused(server: Server, certs: Certificates) -> None:
     said = s_client(server, certs, "-tls1_2", said=b"R\n")
     assert "RENEGOTIATING" in said
-    assert "no renegotiation" in said or "no_renegotiation" in said
+    assert "alert unexpected message" in said or "no renegotiation" in said
 
 
-# -- several certificates ----------------------------------------------------------------------------------------
+# -- several certificates --------------------------------------------------------------------------------
 
 
 def test_the_certificate_is_chosen_by_name_and_by_key(launch: Launch, certs: Certificates) -> None:
@@ -301,13 +310,13 @@ def test_the_certificate_is_chosen_by_name_and_by_key(launch: Launch, certs: Cer
         assert connection.sock.getpeercert(binary_form=True) == two.der
 
 
-# -- what goes wrong ---------------------------------------------------------------------------------------------
+# -- what goes wrong -------------------------------------------------------------------------------------
 
 GARBAGE = {
     "the protocol in clear": PLAIN_CONNECT + b"PING\r\n",
     "an HTTP request": b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n",
     "zeros": bytes(64),
-    "noise": bytes(range(128, 256)),
+    "noise": bytes(range(30, 256)),
 }
 
 
@@ -329,7 +338,7 @@ def test_a_record_that_is_no_hello_is_refused(server: Server) -> None:
         connection.send(b"\x16\x03\x01\x00\x05" + b"\x63\x00\x00\x01\x00")
         answer = connection.rest()
     assert answer[:5] in (b"", b"\x15\x03\x01\x00\x02", b"\x15\x03\x03\x00\x02")
-    server.wait_log(r"\[ERR\] .* - TLS handshake error: tls: ", start)
+    server.wait_log(r"\[ERR\] .* - TLS handshake error: (local error: )?tls: ", start)
 
 
 def test_who_leaves_without_a_word_is_logged(server: Server) -> None:
@@ -341,6 +350,7 @@ def test_who_leaves_without_a_word_is_logged(server: Server) -> None:
 def test_who_does_not_trust_the_server_is_logged(server: Server) -> None:
     start = len(server.log)
     context = ssl.create_default_context()
+    context.maximum_version = TLS_1_2  # with 1.3 nats-server cannot read the alert of such a client
     with pytest.raises(ssl.SSLCertVerificationError):
         TLSConnection(server.address, context)
     server.wait_log(
@@ -375,21 +385,20 @@ def test_no_more_handshakes_than_the_rate_limit(launch: Launch, certs: Certifica
     error = b"-ERR 'Connection throttling is active. Please try again later.'\r\n"
     with ExitStack() as connections:
         opened = [connections.enter_context(Connection(server.address)) for _ in range(8)]
-        # all within a second, unless the machine is very busy; there is always one more within it
         answers = []
         for connection in opened:
             connection.sock.settimeout(0.5)
             try:
-                answers.append(connection.sock.recv(1000))
+                answers.append(connection.read_op())
             except TimeoutError:
-                answers.append(b"")
+                answers.append(b"")  # it may shake hands
     assert error in answers
     assert set(answers) <= {error, b""}
     server.wait_log(r"\[WRN\] Rejected \d+ connections due to TLS rate limiting")
     server.wait_log("Client connection closed: Maximum Connections Exceeded")
 
 
-# -- the handshake first -----------------------------------------------------------------------------------------
+# -- the handshake first ---------------------------------------------------------------------------------
 
 
 @VERSIONS
@@ -439,10 +448,10 @@ def test_every_way_at_the_same_port(launch: Launch, certs: Certificates) -> None
     with Connection(server.address) as plain:
         assert tls_fields(plain.info) == {"tls_available": True}
         plain.send(PLAIN_CONNECT)
-        assert plain.fence() == []
+        assert plain.fence() in ([], [PING])
 
 
-# -- with and without --------------------------------------------------------------------------------------------
+# -- with and without ------------------------------------------------------------------------------------
 
 
 def test_clients_with_and_without_tls_hear_each_other(mixed: Server, certs: Certificates) -> None:
@@ -452,7 +461,7 @@ def test_clients_with_and_without_tls_hear_each_other(mixed: Server, certs: Cert
     ):
         for connection in (secure, plain):
             connection.send(PLAIN_CONNECT + b"SUB both 1\r\n")
-            assert connection.fence() == []
+            assert connection.fence() in ([], [PING])
         secure.send(b"PUB both 2\r\nhi\r\n")
         plain.send(b"PUB both 2\r\nho\r\n")
         for connection in (secure, plain):
@@ -469,11 +478,11 @@ def test_who_says_nothing_to_a_mixed_server_is_no_tls_client(launch: Launch, cer
         with pytest.raises(TimeoutError):
             connection.sock.recv(1)
         late.send(PLAIN_CONNECT)
-        assert late.fence() == []
+        assert late.fence() in ([], [PING])
         assert outcome(server.address, client_context(certs)) == "PONG"
 
 
-# -- messages ----------------------------------------------------------------------------------------------------
+# -- messages --------------------------------------------------------------------------------------------
 
 
 @VERSIONS
@@ -537,7 +546,7 @@ def test_records_of_any_size(server: Server, certs: Certificates, piece: int) ->
 
 
 def test_a_slow_consumer_is_closed(launch: Launch, certs: Certificates) -> None:
-    server = launch("-D", config=tls(certs, outside="max_pending: 2M\nwrite_deadline: 60s\nmax_payload: 1M"))
+    server = launch("-D", config=tls(certs, outside="max_pending: 2MB\nwrite_deadline: 60s"))
     context = client_context(certs)
     with (
         TLSConnection(server.address, context) as slow,
@@ -548,9 +557,11 @@ def test_a_slow_consumer_is_closed(launch: Launch, certs: Certificates) -> None:
         assert slow.fence() == []
         publisher.send(PLAIN_CONNECT)
         message = b"PUB flood 500000\r\n" + bytes(500000) + b"\r\n"
-        while "Slow Consumer Detected: MaxPending of 2097152 Exceeded" not in server.log:
+        for _ in range(100):  # far more than socket buffers take
             publisher.send(message)
             assert publisher.fence() == []
+            if "Slow Consumer Detected: MaxPending of 2097152 Exceeded" in server.log:
+                break
     server.wait_log(r"Client connection closed: Slow Consumer \(Pending Bytes\)")
 
 
@@ -592,7 +603,7 @@ def _hello(context: ssl.SSLContext) -> bytes:
     return outgoing.read()
 
 
-# -- the end -----------------------------------------------------------------------------------------------------
+# -- the end ---------------------------------------------------------------------------------------------
 
 
 def test_an_error_is_followed_by_the_end_of_the_stream(server: Server, certs: Certificates) -> None:
@@ -640,7 +651,7 @@ def test_a_stop_does_not_wait_for_handshakes(launch: Launch, certs: Certificates
         assert connection.rest() == b""
 
 
-# -- clients as they are -----------------------------------------------------------------------------------------
+# -- clients as they are ---------------------------------------------------------------------------------
 
 
 async def test_nats_py(verifier: Server, certs: Certificates) -> None:

@@ -1,4 +1,4 @@
-"""The client's side of TLS: contexts, and raw connections that go through the handshake at one point or another."""
+"""The client's side of TLS: contexts, and raw connections that shake hands after INFO or before."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import ssl
 from typing import Any
 
 from .certs import Certificate, Certificates
-from .wire import Closed, Connection
+from .wire import PING, Closed, Connection
 
 TLS_1_2, TLS_1_3 = ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3
 PLAIN_CONNECT = b'CONNECT {"verbose":false,"protocol":0}\r\n'
@@ -63,10 +63,13 @@ class TLSConnection(Connection):
                 raise
 
     def read_op(self) -> bytes:
+        """The next operation that is not a PING of the server's."""
         if self._first:
             self._first = False
             self.secure()
-        return super().read_op()
+        while (op := super().read_op()) == PING:
+            pass
+        return op
 
     def secure(self) -> None:
         """Shake hands now."""
@@ -77,12 +80,17 @@ class TLSConnection(Connection):
         )
 
 
-def outcome(address: tuple[str, int], context: ssl.SSLContext, **options: Any) -> str:
+def outcome(address: tuple[str, int], context: ssl.SSLContext, *, ping: bool = True, **options: Any) -> str:
     """What a client that connects and sends a PING gets: "PONG", "closed", or OpenSSL's name for an error or
-    for the alert the server has sent."""
+    for the alert the server has sent.
+
+    With `ping` False it says nothing, for the sake of an alert: a server that closes with something unread
+    resets the connection, and that may overtake it.
+    """
     try:
         with TLSConnection(address, context, **options) as connection:
-            connection.sock.sendall(PLAIN_CONNECT + b"PING\r\n")
+            if ping:
+                connection.sock.sendall(PLAIN_CONNECT + b"PING\r\n")
             connection.read_until(b"PONG\r\n")
             return "PONG"
     except ssl.SSLError as error:

@@ -28,7 +28,11 @@ from gnats.includes.openssl cimport (
     BIO_TYPE_SOURCE_SINK,
     CERT_PKEY_VALID,
     ERR_LIB_PEM,
+    EVP_PKEY,
+    EVP_PKEY_RSA,
     PEM_R_NO_START_LINE,
+    NID_auth_ecdsa,
+    NID_auth_rsa,
     SSL,
     SSL_CTX,
     SSL_ERROR_WANT_READ,
@@ -73,6 +77,7 @@ from gnats.includes.openssl cimport (
     ERR_reason_error_string,
     EVP_Digest,
     EVP_PKEY_free,
+    EVP_PKEY_get_base_id,
     EVP_sha256,
     OPENSSL_cipher_name,
     OPENSSL_free,
@@ -80,6 +85,8 @@ from gnats.includes.openssl cimport (
     PEM_read_bio_X509,
     SSL_certs_clear,
     SSL_check_chain,
+    SSL_CIPHER_get_auth_nid,
+    SSL_CIPHER_stack,
     SSL_CIPHER_standard_name,
     SSL_CTX_free,
     SSL_CTX_get_cert_store,
@@ -102,6 +109,7 @@ from gnats.includes.openssl cimport (
     SSL_free,
     SSL_get0_peer_certificate,
     SSL_get_app_data,
+    SSL_get_client_ciphers,
     SSL_get_current_cipher,
     SSL_get_error,
     SSL_get_ex_data_X509_STORE_CTX_idx,
@@ -137,6 +145,8 @@ from gnats.includes.openssl cimport (
     X509_up_ref,
     i2d_X509,
     i2d_X509_PUBKEY,
+    sk_SSL_CIPHER_num,
+    sk_SSL_CIPHER_value,
     sk_X509_NAME_new_null,
     sk_X509_NAME_push,
     sk_X509_new_null,
@@ -248,6 +258,19 @@ cdef int no_password(char *buf, int size, int writing, void *data) noexcept nogi
     return -1   # and do not ask for one on the terminal
 
 
+cdef bint offers_cipher_for(SSL *ssl, EVP_PKEY *key) noexcept nogil:
+    """Whether the client has a cipher suite for this kind of key, which only before TLS 1.3 is a question."""
+    cdef SSL_CIPHER_stack *offered = SSL_get_client_ciphers(ssl)
+    cdef int wanted = NID_auth_rsa if EVP_PKEY_get_base_id(key) == EVP_PKEY_RSA else NID_auth_ecdsa
+    cdef int i
+    if SSL_version(ssl) >= 0x0304:
+        return True
+    for i in range(sk_SSL_CIPHER_num(offered)):
+        if SSL_CIPHER_get_auth_nid(sk_SSL_CIPHER_value(offered, i)) == wanted:
+            return True
+    return False
+
+
 cdef int choose_certificate(SSL *ssl, void *arg) noexcept nogil:
     """The first certificate that has the name asked for and works with what the hello offers, or the first."""
     cdef Certificates *all = <Certificates *> arg
@@ -259,7 +282,7 @@ cdef int choose_certificate(SSL *ssl, void *arg) noexcept nogil:
         c = &all.items[i]
         if name != NULL and X509_check_host(c.cert, name, 0, X509_CHECK_FLAG_NEVER_CHECK_SUBJECT, NULL) != 1:
             continue
-        if SSL_check_chain(ssl, c.cert, c.key, c.chain) & CERT_PKEY_VALID:
+        if SSL_check_chain(ssl, c.cert, c.key, c.chain) & CERT_PKEY_VALID and offers_cipher_for(ssl, c.key):
             chosen = c
             break
     ERR_clear_error()
@@ -384,10 +407,9 @@ cdef class TLSContext(TLSBase):
         BIO_free(bio)
         try:
             if c.key == NULL:
-                if ERR_GET_REASON(ERR_peek_error()) == PEM_R_NO_START_LINE:
-                    ERR_clear_error()
-                    raise TLSError("failed to find any PEM data in key input")
-                raise TLSError(f"private key: {reason()}")
+                why = reason()
+                raise TLSError(
+                    f"private key: {why}" if b"-----BEGIN" in key_pem else "failed to find any PEM data in key input")
             if X509_check_private_key(c.cert, c.key) != 1:
                 ERR_clear_error()
                 raise TLSError("private key does not match public key")

@@ -3,6 +3,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes
 
 from gnats.includes.openssl cimport (
     ASN1_STRING,
+    ASN1_TIME,
     GEN_DNS,
     GEN_EMAIL,
     GEN_URI,
@@ -13,6 +14,7 @@ from gnats.includes.openssl cimport (
     ASN1_STRING_get0_data,
     ASN1_STRING_length,
     ASN1_STRING_to_UTF8,
+    ASN1_TIME_to_tm,
     d2i_X509,
     ERR_clear_error,
     GENERAL_NAME_get0_value,
@@ -23,7 +25,10 @@ from gnats.includes.openssl cimport (
     OPENSSL_free,
     sk_GENERAL_NAME_num,
     sk_GENERAL_NAME_value,
+    tm,
     X509_free,
+    X509_get0_notAfter,
+    X509_get0_notBefore,
     X509_get_ext_d2i,
     X509_get_subject_name,
     X509_get_X509_PUBKEY,
@@ -40,10 +45,11 @@ cdef enum:
 
 
 def read_certificate(bytes der not None) -> tuple:
-    """(subject, emails, dns_names, uris, spki) of a certificate.
+    """(subject, emails, dns_names, uris, spki, not_before, not_after) of a certificate.
 
     `subject` is a list of RDNs as encoded, each a list of (dotted OID, value); `spki` the DER of its public key, a
-    SubjectPublicKeyInfo. Raises ValueError when it is no certificate.
+    SubjectPublicKeyInfo; times are (year, month, day, hour, minute, second) in UTC. Raises ValueError when it is no
+    certificate.
     """
     cdef const unsigned char *at = <const unsigned char *> PyBytes_AS_STRING(der)
     cdef X509 *cert = d2i_X509(NULL, &at, PyBytes_GET_SIZE(der))
@@ -59,7 +65,8 @@ def read_certificate(bytes der not None) -> tuple:
         spki = PyBytes_FromStringAndSize(<char *> key, n)
         OPENSSL_free(key)
         emails, dns_names, uris = alternative_names(cert)
-        return subject(cert), emails, dns_names, uris, spki
+        not_before, not_after = moment(X509_get0_notBefore(cert)), moment(X509_get0_notAfter(cert))
+        return subject(cert), emails, dns_names, uris, spki, not_before, not_after
     finally:
         X509_free(cert)
 
@@ -69,23 +76,32 @@ def verify_error_text(int error) -> str:
     return (<bytes> X509_verify_cert_error_string(error)).decode()
 
 
+cdef tuple moment(const ASN1_TIME *when):
+    cdef tm t
+    if ASN1_TIME_to_tm(when, &t) != 1:
+        ERR_clear_error()
+        raise ValueError("a certificate with a time that cannot be read")
+    return (t.tm_year + 1900, t.tm_mon + 1, t.tm_mday, t.tm_hour, t.tm_min, t.tm_sec)
+
+
 cdef list subject(X509 *cert):
     cdef X509_NAME *name = X509_get_subject_name(cert)
     cdef X509_NAME_ENTRY *entry
     cdef char[OID_TEXT] oid
     cdef unsigned char *text
     cdef int i, n, rdn = -1
-    cdef list rdns = []
+    cdef list rdns = [], entries = []
     for i in range(X509_NAME_entry_count(name)):
         entry = X509_NAME_get_entry(name, i)
         if X509_NAME_ENTRY_set(entry) != rdn:
             rdn = X509_NAME_ENTRY_set(entry)
-            rdns.append([])
+            entries = []
+            rdns.append(entries)
         n = ASN1_STRING_to_UTF8(&text, X509_NAME_ENTRY_get_data(entry))
         if n < 0 or OBJ_obj2txt(oid, OID_TEXT, X509_NAME_ENTRY_get_object(entry), 1) >= OID_TEXT:
             ERR_clear_error()
             raise ValueError("a certificate with a subject that cannot be read")
-        rdns[-1].append(((<bytes> oid).decode(), text[:n].decode("utf-8", "replace")))
+        entries.append(((<bytes> (<char *> oid)).decode(), text[:n].decode("utf-8", "replace")))
         OPENSSL_free(text)
     return rdns
 

@@ -10,7 +10,13 @@ cdef extern from "<openssl/evp.h>" nogil:
     const EVP_MD *EVP_sha256()
     int EVP_Digest(const void *data, size_t n, unsigned char *md, unsigned int *size, const EVP_MD *type, void *engine)
     void EVP_PKEY_free(EVP_PKEY *key)
-    int EVP_PKEY_up_ref(EVP_PKEY *key)
+    enum:
+        EVP_PKEY_RSA
+    int EVP_PKEY_get_base_id(const EVP_PKEY *key)
+
+cdef extern from "<openssl/obj_mac.h>" nogil:
+    enum:
+        NID_auth_rsa, NID_auth_ecdsa
 
 cdef extern from "<openssl/bio.h>" nogil:
     ctypedef struct BIO:
@@ -63,6 +69,7 @@ cdef extern from "<openssl/x509.h>" nogil:
     int X509_check_private_key(const X509 *cert, const EVP_PKEY *key)
     X509_NAME *X509_get_subject_name(const X509 *cert)
     X509_NAME *X509_NAME_dup(const X509_NAME *name)
+    const ASN1_TIME *X509_get0_notBefore(const X509 *cert)
     const ASN1_TIME *X509_get0_notAfter(const X509 *cert)
 
 cdef extern from "<openssl/asn1.h>" nogil:
@@ -142,6 +149,12 @@ cdef extern from "<openssl/ssl.h>" nogil:
         pass
     ctypedef struct SSL_CIPHER:
         pass
+    ctypedef struct SSL_CIPHER_stack "STACK_OF(SSL_CIPHER)":
+        pass
+    SSL_CIPHER_stack *SSL_get_client_ciphers(const SSL *ssl)
+    int sk_SSL_CIPHER_num(const SSL_CIPHER_stack *stack)
+    const SSL_CIPHER *sk_SSL_CIPHER_value(const SSL_CIPHER_stack *stack, int at)
+    int SSL_CIPHER_get_auth_nid(const SSL_CIPHER *cipher)
     enum:
         SSL_ERROR_WANT_READ, SSL_ERROR_ZERO_RETURN
         SSL_VERIFY_PEER, SSL_VERIFY_FAIL_IF_NO_PEER_CERT
