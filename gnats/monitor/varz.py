@@ -7,7 +7,7 @@ from gnats.account import SYSTEM_ACCOUNT
 from gnats.gofmt import rfc3339, uptime
 from gnats.monitor.render import Page, number, without_empty
 from gnats.monitor.usage import cores, process, resident_bytes
-from gnats.version import NATS_VERSION, PROTO, RUNTIME, __version__
+from gnats.version import FEATURE_FLAGS, NATS_VERSION, PROTO, RUNTIME, __version__
 
 if TYPE_CHECKING:
     from gnats.server import Server
@@ -97,6 +97,7 @@ def varz(server: "Server") -> Page:
         "config_digest": opts.config_digest,
         "tags": list(opts.server_tags),
         "metadata": dict(sorted(opts.server_metadata.items())),
+        "feature_flags": FEATURE_FLAGS,
         "trusted_operators_jwt": list(opts.trusted_operators),
         "system_account": system_account(server),
         "slow_consumer_stats": _by_kind(server.state.slow_consumers),
