@@ -215,9 +215,10 @@ class Monitor:
         return web.Response(text=f"{{\n{lines}\n}}\n", content_type="application/json", charset="utf-8")
 
     async def _metrics(self, request: web.Request) -> web.Response:
-        from gnats.monitor.metrics import exposition
+        from gnats.monitor.metrics import exposition, process_metrics
 
-        body, content_type = exposition(self._server, request.headers.get("Accept", ""))
+        process = await asyncio.to_thread(process_metrics)
+        body, content_type = exposition(self._server, process, request.headers.get("Accept", ""))
         return web.Response(body=body, headers={"Content-Type": content_type})
 
 
