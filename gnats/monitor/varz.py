@@ -3,7 +3,6 @@
 import time
 from typing import TYPE_CHECKING
 
-from gnats.account import SYSTEM_ACCOUNT
 from gnats.gofmt import rfc3339, uptime
 from gnats.monitor.render import Page, number, without_empty
 from gnats.monitor.usage import cores, process, resident_bytes
@@ -110,8 +109,7 @@ def varz(server: "Server") -> Page:
 
 def system_account(server: "Server") -> str:
     """The system account's name, "" when there is none."""
-    name = server.opts.system_account or SYSTEM_ACCOUNT
-    return name if name in server.accounts and not server.opts.no_system_account else ""
+    return server.system_account.name if server.system_account else ""
 
 
 def _by_kind(clients: int) -> dict[str, int]:
