@@ -48,10 +48,9 @@ class Account(account.Account):
         """Count a connection in; False when there are as many as there may be."""
         if 0 <= self.max_connections <= len(self.clients):
             return False
-        if session.connected:  # it comes from another account, where it has done something
-            counts = session.snapshot()
-            for name in TRAFFIC:
-                self.closed_traffic[name] -= counts[name]
+        counts = session.snapshot()
+        for name in TRAFFIC:  # what it has done is the account's that it comes from
+            self.closed_traffic[name] -= counts[name]
         self.clients[session.cid] = session
         return True
 

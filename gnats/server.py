@@ -441,6 +441,7 @@ class Server:
             session.rate_limit(log, "ERR", error)
             return
         self.clients[client.cid] = session
+        self.global_account.clients[client.cid] = session  # until a CONNECT says otherwise
         if self.tls:
             self.tls.start(client, info, expect_connect=expect_connect, auth_timeout=auth_timeout)
         else:

@@ -169,7 +169,7 @@ class Session:
 
     def register_with_account(self, account: "Account") -> bool:
         """Belong to an account from now on; False when it has as many connections as it may."""
-        if account is self.account and self.cid in account.clients:
+        if account is self.account and self.connected and self.cid in account.clients:
             return True
         self.account.remove_client(self)
         self.account = account

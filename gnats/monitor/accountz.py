@@ -58,7 +58,7 @@ def account_info(server: "Server", name: str) -> Page:
     mappings = config.mappings or (server.opts.mappings if name == GLOBAL_ACCOUNT else [])
     info: Page = {
         "account_name": name,
-        "update_time": rfc3339(server.config_time),
+        "update_time": rfc3339(account.updated),
         "is_system": name == system_account(server),
         "expired": False,
         "complete": True,
@@ -69,7 +69,7 @@ def account_info(server: "Server", name: str) -> Page:
         "mappings": {mapping.source: _destinations(mapping) for mapping in mappings},
         "exports": [_export(export) for export in config.exports],
         "imports": [_import(server, item) for item in config.imports],
-        "name_tag": name,
+        "name_tag": account.name_tag,
         "sublist_stats": sublist_stats([account]),
     }
     return without_empty(info, ("is_system", "mappings", "exports", "imports"))

@@ -221,7 +221,7 @@ def connection_info(session: Session, now: int, options: ConnzOptions) -> Page:
     if options.subscriptions_detail:
         details = [sub_detail(session.cid, sub) for sub in subscriptions(session)]
         if session.stop:
-            tag: Page = {"account": session.account.name, "account_tag": session.account.name}
+            tag: Page = {"account": session.account.name, "account_tag": session.account.name_tag}
             details = [tag | detail for detail in details]
         info["subscriptions_list_detail"] = details
     elif options.subscriptions:
@@ -230,7 +230,7 @@ def connection_info(session: Session, now: int, options: ConnzOptions) -> Page:
         info["jwt"] = _without_bearer(session.opts.jwt)
         info["issuer_key"] = session.grant.issuer_key
         # A closed connection of the global account has no tag, as in nats-server.
-        info["name_tag"] = session.account.name if not session.stop or info["account"] else ""
+        info["name_tag"] = session.account.name_tag if not session.stop or info["account"] else ""
         info["tags"] = list(session.grant.tags)
     return without_empty(info, _OMITTED)
 

@@ -83,14 +83,9 @@ class Monitor:
         Raises ServerError.
         """
         opts = server.opts
-        if opts.http_port and opts.https_port:
-            ports = f"HTTP ({opts.http_port}) and HTTPs ({opts.https_port})"
-            raise ServerError(f"Can't start monitoring: can't specify both {ports} ports")
         secure = opts.https_port != 0
         host = (opts.https_host if secure else "") or opts.http_host
         port = max(opts.https_port or opts.http_port, 0)
-        if secure and opts.tls is None:
-            raise ServerError("Can't start monitoring: TLS cert and key required for HTTPS")
         try:
             sock = await listen(host, port)
         except OSError as exc:
@@ -215,9 +210,10 @@ class Monitor:
         return web.Response(text=f"{{\n{lines}\n}}\n", content_type="application/json", charset="utf-8")
 
     async def _metrics(self, request: web.Request) -> web.Response:
-        from gnats.monitor.metrics import exposition
+        from gnats.monitor.metrics import exposition, process_metrics
 
-        body, content_type = exposition(self._server, request.headers.get("Accept", ""))
+        process = await asyncio.to_thread(process_metrics)
+        body, content_type = exposition(self._server, process, request.headers.get("Accept", ""))
         return web.Response(body=body, headers={"Content-Type": content_type})
 
 

@@ -123,4 +123,4 @@ def _all(server: "Server", accounts: list[Account], offset: int, limit: int) -> 
 
 
 def _detail(account: Account, cid: int, sub: SubRow) -> Page:
-    return {"account": account.name, "account_tag": account.name} | sub_detail(cid, sub)
+    return {"account": account.name, "account_tag": account.name_tag} | sub_detail(cid, sub)

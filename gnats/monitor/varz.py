@@ -3,11 +3,10 @@
 import time
 from typing import TYPE_CHECKING
 
-from gnats.account import SYSTEM_ACCOUNT
 from gnats.gofmt import rfc3339, uptime
 from gnats.monitor.render import Page, number, without_empty
 from gnats.monitor.usage import cores, process, resident_bytes
-from gnats.version import NATS_VERSION, PROTO, RUNTIME, __version__
+from gnats.version import FEATURE_FLAGS, NATS_VERSION, PROTO, RUNTIME, __version__
 
 if TYPE_CHECKING:
     from gnats.server import Server
@@ -97,6 +96,7 @@ def varz(server: "Server") -> Page:
         "config_digest": opts.config_digest,
         "tags": list(opts.server_tags),
         "metadata": dict(sorted(opts.server_metadata.items())),
+        "feature_flags": FEATURE_FLAGS,
         "trusted_operators_jwt": list(opts.trusted_operators),
         "system_account": system_account(server),
         "slow_consumer_stats": _by_kind(server.state.slow_consumers),
@@ -109,8 +109,7 @@ def varz(server: "Server") -> Page:
 
 def system_account(server: "Server") -> str:
     """The system account's name, "" when there is none."""
-    name = server.opts.system_account or SYSTEM_ACCOUNT
-    return name if name in server.accounts and not server.opts.no_system_account else ""
+    return server.system_account.name if server.system_account else ""
 
 
 def _by_kind(clients: int) -> dict[str, int]:

@@ -40,7 +40,6 @@ PROTOCOL = {
 # Keys of monitoring pages that only the reference has, only gnats has, and keys whose values differ.
 MONITOR_MISSING = {
     "git_commit": "the commit of nats-server",
-    "feature_flags": "switches of JetStream's",
 }
 MONITOR_EXTRA = {
     "gnats": "the version of gnats",

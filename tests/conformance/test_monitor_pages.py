@@ -101,6 +101,7 @@ def converse(server: Server, stack: ExitStack) -> Busy:
         gone.fence()
         bad.send(connect(name="bad") + b"NONSENSE\r\n")
         bad.rest()
+        wait_connections(server, 1)  # so that one is closed before the other
     wait_connections(server, 0)
     first, second = (stack.enter_context(Connection(server.address)) for _ in range(2))
     first.send(connect(user="bob") + b"SUB a 1\r\nSUB a.* q 2\r\nSUB b 3\r\nUNSUB 3 9\r\n")

@@ -30,11 +30,11 @@ from gnats.errors import RequestError
 from gnats.monitor.accountz import account_info, account_statz
 from gnats.monitor.connz import connz
 from gnats.monitor.debugz import redact_args
-from gnats.monitor.options import ALL, AccountStatzOptions, ConnzOptions
+from gnats.monitor.options import ALL, OPEN, AccountStatzOptions, ConnzOptions
 from gnats.tlsopts import TLSOptions
 
 from .conftest import Connect, Start
-from .peer import Log, Peer
+from .peer import Log
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -156,24 +156,6 @@ async def test_certificates_are_replaced_for_new_connections(tmp_path: Path) -> 
         assert await served_name(server.monitor_port) == "two"
 
 
-@pytest.mark.parametrize(
-    ("options", "text"),
-    [
-        ({"http_port": -1, "https_port": -1}, "can't specify both HTTP (-1) and HTTPs (-1) ports"),
-        ({"https_port": -1}, "TLS cert and key required for HTTPS"),
-        (
-            {"https_port": -1, "tls": TLSOptions(cert_file="/nosuch/c", key_file="/nosuch/k")},
-            "error loading X509 certificate/key pair /nosuch/c, /nosuch/k: No such file or directory",
-        ),
-    ],
-)
-async def test_https_that_cannot_be_is_an_error_at_the_start(options: dict[str, Any], text: str) -> None:
-    server = Server(Options(host="127.0.0.1", port=-1, **options))
-    with pytest.raises(ServerError) as caught:
-        await server.start()
-    assert str(caught.value) == f"Can't start monitoring: {text}"
-
-
 async def test_metrics(start: Start, connect: Connect, http: aiohttp.ClientSession) -> None:
     log = Log()
     server = await start(log, http_port=-1, server_name="here")
@@ -250,48 +232,56 @@ async def test_account_statistics_outlive_connections(start: Start, connect: Con
 
 
 async def test_an_account_shows_what_its_configuration_says(start: Start) -> None:
-    config = AccountConfig(
-        "$G",
+    latency = ServiceLatency("lat", 0)
+    exporter = AccountConfig(
+        "A",
         mappings=[
             Mapping("foo", (MapDest("bar"),)),
-            Mapping("x.*.>", (MapDest("y.$1", 30), MapDest("z", 10), MapDest("w", 100, "east"))),
+            Mapping("x.*", (MapDest("y.$1", 30), MapDest("z.$1", 10), MapDest("w.$1", 100, "east"))),
         ],
         exports=[
             StreamExport("s.>"),
-            ServiceExport("q.*", ("$SYS",), response_type="stream", latency=ServiceLatency("lat", 0)),
-        ],
-        imports=[
-            StreamImport("$SYS", "s.>", prefix="p"),
-            ServiceImport("$G", "q.x", to="local", share=True),
+            ServiceExport("q.*", ("B",), latency=latency),
+            ServiceExport("many", response_type="stream"),
         ],
     )
-    info: Any = account_info(await start(accounts=[config]), "$G")
+    importer = AccountConfig(
+        "B",
+        imports=[
+            StreamImport("A", "s.>", prefix="p"),
+            ServiceImport("A", "q.x", to="local", share=True),
+        ],
+    )
+    server = await start(accounts=[exporter, importer])
+    info: Any = account_info(server, "A")
     assert info["mappings"] == {
         "foo": [{"subject": "bar", "weight": 100}],
-        "x.*.>": [
-            {"subject": "z", "weight": 10},
+        "x.*": [
+            {"subject": "z.$1", "weight": 10},
             {"subject": "y.$1", "weight": 40},
-            {"subject": "x.$1.>", "weight": 100},
-            {"subject": "w", "weight": 100, "cluster": "east"},
+            {"subject": "x.$1", "weight": 100},
+            {"subject": "w.$1", "weight": 100, "cluster": "east"},
         ],
     }
-    latency = {"sampling": "headers", "results": "lat"}
+    about = {"sampling": "headers", "results": "lat"}
     assert info["exports"] == [
         {"subject": "s.>", "type": "stream"},
         {
             "subject": "q.*",
             "type": "service",
-            "response_type": "Streamed",
-            "service_latency": latency,
-            "approved_accounts": ["$SYS"],
+            "response_type": "Singleton",
+            "service_latency": about,
+            "approved_accounts": ["B"],
         },
+        {"subject": "many", "type": "service", "response_type": "Streamed"},
     ]
+    info = account_info(server, "B")
     flags = {"invalid": False, "share": False, "tracking": False}
     assert info["imports"] == [
-        {"subject": "s.>", "account": "$SYS", "local_subject": "p.s.>", "type": "stream"} | flags,
-        {"subject": "q.x", "account": "$G", "to": "local", "local_subject": "local", "type": "service"}
+        {"subject": "s.>", "account": "A", "local_subject": "p.s.>", "type": "stream"} | flags,
+        {"subject": "q.x", "account": "A", "to": "local", "local_subject": "local", "type": "service"}
         | flags
-        | {"share": True, "latency": latency},
+        | {"share": True, "latency": about},
     ]
 
 
@@ -316,12 +306,14 @@ async def test_connections_can_be_found_by_what_they_subscribe_to(start: Start, 
         connz(server, ConnzOptions(filter_subject="a"))
 
 
-@pytest.mark.parametrize("sort", ["cid", "idle", "uptime", "last", "rtt", "pending", "bytes_to", "msgs_from"])
-@pytest.mark.parametrize("state", [0, ALL])
-async def test_pages_of_any_order_make_up_the_whole(start: Start, sort: str, state: int) -> None:
+@pytest.mark.parametrize("sort", ["cid", "idle", "last", "rtt", "pending", "bytes_to", "msgs_from"])
+@pytest.mark.parametrize("state", [OPEN, ALL])
+async def test_pages_of_any_order_make_up_the_whole(
+    start: Start, connect: Connect, sort: str, state: int
+) -> None:
     log = Log()
     server = await start(log)
-    peers = [await Peer.connect(server.port) for _ in range(20)]
+    peers = [await connect(server) for _ in range(20)]
     for index, peer in enumerate(peers):
         await peer.connected()
         await peer.ask(b"SUB a 1\r\n" + b"PUB b 1\r\nx\r\n" * index)
@@ -338,8 +330,6 @@ async def test_pages_of_any_order_make_up_the_whole(start: Start, sort: str, sta
     assert sorted(cids) == expected
     if sort == "msgs_from":
         assert cids == expected[::-1]
-    for peer in peers:
-        await peer.close()
 
 
 async def test_a_long_page_lets_clients_have_their_turn(
