@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from gnats.account import NO_LIMIT, lowest
 from gnats.auth import Denied, Grant
+from gnats.clientinfo import share_details
 from gnats.core.permissions import compile_permissions
 from gnats.gofmt import quote
 from gnats.gojson import JSONError, unmarshal
@@ -123,6 +124,8 @@ def _granted(server: "Server", session: Session, grant: Grant) -> None:
     if permissions is not None:
         for error in permissions.errors:
             log.error(f"{session} - {error}")
+    if session.account.shares_details:
+        share_details(session)
     max_payload = lowest(grant.max_payload, session.account.max_payload, server.opts.max_payload)
     client.connected(
         session.account,
