@@ -1,5 +1,6 @@
 """Accounts: isolated subject spaces, and the clients in them."""
 
+import itertools
 import time
 from typing import TYPE_CHECKING
 
@@ -9,11 +10,16 @@ from gnats.core.survey import total
 from gnats.reasons import ClosedState
 
 if TYPE_CHECKING:
+    from gnats.core.services import ExportedService, ImportedService
     from gnats.session import Session
 
 NO_LIMIT = -1
 GLOBAL_ACCOUNT = "$G"
 SYSTEM_ACCOUNT = "$SYS"
+
+ImportKey = tuple[str, ...]
+"""The names and subjects that make an import what it is."""
+
 TRAFFIC = ("in_msgs", "in_bytes", "out_msgs", "out_bytes")
 _SLOW = (ClosedState.SLOW_CONSUMER_PENDING_BYTES, ClosedState.SLOW_CONSUMER_WRITE_DEADLINE)
 
@@ -33,9 +39,20 @@ class Account(account.Account):
         self.max_connections = max_connections
         self.max_leafnodes = self.max_subscriptions = self.max_payload = NO_LIMIT
         self.clients: dict[int, Session] = {}
+        self.services: dict[str, ExportedService] = {}
+        """What it exports, by subject."""
+        self.service_imports: dict[ImportKey, ImportedService] = {}
+        self.stream_imports: set[ImportKey] = set()
+        self.shares_details = False
+        """Services that it imports are told who its clients are."""
+        self._sids = itertools.count(2)
         self.closed_traffic = dict.fromkeys(TRAFFIC, 0)
         """What connections that have gone had sent and received."""
         self.slow_consumers = 0
+
+    def next_sid(self) -> bytes:
+        """A sid for a subscription of the account itself."""
+        return b"%d" % next(self._sids)
 
     def set_limits(self, limits: AccountLimits) -> None:
         """Limits for those that connect from now on."""

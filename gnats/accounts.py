@@ -1,12 +1,17 @@
 """The accounts of a server: made from its options, changed in place by a reload or a new JWT (accounts.go)."""
 
+import asyncio
+import json
 from collections.abc import Iterable
 
 from gnats.account import GLOBAL_ACCOUNT, SYSTEM_ACCOUNT, Account
 from gnats.accountopts import AccountConfig
+from gnats.clientinfo import share_details
+from gnats.core.services import ExportedService, ImportedService
 from gnats.errors import OptionError
-from gnats.exchange import CheckActivation, Exchange
+from gnats.exchange import RESPONSE_THRESHOLD, CheckActivation, Exchange, Party
 from gnats.gofmt import quote
+from gnats.ident import server_hash
 from gnats.mappings import Row, compile_mappings
 from gnats.opts import Options
 
@@ -21,16 +26,21 @@ class Accounts(dict[str, Account]):
         self, opts: Options, server_name: str = "", check_activation: CheckActivation | None = None
     ) -> None:
         super().__init__()
-        self._server_name = server_name
         self._check_activation = check_activation
-        self.global_account = self._register(GLOBAL_ACCOUNT)
+        self._server = json.dumps(server_name, ensure_ascii=False).encode()
+        self._hash = server_hash(server_name).encode()
+        self._removed: dict[str, Account] = {}
+        """Their clients may still be on the way out, and what they import or export is kept with them."""
+        self._exports: dict[int, ExportedService] = {}
+        self._timers: dict[int, asyncio.TimerHandle] = {}
         self.system_account: Account | None = None
         self.configure(opts)
+        self.global_account = self[GLOBAL_ACCOUNT]
 
     def configure(self, opts: Options) -> None:
         """Make the accounts what the options say; accounts and clients that stay go on working.
 
-        Accounts that are not named any more are returned to nothing; their clients are the caller's business.
+        Accounts that are not named any more leave the registry; their clients are the caller's business.
         Raises OptionError, changing nothing, for options that cannot be used.
         """
         configs = {config.name: config for config in opts.accounts}
@@ -39,11 +49,9 @@ class Accounts(dict[str, Account]):
             raise OptionError(f"error resolving system account {quote(system)}: account missing")
         if not system and not opts.no_system_account:
             system = SYSTEM_ACCOUNT
-        plain = [GLOBAL_ACCOUNT, system] if system else [GLOBAL_ACCOUNT]
-        for name in plain:
-            configs.setdefault(
-                name, AccountConfig(name, mappings=opts.mappings if name == GLOBAL_ACCOUNT else [])
-            )
+        configs.setdefault(GLOBAL_ACCOUNT, AccountConfig(GLOBAL_ACCOUNT, mappings=opts.mappings))
+        if system:
+            configs.setdefault(system, AccountConfig(system))
         self._apply(configs.values(), system)
 
     def _apply(self, configs: Iterable[AccountConfig], system: str) -> None:
@@ -53,21 +61,111 @@ class Accounts(dict[str, Account]):
         exchange.add(configs)
         if system:
             exchange.add_system_exports(system)
-        gone = self.keys() - {config.name for config in configs}
+        for name in self.keys() - exchange.parties.keys():
+            self._remove(name)
         for config in configs:
             account = self._register(config.name)
             account.set_mappings(rows[config.name])
             account.set_limits(config.limits)
-        for name in gone:
-            self[name].set_mappings([])
-            del self[name]
         self.system_account = self[system] if system else None
+        for party in exchange.parties.values():
+            self._export(self[party.name], party)
+        for party in exchange.parties.values():
+            self._import(self[party.name], party)
 
     def _register(self, name: str) -> Account:
         account = self.get(name)
         if account is None:
-            account = self[name] = Account(name)
+            account = self[name] = self._removed.pop(name, None) or Account(name)
+            account.set_identity(json.dumps(name, ensure_ascii=False).encode(), self._server, self._hash)
         return account
+
+    def _remove(self, name: str) -> None:
+        account = self._removed[name] = self.pop(name)
+        account.set_mappings([])
+        self._import(account, Party(name))
+        self._export(account, Party(name))
+
+    # -- exports and imports -----------------------------------------------------------------------------------
+
+    def _export(self, account: Account, party: Party) -> None:
+        """Offer what the account exports now; services that stay keep the responses they wait for."""
+        for subject, old in list(account.services.items()):
+            export = party.service_exports.get(subject)
+            if export is None or export.response_type != old.response_type:
+                self._exports.pop(old.id, None)
+                del account.services[subject]
+        for subject, export in party.service_exports.items():
+            threshold = export.threshold or RESPONSE_THRESHOLD
+            service = account.services.get(subject)
+            if service is None:
+                service = ExportedService(account, export.response_type, threshold)
+                account.services[subject] = self._exports[service.id] = service
+            service.threshold = threshold
+
+    def _import(self, account: Account, party: Party) -> None:
+        """Take what the account imports now; imports that stay are not touched."""
+        wanted = {}
+        for route in party.service_imports:
+            wanted[route.key] = route, self[route.exporter].services[route.export]
+        for key, old in list(account.service_imports.items()):
+            if key not in wanted or wanted[key][1] is not old.export:
+                account.service_imports.pop(key).close()
+        for key, (route, export) in wanted.items():
+            if service := account.service_imports.get(key):
+                service.share = route.share
+            else:
+                account.service_imports[key] = ImportedService(
+                    account,
+                    export,
+                    route.subject.encode(),
+                    route.to.encode(),
+                    route.transform,
+                    use_published=route.use_published,
+                    share=route.share,
+                    to_system=self[route.exporter] is self.system_account,
+                    sid=account.next_sid(),
+                )
+        account.shares_details = any(
+            route.share and self[route.exporter] is not self.system_account for route in party.service_imports
+        )
+        if account.shares_details:
+            for session in account.clients.values():
+                share_details(session)
+        streams = {route.key: route for route in party.stream_imports}
+        if streams.keys() != account.stream_imports:
+            account.stream_imports = set(streams)
+            account.set_stream_imports(
+                [
+                    (self[r.exporter], r.subject.encode(), r.to.encode(), r.transform, r.use_published)
+                    for r in streams.values()
+                ]
+            )
+            for session in account.clients.values():
+                if session.client:
+                    session.client.renew_imports()
+
+    # -- responses ---------------------------------------------------------------------------------------------
+
+    def expect_responses(self, export_id: int) -> None:
+        """Responses of a service are expected: see to it that they are forgotten when they do not come."""
+        export = self._exports.get(export_id)
+        if export is None:
+            return
+        wait, _ = export.check_expired_responses()
+        if wait is not None and export_id not in self._timers:
+            loop = asyncio.get_running_loop()
+            self._timers[export_id] = loop.call_later(wait, self._expire, export_id)
+
+    def _expire(self, export_id: int) -> None:
+        del self._timers[export_id]
+        self.expect_responses(export_id)
+
+    def close(self) -> None:
+        """Wait for no more responses."""
+        for timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
 
 
 def _mappings(config: AccountConfig) -> list[Row]:

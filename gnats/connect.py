@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from gnats.account import NO_LIMIT, lowest
 from gnats.auth import Denied, Grant
+from gnats.clientinfo import share_details
 from gnats.core.permissions import Permissions, compile_permissions
 from gnats.gofmt import quote
 from gnats.gojson import JSONError, unmarshal
@@ -119,6 +120,8 @@ def _granted(server: "Server", session: Session, grant: Grant) -> None:
         return
     if opts.verbose:
         log.trace(f"{session} - ->> [OK]")
+    if session.account.shares_details:
+        share_details(session)
     max_subs, max_payload = limits(server, session)
     client.connected(
         session.account,

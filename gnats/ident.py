@@ -3,6 +3,7 @@
 import os
 import random
 
+from gnats.conf.digest import new_sha256
 from gnats.nkeys import KEY_LENGTH, Prefix, encode
 
 
@@ -11,8 +12,15 @@ def new_server_id() -> str:
     return encode(Prefix.SERVER, os.urandom(KEY_LENGTH))
 
 
-_DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _NUID_PREFIX, _NUID_TOTAL = 12, 22
+
+
+def server_hash(name: str) -> str:
+    """Eight characters that stand for a server in subjects (getHash in events.go)."""
+    digest = new_sha256()
+    digest.update(name.encode())
+    return "".join(DIGITS[byte % len(DIGITS)] for byte in digest.digest()[:8])
 
 
 class NuidSource:
@@ -21,7 +29,7 @@ class NuidSource:
     def __init__(self) -> None:
         self._number = random.randrange(62 ** (_NUID_TOTAL - _NUID_PREFIX))
         self._step = random.randrange(33, 333)
-        self._prefix = "".join(_DIGITS[byte % 62] for byte in os.urandom(_NUID_PREFIX))
+        self._prefix = "".join(DIGITS[byte % 62] for byte in os.urandom(_NUID_PREFIX))
 
     def next(self) -> str:
         """Another id, 22 characters."""
@@ -29,5 +37,5 @@ class NuidSource:
         rest, digits = self._number, []
         for _ in range(_NUID_TOTAL - _NUID_PREFIX):
             rest, digit = divmod(rest, 62)
-            digits.append(_DIGITS[digit])
+            digits.append(DIGITS[digit])
         return self._prefix + "".join(reversed(digits))

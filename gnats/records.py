@@ -35,6 +35,11 @@ def _subscription(client: object, b: int, data: bytes) -> str:
     return f"Subscription Violation - Subject {quote(subject)}{named}, SID {sid.decode(errors='replace')}"
 
 
+def _import_subscription(client: object, b: int, data: bytes) -> str:
+    subject, account = data.split(b"\0", 1)
+    return f"Creating import subscription on {quote(subject)} from account {account.decode(errors='replace')}"
+
+
 def _removed_subscription(client: object, b: int, data: bytes) -> str:
     subject, queue, sid = data.split(b"\0", 2)
     named = f" using queue {quote(queue)}" if queue else ""
@@ -106,6 +111,7 @@ _RECORDS: dict[int, tuple[str, Callable[[object, int, bytes], str]]] = {
         "WRN",
         lambda c, b, d: f"Producer was stalled for a total of {duration(b)}",
     ),
+    LogCode.LOG_IMPORT_SUBSCRIPTION: ("DBG", _import_subscription),
     LogCode.LOG_CLOSING_OUT_OF_MEMORY: ("ERR", _text("Out of memory - Closing")),
     LogCode.LOG_SUBSCRIPTION_REMOVED: ("INF", _removed_subscription),
     LogCode.LOG_TLS_STARTING: ("DBG", _text("Starting TLS client connection handshake")),

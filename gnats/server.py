@@ -18,7 +18,7 @@ from gnats.auth import Authenticator, new_nonce
 from gnats.connect import CLIENT_PROTO_INFO, process_connect, process_info
 from gnats.core.client import Client
 from gnats.core.connection import LogCode
-from gnats.core.inbox import EV_CLOSED, EV_CONNECT, EV_INFO, EV_LOG, EV_MSG, EV_TRACE
+from gnats.core.inbox import EV_CLOSED, EV_CONNECT, EV_INFO, EV_LOG, EV_MSG, EV_RESPONSES, EV_TRACE
 from gnats.core.parser import ACCOUNT, CLIENT, SYSTEM
 from gnats.core.state import ServerState
 from gnats.errors import OptionError, ServerError
@@ -287,6 +287,7 @@ class Server:
             self._lame_duck.cancel()
         for task in self._tasks:
             task.cancel()
+        self.accounts.close()
         self.stop_accepting()
         if self.tls:
             self.tls.close()
@@ -398,9 +399,7 @@ class Server:
     def _start_system_account(self, account: Account) -> None:
         client = self.internal_client(account)
         self.events = Events(self, client)
-        services = Services(self, client, self.events)
-        for each in self.accounts.values():
-            services.serve_user_info(self.internal_client(each))
+        Services(self, client, self.events)
 
     def create_client(self, sock: socket.socket, host: str, port: int) -> None:
         """Take over an accepted socket: greet the client and hand it to a poller."""
@@ -518,9 +517,11 @@ class Server:
     def _on_event(self, event: Event) -> bool:
         """Act on what a poller says; True when a parked connection may go on."""
         kind, client, a, b, data = event
-        cid = client.cid if client else 0
+        cid = client.cid if isinstance(client, Client) else 0
         session = self.clients.get(cid) or self._others.get(cid)
-        if kind == EV_CLOSED:
+        if kind == EV_RESPONSES:
+            self.accounts.expect_responses(a)
+        elif kind == EV_CLOSED:
             self._remove(cid, ClosedState(a), b, data if isinstance(data, bytes) else b"")
         elif kind == EV_MSG:
             if internal := self._internal.get(cid):

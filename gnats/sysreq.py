@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from gnats.server import Server
     from gnats.session import Session
 
-USER_INFO = b"$SYS.REQ.USER.INFO"
 _ACCEPT_ENCODING = re.compile(rb"(?im)^accept-encoding:(.*)$")
 _ACCOUNT_AT = 3  # the token of $SYS.REQ.ACCOUNT.<account>.<what>
 
@@ -76,6 +75,7 @@ class Services:
         self._on("$SYS.REQ.ACCOUNT.*.CONNS", self._account_conns)
         self._on("$SYS.REQ.ACCOUNT.NSUBS", self._nsubs)
         self._on("$SYS.DEBUG.SUBSCRIBERS", self._debug_subscribers)
+        self._on("$SYS.REQ.USER.*.INFO", self._user_info)
 
     # -- the form of requests and answers --------------------------------------------------------------------
 
@@ -219,16 +219,12 @@ class Services:
         subject, _, queue = request.payload.decode(errors="replace").strip().partition(" ")
         self._events.respond(request.reply, subscribers(self._server, session.account, subject, queue))
 
-    def serve_user_info(self, client: InternalClient) -> None:
-        """Tell the clients of an account, whose internal client this is, who they are."""
-        client.subscribe(USER_INFO, lambda request: self._user_info(request, client))
-
-    def _user_info(self, request: Message, client: InternalClient) -> None:
+    def _user_info(self, request: Message) -> None:
         session = self._server.clients.get(request.producer)
         if session is None or not request.reply:  # it did not wait for the answer, or wants none
             return
         answer = {"server": self._events.server_info(), "data": user_info(session)}
-        client.publish(request.reply, marshal(answer))
+        self._client.publish(request.reply, marshal(answer))
 
 
 def _account_name(request: Message) -> str:

@@ -88,6 +88,7 @@ def test_a_hangup_reloads_the_configuration(launch: Launch) -> None:
         server.process.send_signal(signal.SIGHUP)
         server.wait_log(r"Reloaded: max_payload = 8")
         server.wait_log(r"Reloaded server configuration")
+        client.fence()  # the connection has heard of it then
         client.send(b"PUB a 9\r\n123456789\r\n")
         assert b"Maximum Payload Violation" in client.rest()
 

@@ -1,13 +1,59 @@
 """The data plane's half of an account; see account.pxd."""
 import cython
 
-from libc.stdint cimport uint64_t
-from libc.stdlib cimport free
+from cpython.bytes cimport PyBytes_AS_STRING
+from libc.stddef cimport size_t
+from libc.stdint cimport int64_t, uint32_t, uint64_t
+from libc.stdlib cimport free, malloc
+from libc.string cimport memcmp, memcpy, memset
 
 from gnats.core.mappings cimport Mappings, mappings_compile
+from gnats.core.parser cimport ACCOUNT
 from gnats.core.quiesce cimport qs_retire
-from gnats.core.sublist cimport Sublist
-from gnats.includes.atomics cimport exchange64
+from gnats.core.responses cimport (
+    MAX_EXPECTED,
+    SINGLETON,
+    Expected,
+    Queue,
+    ServiceExport,
+    expected_key,
+    expected_new,
+    expected_other,
+    export_hold,
+    export_release,
+    queue_drop,
+    queue_push,
+    replymap_add,
+    replymap_find,
+    replymap_free,
+    replymap_next,
+    replymap_remove,
+)
+from gnats.core.subject cimport hash_seed_a, hash_seed_b, match_literal, mul_mix, subject_has_wildcard
+from gnats.core.sublist cimport SL_OK, SUB_RESPONSES, Sublist, sub_new
+from gnats.core.transform cimport SubjectTransform, transform_copy
+from gnats.includes.atomics cimport exchange64, load64, store64
+from gnats.includes.pthread cimport (
+    pthread_mutex_destroy,
+    pthread_mutex_init,
+    pthread_mutex_lock,
+    pthread_mutex_unlock,
+)
+
+cdef enum:
+    PREFIX = 11    # of `_R_.xxxxxx.`
+    SUFFIX = 6
+
+cdef const char *DIGITS = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+
+
+cdef void put_random(char *out, uint64_t random) noexcept nogil:
+    """Six digits that nobody outside can guess."""
+    cdef int i
+    random = mul_mix(random ^ hash_seed_a, hash_seed_b)
+    for i in range(SUFFIX):
+        out[i] = DIGITS[random % 62]
+        random //= 62
 
 
 @cython.no_gc_clear
@@ -15,10 +61,32 @@ cdef class Account:
     """An isolated subject space; `sublist` holds its subscriptions."""
 
     def __cinit__(self, *args, **kwargs):
+        pthread_mutex_init(&self.lock, NULL)
         self.sublist = Sublist()
+        self.peers = []
+        self.set_identity(b"", b"", b"")
 
     def __dealloc__(self):
+        if self.responder != NULL:
+            self.sublist.remove(self.responder)
+            free(import_sub(self.responder))
+        replymap_free(&self.responses)
+        replymap_free(&self.reverse)
+        drop_streams(self.streams)
         free(self.mappings)
+        pthread_mutex_destroy(&self.lock)
+
+    def set_identity(self, bytes name not None, bytes server not None, bytes server_hash not None) -> None:
+        """What requests to other accounts say about this one: its name and the server's, in JSON with quotes; the
+        server's hash marks the subjects of responses that are measured. Before the account has clients."""
+        cdef bytes tracked = b"." + server_hash + b".T" if server_hash else b""
+        self.identity = name + server + tracked
+        self.info_name.p = PyBytes_AS_STRING(self.identity)
+        self.info_name.n = len(name)
+        self.info_server.p = self.info_name.p + self.info_name.n
+        self.info_server.n = len(server)
+        self.tracked.p = self.info_server.p + self.info_server.n
+        self.tracked.n = len(tracked)
 
     def set_mappings(self, list rows) -> None:
         """What messages published in this account from now on are mapped by: [(source, [(SubjectTransform, upto)])].
@@ -30,3 +98,313 @@ cdef class Account:
         cdef Mappings *old = <Mappings *> exchange64(<uint64_t *> &self.mappings, <uint64_t> fresh)
         if old != NULL:
             qs_retire(old)
+
+    def set_stream_imports(self, list rows) -> None:
+        """What subscriptions in this account hear of others: [(exporter, subject, to, transform, use published)].
+
+        Those of connected clients change when each is told (Client.renew_imports). Raises MemoryError.
+        """
+        cdef StreamImports *fresh = new_streams(self, rows) if rows else NULL
+        cdef StreamImports *old
+        for exporter, *_ in rows:
+            self.keep(exporter)
+        pthread_mutex_lock(&self.lock)
+        old = self.streams
+        exchange64(<uint64_t *> &self.streams, <uint64_t> fresh)
+        pthread_mutex_unlock(&self.lock)
+        drop_streams(old)
+
+    def keep(self, Account other not None) -> None:
+        """Keep another account, and have it keep this one: each may come to point into the other."""
+        if other is not self and other not in self.peers:
+            self.peers.append(other)
+            other.peers.append(self)
+
+    @property
+    def pending_responses(self) -> int:
+        """Responses that are expected of this account."""
+        return load64(&self.nresponses)
+
+    @property
+    def pending_requests(self) -> int:
+        """Responses that this account waits for."""
+        return load64(&self.nreverse)
+
+    # -- responses -----------------------------------------------------------------------------------------------
+
+    cdef bint make_responder(self, uint64_t random) noexcept nogil:
+        """Subscribe to all responses; the lock is held."""
+        cdef Subscription *s
+        memcpy(self.prefix, b"_R_.", 4)
+        put_random(self.prefix + 4, random)
+        self.prefix[PREFIX - 1] = c'.'
+        self.prefix[PREFIX] = c'>'
+        s = sub_new(NULL, ACCOUNT, self.prefix, PREFIX + 1, NULL, 0, b"1", 1, sizeof(ImportSub))
+        if s == NULL:
+            return False
+        s.internal = 1
+        s.flags = SUB_RESPONSES
+        import_sub(s).what = <void *> self
+        if self.sublist.insert(s) != SL_OK:
+            free(import_sub(s))
+            return False
+        self.responder = s
+        return True
+
+    cdef size_t expect_response(
+        self, Account requester, ServiceExport *se, const char *to, size_t n, bint share, uint64_t cid, bint tracked,
+        const char *header, size_t hn, uint64_t random, int64_t now, char *out, bint *arm
+    ) noexcept nogil:
+        cdef Expected *e = NULL
+        cdef Expected *back
+        cdef Expected *oldest = NULL
+        cdef size_t size = PREFIX + SUFFIX
+        arm[0] = False
+        pthread_mutex_lock(&self.lock)
+        if self.responder != NULL or self.make_responder(random ^ <uint64_t> now):
+            memcpy(out, self.prefix, PREFIX)
+            put_random(out + PREFIX, random)
+            if tracked and size + self.tracked.n <= REPLY_ROOM:
+                memcpy(out + size, self.tracked.p, self.tracked.n)
+                size += self.tracked.n
+            if replymap_find(&self.responses, out, size) == NULL:
+                e = expected_new(out, size, to, n, header, hn)
+        if e == NULL or not replymap_add(&self.responses, e):
+            pthread_mutex_unlock(&self.lock)
+            free(e)
+            return 0
+        e.se = export_hold(se)
+        e.account = <void *> requester
+        e.ts = now
+        e.requester = cid
+        e.rt = se.response_type
+        e.share = share
+        e.tracked = tracked
+        if se.account == <void *> self:
+            # (The export of another account is that of a response which wants an answer itself: nothing ends its
+            # waiting but the requester's interest, as in nats-server.)
+            if se.queue.n >= MAX_EXPECTED:
+                oldest = se.queue.oldest
+                queue_drop(oldest)
+                replymap_remove(&self.responses, oldest)
+            queue_push(&se.queue, e)
+            arm[0] = not se.armed
+            se.armed = 1
+        store64(&self.nresponses, self.responses.n)
+        pthread_mutex_unlock(&self.lock)
+        if oldest != NULL:
+            discard(self, oldest)
+        back = expected_new(to, n, out, size, NULL, 0)
+        if back != NULL:
+            back.account = <void *> self
+            pthread_mutex_lock(&requester.lock)
+            if not replymap_add(&requester.reverse, back):
+                free(back)
+            store64(&requester.nreverse, requester.reverse.n)
+            pthread_mutex_unlock(&requester.lock)
+        return size
+
+    cdef Expected *take_response(self, const char *subject, size_t n) noexcept nogil:
+        cdef Expected *e
+        pthread_mutex_lock(&self.lock)
+        e = replymap_find(&self.responses, subject, n)
+        if e != NULL:
+            unlink(self, e)
+        pthread_mutex_unlock(&self.lock)
+        if e != NULL:
+            (<Account> e.account).forget(expected_other(e), e.other_n, self, subject, n)
+        return e
+
+    cdef Expected *find_response(self, const char *subject, size_t n) noexcept nogil:
+        cdef Expected *e
+        cdef Expected *found = NULL
+        if load64(&self.nresponses) == 0:
+            return NULL
+        pthread_mutex_lock(&self.lock)
+        e = replymap_find(&self.responses, subject, n)
+        if e != NULL and e.rt != SINGLETON:
+            found = expected_new(subject, n, expected_other(e), e.other_n, NULL, 0)
+            if found != NULL:
+                found.se = export_hold(e.se)
+                found.account = e.account
+                found.rt = e.rt
+                found.share = e.share
+        pthread_mutex_unlock(&self.lock)
+        return self.take_response(subject, n) if e != NULL and found == NULL else found
+
+    cdef void renew_response(self, const char *subject, size_t n, int64_t now) noexcept nogil:
+        cdef Expected *e
+        cdef Queue *q
+        pthread_mutex_lock(&self.lock)
+        e = replymap_find(&self.responses, subject, n)
+        if e != NULL:
+            e.ts = now
+            q = e.queue
+            if q != NULL:
+                queue_drop(e)
+                queue_push(q, e)
+        pthread_mutex_unlock(&self.lock)
+
+    cdef void forget(
+        self, const char *reply, size_t n, Account server, const char *subject, size_t sn
+    ) noexcept nogil:
+        """Take out the entry the other way of a response that is not expected any more."""
+        cdef Expected *e
+        pthread_mutex_lock(&self.lock)
+        e = replymap_find(&self.reverse, reply, n)
+        while e != NULL:
+            if e.account == <void *> server and e.other_n == sn and memcmp(expected_other(e), subject, sn) == 0:
+                replymap_remove(&self.reverse, e)
+                free(e)
+                break
+            e = replymap_next(e)
+        store64(&self.nreverse, self.reverse.n)
+        pthread_mutex_unlock(&self.lock)
+
+    cdef Expected *check_for_reverse_entries(self, const char *reply, size_t n) noexcept nogil:
+        cdef Expected *lost = NULL
+        cdef Expected *taken = NULL
+        cdef Expected *e
+        cdef Expected *following
+        cdef uint32_t i
+        if load64(&self.nreverse) == 0:
+            return NULL
+        pthread_mutex_lock(&self.lock)
+        if not subject_has_wildcard(reply, n):
+            e = replymap_find(&self.reverse, reply, n)
+            if e != NULL and self.sublist.has_interest(reply, n):
+                e = NULL
+            while e != NULL:
+                replymap_remove(&self.reverse, e)
+                e.newer = lost
+                lost = e
+                e = replymap_find(&self.reverse, reply, n)
+        elif self.reverse.n:
+            for i in range(self.reverse.mask + 1):
+                e = self.reverse.slots[i]
+                while e != NULL:
+                    following = e.next
+                    if match_literal(expected_key(e), e.key_n, reply, n):
+                        if not self.sublist.has_interest(expected_key(e), e.key_n):
+                            e.newer = lost   # unlinked below: removing may move the entries
+                            lost = e
+                    e = following
+            e = lost
+            while e != NULL:
+                replymap_remove(&self.reverse, e)
+                e = e.newer
+        store64(&self.nreverse, self.reverse.n)
+        pthread_mutex_unlock(&self.lock)
+        while lost != NULL:
+            following = lost.newer
+            e = (<Account> lost.account).abandon(expected_other(lost), lost.other_n)
+            if e != NULL:
+                e.newer = taken
+                taken = e
+            free(lost)
+            lost = following
+        return taken
+
+
+    cdef Expected *abandon(self, const char *subject, size_t n) noexcept nogil:
+        """Expect a response no more unless one has come; the requester has forgotten it."""
+        cdef Expected *e
+        pthread_mutex_lock(&self.lock)
+        e = replymap_find(&self.responses, subject, n)
+        if e != NULL and e.tried:
+            e = NULL
+        if e != NULL:
+            unlink(self, e)
+        pthread_mutex_unlock(&self.lock)
+        return e
+
+
+cdef void unlink(Account a, Expected *e) noexcept nogil:
+    """Take an entry out of `responses`; the lock is held."""
+    queue_drop(e)
+    replymap_remove(&a.responses, e)
+    store64(&a.nresponses, a.responses.n)
+
+
+cdef void discard(Account server, Expected *e) noexcept nogil:
+    """Free an entry that is out of the table of `server`, and what its requester has of it."""
+    (<Account> e.account).forget(expected_other(e), e.other_n, server, expected_key(e), e.key_n)
+    export_release(e.se)
+    free(e)
+
+
+# -- imports of streams ------------------------------------------------------------------------------------------
+
+
+cdef StreamImport *new_stream(Account owner, tuple row) except NULL:
+    cdef Account exporter
+    cdef bytes source, to
+    cdef SubjectTransform transform, back
+    cdef bint use_published
+    cdef StreamImport *im
+    exporter, source, to, transform, use_published = row
+    im = <StreamImport *> malloc(sizeof(StreamImport) + len(source) + len(to))
+    if im == NULL:
+        raise MemoryError
+    memset(im, 0, sizeof(StreamImport))
+    im.refs = 1
+    im.owner = <void *> owner
+    im.exporter = <void *> exporter
+    im.use_published = use_published
+    im.source_n = len(source)
+    im.to_n = len(to)
+    memcpy(im.data, PyBytes_AS_STRING(source), len(source))
+    memcpy(im.data + im.source_n, PyBytes_AS_STRING(to), len(to))
+    if transform is not None:
+        back = transform.reverse()
+        im.tr = transform_copy(transform.compiled)
+        im.back = transform_copy(back.compiled) if back is not None else NULL
+        if im.tr == NULL or (back is not None and im.back == NULL):
+            free(im.tr)
+            free(im.back)
+            free(im)
+            raise MemoryError
+    return im
+
+
+cdef StreamImports *new_streams(Account owner, list rows) except NULL:
+    cdef StreamImports *table = <StreamImports *> malloc(sizeof(StreamImports) + len(rows) * sizeof(void *))
+    if table == NULL:
+        raise MemoryError
+    table.n = 0
+    try:
+        for row in rows:
+            table.imports[table.n] = new_stream(owner, tuple(row))
+            table.n += 1
+    except BaseException:
+        drop_streams(table)
+        raise
+    return table
+
+
+cdef void drop_streams(StreamImports *table) noexcept nogil:
+    cdef uint32_t i
+    if table == NULL:
+        return
+    for i in range(table.n):
+        stream_import_release(table.imports[i])
+    qs_retire(table)
+
+
+cdef void stream_import_release(StreamImport *im) noexcept nogil:
+    if drop_reference(<Account> im.owner, im):
+        if im.tr != NULL:
+            qs_retire(im.tr)
+        if im.back != NULL:
+            qs_retire(im.back)
+        qs_retire(im)
+
+
+cdef bint drop_reference(Account owner, StreamImport *im) noexcept nogil:
+    """Whether it was the last."""
+    cdef bint last
+    pthread_mutex_lock(&owner.lock)
+    im.refs -= 1
+    last = im.refs == 0
+    pthread_mutex_unlock(&owner.lock)
+    return last

@@ -5,7 +5,7 @@ Subscriptions are changed by the owner under the connection's lock, so that othe
 from libc.stddef cimport size_t
 from libc.stdint cimport uint32_t, uint64_t
 
-from gnats.core.guard cimport Guarded
+from gnats.core.imports cimport Importer
 from gnats.core.mappings cimport Mappings
 from gnats.core.sublist cimport MatchResult, Subscription
 
@@ -22,7 +22,7 @@ cdef struct Delivery:
     size_t size          # for the statistics: without it
 
 
-cdef class Client(Guarded):
+cdef class Client(Importer):
     # under lock
     cdef Subscription **reap      # auto-unsubscribed by other threads' deliveries
     cdef uint32_t nreap, reap_cap
@@ -36,7 +36,8 @@ cdef class Client(Guarded):
     cdef void map_subject(self, Mappings *mappings) noexcept nogil
     cdef void trace_mapping(self, const char *to, size_t n) noexcept nogil
     cdef bint route_msg(self, char *msg, size_t n) noexcept nogil
-    cdef bint process_msg_results(self, MatchResult *r, char *msg, size_t n) noexcept nogil
+    cdef bint deliver_imports(self, Subscription **imports, uint32_t n, char *msg, size_t size) noexcept nogil
+    cdef bint deliver_shadow(self, Subscription *s, char *msg, size_t n, Delivery *full, Delivery *bare) noexcept nogil
     cdef bint deliver_msg(self, Subscription *s, char *msg, size_t n, Delivery *full, Delivery *bare) noexcept nogil
     cdef void delivery(self, Delivery *d, char *msg, size_t n, bint bare) noexcept nogil
     cdef bint deliver_local(self, Client producer, const Subscription *s, const Delivery *d) noexcept nogil

@@ -1,16 +1,24 @@
 """A client: verbs, subscriptions, messages; see client.pxd."""
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stddef cimport size_t
-from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdio cimport snprintf
 from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcmp, memcpy
 
-from gnats.core.account cimport Account, account_mappings
+from gnats.core.account cimport (
+    Account,
+    StreamImport,
+    account_imports_streams,
+    account_mappings,
+    import_sub,
+    import_to,
+)
 from gnats.core.connection cimport (
     AUTHENTICATION_VIOLATION,
     CTL_CONNECTED,
     CTL_CLOSE,
+    CTL_IMPORTS,
     CTL_PERMISSIONS,
     CTL_RESUME,
     LOG_AUTH_VIOLATION,
@@ -33,7 +41,8 @@ from gnats.core.connection cimport (
     WRITE_ERROR,
     end_batch,
 )
-from gnats.core.guard cimport CHECK_DELIVERIES, NOTE_REPLIES, Guarded
+from gnats.core.guard cimport CHECK_DELIVERIES, NOTE_REPLIES
+from gnats.core.imports cimport Importer, transformed
 from gnats.core.inbox cimport EV_CONNECT, EV_INFO, EV_MSG, Event, Inbox
 from gnats.core.mappings cimport Mappings, select_mapped_subject
 from gnats.core.outbound cimport ChunkPool, OutQueue, outq_append, outq_commit, outq_reserve
@@ -64,6 +73,7 @@ from gnats.core.results cimport results_match
 from gnats.core.state cimport ServerState
 from gnats.core.sublist cimport (
     SL_OK,
+    SUB_SHADOW,
     MatchResult,
     QueueGroup,
     Subscription,
@@ -95,6 +105,7 @@ cdef enum:
     SCRATCH = 96                   # of a message header beside subject and reply
     SLICE = 256                    # subscriptions removed under one lock
     NOTED = 32768                  # bytes of a closed connection's subscriptions that monitoring can show
+    FEW_IMPORTS = 16               # imports that match one subject and need no memory but the stack's
 
 
 cdef inline bint has_prefix(const Slice *s, const char *prefix, size_t n) noexcept nogil:
@@ -138,7 +149,7 @@ cdef uint32_t split_line(char *arg, size_t n, Slice *out, uint32_t most) noexcep
     return count
 
 
-cdef class Client(Guarded):
+cdef class Client(Importer):
     """A connection that speaks the protocol, or one of the server's own subscribers; see Connection."""
 
     def __dealloc__(self):
@@ -301,6 +312,8 @@ cdef class Client(Guarded):
         if not ctl & CTL_CONNECTED:
             if ctl & CTL_PERMISSIONS:
                 self.apply_permissions()
+            if ctl & CTL_IMPORTS:
+                self.renew_shadows()
             return
         if self.connect_received:
             # A second CONNECT starts over: what was subscribed under the first is gone.
@@ -414,6 +427,8 @@ cdef class Client(Guarded):
             qs_retire(s)
             return NULL
         bump64(&self.nsubs, 1)
+        if unlikely(account_imports_streams(<Account> self.account)):
+            self.add_shadows(<Account> self.account, s)
         return s
 
     cdef int process_sub(self, char *arg, size_t n) noexcept nogil:
@@ -495,6 +510,8 @@ cdef class Client(Guarded):
             self.trace_line(TRACE_DELSUB, sub_sid(s), s.sid_len, NULL, 0)
         bump64(&self.nsubs, <uint64_t> -1)
         (<Account> self.account).sublist.remove(s)
+        self.drop_shadows(s)
+        self.forget_requests(<Account> self.account, s)
         qs_retire(s)
 
     cdef void remove_all_subs(self) noexcept nogil:
@@ -512,6 +529,7 @@ cdef class Client(Guarded):
         self.nreap = 0
         store64(&self.nsubs, 0)
         pthread_mutex_unlock(&self.lock)
+        self.drop_all_shadows()
         while chain != NULL:
             n = 0
             while chain != NULL and n < SLICE:
@@ -520,6 +538,7 @@ cdef class Client(Guarded):
                 n += 1
             (<Account> self.account).sublist.remove_batch(some, n)
             for i in range(n):
+                self.forget_requests(<Account> self.account, some[i])
                 qs_retire(some[i])
 
     cdef void note_subs(self) noexcept nogil:
@@ -603,22 +622,94 @@ cdef class Client(Guarded):
         cdef uint32_t i, k, start
         cdef uint64_t delivered = 0
         cdef QueueGroup *group
+        cdef Subscription *s
+        cdef Subscription *few[FEW_IMPORTS]
+        cdef Subscription **imports = few
+        cdef uint32_t nimports = 0
         full.pre = NULL
         bare.pre = NULL
         for i in range(r.npsubs):
-            delivered += self.deliver_msg(r.psubs[i], msg, n, &full, &bare)
+            s = r.psubs[i]
+            if unlikely(s.flags != 0):
+                if s.flags == SUB_SHADOW:
+                    delivered += self.deliver_shadow(s, msg, n, &full, &bare)
+                    continue
+                if nimports == FEW_IMPORTS and imports == few:
+                    imports = <Subscription **> malloc(r.npsubs * sizeof(Subscription *))
+                    if imports == NULL:
+                        imports = few
+                        break
+                    memcpy(imports, few, sizeof(few))
+                imports[nimports] = s
+                nimports += 1
+                continue
+            delivered += self.deliver_msg(s, msg, n, &full, &bare)
         for k in range(r.nqgroups):
             group = &r.qgroups[k]
             start = poller_random(self.ps) % group.n if group.n > 1 else 0
             # the first member from a random one on that can take it
             for i in range(group.n):
-                if self.deliver_msg(group.subs[(start + i) % group.n], msg, n, &full, &bare):
-                    delivered += 1
-                    break
+                s = group.subs[(start + i) % group.n]
+                if unlikely(s.flags != 0):
+                    if not self.deliver_shadow(s, msg, n, &full, &bare):
+                        continue
+                elif not self.deliver_msg(s, msg, n, &full, &bare):
+                    continue
+                delivered += 1
+                break
         if delivered:
             bump64(&self.ps.out_msgs, delivered)
             bump64(&self.ps.out_bytes, delivered * (n - 2))
+        if unlikely(nimports != 0):
+            # Last: what they deliver may replace the result and the memory that were used up to here.
+            if self.deliver_imports(imports, nimports, msg, n):
+                delivered = 1
+            if imports != few:
+                free(imports)
         return delivered != 0
+
+    cdef bint deliver_imports(self, Subscription **imports, uint32_t n, char *msg, size_t size) noexcept nogil:
+        cdef uint32_t i
+        cdef bint delivered = False
+        for i in range(n):
+            if not load8(&imports[i].closed):
+                delivered |= self.deliver_import(imports[i], msg, size)
+        return delivered
+
+    cdef bint deliver_shadow(
+        self, Subscription *s, char *msg, size_t n, Delivery *full, Delivery *bare
+    ) noexcept nogil:
+        """Deliver to a subscription that imports what is published here, by the subject it knows it under."""
+        cdef char[256] few
+        cdef char *subject = NULL
+        cdef PubArg *pa = &self.pa
+        cdef Slice published = pa.subject
+        cdef uint8_t canonical = pa.canonical
+        cdef StreamImport *im = <StreamImport *> import_sub(s).what
+        cdef Delivery own_full, own_bare
+        cdef bint delivered
+        if self.hop != NULL:
+            return False   # what has come through a service import does not leave as a stream
+        if im.use_published:
+            return self.deliver_msg(s, msg, n, full, bare)
+        if im.tr != NULL:
+            subject = transformed(im.tr, &published, &self.ps.rng, few, sizeof(few), &pa.subject.n)
+            if subject == NULL:
+                pa.subject = published
+                return False
+            pa.subject.p = subject
+        else:
+            pa.subject.p = <char *> import_to(im)
+            pa.subject.n = im.to_n
+        pa.canonical = 0
+        own_full.pre = own_bare.pre = NULL
+        delivered = self.deliver_msg(s, msg, n, &own_full, &own_bare)
+        full.pre = bare.pre = NULL   # they may have been in the memory that was used now
+        pa.subject = published
+        pa.canonical = canonical
+        if subject != few:
+            free(subject)
+        return delivered
 
     cdef bint deliver_msg(
         self, Subscription *s, char *msg, size_t n, Delivery *full, Delivery *bare

@@ -33,6 +33,7 @@ cpdef enum LogCode:
     LOG_PRODUCER_STALLED = 46       # b: ns
     LOG_CLOSING_OUT_OF_MEMORY = 47
     LOG_SUBSCRIPTION_REMOVED = 48   # data: subject NUL queue NUL sid
+    LOG_IMPORT_SUBSCRIPTION = 56    # data: subject NUL account
     LOG_TLS_STARTING = 80
     LOG_TLS_COMPLETE = 81
     LOG_TLS_VERSION = 82            # b: 0x0303 or 0x0304; data: cipher suite
@@ -74,6 +75,7 @@ cdef enum:
     CTL_ABORT = 16
     CTL_PERMISSIONS = 32
     CTL_LIMITS = 64
+    CTL_IMPORTS = 128
 
 cdef enum:
     T_AUTH, T_PING, T_WRITE, T_STALL, T_TLS

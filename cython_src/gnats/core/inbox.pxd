@@ -16,6 +16,7 @@ cpdef enum:
     EV_LOG = 4
     EV_TRACE = 5
     EV_MSG = 6
+    EV_RESPONSES = 7    # an account expects responses; a: of which export
 
 
 cdef struct Event:

@@ -41,8 +41,15 @@ cdef struct Subscription:
     uint8_t kind         # kind of the subscriber's connection (CLIENT, ROUTER, ...)
     uint8_t closed       # 1 once unsubscribed or its connection has gone; atomic
     uint8_t internal     # 1 when the server itself is the subscriber
-    uint8_t flags        # reserved for the owner
+    uint8_t flags        # SUB_*; set before it is in a trie
     char data[1]         # subject, queue, sid, one after the other
+
+
+cdef enum:
+    # Subscriptions that imports make; core.account.ImportSub stands around them.
+    SUB_SHADOW = 1       # of a client, in an account it imports a stream from
+    SUB_SERVICE = 2      # takes requests of an account to where they are served
+    SUB_RESPONSES = 4    # takes responses back
 
 
 cdef inline const char *sub_subject(const Subscription *s) noexcept nogil:
@@ -71,12 +78,13 @@ cdef struct MatchResult:
     QueueGroup *qgroups
 
 
-# NULL when memory ran out. `kind` is the subscriber's connection kind.
+# NULL when memory ran out. `kind` is the subscriber's connection kind. `before` bytes of the block come before it.
 cdef Subscription *sub_new(
     void *client, uint8_t kind,
     const char *subject, size_t subject_len,
     const char *queue, size_t queue_len,
     const char *sid, size_t sid_len,
+    size_t before=*,
 ) noexcept nogil
 
 

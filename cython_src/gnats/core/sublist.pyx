@@ -24,12 +24,15 @@ cdef Subscription *sub_new(
     const char *subject, size_t subject_len,
     const char *queue, size_t queue_len,
     const char *sid, size_t sid_len,
+    size_t before=0,
 ) noexcept nogil:
     cdef Subscription head
     cdef size_t n = <size_t>(head.data - <char *>&head) + subject_len + queue_len + sid_len
-    cdef Subscription *s = <Subscription *>malloc(max(n, sizeof(Subscription)))
-    if s == NULL:
+    cdef char *block = <char *>malloc(before + max(n, sizeof(Subscription)))
+    cdef Subscription *s
+    if block == NULL:
         return NULL
+    s = <Subscription *>(block + before)
     memset(s, 0, sizeof(Subscription))
     s.client = client
     s.kind = kind

@@ -1,0 +1,72 @@
+"""What imports do to a connection: shadows of its subscriptions in other accounts, and its messages on their way through
+imported services (the import half of client.go).
+
+A subscription to something that the account imports as a stream gets a *shadow* in the account that exports it: another
+subscription of the same client there, made, changed and undone by the owner together with its own.
+
+A message to an imported service, or a response, is routed once more in the other account, by the poller of its producer
+and from within its delivery: `hop` chains what it has come through so far.
+"""
+from libc.stddef cimport size_t
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
+
+from gnats.core.account cimport Account, ServiceImport, StreamImport
+from gnats.core.guard cimport Guarded
+from gnats.core.parser cimport Slice
+from gnats.core.responses cimport Expected, ServiceExport
+from gnats.core.sublist cimport MatchResult, Subscription
+from gnats.core.subtable cimport SubTable
+from gnats.core.transform cimport Transform
+
+
+# One service import, or response, that the message in hand is going through.
+cdef struct Hop:
+    Hop *before
+    ServiceExport *se
+    uint32_t depth
+    uint8_t request        # 0: a response
+    uint8_t share          # this import's
+    uint8_t details        # what the header says about the requester: all that is shared,
+    uint8_t server         # or the server's name at least
+
+
+# What a client is asked to tell about itself, as JSON in pieces: what comes before its account, before its round trip
+# time, and behind the server.
+cdef struct ClientDetails:
+    uint32_t head_n, mid_n, tail_n
+    char data[1]
+
+
+cdef class Importer(Guarded):
+    cdef SubTable shadows           # by the sid of their subscription
+    cdef Hop *hop
+    cdef ClientDetails *details     # NULL until set; atomic
+
+    # -- owner: shadows --
+    cdef void add_shadows(self, Account account, const Subscription *s) noexcept nogil
+    cdef bint add_shadow(self, const Subscription *s, StreamImport *im, int how, const char *common,
+                         size_t n) noexcept nogil
+    cdef void log_import(self, const Subscription *shadow, Slice account) noexcept nogil
+    cdef void drop_shadows(self, const Subscription *s) noexcept nogil
+    cdef void drop_all_shadows(self) noexcept nogil
+    cdef void renew_shadows(self) noexcept nogil
+    # Nobody may be listening to the reply subjects of `s` any more: forget the responses to them.
+    cdef void forget_requests(self, Account account, const Subscription *s) noexcept nogil
+
+    # -- the producer's poller: services --
+    # Where a subscription of an import takes the message in hand; whether somebody received it.
+    cdef bint deliver_import(self, const Subscription *s, char *msg, size_t n) noexcept nogil
+    cdef bint process_service_import(self, ServiceImport *si, char *msg, size_t n) noexcept nogil
+    cdef bint process_service_import_response(self, Account account, char *msg, size_t n) noexcept nogil
+    cdef bint enter(self, Hop *hop) noexcept nogil
+    cdef char *request_header(self, Account account, const Hop *hop, bint chained, char *msg, size_t *n,
+                              char *sizes) noexcept nogil
+    cdef bint route_in(self, Account account, const char *to, size_t tn, const char *reply, size_t rn, char *msg,
+                       size_t n) noexcept nogil
+    # of the class below
+    cdef bint process_msg_results(self, MatchResult *r, char *msg, size_t n) noexcept nogil
+
+
+# What `subject` becomes: in few[:room] or, when it is longer, in memory to be freed; NULL when there is none.
+cdef char *transformed(const Transform *t, const Slice *subject, uint64_t *rng, char *few, size_t room,
+                       size_t *n) noexcept nogil

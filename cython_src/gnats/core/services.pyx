@@ -1,0 +1,207 @@
+"""Exported and imported services as the control plane handles them; what they mean is in core.account.
+
+Both are undone when they are closed or collected.
+"""
+import cython
+
+from cpython.bytes cimport PyBytes_AS_STRING
+from libc.stddef cimport size_t
+from libc.stdint cimport int64_t, uint32_t, uint64_t
+from libc.stdlib cimport calloc, free, malloc
+from libc.string cimport memcpy, memset
+
+from gnats.core.account cimport Account, ImportSub, ServiceImport, import_sub
+from gnats.core.parser cimport ACCOUNT
+from gnats.core.quiesce cimport qs_retire
+from gnats.core.responses cimport (
+    CHUNKED,
+    SINGLETON,
+    STREAMED,
+    Expected,
+    ServiceExport,
+    export_hold,
+    export_release,
+    expected_header,
+    expected_key,
+    expected_other,
+    queue_drop,
+    replymap_remove,
+)
+from gnats.core.sublist cimport SL_OK, SUB_SERVICE, Subscription, sub_new
+from gnats.core.transform cimport SubjectTransform, transform_copy
+from gnats.includes.atomics cimport load8, loadi64, store8, store64, storei64
+from gnats.includes.linux cimport monotonic_ns
+from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
+
+cdef dict RESPONSE_TYPES = {"singleton": SINGLETON, "stream": STREAMED, "chunked": CHUNKED}
+cdef uint64_t exports = 0   # made so far; under the GIL
+
+
+cdef class ExportedService:
+    """A service that an account offers. `response_type` is "singleton", "stream" or "chunked"; the threshold, in
+    seconds, is how long its responses are waited for."""
+    cdef ServiceExport *se
+    cdef readonly Account account
+    cdef readonly str response_type
+
+    def __cinit__(self, Account account not None, str response_type not None, double threshold):
+        global exports
+        exports += 1
+        self.account = account
+        self.response_type = response_type
+        self.se = <ServiceExport *> calloc(1, sizeof(ServiceExport))
+        if self.se == NULL:
+            raise MemoryError
+        self.se.refs = 1
+        self.se.id = exports
+        self.se.account = <void *> account
+        self.se.response_type = RESPONSE_TYPES[response_type]
+        self.threshold = threshold
+
+    def __dealloc__(self):
+        if self.se != NULL:
+            export_release(self.se)
+
+    @property
+    def id(self) -> int:
+        """Its number in the events about it."""
+        return self.se.id
+
+    @property
+    def threshold(self) -> float:
+        return loadi64(&self.se.threshold) / 1e9
+
+    @threshold.setter
+    def threshold(self, double seconds):
+        storei64(&self.se.threshold, <int64_t> (seconds * 1e9))
+
+    def measure(self, int percent, bint by_header) -> None:
+        """Measure this part of the requests, and with `by_header` those whose headers ask for it."""
+        store8(&self.se.sampling, percent)
+        store8(&self.se.by_header, by_header)
+
+    def pending(self) -> int:
+        """Responses that are expected."""
+        cdef uint32_t n
+        pthread_mutex_lock(&self.account.lock)
+        n = self.se.queue.n
+        pthread_mutex_unlock(&self.account.lock)
+        return n
+
+    def check_expired_responses(self) -> tuple[float | None, list]:
+        """Drop the responses that have not come in time: seconds until it is worth asking again, None for when the next
+        one is expected; and of those that were measured (requester, share, ns since the request, header)."""
+        cdef Expected *e
+        cdef Expected *expired = NULL
+        cdef int64_t now = monotonic_ns(), wait = -1
+        cdef int64_t threshold = loadi64(&self.se.threshold)
+        cdef list lost = []
+        pthread_mutex_lock(&self.account.lock)
+        while self.se.queue.oldest != NULL:
+            e = self.se.queue.oldest
+            if now - e.ts < threshold:
+                wait = threshold - (now - e.ts)
+                break
+            queue_drop(e)
+            replymap_remove(&self.account.responses, e)
+            e.newer = expired
+            expired = e
+        if wait < 0:
+            self.se.armed = 0
+        store64(&self.account.nresponses, self.account.responses.n)
+        pthread_mutex_unlock(&self.account.lock)
+        while expired != NULL:
+            e = expired
+            expired = e.newer
+            (<Account> e.account).forget(
+                expected_other(e), e.other_n, self.account, expected_key(e), e.key_n)
+            if e.tracked and not e.tried:
+                lost.append((e.requester, e.share, now - e.ts, expected_header(e)[:e.header_n]))
+            export_release(e.se)
+            free(e)
+        return (None if wait < 0 else wait / 1e9), lost
+
+
+@cython.no_gc_clear
+cdef class ImportedService:
+    """A service that an account takes from another one: requests to `subject` go to `to` there.
+
+    With a transform `to` is what it makes of the subject, with `use_published` the subject itself. Requests are taken
+    until close(). Raises ValueError for an invalid subject, MemoryError.
+    """
+    cdef ServiceImport *si
+    cdef Subscription *sub
+    cdef readonly Account account
+    cdef readonly ExportedService export
+
+    def __cinit__(
+        self, Account account not None, ExportedService export not None, bytes subject not None, bytes to not None,
+        SubjectTransform transform, *, bint use_published, bint share, bint to_system, bytes sid not None,
+    ):
+        self.account = account
+        self.export = export
+        account.keep(export.account)
+        self.si = <ServiceImport *> malloc(sizeof(ServiceImport) + len(to))
+        if self.si == NULL:
+            raise MemoryError
+        memset(self.si, 0, sizeof(ServiceImport))
+        self.si.account = <void *> account
+        self.si.exporter = <void *> export.account
+        self.si.se = export_hold(export.se)
+        self.si.use_published = use_published
+        self.si.share = share
+        self.si.to_system = to_system
+        self.si.to_n = len(to)
+        memcpy(self.si.to, PyBytes_AS_STRING(to), len(to))
+        if transform is not None:
+            self.si.tr = transform_copy(transform.compiled)
+            if self.si.tr == NULL:
+                raise MemoryError
+        self.sub = sub_new(
+            NULL, ACCOUNT, PyBytes_AS_STRING(subject), len(subject), NULL, 0, PyBytes_AS_STRING(sid), len(sid),
+            sizeof(ImportSub))
+        if self.sub == NULL:
+            raise MemoryError
+        self.sub.internal = 1
+        self.sub.flags = SUB_SERVICE
+        import_sub(self.sub).what = self.si
+        if account.sublist.insert(self.sub) != SL_OK:
+            free(import_sub(self.sub))
+            self.sub = NULL
+            raise ValueError(f"invalid subject {subject!r}")
+
+    def __dealloc__(self):
+        self.close()
+
+    def close(self) -> None:
+        """Take no more requests. Idempotent."""
+        if self.sub != NULL:
+            store8(&self.sub.closed, 1)
+            self.account.sublist.remove(self.sub)
+            qs_retire(import_sub(self.sub))
+            self.sub = NULL
+        if self.si != NULL:
+            if self.si.tr != NULL:
+                qs_retire(self.si.tr)
+            if self.si.se != NULL:
+                export_release(self.si.se)
+            qs_retire(self.si)
+            self.si = NULL
+
+    @property
+    def share(self) -> bool:
+        """Whether requests tell the details of who sent them."""
+        return load8(&self.si.share) != 0
+
+    @share.setter
+    def share(self, bint share):
+        store8(&self.si.share, share)
+
+    @property
+    def invalid(self) -> bool:
+        """Whether requests are refused: the leave to import has ended."""
+        return load8(&self.si.invalid) != 0
+
+    @invalid.setter
+    def invalid(self, bint invalid):
+        store8(&self.si.invalid, invalid)
