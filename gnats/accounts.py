@@ -76,7 +76,7 @@ class Accounts(dict[str, Account]):
     def _register(self, name: str) -> Account:
         account = self.get(name)
         if account is None:
-            account = self[name] = self._removed.pop(name, None) or Account(name)
+            account = self[name] = self._removed.pop(name) if name in self._removed else Account(name)
             account.set_identity(json.dumps(name, ensure_ascii=False).encode(), self._server, self._hash)
         return account
 
