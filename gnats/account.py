@@ -50,6 +50,12 @@ class Account(account.Account):
         """What connections that have gone had sent and received."""
         self.slow_consumers = 0
 
+    def own_subscriptions(self) -> list[tuple[bytes, bytes, bytes, int, int]]:
+        """(subject, queue, sid, delivered, max) of its subscriptions that no client has: imports."""
+        rows = [service.subscription() for service in self.service_imports.values()]
+        responder = self.responder_subscription()
+        return [*rows, responder] if responder else rows
+
     def next_sid(self) -> bytes:
         """A sid for a subscription of the account itself."""
         return b"%d" % next(self._sids)

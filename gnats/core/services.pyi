@@ -52,3 +52,5 @@ class ImportedService:
     def export(self) -> ExportedService: ...
     def close(self) -> None:
         """Take no more requests. Idempotent."""
+    def subscription(self) -> tuple[bytes, bytes, bytes, int, int]:
+        """(subject, queue, sid, delivered, max) of the subscription that takes the requests; not after close()."""

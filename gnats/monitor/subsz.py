@@ -119,7 +119,10 @@ def _all(server: "Server", accounts: list[Account], offset: int, limit: int) -> 
             details.append(_detail(account, client.cid, sub))
         skip = 0
         yield
-    return sum(counts), details
+    own = [(account, sub) for account in accounts for sub in account.own_subscriptions()]
+    for account, sub in own[skip : skip + limit - len(details)]:
+        details.append(_detail(account, 0, sub))
+    return sum(counts) + len(own), details
 
 
 def _detail(account: Account, cid: int, sub: SubRow) -> Page:

@@ -79,6 +79,7 @@ from gnats.core.sublist cimport (
     Subscription,
     sub_new,
     sub_queue,
+    sub_row,
     sub_sid,
     sub_subject,
 )
@@ -280,13 +281,7 @@ cdef class Client(Importer):
         try:
             for i in range(n):
                 s = all[i]
-                out.append((
-                    PyBytes_FromStringAndSize(sub_subject(s), s.subject_len),
-                    PyBytes_FromStringAndSize(sub_queue(s), s.queue_len),
-                    PyBytes_FromStringAndSize(sub_sid(s), s.sid_len),
-                    loadi64(&s.nm),
-                    loadi64(&s.max),
-                ))
+                out.append(sub_row(s))
         finally:
             free(all)
             qs_offline(&reader)
