@@ -1,9 +1,9 @@
 """TLS for clients: from what a configuration says to a context for handshakes (GenTLSConfig in opts.go)."""
 
-import asyncio
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from gnats.core.secure import SecureConnection
 from gnats.core.tls import TLSContext, TLSError, knows_group, openssl_cipher
@@ -11,6 +11,9 @@ from gnats.errors import OptionError
 from gnats.gofmt import os_error
 from gnats.logger import Logger
 from gnats.tlsopts import TLSOptions
+
+if TYPE_CHECKING:
+    import asyncio
 
 _VERSIONS = {"1.2": 0x0303, "1.3": 0x0304}
 
@@ -166,6 +169,8 @@ class ClientTLS:
         if self._opts.connection_rate_limit > 0:
             if blocked := self.context.take_blocked():
                 self._log.warn(f"Rejected {blocked} connections due to TLS rate limiting")
+            import asyncio
+
             self._reporter = asyncio.get_running_loop().call_later(1.0, self.report_blocked)
 
     def close(self) -> None:

@@ -1,7 +1,7 @@
 """The tls blocks, and what may be asked for in them (parseTLS and GenTLSConfig in opts.go)."""
 
 import re
-from itertools import chain
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from gnats.confkeys.values import (
     strings,
     timeout,
 )
+from gnats.errors import OptionError
 from gnats.gofmt import os_error, parse_duration, quote
 from gnats.tlsopts import HANDSHAKE_FIRST_FALLBACK, TLSOptions
 
@@ -76,16 +77,26 @@ def tls(key: str, token: Token, problems: Problems) -> TLSOptions:
             "insecure cipher suites configured without 'allow_insecure_cipher_suites' option set: "
             + ", ".join(insecure),
         )
-    for path in (options.cert_file, options.key_file, options.ca_file, *chain(*options.certificates)):
-        if path:
-            _check_readable(path, token)
+    if options.cert_file or options.certificates:
+        _check_files(options, token)
+    elif options.ca_file:
+        _check_readable(options.ca_file, token)
     return options
+
+
+def _check_files(options: TLSOptions, token: Token) -> None:
+    """Refuse certificates and keys that cannot be read or do not belong together."""
+    from gnats.tls import make_context  # loads OpenSSL
+
+    try:
+        make_context(replace(options, verify=options.verify or bool(options.ca_file)))  # reads the CA's, too
+    except OptionError as exc:
+        raise ConfigError(token, str(exc)) from None
 
 
 def _check_readable(path: str, token: Token) -> None:
     try:
-        with Path(path).open("rb"):
-            pass
+        Path(path).read_bytes()
     except OSError as exc:
         raise ConfigError(token, f"error parsing tls config: open {path}: {os_error(exc)}") from None
 

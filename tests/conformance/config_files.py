@@ -1,4 +1,4 @@
-"""Configuration files: which are good, which are not and why; %d is a directory with cert.pem and key.pem."""
+"""Configuration files: which are good, which are not and why; %d is a directory with certificates."""
 
 from __future__ import annotations
 
@@ -260,10 +260,11 @@ GOOD = [
         "min_version: '1.2'",
         "min_version: '1.3'",
         "certs: []",
-        "cert_file: '%d/cert.pem', key_file: '%d/key.pem'",
-        "cert_file: '%d/cert.pem', key_file: '%d/key.pem', ca_file: '%d/cert.pem', verify: true",
-        "certs: [{cert_file: '%d/cert.pem', key_file: '%d/key.pem'}]",
-        "certificates: [{cert_file: '%d/cert.pem', key_file: '%d/key.pem'}]",
+        "ca_file: '%d/cert.pem', insecure: true",
+        "cert_file: '%d/cert.pem', key_file: '%d/cert-key.pem'",
+        "cert_file: '%d/cert.pem', key_file: '%d/cert-key.pem', ca_file: '%d/cert.pem', verify: true",
+        "certs: [{cert_file: '%d/cert.pem', key_file: '%d/cert-key.pem'}]",
+        "certificates: [{cert_file: '%d/cert.pem', key_file: '%d/cert-key.pem'}]",
     ),
     f"trusted_keys: {OPERATOR}",
     f"trusted: [{OPERATOR}]",
@@ -576,14 +577,34 @@ BAD: list[tuple[str, int, str]] = [
             ("certs: [{cert_file: x}]", 2, "certs"),
             ("certs: [{cert_file: x, key_file: y, zz: z}]", 2, 'unknown field "zz"'),
             ("cert_store: ''", 2, "cert_store"),
-            ("cert_file: '%d/cert.pem'", 1, "missing 'key_file' in TLS configuration"),
-            ("key_file: '%d/key.pem'", 1, "missing 'cert_file' in TLS configuration"),
-            ("cert_file: '%d/no.pem', key_file: '%d/key.pem'", 1, "no.pem: no such file or directory"),
-            ("certs: [{cert_file: '%d/no.pem', key_file: '%d/key.pem'}]", 1, "no.pem"),
             ("ca_file: '%d/no.pem'", 1, "no.pem: no such file or directory"),
+            ("cert_file: '%d/cert.pem'", 1, "missing 'key_file' in TLS configuration"),
+            ("key_file: '%d/cert-key.pem'", 1, "missing 'cert_file' in TLS configuration"),
+            ("cert_file: '%d/no.pem', key_file: '%d/cert-key.pem'", 1, "no.pem: no such file or directory"),
+            ("certs: [{cert_file: '%d/no.pem', key_file: '%d/cert-key.pem'}]", 1, "no.pem"),
             (
-                "cert_file: '%d/cert.pem', key_file: '%d/key.pem'"
-                ", certs: [{cert_file: '%d/cert.pem', key_file: '%d/key.pem'}]",
+                "cert_file: '%d/cert.pem', key_file: '%d/cert-key.pem', ca_file: '%d/no.pem'",
+                1,
+                "no.pem: no such file or directory",
+            ),
+            (
+                "cert_file: '%d/cert.pem', key_file: '%d/cert-key.pem', ca_file: '%d/cert-key.pem'",
+                1,
+                "cert-key.pem",
+            ),
+            (
+                "cert_file: '%d/cert-key.pem', key_file: '%d/cert.pem'",
+                1,
+                "error parsing X509 certificate/key pair",
+            ),
+            (
+                "cert_file: '%d/cert.pem', key_file: '%d/other-key.pem'",
+                1,
+                "error parsing X509 certificate/key",
+            ),
+            (
+                "cert_file: '%d/cert.pem', key_file: '%d/cert-key.pem'"
+                ", certs: [{cert_file: '%d/cert.pem', key_file: '%d/cert-key.pem'}]",
                 1,
                 "cannot combine 'cert_file' option with 'certs' option",
             ),

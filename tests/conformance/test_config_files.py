@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from support.servers import REFERENCE, TIMEOUT, Kind, NotInstalled
+from support.certs import Certificates
+from support.servers import REFERENCE, Kind, NotInstalled
 
 from gnats.errors import OptionError
 from gnats.flags import configure_options
@@ -17,24 +17,16 @@ from .config_files import BAD, CONFLICTS, DOUBTFUL, GOOD, IGNORED_BY_REFERENCE, 
 pytestmark = pytest.mark.timeout(60)
 
 NAME = "server.conf"
-CERTIFICATE = (
-    "openssl req -x509 -nodes -newkey ec -pkeyopt ec_paramgen_curve:P-256 -subj /CN=localhost -days 2"
-    " -keyout key.pem -out cert.pem"
-)
 Check = Callable[[str], str]
 
 
 @pytest.fixture(scope="module")
 def scratch(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory with a certificate and its key."""
+    """A directory with a certificate, its key, and the key of another one."""
     directory = tmp_path_factory.mktemp("config")
-    subprocess.run(
-        CERTIFICATE.split(),
-        cwd=directory,
-        check=True,
-        capture_output=True,
-        timeout=TIMEOUT,
-    )
+    certificates = Certificates(directory)
+    certificates.make("cert")
+    certificates.make("other")
     return directory
 
 

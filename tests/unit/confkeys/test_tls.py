@@ -1,8 +1,7 @@
 """The tls blocks of a configuration."""
 
-from pathlib import Path
-
 import pytest
+from support.certs import Certificates
 
 from gnats.confkeys.tls import CIPHER_SUITES, CURVES, INSECURE_CIPHER_SUITES, tls_help
 from gnats.tlsopts import TLSOptions
@@ -43,17 +42,13 @@ def test_each_key_sets_its_option(text: str, expected: TLSOptions) -> None:
     assert options(f"resolver_tls {{ {text} }}").resolver_tls == expected
 
 
-def test_files_are_named_as_written(tmp_path: Path) -> None:
-    cert, key = tmp_path / "cert", tmp_path / "key"
-    cert.touch()
-    key.touch()
-    text = f"cert_file: '{cert}', key_file: '{key}'"
-    assert options(f"tls {{ {text}, ca_file: '{cert}' }}").tls == TLSOptions(
-        cert_file=str(cert), key_file=str(key), ca_file=str(cert)
+def test_files_are_named_as_written(certs: Certificates) -> None:
+    cert, key, ca = str(certs.server.cert_file), str(certs.server.key_file), str(certs.ca.cert_file)
+    block = certs.server.tls_block
+    assert options(f"tls {{ {block}, ca_file: '{ca}' }}").tls == TLSOptions(
+        cert_file=cert, key_file=key, ca_file=ca
     )
-    assert options(f"tls {{ certs: [{{ {text} }}] }}").tls == TLSOptions(
-        certificates=((str(cert), str(key)),)
-    )
+    assert options(f"tls {{ certs: [{{ {block} }}] }}").tls == TLSOptions(certificates=((cert, key),))
 
 
 def test_the_help_names_all_that_can_be_asked_for() -> None:
