@@ -1,13 +1,20 @@
 """The accounts block: users, limits, exports, imports, mappings (parseAccounts in opts.go)."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from gnats.accountopts import AccountConfig, AccountLimits
+from gnats.accountopts import (
+    AccountConfig,
+    AccountLimits,
+    ServiceExport,
+    ServiceImport,
+    StreamExport,
+    StreamImport,
+)
 from gnats.conf import Token
 from gnats.confkeys.authorization import Users, users
-from gnats.confkeys.exports import Export, Import, exports, imports, kind
+from gnats.confkeys.exports import Export, Import, exports, imports
 from gnats.confkeys.mappings import mappings
 from gnats.confkeys.permissions import permissions
 from gnats.confkeys.values import (
@@ -35,8 +42,8 @@ class Accounts:
     token: Token
     accounts: list[AccountConfig] = field(default_factory=list)
     users: list[Users] = field(default_factory=list)
-    exports: list[tuple[Token, Export]] = field(default_factory=list)
-    imports: list[tuple[Token, Import]] = field(default_factory=list)
+    items: list[tuple[str, Token, Export | Import]] = field(default_factory=list)
+    """The exports and imports, each with its account and place."""
 
 
 def accounts(key: str, token: Token, problems: Problems) -> Accounts:
@@ -52,22 +59,43 @@ def accounts(key: str, token: Token, problems: Problems) -> Accounts:
         account.exports = [export for _, export in account_exports]
         account.imports = [item for _, item in account_imports]
         found.accounts.append(account)
-        found.exports += account_exports
-        found.imports += account_imports
+        found.items += [(name, place, item) for place, item in [*account_exports, *account_imports]]
         if account_users is not None:
             found.users.append(account_users.completed(name, account.default_permissions))
     return found
 
 
-def check_references(found: Accounts, names: set[str], problems: Problems) -> None:
-    """Note the exports and imports that name an account which is not among `names`."""
-    for token, export in found.exports:
-        for name in export.accounts or ():
-            if name not in names:
-                problems.error(token, f"{quote(name)} account not defined for {kind(export)} export")
-    for token, each in found.imports:
-        if each.account not in names:
-            problems.error(token, f"{quote(each.account)} account not defined for {kind(each)} import")
+def check_items(found: Accounts, names: set[str], problems: Problems) -> None:
+    """Note the exports and imports that cannot be, in accounts of these names.
+
+    Once something is wrong they are not looked at: what is wrong with them may come from that.
+    """
+    if problems.errors or not found.items:
+        return
+    from gnats.exchange import Exchange
+
+    exchange = Exchange()
+    exchange.add_accounts(names)
+    steps: tuple[tuple[str, type, Callable[[str, Any], None]], ...] = (
+        ("stream export", StreamExport, exchange.add_stream_export),
+        ("service export", ServiceExport, exchange.add_service_export),
+        ("stream import", StreamImport, exchange.add_stream_import),
+        ("service import", ServiceImport, exchange.add_service_import),
+    )
+    for what, kind, add in steps:
+        for account, token, item in found.items:
+            if not isinstance(item, kind):
+                continue
+            partners = [item.account] if isinstance(item, Import) else item.accounts or ()
+            missing = [name for name in partners if name not in names]
+            for name in missing:
+                problems.error(token, f"{quote(name)} account not defined for {what}")
+            if missing:
+                continue
+            try:
+                add(account, item)
+            except ValueError as exc:
+                problems.error(token, f"Error adding {what} {quote(item.subject)}: {exc}")
 
 
 def _named(key: str, token: Token, problems: Problems) -> Iterator[tuple[str, Token]]:

@@ -3,7 +3,7 @@
 from gnats.accountopts import ServiceExport
 from gnats.authopts import ResolverOptions
 from gnats.conf import Config, Token
-from gnats.confkeys.accounts import Accounts, check_references
+from gnats.confkeys.accounts import Accounts, check_items
 from gnats.confkeys.authorization import Authorization, Users, check_duplicates
 from gnats.confkeys.resolver import Operators
 from gnats.confkeys.server import SERVER
@@ -76,8 +76,8 @@ def _check_accounts(opts: Options, accounts: Accounts, problems: Problems) -> No
     names = {account.name for account in accounts.accounts}
     if opts.mappings:
         names.add(GLOBAL_ACCOUNT)
-    check_references(accounts, names, problems)
-    for token, export in accounts.exports:
+    check_items(accounts, names, problems)
+    for _, token, export in accounts.items:
         if opts.no_system_account and isinstance(export, ServiceExport) and export.latency:
             problems.error(
                 token,

@@ -40,11 +40,6 @@ _OF_SERVICES = {
 }
 
 
-def kind(item: Export | Import) -> str:
-    """ "stream" or "service"."""
-    return "stream" if isinstance(item, StreamExport | StreamImport) else "service"
-
-
 def exports(key: str, token: Token, problems: Problems) -> list[tuple[Token, Export]]:
     """The exports of an account, each with its place."""
     found: list[tuple[Token, Export]] = []
@@ -136,6 +131,11 @@ def _source(key: str, token: Token, problems: Problems) -> dict[str, str]:
     return found
 
 
+def _accounts(key: str, token: Token, problems: Problems) -> tuple[str, ...] | None:
+    """Who may import; an empty array is for all."""
+    return strings(key, token, problems) or None
+
+
 def _response_type(key: str, token: Token, problems: Problems) -> str:
     name = string(key, token, problems)
     if name.lower() not in _RESPONSE_TYPES:
@@ -172,7 +172,7 @@ _SOURCE = keys(("account", string, "account"), ("subject", string, "subject"))
 _EXPORT = keys(
     ("stream", string, "stream"),
     ("service", string, "service"),
-    ("accounts", strings, "accounts"),
+    ("accounts", _accounts, "accounts"),
     ("account_token_position", _position, "account_token_position"),
     ("response_type", _response_type, "response response_type"),
     ("threshold", duration, "threshold response_threshold response_max_time response_time"),

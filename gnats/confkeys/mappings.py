@@ -1,7 +1,5 @@
 """Subject mappings, of an account or of the global one (parseAccountMappings in opts.go)."""
 
-from collections import Counter
-
 from gnats.accountopts import MapDest, Mapping
 from gnats.conf import Token
 from gnats.confkeys.values import ConfigError, Problems, block, keys, percentage, read_block, string
@@ -10,34 +8,23 @@ from gnats.gofmt import quote
 
 
 def mappings(key: str, token: Token, problems: Problems) -> list[Mapping]:
+    from gnats.mappings import compile_mappings
+
     found: list[Mapping] = []
     for source, each in block(key, token).items():
         if not valid_subject(source.encode("utf-8", "surrogateescape")):
             problems.error(each, f"Subject {quote(source)} is not a valid subject")
             continue
         try:
-            dests = _dests(source, each, problems)
-            check_mapping(source, dests)
+            mapping = Mapping(source, tuple(_dests(source, each, problems)))
+            compile_mappings([mapping])
         except ConfigError as exc:
             problems.error(exc.token, str(exc))
         except ValueError as exc:
             problems.error(each, f"Error adding mapping for {quote(source)} : {exc}")
         else:
-            found.append(Mapping(source, tuple(dests)))
+            found.append(mapping)
     return found
-
-
-def check_mapping(source: str, dests: list[MapDest]) -> None:
-    """Refuse destinations that do not go together. Raises ValueError."""
-    seen: set[str] = set()
-    weights: Counter[str] = Counter()
-    for dest in dests:
-        if dest.subject in seen:
-            raise ValueError(f"duplicate entry for {quote(dest.subject)}")
-        seen.add(dest.subject)
-        weights[dest.cluster] += dest.weight
-        if weights[dest.cluster] > 100:
-            raise ValueError("total weight needs to be <= 100")
 
 
 def _dests(source: str, token: Token, problems: Problems) -> list[MapDest]:

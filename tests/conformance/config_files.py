@@ -213,6 +213,8 @@ GOOD = [
         "{service: a.*, account_token_position: 2}",
         "{service: a, allow_trace: true}",
     ),
+    "accounts { B { exports: [ {stream: s, accounts: []} ] },"
+    " A { imports: [ {stream: {account: B, subject: s}} ] } }",
     *_imports(
         "{stream: {account: B, subject: s}}",
         "{stream: {account: B, subject: s}, prefix: x}",
@@ -479,6 +481,10 @@ BAD: list[tuple[str, int, str]] = [
             ("exports: [{service: a, accounts: [true]}]", 2, "accounts"),
             ("exports: [{service: a, accounts: [B]}]", 2, '"B" account not defined for service export'),
             ("exports: [{stream: a, accounts: [B]}]", 2, '"B" account not defined for stream export'),
+            ("exports: [{stream: a, account_token_position: 1}]", 2, "invalid subject"),
+            ("exports: [{service: a.b, account_token_position: 2}]", 2, "invalid subject"),
+            ("exports: [{service: a, latency: 'l.*'}]", 2, "invalid publish subject"),
+            ("exports: [{service: a, latency: l, response: stream}]", 2, "bad service response type"),
             ("exports: [{service: a, latency: 1}]", 2, "latency"),
             ("exports: [{service: a, latency: {}}]", 2, "Latency subject required, but missing"),
             ("exports: [{service: a, latency: {subject: 1}}]", 2, "subject"),
@@ -527,6 +533,36 @@ BAD: list[tuple[str, int, str]] = [
         ]
     ),
     *(
+        (f"accounts {{ B {{ exports: [ {offer} ] }}, C {{}},\nA {{ imports: [ {item} ] }} }}", 2, needle)
+        for offer, item, needle in [
+            ("", "{stream: {account: B, subject: s}}", "stream import not authorized"),
+            (
+                "{stream: s, accounts: [C]}",
+                "{stream: {account: B, subject: s}}",
+                "stream import not authorized",
+            ),
+            ("{service: s}", "{stream: {account: B, subject: s}}", "stream import not authorized"),
+            ("{stream: s}", "{service: {account: B, subject: s}}", "service import not authorized"),
+            (
+                "{service: s, accounts: [C]}",
+                "{service: {account: B, subject: s}}",
+                "service import not authorized",
+            ),
+            ("{stream: s}", "{stream: {account: B, subject: s}, prefix: 'a.*'}", "wildcard"),
+            (
+                "{stream: s}",
+                "{stream: {account: B, subject: s}}, {stream: {account: B, subject: s}}",
+                "stream import already exists",
+            ),
+        ]
+    ),
+    (
+        "accounts { A { exports: [{service: a}]\nimports: [{service: {account: B, subject: b}, to: a}] },"
+        "\nB { exports: [{service: b}], imports: [{service: {account: A, subject: a}, to: b}] } }",
+        3,
+        "import forms a cycle",
+    ),
+    *(
         (f"mappings {{\n{body}\n}}", 2, needle)
         for body, needle in [
             ("'a b': c", 'Subject "a b" is not a valid subject'),
@@ -540,6 +576,12 @@ BAD: list[tuple[str, int, str]] = [
             ("a: {dest: 1, weight: 1}", "dest"),
             ("a: {dest: b, weight: 1, zz: 1}", 'Unknown field "zz" for mapping destination'),
             ("a: {dest: b, weight: 1, cluster: 1}", "cluster"),
+            ("a: {dest: 'b..c', weight: 1}", "a"),
+            ("a: 'b.$1'", "a"),
+            ("'a.*': 'b.$2'", "a.*"),
+            ("'a.*': 'b.{{wildcard(2)}}'", "a.*"),
+            ("'a.*': 'b.{{nothing(1)}}'", "a.*"),
+            ("'a.*': 'b.{{partition(x,1)}}'", "a.*"),
             ("a: [{dest: b, weight: 60}, {dest: c, weight: 60}]", "total weight needs to be <= 100"),
             ("a: [{dest: b, weight: 10}, {dest: b, weight: 10}]", 'duplicate entry for "b"'),
         ]

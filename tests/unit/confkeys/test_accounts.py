@@ -67,6 +67,7 @@ def test_limits_that_are_not_named_are_none() -> None:
     ("text", "expected"),
     [
         ("{stream: a}", StreamExport("a")),
+        ("{stream: a, accounts: []}", StreamExport("a")),
         ("{stream: a, accounts: [B]}", StreamExport("a", ("B",))),
         ("{stream: a.*, account_token_position: 2}", StreamExport("a.*", None, 2)),
         ("{service: a}", ServiceExport("a")),
@@ -103,7 +104,9 @@ def test_exports(text: str, expected: StreamExport | ServiceExport) -> None:
     ],
 )
 def test_imports(text: str, expected: StreamImport | ServiceImport) -> None:
-    assert account(f"imports: [ {text} ]").imports == [expected]
+    offer = "exports: [{stream: s}, {service: s}]"
+    a, b = options(f"accounts {{ A {{ imports: [ {text} ] }}, B {{ {offer} }} }}").accounts
+    assert (a.imports, b.exports) == ([expected], [StreamExport("s"), ServiceExport("s")])
 
 
 @pytest.mark.parametrize(
