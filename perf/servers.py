@@ -79,7 +79,7 @@ def find() -> list[Kind]:
 
 
 def _make_certificate(home: Path) -> None:
-    """Makes cert.pem and key.pem (ECDSA P-256) for localhost. Raises ServerError without OpenSSL's command."""
+    """Makes cert.pem and key.pem (ECDSA P-256) for localhost. Raises ServerError without openssl(1)."""
     command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"]
     command += ["-subj", "/CN=localhost", "-days", "2", "-keyout", "key.pem", "-out", "cert.pem"]
     try:

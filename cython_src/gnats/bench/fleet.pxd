@@ -43,7 +43,7 @@ cdef class Fleet:
     cdef int wait(self, int timeout_ms) noexcept nogil
     cdef int read(self, int index) noexcept nogil
     cdef ssize_t receive(self, Conn *c) noexcept nogil
-    cdef ssize_t send(self, Conn *c) noexcept nogil
+    cdef ssize_t give(self, Conn *c) noexcept nogil
     cdef int greet(self, int index) noexcept nogil
     cdef void put(self, int index, const char *data, size_t size) noexcept nogil
     cdef int write(self, int index) noexcept nogil

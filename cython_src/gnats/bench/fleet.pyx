@@ -243,7 +243,7 @@ cdef class Fleet:
         ERR_clear_error()
         return tls_result(c.ssl, SSL_read(c.ssl, self.buf, READ_SIZE))
 
-    cdef ssize_t send(self, Conn *c) noexcept nogil:
+    cdef ssize_t give(self, Conn *c) noexcept nogil:
         """One write of what is to be written: bytes, or -errno."""
         cdef ssize_t n
         if c.ssl == NULL:
@@ -280,7 +280,7 @@ cdef class Fleet:
         cdef ssize_t n
         while True:
             if c.out_off < c.out_len:
-                n = self.send(c)
+                n = self.give(c)
                 if n >= 0:
                     c.out_off += n
                 elif n == -EAGAIN:
