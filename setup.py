@@ -40,7 +40,11 @@ DIRECTIVES = {
 }
 
 
-LIBRARIES = {"gnats.core.tls": ["ssl", "crypto"], "gnats.core.x509": ["crypto"]}
+LIBRARIES = {
+    "gnats.core.tls": ["ssl", "crypto"],
+    "gnats.core.x509": ["crypto"],
+    "gnats.bench.fleet": ["ssl", "crypto"],
+}
 
 
 def extensions() -> list[Extension]:

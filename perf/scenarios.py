@@ -99,11 +99,12 @@ def throughput(
     fanout: int | None = None,
     pin_server: bool = False,
     pin_generator: bool = False,
+    tls: bool = False,
 ) -> Iterator[Measure]:
     """As many messages as the server moves. Pinned, it has the first core and the generator the last."""
     cores = sorted(os.sched_getaffinity(0))
     with (
-        Server(kind, {cores[0]} if pin_server else None) as server,
+        Server(kind, {cores[0]} if pin_server else None, tls=tls) as server,
         PubSub(
             server.target,
             publishers=publishers,
@@ -404,6 +405,17 @@ def _throughput_scenarios() -> Iterator[Scenario]:
         )
 
 
+def _tls_scenarios() -> Iterator[Scenario]:
+    for size in (128, 8192):
+        yield Scenario(
+            f"tls/1:1/{human_size(size)}",
+            "throughput",
+            f"one publisher, one subscriber, both over TLS 1.3, {human_size(size)}",
+            partial(throughput, size=size, subscriptions=to_all(1), tls=True),
+            quick=size == 128,
+        )
+
+
 def _subject_scenarios() -> Iterator[Scenario]:
     for count in (1, 1000, 100_000):
         yield Scenario(
@@ -493,6 +505,7 @@ def _growth_scenarios() -> Iterator[Scenario]:
 
 SCENARIOS: list[Scenario] = [
     *_throughput_scenarios(),
+    *_tls_scenarios(),
     *_subject_scenarios(),
     *_latency_scenarios(),
     *_growth_scenarios(),

@@ -78,6 +78,16 @@ def find() -> list[Kind]:
     return found
 
 
+def _make_certificate(home: Path) -> None:
+    """Makes cert.pem and key.pem (ECDSA P-256) for localhost. Raises ServerError without openssl(1)."""
+    command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"]
+    command += ["-subj", "/CN=localhost", "-days", "2", "-keyout", "key.pem", "-out", "cert.pem"]
+    try:
+        subprocess.run(command, cwd=home, capture_output=True, timeout=30, check=True)
+    except (OSError, subprocess.SubprocessError) as error:
+        raise ServerError(f"cannot make a certificate: {error}") from None
+
+
 def raise_file_limit() -> int:
     """Raises the number of files this process and the servers it starts may open; returns it."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -99,18 +109,23 @@ def affinity(cpus: set[int]) -> Iterator[None]:
 class Server:
     """A running server on a random loopback port, with its files in a directory that goes when it stops.
 
-    cpus: the cores it may use, all by default. Raises ServerError when it does not come up.
+    cpus: the cores it may use, all by default. With `tls` it wants that of its clients. Raises ServerError
+    when it does not come up.
     """
 
-    def __init__(self, kind: Kind, cpus: set[int] | None = None) -> None:
+    def __init__(self, kind: Kind, cpus: set[int] | None = None, *, tls: bool = False) -> None:
         self.kind = kind
         self._dir = tempfile.TemporaryDirectory(prefix="perf-")
         home = Path(self._dir.name)
         self._log = home / "log"
         command = [str(kind.program), "-a", "127.0.0.1", "-p", "-1", "--ports_file_dir", str(home)]
-        if kind.config:
+        lines = [f"{key}: {value}\n" for key, value in kind.config.items()]
+        if tls:
+            lines.append(f'tls {{ cert_file: "{home}/cert.pem", key_file: "{home}/key.pem" }}\n')
+            _make_certificate(home)
+        if lines:
             config = home / "server.conf"
-            config.write_text("".join(f"{key}: {value}\n" for key, value in kind.config.items()))
+            config.write_text("".join(lines))
             command += ["-c", str(config)]
         with self._log.open("wb") as log, affinity(cpus) if cpus else nullcontext():
             self._process = subprocess.Popen(command, stdout=log, stderr=log, cwd=home)

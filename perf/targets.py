@@ -39,6 +39,7 @@ TARGETS: tuple[Target, ...] = (
         for pattern in ("pub", "1:1", "1:5", "4:4")
         for size in ("8KiB", "64KiB")
     ),
+    Target("tls/1:1/128B", "cpu_ns", 0.7),
     Target("1:1/16B", "msgs_per_sec", 2.5, at_least=True),
     *(
         Target(f"latency/{name}", metric, 0.8)

@@ -17,19 +17,23 @@ class Target:
     user: str = ""
     password: str = ""
     token: str = ""
+    tls: bool = False
 
     @classmethod
     def parse(cls, url: str) -> "Target":
-        """Reads `[nats://][user[:password]@]host[:port]`; a user without a password is a token.
+        """Reads `[nats://|tls://][user[:password]@]host[:port]`; a user without a password is a token.
 
         Raises ValueError for any other scheme or a port that is none.
         """
         parts = urlsplit(url if "://" in url else f"nats://{url}")
-        if parts.scheme not in ("nats", "tcp"):
-            raise ValueError(f"server {url!r}: the load generator speaks nats://, not {parts.scheme}://")
+        if parts.scheme not in ("nats", "tcp", "tls"):
+            raise ValueError(
+                f"server {url!r}: the load generator speaks nats:// and tls://, not {parts.scheme}://"
+            )
         user, password = unquote(parts.username or ""), unquote(parts.password or "")
         token = user if user and parts.password is None else ""
-        return cls(parts.hostname or "127.0.0.1", parts.port or 4222, "" if token else user, password, token)
+        host, port, tls = parts.hostname or "127.0.0.1", parts.port or 4222, parts.scheme == "tls"
+        return cls(host, port, "" if token else user, password, token, tls)
 
     def __str__(self) -> str:
         return f"{self.host}:{self.port}"

@@ -415,6 +415,7 @@ def test_a_server_that_says_nothing_is_an_error() -> None:
         ("nats://h:1", Target("h", 1)),
         ("nats://u:p%40@h", Target("h", 4222, user="u", password="p@")),
         ("nats://secret@h", Target("h", 4222, token="secret")),
+        ("tls://h", Target("h", 4222, tls=True)),
     ],
 )
 def test_urls(url: str, expected: Target) -> None:
@@ -422,8 +423,8 @@ def test_urls(url: str, expected: Target) -> None:
 
 
 def test_another_scheme_is_refused() -> None:
-    with pytest.raises(ValueError, match="speaks nats://, not tls://"):
-        Target.parse("tls://127.0.0.1:4222")
+    with pytest.raises(ValueError, match="speaks nats:// and tls://, not ws://"):
+        Target.parse("ws://127.0.0.1:4222")
 
 
 def test_credentials_are_sent() -> None:

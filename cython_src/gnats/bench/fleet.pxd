@@ -4,6 +4,7 @@ from libc.stdint cimport int64_t, uint8_t
 
 from gnats.bench.frames cimport Frames
 from gnats.bench.sys cimport epoll_event, sockaddr_in
+from gnats.includes.openssl cimport SSL, SSL_CTX
 
 cdef enum:
     READ_SIZE = 256 * 1024
@@ -12,6 +13,7 @@ cdef enum:
 
 cdef struct Conn:
     int fd               # -1 before it is opened
+    SSL *ssl             # NULL in clear: before INFO has come, and without TLS
     uint8_t greeted      # CONNECT has been given to `out`
     uint8_t waiting      # an exchange is not complete
     Frames frames
@@ -28,6 +30,7 @@ cdef class Fleet:
     cdef const char *hello_data
     cdef size_t hello_size
     cdef sockaddr_in address
+    cdef SSL_CTX *tls
     cdef Conn *conns
     cdef readonly int count
     cdef readonly double connect_seconds
@@ -39,6 +42,9 @@ cdef class Fleet:
 
     cdef int wait(self, int timeout_ms) noexcept nogil
     cdef int read(self, int index) noexcept nogil
+    cdef ssize_t receive(self, Conn *c) noexcept nogil
+    cdef ssize_t give(self, Conn *c) noexcept nogil
+    cdef int greet(self, int index) noexcept nogil
     cdef void put(self, int index, const char *data, size_t size) noexcept nogil
     cdef int write(self, int index) noexcept nogil
     cdef int exchange_step(self, int timeout_ms, int *complete) noexcept nogil

@@ -7,7 +7,7 @@ is edge-triggered, so `read` goes on until the socket is empty and `write` until
 Not for two threads at once.
 """
 from cpython.exc cimport PyErr_CheckSignals
-from libc.errno cimport EAGAIN, EINPROGRESS, EINTR, errno
+from libc.errno cimport EAGAIN, EINPROGRESS, EINTR, EPROTO, errno
 from libc.stdlib cimport calloc, free, malloc
 from posix.unistd cimport close
 
@@ -49,6 +49,25 @@ from gnats.bench.sys cimport (
     sockaddr,
     socket,
 )
+from gnats.includes.openssl cimport (
+    SSL_ERROR_WANT_READ,
+    SSL_ERROR_WANT_WRITE,
+    SSL_ERROR_ZERO_RETURN,
+    SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER,
+    SSL_MODE_ENABLE_PARTIAL_WRITE,
+    ERR_clear_error,
+    SSL_CTX_free,
+    SSL_CTX_new,
+    SSL_CTX_set_mode,
+    SSL_free,
+    SSL_get_error,
+    SSL_new,
+    SSL_read,
+    SSL_set_connect_state,
+    SSL_set_fd,
+    SSL_write,
+    TLS_client_method,
+)
 
 from gnats.bench.results import LoadError
 
@@ -62,8 +81,19 @@ REASONS = {
 }
 
 
+cdef ssize_t tls_result(SSL *ssl, int n) noexcept nogil:
+    """What a socket's call would have returned: bytes, 0 at the end, -errno."""
+    cdef int error
+    if n > 0:
+        return n
+    error = SSL_get_error(ssl, n)
+    if error == SSL_ERROR_WANT_READ or error == SSL_ERROR_WANT_WRITE:
+        return -EAGAIN
+    return 0 if error == SSL_ERROR_ZERO_RETURN else -EPROTO
+
+
 cdef class Fleet:
-    """`count` connections to `target`, opened at most `parallel` at a time.
+    """`count` connections to `target`, opened at most `parallel` at a time. Its certificate is not looked at.
 
     Raises LoadError when one cannot be opened within `timeout` seconds. `connect_seconds` is the time it took
     until the last one had its PONG.
@@ -87,6 +117,11 @@ cdef class Fleet:
         self.buf = <char *>malloc(READ_SIZE)
         if self.conns == NULL or self.buf == NULL:
             raise MemoryError(f"{count} connections")
+        if target.tls:
+            self.tls = SSL_CTX_new(TLS_client_method())
+            if self.tls == NULL:
+                raise MemoryError
+            SSL_CTX_set_mode(self.tls, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER)
         self.epoll = epoll_create1(EPOLL_CLOEXEC)
         if self.epoll < 0:
             raise OSError(errno, os.strerror(errno))
@@ -98,6 +133,7 @@ cdef class Fleet:
 
     def __dealloc__(self):
         self.release()
+        SSL_CTX_free(self.tls)
         free(self.conns)
         free(self.buf)
 
@@ -114,6 +150,8 @@ cdef class Fleet:
     cdef void release(self) noexcept nogil:
         cdef int i
         for i in range(self.opened):
+            SSL_free(self.conns[i].ssl)
+            self.conns[i].ssl = NULL
             close(self.conns[i].fd)
             self.conns[i].fd = -1
         self.opened = 0
@@ -184,17 +222,50 @@ cdef class Fleet:
         cdef Conn *c = &self.conns[index]
         cdef ssize_t n = READ_SIZE
         cdef int rc = 0
-        while n == READ_SIZE and rc == 0:
-            n = recv(c.fd, self.buf, READ_SIZE, MSG_DONTWAIT)
+        while (n == READ_SIZE or (n > 0 and c.ssl != NULL)) and rc == 0:
+            n = self.receive(c)
             if n > 0:
                 rc = frames_count(&c.frames, self.buf, n)
             elif n == 0:
                 rc = CODE_CLOSED
-            elif errno != EAGAIN:
-                rc = -errno
+            elif n != -EAGAIN:
+                rc = <int>n
         if rc:
             self.failed = index
         return rc
+
+    cdef ssize_t receive(self, Conn *c) noexcept nogil:
+        """One read into `buf`: bytes, 0 at the end, or -errno."""
+        cdef ssize_t n
+        if c.ssl == NULL:
+            n = recv(c.fd, self.buf, READ_SIZE, MSG_DONTWAIT)
+            return n if n >= 0 else -errno
+        ERR_clear_error()
+        return tls_result(c.ssl, SSL_read(c.ssl, self.buf, READ_SIZE))
+
+    cdef ssize_t give(self, Conn *c) noexcept nogil:
+        """One write of what is to be written: bytes, or -errno."""
+        cdef ssize_t n
+        if c.ssl == NULL:
+            n = send(c.fd, c.out + c.out_off, c.out_len - c.out_off, MSG_DONTWAIT | MSG_NOSIGNAL)
+            return n if n >= 0 else -errno
+        ERR_clear_error()
+        n = tls_result(c.ssl, SSL_write(c.ssl, c.out + c.out_off, <int>(c.out_len - c.out_off)))
+        return n if n else -EPROTO
+
+    cdef int greet(self, int index) noexcept nogil:
+        """Answers INFO: with TLS, which begins with the first write or read, and CONNECT; 0 or a code."""
+        cdef Conn *c = &self.conns[index]
+        c.greeted = 1
+        self.put(index, self.hello_data, self.hello_size)
+        if self.tls == NULL:
+            return 0
+        c.ssl = SSL_new(self.tls)
+        if c.ssl == NULL or SSL_set_fd(c.ssl, c.fd) != 1:
+            self.failed = index
+            return CODE_NO_MEMORY
+        SSL_set_connect_state(c.ssl)
+        return 0
 
     cdef void put(self, int index, const char *data, size_t size) noexcept nogil:
         """Gives a connection that has nothing to write something to write."""
@@ -209,14 +280,14 @@ cdef class Fleet:
         cdef ssize_t n
         while True:
             if c.out_off < c.out_len:
-                n = send(c.fd, c.out + c.out_off, c.out_len - c.out_off, MSG_DONTWAIT | MSG_NOSIGNAL)
+                n = self.give(c)
                 if n >= 0:
                     c.out_off += n
-                elif errno == EAGAIN:
+                elif n == -EAGAIN:
                     return 0
                 else:
                     self.failed = index
-                    return -errno
+                    return <int>n
             elif c.answered < c.frames.pings:
                 c.answered += 1
                 self.put(index, PONG, 6)
@@ -276,8 +347,7 @@ cdef class Fleet:
             c = &self.conns[index]
             rc = self.read(index)
             if rc == 0 and c.frames.infos and not c.greeted:
-                c.greeted = 1
-                self.put(index, self.hello_data, self.hello_size)
+                rc = self.greet(index)
             if rc == 0:
                 rc = self.write(index)
             if rc < 0:

@@ -130,6 +130,8 @@ cdef class Lines:
 
     cdef open(self, target, int count, size_t cap, double timeout):
         cdef int i
+        if target.tls:
+            raise ValueError(f"server {target}: requests and latencies are not measured over TLS")
         self.lines = <Line *>calloc(count, sizeof(Line))
         if self.lines == NULL:
             raise MemoryError(f"{count} connections")

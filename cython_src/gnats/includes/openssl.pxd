@@ -1,4 +1,4 @@
-"""What core.tls uses of OpenSSL 3: libssl and libcrypto."""
+"""What gnats uses of OpenSSL 3: libssl and libcrypto."""
 from libc.stddef cimport size_t
 from libc.stdint cimport uint16_t, uint64_t
 
@@ -156,7 +156,8 @@ cdef extern from "<openssl/ssl.h>" nogil:
     const SSL_CIPHER *sk_SSL_CIPHER_value(const SSL_CIPHER_stack *stack, int at)
     int SSL_CIPHER_get_auth_nid(const SSL_CIPHER *cipher)
     enum:
-        SSL_ERROR_WANT_READ, SSL_ERROR_ZERO_RETURN
+        SSL_ERROR_WANT_READ, SSL_ERROR_WANT_WRITE, SSL_ERROR_ZERO_RETURN
+        SSL_MODE_ENABLE_PARTIAL_WRITE, SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER
         SSL_VERIFY_PEER, SSL_VERIFY_FAIL_IF_NO_PEER_CERT
         SSL_SESS_CACHE_OFF, SSL_MODE_RELEASE_BUFFERS
         TLSEXT_NAMETYPE_host_name, CERT_PKEY_VALID
@@ -164,6 +165,7 @@ cdef extern from "<openssl/ssl.h>" nogil:
     uint64_t SSL_OP_NO_COMPRESSION, SSL_OP_NO_RENEGOTIATION, SSL_OP_NO_TICKET, SSL_OP_CIPHER_SERVER_PREFERENCE
     uint64_t SSL_OP_PRIORITIZE_CHACHA
     const SSL_METHOD *TLS_server_method()
+    const SSL_METHOD *TLS_client_method()
     SSL_CTX *SSL_CTX_new(const SSL_METHOD *method)
     void SSL_CTX_free(SSL_CTX *ctx)
     uint64_t SSL_CTX_set_options(SSL_CTX *ctx, uint64_t options)
@@ -188,6 +190,8 @@ cdef extern from "<openssl/ssl.h>" nogil:
     void *SSL_get_app_data(const SSL *ssl)
     int SSL_get_ex_data_X509_STORE_CTX_idx()
     void SSL_set_accept_state(SSL *ssl)
+    void SSL_set_connect_state(SSL *ssl)
+    int SSL_set_fd(SSL *ssl, int fd)
     int SSL_do_handshake(SSL *ssl)
     int SSL_read(SSL *ssl, void *buf, int n)
     int SSL_write(SSL *ssl, const void *buf, int n)
