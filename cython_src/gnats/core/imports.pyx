@@ -224,7 +224,9 @@ cdef class Importer(Guarded):
     cdef bint deliver_import(self, const Subscription *s, char *msg, size_t n) noexcept nogil:
         cdef void *what = import_sub(s).what
         if s.flags == SUB_RESPONSES:
-            return self.process_service_import_response(<Account> what, msg, n)
+            # Received in any case, for nats-server: who answers too late is not told.
+            self.process_service_import_response(<Account> what, msg, n)
+            return True
         return self.process_service_import(<ServiceImport *> what, msg, n)
 
     cdef bint enter(self, Hop *hop) noexcept nogil:
