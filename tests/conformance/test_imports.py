@@ -237,7 +237,7 @@ def test_answers_end_when_the_requester_has_gone(abc: list[Member]) -> None:
     (reply,) = replies(a.hear())
     a.publish(reply, b"1")
     b.say(b"UNSUB 9")
-    b.say(b"SUB inbox 9")   # too late: it was forgotten
+    b.say(b"SUB inbox 9")  # too late: it was forgotten
     a.publish(reply, b"2")
     assert b.hear() == b""
 
@@ -274,7 +274,7 @@ def test_answers_are_not_waited_for_longer_than_the_threshold(abc: list[Member])
     a.subscribe(b"slow")
     asked(b, b"slow")
     (reply,) = replies(a.hear())
-    time.sleep(0.6)   # the thing itself: nothing tells that the time is up
+    time.sleep(0.6)  # the thing itself: nothing tells that the time is up
     a.publish(reply, b"late")
     assert b.hear() == b""
 

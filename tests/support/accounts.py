@@ -26,9 +26,7 @@ class Member:
     def __init__(self, server: Server, user: str, connect: str = "") -> None:
         self.connection = Connection(server.address)
         options = '"verbose":false,"pedantic":false,"headers":true,"no_responders":true'
-        self.connection.send(
-            f'CONNECT {{{options},"user":"{user}","pass":"p"{connect}}}\r\n'.encode()
-        )
+        self.connection.send(f'CONNECT {{{options},"user":"{user}","pass":"p"{connect}}}\r\n'.encode())
         self.hear()
 
     def say(self, *lines: bytes) -> bytes:
