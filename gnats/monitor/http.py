@@ -98,6 +98,8 @@ class Monitor:
                 from gnats.monitor.https import server_context
 
                 monitor._context = server_context(opts.tls)
+                if opts.tls.curve_preferences:
+                    server.log.warn("curve_preferences are not supported yet for https: OpenSSL's own apply")
             scheme = "https" if secure else "http"
             server.log.notice(f"Starting {scheme} monitor on {join_host_port(host, monitor.port)}")
             await monitor._runner.setup()
