@@ -668,6 +668,7 @@ cdef class Client(Importer):
         cdef bint delivered = False
         for i in range(n):
             if not load8(&imports[i].closed):
+                addi64_seq(&imports[i].nm, 1)
                 delivered |= self.deliver_import(imports[i], msg, size)
         return delivered
 
