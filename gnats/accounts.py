@@ -3,10 +3,10 @@
 
 import asyncio
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from gnats.account import GLOBAL_ACCOUNT, SYSTEM_ACCOUNT, Account
-from gnats.accountopts import AccountConfig
+from gnats.accountopts import AccountConfig, ServiceLatency
 from gnats.clientinfo import share_details
 from gnats.core.services import ExportedService, ImportedService
 from gnats.errors import OptionError
@@ -15,6 +15,14 @@ from gnats.gofmt import quote
 from gnats.ident import server_hash
 from gnats.mappings import compile_account_mappings
 from gnats.opts import Options
+
+GATEWAY_TIMEOUT = 504
+
+Measured = Callable[[Account, ServiceLatency, int, bytes], None]
+
+
+def ignore(account: Account, latency: ServiceLatency, status: int, data: bytes) -> None:
+    """Nobody wants to know."""
 
 
 class Accounts(dict[str, Account]):
@@ -32,7 +40,9 @@ class Accounts(dict[str, Account]):
         self._hash = server_hash(server_name).encode()
         self._removed: dict[str, Account] = {}
         """Their clients may still be on the way out, and what they import or export is kept with them."""
-        self._exports: dict[int, ExportedService] = {}
+        self._exports: dict[int, tuple[Account, ExportedService, ServiceLatency | None]] = {}
+        self.measured: Measured = ignore
+        """Is called with each measurement of a service; for the server to set."""
         self._timers: dict[int, asyncio.TimerHandle] = {}
         self.system_account: Account | None = None
         self.configure(opts)
@@ -101,8 +111,12 @@ class Accounts(dict[str, Account]):
             service = account.services.get(subject)
             if service is None:
                 service = ExportedService(account, export.response_type, threshold)
-                account.services[subject] = self._exports[service.id] = service
+                account.services[subject] = service
             service.threshold = threshold
+            latency = export.latency
+            sampling = latency.sampling if latency else 0
+            service.measure(sampling, by_header=latency is not None and sampling < 100)
+            self._exports[service.id] = account, service, latency
 
     def _import(self, account: Account, party: Party) -> None:
         """Take what the account imports now; imports that stay are not touched."""
@@ -150,13 +164,21 @@ class Accounts(dict[str, Account]):
 
     def expect_responses(self, export_id: int) -> None:
         """Responses of a service are expected: see to it that they are forgotten when they do not come."""
-        export = self._exports.get(export_id)
-        if export is None:
+        if export_id not in self._exports:
             return
-        wait, _ = export.check_expired_responses()
+        _, export, _ = self._exports[export_id]
+        wait, lost = export.check_expired_responses()
+        for measured in lost:
+            self.report(export_id, GATEWAY_TIMEOUT, measured)
         if wait is not None and export_id not in self._timers:
             loop = asyncio.get_running_loop()
             self._timers[export_id] = loop.call_later(wait, self._expire, export_id)
+
+    def report(self, export_id: int, status: int, data: bytes) -> None:
+        """A request to a service was measured; `data` is for gnats.latency."""
+        account, _, latency = self._exports.get(export_id, (None, None, None))
+        if account and latency:
+            self.measured(account, latency, status, data)
 
     def _expire(self, export_id: int) -> None:
         del self._timers[export_id]

@@ -20,6 +20,9 @@ EV_MSG: int
 EV_RESPONSES: int
 """Responses are expected that may not come in time: the client is an account, a the id of an exported
 service."""
+EV_LATENCY: int
+"""A request has been measured: the client is the account that serves it, a the id of the exported service, b
+the status, data as gnats.latency reads it."""
 
 class Inbox:
     def __init__(self) -> None: ...

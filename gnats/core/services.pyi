@@ -21,10 +21,9 @@ class ExportedService:
         """Measure this part of the requests, and with `by_header` those whose headers ask for it."""
     def pending(self) -> int:
         """Responses that are expected."""
-    def check_expired_responses(self) -> tuple[float | None, list[tuple[int, bool, int, bytes]]]:
+    def check_expired_responses(self) -> tuple[float | None, list[bytes]]:
         """Drop the responses that have not come in time: seconds until it is worth asking again, None for
-        when the next one is expected; and of those that were measured (requester, share, ns since the
-        request, header)."""
+        when the next one is expected; and the measurements among them, as EV_LATENCY has them."""
 
 class ImportedService:
     """A service that an account takes from another one: requests to `subject` go to `to` there.

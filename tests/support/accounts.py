@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from .servers import Server
 from .wire import Connection
 
-_REPLY = re.compile(rb"_R_\.\w{6}\.\w{6}")
+_REPLY = re.compile(rb"_R_\.\w{6}\.\w{6}(?:\.\w{8}\.T)?")
 _VARYING = (
     (_REPLY, b"_R_"),
     (re.compile(rb'"start":"[^"]+"'), b'"start":""'),

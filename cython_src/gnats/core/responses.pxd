@@ -58,6 +58,15 @@ cdef struct Expected:
     char data[1]
 
 
+# What the control plane is told about a request that was measured; its header follows.
+cdef struct Measured:
+    uint64_t requester      # connection ids
+    uint64_t responder
+    int64_t elapsed         # ns since the request
+    int64_t when            # ns since 1970
+    uint64_t share
+
+
 cdef struct ReplyMap:
     Expected **slots
     uint32_t mask          # slots less one
