@@ -1,19 +1,28 @@
-"""The accounts of a server: made from its options, changed in place by a reload or a new JWT (accounts.go)."""
+"""The accounts of a server: made from its options, changed in place by a reload or a new JWT
+(accounts.go)."""
 
 import asyncio
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from gnats.account import GLOBAL_ACCOUNT, SYSTEM_ACCOUNT, Account
-from gnats.accountopts import AccountConfig
+from gnats.accountopts import AccountConfig, ServiceLatency
 from gnats.clientinfo import share_details
 from gnats.core.services import ExportedService, ImportedService
 from gnats.errors import OptionError
 from gnats.exchange import RESPONSE_THRESHOLD, CheckActivation, Exchange, Party
 from gnats.gofmt import quote
 from gnats.ident import server_hash
-from gnats.mappings import Row, compile_mappings
+from gnats.mappings import compile_account_mappings
 from gnats.opts import Options
+
+GATEWAY_TIMEOUT = 504
+
+Measured = Callable[[Account, ServiceLatency, int, bytes], None]
+
+
+def ignore(account: Account, latency: ServiceLatency, status: int, data: bytes) -> None:
+    """Nobody wants to know."""
 
 
 class Accounts(dict[str, Account]):
@@ -31,7 +40,9 @@ class Accounts(dict[str, Account]):
         self._hash = server_hash(server_name).encode()
         self._removed: dict[str, Account] = {}
         """Their clients may still be on the way out, and what they import or export is kept with them."""
-        self._exports: dict[int, ExportedService] = {}
+        self._exports: dict[int, tuple[Account, ExportedService, ServiceLatency | None]] = {}
+        self.measured: Measured = ignore
+        """Is called with each measurement of a service; for the server to set."""
         self._timers: dict[int, asyncio.TimerHandle] = {}
         self.system_account: Account | None = None
         self.configure(opts)
@@ -56,7 +67,7 @@ class Accounts(dict[str, Account]):
 
     def _apply(self, configs: Iterable[AccountConfig], system: str) -> None:
         configs = list(configs)
-        rows = {config.name: _mappings(config) for config in configs}
+        rows = {config.name: compile_account_mappings(config.name, config.mappings) for config in configs}
         exchange = Exchange(self._check_activation)
         exchange.add(configs)
         if system:
@@ -86,7 +97,7 @@ class Accounts(dict[str, Account]):
         self._import(account, Party(name))
         self._export(account, Party(name))
 
-    # -- exports and imports -----------------------------------------------------------------------------------
+    # -- exports and imports ---------------------------------------------------------------------------------
 
     def _export(self, account: Account, party: Party) -> None:
         """Offer what the account exports now; services that stay keep the responses they wait for."""
@@ -100,8 +111,12 @@ class Accounts(dict[str, Account]):
             service = account.services.get(subject)
             if service is None:
                 service = ExportedService(account, export.response_type, threshold)
-                account.services[subject] = self._exports[service.id] = service
+                account.services[subject] = service
             service.threshold = threshold
+            latency = export.latency
+            sampling = latency.sampling if latency else 0
+            service.measure(sampling, by_header=latency is not None and sampling < 100)
+            self._exports[service.id] = account, service, latency
 
     def _import(self, account: Account, party: Party) -> None:
         """Take what the account imports now; imports that stay are not touched."""
@@ -145,17 +160,25 @@ class Accounts(dict[str, Account]):
                 if session.client:
                     session.client.renew_imports()
 
-    # -- responses ---------------------------------------------------------------------------------------------
+    # -- responses -------------------------------------------------------------------------------------------
 
     def expect_responses(self, export_id: int) -> None:
         """Responses of a service are expected: see to it that they are forgotten when they do not come."""
-        export = self._exports.get(export_id)
-        if export is None:
+        if export_id not in self._exports:
             return
-        wait, _ = export.check_expired_responses()
+        _, export, _ = self._exports[export_id]
+        wait, lost = export.check_expired_responses()
+        for measured in lost:
+            self.report(export_id, GATEWAY_TIMEOUT, measured)
         if wait is not None and export_id not in self._timers:
             loop = asyncio.get_running_loop()
             self._timers[export_id] = loop.call_later(wait, self._expire, export_id)
+
+    def report(self, export_id: int, status: int, data: bytes) -> None:
+        """A request to a service was measured; `data` is for gnats.latency."""
+        account, _, latency = self._exports.get(export_id, (None, None, None))
+        if account and latency:
+            self.measured(account, latency, status, data)
 
     def _expire(self, export_id: int) -> None:
         del self._timers[export_id]
@@ -166,10 +189,3 @@ class Accounts(dict[str, Account]):
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
-
-
-def _mappings(config: AccountConfig) -> list[Row]:
-    try:
-        return compile_mappings(config.mappings)
-    except ValueError as exc:
-        raise OptionError(f"account {quote(config.name)}: Error adding mapping: {exc}") from None

@@ -18,7 +18,16 @@ from gnats.auth import Authenticator, new_nonce
 from gnats.connect import CLIENT_PROTO_INFO, process_connect, process_info
 from gnats.core.client import Client
 from gnats.core.connection import LogCode
-from gnats.core.inbox import EV_CLOSED, EV_CONNECT, EV_INFO, EV_LOG, EV_MSG, EV_RESPONSES, EV_TRACE
+from gnats.core.inbox import (
+    EV_CLOSED,
+    EV_CONNECT,
+    EV_INFO,
+    EV_LATENCY,
+    EV_LOG,
+    EV_MSG,
+    EV_RESPONSES,
+    EV_TRACE,
+)
 from gnats.core.parser import ACCOUNT, CLIENT, SYSTEM
 from gnats.core.state import ServerState
 from gnats.errors import OptionError, ServerError
@@ -37,7 +46,9 @@ from gnats.sysreq import Services
 from gnats.version import NATS_VERSION, RUNTIME, __version__
 
 if TYPE_CHECKING:
+    from gnats.accountopts import ServiceLatency
     from gnats.lameduck import LameDuck
+    from gnats.latency import Latency
     from gnats.monitor.http import Monitor
     from gnats.ports import PortsFile
     from gnats.profiling import Profiler
@@ -109,6 +120,7 @@ class Server:
         self._monitor: Monitor | None = None
         self._profiler: Profiler | None = None
         self._lame_duck: LameDuck | None = None
+        self._latency: Latency | None = None
         self._ports_file: PortsFile | None = None
         self._listening: dict[str, socket.socket] = {}
         self._changing = asyncio.Lock()  # held while starting, and while stopping
@@ -400,6 +412,14 @@ class Server:
         client = self.internal_client(account)
         self.events = Events(self, client)
         Services(self, client, self.events)
+        self.accounts.measured = self._measured
+
+    def _measured(self, account: Account, wanted: "ServiceLatency", status: int, data: bytes) -> None:
+        if self._latency is None:
+            from gnats.latency import Latency
+
+            self._latency = Latency(self)
+        self._latency.measured(account, wanted, status, data)
 
     def create_client(self, sock: socket.socket, host: str, port: int) -> None:
         """Take over an accepted socket: greet the client and hand it to a poller."""
@@ -521,6 +541,9 @@ class Server:
         session = self.clients.get(cid) or self._others.get(cid)
         if kind == EV_RESPONSES:
             self.accounts.expect_responses(a)
+        elif kind == EV_LATENCY:
+            assert isinstance(data, bytes)
+            self.accounts.report(a, b, data)
         elif kind == EV_CLOSED:
             self._remove(cid, ClosedState(a), b, data if isinstance(data, bytes) else b"")
         elif kind == EV_MSG:

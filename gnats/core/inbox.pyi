@@ -18,7 +18,11 @@ EV_TRACE: int
 EV_MSG: int
 """A message for an internal client: data is (subject, reply, header, payload, sid)."""
 EV_RESPONSES: int
-"""Responses are expected that may not come in time: the client is an account, a the id of an exported service."""
+"""Responses are expected that may not come in time: the client is an account, a the id of an exported
+service."""
+EV_LATENCY: int
+"""A request has been measured: the client is the account that serves it, a the id of the exported service, b
+the status, data as gnats.latency reads it."""
 
 class Inbox:
     def __init__(self) -> None: ...

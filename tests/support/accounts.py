@@ -1,4 +1,5 @@
-"""Clients of several accounts of one server, and what they hear, in a form that can be compared between servers."""
+"""Clients of several accounts of one server, and what they hear, in a form that can be compared between
+servers."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from contextlib import contextmanager
 from .servers import Server
 from .wire import Connection
 
-_REPLY = re.compile(rb"_R_\.\w{6}\.\w{6}")
+_REPLY = re.compile(rb"_R_\.\w{6}\.\w{6}(?:\.\w{8}\.T)?")
 _VARYING = (
     (_REPLY, b"_R_"),
     (re.compile(rb'"start":"[^"]+"'), b'"start":""'),

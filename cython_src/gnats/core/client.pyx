@@ -668,6 +668,7 @@ cdef class Client(Importer):
         cdef bint delivered = False
         for i in range(n):
             if not load8(&imports[i].closed):
+                addi64_seq(&imports[i].nm, 1)
                 delivered |= self.deliver_import(imports[i], msg, size)
         return delivered
 
@@ -1012,7 +1013,6 @@ cdef class Client(Importer):
         self.trace_line(TRACE_OUT, line, n - 2, NULL, 0)
         free(line)
         self.trace_msg(TRACE_OUT_PAYLOAD, d.pay, d.pay_n, d.hdr)
-
 
     cdef void trace_mapping(self, const char *to, size_t n) noexcept nogil:
         cdef PubArg *pa = &self.pa

@@ -1,5 +1,5 @@
-"""What imports do to a connection: shadows of its subscriptions in other accounts, and its messages on their way through
-imported services (the import half of client.go).
+"""What imports do to a connection: shadows of its subscriptions in other accounts, and its messages on their way
+through imported services (the import half of client.go).
 
 A subscription to something that the account imports as a stream gets a *shadow* in the account that exports it: another
 subscription of the same client there, made, changed and undone by the owner together with its own.
@@ -8,7 +8,7 @@ A message to an imported service, or a response, is routed once more in the othe
 and from within its delivery: `hop` chains what it has come through so far.
 """
 from libc.stddef cimport size_t
-from libc.stdint cimport uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
 from gnats.core.account cimport Account, ServiceImport, StreamImport
 from gnats.core.guard cimport Guarded
@@ -58,6 +58,10 @@ cdef class Importer(Guarded):
     cdef bint deliver_import(self, const Subscription *s, char *msg, size_t n) noexcept nogil
     cdef bint process_service_import(self, ServiceImport *si, char *msg, size_t n) noexcept nogil
     cdef bint process_service_import_response(self, Account account, char *msg, size_t n) noexcept nogil
+    # Is the request in hand to be measured? `by_header`: because its header asks for it.
+    cdef bint should_sample(self, ServiceExport *se, const char *msg, bint *by_header) noexcept nogil
+    cdef void report(self, ServiceExport *se, int status, uint64_t requester, uint64_t responder, int64_t elapsed,
+                     bint share, const char *header, size_t n) noexcept nogil
     cdef bint enter(self, Hop *hop) noexcept nogil
     cdef char *request_header(self, Account account, const Hop *hop, bint chained, char *msg, size_t *n,
                               char *sizes) noexcept nogil

@@ -1,7 +1,7 @@
 """What imports do to a connection; see imports.pxd."""
 from cpython.bytes cimport PyBytes_AS_STRING
 from libc.stddef cimport size_t
-from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdio cimport snprintf
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcmp, memcpy
@@ -20,7 +20,7 @@ from gnats.core.account cimport (
 )
 from gnats.core.connection cimport CTL_IMPORTS, LOG_IMPORT_SUBSCRIPTION
 from gnats.core.guard cimport Guarded
-from gnats.core.inbox cimport EV_RESPONSES, Inbox
+from gnats.core.inbox cimport EV_LATENCY, EV_RESPONSES, Event, Inbox
 from gnats.core.mappings cimport Mappings, select_mapped_subject
 from gnats.core.overlap cimport ALL_OF_IT, CROSSING, NO_OVERLAP, PART_OF_IT, import_overlap
 from gnats.core.parser cimport ACCOUNT, CLIENT, JETSTREAM, LEAF, PubArg, Slice
@@ -28,10 +28,14 @@ from gnats.core.quiesce cimport qs_retire
 from gnats.core.responses cimport (
     SINGLETON,
     Expected,
+    Measured,
+    ServiceExport,
+    expected_header,
     expected_other,
     export_release,
 )
 from gnats.core.results cimport results_match
+from gnats.core.sampling cimport sampled_by_header
 from gnats.core.state cimport ServerState
 from gnats.core.sublist cimport (
     SL_OK,
@@ -44,9 +48,10 @@ from gnats.core.sublist cimport (
     sub_sid,
     sub_subject,
 )
-from gnats.core.subtable cimport SubTable, subtable_add, subtable_find, subtable_remove, subtable_take
+from gnats.core.subtable cimport subtable_add, subtable_find, subtable_remove, subtable_take
 from gnats.core.transform cimport Transform, transform_apply
-from gnats.includes.atomics cimport exchange64, load8, load64, load_ptr_acquire, loadi64, store8
+from gnats.includes.atomics cimport exchange64, load8, load64, load_ptr_acquire, loadi64, store8, unlikely
+from gnats.includes.linux cimport monotonic_ns, realtime_ns
 from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
 
 cdef enum:
@@ -216,6 +221,10 @@ cdef class Importer(Guarded):
         lost = account.check_for_reverse_entries(sub_subject(s), s.subject_len)
         while lost != NULL:
             following = lost.newer
+            if lost.tracked:
+                self.report(
+                    lost.se, 408, lost.requester, 0, self.ps.now - lost.ts, lost.share, expected_header(lost),
+                    lost.header_n)
             release_expected(lost)
             lost = following
 
@@ -228,6 +237,35 @@ cdef class Importer(Guarded):
             self.process_service_import_response(<Account> what, msg, n)
             return True
         return self.process_service_import(<ServiceImport *> what, msg, n)
+
+    cdef bint should_sample(self, ServiceExport *se, const char *msg, bint *by_header) noexcept nogil:
+        cdef uint8_t percent = load8(&se.sampling)
+        by_header[0] = False
+        if percent >= 100 or (percent and next_random(&self.ps.rng) // 7 % 100 <= percent):
+            return True
+        by_header[0] = self.pa.hdr > 0 and sampled_by_header(msg, self.pa.hdr)
+        return by_header[0]
+
+    cdef void report(
+        self, ServiceExport *se, int status, uint64_t requester, uint64_t responder, int64_t elapsed, bint share,
+        const char *header, size_t n
+    ) noexcept nogil:
+        """Tell the control plane of a measurement."""
+        cdef Measured *m
+        cdef Event *ev = (<Inbox> self.inbox).new_event(EV_LATENCY, se.account, sizeof(Measured) + n)
+        if ev == NULL:
+            return
+        ev.a = <int64_t> se.id
+        ev.b = status
+        m = <Measured *> ev.data
+        m.requester = requester
+        m.responder = responder
+        m.elapsed = elapsed
+        m.when = realtime_ns()
+        m.share = share
+        if n:
+            memcpy(ev.data + sizeof(Measured), header, n)
+        (<Inbox> self.inbox).post(ev)
 
     cdef bint enter(self, Hop *hop) noexcept nogil:
         """Go through another import; False when the message has been through it, or through too many."""
@@ -254,8 +292,9 @@ cdef class Importer(Guarded):
         cdef char *made = NULL
         cdef char *mapped = NULL
         cdef char *request = msg
+        cdef Expected *e
         cdef size_t rn = 0
-        cdef bint expected = False, delivered = False, arm = False, chained
+        cdef bint expected = False, delivered = False, arm = False, tracked = False, by_header = False, chained
         hop.se = si.se
         hop.share = load8(&si.share)
         if load8(&si.invalid):
@@ -280,12 +319,17 @@ cdef class Importer(Guarded):
             to = saved.subject
         if to.p != NULL:
             mapped = map_in(<Account> si.exporter, &to, &self.ps.rng, few_mapped, ROOM)
+        if unlikely(load8(&si.se.sampling) or load8(&si.se.by_header)):
+            tracked = self.should_sample(si.se, msg, &by_header)
+            if tracked and not saved.reply.n:
+                self.report(si.se, 400, self.cid, 0, 0, hop.share, msg, saved.hdr if by_header else 0)
         if saved.reply.n > 8 and memcmp(saved.reply.p, b"$JS.ACK.", 8) == 0:
             rn = saved.reply.n
         elif saved.reply.n:
             rn = (<Account> si.exporter).expect_response(
-                <Account> si.account, si.se, saved.reply.p, saved.reply.n, hop.share, self.cid, False, NULL, 0,
-                next_random(&self.ps.rng), self.ps.now, reply, &arm)
+                <Account> si.account, si.se, saved.reply.p, saved.reply.n, hop.share, self.cid,
+                tracked and si.se.response_type == SINGLETON, msg, saved.hdr if by_header else 0,
+                next_random(&self.ps.rng), monotonic_ns() if tracked else self.ps.now, reply, &arm)
             expected = rn > 0
             if arm:
                 (<Inbox> self.inbox).post_data(EV_RESPONSES, si.exporter, <int64_t> si.se.id, 0, NULL, 0)
@@ -297,7 +341,11 @@ cdef class Importer(Guarded):
         self.hop = hop.before
         self.pa = saved
         if expected and not delivered:
-            release_expected((<Account> si.exporter).take_response(reply, rn))
+            e = (<Account> si.exporter).take_response(reply, rn)
+            if e != NULL and e.tracked:
+                self.report(
+                    e.se, 503, e.requester, 0, 0, e.share, expected_header(e), e.header_n)
+            release_expected(e)
         if request != msg:
             free(request)
         if made != few:
@@ -319,6 +367,9 @@ cdef class Importer(Guarded):
         hop.se = e.se
         hop.share = e.share
         hop.request = hop.details = hop.server = 0
+        if unlikely(e.tracked):
+            self.report(
+                e.se, 200, e.requester, self.cid, monotonic_ns() - e.ts, e.share, expected_header(e), e.header_n)
         if not self.enter(&hop):
             release_expected(e)
             return False
@@ -331,7 +382,8 @@ cdef class Importer(Guarded):
                 next_random(&self.ps.rng), self.ps.now, reply, &arm)
             expected = rn > 0
         delivered = self.route_in(
-            <Account> e.account, expected_other(e), e.other_n, <char *> reply if expected else saved.reply.p, rn, msg, n)
+            <Account> e.account, expected_other(e), e.other_n, <char *> reply if expected else saved.reply.p, rn, msg,
+            n)
         self.hop = hop.before
         self.pa = saved
         if expected and not delivered:

@@ -1,4 +1,5 @@
-"""Responses that are expected: the subjects made for the replies of requests that went to another account (accounts.go).
+"""Responses that are expected: the subjects made for the replies of requests that went to another account
+(accounts.go).
 
 A request that crosses a service import gets a reply subject of its own, `_R_.xxxxxx.yyyyyy`, in the account that serves
 it; an Expected entry there says where a response goes. The account of the requester has an entry the other way, by the
@@ -55,6 +56,15 @@ cdef struct Expected:
     uint32_t header_n
     # the subject it is found by; the subject it stands for; the header that asked for a measurement
     char data[1]
+
+
+# What the control plane is told about a request that was measured; its header follows.
+cdef struct Measured:
+    uint64_t requester      # connection ids
+    uint64_t responder
+    int64_t elapsed         # ns since the request
+    int64_t when            # ns since 1970
+    uint64_t share
 
 
 cdef struct ReplyMap:

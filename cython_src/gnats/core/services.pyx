@@ -5,7 +5,6 @@ Both are undone when they are closed or collected.
 import cython
 
 from cpython.bytes cimport PyBytes_AS_STRING
-from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memset
@@ -18,6 +17,7 @@ from gnats.core.responses cimport (
     SINGLETON,
     STREAMED,
     Expected,
+    Measured,
     ServiceExport,
     export_hold,
     export_release,
@@ -30,7 +30,7 @@ from gnats.core.responses cimport (
 from gnats.core.sublist cimport SL_OK, SUB_SERVICE, Subscription, sub_new, sub_row
 from gnats.core.transform cimport SubjectTransform, transform_copy
 from gnats.includes.atomics cimport load8, loadi64, store8, store64, storei64
-from gnats.includes.linux cimport monotonic_ns
+from gnats.includes.linux cimport monotonic_ns, realtime_ns
 from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
 
 cdef dict RESPONSE_TYPES = {"singleton": SINGLETON, "stream": STREAMED, "chunked": CHUNKED}
@@ -90,12 +90,13 @@ cdef class ExportedService:
 
     def check_expired_responses(self) -> tuple[float | None, list]:
         """Drop the responses that have not come in time: seconds until it is worth asking again, None for when the next
-        one is expected; and of those that were measured (requester, share, ns since the request, header)."""
+        one is expected; and the measurements among them, as EV_LATENCY has them."""
         cdef Expected *e
         cdef Expected *expired = NULL
         cdef int64_t now = monotonic_ns(), wait = -1
         cdef int64_t threshold = loadi64(&self.se.threshold)
         cdef list lost = []
+        cdef Measured measured
         pthread_mutex_lock(&self.account.lock)
         while self.se.queue.oldest != NULL:
             e = self.se.queue.oldest
@@ -116,7 +117,12 @@ cdef class ExportedService:
             (<Account> e.account).forget(
                 expected_other(e), e.other_n, self.account, expected_key(e), e.key_n)
             if e.tracked and not e.tried:
-                lost.append((e.requester, e.share, now - e.ts, expected_header(e)[:e.header_n]))
+                measured.requester = e.requester
+                measured.responder = 0
+                measured.elapsed = now - e.ts
+                measured.when = realtime_ns()
+                measured.share = e.share
+                lost.append((<char *> &measured)[:sizeof(Measured)] + expected_header(e)[:e.header_n])
             export_release(e.se)
             free(e)
         return (None if wait < 0 else wait / 1e9), lost

@@ -1,0 +1,111 @@
+"""How long services take: measurements of the data plane, as messages to those who want to know
+(ServiceLatency in accounts.go)."""
+
+import re
+import struct
+import time
+from typing import TYPE_CHECKING
+
+from gnats.account import Account
+from gnats.accountopts import ServiceLatency
+from gnats.clientinfo import client_info
+from gnats.gofmt import rfc3339
+from gnats.gojson import marshal
+from gnats.ident import NuidSource
+
+if TYPE_CHECKING:
+    from gnats.internal import InternalClient
+    from gnats.server import Server
+
+SERVICE_LATENCY = "io.nats.server.metric.v1.service_latency"
+STATUS = {
+    400: "Bad Request",
+    408: "Request Timeout",
+    503: "Service Unavailable",
+    504: "Service Timeout",
+}
+
+_MEASURED = struct.Struct("=QQqqQ")  # core.responses.Measured
+_ORDER = (
+    *("type", "id", "timestamp", "status", "description", "requestor", "responder", "header"),
+    *("start", "service", "system", "total"),
+)
+_FIELD = re.compile(rb"([^\s:]+):[ \t]*([^\r\n]*?)[ \t]*\r\n")
+_WITH = {
+    "Uber-Trace-Id": re.compile("Uberctx-.*"),
+    "X-B3-Sampled": re.compile("X-B3-(Traceid|Parentspanid|Spanid)"),
+    "X-B3-Traceid": re.compile("X-B3-(Sampled|Parentspanid|Spanid)"),
+    "B3": None,
+    "Traceparent": re.compile("Tracestate"),
+}
+"""Header fields that ask for a measurement, in the order in which they count, and those that go with each."""
+
+
+class Latency:
+    """Publishes measurements in the accounts that serve."""
+
+    def __init__(self, server: "Server") -> None:
+        self._server = server
+        self._ids = NuidSource()
+        self._clients: dict[int, InternalClient] = {}
+
+    def measured(self, account: Account, wanted: ServiceLatency, status: int, data: bytes) -> None:
+        """Tell of a request that ended with a status; `data` is a core.responses.Measured and the request's
+        header if that has asked for it."""
+        requester, responder, elapsed, when, share = _MEASURED.unpack_from(data)
+        report = self._report(status, requester, responder, elapsed, when, share=bool(share))
+        if header := tracing_fields(data[_MEASURED.size :]):
+            report["header"] = header
+        client = self._clients.get(id(account))
+        if client is None:
+            client = self._clients[id(account)] = self._server.internal_client(account)
+        message = {name: report[name] for name in _ORDER if name in report}
+        client.publish(wanted.subject.encode(), marshal(message), reply=b"")
+
+    def _report(
+        self, status: int, requester: int, responder: int, elapsed: int, when: int, *, share: bool
+    ) -> dict[str, object]:
+        report: dict[str, object] = {"type": SERVICE_LATENCY, "id": self._ids.next(), "status": status}
+        if status in STATUS:
+            report["description"] = STATUS[status]
+        requester_rtt = self._describe(report, "requestor", requester, share=share)
+        service = system = total = 0
+        if status == 200:
+            rtt = self._describe(report, "responder", responder, share=True)
+            system = max(time.time_ns() - when, 0) if rtt else 0
+            service = max(elapsed - rtt, 0)
+            total = requester_rtt + elapsed + system
+        report["timestamp"] = rfc3339(time.time_ns())
+        report["start"] = rfc3339(when - elapsed - requester_rtt)
+        report |= {"service": service, "system": system, "total": total}
+        return report
+
+    def _describe(self, report: dict[str, object], what: str, cid: int, *, share: bool) -> int:
+        """Put a client, if it is still there, into a report; its round trip time in ns."""
+        session = self._server.clients.get(cid)
+        if session is None:
+            return 0
+        rtt = session.snapshot()["rtt"]
+        if share:
+            report[what] = client_info(
+                session, rtt=rtt, server=self._server.name, name_tag=session.grant.name_tag
+            )
+        else:
+            report[what] = {"acc": session.account.name} | ({"rtt": rtt} if rtt else {})
+        return rtt
+
+
+def tracing_fields(header: bytes) -> dict[str, list[str]]:
+    """What of a request's header has asked for a measurement, and what belongs to it."""
+    fields: dict[str, list[str]] = {}
+    for key, value in _FIELD.findall(header):
+        fields.setdefault(_canonical(key), []).append(value.decode(errors="replace"))
+    for name, others in _WITH.items():
+        if name in fields:
+            chosen = [key for key in fields if key == name or (others and others.fullmatch(key))]
+            return {key: fields[key] for key in sorted(chosen)}
+    return {}
+
+
+def _canonical(key: bytes) -> str:
+    return "-".join(part.capitalize() for part in key.decode(errors="replace").split("-"))
