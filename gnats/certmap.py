@@ -1,15 +1,12 @@
 """Which user a client's certificate stands for (checkClientTLSCertSubject in auth.go)."""
 
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
+from gnats.certs import PeerCertificate
 from gnats.dn import DN, parse_dn, same_dn, same_rdns
 from gnats.gofmt import quote
 
-if TYPE_CHECKING:
-    from cryptography import x509
-
-# The attributes that a name in the configuration may have, and how Go writes those it knows.
+_DC = "0.9.2342.19200300.100.1.25"
 _TYPES = {
     "2.5.4.3": "CN",
     "2.5.4.5": "SERIALNUMBER",
@@ -20,12 +17,9 @@ _TYPES = {
     "2.5.4.10": "O",
     "2.5.4.11": "OU",
     "2.5.4.17": "POSTALCODE",
-    "0.9.2342.19200300.100.1.25": "DC",
+    _DC: "DC",
 }
-_DC = "0.9.2342.19200300.100.1.25"
-_GO_ORDER = ("2.5.4.6", "2.5.4.10", "2.5.4.11", "2.5.4.7", "2.5.4.8", "2.5.4.9", "2.5.4.17")
-_GO_LAST = ("2.5.4.3", "2.5.4.5")
-_SPECIAL = frozenset(',+"\\<>;')
+"""The attributes that a distinguished name in the configuration may have."""
 
 
 def find_user(certificate: bytes | None, users: Iterable[str]) -> tuple[str | None, str]:
@@ -36,35 +30,25 @@ def find_user(certificate: bytes | None, users: Iterable[str]) -> tuple[str | No
     """
     if certificate is None:
         return None, "User required in cert, no peer certificates found"
-    from cryptography import x509
-
-    cert = x509.load_der_x509_certificate(certificate)
+    try:
+        cert = PeerCertificate.from_der(certificate)
+    except ValueError as exc:
+        return None, f"User required in cert, which cannot be read: {exc}"
     names = set(users)
-    for kind, name in _alternative_names(cert):
-        if name in names:
-            return name, f"Using {kind} found in cert for auth [{quote(name)}]"
-    subject = rdn_sequence(cert.subject)
-    dn = _subject_dn(cert.subject)
-    if dn is not None and (found := _find_dn(dn, users)):
-        return found, f"Using DistinguishedNameMatch for auth [{quote(found)}]"
-    components = ",".join(f"DC={_text(part)}" for part in cert.subject if part.oid.dotted_string == _DC)
+    subject = cert.subject_names
+    kinds = (("email", cert.emails), ("SAN", cert.dns_names), ("URI", cert.uris))
+    for kind, found in ((kind, name) for kind, given in kinds for name in given):
+        if found in names:
+            return found, f"Using {kind} found in cert for auth [{quote(found)}]"
+    dn = _subject_dn(cert)
+    if dn is not None and (user := _find_dn(dn, users)):
+        return user, f"Using DistinguishedNameMatch for auth [{quote(user)}]"
+    components = ",".join(f"DC={value}" for rdn in cert.rdns for oid, value in rdn if oid == _DC)
     if components and f"{subject},{components}" in names:
         return f"{subject},{components}", f"Using RDNSequence for auth [{quote(subject + ',' + components)}]"
     if subject in names:
         return subject, f"Using certificate subject for auth [{quote(subject)}]"
     return None, f"User in cert [{quote(subject)}], not found"
-
-
-def _alternative_names(cert: "x509.Certificate") -> Iterator[tuple[str, str]]:
-    from cryptography import x509
-
-    try:
-        names = cert.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    except x509.ExtensionNotFound:
-        return
-    yield from (("email", name) for name in names.get_values_for_type(x509.RFC822Name))
-    yield from (("SAN", name) for name in names.get_values_for_type(x509.DNSName))
-    yield from (("URI", name) for name in names.get_values_for_type(x509.UniformResourceIdentifier))
 
 
 def _find_dn(dn: DN, users: Iterable[str]) -> str | None:
@@ -81,40 +65,11 @@ def _find_dn(dn: DN, users: Iterable[str]) -> str | None:
     return reordered
 
 
-def _subject_dn(subject: "x509.Name") -> DN | None:
+def _subject_dn(cert: PeerCertificate) -> DN | None:
+    """The subject, most specific RDN first; None when it has attributes that no name can have."""
     dn: DN = []
-    for rdn in reversed(subject.rdns):
-        kinds = [_TYPES.get(part.oid.dotted_string) for part in rdn]
-        if None in kinds:
+    for rdn in reversed(cert.rdns):
+        if any(oid not in _TYPES for oid, _ in rdn):
             return None
-        dn.append([(str(kind), _text(part)) for kind, part in zip(kinds, rdn, strict=True)])
+        dn.append([(_TYPES[oid], value) for oid, value in rdn])
     return dn
-
-
-def rdn_sequence(subject: "x509.Name") -> str:
-    """The subject as Go's pkix.Name writes it: known attributes grouped, in Go's order."""
-    parts = list(subject)
-    rdns: list[list[x509.NameAttribute[str | bytes]]] = []
-    for oid in _GO_ORDER:
-        if group := [part for part in parts if part.oid.dotted_string == oid]:
-            rdns.append(group)
-    for oid in _GO_LAST:  # of these Go keeps one
-        if group := [part for part in parts if part.oid.dotted_string == oid]:
-            rdns.append(group[-1:])
-    return ",".join(
-        "+".join(f"{_TYPES[part.oid.dotted_string]}={_escape(_text(part))}" for part in rdn)
-        for rdn in reversed(rdns)
-    )
-
-
-def _text(part: "x509.NameAttribute[str | bytes]") -> str:
-    return part.value if isinstance(part.value, str) else part.value.decode(errors="replace")
-
-
-def _escape(value: str) -> str:
-    escaped = "".join(f"\\{char}" if char in _SPECIAL else char for char in value)
-    if escaped.startswith((" ", "#")):
-        escaped = "\\" + escaped
-    if escaped.endswith(" ") and len(value) > 1:
-        escaped = escaped[:-1] + "\\ "
-    return escaped

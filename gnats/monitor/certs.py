@@ -1,40 +1,34 @@
 """What monitoring says about certificates."""
 
-import hashlib
+from binascii import Error, a2b_base64
 from functools import lru_cache
 from pathlib import Path
 
-from cryptography import x509
-from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
-
-from gnats.certmap import rdn_sequence
+from gnats.certs import PeerCertificate
 from gnats.gofmt import rfc3339
+
+_BEGIN, _END = b"-----BEGIN CERTIFICATE-----", b"-----END CERTIFICATE-----"
 
 
 def not_after(path: str) -> str:
     """When the first certificate of a PEM file expires; "" when it cannot be read."""
     try:
         return _not_after(path, Path(path).stat().st_mtime_ns)
-    except (OSError, ValueError):
+    except (OSError, ValueError, Error):
         return ""
 
 
 @lru_cache(maxsize=8)
 def _not_after(path: str, mtime: int) -> str:
-    cert = x509.load_pem_x509_certificate(Path(path).read_bytes())
-    return rfc3339(int(cert.not_valid_after_utc.timestamp()) * 1_000_000_000)
+    _, _, rest = Path(path).read_bytes().partition(_BEGIN)
+    cert = PeerCertificate.from_der(a2b_base64(rest.partition(_END)[0]))
+    return rfc3339(int(cert.not_after.timestamp()) * 1_000_000_000)
 
 
 def peer_certs(chain: list[bytes]) -> list[dict[str, str]]:
     """Subject and fingerprints of DER certificates (TLSPeerCert in monitor.go)."""
-    return [_peer_cert(der) for der in chain]
-
-
-def _peer_cert(der: bytes) -> dict[str, str]:
-    cert = x509.load_der_x509_certificate(der)
-    key = cert.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
-    return {
-        "subject": rdn_sequence(cert.subject),
-        "spki_sha256": hashlib.sha256(key).hexdigest(),
-        "cert_sha256": hashlib.sha256(der).hexdigest(),
-    }
+    certs = (PeerCertificate.from_der(der) for der in chain)
+    return [
+        {"subject": cert.subject, "spki_sha256": cert.spki_sha256, "cert_sha256": cert.cert_sha256}
+        for cert in certs
+    ]
