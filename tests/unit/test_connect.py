@@ -193,7 +193,7 @@ def test_headers_need_both_sides(client: Client, session: Session) -> None:
             Options(),
             ClosedState.PROTOCOL_VIOLATION,
             None,
-            "json: cannot read the number 1 as the field ClientOpts.verbose",
+            "json: cannot unmarshal number into Go struct field ClientOpts.verbose of type bool",
         ),
     ],
 )
