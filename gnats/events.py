@@ -78,7 +78,9 @@ class Events:
         """Answer a request in the system account."""
         self._client.publish(reply, marshal(message), reply=b"", header=header)
 
-    def publish_in(self, account: Account, subject: bytes, message: object, header: bytes | None = None) -> None:
+    def publish_in(
+        self, account: Account, subject: bytes, message: object, header: bytes | None = None
+    ) -> None:
         """Publish in any account."""
         if account is self._server.system_account:
             self._client.publish(subject, marshal(message), reply=b"", header=header)

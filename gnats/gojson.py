@@ -116,7 +116,8 @@ def _value(value: object, field: Type, what: str) -> object:
         case ListOf(item):
             if isinstance(value, list) and not isinstance(value, _Pairs):
                 return [
-                    None if each is None else _value(each, item, f"{what}.{i}") for i, each in enumerate(value)
+                    None if each is None else _value(each, item, f"{what}.{index}")
+                    for index, each in enumerate(value)
                 ]
         case MapOf(item):
             if isinstance(value, _Pairs):

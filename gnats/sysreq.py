@@ -233,9 +233,7 @@ class Services:
         try:
             asked = unmarshal(request.payload, {"acc": "string"}, "accNumConnsReq") if request.payload else {}
         except JSONError as exc:
-            self._server.log.error(
-                f"SYSTEM - Error unmarshalling account connections request message: {exc}"
-            )
+            self._server.log.error(f"SYSTEM - Error unmarshalling account connections request message: {exc}")
             return
         if asked.get("acc", name) != name:
             self._server.log.error("SYSTEM - Error unmarshalled account does not match subject")
@@ -311,7 +309,7 @@ def _asker(request: Message) -> dict[str, object] | None:
 
 
 def user_info(session: "Session", account: str) -> dict[str, object]:
-    """What a client may know about itself (UserInfo in events.go); who asks without an import is not named."""
+    """What a client may know about itself (UserInfo in events.go). Without an import it has no name."""
     info: dict[str, object] = {"user": session.raw_auth_user() if account else "", "account": account}
     if account and session.account.name_tag:
         info["account_name"] = session.account.name_tag

@@ -1,4 +1,4 @@
-"""PROFILEZ: profiles of the running process, for who asks through the system account (profilez in monitor.go).
+"""PROFILEZ: profiles of the running process, asked for through the system account (monitor.go).
 
 The names are those of nats-server where there is something alike; the profiles are text, see gnats.profiling.
 """
@@ -23,7 +23,7 @@ _measuring = asyncio.Lock()
 
 @dataclass(frozen=True, slots=True)
 class ProfilezOptions(PageOptions):
-    """`duration`, of a CPU profile, in nanoseconds; there is one level of detail only, whatever `debug` says."""
+    """`duration`, of a CPU profile, in nanoseconds. `debug` makes no difference: all profiles are text."""
 
     name: str = ""
     debug: int = 0
