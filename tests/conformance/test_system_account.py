@@ -367,7 +367,8 @@ class Watch:
             name = message.subject.replace(self._site.id, "ID")
             own = name.startswith("$SYS.ACCOUNT.SYS.")
             if not (own or name.endswith((".STATSZ", ".CONNS"))) or name == subject:
-                self.events.append((name, message.reply, message.header, comparable(message.json)))
+                document = answered(message) if name.endswith("CONNS") else comparable(message.json)
+                self.events.append((name, message.reply, message.header, document))
             if name == subject:
                 return
 
