@@ -48,6 +48,7 @@ class Server:
         self.auth = Authenticator(self.opts, self.log)
 
         self.accounts = {name: Account(name) for name in ("$G", "$SYS")}
+        self.system_account = self.accounts["$SYS"]
 
     def lookup_account(self, name: str) -> Account:
         return self.accounts[name]
