@@ -132,7 +132,11 @@ def _granted(server: "Server", session: Session, grant: Grant) -> None:
         no_responders=opts.no_responders,
         protocol=opts.protocol,
         connect_info=server.client_info(
-            session, connect_info=True, remote_account=session.account.name, max_payload=max_payload
+            session,
+            connect_info=True,
+            remote_account=session.account.name,
+            acc_is_sys=session.account is server.system_account,
+            max_payload=max_payload,
         ),
         greeting=b"+OK\r\n" if opts.verbose else b"",
         permissions=permissions_of(server, session),

@@ -11,3 +11,7 @@ class OptionError(Exception):
 
 class RequestError(Exception):
     """A question that cannot be answered; the text is for the one who asked."""
+
+
+class FilteredError(RequestError):
+    """A question to others than this server, which is not to be answered."""

@@ -45,7 +45,7 @@ class Events:
         self._statsz_after = STATSZ_FIRST
         self._loop = asyncio.get_running_loop()
         self._statsz_timer = self._loop.call_later(STATSZ_FIRST, self._heartbeat)
-        self._last_statsz = 0.0
+        self._last_statsz = -STATSZ_RATE_LIMIT
 
     def close(self) -> None:
         """Say that the server goes, and stop."""
@@ -77,6 +77,17 @@ class Events:
     def respond(self, reply: bytes, message: object, header: bytes | None = None) -> None:
         """Answer a request in the system account."""
         self._client.publish(reply, marshal(message), reply=b"", header=header)
+
+    def publish_in(
+        self, account: Account, subject: bytes, message: object, header: bytes | None = None
+    ) -> None:
+        """Publish in any account."""
+        if account is self._server.system_account:
+            self._client.publish(subject, marshal(message), reply=b"", header=header)
+            return
+        client = self._server.internal_client(account)
+        client.publish(subject, marshal(message), reply=b"", header=header)
+        client.close()
 
     def _event(self, kind: str, now: int) -> dict[str, object]:
         return {
@@ -128,9 +139,7 @@ class Events:
         subject = AUTH_ERROR_IN_ACCOUNT.encode()
         if account.sublist.interested(subject):
             event = self._closing(session, time.time_ns(), reason, acc=account.name)
-            client = self._server.internal_client(account)
-            client.publish(subject, marshal(event), reply=b"")
-            client.close()
+            self.publish_in(account, subject, event)
 
     def _closing(
         self, session: "Session", now: int, reason: ClosedState | str, **changes: object
@@ -162,12 +171,16 @@ class Events:
                 CONNS_INTERVAL, self.conns_update, account
             )
         old, new = f"$SYS.SERVER.ACCOUNT.{account.name}.CONNS", f"$SYS.ACCOUNT.{account.name}.SERVER.CONNS"
-        for subject in filter(self._interest, (old, new)):
-            self.respond(subject.encode(), self.account_connections(account))
+        self.send_conns(account, *filter(self._interest, (old, new)))
 
-    def account_connections(self, account: Account) -> dict[str, object]:
-        """The event that says how many connections an account has."""
-        return self._event(ACCOUNT_CONNECTIONS, time.time_ns()) | account.statz()
+    def send_conns(self, account: Account, *subjects: str) -> None:
+        """Say how many connections an account has."""
+        if subjects:
+            event = self._event(ACCOUNT_CONNECTIONS, time.time_ns()) | account.statz()
+            for number, subject in enumerate(subjects):
+                if number:
+                    event["server"] = self.server_info()
+                self.respond(subject.encode(), event)
 
     # -- the server ------------------------------------------------------------------------------------------
 
@@ -176,11 +189,18 @@ class Events:
         self._statsz_timer = self._loop.call_later(self._statsz_after, self._heartbeat)
         self.statsz_update()
 
-    def statsz_update(self) -> None:
-        """Publish the server's figures, unless that was just done."""
-        subject, now = f"$SYS.SERVER.{self._server.id}.STATSZ", time.monotonic()
-        if self._interest(subject) and now - self._last_statsz >= STATSZ_RATE_LIMIT:
-            self._last_statsz = now
+    def statsz_update(self, *, now: bool = False) -> None:
+        """Publish the server's figures; if that was just done, do it a bit later unless it is to be `now`."""
+        time_now = self._loop.time()
+        limit = min(STATSZ_RATE_LIMIT, self._statsz_after)
+        wait = 0.0 if now else self._last_statsz + limit - time_now
+        if wait > 0:
+            self._statsz_timer.cancel()
+            self._statsz_timer = self._loop.call_later(wait, self._heartbeat)
+            return
+        self._last_statsz = time_now
+        subject = f"$SYS.SERVER.{self._server.id}.STATSZ"
+        if self._interest(subject):
             self.respond(subject.encode(), self.statsz())
 
     def statsz(self) -> dict[str, object]:

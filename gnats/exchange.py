@@ -80,6 +80,26 @@ class Party:
         return export
 
 
+SYSTEM_EXPORTS = (
+    ServiceExport("$SYS.REQ.ACCOUNT.*.CONNZ", account_token_position=4, response_type="stream"),
+    ServiceExport("$SYS.REQ.ACCOUNT.*.STATZ", account_token_position=4, response_type="stream"),
+    ServiceExport("$SYS.DEBUG.SUBSCRIBERS"),
+    ServiceExport("$SYS.REQ.USER.*.INFO"),
+)
+"""What the system account offers to all."""
+
+
+def system_imports(name: str, system: str) -> list[ServiceImport]:
+    """What an account imports from the system account without being told to."""
+    imports = []
+    if name != system:
+        for what, via in (("CONNZ", "ACCOUNT"), ("CONNZ", "SERVER"), ("STATZ", "ACCOUNT")):
+            subject = f"$SYS.REQ.ACCOUNT.{name}.{what}"
+            imports.append(ServiceImport(system, subject, f"$SYS.REQ.{via}.PING.{what}"))
+    imports.append(ServiceImport(system, f"$SYS.REQ.USER.{name}.INFO", "$SYS.REQ.USER.INFO", share=True))
+    return imports
+
+
 class Exchange:
     """The exports and imports of all accounts. Errors are ValueErrors with nats-server's texts."""
 
@@ -284,12 +304,7 @@ class Exchange:
         What is exported already by a configuration is left as it is.
         """
         party = self._party(system)
-        for export in (
-            ServiceExport("$SYS.REQ.ACCOUNT.*.CONNZ", account_token_position=4, response_type="stream"),
-            ServiceExport("$SYS.REQ.ACCOUNT.*.STATZ", account_token_position=4, response_type="stream"),
-            ServiceExport("$SYS.DEBUG.SUBSCRIBERS"),
-            ServiceExport("$SYS.REQ.USER.*.INFO"),
-        ):
+        for export in SYSTEM_EXPORTS:
             if not party.exports_service(export.subject):
                 self.add_service_export(system, export)
         for name in self.parties:
@@ -297,11 +312,6 @@ class Exchange:
 
     def add_system_imports(self, name: str, system: str) -> None:
         """Have an account import the services of the system account."""
-        imports = [ServiceImport(system, f"$SYS.REQ.USER.{name}.INFO", "$SYS.REQ.USER.INFO", share=True)]
-        if name != system:
-            for what, via in (("CONNZ", "ACCOUNT"), ("CONNZ", "SERVER"), ("STATZ", "ACCOUNT")):
-                subject = f"$SYS.REQ.ACCOUNT.{name}.{what}"
-                imports.append(ServiceImport(system, subject, f"$SYS.REQ.{via}.PING.{what}"))
-        for item in imports:
+        for item in system_imports(name, system):
             if not self.imports_service(name, system, item.to):
                 self.add_service_import(name, item, internal=True)

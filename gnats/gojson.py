@@ -19,6 +19,9 @@ _INTEGERS = {
 }
 
 
+_GO_TYPES = {"strings": "[]string"}
+
+
 class ListOf(NamedTuple):
     """An array of values of one type; null is null, and an item's null its type's zero value or None."""
 
@@ -79,13 +82,13 @@ def unmarshal(data: bytes, fields: Struct, what: str) -> dict[str, object]:
     except JSONError:
         raise
     except ValueError as exc:  # json.JSONDecodeError, or a number with thousands of digits
-        raise JSONError(f"invalid JSON: {exc}") from None
+        raise JSONError(_syntax_error(data) or f"invalid JSON: {exc}") from None
     except RecursionError:
         raise JSONError("invalid JSON: nested too deeply") from None
     if value is None:
         return {}
     if not isinstance(value, _Pairs):
-        raise JSONError(f"json: cannot read {_kind(value)} as {what}")
+        raise JSONError(f"json: cannot unmarshal {_kind(value)} into Go value of type server.{what}")
     return _object(value, fields, what)
 
 
@@ -112,16 +115,36 @@ def _value(value: object, field: Type, what: str) -> object:
                 return _value(value, second, what)
         case ListOf(item):
             if isinstance(value, list) and not isinstance(value, _Pairs):
-                return [None if each is None else _value(each, item, what) for each in value]
+                return [
+                    None if each is None else _value(each, item, f"{what}.{index}")
+                    for index, each in enumerate(value)
+                ]
         case MapOf(item):
             if isinstance(value, _Pairs):
-                return {key: None if each is None else _value(each, item, what) for key, each in value}
+                return {
+                    key: None if each is None else _value(each, item, f"{what}.{key}") for key, each in value
+                }
         case str():
             return _scalar(value, field, what)
         case _:
             if isinstance(value, _Pairs):
                 return _object(value, field, what)
-    raise JSONError(f"json: cannot read {_kind(value)} as the field {what}")
+    raise _mismatch(value, field, what)
+
+
+def _mismatch(value: object, field: Type, what: str) -> JSONError:
+    kind, of_type = _kind(value), ""
+    if isinstance(field, str):
+        of_type = f" of type {_GO_TYPES.get(field, field)}"
+        if kind == "number" and field in _INTEGERS:
+            kind = f"number {value}"
+    return JSONError(f"json: cannot unmarshal {kind} into Go struct field {what}{of_type}")
+
+
+def _syntax_error(data: bytes) -> str:
+    from gnats.jsonsyntax import syntax_error  # only those who send no JSON load it
+
+    return syntax_error(data)
 
 
 def _scalar(value: object, field: str, what: str) -> object:
@@ -135,12 +158,14 @@ def _scalar(value: object, field: str, what: str) -> object:
             return _SURROGATES.sub("\ufffd", value)
     elif field == "strings":
         if isinstance(value, list) and not isinstance(value, _Pairs):
-            return ["" if item is None else _scalar(item, "string", what) for item in value]
+            return [
+                "" if item is None else _scalar(item, "string", f"{what}.{i}") for i, item in enumerate(value)
+            ]
     elif isinstance(value, int) and not isinstance(value, bool):
         low, high = _INTEGERS[field]
         if low <= value <= high:
             return value
-    raise JSONError(f"json: cannot read {_kind(value)} as the field {what}")
+    raise _mismatch(value, field, what)
 
 
 def _plain(value: object) -> object:
@@ -153,14 +178,12 @@ def _plain(value: object) -> object:
 
 def _kind(value: object) -> str:
     if isinstance(value, _Pairs):
-        return "an object"
+        return "object"
     if isinstance(value, list):
-        return "an array"
+        return "array"
     if isinstance(value, bool):
-        return "a boolean"
-    if isinstance(value, str):
-        return "a string"
-    return f"the number {value}"
+        return "bool"
+    return "string" if isinstance(value, str) else "number"
 
 
 _ESCAPES = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}

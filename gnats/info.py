@@ -1,9 +1,8 @@
 """The INFO line: what the server says about itself to a connection (Info in server.go)."""
 
-import json
 from dataclasses import dataclass, fields
 
-from gnats.gojson import Struct
+from gnats.gojson import Struct, marshal
 from gnats.version import JS_API_LEVEL, NATS_VERSION, PROTO, RUNTIME, __version__
 
 PERMISSION: Struct = {"allow": "strings", "deny": "strings"}
@@ -98,8 +97,7 @@ class Info:
         """The INFO line, with some fields replaced."""
         values = {name: changes.get(name, getattr(self, name)) for name in _NAMES}
         present = {name: value for name, value in values.items() if value or name in _ALWAYS}
-        text = json.dumps(present, separators=(",", ":"), ensure_ascii=False)
-        return f"INFO {text} \r\n".encode("utf-8", "replace")
+        return b"INFO " + marshal(present) + b" \r\n"
 
 
 _NAMES = tuple(field.name for field in fields(Info))

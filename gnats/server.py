@@ -310,11 +310,11 @@ class Server:
             await self._profiler.close()
             self._profiler = None
         if self.pollers:
-            for session in list(self.clients.values()):
-                session.close(self.log, ClosedState.SERVER_SHUTDOWN)
             if self.events:
                 self.events.close()
                 self.events = None
+            for session in list(self.clients.values()):
+                session.close(self.log, ClosedState.SERVER_SHUTDOWN)
             for client in self._internal.values():
                 client.close()
             self.pollers.stop(close=await self._wait_for_closed())
@@ -354,6 +354,8 @@ class Server:
 
             self.tell("lame duck")
             self._lame_duck = LameDuck(self)
+            if self.events:
+                self.events.lame_duck()
 
     def tell(self, state: str) -> None:
         """Pass a change of state on to `on_state`."""

@@ -1,21 +1,25 @@
 """The services of the system account (events.go): requests about the server, its accounts and its clients."""
 
+import binascii
 import re
+from base64 import b64decode
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from gnats.authopts import Permissions, SubjectPermission
-from gnats.errors import OptionError, RequestError, ServerError
+from gnats.errors import FilteredError, OptionError, RequestError, ServerError
 from gnats.events import Events
 from gnats.gojson import JSONError, Struct, marshal, unmarshal
 from gnats.internal import InternalClient, Message
 
 if TYPE_CHECKING:
+    from gnats.account import Account
     from gnats.server import Server
     from gnats.session import Session
 
-_ACCEPT_ENCODING = re.compile(rb"(?im)^accept-encoding:(.*)$")
+_ACCEPT_ENCODING = re.compile(rb"^Accept-Encoding:(.*)$", re.MULTILINE)
+_REQUEST_INFO = re.compile(rb"^Nats-Request-Info:(.*)$", re.MULTILINE)
 _ACCOUNT_AT = 3  # the token of $SYS.REQ.ACCOUNT.<account>.<what>
 
 FILTER: Struct = {
@@ -42,13 +46,13 @@ SERVER_PAGES = (
     "IPQUEUESZ",
     "RAFTZ",
 )
+"""What is asked of a server by these names; PROFILEZ takes its time and is apart."""
+REQUEST_INFO: Struct = {"acc": "string", "svc": "string"}
+"""What of Nats-Request-Info, which a service import adds, says who asks."""
+
 ACCOUNT_PAGES = ("SUBSZ", "CONNZ", "LEAFZ", "JSZ", "INFO")
 
 Answer = Callable[[Message], object]
-
-
-class Skip(Exception):
-    """There is nothing to answer."""
 
 
 class Services:
@@ -63,15 +67,17 @@ class Services:
         for prefix in (me, "$SYS.REQ.SERVER.PING"):
             self._on(f"{prefix}.STATSZ", self._statsz)
             self._on(f"{prefix}.IDZ", self._idz)
+            self._on(f"{prefix}.PROFILEZ", self._profilez)
             for name in SERVER_PAGES:
-                self._serve(f"{prefix}.{name}", partial(self._page, name))
-        self._on(f"{me}.RELOAD", lambda request: server.spawn(self._reload(request)))
+                self._serve(f"{prefix}.{name}", name.capitalize(), partial(self._page, name))
+        self._on(f"{me}.RELOAD", self._reload)
         self._on(f"{me}.KICK", lambda request: self._about_client(request, server.disconnect_client_by_id))
         self._on(f"{me}.LDM", lambda request: self._about_client(request, server.ldm_client_by_id))
         for name in ACCOUNT_PAGES:
-            self._serve(f"$SYS.REQ.ACCOUNT.*.{name}", partial(self._account_page, name))
-        self._serve("$SYS.REQ.ACCOUNT.*.STATZ", self._account_statz)
-        self._serve("$SYS.REQ.ACCOUNT.PING.STATZ", self._statz)
+            what = "AccInfo" if name == "INFO" else name.capitalize()
+            self._serve(f"$SYS.REQ.ACCOUNT.*.{name}", what, partial(self._account_page, name))
+        self._serve("$SYS.REQ.ACCOUNT.*.STATZ", "AccountStatz", self._account_statz)
+        self._serve("$SYS.REQ.ACCOUNT.PING.STATZ", "AccountStatz", self._statz)
         self._on("$SYS.REQ.ACCOUNT.*.CONNS", self._account_conns)
         self._on("$SYS.REQ.ACCOUNT.NSUBS", self._nsubs)
         self._on("$SYS.DEBUG.SUBSCRIBERS", self._debug_subscribers)
@@ -82,45 +88,56 @@ class Services:
     def _on(self, subject: str, handle: Callable[[Message], None]) -> None:
         self._client.subscribe(subject.encode(), handle)
 
-    def _serve(self, subject: str, answer: Answer) -> None:
-        """Answer requests to `subject` with what `answer` makes of them (zReq).
+    def _serve(self, subject: str, what: str, answer: Answer) -> None:
+        """Answer requests to `subject` with what `answer` makes of them (zReq); `what` names them in errors.
 
-        Its JSONError is told as a bad request, its LookupError, RequestError, OptionError or ServerError as
-        an error of the server; Skip answers nothing.
+        Its JSONError is told as a bad request, its RequestError as an error of the server, its FilteredError
+        not at all.
         """
-        self._on(subject, lambda request: self._answer(request, answer))
+        self._on(subject, lambda request: self._answer(request, f"{what}EventOptions", answer))
 
-    def _answer(self, request: Message, answer: Answer) -> None:
+    def _answer(self, request: Message, what: str, answer: Answer) -> None:
         if not request.reply:
             return
-        response: dict[str, object] = {"server": None}
         try:
-            if self._filtered(request):
-                return
-            data = answer(request)
-            if data is not None:
-                response["data"] = data
-        except Skip:
+            if not self._filtered(request, what):
+                self._respond(request, {"data": answer(request)})
+        except FilteredError:
             return
         except JSONError as exc:
-            response["error"] = {"code": 400, "description": str(exc)}
-        except (LookupError, RequestError, OptionError, ServerError) as exc:
-            response["error"] = {"code": 500, "description": str(exc.args[0]) if exc.args else ""}
-        response["server"] = self._events.server_info()
-        header, payload = _encode(marshal(response), request.header)
+            self._fail(request, 400, str(exc))
+        except RequestError as exc:
+            self._fail(request, 500, str(exc), data=None)
+
+    def _respond(self, request: Message, result: dict[str, object]) -> None:
+        message = marshal({"server": self._events.server_info()} | result)
+        header, payload = _encode(message, request.header)
         self._client.publish(request.reply, payload, reply=b"", header=header)
 
-    def _filtered(self, request: Message) -> bool:
+    def _fail(self, request: Message, code: int, text: str, **result: object) -> None:
+        result["error"] = {"code": code, "description": text}
+        self._events.respond(request.reply, {"server": self._events.server_info()} | result)
+
+    def _filtered(self, request: Message, what: str) -> bool:
         """Whether the request is for other servers. Raises JSONError."""
         if not request.payload:
             return False
         server, opts = self._server, self._server.opts
-        options: dict[str, Any] = unmarshal(request.payload, FILTER, "EventFilterOptions")
+        options: dict[str, Any] = unmarshal(request.payload, FILTER, what)
         for key, mine in (("server_name", server.name), ("host", opts.host), ("cluster", "")):
             wanted = options.get(key)
             if wanted and (wanted != mine if options.get("exact_match") else wanted not in mine):
                 return True
-        return bool(options.get("domain")) or not set(options.get("tags") or ()) <= set(opts.server_tags)
+        tags = {tag.strip().lower() for tag in options.get("tags") or ()}
+        return bool(options.get("domain")) or not tags <= set(opts.server_tags)
+
+    def _wanted(self, request: Message) -> bool:
+        """Whether a request to do something is one for this server; a bad one is answered here."""
+        try:
+            return bool(request.reply) and not self._filtered(request, "EventFilterOptions")
+        except JSONError as exc:
+            self._fail(request, 400, str(exc))
+            return False
 
     # -- the server ------------------------------------------------------------------------------------------
 
@@ -130,15 +147,16 @@ class Services:
         return server_page(self._server, name, request.payload)
 
     def _statsz(self, request: Message) -> None:
-        if not request.reply:
-            self._events.statsz_update()
-            return
         try:
-            if not self._filtered(request):
-                self._events.respond(request.reply, self._events.statsz())
+            if self._filtered(request, "StatszEventOptions"):
+                return
         except JSONError as exc:
-            error = {"code": 400, "description": str(exc)}
-            self._events.respond(request.reply, {"server": self._events.server_info(), "error": error})
+            self._fail(request, 400, str(exc))
+            return
+        if request.reply:
+            self._events.respond(request.reply, self._events.statsz())
+        else:
+            self._events.statsz_update(now=True)
 
     def _idz(self, request: Message) -> None:
         server = self._server
@@ -146,18 +164,33 @@ class Services:
             me = {"name": server.name, "host": server.opts.host, "id": server.id}
             self._events.respond(request.reply, me)
 
-    async def _reload(self, request: Message) -> None:
-        problem: Exception | None = None
+    def _profilez(self, request: Message) -> None:
+        try:
+            if not request.reply or self._filtered(request, "ProfilezEventOptions"):
+                return
+            from gnats.monitor.profilez import ProfilezOptions, profilez
+
+            options = ProfilezOptions.from_json(request.payload)
+        except JSONError as exc:
+            self._fail(request, 400, str(exc))
+            return
+
+        async def answer() -> None:
+            self._respond(request, {"data": await profilez(options)})
+
+        self._server.spawn(answer())
+
+    def _reload(self, request: Message) -> None:
+        if self._wanted(request):
+            self._server.spawn(self._reload_and_answer(request))
+
+    async def _reload_and_answer(self, request: Message) -> None:
         try:
             await self._server.reload()
         except (OptionError, ServerError) as exc:
-            problem = exc
-
-        def answer(_: Message) -> None:
-            if problem:
-                raise problem
-
-        self._answer(request, answer)
+            self._fail(request, 500, str(exc))
+        else:
+            self._respond(request, {})
 
     def _about_client(self, request: Message, act: Callable[[int], None]) -> None:
         try:
@@ -166,7 +199,13 @@ class Services:
             self._server.log.error(f"SYSTEM - Error unmarshalling kick client request: {exc}")
             return
         assert isinstance(cid, int)
-        self._answer(request, lambda _: act(cid))
+        if self._wanted(request):
+            try:
+                act(cid)
+            except LookupError as exc:
+                self._fail(request, 500, str(exc.args[0]))
+            else:
+                self._respond(request, {})
 
     # -- accounts and users ----------------------------------------------------------------------------------
 
@@ -178,7 +217,7 @@ class Services:
     def _account_statz(self, request: Message) -> object:
         name = _account_name(request)
         if name == "PING":  # that has a subscription of its own
-            raise Skip
+            raise FilteredError
         return self._statz(request, name)
 
     def _statz(self, request: Message, *accounts: str) -> object:
@@ -186,63 +225,100 @@ class Services:
 
         page = statz(self._server, request.payload, accounts)
         if page is None:
-            raise Skip
+            raise FilteredError
         return page
 
     def _account_conns(self, request: Message) -> None:
-        account = self._server.accounts.get(_account_name(request))
+        name = _account_name(request)
+        try:
+            asked = unmarshal(request.payload, {"acc": "string"}, "accNumConnsReq") if request.payload else {}
+        except JSONError as exc:
+            self._server.log.error(f"SYSTEM - Error unmarshalling account connections request message: {exc}")
+            return
+        if asked.get("acc", name) != name:
+            self._server.log.error("SYSTEM - Error unmarshalled account does not match subject")
+            return
+        account = self._server.accounts.get(name)
         if account and request.reply and account.clients:
-            self._events.respond(request.reply, self._events.account_connections(account))
+            self._events.send_conns(account, request.reply.decode(errors="replace"))
 
     def _nsubs(self, request: Message) -> None:
+        if not request.payload:
+            self._server.log.error("SYSTEM - request requires a body")
+            return
         try:
             asked: dict[str, Any] = unmarshal(
                 request.payload, {"acc": "string", "subject": "string", "queue": "string"}, "accNumSubsReq"
             )
-        except JSONError as exc:
+            queue = b64decode(asked["queue"], validate=True) if "queue" in asked else None
+        except (JSONError, binascii.Error) as exc:
             self._server.log.error(f"SYSTEM - Error unmarshalling account nsubs request message: {exc}")
             return
         account = self._server.accounts.get(asked.get("acc", ""))
         if account and account.clients and request.reply:
-            from gnats.monitor.services import subscribers
-
-            subject, queue = asked.get("subject", ""), asked.get("queue", "")
-            count = subscribers(self._server, account, subject, queue)
-            self._events.respond(request.reply, count)
+            self._count_subscribers(request, account, asked.get("subject", ""), queue)
 
     def _debug_subscribers(self, request: Message) -> None:
         session = self._server.clients.get(request.producer)
-        if session is None or not request.reply:
+        asker = _asker(request)
+        if session is None or asker is None or not request.reply:
             return
+        name = asker.get("svc") or asker.get("acc")
+        account = self._server.accounts.get(str(name)) if name else session.account
+        if account:
+            subject, *queue = request.payload.decode(errors="replace").strip().split(" ")
+            self._count_subscribers(request, account, subject, queue[0].encode() if queue else None)
+
+    def _count_subscribers(
+        self, request: Message, account: "Account", subject: str, queue: bytes | None
+    ) -> None:
         from gnats.monitor.services import subscribers
 
-        subject, _, queue = request.payload.decode(errors="replace").strip().partition(" ")
-        self._events.respond(request.reply, subscribers(self._server, session.account, subject, queue))
+        self._events.respond(request.reply, subscribers(self._server, account, subject, queue))
 
     def _user_info(self, request: Message) -> None:
         session = self._server.clients.get(request.producer)
         if session is None or not request.reply:  # it did not wait for the answer, or wants none
             return
-        answer = {"server": self._events.server_info(), "data": user_info(session)}
-        self._client.publish(request.reply, marshal(answer))
+        asker = _asker(request)
+        if asker is None:
+            self._events.respond(
+                request.reply, {"server": self._events.server_info(), "error": {"code": 400}}
+            )
+            return
+        info = user_info(session, str(asker.get("acc", "")))
+        self._events.respond(request.reply, {"server": self._events.server_info(), "data": info})
 
 
 def _account_name(request: Message) -> str:
     return request.subject.split(b".")[_ACCOUNT_AT].decode(errors="replace")
 
 
-def user_info(session: "Session") -> dict[str, object]:
-    """What a client may know about itself (UserInfo in events.go)."""
-    grant, account = session.grant, session.account
-    info: dict[str, object] = {"user": session.raw_auth_user(), "account": account.name}
-    if account.name_tag:
-        info["account_name"] = account.name_tag
-    if grant.name_tag:
-        info["user_name"] = grant.name_tag
-    if grant.permissions is not None:
-        info["permissions"] = public_permissions(grant.permissions)
-    if expires := session.expires_in():
-        info["expires"] = int(expires) * 1_000_000_000
+def _asker(request: Message) -> dict[str, object] | None:
+    """What a service import says about who asks: nothing for a request made in the system account itself.
+
+    None for what cannot be read.
+    """
+    if not request.header:
+        return {}
+    found = _REQUEST_INFO.search(request.header)
+    try:
+        return unmarshal(found[1], REQUEST_INFO, "ClientInfo") if found else None
+    except JSONError:
+        return None
+
+
+def user_info(session: "Session", account: str) -> dict[str, object]:
+    """What a client may know about itself (UserInfo in events.go). Without an import it has no name."""
+    info: dict[str, object] = {"user": session.raw_auth_user() if account else "", "account": account}
+    if account and session.account.name_tag:
+        info["account_name"] = session.account.name_tag
+    if account and session.grant.name_tag:
+        info["user_name"] = session.grant.name_tag
+    if session.grant.permissions is not None:
+        info["permissions"] = public_permissions(session.grant.permissions)
+    if expires := int(session.expires_in()):
+        info["expires"] = expires * 1_000_000_000
     return info
 
 
@@ -272,5 +348,5 @@ def _encode(payload: bytes, header: bytes) -> tuple[bytes | None, bytes]:
     if b"gzip" in found[1].lower():
         import gzip
 
-        return b"NATS/1.0\r\nContent-Encoding: gzip\r\n\r\n", gzip.compress(payload)
+        return b"NATS/1.0\r\nContent-Encoding: gzip\r\n\r\n", gzip.compress(payload, mtime=0)
     return b"NATS/1.0\r\nContent-Encoding: identity\r\n\r\n", payload

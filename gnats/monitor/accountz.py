@@ -5,7 +5,7 @@ import time
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
-from gnats.account import GLOBAL_ACCOUNT
+from gnats.account import GLOBAL_ACCOUNT, Account
 from gnats.accountopts import (
     AccountConfig,
     Mapping,
@@ -17,6 +17,7 @@ from gnats.accountopts import (
 )
 from gnats.core.subject import subset_match
 from gnats.errors import RequestError
+from gnats.exchange import SYSTEM_EXPORTS, system_imports
 from gnats.gofmt import rfc3339
 from gnats.monitor.options import AccountStatzOptions, AccountzOptions
 from gnats.monitor.render import Page, without_empty
@@ -55,6 +56,7 @@ def account_info(server: "Server", name: str) -> Page:
     if account is None:
         raise RequestError(f"Account {name} does not exist")
     config = next((config for config in server.opts.accounts if config.name == name), AccountConfig(name))
+    exports, imports = _all_exports(server, account, config), _all_imports(server, account, config)
     mappings = config.mappings or (server.opts.mappings if name == GLOBAL_ACCOUNT else [])
     info: Page = {
         "account_name": name,
@@ -67,12 +69,32 @@ def account_info(server: "Server", name: str) -> Page:
         "client_connections": len(account.clients),
         "subscriptions": account.sublist.count(),
         "mappings": {mapping.source: _destinations(mapping) for mapping in mappings},
-        "exports": [_export(export) for export in config.exports],
-        "imports": [_import(server, item) for item in config.imports],
+        "exports": [_export(export) for export in exports],
+        "imports": [_import(server, item) for item in imports],
         "name_tag": account.name_tag,
         "sublist_stats": sublist_stats([account]),
     }
     return without_empty(info, ("is_system", "mappings", "exports", "imports"))
+
+
+def _all_exports(
+    server: "Server", account: Account, config: AccountConfig
+) -> list[StreamExport | ServiceExport]:
+    """With those that the system account has by itself."""
+    named = {export.subject for export in config.exports}
+    own = [e for e in SYSTEM_EXPORTS if e.subject not in named and e.subject in account.services]
+    return [*config.exports, *(own if account is server.system_account else ())]
+
+
+def _all_imports(
+    server: "Server", account: Account, config: AccountConfig
+) -> list[StreamImport | ServiceImport]:
+    """With those from the system account."""
+    if server.system_account is None:
+        return config.imports
+    taken = {import_.to or import_.subject for import_ in config.imports}
+    own = system_imports(account.name, server.system_account.name)
+    return [*config.imports, *(item for item in own if item.to not in taken)]
 
 
 def _destinations(mapping: Mapping) -> list[Page]:

@@ -3,7 +3,7 @@
 import time
 from typing import TYPE_CHECKING
 
-from gnats.errors import RequestError
+from gnats.errors import FilteredError
 from gnats.gofmt import rfc3339
 from gnats.monitor.options import (
     GatewayzOptions,
@@ -51,10 +51,10 @@ def leafz(server: "Server", options: LeafzOptions) -> Page:
 def jsz(server: "Server", options: JszOptions) -> Page:
     """JetStream.
 
-    Raises RequestError.
+    Raises FilteredError.
     """
     if options.leader_only:
-        raise RequestError("filtered response: not leader")
+        raise FilteredError("filtered response: not leader")
     return {
         "memory": 0,
         "storage": 0,

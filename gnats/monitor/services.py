@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 from gnats.account import Account
 from gnats.core.subject import subset_match, valid_literal_subject
 from gnats.core.survey import matching
+from gnats.errors import RequestError
 from gnats.monitor.accountz import account_info, account_statz, accountz
-from gnats.monitor.clusterz import gatewayz, jsz, leafz, raftz, routez
+from gnats.monitor.clusterz import gatewayz, jsz, leafz, routez
 from gnats.monitor.connz import connz, subscriptions
 from gnats.monitor.debugz import expvarz, ipqueuesz
 from gnats.monitor.healthz import healthz
@@ -44,8 +45,13 @@ _SERVER: dict[str, Callable[["Server", bytes], Page]] = {
     "HEALTHZ": lambda server, body: healthz(server, HealthzOptions.from_json(body)),
     "EXPVARZ": lambda server, body: expvarz(server),
     "IPQUEUESZ": lambda server, body: ipqueuesz(server, IpqueueszOptions.from_json(body)),
-    "RAFTZ": lambda server, body: raftz(server, RaftzOptions.from_json(body)),
+    "RAFTZ": lambda server, body: _no_groups(RaftzOptions.from_json(body)),
 }
+
+
+def _no_groups(options: RaftzOptions) -> Page:
+    """There are no Raft groups, which is no error here."""
+    return {}
 
 
 def server_page(server: "Server", name: str, body: bytes) -> Page:
@@ -64,7 +70,8 @@ def account_page(server: "Server", name: str, account: str, body: bytes) -> Page
         case "LEAFZ":
             return leafz(server, replace(LeafzOptions.from_json(body), account=account))
         case "JSZ":
-            return jsz(server, replace(JszOptions.from_json(body), account=account))
+            JszOptions.from_json(body)
+            raise RequestError("jetstream not enabled")
     return account_info(server, account)
 
 
@@ -75,13 +82,14 @@ def statz(server: "Server", body: bytes, accounts: tuple[str, ...]) -> Page | No
     return page if page["account_statz"] or options.include_unused else None
 
 
-def subscribers(server: "Server", account: Account, subject: str, queue: str) -> int:
-    """How many clients' subscriptions a subject, or what is below a wildcard, has in an account."""
-    if valid_literal_subject(subject):
+def subscribers(server: "Server", account: Account, subject: str, queue: bytes | None) -> int:
+    """How many clients' subscriptions, of a queue group or all, a subject or what is below a wildcard has."""
+    literal = valid_literal_subject(subject)
+    if literal:
         rows = [row[:2] for row in matching(account.sublist, subject.encode()) if row[5] in server.clients]
     else:
         sessions = account.clients.values()
         rows = [
             row[:2] for session in sessions for row in subscriptions(session) if subset_match(row[0], subject)
         ]
-    return sum(1 for _, group in rows if not queue or group == queue.encode())
+    return sum(1 for _, group in rows if queue is None or (group == queue and (group or not literal)))

@@ -48,6 +48,7 @@ class Server:
         self.auth = Authenticator(self.opts, self.log)
 
         self.accounts = {name: Account(name) for name in ("$G", "$SYS")}
+        self.system_account = self.accounts["$SYS"]
 
     def lookup_account(self, name: str) -> Account:
         return self.accounts[name]
@@ -193,7 +194,7 @@ def test_headers_need_both_sides(client: Client, session: Session) -> None:
             Options(),
             ClosedState.PROTOCOL_VIOLATION,
             None,
-            "json: cannot read the number 1 as the field ClientOpts.verbose",
+            "json: cannot unmarshal number into Go struct field ClientOpts.verbose of type bool",
         ),
     ],
 )

@@ -615,7 +615,8 @@ cdef class Client(Importer):
     cdef bint process_msg_results(self, MatchResult *r, char *msg, size_t n) noexcept nogil:
         cdef Delivery full, bare
         cdef uint32_t i, k, start
-        cdef uint64_t delivered = 0
+        cdef uint64_t delivered = 0   # to clients: what the server itself hears is not counted
+        cdef bint received = False
         cdef QueueGroup *group
         cdef Subscription *s
         cdef Subscription *few[FEW_IMPORTS]
@@ -627,7 +628,9 @@ cdef class Client(Importer):
             s = r.psubs[i]
             if unlikely(s.flags != 0):
                 if s.flags == SUB_SHADOW:
-                    delivered += self.deliver_shadow(s, msg, n, &full, &bare)
+                    if self.deliver_shadow(s, msg, n, &full, &bare):
+                        received = 1
+                        delivered += not s.internal
                     continue
                 if nimports == FEW_IMPORTS and imports == few:
                     imports = <Subscription **> malloc(r.npsubs * sizeof(Subscription *))
@@ -638,7 +641,9 @@ cdef class Client(Importer):
                 imports[nimports] = s
                 nimports += 1
                 continue
-            delivered += self.deliver_msg(s, msg, n, &full, &bare)
+            if self.deliver_msg(s, msg, n, &full, &bare):
+                received = 1
+                delivered += not s.internal
         for k in range(r.nqgroups):
             group = &r.qgroups[k]
             start = poller_random(self.ps) % group.n if group.n > 1 else 0
@@ -650,7 +655,8 @@ cdef class Client(Importer):
                         continue
                 elif not self.deliver_msg(s, msg, n, &full, &bare):
                     continue
-                delivered += 1
+                received = 1
+                delivered += not s.internal
                 break
         if delivered:
             bump64(&self.ps.out_msgs, delivered)
@@ -658,10 +664,10 @@ cdef class Client(Importer):
         if unlikely(nimports != 0):
             # Last: what they deliver may replace the result and the memory that were used up to here.
             if self.deliver_imports(imports, nimports, msg, n):
-                delivered = 1
+                received = 1
             if imports != few:
                 free(imports)
-        return delivered != 0
+        return received
 
     cdef bint deliver_imports(self, Subscription **imports, uint32_t n, char *msg, size_t size) noexcept nogil:
         cdef uint32_t i
