@@ -56,6 +56,11 @@ class Account(account.Account):
         responder = self.responder_subscription()
         return [*rows, responder] if responder else rows
 
+    @property
+    def label(self) -> str:
+        """The name as the log has it."""
+        return self.name if self.name_tag == self.name else f"{self.name}/{self.name_tag}"
+
     def next_sid(self) -> bytes:
         """A sid for a subscription of the account itself."""
         return b"%d" % next(self._sids)
