@@ -11,6 +11,7 @@ from gnats.reasons import ClosedState
 
 if TYPE_CHECKING:
     from gnats.core.services import ExportedService, ImportedService
+    from gnats.internal import InternalClient
     from gnats.session import Session
 
 NO_LIMIT = -1
@@ -39,6 +40,8 @@ class Account(account.Account):
         self.max_connections = max_connections
         self.max_leafnodes = self.max_subscriptions = self.max_payload = NO_LIMIT
         self.clients: dict[int, Session] = {}
+        self.internal: InternalClient | None = None
+        """The server's client in it, when it has needed one."""
         self.services: dict[str, ExportedService] = {}
         """What it exports, by subject."""
         self.service_imports: dict[ImportKey, ImportedService] = {}

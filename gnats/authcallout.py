@@ -34,7 +34,7 @@ from gnats.jwt.claims import (
 from gnats.jwt.token import PREFIX, JWTError, decode_as, encode
 from gnats.jwt.validation import validate
 from gnats.jwt.windows import validate_times
-from gnats.jwtauth import JWTUser, expires
+from gnats.jwtauth import JWTUser, expires, seconds_left
 from gnats.nkeys import CurveKeyPair, KeyPair, NkeyError, Prefix
 from gnats.reasons import ClosedState
 from gnats.version import NATS_VERSION
@@ -72,7 +72,7 @@ class Placement:
 
 
 class Callout(ABC):
-    """The callout of an account. `subject` is what the requests are about; `xkey` seals them, unless empty."""
+    """The callout of an account: `subject` is what requests are about, `xkey` seals them unless empty."""
 
     def __init__(self, server: "Server", account: "Account", subject: str, xkey: str) -> None:
         self._server = server
@@ -148,15 +148,15 @@ class Callout(ABC):
             if not answer.done():
                 answer.set_result(reply.payload)
 
-        client = self._server.internal_client(self._account)
+        client = self._server.account_client(self._account)
         inbox = f"$SYS._INBOX.{server_hash(self._server.name)}.{_ids.next()}".encode()
+        sid = client.subscribe(inbox, receive)
         try:
-            client.subscribe(inbox, receive)
             client.publish(SUBJECT.encode(), request, reply=inbox, header=header)
             async with asyncio.timeout(self._server.opts.auth_timeout):
                 return await answer
         finally:
-            client.close()
+            client.unsubscribe(sid)
 
     def _describe(self, session: "Session", grant: Grant) -> AuthorizationRequest:
         server, opts = self._server, session.opts
@@ -265,9 +265,7 @@ class Callout(ABC):
             bearer=False,
             proxy_required=False,
         )
-        ends = [grant.expires] if grant.expires is not None else []
-        if end:
-            ends.append(max(0.0, end - time.time()))
+        ends = [left for left in (grant.expires, seconds_left(end)) if left is not None]
         return Grant(
             account=placement.account,
             permissions=permissions,

@@ -128,9 +128,7 @@ class Events:
         subject = AUTH_ERROR_IN_ACCOUNT.encode()
         if account.sublist.interested(subject):
             event = self._closing(session, time.time_ns(), reason, acc=account.name)
-            client = self._server.internal_client(account)
-            client.publish(subject, marshal(event), reply=b"")
-            client.close()
+            self._server.account_client(account).publish(subject, marshal(event), reply=b"")
 
     def _closing(
         self, session: "Session", now: int, reason: ClosedState | str, **changes: object

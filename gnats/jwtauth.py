@@ -266,6 +266,11 @@ def _own_limits(claims: UserClaims, account: ClaimAccount) -> tuple[int, int]:
     return clamp(limits.subs), clamp(limits.payload)
 
 
+def seconds_left(end: float) -> float | None:
+    """From now to the time `expires` gave; a JWT is good until its last second is over."""
+    return max(0.0, end - int(time.time())) if end else None
+
+
 def expires(exp: int, valid_for: float) -> float:
     """When a client must go: at its JWT's end, or that of the time of the day it may be here."""
     ends = [float(exp)] if exp else []

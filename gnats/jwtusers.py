@@ -1,6 +1,5 @@
 """Who may connect in operator mode: users with JWTs, and whom an account's auth callout lets in (auth.go)."""
 
-import time
 from collections.abc import Coroutine
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -12,7 +11,7 @@ from gnats.claimaccount import AccountError, ClaimAccount
 from gnats.gofmt import quote
 from gnats.jwt.claims import AuthorizationResponseClaims, UserClaims, UserPermissionLimits
 from gnats.jwt.templates import TemplateError, expand
-from gnats.jwtauth import JWTUser
+from gnats.jwtauth import JWTUser, seconds_left
 from gnats.opts import Options
 
 if TYPE_CHECKING:
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class OperatorCallout(Callout):
-    """Users are signed by a key of their account, which is the service's or one that it may place users in."""
+    """Users are signed by a key of their account: the service's, or one where it may place users."""
 
     def __init__(
         self, server: "Server", account: "Account", claim: ClaimAccount, mode: "OperatorMode"
@@ -104,7 +103,7 @@ def _grant(user: JWTUser) -> Grant:
     return Grant(
         account=user.account,
         permissions=user.permissions,
-        expires=max(0.0, user.expires - time.time()) if user.expires else None,
+        expires=seconds_left(user.expires),
         max_subs=user.max_subs,
         max_payload=user.max_payload,
         pub_key=user.user,

@@ -418,6 +418,12 @@ class Server:
         self._internal[cid] = internal
         return internal
 
+    def account_client(self, account: Account) -> InternalClient:
+        """The server's own client in an account, which stays."""
+        if account.internal is None:
+            account.internal = self.internal_client(account)
+        return account.internal
+
     def _start_system_account(self, account: Account) -> None:
         client = self.internal_client(account)
         self.events = Events(self, client)

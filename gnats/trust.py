@@ -62,6 +62,11 @@ class Trust:
         self.inbox.client = client
         ClaimsServices(self._server, self.mode, client, events)
 
+    async def reload(self, opts: "Options") -> None:
+        """Take over what the options say about JWTs, and look at them again. Raises ServerError."""
+        self.mode.sentinel = opts.default_sentinel
+        await self.mode.reload(opts.resolver_preload)
+
     async def close(self) -> None:
         """Stop timers and the resolver."""
         for timer in self._activations.values():
