@@ -168,8 +168,9 @@ class Authenticator:
     def recheck(self, session: "Session") -> Decision:
         """check() for a client that other options have let in; what they verified is not verified again."""
         before = session.grant.user
-        if isinstance(before, NkeyUser) and (nkey := self.nkeys.get(before.nkey)):
-            if _connection_type_allowed(nkey):
+        if isinstance(before, NkeyUser):
+            nkey = self.nkeys.get(before.nkey)
+            if nkey and _connection_type_allowed(nkey):
                 return Grant(nkey.account or GLOBAL_ACCOUNT, nkey.permissions, user=nkey)
         if isinstance(before, User) and not self._tls_map:
             user = self.users.get(before.username)
