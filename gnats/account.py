@@ -11,6 +11,7 @@ from gnats.reasons import ClosedState
 
 if TYPE_CHECKING:
     from gnats.core.services import ExportedService, ImportedService
+    from gnats.internal import InternalClient
     from gnats.session import Session
 
 NO_LIMIT = -1
@@ -39,6 +40,8 @@ class Account(account.Account):
         self.max_connections = max_connections
         self.max_leafnodes = self.max_subscriptions = self.max_payload = NO_LIMIT
         self.clients: dict[int, Session] = {}
+        self.internal: InternalClient | None = None
+        """The server's client in it, when it has needed one."""
         self.services: dict[str, ExportedService] = {}
         """What it exports, by subject."""
         self.service_imports: dict[ImportKey, ImportedService] = {}
@@ -55,6 +58,11 @@ class Account(account.Account):
         rows = [service.subscription() for service in self.service_imports.values()]
         responder = self.responder_subscription()
         return [*rows, responder] if responder else rows
+
+    @property
+    def label(self) -> str:
+        """The name as the log has it."""
+        return self.name if self.name_tag == self.name else f"{self.name}/{self.name_tag}"
 
     def next_sid(self) -> bytes:
         """A sid for a subscription of the account itself."""

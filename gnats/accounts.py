@@ -3,6 +3,7 @@
 
 import asyncio
 import json
+import time
 from collections.abc import Callable, Iterable
 
 from gnats.account import GLOBAL_ACCOUNT, SYSTEM_ACCOUNT, Account
@@ -10,10 +11,10 @@ from gnats.accountopts import AccountConfig, ServiceLatency
 from gnats.clientinfo import share_details
 from gnats.core.services import ExportedService, ImportedService
 from gnats.errors import OptionError
-from gnats.exchange import RESPONSE_THRESHOLD, CheckActivation, Exchange, Party
+from gnats.exchange import RESPONSE_THRESHOLD, CheckActivation, Complain, Exchange, Party
 from gnats.gofmt import quote
 from gnats.ident import server_hash
-from gnats.mappings import compile_account_mappings
+from gnats.mappings import Row, compile_account_mappings, compile_mappings
 from gnats.opts import Options
 
 GATEWAY_TIMEOUT = 504
@@ -26,16 +27,23 @@ def ignore(account: Account, latency: ServiceLatency, status: int, data: bytes) 
 
 
 class Accounts(dict[str, Account]):
-    """Accounts by name: the global one, the system's unless the options want none, and those of the options.
+    """Accounts by name: the global one, the system's unless the options want none, those of the options, and
+    those of JWTs.
 
-    Raises OptionError for options that do not go together.
+    Raises OptionError for options that do not go together. What cannot be of an account of a JWT is left out,
+    and `complain` is told.
     """
 
     def __init__(
-        self, opts: Options, server_name: str = "", check_activation: CheckActivation | None = None
+        self,
+        opts: Options,
+        server_name: str = "",
+        check_activation: CheckActivation | None = None,
+        complain: Complain | None = None,
     ) -> None:
         super().__init__()
         self._check_activation = check_activation
+        self._complain = complain or (lambda name, what, why: None)
         self._server = json.dumps(server_name, ensure_ascii=False).encode()
         self._hash = server_hash(server_name).encode()
         self._removed: dict[str, Account] = {}
@@ -44,6 +52,12 @@ class Accounts(dict[str, Account]):
         self.measured: Measured = ignore
         """Is called with each measurement of a service; for the server to set."""
         self._timers: dict[int, asyncio.TimerHandle] = {}
+        self._claims: dict[str, AccountConfig] = {}
+        """Of JWTs."""
+        self._importers: dict[str, set[str]] = {}
+        """Of an account, those of JWTs that import from it or would like to."""
+        self._exchange = Exchange()
+        self._system = ""
         self.system_account: Account | None = None
         self.configure(opts)
         self.global_account = self[GLOBAL_ACCOUNT]
@@ -56,33 +70,95 @@ class Accounts(dict[str, Account]):
         """
         configs = {config.name: config for config in opts.accounts}
         system = opts.system_account or (SYSTEM_ACCOUNT if SYSTEM_ACCOUNT in configs else "")
-        if system and system not in configs and system != GLOBAL_ACCOUNT and not opts.trusted_operators:
+        by_jwt = bool(opts.trusted_operators or opts.trusted_keys)
+        if system and system not in configs and system != GLOBAL_ACCOUNT and not by_jwt:
             raise OptionError(f"error resolving system account {quote(system)}: account missing")
         if not system and not opts.no_system_account:
             system = SYSTEM_ACCOUNT
         configs.setdefault(GLOBAL_ACCOUNT, AccountConfig(GLOBAL_ACCOUNT, mappings=opts.mappings))
         if system:
             configs.setdefault(system, AccountConfig(system))
-        self._apply(configs.values(), system)
-
-    def _apply(self, configs: Iterable[AccountConfig], system: str) -> None:
-        configs = list(configs)
-        rows = {config.name: compile_account_mappings(config.name, config.mappings) for config in configs}
+        own = [config for config in configs.values() if config.name not in self._claims]
+        rows = {config.name: compile_account_mappings(config.name, config.mappings) for config in own}
         exchange = Exchange(self._check_activation)
-        exchange.add(configs)
+        exchange.add(own)
+        exchange.add(self._claims.values(), self._complain)
         if system:
             exchange.add_system_exports(system)
+        self._exchange, self._system = exchange, system
         for name in self.keys() - exchange.parties.keys():
             self._remove(name)
-        for config in configs:
+        for config in own:
             account = self._register(config.name)
             account.set_mappings(rows[config.name])
             account.set_limits(config.limits)
         self.system_account = self[system] if system else None
-        for party in exchange.parties.values():
+        self._build(exchange.parties)
+
+    def _build(self, names: Iterable[str]) -> None:
+        parties = [self._exchange.parties[name] for name in names]
+        for party in parties:
             self._export(self[party.name], party)
-        for party in exchange.parties.values():
+        for party in parties:
             self._import(self[party.name], party)
+
+    # -- accounts of JWTs ------------------------------------------------------------------------------------
+
+    def update_claims(self, configs: Iterable[AccountConfig]) -> set[str]:
+        """Build these accounts of JWTs, or change them in place, and refresh() them."""
+        configs = list(configs)
+        for config in configs:
+            self._note_imports(config)
+            account = self._register(config.name)
+            account.updated = time.time_ns()
+            account.set_mappings(self._claimed_mappings(config))
+            account.set_limits(config.limits)
+        return self.refresh(config.name for config in configs)
+
+    def forget(self, name: str) -> None:
+        """An account of a JWT is no more; its clients are the caller's business."""
+        self._note_imports(AccountConfig(name))
+        self.refresh([name])
+        del self._claims[name]
+        self._exchange.remove(name)
+        self._remove(name)
+
+    def refresh(self, names: Iterable[str]) -> set[str]:
+        """Look again at what accounts of JWTs export and import, and at those that import from them.
+
+        The names of all that were looked at.
+        """
+        names = set(names)
+        every = self._system in names
+        affected = set(self._claims) if every else names.union(*(self._importers.get(n, ()) for n in names))
+        exchange = self._exchange
+        for name in affected:
+            exchange.remove(name)
+        exchange.add([self._claims[name] for name in sorted(affected)], self._complain)
+        if every:
+            exchange.add_system_exports(self._system)
+        elif self._system:
+            for name in affected:
+                exchange.add_system_imports(name, self._system)
+        self._build(exchange.parties if every else affected)
+        return affected
+
+    def _note_imports(self, config: AccountConfig) -> None:
+        before = self._claims.get(config.name)
+        for item in before.imports if before else ():
+            self._importers[item.account].discard(config.name)
+        for item in config.imports:
+            self._importers.setdefault(item.account, set()).add(config.name)
+        self._claims[config.name] = config
+
+    def _claimed_mappings(self, config: AccountConfig) -> list[Row]:
+        rows = []
+        for mapping in config.mappings:
+            try:
+                rows += compile_mappings([mapping])
+            except ValueError as exc:
+                self._complain(config.name, "mapping", str(exc))
+        return rows
 
     def _register(self, name: str) -> Account:
         account = self.get(name)

@@ -19,6 +19,8 @@ from gnats.passwords import check_password, check_password_async, is_bcrypt
 from gnats.reasons import ClosedState
 
 if TYPE_CHECKING:
+    from gnats.jwtauth import JWTUser
+    from gnats.server import Server
     from gnats.session import Session
 
 GLOBAL_ACCOUNT = "$G"
@@ -26,11 +28,24 @@ NONCE_BYTES = 11
 
 
 class Denied(Exception):
-    """A client may not connect; the text is for the debug log, "" when there is nothing to say."""
+    """A client may not connect; the text is for the debug log, "" when there is nothing to say.
 
-    def __init__(self, why: str = "", state: ClosedState = ClosedState.AUTHENTICATION_VIOLATION) -> None:
+    `account` is whose owners are told, "": the one the client is in; `reason` what they are told instead of
+    the state.
+    """
+
+    def __init__(
+        self,
+        why: str = "",
+        state: ClosedState = ClosedState.AUTHENTICATION_VIOLATION,
+        *,
+        account: str = "",
+        reason: str | None = None,
+    ) -> None:
         super().__init__(why)
         self.state = state
+        self.account = account
+        self.reason = str(state) if reason is None else reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +62,8 @@ class Grant:
     issuer_key: str = ""
     name_tag: str = ""
     tags: tuple[str, ...] = ()
-    user: User | NkeyUser | None = None
-    """The user of the configuration, for a reload to compare."""
+    user: "User | NkeyUser | JWTUser | None" = None
+    """The user of the configuration or of a JWT, for a reload or other claims to compare."""
 
 
 Decision = Grant | Coroutine[Any, Any, Grant]
@@ -90,8 +105,24 @@ def verify_signature(public_key: str, nonce: str, sig: str) -> None:
         raise Denied("Signature not verified")
 
 
+def configure_authorization(server: "Server", opts: Options) -> "Authenticator":
+    """Who decides about a server's clients with these options."""
+    if server.trust:
+        from gnats.jwtusers import JWTAuthenticator
+
+        return JWTAuthenticator(server, opts, server.trust.mode)
+    if opts.auth_callout:
+        from gnats.configcallout import CalloutAuthenticator
+
+        return CalloutAuthenticator(server, opts, opts.auth_callout)
+    return Authenticator(opts, server.log)
+
+
 class Authenticator:
     """Decides about clients as the options say; a reload makes a new one."""
+
+    takes_jwts = False
+    """Does a JWT in CONNECT count?"""
 
     def __init__(self, opts: Options, log: Logger) -> None:
         self._opts = opts
@@ -137,8 +168,9 @@ class Authenticator:
     def recheck(self, session: "Session") -> Decision:
         """check() for a client that other options have let in; what they verified is not verified again."""
         before = session.grant.user
-        if isinstance(before, NkeyUser) and (nkey := self.nkeys.get(before.nkey)):
-            if _connection_type_allowed(nkey):
+        if isinstance(before, NkeyUser):
+            nkey = self.nkeys.get(before.nkey)
+            if nkey and _connection_type_allowed(nkey):
                 return Grant(nkey.account or GLOBAL_ACCOUNT, nkey.permissions, user=nkey)
         if isinstance(before, User) and not self._tls_map:
             user = self.users.get(before.username)
@@ -146,9 +178,11 @@ class Authenticator:
                 return Grant(user.account or GLOBAL_ACCOUNT, user.permissions, user=user)
         return self.check(session)
 
-    def user_like(self, user: User | NkeyUser) -> User | NkeyUser | None:
+    def user_like(self, user: "User | NkeyUser | JWTUser") -> User | NkeyUser | None:
         """The user of that name or key."""
-        return self.nkeys.get(user.nkey) if isinstance(user, NkeyUser) else self.users.get(user.username)
+        if isinstance(user, NkeyUser):
+            return self.nkeys.get(user.nkey)
+        return self.users.get(user.username) if isinstance(user, User) else None
 
     def _nkey_user(self, session: "Session") -> NkeyUser | None:
         client, no_auth_user = session.opts, self._opts.no_auth_user

@@ -4,7 +4,6 @@ Accounts of JWTs and of a configuration are built by the same code, from Account
 """
 
 import time
-from collections.abc import Iterable
 
 from gnats.accountopts import (
     AccountConfig,
@@ -167,11 +166,6 @@ def _subjects(permission: jwt.Permission) -> SubjectPermission | None:
 def clamp(limit: int) -> int:
     """A limit as nats-server keeps it: 32 bits."""
     return max(_MIN_INT32, min(_MAX_INT32, limit))
-
-
-def min_limit(limits: Iterable[int]) -> int:
-    """The lowest of some limits, of which -1 is none."""
-    return min((limit for limit in limits if limit != jwt.NO_LIMIT), default=jwt.NO_LIMIT)
 
 
 def _export(export: Export) -> StreamExport | ServiceExport:

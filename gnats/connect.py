@@ -49,6 +49,8 @@ def process_connect(server: "Server", session: Session, arg: bytes) -> None:
         log.error(f"{session} - {exc}")
         session.close(log, ClosedState.PROTOCOL_VIOLATION)
         return
+    if not server.auth.takes_jwts:
+        opts.jwt = ""
     if session.connected:
         # Authenticated again, perhaps for another account: what the first CONNECT granted is gone.
         session.grant = Grant()
@@ -76,6 +78,9 @@ def _denied(server: "Server", session: Session, why: Denied) -> None:
     if text := str(why):
         server.log.debug(f"{session} - {text}")
     auth_violation(server, session, why.state)
+    account = server.lookup_account(why.account) if why.account else session.account
+    if server.events and account:
+        server.events.account_auth_error(session, account, why.reason)
 
 
 def _granted(server: "Server", session: Session, grant: Grant) -> None:

@@ -85,9 +85,8 @@ class Events:
         if account is self._server.system_account:
             self._client.publish(subject, marshal(message), reply=b"", header=header)
             return
-        client = self._server.internal_client(account)
+        client = self._server.account_client(account)
         client.publish(subject, marshal(message), reply=b"", header=header)
-        client.close()
 
     def _event(self, kind: str, now: int) -> dict[str, object]:
         return {

@@ -17,8 +17,12 @@ MAX_ACCOUNT_CYCLE_SEARCH_DEPTH = 1024
 RESPONSE_THRESHOLD = 120.0
 """Seconds that a response may take where an export says nothing."""
 
-CheckActivation = Callable[[str, str, StreamImport | ServiceImport], bool]
-"""Whether an import, of an account (the first name) from another, has a token that is good for it."""
+CheckActivation = Callable[[str, str, StreamImport | ServiceImport, str], bool]
+"""Whether an import, of an account (the first name) from another, has a token that is good for it, and for
+the export of that subject."""
+
+Complain = Callable[[str, str, str], None]
+"""Is told of an account what of it cannot be ("stream export"...), and why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,16 +109,16 @@ class Exchange:
 
     def __init__(self, check_activation: CheckActivation | None = None) -> None:
         self.parties: dict[str, Party] = {}
-        self._check_activation = check_activation or (lambda importer, exporter, item: False)
+        self._check_activation = check_activation or (lambda importer, exporter, item, subject: False)
 
     def add_accounts(self, names: Iterable[str]) -> None:
         for name in names:
             self.parties.setdefault(name, Party(name))
 
-    def add(self, configs: Iterable[AccountConfig]) -> None:
+    def add(self, configs: Iterable[AccountConfig], complain: Complain | None = None) -> None:
         """Take in what configured accounts say, the exports of all before any import.
 
-        Raises OptionError.
+        What cannot be is left out where there is somebody to complain to. Raises OptionError otherwise.
         """
         configs = list(configs)
         self.add_accounts(config.name for config in configs)
@@ -131,6 +135,9 @@ class Exchange:
                         try:
                             add(config.name, item)
                         except ValueError as exc:
+                            if complain:
+                                complain(config.name, kind, str(exc))
+                                continue
                             where = f"account {quote(config.name)}"
                             raise OptionError(
                                 f"{where}: Error adding {kind} {quote(item.subject)}: {exc}"
@@ -193,7 +200,7 @@ class Exchange:
         if export.accounts is None:
             return True
         return importer in export.accounts or (
-            not export.accounts and self._check_activation(importer, exporter, item)
+            not export.accounts and self._check_activation(importer, exporter, item, export.subject)
         )
 
     # -- imports of streams ----------------------------------------------------------------------------------

@@ -1,14 +1,22 @@
-"""A server's identity: a public nkey, as nats-server's (its form only: nothing is signed with it yet)."""
+"""A server's identity: a public nkey and, where something is signed with it, the key pair."""
 
 import os
 import random
 
 from gnats.conf.digest import new_sha256
-from gnats.nkeys import KEY_LENGTH, Prefix, encode
+from gnats.nkeys import KEY_LENGTH, CurveKeyPair, KeyPair, Prefix, encode
+
+
+class ServerKeys:
+    """What a server signs and seals with."""
+
+    def __init__(self) -> None:
+        self.signing = KeyPair.create(Prefix.SERVER)
+        self.curve = CurveKeyPair.create()
 
 
 def new_server_id() -> str:
-    """A new id: N and 55 more base32 characters, the last of them a checksum."""
+    """A new id that nothing is signed with: N and 55 more base32 characters, the last of them a checksum."""
     return encode(Prefix.SERVER, os.urandom(KEY_LENGTH))
 
 

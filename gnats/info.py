@@ -91,6 +91,7 @@ class Info:
     remote_account: str = ""
     acc_is_sys: bool = False
     api_lvl: int = JS_API_LEVEL
+    xkey: str = ""
     gnats: str = __version__
 
     def line(self, **changes: object) -> bytes:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from gnats.authopts import CONNECTION_TYPES, Permissions
-from gnats.claimaccount import AccountError, ClaimAccount, build_permissions, clamp, min_limit
+from gnats.claimaccount import AccountError, ClaimAccount, build_permissions, clamp
 from gnats.gofmt import quote
 from gnats.jwt.account import UserScope
 from gnats.jwt.claims import UserClaims, UserPermissionLimits
@@ -54,7 +54,7 @@ class JWTUser:
     uses_default_permissions: bool
     """`permissions` are the account's."""
     max_subs: int
-    """The user's own or the account's, -1: no limit; so max_payload and max_data."""
+    """-1: no limit but the account's; so max_payload and max_data."""
     max_payload: int
     max_data: int
     expires: float
@@ -145,7 +145,7 @@ class Attempt:
         if valid_for is None:
             raise Refused("Outside connect times", "error")
         permissions = build_permissions(limits)
-        max_subs, max_payload = user_limits(claims, account)
+        max_subs, max_payload = _own_limits(claims, account)
         return JWTUser(
             account=account.name,
             user=claims.sub,
@@ -160,7 +160,7 @@ class Attempt:
             max_subs=max_subs,
             max_payload=max_payload,
             max_data=limits.data,
-            expires=_expires(claims.exp, valid_for),
+            expires=expires(claims.exp, valid_for),
             connection_types=connection_types,
             scope=account.signing_keys[claims.iss],
             bearer=limits.bearer_token,
@@ -258,19 +258,20 @@ def _decode_user(token: str) -> UserClaims | None:
         return None
 
 
-def user_limits(claims: UserClaims, account: ClaimAccount) -> tuple[int, int]:
-    """(max_subs, max_payload) of a user: of its JWT or its scope, and of the account."""
+def _own_limits(claims: UserClaims, account: ClaimAccount) -> tuple[int, int]:
+    """(max_subs, max_payload) of a user's JWT or its scope."""
     limits: UserPermissionLimits = claims.nats
     if claims.nats.issuer_account not in ("", claims.iss) and (scope := account.signing_keys.get(claims.iss)):
         limits = scope.template
-    ours = account.config().limits
-    return (
-        min_limit((clamp(limits.subs), ours.max_subscriptions)),
-        min_limit((clamp(limits.payload), ours.max_payload)),
-    )
+    return clamp(limits.subs), clamp(limits.payload)
 
 
-def _expires(exp: int, valid_for: float) -> float:
+def seconds_left(end: float) -> float | None:
+    """From now to the time `expires` gave; a JWT is good until its last second is over."""
+    return max(0.0, end - int(time.time())) if end else None
+
+
+def expires(exp: int, valid_for: float) -> float:
     """When a client must go: at its JWT's end, or that of the time of the day it may be here."""
     ends = [float(exp)] if exp else []
     if valid_for:

@@ -16,10 +16,10 @@ from gnats.claimaccount import AccountError, ClaimAccount
 from gnats.errors import ServerError
 from gnats.gofmt import duration, quote
 from gnats.jwt.account import AccountClaims, is_revoked
-from gnats.jwt.claims import ActivationClaims, UserClaims
+from gnats.jwt.claims import ActivationClaims
 from gnats.jwt.token import JWTError, decode_as
 from gnats.jwt.validation import validate
-from gnats.jwtauth import Attempt, Authentication, Eviction, JWTUser, Refused, user_limits
+from gnats.jwtauth import Attempt, Authentication, Eviction, JWTUser, Refused
 from gnats.nkeys import Prefix, is_valid_public_key
 from gnats.operators import decode_operators, system_account, validate_trusted_operators
 from gnats.opts import Options
@@ -399,10 +399,6 @@ class OperatorMode:
             return True
         self.pinned_failures += 1
         return False
-
-    def limits(self, user: JWTUser) -> tuple[int, int]:
-        """A live user's (max_subs, max_payload) after its account has changed."""
-        return user_limits(decode_as(UserClaims, user.token), self.accounts[user.account])
 
     def recheck(self, user: JWTUser) -> Eviction | None:
         """Must a client go after its account has changed?"""

@@ -237,7 +237,7 @@ def validate_auth(opts: Options) -> None:
                 f'no_auth_user: "{opts.no_auth_user}" not present as user or nkey in authorization block'
                 " or account configuration"
             )
-    if opts.system_account and not opts.trusted_operators:
+    if opts.system_account and not (opts.trusted_operators or opts.trusted_keys):
         accounts = {account.name for account in opts.accounts} | {GLOBAL_ACCOUNT}
         if opts.system_account not in accounts:
             raise OptionError(f"error resolving system account {quote(opts.system_account)}: account missing")

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
 
-from gnats.auth import Authenticator, Denied, Grant
+from gnats.auth import Denied, Grant, configure_authorization
 from gnats.connect import auth_violation, limits, permissions_of
 from gnats.errors import OptionError, ServerError
 from gnats.gofmt import duration
@@ -161,7 +161,7 @@ async def reload(server: "Server", new: Options) -> None:
     if new.client_advertise:
         parse_host_port(new.client_advertise, server.port)
     log = _new_log(server, new, changed)
-    auth = Authenticator(new, server.log)
+    auth = configure_authorization(server, new)
     if "tls" in changed:
         server.replace_tls(new)
     try:
@@ -170,6 +170,8 @@ async def reload(server: "Server", new: Options) -> None:
         if "tls" in changed:
             server.replace_tls(old)
         raise
+    if server.trust:
+        await server.trust.reload(new)
     server.opts = new
     _apply(server, changed)
     if log:
@@ -182,7 +184,8 @@ async def reload(server: "Server", new: Options) -> None:
             server.log.notice(f"Reloaded: {text}")
     if not set(changed).isdisjoint(_AUTH):
         server.auth = auth
-        await _reload_authorization(server)
+        if not server.trust:  # who has told the clients already
+            await _reload_authorization(server)
     server.update_info()
     _reload_limits(server, changed)
     server.config_time = time.time_ns()

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Self
 from gnats.accept import AcceptLoop, listen_for_clients
 from gnats.account import Account
 from gnats.accounts import Accounts
-from gnats.auth import Authenticator, new_nonce
+from gnats.auth import Authenticator, configure_authorization, new_nonce
 from gnats.connect import CLIENT_PROTO_INFO, process_connect, process_info
 from gnats.core.client import Client
 from gnats.core.connection import LogCode
@@ -33,7 +33,7 @@ from gnats.core.state import ServerState
 from gnats.errors import OptionError, ServerError
 from gnats.events import Events
 from gnats.gofmt import friendly_bytes, join_host_port, os_error
-from gnats.ident import new_server_id
+from gnats.ident import ServerKeys, new_server_id
 from gnats.info import Info
 from gnats.internal import InternalClient
 from gnats.logger import Logger, SilentLogger, configure_logger, logs_somewhere
@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from gnats.ports import PortsFile
     from gnats.profiling import Profiler
     from gnats.tls import ClientTLS
+    from gnats.trust import Trust
 
 CLOSE_TIMEOUT = 5.0
 """Seconds that connections have at a shutdown to take what is queued for them."""
@@ -76,7 +77,9 @@ class Server:
         """Whether a reload may make the log another one."""
         self.read_options: Callable[[], Options] | None = None
         """Reads the options again for a reload; None: the configuration file, if there is one."""
-        self.id = new_server_id()
+        operators = bool(opts.trusted_operators or opts.trusted_keys)
+        self._keys = ServerKeys() if operators or opts.auth_callout else None
+        self.id = self._keys.signing.public_key if self._keys else new_server_id()
         self.name = opts.server_name or self.id
         self.start_time = time.time_ns()
         self.config_time = self.start_time
@@ -87,11 +90,18 @@ class Server:
         self.state.trace_headers = opts.trace_headers
         self.state.max_traced_msg_len = opts.max_traced_msg_len
         self.state.no_fast_producer_stall = opts.no_fast_producer_stall
-        self.accounts = Accounts(opts, self.name)
+        self.trust: Trust | None = None
+        if operators:
+            from gnats import trust
+
+            self.trust = trust.Trust(self, opts)
+            self.accounts = Accounts(opts, self.name, self.trust.check_activation, self.trust.complain)
+        else:
+            self.accounts = Accounts(opts, self.name)
         self.global_account = self.accounts.global_account
         self.system_account = self.accounts.system_account
         self.events: Events | None = None
-        self.auth = Authenticator(opts, self.log)
+        self.auth: Authenticator = configure_authorization(self, opts)
         self.clients: dict[int, Session] = {}
         self.closed_clients: deque[Session] = deque(maxlen=opts.max_closed_clients)
         self.total_clients = 0
@@ -107,6 +117,7 @@ class Server:
             headers=not opts.no_header_support,
             max_payload=opts.max_payload,
             auth_required=self.auth.required,
+            xkey=self._keys.curve.public_key if self._keys else "",
         )
         self.tls: ClientTLS | None = None
         self._cids = itertools.count(1)
@@ -163,6 +174,13 @@ class Server:
     def num_subscriptions(self) -> int:
         """Every account's subscriptions, the server's own included."""
         return sum(account.sublist.count() for account in self.accounts.values())
+
+    @property
+    def keys(self) -> ServerKeys:
+        """What the server signs with. Its id is the public key, unless it signs since a reload only."""
+        if self._keys is None:
+            self._keys = ServerKeys()
+        return self._keys
 
     def varz(self) -> dict[str, object]:
         """What /varz says."""
@@ -224,6 +242,8 @@ class Server:
         if opts.pid_file:
             write_pid_file(opts.pid_file)
         self.pollers = Pollers(self.state, io_threads(opts.io_threads), self._on_event, self.log)
+        if self.trust:
+            await self.trust.start()
         if self.system_account:
             self._start_system_account(self.system_account)
         if opts.http_port or opts.https_port:
@@ -301,6 +321,8 @@ class Server:
             task.cancel()
         self.accounts.close()
         self.stop_accepting()
+        if self.trust:
+            await self.trust.close()
         if self.tls:
             self.tls.close()
         if self._monitor:
@@ -410,11 +432,19 @@ class Server:
         self._internal[cid] = internal
         return internal
 
+    def account_client(self, account: Account) -> InternalClient:
+        """The server's own client in an account, which stays."""
+        if account.internal is None:
+            account.internal = self.internal_client(account)
+        return account.internal
+
     def _start_system_account(self, account: Account) -> None:
         client = self.internal_client(account)
         self.events = Events(self, client)
         Services(self, client, self.events)
         self.accounts.measured = self._measured
+        if self.trust:
+            self.trust.serve(client, self.events)
 
     def _measured(self, account: Account, wanted: "ServiceLatency", status: int, data: bytes) -> None:
         if self._latency is None:

@@ -139,7 +139,7 @@ class Session:
         if library:
             self.names = f" - {quote(library)}"
         if user := self.auth_user_label():
-            self.names += f" - {quote(f'{self.account.name}/{user}')}"
+            self.names += f" - {quote(f'{self.account.label}/{user}')}"
 
     def raw_auth_user(self) -> str:
         """The user's name, for monitoring; a token is not shown."""
@@ -227,7 +227,7 @@ class Session:
 
     def rate_limit(self, log: "Logger", level: str, text: str) -> None:
         """Log a statement about the client unless the same was just logged about another one."""
-        statement = f"{text} - Account:{self.account.name}" if self.connected else text
+        statement = f"{text} - Account:{self.account.label}" if self.connected else text
         if log.allow(statement):
             user = self.auth_user_label() if self.connected else ""
             log.log(level, f"{self} - {statement}" + (f" - {user}" if user else ""))

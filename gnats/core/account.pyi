@@ -26,7 +26,7 @@ class Account:
     def keep(self, other: Account) -> None:
         """Keep another account, and have it keep this one: each may come to point into the other."""
     def responder_subscription(self) -> tuple[bytes, bytes, bytes, int, int] | None:
-        """(subject, queue, sid, delivered, max) of what takes the answers to requests; None before the first."""
+        """(subject, queue, sid, delivered, max) of what takes the answers; None before the first request."""
     @property
     def pending_responses(self) -> int:
         """Responses that are expected of this account."""

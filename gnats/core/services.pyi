@@ -54,4 +54,4 @@ class ImportedService:
     def close(self) -> None:
         """Take no more requests. Idempotent."""
     def subscription(self) -> tuple[bytes, bytes, bytes, int, int]:
-        """(subject, queue, sid, delivered, max) of the subscription that takes the requests; not after close()."""
+        """(subject, queue, sid, delivered, max) of what takes the requests; not after close()."""

@@ -25,8 +25,20 @@ from gnats.monitor.subsz import sublist_stats
 from gnats.monitor.varz import system_account
 
 if TYPE_CHECKING:
+    from gnats.claimaccount import ClaimAccount
     from gnats.server import Server
 
+_OMITTED = (
+    "is_system",
+    "mappings",
+    "exports",
+    "imports",
+    "jwt",
+    "issuer_key",
+    "tags",
+    "validation_result_jwt",
+    "revoked_user",
+)
 _RESPONSES = {"singleton": "Singleton", "stream": "Streamed", "chunked": "Chunked"}
 
 
@@ -55,15 +67,20 @@ def account_info(server: "Server", name: str) -> Page:
     account = server.accounts.get(name)
     if account is None:
         raise RequestError(f"Account {name} does not exist")
-    config = next((config for config in server.opts.accounts if config.name == name), AccountConfig(name))
+    claim = server.trust.mode.accounts.get(name) if server.trust else None
+    if claim:
+        config = claim.config()
+    else:
+        configs = server.opts.accounts
+        config = next((config for config in configs if config.name == name), AccountConfig(name))
     exports, imports = _all_exports(server, account, config), _all_imports(server, account, config)
     mappings = config.mappings or (server.opts.mappings if name == GLOBAL_ACCOUNT else [])
     info: Page = {
         "account_name": name,
         "update_time": rfc3339(account.updated),
         "is_system": name == system_account(server),
-        "expired": False,
-        "complete": True,
+        "expired": claim is not None and claim.is_expired,
+        "complete": claim is None or not claim.incomplete,
         "jetstream_enabled": False,
         "leafnode_connections": 0,
         "client_connections": len(account.clients),
@@ -71,10 +88,35 @@ def account_info(server: "Server", name: str) -> Page:
         "mappings": {mapping.source: _destinations(mapping) for mapping in mappings},
         "exports": [_export(export) for export in exports],
         "imports": [_import(server, item) for item in imports],
+        "jwt": "",
+        "issuer_key": "",
         "name_tag": account.name_tag,
-        "sublist_stats": sublist_stats([account]),
     }
-    return without_empty(info, ("is_system", "mappings", "exports", "imports"))
+    if claim:
+        info |= _claims(claim)
+    info["sublist_stats"] = sublist_stats([account])
+    return without_empty(info, _OMITTED)
+
+
+def _claims(claim: "ClaimAccount") -> Page:
+    """What an account's JWT says, and what is wrong with it."""
+    from gnats.jwt.schema import to_json
+    from gnats.jwt.validation import validate
+
+    nats = claim.claims.nats
+    revoked = {key: rfc3339(at * 1_000_000_000) for key, at in nats.revocations.items()}
+    page: Page = {"jwt": claim.token, "issuer_key": claim.issuer, "tags": list(nats.tags or ())}
+    if claim.token:
+        page["decoded_jwt"] = to_json(claim.claims)
+        page["validation_result_jwt"] = [
+            {
+                "description": issue.description,
+                "blocking": issue.blocking,
+                "time_check": issue.time_check,
+            }
+            for issue in validate(claim.claims).issues
+        ]
+    return page | {"revoked_user": revoked}
 
 
 def _all_exports(
@@ -133,6 +175,8 @@ def _export(export: StreamExport | ServiceExport) -> Page:
         "service_latency": _latency(service.latency) if service else {},
         "approved_accounts": list(export.accounts or ()),
     }
+    if export.accounts == ():
+        page["token_req"] = True
     return without_empty(page, ("response_type", "service_latency", "approved_accounts"))
 
 

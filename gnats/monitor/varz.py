@@ -20,6 +20,8 @@ _OMITTED = frozenset(
         "tags",
         "metadata",
         "trusted_operators_jwt",
+        "trusted_operators_claim",
+        "pinned_account_fails",
         "system_account",
         "tls_cert_not_after",
     )
@@ -98,7 +100,9 @@ def varz(server: "Server") -> Page:
         "metadata": dict(sorted(opts.server_metadata.items())),
         "feature_flags": FEATURE_FLAGS,
         "trusted_operators_jwt": list(opts.trusted_operators),
+        "trusted_operators_claim": _operators(server),
         "system_account": system_account(server),
+        "pinned_account_fails": server.trust.mode.pinned_failures if server.trust else 0,
         "slow_consumer_stats": _by_kind(server.state.slow_consumers),
         "stale_connection_stats": _by_kind(server.state.stale_connections),
         "disk_io_wait_stats": {"waiters": 0, "waits": 0, "wait_time": 0, "max_wait_time": 0},
@@ -110,6 +114,14 @@ def varz(server: "Server") -> Page:
 def system_account(server: "Server") -> str:
     """The system account's name, "" when there is none."""
     return server.system_account.name if server.system_account else ""
+
+
+def _operators(server: "Server") -> list[Page]:
+    if server.trust is None:
+        return []
+    from gnats.jwt.schema import to_json
+
+    return [to_json(operator) for operator in server.trust.mode.operators]
 
 
 def _by_kind(clients: int) -> dict[str, int]:

@@ -14,7 +14,7 @@ from gnats.accountopts import (
     StreamImport,
 )
 from gnats.authopts import Permissions, ResponsePermission, SubjectPermission
-from gnats.claimaccount import ClaimAccount, build_permissions, min_limit
+from gnats.claimaccount import ClaimAccount, build_permissions
 from gnats.jwt import account as acc
 from gnats.jwt import claims as jwt
 
@@ -151,11 +151,6 @@ PERMISSIONS = [
 def test_permissions(claims: jwt.Permissions, permissions: Permissions | None) -> None:
     assert build_permissions(claims) == permissions
 
-
-def test_the_lowest_limit_counts() -> None:
-    assert min_limit((-1, -1)) == -1
-    assert min_limit((-1, 5)) == min_limit((5, -1)) == min_limit((7, 5)) == 5
-    assert min_limit((0, 5)) == 0
 
 
 def test_revocations() -> None:

@@ -178,7 +178,7 @@ def test_the_account_in_the_subject_is_leave_enough() -> None:
 def test_a_token_is_leave_enough_when_it_is_good() -> None:
     asked = []
 
-    def good(importer: str, exporter: str, item: StreamImport | ServiceImport) -> bool:
+    def good(importer: str, exporter: str, item: StreamImport | ServiceImport, export: str) -> bool:
         asked.append((importer, exporter, item.token))
         return item.token == "good"
 

@@ -300,16 +300,13 @@ async def test_a_user_goes_with_its_signing_key_and_with_its_scope() -> None:
             assert (world.mode.recheck(user) is None) == (change == "same")
 
 
-async def test_limits_are_the_lower_ones_of_user_and_account() -> None:
+async def test_limits_are_the_users_own() -> None:
     async with running() as world:
         attempt = Attempt(OPERATOR)
         attempt.u.subs, attempt.u.payload, attempt.u.data = 10, 1000, 77
         attempt.a.limits.payload = 500
         user = await login(world, attempt)
-        assert (user.max_subs, user.max_payload, user.max_data) == (10, 500, 77)
-        attempt.a.limits.subs, attempt.a.limits.payload = 3, -1
-        await world.update(attempt)
-        assert world.mode.limits(user) == (3, 1000)
+        assert (user.max_subs, user.max_payload, user.max_data) == (10, 1000, 77)
 
 
 async def test_limits_of_a_scope_count_instead_of_the_users() -> None:

@@ -1,0 +1,110 @@
+"""An auth callout of the configuration: authorization { auth_callout { ... } } (auth.go, auth_callout.go)."""
+
+from collections.abc import Coroutine
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from gnats.auth import GLOBAL_ACCOUNT, Authenticator, Denied, Grant
+from gnats.authcallout import Callout, Placement, Violation, deny_callouts
+from gnats.authopts import AuthCallout, NkeyUser, User
+from gnats.gofmt import quote
+from gnats.jwt.claims import AuthorizationResponseClaims, UserClaims
+from gnats.opts import Options
+
+if TYPE_CHECKING:
+    from gnats.account import Account
+    from gnats.server import Server
+    from gnats.session import Session
+
+
+class ConfigCallout(Callout):
+    """Users are signed by the key that the configuration names, and say in `aud` which account is theirs."""
+
+    def __init__(self, server: "Server", account: "Account", callout: AuthCallout) -> None:
+        super().__init__(server, account, callout.issuer, callout.xkey)
+        self._issuer = callout.issuer
+
+    def check_signer(self, response: AuthorizationResponseClaims) -> None:
+        """Anybody's who may answer in the account: the user's JWT is what counts."""
+
+    async def place(self, claims: UserClaims) -> Placement:
+        account = quote(self._account.name)
+        if claims.nats.issuer_account:
+            raise Violation(f"error non operator mode account {account}: attempted to use issuer_account")
+        if claims.iss != self._issuer:
+            raise Violation(
+                f"wrong issuer for auth callout response on account {account},"
+                f" expected {quote(self._issuer)} got {quote(claims.iss)}"
+            )
+        name = claims.aud
+        if self._server.lookup_account(name) is None:
+            raise Violation(
+                f"no valid account {quote(name)} for auth callout response on account {account}:"
+                " account missing"
+            )
+        configs = {config.name: config for config in self._server.opts.accounts}
+        default = configs[name].default_permissions if name in configs else None
+        return Placement(name, default, claims.nats)
+
+
+class CalloutAuthenticator(Authenticator):
+    """Asks a service about all clients but the `auth_users` and those of accounts that are not delegated."""
+
+    def __init__(self, server: "Server", opts: Options, callout: AuthCallout) -> None:
+        super().__init__(opts, server.log)
+        self._server = server
+        self._callout = callout
+        if callout.account not in {GLOBAL_ACCOUNT, *(config.name for config in opts.accounts)}:
+            self._log.error(f"Authorization callout account {quote(callout.account)} not valid")
+        for name in callout.auth_users:
+            if name not in self.users and name not in self.nkeys:
+                self._log.error(f"Authorization callout user {quote(name)} not valid")
+
+    def check(self, session: "Session") -> Coroutine[Any, Any, Grant]:
+        return self._decide(session)
+
+    def recheck(self, session: "Session") -> Coroutine[Any, Any, Grant]:
+        return self._decide_again(session)
+
+    async def _decide(self, session: "Session") -> Grant:
+        grant, refused = None, None
+        try:
+            decision = super().check(session)
+            grant = decision if isinstance(decision, Grant) else await decision
+        except Denied as exc:
+            refused = exc
+        if grant is None or self._is_delegated(grant):
+            if session.raw_auth_user() not in self._callout.auth_users:
+                grant = await self._ask(session, grant or Grant())
+            elif refused:
+                raise Denied(str(refused), refused.state, account=self._callout.account)
+        assert grant is not None
+        return self._without_callouts(grant)
+
+    async def _decide_again(self, session: "Session") -> Grant:
+        user = session.grant.user
+        if isinstance(user, User | NkeyUser):
+            name = user.username if isinstance(user, User) else user.nkey
+            if name in self._callout.auth_users or not self._is_delegated(session.grant):
+                decision = super().recheck(session)
+                return self._without_callouts(decision if isinstance(decision, Grant) else await decision)
+        return await self._decide(session)
+
+    def _is_delegated(self, grant: Grant) -> bool:
+        """Does the service decide about those that the configuration lets into this account?"""
+        allowed = self._callout.allowed_accounts
+        return not allowed or grant.account == GLOBAL_ACCOUNT or grant.account in allowed
+
+    async def _ask(self, session: "Session", grant: Grant) -> Grant:
+        name = self._callout.account
+        account = self._server.lookup_account(name)
+        if account is None:
+            text = f"No valid account {quote(name)} for auth callout request: account missing"
+            self._log.warn(text)
+            raise Denied(account=name, reason=text)
+        return await ConfigCallout(self._server, account, self._callout).ask(session, grant)
+
+    def _without_callouts(self, grant: Grant) -> Grant:
+        if grant.account != self._callout.account:
+            return grant
+        return replace(grant, permissions=deny_callouts(grant.permissions))

@@ -1,0 +1,119 @@
+"""Who may connect in operator mode: users with JWTs, and whom an account's auth callout lets in (auth.go)."""
+
+from collections.abc import Coroutine
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from gnats.auth import Authenticator, Denied, Grant
+from gnats.authcallout import Callout, Placement, Violation, deny_callouts
+from gnats.authopts import Permissions
+from gnats.claimaccount import AccountError, ClaimAccount
+from gnats.gofmt import quote
+from gnats.jwt.claims import AuthorizationResponseClaims, UserClaims, UserPermissionLimits
+from gnats.jwt.templates import TemplateError, expand
+from gnats.jwtauth import JWTUser, seconds_left
+from gnats.opts import Options
+
+if TYPE_CHECKING:
+    from gnats.account import Account
+    from gnats.operatormode import OperatorMode
+    from gnats.server import Server
+    from gnats.session import Session
+
+
+class OperatorCallout(Callout):
+    """Users are signed by a key of their account: the service's, or one where it may place users."""
+
+    def __init__(
+        self, server: "Server", account: "Account", claim: ClaimAccount, mode: "OperatorMode"
+    ) -> None:
+        super().__init__(server, account, claim.name, claim.claims.nats.authorization.xkey)
+        self._claim = claim
+        self._mode = mode
+
+    def check_signer(self, response: AuthorizationResponseClaims) -> None:
+        signer = response.nats.issuer_account or response.iss
+        if signer != self._claim.name and signer not in self._claim.signing_keys:
+            raise Violation("auth callout signing key is unknown")
+
+    async def place(self, claims: UserClaims) -> Placement:
+        name = claims.account
+        if name != self._claim.name and not self._claim.is_allowed_account(name):
+            raise Violation(
+                f"account {quote(claims.iss)} not permitted as valid account option for auth callout"
+                f" for account {quote(self._claim.name)}"
+            )
+        try:
+            account = await self._mode.lookup_account(name)
+        except AccountError as exc:
+            raise Violation(
+                f"no valid account {quote(name)} for auth callout response on account"
+                f" {quote(self._claim.name)}: {exc}"
+            ) from None
+        if claims.iss not in account.signing_keys:
+            raise Violation(f"user JWT issuer {quote(claims.iss)} is not known")
+        scope = account.signing_keys[claims.iss]
+        limits: UserPermissionLimits = claims.nats
+        if scope is not None:
+            if not claims.has_empty_permissions():
+                raise Violation("user JWT is not valid: scoped users require no permissions or limits set")
+            try:
+                limits = expand(scope.template, claims, account.claims.name, account.claims.nats.tags)
+            except TemplateError as exc:
+                raise Violation(f"user JWT generated invalid permissions: {exc}") from None
+        return Placement(name, account.default_permissions, limits, scope)
+
+
+class JWTAuthenticator(Authenticator):
+    """Decides about clients as JWTs say."""
+
+    takes_jwts = True
+
+    def __init__(self, server: "Server", opts: Options, mode: "OperatorMode") -> None:
+        super().__init__(opts, server.log)
+        self.required = self.nonce_required = True
+        self._server = server
+        self._mode = mode
+
+    def check(self, session: "Session") -> Coroutine[Any, Any, Grant]:
+        return self._authenticate(session)
+
+    recheck = check
+
+    async def _authenticate(self, session: "Session") -> Grant:
+        found = await self._mode.authenticate(session.opts, session.nonce, session.host, "STANDARD")
+        user, claim = found.user, found.account
+        log = self._log.error if found.level == "error" else self._log.debug
+        log(f"{session} - {found.text}")
+        if user is None or claim is None:
+            raise Denied("", found.reason, account=claim.name if claim and claim.external_auth else "")
+        grant = _grant(user)
+        if claim.external_auth:
+            name = session.opts.nkey or session.opts.user or user.user
+            if not claim.is_external_auth_user(name):
+                account = self._server.accounts[claim.name]
+                callout = OperatorCallout(self._server, account, claim, self._mode)
+                grant = await callout.ask(session, grant, user.token)
+            if grant.account == claim.name:
+                grant = replace(grant, permissions=deny_callouts(grant.permissions))
+        return grant
+
+
+def _grant(user: JWTUser) -> Grant:
+    return Grant(
+        account=user.account,
+        permissions=user.permissions,
+        expires=seconds_left(user.expires),
+        max_subs=user.max_subs,
+        max_payload=user.max_payload,
+        pub_key=user.user,
+        issuer_key=user.signing_key or user.account,
+        name_tag=user.name,
+        tags=user.tags,
+        user=user,
+    )
+
+
+def granted_permissions(user: JWTUser, account: ClaimAccount) -> Permissions | None:
+    """What a live user of an account may do from now on."""
+    return deny_callouts(user.permissions) if account.external_auth else user.permissions

@@ -1,0 +1,184 @@
+"""Operator mode in a server: its accounts and clients are made what OperatorMode finds out (AccountsHook)."""
+
+import asyncio
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from gnats.accountopts import ServiceImport, StreamImport
+from gnats.claimaccount import ClaimAccount
+from gnats.claimsreq import ClaimsServices, SystemInbox
+from gnats.connect import auth_violation, limits, permissions_of
+from gnats.errors import ServerError
+from gnats.internal import InternalClient
+from gnats.jwtauth import JWTUser
+from gnats.jwtusers import granted_permissions
+from gnats.operatormode import OperatorMode
+from gnats.reasons import ClosedState
+from gnats.resolver import build_resolver
+from gnats.resolver.base import ResolverError
+from gnats.resolver.directory import DirectoryResolver
+
+if TYPE_CHECKING:
+    from gnats.account import Account
+    from gnats.events import Events
+    from gnats.opts import Options
+    from gnats.server import Server
+    from gnats.session import Session
+
+
+class Trust:
+    """Carries out in `server` what JWTs say; made before the server's accounts.
+
+    Raises OptionError when the options do not go with their operators.
+    """
+
+    def __init__(self, server: "Server", opts: "Options") -> None:
+        self._server = server
+        self._opts = opts
+        self.mode = OperatorMode(opts, None, self, server.log)
+        self.inbox = SystemInbox(server)
+        self._activations: dict[str, asyncio.TimerHandle] = {}
+        """When tokens end that accounts import something with."""
+        self._failed: set[str] = set()
+        """Accounts with an import that could not be."""
+
+    async def start(self) -> None:
+        """Find the system account and the preloaded ones. Raises ServerError."""
+        mode = self.mode
+        operators = mode.operators
+        url = operators[0].nats.account_server_url if len(operators) == 1 else ""
+        try:
+            mode.resolver = build_resolver(self._opts, url, self._server.log, self.inbox)
+        except ResolverError as exc:
+            raise ServerError(str(exc)) from None
+        if isinstance(mode.resolver, DirectoryResolver):
+            mode.resolver.host = mode
+        await mode.start()
+
+    def serve(self, client: InternalClient, events: "Events") -> None:
+        """Answer requests about JWTs, with a client of the system account."""
+        self.inbox.client = client
+        ClaimsServices(self._server, self.mode, client, events)
+
+    async def reload(self, opts: "Options") -> None:
+        """Take over what the options say about JWTs, and look at them again. Raises ServerError."""
+        self.mode.sentinel = opts.default_sentinel
+        await self.mode.reload(opts.resolver_preload)
+
+    async def close(self) -> None:
+        """Stop timers and the resolver."""
+        for timer in self._activations.values():
+            timer.cancel()
+        self._activations.clear()
+        await self.mode.close()
+
+    # -- accounts (AccountsHook) -----------------------------------------------------------------------------
+
+    def update_accounts(self, accounts: Sequence[ClaimAccount]) -> None:
+        """Build these accounts or change them in place, and their clients with them."""
+        server = self._server
+        self._failed.clear()
+        for claim in accounts:
+            self._disarm(claim.name)
+        affected = server.accounts.update_claims([claim.config() for claim in accounts])
+        for name in affected:
+            if known := self.mode.accounts.get(name):
+                known.incomplete = name in self._failed
+        for claim in accounts:
+            account = server.accounts[claim.name]
+            account.name_tag = claim.claims.name or claim.name
+            self._update_clients(claim, account)
+
+    def _update_clients(self, claim: ClaimAccount, account: "Account") -> None:
+        sessions = sorted(account.clients.values(), key=lambda session: session.start)
+        for number, session in enumerate(sessions):
+            if 0 <= account.max_connections <= number:
+                error = "maximum account active connections exceeded"
+                session.rate_limit(self._server.log, "ERR", error)
+                session.close(self._server.log, ClosedState.MAX_ACCOUNT_CONNECTIONS_EXCEEDED, error)
+            elif isinstance(session.grant.user, JWTUser):
+                self._update_client(session, session.grant.user, claim)
+
+    def _update_client(self, session: "Session", user: JWTUser, claim: ClaimAccount) -> None:
+        server, client = self._server, session.client
+        if eviction := self.mode.recheck(user):
+            if eviction.err == "Authorization Violation":
+                auth_violation(server, session)
+                return
+            if eviction.err:
+                session.rate_limit(server.log, "DBG", eviction.err)
+            session.close(server.log, eviction.reason, eviction.err or None)
+            return
+        if client is None:
+            return
+        max_subs, max_payload = limits(server, session)
+        opts = server.opts
+        client.set_limits(
+            max_control_line=opts.max_control_line,
+            max_payload=max_payload,
+            max_subs=max_subs,
+            ping_interval=opts.ping_interval,
+            ping_max=opts.ping_max,
+        )
+        if 0 <= max_subs <= session.snapshot()["subscriptions"]:
+            error = "maximum subscriptions exceeded"
+            session.rate_limit(server.log, "ERR", error)
+            session.close(server.log, ClosedState.MAX_SUBSCRIPTIONS_EXCEEDED, error)
+        elif user.uses_default_permissions and user.permissions != claim.default_permissions:
+            changed = replace(user, permissions=claim.default_permissions)
+            session.grant = replace(
+                session.grant, user=changed, permissions=granted_permissions(changed, claim)
+            )
+            client.set_permissions(permissions_of(server, session))
+
+    def expire_account(self, account: ClaimAccount) -> None:
+        """Its clients go."""
+        for session in self._sessions(account.name):
+            error = "Account Authentication Expired"
+            session.rate_limit(self._server.log, "DBG", error)
+            session.close(self._server.log, ClosedState.AUTHENTICATION_EXPIRED, error)
+
+    def forget_account(self, account: ClaimAccount) -> None:
+        """Its clients go, and it as well."""
+        sessions = self._sessions(account.name)
+        self._disarm(account.name)
+        self._server.accounts.forget(account.name)
+        for session in sessions:
+            auth_violation(self._server, session)
+
+    def _sessions(self, name: str) -> "list[Session]":
+        account = self._server.lookup_account(name)
+        return list(account.clients.values()) if account else []
+
+    # -- exports and imports ---------------------------------------------------------------------------------
+
+    def complain(self, name: str, what: str, why: str) -> None:
+        """Something of an account cannot be (Complain)."""
+        if what.endswith("import"):
+            self._failed.add(name)
+        claim = self.mode.accounts.get(name)
+        self._server.log.debug(f"Error adding {what} to account [{claim or name}]: {why}")
+
+    def check_activation(
+        self, importer: str, exporter: str, item: StreamImport | ServiceImport, export: str
+    ) -> bool:
+        """Is the import's token leave to import now (CheckActivation)? When it ends it is looked at again."""
+        ends = self.mode.check_activation(exporter, item, export)
+        if ends:
+            loop = asyncio.get_running_loop()
+            at = loop.time() + max(0.0, ends - time.time())
+            before = self._activations.get(importer)
+            if before is None or at < before.when():
+                self._disarm(importer)
+                self._activations[importer] = loop.call_at(at, self._activation_expired, importer)
+        return ends is not None
+
+    def _activation_expired(self, importer: str) -> None:
+        del self._activations[importer]
+        self._server.accounts.refresh([importer])
+
+    def _disarm(self, name: str) -> None:
+        if timer := self._activations.pop(name, None):
+            timer.cancel()
