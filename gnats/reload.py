@@ -91,13 +91,11 @@ async def reload(server: "Server", new: Options) -> None:
     if log:
         server.log.become(log)
     server.config_time = time.time_ns()
-    digest = f"({new.config_digest})" if new.config_digest else ""
-    server.log.notice(f"Reloaded server configuration {digest}")
 
-    if "MaxConn" in changed:
-        _close_clients_over_maximum(server)
     if changed.keys() & (_AUTH | _LIMITS | {"TLSPinnedCerts"}):
         await _reload_clients(server, changed.keys(), before)
+    digest = f"({new.config_digest})" if new.config_digest else ""
+    server.log.notice(f"Reloaded server configuration {digest}")
 
 
 def _apply(server: "Server", changed: Set[str]) -> None:
@@ -115,6 +113,8 @@ def _apply(server: "Server", changed: Set[str]) -> None:
     if "PortsFileDir" in changed:
         server.update_ports_file()
     server.reload_endpoints()
+    if "MaxConn" in changed:
+        _close_clients_over_maximum(server)
     if changed & {"Tags", "Metadata"} and server.events:
         server.events.statsz_update()
 
