@@ -131,6 +131,7 @@ class Authenticator:
         self.nkeys = {user.nkey: user for user in opts.nkeys}
         self.required = bool(self.users or self.nkeys or opts.username or opts.authorization)
         self.nonce_required = bool(self.nkeys)
+        self._secrets = opts.username, opts.password, opts.authorization
         self._tls_map = opts.tls is not None and opts.tls.verify_and_map
 
     @property
@@ -158,24 +159,30 @@ class Authenticator:
         if self.users and (user := self._user(session)) is not None:
             return self._check_user(user, client.password)
         if opts.authorization:
-            return self._check_secret(opts.authorization, client.auth_token, Grant())
+            return self._check_secret(opts.authorization, client.auth_token, self._single_grant())
         if opts.username:
             if opts.username != client.user:
                 raise Denied
-            return self._check_secret(opts.password, client.password, Grant(permissions=opts.permissions))
+            return self._check_secret(opts.password, client.password, self._single_grant())
         raise Denied
 
-    def recheck(self, session: "Session") -> Decision:
-        """check() for a client that other options have let in; what they verified is not verified again."""
-        before = session.grant.user
-        if isinstance(before, NkeyUser):
-            nkey = self.nkeys.get(before.nkey)
+    def _single_grant(self) -> Grant:
+        """What the token, or the single user, gets."""
+        return Grant() if self._opts.authorization else Grant(permissions=self._opts.permissions)
+
+    def recheck(self, session: "Session", before: "Authenticator") -> Decision:
+        """check() for a client that another one has let in; what that has verified is not verified again."""
+        was = session.grant.user
+        if isinstance(was, NkeyUser):
+            nkey = self.nkeys.get(was.nkey)
             if nkey and _connection_type_allowed(nkey):
                 return Grant(nkey.account or GLOBAL_ACCOUNT, nkey.permissions, user=nkey)
-        if isinstance(before, User) and not self._tls_map:
-            user = self.users.get(before.username)
-            if user and user.password == before.password and _connection_type_allowed(user):
+        if isinstance(was, User) and not self._tls_map:
+            user = self.users.get(was.username)
+            if user and user.password == was.password and _connection_type_allowed(user):
                 return Grant(user.account or GLOBAL_ACCOUNT, user.permissions, user=user)
+        if was is None and before.required and self._secrets == before._secrets:
+            return self._single_grant()
         return self.check(session)
 
     def user_like(self, user: "User | NkeyUser | JWTUser") -> User | NkeyUser | None:

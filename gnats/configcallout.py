@@ -63,8 +63,8 @@ class CalloutAuthenticator(Authenticator):
     def check(self, session: "Session") -> Coroutine[Any, Any, Grant]:
         return self._decide(session)
 
-    def recheck(self, session: "Session") -> Coroutine[Any, Any, Grant]:
-        return self._decide_again(session)
+    def recheck(self, session: "Session", before: Authenticator) -> Coroutine[Any, Any, Grant]:
+        return self._decide_again(session, before)
 
     async def _decide(self, session: "Session") -> Grant:
         grant, refused = None, None
@@ -81,12 +81,12 @@ class CalloutAuthenticator(Authenticator):
         assert grant is not None
         return self._without_callouts(grant)
 
-    async def _decide_again(self, session: "Session") -> Grant:
+    async def _decide_again(self, session: "Session", before: Authenticator) -> Grant:
         user = session.grant.user
         if isinstance(user, User | NkeyUser):
             name = user.username if isinstance(user, User) else user.nkey
             if name in self._callout.auth_users or not self._is_delegated(session.grant):
-                decision = super().recheck(session)
+                decision = super().recheck(session, before)
                 return self._without_callouts(decision if isinstance(decision, Grant) else await decision)
         return await self._decide(session)
 

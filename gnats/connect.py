@@ -5,7 +5,7 @@ from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
 from gnats.account import NO_LIMIT, lowest
-from gnats.auth import Denied, Grant
+from gnats.auth import Authenticator, Denied, Grant
 from gnats.clientinfo import share_details
 from gnats.core.permissions import Permissions, compile_permissions
 from gnats.gofmt import quote
@@ -54,24 +54,34 @@ def process_connect(server: "Server", session: Session, arg: bytes) -> None:
     if session.connected:
         # Authenticated again, perhaps for another account: what the first CONNECT granted is gone.
         session.grant = Grant()
+    _decide(server, session)
+
+
+def _decide(server: "Server", session: Session) -> None:
+    auth = server.auth
     try:
-        decision = server.auth.check(session)
+        decision = auth.check(session)
     except Denied as exc:
         _denied(server, session, exc)
     else:
         if isinstance(decision, Grant):
             _granted(server, session, decision)
         else:
-            server.spawn(_decide(server, session, decision))
+            server.spawn(_decide_later(server, session, auth, decision))
 
 
-async def _decide(server: "Server", session: Session, decision: Coroutine[Any, Any, Grant]) -> None:
+async def _decide_later(
+    server: "Server", session: Session, auth: Authenticator, decision: Coroutine[Any, Any, Grant]
+) -> None:
     try:
         grant = await decision
     except Denied as exc:
         _denied(server, session, exc)
     else:
-        _granted(server, session, grant)
+        if server.auth is auth:
+            _granted(server, session, grant)
+        else:  # it was let in by users that a reload has replaced
+            _decide(server, session)
 
 
 def _denied(server: "Server", session: Session, why: Denied) -> None:

@@ -78,7 +78,8 @@ class JWTAuthenticator(Authenticator):
     def check(self, session: "Session") -> Coroutine[Any, Any, Grant]:
         return self._authenticate(session)
 
-    recheck = check
+    def recheck(self, session: "Session", before: Authenticator) -> Coroutine[Any, Any, Grant]:
+        return self._authenticate(session)
 
     async def _authenticate(self, session: "Session") -> Grant:
         found = await self._mode.authenticate(session.opts, session.nonce, session.host, "STANDARD")

@@ -95,10 +95,11 @@ def run(command: CommandLine) -> int:
 async def _serve(command: CommandLine, log: "Logger") -> None:
     import gc
 
+    from gnats.logger import configure_logger
     from gnats.server import Server
 
     server = Server(command.options, log)
-    server.owns_log = True
+    server.make_log = configure_logger
     server.read_options = partial(reload_options, command)
     handle_signals(server)
     await server.start()

@@ -9,6 +9,7 @@ from gnats.gofmt import duration, quote
 from gnats.tlsopts import TLSOptions
 
 GLOBAL_ACCOUNT = "$G"
+SYSTEM_ACCOUNT = "$SYS"
 RANDOM_PORT = -1
 DEFAULT_PORT = 4222
 MAX_PAYLOAD_WARNING = 8 << 20

@@ -72,9 +72,9 @@ class Server:
 
     def __init__(self, opts: Options | None = None, log: Logger | None = None) -> None:
         self.opts = opts = (opts or Options()).baseline()
-        self.log = log or (configure_logger(opts) if logs_somewhere(opts) else SilentLogger())
-        self.owns_log = log is None and logs_somewhere(opts)
-        """Whether a reload may make the log another one."""
+        self.make_log: Callable[[Options], Logger] | None = None if log else _make_log
+        """Makes the log that options ask for, for a reload; None: the log is somebody else's, and stays."""
+        self.log = log or _make_log(opts)
         self.read_options: Callable[[], Options] | None = None
         """Reads the options again for a reload; None: the configuration file, if there is one."""
         operators = bool(opts.trusted_operators or opts.trusted_keys)
@@ -240,7 +240,11 @@ class Server:
         elif opts.prof_block_rate > 0:
             self.log.warn("prof_block_rate has no effect without prof_port")
         if opts.pid_file:
-            write_pid_file(opts.pid_file)
+            try:
+                write_pid_file(opts.pid_file)
+            except OSError as exc:
+                reason = f"open {opts.pid_file}: {os_error(exc)}"
+                raise ServerError(f"Could not write pidfile: {reason}") from exc
         self.pollers = Pollers(self.state, io_threads(opts.io_threads), self._on_event, self.log)
         if self.trust:
             await self.trust.start()
@@ -366,6 +370,7 @@ class Server:
     def stop_accepting(self) -> None:
         """Close the client port; connections stay."""
         self._accepting = False
+        self._listening.pop("nats", None)
         if self._listener:
             self._listener.close()
 
@@ -403,11 +408,18 @@ class Server:
 
         Raises OptionError, and nothing has changed then.
         """
-        tls = None
-        if opts.tls:
-            from gnats.tls import ClientTLS  # loads OpenSSL
+        self.use_tls(self.make_tls(opts))
 
-            tls = ClientTLS(opts.tls, opts.allow_non_tls, self.log)
+    def make_tls(self, opts: Options) -> "ClientTLS | None":
+        """What use_tls() takes, for these options. Raises OptionError."""
+        if not opts.tls:
+            return None
+        from gnats.tls import ClientTLS  # loads OpenSSL
+
+        return ClientTLS(opts.tls, opts.allow_non_tls, self.log)
+
+    def use_tls(self, tls: "ClientTLS | None") -> None:
+        """Have new connections use this."""
         if self.tls:
             self.tls.close()
         self.tls, info = tls, self._info
@@ -523,23 +535,32 @@ class Server:
 
     # -- reload ----------------------------------------------------------------------------------------------
 
-    async def reload(self) -> None:
-        """Read the options again and put them into force.
+    async def reload(self, opts: Options | None = None) -> None:
+        """Put options into force: these, or else what the configuration file says now.
 
         Raises OptionError or ServerError, after logging it, when they are no good or cannot change while the
-        server runs: then the old ones stay.
+        server runs: then the old ones stay. Reloads that are asked for at once happen one after the other.
         """
         from gnats.reload import read_options, reload
 
         async with self._reloading:
-            self.tell("reloading")
+            if self._running:
+                self.tell("reloading")
             try:
-                await reload(self, await asyncio.to_thread(read_options, self))
+                new = opts.baseline() if opts else await asyncio.to_thread(read_options, self)
+                if not self._running:
+                    raise ServerError("the server is not running")
+                await reload(self, new)
             except (OptionError, ServerError) as exc:
                 self.log.error(f"Failed to reload server configuration: {exc}")
                 raise
             finally:
-                self.tell("ready")
+                if self._running:
+                    self.tell("lame duck" if self.in_lame_duck_mode else "ready")
+
+    @property
+    def _running(self) -> bool:
+        return self.pollers is not None and self._stopping is None
 
     def update_info(self) -> None:
         """Have INFO say what the options and the ports are."""
@@ -559,8 +580,21 @@ class Server:
 
             self._ports_file = PortsFile(self.opts, self._listening, self.log)
 
+    def update_pid_file(self) -> None:
+        """Write the pid file where the options say; the old one stays. What goes wrong is logged."""
+        path = self.opts.pid_file
+        try:
+            write_pid_file(path)
+        except OSError as exc:
+            self.log.error(f"Failed to write pidfile: open {path}: {os_error(exc)}")
+
+    def check_endpoints(self, opts: Options) -> None:
+        """Raises ServerError for options that reload_endpoints could not use."""
+        if self._monitor and opts.tls:
+            self._monitor.check_tls(opts.tls)
+
     def reload_endpoints(self) -> None:
-        """The endpoints for monitoring and profiling take over what they can. Raises ServerError."""
+        """The endpoints for monitoring and profiling take over what they can of the options."""
         if self._monitor:
             self._monitor.reload_tls()
         if self._profiler:
@@ -623,12 +657,15 @@ class Server:
             self.log.debug(f"{session} - Client connection closed: {reason}")
 
 
+def _make_log(opts: Options) -> Logger:
+    """The log of an embedded server: none, unless the options name one. Raises ServerError."""
+    return configure_logger(opts) if logs_somewhere(opts) else SilentLogger()
+
+
 def write_pid_file(path: str) -> None:
+    """Raises OSError."""
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     try:
-        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-        try:
-            os.write(fd, b"%d" % os.getpid())
-        finally:
-            os.close(fd)
-    except OSError as exc:
-        raise ServerError(f"Could not write pidfile: open {path}: {os_error(exc)}") from exc
+        os.write(fd, b"%d" % os.getpid())
+    finally:
+        os.close(fd)

@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from gnats.conf.digest import new_sha256
 from gnats.core.secure import SecureConnection
 from gnats.core.tls import TLSContext, TLSError, knows_group, openssl_cipher
 from gnats.errors import OptionError
@@ -94,6 +95,13 @@ def _certificate_files(opts: TLSOptions) -> tuple[tuple[str, str], ...]:
     return ((opts.cert_file, opts.key_file),)
 
 
+def _digest(opts: TLSOptions) -> bytes:
+    total = new_sha256()
+    for path in (*(name for pair in _certificate_files(opts) for name in pair), opts.ca_file):
+        total.update(_read(path, "failed to read") if path else b"")
+    return total.digest()
+
+
 def _read(path: str, what: str) -> bytes:
     try:
         return Path(path).read_bytes()
@@ -147,6 +155,8 @@ class ClientTLS:
         self._opts = opts
         self._log = log
         self.context = make_context(opts)
+        self.digest = _digest(opts)
+        """Of the files as they were, to tell whether others have come under their names."""
         self.first = opts.handshake_first
         self.first_only = opts.handshake_first and not opts.handshake_first_fallback
         self.mixed = allow_non_tls

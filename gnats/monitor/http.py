@@ -34,6 +34,7 @@ from gnats.monitor.options import (
 from gnats.monitor.render import Page, Steps, chunks, marshal
 from gnats.monitor.subsz import subsz_steps
 from gnats.monitor.varz import varz
+from gnats.tlsopts import TLSOptions
 
 try:
     from aiohttp import web
@@ -109,16 +110,22 @@ class Monitor:
             raise
         return monitor
 
+    def check_tls(self, tls: TLSOptions) -> None:
+        """Raises ServerError for certificates that reload_tls() could not use."""
+        if self._context:
+            from gnats.monitor.https import server_context
+
+            server_context(tls)
+
     def reload_tls(self) -> None:
-        """Use the certificates that the server's options name now, for connections from now on.
-
-        Raises ServerError, which changes nothing.
-        """
+        """Use the certificates that the server's options name now, for connections from now on."""
         if self._context and self._server.opts.tls:
-            from gnats.monitor.https import load_certificates, server_context
+            from gnats.monitor.https import load_certificates
 
-            server_context(self._server.opts.tls)  # what cannot be loaded is refused before anything changes
-            load_certificates(self._context, self._server.opts.tls)
+            try:
+                load_certificates(self._context, self._server.opts.tls)
+            except ServerError as exc:  # they have just changed again
+                self._server.log.error(str(exc))
 
     async def close(self) -> None:
         """Stop listening, and end what is in progress."""

@@ -152,7 +152,6 @@ def test_permissions(claims: jwt.Permissions, permissions: Permissions | None) -
     assert build_permissions(claims) == permissions
 
 
-
 def test_revocations() -> None:
     revoked = {"U": 10, "*": 5}
     for key, issued, expected in (("U", 10, True), ("U", 11, False), ("V", 5, True), ("V", 6, False)):

@@ -198,8 +198,8 @@ cdef class Client(Importer):
         self.staged.headers = headers
         self.staged.no_responders = no_responders
         self.staged.protocol = protocol
-        self.staged.max_subs = max_subs
-        self.staged.max_payload = max_payload
+        self.staged.max_subs = self.staged_limits.max_subs = max_subs  # limits set before were another account's
+        self.staged.max_payload = self.staged_limits.max_payload = max_payload
         self.staged_account = <void *> account
         free(self.connect_info)
         self.connect_info = copy
