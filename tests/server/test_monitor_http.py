@@ -147,9 +147,8 @@ async def test_certificates_are_replaced_for_new_connections(tmp_path: Path) -> 
         assert await served_name(server.monitor_port) == "one"
         monitor = server._monitor
         assert monitor is not None
-        server.opts.tls = TLSOptions(cert_file=str(tmp_path / "nosuch"), key_file="nosuch")
         with pytest.raises(ServerError, match="nosuch"):
-            monitor.reload_tls()
+            monitor.check_tls(TLSOptions(cert_file=str(tmp_path / "nosuch"), key_file="nosuch"))
         assert await served_name(server.monitor_port) == "one"
         server.opts.tls = Certificate(tmp_path, "two").options
         monitor.reload_tls()

@@ -88,6 +88,7 @@ def test_a_client_goes_on_with_what_it_asked_for(client: Client, session: Sessio
         "cid": 7,
         "connect_info": True,
         "remote_account": "$G",
+        "acc_is_sys": False,
         "max_payload": 1 << 20,
     }
     assert options == {
