@@ -202,9 +202,9 @@ def test_every_account_imports_the_services_of_the_system_account() -> None:
         "$SYS.REQ.USER.*.INFO",
     }
     assert [(r.subject, r.to, r.share) for r in made.parties["$G"].service_imports] == [
-        ("$SYS.REQ.USER.INFO", "$SYS.REQ.USER.$G.INFO", True),
         ("$SYS.REQ.ACCOUNT.PING.CONNZ", "$SYS.REQ.ACCOUNT.$G.CONNZ", False),
         ("$SYS.REQ.SERVER.PING.CONNZ", "$SYS.REQ.ACCOUNT.$G.CONNZ", False),
         ("$SYS.REQ.ACCOUNT.PING.STATZ", "$SYS.REQ.ACCOUNT.$G.STATZ", False),
+        ("$SYS.REQ.USER.INFO", "$SYS.REQ.USER.$G.INFO", True),
     ]
     assert [r.subject for r in made.parties["$SYS"].service_imports] == ["$SYS.REQ.USER.INFO"]
