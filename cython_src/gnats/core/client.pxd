@@ -6,7 +6,6 @@ from libc.stddef cimport size_t
 from libc.stdint cimport uint32_t, uint64_t
 
 from gnats.core.imports cimport Importer
-from gnats.core.mappings cimport Mappings
 from gnats.core.sublist cimport MatchResult, Subscription
 
 
@@ -33,10 +32,7 @@ cdef class Client(Importer):
     cdef void touch(self, Client dest) noexcept nogil
     cdef void trace_out(self, const Subscription *s, const Delivery *d) noexcept nogil
     # messages
-    cdef void map_subject(self, Mappings *mappings) noexcept nogil
-    cdef void trace_mapping(self, const char *to, size_t n) noexcept nogil
     cdef bint route_msg(self, char *msg, size_t n) noexcept nogil
-    cdef bint deliver_imports(self, Subscription **imports, uint32_t n, char *msg, size_t size) noexcept nogil
     cdef bint deliver_shadow(self, Subscription *s, char *msg, size_t n, Delivery *full, Delivery *bare) noexcept nogil
     cdef bint deliver_msg(self, Subscription *s, char *msg, size_t n, Delivery *full, Delivery *bare) noexcept nogil
     cdef void delivery(self, Delivery *d, char *msg, size_t n, bint bare) noexcept nogil

@@ -1,5 +1,5 @@
 """A client: verbs, subscriptions, messages; see client.pxd."""
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stddef cimport size_t
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdio cimport snprintf
@@ -44,7 +44,7 @@ from gnats.core.connection cimport (
 from gnats.core.guard cimport CHECK_DELIVERIES, NOTE_REPLIES
 from gnats.core.imports cimport Importer, transformed
 from gnats.core.inbox cimport EV_CONNECT, EV_INFO, EV_MSG, Event, Inbox
-from gnats.core.mappings cimport Mappings, select_mapped_subject
+from gnats.core.mappings cimport Mappings
 from gnats.core.outbound cimport ChunkPool, OutQueue, outq_append, outq_commit, outq_reserve
 from gnats.core.parser cimport (
     ACCOUNT,
@@ -78,10 +78,8 @@ from gnats.core.sublist cimport (
     QueueGroup,
     Subscription,
     sub_new,
-    sub_queue,
     sub_row,
     sub_sid,
-    sub_subject,
 )
 from gnats.core.subtable cimport subtable_add, subtable_find, subtable_remove, subtable_take, subtable_text
 from gnats.core.timers cimport timer_clear
@@ -570,32 +568,6 @@ cdef class Client(Importer):
         self.route_msg(msg, n)
         return PARSE_OK
 
-    cdef void map_subject(self, Mappings *mappings) noexcept nogil:
-        """Replace the subject that was published by the one it is mapped to, if it is."""
-        cdef PubArg *pa = &self.pa
-        cdef PollState *ps = self.ps
-        cdef size_t n = 0
-        cdef char *grown
-        while True:
-            if not select_mapped_subject(
-                    mappings, pa.subject.p, pa.subject.n, &ps.rng, ps.mapped, ps.mapped_len, &n):
-                return
-            if n < ps.mapped_len:
-                break
-            grown = <char *> realloc(ps.mapped, n + 256)
-            if grown == NULL:
-                self.log(LOG_CLOSING_OUT_OF_MEMORY, 0, NULL, 0)
-                self.close_connection_nogil(READ_ERROR)
-                pa.subject.n = 0
-                return
-            ps.mapped = grown
-            ps.mapped_len = n + 256
-        if unlikely(self.trace):
-            self.trace_mapping(ps.mapped, n)
-        pa.subject.p = ps.mapped
-        pa.subject.n = n
-        pa.canonical = 0
-
     cdef bint route_msg(self, char *msg, size_t n) noexcept nogil:
         """Deliver to whoever is subscribed; True when somebody was."""
         cdef PubArg *pa = &self.pa
@@ -668,15 +640,6 @@ cdef class Client(Importer):
             if imports != few:
                 free(imports)
         return received
-
-    cdef bint deliver_imports(self, Subscription **imports, uint32_t n, char *msg, size_t size) noexcept nogil:
-        cdef uint32_t i
-        cdef bint delivered = False
-        for i in range(n):
-            if not load8(&imports[i].closed):
-                addi64_seq(&imports[i].nm, 1)
-                delivered |= self.deliver_import(imports[i], msg, size)
-        return delivered
 
     cdef bint deliver_shadow(
         self, Subscription *s, char *msg, size_t n, Delivery *full, Delivery *bare
@@ -1019,16 +982,6 @@ cdef class Client(Importer):
         self.trace_line(TRACE_OUT, line, n - 2, NULL, 0)
         free(line)
         self.trace_msg(TRACE_OUT_PAYLOAD, d.pay, d.pay_n, d.hdr)
-
-    cdef void trace_mapping(self, const char *to, size_t n) noexcept nogil:
-        cdef PubArg *pa = &self.pa
-        cdef char *line = <char *> malloc(pa.subject.n + n + 4)
-        if line == NULL:
-            return
-        put(put(put(line, pa.subject.p, pa.subject.n), b" -> ", 4), to, n)
-        self.trace_line(TRACE_IN, b"MAPPING", 7, line, pa.subject.n + n + 4)
-        free(line)
-
 
 cdef inline char *put(char *p, const char *text, size_t n) noexcept nogil:
     memcpy(p, text, n)

@@ -12,6 +12,7 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
 from gnats.core.account cimport Account, ServiceImport, StreamImport
 from gnats.core.guard cimport Guarded
+from gnats.core.mappings cimport Mappings
 from gnats.core.parser cimport Slice
 from gnats.core.responses cimport Expected, ServiceExport
 from gnats.core.sublist cimport MatchResult, Subscription
@@ -53,7 +54,10 @@ cdef class Importer(Guarded):
     # Nobody may be listening to the reply subjects of `s` any more: forget the responses to them.
     cdef void forget_requests(self, Account account, const Subscription *s) noexcept nogil
 
-    # -- the producer's poller: services --
+    # -- the producer's poller: mappings and services --
+    cdef void map_subject(self, Mappings *mappings) noexcept nogil
+    cdef void trace_mapping(self, const char *to, size_t n) noexcept nogil
+    cdef bint deliver_imports(self, Subscription **imports, uint32_t n, char *msg, size_t size) noexcept nogil
     # Where a subscription of an import takes the message in hand; whether somebody received it.
     cdef bint deliver_import(self, const Subscription *s, char *msg, size_t n) noexcept nogil
     cdef bint process_service_import(self, ServiceImport *si, char *msg, size_t n) noexcept nogil

@@ -3,7 +3,7 @@ from cpython.bytes cimport PyBytes_AS_STRING
 from libc.stddef cimport size_t
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdio cimport snprintf
-from libc.stdlib cimport free, malloc
+from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcmp, memcpy
 
 from gnats.core.account cimport (
@@ -18,12 +18,19 @@ from gnats.core.account cimport (
     import_to,
     stream_import_release,
 )
-from gnats.core.connection cimport CTL_IMPORTS, LOG_IMPORT_SUBSCRIPTION
+from gnats.core.connection cimport (
+    CTL_IMPORTS,
+    LOG_CLOSING_OUT_OF_MEMORY,
+    LOG_IMPORT_SUBSCRIPTION,
+    READ_ERROR,
+    TRACE_IN,
+)
 from gnats.core.guard cimport Guarded
 from gnats.core.inbox cimport EV_LATENCY, EV_RESPONSES, Event, Inbox
 from gnats.core.mappings cimport Mappings, select_mapped_subject
 from gnats.core.overlap cimport ALL_OF_IT, CROSSING, NO_OVERLAP, PART_OF_IT, import_overlap
 from gnats.core.parser cimport ACCOUNT, CLIENT, JETSTREAM, LEAF, PubArg, Slice
+from gnats.core.pollstate cimport PollState
 from gnats.core.quiesce cimport qs_retire
 from gnats.core.responses cimport (
     SINGLETON,
@@ -50,7 +57,7 @@ from gnats.core.sublist cimport (
 )
 from gnats.core.subtable cimport subtable_add, subtable_find, subtable_remove, subtable_take
 from gnats.core.transform cimport Transform, transform_apply
-from gnats.includes.atomics cimport exchange64, load8, load64, load_ptr_acquire, loadi64, store8, unlikely
+from gnats.includes.atomics cimport addi64_seq, exchange64, load8, load64, load_ptr_acquire, loadi64, store8, unlikely
 from gnats.includes.linux cimport monotonic_ns, realtime_ns
 from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
 
@@ -228,7 +235,53 @@ cdef class Importer(Guarded):
             release_expected(lost)
             lost = following
 
+    # -- mappings --------------------------------------------------------------------------------------------------
+
+    cdef void map_subject(self, Mappings *mappings) noexcept nogil:
+        """Replace the subject that was published by the one it is mapped to, if it is."""
+        cdef PubArg *pa = &self.pa
+        cdef PollState *ps = self.ps
+        cdef size_t n = 0
+        cdef char *grown
+        while True:
+            if not select_mapped_subject(
+                    mappings, pa.subject.p, pa.subject.n, &ps.rng, ps.mapped, ps.mapped_len, &n):
+                return
+            if n < ps.mapped_len:
+                break
+            grown = <char *> realloc(ps.mapped, n + 256)
+            if grown == NULL:
+                self.log(LOG_CLOSING_OUT_OF_MEMORY, 0, NULL, 0)
+                self.close_connection_nogil(READ_ERROR)
+                pa.subject.n = 0
+                return
+            ps.mapped = grown
+            ps.mapped_len = n + 256
+        if unlikely(self.trace):
+            self.trace_mapping(ps.mapped, n)
+        pa.subject.p = ps.mapped
+        pa.subject.n = n
+        pa.canonical = 0
+
+    cdef void trace_mapping(self, const char *to, size_t n) noexcept nogil:
+        cdef PubArg *pa = &self.pa
+        cdef char *line = <char *> malloc(pa.subject.n + n + 4)
+        if line == NULL:
+            return
+        put(put(put(line, pa.subject.p, pa.subject.n), b" -> ", 4), to, n)
+        self.trace_line(TRACE_IN, b"MAPPING", 7, line, pa.subject.n + n + 4)
+        free(line)
+
     # -- services --------------------------------------------------------------------------------------------------
+
+    cdef bint deliver_imports(self, Subscription **imports, uint32_t n, char *msg, size_t size) noexcept nogil:
+        cdef uint32_t i
+        cdef bint delivered = False
+        for i in range(n):
+            if not load8(&imports[i].closed):
+                addi64_seq(&imports[i].nm, 1)
+                delivered |= self.deliver_import(imports[i], msg, size)
+        return delivered
 
     cdef bint deliver_import(self, const Subscription *s, char *msg, size_t n) noexcept nogil:
         cdef void *what = import_sub(s).what

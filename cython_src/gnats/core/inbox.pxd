@@ -17,7 +17,8 @@ cpdef enum:
     EV_TRACE = 5
     EV_MSG = 6
     EV_RESPONSES = 7    # an account expects responses; a: of which export
-    EV_LATENCY = 8      # a request was measured; a: of which export; b: its status; data: core.responses.Measured, header
+    # a request was measured; a: of which export; b: its status; data: core.responses.Measured, header
+    EV_LATENCY = 8
 
 
 cdef struct Event:
