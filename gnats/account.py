@@ -50,6 +50,13 @@ class Account(account.Account):
         """What connections that have gone had sent and received."""
         self.slow_consumers = 0
 
+    def own_subscriptions(self) -> list[tuple[bytes, bytes, bytes, int, int]]:
+        """Those of its service imports, and to responses, as Client.subscriptions() has them."""
+        responder = self.responder_subscription()
+        return [service.subscription() for service in self.service_imports.values()] + (
+            [responder] if responder else []
+        )
+
     def next_sid(self) -> bytes:
         """A sid for a subscription of the account itself."""
         return b"%d" % next(self._sids)

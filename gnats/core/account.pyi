@@ -22,6 +22,8 @@ class Account:
         """
     def keep(self, other: Account) -> None:
         """Keep another account, and have it keep this one: each may come to point into the other."""
+    def responder_subscription(self) -> tuple[bytes, bytes, bytes, int, int] | None:
+        """(subject, queue, sid, delivered, max) of the subscription to responses, once there is one."""
     @property
     def pending_responses(self) -> int:
         """Responses that are expected of this account."""

@@ -50,5 +50,7 @@ class ImportedService:
     def account(self) -> Account: ...
     @property
     def export(self) -> ExportedService: ...
+    def subscription(self) -> tuple[bytes, bytes, bytes, int, int]:
+        """(subject, queue, sid, delivered, max), as Client.subscriptions() has them."""
     def close(self) -> None:
         """Take no more requests. Idempotent."""

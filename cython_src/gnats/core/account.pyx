@@ -30,7 +30,7 @@ from gnats.core.responses cimport (
     replymap_remove,
 )
 from gnats.core.subject cimport hash_seed_a, hash_seed_b, match_literal, mul_mix, subject_has_wildcard
-from gnats.core.sublist cimport SL_OK, SUB_RESPONSES, Sublist, sub_new
+from gnats.core.sublist cimport SL_OK, SUB_RESPONSES, Sublist, Subscription, sub_new, sub_row
 from gnats.core.transform cimport SubjectTransform, transform_copy
 from gnats.includes.atomics cimport exchange64, load64, store64
 from gnats.includes.pthread cimport (
@@ -119,6 +119,14 @@ cdef class Account:
         if other is not self and other not in self.peers:
             self.peers.append(other)
             other.peers.append(self)
+
+    def responder_subscription(self) -> tuple | None:
+        """(subject, queue, sid, delivered, max) of the subscription to responses, once there is one."""
+        cdef Subscription *s
+        pthread_mutex_lock(&self.lock)
+        s = self.responder
+        pthread_mutex_unlock(&self.lock)
+        return None if s == NULL else sub_row(s)
 
     @property
     def pending_responses(self) -> int:

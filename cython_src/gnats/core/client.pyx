@@ -1,5 +1,5 @@
 """A client: verbs, subscriptions, messages; see client.pxd."""
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stddef cimport size_t
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdio cimport snprintf
@@ -78,9 +78,8 @@ from gnats.core.sublist cimport (
     QueueGroup,
     Subscription,
     sub_new,
-    sub_queue,
+    sub_row,
     sub_sid,
-    sub_subject,
 )
 from gnats.core.subtable cimport subtable_add, subtable_find, subtable_remove, subtable_take, subtable_text
 from gnats.core.timers cimport timer_clear
@@ -279,14 +278,7 @@ cdef class Client(Importer):
         pthread_mutex_unlock(&self.lock)
         try:
             for i in range(n):
-                s = all[i]
-                out.append((
-                    PyBytes_FromStringAndSize(sub_subject(s), s.subject_len),
-                    PyBytes_FromStringAndSize(sub_queue(s), s.queue_len),
-                    PyBytes_FromStringAndSize(sub_sid(s), s.sid_len),
-                    loadi64(&s.nm),
-                    loadi64(&s.max),
-                ))
+                out.append(sub_row(all[i]))
         finally:
             free(all)
             qs_offline(&reader)
@@ -673,6 +665,7 @@ cdef class Client(Importer):
         cdef bint delivered = False
         for i in range(n):
             if not load8(&imports[i].closed):
+                addi64_seq(&imports[i].nm, 1)
                 delivered |= self.deliver_import(imports[i], msg, size)
         return delivered
 

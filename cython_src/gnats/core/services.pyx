@@ -27,7 +27,7 @@ from gnats.core.responses cimport (
     queue_drop,
     replymap_remove,
 )
-from gnats.core.sublist cimport SL_OK, SUB_SERVICE, Subscription, sub_new
+from gnats.core.sublist cimport SL_OK, SUB_SERVICE, Subscription, sub_new, sub_row
 from gnats.core.transform cimport SubjectTransform, transform_copy
 from gnats.includes.atomics cimport load8, loadi64, store8, store64, storei64
 from gnats.includes.linux cimport monotonic_ns
@@ -187,6 +187,10 @@ cdef class ImportedService:
                 export_release(self.si.se)
             qs_retire(self.si)
             self.si = NULL
+
+    def subscription(self) -> tuple:
+        """(subject, queue, sid, delivered, max), as Client.subscriptions() has them."""
+        return sub_row(self.sub)
 
     @property
     def share(self) -> bool:

@@ -64,6 +64,10 @@ cdef inline const char *sub_sid(const Subscription *s) noexcept nogil:
     return s.data + s.subject_len + s.queue_len
 
 
+# (subject, queue, sid, delivered, max)
+cdef tuple sub_row(const Subscription *s)
+
+
 cdef struct QueueGroup:
     Subscription **subs  # members, a remote one `qw` times
     uint32_t n

@@ -10,7 +10,7 @@ from gnats.core.trie cimport (
     is_remote, next_group, node_add_sub, node_drop_sub, node_free, node_is_empty, node_new, node_subs,
     table_grow, walk_next,
 )
-from gnats.includes.atomics cimport add64, load64, store64, store64_release
+from gnats.includes.atomics cimport add64, load64, loadi64, store64, store64_release
 from gnats.includes.pthread cimport (
     pthread_rwlock_destroy, pthread_rwlock_rdlock, pthread_rwlock_unlock, pthread_rwlock_wrlock, rwlock_init,
 )
@@ -44,6 +44,16 @@ cdef Subscription *sub_new(
     memcpy(s.data + subject_len, queue, queue_len)
     memcpy(s.data + subject_len + queue_len, sid, sid_len)
     return s
+
+
+cdef tuple sub_row(const Subscription *s):
+    return (
+        PyBytes_FromStringAndSize(sub_subject(s), s.subject_len),
+        PyBytes_FromStringAndSize(sub_queue(s), s.queue_len),
+        PyBytes_FromStringAndSize(sub_sid(s), s.sid_len),
+        loadi64(&s.nm),
+        loadi64(&s.max),
+    )
 
 
 # ---- results ----

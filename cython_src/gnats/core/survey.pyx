@@ -1,5 +1,5 @@
 """Reads of many connections and subscriptions at once, for monitoring: relaxed views, never consistent cuts."""
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free
@@ -7,7 +7,7 @@ from libc.stdlib cimport free
 from gnats.core.account cimport Account
 from gnats.core.connection cimport Connection
 from gnats.core.quiesce cimport QsParticipant, qs_offline, qs_online, qs_register, qs_unregister
-from gnats.core.sublist cimport MatchResult, Sublist, Subscription, sub_queue, sub_sid, sub_subject
+from gnats.core.sublist cimport MatchResult, Sublist, Subscription, sub_row
 from gnats.includes.atomics cimport load64, loadi64
 from gnats.includes.linux cimport monotonic_ns, realtime_ns
 from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
@@ -104,11 +104,4 @@ def matching(Sublist sl not None, bytes subject not None) -> list:
 
 cdef tuple row(const Subscription *s):
     cdef uint64_t cid = (<Connection> s.client).cid if s.client != NULL else 0
-    return (
-        PyBytes_FromStringAndSize(sub_subject(s), s.subject_len),
-        PyBytes_FromStringAndSize(sub_queue(s), s.queue_len),
-        PyBytes_FromStringAndSize(sub_sid(s), s.sid_len),
-        loadi64(&s.nm),
-        loadi64(&s.max),
-        cid,
-    )
+    return (*sub_row(s), cid)
