@@ -1,12 +1,11 @@
 """Subject mappings, of an account or of the global one (parseAccountMappings in opts.go)."""
 
-from collections import Counter
-
 from gnats.accountopts import MapDest, Mapping
 from gnats.conf import Token
 from gnats.confkeys.values import ConfigError, Problems, block, keys, percentage, read_block, string
 from gnats.core.subject import valid_subject
 from gnats.gofmt import quote
+from gnats.mappings import compile_mappings
 
 
 def mappings(key: str, token: Token, problems: Problems) -> list[Mapping]:
@@ -17,7 +16,7 @@ def mappings(key: str, token: Token, problems: Problems) -> list[Mapping]:
             continue
         try:
             dests = _dests(source, each, problems)
-            check_mapping(source, dests)
+            compile_mappings([Mapping(source, tuple(dests))])
         except ConfigError as exc:
             problems.error(exc.token, str(exc))
         except ValueError as exc:
@@ -25,19 +24,6 @@ def mappings(key: str, token: Token, problems: Problems) -> list[Mapping]:
         else:
             found.append(Mapping(source, tuple(dests)))
     return found
-
-
-def check_mapping(source: str, dests: list[MapDest]) -> None:
-    """Refuse destinations that do not go together. Raises ValueError."""
-    seen: set[str] = set()
-    weights: Counter[str] = Counter()
-    for dest in dests:
-        if dest.subject in seen:
-            raise ValueError(f"duplicate entry for {quote(dest.subject)}")
-        seen.add(dest.subject)
-        weights[dest.cluster] += dest.weight
-        if weights[dest.cluster] > 100:
-            raise ValueError("total weight needs to be <= 100")
 
 
 def _dests(source: str, token: Token, problems: Problems) -> list[MapDest]:

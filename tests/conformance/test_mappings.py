@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from conftest import Launch
 from support.accounts import Member
-from support.servers import Server, REFERENCE
+from support.servers import REFERENCE, Server
 from support.wire import Connection
 
 pytestmark = pytest.mark.timeout(120)
@@ -102,7 +102,7 @@ def test_permissions_are_about_the_new_subject(mapped: Server) -> None:
     try:
         member.subscribe(b">")
         assert member.publish(b"asked") == b"MSG allowed 1 0\r\n\r\n"
-        error = b'-ERR \'Permissions Violation for Publish to "forbidden"\'\r\n'
+        error = b"-ERR 'Permissions Violation for Publish to \"forbidden\"'\r\n"
         assert member.publish(b"allowed") == error
     finally:
         member.connection.close()
@@ -117,7 +117,7 @@ def test_weights_share_messages_out(member: Member) -> None:
     member.subscribe(b">")
     counts = subjects_of(member, b"half", 2000)
     assert set(counts) == {b"half", b"other.half"}
-    assert 800 < counts[b"half"] < 1200      # nine standard deviations
+    assert 800 < counts[b"half"] < 1200  # nine standard deviations
     counts = subjects_of(member, b"thirds", 2000)
     assert set(counts) == {b"t.1", b"t.2", b"thirds"}
     assert all(400 < counts[to] < 800 for to in (b"t.1", b"t.2"))

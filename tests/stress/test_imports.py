@@ -1,18 +1,28 @@
-"""Imports that change while messages cross accounts and pollers: nothing is lost that stays imported, and what is made
-on the way is gone in the end."""
+"""Imports that change while messages cross accounts and pollers: nothing is lost that stays imported, and
+what is made on the way is gone in the end."""
 
 import os
 import re
 import threading
+from functools import partial
 
 import pytest
 from support.peer import Peer
 from support.stress import settle, together
 
-from gnats.accountopts import AccountConfig, MapDest, Mapping, ServiceExport, ServiceImport, StreamExport, StreamImport
+from gnats.accountopts import (
+    AccountConfig,
+    MapDest,
+    Mapping,
+    ServiceExport,
+    ServiceImport,
+    StreamExport,
+    StreamImport,
+)
 from gnats.authopts import User
 from gnats.core import quiesce
 from gnats.opts import Options
+from gnats.server import Server
 from gnats.testing import ServerThread
 
 SCALE = int(os.environ.get("GNATS_STRESS", "1"))
@@ -54,10 +64,14 @@ def options(threads: int, variant: int = 0) -> Options:
     )
 
 
+def configure(server: Server, options: Options) -> None:
+    server.accounts.configure(options)
+
+
 def hello(user: str) -> bytes:
     return (
-        b'CONNECT {"verbose":false,"pedantic":false,"headers":true,"no_responders":true,"user":"%b","pass":"p"}\r\n'
-        % user.encode()
+        b'CONNECT {"verbose":false,"pedantic":false,"headers":true,"no_responders":true,'
+        b'"user":"%b","pass":"p"}\r\n' % user.encode()
     )
 
 
@@ -120,7 +134,9 @@ def test_imports_change_under_traffic(threads: int) -> None:
             """Subscriptions come and go while imports do."""
             with Peer(port, hello("b")) as peer:
                 for n in range(ROUNDS * 5):
-                    peer.send(b"SUB p.> %d\r\nSUB *.extra.* q %d\r\nSUB > %d\r\n" % (3 * n, 3 * n + 1, 3 * n + 2))
+                    peer.send(
+                        b"SUB p.> %d\r\nSUB *.extra.* q %d\r\nSUB > %d\r\n" % (3 * n, 3 * n + 1, 3 * n + 2)
+                    )
                     if n > 3:
                         peer.send(b"".join(b"UNSUB %d\r\n" % sid for sid in range(3 * (n - 4), 3 * (n - 3))))
                     if n % 5 == 0:
@@ -136,8 +152,8 @@ def test_imports_change_under_traffic(threads: int) -> None:
                     n += 1
 
         def steady() -> None:
-            """What stays imported arrives, in order, each once: shadows are renewed before the old ones go, so that
-            some may come twice, but none is missed."""
+            """What stays imported arrives, in order, each once: shadows are renewed before the old ones go,
+            so that some may come twice, but none is missed."""
             with Peer(port, hello("b")) as hearer, Peer(port, hello("a")) as teller:
                 hearer.send(b"SUB steady.> 1\r\n")
                 hearer.fence()
@@ -151,7 +167,7 @@ def test_imports_change_under_traffic(threads: int) -> None:
 
         def change() -> None:
             for variant in range(1, ROUNDS + 1):
-                server.call(lambda s, n=variant: s.accounts.configure(options(threads, n)))  # type: ignore[misc]
+                server.call(partial(configure, options=options(threads, variant)))
             busy.clear()
 
         answering = [threading.Thread(target=responder.run) for responder in responders]
@@ -174,7 +190,7 @@ def test_imports_change_under_traffic(threads: int) -> None:
             for thread in answering:
                 thread.join(60)
         settle(server)
-        server.call(lambda s: s.accounts.configure(options(threads)))
+        server.call(partial(configure, options=options(threads)))
         account_a, account_b = server.call(lambda s: (s.accounts["A"], s.accounts["B"]))
         assert account_b.pending_requests == 0
         assert account_a.pending_responses == 0

@@ -1,4 +1,5 @@
-"""Clients of several accounts of one server, and what they hear, in a form that can be compared between servers."""
+"""Clients of several accounts of one server, and what they hear, in a form that can be compared between
+servers."""
 
 from __future__ import annotations
 
@@ -26,9 +27,7 @@ class Member:
     def __init__(self, server: Server, user: str, connect: str = "") -> None:
         self.connection = Connection(server.address)
         options = '"verbose":false,"pedantic":false,"headers":true,"no_responders":true'
-        self.connection.send(
-            f'CONNECT {{{options},"user":"{user}","pass":"p"{connect}}}\r\n'.encode()
-        )
+        self.connection.send(f'CONNECT {{{options},"user":"{user}","pass":"p"{connect}}}\r\n'.encode())
         self.hear()
 
     def say(self, *lines: bytes) -> bytes:

@@ -36,7 +36,7 @@ def exchange(**accounts: list[Item]) -> Exchange:
 REFUSED = {
     "a stream nobody exports": (
         {"A": [], "B": [StreamImport("A", "s")]},
-        "Error adding stream import \"s\": stream import not authorized",
+        'Error adding stream import "s": stream import not authorized',
     ),
     "a wider stream": (
         {"A": [StreamExport("s.*")], "B": [StreamImport("A", "s.>")]},
@@ -64,23 +64,29 @@ REFUSED = {
     ),
     "a stream by part of its wildcards": (
         {"A": [StreamExport("s.*.*")], "B": [StreamImport("A", "s.*.*", to="t.$1")]},
-        "failed to create mapping transform for stream import subject from \"s.*.*\" to \"t.$1\":"
+        'failed to create mapping transform for stream import subject from "s.*.*" to "t.$1":'
         " invalid mapping destination: not using all of the token wildcard(s) in t.$1",
     ),
     "a service nobody exports": (
         {"A": [], "B": [ServiceImport("A", "s")]},
-        "Error adding service import \"s\": service import not authorized",
+        'Error adding service import "s": service import not authorized',
     ),
     "a private service": (
         {"A": [ServiceExport("s", accounts=("C",))], "B": [ServiceImport("A", "s")], "C": []},
         "service import not authorized",
     ),
     "the same service twice": (
-        {"A": [ServiceExport("s.*")], "B": [ServiceImport("A", "s.a", to="x"), ServiceImport("A", "s.b", to="x")]},
+        {
+            "A": [ServiceExport("s.*")],
+            "B": [ServiceImport("A", "s.a", to="x"), ServiceImport("A", "s.b", to="x")],
+        },
         'duplicate service import subject "x", previously used in import for account "A", subject "s.a"',
     ),
     "an account that is not there": ({"B": [ServiceImport("A", "s")]}, "account missing"),
-    "a token that is no wildcard": ({"A": [StreamExport("s.a", account_token_position=2)]}, "invalid subject"),
+    "a token that is no wildcard": (
+        {"A": [StreamExport("s.a", account_token_position=2)]},
+        "invalid subject",
+    ),
     "measurements of a streaming service": (
         {"A": [ServiceExport("s", response_type="stream", latency=ServiceLatency("m"))]},
         "bad service response type",
@@ -165,9 +171,7 @@ def test_services_are_asked_under_another_subject() -> None:
 
 
 def test_the_account_in_the_subject_is_leave_enough() -> None:
-    made = exchange(
-        A=[StreamExport("s.*", account_token_position=2)], B=[StreamImport("A", "s.B")]
-    )
+    made = exchange(A=[StreamExport("s.*", account_token_position=2)], B=[StreamImport("A", "s.B")])
     assert [r.subject for r in made.parties["B"].stream_imports] == ["s.B"]
 
 

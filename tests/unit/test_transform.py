@@ -47,7 +47,9 @@ CASES = [
 
 
 @pytest.mark.parametrize(("src", "dest", "subject", "expected"), CASES)
-def test_a_subject_becomes(src: str, dest: str, subject: str, expected: str | type[ValueError] | None) -> None:
+def test_a_subject_becomes(
+    src: str, dest: str, subject: str, expected: str | type[ValueError] | None
+) -> None:
     if expected is ValueError:
         with pytest.raises(ValueError, match="invalid subject"):
             SubjectTransform(src, dest)
@@ -64,10 +66,22 @@ ERRORS = [
     ("foo.*", "bar.$2", f"{INVALID}: wildcard index out of range in $2: [2]"),
     ("foo.*", "bar.{{wildcard(2)}}", f"{INVALID}: wildcard index out of range in {{{{wildcard(2)}}}}: [2]"),
     ("foo.*", "{{unknown(1)}}", f"{INVALID}: unknown function in {{{{unknown(1)}}}}"),
-    ("foo.*", "{{wildcard()}}", f"{INVALID}: not enough arguments passed to the function in {{{{wildcard()}}}}"),
-    ("foo.*", "{{wildcard(1,2)}}", f"{INVALID}: too many arguments passed to the function in {{{{wildcard(1,2)}}}}"),
+    (
+        "foo.*",
+        "{{wildcard()}}",
+        f"{INVALID}: not enough arguments passed to the function in {{{{wildcard()}}}}",
+    ),
+    (
+        "foo.*",
+        "{{wildcard(1,2)}}",
+        f"{INVALID}: too many arguments passed to the function in {{{{wildcard(1,2)}}}}",
+    ),
     ("foo.*", "{{left(1)}}", f"{INVALID}: not enough arguments passed to the function in {{{{left(1)}}}}"),
-    ("foo.*", "{{split(1,a,b)}}", f"{INVALID}: too many arguments passed to the function in {{{{split(1,a,b)}}}}"),
+    (
+        "foo.*",
+        "{{split(1,a,b)}}",
+        f"{INVALID}: too many arguments passed to the function in {{{{split(1,a,b)}}}}",
+    ),
     (
         "foo.*",
         "{{wildcard(x)}}",
@@ -165,7 +179,10 @@ def test_there_is_a_way_back(holders: list[str], tokens: list[str]) -> None:
 def test_place_holders_stand_for_wildcards(tokens: list[str]) -> None:
     subject = ".".join(tokens)
     dest = transform_tokenize(subject)
-    assert transform_untokenize(dest) == (subject.encode(), [b"$%d" % (i + 1) for i in range(tokens.count("*"))])
+    assert transform_untokenize(dest) == (
+        subject.encode(),
+        [b"$%d" % (i + 1) for i in range(tokens.count("*"))],
+    )
 
 
 def test_long_results_are_whole() -> None:

@@ -313,7 +313,6 @@ cdef class Account:
             lost = following
         return taken
 
-
     cdef Expected *abandon(self, const char *subject, size_t n) noexcept nogil:
         """Expect a response no more unless one has come; the requester has forgotten it."""
         cdef Expected *e

@@ -1011,7 +1011,6 @@ cdef class Client(Importer):
         free(line)
         self.trace_msg(TRACE_OUT_PAYLOAD, d.pay, d.pay_n, d.hdr)
 
-
     cdef void trace_mapping(self, const char *to, size_t n) noexcept nogil:
         cdef PubArg *pa = &self.pa
         cdef char *line = <char *> malloc(pa.subject.n + n + 4)

@@ -5,7 +5,6 @@ Both are undone when they are closed or collected.
 import cython
 
 from cpython.bytes cimport PyBytes_AS_STRING
-from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memset
