@@ -1,4 +1,5 @@
-"""The accounts of a server: made from its options, changed in place by a reload or a new JWT (accounts.go)."""
+"""The accounts of a server: made from its options, changed in place by a reload or a new JWT
+(accounts.go)."""
 
 import asyncio
 import json
@@ -12,7 +13,7 @@ from gnats.errors import OptionError
 from gnats.exchange import RESPONSE_THRESHOLD, CheckActivation, Exchange, Party
 from gnats.gofmt import quote
 from gnats.ident import server_hash
-from gnats.mappings import Row, compile_mappings
+from gnats.mappings import compile_account_mappings
 from gnats.opts import Options
 
 
@@ -56,7 +57,7 @@ class Accounts(dict[str, Account]):
 
     def _apply(self, configs: Iterable[AccountConfig], system: str) -> None:
         configs = list(configs)
-        rows = {config.name: _mappings(config) for config in configs}
+        rows = {config.name: compile_account_mappings(config.name, config.mappings) for config in configs}
         exchange = Exchange(self._check_activation)
         exchange.add(configs)
         if system:
@@ -86,7 +87,7 @@ class Accounts(dict[str, Account]):
         self._import(account, Party(name))
         self._export(account, Party(name))
 
-    # -- exports and imports -----------------------------------------------------------------------------------
+    # -- exports and imports ---------------------------------------------------------------------------------
 
     def _export(self, account: Account, party: Party) -> None:
         """Offer what the account exports now; services that stay keep the responses they wait for."""
@@ -145,7 +146,7 @@ class Accounts(dict[str, Account]):
                 if session.client:
                     session.client.renew_imports()
 
-    # -- responses ---------------------------------------------------------------------------------------------
+    # -- responses -------------------------------------------------------------------------------------------
 
     def expect_responses(self, export_id: int) -> None:
         """Responses of a service are expected: see to it that they are forgotten when they do not come."""
@@ -166,10 +167,3 @@ class Accounts(dict[str, Account]):
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
-
-
-def _mappings(config: AccountConfig) -> list[Row]:
-    try:
-        return compile_mappings(config.mappings)
-    except ValueError as exc:
-        raise OptionError(f"account {quote(config.name)}: Error adding mapping: {exc}") from None

@@ -39,7 +39,8 @@ class StreamRoute:
 
 @dataclass(frozen=True, slots=True)
 class ServiceRoute:
-    """An import of a service: requests to `subject` go to `to` in the account `exporter`, under its `export`."""
+    """An import of a service: requests to `subject` go to `to` in the account `exporter`, under its
+    `export`."""
 
     exporter: str
     subject: str

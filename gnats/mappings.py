@@ -1,4 +1,5 @@
-"""Subject mappings of an account: from what a configuration says to what the data plane asks (AddWeightedMappings)."""
+"""Subject mappings of an account: from what a configuration says to what the data plane asks
+(AddWeightedMappings)."""
 
 from collections.abc import Iterable
 from itertools import accumulate
@@ -6,13 +7,15 @@ from itertools import accumulate
 from gnats.accountopts import MapDest, Mapping
 from gnats.core.subject import has_wildcard, valid_subject
 from gnats.core.transform import SubjectTransform, transform_tokenize, validate_mapping
+from gnats.errors import OptionError
 from gnats.gofmt import quote
 
 Row = tuple[bytes, list[tuple[SubjectTransform, int]]]
 
 
 def compile_mappings(mappings: Iterable[Mapping], cluster: str = "") -> list[Row]:
-    """The mappings for a server of `cluster`, as Account.set_mappings takes them; a later one of a source counts.
+    """The mappings for a server of `cluster`, as Account.set_mappings takes them; a later one of a source
+    counts.
 
     Raises ValueError with nats-server's text.
     """
@@ -20,6 +23,14 @@ def compile_mappings(mappings: Iterable[Mapping], cluster: str = "") -> list[Row
     for mapping in mappings:
         rows[mapping.source] = mapping.source.encode(), _destinations(mapping, cluster)
     return list(rows.values())
+
+
+def compile_account_mappings(account: str, mappings: Iterable[Mapping]) -> list[Row]:
+    """compile_mappings for an account of the configuration. Raises OptionError."""
+    try:
+        return compile_mappings(mappings)
+    except ValueError as exc:
+        raise OptionError(f"account {quote(account)}: Error adding mapping: {exc}") from None
 
 
 def _destinations(mapping: Mapping, cluster: str) -> list[tuple[SubjectTransform, int]]:

@@ -5,25 +5,28 @@ class Account:
     @property
     def sublist(self) -> Sublist: ...
     def set_mappings(self, rows: list[tuple[bytes, list[tuple[SubjectTransform, int]]]]) -> None:
-        """What messages published in this account from now on are mapped by: each source with its destinations.
+        """What messages published in this account from now on are mapped by: each source with its
+        destinations.
 
-        The first source that matches counts; of its destinations the first whose number is over a random one of 0 to
-        99, and without such a one the message is lost. Raises MemoryError.
+        The first source that matches counts; of its destinations the first whose number is over a random one
+        of 0 to 99, and without such a one the message is lost. Raises MemoryError.
         """
     def set_identity(self, name: bytes, server: bytes, server_hash: bytes) -> None:
-        """What requests to other accounts say about this one: its name and the server's, in JSON with quotes; the
-        server's hash marks the subjects of responses that are measured. Before the account has clients."""
+        """What requests to other accounts say about this one: its name and the server's, in JSON with quotes;
+        the server's hash marks the subjects of responses that are measured. Before the account has
+        clients."""
     def set_stream_imports(
         self, rows: list[tuple[Account, bytes, bytes, SubjectTransform | None, bool]]
     ) -> None:
-        """What subscriptions in this account hear of others: (exporter, subject, to, transform, use published) of each.
+        """What subscriptions in this account hear of others: (exporter, subject, to, transform, use
+        published) of each.
 
         Those of connected clients change when each is told (Client.renew_imports). Raises MemoryError.
         """
     def keep(self, other: Account) -> None:
         """Keep another account, and have it keep this one: each may come to point into the other."""
     def responder_subscription(self) -> tuple[bytes, bytes, bytes, int, int] | None:
-        """(subject, queue, sid, delivered, max) of what takes the answers to requests; None before the first."""
+        """(subject, queue, sid, delivered, max) of the subscription to responses, once there is one."""
     @property
     def pending_responses(self) -> int:
         """Responses that are expected of this account."""

@@ -18,7 +18,8 @@ EV_TRACE: int
 EV_MSG: int
 """A message for an internal client: data is (subject, reply, header, payload, sid)."""
 EV_RESPONSES: int
-"""Responses are expected that may not come in time: the client is an account, a the id of an exported service."""
+"""Responses are expected that may not come in time: the client is an account, a the id of an exported
+service."""
 
 class Inbox:
     def __init__(self) -> None: ...

@@ -1,11 +1,12 @@
-"""Exported and imported services as the control plane handles them. Both are undone when they are closed or collected."""
+"""Exported and imported services as the control plane handles them. Both are undone when they are closed or
+collected."""
 
 from gnats.core.account import Account
 from gnats.core.transform import SubjectTransform
 
 class ExportedService:
-    """A service that an account offers. `response_type` is "singleton", "stream" or "chunked"; the threshold, in
-    seconds, is how long its responses are waited for."""
+    """A service that an account offers. `response_type` is "singleton", "stream" or "chunked"; the threshold,
+    in seconds, is how long its responses are waited for."""
 
     threshold: float
     def __init__(self, account: Account, response_type: str, threshold: float) -> None: ...
@@ -21,14 +22,15 @@ class ExportedService:
     def pending(self) -> int:
         """Responses that are expected."""
     def check_expired_responses(self) -> tuple[float | None, list[tuple[int, bool, int, bytes]]]:
-        """Drop the responses that have not come in time: seconds until it is worth asking again, None for when the
-        next one is expected; and of those that were measured (requester, share, ns since the request, header)."""
+        """Drop the responses that have not come in time: seconds until it is worth asking again, None for
+        when the next one is expected; and of those that were measured (requester, share, ns since the
+        request, header)."""
 
 class ImportedService:
     """A service that an account takes from another one: requests to `subject` go to `to` there.
 
-    With a transform `to` is what it makes of the subject, with `use_published` the subject itself. Requests are taken
-    until close(). Raises ValueError for an invalid subject, MemoryError.
+    With a transform `to` is what it makes of the subject, with `use_published` the subject itself. Requests
+    are taken until close(). Raises ValueError for an invalid subject, MemoryError.
     """
 
     share: bool
@@ -50,6 +52,8 @@ class ImportedService:
     def account(self) -> Account: ...
     @property
     def export(self) -> ExportedService: ...
+    def subscription(self) -> tuple[bytes, bytes, bytes, int, int]:
+        """(subject, queue, sid, delivered, max), as Client.subscriptions() has them."""
     def close(self) -> None:
         """Take no more requests. Idempotent."""
     def subscription(self) -> tuple[bytes, bytes, bytes, int, int]:

@@ -6,7 +6,7 @@ import json
 
 import pytest
 from conftest import Launch
-from support.accounts import Member, members
+from support.accounts import members
 from support.servers import Server
 from support.wire import Closed, Connection
 

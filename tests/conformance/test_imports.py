@@ -21,9 +21,11 @@ accounts {{
       exports [
         {{ stream: "s.>" }}, {{ stream: "lit" }}, {{ stream: "private", accounts: [C] }}
         {{ stream: "for.*.only", account_token_position: 2 }}
-        {{ service: "svc" }}, {{ service: "svc.*" }}, {{ service: "whole.>" }}, {{ service: "quiet", accounts: [B] }}
+        {{ service: "svc" }}, {{ service: "svc.*" }}, {{ service: "whole.>" }}
+        {{ service: "quiet", accounts: [B] }}
         {{ service: "streamed", response_type: stream }}, {{ service: "chunked", response: chunked }}
-        {{ service: "slow", threshold: "200ms" }}, {{ service: "slow.stream", response: stream, threshold: "400ms" }}
+        {{ service: "slow", threshold: "200ms" }}
+        {{ service: "slow.stream", response: stream, threshold: "400ms" }}
       ]
       mappings {{ "svc.mapped": "svc.elsewhere" }}
   }}
@@ -37,8 +39,10 @@ accounts {{
         {{ service: {{ account: A, subject: "svc.*" }}, to: "ask.$1", share: true }}
         {{ service: {{ account: A, subject: "whole.>" }} }}
         {{ service: {{ account: A, subject: "quiet" }} }}
-        {{ service: {{ account: A, subject: "streamed" }} }}, {{ service: {{ account: A, subject: "chunked" }} }}
-        {{ service: {{ account: A, subject: "slow" }} }}, {{ service: {{ account: A, subject: "slow.stream" }} }}
+        {{ service: {{ account: A, subject: "streamed" }} }}
+        {{ service: {{ account: A, subject: "chunked" }} }}
+        {{ service: {{ account: A, subject: "slow" }} }}
+        {{ service: {{ account: A, subject: "slow.stream" }} }}
         {{ service: {{ account: D, subject: "twice" }} }}, {{ service: {{ account: E, subject: "twice" }} }}
       ]
   }}
@@ -66,7 +70,7 @@ def abc(exchange: Server) -> Iterator[list[Member]]:
         yield found
 
 
-# -- streams -----------------------------------------------------------------------------------------------------
+# -- streams -------------------------------------------------------------------------------------------------
 
 # what is subscribed to in B, what is published in A, and under which subjects it is heard
 STREAMS = {
@@ -176,7 +180,7 @@ def test_what_a_service_gets_does_not_leave_as_a_stream(exchange: Server) -> Non
         assert b.hear() == c.hear() == b""
 
 
-# -- services ----------------------------------------------------------------------------------------------------
+# -- services ------------------------------------------------------------------------------------------------
 
 INFO = b'NATS/1.0\r\nNats-Request-Info: {"acc":"B","rtt":0}\r\n\r\n'
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from conftest import Launch
 from support.accounts import Member
-from support.servers import Server, REFERENCE
+from support.servers import REFERENCE, Server
 from support.wire import Connection
 
 pytestmark = pytest.mark.timeout(120)

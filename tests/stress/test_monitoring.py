@@ -6,6 +6,7 @@ import threading
 import pytest
 from support.peer import Peer
 from support.process import SANITIZED
+from support.stress import settle
 
 from gnats.monitor.accountz import account_statz
 from gnats.monitor.connz import connz
@@ -14,7 +15,7 @@ from gnats.monitor.subsz import subsz
 from gnats.server import Server
 from gnats.testing import ServerThread
 
-from .test_stress import SCALE, settle
+from .test_stress import SCALE
 
 pytestmark = pytest.mark.timeout(300 * SCALE)
 

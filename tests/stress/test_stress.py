@@ -4,7 +4,6 @@
 or leaked. GNATS_STRESS multiplies the amount of work (the default is a short form).
 """
 
-import asyncio
 import os
 import random
 import re
@@ -14,6 +13,7 @@ from collections.abc import Callable
 import pytest
 from support.peer import Peer
 from support.process import SANITIZED, resident
+from support.stress import settle, together
 
 from gnats.bench.loadgen import PubSub
 from gnats.bench.target import Target
@@ -22,39 +22,6 @@ from gnats.testing import ServerThread
 
 SCALE = int(os.environ.get("GNATS_STRESS", "1"))
 pytestmark = pytest.mark.timeout(300 * SCALE)
-
-
-def together(*jobs: Callable[[], None]) -> None:
-    """Run jobs in threads at the same time; raises what the first of them to fail raised."""
-    failed: list[BaseException] = []
-
-    def guarded(job: Callable[[], None]) -> None:
-        try:
-            job()
-        except BaseException as exc:  # noqa: BLE001 - handed to the test
-            failed.append(exc)
-
-    threads = [threading.Thread(target=guarded, args=(job,)) for job in jobs]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    if failed:
-        raise failed[0]
-
-
-def settle(server: ServerThread) -> None:
-    """Return when no connection and no subscription of a client is left."""
-    empty = threading.Event()
-
-    def look() -> None:
-        if server.server.num_clients == 0:
-            empty.set()
-        else:
-            asyncio.get_running_loop().call_later(0.01, look)
-
-    server.call(lambda _: look())
-    assert empty.wait(60), "connections are left"
 
 
 def numbers(data: bytes) -> list[int]:

@@ -1,4 +1,5 @@
-"""Clients of several accounts of one server, and what they hear, in a form that can be compared between servers."""
+"""Clients of several accounts of one server, and what they hear, in a form that can be compared between
+servers."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """The data plane's half of an account (accounts.go): what a message published in it needs to be routed.
 
 Connections borrow it; the control plane keeps it alive for as long as one of them is bound to it, and an account keeps
-those it has exchanged imports with. Fields that change while messages flow are atomic pointers to what is immutable, and
-the old one is retired (core.quiesce).
+those it has exchanged imports with. Fields that change while messages flow are atomic pointers to what is immutable,
+and the old one is retired (core.quiesce).
 """
 from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
@@ -92,8 +92,8 @@ cdef class Account:
     cdef size_t expect_response(
         self, Account requester, ServiceExport *se, const char *to, size_t n, bint share, uint64_t cid, bint tracked,
         const char *header, size_t hn, uint64_t random, int64_t now, char *out, bint *arm) noexcept nogil
-    # What a response that was sent to `subject` is for, the caller's to free; NULL when none is expected. A singleton is
-    # not expected any more after that, of others it is a copy.
+    # What a response that was sent to `subject` is for, the caller's to free; NULL when none is expected. A singleton
+    # is not expected any more after that, of others it is a copy.
     cdef Expected *find_response(self, const char *subject, size_t n) noexcept nogil
     # No more responses to `subject`: what was expected, the caller's to release and to free; NULL when it has gone.
     cdef Expected *take_response(self, const char *subject, size_t n) noexcept nogil

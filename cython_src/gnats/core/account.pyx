@@ -121,12 +121,12 @@ cdef class Account:
             other.peers.append(self)
 
     def responder_subscription(self) -> tuple | None:
-        """(subject, queue, sid, delivered, max) of what takes the answers to requests; None before the first one."""
+        """(subject, queue, sid, delivered, max) of the subscription to responses, once there is one."""
         cdef Subscription *s
         pthread_mutex_lock(&self.lock)
         s = self.responder
         pthread_mutex_unlock(&self.lock)
-        return sub_row(s) if s != NULL else None
+        return None if s == NULL else sub_row(s)
 
     @property
     def pending_responses(self) -> int:
@@ -312,7 +312,6 @@ cdef class Account:
             free(lost)
             lost = following
         return taken
-
 
     cdef Expected *abandon(self, const char *subject, size_t n) noexcept nogil:
         """Expect a response no more unless one has come; the requester has forgotten it."""

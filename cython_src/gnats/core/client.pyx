@@ -1,5 +1,5 @@
 """A client: verbs, subscriptions, messages; see client.pxd."""
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stddef cimport size_t
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdio cimport snprintf
@@ -78,10 +78,8 @@ from gnats.core.sublist cimport (
     QueueGroup,
     Subscription,
     sub_new,
-    sub_queue,
     sub_row,
     sub_sid,
-    sub_subject,
 )
 from gnats.core.subtable cimport subtable_add, subtable_find, subtable_remove, subtable_take, subtable_text
 from gnats.core.timers cimport timer_clear
@@ -280,8 +278,7 @@ cdef class Client(Importer):
         pthread_mutex_unlock(&self.lock)
         try:
             for i in range(n):
-                s = all[i]
-                out.append(sub_row(s))
+                out.append(sub_row(all[i]))
         finally:
             free(all)
             qs_offline(&reader)
@@ -668,6 +665,7 @@ cdef class Client(Importer):
         cdef bint delivered = False
         for i in range(n):
             if not load8(&imports[i].closed):
+                addi64_seq(&imports[i].nm, 1)
                 delivered |= self.deliver_import(imports[i], msg, size)
         return delivered
 
@@ -1012,7 +1010,6 @@ cdef class Client(Importer):
         self.trace_line(TRACE_OUT, line, n - 2, NULL, 0)
         free(line)
         self.trace_msg(TRACE_OUT_PAYLOAD, d.pay, d.pay_n, d.hdr)
-
 
     cdef void trace_mapping(self, const char *to, size_t n) noexcept nogil:
         cdef PubArg *pa = &self.pa

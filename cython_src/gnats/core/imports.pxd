@@ -1,5 +1,5 @@
-"""What imports do to a connection: shadows of its subscriptions in other accounts, and its messages on their way through
-imported services (the import half of client.go).
+"""What imports do to a connection: shadows of its subscriptions in other accounts, and its messages on their way
+through imported services (the import half of client.go).
 
 A subscription to something that the account imports as a stream gets a *shadow* in the account that exports it: another
 subscription of the same client there, made, changed and undone by the owner together with its own.

@@ -44,7 +44,7 @@ from gnats.core.sublist cimport (
     sub_sid,
     sub_subject,
 )
-from gnats.core.subtable cimport SubTable, subtable_add, subtable_find, subtable_remove, subtable_take
+from gnats.core.subtable cimport subtable_add, subtable_find, subtable_remove, subtable_take
 from gnats.core.transform cimport Transform, transform_apply
 from gnats.includes.atomics cimport exchange64, load8, load64, load_ptr_acquire, loadi64, store8
 from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
@@ -331,7 +331,8 @@ cdef class Importer(Guarded):
                 next_random(&self.ps.rng), self.ps.now, reply, &arm)
             expected = rn > 0
         delivered = self.route_in(
-            <Account> e.account, expected_other(e), e.other_n, <char *> reply if expected else saved.reply.p, rn, msg, n)
+            <Account> e.account, expected_other(e), e.other_n, <char *> reply if expected else saved.reply.p, rn, msg,
+            n)
         self.hop = hop.before
         self.pa = saved
         if expected and not delivered:

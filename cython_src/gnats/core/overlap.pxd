@@ -1,4 +1,5 @@
-"""What a subscription has in common with an import: which part of an imported stream it is about (addShadowSubscriptions)."""
+"""What a subscription has in common with an import: which part of an imported stream it is about
+(addShadowSubscriptions)."""
 from libc.stddef cimport size_t
 
 cdef enum:

@@ -1,4 +1,5 @@
-"""Responses that are expected: the subjects made for the replies of requests that went to another account (accounts.go).
+"""Responses that are expected: the subjects made for the replies of requests that went to another account
+(accounts.go).
 
 A request that crosses a service import gets a reply subject of its own, `_R_.xxxxxx.yyyyyy`, in the account that serves
 it; an Expected entry there says where a response goes. The account of the requester has an entry the other way, by the

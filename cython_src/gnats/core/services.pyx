@@ -5,7 +5,6 @@ Both are undone when they are closed or collected.
 import cython
 
 from cpython.bytes cimport PyBytes_AS_STRING
-from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memset
@@ -189,7 +188,7 @@ cdef class ImportedService:
             self.si = NULL
 
     def subscription(self) -> tuple:
-        """(subject, queue, sid, delivered, max) of the subscription that takes the requests; not after close()."""
+        """(subject, queue, sid, delivered, max), as Client.subscriptions() has them."""
         return sub_row(self.sub)
 
     @property

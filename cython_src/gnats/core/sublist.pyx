@@ -46,6 +46,16 @@ cdef Subscription *sub_new(
     return s
 
 
+cdef tuple sub_row(const Subscription *s):
+    return (
+        PyBytes_FromStringAndSize(sub_subject(s), s.subject_len),
+        PyBytes_FromStringAndSize(sub_queue(s), s.queue_len),
+        PyBytes_FromStringAndSize(sub_sid(s), s.sid_len),
+        loadi64(&s.nm),
+        loadi64(&s.max),
+    )
+
+
 # ---- results ----
 
 cdef struct NodeList:
@@ -238,16 +248,6 @@ cdef uint64_t sublists = 0   # made so far; under the GIL
 
 
 @cython.final
-cdef tuple sub_row(const Subscription *s):
-    return (
-        PyBytes_FromStringAndSize(sub_subject(s), s.subject_len),
-        PyBytes_FromStringAndSize(sub_queue(s), s.queue_len),
-        PyBytes_FromStringAndSize(sub_sid(s), s.sid_len),
-        loadi64(&s.nm),
-        loadi64(&s.max),
-    )
-
-
 cdef class Sublist:
     """Subscriptions by subject; the methods that Python sees are for tests and tools."""
 

@@ -51,8 +51,8 @@ cdef inline bint transform_matches(const Transform *t, const char *subject, size
     return subject_is_subset_match(subject, n, transform_src(t), t.src_n)
 
 
-# Write what `subject` becomes to out[:room]; its length, of which no more than `room` was written. `rng` is the state of
-# a xorshift generator. Without `hashed`, a partition over the whole subject is one over nothing.
+# Write what `subject` becomes to out[:room]; its length, of which no more than `room` was written. `rng` is the state
+# of a xorshift generator. Without `hashed`, a partition over the whole subject is one over nothing.
 cdef size_t transform_apply(
     const Transform *t, const char *subject, size_t n, uint64_t *rng, bint hashed, char *out, size_t room,
 ) noexcept nogil

@@ -11,7 +11,6 @@ from libc.string cimport memcmp, memcpy
 
 from gnats.core.subject cimport (
     is_valid_literal_subject,
-    num_tokens,
     token_end,
 )
 

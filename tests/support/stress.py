@@ -1,0 +1,40 @@
+"""What the stress tests share: jobs side by side, and a server that comes to rest."""
+
+import asyncio
+import threading
+from collections.abc import Callable
+
+from gnats.testing import ServerThread
+
+
+def together(*jobs: Callable[[], None]) -> None:
+    """Run jobs in threads at the same time; raises what the first of them to fail raised."""
+    failed: list[BaseException] = []
+
+    def guarded(job: Callable[[], None]) -> None:
+        try:
+            job()
+        except BaseException as exc:  # noqa: BLE001 - handed to the test
+            failed.append(exc)
+
+    threads = [threading.Thread(target=guarded, args=(job,)) for job in jobs]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if failed:
+        raise failed[0]
+
+
+def settle(server: ServerThread) -> None:
+    """Return when no connection and no subscription of a client is left."""
+    empty = threading.Event()
+
+    def look() -> None:
+        if server.server.num_clients == 0:
+            empty.set()
+        else:
+            asyncio.get_running_loop().call_later(0.01, look)
+
+    server.call(lambda _: look())
+    assert empty.wait(60), "connections are left"
