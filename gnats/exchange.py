@@ -21,6 +21,10 @@ CheckActivation = Callable[[str, str, StreamImport | ServiceImport], bool]
 """Whether an import, of an account (the first name) from another, has a token that is good for it."""
 
 
+def _destination(transform: SubjectTransform | None) -> str:
+    return transform.dest.decode("utf-8", "surrogateescape") if transform else ""
+
+
 @dataclass(frozen=True, slots=True)
 class StreamRoute:
     """An import of messages: subscribers to `to` hear `subject` of the account `exporter`."""
@@ -33,8 +37,8 @@ class StreamRoute:
     """The subject stays as it is."""
 
     @property
-    def key(self) -> tuple[str, str, str]:
-        return self.exporter, self.subject, self.to
+    def key(self) -> tuple[str, ...]:
+        return self.exporter, self.subject, self.to, _destination(self.transform)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +55,8 @@ class ServiceRoute:
     export: str
 
     @property
-    def key(self) -> tuple[str, str, str, str]:
-        return self.exporter, self.subject, self.to, self.export
+    def key(self) -> tuple[str, ...]:
+        return self.exporter, self.subject, self.to, self.export, _destination(self.transform)
 
 
 @dataclass(slots=True)
