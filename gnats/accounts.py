@@ -94,8 +94,9 @@ class Accounts(dict[str, Account]):
         for subject, old in list(account.services.items()):
             export = party.service_exports.get(subject)
             if export is None or export.response_type != old.response_type:
-                self._exports.pop(old.id, None)
                 del account.services[subject]
+                old.close()
+                self.expect_responses(old.id)
         for subject, export in party.service_exports.items():
             threshold = export.threshold or RESPONSE_THRESHOLD
             service = account.services.get(subject)
@@ -154,7 +155,9 @@ class Accounts(dict[str, Account]):
         if export is None:
             return
         wait, _ = export.check_expired_responses()
-        if wait is not None and export_id not in self._timers:
+        if wait is None and export.closed:
+            del self._exports[export_id]
+        elif wait is not None and export_id not in self._timers:
             loop = asyncio.get_running_loop()
             self._timers[export_id] = loop.call_later(wait, self._expire, export_id)
 

@@ -12,6 +12,7 @@ from gnats.core.parser cimport ACCOUNT
 from gnats.core.quiesce cimport qs_retire
 from gnats.core.responses cimport (
     MAX_EXPECTED,
+    MAX_STRAYS,
     SINGLETON,
     Expected,
     Queue,
@@ -167,8 +168,16 @@ cdef class Account:
         cdef Expected *back
         cdef Expected *oldest = NULL
         cdef size_t size = PREFIX + SUFFIX
+        # The export of another account is that of a response which wants an answer itself: nothing ends its waiting
+        # but the requester's interest, as in nats-server, or their number.
+        cdef bint own = se.account == <void *> self
+        cdef Queue *queue = &se.queue if own else &self.strays
         arm[0] = False
         pthread_mutex_lock(&self.lock)
+        if own and se.closed:
+            # It may be about to be freed: whoever closed it held the lock, and counts on nothing being added.
+            pthread_mutex_unlock(&self.lock)
+            return 0
         if self.responder != NULL or self.make_responder(random ^ <uint64_t> now):
             memcpy(out, self.prefix, PREFIX)
             put_random(out + PREFIX, random)
@@ -188,14 +197,12 @@ cdef class Account:
         e.rt = se.response_type
         e.share = share
         e.tracked = tracked
-        if se.account == <void *> self:
-            # (The export of another account is that of a response which wants an answer itself: nothing ends its
-            # waiting but the requester's interest, as in nats-server.)
-            if se.queue.n >= MAX_EXPECTED:
-                oldest = se.queue.oldest
-                queue_drop(oldest)
-                replymap_remove(&self.responses, oldest)
-            queue_push(&se.queue, e)
+        if queue.n >= <uint32_t> (MAX_EXPECTED if own else MAX_STRAYS):
+            oldest = queue.oldest
+            queue_drop(oldest)
+            replymap_remove(&self.responses, oldest)
+        queue_push(queue, e)
+        if own:
             arm[0] = not se.armed
             se.armed = 1
         store64(&self.nresponses, self.responses.n)
