@@ -77,8 +77,11 @@ class Accounts(dict[str, Account]):
     def _register(self, name: str) -> Account:
         account = self.get(name)
         if account is None:
-            account = self[name] = self._removed.pop(name) if name in self._removed else Account(name)
-            account.set_identity(json.dumps(name, ensure_ascii=False).encode(), self._server, self._hash)
+            account = self._removed.pop(name, None)
+            if account is None:
+                account = Account(name)
+                account.set_identity(json.dumps(name, ensure_ascii=False).encode(), self._server, self._hash)
+            self[name] = account
         return account
 
     def _remove(self, name: str) -> None:
