@@ -29,7 +29,8 @@ cdef struct StreamImport:
     uint8_t use_published  # the subject stays what it was
     uint32_t source_n
     uint32_t to_n
-    char data[1]           # what is imported, and what it is seen as
+    uint32_t dest_n
+    char data[1]           # what is imported, what it is seen as, and the destination that `tr` was made of
 
 
 cdef inline const char *import_source(const StreamImport *im) noexcept nogil:
@@ -116,6 +117,9 @@ cdef inline Mappings *account_mappings(Account a) noexcept nogil:
 cdef inline bint account_imports_streams(Account a) noexcept nogil:
     return load_ptr_acquire(<void **> &a.streams) != NULL
 
+
+# Does the account still import it? The caller holds a reference, not the lock.
+cdef bint stream_import_stays(Account importer, const StreamImport *im) noexcept nogil
 
 # A reference less; the importing account's lock is not held.
 cdef void stream_import_release(StreamImport *im) noexcept nogil

@@ -423,7 +423,7 @@ cdef class Client(Importer):
             return NULL
         bump64(&self.nsubs, 1)
         if unlikely(account_imports_streams(<Account> self.account)):
-            self.add_shadows(<Account> self.account, s)
+            self.add_shadows(<Account> self.account, s, False)
         return s
 
     cdef int process_sub(self, char *arg, size_t n) noexcept nogil:
