@@ -54,10 +54,11 @@ class Account(account.Account):
         self.slow_consumers = 0
 
     def own_subscriptions(self) -> list[tuple[bytes, bytes, bytes, int, int]]:
-        """(subject, queue, sid, delivered, max) of its subscriptions that no client has: imports."""
-        rows = [service.subscription() for service in self.service_imports.values()]
+        """Those of its service imports, and to responses, as Client.subscriptions() has them."""
         responder = self.responder_subscription()
-        return [*rows, responder] if responder else rows
+        return [service.subscription() for service in self.service_imports.values()] + (
+            [responder] if responder else []
+        )
 
     @property
     def label(self) -> str:

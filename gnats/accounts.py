@@ -163,8 +163,11 @@ class Accounts(dict[str, Account]):
     def _register(self, name: str) -> Account:
         account = self.get(name)
         if account is None:
-            account = self[name] = self._removed.pop(name) if name in self._removed else Account(name)
-            account.set_identity(json.dumps(name, ensure_ascii=False).encode(), self._server, self._hash)
+            account = self._removed.pop(name, None)
+            if account is None:
+                account = Account(name)
+                account.set_identity(json.dumps(name, ensure_ascii=False).encode(), self._server, self._hash)
+            self[name] = account
         return account
 
     def _remove(self, name: str) -> None:
@@ -180,8 +183,9 @@ class Accounts(dict[str, Account]):
         for subject, old in list(account.services.items()):
             export = party.service_exports.get(subject)
             if export is None or export.response_type != old.response_type:
-                self._exports.pop(old.id, None)
                 del account.services[subject]
+                old.close()
+                self.expect_responses(old.id)
         for subject, export in party.service_exports.items():
             threshold = export.threshold or RESPONSE_THRESHOLD
             service = account.services.get(subject)
@@ -246,7 +250,9 @@ class Accounts(dict[str, Account]):
         wait, lost = export.check_expired_responses()
         for measured in lost:
             self.report(export_id, GATEWAY_TIMEOUT, measured)
-        if wait is not None and export_id not in self._timers:
+        if wait is None and export.closed:
+            del self._exports[export_id]
+        elif wait is not None and export_id not in self._timers:
             loop = asyncio.get_running_loop()
             self._timers[export_id] = loop.call_later(wait, self._expire, export_id)
 

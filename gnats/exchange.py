@@ -25,6 +25,10 @@ Complain = Callable[[str, str, str], None]
 """Is told of an account what of it cannot be ("stream export"...), and why."""
 
 
+def _destination(transform: SubjectTransform | None) -> str:
+    return transform.dest.decode("utf-8", "surrogateescape") if transform else ""
+
+
 @dataclass(frozen=True, slots=True)
 class StreamRoute:
     """An import of messages: subscribers to `to` hear `subject` of the account `exporter`."""
@@ -37,8 +41,8 @@ class StreamRoute:
     """The subject stays as it is."""
 
     @property
-    def key(self) -> tuple[str, str, str]:
-        return self.exporter, self.subject, self.to
+    def key(self) -> tuple[str, ...]:
+        return self.exporter, self.subject, self.to, _destination(self.transform)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +59,8 @@ class ServiceRoute:
     export: str
 
     @property
-    def key(self) -> tuple[str, str, str, str]:
-        return self.exporter, self.subject, self.to, self.export
+    def key(self) -> tuple[str, ...]:
+        return self.exporter, self.subject, self.to, self.export, _destination(self.transform)
 
 
 @dataclass(slots=True)

@@ -183,6 +183,7 @@ class Options:
             )
         validate_trust(self)
         validate_auth(self)
+        validate_accounts(self)
         if self.client_advertise:
             parse_host_port(self.client_advertise, self.port)
         threads = self.io_threads
@@ -242,6 +243,25 @@ def validate_auth(opts: Options) -> None:
         accounts = {account.name for account in opts.accounts} | {GLOBAL_ACCOUNT}
         if opts.system_account not in accounts:
             raise OptionError(f"error resolving system account {quote(opts.system_account)}: account missing")
+
+
+def validate_accounts(opts: Options) -> None:
+    """Refuse exports, imports and mappings that do not go together.
+
+    Raises OptionError.
+    """
+    if not opts.accounts and not opts.mappings:
+        return
+    from gnats.exchange import Exchange
+    from gnats.mappings import compile_account_mappings
+
+    exchange = Exchange()
+    if opts.mappings:
+        compile_account_mappings(GLOBAL_ACCOUNT, opts.mappings)
+        exchange.add_accounts([GLOBAL_ACCOUNT])
+    for account in opts.accounts:
+        compile_account_mappings(account.name, account.mappings)
+    exchange.add(opts.accounts)
 
 
 def split_host_port(text: str) -> tuple[str, str]:

@@ -19,6 +19,10 @@ class ExportedService:
         """Its number in the events about it."""
     def measure(self, percent: int, by_header: bool) -> None:
         """Measure this part of the requests, and with `by_header` those whose headers ask for it."""
+    def close(self) -> None:
+        """Take no more requests; responses that are expected may still come. Idempotent."""
+    @property
+    def closed(self) -> bool: ...
     def pending(self) -> int:
         """Responses that are expected."""
     def check_expired_responses(self) -> tuple[float | None, list[bytes]]:
@@ -51,7 +55,7 @@ class ImportedService:
     def account(self) -> Account: ...
     @property
     def export(self) -> ExportedService: ...
+    def subscription(self) -> tuple[bytes, bytes, bytes, int, int]:
+        """(subject, queue, sid, delivered, max), as Client.subscriptions() has them."""
     def close(self) -> None:
         """Take no more requests. Idempotent."""
-    def subscription(self) -> tuple[bytes, bytes, bytes, int, int]:
-        """(subject, queue, sid, delivered, max) of what takes the requests; not after close()."""

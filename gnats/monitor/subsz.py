@@ -107,8 +107,9 @@ def _all(server: "Server", accounts: list[Account], offset: int, limit: int) -> 
         if session.client and id(session.account) in chosen
     ]
     counts = column([client for client, _ in clients], "subscriptions")
-    skip = offset
-    details: list[Page] = []
+    own = [(account, sub) for account in accounts for sub in account.own_subscriptions()]
+    details = [_detail(account, 0, sub) for account, sub in own[offset : offset + limit]]
+    skip = max(offset - len(own), 0)
     for (client, account), count in zip(clients, counts, strict=True):
         if len(details) >= limit:
             break
@@ -119,10 +120,7 @@ def _all(server: "Server", accounts: list[Account], offset: int, limit: int) -> 
             details.append(_detail(account, client.cid, sub))
         skip = 0
         yield
-    own = [(account, sub) for account in accounts for sub in account.own_subscriptions()]
-    for account, sub in own[skip : skip + limit - len(details)]:
-        details.append(_detail(account, 0, sub))
-    return sum(counts) + len(own), details
+    return len(own) + sum(counts), details
 
 
 def _detail(account: Account, cid: int, sub: SubRow) -> Page:

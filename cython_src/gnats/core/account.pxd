@@ -9,7 +9,7 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
 from gnats.core.mappings cimport Mappings
 from gnats.core.parser cimport Slice
-from gnats.core.responses cimport Expected, ReplyMap, ServiceExport
+from gnats.core.responses cimport Expected, Queue, ReplyMap, ServiceExport
 from gnats.core.sublist cimport Sublist, Subscription
 from gnats.core.transform cimport Transform
 from gnats.includes.atomics cimport load64, load64_acquire, load_ptr_acquire
@@ -29,7 +29,8 @@ cdef struct StreamImport:
     uint8_t use_published  # the subject stays what it was
     uint32_t source_n
     uint32_t to_n
-    char data[1]           # what is imported, and what it is seen as
+    uint32_t dest_n
+    char data[1]           # what is imported, what it is seen as, and the destination that `tr` was made of
 
 
 cdef inline const char *import_source(const StreamImport *im) noexcept nogil:
@@ -83,12 +84,13 @@ cdef class Account:
     cdef pthread_mutex_t lock
     cdef ReplyMap responses            # expected, by the subject they are sent to
     cdef ReplyMap reverse              # what requesters here wait for, by their reply subjects
+    cdef Queue strays                  # responses that an export of another account is the reason for, by time
     cdef Subscription *responder       # to `_R_.xxxxxx.>`, once there was a request
     cdef char[16] prefix               # _R_.xxxxxx.
     cdef uint64_t nresponses, nreverse  # entries in the two; atomic, for a look without the lock
 
     # A new reply subject here for a request of `requester`'s account that waits on `to`: written to out[:REPLY_ROOM].
-    # Its length, 0 when out of memory. `arm`: the control plane is to be told that responses are expected.
+    # Its length, 0 when out of memory or when the export is closed. `arm`: the control plane is to be told that responses are expected.
     cdef size_t expect_response(
         self, Account requester, ServiceExport *se, const char *to, size_t n, bint share, uint64_t cid, bint tracked,
         const char *header, size_t hn, uint64_t random, int64_t now, char *out, bint *arm) noexcept nogil
@@ -115,6 +117,9 @@ cdef inline Mappings *account_mappings(Account a) noexcept nogil:
 cdef inline bint account_imports_streams(Account a) noexcept nogil:
     return load_ptr_acquire(<void **> &a.streams) != NULL
 
+
+# Does the account still import it? The caller holds a reference, not the lock.
+cdef bint stream_import_stays(Account importer, const StreamImport *im) noexcept nogil
 
 # A reference less; the importing account's lock is not held.
 cdef void stream_import_release(StreamImport *im) noexcept nogil

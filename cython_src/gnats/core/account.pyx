@@ -1,7 +1,7 @@
 """The data plane's half of an account; see account.pxd."""
 import cython
 
-from cpython.bytes cimport PyBytes_AS_STRING
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
@@ -12,6 +12,7 @@ from gnats.core.parser cimport ACCOUNT
 from gnats.core.quiesce cimport qs_retire
 from gnats.core.responses cimport (
     MAX_EXPECTED,
+    MAX_STRAYS,
     SINGLETON,
     Expected,
     Queue,
@@ -102,7 +103,8 @@ cdef class Account:
     def set_stream_imports(self, list rows) -> None:
         """What subscriptions in this account hear of others: [(exporter, subject, to, transform, use published)].
 
-        Those of connected clients change when each is told (Client.renew_imports). Raises MemoryError.
+        Those of connected clients change when each is told (Client.renew_imports); an import that was there before
+        stays what it is. Raises MemoryError.
         """
         cdef StreamImports *fresh = new_streams(self, rows) if rows else NULL
         cdef StreamImports *old
@@ -121,12 +123,12 @@ cdef class Account:
             other.peers.append(self)
 
     def responder_subscription(self) -> tuple | None:
-        """(subject, queue, sid, delivered, max) of what takes the answers to requests; None before the first one."""
+        """(subject, queue, sid, delivered, max) of the subscription to responses, once there is one."""
         cdef Subscription *s
         pthread_mutex_lock(&self.lock)
         s = self.responder
         pthread_mutex_unlock(&self.lock)
-        return sub_row(s) if s != NULL else None
+        return None if s == NULL else sub_row(s)
 
     @property
     def pending_responses(self) -> int:
@@ -167,8 +169,16 @@ cdef class Account:
         cdef Expected *back
         cdef Expected *oldest = NULL
         cdef size_t size = PREFIX + SUFFIX
+        # The export of another account is that of a response which wants an answer itself: nothing ends its waiting
+        # but the requester's interest, as in nats-server, or their number.
+        cdef bint own = se.account == <void *> self
+        cdef Queue *queue = &se.queue if own else &self.strays
         arm[0] = False
         pthread_mutex_lock(&self.lock)
+        if own and se.closed:
+            # It may be about to be freed: whoever closed it held the lock, and counts on nothing being added.
+            pthread_mutex_unlock(&self.lock)
+            return 0
         if self.responder != NULL or self.make_responder(random ^ <uint64_t> now):
             memcpy(out, self.prefix, PREFIX)
             put_random(out + PREFIX, random)
@@ -188,14 +198,12 @@ cdef class Account:
         e.rt = se.response_type
         e.share = share
         e.tracked = tracked
-        if se.account == <void *> self:
-            # (The export of another account is that of a response which wants an answer itself: nothing ends its
-            # waiting but the requester's interest, as in nats-server.)
-            if se.queue.n >= MAX_EXPECTED:
-                oldest = se.queue.oldest
-                queue_drop(oldest)
-                replymap_remove(&self.responses, oldest)
-            queue_push(&se.queue, e)
+        if queue.n >= <uint32_t> (MAX_EXPECTED if own else MAX_STRAYS):
+            oldest = queue.oldest
+            queue_drop(oldest)
+            replymap_remove(&self.responses, oldest)
+        queue_push(queue, e)
+        if own:
             arm[0] = not se.armed
             se.armed = 1
         store64(&self.nresponses, self.responses.n)
@@ -343,14 +351,40 @@ cdef void discard(Account server, Expected *e) noexcept nogil:
 # -- imports of streams ------------------------------------------------------------------------------------------
 
 
+cdef StreamImport *same_stream(Account owner, Account exporter, bytes text, uint32_t source_n, uint32_t to_n,
+                               bint use_published) noexcept:
+    """The one of the imports so far that is the same, with another reference; NULL for none."""
+    cdef StreamImport *im
+    cdef uint32_t i
+    if owner.streams == NULL:
+        return NULL
+    for i in range(owner.streams.n):
+        im = owner.streams.imports[i]
+        if (
+            im.exporter == <void *> exporter and im.source_n == source_n and im.to_n == to_n
+            and im.source_n + im.to_n + im.dest_n == <size_t> PyBytes_GET_SIZE(text)
+            and im.use_published == use_published
+            and memcmp(im.data, PyBytes_AS_STRING(text), PyBytes_GET_SIZE(text)) == 0
+        ):
+            pthread_mutex_lock(&owner.lock)
+            im.refs += 1
+            pthread_mutex_unlock(&owner.lock)
+            return im
+    return NULL
+
+
 cdef StreamImport *new_stream(Account owner, tuple row) except NULL:
     cdef Account exporter
-    cdef bytes source, to
+    cdef bytes source, to, text
     cdef SubjectTransform transform, back
     cdef bint use_published
     cdef StreamImport *im
     exporter, source, to, transform, use_published = row
-    im = <StreamImport *> malloc(sizeof(StreamImport) + len(source) + len(to))
+    text = source + to + (transform.dest if transform is not None else b"")
+    im = same_stream(owner, exporter, text, len(source), len(to), use_published)
+    if im != NULL:
+        return im
+    im = <StreamImport *> malloc(sizeof(StreamImport) + len(text))
     if im == NULL:
         raise MemoryError
     memset(im, 0, sizeof(StreamImport))
@@ -360,8 +394,8 @@ cdef StreamImport *new_stream(Account owner, tuple row) except NULL:
     im.use_published = use_published
     im.source_n = len(source)
     im.to_n = len(to)
-    memcpy(im.data, PyBytes_AS_STRING(source), len(source))
-    memcpy(im.data + im.source_n, PyBytes_AS_STRING(to), len(to))
+    im.dest_n = len(text) - im.source_n - im.to_n
+    memcpy(im.data, PyBytes_AS_STRING(text), len(text))
     if transform is not None:
         back = transform.reverse()
         im.tr = transform_copy(transform.compiled)
@@ -396,6 +430,17 @@ cdef void drop_streams(StreamImports *table) noexcept nogil:
     for i in range(table.n):
         stream_import_release(table.imports[i])
     qs_retire(table)
+
+
+cdef bint stream_import_stays(Account importer, const StreamImport *im) noexcept nogil:
+    cdef uint32_t i
+    cdef bint found = False
+    pthread_mutex_lock(&importer.lock)
+    if importer.streams != NULL:
+        for i in range(importer.streams.n):
+            found = found or importer.streams.imports[i] == im
+    pthread_mutex_unlock(&importer.lock)
+    return found
 
 
 cdef void stream_import_release(StreamImport *im) noexcept nogil:

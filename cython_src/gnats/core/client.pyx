@@ -278,8 +278,7 @@ cdef class Client(Importer):
         pthread_mutex_unlock(&self.lock)
         try:
             for i in range(n):
-                s = all[i]
-                out.append(sub_row(s))
+                out.append(sub_row(all[i]))
         finally:
             free(all)
             qs_offline(&reader)
@@ -291,6 +290,7 @@ cdef class Client(Importer):
     cdef void on_control(self, uint32_t ctl) noexcept nogil:
         cdef Subscription **reap
         cdef uint32_t i, n
+        cdef void *account
         pthread_mutex_lock(&self.lock)
         reap = self.reap
         n = self.nreap
@@ -308,13 +308,15 @@ cdef class Client(Importer):
             if ctl & CTL_IMPORTS:
                 self.renew_shadows()
             return
-        if self.connect_received:
-            # A second CONNECT starts over: what was subscribed under the first is gone.
-            self.remove_all_subs()
         pthread_mutex_lock(&self.lock)
         self.opts = self.staged
-        self.account = self.staged_account
+        account = self.staged_account
         pthread_mutex_unlock(&self.lock)
+        if self.connect_received or account != self.account:
+            # A second CONNECT starts over: what was subscribed under the first is gone. And what was subscribed
+            # without any, while that was allowed, is in the other account's sublist.
+            self.remove_all_subs()
+        self.account = account
         self.apply_permissions()
         store8(&self.headers, self.opts.headers)
         self.pedantic = self.opts.pedantic
@@ -421,7 +423,7 @@ cdef class Client(Importer):
             return NULL
         bump64(&self.nsubs, 1)
         if unlikely(account_imports_streams(<Account> self.account)):
-            self.add_shadows(<Account> self.account, s)
+            self.add_shadows(<Account> self.account, s, False)
         return s
 
     cdef int process_sub(self, char *arg, size_t n) noexcept nogil:

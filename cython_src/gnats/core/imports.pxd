@@ -44,7 +44,9 @@ cdef class Importer(Guarded):
     cdef ClientDetails *details     # NULL until set; atomic
 
     # -- owner: shadows --
-    cdef void add_shadows(self, Account account, const Subscription *s) noexcept nogil
+    # `some`: it may have some already
+    cdef void add_shadows(self, Account account, const Subscription *s, bint some) noexcept nogil
+    cdef bint has_shadow(self, const Subscription *s, const StreamImport *im) noexcept nogil
     cdef bint add_shadow(self, const Subscription *s, StreamImport *im, int how, const char *common,
                          size_t n) noexcept nogil
     cdef void log_import(self, const Subscription *shadow, Slice account) noexcept nogil

@@ -17,6 +17,7 @@ from gnats.core.account cimport (
     import_sub,
     import_to,
     stream_import_release,
+    stream_import_stays,
 )
 from gnats.core.connection cimport (
     CTL_IMPORTS,
@@ -118,7 +119,7 @@ cdef class Importer(Guarded):
 
     # -- shadows ---------------------------------------------------------------------------------------------------
 
-    cdef void add_shadows(self, Account account, const Subscription *s) noexcept nogil:
+    cdef void add_shadows(self, Account account, const Subscription *s, bint some) noexcept nogil:
         """A shadow for each import that `s` is about (addShadowSubscriptions)."""
         cdef StreamImport *im
         cdef uint32_t i = 0
@@ -131,7 +132,9 @@ cdef class Importer(Guarded):
             pthread_mutex_lock(&account.lock)
             while account.streams != NULL and i < account.streams.n and im == NULL:
                 im = account.streams.imports[i]
-                how = import_overlap(sub_subject(s), s.subject_len, import_to(im), im.to_n, &common, &n)
+                how = NO_OVERLAP
+                if not some or not self.has_shadow(s, im):
+                    how = import_overlap(sub_subject(s), s.subject_len, import_to(im), im.to_n, &common, &n)
                 if how == NO_OVERLAP:
                     im = NULL
                 else:
@@ -143,6 +146,17 @@ cdef class Importer(Guarded):
             if not self.add_shadow(s, im, how, common, n):
                 stream_import_release(im)
             free(common)
+
+    cdef bint has_shadow(self, const Subscription *s, const StreamImport *im) noexcept nogil:
+        cdef Subscription *shadow = subtable_find(&self.shadows, sub_sid(s), s.sid_len)
+        while shadow != NULL:
+            if (
+                import_sub(shadow).what == <void *> im and shadow.sid_len == s.sid_len
+                and memcmp(sub_sid(shadow), sub_sid(s), s.sid_len) == 0
+            ):
+                return True
+            shadow = shadow.next
+        return False
 
     cdef bint add_shadow(
         self, const Subscription *s, StreamImport *im, int how, const char *common, size_t n
@@ -206,17 +220,28 @@ cdef class Importer(Guarded):
         close_chain(subtable_take(&self.shadows))
 
     cdef void renew_shadows(self) noexcept nogil:
-        """New shadows before the old ones go: what is imported before and after is not missed."""
+        """Those of imports that are no more go; of imports that stay they stay, so that nothing is missed or heard
+        twice."""
         cdef Subscription *old = subtable_take(&self.shadows)
+        cdef Subscription *gone = NULL
         cdef Subscription *s
         cdef uint32_t i
+        while old != NULL:
+            s = old
+            old = old.next
+            if not (
+                stream_import_stays(<Account> self.account, <StreamImport *> import_sub(s).what)
+                and subtable_add(&self.shadows, s)
+            ):
+                s.next = gone
+                gone = s
         if self.subs.n:
             for i in range(self.subs.mask + 1):
                 s = self.subs.slots[i]
                 while s != NULL:
-                    self.add_shadows(<Account> self.account, s)
+                    self.add_shadows(<Account> self.account, s, True)
                     s = s.next
-        close_chain(old)
+        close_chain(gone)
 
     cdef void forget_requests(self, Account account, const Subscription *s) noexcept nogil:
         cdef Expected *lost

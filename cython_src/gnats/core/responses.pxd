@@ -16,6 +16,7 @@ cdef enum:
     CHUNKED = 2
     # entries of one export, beyond which the oldest is dropped
     MAX_EXPECTED = 262144
+    MAX_STRAYS = 65536     # of those that no export waits for
 
 
 cdef struct Queue:
@@ -34,6 +35,7 @@ cdef struct ServiceExport:
     uint8_t sampling       # percent of requests that are measured; 0: none; atomic
     uint8_t by_header      # the request's headers may ask for a measurement; atomic
     uint8_t armed          # the control plane was told to look for expired responses; under the account's lock
+    uint8_t closed         # no more responses are to be expected; under the account's lock
     Queue queue            # expected responses, by time; under the account's lock
 
 

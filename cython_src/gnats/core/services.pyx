@@ -37,6 +37,7 @@ cdef dict RESPONSE_TYPES = {"singleton": SINGLETON, "stream": STREAMED, "chunked
 cdef uint64_t exports = 0   # made so far; under the GIL
 
 
+@cython.no_gc_clear
 cdef class ExportedService:
     """A service that an account offers. `response_type` is "singleton", "stream" or "chunked"; the threshold, in
     seconds, is how long its responses are waited for."""
@@ -60,7 +61,14 @@ cdef class ExportedService:
 
     def __dealloc__(self):
         if self.se != NULL:
+            self.close()
             export_release(self.se)
+
+    def close(self) -> None:
+        """Take no more requests; responses that are expected may still come. Idempotent."""
+        pthread_mutex_lock(&self.account.lock)
+        self.se.closed = 1
+        pthread_mutex_unlock(&self.account.lock)
 
     @property
     def id(self) -> int:
@@ -79,6 +87,10 @@ cdef class ExportedService:
         """Measure this part of the requests, and with `by_header` those whose headers ask for it."""
         store8(&self.se.sampling, percent)
         store8(&self.se.by_header, by_header)
+
+    @property
+    def closed(self) -> bool:
+        return self.se.closed != 0
 
     def pending(self) -> int:
         """Responses that are expected."""
@@ -195,7 +207,7 @@ cdef class ImportedService:
             self.si = NULL
 
     def subscription(self) -> tuple:
-        """(subject, queue, sid, delivered, max) of the subscription that takes the requests; not after close()."""
+        """(subject, queue, sid, delivered, max), as Client.subscriptions() has them."""
         return sub_row(self.sub)
 
     @property

@@ -64,7 +64,7 @@ cdef inline const char *sub_sid(const Subscription *s) noexcept nogil:
     return s.data + s.subject_len + s.queue_len
 
 
-# (subject, queue, sid, delivered, max), for Python.
+# (subject, queue, sid, delivered, max)
 cdef tuple sub_row(const Subscription *s)
 
 

@@ -41,7 +41,8 @@ cdef Subscription *sub_new(
     s.sid_len = <uint32_t>sid_len
     s.sid_hash = hash_bytes(sid, sid_len)
     memcpy(s.data, subject, subject_len)
-    memcpy(s.data + subject_len, queue, queue_len)
+    if queue_len:   # without one `queue` may be NULL
+        memcpy(s.data + subject_len, queue, queue_len)
     memcpy(s.data + subject_len + queue_len, sid, sid_len)
     return s
 
