@@ -89,7 +89,8 @@ class Trust:
         for claim in accounts:
             account = server.accounts[claim.name]
             account.name_tag = claim.claims.name or claim.name
-            self._update_clients(claim, account)
+            if not claim.removed:  # else they are told that they go
+                self._update_clients(claim, account)
 
     def _update_clients(self, claim: ClaimAccount, account: "Account") -> None:
         sessions = sorted(account.clients.values(), key=lambda session: session.start)
