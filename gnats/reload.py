@@ -65,6 +65,7 @@ async def reload(server: "Server", new: Options) -> None:
 
     Raises OptionError or ServerError, and the old ones stay.
     """
+    _require_running(server)
     old, before = replace(server.opts, port=server.port), server.auth
     if new.port <= 0:  # any port: the one that was taken
         new = replace(new, port=old.port)
@@ -78,6 +79,7 @@ async def reload(server: "Server", new: Options) -> None:
     try:
         if server.trust:
             await server.trust.reload(new)
+            _require_running(server)
         if "Accounts" in changed:
             server.accounts.configure(new)
     except (OptionError, ServerError):
@@ -99,6 +101,11 @@ async def reload(server: "Server", new: Options) -> None:
         await _reload_clients(server, changed.keys(), before)
     digest = f"({new.config_digest})" if new.config_digest else ""
     server.log.notice(f"Reloaded server configuration {digest}")
+
+
+def _require_running(server: "Server") -> None:
+    if not server.running:
+        raise ServerError("the server is not running")
 
 
 def _apply(server: "Server", changed: Set[str]) -> None:
