@@ -152,18 +152,20 @@ class OperatorMode:
             raise ResolverError(
                 "resolver preloads only available for writeable resolver types MEM/DIR/CACHE_DIR"
             )
+        decoded = {}
         for name, token in self._preload.items():
             try:
-                claims = decode_as(AccountClaims, token)
-            except JWTError as exc:
+                decoded[name] = decode_as(AccountClaims, token)
+            except JWTError as exc:  # before one of them is stored
                 raise ResolverError(f"preload account error for {quote(name)}: {exc}") from None
+        for name, claims in decoded.items():
             issues = validate(claims)
             if issues.is_blocking(time_checks=True):
                 self._log.warn(f"Account [{name}] has validation issues:")
                 for issue in issues.issues:
                     self._log.warn(f"  - {issue.description}")
             try:
-                await resolver.store(name, token)
+                await resolver.store(name, self._preload[name])
             except ResolverError as exc:
                 self._log.error(f"Preloaded account [{name}] not stored: {exc}")
 

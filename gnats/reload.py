@@ -32,9 +32,9 @@ _SLICE = 256
 
 
 def read_options(server: "Server") -> Options:
-    """A server's options as they would be if it started now. May be called in a thread.
+    """A server's options as they would be if it started now; an embedded one's host and port are its own.
 
-    Raises OptionError.
+    May be called in a thread. Raises OptionError.
     """
     if not (server.read_options or server.opts.config_file):
         raise OptionError("can only reload config when a file is provided using -c or --config")
@@ -43,8 +43,9 @@ def read_options(server: "Server") -> Options:
             return server.read_options()
         from gnats.flags import configure_options
 
-        opts = configure_options(["-c", server.opts.config_file]).options
-    return replace(opts, host=server.opts.host, port=server.opts.port, io_threads=server.opts.io_threads)
+        opts = server.opts
+        taken = ["-a", opts.host, "-p", str(opts.port), "--io_threads", str(opts.io_threads)]
+        return configure_options(["-c", opts.config_file, *taken]).options
 
 
 @contextmanager
@@ -64,6 +65,7 @@ async def reload(server: "Server", new: Options) -> None:
 
     Raises OptionError or ServerError, and the old ones stay.
     """
+    _require_running(server)
     old, before = replace(server.opts, port=server.port), server.auth
     if new.port <= 0:  # any port: the one that was taken
         new = replace(new, port=old.port)
@@ -77,6 +79,7 @@ async def reload(server: "Server", new: Options) -> None:
     try:
         if server.trust:
             await server.trust.reload(new)
+            _require_running(server)
         if "Accounts" in changed:
             server.accounts.configure(new)
     except (OptionError, ServerError):
@@ -98,6 +101,11 @@ async def reload(server: "Server", new: Options) -> None:
         await _reload_clients(server, changed.keys(), before)
     digest = f"({new.config_digest})" if new.config_digest else ""
     server.log.notice(f"Reloaded server configuration {digest}")
+
+
+def _require_running(server: "Server") -> None:
+    if not server.running:
+        raise ServerError("the server is not running")
 
 
 def _apply(server: "Server", changed: Set[str]) -> None:

@@ -544,22 +544,21 @@ class Server:
         from gnats.reload import read_options, reload
 
         async with self._reloading:
-            if self._running:
+            if self.running:
                 self.tell("reloading")
             try:
                 new = opts.baseline() if opts else await asyncio.to_thread(read_options, self)
-                if not self._running:
-                    raise ServerError("the server is not running")
                 await reload(self, new)
             except (OptionError, ServerError) as exc:
                 self.log.error(f"Failed to reload server configuration: {exc}")
                 raise
             finally:
-                if self._running:
+                if self.running:
                     self.tell("lame duck" if self.in_lame_duck_mode else "ready")
 
     @property
-    def _running(self) -> bool:
+    def running(self) -> bool:
+        """Has it started, and not begun to shut down?"""
         return self.pollers is not None and self._stopping is None
 
     def update_info(self) -> None:

@@ -64,8 +64,8 @@ class Trust:
 
     async def reload(self, opts: "Options") -> None:
         """Take over what the options say about JWTs, and look at them again. Raises ServerError."""
-        self.mode.sentinel = opts.default_sentinel
         await self.mode.reload(opts.resolver_preload)
+        self.mode.sentinel = opts.default_sentinel
 
     async def close(self) -> None:
         """Stop timers and the resolver."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from importlib import import_module
+from itertools import islice
 from typing import TYPE_CHECKING, cast
 
 from gnats.conf.tokens import Token, Value, error_at
@@ -11,6 +12,8 @@ from gnats.conf.tokens import Token, Value, error_at
 if TYPE_CHECKING:
     import hashlib
 
+_TEXTS = 10000
+"""Pieces of text that are hashed together."""
 _MAX_DEPTH = 9999  # of arrays and maps in each other: encoding/json's limit
 
 _ESCAPES = {code: f"\\u{code:04x}" for code in (*range(0x20), *map(ord, "<>&\u2028\u2029"))}
@@ -24,8 +27,9 @@ def digest(root: dict[str, Token]) -> str:
     Raises OptionError for values that are nested too deeply.
     """
     total = new_sha256()
-    for text in _texts(root):
-        total.update(text.encode())
+    texts = _texts(root)
+    while part := "".join(islice(texts, _TEXTS)):
+        total.update(part.encode())
     total.update(b"\n")
     return f"sha256:{total.hexdigest()}"
 
@@ -64,15 +68,22 @@ def _pieces(value: Value) -> Iterator[str | Token]:
     if isinstance(value, dict):
         lead = "{"
         for key in sorted(value, key=_utf8):
-            yield f'{lead}"{key.translate(_ESCAPES)}":'
-            yield value[key]
+            name = f'{lead}"{key.translate(_ESCAPES)}":'
+            if isinstance(text := value[key].value, str):
+                yield f'{name}"{text.translate(_ESCAPES)}"'
+            else:
+                yield name
+                yield value[key]
             lead = ","
         yield "}" if value else "{}"
     elif isinstance(value, list):
         lead = "["
         for token in value:
-            yield lead
-            yield token
+            if isinstance(token.value, str):
+                yield f'{lead}"{token.value.translate(_ESCAPES)}"'
+            else:
+                yield lead
+                yield token
             lead = ","
         yield "]" if value else "[]"
     elif isinstance(value, bool):

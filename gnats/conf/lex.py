@@ -32,6 +32,18 @@ _BLOCK_END = re.compile(r"\n\)(?=[\n\0]|\Z)")
 _DIGITS = re.compile(r"\d*")
 _SUFFIX = re.compile(r"[kmgtpe][bi]*", re.IGNORECASE | re.ASCII)
 _ADDRESS = re.compile(r"[\d.:-]*")
+# What nearly all of a long configuration consists of: "key: "text" in a map, "text" in an array, and brackets
+_PLAIN_IN_MAP = re.compile(
+    rf"[{_SPACE}]*(?:((?!(?i:include)\b)[a-zA-Z_][\w.-]*)(?:[\t ]*[:=][\t ]*|[\t ]+(?=[{{\[]))"
+    r'(?:"([^"\\\0]*)"(?:[\t ]*[,;\n\r]|(?=[\t ]*\}))|([{\[]))|(\}))',
+    re.ASCII,
+)
+_PLAIN_IN_ARRAY = re.compile(
+    rf"[{_SPACE}]*" r'(?:()"([^"\\\0]*)"(?:[\t ]*[,\n\r]|(?=[\t ]*\]))|([{])|(\]))',
+    re.ASCII,
+)
+_PLAIN_END_IN_MAP = re.compile(r"[\t ]*[,;\n\r]|[\t ]*(?=\})")
+_PLAIN_END_IN_ARRAY = re.compile(r"[\t ]*[,\n\r]|[\t ]*(?=\])")
 _HEX = re.compile(r"[0-9a-fA-F]{2}")
 
 _NUMBER_ENDS = "\n\r\0};,\t "
@@ -94,6 +106,8 @@ class Lexer:
         self._start = 0  # of the value that is being read
         self._stack: list[State] = []
         self._items: list[Item] = []
+        # The line that was looked at last: the newlines around it and before it
+        self._before = self._after = self._lines = 0
 
     def __iter__(self) -> Iterator[Item]:
         state: State | None = self._top
@@ -130,9 +144,16 @@ class Lexer:
         """An item that goes from `start` to `end`, of which `text` is the meaning."""
         if text is None:
             text = self._text[start:end]
-        line_start = self._line_start(bisect_left(self._newlines, start))
-        pos = self._bytes(self._text[line_start:end]) - self._bytes(text)
-        self._items.append(Item(kind, text, bisect_left(self._newlines, end) + 1, pos))
+        if not self._before < start <= end <= self._after:
+            self._lines = bisect_left(self._newlines, start)
+            self._before = self._line_start(self._lines)
+            self._after = (self._newlines[self._lines : self._lines + 1] or [len(self._text)])[0]
+        if self._ascii:
+            pos = end - self._before - len(text)
+        else:
+            pos = self._bytes(self._text[self._before : end]) - self._bytes(text)
+        line = self._lines if end <= self._after else bisect_left(self._newlines, end)
+        self._items.append(Item(kind, text, line + 1, pos))
 
     def _line_start(self, newlines: int) -> int:
         return self._newlines[newlines - 1] if newlines else 0
@@ -285,9 +306,44 @@ class Lexer:
             self._at += 1
         return self._stack.pop()
 
-    # Maps
+    # Maps and arrays, as far as they are plain
 
     def _map(self) -> State:
+        return self._plain(True)
+
+    def _array(self) -> State:
+        return self._plain(False)
+
+    def _plain(self, in_map: bool) -> State:
+        """Read on while there is nothing special, in a map or else in an array, and in those inside it."""
+        emit, stack = self._emit, self._stack
+        after_map_value, after_array_value = self._after_map_value, self._after_array_value
+        while found := (_PLAIN_IN_MAP if in_map else _PLAIN_IN_ARRAY).match(self._text, self._at):
+            self._at = found.end()
+            which = found.lastindex
+            if in_map and which != 4:
+                emit(Kind.KEY, *found.span(1))
+            if which == 2:
+                emit(Kind.STRING, *found.span(2))
+            elif which == 3:
+                stack.append(after_map_value if in_map else after_array_value)
+                in_map = found[3] == "{"
+                emit(Kind.MAP_START if in_map else Kind.ARRAY_START, self._at, self._at)
+            else:
+                emit(Kind.MAP_END if in_map else Kind.ARRAY_END, self._at, self._at)
+                after = stack.pop()
+                in_map = after == after_map_value
+                if not in_map and after != after_array_value:
+                    return after
+                end = (_PLAIN_END_IN_MAP if in_map else _PLAIN_END_IN_ARRAY).match(self._text, self._at)
+                if end is None:
+                    return after
+                self._at = end.end()
+        return self._map_entry if in_map else self._array_item
+
+    # Maps
+
+    def _map_entry(self) -> State:
         self._skip(_SPACES)
         if self._comment():
             return self._map
@@ -359,7 +415,7 @@ class Lexer:
 
     # Arrays
 
-    def _array(self) -> State:
+    def _array_item(self) -> State:
         self._skip(_SPACES)
         if self._comment():
             return self._array

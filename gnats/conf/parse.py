@@ -23,6 +23,11 @@ _MAX_CHAIN = 100  # includes and environment variables that lead to each other
 _BCRYPT = "2a$"
 _ENV_KEY = "pk"
 
+# Members of an Enum are looked up slowly
+_EOF, _KEY, _STRING = Kind.EOF, Kind.KEY, Kind.STRING
+_MAP_START, _MAP_END = Kind.MAP_START, Kind.MAP_END
+_ARRAY_START, _ARRAY_END = Kind.ARRAY_START, Kind.ARRAY_END
+
 _INTEGER = re.compile(r"(-?\d+)(.*)")
 _SCALES = {"": 1}
 for _power, _prefix in enumerate("kmgtpe", 1):
@@ -97,7 +102,7 @@ class _Parser:
         assert isinstance(root, dict)
         last = None
         for item in Lexer(self._text, self._name):
-            if item.kind is not Kind.EOF:
+            if item.kind is not _EOF:
                 last = item
                 self._item(item)
             elif last is not None and last.kind is Kind.KEY and last.text != "}":  # a } too many is no error
@@ -105,23 +110,28 @@ class _Parser:
         return root
 
     def _item(self, item: Item) -> None:
+        kind = item.kind
+        if kind is _KEY:
+            self._keys.append(item)
+        elif kind is _STRING:
+            self._set(item, item.text)
+        elif kind is _MAP_START:
+            self._open.append({})
+        elif kind is _ARRAY_START:
+            self._open.append([])
+        elif kind is _MAP_END or kind is _ARRAY_END:
+            self._set(item, self._open.pop())
+        else:
+            self._rare(item)
+
+    def _rare(self, item: Item) -> None:
         match item.kind:
-            case Kind.KEY:
-                self._keys.append(item)
-            case Kind.MAP_START:
-                self._open.append({})
-            case Kind.ARRAY_START:
-                self._open.append([])
-            case Kind.MAP_END | Kind.ARRAY_END:
-                self._set(item, self._open.pop())
             case Kind.INCLUDE:
                 self._include(item)
             case Kind.VARIABLE:
                 self._set(item, self._variable(item))
             case Kind.INTEGER:
                 self._integer(item)
-            case Kind.STRING:
-                self._set(item, item.text)
             case Kind.BOOL:
                 self._set(item, item.text.lower() in ("true", "yes", "on"))
             case Kind.FLOAT:

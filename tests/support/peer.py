@@ -13,8 +13,12 @@ class Peer:
         self.sock = socket.create_connection(("127.0.0.1", port), 30)
         self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.data = b""
-        self.send(hello + b"PING\r\n")
-        self.until(b"PONG\r\n")
+        try:
+            self.send(hello + b"PING\r\n")
+            self.until(b"PONG\r\n")
+        except BaseException:
+            self.close()
+            raise
 
     def send(self, data: bytes) -> None:
         self.sock.sendall(data)

@@ -5,6 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gnats.conf import Token, Value, parse
+from gnats.conf.lex import Item, Lexer
 from gnats.errors import OptionError
 
 pytestmark = pytest.mark.timeout(120)
@@ -102,3 +103,42 @@ def read(value: Value) -> object:
 def test_what_is_written_is_read(values: dict[str, object]) -> None:
     text = "\n".join(f"{key} = {written(value)}" for key, value in values.items())
     assert read(parse(text).root) == values
+
+
+PLAIN = [
+    'a: "x"',
+    '"x"',
+    'b= "1\\n"',
+    'c "x"',
+    "include: 'x'",
+    'Include: "x"',
+    "d {",
+    "e: [",
+    'f "é"\n',
+    "}",
+    "]",
+    "[",
+    "{",
+    ",",
+]
+
+
+class EntryByEntry(Lexer):
+    """Reads maps and arrays the long way, whatever is in them."""
+
+    _map = Lexer._map_entry
+    _array = Lexer._array_item
+
+
+def items(lexer: Lexer) -> list[Item] | str:
+    try:
+        return list(lexer)
+    except OptionError as exc:
+        return str(exc)
+
+
+@settings(deadline=None, max_examples=1000)
+@given(st.lists(st.sampled_from([*PLAIN, *PLAIN, *PIECES, "\n", " "]), max_size=40).map("".join))
+def test_what_is_plain_is_read_as_anything_else(text: str) -> None:
+    text = f"top: {{{text}".replace("\ud800", "")
+    assert items(Lexer(text, "x")) == items(EntryByEntry(text, "x"))
