@@ -151,9 +151,8 @@ def test_more_connections_than_the_account_may_have(launch: Launch) -> None:
     account = trust.account()
     account.nats.limits.conn = 1
     server = launch(config=trust.config(account))
-    with account.user().connect(server):
-        with pytest.raises(Refused) as refused:
-            account.user().connect(server)
+    with account.user().connect(server), pytest.raises(Refused) as refused:
+        account.user().connect(server)
     assert refused.value.args[0] == b"-ERR 'maximum account active connections exceeded'\r\n"
 
 
@@ -262,7 +261,7 @@ def it_ends_soon(account: Account, users: list[Any]) -> None:
 
 @pytest.mark.parametrize("name", CHANGES)
 def test_other_claims_change_who_is_there(launch: Launch, name: str) -> None:
-    """The first client is a plain user with two subscriptions; the second, of a scope, brings a bearer token."""
+    """The first client is a plain user with two subscriptions, the second a bearer of a scope."""
     made, heard = CHANGES[name]
     trust = Trust()
     account = trust.account()
@@ -364,7 +363,8 @@ def test_accounts_import_from_each_other(launch: Launch) -> None:
         assert asking.read_op() == b"MSG from.a 1 2\r\nhi\r\n"
         asking.send(b"SUB r 2\r\nPUB ask r 1\r\n?\r\n")
         question = serving.read_op()
-        assert (reply := re.fullmatch(rb"MSG q 2 (\S+) 1\r\n\?\r\n", question))
+        reply = re.fullmatch(rb"MSG q 2 (\S+) 1\r\n\?\r\n", question)
+        assert reply
         serving.send(b"PUB %b 1\r\n!\r\n" % reply[1])
         assert asking.read_op() == b"MSG r 2 1\r\n!\r\n"
         importer.nats.imports = ()
@@ -503,7 +503,7 @@ def test_a_cache_asks_others_through_the_system_account(launch: Launch, tmp_path
 
 
 class AccountServer:
-    """An HTTP server of JWTs; it does not answer about what it is told to hold back until `release` is set."""
+    """An HTTP server of JWTs; what it is told to hold back it does not tell until `release` is set."""
 
     def __init__(self, tokens: dict[str, str], held: str = "") -> None:
         self.release = threading.Event()
