@@ -20,6 +20,7 @@ from gnats.bench.target import Target
 from gnats.version import __version__ as gnats_version
 
 START_SECONDS = 15.0
+RELOAD_SECONDS = 60.0
 REFERENCE = "2.15.1"  # the version that ratios are taken against
 
 
@@ -109,11 +110,13 @@ def affinity(cpus: set[int]) -> Iterator[None]:
 class Server:
     """A running server on a random loopback port, with its files in a directory that goes when it stops.
 
-    cpus: the cores it may use, all by default. With `tls` it wants that of its clients. Raises ServerError
-    when it does not come up.
+    cpus: the cores it may use, all by default. With `tls` it wants that of its clients; `text` is more of its
+    configuration. Raises ServerError when it does not come up.
     """
 
-    def __init__(self, kind: Kind, cpus: set[int] | None = None, *, tls: bool = False) -> None:
+    def __init__(
+        self, kind: Kind, cpus: set[int] | None = None, *, tls: bool = False, text: str = ""
+    ) -> None:
         self.kind = kind
         self._dir = tempfile.TemporaryDirectory(prefix="perf-")
         home = Path(self._dir.name)
@@ -123,10 +126,10 @@ class Server:
         if tls:
             lines.append(f'tls {{ cert_file: "{home}/cert.pem", key_file: "{home}/key.pem" }}\n')
             _make_certificate(home)
-        if lines:
-            config = home / "server.conf"
-            config.write_text("".join(lines))
-            command += ["-c", str(config)]
+        self._config, self._lines = home / "server.conf", "".join(lines)
+        if lines or text:
+            self._config.write_text(self._lines + text)
+            command += ["-c", str(self._config)]
         with self._log.open("wb") as log, affinity(cpus) if cpus else nullcontext():
             self._process = subprocess.Popen(command, stdout=log, stderr=log, cwd=home)
         try:
@@ -158,6 +161,26 @@ class Server:
     @property
     def url(self) -> str:
         return f"nats://{self.target}"
+
+    def reload(self, text: str) -> float:
+        """Have it read its configuration again, with other text: how many seconds that takes.
+
+        Raises ServerError when it is refused.
+        """
+        self._config.write_text(self._lines + text)
+        with self._log.open() as log:
+            log.seek(0, os.SEEK_END)
+            begin = time.monotonic()
+            self._process.send_signal(signal.SIGHUP)
+            seen = ""
+            while (seconds := time.monotonic() - begin) < RELOAD_SECONDS:
+                seen += log.read()
+                if "Reloaded server configuration" in seen:
+                    return seconds
+                if "Failed to reload" in seen:
+                    break
+                time.sleep(0.002)
+        raise ServerError(f"{self.kind.label} does not reload: {self._last_line()}")
 
     def cpu_ns(self) -> int:
         """User and system time of all its threads so far, those that have ended included.
