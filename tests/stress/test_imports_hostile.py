@@ -90,9 +90,7 @@ def request(peer: Peer, responder: Peer, reply: bytes) -> bytes:
 
 def pending(server: ServerThread) -> tuple[int, int]:
     """Responses that A owes, and those that B waits for."""
-    return server.call(
-        lambda s: (s.accounts["A"].pending_responses, s.accounts["B"].pending_requests)
-    )
+    return server.call(lambda s: (s.accounts["A"].pending_responses, s.accounts["B"].pending_requests))
 
 
 # -- responses ---------------------------------------------------------------------------------------------------
@@ -178,9 +176,7 @@ def test_services_come_and_go_while_requests_are_under_way(threads: int) -> None
             with Peer(port, hello("b")) as peer:
                 n = 0
                 while not done.is_set():
-                    peer.send(
-                        b"SUB in.%d 1\r\n" % n + b"PUB svc in.%d 0\r\n\r\n" % n * 50 + b"UNSUB 1\r\n"
-                    )
+                    peer.send(b"SUB in.%d 1\r\n" % n + b"PUB svc in.%d 0\r\n\r\n" % n * 50 + b"UNSUB 1\r\n")
                     peer.fence()
                     n += 1
 
@@ -221,13 +217,14 @@ def test_services_come_and_go_while_requests_are_under_way(threads: int) -> None
 def test_accounts_go_and_come_back_under_their_clients(threads: int) -> None:
     """A reload takes an account away whose clients are still on the way out, and the next one brings it back."""
     whole, without = service(threads), options(AccountConfig("A"), threads=threads)
-    done = threading.Event()
+    done, connected = threading.Event(), threading.Barrier(3, timeout=30)
     with ServerThread(whole) as server:
         port = server.port
 
         def ask() -> None:
             with Peer(port, hello("b")) as peer:
                 peer.send(b"SUB in.* 1\r\n")
+                connected.wait()
                 while not done.is_set():
                     peer.send(b"PUB svc in.x 1\r\nx\r\n" * 50)
                     peer.fence()
@@ -235,6 +232,7 @@ def test_accounts_go_and_come_back_under_their_clients(threads: int) -> None:
         def answer() -> None:
             with Peer(port, hello("a")) as peer:
                 peer.send(b"SUB svc 1\r\n")
+                connected.wait()
                 while not done.is_set():
                     replies = re.findall(rb"HMSG svc 1 (\S+) ", heard := peer.fence())
                     assert heard.count(b'Nats-Request-Info: {"acc":"B"') == len(replies)
@@ -242,6 +240,7 @@ def test_accounts_go_and_come_back_under_their_clients(threads: int) -> None:
                     peer.fence()
 
         def change() -> None:
+            connected.wait()
             for n in range(ROUNDS * 4):
                 configure(server, whole if n % 2 else without)
             done.set()
@@ -337,7 +336,10 @@ def test_everything_changes_while_clients_come_and_go(threads: int) -> None:
     wide = Permissions(publish=SubjectPermission(allow=("ask.>",)))
 
     def variant(n: int) -> Options:
-        exports = [StreamExport("s.>"), ServiceExport("svc.*", response_type=("stream" if n & 4 else "singleton"))]
+        exports = [
+            StreamExport("s.>"),
+            ServiceExport("svc.*", response_type=("stream" if n & 4 else "singleton")),
+        ]
         imports: list[StreamImport | ServiceImport] = []
         if n & 1:
             imports.append(StreamImport("A", "s.>", prefix="in.a"))
@@ -360,7 +362,9 @@ def test_everything_changes_while_clients_come_and_go(threads: int) -> None:
         def tell() -> None:
             with Peer(port, hello("a")) as peer:
                 while not done.is_set():
-                    peer.send(b"PUB s.one r 3\r\none\r\nPUB s.m.two 3\r\ntwo\r\nPUB s.secret.x 3\r\nsec\r\n" * 20)
+                    peer.send(
+                        b"PUB s.one r 3\r\none\r\nPUB s.m.two 3\r\ntwo\r\nPUB s.secret.x 3\r\nsec\r\n" * 20
+                    )
                     peer.send(b"HPUB s.one 12 15\r\nNATS/1.0\r\n\r\none\r\n")
                     peer.fence()
 
@@ -372,7 +376,9 @@ def test_everything_changes_while_clients_come_and_go(threads: int) -> None:
                     peer.send(b"".join(b"PUB %b 2\r\nok\r\nPUB %b 0\r\n\r\n" % (r, r) for r in replies))
 
         def listen(user: str, connect: bytes) -> None:
-            known = rb"(?:in\.a\.(?:s\.)?(?:one|m\.two|two|secret\.x)|s\.(?:one|m\.two|two|secret\.x)|in\.\d+)"
+            known = (
+                rb"(?:in\.a\.(?:s\.)?(?:one|m\.two|two|secret\.x)|s\.(?:one|m\.two|two|secret\.x)|in\.\d+)"
+            )
             line = re.compile(
                 rb"MSG (?P<subject>%b) \d+ (?:r )?(?P<n>\d+)\r\n(?P<body>one|two|sec|ok|)\r\n"
                 rb"|HMSG %b \d+ (?:r )?(?:12 15\r\nNATS/1\.0\r\n\r\none|\d+ \d+\r\nNATS/1\.0 503\r\n[^\r]*\r\n\r\n)\r\n"
