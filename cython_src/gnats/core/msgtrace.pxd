@@ -1,5 +1,5 @@
-"""Tracing of messages whose headers ask for it (msgtrace.go): what happens to one is noted while it is handled, and then
-posted to the control plane, which tells the subject that the message or its account names.
+"""Tracing of messages whose headers ask for it (msgtrace.go): what happens to one is noted while it is handled, and
+then posted to the control plane, which tells the subject that the message or its account names.
 
 A trace belongs to the producer's poller. `mt` is NULL nearly always, and for messages without a header nothing is done.
 """
@@ -76,6 +76,6 @@ cdef void trace_stream_export(MsgTrace *t, const Slice *name, const Slice *to) n
 cdef void trace_service_import(MsgTrace *t, const Slice *name, const Slice *subject, const Slice *to) noexcept nogil
 cdef void trace_egress(MsgTrace *t, uint64_t cid, const Slice *subject, const Slice *queue, int error) noexcept nogil
 
-# The message, which `pa` tells of, with Nats-Trace-Dest set to `value` (NULL: to what says that it is not to be traced): in
-# memory to be freed, or NULL when there is none. `sizes[:24]` has to live as long.
+# The message, which `pa` tells of, with Nats-Trace-Dest set to `value` (NULL: to what says that it is not to be
+# traced): in memory to be freed, or NULL when there is none. `sizes[:24]` has to live as long.
 cdef char *set_trace_dest(PubArg *pa, const char *msg, size_t *n, const Slice *value, char *sizes) noexcept nogil
