@@ -104,7 +104,7 @@ class Account(account.Account):
     def traffic(self) -> dict[str, int]:
         """What the clients have sent and received so far: in_msgs, in_bytes, out_msgs and out_bytes.
 
-        Many clients are not counted again for each of them that comes or goes: their figures may be a bit old.
+        Many clients are not counted again for each that comes or goes: their figures may be a bit old.
         """
         if len(self.clients) < MANY_CLIENTS:
             return self._count_traffic()

@@ -8,33 +8,23 @@ import pytest
 
 from gnats.accountopts import AccountConfig
 from gnats.authopts import User
-from gnats.opts import Options
 from gnats.server import Server
 
+from .conftest import Connect, Start
 from .peer import TIMEOUT, Log, Peer
 
 pytestmark = pytest.mark.timeout(60)
 
-ACCOUNTS = [AccountConfig("SYS"), AccountConfig("A")]
-USERS = [User("sys", "pw", account="SYS"), User("a", "pw", account="A")]
+OPTIONS: dict[str, Any] = {
+    "accounts": [AccountConfig("SYS"), AccountConfig("A")],
+    "users": [User("sys", "pw", account="SYS"), User("a", "pw", account="A")],
+    "system_account": "SYS",
+}
 
 
-def options(io_threads: int, **more: Any) -> Options:
-    return Options(
-        host="127.0.0.1",
-        port=-1,
-        io_threads=io_threads,
-        accounts=ACCOUNTS,
-        users=USERS,
-        system_account="SYS",
-        **more,
-    )
-
-
-async def login(server: Server, user: str) -> Peer:
-    peer = await Peer.connect(server.port)
-    connect = {"verbose": False, "pedantic": False, "user": user, "pass": "pw"}
-    assert await peer.ask(b"CONNECT " + json.dumps(connect).encode() + b"\r\n") == []
+async def login(connect: Connect, server: Server, user: str) -> Peer:
+    peer = await connect(server)
+    assert await peer.connected(pedantic=False, user=user, **{"pass": "pw"}) == []
     return peer
 
 
@@ -45,45 +35,46 @@ async def payload_on(peer: Peer, subject: bytes) -> Any:
     return json.loads(await peer.line())
 
 
-async def test_nothing_is_made_of_an_event_for_nobody(io_threads: int) -> None:
-    async with Server(options(io_threads)) as server:
-        watch = await login(server, "sys")
-        watch.send(b"SUB answer 1\r\n")
-        numbers = []
-        for _ in range(2):
-            for _ in range(20):
-                await login(server, "a")
-            watch.send(b"PUB $SYS.REQ.SERVER.PING answer 0\r\n\r\n")
-            numbers.append((await payload_on(watch, b"answer"))["server"]["seq"])
-        assert numbers == [1, 2]
+async def test_nothing_is_made_of_an_event_for_nobody(start: Start, connect: Connect) -> None:
+    server = await start(**OPTIONS)
+    watch = await login(connect, server, "sys")
+    watch.send(b"SUB answer 1\r\n")
+    numbers = []
+    for _ in range(2):
+        for _ in range(20):
+            await login(connect, server, "a")
+        watch.send(b"PUB $SYS.REQ.SERVER.PING answer 0\r\n\r\n")
+        numbers.append((await payload_on(watch, b"answer"))["server"]["seq"])
+    assert numbers == [1, 2]
 
 
-async def test_each_of_many_clients_that_come_at_once_is_told(io_threads: int) -> None:
-    async with Server(options(io_threads)) as server:
-        watch = await login(server, "sys")
-        await watch.ask(b"SUB $SYS.ACCOUNT.A.CONNECT 1\r\nSUB $SYS.ACCOUNT.A.SERVER.CONNS 2\r\n")
-        peers = await asyncio.gather(*(login(server, "a") for _ in range(200)))
-        cids, counts = set(), []
-        for _ in range(200):
-            counts.append((await payload_on(watch, b"$SYS.ACCOUNT.A.SERVER.CONNS"))["conns"])
-            cids.add((await payload_on(watch, b"$SYS.ACCOUNT.A.CONNECT"))["client"]["id"])
-        assert cids == {peer.info["client_id"] for peer in peers}
-        assert counts == list(range(1, 201))
+async def test_each_of_many_clients_that_come_at_once_is_told(start: Start, connect: Connect) -> None:
+    server = await start(**OPTIONS)
+    connected, conns = await login(connect, server, "sys"), await login(connect, server, "sys")
+    await connected.ask(b"SUB $SYS.ACCOUNT.A.CONNECT 1\r\n")
+    await conns.ask(b"SUB $SYS.ACCOUNT.A.SERVER.CONNS 1\r\n")
+    peers = await asyncio.gather(*(login(connect, server, "a") for _ in range(200)))
+    cids = {(await payload_on(connected, b"$SYS.ACCOUNT.A.CONNECT"))["client"]["id"] for _ in peers}
+    counts = [(await payload_on(conns, b"$SYS.ACCOUNT.A.SERVER.CONNS"))["conns"] for _ in peers]
+    assert cids == {peer.info["client_id"] for peer in peers}
+    assert counts == list(range(1, 201))
 
 
-async def test_one_who_does_not_read_its_events_is_a_slow_consumer(io_threads: int) -> None:
+async def test_one_who_does_not_read_its_events_is_a_slow_consumer(start: Start, connect: Connect) -> None:
     log = Log()
-    async with Server(options(io_threads, max_pending=65536), log) as server:
-        deaf = await login(server, "sys")
-        await deaf.ask(b"SUB $SYS.> 1\r\n")  # nothing it is sent from now on is read
-        deaf.pause()
-        watch = await login(server, "sys")
-        watch.send(b"SUB answer 1\r\n")
-        async with asyncio.timeout(TIMEOUT):
-            while not log.with_text("Slow Consumer"):
-                watch.send(b"PUB $SYS.REQ.SERVER.PING.VARZ answer 0\r\n\r\n" * 20)
-                for _ in range(20):
-                    assert (await payload_on(watch, b"answer"))["data"]["server_id"] == server.id
-                await asyncio.gather(*(login(server, "a") for _ in range(20)))
-        assert server.state.slow_consumers == 1
-        assert await watch.ask(b"") == []
+    server = await start(log, **OPTIONS, max_pending=65536, max_payload=65536)
+    deaf = await login(connect, server, "sys")
+    await deaf.ask(b"SUB $SYS.REQ.> 1\r\n")  # of what it is sent from now on nothing is read
+    deaf.pause()
+    watch = await login(connect, server, "sys")
+    watch.send(b"SUB answer 1\r\n")
+    body = b'{"padding":"%s"}' % (b"x" * 60_000)
+    request = b"PUB $SYS.REQ.SERVER.PING.VARZ answer %d\r\n%s\r\n" % (len(body), body)
+    async with asyncio.timeout(TIMEOUT):
+        while not log.with_text("Slow Consumer"):
+            watch.send(request * 5)
+            for _ in range(5):
+                assert (await payload_on(watch, b"answer"))["data"]["server_id"] == server.id
+            await login(connect, server, "a")
+    assert server.state.slow_consumers == 1
+    assert await watch.ask(b"") == []

@@ -59,7 +59,7 @@ def publish(port: int, number: int, counts: dict[int, int]) -> None:
         peer.until(b"PONG\r\n")
         for done in range(TOTAL):
             peer.send(request(subject, dest, b"true" if done % 2 else b"false"))
-            while not (line := peer.until(b"\r\n")).startswith(b"MSG " + dest):
+            while not peer.until(b"\r\n").startswith(b"MSG " + dest):
                 pass
             event = json.loads(peer.until(b"\r\n"))
             assert event["events"][0]["type"] == "in"
