@@ -96,8 +96,10 @@ from gnats.core.sublist cimport (
     QueueGroup,
     Subscription,
     sub_new,
+    sub_queue,
     sub_row,
     sub_sid,
+    sub_subject,
 )
 from gnats.core.subtable cimport subtable_add, subtable_find, subtable_remove, subtable_take, subtable_text
 from gnats.core.timers cimport timer_clear
