@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from gnats.session import Session
 
 NO_LIMIT = -1
+MANY_CLIENTS = 1000
+COUNT_INTERVAL = 0.1
+"""Seconds between two counts of the traffic of many clients."""
 GLOBAL_ACCOUNT = "$G"
 SYSTEM_ACCOUNT = "$SYS"
 
@@ -52,6 +55,8 @@ class Account(account.Account):
         self.closed_traffic = dict.fromkeys(TRAFFIC, 0)
         """What connections that have gone had sent and received."""
         self.slow_consumers = 0
+        self._counted: dict[str, int] = {}
+        self._counted_at = -COUNT_INTERVAL
 
     def own_subscriptions(self) -> list[tuple[bytes, bytes, bytes, int, int]]:
         """Those of its service imports, and to responses, as Client.subscriptions() has them."""
@@ -97,7 +102,18 @@ class Account(account.Account):
         return True
 
     def traffic(self) -> dict[str, int]:
-        """What the clients have sent and received so far: in_msgs, in_bytes, out_msgs and out_bytes."""
+        """What the clients have sent and received so far: in_msgs, in_bytes, out_msgs and out_bytes.
+
+        Many clients are not counted again for each that comes or goes: their figures may be a bit old.
+        """
+        if len(self.clients) < MANY_CLIENTS:
+            return self._count_traffic()
+        now = time.monotonic()
+        if now - self._counted_at > COUNT_INTERVAL:
+            self._counted, self._counted_at = self._count_traffic(), now
+        return self._counted
+
+    def _count_traffic(self) -> dict[str, int]:
         clients = [session.client for session in self.clients.values() if session.client]
         return {name: self.closed_traffic[name] + total(clients, name) for name in TRAFFIC}
 

@@ -92,6 +92,7 @@ class Accounts(dict[str, Account]):
             account = self._register(config.name)
             account.set_mappings(rows[config.name])
             account.set_limits(config.limits)
+            account.set_trace_dest(config.trace_dest.encode(), config.trace_sampling)
         self.system_account = self[system] if system else None
         self._build(exchange.parties)
 
@@ -195,6 +196,7 @@ class Accounts(dict[str, Account]):
             service.threshold = threshold
             latency = export.latency
             sampling = latency.sampling if latency else 0
+            service.allow_trace(export.allow_trace)
             service.measure(sampling, by_header=latency is not None and sampling < 100)
             self._exports[service.id] = account, service, latency
 
@@ -232,7 +234,14 @@ class Accounts(dict[str, Account]):
             account.stream_imports = set(streams)
             account.set_stream_imports(
                 [
-                    (self[r.exporter], r.subject.encode(), r.to.encode(), r.transform, r.use_published)
+                    (
+                        self[r.exporter],
+                        r.subject.encode(),
+                        r.to.encode(),
+                        r.transform,
+                        r.use_published,
+                        r.allow_trace,
+                    )
                     for r in streams.values()
                 ]
             )

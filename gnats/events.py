@@ -79,14 +79,13 @@ class Events:
         self._client.publish(reply, marshal(message), reply=b"", header=header)
 
     def publish_in(
-        self, account: Account, subject: bytes, message: object, header: bytes | None = None
+        self, account: Account, subject: bytes, message: object, accept_encoding: bytes = b""
     ) -> None:
-        """Publish in any account."""
-        if account is self._server.system_account:
-            self._client.publish(subject, marshal(message), reply=b"", header=header)
-            return
-        client = self._server.account_client(account)
-        client.publish(subject, marshal(message), reply=b"", header=header)
+        """Publish in any account, compressed if that is asked for in a way known here."""
+        header, payload = encode(marshal(message), accept_encoding)
+        system = account is self._server.system_account
+        client = self._client if system else self._server.account_client(account)
+        client.publish(subject, payload, reply=b"", header=header)
 
     def _event(self, kind: str, now: int) -> dict[str, object]:
         return {
@@ -237,6 +236,17 @@ class Events:
             stats["stalled_clients"] = stalls
         stats |= {"active_servers": 1, "gomaxprocs": cores()}
         return {"server": self.server_info(), "statsz": stats}
+
+
+def encode(payload: bytes, accept_encoding: bytes) -> tuple[bytes | None, bytes]:
+    """A header and a payload, compressed if one of the encodings asked for is known here."""
+    if not accept_encoding.strip():
+        return None, payload
+    if b"gzip" in accept_encoding.lower():
+        import gzip
+
+        return b"NATS/1.0\r\nContent-Encoding: gzip\r\n\r\n", gzip.compress(payload, mtime=0)
+    return b"NATS/1.0\r\nContent-Encoding: identity\r\n\r\n", payload
 
 
 def by_kind(clients: int) -> dict[str, int]:

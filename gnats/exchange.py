@@ -39,10 +39,12 @@ class StreamRoute:
     transform: SubjectTransform | None
     use_published: bool
     """The subject stays as it is."""
+    allow_trace: bool = False
 
     @property
     def key(self) -> tuple[str, ...]:
-        return self.exporter, self.subject, self.to, _destination(self.transform)
+        traced = "traced" if self.allow_trace else ""
+        return self.exporter, self.subject, self.to, _destination(self.transform), traced
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,7 +235,9 @@ class Exchange:
         if any((r.exporter, r.subject) == (item.account, subject) for r in importer.stream_imports):
             raise ValueError("stream import already exists")
         same = has_wildcard(subject) and transform is None
-        importer.stream_imports.append(StreamRoute(item.account, subject, to, transform, same))
+        importer.stream_imports.append(
+            StreamRoute(item.account, subject, to, transform, same, item.allow_trace)
+        )
 
     def _check_stream_cycles(self, party: Party, to: str, visited: set[str]) -> None:
         if len(visited) >= MAX_ACCOUNT_CYCLE_SEARCH_DEPTH:

@@ -112,6 +112,16 @@ _RECORDS: dict[int, tuple[str, Callable[[object, int, bytes], str]]] = {
         lambda c, b, d: f"Producer was stalled for a total of {duration(b)}",
     ),
     LogCode.LOG_IMPORT_SUBSCRIPTION: ("DBG", _import_subscription),
+    LogCode.LOG_TRACE_ORIGIN: (
+        "ERR",
+        lambda c, b, d: (
+            'Message tracing disabled because of header "Nats-Trace-Origin-Account" with value=' + quote(d)
+        ),
+    ),
+    LogCode.LOG_TRACE_BAD_DESTINATION: (
+        "ERR",
+        lambda c, b, d: f"Destination {quote(d)} is not valid, won't be able to trace events",
+    ),
     LogCode.LOG_CLOSING_OUT_OF_MEMORY: ("ERR", _text("Out of memory - Closing")),
     LogCode.LOG_SUBSCRIPTION_REMOVED: ("INF", _removed_subscription),
     LogCode.LOG_TLS_STARTING: ("DBG", _text("Starting TLS client connection handshake")),

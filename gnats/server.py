@@ -25,6 +25,7 @@ from gnats.core.inbox import (
     EV_LATENCY,
     EV_LOG,
     EV_MSG,
+    EV_MSG_TRACE,
     EV_RESPONSES,
     EV_TRACE,
 )
@@ -628,6 +629,11 @@ class Server:
                 self.log.log(level, f"{session} - {text}")
         elif kind == EV_TRACE:
             self.log.trace(f"{session} - {trace_line(a, b, data)}")
+        elif kind == EV_MSG_TRACE:
+            if self.events:
+                from gnats.msgtrace import publish  # only those who trace messages load it
+
+                publish(self, self.events, session, data)
         elif cid not in self.clients:  # refused: it is being closed
             return False
         elif kind == EV_CONNECT:

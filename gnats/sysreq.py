@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from gnats.authopts import Permissions, SubjectPermission
 from gnats.errors import FilteredError, OptionError, RequestError, ServerError
-from gnats.events import Events
+from gnats.events import Events, encode
 from gnats.gojson import JSONError, Struct, marshal, unmarshal
 from gnats.internal import InternalClient, Message
 
@@ -111,7 +111,8 @@ class Services:
 
     def _respond(self, request: Message, result: dict[str, object]) -> None:
         message = marshal({"server": self._events.server_info()} | result)
-        header, payload = _encode(message, request.header)
+        found = _ACCEPT_ENCODING.search(request.header)
+        header, payload = encode(message, found[1] if found else b"")
         self._client.publish(request.reply, payload, reply=b"", header=header)
 
     def _fail(self, request: Message, code: int, text: str, **result: object) -> None:
@@ -338,15 +339,3 @@ def _subjects(permission: SubjectPermission | None) -> dict[str, object]:
         return {}
     lists = {"allow": permission.allow, "deny": permission.deny}
     return {name: list(subjects) for name, subjects in lists.items() if subjects}
-
-
-def _encode(payload: bytes, header: bytes) -> tuple[bytes | None, bytes]:
-    """The answer's header and payload, compressed if the request's header asks for it in a way known here."""
-    found = _ACCEPT_ENCODING.search(header)
-    if found is None or not found[1].strip():
-        return None, payload
-    if b"gzip" in found[1].lower():
-        import gzip
-
-        return b"NATS/1.0\r\nContent-Encoding: gzip\r\n\r\n", gzip.compress(payload, mtime=0)
-    return b"NATS/1.0\r\nContent-Encoding: identity\r\n\r\n", payload

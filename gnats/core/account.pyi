@@ -16,12 +16,17 @@ class Account:
         the server's hash marks the subjects of responses that are measured. Before the account has
         clients."""
     def set_stream_imports(
-        self, rows: list[tuple[Account, bytes, bytes, SubjectTransform | None, bool]]
+        self, rows: list[tuple[Account, bytes, bytes, SubjectTransform | None, bool, bool]]
     ) -> None:
         """What subscriptions in this account hear of others: (exporter, subject, to, transform, use
         published) of each.
 
         Those of connected clients change when each is told (Client.renew_imports). Raises MemoryError.
+        """
+    def set_trace_dest(self, subject: bytes, sampling: int) -> None:
+        """Trace this percentage of the messages that carry a sampled traceparent, to a subject; b"" for none.
+
+        Raises MemoryError.
         """
     def keep(self, other: Account) -> None:
         """Keep another account, and have it keep this one: each may come to point into the other."""

@@ -23,6 +23,8 @@ service."""
 EV_LATENCY: int
 """A request has been measured: the client is the account that serves it, a the id of the exported service, b
 the status, data as gnats.latency reads it."""
+EV_MSG_TRACE: int
+"""A message was traced; data is for gnats.msgtrace."""
 
 class Inbox:
     def __init__(self) -> None: ...

@@ -23,6 +23,8 @@ class ExportedService:
         """Take no more requests; responses that are expected may still come. Idempotent."""
     @property
     def closed(self) -> bool: ...
+    def allow_trace(self, allow: bool) -> None:
+        """Whether traces of requests tell what becomes of them in the account that serves them."""
     def pending(self) -> int:
         """Responses that are expected."""
     def check_expired_responses(self) -> tuple[float | None, list[bytes]]:

@@ -75,6 +75,12 @@ class Peer:
         connect = {"verbose": False} | options
         return await self.ask(b"CONNECT " + json.dumps(connect).encode() + b"\r\n")
 
+    def pause(self) -> None:
+        """Leave what comes from now on in the kernel."""
+        transport = self._writer.transport
+        assert isinstance(transport, asyncio.ReadTransport)
+        transport.pause_reading()
+
     async def rest(self) -> bytes:
         """All that comes until the server closes."""
         async with asyncio.timeout(TIMEOUT):

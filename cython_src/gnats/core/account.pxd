@@ -27,6 +27,7 @@ cdef struct StreamImport:
     Transform *tr          # from the subject that was published; NULL for none
     Transform *back
     uint8_t use_published  # the subject stays what it was
+    uint8_t allow_trace    # traces of what is published tell of those who import it
     uint32_t source_n
     uint32_t to_n
     uint32_t dest_n
@@ -70,10 +71,18 @@ cdef inline ImportSub *import_sub(const Subscription *s) noexcept nogil:
     return <ImportSub *> (<char *> s - sizeof(ImportSub))
 
 
+# Where traces of messages go that only carry a sampled traceparent, and of how many percent.
+cdef struct TraceDest:
+    uint32_t sampling
+    uint32_t n
+    char data[1]
+
+
 cdef class Account:
     cdef readonly Sublist sublist      # the subscriptions made in it; set once
     cdef Mappings *mappings            # NULL for none; atomic
     cdef StreamImports *streams        # NULL for none; atomic to look at, the rest under lock
+    cdef TraceDest *trace_dest         # NULL for none; atomic
     cdef list peers                    # accounts that this one's imports, or imports of this one's, lead to
     # what requests to other accounts say, in memory of `identity`
     cdef bytes identity
@@ -90,7 +99,8 @@ cdef class Account:
     cdef uint64_t nresponses, nreverse  # entries in the two; atomic, for a look without the lock
 
     # A new reply subject here for a request of `requester`'s account that waits on `to`: written to out[:REPLY_ROOM].
-    # Its length, 0 when out of memory or when the export is closed. `arm`: the control plane is to be told that responses are expected.
+    # Its length, 0 when out of memory or when the export is closed. `arm`: the control plane is to be told that
+    # responses are expected.
     cdef size_t expect_response(
         self, Account requester, ServiceExport *se, const char *to, size_t n, bint share, uint64_t cid, bint tracked,
         const char *header, size_t hn, uint64_t random, int64_t now, char *out, bint *arm) noexcept nogil
@@ -120,6 +130,12 @@ cdef inline bint account_imports_streams(Account a) noexcept nogil:
 
 # Does the account still import it? The caller holds a reference, not the lock.
 cdef bint stream_import_stays(Account importer, const StreamImport *im) noexcept nogil
+
+
+cdef inline const TraceDest *account_trace_dest(Account a) noexcept nogil:
+    """Good until the end of the batch."""
+    return <const TraceDest *> load_ptr_acquire(<void **> &a.trace_dest)
+
 
 # A reference less; the importing account's lock is not held.
 cdef void stream_import_release(StreamImport *im) noexcept nogil

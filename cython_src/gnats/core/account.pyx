@@ -75,6 +75,7 @@ cdef class Account:
         replymap_free(&self.reverse)
         drop_streams(self.streams)
         free(self.mappings)
+        free(self.trace_dest)
         pthread_mutex_destroy(&self.lock)
 
     def set_identity(self, bytes name not None, bytes server not None, bytes server_hash not None) -> None:
@@ -101,7 +102,8 @@ cdef class Account:
             qs_retire(old)
 
     def set_stream_imports(self, list rows) -> None:
-        """What subscriptions in this account hear of others: [(exporter, subject, to, transform, use published)].
+        """What subscriptions in this account hear of others: [(exporter, subject, to, transform, use published,
+        allow trace)].
 
         Those of connected clients change when each is told (Client.renew_imports); an import that was there before
         stays what it is. Raises MemoryError.
@@ -115,6 +117,22 @@ cdef class Account:
         exchange64(<uint64_t *> &self.streams, <uint64_t> fresh)
         pthread_mutex_unlock(&self.lock)
         drop_streams(old)
+
+    def set_trace_dest(self, bytes subject not None, int sampling) -> None:
+        """Trace this percentage of the messages that carry a sampled traceparent, to a subject; b"" for none.
+        Raises MemoryError."""
+        cdef TraceDest *fresh = NULL
+        cdef void *old
+        if subject:
+            fresh = <TraceDest *> malloc(sizeof(TraceDest) + len(subject))
+            if fresh == NULL:
+                raise MemoryError
+            fresh.sampling = sampling
+            fresh.n = len(subject)
+            memcpy(fresh.data, PyBytes_AS_STRING(subject), fresh.n)
+        old = <void *> exchange64(<uint64_t *> &self.trace_dest, <uint64_t> fresh)
+        if old != NULL:
+            qs_retire(old)
 
     def keep(self, Account other not None) -> None:
         """Keep another account, and have it keep this one: each may come to point into the other."""
@@ -352,7 +370,7 @@ cdef void discard(Account server, Expected *e) noexcept nogil:
 
 
 cdef StreamImport *same_stream(Account owner, Account exporter, bytes text, uint32_t source_n, uint32_t to_n,
-                               bint use_published) noexcept:
+                               bint use_published, bint allow_trace) noexcept:
     """The one of the imports so far that is the same, with another reference; NULL for none."""
     cdef StreamImport *im
     cdef uint32_t i
@@ -363,7 +381,7 @@ cdef StreamImport *same_stream(Account owner, Account exporter, bytes text, uint
         if (
             im.exporter == <void *> exporter and im.source_n == source_n and im.to_n == to_n
             and im.source_n + im.to_n + im.dest_n == <size_t> PyBytes_GET_SIZE(text)
-            and im.use_published == use_published
+            and im.use_published == use_published and im.allow_trace == allow_trace
             and memcmp(im.data, PyBytes_AS_STRING(text), PyBytes_GET_SIZE(text)) == 0
         ):
             pthread_mutex_lock(&owner.lock)
@@ -377,11 +395,11 @@ cdef StreamImport *new_stream(Account owner, tuple row) except NULL:
     cdef Account exporter
     cdef bytes source, to, text
     cdef SubjectTransform transform, back
-    cdef bint use_published
+    cdef bint use_published, allow_trace
     cdef StreamImport *im
-    exporter, source, to, transform, use_published = row
+    exporter, source, to, transform, use_published, allow_trace = row
     text = source + to + (transform.dest if transform is not None else b"")
-    im = same_stream(owner, exporter, text, len(source), len(to), use_published)
+    im = same_stream(owner, exporter, text, len(source), len(to), use_published, allow_trace)
     if im != NULL:
         return im
     im = <StreamImport *> malloc(sizeof(StreamImport) + len(text))
@@ -392,6 +410,7 @@ cdef StreamImport *new_stream(Account owner, tuple row) except NULL:
     im.owner = <void *> owner
     im.exporter = <void *> exporter
     im.use_published = use_published
+    im.allow_trace = allow_trace
     im.source_n = len(source)
     im.to_n = len(to)
     im.dest_n = len(text) - im.source_n - im.to_n

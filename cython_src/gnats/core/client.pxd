@@ -5,6 +5,7 @@ Subscriptions are changed by the owner under the connection's lock, so that othe
 from libc.stddef cimport size_t
 from libc.stdint cimport uint32_t, uint64_t
 
+from gnats.core.account cimport StreamImport
 from gnats.core.imports cimport Importer
 from gnats.core.sublist cimport MatchResult, Subscription
 
@@ -32,8 +33,14 @@ cdef class Client(Importer):
     cdef void touch(self, Client dest) noexcept nogil
     cdef void trace_out(self, const Subscription *s, const Delivery *d) noexcept nogil
     # messages
+    # Handle a message whose header may ask for a trace.
+    cdef int refuse_msg(self, int what) noexcept nogil
+    cdef int process_traced_msg(self, char *msg, size_t n) noexcept nogil
     cdef bint route_msg(self, char *msg, size_t n) noexcept nogil
     cdef bint deliver_shadow(self, Subscription *s, char *msg, size_t n, Delivery *full, Delivery *bare) noexcept nogil
+    cdef bint deliver_traced(self, Subscription *s, char *msg, size_t n, Delivery *full, Delivery *bare) noexcept nogil
+    cdef bint deliver_export(self, Subscription *s, StreamImport *im, char *msg, size_t n, Delivery *full,
+                             Delivery *bare) noexcept nogil
     cdef bint deliver_msg(self, Subscription *s, char *msg, size_t n, Delivery *full, Delivery *bare) noexcept nogil
     cdef void delivery(self, Delivery *d, char *msg, size_t n, bint bare) noexcept nogil
     cdef bint deliver_local(self, Client producer, const Subscription *s, const Delivery *d) noexcept nogil

@@ -45,6 +45,24 @@ from gnats.core.guard cimport CHECK_DELIVERIES, NOTE_REPLIES
 from gnats.core.imports cimport Importer, transformed
 from gnats.core.inbox cimport EV_CONNECT, EV_INFO, EV_MSG, Event, Inbox
 from gnats.core.mappings cimport Mappings
+from gnats.core.msgtrace cimport (
+    EGRESS_AUTO_UNSUBSCRIBED,
+    EGRESS_CLIENT_CLOSED,
+    EGRESS_NO_ECHO,
+    EGRESS_NO_STALL,
+    EGRESS_OK,
+    EGRESS_SUB_CLOSED,
+    EGRESS_SUB_DENY,
+    REFUSED_REPLY,
+    REFUSED_SUBJECT,
+    TRACE_SKIP,
+    MsgTrace,
+    set_trace_dest,
+    trace_egress,
+    trace_mapping,
+    trace_refused,
+    trace_stream_export,
+)
 from gnats.core.outbound cimport ChunkPool, OutQueue, outq_append, outq_commit, outq_reserve
 from gnats.core.parser cimport (
     ACCOUNT,
@@ -78,8 +96,10 @@ from gnats.core.sublist cimport (
     QueueGroup,
     Subscription,
     sub_new,
+    sub_queue,
     sub_row,
     sub_sid,
+    sub_subject,
 )
 from gnats.core.subtable cimport subtable_add, subtable_find, subtable_remove, subtable_take, subtable_text
 from gnats.core.timers cimport timer_clear
@@ -547,28 +567,56 @@ cdef class Client(Importer):
         """A whole message of this client, its arguments in `pa` (processInboundClientMsg)."""
         cdef PubArg *pa = &self.pa
         cdef Mappings *mappings = account_mappings(<Account> self.account)
+        if unlikely(pa.hdr > 0) and self.may_be_traced(msg):
+            return self.process_traced_msg(msg, n)
         self.batch_msgs += 1
         self.batch_bytes += n - 2
         if unlikely(mappings != NULL):
             self.map_subject(mappings)   # what follows knows the new subject only
+            if unlikely(self.mt != NULL) and pa.subject.p == self.ps.mapped:
+                trace_mapping(self.mt, &pa.subject)
         if self.trace:
             self.trace_msg(TRACE_IN_PAYLOAD, msg, n, pa.hdr if pa.hdr > 0 else 0)
         if unlikely(pa.subject.n and (pa.subject.p[0] == c'_' or pa.subject.p[0] == c'$')):
             if is_gateway_reply(&pa.subject) or (pa.subject.n >= 5 and memcmp(pa.subject.p, b"$NRG.", 5) == 0):
-                self.refuse_publish(&pa.subject)
-                return PARSE_OK
+                return self.refuse_msg(REFUSED_SUBJECT)
         if unlikely(self.permissions != NULL) and not self.may_publish(&pa.subject):
-            self.refuse_publish(&pa.subject)
-            return PARSE_OK
+            return self.refuse_msg(REFUSED_SUBJECT)
         if pa.reply.p != NULL and is_reserved_reply(&pa.reply):
-            self.send_err_quoting(
-                b"Permissions Violation for Publish with Reply of ", pa.reply.p, pa.reply.n, NULL, NULL, 0)
-            self.log(LOG_REPLY_VIOLATION, 0, pa.reply.p, pa.reply.n)
-            return PARSE_OK
+            return self.refuse_msg(REFUSED_REPLY)
         if unlikely(self.opts.verbose):
             self.send_ok()
         self.route_msg(msg, n)
         return PARSE_OK
+
+    cdef int refuse_msg(self, int what) noexcept nogil:
+        cdef PubArg *pa = &self.pa
+        if self.mt != NULL:
+            trace_refused(self.mt, what, &pa.subject if what == REFUSED_SUBJECT else &pa.reply)
+        if what == REFUSED_SUBJECT:
+            self.refuse_publish(&pa.subject)
+        else:
+            self.send_err_quoting(
+                b"Permissions Violation for Publish with Reply of ", pa.reply.p, pa.reply.n, NULL, NULL, 0)
+            self.log(LOG_REPLY_VIOLATION, 0, pa.reply.p, pa.reply.n)
+        return PARSE_OK
+
+    cdef int process_traced_msg(self, char *msg, size_t n) noexcept nogil:
+        cdef char[24] sizes
+        cdef char *changed = NULL
+        cdef bint disable = False
+        cdef int result = PARSE_OK
+        if self.init_msg_trace(msg, &disable) == TRACE_SKIP:
+            return go_on(self)
+        if disable:
+            changed = set_trace_dest(&self.pa, msg, &n, NULL, sizes)
+        self.traced = 1
+        result = self.process_inbound_msg(changed if changed != NULL else msg, n)
+        self.traced = 0
+        free(changed)
+        if self.mt != NULL:
+            self.send_msg_trace()
+        return result
 
     cdef bint route_msg(self, char *msg, size_t n) noexcept nogil:
         """Deliver to whoever is subscribed; True when somebody was."""
@@ -590,7 +638,7 @@ cdef class Client(Importer):
         cdef Delivery full, bare
         cdef uint32_t i, k, start
         cdef uint64_t delivered = 0   # to clients: what the server itself hears is not counted
-        cdef bint received = False
+        cdef bint received = False, traced = self.mt != NULL
         cdef QueueGroup *group
         cdef Subscription *s
         cdef Subscription *few[FEW_IMPORTS]
@@ -615,7 +663,10 @@ cdef class Client(Importer):
                 imports[nimports] = s
                 nimports += 1
                 continue
-            if self.deliver_msg(s, msg, n, &full, &bare):
+            if (
+                self.deliver_traced(s, msg, n, &full, &bare) if unlikely(traced)
+                else self.deliver_msg(s, msg, n, &full, &bare)
+            ):
                 received = 1
                 delivered += not s.internal
         for k in range(r.nqgroups):
@@ -626,6 +677,9 @@ cdef class Client(Importer):
                 s = group.subs[(start + i) % group.n]
                 if unlikely(s.flags != 0):
                     if not self.deliver_shadow(s, msg, n, &full, &bare):
+                        continue
+                elif unlikely(traced):
+                    if not self.deliver_traced(s, msg, n, &full, &bare):
                         continue
                 elif not self.deliver_msg(s, msg, n, &full, &bare):
                     continue
@@ -658,7 +712,7 @@ cdef class Client(Importer):
         if self.hop != NULL:
             return False   # what has come through a service import does not leave as a stream
         if im.use_published:
-            return self.deliver_msg(s, msg, n, full, bare)
+            return self.deliver_export(s, im, msg, n, full, bare)
         if im.tr != NULL:
             subject = transformed(im.tr, &published, &self.ps.rng, few, sizeof(few), &pa.subject.n)
             if subject == NULL:
@@ -670,12 +724,67 @@ cdef class Client(Importer):
             pa.subject.n = im.to_n
         pa.canonical = 0
         own_full.pre = own_bare.pre = NULL
-        delivered = self.deliver_msg(s, msg, n, &own_full, &own_bare)
+        delivered = self.deliver_export(s, im, msg, n, &own_full, &own_bare)
         full.pre = bare.pre = NULL   # they may have been in the memory that was used now
         pa.subject = published
         pa.canonical = canonical
         if subject != few:
             free(subject)
+        return delivered
+
+    cdef bint deliver_export(
+        self, Subscription *s, StreamImport *im, char *msg, size_t n, Delivery *full, Delivery *bare
+    ) noexcept nogil:
+        cdef MsgTrace *t = self.mt
+        cdef bint delivered
+        if t == NULL:
+            return self.deliver_msg(s, msg, n, full, bare)
+        trace_stream_export(t, &(<Account> im.owner).info_name, &self.pa.subject)
+        if im.allow_trace:
+            return self.deliver_traced(s, msg, n, full, bare)
+        if t.only:
+            return True
+        self.mt = NULL
+        delivered = self.deliver_msg(s, msg, n, full, bare)
+        self.mt = t
+        return delivered
+
+    cdef bint deliver_traced(
+        self, Subscription *s, char *msg, size_t n, Delivery *full, Delivery *bare
+    ) noexcept nogil:
+        """deliver_msg() that notes what becomes of the message, and may do no more than that."""
+        cdef MsgTrace *t = self.mt
+        cdef Slice subject, queue
+        cdef int64_t max
+        cdef int error = EGRESS_OK
+        cdef bint delivered = False
+        if s.internal:
+            return self.deliver_msg(s, msg, n, full, bare)
+        if s.client == <void *> self and not self.opts.echo:
+            error = EGRESS_NO_ECHO
+        elif load8(&(<Client> s.client).checks) & CHECK_DELIVERIES and (
+                (<Client> s.client).delivery_denied(self.ps, &self.pa.subject, s)):
+            error = EGRESS_SUB_DENY
+        elif load8(&s.closed):
+            error = EGRESS_SUB_CLOSED
+        elif t.only:
+            delivered = True
+        else:
+            delivered = self.deliver_msg(s, msg, n, full, bare)
+            max = loadi64(&s.max)
+            if delivered:
+                pass
+            elif max > 0 and loadi64(&s.nm) > max:
+                error = EGRESS_AUTO_UNSUBSCRIBED
+            elif load8(&(<Client> s.client).gated) and load8(&(<ServerState> self.server)._no_stall):
+                error = EGRESS_NO_STALL
+            else:
+                error = EGRESS_CLIENT_CLOSED
+        subject.p = <char *> sub_subject(s)
+        subject.n = s.subject_len
+        queue.p = <char *> sub_queue(s)
+        queue.n = s.queue_len
+        trace_egress(t, (<Client> s.client).cid, &subject, &queue, error)
         return delivered
 
     cdef bint deliver_msg(

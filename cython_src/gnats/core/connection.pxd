@@ -34,6 +34,8 @@ cpdef enum LogCode:
     LOG_CLOSING_OUT_OF_MEMORY = 47
     LOG_SUBSCRIPTION_REMOVED = 48   # data: subject NUL queue NUL sid
     LOG_IMPORT_SUBSCRIPTION = 56    # data: subject NUL account
+    LOG_TRACE_ORIGIN = 57           # data: the account that a header names
+    LOG_TRACE_BAD_DESTINATION = 58  # data: subject
     LOG_TLS_STARTING = 80
     LOG_TLS_COMPLETE = 81
     LOG_TLS_VERSION = 82            # b: 0x0303 or 0x0304; data: cipher suite

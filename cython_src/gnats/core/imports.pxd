@@ -11,8 +11,8 @@ from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
 from gnats.core.account cimport Account, ServiceImport, StreamImport
-from gnats.core.guard cimport Guarded
 from gnats.core.mappings cimport Mappings
+from gnats.core.msgtrace cimport MsgTrace, Traced
 from gnats.core.parser cimport Slice
 from gnats.core.responses cimport Expected, ServiceExport
 from gnats.core.sublist cimport MatchResult, Subscription
@@ -38,7 +38,7 @@ cdef struct ClientDetails:
     char data[1]
 
 
-cdef class Importer(Guarded):
+cdef class Importer(Traced):
     cdef SubTable shadows           # by the sid of their subscription
     cdef Hop *hop
     cdef ClientDetails *details     # NULL until set; atomic
@@ -69,6 +69,11 @@ cdef class Importer(Guarded):
     cdef void report(self, ServiceExport *se, int status, uint64_t requester, uint64_t responder, int64_t elapsed,
                      bint share, const char *header, size_t n) noexcept nogil
     cdef bint enter(self, Hop *hop) noexcept nogil
+    # The message as it goes on into another account, its trace ended or sent on there; NULL: it does not go on.
+    cdef char *trace_import(self, Account account, ServiceExport *se, Account exporter, const Slice *subject,
+                            const Slice *to, bint response, const char *msg, size_t *n, char *dest,
+                            char *sizes) noexcept nogil
+    cdef void end_trace_import(self, Account exporter, MsgTrace *t, const Slice *before) noexcept nogil
     cdef char *request_header(self, Account account, const Hop *hop, bint chained, char *msg, size_t *n,
                               char *sizes) noexcept nogil
     cdef bint route_in(self, Account account, const char *to, size_t tn, const char *reply, size_t rn, char *msg,

@@ -26,9 +26,9 @@ from gnats.core.connection cimport (
     READ_ERROR,
     TRACE_IN,
 )
-from gnats.core.guard cimport Guarded
 from gnats.core.inbox cimport EV_LATENCY, EV_RESPONSES, Event, Inbox
 from gnats.core.mappings cimport Mappings, select_mapped_subject
+from gnats.core.msgtrace cimport MsgTrace, Traced, set_trace_dest, trace_service_import
 from gnats.core.overlap cimport ALL_OF_IT, CROSSING, NO_OVERLAP, PART_OF_IT, import_overlap
 from gnats.core.parser cimport ACCOUNT, CLIENT, JETSTREAM, LEAF, PubArg, Slice
 from gnats.core.pollstate cimport PollState
@@ -88,7 +88,7 @@ cdef char *transformed(
     return out
 
 
-cdef class Importer(Guarded):
+cdef class Importer(Traced):
     """A connection whose account may import; see Client."""
 
     def __dealloc__(self):
@@ -370,6 +370,11 @@ cdef class Importer(Guarded):
         cdef char *made = NULL
         cdef char *mapped = NULL
         cdef char *request = msg
+        cdef char *noted
+        cdef char[REPLY_ROOM] dest
+        cdef char[24] noted_sizes
+        cdef MsgTrace *t = self.mt
+        cdef Slice traced_to = t.dest if t != NULL else self.pa.subject
         cdef Expected *e
         cdef size_t rn = 0
         cdef bint expected = False, delivered = False, arm = False, tracked = False, by_header = False, chained
@@ -413,11 +418,23 @@ cdef class Importer(Guarded):
                 (<Inbox> self.inbox).post_data(EV_RESPONSES, si.exporter, <int64_t> si.se.id, 0, NULL, 0)
         if self.kind == CLIENT or self.kind == LEAF or self.kind == JETSTREAM or self.kind == ACCOUNT:
             request = self.request_header(<Account> si.account, &hop, chained, msg, &n, sizes)
+        if unlikely(t != NULL) and request != NULL and to.p != NULL:
+            noted = self.trace_import(
+                <Account> si.account, si.se, <Account> si.exporter, &saved.subject, &to, False, request, &n, dest,
+                noted_sizes)
+            if request != msg:
+                free(request)
+            request = noted
         if request != NULL and to.p != NULL and (rn or not saved.reply.n):
             delivered = self.route_in(
                 <Account> si.exporter, to.p, to.n, <char *> reply if expected else saved.reply.p, rn, request, n)
         self.hop = hop.before
         self.pa = saved
+        if unlikely(t != NULL):
+            self.end_trace_import(<Account> si.exporter, t, &traced_to)
+            if t.only and expected:
+                release_expected((<Account> si.exporter).take_response(reply, rn))
+                expected = False
         if expected and not delivered:
             e = (<Account> si.exporter).take_response(reply, rn)
             if e != NULL and e.tracked:
@@ -438,7 +455,12 @@ cdef class Importer(Guarded):
         cdef char[REPLY_ROOM] reply
         cdef Hop hop
         cdef size_t rn = 0
-        cdef bint delivered, expected = False, arm = False
+        cdef bint delivered = False, expected = False, arm = False
+        cdef MsgTrace *t = self.mt
+        cdef Slice to
+        cdef char *noted = NULL
+        cdef size_t whole = n
+        cdef char[24] sizes
         cdef Expected *e = account.find_response(saved.subject.p, saved.subject.n)
         if e == NULL:
             return False
@@ -459,16 +481,24 @@ cdef class Importer(Guarded):
                 account, e.se, saved.reply.p, saved.reply.n, e.share, self.cid, False, NULL, 0,
                 next_random(&self.ps.rng), self.ps.now, reply, &arm)
             expected = rn > 0
-        delivered = self.route_in(
-            <Account> e.account, expected_other(e), e.other_n, <char *> reply if expected else saved.reply.p, rn, msg,
-            n)
+        if unlikely(t != NULL):
+            to.p = <char *> expected_other(e)
+            to.n = e.other_n
+            msg = noted = self.trace_import(
+                account, e.se, <Account> e.account, &saved.subject, &to, True, msg, &n, NULL, sizes)
+        if msg != NULL:
+            delivered = self.route_in(
+                <Account> e.account, expected_other(e), e.other_n, <char *> reply if expected else saved.reply.p, rn,
+                msg, n)
+        self.mt = t
+        free(noted)
         self.hop = hop.before
         self.pa = saved
         if expected and not delivered:
             release_expected((<Account> e.account).take_response(reply, rn))
         if e.rt != SINGLETON:
             # an empty message is the last
-            if delivered and n > 2:
+            if delivered and whole > 2:
                 account.renew_response(saved.subject.p, saved.subject.n, self.ps.now)
             else:
                 release_expected(account.take_response(saved.subject.p, saved.subject.n))
@@ -536,6 +566,37 @@ cdef class Importer(Guarded):
         pa.szb.p = sizes + 12
         pa.szb.n = snprintf(sizes + 12, 12, b"%d", pa.size)
         return out
+
+    cdef char *trace_import(
+        self, Account account, ServiceExport *se, Account exporter, const Slice *subject, const Slice *to,
+        bint response, const char *msg, size_t *n, char *dest, char *sizes
+    ) noexcept nogil:
+        cdef MsgTrace *t = self.mt
+        cdef bint arm = False
+        cdef size_t dn
+        trace_service_import(t, &exporter.info_name, subject, to)
+        if response or not load8(&se.allow_trace):
+            if t.only:
+                return NULL
+            self.mt = NULL
+            return set_trace_dest(&self.pa, msg, n, NULL, sizes)
+        # who serves the request can have traces of its own sent to where this one goes
+        dn = exporter.expect_response(
+            account, se, t.dest.p, t.dest.n, False, self.cid, False, NULL, 0, next_random(&self.ps.rng), self.ps.now,
+            dest, &arm)
+        if arm:
+            (<Inbox> self.inbox).post_data(EV_RESPONSES, <void *> exporter, <int64_t> se.id, 0, NULL, 0)
+        if dn == 0:
+            return NULL
+        t.dest.p = dest
+        t.dest.n = dn
+        return set_trace_dest(&self.pa, msg, n, &t.dest, sizes)
+
+    cdef void end_trace_import(self, Account exporter, MsgTrace *t, const Slice *before) noexcept nogil:
+        self.mt = t
+        if t.dest.p != before.p:
+            release_expected(exporter.take_response(t.dest.p, t.dest.n))
+            t.dest = before[0]
 
     cdef bint process_msg_results(self, MatchResult *r, char *msg, size_t n) noexcept nogil:
         return False   # Client's

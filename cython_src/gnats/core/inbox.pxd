@@ -19,6 +19,7 @@ cpdef enum:
     EV_RESPONSES = 7    # an account expects responses; a: of which export
     # a request was measured; a: of which export; b: its status; data: core.responses.Measured, header
     EV_LATENCY = 8
+    EV_MSG_TRACE = 9    # a message was traced; data: core.msgtrace.TraceHead, header, destination, entries
 
 
 cdef struct Event:

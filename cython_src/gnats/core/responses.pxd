@@ -33,6 +33,7 @@ cdef struct ServiceExport:
     int64_t threshold      # ns that a response may take; atomic
     uint8_t response_type
     uint8_t sampling       # percent of requests that are measured; 0: none; atomic
+    uint8_t allow_trace    # traces of requests tell of those who serve them; atomic
     uint8_t by_header      # the request's headers may ask for a measurement; atomic
     uint8_t armed          # the control plane was told to look for expired responses; under the account's lock
     uint8_t closed         # no more responses are to be expected; under the account's lock

@@ -92,6 +92,10 @@ cdef class ExportedService:
     def closed(self) -> bool:
         return self.se.closed != 0
 
+    def allow_trace(self, bint allow) -> None:
+        """Whether traces of requests tell what becomes of them in the account that serves them."""
+        store8(&self.se.allow_trace, allow)
+
     def pending(self) -> int:
         """Responses that are expected."""
         cdef uint32_t n

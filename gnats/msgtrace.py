@@ -1,0 +1,118 @@
+"""Traces of messages as senders get them (msgtrace.go): events about what has happened to one, in order."""
+
+import json
+import re
+import struct
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from gnats.gofmt import quote, rfc3339
+
+if TYPE_CHECKING:
+    from gnats.events import Events
+    from gnats.server import Server
+    from gnats.session import Session
+
+CLIENT = 0
+"""The kind of connection of a client, in events."""
+
+_HEAD = struct.Struct("=IIq")
+_ENTRY = struct.Struct("=qQIIIcBxx")
+_LINE = re.compile(rb"([^:]*):[ \t]*(.*?)[ \t]*\r\n", re.DOTALL)
+_VERSION = b"NATS/1.0\r\n"
+
+_EGRESS_ERRORS = {
+    1: "Not delivered because of no echo",
+    2: "Not delivered because subscription denies this subject",
+    3: "Not delivered because subscription is closed",
+    4: "Not delivered because client is closed",
+    5: "Not delivered because auto-unsubscribe exceeded",
+    6: "Not delivered because fast producer not stalled and consumer is slow",
+}
+_REFUSALS = {
+    1: "Permissions Violation for Publish to",
+    2: "Permissions Violation for Publish with Reply of",
+}
+
+Entry = tuple[int, int, str, int, list[bytes]]
+"""When (unix time, ns), a connection's id, what, a code that says more, texts; see core.msgtrace."""
+
+
+def publish(server: "Server", events: "Events", session: "Session", data: bytes) -> None:
+    """Tell what was noted of a client's message, in its account."""
+    header_n, dest_n, size = _HEAD.unpack_from(data)
+    header = data[_HEAD.size : _HEAD.size + header_n]
+    at = _HEAD.size + header_n + dest_n
+    headers = header_map(header)
+    event = {
+        "server": events.server_info(),
+        "request": {"header": dict(sorted(headers.items())), "msgsize": size},
+        "events": trace_events(server, session, entries(data, at)),
+    }
+    encoding = headers.get("Accept-Encoding", [""])[0].encode(errors="replace")
+    events.publish_in(session.account, data[at - dest_n : at], event, encoding)
+
+
+def header_map(header: bytes) -> dict[str, list[str]]:
+    """A header's fields that have a value, each with all of its values."""
+    found: dict[str, list[str]] = {}
+    for key, value in _LINE.findall(header, len(_VERSION)):
+        if key and value:
+            found.setdefault(_text(key), []).append(_text(value))
+    return found
+
+
+def entries(data: bytes, at: int) -> Iterator[Entry]:
+    """What was noted, from an offset on."""
+    while at < len(data):
+        when, cid, *sizes, kind, code = _ENTRY.unpack_from(data, at)
+        at += _ENTRY.size
+        texts = []
+        for size in sizes:
+            texts.append(data[at : at + size])
+            at += size
+        yield when, cid, kind.decode(), code, texts
+
+
+def trace_events(server: "Server", session: "Session", noted: Iterator[Entry]) -> list[dict[str, object]]:
+    """The events of a trace, by its notes: the first one is that the message came in."""
+    events: list[dict[str, object]] = []
+    account = session.account.name
+    for when, cid, kind, code, (first, second, third) in noted:
+        ts = rfc3339(when)
+        event: dict[str, object]
+        match kind:
+            case "i":
+                event = {"type": "in", "ts": ts, "kind": CLIENT, "cid": cid}
+                event |= _named(session) | {"acc": account, "subj": _text(first)}
+            case "x":
+                events[0]["error"] = f"{_REFUSALS[code]} {quote(first)}"
+                continue
+            case "m":
+                event = {"type": "sm", "ts": ts, "to": _text(first)}
+            case "e":
+                event = {"type": "se", "ts": ts, "acc": json.loads(first), "to": _text(second)}
+            case "s":
+                event = {"type": "si", "ts": ts, "acc": json.loads(first)}
+                event |= {"from": _text(second), "to": _text(third)}
+            case _:
+                event = {"type": "eg", "ts": ts, "kind": CLIENT, "cid": cid}
+                if receiver := server.clients.get(cid):
+                    event |= _named(receiver)
+                    if receiver.account.name != account:
+                        event["acc"] = receiver.account.name
+                event["sub"] = _text(first)
+                if second:
+                    event["queue"] = _text(second)
+                if code:
+                    event["error"] = _EGRESS_ERRORS[code]
+        events.append(event)
+    return events
+
+
+def _named(session: "Session") -> dict[str, object]:
+    return {"name": session.opts.name} if session.opts.name else {}
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "gnats.fffd")
