@@ -31,7 +31,7 @@ from gnats.jwt.claims import (
     UserClaims,
     UserPermissionLimits,
 )
-from gnats.jwt.token import PREFIX, JWTError, decode_as, encode
+from gnats.jwt.token import PREFIX, JWTError, decode, decode_as, encode
 from gnats.jwt.validation import validate
 from gnats.jwt.windows import validate_times
 from gnats.jwtauth import JWTUser, expires, seconds_left
@@ -209,7 +209,9 @@ class Callout(ABC):
                 raise Violation(
                     f"error decrypting auth callout response on account {account}: {exc}"
                 ) from None
-        response = decode_as(AuthorizationResponseClaims, payload.decode("utf-8", "replace"))
+        response = decode(payload.decode("utf-8", "replace"))
+        if not isinstance(response, AuthorizationResponseClaims):
+            raise Violation("not an authorization request claim")
         if issues := validate(response).issues:
             raise Violation(f"authorization response had validation errors: {issues[0].description}")
         if response.sub != user:

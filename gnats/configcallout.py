@@ -25,7 +25,8 @@ class ConfigCallout(Callout):
         self._issuer = callout.issuer
 
     def check_signer(self, response: AuthorizationResponseClaims) -> None:
-        """Anybody's who may answer in the account: the user's JWT is what counts."""
+        if response.iss != self._issuer:
+            raise Violation("auth callout signing key is unknown")
 
     async def place(self, claims: UserClaims) -> Placement:
         account = quote(self._account.name)
@@ -42,9 +43,7 @@ class ConfigCallout(Callout):
                 f"no valid account {quote(name)} for auth callout response on account {account}:"
                 " account missing"
             )
-        configs = {config.name: config for config in self._server.opts.accounts}
-        default = configs[name].default_permissions if name in configs else None
-        return Placement(name, default, claims.nats)
+        return Placement(name, None, claims.nats)
 
 
 class CalloutAuthenticator(Authenticator):

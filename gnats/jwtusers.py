@@ -32,8 +32,10 @@ class OperatorCallout(Callout):
         self._mode = mode
 
     def check_signer(self, response: AuthorizationResponseClaims) -> None:
-        signer = response.nats.issuer_account or response.iss
-        if signer != self._claim.name and signer not in self._claim.signing_keys:
+        named = response.nats.issuer_account
+        if named not in ("", self._claim.name):
+            raise Violation(f"auth callout response issuer account {quote(named)} is not the callout account")
+        if response.iss != self._claim.name and response.iss not in self._claim.signing_keys:
             raise Violation("auth callout signing key is unknown")
 
     async def place(self, claims: UserClaims) -> Placement:

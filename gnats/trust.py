@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from gnats.accountopts import ServiceImport, StreamImport
@@ -11,6 +12,7 @@ from gnats.claimaccount import ClaimAccount
 from gnats.claimsreq import ClaimsServices, SystemInbox
 from gnats.connect import auth_violation, limits, permissions_of
 from gnats.errors import ServerError
+from gnats.gofmt import quote
 from gnats.internal import InternalClient
 from gnats.jwtauth import JWTUser
 from gnats.jwtusers import granted_permissions
@@ -48,6 +50,7 @@ class Trust:
         """Find the system account and the preloaded ones. Raises ServerError."""
         mode = self.mode
         operators = mode.operators
+        self._announce()
         url = operators[0].nats.account_server_url if len(operators) == 1 else ""
         try:
             mode.resolver = build_resolver(self._opts, url, self._server.log, self.inbox)
@@ -56,6 +59,18 @@ class Trust:
         if isinstance(mode.resolver, DirectoryResolver):
             mode.resolver.host = mode
         await mode.start()
+
+    def _announce(self) -> None:
+        log, operators = self._server.log, self.mode.operators
+        if operators:
+            log.notice("Trusted Operators")
+        for operator in operators:
+            log.notice(f"  System  : {quote(operator.aud)}")
+            log.notice(f"  Operator: {quote(operator.name)}")
+            log.notice(f"  Issued  : {_time(operator.iat)}")
+            log.notice(f"  Expires : {_time(operator.exp) if operator.exp else 'Never'}")
+        if operators and not self.mode.system_account:
+            log.warn("Trusted Operators should utilize a System Account")
 
     def serve(self, client: InternalClient, events: "Events") -> None:
         """Answer requests about JWTs, with a client of the system account."""
@@ -183,3 +198,7 @@ class Trust:
     def _disarm(self, name: str) -> None:
         if timer := self._activations.pop(name, None):
             timer.cancel()
+
+
+def _time(seconds: int) -> str:
+    return datetime.fromtimestamp(seconds).astimezone().strftime("%Y-%m-%d %H:%M:%S %z %Z")

@@ -628,6 +628,21 @@ def test_monitoring_shows_what_jwts_say(launch: Launch) -> None:
         assert page["system_account"] == trust.system.name
 
 
+def test_the_operators_are_announced(launch: Launch) -> None:
+    trust = Trust()
+    server = launch(config=trust.config())
+    issued = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d [+-]\d{4} \S+"
+    lines = (
+        "Trusted Operators",
+        '  System  : ""',
+        '  Operator: "O"',
+        f"  Issued  : {issued}",
+        "  Expires : Never",
+    )
+    pattern = "".join(rf"[^\n]*\[INF\] {line}\n" for line in lines)
+    assert re.search(pattern, server.log)
+
+
 def test_a_refusal_is_logged_once(launch: Launch) -> None:
     trust = Trust()
     account = trust.account()
