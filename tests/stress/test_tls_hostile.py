@@ -12,7 +12,9 @@ import struct
 import urllib.request
 from collections.abc import Iterator
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cryptography import x509
@@ -22,7 +24,7 @@ from support.certs import Certificate, Certificates
 from support.tlswire import PLAIN_CONNECT, TLS_1_2, TLS_1_3, TLSConnection, client_context, outcome
 from support.wire import Connection
 
-from gnats import Options
+from gnats import Options, Server
 from gnats.logger import Logger
 from gnats.testing import ServerThread
 from gnats.tlsopts import TLSOptions
@@ -166,8 +168,8 @@ def test_handshakes_under_way_end_as_they_began_when_certificates_change(
             connection.send(hello[:100] if number % 2 else hello)
             halves.append((connection, handshake, hello[100:] if number % 2 else b""))
         for number in range(10):
-            cert = (certs.server, other)[number % 2]
-            server.call(lambda running, cert=cert: running.replace_tls(Options(tls=tls_options(certs, cert))))
+            new = Options(tls=tls_options(certs, (certs.server, other)[number % 2]))
+            server.call(partial(Server.replace_tls, opts=new))
             gc.collect()
         for connection, handshake, rest in halves:
             connection.send(rest)
@@ -187,7 +189,7 @@ def test_handshakes_under_way_end_as_they_began_when_certificates_change(
             assert handshake.session.getpeercert(binary_form=True) == certs.server.der
 
 
-STRANGE_NAMES = {
+STRANGE_NAMES: dict[str, x509.NameAttribute[Any]] = {
     "a long number": x509.NameAttribute(x509.ObjectIdentifier("1.3." + ".".join(["127"] * 60)), "x"),
     "no text": x509.NameAttribute(NameOID.X500_UNIQUE_IDENTIFIER, b"\x00\xff", _ASN1Type.BitString),
 }
