@@ -85,7 +85,10 @@ def handshake_error(code: int, data: bytes) -> str:
     library, reason = code >> 23 & 0xFF, code & 0x7FFFFF
     if library == _ERR_LIB_SSL:
         if reason == _VERIFY_FAILED:
-            return f"tls: failed to verify certificate: x509: {_refusal(detail, _certificates(chain))}"
+            try:
+                return f"tls: failed to verify certificate: x509: {_refusal(detail, _certificates(chain))}"
+            except ValueError as exc:
+                return f"tls: failed to parse certificate from client: x509: {exc}"
         if reason in _REASONS:
             return f"tls: {_REASONS[reason]}"
         if reason > _ALERT:

@@ -440,6 +440,7 @@ cdef class Connection(Parser):
 
     cdef void on_timer(self, Timer *t) noexcept nogil:
         cdef char[64] detail
+        cdef uint32_t chunks
         if t.kind == T_PING:
             self.process_ping_timer()
         elif t.kind == T_AUTH:
@@ -453,7 +454,10 @@ cdef class Connection(Parser):
         elif self.draining:
             self.finish_close()
         else:
-            snprintf(detail, sizeof(detail), b"%u %zu", outq_chunks(&self.out), self.out.bytes)
+            chunks = outq_chunks(&self.out)
+            if self.tls != NULL:
+                chunks += outq_chunks(&self.tls.wire)
+            snprintf(detail, sizeof(detail), b"%u %zu", chunks, self.unsent())
             if not self.auth_set or self.tls != NULL:
                 add64(&(<ServerState> self.server)._slow_consumers, 1)
                 self.log(LOG_SLOW_DEADLINE, self.write_deadline, detail, strlen(detail))
@@ -791,6 +795,8 @@ cdef class Connection(Parser):
         store32(&self.reason, reason)
         timer_clear(&self.ps.timers, &self.auth_timer)
         timer_clear(&self.ps.timers, &self.ping_timer)
+        if self.tls != NULL:
+            timer_clear(&self.ps.timers, &self.tls.timer)
         self.unpause()
         self.note_subs()
         self.remove_all_subs()

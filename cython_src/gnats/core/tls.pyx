@@ -621,6 +621,7 @@ cdef class TLSContext(TLSBase):
             SSL_shutdown(<SSL *> t.ssl)
         SSL_free(<SSL *> t.ssl)
         t.ssl = NULL
+        ERR_clear_error()
 
 
 cdef void note_error(Tls *t) noexcept nogil:
@@ -632,6 +633,7 @@ cdef void note_error(Tls *t) noexcept nogil:
     if text != NULL:
         strncpy(t.error_text, text, TLS_ERROR_TEXT - 1)
         t.error_text[TLS_ERROR_TEXT - 1] = 0
+    ERR_clear_error()   # the queue is the thread's: Python's ssl takes what is in it for its own
 
 
 # -- what this OpenSSL knows ---------------------------------------------------------------------------------------

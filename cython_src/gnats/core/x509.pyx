@@ -41,7 +41,7 @@ from gnats.includes.openssl cimport (
 )
 
 cdef enum:
-    OID_TEXT = 128
+    OID_TEXT = 4096
 
 
 def read_certificate(bytes der not None) -> tuple:
@@ -87,6 +87,7 @@ cdef tuple moment(const ASN1_TIME *when):
 cdef list subject(X509 *cert):
     cdef X509_NAME *name = X509_get_subject_name(cert)
     cdef X509_NAME_ENTRY *entry
+    cdef ASN1_STRING *value
     cdef char[OID_TEXT] oid
     cdef unsigned char *text
     cdef int i, n, rdn = -1
@@ -97,10 +98,14 @@ cdef list subject(X509 *cert):
             rdn = X509_NAME_ENTRY_set(entry)
             entries = []
             rdns.append(entries)
-        n = ASN1_STRING_to_UTF8(&text, X509_NAME_ENTRY_get_data(entry))
-        if n < 0 or OBJ_obj2txt(oid, OID_TEXT, X509_NAME_ENTRY_get_object(entry), 1) >= OID_TEXT:
-            ERR_clear_error()
+        if OBJ_obj2txt(oid, OID_TEXT, X509_NAME_ENTRY_get_object(entry), 1) >= OID_TEXT:
             raise ValueError("a certificate with a subject that cannot be read")
+        value = X509_NAME_ENTRY_get_data(entry)
+        n = ASN1_STRING_to_UTF8(&text, value)
+        if n < 0:   # no text: a BIT STRING, say
+            ERR_clear_error()
+            entries.append(((<bytes> (<char *> oid)).decode(), plain(value)))
+            continue
         entries.append(((<bytes> (<char *> oid)).decode(), text[:n].decode("utf-8", "replace")))
         OPENSSL_free(text)
     return rdns
