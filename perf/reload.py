@@ -64,7 +64,9 @@ def configuration(version: int) -> str:
 
 def measure(kind: Kind, rounds: int, messages: int) -> Result:
     """Measure one server."""
-    idle, reloading, seconds = [], [], []
+    idle: list[LatencyResult] = []
+    reloading: list[LatencyResult] = []
+    seconds: list[float] = []
     with Server(kind, text=configuration(0)) as server:
         host, port = server.target.host, server.target.port
         texts = [configuration(version) for version in (1, 2)]

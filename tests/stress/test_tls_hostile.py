@@ -49,7 +49,7 @@ def io_threads(request: pytest.FixtureRequest) -> int:
 
 @pytest.fixture
 def server(io_threads: int, certs: Certificates) -> Iterator[ServerThread]:
-    with ServerThread(io_threads=io_threads, tls=tls_options(certs)) as running:
+    with ServerThread(io_threads=io_threads, tls=tls_options(certs, timeout=30.0)) as running:
         yield running
 
 
@@ -170,12 +170,14 @@ def test_handshakes_under_way_end_as_they_began_when_certificates_change(
         for number in range(10):
             new = Options(tls=tls_options(certs, (certs.server, other)[number % 2]))
             server.call(partial(Server.replace_tls, opts=new))
-            gc.collect()
+        gc.collect()
         for connection, handshake, rest in halves:
             connection.send(rest)
             done = False
             while not done:
-                done, sent = handshake.step(connection.sock.recv(65536))
+                received = connection.sock.recv(65536)
+                assert received, "the server has closed the connection"
+                done, sent = handshake.step(received)
                 connection.send(sent)
             handshake.session.write(PLAIN_CONNECT + b"PING\r\n")
             connection.send(handshake.outgoing.read())
