@@ -159,6 +159,25 @@ def test_responses_to_responses_are_bounded() -> None:
         assert server.call(lambda s: s.accounts["B"].pending_responses) == 0
 
 
+def test_what_is_kept_of_unanswered_requests_is_bounded() -> None:
+    """However long their reply subjects are."""
+    slice_, slices, length = 100, 180, 3900
+    with ServerThread(service()) as server, Peer(server.port, hello("a")) as a, Peer(server.port, hello("b")) as b:
+        a.send(b"SUB svc 1\r\n")
+        a.fence()
+        for n in range(slices):
+            reply = b"%d." % n + b"r" * length
+            b.send(b"PUB svc %b 0\r\n\r\n" % reply * slice_)
+            b.fence()
+            a.fence()
+        owed, awaited = pending(server)
+        assert owed == awaited
+        assert length * owed <= 64 << 20 < length * slice_ * slices
+        b.send(b"SUB > 1\r\nUNSUB 1\r\n")
+        b.fence()
+        assert pending(server) == (0, 0)
+
+
 @BOTH
 def test_services_come_and_go_while_requests_are_under_way(threads: int) -> None:
     """What a request finds closed is not waited for, and what is waited for is not freed."""

@@ -11,6 +11,7 @@ from gnats.core.mappings cimport Mappings, mappings_compile
 from gnats.core.parser cimport ACCOUNT
 from gnats.core.quiesce cimport qs_retire
 from gnats.core.responses cimport (
+    MAX_BYTES,
     MAX_EXPECTED,
     MAX_STRAYS,
     SINGLETON,
@@ -195,7 +196,8 @@ cdef class Account:
     ) noexcept nogil:
         cdef Expected *e
         cdef Expected *back
-        cdef Expected *oldest = NULL
+        cdef Expected *oldest
+        cdef Expected *lost = NULL
         cdef size_t size = PREFIX + SUFFIX
         # The export of another account is that of a response which wants an answer itself: nothing ends its waiting
         # but the requester's interest, as in nats-server, or their number.
@@ -235,17 +237,21 @@ cdef class Account:
             free(e)
             return 0
         e.se = export_hold(se)
-        if queue.n >= <uint32_t> (MAX_EXPECTED if own else MAX_STRAYS):
+        while queue.n >= <uint32_t> (MAX_EXPECTED if own else MAX_STRAYS) or queue.bytes > MAX_BYTES:
             oldest = queue.oldest
             queue_drop(oldest)
             replymap_remove(&self.responses, oldest)
+            oldest.newer = lost
+            lost = oldest
         queue_push(queue, e)
         if own:
             arm[0] = not se.armed
             se.armed = 1
         store64(&self.nresponses, self.responses.n)
         pthread_mutex_unlock(&self.lock)
-        if oldest != NULL:
+        while lost != NULL:
+            oldest = lost
+            lost = lost.newer
             discard(self, oldest)
         return size
 
