@@ -84,6 +84,7 @@ cdef class Account:
     cdef StreamImports *streams        # NULL for none; atomic to look at, the rest under lock
     cdef TraceDest *trace_dest         # NULL for none; atomic
     cdef list peers                    # accounts that this one's imports, or imports of this one's, lead to
+    cdef uint8_t _is_system            # clients may publish to Raft groups; atomic
     # what requests to other accounts say, in memory of `identity`
     cdef bytes identity
     cdef Slice info_name               # the account's name as JSON

@@ -34,7 +34,7 @@ from gnats.core.responses cimport (
 from gnats.core.subject cimport hash_seed_a, hash_seed_b, match_literal, mul_mix, subject_has_wildcard
 from gnats.core.sublist cimport SL_OK, SUB_RESPONSES, Sublist, Subscription, sub_new, sub_row
 from gnats.core.transform cimport SubjectTransform, transform_copy
-from gnats.includes.atomics cimport exchange64, load64, load_ptr_acquire, store64, store_ptr_release
+from gnats.includes.atomics cimport exchange64, load8, load64, load_ptr_acquire, store8, store64, store_ptr_release
 from gnats.includes.pthread cimport (
     pthread_mutex_destroy,
     pthread_mutex_init,
@@ -148,6 +148,15 @@ cdef class Account:
         s = self.responder
         pthread_mutex_unlock(&self.lock)
         return None if s == NULL else sub_row(s)
+
+    @property
+    def is_system(self) -> bool:
+        """Whether this is the system account, whose clients may publish to Raft groups."""
+        return load8(&self._is_system) != 0
+
+    @is_system.setter
+    def is_system(self, bint value):
+        store8(&self._is_system, value)
 
     @property
     def pending_responses(self) -> int:
