@@ -94,6 +94,8 @@ class Accounts(dict[str, Account]):
             account.set_limits(config.limits)
             account.set_trace_dest(config.trace_dest.encode(), config.trace_sampling)
         self.system_account = self[system] if system else None
+        for account in self.values():
+            account.is_system = account is self.system_account
         self._build(exchange.parties)
 
     def _build(self, names: Iterable[str]) -> None:

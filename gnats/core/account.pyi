@@ -32,6 +32,8 @@ class Account:
         """Keep another account, and have it keep this one: each may come to point into the other."""
     def responder_subscription(self) -> tuple[bytes, bytes, bytes, int, int] | None:
         """(subject, queue, sid, delivered, max) of what takes the answers; None before the first request."""
+    is_system: bool
+    """Whether this is the system account, whose clients may publish to Raft groups."""
     @property
     def pending_responses(self) -> int:
         """Responses that are expected of this account."""

@@ -84,6 +84,7 @@ cdef class Account:
     cdef StreamImports *streams        # NULL for none; atomic to look at, the rest under lock
     cdef TraceDest *trace_dest         # NULL for none; atomic
     cdef list peers                    # accounts that this one's imports, or imports of this one's, lead to
+    cdef uint8_t _is_system            # clients may publish to Raft groups; atomic
     # what requests to other accounts say, in memory of `identity`
     cdef bytes identity
     cdef Slice info_name               # the account's name as JSON
@@ -94,13 +95,13 @@ cdef class Account:
     cdef ReplyMap responses            # expected, by the subject they are sent to
     cdef ReplyMap reverse              # what requesters here wait for, by their reply subjects
     cdef Queue strays                  # responses that an export of another account is the reason for, by time
-    cdef Subscription *responder       # to `_R_.xxxxxx.>`, once there was a request
-    cdef char[16] prefix               # _R_.xxxxxx.
+    cdef Subscription *responder       # to `_R_.xxxxxx.>`, once there was a request; atomic to look at
+    cdef char[16] prefix               # _R_.xxxxxx.; set before it
     cdef uint64_t nresponses, nreverse  # entries in the two; atomic, for a look without the lock
 
     # A new reply subject here for a request of `requester`'s account that waits on `to`: written to out[:REPLY_ROOM].
-    # Its length, 0 when out of memory or when the export is closed. `arm`: the control plane is to be told that
-    # responses are expected.
+    # Its length, 0 when out of memory, when the export is closed or, once in a blue moon, the subject taken. `arm`: the
+    # control plane is to be told that responses are expected.
     cdef size_t expect_response(
         self, Account requester, ServiceExport *se, const char *to, size_t n, bint share, uint64_t cid, bint tracked,
         const char *header, size_t hn, uint64_t random, int64_t now, char *out, bint *arm) noexcept nogil
@@ -116,6 +117,8 @@ cdef class Account:
     cdef Expected *check_for_reverse_entries(self, const char *reply, size_t n) noexcept nogil
     cdef void forget(self, const char *reply, size_t n, Account server, const char *subject, size_t sn) noexcept nogil
     cdef Expected *abandon(self, const char *subject, size_t n) noexcept nogil
+    cdef void await_response(self, Expected *back) noexcept nogil    # of another account; it is the table's now
+    cdef bint has_responder(self, uint64_t random) noexcept nogil
     cdef bint make_responder(self, uint64_t random) noexcept nogil
 
 

@@ -11,6 +11,7 @@ from gnats.core.mappings cimport Mappings, mappings_compile
 from gnats.core.parser cimport ACCOUNT
 from gnats.core.quiesce cimport qs_retire
 from gnats.core.responses cimport (
+    MAX_BYTES,
     MAX_EXPECTED,
     MAX_STRAYS,
     SINGLETON,
@@ -33,7 +34,7 @@ from gnats.core.responses cimport (
 from gnats.core.subject cimport hash_seed_a, hash_seed_b, match_literal, mul_mix, subject_has_wildcard
 from gnats.core.sublist cimport SL_OK, SUB_RESPONSES, Sublist, Subscription, sub_new, sub_row
 from gnats.core.transform cimport SubjectTransform, transform_copy
-from gnats.includes.atomics cimport exchange64, load64, store64
+from gnats.includes.atomics cimport exchange64, load8, load64, load_ptr_acquire, store8, store64, store_ptr_release
 from gnats.includes.pthread cimport (
     pthread_mutex_destroy,
     pthread_mutex_init,
@@ -149,6 +150,15 @@ cdef class Account:
         return None if s == NULL else sub_row(s)
 
     @property
+    def is_system(self) -> bool:
+        """Whether this is the system account, whose clients may publish to Raft groups."""
+        return load8(&self._is_system) != 0
+
+    @is_system.setter
+    def is_system(self, bint value):
+        store8(&self._is_system, value)
+
+    @property
     def pending_responses(self) -> int:
         """Responses that are expected of this account."""
         return load64(&self.nresponses)
@@ -159,6 +169,16 @@ cdef class Account:
         return load64(&self.nreverse)
 
     # -- responses -----------------------------------------------------------------------------------------------
+
+    cdef bint has_responder(self, uint64_t random) noexcept nogil:
+        """Whether there is one, made now if need be; False when out of memory."""
+        cdef bint made
+        if load_ptr_acquire(<void **> &self.responder) != NULL:
+            return True
+        pthread_mutex_lock(&self.lock)
+        made = self.responder != NULL or self.make_responder(random)
+        pthread_mutex_unlock(&self.lock)
+        return made
 
     cdef bint make_responder(self, uint64_t random) noexcept nogil:
         """Subscribe to all responses; the lock is held."""
@@ -176,67 +196,80 @@ cdef class Account:
         if self.sublist.insert(s) != SL_OK:
             free(import_sub(s))
             return False
-        self.responder = s
+        store_ptr_release(<void **> &self.responder, s)
         return True
 
     cdef size_t expect_response(
         self, Account requester, ServiceExport *se, const char *to, size_t n, bint share, uint64_t cid, bint tracked,
         const char *header, size_t hn, uint64_t random, int64_t now, char *out, bint *arm
     ) noexcept nogil:
-        cdef Expected *e = NULL
+        cdef Expected *e
         cdef Expected *back
-        cdef Expected *oldest = NULL
+        cdef Expected *oldest
+        cdef Expected *lost = NULL
         cdef size_t size = PREFIX + SUFFIX
         # The export of another account is that of a response which wants an answer itself: nothing ends its waiting
         # but the requester's interest, as in nats-server, or their number.
         cdef bint own = se.account == <void *> self
         cdef Queue *queue = &se.queue if own else &self.strays
         arm[0] = False
-        pthread_mutex_lock(&self.lock)
-        if own and se.closed:
-            # It may be about to be freed: whoever closed it held the lock, and counts on nothing being added.
-            pthread_mutex_unlock(&self.lock)
+        if not self.has_responder(random ^ <uint64_t> now):
             return 0
-        if self.responder != NULL or self.make_responder(random ^ <uint64_t> now):
-            memcpy(out, self.prefix, PREFIX)
-            put_random(out + PREFIX, random)
-            if tracked and size + self.tracked.n <= REPLY_ROOM:
-                memcpy(out + size, self.tracked.p, self.tracked.n)
-                size += self.tracked.n
-            if replymap_find(&self.responses, out, size) == NULL:
-                e = expected_new(out, size, to, n, header, hn)
-        if e == NULL or not replymap_add(&self.responses, e):
-            pthread_mutex_unlock(&self.lock)
+        memcpy(out, self.prefix, PREFIX)
+        put_random(out + PREFIX, random)
+        if tracked and size + self.tracked.n <= REPLY_ROOM:
+            memcpy(out + size, self.tracked.p, self.tracked.n)
+            size += self.tracked.n
+        e = expected_new(out, size, to, n, header, hn)
+        back = expected_new(to, n, out, size, NULL, 0)
+        if e == NULL or back == NULL:
             free(e)
+            free(back)
             return 0
-        e.se = export_hold(se)
+        # First the way back, since what expires or is answered takes it out.
+        back.account = <void *> self
+        requester.await_response(back)
         e.account = <void *> requester
         e.ts = now
         e.requester = cid
         e.rt = se.response_type
         e.share = share
         e.tracked = tracked
-        if queue.n >= <uint32_t> (MAX_EXPECTED if own else MAX_STRAYS):
+        pthread_mutex_lock(&self.lock)
+        # A closed export may be about to be freed: whoever closed it counts on nothing being added.
+        if (
+            (own and se.closed) or replymap_find(&self.responses, out, size) != NULL
+            or not replymap_add(&self.responses, e)
+        ):
+            pthread_mutex_unlock(&self.lock)
+            requester.forget(to, n, self, out, size)
+            free(e)
+            return 0
+        e.se = export_hold(se)
+        while queue.n >= <uint32_t> (MAX_EXPECTED if own else MAX_STRAYS) or queue.bytes > MAX_BYTES:
             oldest = queue.oldest
             queue_drop(oldest)
             replymap_remove(&self.responses, oldest)
+            oldest.newer = lost
+            lost = oldest
         queue_push(queue, e)
         if own:
             arm[0] = not se.armed
             se.armed = 1
         store64(&self.nresponses, self.responses.n)
         pthread_mutex_unlock(&self.lock)
-        if oldest != NULL:
+        while lost != NULL:
+            oldest = lost
+            lost = lost.newer
             discard(self, oldest)
-        back = expected_new(to, n, out, size, NULL, 0)
-        if back != NULL:
-            back.account = <void *> self
-            pthread_mutex_lock(&requester.lock)
-            if not replymap_add(&requester.reverse, back):
-                free(back)
-            store64(&requester.nreverse, requester.reverse.n)
-            pthread_mutex_unlock(&requester.lock)
         return size
+
+    cdef void await_response(self, Expected *back) noexcept nogil:
+        pthread_mutex_lock(&self.lock)
+        if not replymap_add(&self.reverse, back):
+            free(back)
+        store64(&self.nreverse, self.reverse.n)
+        pthread_mutex_unlock(&self.lock)
 
     cdef Expected *take_response(self, const char *subject, size_t n) noexcept nogil:
         cdef Expected *e

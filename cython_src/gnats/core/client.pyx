@@ -578,7 +578,10 @@ cdef class Client(Importer):
         if self.trace:
             self.trace_msg(TRACE_IN_PAYLOAD, msg, n, pa.hdr if pa.hdr > 0 else 0)
         if unlikely(pa.subject.n and (pa.subject.p[0] == c'_' or pa.subject.p[0] == c'$')):
-            if is_gateway_reply(&pa.subject) or (pa.subject.n >= 5 and memcmp(pa.subject.p, b"$NRG.", 5) == 0):
+            if is_gateway_reply(&pa.subject) or (
+                pa.subject.n >= 5 and memcmp(pa.subject.p, b"$NRG.", 5) == 0
+                and not load8(&(<Account> self.account)._is_system)
+            ):
                 return self.refuse_msg(REFUSED_SUBJECT)
         if unlikely(self.permissions != NULL) and not self.may_publish(&pa.subject):
             return self.refuse_msg(REFUSED_SUBJECT)

@@ -14,15 +14,17 @@ cdef enum:
     SINGLETON = 0
     STREAMED = 1
     CHUNKED = 2
-    # entries of one export, beyond which the oldest is dropped
+    # entries of one export, and their bytes, beyond which the oldest are dropped
     MAX_EXPECTED = 262144
     MAX_STRAYS = 65536     # of those that no export waits for
+    MAX_BYTES = 64 * 1024 * 1024
 
 
 cdef struct Queue:
     Expected *oldest
     Expected *newest
     uint32_t n
+    size_t bytes
 
 
 # An exported service, as the data plane knows it. Its imports and expected responses count as references.

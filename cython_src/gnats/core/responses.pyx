@@ -113,6 +113,10 @@ cdef void replymap_free(ReplyMap *t) noexcept nogil:
     t.mask = t.n = 0
 
 
+cdef inline size_t expected_size(const Expected *e) noexcept nogil:
+    return sizeof(Expected) + <size_t> e.key_n + e.other_n + e.header_n
+
+
 cdef void queue_push(Queue *q, Expected *e) noexcept nogil:
     e.queue = q
     e.newer = NULL
@@ -123,6 +127,7 @@ cdef void queue_push(Queue *q, Expected *e) noexcept nogil:
         q.oldest = e
     q.newest = e
     q.n += 1
+    q.bytes += expected_size(e)
 
 
 cdef void queue_drop(Expected *e) noexcept nogil:
@@ -138,6 +143,7 @@ cdef void queue_drop(Expected *e) noexcept nogil:
     else:
         q.newest = e.older
     q.n -= 1
+    q.bytes -= expected_size(e)
     e.queue = NULL
 
 
