@@ -28,7 +28,7 @@ _AUTH = frozenset(("Username", "Password", "Authorization", "Users", "Nkeys", "N
 _LIMITS = frozenset(("MaxControlLine", "MaxPayload", "PingInterval", "MaxPingsOut", "Accounts"))
 
 _SLICE = 256
-"""Clients looked at before others get their turn."""
+"""Clients looked at at once, before others get their turn."""
 
 
 def read_options(server: "Server") -> Options:
@@ -143,22 +143,29 @@ def _close_clients_over_maximum(server: "Server") -> None:
 
 async def _reload_clients(server: "Server", changed: Set[str], before: Authenticator) -> None:
     """Clients that may not be here any more go, the others get the permissions and limits they have now."""
-    unpinned = 0
-    for number, session in enumerate(list(server.clients.values())):
-        if number % _SLICE == _SLICE - 1:
-            await asyncio.sleep(0)
-        if session.client is None:
-            continue
-        if "TLSPinnedCerts" in changed and not _is_pinned(server, session):
-            session.close(server.log, ClosedState.TLS_HANDSHAKE_ERROR)
-            unpinned += 1
-            continue
-        if changed & _AUTH and not server.trust:  # which has told its clients already
-            await _reload_authorization(server, session, before)
-        if changed & _LIMITS:
-            _reload_limits(server, session)
+    sessions, unpinned = list(server.clients.values()), 0
+    for start in range(0, len(sessions), _SLICE):
+        part = sessions[start : start + _SLICE]
+        kept = await asyncio.gather(*(_reload_client(server, each, changed, before) for each in part))
+        unpinned += kept.count(False)
     if unpinned:
         server.log.notice(f"Disconnect {unpinned} clients due to pinned certs reload")
+
+
+async def _reload_client(
+    server: "Server", session: "Session", changed: Set[str], before: Authenticator
+) -> bool:
+    """False when its certificate is not one of those that are pinned, and it has to go."""
+    if session.client is None:
+        return True
+    if "TLSPinnedCerts" in changed and not _is_pinned(server, session):
+        session.close(server.log, ClosedState.TLS_HANDSHAKE_ERROR)
+        return False
+    if changed & _AUTH and not server.trust:  # which has told its clients already
+        await _reload_authorization(server, session, before)
+    if changed & _LIMITS:
+        _reload_limits(server, session)
+    return True
 
 
 async def _reload_authorization(server: "Server", session: "Session", before: Authenticator) -> None:

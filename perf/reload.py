@@ -21,6 +21,8 @@ from .servers import Kind, Server, find
 
 USERS, ACCOUNTS = 10_000, 100
 CLIENTS = 50
+ALONE = 3
+"""Reloads that are timed while nothing else happens."""
 INTERVAL = 0.0005
 """Seconds between two messages, on average."""
 
@@ -31,6 +33,7 @@ class Result:
 
     server: str
     reload_seconds: float
+    reload_cpu_seconds: float
     idle_p50: float
     idle_p99: float
     reloading_p50: float
@@ -75,6 +78,9 @@ def measure(kind: Kind, rounds: int, messages: int) -> Result:
         ]
         probe = Latency(Target(host, port, "bench", "bench"))
         probe.run(messages, interval=INTERVAL)
+        cpu = server.cpu_ns()
+        alone = [server.reload(texts[number % 2]) for number in range(ALONE)]
+        cpu = server.cpu_ns() - cpu
         for _ in range(rounds):
             idle.append(probe.run(messages, interval=INTERVAL))
             reloading.append(_while_reloading(server, probe, texts, messages, seconds))
@@ -82,7 +88,8 @@ def measure(kind: Kind, rounds: int, messages: int) -> Result:
             each.close()
     return Result(
         kind.label,
-        statistics.median(seconds),
+        statistics.median(alone),
+        cpu / 1e9 / ALONE,
         _percentile(idle, 50),
         _percentile(idle, 99),
         _percentile(reloading, 50),
@@ -125,12 +132,13 @@ def report(results: list[Result]) -> str:
     lines = [
         f"Reload of {USERS} users in {ACCOUNTS} accounts; one-way latency p50 / p99 in microseconds.",
         "",
-        "| server | reload, s | idle | while reloading | p99 ratio | reloads |",
-        "|---|---:|---:|---:|---:|---:|",
+        "| server | reload, s | of CPU, s | idle | while reloading | p99 ratio | reloads |",
+        "|---|---:|---:|---:|---:|---:|---:|",
     ]
     lines += [
-        f"| {r.server} | {r.reload_seconds:.2f} | {r.idle_p50:.0f} / {r.idle_p99:.0f}"
-        f" | {r.reloading_p50:.0f} / {r.reloading_p99:.0f} | {r.ratio:.2f} | {r.reloads} |"
+        f"| {r.server} | {r.reload_seconds:.2f} | {r.reload_cpu_seconds:.2f}"
+        f" | {r.idle_p50:.0f} / {r.idle_p99:.0f} | {r.reloading_p50:.0f} / {r.reloading_p99:.0f}"
+        f" | {r.ratio:.2f} | {r.reloads} |"
         for r in results
     ]
     return "\n".join(lines) + "\n"
