@@ -155,7 +155,7 @@ class Authenticator:
         if nkey is not None:
             if nkey.nkey != opts.no_auth_user:
                 verify_signature(nkey.nkey, session.nonce, client.sig)
-            return Grant(nkey.account or GLOBAL_ACCOUNT, nkey.permissions, user=nkey)
+            return _grant_nkey(nkey)
         if self.users and (user := self._user(session)) is not None:
             return self._check_user(user, client.password)
         if opts.authorization:
@@ -176,7 +176,7 @@ class Authenticator:
         if isinstance(was, NkeyUser):
             nkey = self.nkeys.get(was.nkey)
             if nkey and _connection_type_allowed(nkey):
-                return Grant(nkey.account or GLOBAL_ACCOUNT, nkey.permissions, user=nkey)
+                return _grant_nkey(nkey)
         if isinstance(was, User) and not self._tls_map:
             user = self.users.get(was.username)
             if user and user.password == was.password and _connection_type_allowed(user):
@@ -250,6 +250,11 @@ class Authenticator:
         if not check_password(stored, given):
             raise Denied
         return granted
+
+
+def _grant_nkey(user: NkeyUser) -> Grant:
+    account = user.account or GLOBAL_ACCOUNT
+    return Grant(account, user.permissions, issuer_key=account, user=user)
 
 
 async def _check_hash(stored: str, given: str, granted: Grant) -> Grant:

@@ -75,7 +75,9 @@ class Callout(ABC):
     """The callout of an account: `subject` is what requests are about, `xkey` seals them unless empty."""
 
     def __init__(self, server: "Server", account: "Account", subject: str, xkey: str) -> None:
+        assert server.keys is not None
         self._server = server
+        self._keys = server.keys
         self._account = account
         self._subject = subject
         self._xkey = xkey
@@ -122,13 +124,13 @@ class Callout(ABC):
 
         Raises TimeoutError, Violation, JWTError.
         """
-        server, keys = self._server, self._server.keys
+        keys = self._keys
         seal = keys.curve if self._xkey else None
         user = KeyPair.create(Prefix.USER).public_key
         claims = AuthorizationRequestClaims(
             sub=self._subject,
             aud=AUDIENCE,
-            exp=int(time.time() + server.opts.auth_timeout),
+            exp=int(time.time() + self._server.opts.auth_timeout),
             nats=self._describe(session, grant),
         )
         claims.nats.user_nkey = user
@@ -165,7 +167,7 @@ class Callout(ABC):
             server_id=ServerID(
                 name=server.name,
                 host=server.opts.host,
-                id=server.keys.signing.public_key,
+                id=self._keys.signing.public_key,
                 version=NATS_VERSION,
                 tags=server.opts.server_tags or None,
             ),
@@ -216,7 +218,7 @@ class Callout(ABC):
             raise Violation(f"authorization response had validation errors: {issues[0].description}")
         if response.sub != user:
             raise Violation("auth callout violation: auth callout response is not for expected user")
-        if response.aud != self._server.keys.signing.public_key:
+        if response.aud != self._keys.signing.public_key:
             raise Violation("auth callout violation: auth callout response is not for server")
         if response.nats.error:
             raise Violation(f"auth callout service returned an error: {response.nats.error}")

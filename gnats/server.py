@@ -79,8 +79,9 @@ class Server:
         self.read_options: Callable[[], Options] | None = None
         """Reads the options again for a reload; None: the configuration file, if there is one."""
         operators = bool(opts.trusted_operators or opts.trusted_keys)
-        self._keys = ServerKeys() if operators or opts.auth_callout else None
-        self.id = self._keys.signing.public_key if self._keys else new_server_id()
+        self.keys = ServerKeys() if operators or opts.auth_callout else None
+        """What auth callouts are signed with; the id is the public key then."""
+        self.id = self.keys.signing.public_key if self.keys else new_server_id()
         self.name = opts.server_name or self.id
         self.start_time = time.time_ns()
         self.config_time = self.start_time
@@ -118,7 +119,7 @@ class Server:
             headers=not opts.no_header_support,
             max_payload=opts.max_payload,
             auth_required=self.auth.required,
-            xkey=self._keys.curve.public_key if self._keys else "",
+            xkey=self.keys.curve.public_key if self.keys else "",
         )
         self.tls: ClientTLS | None = None
         self._cids = itertools.count(1)
@@ -175,13 +176,6 @@ class Server:
     def num_subscriptions(self) -> int:
         """Every account's subscriptions, the server's own included."""
         return sum(account.sublist.count() for account in self.accounts.values())
-
-    @property
-    def keys(self) -> ServerKeys:
-        """What the server signs with. Its id is the public key, unless it signs since a reload only."""
-        if self._keys is None:
-            self._keys = ServerKeys()
-        return self._keys
 
     def varz(self) -> dict[str, object]:
         """What /varz says."""

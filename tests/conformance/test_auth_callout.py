@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import signal
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -598,6 +599,22 @@ async def test_a_client_that_leaves_meanwhile_is_dropped(launch: Launch) -> None
         await writer.wait_closed()
         answer_now.set()
         await asyncio.to_thread(wait_connections, server, 1)
+
+
+async def test_a_reload_asks_again(launch: Launch) -> None:
+    """Who was let in by the service goes and may come again; the service's own connection stays."""
+    async with configured(launch) as (server, service):
+        service.answer = with_a_name
+        connection = await asyncio.to_thread(connect, server, user="me")
+        with connection:
+            text = await asyncio.to_thread(server.conf.read_text)
+            changed = text.replace("user: other, password: pwd", "user: other, password: changed")
+            await asyncio.to_thread(server.conf.write_text, changed)
+            server.process.send_signal(signal.SIGHUP)
+            assert await asyncio.to_thread(connection.rest) == b""
+        await asyncio.to_thread(server.wait_log, "Reloaded server configuration")
+        await service.client.flush()
+        assert (await enter(server, user="me"))["user"] == "ann"
 
 
 # -- sealed ----------------------------------------------------------------------------------------------

@@ -58,13 +58,14 @@ class Certificates:
         issuer: Certificate | None = None,
         authority: bool = False,
         names: tuple[str, ...] = ("localhost",),
+        more: tuple[x509.GeneralName, ...] = (),
         usage: x509.ObjectIdentifier | None = None,
         days: int = 10,
         kind: str = "ec",
         subject: x509.Name | None = None,
     ) -> Certificate:
         """A new certificate in <name>.pem and <name>-key.pem; `issuer` None signs itself. With `days` below
-        zero it has expired."""
+        zero it has expired; `more` are further names."""
         key: Key
         key = (
             rsa.generate_private_key(65537, 2048)
@@ -73,7 +74,7 @@ class Certificates:
         )
         subject = subject or x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
         alternatives: list[x509.GeneralName] = [x509.DNSName(entry) for entry in names]
-        alternatives.append(x509.IPAddress(ipaddress.ip_address("127.0.0.1")))
+        alternatives += (x509.IPAddress(ipaddress.ip_address("127.0.0.1")), *more)
         end = datetime.datetime.now(datetime.UTC) + days * DAY
         builder = (
             x509.CertificateBuilder()
