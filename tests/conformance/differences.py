@@ -59,7 +59,7 @@ SYSTEM_ACCOUNT = {
     "snappy": "gnats answers uncompressed who accepts nothing else, and says so (Content-Encoding: identity)",
     "profiles": "PROFILEZ gives cpu, heap and goroutine as text, and has no others",
     "events for nobody": "gnats does not make them: the server's seq counts what was sent",
-    "trace of a message over max_payload": "there is none; the reference makes one if the header came in time",
+    "trace of a message over max_payload": "none; the reference makes one if the header came in time",
 }
 
 # What monitoring answers otherwise. No test compares these.
