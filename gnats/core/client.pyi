@@ -1,10 +1,10 @@
 """A connection of the data plane, as Python sees it."""
 
 from gnats.core.account import Account
-from gnats.core.imports import Importer
+from gnats.core.delivery import Deliverer
 from gnats.core.permissions import Permissions
 
-class Client(Importer):
+class Client(Deliverer):
     """A connection that speaks the protocol, or one of the server's own subscribers (fd -1)."""
 
     def connected(

@@ -1,28 +1,19 @@
-"""A client: verbs, subscriptions, messages; see client.pxd."""
+"""A client: verbs, subscriptions, what it publishes; see client.pxd."""
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stddef cimport size_t
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libc.stdio cimport snprintf
-from libc.stdlib cimport free, malloc, realloc
+from libc.stdlib cimport free, malloc
 from libc.string cimport memcmp, memcpy
 
-from gnats.core.account cimport (
-    Account,
-    StreamImport,
-    account_imports_streams,
-    account_mappings,
-    import_sub,
-    import_to,
-)
+from gnats.core.account cimport Account, account_imports_streams, account_mappings
 from gnats.core.connection cimport (
     AUTHENTICATION_VIOLATION,
     CTL_CONNECTED,
-    CTL_CLOSE,
     CTL_IMPORTS,
     CTL_PERMISSIONS,
     CTL_RESUME,
     LOG_AUTH_VIOLATION,
-    LOG_AUTO_UNSUBSCRIBE,
     LOG_CLIENT_ERROR,
     LOG_CLOSING_OUT_OF_MEMORY,
     LOG_MAX_SUBSCRIPTIONS,
@@ -32,99 +23,53 @@ from gnats.core.connection cimport (
     PARSE_ERROR,
     PROTOCOL_VIOLATION,
     READ_ERROR,
-    SLOW_CONSUMER_PENDING_BYTES,
     TRACE_DELSUB,
     TRACE_IN,
     TRACE_IN_PAYLOAD,
     TRACE_OUT,
-    TRACE_OUT_PAYLOAD,
-    WRITE_ERROR,
     end_batch,
 )
-from gnats.core.guard cimport CHECK_DELIVERIES, NOTE_REPLIES
-from gnats.core.imports cimport Importer, transformed
-from gnats.core.inbox cimport EV_CONNECT, EV_INFO, EV_MSG, Event, Inbox
+from gnats.core.delivery cimport Deliverer
+from gnats.core.inbox cimport EV_CONNECT, EV_INFO, Inbox
 from gnats.core.mappings cimport Mappings
 from gnats.core.msgtrace cimport (
-    EGRESS_AUTO_UNSUBSCRIBED,
-    EGRESS_CLIENT_CLOSED,
-    EGRESS_NO_ECHO,
-    EGRESS_NO_STALL,
-    EGRESS_OK,
-    EGRESS_SUB_CLOSED,
-    EGRESS_SUB_DENY,
     REFUSED_REPLY,
     REFUSED_SUBJECT,
     TRACE_SKIP,
-    MsgTrace,
     set_trace_dest,
-    trace_egress,
     trace_mapping,
     trace_refused,
-    trace_stream_export,
 )
-from gnats.core.outbound cimport ChunkPool, OutQueue, outq_append, outq_commit, outq_reserve
 from gnats.core.parser cimport (
     ACCOUNT,
     BAD_OPERATION,
     BAD_SUB_ARGS,
     BAD_UNSUB_ARGS,
     CLIENT,
-    GATEWAY,
     JETSTREAM,
-    LEAF,
     OVER_MAX_CONTROL_LINE,
     OVER_MAX_PAYLOAD,
     PARSE_CLOSED,
     PARSE_OK,
     PARSE_PUNT,
-    ROUTER,
     SYSTEM,
     PubArg,
     Slice,
     parse_size,
 )
 from gnats.core.permissions cimport Permissions
-from gnats.core.pollstate cimport PollState, poller_random
 from gnats.core.quiesce cimport QsParticipant, qs_offline, qs_online, qs_register, qs_retire, qs_unregister
 from gnats.core.results cimport results_match
-from gnats.core.state cimport ServerState
-from gnats.core.sublist cimport (
-    SL_OK,
-    SUB_SHADOW,
-    MatchResult,
-    QueueGroup,
-    Subscription,
-    sub_new,
-    sub_queue,
-    sub_row,
-    sub_sid,
-    sub_subject,
-)
+from gnats.core.sublist cimport SL_OK, MatchResult, Subscription, sub_new, sub_row, sub_sid
 from gnats.core.subtable cimport subtable_add, subtable_find, subtable_remove, subtable_take, subtable_text
 from gnats.core.timers cimport timer_clear
-from gnats.includes.atomics cimport (
-    addi64_seq,
-    bump64,
-    load8,
-    load8_acquire,
-    load64,
-    loadi64,
-    store8,
-    store8_release,
-    store64,
-    storei64,
-    unlikely,
-)
+from gnats.includes.atomics cimport bump64, load8, load64, loadi64, store8, store64, storei64, unlikely
 from gnats.includes.linux cimport monotonic_ns
 from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
 
 cdef enum:
-    LARGE_CHUNK = 65504            # what fits one chunk; a longer message is spread over several
-    SCRATCH = 96                   # of a message header beside subject and reply
     SLICE = 256                    # subscriptions removed under one lock
     NOTED = 32768                  # bytes of a closed connection's subscriptions that monitoring can show
-    FEW_IMPORTS = 16               # imports that match one subject and need no memory but the stack's
 
 
 cdef inline bint has_prefix(const Slice *s, const char *prefix, size_t n) noexcept nogil:
@@ -168,12 +113,11 @@ cdef uint32_t split_line(char *arg, size_t n, Slice *out, uint32_t most) noexcep
     return count
 
 
-cdef class Client(Importer):
+cdef class Client(Deliverer):
     """A connection that speaks the protocol, or one of the server's own subscribers; see Connection."""
 
     def __dealloc__(self):
         self.remove_all_subs()
-        free(self.reap)
 
     # -- what Python calls ---------------------------------------------------------------------------------------
 
@@ -637,421 +581,6 @@ cdef class Client(Importer):
             self.no_responders()
         return delivered
 
-    cdef bint process_msg_results(self, MatchResult *r, char *msg, size_t n) noexcept nogil:
-        cdef Delivery full, bare
-        cdef uint32_t i, k, start
-        cdef uint64_t delivered = 0   # to clients: what the server itself hears is not counted
-        cdef bint received = False, traced = self.mt != NULL
-        cdef QueueGroup *group
-        cdef Subscription *s
-        cdef Subscription *few[FEW_IMPORTS]
-        cdef Subscription **imports = few
-        cdef uint32_t nimports = 0
-        full.pre = NULL
-        bare.pre = NULL
-        for i in range(r.npsubs):
-            s = r.psubs[i]
-            if unlikely(s.flags != 0):
-                if s.flags == SUB_SHADOW:
-                    if self.deliver_shadow(s, msg, n, &full, &bare):
-                        received = 1
-                        delivered += not s.internal
-                    continue
-                if nimports == FEW_IMPORTS and imports == few:
-                    imports = <Subscription **> malloc(r.npsubs * sizeof(Subscription *))
-                    if imports == NULL:
-                        imports = few
-                        break
-                    memcpy(imports, few, sizeof(few))
-                imports[nimports] = s
-                nimports += 1
-                continue
-            if (
-                self.deliver_traced(s, msg, n, &full, &bare) if unlikely(traced)
-                else self.deliver_msg(s, msg, n, &full, &bare)
-            ):
-                received = 1
-                delivered += not s.internal
-        for k in range(r.nqgroups):
-            group = &r.qgroups[k]
-            start = poller_random(self.ps) % group.n if group.n > 1 else 0
-            # the first member from a random one on that can take it
-            for i in range(group.n):
-                s = group.subs[(start + i) % group.n]
-                if unlikely(s.flags != 0):
-                    if not self.deliver_shadow(s, msg, n, &full, &bare):
-                        continue
-                elif unlikely(traced):
-                    if not self.deliver_traced(s, msg, n, &full, &bare):
-                        continue
-                elif not self.deliver_msg(s, msg, n, &full, &bare):
-                    continue
-                received = 1
-                delivered += not s.internal
-                break
-        if delivered:
-            bump64(&self.ps.out_msgs, delivered)
-            bump64(&self.ps.out_bytes, delivered * (n - 2))
-        if unlikely(nimports != 0):
-            # Last: what they deliver may replace the result and the memory that were used up to here.
-            if self.deliver_imports(imports, nimports, msg, n):
-                received = 1
-            if imports != few:
-                free(imports)
-        return received
-
-    cdef bint deliver_shadow(
-        self, Subscription *s, char *msg, size_t n, Delivery *full, Delivery *bare
-    ) noexcept nogil:
-        """Deliver to a subscription that imports what is published here, by the subject it knows it under."""
-        cdef char[256] few
-        cdef char *subject = NULL
-        cdef PubArg *pa = &self.pa
-        cdef Slice published = pa.subject
-        cdef uint8_t canonical = pa.canonical
-        cdef StreamImport *im = <StreamImport *> import_sub(s).what
-        cdef Delivery own_full, own_bare
-        cdef bint delivered
-        if self.hop != NULL:
-            return False   # what has come through a service import does not leave as a stream
-        if im.use_published:
-            return self.deliver_export(s, im, msg, n, full, bare)
-        if im.tr != NULL:
-            subject = transformed(im.tr, &published, &self.ps.rng, few, sizeof(few), &pa.subject.n)
-            if subject == NULL:
-                pa.subject = published
-                return False
-            pa.subject.p = subject
-        else:
-            pa.subject.p = <char *> import_to(im)
-            pa.subject.n = im.to_n
-        pa.canonical = 0
-        own_full.pre = own_bare.pre = NULL
-        delivered = self.deliver_export(s, im, msg, n, &own_full, &own_bare)
-        full.pre = bare.pre = NULL   # they may have been in the memory that was used now
-        pa.subject = published
-        pa.canonical = canonical
-        if subject != few:
-            free(subject)
-        return delivered
-
-    cdef bint deliver_export(
-        self, Subscription *s, StreamImport *im, char *msg, size_t n, Delivery *full, Delivery *bare
-    ) noexcept nogil:
-        cdef MsgTrace *t = self.mt
-        cdef bint delivered
-        if t == NULL:
-            return self.deliver_msg(s, msg, n, full, bare)
-        trace_stream_export(t, &(<Account> im.owner).info_name, &self.pa.subject)
-        if im.allow_trace:
-            return self.deliver_traced(s, msg, n, full, bare)
-        if t.only:
-            return True
-        self.mt = NULL
-        delivered = self.deliver_msg(s, msg, n, full, bare)
-        self.mt = t
-        return delivered
-
-    cdef bint deliver_traced(
-        self, Subscription *s, char *msg, size_t n, Delivery *full, Delivery *bare
-    ) noexcept nogil:
-        """deliver_msg() that notes what becomes of the message, and may do no more than that."""
-        cdef MsgTrace *t = self.mt
-        cdef Slice subject, queue
-        cdef int64_t max
-        cdef int error = EGRESS_OK
-        cdef bint delivered = False
-        if s.internal:
-            return self.deliver_msg(s, msg, n, full, bare)
-        if s.client == <void *> self and not self.opts.echo:
-            error = EGRESS_NO_ECHO
-        elif load8(&(<Client> s.client).checks) & CHECK_DELIVERIES and (
-                (<Client> s.client).delivery_denied(self.ps, &self.pa.subject, s)):
-            error = EGRESS_SUB_DENY
-        elif load8(&s.closed):
-            error = EGRESS_SUB_CLOSED
-        elif t.only:
-            delivered = True
-        else:
-            delivered = self.deliver_msg(s, msg, n, full, bare)
-            max = loadi64(&s.max)
-            if delivered:
-                pass
-            elif max > 0 and loadi64(&s.nm) > max:
-                error = EGRESS_AUTO_UNSUBSCRIBED
-            elif load8(&(<Client> s.client).gated) and load8(&(<ServerState> self.server)._no_stall):
-                error = EGRESS_NO_STALL
-            else:
-                error = EGRESS_CLIENT_CLOSED
-        subject.p = <char *> sub_subject(s)
-        subject.n = s.subject_len
-        queue.p = <char *> sub_queue(s)
-        queue.n = s.queue_len
-        trace_egress(t, (<Client> s.client).cid, &subject, &queue, error)
-        return delivered
-
-    cdef bint deliver_msg(
-        self, Subscription *s, char *msg, size_t n, Delivery *full, Delivery *bare
-    ) noexcept nogil:
-        cdef Delivery *d = full
-        cdef int64_t nm, max
-        cdef bint strip, delivered
-        if s.client == <void *> self and not self.opts.echo:
-            return False
-        if unlikely(load8(&s.closed)):
-            return False
-        if unlikely(s.kind == ROUTER or s.kind == GATEWAY or s.kind == LEAF):
-            return False   # no such connection exists before there are clusters
-        if s.internal:
-            addi64_seq(&s.nm, 1)
-            return self.deliver_internal(<Client> s.client, s, msg, n)
-        if unlikely(load8(&(<Client> s.client).checks) & CHECK_DELIVERIES):
-            if (<Client> s.client).delivery_denied(self.ps, &self.pa.subject, s):
-                return False
-        strip = self.pa.hdr > 0 and not load8(&(<Client> s.client).headers)
-        if strip:
-            d = bare
-        if d.pre == NULL:
-            self.delivery(d, msg, n, strip)
-            if d.pre == NULL:
-                return False
-        if (<Client> s.client).ps != self.ps:
-            return (<Client> s.client).deliver_remote(self, s, d)
-        if self.ps.solo:
-            nm = loadi64(&s.nm) + 1
-            storei64(&s.nm, nm)
-        else:
-            nm = addi64_seq(&s.nm, 1) + 1
-        max = loadi64(&s.max)
-        if unlikely(max > 0 and nm > max):
-            return False   # another poller delivered the last; it is about to be taken out
-        delivered = (<Client> s.client).deliver_local(self, s, d)
-        if unlikely(max > 0 and nm == max):
-            (<Client> s.client).debugf(LOG_AUTO_UNSUBSCRIBE, max, sub_sid(s), s.sid_len)
-            (<Client> s.client).unsubscribe(s)
-        return delivered
-
-    cdef void delivery(self, Delivery *d, char *msg, size_t n, bint bare) noexcept nogil:
-        """What all subscribers of a kind are sent but for the sid. `bare` is without the header."""
-        cdef PubArg *pa = &self.pa
-        cdef PollState *ps = self.ps
-        cdef size_t room = pa.subject.n + pa.reply.n + SCRATCH
-        cdef char *p
-        cdef bint header = pa.hdr > 0 and not bare
-        cdef Slice *first
-        if pa.canonical and not bare and (pa.hdb.p == NULL or header):
-            # "PUB subject ..." in the read buffer becomes "MSG subject ", and from its reply or size on it can go
-            # out as it came in.
-            p = pa.line
-            if header:
-                p[0] = c'H'
-                p += 1
-            memcpy(p, b"MSG", 3)
-            first = &pa.reply if pa.reply.p != NULL else (&pa.hdb if header else &pa.szb)
-            d.pre = pa.line
-            d.pre_n = pa.subject.p + pa.subject.n + 1 - pa.line
-            d.mid = NULL
-            d.mid_n = 0
-            d.pay = first.p
-            d.pay_n = msg + n - first.p
-            d.hdr = pa.hdr if header else 0
-            d.size = n - 2
-            return
-        if ps.scratch_len < 2 * room:
-            free(ps.scratch)
-            ps.scratch = <char *> malloc(2 * room)
-            ps.scratch_len = 2 * room if ps.scratch != NULL else 0
-            if ps.scratch == NULL:
-                return
-        p = ps.scratch + (room if bare else 0)
-        d.pre = p
-        if header:
-            p[0] = c'H'
-            p += 1
-        memcpy(p, b"MSG ", 4)
-        p += 4
-        memcpy(p, pa.subject.p, pa.subject.n)
-        p += pa.subject.n
-        p[0] = c' '
-        p += 1
-        d.pre_n = p - d.pre
-        d.mid = p
-        if pa.reply.p != NULL:
-            memcpy(p, pa.reply.p, pa.reply.n)
-            p += pa.reply.n
-            p[0] = c' '
-            p += 1
-        d.pay = msg
-        d.pay_n = n
-        d.hdr = pa.hdr if header else 0
-        if bare:
-            p += snprintf(p, 16, b"%d", pa.size - pa.hdr)
-            d.pay += pa.hdr
-            d.pay_n -= pa.hdr
-        else:
-            if header:
-                memcpy(p, pa.hdb.p, pa.hdb.n)
-                p += pa.hdb.n
-                p[0] = c' '
-                p += 1
-            memcpy(p, pa.szb.p, pa.szb.n)
-            p += pa.szb.n
-        memcpy(p, b"\r\n", 2)
-        d.mid_n = p + 2 - d.mid
-        d.size = d.pay_n - 2
-
-    cdef bint deliver_local(self, Client producer, const Subscription *s, const Delivery *d) noexcept nogil:
-        """Queue a message to us, a connection of the calling poller."""
-        cdef size_t total = d.pre_n + s.sid_len + 1 + d.mid_n + d.pay_n
-        cdef char *p
-        if unlikely(load8(&self.closing)):
-            return False
-        if unlikely(load8(&self.gated)) and load8(&(<ServerState> self.server)._no_stall):
-            if producer.kind == CLIENT:
-                return False
-        # Whoever published this has not sent it before it was read: what is queued now is all that can have caused it.
-        if self.remote_seen != self.ps.reads:
-            self.remote_seen = self.ps.reads
-            if load8_acquire(&self.has_remote):
-                self.take_remote()
-        p = outq_reserve(&self.out, &self.ps.pool, total) if total <= LARGE_CHUNK else NULL
-        if p != NULL:
-            put_message(p, s, d)
-            outq_commit(&self.out, total)
-        elif append_message(&self.out, &self.ps.pool, s, d) < 0:
-            self.log(LOG_CLOSING_OUT_OF_MEMORY, 0, NULL, 0)
-            self.close_connection_nogil(WRITE_ERROR)
-            return False
-        bump64(&self.out_msgs, 1)
-        bump64(&self.out_bytes, d.size)
-        if unlikely(self.checks & NOTE_REPLIES) and producer.pa.reply.p != NULL:
-            pthread_mutex_lock(&self.lock)
-            self.note_reply(self.ps, &producer.pa.reply)
-            pthread_mutex_unlock(&self.lock)
-        if not self.dirty:
-            self.dirty = 1
-            self.dirty_next = self.ps.dirty
-            self.ps.dirty = <void *> self
-        if unlikely(self.trace):
-            self.trace_out(s, d)
-        if unlikely(self.out.bytes > self.flush_over):
-            self.outbound_over(producer)
-        return True
-
-    cdef bint deliver_remote(self, Client producer, Subscription *s, const Delivery *d) noexcept nogil:
-        """Queue a message to us, a connection of another poller than the producer's."""
-        cdef size_t total = d.pre_n + s.sid_len + 1 + d.mid_n + d.pay_n
-        cdef size_t pending
-        cdef int64_t nm, max
-        cdef char *p
-        cdef bint wake = False, over = False, dropped
-        pthread_mutex_lock(&self.lock)
-        # Counted under the lock: whoever counts the last message knows that those before it are queued.
-        max = loadi64(&s.max)
-        if self.refused or load8(&s.closed):
-            pthread_mutex_unlock(&self.lock)
-            return False
-        nm = addi64_seq(&s.nm, 1) + 1
-        if max > 0 and nm > max:
-            pthread_mutex_unlock(&self.lock)
-            return False
-        dropped = (
-            load8(&self.gated) and producer.kind == CLIENT and load8(&(<ServerState> self.server)._no_stall))
-        if not dropped:
-            wake = self.remote.head == NULL
-            p = outq_reserve(&self.remote, &producer.ps.pool, total) if total <= LARGE_CHUNK else NULL
-            if p != NULL:
-                put_message(p, s, d)
-                outq_commit(&self.remote, total)
-            elif append_message(&self.remote, &producer.ps.pool, s, d) < 0:
-                wake = self.refuse_more(WRITE_ERROR)
-            store8_release(&self.has_remote, 1)
-            self.remote_msgs += 1
-            self.remote_bytes += d.size
-            if unlikely(load8(&self.checks) & NOTE_REPLIES) and producer.pa.reply.p != NULL:
-                self.note_reply(producer.ps, &producer.pa.reply)
-            pending = load64(&self.backlog) + self.remote.bytes
-            if pending > self.max_pending:
-                wake = self.refuse_more(SLOW_CONSUMER_PENDING_BYTES)
-            elif pending > self.gate:
-                over = wake = True
-            if unlikely(producer.trace):
-                self.trace_out(s, d)
-        if max > 0 and nm == max:
-            wake = True
-            store8(&s.closed, 1)
-            if not self.reap_later(s):
-                self.refuse_more(WRITE_ERROR)
-        pthread_mutex_unlock(&self.lock)
-        if over:
-            self.stall(producer)
-        if wake:
-            producer.touch(self)
-        return not dropped
-
-    cdef bint refuse_more(self, uint32_t reason) noexcept nogil:
-        """Have the owner close us; the lock is held."""
-        self.refused = 1
-        self.ctl |= CTL_CLOSE
-        self.ctl_reason = reason
-        return True
-
-    cdef bint reap_later(self, Subscription *s) noexcept nogil:
-        """Leave an exhausted subscription for the owner to take out; the lock is held."""
-        cdef uint32_t cap
-        cdef Subscription **grown
-        if self.nreap == self.reap_cap:
-            cap = self.reap_cap * 2 if self.reap_cap else 8
-            grown = <Subscription **> realloc(self.reap, cap * sizeof(Subscription *))
-            if grown == NULL:
-                return False
-            self.reap = grown
-            self.reap_cap = cap
-        self.reap[self.nreap] = s
-        self.nreap += 1
-        return True
-
-    cdef void touch(self, Client dest) noexcept nogil:
-        """`dest`, of another poller, is to be signalled at the end of our batch."""
-        cdef PollState *ps = self.ps
-        cdef uint32_t cap
-        cdef void **grown
-        if ps.ntouched == ps.touched_cap:
-            cap = ps.touched_cap * 2 if ps.touched_cap else 64
-            grown = <void **> realloc(ps.touched, cap * sizeof(void *))
-            if grown == NULL:
-                dest.signal_owner()
-                return
-            ps.touched = grown
-            ps.touched_cap = cap
-        ps.touched[ps.ntouched] = <void *> dest
-        ps.ntouched += 1
-
-    cdef bint deliver_internal(self, Client dest, const Subscription *s, char *msg, size_t n) noexcept nogil:
-        """Post a message to a subscriber in the server itself."""
-        cdef PubArg *pa = &self.pa
-        cdef size_t hdr = pa.hdr if pa.hdr > 0 else 0
-        cdef Event *ev = (<Inbox> dest.inbox).new_event(
-            EV_MSG, <void *> dest, pa.subject.n + pa.reply.n + n - 2 + s.sid_len)
-        cdef char *p
-        if ev == NULL:
-            return False
-        ev.a = <int64_t> self.cid
-        ev.part[0] = <uint32_t> pa.subject.n
-        ev.part[1] = <uint32_t> pa.reply.n
-        ev.part[2] = <uint32_t> hdr
-        ev.part[3] = <uint32_t> (n - 2 - hdr)
-        p = ev.data
-        memcpy(p, pa.subject.p, pa.subject.n)
-        p += pa.subject.n
-        if pa.reply.p != NULL:
-            memcpy(p, pa.reply.p, pa.reply.n)
-            p += pa.reply.n
-        memcpy(p, msg, n - 2)
-        memcpy(p + n - 2, sub_sid(s), s.sid_len)
-        (<Inbox> dest.inbox).post(ev)
-        return True
-
     cdef void no_responders(self) noexcept nogil:
         """Nobody is there: tell a requester that wants to know, if it listens on its reply itself."""
         cdef PubArg *pa = &self.pa
@@ -1081,43 +610,7 @@ cdef class Client(Importer):
         self.queue_outbound(line, p - line)
         free(line)
 
-    cdef void trace_out(self, const Subscription *s, const Delivery *d) noexcept nogil:
-        cdef size_t n = d.pre_n + s.sid_len + 1 + d.mid_n
-        cdef char *line
-        if d.mid_n == 0:
-            return
-        line = <char *> malloc(n)
-        if line == NULL:
-            return
-        memcpy(line, d.pre, d.pre_n)
-        memcpy(line + d.pre_n, sub_sid(s), s.sid_len)
-        line[d.pre_n + s.sid_len] = c' '
-        memcpy(line + d.pre_n + s.sid_len + 1, d.mid, d.mid_n)
-        self.trace_line(TRACE_OUT, line, n - 2, NULL, 0)
-        free(line)
-        self.trace_msg(TRACE_OUT_PAYLOAD, d.pay, d.pay_n, d.hdr)
 
 cdef inline char *put(char *p, const char *text, size_t n) noexcept nogil:
     memcpy(p, text, n)
     return p + n
-
-
-cdef inline void put_message(char *p, const Subscription *s, const Delivery *d) noexcept nogil:
-    memcpy(p, d.pre, d.pre_n)
-    p += d.pre_n
-    memcpy(p, sub_sid(s), s.sid_len)
-    p += s.sid_len
-    p[0] = c' '
-    p += 1
-    if d.mid_n:
-        memcpy(p, d.mid, d.mid_n)
-        p += d.mid_n
-    memcpy(p, d.pay, d.pay_n)
-
-
-cdef int append_message(OutQueue *q, ChunkPool *pool, const Subscription *s, const Delivery *d) noexcept nogil:
-    if outq_append(q, pool, d.pre, d.pre_n) < 0 or outq_append(q, pool, sub_sid(s), s.sid_len) < 0:
-        return -1
-    if outq_append(q, pool, b" ", 1) < 0 or outq_append(q, pool, d.mid, d.mid_n) < 0:
-        return -1
-    return outq_append(q, pool, d.pay, d.pay_n)
