@@ -187,7 +187,7 @@ cdef class Account:
         put_random(self.prefix + 4, random)
         self.prefix[PREFIX - 1] = c'.'
         self.prefix[PREFIX] = c'>'
-        s = sub_new(NULL, ACCOUNT, self.prefix, PREFIX + 1, NULL, 0, b"1", 1, sizeof(ImportSub))
+        s = sub_new(NULL, ACCOUNT, self.prefix, PREFIX + 1, b"", 0, b"1", 1, sizeof(ImportSub))
         if s == NULL:
             return False
         s.internal = 1

@@ -534,7 +534,7 @@ cdef class Connection(Parser):
             elif n != -EAGAIN and n != -EINTR:
                 self.close_connection_nogil(READ_ERROR)
             return
-        ps.reads += 1
+        bump64(&ps.reads, 1)
         self.set_trace_level()
         self.batch_msgs = self.batch_bytes = self.batch_subs = 0
         got = <size_t> n

@@ -180,7 +180,7 @@ cdef class ImportedService:
             if self.si.tr == NULL:
                 raise MemoryError
         self.sub = sub_new(
-            NULL, ACCOUNT, PyBytes_AS_STRING(subject), len(subject), NULL, 0, PyBytes_AS_STRING(sid), len(sid),
+            NULL, ACCOUNT, PyBytes_AS_STRING(subject), len(subject), b"", 0, PyBytes_AS_STRING(sid), len(sid),
             sizeof(ImportSub))
         if self.sub == NULL:
             raise MemoryError
