@@ -197,6 +197,7 @@ cdef extern from "<openssl/ssl.h>" nogil:
     int SSL_write(SSL *ssl, const void *buf, int n)
     int SSL_pending(const SSL *ssl)
     int SSL_has_pending(const SSL *ssl)
+    const char *SSL_rstate_string(const SSL *ssl)
     int SSL_shutdown(SSL *ssl)
     int SSL_get_error(const SSL *ssl, int result)
     int SSL_version(const SSL *ssl)

@@ -1,0 +1,118 @@
+"""What expires; see expiry.pxd (expireMsgs of filestore.go, getMessageTTL of stream.go)."""
+from libc.stddef cimport size_t
+from libc.stdint cimport INT64_MAX, int64_t, uint32_t, uint64_t
+from libc.string cimport memcmp
+
+from gnats.store.base cimport STORE_OK, StoreBase, StoreMsg, blk_at, blk_load
+from gnats.store.block cimport NO_SLOT, MsgBlock, block_record, slot_from
+from gnats.store.durations cimport parse_message_ttl
+from gnats.store.reading cimport load_next
+from gnats.store.record cimport Record
+from gnats.store.wheel cimport Expiry, wheel_add, wheel_clear, wheel_next, wheel_remove, wheel_take
+
+cdef enum:
+    TAKEN = 32       # from the wheel at once
+
+cdef int64_t SECOND = 1000000000
+
+cdef inline int64_t expiry_of(int64_t ts, int64_t ttl) noexcept nogil:
+    return ts + ttl * SECOND if ttl < (INT64_MAX - ts) // SECOND else INT64_MAX
+
+
+cdef void ttl_stored(StoreBase s, uint64_t seq, int64_t ts, int64_t ttl) noexcept nogil:
+    # Without memory for it, the message stays until the store is opened again.
+    if s.limits.allow_ttl:
+        wheel_add(&s.ttls, seq, expiry_of(ts, ttl))
+
+
+cdef void ttl_removed(StoreBase s, uint64_t seq) noexcept nogil:
+    if s.ttls.count:
+        wheel_remove(&s.ttls, seq)
+
+
+cdef void ttl_clear(StoreBase s) noexcept nogil:
+    wheel_clear(&s.ttls)
+
+
+cdef void ttl_scan(StoreBase s, uint64_t start) noexcept nogil:
+    cdef MsgBlock *b
+    cdef Record r
+    cdef uint32_t k
+    cdef int64_t ttl
+    cdef size_t i
+    for i in range(blk_at(s, start), s.n_blks):
+        b = s.blks[i]
+        if b.ttls == 0 or b.msgs == 0 or not blk_load(s, b):
+            continue
+        for k in range(slot_from(b, max(start, b.first_seq)), b.n_slots):
+            if b.offs[k] == NO_SLOT or not block_record(&s.env, b, k, &r) or r.hdr_n == 0:
+                continue
+            ttl = header_ttl(r.hdr, r.hdr_n)
+            if ttl > 0:
+                wheel_add(&s.ttls, r.seq, expiry_of(r.ts, ttl))
+    s.tracks_ttls = True
+
+
+# --- Nats-TTL ---
+
+cdef int64_t header_ttl(const char *hdr, uint32_t n) noexcept nogil:
+    cdef uint32_t i = 0, end
+    cdef int64_t ttl
+    while i + 10 < n:
+        if hdr[i] == c'\n' and memcmp(hdr + i + 1, b"Nats-TTL:", 9) == 0:
+            i += 10
+            while i < n and (hdr[i] == c' ' or hdr[i] == c'\t'):
+                i += 1
+            end = i
+            while end < n and hdr[end] != c'\r' and hdr[end] != c'\n':
+                end += 1
+            parse_message_ttl(hdr + i, end - i, &ttl)
+            return ttl
+        i += 1
+    return 0
+
+
+# --- what is due ---
+
+cdef bint oldest(StoreBase s, uint64_t start, StoreMsg *msg) noexcept nogil:
+    # The first message that age can remove; those that never expire at the front are looked at once.
+    start = max(start, s.age_seq)
+    while load_next(s, NULL, start, msg, NULL) == STORE_OK:
+        if msg.hdr_n == 0 or header_ttl(msg.hdr, msg.hdr_n) >= 0:
+            return True
+        if s.age_seq >= start or s.age_seq == 0 and start <= s.first_seq:
+            s.age_seq = msg.seq + 1
+        start = msg.seq + 1
+    return False
+
+
+cdef int64_t next_expiry(StoreBase s) noexcept nogil:
+    cdef StoreMsg msg
+    cdef int64_t due = wheel_next(&s.ttls) if s.limits.allow_ttl else INT64_MAX
+    if s.limits.max_age > 0 and s.msgs and oldest(s, 0, &msg):
+        due = min(due, msg.ts + s.limits.max_age)
+    return due
+
+
+cdef uint32_t expired(StoreBase s, int64_t now, uint64_t *seqs, uint32_t n) noexcept nogil:
+    cdef StoreMsg msg
+    cdef Expiry due[TAKEN]
+    cdef uint32_t found = 0
+    cdef size_t some = TAKEN, i
+    cdef uint64_t start = 0
+    while s.limits.allow_ttl and some == TAKEN and found + TAKEN <= n:
+        some = wheel_take(&s.ttls, now, due, TAKEN)
+        for i in range(some):
+            seqs[found] = due[i].seq
+            found += 1
+    if s.limits.max_age > 0:
+        while found < n and oldest(s, start, &msg) and msg.ts <= now - s.limits.max_age:
+            seqs[found] = msg.seq
+            found += 1
+            start = msg.seq + 1
+    return found
+
+
+cdef void ttl_again(StoreBase s, uint64_t seq, int64_t when) noexcept nogil:
+    if s.limits.allow_ttl:
+        wheel_add(&s.ttls, seq, when)

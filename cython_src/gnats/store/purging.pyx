@@ -1,0 +1,334 @@
+"""Purge and truncate; see purging.pxd."""
+from libc.errno cimport ENOENT, errno
+from libc.stddef cimport size_t
+from libc.stdint cimport int64_t, uint32_t, uint64_t
+from libc.stdio cimport snprintf
+from libc.stdlib cimport free, malloc
+from libc.string cimport memcpy
+from posix.fcntl cimport O_CLOEXEC, O_DIRECTORY, O_RDONLY
+from posix.unistd cimport close, fdatasync, fsync
+
+from gnats.includes.arrays cimport array_grow
+from gnats.store.base cimport (
+    STORE_CLOSED,
+    STORE_DAMAGED,
+    STORE_FAILED,
+    STORE_NO_MEMORY,
+    STORE_OK,
+    blk_add,
+    blk_at,
+    blk_load,
+    flush_last,
+    forget_links,
+    select_next_first,
+    subject_removed,
+)
+from gnats.store.block cimport (
+    NO_SLOT,
+    MsgBlock,
+    block_at,
+    block_commit,
+    block_create,
+    block_encode,
+    block_flush,
+    block_free,
+    block_record,
+    block_replace,
+    block_reserve,
+    block_unlink,
+    env_fail,
+    slot_from,
+    slot_of,
+)
+from gnats.store.expiry cimport ttl_clear, ttl_removed
+from gnats.store.record cimport (
+    EBIT,
+    EMPTY_RECORD,
+    RECORD_BAD,
+    RECORD_SHORT,
+    TBIT,
+    TOMBSTONE,
+    Record,
+    record_parse,
+)
+from gnats.store.seqset cimport seqset_delete_range
+from gnats.store.statefile cimport invalidate
+from gnats.store.stree cimport stree_clear
+
+cdef extern from "<dirent.h>" nogil:
+    ctypedef struct DIR:
+        pass
+    cdef struct dirent:
+        char d_name[256]
+    DIR *fdopendir(int fd)
+    dirent *readdir(DIR *d)
+    int closedir(DIR *d)
+
+cdef extern from "<fcntl.h>" nogil:
+    int openat(int dirfd, const char *path, int flags, ...)
+    enum:
+        AT_REMOVEDIR
+
+cdef extern from "<stdio.h>" nogil:
+    int renameat(int olddir, const char *old, int newdir, const char *new)
+
+cdef extern from "<sys/stat.h>" nogil:
+    int mkdirat(int dirfd, const char *path, int mode)
+
+cdef extern from "<unistd.h>" nogil:
+    int unlinkat(int dirfd, const char *path, int flags)
+
+
+cdef bint remove_dir(int storefd, const char *name) noexcept nogil:
+    # A directory of files.
+    cdef int fd = openat(storefd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+    cdef DIR *d
+    cdef dirent *entry
+    if fd < 0:
+        return False
+    d = fdopendir(fd)
+    if d == NULL:
+        close(fd)
+        return False
+    while True:
+        entry = readdir(d)
+        if entry == NULL:
+            break
+        if entry.d_name[0] != c'.':
+            unlinkat(fd, entry.d_name, 0)
+    closedir(d)
+    return unlinkat(storefd, name, AT_REMOVEDIR) == 0
+
+
+cdef bint remove_purged(int storefd) noexcept nogil:
+    return storefd >= 0 and remove_dir(storefd, b"__msgs__")
+
+
+cdef int swap_dirs(StoreBase s, uint32_t index) noexcept nogil:
+    # The new block takes msgs/ for itself; the block file moves last, which tells recovery that the rest was there.
+    cdef char name[32]
+    cdef int storefd = s.env.storefd, newfd, rc = 0
+    remove_dir(storefd, b"__new_msgs__")
+    remove_dir(storefd, b"__msgs__")
+    if mkdirat(storefd, b"__new_msgs__", 0o700) != 0:
+        return errno
+    newfd = openat(storefd, b"__new_msgs__", O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+    if newfd < 0:
+        return errno
+    snprintf(name, sizeof(name), "%u.key", index)
+    if renameat(s.env.dirfd, name, newfd, name) != 0 and errno != ENOENT:
+        rc = errno
+    snprintf(name, sizeof(name), "%u.blk", index)
+    if rc == 0 and renameat(s.env.dirfd, name, newfd, name) != 0:
+        rc = errno
+    if rc == 0 and s.env.sync_always and fsync(newfd) != 0:
+        rc = errno
+    if rc == 0 and renameat(storefd, b"msgs", storefd, b"__msgs__") != 0:
+        rc = errno
+    if rc == 0 and renameat(storefd, b"__new_msgs__", storefd, b"msgs") != 0:
+        rc = errno
+    if rc == 0 and s.env.sync_always and fsync(storefd) != 0:
+        rc = errno
+    if rc:
+        close(newfd)
+        return rc
+    close(s.env.dirfd)
+    s.env.dirfd = newfd
+    return 0
+
+
+cdef int purge_all(StoreBase s, uint64_t first, bint reset) noexcept nogil:
+    cdef uint64_t next_seq = s.last_seq + 1, last = s.last_seq
+    cdef MsgBlock *b
+    cdef char *p
+    cdef size_t i
+    cdef int rc
+    if first > next_seq:
+        next_seq = first
+        last = first - 1
+    if reset:
+        next_seq = 1
+        last = 0
+    b = block_create(&s.env, s.last.index + 1 if s.last != NULL else 1, next_seq)
+    if b == NULL:
+        return STORE_FAILED if s.env.error else STORE_NO_MEMORY
+    b.last_ts = b.flushed_ts = s.last_ts
+    if not s.env.in_memory:
+        if last:
+            p = block_reserve(&s.env, b, EMPTY_RECORD)
+            if p == NULL:
+                block_unlink(&s.env, b)
+                block_free(&s.env, b)
+                return STORE_NO_MEMORY
+            block_commit(
+                b, EMPTY_RECORD, block_encode(&s.env, b, p, last | TBIT, s.last_ts, p, 0, p, 0, p, 0))
+        rc = block_flush(&s.env, b)
+        if rc == 0 and s.env.sync_always and fdatasync(b.fd) != 0:
+            rc = -env_fail(&s.env, errno, "sync", b.index)
+        if rc != 0:
+            block_unlink(&s.env, b)
+            block_free(&s.env, b)
+            return STORE_FAILED
+        rc = swap_dirs(s, b.index)
+        if rc != 0:
+            # Where the files are is known at the next start only.
+            env_fail(&s.env, rc, "purge", b.index)
+            block_free(&s.env, b)
+            return STORE_FAILED
+    for i in range(s.n_blks):
+        block_free(&s.env, s.blks[i])
+    s.n_blks = 0
+    s.near = NULL
+    s.last = b
+    blk_add(s, b)    # there is room: there was a block before, or nothing at all
+    stree_clear(&s.subjects)
+    ttl_clear(s)
+    s.msgs = s.bytes = 0
+    s.first_seq = next_seq
+    s.last_seq = last
+    s.first_ts = 0
+    if reset:
+        s.last_ts = 0
+    s.dirty += 1
+    return STORE_OK
+
+
+cdef struct Mark:
+    uint64_t seq
+    int64_t ts
+
+
+cdef struct Marks:
+    Mark *at
+    size_t n, room
+
+
+cdef int gather_tombs(Marks *m, MsgBlock *b, uint64_t most) noexcept nogil:
+    # A block's tombstones for sequences up to `most`. 0, -1: no memory.
+    cdef Record r
+    cdef uint64_t start = 0
+    cdef int bad
+    while start < b.rbytes:
+        bad = record_parse(block_at(b, start), b.rbytes - start, &r)
+        if bad == RECORD_SHORT or bad == RECORD_BAD:
+            return 0
+        if r.kind == TOMBSTONE and r.seq <= most:
+            if m.n == m.room and not array_grow(&m.at, &m.room, 64, sizeof(Mark)):
+                return -1
+            m.at[m.n].seq = r.seq
+            m.at[m.n].ts = r.ts
+            m.n += 1
+        start += r.size
+    return 0
+
+
+cdef void forget_from(StoreBase s, MsgBlock *b, uint64_t seq) noexcept nogil:
+    # The messages of a block at and behind a sequence leave the counts.
+    cdef Record r
+    cdef uint32_t k
+    cdef uint64_t size
+    for k in range(slot_from(b, max(seq, b.first_seq)), b.n_slots):
+        if b.offs[k] == NO_SLOT or not block_record(&s.env, b, k, &r):
+            continue
+        if r.hdr_n:
+            ttl_removed(s, r.seq)
+        subject_removed(s, &r)
+        size = r.subject_n + r.hdr_n + r.msg_n + 16 if s.env.in_memory else r.size
+        s.msgs -= 1
+        s.bytes -= size
+        b.msgs -= 1
+        b.bytes -= size
+
+
+cdef int cut_block(StoreBase s, MsgBlock *b, uint64_t seq, Marks *tombs) noexcept nogil:
+    # The block that holds seq ends with it, and with the tombstones.
+    cdef char *copy
+    cdef Record r
+    cdef uint64_t at = 0, n = 0
+    cdef uint32_t k = slot_of(b, seq)
+    cdef size_t i
+    cdef int bad, rc
+    cdef int64_t ts = b.last_ts
+    cdef bint there = k != NO_SLOT and block_record(&s.env, b, k, &r)
+    if there:
+        ts = r.ts
+    copy = <char *> malloc(b.rbytes + (tombs.n + 1) * EMPTY_RECORD)
+    if copy == NULL:
+        return STORE_NO_MEMORY
+    forget_from(s, b, seq + 1)
+    while at < b.rbytes:
+        bad = record_parse(block_at(b, at), b.rbytes - at, &r)
+        if bad == RECORD_SHORT or bad == RECORD_BAD:
+            break
+        if r.seq <= seq:
+            memcpy(copy + n, block_at(b, at), r.size)
+            n += r.size
+        at += r.size
+    for i in range(tombs.n):
+        block_encode(&s.env, b, copy + n, tombs.at[i].seq | TBIT, tombs.at[i].ts, copy, 0, copy, 0, copy, 0)
+        n += EMPTY_RECORD
+    if not there:
+        block_encode(&s.env, b, copy + n, seq | EBIT, ts, copy, 0, copy, 0, copy, 0)
+        n += EMPTY_RECORD
+    b.last = True
+    b.to_pack = False
+    if b.dmap.size:
+        seqset_delete_range(&b.dmap, seq + 1, b.last_seq)
+    b.last_seq = b.flushed_last = s.last_seq = seq
+    b.last_ts = b.flushed_ts = s.last_ts = ts
+    if b.msgs == 0:
+        b.first_seq = seq + 1
+        b.first_ts = 0
+    s.last = b
+    invalidate(s)
+    rc = block_replace(&s.env, b, copy, n, False)
+    if rc != 0:
+        env_fail(&s.env, -rc, "rewrite", b.index)
+        return STORE_FAILED
+    return STORE_OK if blk_load(s, b) else STORE_DAMAGED
+
+
+cdef int truncate(StoreBase s, uint64_t seq, uint64_t *purged) noexcept nogil:
+    cdef MsgBlock *b
+    cdef Marks tombs
+    cdef uint64_t msgs = s.msgs, size = s.bytes
+    cdef size_t keep
+    cdef int error = STORE_OK
+    purged[0] = 0
+    if s.closed:
+        return STORE_CLOSED
+    if s.env.error or flush_last(s) != 0:
+        return STORE_FAILED
+    if seq >= s.last_seq:
+        return STORE_OK
+    tombs.at = NULL
+    tombs.n = tombs.room = 0
+    if seq == 0:
+        error = purge_all(s, 0, True)
+    else:
+        invalidate(s)
+        keep = blk_at(s, seq)
+        while s.n_blks > keep + 1 and error == STORE_OK:
+            b = s.blks[s.n_blks - 1]
+            if not blk_load(s, b):
+                error = STORE_DAMAGED
+            elif gather_tombs(&tombs, b, seq) != 0:
+                error = STORE_NO_MEMORY
+            else:
+                forget_from(s, b, b.first_seq)
+                block_unlink(&s.env, b)
+                s.n_blks -= 1
+                s.near = NULL
+                block_free(&s.env, b)
+                s.last = s.blks[s.n_blks - 1]
+        if error == STORE_OK:
+            b = s.blks[keep]
+            error = cut_block(s, b, seq, &tombs) if blk_load(s, b) else STORE_DAMAGED
+        select_next_first(s)
+        forget_links(s)
+        s.dirty += 1
+    free(tombs.at)
+    purged[0] = msgs - s.msgs
+    if s.on_removed != NULL and msgs > s.msgs:
+        s.on_removed(s.ctx, 0, NULL, 0, msgs - s.msgs, size - s.bytes)
+    return error

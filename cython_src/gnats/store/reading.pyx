@@ -1,0 +1,288 @@
+"""Loading messages; see reading.pxd (LoadMsg, LoadNextMsg, LoadPrevMsg and LoadLastMsg of filestore.go)."""
+from libc.stddef cimport size_t
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
+
+from gnats.core.subject cimport is_valid_subject, subject_has_wildcard
+from gnats.includes.atomics cimport likely
+from gnats.store.base cimport (
+    STORE_CLOSED,
+    STORE_DAMAGED,
+    STORE_DELETED,
+    STORE_EOF,
+    STORE_NOT_FOUND,
+    STORE_OK,
+    blk_at,
+    blk_load,
+    blk_select,
+    first_of,
+    follow,
+    last_of,
+    lose_slot,
+    msg_of,
+)
+from gnats.store.block cimport BODY_MAPPED, NO_SLOT, MsgBlock, block_record, slot_from, slot_of
+from gnats.store.filter cimport filter_match
+from gnats.store.record cimport Record, record_hash, record_stored_hash
+from gnats.store.region cimport region_hits
+from gnats.store.stree cimport STreeFilter, STreeIter, SimpleState, stree_end, stree_find, stree_iter, stree_next
+
+cdef extern from * nogil:
+    """
+    static inline void gnats_touch(const char *p, size_t n)
+    {
+        for (size_t i = 4096; i < n; i += 4096)
+            (void)*(volatile const char *)(p + i);
+        (void)*(volatile const char *)(p + n - 1);
+    }
+    """
+    void touch "gnats_touch"(const char *p, size_t n)
+
+cdef enum:
+    SKIP_AFTER = 2      # blocks without a match, before the subjects are asked where to go on
+
+
+cdef inline bint whole(StoreBase s, MsgBlock *b, uint32_t offset, const Record *r) noexcept nogil:
+    # Records are checked when the block is loaded. Since then the file may have become unreadable: pages that fail are
+    # found by touching them here, before anybody is given a pointer; what is behind the end of a file that was cut
+    # within a page reads as zeroes.
+    cdef const char *p = b.region.base + offset
+    touch(p, r.size)
+    if likely(p[r.size - 1] != 0 and region_hits(b.region) == 0):
+        return True
+    return record_hash(p, &b.key, r) == record_stored_hash(p, r)
+
+
+cdef inline bint take(StoreBase s, MsgBlock *b, uint32_t k, const Filter *f, StoreMsg *out) noexcept nogil:
+    # Is the message of slot k one that the filter takes? What is damaged is passed over, and lost.
+    cdef Record r
+    if b.offs[k] == NO_SLOT:
+        return False
+    if not block_record(&s.env, b, k, &r):
+        lose_slot(s, b, k)
+        return False
+    if f != NULL and not filter_match(f, r.subject, r.subject_n):
+        return False
+    if b.kind == BODY_MAPPED:
+        if b.offs[k] >= b.flushed:
+            b.wlent = True
+        elif not whole(s, b, b.offs[k], &r):
+            lose_slot(s, b, k)
+            return False
+    msg_of(&r, out)
+    return True
+
+
+cdef int load(StoreBase s, uint64_t seq, StoreMsg *out) noexcept nogil:
+    cdef MsgBlock *b
+    cdef uint32_t k
+    if s.closed:
+        return STORE_CLOSED
+    if seq > s.last_seq:
+        return STORE_EOF
+    if seq < s.first_seq:
+        return STORE_NOT_FOUND
+    b = blk_select(s, seq)
+    if b == NULL or seq < b.first_seq:
+        return STORE_DELETED
+    if not blk_load(s, b):
+        return STORE_DAMAGED
+    k = slot_of(b, seq)
+    if k == NO_SLOT:
+        return STORE_DELETED
+    return STORE_OK if take(s, b, k, NULL, out) else STORE_DAMAGED
+
+
+cdef struct Bounds:
+    # the blocks that hold messages of a filter, beyond one that has been looked at
+    uint32_t behind
+    uint32_t next         # the first such block behind it, 0: none
+    uint32_t before       # the last such block before it, 0: none
+
+
+cdef Bounds bounds_of(StoreBase s, const Filter *f, uint32_t behind) noexcept nogil:
+    cdef Bounds at
+    cdef STreeIter it
+    cdef SimpleState *st
+    cdef uint32_t block
+    at.behind = behind
+    at.next = at.before = 0
+    stree_iter(&it, &s.subjects, f.subjects, f.n)
+    # adjacent on both sides: nothing can be skipped
+    while (at.next != behind + 1 or at.before != behind - 1) and stree_next(&it):
+        st = <SimpleState *> it.value
+        if st.last_block > behind:
+            block = max(st.first_block, behind + 1)
+            if at.next == 0 or block < at.next:
+                at.next = block
+        if st.first_block < behind:
+            at.before = max(at.before, min(st.last_block, behind - 1))
+    if it.failed:
+        at.next = behind + 1
+        at.before = behind - 1
+    stree_end(&it)
+    return at
+
+
+cdef bint next_of(StoreBase s, uint64_t seq, const Filter *f, uint64_t *found) noexcept nogil:
+    # The usual question is for the message of a subject behind the one that was asked for before.
+    cdef MsgBlock *b = blk_select(s, seq)
+    cdef Record r
+    cdef uint32_t k
+    cdef uint64_t at
+    if b == NULL or not b.indexed:
+        return False
+    k = slot_of(b, seq)
+    if (k == NO_SLOT or not block_record(&s.env, b, k, &r) or r.subject_n != f.subjects[0].n
+            or not filter_match(f, r.subject, r.subject_n)):
+        return False
+    if not follow(s, b, k, r.subject, r.subject_n, &at):
+        found[0] = at
+        return False
+    found[0] = at
+    return True
+
+
+cdef int load_at(StoreBase s, uint64_t seq, StoreMsg *out, uint64_t *skip) noexcept nogil:
+    cdef int code = load(s, seq, out)
+    if code == STORE_OK and skip != NULL:
+        skip[0] = seq
+    return code
+
+
+cdef int load_next(StoreBase s, const Filter *f, uint64_t start, StoreMsg *out, uint64_t *skip) noexcept nogil:
+    cdef MsgBlock *b = s.near
+    cdef SimpleState *st
+    cdef size_t i
+    cdef uint64_t stop = s.last_seq
+    cdef uint32_t k, missed = 0
+    cdef Bounds at
+    if s.closed:
+        return STORE_CLOSED
+    if start < s.first_seq:
+        start = s.first_seq
+    if f != NULL and f.all:
+        f = NULL
+    if f != NULL and f.n == 1 and not f.wild[0]:
+        # One subject: its first and last say where to look.
+        st = <SimpleState *> stree_find(&s.subjects, f.subjects[0].at, f.subjects[0].n)
+        if st == NULL or start > st.last:
+            if skip != NULL:
+                skip[0] = s.last_seq
+            return STORE_EOF
+        if start < st.first:
+            start = st.first
+        stop = st.last
+        if start > st.first and next_of(s, start - 1, f, &start):
+            return load_at(s, start, out, skip)
+        if st.first_needs_update and start == st.first:
+            start = first_of(s, st, f.subjects[0].at, f.subjects[0].n)
+            if start == 0:
+                start = stop + 1
+    if b != NULL and b.first_seq <= start <= b.last_seq:
+        i = s.n_blks    # looked for when it is needed
+    else:
+        i = blk_at(s, start)
+        b = s.blks[i] if i < s.n_blks else NULL
+        i += 1
+    while b != NULL and b.first_seq <= stop:
+        if b.msgs and blk_load(s, b):
+            k = slot_from(b, max(start, b.first_seq))
+            while k < b.n_slots:
+                if take(s, b, k, f, out):
+                    s.near = b
+                    if skip != NULL:
+                        skip[0] = out.seq
+                    return STORE_OK
+                k += 1
+            missed += 1
+        if i >= s.n_blks:
+            i = blk_at(s, b.last_seq + 1)
+        if f != NULL and missed % SKIP_AFTER == 0 and missed:
+            at = bounds_of(s, f, b.index)
+            if at.next == 0:
+                break
+            while i < s.n_blks and s.blks[i].index < at.next:
+                i += 1
+        b = s.blks[i] if i < s.n_blks else NULL
+        i += 1
+    if skip != NULL:
+        skip[0] = s.last_seq
+    return STORE_EOF
+
+
+cdef int load_prev(StoreBase s, const Filter *f, uint64_t start, StoreMsg *out, uint64_t *skip) noexcept nogil:
+    cdef MsgBlock *b
+    cdef SimpleState *st
+    cdef size_t i
+    cdef uint64_t stop = s.first_seq
+    cdef uint32_t k, low, missed = 0
+    cdef Bounds at
+    if s.closed:
+        return STORE_CLOSED
+    if skip != NULL:
+        skip[0] = s.first_seq
+    if start > s.last_seq:
+        start = s.last_seq
+    if f != NULL and f.all:
+        f = NULL
+    if f != NULL and f.n == 1 and not f.wild[0]:
+        st = <SimpleState *> stree_find(&s.subjects, f.subjects[0].at, f.subjects[0].n)
+        if st == NULL or start < st.first:
+            return STORE_EOF
+        start = min(start, st.last)
+        stop = st.first
+    if start < s.first_seq:
+        return STORE_EOF
+    i = min(blk_at(s, start) + 1, s.n_blks)
+    while i > 0 and s.blks[i - 1].last_seq >= stop:
+        i -= 1
+        b = s.blks[i]
+        if b.msgs == 0 or b.first_seq > start or not blk_load(s, b):
+            continue
+        low = slot_from(b, b.first_seq)
+        k = slot_from(b, start + 1)
+        while k > low:
+            k -= 1
+            if take(s, b, k, f, out):
+                if skip != NULL:
+                    skip[0] = out.seq
+                return STORE_OK
+        missed += 1
+        if f != NULL and missed % SKIP_AFTER == 0:
+            at = bounds_of(s, f, b.index)
+            if at.before == 0:
+                return STORE_EOF
+            while i > 0 and s.blks[i - 1].index > at.before:
+                i -= 1
+    return STORE_EOF
+
+
+cdef int load_last(StoreBase s, const char *subject, uint32_t n, StoreMsg *out) noexcept nogil:
+    cdef SimpleState *st
+    cdef STreeFilter one
+    cdef Filter f
+    cdef uint8_t wild = 1
+    cdef uint64_t seq
+    cdef int rc
+    if s.closed:
+        return STORE_CLOSED
+    if n == 1 and subject[0] == c'>':
+        # as nats-server does: when the very last one is deleted, there is none
+        rc = load(s, s.last_seq, out)
+        return STORE_NOT_FOUND if rc == STORE_DELETED or rc == STORE_EOF else rc
+    if subject_has_wildcard(subject, n):
+        if not is_valid_subject(subject, n):
+            return STORE_NOT_FOUND
+        one.at = subject
+        one.n = n
+        f.subjects = &one
+        f.wild = &wild
+        f.n = 1
+        f.all = False
+        rc = load_prev(s, &f, s.last_seq, out, NULL)
+        return STORE_NOT_FOUND if rc == STORE_EOF else rc
+    st = <SimpleState *> stree_find(&s.subjects, subject, n)
+    if st == NULL:
+        return STORE_NOT_FOUND
+    seq = last_of(s, st, subject, n)
+    return load(s, seq, out) if seq else STORE_NOT_FOUND

@@ -1,0 +1,469 @@
+"""Removing messages; see removing.pxd."""
+from libc.stddef cimport size_t
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport free, malloc, realloc
+from libc.string cimport memcpy
+
+from gnats.core.subject cimport subject_has_wildcard
+from gnats.store.base cimport (
+    STORE_CLOSED,
+    STORE_DAMAGED,
+    STORE_EOF,
+    STORE_FAILED,
+    STORE_NO_MEMORY,
+    STORE_NOT_FOUND,
+    STORE_OK,
+    blk_drop,
+    blk_load,
+    blk_select,
+    first_of,
+    flush_last,
+    msg_size,
+    next_first,
+    roll,
+    select_next_first,
+    subject_removed,
+    write_tombstone,
+)
+from gnats.store.block cimport (
+    NO_SLOT,
+    MsgBlock,
+    block_at,
+    block_record,
+    block_replace,
+    env_fail,
+    slot_from,
+    slot_of,
+    slot_seq,
+)
+from gnats.store.expiry cimport ttl_removed
+from gnats.store.filter cimport Filter, filter_match
+from gnats.store.purging cimport purge_all
+from gnats.store.record cimport (
+    EBIT,
+    EMPTY_RECORD,
+    RECORD_BAD,
+    RECORD_SHORT,
+    TOMBSTONE,
+    Record,
+    record_encode,
+    record_parse,
+)
+from gnats.store.seqset cimport seqset_exists, seqset_insert
+from gnats.store.statefile cimport invalidate
+from gnats.store.stree cimport STreeFilter, STreeIter, SimpleState, stree_end, stree_find, stree_iter, stree_next
+
+cdef extern from "<sys/random.h>" nogil:
+    ssize_t getrandom(void *buf, size_t n, unsigned int flags)
+
+cdef enum:
+    EMPTY_ROLL = 64 * 1024      # the last block gives way to a new one when it is empty and has this many bytes
+
+
+# --- blocks that are empty ---
+
+cdef bint has_prior_tombs(StoreBase s, MsgBlock *b) noexcept nogil:
+    # Tombstones for messages of blocks before it, which need the block's file to stay.
+    cdef uint64_t at = 0
+    cdef Record r
+    cdef int bad
+    if s.env.in_memory or s.blks[0] == b:
+        return False
+    if not blk_load(s, b):
+        return True
+    while at < b.rbytes:
+        bad = record_parse(block_at(b, at), b.rbytes - at, &r)
+        if bad == RECORD_SHORT or bad == RECORD_BAD:
+            return False
+        if r.kind == TOMBSTONE and s.blks[0].low_seq <= r.seq < b.low_seq:
+            return True
+        at += r.size
+    return False
+
+
+cdef int drop_block(StoreBase s, MsgBlock *b) noexcept nogil:
+    # An empty block that is not the last one. Its last sequence is remembered if no other block does.
+    cdef int error
+    if b.last_seq == s.last_seq and not s.env.in_memory:
+        error = write_tombstone(s, b.last_seq, b.last_ts)
+        if error != STORE_OK:
+            return error
+    return blk_drop(s, b)
+
+
+cdef void drop_empty(StoreBase s) noexcept nogil:
+    while s.n_blks > 1 and s.blks[0].msgs == 0 and s.blks[0] != s.last:
+        if drop_block(s, s.blks[0]) != STORE_OK:
+            return
+
+
+cdef int block_emptied(StoreBase s, MsgBlock *b) noexcept nogil:
+    if b == s.last and b.rbytes < EMPTY_ROLL and b.rbytes < s.env.block_size:
+        return STORE_OK
+    return drop_emptied(s, b)
+
+
+cdef int drop_emptied(StoreBase s, MsgBlock *b) noexcept nogil:
+    cdef int error
+    if b == s.last:
+        error = roll(s)
+        if error != STORE_OK:
+            return error
+    if has_prior_tombs(s, b):
+        return STORE_OK
+    error = drop_block(s, b)
+    drop_empty(s)
+    return error
+
+
+# --- one message ---
+
+cdef int erase_record(StoreBase s, MsgBlock *b, uint64_t seq, uint64_t offset, uint32_t size) noexcept nogil:
+    # A copy of the block in which the record stands for nothing takes its place.
+    cdef char *copy
+    cdef char *noise
+    cdef int rc
+    if flush_last(s) != 0:
+        return STORE_FAILED
+    copy = <char *> malloc(b.rbytes)
+    noise = <char *> malloc(size)
+    if copy == NULL or noise == NULL or getrandom(noise, size, 0) < 0:
+        free(copy)
+        free(noise)
+        return STORE_NO_MEMORY
+    memcpy(copy, b.region.base, b.rbytes)
+    record_encode(copy + offset, &b.key, seq | EBIT, 0, noise, 0, noise, 0, noise, size - EMPTY_RECORD)
+    free(noise)
+    invalidate(s)
+    rc = block_replace(&s.env, b, copy, b.rbytes, True)
+    if rc != 0:
+        env_fail(&s.env, -rc, "rewrite", b.index)
+        return STORE_FAILED
+    return STORE_OK if blk_load(s, b) else STORE_DAMAGED
+
+
+cdef int remove_from(StoreBase s, MsgBlock *b, uint64_t seq, bint erase, bint by_limit) noexcept nogil:
+    cdef Record r
+    cdef uint32_t k
+    cdef uint64_t size, offset
+    cdef bint empties
+    cdef int error = STORE_OK
+    if seq < b.first_seq or (b.dmap.size and seqset_exists(&b.dmap, seq)):
+        return STORE_NOT_FOUND
+    if not blk_load(s, b):
+        return STORE_DAMAGED
+    k = slot_of(b, seq)
+    if k == NO_SLOT:
+        return STORE_NOT_FOUND
+    empties = b.msgs == 1
+    if not block_record(&s.env, b, k, &r):
+        r.subject_n = r.hdr_n = r.msg_n = r.size = 0
+        r.subject = r.hdr = r.msg = NULL
+        r.ts = 0
+        r.seq = seq
+    if not by_limit or (empties and b == s.last):
+        error = write_tombstone(s, seq, r.ts)
+        if error != STORE_OK:
+            return error
+        # it may have moved what waits
+        if r.size:
+            block_record(&s.env, b, k, &r)
+    offset = b.offs[k]
+    size = min(msg_size(s, &r), b.bytes) if r.size else (b.bytes // b.msgs)
+    b.offs[k] = NO_SLOT
+    b.msgs -= 1
+    b.bytes -= size
+    b.no_compact = False
+    s.msgs -= 1
+    s.bytes -= size
+    s.dirty += 1
+    if seq == b.first_seq:
+        next_first(b, seq)
+    elif not empties and seqset_insert(&b.dmap, seq) < 0:
+        # Without it the block cannot be known when it is not loaded: it stays loaded until it is.
+        b.pinned = True
+    if seq == s.first_seq:
+        if empties:
+            select_next_first(s)
+        else:
+            s.first_seq = b.first_seq
+            s.first_ts = b.first_ts
+    if r.size:
+        if r.hdr_n:
+            ttl_removed(s, seq)
+        subject_removed(s, &r)
+        if s.on_removed != NULL:
+            s.on_removed(s.ctx, seq, r.subject, r.subject_n, 1, size)
+    elif s.on_removed != NULL:
+        s.on_removed(s.ctx, 0, NULL, 0, 1, size)
+    if empties:
+        if b == s.last and erase and r.size and s.env.sealer == NULL:
+            error = erase_record(s, b, seq, offset, r.size)
+            if error != STORE_OK:
+                return error
+        return block_emptied(s, b)
+    if erase and r.size and s.env.sealer == NULL:
+        return erase_record(s, b, seq, offset, r.size)
+    return STORE_OK
+
+
+cdef int remove_msg(StoreBase s, uint64_t seq, bint erase, bint by_limit) noexcept nogil:
+    cdef MsgBlock *b
+    if s.closed:
+        return STORE_CLOSED
+    if s.env.error:
+        return STORE_FAILED
+    if seq > s.last_seq:
+        return STORE_EOF
+    b = blk_select(s, seq)
+    if b == NULL or seq == 0:
+        return STORE_NOT_FOUND
+    return remove_from(s, b, seq, erase, by_limit)
+
+
+# --- limits ---
+
+cdef int purge_block(StoreBase s, MsgBlock *b) noexcept nogil:
+    cdef Record r
+    cdef uint32_t k
+    cdef uint64_t msgs = b.msgs, size = b.bytes
+    if not blk_load(s, b):
+        return STORE_DAMAGED
+    for k in range(slot_from(b, b.first_seq), b.n_slots):
+        if b.offs[k] != NO_SLOT and block_record(&s.env, b, k, &r):
+            if r.hdr_n:
+                ttl_removed(s, r.seq)
+            subject_removed(s, &r)
+    s.msgs -= msgs
+    s.bytes -= size
+    b.msgs = b.bytes = 0
+    b.first_seq = b.last_seq + 1
+    b.first_ts = 0
+    select_next_first(s)
+    if s.on_removed != NULL and msgs:
+        s.on_removed(s.ctx, 0, NULL, 0, msgs, size)
+    return drop_emptied(s, b)
+
+
+cdef int remove_first(StoreBase s) noexcept nogil:
+    cdef MsgBlock *b = blk_select(s, s.first_seq)
+    if b == NULL or b.first_seq != s.first_seq:
+        return STORE_NOT_FOUND
+    return remove_from(s, b, s.first_seq, False, True)
+
+
+cdef MsgBlock *first_with_msgs(StoreBase s) noexcept nogil:
+    cdef size_t i
+    for i in range(s.n_blks):
+        if s.blks[i].msgs:
+            return s.blks[i]
+    return NULL
+
+
+cdef int enforce(StoreBase s, int64_t limit, bint bytes) noexcept nogil:
+    # Whole blocks go while enough stays without them, then one message after the other.
+    cdef uint64_t most = limit if limit > 0 else 0, rest
+    cdef MsgBlock *b
+    cdef int error = STORE_OK
+    if most == 0 or s.limits.discard_new:
+        return STORE_OK
+    while (s.bytes if bytes else s.msgs) > most and error == STORE_OK:
+        b = first_with_msgs(s)
+        if b == NULL:
+            break
+        rest = s.bytes - b.bytes if bytes else s.msgs - b.msgs
+        error = purge_block(s, b) if b != s.last and rest >= most else remove_first(s)
+    return error
+
+
+cdef int enforce_msgs(StoreBase s) noexcept nogil:
+    return enforce(s, s.limits.max_msgs, False)
+
+
+cdef int enforce_bytes(StoreBase s) noexcept nogil:
+    return enforce(s, s.limits.max_bytes, True)
+
+
+cdef int enforce_per_subject(StoreBase s) noexcept nogil:
+    cdef STreeIter it
+    cdef SimpleState *st
+    cdef uint64_t most = s.limits.max_msgs_per, seq
+    cdef char *names = NULL      # of the subjects with more, each after its length: the tree must not change meanwhile
+    cdef char *more
+    cdef const char *subject
+    cdef size_t n_names = 0, room = 0, at = 0
+    cdef uint32_t n
+    cdef int error = STORE_OK
+    if s.limits.max_msgs_per <= 0:
+        return STORE_OK
+    stree_iter(&it, &s.subjects, NULL, 0)
+    while error == STORE_OK and stree_next(&it):
+        n = <uint32_t> it.subject_n
+        if (<SimpleState *> it.value).msgs <= most:
+            continue
+        if n_names + n + 4 > room:
+            room = (room + n + 4) * 2
+            more = <char *> realloc(names, room)
+            if more == NULL:
+                error = STORE_NO_MEMORY
+                break
+            names = more
+        memcpy(names + n_names, &n, 4)
+        memcpy(names + n_names + 4, it.subject, n)
+        n_names += n + 4
+    if it.failed:
+        error = STORE_NO_MEMORY
+    stree_end(&it)
+    while at < n_names and error == STORE_OK:
+        memcpy(&n, names + at, 4)
+        subject = names + at + 4
+        at += n + 4
+        while error == STORE_OK:
+            st = <SimpleState *> stree_find(&s.subjects, subject, n)
+            if st == NULL or st.msgs <= most:
+                break
+            seq = first_of(s, st, subject, n)
+            if seq == 0:
+                break
+            error = remove_msg(s, seq, False, True)
+    free(names)
+    return error
+
+
+# --- many ---
+
+cdef int purge(StoreBase s, uint64_t first, uint64_t *purged) noexcept nogil:
+    cdef uint64_t msgs = s.msgs, size = s.bytes
+    cdef int error
+    purged[0] = 0
+    if s.closed:
+        return STORE_CLOSED
+    if s.env.error:
+        return STORE_FAILED
+    error = purge_all(s, first, False)
+    if error == STORE_OK:
+        purged[0] = msgs
+        if s.on_removed != NULL and msgs:
+            s.on_removed(s.ctx, 0, NULL, 0, msgs, size)
+    return error
+
+
+cdef int compact(StoreBase s, uint64_t seq, uint64_t *purged) noexcept nogil:
+    cdef MsgBlock *b
+    cdef uint64_t before = s.msgs
+    cdef int error = STORE_OK
+    purged[0] = 0
+    if s.closed:
+        return STORE_CLOSED
+    if s.env.error:
+        return STORE_FAILED
+    if seq > s.last_seq:
+        return purge(s, seq, purged)
+    while error == STORE_OK and s.msgs and s.first_seq < seq:
+        b = first_with_msgs(s)
+        if b.last_seq < seq:
+            error = purge_block(s, b)
+        else:
+            error = remove_from(s, b, b.first_seq, False, False)
+    purged[0] = before - s.msgs
+    return error
+
+
+cdef int purge_subject(
+    StoreBase s, const char *subject, uint32_t n, uint64_t stop, uint64_t most, uint64_t *purged,
+) noexcept nogil:
+    # One literal subject, from its first message on.
+    cdef SimpleState *st
+    cdef uint64_t seq
+    cdef int error = STORE_OK
+    while error == STORE_OK and purged[0] < most:
+        st = <SimpleState *> stree_find(&s.subjects, subject, n)
+        if st == NULL:
+            break
+        seq = first_of(s, st, subject, n)
+        if seq == 0 or seq >= stop:
+            break
+        error = remove_msg(s, seq, False, False)
+        if error == STORE_OK:
+            purged[0] += 1
+    return error
+
+
+cdef int purge_ex(
+    StoreBase s, const char *subject, uint32_t n, uint64_t seq, uint64_t keep, uint64_t *purged,
+) noexcept nogil:
+    cdef STreeFilter name
+    cdef Filter f
+    cdef uint8_t wild
+    cdef STreeIter it
+    cdef SimpleState *st
+    cdef uint32_t first_block = 0xffffffff, last_block = 0
+    cdef MsgBlock *b
+    cdef Record r
+    cdef uint64_t stop = seq if seq else s.last_seq + 1, most, msgs = 0
+    cdef uint32_t k, index
+    cdef size_t i
+    cdef bint every = n == 0 or (n == 1 and subject[0] == c'>')
+    cdef bint gone
+    cdef int error = STORE_OK
+    purged[0] = 0
+    if s.closed:
+        return STORE_CLOSED
+    if s.env.error:
+        return STORE_FAILED
+    if seq == 1:
+        return STORE_OK
+    if every:
+        if keep == 0 and seq == 0:
+            return purge(s, 0, purged)
+        if seq > 1:
+            return compact(s, seq, purged)
+        subject = b">"
+        n = 1
+    name.at = subject
+    name.n = n
+    wild = subject_has_wildcard(subject, n)
+    f.subjects = &name
+    f.wild = &wild
+    f.n = 1
+    f.all = every
+    stree_iter(&it, &s.subjects, &name, 1)
+    while stree_next(&it):
+        st = <SimpleState *> it.value
+        msgs += st.msgs
+        first_block = min(first_block, st.first_block)
+        last_block = max(last_block, st.last_block)
+    if it.failed:
+        error = STORE_NO_MEMORY
+    stree_end(&it)
+    if error != STORE_OK or msgs == 0 or keep >= msgs:
+        return error
+    most = msgs - keep
+    if not wild:
+        return purge_subject(s, subject, n, stop, most, purged)
+    i = 0
+    while i < s.n_blks and error == STORE_OK and purged[0] < most:
+        b = s.blks[i]
+        if b.index > last_block or b.first_seq >= stop:
+            break
+        if b.index < first_block or b.msgs == 0:
+            i += 1
+            continue
+        if not blk_load(s, b):
+            return STORE_DAMAGED
+        index = b.index
+        gone = False
+        k = slot_from(b, b.first_seq)
+        while k < b.n_slots and error == STORE_OK and purged[0] < most and not gone:
+            if slot_seq(b, k) >= stop:
+                break
+            if b.offs[k] != NO_SLOT and block_record(&s.env, b, k, &r) and filter_match(&f, r.subject, r.subject_n):
+                gone = b.msgs == 1
+                error = remove_from(s, b, r.seq, False, False)
+                purged[0] += error == STORE_OK
+            k += 1
+        # blocks may have gone, and this one with them
+        i = 0
+        while i < s.n_blks and s.blks[i].index <= index:
+            i += 1
+    return error

@@ -1,0 +1,526 @@
+"""S2 compression; see s2.pxd."""
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from libc.stddef cimport size_t
+from libc.stdint cimport INT64_MAX, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport free, malloc
+from libc.string cimport memcmp, memcpy, memset
+
+from gnats.includes.crc32c cimport crc32c, crc32c_prepare, crc32c_ready
+from gnats.includes.varint cimport MAX_VARINT, get_uvarint, put_uvarint
+
+cdef extern from * nogil:
+    int trailing_zeros "__builtin_ctzll"(uint64_t v)
+
+cdef enum:
+    CHUNK_COMPRESSED = 0x00
+    CHUNK_UNCOMPRESSED = 0x01
+    CHUNK_SKIPPABLE = 0x80     # this and over; below it what is not known is an error
+    CHUNK_IDENTIFIER = 0xff
+    CRC = 4
+    SMALLEST = 32              # bytes worth looking for matches in
+    MARGIN = 16                # bytes that a look at a position may reach behind it
+    TAG_LITERAL = 0
+    TAG_COPY_1 = 1
+    TAG_COPY_2 = 2
+    TAG_COPY_4 = 3
+    FILE_HEADER = 4
+    FILE_CHECKSUM = 8
+    ALGORITHM_NONE = 0
+    ALGORITHM_S2 = 1
+
+cdef const uint8_t *IDENTIFIER = <const uint8_t *> b"\xff\x06\x00\x00S2sTwO"
+cdef const uint8_t *SNAPPY = <const uint8_t *> b"\xff\x06\x00\x00sNaPpY"
+
+crc32c_prepare(1)
+
+
+cdef inline uint32_t load32(const uint8_t *p) noexcept nogil:
+    cdef uint32_t v
+    memcpy(&v, p, 4)
+    return v
+
+
+cdef inline uint64_t load64(const uint8_t *p) noexcept nogil:
+    cdef uint64_t v
+    memcpy(&v, p, 8)
+    return v
+
+
+cdef inline uint32_t masked_crc(const uint8_t *p, size_t n) noexcept nogil:
+    cdef uint32_t crc = crc32c(p, n)
+    return (crc >> 15 | crc << 17) + <uint32_t> 0xa282ead8
+
+
+# ---- decoding ----
+
+cdef inline void copy_within(uint8_t *to, size_t offset, size_t n, const uint8_t *end) noexcept nogil:
+    """Repeats what lies `offset` bytes before, which may be what is being written."""
+    cdef const uint8_t *source = to - offset
+    if offset >= 16 and <size_t> (end - to) >= n + 16:
+        # 16 at a time, over the end: what follows is written later
+        while True:
+            memcpy(to, source, 16)
+            if n <= 16:
+                return
+            to += 16
+            source += 16
+            n -= 16
+    elif offset >= n:
+        memcpy(to, source, n)
+    elif offset == 1:
+        memset(to, source[0], n)
+    else:
+        while n:
+            to[0] = source[0]
+            to += 1
+            source += 1
+            n -= 1
+
+
+cdef int s2_decode_block(const uint8_t *data, size_t n, uint8_t *out, size_t size) noexcept nogil:
+    cdef const uint8_t *p = data
+    cdef const uint8_t *end = data + n
+    cdef uint8_t *to = out
+    cdef uint8_t *out_end = out + size
+    cdef uint64_t said = 0
+    cdef size_t length, offset = 0, extra
+    cdef uint32_t tag, v
+    if not get_uvarint(&p, end, &said) or said != size:
+        return S2_BAD
+    while p < end:
+        tag = p[0]
+        p += 1
+        if tag & 3 == TAG_LITERAL:
+            length = tag >> 2
+            if length >= 60:
+                extra = length - 59
+                if <size_t> (end - p) < extra:
+                    return S2_BAD
+                v = 0
+                memcpy(&v, p, extra)
+                length = v
+                p += extra
+            length += 1
+            if length > <size_t> (end - p) or length > <size_t> (out_end - to):
+                return S2_BAD
+            memcpy(to, p, length)
+            p += length
+            to += length
+            continue
+        if tag & 3 == TAG_COPY_1:
+            if p == end:
+                return S2_BAD
+            extra = (tag & 0xe0) << 3 | p[0]
+            length = tag >> 2 & 7
+            p += 1
+            if extra:
+                offset = extra
+            elif length >= 5:
+                # the last offset again, with a length of 1 to 3 bytes
+                extra = length - 4
+                if <size_t> (end - p) < extra:
+                    return S2_BAD
+                v = 0
+                memcpy(&v, p, extra)
+                length = v + (<uint32_t> 4 if extra == 1 else <uint32_t> 1 << 8 * (extra - 1))
+                p += extra
+            length += 4
+        else:
+            extra = 2 if tag & 3 == TAG_COPY_2 else 4
+            if <size_t> (end - p) < extra:
+                return S2_BAD
+            v = 0
+            memcpy(&v, p, extra)
+            offset = v
+            length = 1 + (tag >> 2)
+            p += extra
+        if offset == 0 or offset > <size_t> (to - out) or length > <size_t> (out_end - to):
+            return S2_BAD
+        copy_within(to, offset, length, out_end)
+        to += length
+    return 0 if to == out_end else S2_BAD
+
+
+cdef int s2_next_chunk(const uint8_t **at, const uint8_t *end, bint first, S2Chunk *c) noexcept nogil:
+    cdef const uint8_t *p = at[0]
+    cdef size_t n
+    if p == end:
+        return 0
+    if end - p < S2_CHUNK_HEADER:
+        return S2_BAD
+    c.type = p[0]
+    n = p[1] | <size_t> p[2] << 8 | <size_t> p[3] << 16
+    p += S2_CHUNK_HEADER
+    if n > <size_t> (end - p) or (first and c.type != CHUNK_IDENTIFIER):
+        return S2_BAD
+    at[0] = p + n
+    c.size = 0
+    if c.type == CHUNK_IDENTIFIER:
+        if n != 6 or (memcmp(p, IDENTIFIER + 4, 6) and memcmp(p, SNAPPY + 4, 6)):
+            return S2_BAD
+    elif c.type == CHUNK_COMPRESSED or c.type == CHUNK_UNCOMPRESSED:
+        if n < CRC:
+            return S2_BAD
+        c.crc = load32(p)
+        c.body = p + CRC
+        c.n = n - CRC
+        c.size = c.n
+        if c.type == CHUNK_COMPRESSED:
+            p = c.body
+            if not get_uvarint(&p, at[0], &c.size):
+                return S2_BAD
+        if c.size > S2_MAX_BLOCK:
+            return S2_BAD
+    elif c.type < CHUNK_SKIPPABLE:
+        return S2_BAD
+    return 1
+
+
+cdef int64_t s2_decoded_size(const uint8_t *data, size_t n, uint64_t limit) noexcept nogil:
+    cdef const uint8_t *p = data
+    cdef uint64_t size = 0
+    cdef S2Chunk c
+    cdef int more
+    while True:
+        more = s2_next_chunk(&p, data + n, p == data, &c)
+        if more < 0:
+            return more
+        if more == 0:
+            return <int64_t> size
+        size += c.size
+        if size > limit or size > <uint64_t> INT64_MAX:
+            return S2_TOO_LARGE
+
+
+cdef int s2_decode_chunk(const S2Chunk *c, uint8_t *out) noexcept nogil:
+    if c.type != CHUNK_COMPRESSED and c.type != CHUNK_UNCOMPRESSED:
+        return 0
+    if c.type == CHUNK_UNCOMPRESSED:
+        memcpy(out, c.body, c.size)
+    elif s2_decode_block(c.body, c.n, out, c.size) < 0:
+        return S2_BAD
+    return 0 if masked_crc(out, c.size) == c.crc else S2_BAD
+
+
+cdef int s2_decode(const uint8_t *data, size_t n, uint8_t *out, size_t size) noexcept nogil:
+    cdef const uint8_t *p = data
+    cdef uint8_t *end = out + size
+    cdef S2Chunk c
+    cdef int more
+    while True:
+        more = s2_next_chunk(&p, data + n, p == data, &c)
+        if more <= 0:
+            return S2_BAD if more < 0 or out != end else 0
+        if c.size > <uint64_t> (end - out) or s2_decode_chunk(&c, out) < 0:
+            return S2_BAD
+        out += c.size
+
+
+# ---- encoding ----
+
+cdef inline uint8_t *emit_literal(uint8_t *to, const uint8_t *p, size_t n) noexcept nogil:
+    cdef uint32_t last = <uint32_t> n - 1
+    cdef int extra
+    if n == 0:
+        return to
+    if last < 60:
+        to[0] = <uint8_t> (last << 2 | TAG_LITERAL)
+        to += 1
+    else:
+        extra = 1 if last < 1 << 8 else 2 if last < 1 << 16 else 3
+        to[0] = <uint8_t> ((59 + extra) << 2 | TAG_LITERAL)
+        memcpy(to + 1, &last, extra)
+        to += 1 + extra
+    memcpy(to, p, n)
+    return to + n
+
+
+cdef inline uint8_t *emit_repeat(uint8_t *to, size_t n) noexcept nogil:
+    """A copy of 4 bytes or more from the last offset."""
+    cdef uint32_t v
+    cdef int extra
+    if n <= 8:
+        to[0] = <uint8_t> ((n - 4) << 2 | TAG_COPY_1)
+        to[1] = 0
+        return to + 2
+    if n < 8 + (1 << 8):
+        extra = 1
+        v = <uint32_t> (n - 8)
+    elif n < 4 + (1 << 8) + (1 << 16):
+        extra = 2
+        v = <uint32_t> (n - 4 - (1 << 8))
+    else:
+        extra = 3
+        v = <uint32_t> (n - 4 - (1 << 16))
+    to[0] = <uint8_t> ((4 + extra) << 2 | TAG_COPY_1)
+    to[1] = 0
+    memcpy(to + 2, &v, extra)
+    return to + 2 + extra
+
+
+cdef inline uint8_t *emit_copy(uint8_t *to, size_t offset, size_t n) noexcept nogil:
+    """A copy of 4 bytes or more from a new offset."""
+    cdef size_t first = n
+    if offset < 2048 and (n <= 11 or n > 64):
+        first = n if n <= 11 else 8
+        to[0] = <uint8_t> ((offset >> 8) << 5 | (first - 4) << 2 | TAG_COPY_1)
+        to[1] = <uint8_t> offset
+        to += 2
+    else:
+        if n > 64:
+            # what is left must be 4 at least
+            first = 60
+        to[0] = <uint8_t> ((first - 1) << 2 | (TAG_COPY_2 if offset < 65536 else TAG_COPY_4))
+        memcpy(to + 1, &offset, 4)
+        to += 3 if offset < 65536 else 5
+    return emit_repeat(to, n - first) if n > first else to
+
+
+cdef inline uint32_t hash6(uint64_t v) noexcept nogil:
+    return <uint32_t> ((v << 16) * <uint64_t> 227718039650203 >> (64 - S2_TABLE_BITS))
+
+
+cdef size_t encode_block(const uint8_t *p, size_t n, uint8_t *out, uint32_t *table) noexcept nogil:
+    """A block of at most S2_BLOCK bytes; 0 when it does not get smaller. `out` has room for n + n / 8 + 32."""
+    cdef uint8_t *to = put_uvarint(out, n)
+    cdef size_t s = 1, done = 0, c, length, last = 0, limit, good = n - (n >> 5)
+    cdef uint64_t now, diff
+    cdef uint32_t h0, h1, c0, c1
+    if n < SMALLEST:
+        return 0
+    limit = n - MARGIN
+    memset(table, 0, sizeof(uint32_t) << S2_TABLE_BITS)
+    while s < limit:
+        now = load64(p + s)
+        h0 = hash6(now)
+        h1 = hash6(now >> 8)
+        c0 = table[h0]
+        c1 = table[h1]
+        table[h0] = <uint32_t> s
+        table[h1] = <uint32_t> (s + 1)
+        if last and <uint32_t> (now >> 8) == load32(p + s + 1 - last):
+            s += 1
+            c = s - last
+        elif <uint32_t> now == load32(p + c0):
+            c = c0
+        elif <uint32_t> (now >> 8) == load32(p + c1) and c1 <= s:
+            s += 1
+            c = c1
+        else:
+            s += ((s - done) >> 6) + 2
+            continue
+        while s > done and c > 0 and p[s - 1] == p[c - 1]:
+            s -= 1
+            c -= 1
+        if <size_t> (to - out) + (s - done) + 8 > good:
+            return 0
+        to = emit_literal(to, p + done, s - done)
+        length = 4
+        diff = 0
+        while s + length + 8 <= n:
+            diff = load64(p + s + length) ^ load64(p + c + length)
+            if diff:
+                length += trailing_zeros(diff) >> 3
+                break
+            length += 8
+        if diff == 0:
+            while s + length < n and p[s + length] == p[c + length]:
+                length += 1
+        if s - c == last:
+            to = emit_repeat(to, length)
+        else:
+            last = s - c
+            to = emit_copy(to, last, length)
+        s += length
+        done = s
+        if s < limit:
+            # the end of the match is where the next one may come from
+            now = load64(p + s - 2)
+            table[hash6(now)] = <uint32_t> (s - 2)
+            table[hash6(now >> 8)] = <uint32_t> (s - 1)
+    if <size_t> (to - out) + (n - done) + 8 > good:
+        return 0
+    return <size_t> (emit_literal(to, p + done, n - done) - out)
+
+
+cdef size_t s2_bound(size_t n) noexcept nogil:
+    # a block is tried in its place, where it may be longer than it stays
+    return S2_IDENTIFIER + n + (n // S2_BLOCK + 1) * (S2_CHUNK_HEADER + CRC + 64)
+
+
+cdef void s2_put_identifier(uint8_t *out) noexcept nogil:
+    memcpy(out, IDENTIFIER, S2_IDENTIFIER)
+
+
+cdef size_t s2_put_chunk(const uint8_t *data, size_t n, uint8_t *out, uint32_t *table) noexcept nogil:
+    cdef size_t size = encode_block(data, n, out + S2_CHUNK_HEADER + CRC, table)
+    cdef uint32_t header = CHUNK_COMPRESSED, crc = masked_crc(data, n)
+    if size == 0:
+        header = CHUNK_UNCOMPRESSED
+        size = n
+        memcpy(out + S2_CHUNK_HEADER + CRC, data, n)
+    header |= <uint32_t> (size + CRC) << 8
+    memcpy(out, &header, 4)
+    memcpy(out + S2_CHUNK_HEADER, &crc, 4)
+    return S2_CHUNK_HEADER + CRC + size
+
+
+cdef int64_t s2_encode(const uint8_t *data, size_t n, uint8_t *out) noexcept nogil:
+    cdef uint32_t *table = <uint32_t *> malloc(sizeof(uint32_t) << S2_TABLE_BITS)
+    cdef uint8_t *to = out + S2_IDENTIFIER
+    cdef size_t part
+    if table == NULL:
+        return S2_NO_MEMORY
+    s2_put_identifier(out)
+    while n:
+        part = min(n, <size_t> S2_BLOCK)
+        to += s2_put_chunk(data, part, to, table)
+        data += part
+        n -= part
+    free(table)
+    return to - out
+
+
+# ---- block files ----
+
+cdef bint is_compressed(const uint8_t *data, size_t n) noexcept nogil:
+    return n >= FILE_HEADER + 1 and memcmp(data, b"cmp", 3) == 0
+
+
+cdef int compress_file(const uint8_t *data, size_t n, uint8_t **out, size_t *size) noexcept nogil:
+    cdef size_t body = n - FILE_CHECKSUM
+    cdef uint8_t *buffer
+    cdef uint8_t *p
+    cdef int64_t written
+    if n < FILE_CHECKSUM:
+        return S2_BAD
+    buffer = <uint8_t *> malloc(FILE_HEADER + MAX_VARINT + s2_bound(body) + FILE_CHECKSUM)
+    if buffer == NULL:
+        return S2_NO_MEMORY
+    memcpy(buffer, b"cmp", 3)
+    buffer[3] = ALGORITHM_S2
+    p = put_uvarint(buffer + FILE_HEADER, n)
+    written = s2_encode(data, body, p)
+    if written < 0:
+        free(buffer)
+        return S2_NO_MEMORY
+    p += written
+    memcpy(p, data + body, FILE_CHECKSUM)
+    out[0] = buffer
+    size[0] = <size_t> (p + FILE_CHECKSUM - buffer)
+    return 0
+
+
+cdef int decompress_file(const uint8_t *data, size_t n, uint64_t limit, uint8_t **out, size_t *size) noexcept nogil:
+    cdef const uint8_t *p = data + FILE_HEADER
+    cdef const uint8_t *end = data + n
+    cdef uint64_t said = 0
+    cdef int64_t body
+    cdef uint8_t *buffer
+    cdef int bad
+    if not is_compressed(data, n) or not get_uvarint(&p, end, &said) or end - p < FILE_CHECKSUM:
+        return S2_BAD
+    end -= FILE_CHECKSUM
+    if data[3] == ALGORITHM_NONE:
+        body = end - p
+        if <uint64_t> body > limit:
+            return S2_TOO_LARGE
+    elif data[3] == ALGORITHM_S2:
+        body = s2_decoded_size(p, <size_t> (end - p), limit)
+        if body < 0:
+            return <int> body
+    else:
+        return S2_BAD
+    buffer = <uint8_t *> malloc(<size_t> body + FILE_CHECKSUM)
+    if buffer == NULL:
+        return S2_NO_MEMORY
+    if data[3] == ALGORITHM_NONE:
+        memcpy(buffer, p, body)
+    else:
+        bad = s2_decode(p, <size_t> (end - p), buffer, body)
+        if bad < 0:
+            free(buffer)
+            return bad
+    memcpy(buffer + body, end, FILE_CHECKSUM)
+    out[0] = buffer
+    size[0] = <size_t> body + FILE_CHECKSUM
+    return 0
+
+
+# ---- for Python ----
+
+cdef object error(int64_t bad):
+    if bad == S2_NO_MEMORY:
+        return MemoryError()
+    return ValueError("over the limit" if bad == S2_TOO_LARGE else "not S2, or damaged")
+
+
+def encode(bytes data not None) -> bytes:
+    cdef const uint8_t *p = <const uint8_t *> PyBytes_AS_STRING(data)
+    cdef size_t n = len(data)
+    cdef int64_t size
+    out = PyBytes_FromStringAndSize(NULL, s2_bound(n))
+    cdef uint8_t *to = <uint8_t *> PyBytes_AS_STRING(out)
+    with nogil:
+        size = s2_encode(p, n, to)
+    if size < 0:
+        raise error(size)
+    return out[:size]
+
+
+def decode(bytes data not None, uint64_t limit) -> bytes:
+    cdef const uint8_t *p = <const uint8_t *> PyBytes_AS_STRING(data)
+    cdef size_t n = len(data)
+    cdef int64_t size = s2_decoded_size(p, n, limit)
+    cdef int bad
+    if size < 0:
+        raise error(size)
+    out = PyBytes_FromStringAndSize(NULL, size)
+    cdef uint8_t *to = <uint8_t *> PyBytes_AS_STRING(out)
+    with nogil:
+        bad = s2_decode(p, n, to, size)
+    if bad:
+        raise error(bad)
+    return out
+
+
+def compress_block(bytes data not None) -> bytes:
+    cdef const uint8_t *p = <const uint8_t *> PyBytes_AS_STRING(data)
+    cdef uint8_t *out = NULL
+    cdef size_t n = len(data), size = 0
+    cdef int bad
+    with nogil:
+        bad = compress_file(p, n, &out, &size)
+    if bad:
+        raise error(bad)
+    try:
+        return PyBytes_FromStringAndSize(<char *> out, size)
+    finally:
+        free(out)
+
+
+def decompress_block(bytes data not None, uint64_t limit) -> bytes:
+    cdef const uint8_t *p = <const uint8_t *> PyBytes_AS_STRING(data)
+    cdef uint8_t *out = NULL
+    cdef size_t n = len(data), size = 0
+    cdef int bad
+    with nogil:
+        bad = decompress_file(p, n, limit, &out, &size)
+    if bad:
+        raise error(bad)
+    try:
+        return PyBytes_FromStringAndSize(<char *> out, size)
+    finally:
+        free(out)
+
+
+def crc(bytes data not None) -> int:
+    """CRC-32C (for tests)."""
+    return crc32c(PyBytes_AS_STRING(data), len(data))
+
+
+def use_wide(allowed: bool) -> bool:
+    """CRC-32C by the processor's instruction where there is one, or not; what was so before (for tests)."""
+    before = crc32c_ready == 2
+    crc32c_prepare(allowed)
+    return before

@@ -1,0 +1,793 @@
+"""The message store of a stream; see store.pxd. What the methods do is in the modules that they name."""
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from libc.errno cimport errno
+from libc.stddef cimport size_t
+from libc.stdint cimport int64_t, uint32_t, uint64_t
+from libc.stdlib cimport free
+from posix.unistd cimport close, dup, fdatasync, fsync
+
+import os
+import shutil
+from typing import NamedTuple
+
+from gnats.includes.linux cimport realtime_ns
+from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
+from gnats.store cimport expiry, purging, questions, reading, recovery, removing, upkeep, writing
+from gnats.store.base cimport (
+    STORE_DELETED,
+    STORE_EOF,
+    STORE_FAILED,
+    STORE_NO_MEMORY,
+    STORE_NOT_FOUND,
+    STORE_OK,
+    STORE_TOO_LARGE,
+    StoreLimits,
+    StoreMsg,
+    blk_forget,
+    first_of,
+    flush_last,
+    last_of,
+    rebuild_subjects,
+    roll,
+)
+from gnats.store.block cimport MsgBlock, Sealer, block_sync_fd, env_fail
+from gnats.store.filter cimport Filter, filter_free, filter_make
+from gnats.store.questions cimport iter_filter
+from gnats.store.seqset cimport seqset_next_range
+from gnats.store.stree cimport STreeIter, SimpleState, stree_clear, stree_end, stree_find, stree_next
+
+
+class StoreFailure(OSError):
+    """A store refused: `code` is a StoreError of gnats.store.base."""
+
+    def __init__(self, code: int, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+MESSAGES = (
+    "", "message not found", "message deleted", "no message so late", "maximum messages exceeded",
+    "maximum bytes exceeded", "maximum messages per subject exceeded", "message too large", "the store is frozen",
+    "out of memory", "the store is closed", "not the next sequence", "the message cannot be read",
+)
+
+
+cdef int64_t AGAIN = 2000000000    # ns
+
+
+cdef struct Text:
+    const char *p
+    uint32_t n
+
+
+cdef Text text_of(bytes b) except *:
+    cdef Text text
+    if b is None:
+        raise TypeError("bytes are needed, not None")
+    text.p = PyBytes_AS_STRING(b)
+    text.n = <uint32_t> PyBytes_GET_SIZE(b)
+    return text
+
+
+class StreamState(NamedTuple):
+    """The counts of a store. Times are in ns since 1970, 0 without a message."""
+
+    msgs: int
+    bytes: int
+    first_seq: int
+    first_ts: int
+    last_seq: int
+    last_ts: int
+    num_subjects: int
+    num_deleted: int
+    lost_msgs: int
+    lost_bytes: int
+    damaged: int
+
+
+cdef class MsgStore(StoreBase):
+    """A store, and its methods for Python: they take the lock themselves."""
+
+    # --- storing ---
+
+    cdef int append(
+        self, const char *subject, uint32_t subject_n, const char *hdr, uint32_t hdr_n,
+        const char *msg, uint32_t msg_n, int64_t ts, int64_t ttl,
+    ) noexcept nogil:
+        return writing.store_msg(self, subject, subject_n, hdr, hdr_n, msg, msg_n, 0, ts, ttl, True)
+
+    cdef int store_raw(
+        self, const char *subject, uint32_t subject_n, const char *hdr, uint32_t hdr_n,
+        const char *msg, uint32_t msg_n, uint64_t seq, int64_t ts, int64_t ttl,
+    ) noexcept nogil:
+        return writing.store_msg(self, subject, subject_n, hdr, hdr_n, msg, msg_n, seq, ts, ttl, False)
+
+    cdef int skip_msgs(self, uint64_t seq, uint64_t n) noexcept nogil:
+        return writing.skip_msgs(self, seq, n, realtime_ns())
+
+    cdef void note_schedule(self) noexcept nogil:
+        if self.last != NULL:
+            self.last.schedules += 1
+
+    cdef int flush(self) noexcept nogil:
+        return flush_last(self)
+
+    cdef int sync(self) noexcept nogil:
+        return sync_blocks(self)
+
+    # --- reading ---
+
+    cdef int load(self, uint64_t seq, StoreMsg *out) noexcept nogil:
+        return reading.load(self, seq, out)
+
+    cdef int load_next(self, const Filter *f, uint64_t start, StoreMsg *out, uint64_t *skip) noexcept nogil:
+        return reading.load_next(self, f, start, out, skip)
+
+    cdef int load_prev(self, const Filter *f, uint64_t start, StoreMsg *out, uint64_t *skip) noexcept nogil:
+        return reading.load_prev(self, f, start, out, skip)
+
+    cdef int load_last(self, const char *subject, uint32_t n, StoreMsg *out) noexcept nogil:
+        return reading.load_last(self, subject, n, out)
+
+    # --- removing ---
+
+    cdef int remove(self, uint64_t seq, bint erase) noexcept nogil:
+        return removing.remove_msg(self, seq, erase, False)
+
+    cdef int purge(self, uint64_t *purged) noexcept nogil:
+        return removing.purge(self, 0, purged)
+
+    cdef int purge_ex(
+        self, const char *subject, uint32_t n, uint64_t seq, uint64_t keep, uint64_t *purged,
+    ) noexcept nogil:
+        return removing.purge_ex(self, subject, n, seq, keep, purged)
+
+    cdef int compact(self, uint64_t seq, uint64_t *purged) noexcept nogil:
+        return removing.compact(self, seq, purged)
+
+    cdef int truncate(self, uint64_t seq, uint64_t *purged) noexcept nogil:
+        return purging.truncate(self, seq, purged)
+
+    # --- expiry ---
+
+    cdef int64_t next_expiry(self) noexcept nogil:
+        return expiry.next_expiry(self)
+
+    cdef uint32_t expire(self, int64_t now, uint32_t n) noexcept nogil:
+        cdef uint64_t seqs[64]
+        cdef uint32_t gone = 0, some, i
+        cdef int code
+        while gone < n:
+            some = expiry.expired(self, now, seqs, 64)
+            for i in range(some):
+                code = removing.remove_msg(self, seqs[i], False, True)
+                if code == STORE_FAILED or code == STORE_NO_MEMORY:
+                    return gone
+                gone += code == STORE_OK
+            if some == 0:
+                break
+        return gone
+
+    cdef uint32_t expired(self, int64_t now, uint64_t *seqs, uint32_t n) noexcept nogil:
+        cdef uint32_t some = expiry.expired(self, now, seqs, n), i
+        # The stream removes them; until it has, they are told again.
+        for i in range(some):
+            expiry.ttl_again(self, seqs[i], now + AGAIN)
+        return some
+
+    # --- questions ---
+
+    cdef uint64_t num_pending(self, uint64_t seq, const Filter *f, bint last_per_subject) noexcept nogil:
+        return questions.num_pending(self, seq, f, last_per_subject)
+
+    cdef uint64_t filtered_state(
+        self, uint64_t seq, const Filter *f, uint64_t *first, uint64_t *last,
+    ) noexcept nogil:
+        return questions.filtered_state(self, seq, f, first, last)
+
+    cdef int64_t multi_last_seqs(
+        self, const Filter *f, uint64_t most_seq, int64_t most, uint64_t **seqs,
+    ) noexcept nogil:
+        return questions.multi_last_seqs(self, f, most_seq, most, seqs)
+
+    cdef uint64_t seq_from_time(self, int64_t ts) noexcept nogil:
+        return questions.seq_from_time(self, ts)
+
+    cdef uint64_t subject_msgs(self, const char *subject, uint32_t n) noexcept nogil:
+        cdef SimpleState *st = <SimpleState *> stree_find(&self.subjects, subject, n)
+        return st.msgs if st != NULL else 0
+
+    cdef size_t num_subjects(self) noexcept nogil:
+        return self.subjects.size
+
+    # --- for Python: each takes the lock ---
+
+    cdef int check(self, int code) except -1:
+        if code == STORE_OK:
+            return 0
+        if code == STORE_NO_MEMORY:
+            raise MemoryError
+        raise StoreFailure(code, MESSAGES[code] + (f": {self.failure()}" if code == STORE_FAILED else ""))
+
+    def failure(self) -> str:
+        """Why the store is frozen; empty when it is not."""
+        if self.env.error == 0:
+            return ""
+        return f"{self.env.what.decode(errors='replace')}: {os.strerror(self.env.error)}"
+
+    def store_msg(
+        self, subject: bytes, msg: bytes = b"", hdr: bytes = b"", *, seq: int | None = None, ts: int | None = None,
+        ttl: int = 0, flush: bool = True,
+    ) -> int:
+        """Append a message; its sequence. Whether it is to be flushed at once is the caller's choice.
+
+        ts is in ns since 1970, ttl in seconds. With a sequence, which must be the next one, limits with discard new
+        do not count. Raises StoreFailure: over a limit, too large, frozen.
+        """
+        cdef Text s = text_of(subject), h = text_of(hdr), m = text_of(msg)
+        cdef int64_t when = realtime_ns() if ts is None else ts, lives = ttl
+        cdef uint64_t asked = 0 if seq is None else seq, got
+        cdef bint raw = seq is not None, at_once = flush
+        cdef int code
+        with nogil:
+            pthread_mutex_lock(&self.lock)
+            code = writing.store_msg(
+                self, s.p, s.n, h.p, h.n, m.p, m.n, asked, when, lives, not raw)
+            got = self.last_seq
+            if code == STORE_OK and at_once and flush_last(self) != 0:
+                code = STORE_FAILED
+            pthread_mutex_unlock(&self.lock)
+        self.check(code)
+        return got
+
+    def skip(self, seq: int = 0, n: int = 1) -> None:
+        """n sequences from seq on (0: the next one) get no message."""
+        cdef uint64_t first = seq, many = n
+        cdef int code
+        with nogil:
+            pthread_mutex_lock(&self.lock)
+            code = self.skip_msgs(first, many)
+            if code == STORE_OK and flush_last(self) != 0:
+                code = STORE_FAILED
+            pthread_mutex_unlock(&self.lock)
+        self.check(code)
+
+    def flush_pending(self) -> None:
+        """Write what is appended. Raises StoreFailure, and the store is frozen."""
+        cdef int rc
+        with nogil:
+            pthread_mutex_lock(&self.lock)
+            rc = flush_last(self)
+            pthread_mutex_unlock(&self.lock)
+        if rc != 0:
+            self.check(STORE_FAILED)
+
+    def sync_flushed(self) -> None:
+        """Make durable what is written. Raises StoreFailure, and the store is frozen."""
+        cdef int rc
+        with nogil:
+            rc = self.sync()
+        if rc != 0:
+            self.check(STORE_FAILED)
+
+    def get(self, seq: int) -> tuple[int, int, bytes, bytes, bytes]:
+        """(sequence, time in ns, subject, headers, payload). Raises StoreFailure: not found, deleted, damaged."""
+        cdef StoreMsg msg
+        cdef uint64_t asked = seq
+        pthread_mutex_lock(&self.lock)
+        try:
+            self.check(self.load(asked, &msg))
+            return as_tuple(&msg)
+        finally:
+            pthread_mutex_unlock(&self.lock)
+
+    def get_next(self, filters=(), start: int = 0) -> tuple[int, int, bytes, bytes, bytes] | None:
+        """The first message at or after a sequence that one of the filters takes; None when there is none."""
+        return self.found(filters, start, True)
+
+    def get_prev(self, filters=(), start: int = 2**64 - 1) -> tuple[int, int, bytes, bytes, bytes] | None:
+        """The last message at or before a sequence that one of the filters takes; None when there is none."""
+        return self.found(filters, start, False)
+
+    cdef object found(self, filters, uint64_t start, bint forward):
+        cdef StoreMsg msg
+        cdef Filter *f = filter_make(filters)
+        cdef int code
+        pthread_mutex_lock(&self.lock)
+        try:
+            if forward:
+                code = self.load_next(f, start, &msg, NULL)
+            else:
+                code = self.load_prev(f, start, &msg, NULL)
+            if code == STORE_EOF:
+                return None
+            self.check(code)
+            return as_tuple(&msg)
+        finally:
+            pthread_mutex_unlock(&self.lock)
+            filter_free(f)
+
+    def get_last(self, subject: bytes) -> tuple[int, int, bytes, bytes, bytes] | None:
+        """The last message of a subject, which may have wildcards; None when it has none."""
+        cdef StoreMsg msg
+        cdef Text s = text_of(subject)
+        cdef int code
+        pthread_mutex_lock(&self.lock)
+        try:
+            code = self.load_last(s.p, s.n, &msg)
+            if code == STORE_NOT_FOUND:
+                return None
+            self.check(code)
+            return as_tuple(&msg)
+        finally:
+            pthread_mutex_unlock(&self.lock)
+
+    def remove_msg(self, seq: int, erase: bool = False) -> bool:
+        """Remove a message, and overwrite its bytes if `erase`. False: there was none."""
+        cdef uint64_t asked = seq
+        cdef bint over = erase
+        cdef int code
+        with nogil:
+            pthread_mutex_lock(&self.lock)
+            code = self.remove(asked, over)
+            if code == STORE_OK and flush_last(self) != 0:
+                code = STORE_FAILED
+            pthread_mutex_unlock(&self.lock)
+        if code == STORE_NOT_FOUND or code == STORE_EOF or code == STORE_DELETED:
+            return False
+        self.check(code)
+        return True
+
+    def purge_msgs(self, subject: bytes = b"", seq: int = 0, keep: int = 0) -> int:
+        """Remove all messages of a subject (wildcards allowed, empty: all), those before a sequence, or all but the
+        last `keep`. How many went."""
+        cdef Text s = text_of(subject)
+        cdef uint64_t before = seq, rest = keep, purged = 0
+        cdef int code
+        with nogil:
+            pthread_mutex_lock(&self.lock)
+            code = self.purge_ex(s.p, s.n, before, rest, &purged)
+            if code == STORE_OK and flush_last(self) != 0:
+                code = STORE_FAILED
+            pthread_mutex_unlock(&self.lock)
+            purging.remove_purged(self.env.storefd)
+        self.check(code)
+        return purged
+
+    def compact_to(self, seq: int) -> int:
+        """Remove all messages before a sequence. How many went."""
+        cdef uint64_t before = seq, purged = 0
+        cdef int code
+        with nogil:
+            pthread_mutex_lock(&self.lock)
+            code = self.compact(before, &purged)
+            if code == STORE_OK and flush_last(self) != 0:
+                code = STORE_FAILED
+            pthread_mutex_unlock(&self.lock)
+            purging.remove_purged(self.env.storefd)
+        self.check(code)
+        return purged
+
+    def truncate_to(self, seq: int) -> int:
+        """Make seq the last sequence: what is behind it goes. How many messages went."""
+        cdef uint64_t last = seq, purged = 0
+        cdef int code
+        with nogil:
+            pthread_mutex_lock(&self.lock)
+            code = self.truncate(last, &purged)
+            pthread_mutex_unlock(&self.lock)
+            purging.remove_purged(self.env.storefd)
+        self.check(code)
+        return purged
+
+    def expire_msgs(self, now: int | None = None) -> int:
+        """Remove what has expired. How many messages went."""
+        cdef int64_t when = realtime_ns() if now is None else now
+        cdef uint32_t gone
+        with nogil:
+            pthread_mutex_lock(&self.lock)
+            gone = self.expire(when, 0xffffffff)
+            flush_last(self)
+            pthread_mutex_unlock(&self.lock)
+        return gone
+
+    def pending(self, seq: int = 0, filters=(), last_per_subject: bool = False) -> int:
+        """How many messages at or after a sequence the filters take; with last_per_subject, of how many subjects
+        the last one is there."""
+        cdef Filter *f = filter_make(filters)
+        cdef uint64_t start = seq, n
+        cdef bint lasts = last_per_subject
+        with nogil:
+            pthread_mutex_lock(&self.lock)
+            n = self.num_pending(start, f, lasts)
+            pthread_mutex_unlock(&self.lock)
+            filter_free(f)
+        return n
+
+    def last_seqs(self, filters=(), up_to: int = 0, most: int = 0) -> list[int]:
+        """The sequence of the last message (up to a sequence) of each subject that the filters take, sorted.
+
+        Raises StoreFailure when there are more than `most` of them.
+        """
+        cdef Filter *f = filter_make(filters)
+        cdef uint64_t last = up_to
+        cdef uint64_t *seqs = NULL
+        cdef int64_t limit = most, n, i
+        with nogil:
+            pthread_mutex_lock(&self.lock)
+            n = self.multi_last_seqs(f, last, limit, &seqs)
+            pthread_mutex_unlock(&self.lock)
+            filter_free(f)
+        if n == -1:
+            raise MemoryError
+        if n < 0:
+            raise StoreFailure(STORE_TOO_LARGE, "too many results")
+        try:
+            return [seqs[i] for i in range(n)]
+        finally:
+            free(seqs)
+
+    def seq_at(self, ts: int) -> int:
+        """The first sequence stored at or after a time, in ns since 1970; last + 1 when there is none."""
+        cdef int64_t when = ts
+        cdef uint64_t seq
+        with nogil:
+            pthread_mutex_lock(&self.lock)
+            seq = self.seq_from_time(when)
+            pthread_mutex_unlock(&self.lock)
+        return seq
+
+    def subjects_state(self, filters=()) -> dict[bytes, tuple[int, int, int]]:
+        """Of each subject that the filters take: messages, first and last sequence."""
+        cdef STreeIter it
+        cdef SimpleState *st
+        cdef Filter *f = filter_make(filters)
+        cdef dict states = {}
+        pthread_mutex_lock(&self.lock)
+        try:
+            iter_filter(&it, self, f)
+            while stree_next(&it):
+                st = <SimpleState *> it.value
+                first_of(self, st, it.subject, <uint32_t> it.subject_n)
+                last_of(self, st, it.subject, <uint32_t> it.subject_n)
+                states[it.subject[:it.subject_n]] = (st.msgs, st.first, st.last)
+            stree_end(&it)
+            return states
+        finally:
+            pthread_mutex_unlock(&self.lock)
+            filter_free(f)
+
+    def subjects_totals(self, filters=()) -> dict[bytes, int]:
+        """Of each subject that the filters take, how many messages there are."""
+        cdef STreeIter it
+        cdef Filter *f = filter_make(filters)
+        cdef dict totals = {}
+        pthread_mutex_lock(&self.lock)
+        try:
+            iter_filter(&it, self, f)
+            while stree_next(&it):
+                totals[it.subject[:it.subject_n]] = (<SimpleState *> it.value).msgs
+            stree_end(&it)
+            return totals
+        finally:
+            pthread_mutex_unlock(&self.lock)
+            filter_free(f)
+
+    def state(self):
+        """The counts as they are now, a StreamState."""
+        pthread_mutex_lock(&self.lock)
+        try:
+            return StreamState(
+                self.msgs, self.bytes, self.first_seq, self.first_ts, self.last_seq, self.last_ts,
+                self.subjects.size, self.n_deleted(), self.lost.size, self.lost_bytes, self.env.damaged)
+        finally:
+            pthread_mutex_unlock(&self.lock)
+
+    cdef uint64_t n_deleted(self) noexcept nogil:
+        return self.last_seq - self.first_seq + 1 - self.msgs if self.msgs else 0
+
+    def deleted(self) -> list[tuple[int, int]]:
+        """The ranges (first, last) of sequences between the first and the last message that have none."""
+        cdef MsgBlock *b
+        cdef size_t i
+        cdef uint64_t at, first, last
+        cdef list ranges = []
+        pthread_mutex_lock(&self.lock)
+        try:
+            if self.msgs == 0:
+                return []
+            at = self.first_seq
+            for i in range(self.n_blks):
+                b = self.blks[i]
+                if b.msgs == 0:
+                    continue
+                if b.first_seq > at:
+                    note_range(ranges, at, b.first_seq - 1)
+                at = b.first_seq
+                while seqset_next_range(&b.dmap, at, &first, &last):
+                    note_range(ranges, first, last)
+                    at = last + 1
+                at = b.last_seq + 1
+            if at <= self.last_seq:
+                note_range(ranges, at, self.last_seq)
+            return ranges
+        finally:
+            pthread_mutex_unlock(&self.lock)
+
+    def lost_ranges(self) -> list[tuple[int, int]]:
+        """The ranges (first, last) of sequences that damage has cost, as far as they are known."""
+        cdef uint64_t at = 0, first, last
+        cdef list ranges = []
+        pthread_mutex_lock(&self.lock)
+        try:
+            while seqset_next_range(&self.lost, at, &first, &last):
+                note_range(ranges, first, last)
+                at = last + 1
+            return ranges
+        finally:
+            pthread_mutex_unlock(&self.lock)
+
+    def newly_lost(self) -> list[tuple[int, int, int, int]]:
+        """What was found to be lost since the last call: of a block, between two sequences, how many messages."""
+        pthread_mutex_lock(&self.lock)
+        try:
+            return [
+                (self.notes[i].block, self.notes[i].first, self.notes[i].last, self.notes[i].n)
+                for i in range(self.n_notes)
+            ]
+        finally:
+            self.n_notes = 0
+            pthread_mutex_unlock(&self.lock)
+
+    def update_config(
+        self, *, max_msgs: int = -1, max_bytes: int = -1, max_msgs_per_subject: int = -1, max_age: int = 0,
+        discard_new: bool = False, discard_new_per_subject: bool = False, allow_msg_ttl: bool = False,
+        delete_markers: bool = False,
+    ) -> None:
+        """Other limits; what is over them goes. max_age is in ns; -1 and 0 mean no limit.
+
+        allow_msg_ttl: messages expire by their Nats-TTL. delete_markers: the stream removes what expires, itself.
+        """
+        cdef StoreLimits limits
+        cdef int code = STORE_OK
+        limits.max_msgs = max_msgs
+        limits.max_bytes = max_bytes
+        limits.max_msgs_per = max_msgs_per_subject
+        limits.max_age = max_age
+        limits.discard_new = discard_new
+        limits.discard_new_per = discard_new_per_subject
+        limits.allow_ttl = allow_msg_ttl
+        limits.delete_markers = delete_markers
+        with nogil:
+            pthread_mutex_lock(&self.lock)
+            self.limits = limits
+            self.age_seq = 0
+            if not self.closed and self.env.error == 0:
+                code = removing.enforce_per_subject(self)
+                if code == STORE_OK:
+                    code = removing.enforce_msgs(self)
+                if code == STORE_OK:
+                    code = removing.enforce_bytes(self)
+                if code == STORE_OK and flush_last(self) != 0:
+                    code = STORE_FAILED
+            pthread_mutex_unlock(&self.lock)
+        self.check(code)
+
+    def write_state(self, force: bool = False) -> None:
+        """Write index.db, from which the store opens without reading its records. Raises OSError; the store goes on.
+
+        Unless forced, stores with more than a million subjects or deletions leave it for the end.
+        """
+        cdef bint now = force
+        cdef int rc
+        with nogil:
+            rc = upkeep.write_state(self, now)
+        if rc > 1:
+            raise OSError(rc, os.strerror(rc), "index.db")
+
+    def maintain(self, rewrites: int = 4, idle: int = 2) -> int:
+        """Rewrite at most so many sparse blocks, and let go of blocks not used since `idle` calls of this.
+
+        For a thread that may wait for the disk. How many blocks were rewritten.
+        """
+        cdef uint32_t most = rewrites, ticks = idle, n = 0
+        with nogil:
+            pthread_mutex_lock(&self.lock)
+            if self.subjects_stale and not self.closed:
+                rebuild_subjects(self)
+            pthread_mutex_unlock(&self.lock)
+            while n < most and upkeep.rewrite_next(self):
+                n += 1
+            upkeep.unload_idle(self, ticks)
+            purging.remove_purged(self.env.storefd)
+        return n
+
+    def close(self) -> None:
+        """Write what waits and end; closing again does nothing. Raises StoreFailure when something was not written."""
+        cdef int rc
+        if self.closed:
+            return
+        with nogil:
+            upkeep.write_state(self, True)
+            pthread_mutex_lock(&self.lock)
+            rc = flush_last(self)
+            self.closed = True
+            pthread_mutex_unlock(&self.lock)
+        self.release()
+        if rc != 0:
+            self.check(STORE_FAILED)
+
+    cdef void release(self) noexcept nogil:
+        # Blocks, mappings and descriptors of a closed store. Readers may still hold pointers: those are retired.
+        pthread_mutex_lock(&self.lock)
+        while self.n_blks:
+            blk_forget(self, self.blks[self.n_blks - 1])
+        stree_clear(&self.subjects)
+        if self.env.dirfd >= 0:
+            close(self.env.dirfd)
+        if self.env.storefd >= 0:
+            close(self.env.storefd)
+        self.env.dirfd = self.env.storefd = -1
+        pthread_mutex_unlock(&self.lock)
+
+
+cdef int note_range(list ranges, uint64_t first, uint64_t last) except -1:
+    cdef tuple before = ranges[len(ranges) - 1] if ranges else None
+    if before is not None and before[1] + 1 == first:
+        ranges.pop()
+        first = before[0]
+    ranges.append((first, last))
+    return 0
+
+
+cdef tuple as_tuple(const StoreMsg *msg):
+    return (
+        msg.seq, msg.ts, msg.subject[:msg.subject_n], msg.hdr[:msg.hdr_n],
+        (msg.hdr + msg.hdr_n)[:msg.msg_n],
+    )
+
+
+cdef int sync_blocks(MsgStore s) noexcept nogil:
+    cdef size_t i
+    cdef uint32_t index = 0
+    cdef int fd, err = 0
+    cdef bint directory
+    while err == 0:
+        pthread_mutex_lock(&s.lock)
+        fd = -1
+        directory = False
+        if s.env.error:
+            err = s.env.error
+        elif not s.closed and not s.env.in_memory:
+            for i in range(s.n_blks):
+                if s.blks[i].need_sync:
+                    index = s.blks[i].index
+                    fd = block_sync_fd(&s.env, s.blks[i])
+                    s.blks[i].need_sync = False
+                    break
+            else:
+                if s.env.dir_dirty:
+                    directory = True
+                    index = 0
+                    fd = dup(s.env.dirfd)
+                    s.env.dir_dirty = False
+        pthread_mutex_unlock(&s.lock)
+        if err:
+            break
+        if fd == -1:
+            return 0
+        if fd < 0:
+            err = -fd
+        elif (fsync(fd) if directory else fdatasync(fd)) != 0:
+            err = errno
+        if fd >= 0:
+            close(fd)
+        if err:
+            pthread_mutex_lock(&s.lock)
+            env_fail(&s.env, err, "sync", index)
+            pthread_mutex_unlock(&s.lock)
+    return -err
+
+
+cdef class MemStore(MsgStore):
+    """A store in memory. The keywords are those of update_config, and the size of a block in bytes."""
+
+    def __init__(self, name: str = "", *, block_size: int = 1024 * 1024, first_seq: int = 0, **limits) -> None:
+        cdef int code = STORE_OK
+        self.name_bytes = name.encode()
+        self.env.name = PyBytes_AS_STRING(self.name_bytes)
+        self.env.name_n = <uint32_t> len(self.name_bytes)
+        self.env.in_memory = True
+        self.env.block_size = block_size
+        if first_seq > 1:
+            self.first_seq = first_seq
+            self.last_seq = first_seq - 1
+        with nogil:
+            code = roll(self)
+        self.check(code)
+        self.closed = False
+        self.update_config(**limits)
+
+
+def dyn_block_size(max_bytes: int = 0, limits_retention: bool = True, encrypted: bool = False) -> int:
+    """The size of blocks, in bytes, for a stream's limits (dynBlkSize of filestore.go).
+
+    limits_retention: the stream keeps messages by limits, and has none by subject.
+    """
+    size = 8 * 1024 * 1024 if limits_retention else 4 * 1024 * 1024
+    if max_bytes > 0:
+        size = (max_bytes // 4 + 1 + 99) // 100 * 100
+        if size <= 32000:
+            size = 32000
+        elif size >= 8 * 1024 * 1024:
+            size = 8 * 1024 * 1024
+        else:
+            size = 4 * 1024 * 1024
+    return min(size, 2 * 1024 * 1024) if encrypted else size
+
+
+cdef class FileStore(MsgStore):
+    """A store in the directory of a stream: its blocks are in `msgs` there.
+
+    name is the stream's. block_size is in bytes (dyn_block_size). With sync_always, what takes the place of something
+    durable is durable itself before. compression "s2": of blocks that are full, by maintain(). cipher ("chacha",
+    "aes") and the server's key: of the files; the account's name is a part of the keys. The other keywords are those
+    of update_config. `warn` gets what recovery has to say, a str at a time. Raises OSError when the directory cannot
+    be opened; its files are left as they are then.
+    """
+
+    def __init__(
+        self, directory: str, name: str, *, block_size: int = 8 * 1024 * 1024, sync_always: bool = False,
+        first_seq: int = 0, compression: str = "none", cipher: str | None = None, key: bytes = b"",
+        account: str = "", warn=None, **limits,
+    ) -> None:
+        cdef uint64_t purged
+        cdef uint64_t first = first_seq
+        cdef int code = STORE_OK
+        self.name_bytes = name.encode()
+        self.directory = os.fspath(directory)
+        self.env.name = PyBytes_AS_STRING(self.name_bytes)
+        self.env.name_n = <uint32_t> len(self.name_bytes)
+        self.env.block_size = block_size
+        self.env.sync_always = sync_always
+        self.compress(compression)
+        if cipher is not None:
+            # only now: it loads OpenSSL
+            from gnats.store.sealing import StreamSealer
+
+            self.sealer = StreamSealer(self.directory, account, name, cipher, key)
+            self.env.sealer = <Sealer *> <size_t> self.sealer.address()
+        self.update_config(**limits)
+        self.closed = False
+        try:
+            recovery.recover(self, self.directory, warn or (lambda text: None))
+        except BaseException:
+            self.closed = True
+            self.release()
+            raise
+        if first > 1 and self.last_seq + 1 < first and self.first_seq < first:
+            with nogil:
+                pthread_mutex_lock(&self.lock)
+                code = removing.purge(self, first, &purged)
+                pthread_mutex_unlock(&self.lock)
+                purging.remove_purged(self.env.storefd)
+            self.check(code)
+
+    def compress(self, compression: str) -> None:
+        """Compress ("s2") or not ("none") the blocks that are full from now on; others when they are rewritten."""
+        if compression not in ("none", "s2"):
+            raise ValueError(f"compression {compression!r} is not known")
+        pthread_mutex_lock(&self.lock)
+        self.env.compress = compression == "s2"
+        pthread_mutex_unlock(&self.lock)
+
+    def delete(self) -> None:
+        """Close, and remove `msgs` and what a purge has put aside. Raises OSError."""
+        try:
+            self.close()
+        except StoreFailure:
+            pass    # it goes anyway
+        for name in ("msgs", "__msgs__", "__new_msgs__"):
+            path = os.path.join(self.directory, name)
+            if os.path.isdir(path):
+                shutil.rmtree(path)

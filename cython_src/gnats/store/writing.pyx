@@ -1,0 +1,198 @@
+"""Storing messages; see writing.pxd."""
+from libc.stdint cimport int64_t, uint32_t, uint64_t
+
+from gnats.includes.atomics cimport likely, unlikely
+from gnats.store.base cimport (
+    STORE_CLOSED,
+    STORE_FAILED,
+    STORE_MAX_BYTES,
+    STORE_MAX_MSGS,
+    STORE_MAX_MSGS_PER_SUBJECT,
+    STORE_NO_MEMORY,
+    STORE_NOT_FOUND,
+    STORE_OK,
+    STORE_SEQ_MISMATCH,
+    STORE_TOO_LARGE,
+    blk_select,
+    first_of,
+    msg_size,
+    reserve,
+    roll,
+    subject_stored,
+)
+from gnats.store.block cimport NO_SLOT, MsgBlock, block_commit, block_encode, block_push_slot, block_record, slot_of
+from gnats.store.expiry cimport ttl_stored
+from gnats.store.record cimport EBIT, EMPTY_RECORD, MAX_RECORD, MAX_SUBJECT, Record, record_size
+from gnats.store.removing cimport enforce_bytes, enforce_msgs, remove_msg
+from gnats.store.seqset cimport seqset_insert_range
+from gnats.store.stree cimport SimpleState, stree_find, stree_insert
+
+cdef enum:
+    MAX_SKIPS = 64 * 1024       # deleted sequences of a block with messages
+    MAX_GAP = 1 << 24           # sequences between two records of a block: more look like damage
+
+
+cdef bint has_rollup(const char *hdr, uint32_t n) noexcept nogil:
+    # A rollup is let through by discard_new_per: storing it removes what was there.
+    cdef uint32_t i
+    cdef const char *name = b"\nNats-Rollup:"
+    cdef uint32_t k
+    for i in range(n - 13 if n > 13 else 0):
+        if hdr[i] == c'\n':
+            k = 1
+            while k < 13 and hdr[i + k] == name[k]:
+                k += 1
+            if k == 13:
+                return True
+    return False
+
+
+cdef int refuse_new(
+    StoreBase s, SimpleState *st, const char *subject, uint32_t subject_n, const char *hdr, uint32_t hdr_n,
+    uint64_t size,
+) noexcept nogil:
+    # Discard new: what is over a limit is refused, unless the subject's own limit makes room for it.
+    cdef bint makes_room = False
+    cdef MsgBlock *b
+    cdef Record r
+    cdef uint32_t k
+    cdef uint64_t seq
+    if s.limits.max_msgs_per > 0 and st != NULL and st.msgs >= <uint64_t> s.limits.max_msgs_per:
+        if s.limits.discard_new_per and not has_rollup(hdr, hdr_n):
+            return STORE_MAX_MSGS_PER_SUBJECT
+        makes_room = True
+    if s.limits.max_msgs > 0 and s.msgs >= <uint64_t> s.limits.max_msgs and not makes_room:
+        return STORE_MAX_MSGS
+    if s.limits.max_bytes > 0 and s.bytes + size > <uint64_t> s.limits.max_bytes:
+        if not makes_room:
+            return STORE_MAX_BYTES
+        seq = first_of(s, st, subject, subject_n)
+        b = blk_select(s, seq)
+        if b == NULL or not b.indexed:
+            return STORE_MAX_BYTES
+        k = slot_of(b, seq)
+        if k == NO_SLOT or not block_record(&s.env, b, k, &r) or msg_size(s, &r) < size:
+            return STORE_MAX_BYTES
+    return STORE_OK
+
+
+cdef int store_msg(
+    StoreBase s, const char *subject, uint32_t subject_n, const char *hdr, uint32_t hdr_n,
+    const char *msg, uint32_t msg_n, uint64_t seq, int64_t ts, int64_t ttl, bint check_new,
+) noexcept nogil:
+    cdef uint64_t rl = record_size(subject_n, hdr_n, msg_n), size, first
+    cdef SimpleState *st = NULL
+    cdef MsgBlock *b
+    cdef char *p
+    cdef int error = STORE_OK
+    cdef bint was_there
+    if unlikely(s.closed):
+        return STORE_CLOSED
+    if unlikely(rl > MAX_RECORD or subject_n > MAX_SUBJECT):
+        return STORE_TOO_LARGE
+    size = subject_n + hdr_n + msg_n + 16 if s.env.in_memory else rl
+    if check_new and s.limits.discard_new:
+        st = <SimpleState *> stree_find(&s.subjects, subject, subject_n)
+        error = refuse_new(s, st, subject, subject_n, hdr, hdr_n, size)
+        if error != STORE_OK:
+            return error
+    if seq != s.last_seq + 1:
+        if seq > 0:
+            return STORE_SEQ_MISMATCH
+        seq = s.last_seq + 1
+    if unlikely(s.env.error):
+        return STORE_FAILED
+    p = reserve(s, rl, &error)
+    if unlikely(p == NULL):
+        return error
+    if unlikely(seq != s.last_seq + 1):
+        return STORE_FAILED    # what waited was given up: this sequence does not follow any more
+    b = s.last
+    if unlikely(block_push_slot(b, seq, <uint32_t> b.rbytes) != 0):
+        return STORE_NO_MEMORY
+    if subject_n:
+        st = <SimpleState *> stree_insert(&s.subjects, subject, subject_n, &was_there)
+        if unlikely(st == NULL):
+            b.n_slots -= 1
+            return STORE_NO_MEMORY
+    block_commit(
+        b, rl, block_encode(&s.env, b, p, seq, ts, subject, subject_n, hdr, hdr_n, msg, msg_n))
+    if st != NULL:
+        subject_stored(s, st, seq, b.index)
+    if b.msgs == 0:
+        b.first_seq = seq
+        b.first_ts = ts
+    b.last_seq = seq
+    b.last_ts = ts
+    b.msgs += 1
+    b.bytes += size
+    if s.msgs == 0:
+        s.first_seq = seq
+        s.first_ts = ts
+    s.last_seq = seq
+    s.last_ts = ts
+    s.msgs += 1
+    s.bytes += size
+    s.dirty += 1
+    if ttl > 0:
+        b.ttls += 1
+        ttl_stored(s, seq, ts, ttl)
+    if s.limits.max_msgs_per > 0 and st != NULL:
+        while st.msgs > <uint64_t> s.limits.max_msgs_per:
+            first = first_of(s, st, subject, subject_n)
+            if first == 0:
+                break
+            error = remove_msg(s, first, False, True)
+            if error != STORE_OK and error != STORE_NOT_FOUND:
+                return STORE_OK if s.env.error == 0 else STORE_FAILED
+            if error == STORE_NOT_FOUND:
+                break
+    if s.limits.max_msgs > 0 and s.msgs > <uint64_t> s.limits.max_msgs and not s.limits.discard_new:
+        enforce_msgs(s)
+    if s.limits.max_bytes > 0 and s.bytes > <uint64_t> s.limits.max_bytes and not s.limits.discard_new:
+        enforce_bytes(s)
+    return STORE_OK if likely(s.env.error == 0) else STORE_FAILED
+
+
+cdef int skip_msgs(StoreBase s, uint64_t seq, uint64_t n, int64_t now) noexcept nogil:
+    cdef uint64_t last
+    cdef int64_t ts
+    cdef MsgBlock *b
+    cdef char *p
+    cdef int error = STORE_OK
+    if s.closed:
+        return STORE_CLOSED
+    if s.env.error:
+        return STORE_FAILED
+    if seq != s.last_seq + 1:
+        if seq > 0:
+            return STORE_SEQ_MISMATCH
+        seq = s.last_seq + 1
+    if n == 0:
+        return STORE_OK
+    last = seq + n - 1
+    ts = s.last_ts if s.last_ts else now
+    b = s.last
+    if b != NULL and (b.msgs and b.dmap.size + n > MAX_SKIPS or b.rbytes and n > MAX_GAP):
+        error = roll(s)
+        if error != STORE_OK:
+            return error
+    p = reserve(s, EMPTY_RECORD, &error)
+    if p == NULL:
+        return error
+    b = s.last
+    if b.msgs and seqset_insert_range(&b.dmap, seq, last) < 0:
+        return STORE_NO_MEMORY
+    block_commit(b, EMPTY_RECORD, block_encode(&s.env, b, p, last | EBIT, ts, p, 0, p, 0, p, 0))
+    b.last_seq = last
+    b.last_ts = ts
+    if b.msgs == 0:
+        b.first_seq = last + 1
+        b.first_ts = 0
+    s.last_seq = last
+    s.last_ts = ts
+    if s.msgs == 0:
+        s.first_seq = last + 1
+        s.first_ts = 0
+    s.dirty += 1
+    return STORE_OK

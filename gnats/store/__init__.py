@@ -1,0 +1,1 @@
+"""The block store, compiled from cython_src/gnats/store."""

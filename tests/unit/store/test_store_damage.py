@@ -1,0 +1,291 @@
+"""What a store makes of damaged files, full disks and records that were cut off."""
+
+from __future__ import annotations
+
+import errno
+import resource
+import shutil
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from gnats.store.region import faults_seen
+from gnats.store.store import FileStore, StoreFailure
+
+PAGE = resource.getpagesize()
+RECORD = 22 + 3 + 100 + 8
+"""Bytes of one of filled()'s."""
+SUBJECT_LENGTH = (20, 21)
+
+
+def filled(folder: Path, n: int, *, block_size: int = 8192, payload: int = 100) -> dict[int, bytes]:
+    """A closed store of n messages: their payloads by sequence."""
+    store = FileStore(str(folder), "S", block_size=block_size)
+    payloads = {}
+    for seq in range(1, n + 1):
+        payloads[seq] = (b"%d " % seq).ljust(payload, b"x")
+        store.store_msg(b"s.%d" % (seq % 3), payloads[seq], flush=False)
+    store.close()
+    return payloads
+
+
+def blocks(folder: Path) -> list[Path]:
+    return sorted((folder / "msgs").glob("*.blk"), key=lambda path: int(path.stem))
+
+
+def readable(store: FileStore) -> dict[int, bytes]:
+    found = {}
+    state = store.state()
+    for seq in range(state.first_seq, state.last_seq + 1):
+        try:
+            found[seq] = store.get(seq)[4]
+        except StoreFailure:
+            continue
+    return found
+
+
+@pytest.mark.parametrize("index", [True, False])
+def test_a_record_cut_off_at_any_byte_costs_itself_only(tmp_path: Path, index: bool) -> None:
+    payloads = filled(tmp_path / "whole", 5)
+    path = blocks(tmp_path / "whole")[-1]
+    data = path.read_bytes()
+    size = len(data) // 5
+    for cut in range(1, size):
+        home = tmp_path / str(cut)
+        shutil.copytree(tmp_path / "whole", home)
+        if not index:
+            (home / "msgs" / "index.db").unlink()
+        (home / "msgs" / path.name).write_bytes(data[:-cut])
+        said: list[str] = []
+        store = FileStore(str(home), "S", block_size=8192, warn=said.append)
+        del_last = {seq: payload for seq, payload in payloads.items() if seq < 5}
+        assert readable(store) == del_last
+        assert store.state().lost_bytes == size - cut
+        assert any("incomplete record" in line for line in said)
+        # A sequence that was known is not given out twice; without the index nothing tells of it.
+        expected = 6 if index else 5
+        assert store.store_msg(b"s.new", b"new") == expected
+        store.close()
+        store = FileStore(str(home), "S", block_size=8192)
+        assert readable(store) == del_last | {expected: b"new"}
+        store.close()
+
+
+@settings(max_examples=150, deadline=None)
+@given(data=st.data())
+def test_flipped_bits_cost_what_they_hit(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    folder = tmp_path_factory.mktemp("flip")
+    payloads = filled(folder, 200)
+    if data.draw(st.booleans(), label="without the index"):
+        (folder / "msgs" / "index.db").unlink()
+    paths = blocks(folder)
+    path = paths[data.draw(st.integers(0, len(paths) - 1), label="block")]
+    content = bytearray(path.read_bytes())
+    hit = set()
+    for _ in range(data.draw(st.integers(1, 3), label="flips")):
+        at = data.draw(st.integers(0, len(content) - 1), label="at")
+        # No checksum covers where a record's subject ends: one byte of it more or less goes unseen.
+        assume(at % RECORD not in SUBJECT_LENGTH)
+        content[at] ^= 1 << data.draw(st.integers(0, 7), label="bit")
+        hit.add(at)
+    path.write_bytes(content)
+    before = sum(len(blocks(folder)[i].read_bytes()) for i in range(len(paths)))
+    store = FileStore(str(folder), "S", block_size=8192, warn=lambda text: None)
+    found = readable(store)
+    # nothing that is served differs, and no more is lost than was hit
+    assert all(payloads[seq] == payload for seq, payload in found.items())
+    assert len(payloads) - len(found) <= len(hit)
+    state = store.state()
+    assert state.msgs == len(found)
+    for subject, (msgs, first, last) in store.subjects_state().items() if state.lost_msgs == 0 else ():
+        own = [seq for seq in found if b"s.%d" % (seq % 3) == subject]
+        assert (msgs, first, last) == (len(own), own[0], own[-1])
+    store.maintain()
+    own_subjects = {b"s.%d" % (seq % 3) for seq in found}
+    assert set(store.subjects_state()) == own_subjects
+    assert store.store_msg(b"s.new", b"new") > 199
+    store.close()
+    assert sum(path.stat().st_size for path in (folder / "msgs").glob("*.blk*")) >= before - 150
+    shutil.rmtree(folder)
+
+
+def test_a_file_cut_short_under_a_store_costs_what_was_cut(tmp_path: Path) -> None:
+    payloads = filled(tmp_path, 400, block_size=64 * 1024)
+    store = FileStore(str(tmp_path), "S", block_size=64 * 1024)
+    assert len(readable(store)) == 400
+    path = blocks(tmp_path)[0]
+    faults = faults_seen()
+    content = path.read_bytes()
+    with path.open("r+b") as file:
+        file.truncate(PAGE)
+    found = {}
+    for seq in payloads:
+        try:
+            found[seq] = store.get(seq)[4]
+        except StoreFailure as failure:
+            assert "cannot be read" in str(failure)
+    assert faults_seen() > faults
+    assert all(payloads[seq] == payload for seq, payload in found.items())
+    assert 10 <= len(found) < 60
+    state = store.state()
+    assert (state.damaged > 0, state.msgs, state.lost_msgs) == (True, len(found), 400 - len(found))
+    assert store.lost_ranges() == [(max(found) + 1, 400)]
+    assert sum(n for _, _, _, n in store.newly_lost()) == state.lost_msgs
+    store.close()
+    # somebody else had the file cut; it is whole again
+    path.write_bytes(content)
+    store = FileStore(str(tmp_path), "S", block_size=64 * 1024)
+    assert readable(store) == payloads
+    assert store.state().lost_msgs == 0
+    store.close()
+
+
+def test_a_block_that_vanished_is_reported(tmp_path: Path) -> None:
+    payloads = filled(tmp_path, 200)
+    store = FileStore(str(tmp_path), "S", block_size=8192)
+    paths = blocks(tmp_path)
+    paths[1].unlink()
+    found = readable(store)
+    state = store.state()
+    assert state.msgs == len(found) == 200 - state.lost_msgs
+    assert 0 < state.lost_msgs < 100
+    gone = set(payloads) - set(found)
+    assert store.lost_ranges() == [(min(gone), max(gone))]
+    assert store.newly_lost() == [(2, min(gone), max(gone), len(gone))]
+    assert store.newly_lost() == []
+    store.maintain()
+    assert sum(n for n, _, _ in store.subjects_state().values()) == len(found)
+    store.close()
+
+
+@pytest.mark.parametrize("index", [True, False])
+def test_blocks_that_are_gone_at_the_start_are_reported(tmp_path: Path, index: bool) -> None:
+    payloads = filled(tmp_path, 400)
+    store = FileStore(str(tmp_path), "S", block_size=8192)
+    store.remove_msg(70)
+    store.close()
+    del payloads[70]
+    paths = blocks(tmp_path)
+    size = paths[1].stat().st_size
+    paths[1].unlink()
+    if not index:
+        (tmp_path / "msgs" / "index.db").unlink()
+    said: list[str] = []
+    store = FileStore(str(tmp_path), "S", block_size=8192, warn=said.append)
+    found = readable(store)
+    gone = set(payloads) - set(found)
+    state = store.state()
+    if index:
+        assert 70 in range(min(gone), max(gone))
+        assert store.lost_ranges() == [(min(gone), 69), (71, max(gone))]
+        assert (state.lost_msgs, state.lost_bytes) == (len(gone), size - size // (len(gone) + 1))
+        assert any(f"block 2: {len(gone)} messages are lost" in line for line in said)
+    else:
+        assert state.lost_msgs == 0  # nothing is known of it
+    store.close()
+
+
+def test_what_limits_have_removed_is_not_lost(tmp_path: Path) -> None:
+    store = FileStore(str(tmp_path), "S", block_size=8192, max_msgs_per_subject=2)
+    for seq in range(1, 400):
+        store.store_msg(b"s.%d" % (seq % 3), b"x" * 100)
+        if seq == 100:
+            store.write_state()
+            index = (tmp_path / "msgs" / "index.db").read_bytes()
+    store.close()
+    (tmp_path / "msgs" / "index.db").write_bytes(index)  # as it is after a kill
+    store = FileStore(str(tmp_path), "S", block_size=8192, max_msgs_per_subject=2)
+    state = store.state()
+    assert (state.msgs, state.lost_msgs, state.lost_bytes) == (6, 0, 0)
+    store.close()
+
+
+@contextmanager
+def file_size_limit(size: int) -> Iterator[None]:
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, handler)
+
+
+def test_a_failed_write_freezes_the_store(tmp_path: Path) -> None:
+    store = FileStore(str(tmp_path), "S", block_size=1 << 20)
+    stored = {}
+    with file_size_limit(10_000):
+        with pytest.raises(StoreFailure) as failure:
+            for seq in range(1, 1000):
+                assert store.store_msg(b"s", b"%d" % seq + b"x" * 100) == seq
+                stored[seq] = b"%d" % seq + b"x" * 100
+        assert errno.errorcode[errno.EFBIG] and "File too large" in str(failure.value)
+        assert "write 1.blk" in store.failure()
+        # what was answered is there, what was not is not
+        assert readable(store) == stored
+        assert store.state().last_seq == len(stored)
+        with pytest.raises(StoreFailure):
+            store.store_msg(b"s", b"more")
+        with pytest.raises(StoreFailure):
+            store.remove_msg(1)
+        with pytest.raises(StoreFailure):
+            store.purge_msgs()
+    with pytest.raises(StoreFailure):
+        store.close()
+    store = FileStore(str(tmp_path), "S", block_size=1 << 20)
+    assert readable(store) == stored
+    assert store.store_msg(b"s", b"again") == len(stored) + 1
+    store.close()
+
+
+def test_a_batch_that_cannot_be_written_is_not_there(tmp_path: Path) -> None:
+    store = FileStore(str(tmp_path), "S", block_size=1 << 20, max_msgs_per_subject=2)
+    for i in range(20):
+        store.store_msg(b"s.%d" % (i % 4), b"kept")
+    before = store.state()
+    with file_size_limit(1000):
+        for i in range(20):
+            store.store_msg(b"s.%d" % (i % 3), b"y" * 100, flush=False)
+        with pytest.raises(StoreFailure):
+            store.flush_pending()
+    assert store.state().last_seq == before.last_seq
+    assert all(payload == b"kept" for payload in readable(store).values())
+    assert sum(n for n, _, _ in store.subjects_state().values()) == store.state().msgs == len(readable(store))
+
+
+def test_a_directory_that_cannot_be_opened_is_left_alone(tmp_path: Path) -> None:
+    filled(tmp_path, 20)
+    path = blocks(tmp_path)[0]
+    content = path.read_bytes()
+    index = (tmp_path / "msgs" / "index.db").read_bytes()
+    path.unlink()
+    path.mkdir()
+    with pytest.raises(OSError):
+        FileStore(str(tmp_path), "S", block_size=8192)
+    path.rmdir()
+    path.write_bytes(content)
+    assert (tmp_path / "msgs" / "index.db").read_bytes() == index
+    store = FileStore(str(tmp_path), "S", block_size=8192)
+    assert len(readable(store)) == 20
+    store.close()
+
+
+def test_a_damaged_index_is_not_needed(tmp_path: Path) -> None:
+    payloads = filled(tmp_path, 100)
+    path = tmp_path / "msgs" / "index.db"
+    content = path.read_bytes()
+    for at in range(0, len(content), 3):
+        path.write_bytes(content[:at] + bytes([content[at] ^ 0x41]) + content[at + 1 :])
+        said: list[str] = []
+        store = FileStore(str(tmp_path), "S", block_size=8192, warn=said.append)
+        assert readable(store) == payloads
+        assert said
+        store.close()
