@@ -2,165 +2,34 @@
 
 Messages carry the time of their sending in the first 8 bytes of the payload, which a responder sends back.
 """
-from libc.errno cimport EAGAIN, EINTR, errno
+from libc.errno cimport EINTR, errno
 from libc.stdint cimport INT64_MAX, int64_t, uint64_t
-from libc.stdlib cimport calloc, free, malloc
-from libc.string cimport memcpy, memmove
+from libc.string cimport memcpy
 from posix.time cimport timespec
 
 import os
 import time
 
-from gnats.bench.fleet cimport Conn, Fleet
-from gnats.bench.frames cimport (
-    CODE_BAD,
-    CODE_NO_MEMORY,
-    Message,
-    Reader,
-    reader_fill,
-    reader_free,
-    reader_init,
-    reader_next,
-)
+from gnats.bench.fleet cimport Conn
+from gnats.bench.frames cimport CODE_BAD, CODE_NO_MEMORY, Message, reader_fill, reader_next
 from gnats.bench.histogram cimport Histogram
-from gnats.bench.sys cimport MSG_DONTWAIT, MSG_NOSIGNAL, POLLIN, now_ns, pollfd, ppoll, send, thread_cpu_ns
+from gnats.bench.lines cimport (
+    CODE_NO_RESPONDERS,
+    Line,
+    Lines,
+    decimal_digits,
+    line_flush,
+    line_pong,
+    line_room,
+    put_decimal,
+    put_hex,
+)
+from gnats.bench.sys cimport POLLIN, now_ns, pollfd, ppoll, thread_cpu_ns
 
-from gnats.bench.results import LatencyResult, LoadError, RequestResult, Sample
-
-cdef const char *PONG = b"PONG\r\n"
-cdef const char *HEX = b"0123456789abcdef"
+from gnats.bench.results import LatencyResult, RequestResult, Sample
 
 cdef enum:
-    CODE_NO_RESPONDERS = -1100
     STAMP = 8                    # bytes of payload that hold the time of sending
-
-
-cdef struct Line:
-    # one connection's two directions, once it has been set up
-    Reader reader
-    char *out
-    size_t out_cap
-    size_t out_start
-    size_t out_end
-    int64_t todo                 # requester: requests not yet sent
-    int64_t flying               # requester: requests sent and not answered
-    int64_t done                 # requester: answers
-    int64_t last_ns
-
-
-cdef inline void put_hex(char *room, uint64_t value) noexcept nogil:
-    """The low 32 bits, in 8 digits."""
-    cdef int i
-    for i in range(8):
-        room[7 - i] = HEX[value & 15]
-        value >>= 4
-
-
-cdef inline size_t decimal_digits(size_t value) noexcept nogil:
-    cdef size_t digits = 1
-    while value >= 10:
-        value //= 10
-        digits += 1
-    return digits
-
-
-cdef inline void put_decimal(char *room, size_t value, size_t digits) noexcept nogil:
-    while digits:
-        digits -= 1
-        room[digits] = c'0' + value % 10
-        value //= 10
-
-
-cdef int line_init(Line *line, size_t cap) noexcept nogil:
-    line.out = <char *>malloc(cap)
-    line.out_cap = cap
-    return reader_init(&line.reader, cap) if line.out != NULL else CODE_NO_MEMORY
-
-
-cdef void line_free(Line *line) noexcept nogil:
-    reader_free(&line.reader)
-    free(line.out)
-
-
-cdef char *line_room(Line *line, size_t n) noexcept nogil:
-    """Room for `n` bytes, for the caller to fill, behind what waits to be written; NULL for none."""
-    cdef char *room
-    if line.out_start == line.out_end:
-        line.out_start = line.out_end = 0
-    elif line.out_end + n > line.out_cap:
-        memmove(line.out, line.out + line.out_start, line.out_end - line.out_start)
-        line.out_end -= line.out_start
-        line.out_start = 0
-    if line.out_end + n > line.out_cap:
-        return NULL
-    room = line.out + line.out_end
-    line.out_end += n
-    return room
-
-
-cdef int line_flush(Line *line, int fd) noexcept nogil:
-    """Writes what the socket takes: 0 or a code."""
-    cdef ssize_t n
-    while line.out_start < line.out_end:
-        n = send(fd, line.out + line.out_start, line.out_end - line.out_start, MSG_DONTWAIT | MSG_NOSIGNAL)
-        if n < 0:
-            return 0 if errno == EAGAIN else -errno
-        line.out_start += n
-    return 0
-
-
-cdef int line_pong(Line *line, Conn *c) noexcept nogil:
-    """Answers the PINGs that came in: 0 or a code."""
-    cdef char *room
-    while c.answered < c.frames.pings:
-        room = line_room(line, 6)
-        if room == NULL:
-            return CODE_NO_MEMORY
-        memcpy(room, PONG, 6)
-        c.answered += 1
-    return 0
-
-
-cdef class Lines:
-    """The connections of a probe with a buffer each way; base of the probes."""
-
-    cdef Fleet fleet
-    cdef Line *lines
-    cdef int ready               # lines that have been initialised
-
-    cdef open(self, target, int count, size_t cap, double timeout):
-        cdef int i
-        if target.tls:
-            raise ValueError(f"server {target}: requests and latencies are not measured over TLS")
-        self.lines = <Line *>calloc(count, sizeof(Line))
-        if self.lines == NULL:
-            raise MemoryError(f"{count} connections")
-        for i in range(count):
-            self.ready += 1
-            if line_init(&self.lines[i], cap):
-                raise MemoryError(f"{count} connections with buffers of {cap} bytes")
-        self.fleet = Fleet(target, count, timeout=timeout)
-
-    def __dealloc__(self):
-        cdef int i
-        for i in range(self.ready):
-            line_free(&self.lines[i])
-        free(self.lines)
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *exc):
-        self.close()
-
-    def close(self) -> None:
-        """Closes every connection."""
-        self.fleet.close()
-
-    cdef check(self, int code, double deadline, str what, done, of):
-        if code == CODE_NO_RESPONDERS:
-            raise LoadError(f"server {self.fleet.target}: no responders; start one, or ask for some here")
-        self.fleet.check(code, deadline, what, done, of)
 
 
 cdef class Requests(Lines):

@@ -100,8 +100,8 @@ cdef class Account:
     cdef uint64_t nresponses, nreverse  # entries in the two; atomic, for a look without the lock
 
     # A new reply subject here for a request of `requester`'s account that waits on `to`: written to out[:REPLY_ROOM].
-    # Its length, 0 when out of memory, when the export is closed or, once in a blue moon, the subject taken. `arm`: the
-    # control plane is to be told that responses are expected.
+    # Its length, 0 when out of memory or when the export is closed. `arm`: the control plane is to be told that
+    # responses are expected.
     cdef size_t expect_response(
         self, Account requester, ServiceExport *se, const char *to, size_t n, bint share, uint64_t cid, bint tracked,
         const char *header, size_t hn, uint64_t random, int64_t now, char *out, bint *arm) noexcept nogil
@@ -117,7 +117,8 @@ cdef class Account:
     cdef Expected *check_for_reverse_entries(self, const char *reply, size_t n) noexcept nogil
     cdef void forget(self, const char *reply, size_t n, Account server, const char *subject, size_t sn) noexcept nogil
     cdef Expected *abandon(self, const char *subject, size_t n) noexcept nogil
-    cdef void await_response(self, Expected *back) noexcept nogil    # of another account; it is the table's now
+    # Of another account; it is the table's now. False when out of memory.
+    cdef bint await_response(self, Expected *back) noexcept nogil
     cdef bint has_responder(self, uint64_t random) noexcept nogil
     cdef bint make_responder(self, uint64_t random) noexcept nogil
 

@@ -11,6 +11,8 @@ from gnats.core.mappings cimport Mappings, mappings_compile
 from gnats.core.parser cimport ACCOUNT
 from gnats.core.quiesce cimport qs_retire
 from gnats.core.responses cimport (
+    EXPECTED,
+    LEFT,
     MAX_BYTES,
     MAX_EXPECTED,
     MAX_STRAYS,
@@ -34,7 +36,16 @@ from gnats.core.responses cimport (
 from gnats.core.subject cimport hash_seed_a, hash_seed_b, match_literal, mul_mix, subject_has_wildcard
 from gnats.core.sublist cimport SL_OK, SUB_RESPONSES, Sublist, Subscription, sub_new, sub_row
 from gnats.core.transform cimport SubjectTransform, transform_copy
-from gnats.includes.atomics cimport exchange64, load8, load64, load_ptr_acquire, store8, store64, store_ptr_release
+from gnats.includes.atomics cimport (
+    exchange8,
+    exchange64,
+    load8,
+    load64,
+    load_ptr_acquire,
+    store8,
+    store64,
+    store_ptr_release,
+)
 from gnats.includes.pthread cimport (
     pthread_mutex_destroy,
     pthread_mutex_init,
@@ -207,6 +218,7 @@ cdef class Account:
         cdef Expected *back
         cdef Expected *oldest
         cdef Expected *lost = NULL
+        cdef bint left, taken
         cdef size_t size = PREFIX + SUFFIX
         # The export of another account is that of a response which wants an answer itself: nothing ends its waiting
         # but the requester's interest, as in nats-server, or their number.
@@ -228,7 +240,9 @@ cdef class Account:
             return 0
         # First the way back, since what expires or is answered takes it out.
         back.account = <void *> self
-        requester.await_response(back)
+        if not requester.await_response(back):
+            free(e)
+            return 0
         e.account = <void *> requester
         e.ts = now
         e.requester = cid
@@ -236,15 +250,17 @@ cdef class Account:
         e.share = share
         e.tracked = tracked
         pthread_mutex_lock(&self.lock)
+        taken = replymap_find(&self.responses, out, size) != NULL
         # A closed export may be about to be freed: whoever closed it counts on nothing being added.
-        if (
-            (own and se.closed) or replymap_find(&self.responses, out, size) != NULL
-            or not replymap_add(&self.responses, e)
-        ):
+        if taken or (own and se.closed) or not replymap_add(&self.responses, e):
             pthread_mutex_unlock(&self.lock)
             requester.forget(to, n, self, out, size)
             free(e)
-            return 0
+            if not taken:
+                return 0
+            # One of so many is, now and then, when there are many: another will not be.
+            return self.expect_response(
+                requester, se, to, n, share, cid, tracked, header, hn, random + hash_seed_a, now, out, arm)
         e.se = export_hold(se)
         while queue.n >= <uint32_t> (MAX_EXPECTED if own else MAX_STRAYS) or queue.bytes > MAX_BYTES:
             oldest = queue.oldest
@@ -257,19 +273,29 @@ cdef class Account:
             arm[0] = not se.armed
             se.armed = 1
         store64(&self.nresponses, self.responses.n)
+        # `back` is there while we hold the lock: only who takes `e` out frees it before it is EXPECTED.
+        left = exchange8(&back.stage, EXPECTED) == LEFT
         pthread_mutex_unlock(&self.lock)
+        if left:
+            oldest = self.take_response(out, size)
+            if oldest != NULL:
+                export_release(oldest.se)
+                free(oldest)
         while lost != NULL:
             oldest = lost
             lost = lost.newer
             discard(self, oldest)
         return size
 
-    cdef void await_response(self, Expected *back) noexcept nogil:
+    cdef bint await_response(self, Expected *back) noexcept nogil:
+        cdef bint added
         pthread_mutex_lock(&self.lock)
-        if not replymap_add(&self.reverse, back):
-            free(back)
+        added = replymap_add(&self.reverse, back)
         store64(&self.nreverse, self.reverse.n)
         pthread_mutex_unlock(&self.lock)
+        if not added:
+            free(back)
+        return added
 
     cdef Expected *take_response(self, const char *subject, size_t n) noexcept nogil:
         cdef Expected *e
@@ -342,24 +368,27 @@ cdef class Account:
             if e != NULL and self.sublist.has_interest(reply, n):
                 e = NULL
             while e != NULL:
-                replymap_remove(&self.reverse, e)
-                e.newer = lost
-                lost = e
-                e = replymap_find(&self.reverse, reply, n)
+                if exchange8(&e.stage, LEFT) == EXPECTED:
+                    e.newer = lost   # unlinked below: removing may move the entries
+                    lost = e
+                e = replymap_next(e)
         elif self.reverse.n:
             for i in range(self.reverse.mask + 1):
                 e = self.reverse.slots[i]
                 while e != NULL:
                     following = e.next
                     if match_literal(expected_key(e), e.key_n, reply, n):
-                        if not self.sublist.has_interest(expected_key(e), e.key_n):
-                            e.newer = lost   # unlinked below: removing may move the entries
+                        if (
+                            not self.sublist.has_interest(expected_key(e), e.key_n)
+                            and exchange8(&e.stage, LEFT) == EXPECTED
+                        ):
+                            e.newer = lost
                             lost = e
                     e = following
-            e = lost
-            while e != NULL:
-                replymap_remove(&self.reverse, e)
-                e = e.newer
+        e = lost
+        while e != NULL:
+            replymap_remove(&self.reverse, e)
+            e = e.newer
         store64(&self.nreverse, self.reverse.n)
         pthread_mutex_unlock(&self.lock)
         while lost != NULL:
@@ -373,12 +402,10 @@ cdef class Account:
         return taken
 
     cdef Expected *abandon(self, const char *subject, size_t n) noexcept nogil:
-        """Expect a response no more unless one has come; the requester has forgotten it."""
+        """Expect a response no more; the requester has forgotten it."""
         cdef Expected *e
         pthread_mutex_lock(&self.lock)
         e = replymap_find(&self.responses, subject, n)
-        if e != NULL and e.tried:
-            e = NULL
         if e != NULL:
             unlink(self, e)
         pthread_mutex_unlock(&self.lock)

@@ -7,29 +7,21 @@ from libc.stdlib cimport free, malloc
 from libc.string cimport memcmp, memcpy
 
 from gnats.core.account cimport Account, account_imports_streams, account_mappings
+from gnats.core.batch cimport end_batch
 from gnats.core.connection cimport (
     AUTHENTICATION_VIOLATION,
     CTL_CONNECTED,
     CTL_IMPORTS,
     CTL_PERMISSIONS,
     CTL_RESUME,
-    LOG_AUTH_VIOLATION,
-    LOG_CLIENT_ERROR,
-    LOG_CLOSING_OUT_OF_MEMORY,
-    LOG_MAX_SUBSCRIPTIONS,
-    LOG_REPLY_VIOLATION,
     MAX_CONTROL_LINE_EXCEEDED,
     MAX_PAYLOAD_EXCEEDED,
     PARSE_ERROR,
     PROTOCOL_VIOLATION,
     READ_ERROR,
-    TRACE_DELSUB,
-    TRACE_IN,
-    TRACE_IN_PAYLOAD,
-    TRACE_OUT,
-    end_batch,
 )
-from gnats.core.delivery cimport Deliverer
+from gnats.core.delivery cimport Deliverer, NativeSub, native_sub
+from gnats.core.imports cimport Hop
 from gnats.core.inbox cimport EV_CONNECT, EV_INFO, Inbox
 from gnats.core.mappings cimport Mappings
 from gnats.core.msgtrace cimport (
@@ -58,13 +50,25 @@ from gnats.core.parser cimport (
     parse_size,
 )
 from gnats.core.permissions cimport Permissions
+from gnats.core.pollstate cimport pollstate_busy
 from gnats.core.quiesce cimport QsParticipant, qs_offline, qs_online, qs_register, qs_retire, qs_unregister
+from gnats.core.records cimport (
+    LOG_AUTH_VIOLATION,
+    LOG_CLIENT_ERROR,
+    LOG_CLOSING_OUT_OF_MEMORY,
+    LOG_MAX_SUBSCRIPTIONS,
+    LOG_REPLY_VIOLATION,
+    TRACE_DELSUB,
+    TRACE_IN,
+    TRACE_IN_PAYLOAD,
+    TRACE_OUT,
+)
 from gnats.core.results cimport results_match
-from gnats.core.sublist cimport SL_OK, MatchResult, Subscription, sub_new, sub_row, sub_sid
+from gnats.core.sublist cimport SL_OK, SUB_NATIVE, MatchResult, Subscription, sub_new, sub_row, sub_sid
 from gnats.core.subtable cimport subtable_add, subtable_find, subtable_remove, subtable_take, subtable_text
 from gnats.core.timers cimport timer_clear
 from gnats.includes.atomics cimport bump64, load8, load64, loadi64, store8, store64, storei64, unlikely
-from gnats.includes.linux cimport monotonic_ns
+from gnats.includes.linux cimport eventfd_write, monotonic_ns
 from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
 
 cdef enum:
@@ -169,6 +173,11 @@ cdef class Client(Deliverer):
         pthread_mutex_unlock(&self.lock)
         self.request(CTL_CONNECTED | CTL_RESUME, 0)
 
+    @property
+    def pong_sent(self) -> bool:
+        """Whether the client's first PING has been answered: from then on it may be sent INFO at any time."""
+        return load8(&self.first_pong_sent) != 0
+
     def subscribe_internal(self, bytes subject not None, bytes queue, bytes sid not None) -> None:
         """Subscribe the server itself: messages arrive as EV_MSG. Raises ValueError for an invalid subject or a
         sid in use, MemoryError."""
@@ -216,7 +225,57 @@ cdef class Client(Deliverer):
         self.ps.now = monotonic_ns()
         delivered = self.route_msg(PyBytes_AS_STRING(msg), PyBytes_GET_SIZE(msg))
         end_batch(self.ps)
+        if pollstate_busy(self.ps):
+            eventfd_write(self.ps.evfd, 1)
         qs_offline(&self.ps.qs)
+        return delivered
+
+    cdef bint send(
+        self, Account account, const char *subject, size_t sn, const char *shown, size_t shown_n,
+        const char *reply, size_t rn, const char *hdr, size_t hn, const char *msg, size_t n
+    ) noexcept nogil:
+        cdef PubArg *pa = &self.pa
+        cdef PubArg saved
+        cdef void *account_before = self.account
+        cdef Hop *hop_before = self.hop
+        cdef char[24] sizes
+        cdef char *joined = NULL
+        cdef bint delivered = False
+        cdef MatchResult *r = results_match(&self.ps.cache, account.sublist, subject, sn)
+        if r == NULL or (r.npsubs == 0 and r.nqgroups == 0):
+            return False
+        if hn and n and hdr + hn != msg:
+            joined = <char *> malloc(hn + n)
+            if joined == NULL:
+                return False
+            memcpy(joined, hdr, hn)
+            memcpy(joined + hn, msg, n)
+        saved = pa[0]
+        self.account = <void *> account
+        self.hop = NULL
+        pa.subject.p = <char *> subject
+        pa.subject.n = sn
+        pa.deliver.p = <char *> shown
+        pa.deliver.n = shown_n
+        pa.reply.p = <char *> reply if rn else NULL
+        pa.reply.n = rn
+        pa.size = <int32_t> (hn + n)
+        pa.szb.p = sizes
+        pa.szb.n = put_number(sizes, hn + n)
+        pa.hdr = -1
+        pa.hdb.p = NULL
+        if hn:
+            pa.hdr = <int32_t> hn
+            pa.hdb.p = sizes + 12
+            pa.hdb.n = put_number(sizes + 12, hn)
+        pa.canonical = 0
+        pa.no_crlf = 1
+        delivered = self.process_msg_results(
+            r, joined if joined != NULL else <char *> (hdr if hn else msg), hn + n + 2)
+        pa[0] = saved
+        self.hop = hop_before
+        self.account = account_before
+        free(joined)
         return delivered
 
     def subscriptions(self) -> list:
@@ -310,7 +369,6 @@ cdef class Client(Deliverer):
         self.queue_outbound(b"PONG\r\n", 6)
         storei64(&self.last_in, self.ps.now)
         if self.kind == CLIENT and self.connect_received and not self.first_pong_sent:
-            self.first_pong_sent = 1
             pthread_mutex_lock(&self.lock)
             info = self.connect_info
             self.connect_info = NULL
@@ -318,6 +376,7 @@ cdef class Client(Deliverer):
             if info != NULL:
                 self.queue_outbound(info, self.connect_info_len)
                 free(info)
+            store8(&self.first_pong_sent, 1)
         return go_on(self)
 
     cdef int process_pong(self) noexcept nogil:
@@ -342,6 +401,7 @@ cdef class Client(Deliverer):
     cdef int violation(self, int code, int64_t b, const char *data, size_t n) noexcept nogil:
         cdef char[16] limit
         if code == OVER_MAX_PAYLOAD:
+            self.trace_over_max_payload()
             n = snprintf(limit, sizeof(limit), b"%d", self.max_payload)
             data = limit
         if code == BAD_OPERATION:
@@ -368,14 +428,33 @@ cdef class Client(Deliverer):
     ) noexcept nogil:
         """A new subscription in the account; NULL and error[0] < 0 for an invalid subject, 0 without memory."""
         cdef Subscription *s = sub_new(<void *> self, self.kind, subject, sn, queue, qn, sid, n)
-        cdef bint added
         error[0] = 0
         if s == NULL:
             return NULL
         s.internal = self.kind == SYSTEM or self.kind == JETSTREAM or self.kind == ACCOUNT
+        return self.insert_sub(s, error)
+
+    cdef Subscription *add_native_sub(
+        self, const char *subject, size_t sn, const char *queue, size_t qn, const NativeSub *native, int *error
+    ) noexcept nogil:
+        cdef char[24] sid
+        cdef size_t n = snprintf(sid, sizeof(sid), b"%llu", <unsigned long long> (self.native_sids + 1))
+        cdef Subscription *s = sub_new(
+            <void *> self, self.kind, subject, sn, queue, qn, sid, n, sizeof(NativeSub))
+        error[0] = 0
+        if s == NULL:
+            return NULL
+        self.native_sids += 1
+        s.internal = 1
+        s.flags = SUB_NATIVE
+        native_sub(s)[0] = native[0]
+        return self.insert_sub(s, error)
+
+    cdef Subscription *insert_sub(self, Subscription *s, int *error) noexcept nogil:
+        cdef bint added
         error[0] = (<Account> self.account).sublist.insert(s)
         if error[0] != SL_OK:
-            free(s)
+            free(sub_block(s))
             return NULL
         pthread_mutex_lock(&self.lock)
         added = subtable_add(&self.subs, s)
@@ -383,7 +462,7 @@ cdef class Client(Deliverer):
         if not added:
             (<Account> self.account).sublist.remove(s)
             store8(&s.closed, 1)
-            qs_retire(s)
+            qs_retire(sub_block(s))
             return NULL
         bump64(&self.nsubs, 1)
         if unlikely(account_imports_streams(<Account> self.account)):
@@ -471,7 +550,7 @@ cdef class Client(Deliverer):
         (<Account> self.account).sublist.remove(s)
         self.drop_shadows(s)
         self.forget_requests(<Account> self.account, s)
-        qs_retire(s)
+        qs_retire(sub_block(s))
 
     cdef void remove_all_subs(self) noexcept nogil:
         """In slices: a writer that holds the sublist for long holds up every poller."""
@@ -498,7 +577,7 @@ cdef class Client(Deliverer):
             (<Account> self.account).sublist.remove_batch(some, n)
             for i in range(n):
                 self.forget_requests(<Account> self.account, some[i])
-                qs_retire(some[i])
+                qs_retire(sub_block(some[i]))
 
     cdef void note_subs(self) noexcept nogil:
         self.last_nsubs = load64(&self.nsubs)
@@ -609,6 +688,25 @@ cdef class Client(Deliverer):
         p = put(put(p, pa.subject.p, pa.subject.n), b"\r\n\r\n\r\n", 6)
         self.queue_outbound(line, p - line)
         free(line)
+
+
+cdef inline void *sub_block(Subscription *s) noexcept nogil:
+    """Where its memory begins."""
+    return native_sub(s) if s.flags & SUB_NATIVE else <void *> s
+
+
+cdef inline size_t put_number(char *p, size_t n) noexcept nogil:
+    """Below 2**32, in decimal."""
+    cdef char[12] digits
+    cdef size_t at = sizeof(digits)
+    while True:
+        at -= 1
+        digits[at] = c'0' + n % 10
+        n //= 10
+        if n == 0:
+            break
+    memcpy(p, digits + at, sizeof(digits) - at)
+    return sizeof(digits) - at
 
 
 cdef inline char *put(char *p, const char *text, size_t n) noexcept nogil:

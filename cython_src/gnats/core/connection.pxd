@@ -8,48 +8,11 @@ from libc.stddef cimport size_t
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
 from gnats.core.outbound cimport OutQueue
-from gnats.core.parser cimport Parser
 from gnats.core.pollstate cimport PollState
+from gnats.core.records cimport Recorder
 from gnats.core.timers cimport Timer
 from gnats.core.tlsstate cimport Tls
 from gnats.includes.pthread cimport pthread_mutex_t
-
-# Log records that are not a parser's Violation; gnats.records words them.
-cpdef enum LogCode:
-    LOG_PUBLISH_VIOLATION = 32      # data: subject
-    LOG_REPLY_VIOLATION = 33        # data: reply
-    LOG_SUBSCRIPTION_VIOLATION = 34  # data: subject NUL queue NUL sid
-    LOG_MAX_SUBSCRIPTIONS = 35
-    LOG_AUTH_VIOLATION = 36
-    LOG_AUTH_TIMEOUT = 37
-    LOG_SLOW_PENDING = 38           # b: max_pending
-    LOG_SLOW_DEADLINE = 39          # b: write_deadline in ns; data: "<chunks> <bytes>"
-    LOG_FLUSH_ERROR = 40            # b: errno
-    LOG_CLIENT_ERROR = 41           # data: what the client sent after -ERR
-    LOG_PING_TIMER = 42
-    LOG_PING_DELAYED = 43           # b: ns since the last activity
-    LOG_STALE = 44
-    LOG_AUTO_UNSUBSCRIBE = 45       # b: max; data: sid
-    LOG_PRODUCER_STALLED = 46       # b: ns
-    LOG_CLOSING_OUT_OF_MEMORY = 47
-    LOG_SUBSCRIPTION_REMOVED = 48   # data: subject NUL queue NUL sid
-    LOG_IMPORT_SUBSCRIPTION = 56    # data: subject NUL account
-    LOG_TRACE_ORIGIN = 57           # data: the account that a header names
-    LOG_TRACE_BAD_DESTINATION = 58  # data: subject
-    LOG_TLS_STARTING = 80
-    LOG_TLS_COMPLETE = 81
-    LOG_TLS_VERSION = 82            # b: 0x0303 or 0x0304; data: cipher suite
-    LOG_TLS_TIMEOUT = 83
-    LOG_TLS_ERROR = 84              # b: Tls.error_code; data: verify_error, text, NUL, chain; see gnats.tlserrors
-    LOG_TLS_PROBE = 85              # the same: who does not speak TLS at all
-    LOG_TLS_NOT_PINNED = 86         # data: digest of the client's key, or nothing
-
-cpdef enum TraceCode:
-    TRACE_IN = 0            # data: verb SP argument
-    TRACE_OUT = 1
-    TRACE_IN_PAYLOAD = 2
-    TRACE_OUT_PAYLOAD = 3
-    TRACE_DELSUB = 4        # data: sid
 
 # Reasons a connection closes for by the data plane's decision (gnats.reasons.ClosedState).
 cdef enum:
@@ -95,12 +58,9 @@ cdef struct Limits:
     int64_t ping_interval    # ns
 
 
-cdef class Connection(Parser):
-    cdef readonly uint64_t cid
+cdef class Connection(Recorder):
     cdef list keep                # what the borrowed pointers below need alive; the control plane's
     cdef PollState *ps
-    cdef void *inbox              # borrowed Inbox
-    cdef void *server             # borrowed ServerState
     cdef void *account            # borrowed core.account.Account; set before start and by connected()
     cdef int fd                   # -1 for an internal client and after the close
     cdef uint32_t interest        # what epoll watches the socket for
@@ -109,7 +69,8 @@ cdef class Connection(Parser):
     cdef Tls *tls                 # NULL on a connection that does without; core.secure owns it
     # options
     cdef ConnectOptions opts
-    cdef uint8_t connect_received, first_pong_sent, parked, started, torn, draining
+    cdef uint8_t connect_received, parked, started, torn, draining
+    cdef uint8_t first_pong_sent  # atomic
     cdef int32_t max_subs
     cdef uint64_t nsubs           # subscriptions; atomic
     # outbound
@@ -185,11 +146,6 @@ cdef class Connection(Parser):
     cdef void apply_limits(self, const Limits *limits) noexcept nogil
     cdef void begin(self) noexcept nogil
     cdef void begin_protocol(self) noexcept nogil
-    cdef void log(self, int code, int64_t b, const char *data, size_t n) noexcept nogil
-    cdef void debugf(self, int code, int64_t b, const char *data, size_t n) noexcept nogil
-    cdef void trace_line(self, int code, const char *a, size_t na, const char *b, size_t nb) noexcept nogil
-    cdef void trace_msg(self, int code, const char *msg, size_t n, size_t hdr) noexcept nogil
-    cdef void set_trace_level(self) noexcept nogil
     cdef void queue_outbound(self, const char *p, size_t n) noexcept nogil
     cdef void mark_dirty(self) noexcept nogil
     cdef void merge_remote(self) noexcept nogil
@@ -215,10 +171,3 @@ cdef class Connection(Parser):
     cdef long tls_flush(self) noexcept nogil
     cdef void tls_expired(self) noexcept nogil
     cdef void tls_end(self) noexcept nogil
-
-
-# Write "p[:n]" as Go's %q words it at out, 4n + 2 characters at most; the end of it.
-cdef char *quote(char *out, const char *p, size_t n) noexcept nogil
-# The end of a batch: flush what has been queued, signal the owners of others that got something, let producers go on
-# whose consumers have caught up, and arm the timer.
-cdef void end_batch(PollState *ps) noexcept nogil

@@ -6,21 +6,34 @@ from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdio cimport snprintf
 from libc.stdlib cimport free, malloc
-from libc.string cimport memcpy, memset, strlen
+from libc.string cimport memcpy, strlen
 
 from gnats.core.account cimport Account
-from gnats.core.inbox cimport EV_CLOSED, EV_LOG, EV_TRACE, Event, Inbox
+from gnats.core.inbox cimport EV_CLOSED, Inbox
 from gnats.core.outbound cimport outq_append, outq_chunks, outq_clear, outq_free, outq_merge, outq_send
-from gnats.core.parser cimport CLIENT, PARSE_OK, PARSE_PUNT, SYSTEM, Parser
+from gnats.core.parser cimport CLIENT, PARSE_OK, PARSE_PUNT
 from gnats.core.pollstate cimport PollerBase, PollState, poller_random
+from gnats.core.quoting cimport quote
+from gnats.core.records cimport (
+    LOG_AUTH_TIMEOUT,
+    LOG_CLOSING_OUT_OF_MEMORY,
+    LOG_FLUSH_ERROR,
+    LOG_PING_DELAYED,
+    LOG_PING_TIMER,
+    LOG_PRODUCER_STALLED,
+    LOG_SLOW_DEADLINE,
+    LOG_SLOW_PENDING,
+    LOG_STALE,
+    TRACE_OUT,
+    Recorder,
+)
 from gnats.core.state cimport ServerState
-from gnats.core.timers cimport Timer, timer_clear, timer_set, timers_next
+from gnats.core.timers cimport Timer, timer_clear, timer_set
 from gnats.core.tlsstate cimport TLS_FAILED, TLS_OPEN
 from gnats.includes.atomics cimport (
     add32,
     add64,
     bump64,
-    exchange8,
     exchange64,
     load8,
     load8_acquire,
@@ -48,14 +61,12 @@ from gnats.includes.linux cimport (
     MSG_DONTWAIT,
     MSG_TRUNC,
     SHUT_WR,
-    TFD_TIMER_ABSTIME,
     close,
     epoll_ctl,
     epoll_event,
     errno,
     eventfd_write,
     iovec,
-    itimerspec,
     monotonic_ns,
     msghdr,
     realtime_ns,
@@ -63,7 +74,6 @@ from gnats.includes.linux cimport (
     recvmsg,
     shutdown,
     ssize_t,
-    timerfd_settime,
 )
 from gnats.includes.pthread cimport (
     pthread_mutex_destroy,
@@ -74,8 +84,6 @@ from gnats.includes.pthread cimport (
 
 cdef enum:
     FLUSH_OVER = 256 * 1024        # flush in place beyond this: memory stays hot, readers get going
-    FLUSH_WORTH = 16 * 1024        # while input is waiting, shorter queues are flushed
-    FLUSH_WITHIN = 2000000         # within so many ns
     MORE_AFTER = 16 * 1024         # a read of this much is part of a stream: more will come
     INBOX_FULL = 8192              # events waiting for the control plane
     DRAIN_READS = 16               # reads that empty a socket before it is closed
@@ -88,62 +96,8 @@ cdef int64_t FIRST_PING = 2 * SECOND
 cdef int64_t RTT_INTERVAL = 3600 * SECOND
 
 
-cdef char *quote(char *out, const char *p, size_t n) noexcept nogil:
-    """Write "p[:n]" as Go's %q words it (bytes that are no UTF-8 as \\x..), at most 4n + 2 characters."""
-    cdef const char *hex = b"0123456789abcdef"
-    cdef const char *plain = b"\a\b\f\n\r\t\v\\\""
-    cdef const char *letter = b"abfnrtv\\\""
-    cdef size_t i = 0, k, width
-    cdef unsigned char c
-    out[0] = c'"'
-    out += 1
-    while i < n:
-        c = <unsigned char> p[i]
-        for k in range(9):
-            if c == <unsigned char> plain[k]:
-                out[0] = c'\\'
-                out[1] = letter[k]
-                out += 2
-                i += 1
-                break
-        else:
-            width = utf8_width(p + i, n - i)
-            if c < 0x20 or c == 0x7f or width == 0:
-                out[0] = c'\\'
-                out[1] = c'x'
-                out[2] = hex[c >> 4]
-                out[3] = hex[c & 15]
-                out += 4
-                i += 1
-            else:
-                memcpy(out, p + i, width)
-                out += width
-                i += width
-    out[0] = c'"'
-    return out + 1
-
-
-cdef size_t utf8_width(const char *p, size_t n) noexcept nogil:
-    """Bytes of the well-formed UTF-8 sequence at p, 0 when there is none."""
-    cdef unsigned char c = <unsigned char> p[0], d = <unsigned char> p[1] if n > 1 else 0
-    cdef size_t width, i
-    if c < 0x80:
-        return 1
-    if c < 0xC2 or c > 0xF4:
-        return 0
-    width = 2 if c < 0xE0 else 3 if c < 0xF0 else 4
-    if n < width:
-        return 0
-    if (c == 0xE0 and d < 0xA0) or (c == 0xED and d > 0x9F) or (c == 0xF0 and d < 0x90) or (c == 0xF4 and d > 0x8F):
-        return 0
-    for i in range(1, width):
-        if (<unsigned char> p[i] & 0xC0) != 0x80:
-            return 0
-    return width
-
-
 @cython.no_gc_clear
-cdef class Connection(Parser):
+cdef class Connection(Recorder):
     """One connection, or an internal subscriber (fd -1) of kind SYSTEM, JETSTREAM or ACCOUNT.
 
     The socket `fd`, connected and non-blocking, belongs to it from the moment of construction. Python calls these
@@ -209,6 +163,7 @@ cdef class Connection(Parser):
         free(self.connect_info)
         free(self.last_subs)
         pthread_mutex_destroy(&self.lock)
+
     # -- what Python calls ---------------------------------------------------------------------------------------
 
     @property
@@ -847,53 +802,6 @@ cdef class Connection(Parser):
             (<Inbox> self.inbox).post_data(
                 EV_CLOSED, <void *> self, load32(&self.reason), self.last_nsubs, self.last_subs, self.last_subs_len)
 
-    # -- records for the log -------------------------------------------------------------------------------------
-
-    cdef void log(self, int code, int64_t b, const char *data, size_t n) noexcept nogil:
-        (<Inbox> self.inbox).post_data(EV_LOG, <void *> self, code, b, data, n)
-
-    cdef void debugf(self, int code, int64_t b, const char *data, size_t n) noexcept nogil:
-        if load8(&(<ServerState> self.server)._debug):
-            self.log(code, b, data, n)
-
-    cdef void trace_line(self, int code, const char *a, size_t na, const char *b, size_t nb) noexcept nogil:
-        cdef Event *ev = (<Inbox> self.inbox).new_event(EV_TRACE, <void *> self, na + 1 + nb)
-        if ev == NULL:
-            return
-        ev.a = code
-        memcpy(ev.data, a, na)
-        if b != NULL:
-            ev.data[na] = c' '
-            memcpy(ev.data + na + 1, b, nb)
-        else:
-            ev.len = na
-        (<Inbox> self.inbox).post(ev)
-
-    cdef void trace_msg(self, int code, const char *msg, size_t n, size_t hdr) noexcept nogil:
-        """Trace a message of `n` bytes, its CR LF included, the first `hdr` of them its header."""
-        cdef size_t most = load64(&(<ServerState> self.server)._max_traced)
-        cdef Event *ev
-        n -= 2
-        if load8(&(<ServerState> self.server)._trace_headers):
-            n = hdr - 4 if hdr > 4 else 0   # without its last line's end and the empty line
-        if n == 0:
-            return
-        ev = (<Inbox> self.inbox).new_event(EV_TRACE, <void *> self, min(n, most) if most else n)
-        if ev == NULL:
-            return
-        ev.a = code
-        ev.b = most and n > most
-        memcpy(ev.data, msg, ev.len)
-        (<Inbox> self.inbox).post(ev)
-
-    cdef void set_trace_level(self) noexcept nogil:
-        self.trace = load8(&(<ServerState> self.server)._trace)
-        if self.kind == SYSTEM and not load8(&(<ServerState> self.server)._trace_verbose):
-            self.trace = 0
-
-    cdef void trace_in_op(self, const char *op, const char *arg, size_t n) noexcept nogil:
-        self.trace_line(TRACE_IN, op, strlen(op), arg, n)
-
     # -- what core.secure and core.client override ------------------------------------------------------------------
 
     cdef void remove_all_subs(self) noexcept nogil:
@@ -918,79 +826,9 @@ cdef class Connection(Parser):
         pass
 
 
-cdef void end_batch(PollState *ps) noexcept nogil:
-    flush_batch(ps)
-    if exchange8(&ps.resume_stalled, 0):
-        while ps.stalled != NULL:
-            (<Connection> ps.stalled).unpause()
-    if timers_next(&ps.timers) != ps.armed:
-        arm_timer(ps)
-
-
-cdef void arm_timer(PollState *ps) noexcept nogil:
-    cdef itimerspec spec
-    memset(&spec, 0, sizeof(spec))
-    ps.armed = timers_next(&ps.timers)
-    spec.it_value.tv_sec = ps.armed // SECOND
-    spec.it_value.tv_nsec = <long> (ps.armed % SECOND)
-    timerfd_settime(ps.tmfd, TFD_TIMER_ABSTIME, &spec, NULL)
-
-
 cdef void set_stall_prev(Connection c, void *prev) noexcept nogil:
     c.stall_prev = prev
 
 
 cdef void set_stall_next(Connection c, void *following) noexcept nogil:
     c.stall_next = following
-
-
-cdef void flush_batch(PollState *ps) noexcept nogil:
-    cdef uint32_t i
-    cdef void *at
-    cdef void *following
-    cdef void *later = NULL
-    cdef bint all
-    cdef int64_t start
-    for i in range(ps.ntouched):
-        (<Connection> ps.touched[i]).signal_owner()
-    ps.ntouched = 0
-    if ps.dirty == NULL:
-        return
-    # With more input at hand, short queues may get longer before they are worth a system call each: collect for as
-    # long as flushing took the last time, and no longer.
-    start = monotonic_ns()
-    all = not ps.more or start - ps.flushed > ps.flush_cost
-    ps.more = 0
-    while ps.dirty != NULL:
-        at = ps.dirty
-        ps.dirty = NULL
-        while at != NULL:
-            following = (<Connection> at).dirty_next
-            if all or worth_flushing(<Connection> at):
-                flush_dirty(<Connection> at)
-            else:
-                later = keep_dirty(<Connection> at, later)
-            at = following
-    ps.dirty = later
-    if all:
-        ps.flushed = monotonic_ns()
-        ps.flush_cost = min(ps.flushed - start, FLUSH_WITHIN)
-
-
-cdef bint worth_flushing(Connection c) noexcept nogil:
-    return c.torn or c.out.bytes >= FLUSH_WORTH
-
-
-cdef void *keep_dirty(Connection c, void *following) noexcept nogil:
-    c.dirty_next = following
-    return <void *> c
-
-
-cdef void flush_dirty(Connection c) noexcept nogil:
-    c.dirty = 0
-    if c.torn:
-        c.post_closed()
-    elif c.want_write:
-        store64(&c.backlog, c.out.bytes)
-    else:
-        c.flush_outbound()

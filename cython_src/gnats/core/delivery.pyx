@@ -2,19 +2,11 @@
 from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdio cimport snprintf
-from libc.stdlib cimport free, malloc, realloc
+from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
 
 from gnats.core.account cimport Account, StreamImport, import_sub, import_to
-from gnats.core.connection cimport (
-    CTL_CLOSE,
-    LOG_AUTO_UNSUBSCRIBE,
-    LOG_CLOSING_OUT_OF_MEMORY,
-    SLOW_CONSUMER_PENDING_BYTES,
-    TRACE_OUT,
-    TRACE_OUT_PAYLOAD,
-    WRITE_ERROR,
-)
+from gnats.core.connection cimport CTL_CLOSE, SLOW_CONSUMER_PENDING_BYTES, WRITE_ERROR
 from gnats.core.guard cimport CHECK_DELIVERIES, NOTE_REPLIES
 from gnats.core.imports cimport Importer, transformed
 from gnats.core.inbox cimport EV_MSG, Event, Inbox
@@ -31,10 +23,22 @@ from gnats.core.msgtrace cimport (
     trace_stream_export,
 )
 from gnats.core.outbound cimport ChunkPool, OutQueue, outq_append, outq_commit, outq_reserve
-from gnats.core.parser cimport CLIENT, GATEWAY, LEAF, ROUTER, PubArg, Slice
+from gnats.core.parser cimport CLIENT, GATEWAY, JETSTREAM, LEAF, ROUTER, PubArg, Slice
 from gnats.core.pollstate cimport PollState, poller_random
+from gnats.core.records cimport LOG_AUTO_UNSUBSCRIBE, LOG_CLOSING_OUT_OF_MEMORY, TRACE_OUT, TRACE_OUT_PAYLOAD
 from gnats.core.state cimport ServerState
-from gnats.core.sublist cimport SUB_SHADOW, MatchResult, QueueGroup, Subscription, sub_queue, sub_sid, sub_subject
+from gnats.core.sublist cimport (
+    SUB_NATIVE,
+    SUB_SHADOW,
+    MatchResult,
+    QueueGroup,
+    Subscription,
+    sub_queue,
+    sub_sid,
+    sub_subject,
+)
+from gnats.core.subtable cimport subtable_find
+from gnats.includes.arrays cimport array_grow
 from gnats.includes.atomics cimport (
     addi64_seq,
     bump64,
@@ -52,7 +56,26 @@ from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
 cdef enum:
     LARGE_CHUNK = 65504            # what fits one chunk; a longer message is spread over several
     SCRATCH = 96                   # of a message header beside subject and reply
-    FEW_IMPORTS = 16               # imports that match one subject and need no memory but the stack's
+    FEW_LAST = 16                  # imports and native subscribers of one subject that need no memory but the stack's
+
+
+# Who gets a message after all others: imports and native subscribers.
+cdef struct LastOnes:
+    uint32_t n
+    Subscription **subs
+    Subscription *few[FEW_LAST]
+
+
+cdef bint add_last(LastOnes *last, Subscription *s, const MatchResult *r) noexcept nogil:
+    if last.n == FEW_LAST and last.subs == last.few:
+        last.subs = <Subscription **> malloc((r.npsubs + r.nqgroups) * sizeof(Subscription *))
+        if last.subs == NULL:
+            last.subs = last.few
+            return False
+        memcpy(last.subs, last.few, sizeof(last.few))
+    last.subs[last.n] = s
+    last.n += 1
+    return True
 
 
 cdef class Deliverer(Importer):
@@ -68,9 +91,9 @@ cdef class Deliverer(Importer):
         cdef bint received = False, traced = self.mt != NULL
         cdef QueueGroup *group
         cdef Subscription *s
-        cdef Subscription *few[FEW_IMPORTS]
-        cdef Subscription **imports = few
-        cdef uint32_t nimports = 0
+        cdef LastOnes last
+        last.n = 0
+        last.subs = last.few
         full.pre = NULL
         bare.pre = NULL
         for i in range(r.npsubs):
@@ -81,14 +104,8 @@ cdef class Deliverer(Importer):
                         received = 1
                         delivered += not s.internal
                     continue
-                if nimports == FEW_IMPORTS and imports == few:
-                    imports = <Subscription **> malloc(r.npsubs * sizeof(Subscription *))
-                    if imports == NULL:
-                        imports = few
-                        break
-                    memcpy(imports, few, sizeof(few))
-                imports[nimports] = s
-                nimports += 1
+                if not add_last(&last, s, r):
+                    break
                 continue
             if (
                 self.deliver_traced(s, msg, n, &full, &bare) if unlikely(traced)
@@ -103,7 +120,10 @@ cdef class Deliverer(Importer):
             for i in range(group.n):
                 s = group.subs[(start + i) % group.n]
                 if unlikely(s.flags != 0):
-                    if not self.deliver_shadow(s, msg, n, &full, &bare):
+                    if s.flags & SUB_NATIVE:
+                        if load8(&s.closed) or not add_last(&last, s, r):
+                            continue
+                    elif not self.deliver_shadow(s, msg, n, &full, &bare):
                         continue
                 elif unlikely(traced):
                     if not self.deliver_traced(s, msg, n, &full, &bare):
@@ -116,12 +136,17 @@ cdef class Deliverer(Importer):
         if delivered:
             bump64(&self.ps.out_msgs, delivered)
             bump64(&self.ps.out_bytes, delivered * (n - 2))
-        if unlikely(nimports != 0):
+        if unlikely(last.n != 0):
             # Last: what they deliver may replace the result and the memory that were used up to here.
-            if self.deliver_imports(imports, nimports, msg, n):
-                received = 1
-            if imports != few:
-                free(imports)
+            for i in range(last.n):
+                s = last.subs[i]
+                if load8(&s.closed):
+                    continue
+                addi64_seq(&s.nm, 1)
+                received |= (
+                    self.deliver_native(s, msg, n) if s.flags & SUB_NATIVE else self.deliver_import(s, msg, n))
+            if last.subs != last.few:
+                free(last.subs)
         return received
 
     cdef bint deliver_shadow(
@@ -132,6 +157,7 @@ cdef class Deliverer(Importer):
         cdef char *subject = NULL
         cdef PubArg *pa = &self.pa
         cdef Slice published = pa.subject
+        cdef Slice shown = pa.deliver
         cdef uint8_t canonical = pa.canonical
         cdef StreamImport *im = <StreamImport *> import_sub(s).what
         cdef Delivery own_full, own_bare
@@ -150,10 +176,12 @@ cdef class Deliverer(Importer):
             pa.subject.p = <char *> import_to(im)
             pa.subject.n = im.to_n
         pa.canonical = 0
+        pa.deliver.p = NULL
         own_full.pre = own_bare.pre = NULL
         delivered = self.deliver_export(s, im, msg, n, &own_full, &own_bare)
         full.pre = bare.pre = NULL   # they may have been in the memory that was used now
         pa.subject = published
+        pa.deliver = shown
         pa.canonical = canonical
         if subject != few:
             free(subject)
@@ -228,6 +256,8 @@ cdef class Deliverer(Importer):
             return False   # no such connection exists before there are clusters
         if s.internal:
             addi64_seq(&s.nm, 1)
+            if unlikely((<Deliverer> s.client).kind == JETSTREAM):
+                return self.deliver_native_shadow(<Deliverer> s.client, s, msg, n)
             return self.deliver_internal(<Deliverer> s.client, s, msg, n)
         if unlikely(load8(&(<Deliverer> s.client).checks) & CHECK_DELIVERIES):
             if (<Deliverer> s.client).delivery_denied(self.ps, &self.pa.subject, s):
@@ -259,7 +289,8 @@ cdef class Deliverer(Importer):
         """What all subscribers of a kind are sent but for the sid. `bare` is without the header."""
         cdef PubArg *pa = &self.pa
         cdef PollState *ps = self.ps
-        cdef size_t room = pa.subject.n + pa.reply.n + SCRATCH
+        cdef Slice shown = pa.deliver if pa.deliver.p != NULL else pa.subject
+        cdef size_t room = shown.n + pa.reply.n + SCRATCH
         cdef char *p
         cdef bint header = pa.hdr > 0 and not bare
         cdef Slice *first
@@ -280,6 +311,7 @@ cdef class Deliverer(Importer):
             d.pay_n = msg + n - first.p
             d.hdr = pa.hdr if header else 0
             d.size = n - 2
+            d.tail_n = 0
             return
         if ps.scratch_len < 2 * room:
             free(ps.scratch)
@@ -294,8 +326,8 @@ cdef class Deliverer(Importer):
             p += 1
         memcpy(p, b"MSG ", 4)
         p += 4
-        memcpy(p, pa.subject.p, pa.subject.n)
-        p += pa.subject.n
+        memcpy(p, shown.p, shown.n)
+        p += shown.n
         p[0] = c' '
         p += 1
         d.pre_n = p - d.pre
@@ -306,7 +338,8 @@ cdef class Deliverer(Importer):
             p[0] = c' '
             p += 1
         d.pay = msg
-        d.pay_n = n
+        d.tail_n = 2 if pa.no_crlf else 0
+        d.pay_n = n - d.tail_n
         d.hdr = pa.hdr if header else 0
         if bare:
             p += snprintf(p, 16, b"%d", pa.size - pa.hdr)
@@ -322,11 +355,11 @@ cdef class Deliverer(Importer):
             p += pa.szb.n
         memcpy(p, b"\r\n", 2)
         d.mid_n = p + 2 - d.mid
-        d.size = d.pay_n - 2
+        d.size = d.pay_n + d.tail_n - 2
 
     cdef bint deliver_local(self, Deliverer producer, const Subscription *s, const Delivery *d) noexcept nogil:
         """Queue a message to us, a connection of the calling poller."""
-        cdef size_t total = d.pre_n + s.sid_len + 1 + d.mid_n + d.pay_n
+        cdef size_t total = d.pre_n + s.sid_len + 1 + d.mid_n + d.pay_n + d.tail_n
         cdef char *p
         if unlikely(load8(&self.closing)):
             return False
@@ -364,7 +397,7 @@ cdef class Deliverer(Importer):
 
     cdef bint deliver_remote(self, Deliverer producer, Subscription *s, const Delivery *d) noexcept nogil:
         """Queue a message to us, a connection of another poller than the producer's."""
-        cdef size_t total = d.pre_n + s.sid_len + 1 + d.mid_n + d.pay_n
+        cdef size_t total = d.pre_n + s.sid_len + 1 + d.mid_n + d.pay_n + d.tail_n
         cdef size_t pending
         cdef int64_t nm, max
         cdef char *p
@@ -422,15 +455,8 @@ cdef class Deliverer(Importer):
 
     cdef bint reap_later(self, Subscription *s) noexcept nogil:
         """Leave an exhausted subscription for the owner to take out; the lock is held."""
-        cdef uint32_t cap
-        cdef Subscription **grown
-        if self.nreap == self.reap_cap:
-            cap = self.reap_cap * 2 if self.reap_cap else 8
-            grown = <Subscription **> realloc(self.reap, cap * sizeof(Subscription *))
-            if grown == NULL:
-                return False
-            self.reap = grown
-            self.reap_cap = cap
+        if self.nreap == self.reap_cap and not array_grow(&self.reap, &self.reap_cap, 8, sizeof(Subscription *)):
+            return False
         self.reap[self.nreap] = s
         self.nreap += 1
         return True
@@ -438,18 +464,26 @@ cdef class Deliverer(Importer):
     cdef void touch(self, Deliverer dest) noexcept nogil:
         """`dest`, of another poller, is to be signalled at the end of our batch."""
         cdef PollState *ps = self.ps
-        cdef uint32_t cap
-        cdef void **grown
-        if ps.ntouched == ps.touched_cap:
-            cap = ps.touched_cap * 2 if ps.touched_cap else 64
-            grown = <void **> realloc(ps.touched, cap * sizeof(void *))
-            if grown == NULL:
-                dest.signal_owner()
-                return
-            ps.touched = grown
-            ps.touched_cap = cap
+        if ps.ntouched == ps.touched_cap and not array_grow(&ps.touched, &ps.touched_cap, 64, sizeof(void *)):
+            dest.signal_owner()
+            return
         ps.touched[ps.ntouched] = <void *> dest
         ps.ntouched += 1
+
+    cdef bint deliver_native(self, Subscription *s, char *msg, size_t n) noexcept nogil:
+        cdef NativeSub *native = native_sub(s)
+        if self.mt == NULL or not self.mt.only:
+            native.fn(native.ctx, self, s, msg, n)
+        return True
+
+    cdef bint deliver_native_shadow(
+        self, Deliverer dest, const Subscription *shadow, char *msg, size_t n
+    ) noexcept nogil:
+        cdef Subscription *s
+        pthread_mutex_lock(&dest.lock)
+        s = subtable_find(&dest.subs, sub_sid(shadow), shadow.sid_len)
+        pthread_mutex_unlock(&dest.lock)
+        return s != NULL and s.flags & SUB_NATIVE and self.deliver_native(s, msg, n)
 
     cdef bint deliver_internal(self, Deliverer dest, const Subscription *s, char *msg, size_t n) noexcept nogil:
         """Post a message to a subscriber in the server itself."""
@@ -490,7 +524,7 @@ cdef class Deliverer(Importer):
         memcpy(line + d.pre_n + s.sid_len + 1, d.mid, d.mid_n)
         self.trace_line(TRACE_OUT, line, n - 2, NULL, 0)
         free(line)
-        self.trace_msg(TRACE_OUT_PAYLOAD, d.pay, d.pay_n, d.hdr)
+        self.trace_msg(TRACE_OUT_PAYLOAD, d.pay, d.pay_n + d.tail_n, d.hdr)
 
 
 cdef inline void put_message(char *p, const Subscription *s, const Delivery *d) noexcept nogil:
@@ -504,6 +538,8 @@ cdef inline void put_message(char *p, const Subscription *s, const Delivery *d) 
         memcpy(p, d.mid, d.mid_n)
         p += d.mid_n
     memcpy(p, d.pay, d.pay_n)
+    if d.tail_n:
+        memcpy(p + d.pay_n, b"\r\n", 2)
 
 
 cdef int append_message(OutQueue *q, ChunkPool *pool, const Subscription *s, const Delivery *d) noexcept nogil:
@@ -511,4 +547,6 @@ cdef int append_message(OutQueue *q, ChunkPool *pool, const Subscription *s, con
         return -1
     if outq_append(q, pool, b" ", 1) < 0 or outq_append(q, pool, d.mid, d.mid_n) < 0:
         return -1
-    return outq_append(q, pool, d.pay, d.pay_n)
+    if outq_append(q, pool, d.pay, d.pay_n) < 0:
+        return -1
+    return outq_append(q, pool, b"\r\n", d.tail_n)

@@ -4,20 +4,18 @@ from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
 
-from gnats.core.connection cimport (
-    CTL_PERMISSIONS,
-    LOG_CLOSING_OUT_OF_MEMORY,
-    LOG_PUBLISH_VIOLATION,
-    LOG_SUBSCRIPTION_REMOVED,
-    LOG_SUBSCRIPTION_VIOLATION,
-    READ_ERROR,
-    Connection,
-    quote,
-)
+from gnats.core.connection cimport CTL_PERMISSIONS, READ_ERROR, Connection
 from gnats.core.parser cimport Slice
 from gnats.core.permissions cimport Permissions
 from gnats.core.pollstate cimport PollState
 from gnats.core.quiesce cimport qs_advance, qs_passed
+from gnats.core.quoting cimport quote
+from gnats.core.records cimport (
+    LOG_CLOSING_OUT_OF_MEMORY,
+    LOG_PUBLISH_VIOLATION,
+    LOG_SUBSCRIPTION_REMOVED,
+    LOG_SUBSCRIPTION_VIOLATION,
+)
 from gnats.core.replies cimport replies_free, replies_new, replies_note, replies_use
 from gnats.core.secure cimport SecureConnection
 from gnats.core.sublist cimport Subscription, sub_queue, sub_sid, sub_subject

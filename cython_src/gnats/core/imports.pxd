@@ -29,6 +29,7 @@ cdef struct Hop:
     uint8_t share          # this import's
     uint8_t details        # what the header says about the requester: all that is shared,
     uint8_t server         # or the server's name at least
+    Slice reply            # the first import's, if it is of a fast batch, which is told by it; n is 0 otherwise
 
 
 # What a client is asked to tell about itself, as JSON in pieces: what comes before its account, before its round trip
@@ -59,7 +60,6 @@ cdef class Importer(Traced):
     # -- the producer's poller: mappings and services --
     cdef void map_subject(self, Mappings *mappings) noexcept nogil
     cdef void trace_mapping(self, const char *to, size_t n) noexcept nogil
-    cdef bint deliver_imports(self, Subscription **imports, uint32_t n, char *msg, size_t size) noexcept nogil
     # Where a subscription of an import takes the message in hand; whether somebody received it.
     cdef bint deliver_import(self, const Subscription *s, char *msg, size_t n) noexcept nogil
     cdef bint process_service_import(self, ServiceImport *si, char *msg, size_t n) noexcept nogil

@@ -19,20 +19,16 @@ from gnats.core.account cimport (
     stream_import_release,
     stream_import_stays,
 )
-from gnats.core.connection cimport (
-    CTL_IMPORTS,
-    LOG_CLOSING_OUT_OF_MEMORY,
-    LOG_IMPORT_SUBSCRIPTION,
-    READ_ERROR,
-    TRACE_IN,
-)
+from gnats.core.connection cimport CTL_IMPORTS, READ_ERROR
 from gnats.core.inbox cimport EV_LATENCY, EV_RESPONSES, Event, Inbox
 from gnats.core.mappings cimport Mappings, select_mapped_subject
 from gnats.core.msgtrace cimport MsgTrace, Traced, set_trace_dest, trace_service_import
 from gnats.core.overlap cimport ALL_OF_IT, CROSSING, NO_OVERLAP, PART_OF_IT, import_overlap
 from gnats.core.parser cimport ACCOUNT, CLIENT, JETSTREAM, LEAF, PubArg, Slice
 from gnats.core.pollstate cimport PollState
+from gnats.core.quoting cimport put_json_string
 from gnats.core.quiesce cimport qs_retire
+from gnats.core.records cimport LOG_CLOSING_OUT_OF_MEMORY, LOG_IMPORT_SUBSCRIPTION, TRACE_IN
 from gnats.core.responses cimport (
     SINGLETON,
     Expected,
@@ -58,7 +54,7 @@ from gnats.core.sublist cimport (
 )
 from gnats.core.subtable cimport subtable_add, subtable_find, subtable_remove, subtable_take
 from gnats.core.transform cimport Transform, transform_apply
-from gnats.includes.atomics cimport addi64_seq, exchange64, load8, load64, load_ptr_acquire, loadi64, store8, unlikely
+from gnats.includes.atomics cimport exchange64, load8, load64, load_ptr_acquire, loadi64, store8, unlikely
 from gnats.includes.linux cimport monotonic_ns, realtime_ns
 from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
 
@@ -86,6 +82,15 @@ cdef char *transformed(
             return NULL
         n[0] = transform_apply(t, subject.p, subject.n, rng, True, out, size)
     return out
+
+
+cdef bint served_here(const ServiceImport *si, const Slice *subject) noexcept nogil:
+    """Is this a request to the JetStream API that streams and consumers subscribe to in the account itself? All of the
+    API is imported by one import; these need not go through it."""
+    if si.to_n != 9 or memcmp(si.to, b"$JS.API.>", 9) != 0:
+        return False
+    return (subject.n > 19 and memcmp(subject.p, b"$JS.API.DIRECT.GET.", 19) == 0) or (
+        subject.n > 26 and memcmp(subject.p, b"$JS.API.CONSUMER.MSG.NEXT.", 26) == 0)
 
 
 cdef class Importer(Traced):
@@ -299,15 +304,6 @@ cdef class Importer(Traced):
 
     # -- services --------------------------------------------------------------------------------------------------
 
-    cdef bint deliver_imports(self, Subscription **imports, uint32_t n, char *msg, size_t size) noexcept nogil:
-        cdef uint32_t i
-        cdef bint delivered = False
-        for i in range(n):
-            if not load8(&imports[i].closed):
-                addi64_seq(&imports[i].nm, 1)
-                delivered |= self.deliver_import(imports[i], msg, size)
-        return delivered
-
     cdef bint deliver_import(self, const Subscription *s, char *msg, size_t n) noexcept nogil:
         cdef void *what = import_sub(s).what
         if s.flags == SUB_RESPONSES:
@@ -380,7 +376,7 @@ cdef class Importer(Traced):
         cdef bint expected = False, delivered = False, arm = False, tracked = False, by_header = False, chained
         hop.se = si.se
         hop.share = load8(&si.share)
-        if load8(&si.invalid):
+        if load8(&si.invalid) or (si.to_system and served_here(si, &saved.subject)):
             return False
         hop.request = 1
         # What the first import of a chain tells stays; the server's name is added where somebody is to know it.
@@ -388,8 +384,12 @@ cdef class Importer(Traced):
         if chained:
             hop.details = self.hop.details
             hop.server = self.hop.server or hop.share or si.to_system
+            hop.reply = self.hop.reply
         else:
             hop.details = self.hop.share if self.hop != NULL else hop.share
+            hop.reply = saved.reply
+            if saved.reply.n < 4 or memcmp(saved.reply.p + saved.reply.n - 4, b".$FI", 4) != 0:
+                hop.reply.n = 0
             hop.server = hop.details or si.to_system
         if not self.enter(&hop):
             return False
@@ -529,7 +529,7 @@ cdef class Importer(Traced):
         cdef ClientDetails *d = NULL
         cdef Slice name = (<Account> self.account).info_name
         cdef Slice server = (<Account> self.account).info_server
-        cdef size_t room = hdr + n[0] + INFO_ROOM + name.n + server.n + account.info_name.n
+        cdef size_t room = hdr + n[0] + INFO_ROOM + name.n + server.n + account.info_name.n + 6 * hop.reply.n
         cdef char *out
         cdef char *p
         cdef int64_t rtt = loadi64(&self.rtt)
@@ -556,9 +556,14 @@ cdef class Importer(Traced):
             p = put(put(p, b',"server":', 10), server.p, server.n)
         if d != NULL:
             p = put(p, d.data + d.head_n + d.mid_n, d.tail_n)
+        if hop.reply.n:
+            p = put(p, b',"reply":', 9)
+            p += put_json_string(p, hop.reply.p, hop.reply.n)
         p = put(p, b"}\r\n\r\n", 5)
         pa.hdr = <int32_t> (p - out)
-        p = put(p, msg + hdr, n[0] - hdr)
+        p = put(p, msg + hdr, n[0] - 2 - hdr)
+        p = put(p, b"\r\n", 2)
+        pa.no_crlf = 0
         n[0] = p - out
         pa.size = <int32_t> (n[0] - 2)
         pa.hdb.p = sizes

@@ -20,6 +20,7 @@ cpdef enum:
     # a request was measured; a: of which export; b: its status; data: core.responses.Measured, header
     EV_LATENCY = 8
     EV_MSG_TRACE = 9    # a message was traced; data: core.msgtrace.TraceHead, header, destination, entries
+    EV_JETSTREAM = 10   # client: a stream or a consumer, which has something to tell; a: what
 
 
 cdef struct Event:

@@ -28,6 +28,7 @@ cdef enum:
 cdef enum:
     REFUSED_SUBJECT = 1
     REFUSED_REPLY = 2
+    REFUSED_SIZE = 3
 
 
 # Followed by the header, the destination, and entries.
@@ -65,6 +66,8 @@ cdef class Traced(Guarded):
     cdef bint may_be_traced(self, const char *msg) noexcept nogil
     # What to do with it. `disable`: others are not to trace it.
     cdef int init_msg_trace(self, const char *msg, bint *disable) noexcept nogil
+    # A message is over the largest payload: trace that, if what has come of its header says so.
+    cdef void trace_over_max_payload(self) noexcept nogil
     # Post what was noted.
     cdef void send_msg_trace(self) noexcept nogil
 

@@ -6,11 +6,11 @@ from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memchr, memcmp, memcpy, memset
 
 from gnats.core.account cimport Account, TraceDest, account_trace_dest
-from gnats.core.connection cimport LOG_TRACE_BAD_DESTINATION, LOG_TRACE_ORIGIN
 from gnats.core.guard cimport Guarded
 from gnats.core.inbox cimport EV_MSG_TRACE, Inbox
 from gnats.core.parser cimport CLIENT, PubArg, Slice
 from gnats.core.pollstate cimport poller_random
+from gnats.core.records cimport LOG_TRACE_BAD_DESTINATION, LOG_TRACE_ORIGIN
 from gnats.core.subject cimport is_valid_publish_subject
 from gnats.includes.linux cimport realtime_ns
 
@@ -99,6 +99,18 @@ cdef class Traced(Guarded):
         self.mt.only = only
         trace_add(self.mt, c'i', 0, self.cid, &self.pa.subject, NULL, NULL)
         return TRACE_ON
+
+    cdef void trace_over_max_payload(self) noexcept nogil:
+        cdef int32_t hdr = self.pa.hdr
+        cdef bint disable = False
+        if hdr <= 0 or not self.rest.n:
+            return
+        if self.rest.n < <size_t> hdr:
+            self.pa.hdr = <int32_t> self.rest.n
+        if self.may_be_traced(self.rest.p) and self.init_msg_trace(self.rest.p, &disable) == TRACE_ON:
+            trace_refused(self.mt, REFUSED_SIZE, &self.pa.subject)
+            self.send_msg_trace()
+        self.pa.hdr = hdr
 
     cdef void send_msg_trace(self) noexcept nogil:
         cdef MsgTrace *t = self.mt

@@ -60,6 +60,9 @@ cdef struct PubArg:
     int32_t hdr        # header bytes, -1 without headers
     uint8_t canonical  # "PUB subject [reply] size\r\npayload\r\n" stands in the buffer with single blanks:
     char *line         # it starts here, writable, and its tail can be copied as it is
+    # Of what JetStream publishes (core.client.Client.send):
+    Slice deliver      # the subject that clients are shown; p is NULL: the subject itself
+    uint8_t no_crlf    # the payload has no CR LF behind it: n counts one that is not there
 
 
 cdef class Parser:
@@ -74,6 +77,7 @@ cdef class Parser:
     cdef int32_t max_control_line
     cdef size_t consumed         # after PARSE_PUNT
     cdef PubArg pa
+    cdef Slice rest              # what was read behind the line in hand
     # a line or payload that was split over reads
     cdef size_t arg_start
     cdef char *arg_buf

@@ -202,6 +202,8 @@ cdef class Parser:
                 if memchr(buf + i, c'\r', nl - (buf + i)) != NULL:
                     self.drop = 1
                 i = nl - buf
+                self.rest.p = nl + 1
+                self.rest.n = n - i - 1
                 if self.arg_len:
                     if not self.save_arg(buf, i):
                         return self.violation(OVER_MAX_CONTROL_LINE, self.arg_len + i, buf, i)
@@ -210,6 +212,7 @@ cdef class Parser:
                     rc = self.end_arg(self.state, buf + self.arg_start, i - self.arg_start - self.drop, False)
                 i += 1
                 self.drop = 0
+                self.rest.n = 0
                 if self.state != MSG_PAYLOAD:
                     self.drop_arg()
                 if rc != PARSE_OK:

@@ -2,15 +2,16 @@
 from libc.stdint cimport uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 
-from gnats.core.connection cimport Connection, end_batch
+from gnats.core.batch cimport end_batch
+from gnats.core.connection cimport Connection
 from gnats.core.inbox cimport Inbox
 from gnats.core.outbound cimport CHUNK_CLASSES, pool_free
-from gnats.core.pollstate cimport PollerBase, PollState
+from gnats.core.pollstate cimport PollerBase, PollState, pollstate_busy
 from gnats.core.quiesce cimport qs_offline, qs_online, qs_reclaim, qs_register, qs_unregister
-from gnats.core.results cimport results_clear
+from gnats.core.results cimport results_free
 from gnats.core.state cimport MAX_POLLERS, ServerState
 from gnats.core.timers cimport Timer, timer_expired, timers_free
-from gnats.core.verdicts cimport verdicts_clear
+from gnats.core.verdicts cimport verdicts_free
 from gnats.includes.atomics cimport bump64, load8_acquire, load32, load64, store8_release
 from gnats.includes.linux cimport (
     CLOCK_MONOTONIC,
@@ -99,6 +100,8 @@ cdef class Poller(PollerBase):
             # What waits for more input before it is flushed must not wait for the loop to come back.
             while n >= 0 and self.ps.dirty != NULL:
                 n += self.once(0)
+            if pollstate_busy(&self.ps):
+                eventfd_write(self.ps.evfd, 1)
         return n
 
     def run(self) -> None:
@@ -131,8 +134,8 @@ cdef class Poller(PollerBase):
             if fd >= 0:
                 close(fd)
         self.ps.epfd = self.ps.evfd = self.ps.tmfd = -1
-        results_clear(&self.ps.cache)
-        verdicts_clear(&self.ps.verdicts)
+        results_free(&self.ps.cache)
+        verdicts_free(&self.ps.verdicts)
         pool_free(&self.ps.pool)
         timers_free(&self.ps.timers)
         free(self.ps.rbuf)
@@ -172,10 +175,12 @@ cdef class Poller(PollerBase):
         cdef int i, n
         cdef bint signalled = False, timed = False
         # Connections still to be flushed wait for more input only as long as there is some.
-        n = epoll_wait(ps.epfd, events, MAX_EVENTS, 0 if ps.dirty != NULL else timeout_ms)
+        cdef bint busy = ps.dirty != NULL or pollstate_busy(ps)
+        n = epoll_wait(ps.epfd, events, MAX_EVENTS, 0 if busy else timeout_ms)
         if n < 0 and errno != EINTR:
             return -errno
-        if n <= 0 and ps.dirty == NULL:
+        n = max(n, 0)
+        if n == 0 and not busy:
             return 0
         qs_online(&ps.qs)
         ps.now = monotonic_ns()

@@ -39,7 +39,7 @@ cdef struct PollState:
     # connections of other pollers that got messages in this batch: one signal each at its end
     void **touched
     uint32_t ntouched
-    uint32_t touched_cap
+    size_t touched_cap
     void *stalled           # paused producers, chained by stall_next
     ChunkPool pool
     ResultCache cache
@@ -54,6 +54,13 @@ cdef struct PollState:
     char *mapped            # the subject that a published one is mapped to; grows
     size_t mapped_len
     uint32_t nclients       # atomic
+    # JetStream's (gnats.jetstream.engine). NULL without it; set before anything else of it exists.
+    void *js                # borrowed core.client.Client that publishes for it in this poller's batches
+    void *js_local          # gnats.jetstream.engine.Local
+    void (*js_hook)(PollState *ps) noexcept nogil  # called at the end of a batch when one of the next three is set
+    void *js_dirty          # streams have taken something
+    void *js_ready          # consumers have more to deliver
+    uint8_t js_signalled    # atomic: another thread has left something for the hook, and written evfd
     # counters, atomic with one writer
     uint64_t in_msgs, in_bytes, out_msgs, out_bytes, wakeups
 
@@ -63,6 +70,11 @@ cdef class PollerBase:
     cdef PollState ps
     cdef readonly object inbox
     cdef readonly object state
+
+
+cdef inline bint pollstate_busy(PollState *p) noexcept nogil:
+    """Is there work that must not wait for the next event?"""
+    return p.js_ready != NULL or p.js_dirty != NULL
 
 
 cdef inline uint32_t poller_random(PollState *p) noexcept nogil:

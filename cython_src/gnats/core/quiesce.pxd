@@ -6,6 +6,7 @@ was given out, nobody can hold a pointer to it and it is freed. Nothing is count
 
 Lock: one mutex over the list of participants and of retired blocks; a leaf in docs/locks.md.
 """
+from libc.stddef cimport size_t
 from libc.stdint cimport uint64_t
 
 
@@ -21,6 +22,9 @@ cdef void qs_online(QsParticipant *who) noexcept nogil
 cdef void qs_offline(QsParticipant *who) noexcept nogil
 # free(block) once it is safe. The caller has made it unreachable before.
 cdef void qs_retire(void *block) noexcept nogil
+# release(block, size) once it is safe: for what free() is not the way to give back, a mapping for instance. release
+# runs with this domain's lock held, in any thread.
+cdef void qs_retire_with(void *block, size_t size, void (*release)(void *, size_t) noexcept nogil) noexcept nogil
 # A number that has passed once everybody online now has been offline.
 cdef uint64_t qs_advance() noexcept nogil
 cdef bint qs_passed(uint64_t number) noexcept nogil

@@ -1,4 +1,5 @@
 """Quiescent-state reclamation; see quiesce.pxd. (The scheme is McKenney's QSBR as liburcu describes it.)"""
+from libc.stddef cimport size_t
 from libc.stdint cimport uint64_t
 from libc.stdlib cimport free, malloc
 
@@ -12,16 +13,22 @@ from gnats.includes.pthread cimport (
 )
 
 cdef enum:
-    BATCH = 126
+    BATCH = 63
+
+
+cdef struct Retired:
+    uint64_t number
+    void *block
+    size_t size
+    void (*release)(void *, size_t) noexcept nogil    # NULL: free
 
 
 cdef struct Limbo:
-    # a block of retired pointers, oldest first; their grace numbers never decrease
+    # retired memory, oldest first; its grace numbers never decrease
     Limbo *next
     uint64_t n
     uint64_t first
-    uint64_t number[BATCH]
-    void *block[BATCH]
+    Retired at[BATCH]
 
 
 cdef pthread_mutex_t lock
@@ -90,7 +97,12 @@ cdef bint qs_passed(uint64_t number) noexcept nogil:
 
 
 cdef void qs_retire(void *block) noexcept nogil:
+    qs_retire_with(block, 0, NULL)
+
+
+cdef void qs_retire_with(void *block, size_t size, void (*release)(void *, size_t) noexcept nogil) noexcept nogil:
     cdef Limbo *page
+    cdef Retired *at
     global oldest, newest
     pthread_mutex_lock(&lock)
     page = newest
@@ -108,8 +120,11 @@ cdef void qs_retire(void *block) noexcept nogil:
         else:
             newest.next = page
         newest = page
-    page.block[page.n] = block
-    page.number[page.n] = qs_advance()
+    at = &page.at[page.n]
+    at.block = block
+    at.size = size
+    at.release = release
+    at.number = qs_advance()
     page.n += 1
     add64(&waiting, 1)
     pthread_mutex_unlock(&lock)
@@ -117,14 +132,19 @@ cdef void qs_retire(void *block) noexcept nogil:
 
 cdef void qs_reclaim() noexcept nogil:
     cdef Limbo *page
+    cdef Retired *at
     cdef uint64_t safe, freed = 0
     global oldest, newest
     if load64(&waiting) == 0 or pthread_mutex_trylock(&lock) != 0:
         return
     safe = horizon()
     page = oldest
-    while page != NULL and page.first < page.n and page.number[page.first] <= safe:
-        free(page.block[page.first])
+    while page != NULL and page.first < page.n and page.at[page.first].number <= safe:
+        at = &page.at[page.first]
+        if at.release == NULL:
+            free(at.block)
+        else:
+            at.release(at.block, at.size)
         freed += 1
         page.first += 1
         if page.first == page.n:

@@ -9,11 +9,11 @@ from libc.stdint cimport int64_t, uint32_t
 
 cdef struct Reply:
     Reply *next          # in its bucket
+    uint32_t hash
     Reply *older
     Reply *newer
     int64_t when         # ns
     int64_t used         # messages published to it
-    uint32_t hash
     uint32_t len
     char subject[1]
 

@@ -5,6 +5,7 @@ from libc.stdint cimport int64_t, uint32_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcmp, memcpy
 
+from gnats.core.chains cimport chains_add, chains_clear, chains_remove
 from gnats.core.subject cimport hash_bytes
 
 cdef enum:
@@ -31,21 +32,6 @@ cdef void replies_free(ReplyTable *t) noexcept nogil:
     free(t)
 
 
-cdef bint resize(ReplyTable *t, uint32_t slots) noexcept nogil:
-    cdef Reply **fresh = <Reply **> calloc(slots, sizeof(Reply *))
-    cdef Reply *e = t.oldest
-    if fresh == NULL:
-        return False
-    while e != NULL:
-        e.next = fresh[e.hash & (slots - 1)]
-        fresh[e.hash & (slots - 1)] = e
-        e = e.newer
-    free(t.slots)
-    t.slots = fresh
-    t.mask = slots - 1
-    return True
-
-
 cdef Reply *find(ReplyTable *t, uint32_t hash, const char *subject, size_t n) noexcept nogil:
     cdef Reply *e = t.slots[hash & t.mask] if t.n else NULL
     while e != NULL and not (e.hash == hash and e.len == n and memcmp(e.subject, subject, n) == 0):
@@ -54,10 +40,6 @@ cdef Reply *find(ReplyTable *t, uint32_t hash, const char *subject, size_t n) no
 
 
 cdef void drop(ReplyTable *t, Reply *e) noexcept nogil:
-    cdef Reply **link = &t.slots[e.hash & t.mask]
-    while link[0] != e:
-        link = &link[0].next
-    link[0] = e.next
     if e.older != NULL:
         e.older.newer = e.newer
     else:
@@ -66,14 +48,10 @@ cdef void drop(ReplyTable *t, Reply *e) noexcept nogil:
         e.newer.older = e.older
     else:
         t.newest = e.older
+    chains_remove(t, e)
     free(e)
-    t.n -= 1
     if t.n == 0:
-        free(t.slots)
-        t.slots = NULL
-        t.mask = 0
-    elif t.mask >= 64 and t.n < t.mask // 8:
-        resize(t, (t.mask + 1) // 4)
+        chains_clear(t)
 
 
 cdef bint use(ReplyTable *t, uint32_t hash, const char *subject, size_t n, int64_t now) noexcept nogil:
@@ -100,21 +78,17 @@ cdef void replies_note(ReplyTable *t, const char *subject, size_t n, int64_t now
         return
     while t.oldest != NULL and t.expires > 0 and now - t.oldest.when > t.expires:
         drop(t, t.oldest)
-    if t.slots == NULL:
-        if not resize(t, FIRST_SLOTS):
-            return
-    elif t.n > t.mask:
-        resize(t, (t.mask + 1) * 2)   # without memory the chains only get longer
     e = <Reply *> malloc(sizeof(Reply) + n)
     if e == NULL:
         return
+    e.hash = hash
+    if not chains_add(t, e, FIRST_SLOTS):
+        free(e)
+        return
     e.when = now
     e.used = 0
-    e.hash = hash
     e.len = <uint32_t> n
     memcpy(e.subject, subject, n)
-    e.next = t.slots[hash & t.mask]
-    t.slots[hash & t.mask] = e
     e.newer = NULL
     e.older = t.newest
     if t.newest != NULL:
@@ -122,7 +96,6 @@ cdef void replies_note(ReplyTable *t, const char *subject, size_t n, int64_t now
     else:
         t.oldest = e
     t.newest = e
-    t.n += 1
 
 
 cdef class Replies:

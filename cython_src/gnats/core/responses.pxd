@@ -20,6 +20,14 @@ cdef enum:
     MAX_BYTES = 64 * 1024 * 1024
 
 
+# A response is expected when it is in both tables, which are never locked together. The requester's comes first; should
+# the requester leave before the other, whoever makes that one takes both out again.
+cdef enum:
+    BEGUN = 0
+    EXPECTED = 1
+    LEFT = 2
+
+
 cdef struct Queue:
     Expected *oldest
     Expected *newest
@@ -44,6 +52,7 @@ cdef struct ServiceExport:
 
 cdef struct Expected:
     Expected *next         # in its bucket
+    uint32_t hash
     Expected *older        # in its queue
     Expected *newer
     Queue *queue
@@ -54,8 +63,7 @@ cdef struct Expected:
     uint8_t rt             # the export's response type when it was made
     uint8_t share
     uint8_t tracked        # the time it takes is measured
-    uint8_t tried          # a response has come
-    uint32_t hash
+    uint8_t stage          # in the requester's table: BEGUN, EXPECTED or LEFT; atomic
     uint32_t key_n
     uint32_t other_n
     uint32_t header_n

@@ -1,9 +1,10 @@
 """Responses that are expected; see responses.pxd."""
 from libc.stddef cimport size_t
 from libc.stdint cimport uint32_t
-from libc.stdlib cimport calloc, free, malloc
+from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 
+from gnats.core.chains cimport chains_add, chains_clear, chains_remove
 from gnats.core.quiesce cimport qs_retire
 from gnats.core.subject cimport hash_bytes, same_bytes
 from gnats.includes.atomics cimport addi64_seq
@@ -53,47 +54,12 @@ cdef Expected *replymap_next(Expected *e) noexcept nogil:
     return NULL
 
 
-cdef bint resize(ReplyMap *t, uint32_t slots) noexcept nogil:
-    cdef Expected **fresh = <Expected **> calloc(slots, sizeof(Expected *))
-    cdef Expected *e
-    cdef Expected *following
-    cdef uint32_t i
-    if fresh == NULL:
-        return False
-    if t.slots != NULL:
-        for i in range(t.mask + 1):
-            e = t.slots[i]
-            while e != NULL:
-                following = e.next
-                e.next = fresh[e.hash & (slots - 1)]
-                fresh[e.hash & (slots - 1)] = e
-                e = following
-        free(t.slots)
-    t.slots = fresh
-    t.mask = slots - 1
-    return True
-
-
 cdef bint replymap_add(ReplyMap *t, Expected *e) noexcept nogil:
-    if t.slots == NULL:
-        if not resize(t, FIRST_SLOTS):
-            return False
-    elif t.n > t.mask:
-        resize(t, (t.mask + 1) * 2)   # without memory the chains only get longer
-    e.next = t.slots[e.hash & t.mask]
-    t.slots[e.hash & t.mask] = e
-    t.n += 1
-    return True
+    return chains_add(t, e, FIRST_SLOTS)
 
 
 cdef void replymap_remove(ReplyMap *t, Expected *e) noexcept nogil:
-    cdef Expected **link = &t.slots[e.hash & t.mask]
-    while link[0] != e:
-        link = &link[0].next
-    link[0] = e.next
-    t.n -= 1
-    if t.mask >= 256 and t.n < t.mask // 8:
-        resize(t, (t.mask + 1) // 4)
+    chains_remove(t, e)
 
 
 cdef void replymap_free(ReplyMap *t) noexcept nogil:
@@ -108,9 +74,7 @@ cdef void replymap_free(ReplyMap *t) noexcept nogil:
             if e.se != NULL:
                 export_release(e.se)
             free(e)
-    free(t.slots)
-    t.slots = NULL
-    t.mask = t.n = 0
+    chains_clear(t)
 
 
 cdef inline size_t expected_size(const Expected *e) noexcept nogil:

@@ -1,22 +1,24 @@
 """A poller's cache of match results.
 
 nats-server keeps one such cache a connection and a second one a sublist; here each poller has one, which its
-connections share without a lock. An entry is good while the generation it was read at is the sublist's.
+connections share without a lock. An entry is good while the generation it was read at is the sublist's. A subject is
+kept when it comes for the second time.
 Only the owning poller touches it.
 """
 from libc.stddef cimport size_t
 from libc.stdint cimport uint32_t, uint64_t
+from gnats.core.door cimport Door
 from gnats.core.subject cimport same_bytes
 from gnats.core.sublist cimport MatchResult, Sublist, sl_generation_at
 
 
 cdef struct CacheEntry:
     CacheEntry *next     # in its bucket
+    uint32_t hash
+    uint32_t slot        # which of the sublist's generations is this subject's
     void *sl             # the Sublist it was matched in
     uint64_t gen
     MatchResult *r
-    uint32_t hash
-    uint32_t slot        # which of the sublist's generations is this subject's
     uint32_t len
     char subject[1]
 
@@ -26,12 +28,14 @@ cdef struct ResultCache:
     uint32_t mask        # slots less one; 0 before the first entry
     uint32_t n
     size_t bytes
-    CacheEntry *last     # of the previous look-up: publishers repeat themselves
+    CacheEntry *last      # of the previous look-up: publishers repeat themselves
+    MatchResult *passing  # of the last subject that was not kept
+    Door door
     uint64_t hits, misses  # atomic, one writer
 
 
 cdef MatchResult *results_find(ResultCache *c, Sublist sl, const char *subject, size_t n) noexcept nogil
-cdef void results_clear(ResultCache *c) noexcept nogil
+cdef void results_free(ResultCache *c) noexcept nogil
 
 
 cdef inline MatchResult *results_match(ResultCache *c, Sublist sl, const char *subject, size_t n) noexcept nogil:

@@ -6,14 +6,6 @@ from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, strlen
 
 from gnats.core.connection cimport (
-    LOG_CLOSING_OUT_OF_MEMORY,
-    LOG_TLS_COMPLETE,
-    LOG_TLS_ERROR,
-    LOG_TLS_NOT_PINNED,
-    LOG_TLS_PROBE,
-    LOG_TLS_STARTING,
-    LOG_TLS_TIMEOUT,
-    LOG_TLS_VERSION,
     MAX_CONNECTIONS_EXCEEDED,
     READ_ERROR,
     T_TLS,
@@ -23,6 +15,16 @@ from gnats.core.connection cimport (
 )
 from gnats.core.outbound cimport OutQueue, outq_append, outq_clear, outq_free, outq_merge, outq_send
 from gnats.core.pollstate cimport PollState
+from gnats.core.records cimport (
+    LOG_CLOSING_OUT_OF_MEMORY,
+    LOG_TLS_COMPLETE,
+    LOG_TLS_ERROR,
+    LOG_TLS_NOT_PINNED,
+    LOG_TLS_PROBE,
+    LOG_TLS_STARTING,
+    LOG_TLS_TIMEOUT,
+    LOG_TLS_VERSION,
+)
 from gnats.core.timers cimport timer_clear, timer_set
 from gnats.core.tlsstate cimport (
     TLS_CLOSED,
@@ -309,7 +311,10 @@ cdef class SecureConnection(Connection):
                 t.verify_error = errno if n < 0 else 0
                 self.tls_failed(TLS_EOF if n == 0 else TLS_SYSCALL)
                 return -EAGAIN
-            return -errno if n < 0 else 0
+            if n < 0:
+                return -errno
+            # Who ends without a word between two records has left, as without TLS; in one of them it was cut off.
+            return -EIO if (<TLSBase> t.context).inside_record(t) else 0
         t.input = ps.rbuf + HEADROOM
         t.input_len = <size_t> n
         if t.phase == TLS_HANDSHAKE and not self.tls_go_on():

@@ -132,7 +132,7 @@ cdef class ExportedService:
             expired = e.newer
             (<Account> e.account).forget(
                 expected_other(e), e.other_n, self.account, expected_key(e), e.key_n)
-            if e.tracked and not e.tried:
+            if e.tracked:
                 measured.requester = e.requester
                 measured.responder = 0
                 measured.elapsed = now - e.ts

@@ -9,6 +9,7 @@ from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
 from gnats.core.subject cimport hash_bytes, token_end
+from gnats.core.watches cimport Watch, WatchTable
 from gnats.includes.atomics cimport load64_acquire
 from gnats.includes.pthread cimport pthread_rwlock_t
 
@@ -25,13 +26,13 @@ cdef struct Node
 
 
 cdef struct Subscription:
-    void *client         # the subscriber, a borrowed core.client.Client; NULL only in tests
     Subscription *next   # chain in the subscriber's sid table; only the subscriber's poller touches it
+    uint32_t sid_hash    # hash of the sid, for that table
+    uint32_t index       # position in the node's list; under the sublist's write lock
+    void *client         # the subscriber, a borrowed core.client.Client; NULL only in tests
     Node *node           # where the trie keeps it, NULL when it is not in one; under the sublist's write lock
     int64_t nm           # messages delivered so far; atomic
     int64_t max          # auto-unsubscribe after this many, 0 for never; atomic
-    uint32_t index       # position in the node's list; under the sublist's write lock
-    uint32_t sid_hash    # hash of the sid, for the subscriber's table
     uint32_t subject_len
     uint32_t queue_len   # 0 when it belongs to no queue group
     uint32_t sid_len
@@ -46,10 +47,12 @@ cdef struct Subscription:
 
 
 cdef enum:
-    # Subscriptions that imports make; core.account.ImportSub stands around them.
+    # Subscriptions that imports make; core.account.ImportSub stands before them.
     SUB_SHADOW = 1       # of a client, in an account it imports a stream from
     SUB_SERVICE = 2      # takes requests of an account to where they are served
     SUB_RESPONSES = 4    # takes responses back
+    # Of JetStream: what it hears is handled by a function in place, core.delivery.NativeSub stands before it.
+    SUB_NATIVE = 8
 
 
 cdef inline const char *sub_subject(const Subscription *s) noexcept nogil:
@@ -152,6 +155,7 @@ cdef class Sublist:
     # makes a fresh result look stale, never a stale one fresh.
     cdef uint64_t gens[SL_GENERATIONS]
     cdef uint64_t wild_gen
+    cdef WatchTable watches      # under the lock
 
     # SL_OK (also when s is in the trie already), SL_INVALID_SUBJECT (an empty token, or something after `>`)
     # or SL_NO_MEMORY; after an error the trie is as it was.
@@ -180,6 +184,14 @@ cdef class Sublist:
 
     # Does anyone match?
     cdef bint has_interest(self, const char *subject, size_t n) noexcept nogil
+
+    # Call fn when the first subscribes to exactly this literal subject, in this queue group or in none, and when the
+    # last unsubscribes; `interest` of the watch says how it is now. NULL when memory ran out. fn is called with the
+    # lock held.
+    cdef Watch *watch(self, const char *subject, size_t n, const char *queue, size_t qn,
+                      void (*fn)(void *ctx, bint interest) noexcept nogil, void *ctx) noexcept nogil
+    # Undo watch: fn is not called any more.
+    cdef void unwatch(self, Watch *w) noexcept nogil
 
     # How many match: np in no queue group, nq in one (each once, whatever its weight).
     cdef void num_interest(self, const char *subject, size_t n, uint32_t *np, uint32_t *nq) noexcept nogil

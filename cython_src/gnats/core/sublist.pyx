@@ -10,7 +10,8 @@ from gnats.core.trie cimport (
     is_remote, next_group, node_add_sub, node_drop_sub, node_free, node_is_empty, node_new, node_subs,
     table_grow, walk_next,
 )
-from gnats.includes.atomics cimport add64, load64, loadi64, store64, store64_release
+from gnats.core.watches cimport Watch, watch_add, watch_new, watch_notify, watch_remove
+from gnats.includes.atomics cimport add64, load64, loadi64, store64, store64_release, unlikely
 from gnats.includes.pthread cimport (
     pthread_rwlock_destroy, pthread_rwlock_rdlock, pthread_rwlock_unlock, pthread_rwlock_wrlock, rwlock_init,
 )
@@ -348,6 +349,27 @@ cdef class Sublist:
         pthread_rwlock_unlock(&self.lock)
         return found
 
+    cdef Watch *watch(
+        self, const char *subject, size_t n, const char *queue, size_t qn,
+        void (*fn)(void *ctx, bint interest) noexcept nogil, void *ctx
+    ) noexcept nogil:
+        cdef Watch *w = watch_new(subject, n, queue, qn, fn, ctx)
+        if w == NULL:
+            return NULL
+        pthread_rwlock_wrlock(&self.lock)
+        if not watch_add(&self.watches, w):
+            free(w)
+            w = NULL
+        else:
+            w.interest = subscribed_exactly(self, subject, n, queue, qn)
+        pthread_rwlock_unlock(&self.lock)
+        return w
+
+    cdef void unwatch(self, Watch *w) noexcept nogil:
+        pthread_rwlock_wrlock(&self.lock)
+        watch_remove(&self.watches, w)
+        pthread_rwlock_unlock(&self.lock)
+
     cdef void num_interest(self, const char *subject, size_t n, uint32_t *np, uint32_t *nq) noexcept nogil:
         cdef Walk walk
         cdef Node *node
@@ -575,22 +597,41 @@ cdef int insert_locked(Sublist sl, Subscription *s) noexcept nogil:
     store64(&sl.num_subs, sl.num_subs + 1)
     store64(&sl.num_inserts, sl.num_inserts + 1)
     bump(sl, s)
+    if unlikely(sl.watches.n != 0) and node.nsubs == 1:
+        watch_notify(&sl.watches, s.data, s.subject_len, sub_queue(s), s.queue_len, True)
     return SL_OK
 
 
 cdef int remove_locked(Sublist sl, Subscription *s) noexcept nogil:
     cdef Node *node = s.node
     cdef Node *top = node
+    cdef bint last
     while top != NULL and top != sl.root:
         top = top.parent
     if top == NULL:
         return SL_NOT_FOUND
+    last = node.nsubs == 1
     node_drop_sub(node, s)
     prune(sl, node)
     store64(&sl.num_subs, sl.num_subs - 1)
     store64(&sl.num_removes, sl.num_removes + 1)
     bump(sl, s)
+    if unlikely(sl.watches.n != 0) and last:
+        watch_notify(&sl.watches, s.data, s.subject_len, sub_queue(s), s.queue_len, False)
     return SL_OK
+
+
+cdef bint subscribed_exactly(Sublist sl, const char *subject, size_t n, const char *queue, size_t qn) noexcept nogil:
+    """Is anyone subscribed to this very subject, in this queue group or in none?"""
+    cdef Node *node = sl.root
+    cdef size_t start = 0, end
+    while node != NULL and start <= n:
+        end = token_end(subject, n, start)
+        node = edge_find(&sl.edges, node, LITERAL, subject + start, end - start)
+        start = end + 1
+    if node != NULL and qn:
+        node = edge_find(&sl.edges, node, GROUP, queue, qn)
+    return node != NULL and node.nsubs > 0
 
 
 cdef bint walk_begin(Sublist sl, Walk *w, const char *subject, size_t n) noexcept nogil:
@@ -825,3 +866,36 @@ cdef class Handle:
     @property
     def sid(self) -> bytes:
         return PyBytes_FromStringAndSize(sub_sid(self.sub), self.sub.sid_len)
+
+
+@cython.final
+@cython.no_gc
+cdef class InterestLog:
+    """Watches a subject in a queue group, and counts the changes: for tests."""
+    cdef Watch *entry
+    cdef Sublist sublist
+    cdef uint64_t changed
+
+    def __cinit__(self, Sublist sublist not None, bytes subject not None, bytes queue not None):
+        self.sublist = sublist
+        self.entry = sublist.watch(
+            PyBytes_AS_STRING(subject), PyBytes_GET_SIZE(subject), PyBytes_AS_STRING(queue), PyBytes_GET_SIZE(queue),
+            count_change, &self.changed)
+        if self.entry == NULL:
+            raise MemoryError
+
+    def __dealloc__(self):
+        if self.entry != NULL:
+            self.sublist.unwatch(self.entry)
+
+    @property
+    def changes(self) -> int:
+        return load64(&self.changed)
+
+    @property
+    def interest(self) -> bool:
+        return bool(self.entry.interest)
+
+
+cdef void count_change(void *changed, bint interest) noexcept nogil:
+    add64(<uint64_t *> changed, 1)

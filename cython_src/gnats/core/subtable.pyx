@@ -2,9 +2,10 @@
 from libc.stddef cimport size_t
 from libc.stdint cimport uint32_t
 from libc.stdio cimport snprintf
-from libc.stdlib cimport calloc, free, malloc
+from libc.stdlib cimport malloc
 from libc.string cimport memcmp, memcpy
 
+from gnats.core.chains cimport chains_add, chains_clear, chains_remove
 from gnats.core.subject cimport hash_bytes
 from gnats.core.sublist cimport Subscription, sub_queue, sub_sid, sub_subject
 from gnats.includes.atomics cimport loadi64
@@ -28,57 +29,16 @@ cdef Subscription *subtable_find(SubTable *t, const char *sid, size_t n) noexcep
     return NULL
 
 
-cdef bint resize(SubTable *t, uint32_t slots) noexcept nogil:
-    cdef Subscription **fresh = <Subscription **> calloc(slots, sizeof(Subscription *))
-    cdef Subscription *s
-    cdef Subscription *following
-    cdef uint32_t i
-    if fresh == NULL:
-        return False
-    if t.slots != NULL:
-        for i in range(t.mask + 1):
-            s = t.slots[i]
-            while s != NULL:
-                following = s.next
-                s.next = fresh[s.sid_hash & (slots - 1)]
-                fresh[s.sid_hash & (slots - 1)] = s
-                s = following
-        free(t.slots)
-    t.slots = fresh
-    t.mask = slots - 1
-    return True
-
-
 cdef bint subtable_add(SubTable *t, Subscription *s) noexcept nogil:
-    if t.slots == NULL:
-        if not resize(t, FIRST_SLOTS):
-            return False
-    elif t.n > t.mask:
-        resize(t, (t.mask + 1) * 2)   # without memory the chains only get longer
-    s.next = t.slots[s.sid_hash & t.mask]
-    t.slots[s.sid_hash & t.mask] = s
-    t.n += 1
-    return True
+    return chains_add(t, s, FIRST_SLOTS)
 
 
 cdef bint subtable_remove(SubTable *t, Subscription *s) noexcept nogil:
-    cdef Subscription **link
-    if t.n == 0:
+    if not chains_remove(t, s):
         return False
-    link = &t.slots[s.sid_hash & t.mask]
-    while link[0] != NULL:
-        if link[0] == s:
-            link[0] = s.next
-            t.n -= 1
-            if t.n == 0:
-                free(t.slots)
-                t.slots = NULL
-                t.mask = 0
-            elif t.mask >= 64 and t.n < t.mask // 8:
-                resize(t, (t.mask + 1) // 4)
-            return True
-        link = &link[0].next
-    return False
+    if t.n == 0:
+        chains_clear(t)
+    return True
 
 
 cdef char *put(char *at, const char *word, size_t n) noexcept nogil:
@@ -137,7 +97,5 @@ cdef Subscription *subtable_take(SubTable *t) noexcept nogil:
             t.slots[i] = s.next
             s.next = chain
             chain = s
-    free(t.slots)
-    t.slots = NULL
-    t.mask = t.n = 0
+    chains_clear(t)
     return chain

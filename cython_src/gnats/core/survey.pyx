@@ -1,13 +1,13 @@
 """Reads of many connections and subscriptions at once, for monitoring: relaxed views, never consistent cuts."""
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stddef cimport size_t
-from libc.stdint cimport int64_t, uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint32_t
 from libc.stdlib cimport free
 
 from gnats.core.account cimport Account
 from gnats.core.connection cimport Connection
 from gnats.core.quiesce cimport QsParticipant, qs_offline, qs_online, qs_register, qs_unregister
-from gnats.core.sublist cimport MatchResult, Sublist, Subscription, sub_row
+from gnats.core.sublist cimport SUB_SHADOW, MatchResult, Sublist, Subscription, sub_row
 from gnats.includes.atomics cimport load64, loadi64
 from gnats.includes.linux cimport monotonic_ns, realtime_ns
 from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
@@ -72,8 +72,18 @@ def account_of(Connection c not None) -> Account:
 
 
 def matching(Sublist sl not None, bytes subject not None) -> list:
-    """(subject, queue, sid, delivered, max, cid) of each subscription that gets a message to this subject, members of
-    queue groups all of them. Raises MemoryError."""
+    """(subject, queue, sid, delivered, max, cid, account) of each subscription that gets a message to this subject,
+    members of queue groups all of them; cid 0 and account None for those of the table's account itself.
+    Raises MemoryError."""
+    return rows_of(sl, subject, False)
+
+
+def shadows(Sublist sl not None) -> list:
+    """The same of those that other accounts' imports have made in it."""
+    return rows_of(sl, b"", True)
+
+
+cdef list rows_of(Sublist sl, bytes subject, bint all_shadows):
     cdef QsParticipant reader
     cdef const char *p = PyBytes_AS_STRING(subject)
     cdef size_t n = PyBytes_GET_SIZE(subject)
@@ -85,12 +95,13 @@ def matching(Sublist sl not None, bytes subject not None) -> list:
     qs_online(&reader)
     try:
         with nogil:
-            r = sl.match(p, n)
+            r = sl.all() if all_shadows else sl.match(p, n)
         if r == NULL:
             raise MemoryError
         try:
             for i in range(r.npsubs):
-                rows.append(row(r.psubs[i]))
+                if not all_shadows or r.psubs[i].flags == SUB_SHADOW:
+                    rows.append(row(r.psubs[i]))
             for i in range(r.nqgroups):
                 for j in range(r.qgroups[i].n):
                     rows.append(row(r.qgroups[i].subs[j]))
@@ -103,5 +114,6 @@ def matching(Sublist sl not None, bytes subject not None) -> list:
 
 
 cdef tuple row(const Subscription *s):
-    cdef uint64_t cid = (<Connection> s.client).cid if s.client != NULL else 0
-    return (*sub_row(s), cid)
+    if s.client == NULL:
+        return (*sub_row(s), 0, None)
+    return (*sub_row(s), (<Connection> s.client).cid, <Account> (<Connection> s.client).account)

@@ -1,4 +1,5 @@
 """Timers of one poller: a binary heap of deadlines embedded in what they belong to. Only the owner touches it."""
+from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint32_t
 
 
@@ -12,7 +13,7 @@ cdef struct Timer:
 cdef struct TimerHeap:
     Timer **heap      # heap[0] is unused
     uint32_t n
-    uint32_t cap
+    size_t cap
 
 
 cdef int timer_set(TimerHeap *h, Timer *t, int64_t when) noexcept nogil   # -1 when out of memory

@@ -1,6 +1,8 @@
 """A binary heap of deadlines; see timers.pxd."""
 from libc.stdint cimport int64_t, uint32_t
-from libc.stdlib cimport free, realloc
+from libc.stdlib cimport free
+
+from gnats.includes.arrays cimport array_grow
 
 
 cdef void sift_up(TimerHeap *h, uint32_t i, Timer *t) noexcept nogil:
@@ -30,8 +32,6 @@ cdef void sift_down(TimerHeap *h, uint32_t i, Timer *t) noexcept nogil:
 
 
 cdef int timer_set(TimerHeap *h, Timer *t, int64_t when) noexcept nogil:
-    cdef uint32_t cap
-    cdef Timer **grown
     cdef int64_t before
     if t.slot:
         before = t.when
@@ -41,13 +41,8 @@ cdef int timer_set(TimerHeap *h, Timer *t, int64_t when) noexcept nogil:
         else:
             sift_down(h, t.slot, t)
         return 0
-    if h.n + 1 >= h.cap:
-        cap = h.cap * 2 if h.cap else 64
-        grown = <Timer **> realloc(h.heap, cap * sizeof(Timer *))
-        if grown == NULL:
-            return -1
-        h.heap = grown
-        h.cap = cap
+    if h.n + 1 >= h.cap and not array_grow(&h.heap, &h.cap, 64, sizeof(Timer *)):
+        return -1
     t.when = when
     h.n += 1
     sift_up(h, h.n, t)

@@ -117,7 +117,9 @@ from gnats.includes.openssl cimport (
     SSL_get_servername,
     SSL_get_verify_result,
     SSL_new,
+    SSL_has_pending,
     SSL_pending,
+    SSL_rstate_string,
     SSL_read,
     SSL_set_accept_state,
     SSL_set_app_data,
@@ -593,6 +595,10 @@ cdef class TLSContext(TLSBase):
             note_error(t)
             return <long> got if got else TLS_ERROR
         return <long> got
+
+    cdef bint inside_record(self, Tls *t) noexcept nogil:
+        # Its header may be all there is of it, and is not pending then.
+        return SSL_has_pending(<SSL *> t.ssl) != 0 or memcmp(SSL_rstate_string(<SSL *> t.ssl), b"RB", 2) == 0
 
     cdef bint encrypt(self, Tls *t, OutQueue *out, size_t enough) noexcept nogil:
         cdef SSL *ssl = <SSL *> t.ssl

@@ -70,6 +70,8 @@ cdef class TLSBase:
     cdef int handshake(self, Tls *t) noexcept nogil
     # Bytes of what the peer said, into p[:n]; TLS_MORE, TLS_CLOSED or TLS_ERROR.
     cdef long decrypt(self, Tls *t, char *p, size_t n) noexcept nogil
+    # Whether a record has begun to come and has not ended.
+    cdef bint inside_record(self, Tls *t) noexcept nogil
     # Move what `out` holds into records on `wire`, until that holds `enough` bytes; False when it cannot be done.
     cdef bint encrypt(self, Tls *t, OutQueue *out, size_t enough) noexcept nogil
     # Free `ssl`, after putting the end of the stream on `wire`.

@@ -16,6 +16,9 @@ cdef class TLSBase:
     cdef long decrypt(self, Tls *t, char *p, size_t n) noexcept nogil:
         return TLS_ERROR
 
+    cdef bint inside_record(self, Tls *t) noexcept nogil:
+        return False
+
     cdef bint encrypt(self, Tls *t, OutQueue *out, size_t enough) noexcept nogil:
         return False
 

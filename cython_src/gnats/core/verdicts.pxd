@@ -1,12 +1,13 @@
 """A poller's memory of what permissions said about a subject, beside its cache of match results (core.results).
 
 A Permissions never changes and its id is never used again, so an entry is never wrong; when there are too many all
-of them are dropped. Only the owning poller touches it.
+of them are dropped. A subject is kept when it comes for the second time. Only the owning poller touches it.
 """
 from libc.stddef cimport size_t
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.string cimport memcmp
 
+from gnats.core.door cimport Door
 from gnats.core.parser cimport CLIENT
 from gnats.core.permissions cimport Permissions
 from gnats.core.subject cimport same_bytes
@@ -21,9 +22,9 @@ cdef enum:
 
 cdef struct Verdict:
     Verdict *next        # in its bucket
-    uint64_t id          # of the Permissions
     uint32_t hash
     uint32_t len
+    uint64_t id          # of the Permissions
     uint32_t queue_len
     uint8_t question
     uint8_t allowed
@@ -36,12 +37,13 @@ cdef struct VerdictCache:
     uint32_t n
     size_t bytes
     Verdict *last[QUESTIONS]   # of the previous look-up
+    Door door
 
 
 cdef bint verdict_find(
     VerdictCache *c, Permissions p, int question, int kind, const char *subject, size_t n,
     const char *queue, size_t qn) noexcept nogil
-cdef void verdicts_clear(VerdictCache *c) noexcept nogil
+cdef void verdicts_free(VerdictCache *c) noexcept nogil
 
 
 cdef inline bint verdict_publish(

@@ -2,9 +2,11 @@
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
-from libc.stdlib cimport calloc, free, malloc
+from libc.stdlib cimport free, malloc
 from libc.string cimport memcmp, memcpy, memset
 
+from gnats.core.chains cimport chains_add, chains_clear
+from gnats.core.door cimport door_known
 from gnats.core.parser cimport CLIENT
 from gnats.core.permissions cimport Permissions
 from gnats.core.subject cimport hash_bytes, hash_seed_b, mul_mix, same_bytes
@@ -14,28 +16,6 @@ cdef enum:
     FIRST_SLOTS = 64
     MAX_ENTRIES = 16384
     MAX_BYTES = 4 * 1024 * 1024
-
-
-cdef bint grow(VerdictCache *c) noexcept nogil:
-    cdef uint32_t slots = (c.mask + 1) * 2 if c.mask else FIRST_SLOTS
-    cdef uint32_t i
-    cdef Verdict **fresh = <Verdict **> calloc(slots, sizeof(Verdict *))
-    cdef Verdict *v
-    cdef Verdict *following
-    if fresh == NULL:
-        return False
-    if c.slots != NULL:
-        for i in range(c.mask + 1):
-            v = c.slots[i]
-            while v != NULL:
-                following = v.next
-                v.next = fresh[v.hash & (slots - 1)]
-                fresh[v.hash & (slots - 1)] = v
-                v = following
-        free(c.slots)
-    c.slots = fresh
-    c.mask = slots - 1
-    return True
 
 
 cdef bint verdict_find(
@@ -63,15 +43,18 @@ cdef bint verdict_find(
     else:
         allowed = p.pub_allowed(kind, subject, n)
     # From here on nothing is needed but memory: without it the answer is worked out again next time.
-    if c.n >= MAX_ENTRIES or c.bytes > MAX_BYTES:
-        verdicts_clear(c)
-    if (c.slots == NULL or c.n > c.mask) and not grow(c) and c.slots == NULL:
+    if not door_known(&c.door, hash):
         return allowed
+    if c.n >= MAX_ENTRIES or c.bytes > MAX_BYTES:
+        clear(c)
     v = <Verdict *> malloc(sizeof(Verdict) + n + qn)
     if v == NULL:
         return allowed
-    v.id = p.id
     v.hash = hash
+    if not chains_add(c, v, FIRST_SLOTS):
+        free(v)
+        return allowed
+    v.id = p.id
     v.len = <uint32_t> n
     v.queue_len = <uint32_t> qn
     v.question = <uint8_t> question
@@ -79,15 +62,12 @@ cdef bint verdict_find(
     memcpy(v.key, subject, n)
     if qn:
         memcpy(v.key + n, queue, qn)
-    v.next = c.slots[hash & c.mask]
-    c.slots[hash & c.mask] = v
-    c.n += 1
     c.bytes += sizeof(Verdict) + n + qn
     c.last[question] = v
     return allowed
 
 
-cdef void verdicts_clear(VerdictCache *c) noexcept nogil:
+cdef void clear(VerdictCache *c) noexcept nogil:
     cdef uint32_t i
     cdef Verdict *v
     if c.slots != NULL:
@@ -96,11 +76,15 @@ cdef void verdicts_clear(VerdictCache *c) noexcept nogil:
                 v = c.slots[i]
                 c.slots[i] = v.next
                 free(v)
-        free(c.slots)
-    c.slots = NULL
-    c.mask = c.n = 0
+    chains_clear(c)
     c.bytes = 0
     memset(c.last, 0, sizeof(c.last))
+
+
+cdef void verdicts_free(VerdictCache *c) noexcept nogil:
+    clear(c)
+    free(c.door.tags)
+    c.door.tags = NULL
 
 
 cdef class Verdicts:
@@ -108,7 +92,7 @@ cdef class Verdicts:
     cdef VerdictCache cache
 
     def __dealloc__(self):
-        verdicts_clear(&self.cache)
+        verdicts_free(&self.cache)
 
     def __len__(self):
         return self.cache.n

@@ -1,0 +1,61 @@
+"""Connections with a buffer each way, for loads that look at what they read. See lines.pyx."""
+from libc.stddef cimport size_t
+from libc.stdint cimport int64_t, uint64_t
+
+from gnats.bench.fleet cimport Conn, Fleet
+from gnats.bench.frames cimport Reader
+
+cdef enum:
+    CODE_NO_RESPONDERS = -1100
+
+
+cdef struct Line:
+    # one connection's two directions, once it has been set up
+    Reader reader
+    char *out
+    size_t out_cap
+    size_t out_start
+    size_t out_end
+    int64_t todo                 # requester: requests not yet sent
+    int64_t flying               # requester: requests sent and not answered
+    int64_t done                 # requester: answers
+    int64_t last_ns
+
+
+cdef class Lines:
+    cdef Fleet fleet
+    cdef Line *lines
+    cdef int ready               # lines that have been initialised
+
+    cdef open(self, target, int count, size_t cap, double timeout)
+    cdef check(self, int code, double deadline, str what, done, of)
+
+
+cdef int line_init(Line *line, size_t cap) noexcept nogil
+cdef void line_free(Line *line) noexcept nogil
+cdef char *line_room(Line *line, size_t n) noexcept nogil
+cdef int line_flush(Line *line, int fd) noexcept nogil
+cdef int line_pong(Line *line, Conn *c) noexcept nogil
+
+
+cdef inline void put_hex(char *room, uint64_t value) noexcept nogil:
+    """The low 32 bits, in 8 digits."""
+    cdef int i
+    for i in range(8):
+        room[7 - i] = b"0123456789abcdef"[value & 15]
+        value >>= 4
+
+
+cdef inline size_t decimal_digits(size_t value) noexcept nogil:
+    cdef size_t digits = 1
+    while value >= 10:
+        value //= 10
+        digits += 1
+    return digits
+
+
+cdef inline void put_decimal(char *room, size_t value, size_t digits) noexcept nogil:
+    while digits:
+        digits -= 1
+        room[digits] = c'0' + value % 10
+        value //= 10

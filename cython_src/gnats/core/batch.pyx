@@ -1,0 +1,87 @@
+"""The end of a poller's batch; see batch.pxd."""
+from libc.stdint cimport int64_t, uint32_t
+from libc.string cimport memset
+
+from gnats.core.connection cimport Connection
+from gnats.core.pollstate cimport PollState
+from gnats.core.timers cimport timers_next
+from gnats.includes.atomics cimport exchange8, load8_acquire, store64, unlikely
+from gnats.includes.linux cimport TFD_TIMER_ABSTIME, itimerspec, monotonic_ns, timerfd_settime
+
+cdef enum:
+    FLUSH_WORTH = 16 * 1024        # while input is waiting, shorter queues are flushed
+    FLUSH_WITHIN = 2000000         # within so many ns
+
+cdef int64_t SECOND = 1000000000
+
+
+cdef void end_batch(PollState *ps) noexcept nogil:
+    if unlikely(ps.js_dirty != NULL or ps.js_ready != NULL or load8_acquire(&ps.js_signalled)):
+        ps.js_hook(ps)
+    flush_batch(ps)
+    if exchange8(&ps.resume_stalled, 0):
+        while ps.stalled != NULL:
+            (<Connection> ps.stalled).unpause()
+    if timers_next(&ps.timers) != ps.armed:
+        arm_timer(ps)
+
+
+cdef void arm_timer(PollState *ps) noexcept nogil:
+    cdef itimerspec spec
+    memset(&spec, 0, sizeof(spec))
+    ps.armed = timers_next(&ps.timers)
+    spec.it_value.tv_sec = ps.armed // SECOND
+    spec.it_value.tv_nsec = <long> (ps.armed % SECOND)
+    timerfd_settime(ps.tmfd, TFD_TIMER_ABSTIME, &spec, NULL)
+
+
+cdef void flush_batch(PollState *ps) noexcept nogil:
+    cdef uint32_t i
+    cdef void *at
+    cdef void *following
+    cdef void *later = NULL
+    cdef bint all
+    cdef int64_t start
+    for i in range(ps.ntouched):
+        (<Connection> ps.touched[i]).signal_owner()
+    ps.ntouched = 0
+    if ps.dirty == NULL:
+        return
+    # With more input at hand, short queues may get longer before they are worth a system call each: collect for as
+    # long as flushing took the last time, and no longer.
+    start = monotonic_ns()
+    all = not ps.more or start - ps.flushed > ps.flush_cost
+    ps.more = 0
+    while ps.dirty != NULL:
+        at = ps.dirty
+        ps.dirty = NULL
+        while at != NULL:
+            following = (<Connection> at).dirty_next
+            if all or worth_flushing(<Connection> at):
+                flush_dirty(<Connection> at)
+            else:
+                later = keep_dirty(<Connection> at, later)
+            at = following
+    ps.dirty = later
+    if all:
+        ps.flushed = monotonic_ns()
+        ps.flush_cost = min(ps.flushed - start, FLUSH_WITHIN)
+
+
+cdef bint worth_flushing(Connection c) noexcept nogil:
+    return c.torn or c.out.bytes >= FLUSH_WORTH
+
+
+cdef void *keep_dirty(Connection c, void *following) noexcept nogil:
+    c.dirty_next = following
+    return <void *> c
+
+
+cdef void flush_dirty(Connection c) noexcept nogil:
+    c.dirty = 0
+    if c.torn:
+        c.post_closed()
+    elif c.want_write:
+        store64(&c.backlog, c.out.bytes)
+    else:
+        c.flush_outbound()

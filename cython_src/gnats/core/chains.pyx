@@ -1,0 +1,66 @@
+"""Hash tables whose entries are chained in buckets; see chains.pxd."""
+from libc.stdint cimport uint32_t
+from libc.stdlib cimport calloc, free
+
+cdef enum:
+    KEPT = 64            # buckets that a table keeps however few of them are used
+
+
+cdef bint resize(Chains *t, uint32_t size) noexcept nogil:
+    cdef Chained **fresh = <Chained **> calloc(size, sizeof(Chained *))
+    cdef Chained *e
+    cdef Chained *following
+    cdef uint32_t i
+    if fresh == NULL:
+        return False
+    if t.slots != NULL:
+        for i in range(t.mask + 1):
+            e = t.slots[i]
+            while e != NULL:
+                following = e.next
+                e.next = fresh[e.hash & (size - 1)]
+                fresh[e.hash & (size - 1)] = e
+                e = following
+        free(t.slots)
+    t.slots = fresh
+    t.mask = size - 1
+    return True
+
+
+cdef bint chains_add(void *table, void *entry, uint32_t first) noexcept nogil:
+    cdef Chains *t = <Chains *> table
+    cdef Chained *e = <Chained *> entry
+    if t.slots == NULL:
+        if not resize(t, first):
+            return False
+    elif t.n > t.mask:
+        resize(t, (t.mask + 1) * 2)   # without memory the chains only get longer
+    e.next = t.slots[e.hash & t.mask]
+    t.slots[e.hash & t.mask] = e
+    t.n += 1
+    return True
+
+
+cdef bint chains_remove(void *table, void *entry) noexcept nogil:
+    cdef Chains *t = <Chains *> table
+    cdef Chained *e = <Chained *> entry
+    cdef Chained **link
+    if t.n == 0:
+        return False
+    link = &t.slots[e.hash & t.mask]
+    while link[0] != e:
+        if link[0] == NULL:
+            return False
+        link = &link[0].next
+    link[0] = e.next
+    t.n -= 1
+    if t.mask >= KEPT and t.n < t.mask // 8:
+        resize(t, (t.mask + 1) // 4)
+    return True
+
+
+cdef void chains_clear(void *table) noexcept nogil:
+    cdef Chains *t = <Chains *> table
+    free(t.slots)
+    t.slots = NULL
+    t.mask = t.n = 0

@@ -1,0 +1,102 @@
+"""Text as the server's messages quote it; see quoting.pxd."""
+from libc.stddef cimport size_t
+from libc.string cimport memcmp, memcpy
+
+
+cdef char *quote(char *out, const char *p, size_t n) noexcept nogil:
+    """Write "p[:n]" as Go's %q words it (bytes that are no UTF-8 as \\x..), at most 4n + 2 characters."""
+    cdef const char *hex = b"0123456789abcdef"
+    cdef const char *plain = b"\a\b\f\n\r\t\v\\\""
+    cdef const char *letter = b"abfnrtv\\\""
+    cdef size_t i = 0, k, width
+    cdef unsigned char c
+    out[0] = c'"'
+    out += 1
+    while i < n:
+        c = <unsigned char> p[i]
+        for k in range(9):
+            if c == <unsigned char> plain[k]:
+                out[0] = c'\\'
+                out[1] = letter[k]
+                out += 2
+                i += 1
+                break
+        else:
+            width = utf8_width(p + i, n - i)
+            if c < 0x20 or c == 0x7f or width == 0:
+                out[0] = c'\\'
+                out[1] = c'x'
+                out[2] = hex[c >> 4]
+                out[3] = hex[c & 15]
+                out += 4
+                i += 1
+            else:
+                memcpy(out, p + i, width)
+                out += width
+                i += width
+    out[0] = c'"'
+    return out + 1
+
+
+cdef size_t put_json_string(char *out, const char *p, size_t n) noexcept nogil:
+    cdef const char *hex = b"0123456789abcdef"
+    cdef char *to = out
+    cdef size_t i = 0, width
+    cdef unsigned char c
+    to[0] = c'"'
+    to += 1
+    while i < n:
+        c = <unsigned char> p[i]
+        if c >= 0x80:
+            width = utf8_width(p + i, n - i)
+            if width == 0:
+                memcpy(to, b"\\ufffd", 6)
+                to += 6
+                i += 1
+            elif width == 3 and memcmp(p + i, b"\xe2\x80", 2) == 0 and (<unsigned char> p[i + 2] & 0xFE) == 0xA8:
+                memcpy(to, b"\\u202", 5)   # the line and paragraph separators
+                to[5] = hex[<unsigned char> p[i + 2] & 15]
+                to += 6
+                i += 3
+            else:
+                memcpy(to, p + i, width)
+                to += width
+                i += width
+            continue
+        i += 1
+        if c == c'"' or c == c'\\':
+            to[0] = c'\\'
+            to[1] = <char> c
+            to += 2
+        elif c >= 0x20 and c != c'<' and c != c'>' and c != c'&':
+            to[0] = <char> c
+            to += 1
+        elif c == 8 or c == 9 or c == 10 or c == 12 or c == 13:
+            to[0] = c'\\'
+            to[1] = c'b' if c == 8 else c't' if c == 9 else c'n' if c == 10 else c'f' if c == 12 else c'r'
+            to += 2
+        else:
+            memcpy(to, b"\\u00", 4)
+            to[4] = hex[c >> 4]
+            to[5] = hex[c & 15]
+            to += 6
+    to[0] = c'"'
+    return to + 1 - out
+
+
+cdef size_t utf8_width(const char *p, size_t n) noexcept nogil:
+    cdef unsigned char c = <unsigned char> p[0], d = <unsigned char> p[1] if n > 1 else 0
+    cdef size_t width, i
+    if c < 0x80:
+        return 1
+    if c < 0xC2 or c > 0xF4:
+        return 0
+    width = 2 if c < 0xE0 else 3 if c < 0xF0 else 4
+    if n < width:
+        return 0
+    if (c == 0xE0 and d < 0xA0) or (c == 0xED and d > 0x9F) or (c == 0xF0 and d < 0x90) or (c == 0xF4 and d > 0x8F):
+        return 0
+    for i in range(1, width):
+        if (<unsigned char> p[i] & 0xC0) != 0x80:
+            return 0
+    return width
