@@ -1,0 +1,126 @@
+"""What a stream's timers do; see aging.pxd (expireMsgs of filestore.go, purgeMsgIds of stream.go)."""
+from libc.stddef cimport size_t
+from libc.stdint cimport INT64_MAX, int64_t, uint32_t, uint64_t
+from libc.stdio cimport snprintf
+from libc.stdlib cimport free, malloc
+from libc.string cimport memcmp, memcpy
+
+from gnats.core.parser cimport Slice
+from gnats.core.pollstate cimport PollState
+from gnats.includes.linux cimport monotonic_ns, realtime_ns
+from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
+from gnats.jetstream.dedupe cimport dedupe_expire
+from gnats.jetstream.engine cimport local_of
+from gnats.jetstream.headers cimport find_header, parse_headers
+from gnats.jetstream.ingest cimport TOLD, Inbound, process_jetstream_msg
+from gnats.jetstream.streamcore cimport StreamCore
+from gnats.store.base cimport STORE_OK, StoreMsg
+
+cdef enum:
+    AT_ONCE = 1024       # messages that go before others have their turn
+    SOME = 64
+
+cdef int64_t MIN_FIRE = 50000000    # ns between two looks for message ids that are too old
+
+
+cdef void expire_msgs(void *owner, PollState *ps) noexcept nogil:
+    cdef int64_t now = realtime_ns(), following
+    cdef bint markers
+    (<StreamCore> owner).enter()
+    markers = (<StreamCore> owner).cfg.marker_ttl != 0
+    (<StreamCore> owner).leave(ps)
+    if markers:
+        leave_markers(<StreamCore> owner, ps, now)
+    (<StreamCore> owner).enter()
+    (<StreamCore> owner).expires_at = 0
+    if not (<StreamCore> owner).closed:
+        if not markers:
+            (<StreamCore> owner).store.expire(now, AT_ONCE)
+        following = (<StreamCore> owner).store.next_expiry()
+        if following != INT64_MAX and (<StreamCore> owner).failed == 0:
+            (<StreamCore> owner).arm_expiry(following)
+    (<StreamCore> owner).leave(ps)
+
+
+cdef void leave_markers(StreamCore s, PollState *ps, int64_t now) noexcept nogil:
+    """Remove what has expired; who was the last of its subject leaves a marker."""
+    cdef uint64_t[SOME] seqs
+    cdef uint32_t i, n, gone = 0
+    while gone < AT_ONCE:
+        s.enter()
+        n = s.store.expired(now, seqs, SOME) if not s.closed and s.failed == 0 else 0
+        s.leave(ps)
+        for i in range(n):
+            expire_one(s, ps, seqs[i])
+        gone += n
+        if n < SOME:
+            break
+
+
+cdef void expire_one(StreamCore s, PollState *ps, uint64_t seq) noexcept nogil:
+    cdef StoreMsg sm
+    cdef char *subject = NULL
+    s.enter()
+    if s.store.load(seq, &sm) == STORE_OK:
+        if s.store.subject_msgs(sm.subject, sm.subject_n) == 1 and not is_marker(&sm):
+            subject = <char *> malloc(sm.subject_n)
+            if subject != NULL:
+                memcpy(subject, sm.subject, sm.subject_n)
+        else:
+            s.store.remove(seq, False)
+    s.leave(ps)
+    if subject != NULL:
+        store_marker(s, ps, subject, sm.subject_n)
+        free(subject)
+
+
+cdef bint is_marker(const StoreMsg *sm) noexcept nogil:
+    cdef Slice found = find_header(<char *> sm.hdr, sm.hdr_n, b"Nats-Marker-Reason", 18)
+    if found.p != NULL and found.n:
+        return True
+    found = find_header(<char *> sm.hdr, sm.hdr_n, b"KV-Operation", 12)
+    return found.p != NULL and found.n == 5 and memcmp(found.p, b"PURGE", 5) == 0
+
+
+cdef void store_marker(StreamCore s, PollState *ps, char *subject, size_t n) noexcept nogil:
+    """A message that says that the last one of the subject has expired, and takes its place."""
+    cdef char[192] hdr
+    cdef char[64] ttl
+    cdef Inbound m
+    cdef int64_t secs = s.cfg.marker_ttl
+    if secs >= 3600:
+        snprintf(ttl, sizeof(ttl), b"%lldh%lldm%llds", <long long> (secs // 3600), <long long> (secs // 60 % 60),
+                 <long long> (secs % 60))
+    elif secs >= 60:
+        snprintf(ttl, sizeof(ttl), b"%lldm%llds", <long long> (secs // 60), <long long> (secs % 60))
+    else:
+        snprintf(ttl, sizeof(ttl), b"%llds", <long long> secs)
+    m.subject.p = subject
+    m.subject.n = n
+    m.reply.p = NULL
+    m.reply.n = 0
+    m.hdr = hdr
+    m.hdr_n = snprintf(
+        hdr, sizeof(hdr), b"NATS/1.0\r\nNats-Marker-Reason: MaxAge\r\nNats-TTL: %s\r\nNats-Rollup: sub\r\n\r\n",
+        <char *> ttl)
+    m.msg = hdr
+    m.n = 0
+    m.owned = m.counted = m.batch.p = NULL
+    m.told_as = TOLD
+    m.seq = 0
+    m.ts = 0
+    parse_headers(m.hdr, m.hdr_n, &m.h)
+    process_jetstream_msg(s, local_of(ps), &m, True)
+    free(m.owned)
+
+
+cdef void purge_msg_ids(void *owner, PollState *ps) noexcept nogil:
+    """Forget message ids that are older than the window."""
+    cdef int64_t now = realtime_ns(), oldest
+    pthread_mutex_lock(&(<StreamCore> owner).store.lock)
+    oldest = dedupe_expire(&(<StreamCore> owner).dedupe, now - (<StreamCore> owner).cfg.duplicates)
+    if oldest and not (<StreamCore> owner).closed:
+        (<StreamCore> owner).engine.arm(
+            &(<StreamCore> owner).dedupe_timer,
+            monotonic_ns() + max(oldest + (<StreamCore> owner).cfg.duplicates - now, MIN_FIRE))
+    pthread_mutex_unlock(&(<StreamCore> owner).store.lock)

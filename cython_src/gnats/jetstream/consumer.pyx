@@ -1,0 +1,787 @@
+"""A consumer; see consumer.pxd."""
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from libc.stddef cimport size_t
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport free, malloc
+from libc.string cimport memcmp, memcpy, memset
+
+from gnats.core.account cimport Account
+from gnats.core.delivery cimport Deliverer, NativeSub
+from gnats.core.parser cimport Slice
+from gnats.core.quiesce cimport QsParticipant, qs_offline, qs_online, qs_register, qs_retire, qs_unregister
+from gnats.core.sublist cimport Subscription
+from gnats.includes.atomics cimport exchange8, load8, store8, store_ptr_release
+from gnats.includes.linux cimport monotonic_ns, realtime_ns
+from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
+from gnats.jetstream.consumeracks cimport Acked
+from gnats.jetstream.consumerstate cimport (
+    CONSUMER_INACTIVE,
+    FC_MAX,
+    POLICY_FLOW_CONTROL,
+    POLICY_NONE,
+    ConsumerSettings,
+    Notice,
+)
+from gnats.jetstream.engine cimport local_of, run_later
+from gnats.jetstream.headers cimport find_header, level_too_high
+from gnats.jetstream.outq cimport outq_ended, outq_status
+from gnats.jetstream.pending cimport (
+    Entry,
+    pending_first,
+    pending_find,
+    pending_forget,
+    pending_free,
+    pending_last,
+    pending_next,
+    pending_rdc,
+    pending_reserve,
+    pending_set_deadline,
+    pending_set_rdc,
+    pending_track,
+)
+from gnats.jetstream.requests cimport WaitingRequest, waitq_free
+from gnats.jetstream.streamcore cimport INTEREST_POLICY, LIMITS_POLICY, StreamCore
+from gnats.store.base cimport STORE_OK, StoreMsg
+from gnats.store.codec cimport (
+    ConsumerSnapshot,
+    PendingEntry,
+    RedeliveredEntry,
+    consumer_bound,
+    consumer_decode,
+    consumer_encode,
+    consumer_free,
+)
+from gnats.store.durations cimport parse_int64
+from gnats.store.filter cimport Filter, filter_make
+
+import random
+
+
+from gnats import gofmt
+from gnats.ident import server_hash
+from gnats.jetstream import gotime
+
+ACK_POLICIES = {"none": 0, "all": 1, "explicit": 2, "flow_control": 3}
+DELIVER_POLICIES = {
+    "all": 0, "last": 1, "last_per_subject": 2, "new": 3, "by_start_sequence": 4, "by_start_time": 5,
+}
+PRIORITY_POLICIES = {"": 0, "none": 0, "overflow": 1, "pinned_client": 2, "prioritized": 3}
+INACTIVE_DEFAULT = 5 * 10**9
+"""ns after which an ephemeral consumer that nobody uses is deleted."""
+
+cdef enum:
+    ON_ACK = 0
+    ON_REQUEST = 1
+    ON_FLOW_CONTROL = 2
+
+cdef int64_t SECOND = 1000000000
+
+
+class ResetError(ValueError):
+    """A consumer cannot be reset to a sequence; the text is nats-server's."""
+
+
+cdef class Consumer(ConsumerDelivery):
+    """A consumer of a stream. Used from the control loop's thread.
+
+    `config` is a checked gnats.jetstream.config.ConsumerConfig; `account` the account's name. `domain` and `reply_v2`
+    say how reply subjects are formed. A new consumer begins where its configuration says, one with `state` (an o.dat,
+    unsealed) where it was. `burst` is the most bytes that a message may have where the stream does not say.
+    `created` is in ns since 1970, 0 for now. Nothing happens before start().
+
+    What it has to tell comes as an EV_JETSTREAM of the control poller's inbox, `a` a ConsumerEvent, for notice().
+    Raises ValueError for a state that cannot be read, MemoryError.
+    """
+
+    def __init__(
+        self,
+        StreamCore stream not None,
+        str name not None,
+        config not None,
+        *,
+        str account="$G",
+        str domain="",
+        bint reply_v2=False,
+        bytes state=None,
+        int64_t burst=1048576,
+        int64_t created=0,
+    ):
+        cdef bytes names = stream.name.encode() + b"." + name.encode()
+        cdef bytes v2 = f"{domain or '_'}.{server_hash(account)}.".encode() + names
+        cdef ConsumerSettings cfg
+        if created:
+            self.created = created
+        self.subs = []
+        self.ack_prefix = b"$JS.ACK." + (v2 if reply_v2 else names)
+        self.fc_prefix = b"$JS.FC." + (v2 if reply_v2 else names) + b"."
+        self.ack_prefix_p = PyBytes_AS_STRING(self.ack_prefix)
+        self.ack_prefix_n = PyBytes_GET_SIZE(self.ack_prefix)
+        self.fc_prefix_p = PyBytes_AS_STRING(self.fc_prefix)
+        self.fc_prefix_n = PyBytes_GET_SIZE(self.fc_prefix)
+        self.fcid = <char *> malloc(self.fc_prefix_n + 8)
+        if self.fcid == NULL:
+            raise MemoryError
+        self.burst = burst
+        memset(&cfg, 0, sizeof(cfg))
+        self.read_settings(config, &cfg)
+        self.cfg = cfg
+        self.tokens = cfg.burst
+        self.tokens_at = monotonic_ns()
+        self.waiting.max = cfg.max_waiting
+        self.waiting.last = self.tokens_at
+        self.set_filter(config)
+        self.config = config
+        if cfg.flow_control:
+            self.pblimit = FC_MAX
+            self.maxpb = FC_MAX // 16
+        self.names = (names, v2)
+        self.dirty = True   # nobody is told before start()
+        if state is not None:
+            self.restore(state)
+        elif not self.select_starting_seq(
+            DELIVER_POLICIES[config.deliver_policy], config.opt_start_seq, gotime.unix_ns(config.opt_start_time)
+        ):
+            raise MemoryError
+
+    def __dealloc__(self):
+        free(self.fcid)
+
+    def __repr__(self) -> str:
+        return f"<Consumer {self.stream.name!r} > {self.name!r}>"
+
+    # -- settings ----------------------------------------------------------------------------------------------------
+
+    cdef int read_settings(self, config, ConsumerSettings *cfg) except -1:
+        """Into a struct of zeroes."""
+        cdef int64_t *backoff = NULL
+        cdef size_t i
+        cfg.ack_policy = ACK_POLICIES[config.ack_policy]
+        cfg.priority_policy = PRIORITY_POLICIES[config.priority_policy]
+        cfg.push = bool(config.deliver_subject)
+        cfg.replay_original = config.replay_policy == "original"
+        cfg.flow_control = config.flow_control and cfg.push
+        cfg.headers_only = config.headers_only
+        cfg.direct = config.direct
+        cfg.last_per_subject = config.deliver_policy == "last_per_subject"
+        cfg.memory = config.mem_storage or config.direct or self.stream.cfg.memory
+        cfg.retention = self.stream.cfg.retention
+        cfg.ack_wait = max(config.ack_wait, 0)
+        cfg.max_deliver = max(config.max_deliver, 0)
+        cfg.max_ack_pending = max(config.max_ack_pending, 0) if cfg.ack_policy != POLICY_NONE else 0
+        cfg.max_waiting = max(config.max_waiting, 0)
+        cfg.max_batch = config.max_batch
+        cfg.max_expires = config.max_expires
+        cfg.max_bytes = config.max_bytes
+        cfg.heartbeat = max(config.idle_heartbeat, 0) if cfg.push else 0
+        cfg.pinned_ttl = config.priority_timeout
+        cfg.pause_until = gotime.unix_ns(config.pause_until)
+        cfg.sample = max(int(config.sample_freq.removesuffix("%") or 0), 0)
+        cfg.rate = config.rate_limit_bps // 8
+        cfg.burst = self.stream.cfg.max_msg_size if self.stream.cfg.max_msg_size > 0 else self.burst
+        jitter = random.randrange(100, 1000) * 10**6
+        if not config.durable_name and config.inactive_threshold <= 0:
+            cfg.inactive = INACTIVE_DEFAULT + jitter
+        elif config.inactive_threshold > 0:
+            cfg.inactive = config.inactive_threshold + (0 if cfg.push else jitter)
+        text = gofmt.duration(config.max_expires).encode()
+        group = config.priority_groups[0].encode() if config.priority_groups else None
+        if config.backoff:
+            backoff = <int64_t *> malloc(len(config.backoff) * sizeof(int64_t))
+            if backoff == NULL:
+                raise MemoryError
+            for i in range(len(config.backoff)):
+                backoff[i] = config.backoff[i]
+        cfg.backoff = backoff
+        cfg.nbackoff = <uint32_t> len(config.backoff)
+        pthread_mutex_lock(&self.lock)
+        self.expires_text = text
+        self.expires_text_p = PyBytes_AS_STRING(self.expires_text)
+        self.group_name = group
+        self.group = PyBytes_AS_STRING(self.group_name) if group is not None else NULL
+        self.group_n = PyBytes_GET_SIZE(self.group_name) if group is not None else 0
+        pthread_mutex_unlock(&self.lock)
+        return 0
+
+    cdef int set_filter(self, config) except -1:
+        cdef Filter *made = filter_make(filter_subjects(config))
+        cdef Filter *old
+        pthread_mutex_lock(&self.lock)
+        pthread_mutex_lock(&self.store.lock)
+        old = self.filter
+        store_ptr_release(<void **> &self.filter, made)
+        pthread_mutex_unlock(&self.store.lock)
+        pthread_mutex_unlock(&self.lock)
+        if old != NULL:
+            qs_retire(old)
+        return 0
+
+    cdef int set_deliver_subject(self, config) except -1:
+        """Deliver there, and know who listens."""
+        cdef bytes subject = config.deliver_subject.encode()
+        cdef bytes queue = config.deliver_group.encode()
+        cdef Account account = <Account> self.stream.account
+        cdef char *copy = <char *> malloc(PyBytes_GET_SIZE(subject) + 1)
+        if copy == NULL:
+            raise MemoryError
+        memcpy(copy, PyBytes_AS_STRING(subject), PyBytes_GET_SIZE(subject))
+        if self.watch != NULL:
+            account.sublist.unwatch(self.watch)
+        self.watch = account.sublist.watch(
+            PyBytes_AS_STRING(subject), PyBytes_GET_SIZE(subject), PyBytes_AS_STRING(queue), PyBytes_GET_SIZE(queue),
+            on_interest, <void *> self)
+        if self.watch == NULL:
+            free(copy)
+            raise MemoryError
+        pthread_mutex_lock(&self.lock)
+        free(self.dsubj)
+        self.dsubj = copy
+        self.dsubj_n = PyBytes_GET_SIZE(subject)
+        # The watch may have spoken already: its word counts.
+        exchange8(&self.listeners, self.watch.interest)
+        exchange8(&self.recheck, 1)
+        pthread_mutex_unlock(&self.lock)
+        return 0
+
+    def configure(self, config not None) -> None:
+        """Take a checked ConsumerConfig that may replace the one there is. Raises MemoryError."""
+        cdef ConsumerSettings cfg
+        cdef ConsumerSettings before
+        cdef int64_t now = monotonic_ns(), wall = realtime_ns()
+        cdef Entry *e
+        cdef bint filtered = filter_subjects(config) != filter_subjects(self.config)
+        memset(&cfg, 0, sizeof(cfg))
+        self.read_settings(config, &cfg)
+        if filtered:
+            self.set_filter(config)
+        if config.deliver_subject != self.config.deliver_subject:
+            pthread_mutex_lock(&self.lock)
+            self.force_expire_pending(wall)
+            pthread_mutex_unlock(&self.lock)
+            self.set_deliver_subject(config)
+        pthread_mutex_lock(&self.lock)
+        before = self.cfg
+        self.cfg = cfg
+        e = pending_first(&self.pending)
+        while e != NULL:
+            pending_set_deadline(&self.pending, e, e.ts + self.wait_of(e.rdc))
+            e = pending_next(&self.pending, e)
+        if config.inactive_threshold != self.config.inactive_threshold:
+            self.inactive_at = now + cfg.inactive if cfg.inactive else 0
+        else:
+            self.cfg.inactive = before.inactive   # with the jitter it has
+        if cfg.pause_until != before.pause_until:
+            self.pause_at = now + (cfg.pause_until - wall) if cfg.pause_until > wall else 0
+        if filtered:
+            self.stream_num_pending()
+        pthread_mutex_unlock(&self.lock)
+        free(before.backoff)
+        self.config = config
+        self.wake_now()
+
+    # -- its life ----------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Subscribe, and deliver from now on. The stream knows it from here on. Raises MemoryError."""
+        cdef int64_t now = monotonic_ns(), wall = realtime_ns()
+        names, v2 = self.names
+        self.stream.add_consumer(self)
+        if self.cfg.push:
+            self.set_deliver_subject(self.config)
+        pthread_mutex_lock(&self.lock)
+        self.stream_num_pending()
+        if self.cfg.replay_original:
+            self.replay = True
+            self.replay_end = self.store.last_seq
+        if self.cfg.heartbeat:
+            self.heartbeat_at = now + self.cfg.heartbeat
+        if self.cfg.pause_until > wall:
+            self.pause_at = now + (self.cfg.pause_until - wall)
+        if self.cfg.push:
+            self.update_delivery_interest(load8(&self.listeners) != 0, now)
+        if self.cfg.inactive and (not self.cfg.push or not self.active):
+            self.inactive_at = now + self.cfg.inactive
+        self.started = True
+        self.dirty = False
+        self.mark_dirty()
+        pthread_mutex_unlock(&self.lock)
+        if self.cfg.ack_policy != POLICY_NONE and self.cfg.ack_policy != POLICY_FLOW_CONTROL:
+            self.subscribe_native(b"$JS.ACK." + names + b".*.*.*.*.*", ON_ACK)
+            self.subscribe_native(b"$JS.ACK." + v2 + b".*.*.*.*.>", ON_ACK)
+        self.subscribe_native(b"$JS.API.CONSUMER.MSG.NEXT." + names, ON_REQUEST)
+        if self.cfg.flow_control:
+            self.subscribe_native(b"$JS.FC." + names + b".*", ON_FLOW_CONTROL)
+            self.subscribe_native(b"$JS.FC." + v2 + b".*", ON_FLOW_CONTROL)
+        self.wake_now()
+
+    cdef int subscribe_native(self, bytes subject, int which) except -1:
+        cdef NativeSub native
+        cdef Subscription *s
+        cdef int error = 0
+        native.ctx = <void *> self
+        if which == ON_ACK:
+            native.fn = on_ack
+        elif which == ON_REQUEST:
+            native.fn = on_request
+        else:
+            native.fn = on_flow_control
+        s = self.stream.client.add_native_sub(
+            PyBytes_AS_STRING(subject), PyBytes_GET_SIZE(subject), NULL, 0, &native, &error)
+        if s == NULL:
+            raise MemoryError if error == 0 else ValueError(f"invalid subject {subject!r}")
+        self.subs.append(<size_t> s)
+        return 0
+
+    def close(self, *, bint deleted=False) -> None:
+        """Leave the stream. Idempotent. `deleted`: for good; whoever waits is told, and the stream forgets what only
+        this consumer was waiting for."""
+        cdef WaitingRequest *wr
+        cdef uint64_t floor
+        if self.closed:
+            return
+        for address in self.subs:
+            self.stream.client.unsubscribe(<Subscription *> <size_t> address)
+        self.subs.clear()
+        if self.watch != NULL:
+            (<Account> self.stream.account).sublist.unwatch(self.watch)
+            self.watch = NULL
+        pthread_mutex_lock(&self.lock)
+        self.closed = True
+        store8(&self.hungry, 0)
+        wr = self.waiting.head
+        while wr != NULL and deleted:
+            outq_status(&self.out, wr.reply, wr.reply_n, NULL, 0, b"409 Consumer Deleted", b"")
+            wr = wr.next
+        waitq_free(&self.waiting)
+        floor = self.asflr
+        pthread_mutex_unlock(&self.lock)
+        self.engine.arm(&self.timer, 0)
+        self.engine.arm(&self.kicker, 0)
+        self.wake_now()
+        if self.started:
+            self.stream.remove_consumer(self)
+            if deleted and self.cfg.retention == INTEREST_POLICY:
+                self.remove_unneeded(floor)
+        self.engine.bury(self)
+
+    def signal_shutdown(self) -> None:
+        """Tell those who wait for messages that the server stops. The control loop."""
+        cdef WaitingRequest *wr
+        pthread_mutex_lock(&self.lock)
+        wr = self.waiting.head
+        while wr != NULL:
+            outq_ended(&self.out, wr.reply, wr.reply_n, b"409 Server Shutdown", wr.n, wr.b)
+            wr = wr.next
+        told = self.waiting.n != 0
+        pthread_mutex_unlock(&self.lock)
+        if told:
+            self.wake_now()
+
+    def remove_unneeded(self, uint64_t floor) -> None:
+        """Have the stream remove what no consumer needs any more, behind `floor` (cleanupNoInterestMessages). A stream
+        that keeps messages until they are acknowledged; any thread."""
+        cdef QsParticipant me
+        cdef StoreMsg sm
+        cdef uint64_t seq = floor + 1, last
+        cdef int rc
+        qs_register(&me)
+        with nogil:
+            pthread_mutex_lock(&self.store.lock)
+            last = self.store.last_seq
+            pthread_mutex_unlock(&self.store.lock)
+            while seq <= last:
+                qs_online(&me)
+                pthread_mutex_lock(&self.store.lock)
+                rc = self.store.load_next(NULL, seq, &sm, NULL)
+                pthread_mutex_unlock(&self.store.lock)
+                if rc == STORE_OK:
+                    seq = sm.seq + 1
+                    self.stream.ack_msg(sm.seq, NULL)
+                qs_offline(&me)
+                if rc != STORE_OK:
+                    break
+        qs_unregister(&me)
+
+    def check_state_for_interest_stream(self) -> None:
+        """After recovery, in a stream that keeps messages until they are acknowledged: those that were acknowledged to
+        this consumer, but had not been removed yet. Any thread."""
+        cdef QsParticipant me
+        cdef StoreMsg sm
+        cdef uint64_t seq = 0
+        cdef int rc
+        if self.cfg.retention == LIMITS_POLICY:
+            return
+        qs_register(&me)
+        with nogil:
+            while True:
+                qs_online(&me)
+                pthread_mutex_lock(&self.lock)
+                pthread_mutex_lock(&self.store.lock)
+                rc = self.store.load_next(self.filter, seq, &sm, NULL)
+                pthread_mutex_unlock(&self.store.lock)
+                if rc == STORE_OK and sm.seq >= self.sseq:
+                    rc = -1
+                pthread_mutex_unlock(&self.lock)
+                if rc == STORE_OK:
+                    seq = sm.seq + 1
+                    self.stream.ack_msg(sm.seq, NULL)
+                qs_offline(&me)
+                if rc != STORE_OK:
+                    break
+        qs_unregister(&me)
+
+    cdef void wake_now(self):
+        """Have the control loop's poller run it."""
+        run_later(local_of(self.engine.control), self)
+        self.engine.run_batch()
+
+    # -- the API's ---------------------------------------------------------------------------------------------------
+
+    def info(self) -> dict[str, object]:
+        """What ConsumerInfo says of it. Times are ns since 1970, 0 for never; `pin` is None without one."""
+        cdef uint64_t last, msgs, most
+        cdef int64_t pending, wall = realtime_ns()
+        cdef dict out
+        pthread_mutex_lock(&self.lock)
+        pthread_mutex_lock(&self.store.lock)
+        last = self.store.last_seq
+        msgs = self.store.msgs
+        if self.sseq > last:
+            self.npc = 0
+        elif self.npc > 0:
+            most = min(msgs, last - self.sseq + 1)
+            if <uint64_t> self.npc > most:
+                self.npc = <int64_t> most
+        pending = self.num_pending()
+        pthread_mutex_unlock(&self.store.lock)
+        if not self.cfg.push and not self.closed:
+            self.process_waiting(False, monotonic_ns())
+        stored = not self.cfg.direct and (
+            not self.cfg.memory or self.delivered.consumer != 0 or self.delivered.stream != 0)
+        out = {
+            "delivered_consumer": self.delivered.consumer if stored else max(self.dseq, 1) - 1,
+            "delivered_stream": self.delivered.stream if stored else max(self.sseq, 1) - 1,
+            "delivered_last": self.ldt,
+            "ack_floor_consumer": self.adflr if self.cfg.direct else self.floor.consumer,
+            "ack_floor_stream": self.asflr if self.cfg.direct else self.floor.stream,
+            "ack_floor_last": self.lat,
+            "num_ack_pending": self.pending.n,
+            "num_redelivered": self.pending.nredelivered if self.cfg.max_deliver != 1 else 0,
+            "num_waiting": self.waiting.n,
+            "num_pending": pending,
+            "push_bound": bool(self.cfg.push and self.active),
+            "paused": self.cfg.pause_until > wall,
+            "pause_remaining": max(self.cfg.pause_until - wall, 0),
+            "pin": PyBytes_FromStringAndSize(self.pin, sizeof(self.pin)).decode() if self.pinned else None,
+            "pinned_ts": self.pinned_ts,
+        }
+        ended = self.out.n != 0
+        pthread_mutex_unlock(&self.lock)
+        if ended:
+            self.wake_now()   # requests that are over are told so
+        return out
+
+    @property
+    def is_active(self) -> bool:
+        """Somebody listens to the deliver subject. Of a push consumer."""
+        return bool(self.active and not self.closed)
+
+    def unpin(self) -> bool:
+        """Take the pin from who has it; False when nobody has."""
+        cdef bint had
+        pthread_mutex_lock(&self.lock)
+        had = self.pinned
+        self.unassign_pin()
+        pthread_mutex_unlock(&self.lock)
+        self.wake_now()
+        return had
+
+    def reset(self, uint64_t seq=0) -> int:
+        """Begin anew at a sequence, 0: behind the ack floor; the sequence. Raises ResetError where it may not."""
+        cdef uint64_t first = 0
+        cdef bint count
+        if seq:
+            if self.config.deliver_policy == "by_start_sequence":
+                if seq < self.config.opt_start_seq:
+                    raise ResetError("below start seq")
+            elif self.config.deliver_policy == "by_start_time":
+                pthread_mutex_lock(&self.store.lock)
+                first = self.store.seq_from_time(gotime.unix_ns(self.config.opt_start_time))
+                pthread_mutex_unlock(&self.store.lock)
+                if seq < first:
+                    raise ResetError("below start time")
+            elif self.config.deliver_policy != "all":
+                raise ResetError("not allowed")
+        pthread_mutex_lock(&self.lock)
+        if seq == 0:
+            seq = self.asflr + 1
+        count = self.sseq != seq or self.pending.n
+        pending_free(&self.pending)
+        free(self.skip_list)
+        self.skip_list = NULL
+        self.skip_at = self.skip_n = 0
+        self.sseq = seq
+        self.dseq = 1
+        self.adflr = 0
+        self.asflr = seq - 1
+        self.ldt = self.lat = 0
+        self.delivered.consumer = self.floor.consumer = 0
+        self.delivered.stream = self.floor.stream = seq - 1
+        self.mark_dirty()
+        if count:
+            self.stream_num_pending()
+        pthread_mutex_unlock(&self.lock)
+        self.wake_now()
+        return seq
+
+    @staticmethod
+    def notice(bytes data not None) -> tuple[int, int, int, int, bytes]:
+        """(stream seq, consumer seq, deliveries, ack time in ns, text) of what an EV_JETSTREAM of a consumer says."""
+        cdef Notice n
+        if len(data) < <Py_ssize_t> sizeof(Notice):
+            raise ValueError("no notice of a consumer")
+        memcpy(&n, PyBytes_AS_STRING(data), sizeof(Notice))
+        return n.sseq, n.dseq, n.deliveries, n.ack_time, data[sizeof(Notice):]
+
+    # -- state -------------------------------------------------------------------------------------------------------
+
+    @property
+    def is_dirty(self) -> bool:
+        """The state has changed since state() was asked for."""
+        return bool(self.dirty)
+
+    def state(self) -> bytes:
+        """The state, as o.dat has it, unsealed. Raises MemoryError."""
+        cdef ConsumerSnapshot snap
+        cdef Entry *e
+        cdef uint8_t *out = NULL
+        cdef size_t n = 0
+        cdef uint32_t i
+        cdef bint ok = False
+        memset(&snap, 0, sizeof(snap))
+        with nogil:
+            pthread_mutex_lock(&self.lock)
+            snap.delivered_consumer = self.delivered.consumer
+            snap.delivered_stream = self.delivered.stream
+            snap.floor_consumer = self.floor.consumer
+            snap.floor_stream = self.floor.stream
+            snap.pending = <PendingEntry *> malloc((self.pending.n + 1) * sizeof(PendingEntry))
+            snap.redelivered = <RedeliveredEntry *> malloc((self.pending.nredelivered + 1) * sizeof(RedeliveredEntry))
+            if snap.pending != NULL and snap.redelivered != NULL:
+                e = pending_first(&self.pending)
+                while e != NULL:
+                    if e.seq > snap.floor_stream and e.dseq > snap.floor_consumer:
+                        snap.pending[snap.n_pending].stream_seq = e.seq
+                        snap.pending[snap.n_pending].consumer_seq = e.dseq
+                        snap.pending[snap.n_pending].ts = e.ts
+                        snap.n_pending += 1
+                    e = pending_next(&self.pending, e)
+                for i in range(1, self.pending.used + 1):
+                    e = &self.pending.entries[i]
+                    if e.rdc > 0:
+                        snap.redelivered[snap.n_redelivered].seq = e.seq
+                        snap.redelivered[snap.n_redelivered].count = <uint64_t> e.rdc
+                        snap.n_redelivered += 1
+                self.dirty = False
+                ok = True
+            pthread_mutex_unlock(&self.lock)
+            if ok:
+                out = <uint8_t *> malloc(consumer_bound(&snap))
+                if out != NULL:
+                    n = consumer_encode(&snap, realtime_ns(), out)
+            consumer_free(&snap)
+        try:
+            if out == NULL:
+                raise MemoryError
+            return PyBytes_FromStringAndSize(<char *> out, n)
+        finally:
+            free(out)
+
+    def restore(self, bytes data not None) -> None:
+        """Go on from a state that state() gave, or nats-server wrote. Before start(). Raises ValueError,
+        MemoryError."""
+        cdef ConsumerSnapshot snap
+        cdef uint64_t first, last
+        cdef size_t i
+        memset(&snap, 0, sizeof(snap))
+        if consumer_decode(&snap, <const uint8_t *> PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data)) != 0:
+            raise ValueError(f"the state of consumer {self.name!r} cannot be read")
+        pthread_mutex_lock(&self.store.lock)
+        first = self.store.first_seq
+        last = self.store.last_seq
+        pthread_mutex_unlock(&self.store.lock)
+        pthread_mutex_lock(&self.lock)
+        try:
+            pending_free(&self.pending)
+            self.delivered.consumer = snap.delivered_consumer
+            self.delivered.stream = snap.delivered_stream
+            self.floor.consumer = self.adflr = snap.floor_consumer
+            self.floor.stream = self.asflr = snap.floor_stream
+            self.sseq = snap.delivered_stream + 1
+            self.dseq = snap.delivered_consumer + 1
+            for i in range(snap.n_redelivered):
+                if snap.redelivered[i].seq >= first and snap.redelivered[i].count:
+                    if not pending_reserve(&self.pending):
+                        raise MemoryError
+                    pending_set_rdc(
+                        &self.pending, snap.redelivered[i].seq,
+                        <int64_t> min(snap.redelivered[i].count, <uint64_t> 1 << 32))
+            for i in range(snap.n_pending):
+                if not pending_reserve(&self.pending):
+                    raise MemoryError
+                pending_track(
+                    &self.pending, snap.pending[i].stream_seq, snap.pending[i].consumer_seq, snap.pending[i].ts, 0)
+                pending_set_deadline(
+                    &self.pending, last_tracked(self, snap.pending[i].stream_seq), snap.pending[i].ts
+                    + self.wait_of(pending_rdc(&self.pending, snap.pending[i].stream_seq)))
+            if self.sseq - 1 > last:
+                reconcile_with_stream(self, last)
+        finally:
+            pthread_mutex_unlock(&self.lock)
+            consumer_free(&snap)
+
+    # -- what the data plane calls -----------------------------------------------------------------------------------
+
+    cdef void suppress_deletion(self, int64_t now) noexcept nogil:
+        if self.cfg.inactive == 0:
+            return
+        self.waiting.last = now
+        if self.inactive_at:
+            self.inactive_at = now + self.cfg.inactive
+
+    cdef bint listened_to(self) noexcept nogil:
+        if self.failed:
+            # Nobody took what we sent; those with wildcards may.
+            self.failed = False
+            return (<Account> self.stream.account).sublist.has_interest(self.dsubj, self.dsubj_n)
+        return load8(&self.listeners) != 0
+
+    cdef void update_delivery_interest(self, bint interest, int64_t now) noexcept nogil:
+        self.active = interest
+        if interest:
+            self.inactive_at = 0
+        elif self.cfg.inactive and self.inactive_at == 0:
+            self.inactive_at = now + self.cfg.inactive
+
+    cdef void delete_not_active(self, int64_t now, int64_t wall) noexcept nogil:
+        """Nobody has used it for a while: it is to be deleted, unless somebody has after all."""
+        cdef Entry *e
+        cdef int64_t until = 0
+        self.inactive_at = 0
+        if self.cfg.push:
+            if not self.active:
+                self.notify(CONSUMER_INACTIVE, 0, 0, 0, 0, NULL, 0)
+            return
+        if now - self.waiting.last < self.cfg.inactive:
+            self.inactive_at = self.waiting.last + self.cfg.inactive
+            return
+        self.process_waiting(True, now)
+        if self.waiting.n:
+            self.inactive_at = now + self.cfg.inactive
+            return
+        # Who has messages may still be at work on them.
+        e = pending_first(&self.pending)
+        while e != NULL:
+            until = max(until, e.deadline)
+            e = pending_next(&self.pending, e)
+        if until and until + self.cfg.inactive > wall:
+            self.inactive_at = now + (until + self.cfg.inactive - wall)
+            return
+        self.notify(CONSUMER_INACTIVE, 0, 0, 0, 0, NULL, 0)
+
+
+cdef list filter_subjects(config):
+    return list(config.filter_subjects) or ([config.filter_subject] if config.filter_subject else [])
+
+
+cdef Entry *last_tracked(Consumer o, uint64_t seq) noexcept nogil:
+    return pending_find(&o.pending, seq)
+
+
+cdef void reconcile_with_stream(Consumer o, uint64_t last) noexcept nogil:
+    """The stream has lost its end: go back to where it ends now (reconcileStateWithStream)."""
+    cdef Entry *e
+    cdef uint32_t i
+    if o.asflr > last:
+        o.asflr = last
+        o.adflr = o.dseq - 1 if o.dseq else 0
+        pending_free(&o.pending)
+    for i in range(1, o.pending.used + 1):
+        e = &o.pending.entries[i]
+        if e.seq > last and (e.flags or e.rdc):
+            pending_forget(&o.pending, e)
+            if o.pending.used == 0:
+                break
+    e = pending_last(&o.pending)
+    o.sseq = e.seq + 1 if e != NULL else o.asflr + 1
+    o.dseq = e.dseq + 1 if e != NULL else o.adflr + 1
+    o.delivered.consumer = o.dseq - 1
+    o.delivered.stream = o.sseq - 1
+    o.floor.consumer = o.adflr
+    o.floor.stream = o.asflr
+
+
+cdef void on_interest(void *ctx, bint interest) noexcept nogil:
+    """The sublist's lock is held."""
+    exchange8(&(<Consumer> ctx).listeners, interest)
+    exchange8(&(<Consumer> ctx).recheck, 1)
+    (<Consumer> ctx).kick()
+
+
+cdef void on_ack(void *ctx, Deliverer producer, const Subscription *s, char *msg, size_t n) noexcept nogil:
+    cdef size_t hdr = producer.pa.hdr if producer.pa.hdr > 0 else 0
+    cdef Slice reply = producer.pa.reply
+    if reply.p == NULL:
+        reply.n = 0
+    (<Consumer> ctx).process_ack(producer.ps, &producer.pa.subject, &reply, msg + hdr, n - 2 - hdr)
+
+
+cdef void on_request(void *ctx, Deliverer producer, const Subscription *s, char *msg, size_t n) noexcept nogil:
+    cdef size_t hdr = producer.pa.hdr if producer.pa.hdr > 0 else 0
+    if producer.pa.reply.p == NULL or producer.pa.reply.n == 0:
+        return
+    if hdr and level_too_high(msg, hdr) and not (<Consumer> ctx).cfg.push:
+        pthread_mutex_lock(&(<Consumer> ctx).lock)
+        (<Consumer> ctx).refuse(producer.pa.reply.p, producer.pa.reply.n, b"412 Required Api Level")
+        pthread_mutex_unlock(&(<Consumer> ctx).lock)
+        (<Consumer> ctx).wake(producer.ps)
+        return
+    (<Consumer> ctx).process_next_msg_request(
+        producer.ps, producer.pa.reply.p, producer.pa.reply.n, msg + hdr, n - 2 - hdr)
+
+
+cdef void on_flow_control(void *ctx, Deliverer producer, const Subscription *s, char *msg, size_t n) noexcept nogil:
+    """An answer to a flow control request."""
+    cdef size_t hdr = producer.pa.hdr if producer.pa.hdr > 0 else 0
+    cdef Slice *subject = &producer.pa.subject
+    cdef Slice dseq, sseq
+    cdef Acked acked
+    cdef int64_t consumer_seq, stream_seq
+    cdef bint signal = False
+    acked.seqs = acked.few
+    acked.n = 0
+    acked.cap = 8
+    pthread_mutex_lock(&(<Consumer> ctx).lock)
+    if take_flow_control(<Consumer> ctx, subject) and hdr and (<Consumer> ctx).cfg.ack_policy == POLICY_FLOW_CONTROL:
+        dseq = find_header(msg, hdr, b"Nats-Last-Consumer", 18)
+        sseq = find_header(msg, hdr, b"Nats-Last-Stream", 16)
+        consumer_seq = parse_int64(dseq.p, dseq.n) if dseq.p != NULL else 0
+        stream_seq = parse_int64(sseq.p, sseq.n) if sseq.p != NULL else 0
+        if stream_seq > 0:
+            (<Consumer> ctx).process_ack_msg(
+                <uint64_t> stream_seq, <uint64_t> max(consumer_seq, <int64_t> 0), 1, False, realtime_ns(), &acked,
+                &signal)
+    pthread_mutex_unlock(&(<Consumer> ctx).lock)
+    (<Consumer> ctx).tell_stream(producer.ps, &acked)
+    (<Consumer> ctx).wake(producer.ps)
+
+
+cdef bint take_flow_control(Consumer o, const Slice *subject) noexcept nogil:
+    """The window grows with every answer; False when it is not the one that is waited for."""
+    if o.closed or subject.n != o.fcid_n or memcmp(subject.p, o.fcid, o.fcid_n) != 0:
+        return False
+    if o.maxpb < o.pblimit:
+        o.maxpb = min(2 * o.maxpb, o.pblimit)
+    o.pbytes = max(o.pbytes - o.fcsz, <int64_t> 0)
+    o.fcid_n = 0
+    o.fcsz = 0
+    return True

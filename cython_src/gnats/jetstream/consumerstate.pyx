@@ -1,0 +1,195 @@
+"""What a consumer is made of; see consumerstate.pxd."""
+from libc.stddef cimport size_t
+from libc.stdint cimport int64_t, uint64_t
+from libc.stdlib cimport free
+from libc.string cimport memcpy, memset
+
+from gnats.core.inbox cimport EV_JETSTREAM, Event, Inbox
+from gnats.core.pollstate cimport PollState
+from gnats.includes.linux cimport realtime_ns
+from gnats.includes.pthread cimport (
+    pthread_mutex_destroy,
+    pthread_mutex_init,
+    pthread_mutex_lock,
+    pthread_mutex_unlock,
+)
+from gnats.jetstream.engine cimport local_of, run_later
+from gnats.jetstream.pending cimport pending_first, pending_free
+from gnats.jetstream.requests cimport waitq_free
+from gnats.jetstream.streamcore cimport StreamCore
+from gnats.store.filter cimport filter_free
+
+cdef class ConsumerState(Observer):
+    """A consumer's state; see Consumer."""
+
+    def __cinit__(self, StreamCore stream not None, str name not None, *args, **kwargs):
+        pthread_mutex_init(&self.lock, NULL)
+        self.stream = stream
+        self.store = stream.store
+        self.engine = stream.engine
+        self.name = name
+        self.created = realtime_ns()
+        self.timer.timer.owner = self.kicker.timer.owner = <void *> self
+        self.timer.fn = on_timer
+        self.kicker.fn = on_kick
+
+    def __dealloc__(self):
+        pending_free(&self.pending)
+        waitq_free(&self.waiting)
+        free(self.out.p)
+        free(self.skip_list)
+        free(self.dsubj)
+        free(self.cfg.backoff)
+        filter_free(self.filter)
+        pthread_mutex_destroy(&self.lock)
+
+    # -- where it begins ---------------------------------------------------------------------------------------------
+
+    cdef bint select_starting_seq(self, int policy, uint64_t start_seq, int64_t start_time) noexcept nogil:
+        cdef uint64_t first, last, found = 0, found_last = 0
+        cdef int64_t n = 0
+        cdef bint one_each = self.stream.cfg.max_msgs_per == 1
+        free(self.skip_list)
+        self.skip_list = NULL
+        self.skip_n = self.skip_at = 0
+        pthread_mutex_lock(&self.store.lock)
+        first = self.store.first_seq
+        last = self.store.last_seq
+        if start_seq:
+            self.sseq = start_seq
+        elif policy == DELIVER_ALL or (policy == DELIVER_LAST_PER_SUBJECT and one_each):
+            self.sseq = first
+        elif policy == DELIVER_LAST:
+            if self.filter != NULL:
+                self.store.filtered_state(1, self.filter, &found, &found_last)
+            self.sseq = found_last if self.filter != NULL else last
+        elif policy == DELIVER_LAST_PER_SUBJECT:
+            n = self.store.multi_last_seqs(self.filter, 0, -1, &self.skip_list)
+            self.skip_n = <size_t> n if n > 0 else 0
+            self.skip_resume = last
+            self.sseq = self.skip_list[0] if self.skip_n else last
+        elif policy == DELIVER_BY_START_TIME:
+            self.sseq = self.store.seq_from_time(start_time)
+            if self.filter != NULL:
+                # on to the first that it is about, rather than from one to the next
+                self.store.filtered_state(self.sseq, self.filter, &found, &found_last)
+                if self.sseq < found < last:
+                    self.sseq = found
+        else:
+            self.sseq = last + 1
+        if first == 0 and not start_seq:
+            self.sseq = 1
+        elif self.sseq > last and not start_seq:
+            self.sseq = last + 1
+        elif self.sseq < first:
+            self.sseq = first
+        pthread_mutex_unlock(&self.store.lock)
+        if self.sseq == 0:
+            self.sseq = 1
+        self.dseq = 1
+        self.adflr = 0
+        self.asflr = self.sseq - 1
+        memset(&self.delivered, 0, sizeof(SeqPair))
+        memset(&self.floor, 0, sizeof(SeqPair))
+        self.delivered.stream = self.floor.stream = self.sseq - 1
+        return n >= 0
+
+    # -- what is pending for delivery --------------------------------------------------------------------------------
+
+    cdef int64_t num_pending(self) noexcept nogil:
+        return self.npc if self.npc > 0 else 0
+
+    cdef void stream_num_pending(self) noexcept nogil:
+        pthread_mutex_lock(&self.store.lock)
+        self.npc = <int64_t> self.store.num_pending(self.sseq, self.filter, self.cfg.last_per_subject)
+        self.npf = self.store.last_seq
+        pthread_mutex_unlock(&self.store.lock)
+
+    # -- the state that is stored ------------------------------------------------------------------------------------
+
+    cdef int64_t wait_of(self, int64_t rdc) noexcept nogil:
+        if self.cfg.nbackoff == 0:
+            return self.cfg.ack_wait
+        if rdc < 0:
+            rdc = 0
+        return self.cfg.backoff[min(rdc, <int64_t> self.cfg.nbackoff - 1)]
+
+    cdef void mark_dirty(self) noexcept nogil:
+        if not self.dirty and not self.cfg.memory:
+            self.dirty = True
+            self.notify(CONSUMER_DIRTY, 0, 0, 0, 0, NULL, 0)
+
+    cdef void update_delivered(self, uint64_t dseq, uint64_t sseq, int64_t wall) noexcept nogil:
+        self.ldt = wall
+        if dseq <= self.floor.consumer:
+            return
+        if dseq > self.delivered.consumer:
+            self.delivered.consumer = dseq
+        if sseq > self.delivered.stream:
+            self.delivered.stream = sseq
+        if self.cfg.ack_policy == POLICY_NONE:
+            self.floor = self.delivered
+        self.mark_dirty()
+
+    cdef void update_acks(self, uint64_t dseq, uint64_t sseq, bint was_pending, int64_t wall) noexcept nogil:
+        cdef Entry *first
+        self.lat = wall
+        if self.cfg.ack_policy == POLICY_NONE:
+            return
+        self.mark_dirty()
+        if dseq <= self.floor.consumer or not was_pending:
+            return
+        if self.cfg.ack_policy != POLICY_EXPLICIT:
+            self.floor.consumer = dseq
+            self.floor.stream = sseq
+            return
+        first = pending_first(&self.pending)
+        if first == NULL:
+            self.floor = self.delivered
+        elif dseq == self.floor.consumer + 1:
+            self.floor.consumer = dseq
+            self.floor.stream = sseq
+            if first.seq > sseq and first.dseq:
+                self.floor.consumer = first.dseq - 1
+                self.floor.stream = first.seq - 1
+
+    # -- what others are told ----------------------------------------------------------------------------------------
+
+    cdef void notify(
+        self, int what, uint64_t sseq, uint64_t dseq, uint64_t deliveries, int64_t ack_time, const char *text, size_t n
+    ) noexcept nogil:
+        """Out of memory, nobody is told."""
+        cdef Notice *notice
+        cdef Event *ev = (<Inbox> self.engine.control.inbox).new_event(EV_JETSTREAM, <void *> self, sizeof(Notice) + n)
+        if ev == NULL:
+            return
+        ev.a = what
+        notice = <Notice *> ev.data
+        notice.sseq = sseq
+        notice.dseq = dseq
+        notice.deliveries = deliveries
+        notice.ack_time = ack_time
+        if n:
+            memcpy(ev.data + sizeof(Notice), text, n)
+        (<Inbox> self.engine.control.inbox).post(ev)
+
+    cdef void wake(self, PollState *ps) noexcept nogil:
+        run_later(local_of(ps), self)
+
+    cdef void kick(self) noexcept nogil:
+        self.engine.arm(&self.kicker, 1)
+
+
+cdef void on_timer(void *owner, PollState *ps) noexcept nogil:
+    pthread_mutex_lock(&(<ConsumerState> owner).lock)
+    set_armed(<ConsumerState> owner, 0)
+    pthread_mutex_unlock(&(<ConsumerState> owner).lock)
+    (<ConsumerState> owner).run(ps)
+
+
+cdef void on_kick(void *owner, PollState *ps) noexcept nogil:
+    (<ConsumerState> owner).run(ps)
+
+
+cdef void set_armed(ConsumerState o, int64_t when) noexcept nogil:
+    o.armed = when

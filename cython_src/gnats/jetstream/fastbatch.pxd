@@ -1,0 +1,43 @@
+"""Fast batches: messages that are stored as they come, and acknowledged many at once (processJetStreamFastBatchMsg of
+stream.go; ADR-50).
+
+A message says by its reply subject which batch it is of, and what it does there:
+
+    <prefix>.<id>.<messages for each acknowledgement>.<gap>.<sequence in the batch>.<operation>.$FI
+
+Nothing of a batch is kept but numbers. Its publisher is sent flow control (`{"type":"ack"...}`) each so many messages,
+and at once what is missing (`"gap"`) and what could not be stored (`"err"`); in the end an acknowledgement as for any
+message, with the id and the size of the batch. A batch that may have no gaps ends with the first.
+"""
+from libc.stdint cimport uint8_t, uint16_t, uint64_t
+from libc.string cimport memcmp
+
+from gnats.core.parser cimport Slice
+from gnats.jetstream.batchtable cimport OpenBatch
+from gnats.jetstream.engine cimport Local
+from gnats.jetstream.ingest cimport Inbound
+from gnats.jetstream.streamcore cimport StreamCore
+
+
+# What a reply subject says.
+cdef struct FastPattern:
+    Slice id
+    uint64_t seq         # 1..2^64 - 2
+    uint16_t flow        # messages for each acknowledgement, at most
+    uint8_t gap_ok, ping, commit, eob    # eob: a commit that is no message
+
+
+cdef inline bint is_fast_batch(const Slice *reply) noexcept nogil:
+    return reply.n > 4 and memcmp(reply.p + reply.n - 4, b".$FI", 4) == 0
+
+
+# False for a pattern that is none, of a reply subject that ends in .$FI.
+cdef bint parse_fast_pattern(const Slice *reply, FastPattern *out) noexcept nogil
+# Of a message that came through an import, before its header is rewritten: `reply` becomes what its publisher wrote, if
+# that is of a fast batch, in the memory that is returned (or NULL), to be freed.
+cdef char *original_reply(const Inbound *m, Slice *reply) noexcept nogil
+# A message whose reply subject, as its publisher wrote it, is_fast_batch(); takes the stream's lock.
+cdef void process_fast_batch_msg(StreamCore s, Local *local, Inbound *m, const Slice *pattern) noexcept nogil
+# Forget it; the lock is held.
+cdef void drop_fast_batch(StreamCore s, OpenBatch *b) noexcept nogil
+cdef void drop_fast_batches(StreamCore s) noexcept nogil

@@ -1,0 +1,389 @@
+"""Headers of messages that streams take; see headers.pxd."""
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from libc.stddef cimport size_t
+from libc.stdint cimport int64_t, uint32_t, uint64_t
+from libc.stdio cimport snprintf
+from libc.stdlib cimport free, malloc
+from libc.string cimport memchr, memcmp, memcpy, memmove
+
+from gnats.core.quoting cimport put_json_string
+from gnats.store.durations cimport parse_int64, parse_uint64
+
+from gnats.version import JS_API_LEVEL
+
+cdef extern from *:
+    """
+    #define GNATS_NAME(s) {s, sizeof(s) - 1}
+    typedef struct { const char *p; size_t n; } gnats_header_name;
+    static const gnats_header_name gnats_header_names[] = {
+        GNATS_NAME("Nats-Msg-Id"), GNATS_NAME("Nats-Expected-Stream"), GNATS_NAME("Nats-Expected-Last-Sequence"),
+        GNATS_NAME("Nats-Expected-Last-Subject-Sequence"),
+        GNATS_NAME("Nats-Expected-Last-Subject-Sequence-Subject"), GNATS_NAME("Nats-Expected-Last-Msg-Id"),
+        GNATS_NAME("Nats-Stream-Source"), GNATS_NAME("Nats-Rollup"), GNATS_NAME("Nats-TTL"),
+        GNATS_NAME("Nats-Incr"), GNATS_NAME("Nats-Counter-Sources"), GNATS_NAME("Nats-Batch-Id"),
+        GNATS_NAME("Nats-Batch-Sequence"), GNATS_NAME("Nats-Batch-Commit"), GNATS_NAME("Nats-Schedule"),
+        GNATS_NAME("Nats-Schedule-Time-Zone"), GNATS_NAME("Nats-Schedule-TTL"), GNATS_NAME("Nats-Schedule-Rollup"),
+        GNATS_NAME("Nats-Schedule-Target"), GNATS_NAME("Nats-Schedule-Source"), GNATS_NAME("Nats-Scheduler"),
+        GNATS_NAME("Nats-Schedule-Next"), GNATS_NAME("Nats-Request-Info"), GNATS_NAME("Nats-Required-Api-Level"),
+        GNATS_NAME("Nats-Marker-Reason"),
+    };
+    """
+    ctypedef struct gnats_header_name:
+        const char *p
+        size_t n
+    const gnats_header_name gnats_header_names[]
+
+cdef uint64_t SECOND = 1000000000
+cdef int64_t api_level = JS_API_LEVEL
+
+
+cdef inline size_t line_end(const char *hdr, size_t n, size_t at) noexcept nogil:
+    """Where the next CR LF is, n without one."""
+    cdef const char *p
+    while at + 1 < n:
+        p = <const char *> memchr(hdr + at, c'\r', n - 1 - at)
+        if p == NULL:
+            return n
+        at = p - hdr
+        if p[1] == c'\n':
+            return at
+        at += 1
+    return n
+
+
+cdef inline Slice value_of(char *hdr, size_t at, size_t end) noexcept nogil:
+    cdef Slice value
+    while at < end and hdr[at] == c' ':
+        at += 1
+    value.p = hdr + at
+    value.n = end - at
+    return value
+
+
+cdef void parse_headers(char *hdr, size_t n, MsgHeaders *out) noexcept nogil:
+    cdef size_t at = line_end(hdr, n, 0), end, name_n
+    cdef const char *colon
+    cdef int i
+    out.found = 0
+    while at + 2 < n:
+        at += 2
+        end = line_end(hdr, n, at)
+        if end - at > 5 and memcmp(hdr + at, b"Nats-", 5) == 0:
+            colon = <const char *> memchr(hdr + at, c':', end - at)
+            if colon != NULL:
+                name_n = colon - (hdr + at)
+                for i in range(HEADERS):
+                    if gnats_header_names[i].n == name_n and memcmp(
+                            gnats_header_names[i].p + 5, hdr + at + 5, name_n - 5) == 0:
+                        if not out.found >> i & 1:
+                            out.found |= <uint32_t> 1 << i
+                            out.values[i] = value_of(hdr, at + name_n + 1, end)
+                        break
+        at = end
+
+
+cdef size_t find_line(const char *hdr, size_t n, const char *name, size_t name_n, size_t *end) noexcept nogil:
+    """Where the first line of that name begins, 0 for none."""
+    cdef size_t at = line_end(hdr, n, 0)
+    while at + 2 < n:
+        at += 2
+        end[0] = line_end(hdr, n, at)
+        if end[0] - at > name_n and hdr[at + name_n] == c':' and memcmp(hdr + at, name, name_n) == 0:
+            return at
+        at = end[0]
+    return 0
+
+
+cdef Slice find_header(char *hdr, size_t n, const char *name, size_t name_n) noexcept nogil:
+    cdef size_t end = 0
+    cdef size_t at = find_line(hdr, n, name, name_n, &end)
+    cdef Slice none
+    none.p = NULL
+    none.n = 0
+    return value_of(hdr, at + name_n + 1, end) if at else none
+
+
+cdef size_t remove_status(char *hdr, size_t n) noexcept nogil:
+    cdef const char *cr
+    if n < 8 or memcmp(hdr, b"NATS/1.0", 8) != 0:
+        return n
+    cr = <const char *> memchr(hdr, c'\r', n)
+    if cr == NULL or cr - hdr <= 8:
+        return n
+    n -= cr - hdr - 8
+    memmove(hdr + 8, cr, n - 8)
+    return n if n != EMPTY_HEADER else 0
+
+
+cdef bint cut_line(char *hdr, size_t *n, size_t at, size_t end) noexcept nogil:
+    """Take out the line from at to end; False when there is none, or nothing is left."""
+    if at == 0 or end == n[0]:
+        return False
+    end += 2
+    memmove(hdr + at, hdr + end, n[0] - end)
+    n[0] -= end - at
+    if n[0] <= EMPTY_HEADER:
+        n[0] = 0
+    return n[0] != 0
+
+
+cdef size_t remove_header(char *hdr, size_t n, const char *name, size_t name_n) noexcept nogil:
+    cdef size_t at, end = 0
+    while True:
+        at = find_line(hdr, n, name, name_n, &end)
+        if not cut_line(hdr, &n, at, end):
+            return n
+
+
+cdef size_t find_like(const char *hdr, size_t n, const char *prefix, size_t prefix_n, size_t *end) noexcept nogil:
+    """Where the first line begins that begins so, 0 for none."""
+    cdef size_t at = line_end(hdr, n, 0)
+    while at + 2 < n:
+        at += 2
+        end[0] = line_end(hdr, n, at)
+        if end[0] - at >= prefix_n and memcmp(hdr + at, prefix, prefix_n) == 0:
+            return at
+        at = end[0]
+    return 0
+
+
+cdef bint has_header_like(const char *hdr, size_t n, const char *prefix, size_t prefix_n) noexcept nogil:
+    cdef size_t end = 0
+    return find_like(hdr, n, prefix, prefix_n, &end) != 0
+
+
+cdef size_t remove_headers_like(char *hdr, size_t n, const char *prefix, size_t prefix_n) noexcept nogil:
+    cdef size_t at, end = 0
+    while True:
+        at = find_like(hdr, n, prefix, prefix_n, &end)
+        if not cut_line(hdr, &n, at, end):
+            return n
+
+
+cdef size_t add_header(
+    char *out, const char *hdr, size_t n, const char *name, size_t name_n, const char *value, size_t value_n
+) noexcept nogil:
+    cdef char *p = out
+    if n > 2:
+        if out != hdr:
+            memcpy(out, hdr, n - 2)
+        p += n - 2
+    else:
+        memcpy(p, b"NATS/1.0\r\n", 10)
+        p += 10
+    memcpy(p, name, name_n)
+    p += name_n
+    memcpy(p, b": ", 2)
+    p += 2
+    memcpy(p, value, value_n)
+    p += value_n
+    memcpy(p, b"\r\n\r\n", 4)
+    return p + 4 - out
+
+
+cdef size_t add_number_header(
+    char *out, const char *hdr, size_t n, const char *name, size_t name_n, uint64_t value
+) noexcept nogil:
+    cdef char[20] digits
+    return add_header(out, hdr, n, name, name_n, digits, put_uint64(digits, value))
+
+
+# -- numbers and times -----------------------------------------------------------------------------------------------
+
+cdef size_t put_uint64(char *out, uint64_t value) noexcept nogil:
+    cdef char[20] digits
+    cdef size_t at = 20
+    while True:
+        at -= 1
+        digits[at] = <char> (c'0' + <char> (value % 10))
+        value //= 10
+        if value == 0:
+            break
+    memcpy(out, digits + at, 20 - at)
+    return 20 - at
+
+
+cdef size_t put_time(char *out, int64_t ns) noexcept nogil:
+    # days to a date: Howard Hinnant's civil_from_days
+    cdef int64_t secs = ns // <int64_t> SECOND
+    cdef int64_t rest = ns % <int64_t> SECOND
+    cdef int64_t days, era, year
+    cdef uint32_t second, doe, yoe, doy, mp, day, month
+    cdef size_t n
+    if rest < 0:
+        rest += <int64_t> SECOND
+        secs -= 1
+    days = secs // 86400
+    if secs % 86400 < 0:
+        days -= 1
+    second = <uint32_t> (secs - days * 86400)
+    days += 719468
+    era = (days if days >= 0 else days - 146096) // 146097
+    doe = <uint32_t> (days - era * 146097)
+    yoe = (doe - doe // 1460 + doe // 36524 - doe // 146096) // 365
+    doy = doe - (365 * yoe + yoe // 4 - yoe // 100)
+    mp = (5 * doy + 2) // 153
+    day = doy - (153 * mp + 2) // 5 + 1
+    month = mp + 3 if mp < 10 else mp - 9
+    year = <int64_t> yoe + era * 400 + (1 if month <= 2 else 0)
+    n = snprintf(
+        out, 35, b"%04d-%02u-%02uT%02u:%02u:%02u", <int> year, month, day, second // 3600, second // 60 % 60,
+        second % 60)
+    if rest:
+        n += snprintf(out + n, 12, b".%09lld", <long long> rest)
+        while out[n - 1] == c'0':
+            n -= 1
+    out[n] = c'Z'
+    return n + 1
+
+
+cdef int64_t days_of(int64_t year, int64_t month, int64_t day) noexcept nogil:
+    # since 1970-01-01: Howard Hinnant's days_from_civil
+    cdef int64_t y = year - 1 if month <= 2 else year
+    cdef int64_t era = y // 400   # years are not negative here
+    cdef int64_t yoe = y - era * 400
+    cdef int64_t doy = (153 * (month - 3 if month > 2 else month + 9) + 2) // 5 + day - 1
+    return era * 146097 + yoe * 365 + yoe // 4 - yoe // 100 + doy - 719468
+
+
+cdef bint parse_time(const char *p, size_t n, int64_t *out) noexcept nogil:
+    cdef int64_t year, month, day, hour, minute, second, zone_hour, zone_minute
+    cdef int64_t frac = 0, scale = 100000000, secs, most
+    cdef size_t i = 19
+    if n < 20 or p[4] != c'-' or p[7] != c'-' or p[10] != c'T' or p[13] != c':' or p[16] != c':':
+        return False
+    year = parse_int64(p, 4)
+    month = parse_int64(p + 5, 2)
+    day = parse_int64(p + 8, 2)
+    hour = parse_int64(p + 11, 2)
+    minute = parse_int64(p + 14, 2)
+    second = parse_int64(p + 17, 2)
+    if year < 0 or not 1 <= month <= 12 or not 0 <= hour < 24 or not 0 <= minute < 60 or not 0 <= second < 60:
+        return False
+    most = 30 if month == 4 or month == 6 or month == 9 or month == 11 else 31
+    if month == 2:
+        most = 29 if year % 4 == 0 and (year % 100 != 0 or year % 400 == 0) else 28
+    if not 1 <= day <= most:
+        return False
+    if p[i] == c'.':
+        i += 1
+        if i == n or not c'0' <= p[i] <= c'9':
+            return False
+        while i < n and c'0' <= p[i] <= c'9':
+            frac += (p[i] - c'0') * scale
+            scale //= 10
+            i += 1
+    secs = days_of(year, month, day) * 86400 + hour * 3600 + minute * 60 + second
+    if i == n:
+        return False
+    if p[i] == c'Z':
+        if i + 1 != n:
+            return False
+    else:
+        if n - i != 6 or (p[i] != c'+' and p[i] != c'-') or p[i + 3] != c':':
+            return False
+        zone_hour = parse_int64(p + i + 1, 2)
+        zone_minute = parse_int64(p + i + 4, 2)
+        if not 0 <= zone_hour < 24 or not 0 <= zone_minute < 60:
+            return False
+        secs -= (zone_hour * 3600 + zone_minute * 60) * (1 if p[i] == c'+' else -1)
+    # beyond what ns can say: as early or as late as they can
+    if secs > <int64_t> 9223372035:
+        out[0] = <int64_t> 9223372035 * <int64_t> SECOND
+    elif secs < -<int64_t> 9223372035:
+        out[0] = -<int64_t> 9223372035 * <int64_t> SECOND
+    else:
+        out[0] = secs * <int64_t> SECOND + frac
+    return True
+
+
+cdef bint level_too_high(char *hdr, size_t n) noexcept nogil:
+    # strconv.Atoi: a sign, then digits, in 64 bits
+    cdef Slice level = find_header(hdr, n, b"Nats-Required-Api-Level", 23)
+    cdef uint64_t v
+    cdef bint negative
+    if level.p == NULL or level.n == 0:
+        return False
+    negative = level.p[0] == c'-'
+    if negative or level.p[0] == c'+':
+        level.p += 1
+        level.n -= 1
+    if not parse_uint64(level.p, level.n, &v):
+        return True
+    if negative:
+        return v > <uint64_t> 1 << 63
+    return v > <uint64_t> api_level
+
+
+# -- for tests -------------------------------------------------------------------------------------------------------
+
+def probe_headers(bytes hdr not None) -> dict:
+    """What is found in a header, by number (H_*)."""
+    cdef MsgHeaders h
+    cdef dict out = {}
+    cdef int i
+    parse_headers(PyBytes_AS_STRING(hdr), PyBytes_GET_SIZE(hdr), &h)
+    for i in range(HEADERS):
+        if has_header(&h, i):
+            out[i] = PyBytes_FromStringAndSize(h.values[i].p, h.values[i].n)
+    return out
+
+
+def header_names() -> list:
+    """The names that probe_headers() numbers."""
+    return [gnats_header_names[i].p[:gnats_header_names[i].n] for i in range(HEADERS)]
+
+
+def probe_remove(bytes hdr not None, bytes name) -> bytes:
+    """A header without the lines of a name; without its status when name is None."""
+    cdef size_t n = PyBytes_GET_SIZE(hdr)
+    cdef char *copy = <char *> malloc(n + 1)
+    if copy == NULL:
+        raise MemoryError
+    try:
+        memcpy(copy, PyBytes_AS_STRING(hdr), n)
+        if name is None:
+            n = remove_status(copy, n)
+        else:
+            n = remove_header(copy, n, PyBytes_AS_STRING(name), PyBytes_GET_SIZE(name))
+        return PyBytes_FromStringAndSize(copy, n)
+    finally:
+        free(copy)
+
+
+def probe_add(bytes hdr not None, bytes name not None, bytes value not None) -> bytes:
+    """A header with one line more."""
+    cdef char *out = <char *> malloc(len(hdr) + len(name) + len(value) + 16)
+    if out == NULL:
+        raise MemoryError
+    try:
+        n = add_header(
+            out, PyBytes_AS_STRING(hdr), len(hdr), PyBytes_AS_STRING(name), len(name), PyBytes_AS_STRING(value),
+            len(value))
+        return PyBytes_FromStringAndSize(out, n)
+    finally:
+        free(out)
+
+
+def probe_json_string(bytes text not None) -> bytes:
+    """A JSON string of any bytes, as encoding/json writes it."""
+    cdef char *out = <char *> malloc(6 * PyBytes_GET_SIZE(text) + 2)
+    if out == NULL:
+        raise MemoryError
+    try:
+        return PyBytes_FromStringAndSize(
+            out, put_json_string(out, PyBytes_AS_STRING(text), PyBytes_GET_SIZE(text)))
+    finally:
+        free(out)
+
+
+def probe_parse_time(bytes text not None) -> int | None:
+    """ns since 1970; None for what is no time."""
+    cdef int64_t out
+    return out if parse_time(PyBytes_AS_STRING(text), PyBytes_GET_SIZE(text), &out) else None
+
+
+def probe_time(int64_t ns) -> bytes:
+    """A time as RFC 3339 with as many decimals as it needs."""
+    cdef char[40] out
+    return PyBytes_FromStringAndSize(out, put_time(out, ns))

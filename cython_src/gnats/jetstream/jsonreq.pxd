@@ -1,0 +1,64 @@
+"""JSON objects of small requests, read without Python: the members that are known by name, everything else is skipped.
+
+As encoding/json reads a struct: names match whatever their case, the last of several counts, null changes nothing, what
+is not JSON at all is reported before what is of the wrong type, and errors are worded as Go words them. Nothing is
+allocated; the time is linear in the text, which may nest 10000 deep as it may there.
+"""
+from libc.stddef cimport size_t
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+
+cdef enum:
+    # of json_object
+    JSON_OK = 0
+    JSON_SYNTAX = -1
+    JSON_TYPE = -2
+    # of a field
+    JSON_INT = 1        # i
+    JSON_DURATION = 2   # i, ns; differs from JSON_INT in how an error words it
+    JSON_UINT = 3       # u
+    JSON_BOOL = 4       # i
+    JSON_STRING = 5     # p[:n], between the quotes
+    JSON_STRINGS = 6    # p[:n], between the brackets: for json_next
+    JSON_INT64 = 7      # as JSON_INT, but for an error's words
+    JSON_ERROR_ROOM = 384
+
+
+cdef struct JsonField:
+    const char *name    # in lower case
+    uint8_t type
+
+
+cdef struct JsonValue:
+    uint8_t set         # it was there, and not null
+    int64_t i
+    uint64_t u
+    const char *p       # into the text
+    size_t n
+
+
+cdef struct JsonError:
+    int kind            # JSON_SYNTAX or JSON_TYPE
+    const char *what    # of a syntax error: what the character is not; NULL for an unexpected end. Else the Go type
+    uint8_t byte        # the character
+    char expected       # the one expected there, 0 when there are several
+    const char *field   # of a type error: its name
+    const char *value   # and what there was instead; "number" is followed by p[:n]
+    const char *p
+    size_t n
+
+
+cdef inline void json_field(JsonField *field, const char *name, int type) noexcept:
+    field.name = name
+    field.type = <uint8_t> type
+
+
+# Reads text[:n], an object, into values[:nfields], which are cleared first. JSON_OK, or an error, described in `err`;
+# with JSON_TYPE the other members have been read all the same.
+cdef int json_object(const char *text, size_t n, const JsonField *fields, size_t nfields, JsonValue *values,
+                     JsonError *err) noexcept nogil
+# The error as Go words it, cut at JSON_ERROR_ROOM; its length. `of`: the name of the struct, if Go knows it.
+cdef size_t json_error_text(const JsonError *err, const char *of, char *out) noexcept nogil
+# The next string of a JSON_STRINGS value: True, and it is item[0], between the quotes; at[0] starts at 0.
+cdef bint json_next(const JsonValue *strings, size_t *at, JsonValue *item) noexcept nogil
+# What is between quotes, unescaped: at most 3 * n bytes; how many. Bytes that are not UTF-8 become U+FFFD.
+cdef size_t json_unescape(const char *p, size_t n, char *out) noexcept nogil

@@ -1,0 +1,28 @@
+"""What a stream knows of its consumers; see observer.pxd."""
+from libc.stdint cimport uint32_t, uint64_t
+
+from gnats.core.pollstate cimport PollState
+
+
+cdef class Observer:
+    """A consumer, as its stream sees it; see gnats.jetstream.consumer.Consumer."""
+
+    cdef bint stored(self, uint64_t seq, const char *subject, uint32_t n) noexcept nogil:
+        return False
+
+    cdef void run(self, PollState *ps) noexcept nogil:
+        pass
+
+    cdef void removed(self, uint64_t seq, const char *subject, uint32_t n) noexcept nogil:
+        pass
+
+    cdef void purged(
+        self, uint64_t first, uint64_t last, const char *subject, uint32_t n, uint64_t subject_first
+    ) noexcept nogil:
+        pass
+
+    cdef bint need_ack(self, uint64_t seq, const char *subject, uint32_t n) noexcept nogil:
+        return False
+
+    cdef bint is_filtered_match(self, const char *subject, uint32_t n) noexcept nogil:
+        return False

@@ -1,0 +1,64 @@
+"""Replies to what is published to a stream: JSPubAckResponse of stream.go, written without Python."""
+from libc.stddef cimport size_t
+from libc.stdint cimport uint64_t
+
+from gnats.core.parser cimport Slice
+from gnats.jetstream.engine cimport Local
+from gnats.jetstream.streamcore cimport StreamCore
+
+# By code, those that a publisher can be answered with; their texts are in puback.pyx.
+cdef enum:
+    ERR_ACCOUNT_RESOURCES = 10002
+    ERR_INSUFFICIENT_RESOURCES = 10023
+    ERR_MESSAGE_EXCEEDS_MAXIMUM = 10054
+    ERR_STREAM_NOT_MATCH = 10060
+    ERR_WRONG_LAST_MSG_ID = 10070            # with text
+    ERR_WRONG_LAST_SEQUENCE = 10071          # with text
+    ERR_STORE_FAILED = 10077                 # with text
+    ERR_HEADER_EXCEEDS_MAXIMUM = 10097
+    ERR_SEALED = 10109
+    ERR_ROLLUP_FAILED = 10111                # with text
+    ERR_WRONG_LAST_SEQUENCE_CONSTANT = 10164
+    ERR_TTL_INVALID = 10165
+    ERR_TTL_DISABLED = 10166
+    ERR_INCR_DISABLED = 10168
+    ERR_INCR_MISSING = 10169
+    ERR_INCR_PAYLOAD = 10170
+    ERR_INCR_INVALID = 10171
+    ERR_COUNTER_BROKEN = 10172
+    ERR_ATOMIC_DISABLED = 10174
+    ERR_ATOMIC_MISSING_SEQ = 10175
+    ERR_ATOMIC_INCOMPLETE = 10176
+    ERR_ATOMIC_UNSUPPORTED_HEADER = 10177    # with text
+    ERR_ATOMIC_INVALID_ID = 10179
+    ERR_REQUIRED_API_LEVEL = 10185
+    ERR_SCHEDULES_DISABLED = 10188
+    ERR_EXPECTED_PER_SUBJECT_INVALID = 10193
+    ERR_ATOMIC_TOO_LARGE = 10199             # with text
+    ERR_ATOMIC_INVALID_COMMIT = 10200
+    ERR_ATOMIC_DUPLICATE = 10201
+    ERR_BATCH_DISABLED = 10205
+    ERR_BATCH_INVALID_PATTERN = 10206
+    ERR_BATCH_INVALID_ID = 10207
+    ERR_BATCH_UNKNOWN_ID = 10208
+    ERR_ATOMIC_IN_FLIGHT = 10210
+    ERR_BATCH_IN_FLIGHT = 10211
+    ERR_SCHEDULER_INVALID = 10212
+    ERR_SOURCE_HEADER = 10227
+
+
+# Reply with an error; `text`, without which it has a text of its own, is put behind it.
+cdef void respond_error(StreamCore s, Local *local, const Slice *reply, int err_code, const char *text,
+                        size_t n) noexcept nogil
+# Reply that it is stored as `seq`, with `more` behind that, the closing brace included.
+cdef void respond_ack(StreamCore s, Local *local, const Slice *reply, uint64_t seq, const char *more,
+                      size_t n) noexcept nogil
+
+# -- the same also where the stream's publishers are not to be answered (no_ack): to those of fast batches --
+
+# An error; of a message in a fast batch, as that is told of it, unless flow_seq is 0.
+cdef void send_error(StreamCore s, Local *local, const Slice *reply, uint64_t flow_seq, int err_code, const char *text,
+                     size_t n) noexcept nogil
+# A batch is stored, its last message as `seq`; or there is one with the id of its only message, a `duplicate`.
+cdef void send_batch_ack(StreamCore s, Local *local, const Slice *reply, uint64_t seq, const char *id, size_t id_n,
+                         uint64_t count, bint duplicate) noexcept nogil

@@ -1,0 +1,235 @@
+"""What a stream is made of; see streamcore.pxd."""
+from libc.stddef cimport size_t
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport free, realloc
+from libc.string cimport memcpy, memset
+
+from gnats.core.inbox cimport EV_JETSTREAM, Inbox
+from gnats.core.pollstate cimport PollState
+from gnats.core.subject cimport subject_has_wildcard
+from gnats.includes.atomics cimport load32, store32
+from gnats.includes.linux cimport monotonic_ns, realtime_ns
+from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
+from gnats.jetstream.dedupe cimport dedupe_add, dedupe_free
+from gnats.jetstream.engine cimport StreamBase, local_of, mark_dirty
+from gnats.jetstream.observer cimport Observer
+from gnats.jetstream.usage cimport usage_add
+from gnats.store.base cimport STORE_OK, StoreMsg
+from gnats.store.filter cimport Filter
+from gnats.store.stree cimport STreeFilter
+
+cdef enum:
+    FEW_REMOVED = 512    # bytes of removals that need no memory but the stack's
+
+cdef int64_t SOON = 10000000    # ns; expiry waits this long at least
+
+
+# What stands before the subject in Removals.
+cdef struct Removal:
+    uint64_t seq
+    uint32_t n
+
+
+cdef class StreamCore(StreamBase):
+    """A stream's state; see gnats.jetstream.stream.Stream."""
+
+    def __dealloc__(self):
+        dedupe_free(&self.dedupe)
+        free(self.itr)
+        free(self.tr)
+        free(self.last_msg_id)
+        free(self.removals.p)
+        free(self.observers)
+
+    # -- around changes of the store ---------------------------------------------------------------------------------
+
+    cdef void enter(self) noexcept nogil:
+        pthread_mutex_lock(&self.store.lock)
+
+    cdef void leave(self, PollState *ps) noexcept nogil:
+        cdef char[FEW_REMOVED] few
+        cdef Removals gone
+        cdef int64_t delta = <int64_t> self.store.bytes - self.accounted
+        cdef int err = 0
+        if delta:
+            self.accounted += delta
+            if self.account_usage is not None:
+                usage_add(self.account_usage, self.cfg.memory, delta)
+            if self.server_usage is not None:
+                usage_add(self.server_usage, self.cfg.memory, delta)
+        if ps == NULL:
+            err = self.store.flush()
+        gone = self.removals
+        if gone.n <= FEW_REMOVED:
+            memcpy(few, gone.p, gone.n)
+            gone.p = few
+            self.removals.n = 0
+            self.removals.many = 0
+        else:
+            memset(&self.removals, 0, sizeof(Removals))
+        pthread_mutex_unlock(&self.store.lock)
+        if err:
+            self.fail(err)
+        if ps != NULL:
+            mark_dirty(local_of(ps), self)
+        if gone.n:
+            self.tell_removed(gone.p, gone.n)
+        if gone.many:
+            self.tell_purged(NULL, 0)
+        if gone.p != few:
+            free(gone.p)
+
+    cdef void tell_removed(self, const char *p, size_t n) noexcept nogil:
+        cdef const Observers *all = observers_of(self)
+        cdef const Removal *r
+        cdef size_t at = 0
+        cdef uint32_t i
+        if all == NULL:
+            return
+        while at < n:
+            r = <const Removal *> (p + at)
+            for i in range(all.n):
+                (<Observer> all.list[i]).removed(r.seq, <const char *> (r + 1), r.n)
+            at += removal_size(r.n)
+
+    cdef void tell_purged(self, const char *subject, size_t n) noexcept nogil:
+        cdef const Observers *all = observers_of(self)
+        cdef STreeFilter only
+        cdef uint8_t wild = subject_has_wildcard(subject, n)
+        cdef Filter f
+        cdef StoreMsg sm
+        cdef uint64_t first, last, subject_first = 0
+        cdef uint32_t i
+        if all == NULL:
+            return
+        only.at = subject
+        only.n = n
+        f.subjects = &only
+        f.wild = &wild
+        f.n = 1
+        f.all = n == 0
+        pthread_mutex_lock(&self.store.lock)
+        first = self.store.first_seq
+        last = self.store.last_seq
+        if self.store.load_next(&f, first, &sm, NULL) == STORE_OK:
+            subject_first = sm.seq
+        pthread_mutex_unlock(&self.store.lock)
+        for i in range(all.n):
+            (<Observer> all.list[i]).purged(first, last, subject, <uint32_t> n, subject_first)
+
+    cdef bint ack_msg(self, uint64_t seq, PollState *ps) noexcept nogil:
+        cdef const Observers *all = observers_of(self)
+        cdef StoreMsg sm
+        cdef bint gone
+        cdef uint32_t i
+        pthread_mutex_lock(&self.store.lock)
+        gone = self.closed or self.cfg.retention == LIMITS_POLICY or self.store.load(seq, &sm) != STORE_OK
+        pthread_mutex_unlock(&self.store.lock)
+        if gone:
+            return False
+        if all != NULL:
+            for i in range(all.n):
+                if (<Observer> all.list[i]).need_ack(seq, sm.subject, sm.subject_n):
+                    return False
+        self.enter()
+        gone = self.store.remove(seq, False) == STORE_OK
+        self.leave(ps)
+        return gone
+
+    cdef bint has_interest(self, const char *subject, size_t n) noexcept nogil:
+        cdef const Observers *all = observers_of(self)
+        cdef uint32_t i
+        if all != NULL:
+            for i in range(all.n):
+                if (<Observer> all.list[i]).is_filtered_match(subject, <uint32_t> n):
+                    return True
+        return False
+
+    # -- the engine's ------------------------------------------------------------------------------------------------
+
+    cdef int flush(self) noexcept nogil:
+        cdef int err
+        pthread_mutex_lock(&self.store.lock)
+        err = 0 if self.closed else self.store.flush()
+        pthread_mutex_unlock(&self.store.lock)
+        if err:
+            self.fail(err)
+        return err
+
+    cdef int sync(self) noexcept nogil:
+        cdef int err = self.store.sync()
+        if err:
+            self.fail(err)
+        return err
+
+    cdef void fail(self, int error) noexcept nogil:
+        if load32(<uint32_t *> &self.failed) == 0:
+            store32(<uint32_t *> &self.failed, <uint32_t> error)
+            (<Inbox> self.client.inbox).post_data(EV_JETSTREAM, <void *> self, STREAM_FAILED, -error, NULL, 0)
+
+    # -- message ids -------------------------------------------------------------------------------------------------
+
+    cdef void remember_msg_id(self, const char *id, size_t n, uint64_t seq, int64_t ts) noexcept nogil:
+        if self.cfg.duplicates <= 0 or not dedupe_add(&self.dedupe, id, n, seq, ts):
+            return
+        if self.dedupe_timer.timer.slot == 0:
+            self.engine.arm(&self.dedupe_timer, monotonic_ns() + self.cfg.duplicates)
+
+    cdef bint set_last_msg_id(self, const char *id, size_t n) noexcept nogil:
+        cdef char *grown
+        if n > self.last_msg_id_cap:
+            grown = <char *> realloc(self.last_msg_id, n)
+            if grown == NULL:
+                return False
+            self.last_msg_id = grown
+            self.last_msg_id_cap = n
+        if n:
+            memcpy(self.last_msg_id, id, n)
+        self.last_msg_id_n = n
+        return True
+
+    # -- timers ------------------------------------------------------------------------------------------------------
+
+    cdef void arm_expiry(self, int64_t when) noexcept nogil:
+        if when == 0 or (self.expires_at and self.expires_at <= when):
+            return
+        self.expires_at = when
+        # at least a moment from now, so that a clock that was set back does not keep the loop busy
+        self.engine.arm(&self.expiry_timer, monotonic_ns() + max(when - realtime_ns(), SOON))
+
+
+cdef void note_damage(void *ctx) noexcept nogil:
+    """The store's on_lost: its lock is held."""
+    (<Inbox> (<StreamCore> ctx).client.inbox).post_data(EV_JETSTREAM, ctx, STREAM_DAMAGED, 0, NULL, 0)
+
+
+cdef void note_removed(
+    void *ctx, uint64_t seq, const char *subject, uint32_t n, uint64_t msgs, uint64_t bytes
+) noexcept nogil:
+    """The store's on_removed: its lock is held."""
+    cdef Removals *gone = &(<StreamCore> ctx).removals
+    cdef size_t cap
+    cdef char *grown
+    cdef Removal *r
+    if observers_of(<StreamCore> ctx) == NULL:
+        return
+    if seq == 0:
+        gone.many = 1
+        return
+    if gone.cap - gone.n < removal_size(n):
+        cap = max(2 * gone.cap, gone.n + removal_size(n) + 256)
+        grown = <char *> realloc(gone.p, cap)
+        if grown == NULL:
+            gone.many = 1   # they look for themselves then
+            return
+        gone.p = grown
+        gone.cap = cap
+    r = <Removal *> (gone.p + gone.n)
+    r.seq = seq
+    r.n = n
+    memcpy(r + 1, subject, n)
+    gone.n += removal_size(n)
+
+
+cdef inline size_t removal_size(size_t n) noexcept nogil:
+    return (sizeof(Removal) + n + 7) & ~<size_t> 7

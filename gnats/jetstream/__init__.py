@@ -1,0 +1,1 @@
+"""JetStream: streams and consumers, and the API that administers them."""

@@ -1,0 +1,263 @@
+"""The API's requests about consumers (jetstream_api.go)."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from gnats.gojson import Custom, JSONError, Named, Struct
+from gnats.jetstream import errors
+from gnats.jetstream.api import OFFLINE_DELAY, Json, Request, Route
+from gnats.jetstream.config import ACK_FLOW_CONTROL, LIMITS, ConsumerConfig
+from gnats.jetstream.consumercfg import is_group_name
+from gnats.jetstream.document import TIME
+from gnats.jetstream.gotime import ZERO_TIME, unix_ns, utc
+from gnats.jetstream.info import consumer_info
+from gnats.jetstream.streamapi import LIST_LIMIT, NAMES_LIMIT, online
+
+if TYPE_CHECKING:
+    from gnats.jetstream.consumers import Consumer
+    from gnats.jetstream.streams import Stream
+
+CREATE, UPDATE, CREATE_OR_UPDATE = "create", "update", ""
+_STREAM_IDENTITY = b"Nats-Stream-Identity"
+
+
+def _read_action(value: object) -> object:
+    if value in (CREATE, UPDATE, CREATE_OR_UPDATE) and isinstance(value, str):
+        return value
+    from gnats.gojson import marshal
+
+    raise JSONError(f"unknown consumer action: {marshal(value).decode()}")
+
+
+_CREATE_REQUEST: Struct = {
+    "stream_name": "string",
+    "config": Named("ConsumerConfig", ConsumerConfig.schema()),
+    "action": Custom(_read_action),
+    "pedantic": "bool",
+}
+_PAGE = {"offset": "int"}
+_PAGED = {"total": 0, "offset": 0, "limit": 0}
+
+
+def _create(request: Request) -> Json:
+    found = request.read(_CREATE_REQUEST, "CreateConsumerRequest")
+    request.check_level()
+    jsa = request.jsa
+    config = ConsumerConfig.from_members(found.get("config", {}))
+    stream_name, config = _named(request, config, found.get("stream_name", ""))
+    if config.num_replicas > 1:
+        raise errors.STREAM_REPLICAS_NOT_SUPPORTED()
+    stream = online(request, jsa.stream(stream_name))
+    if config.direct and config.sourcing and config.name:
+        config = _for_sourcing(stream, config)
+    identity = ""
+    if config.direct or config.sourcing:
+        identity = stream.identity
+        asked = request.header_value(_STREAM_IDENTITY)
+        if asked and asked != identity.encode():
+            raise errors.CONSUMER_STREAM_IDENTITY_MISMATCH(msg=identity)
+    if consumer := stream.consumers.get(config.durable_name or config.name):
+        _online(request, consumer)
+        config = replace(config, pause_until=consumer.config.pause_until)
+        if config.sourcing and config.durable_name:
+            was = consumer.config
+            config = replace(
+                config,
+                deliver_policy=was.deliver_policy,
+                opt_start_seq=was.opt_start_seq,
+                opt_start_time=was.opt_start_time,
+            )
+    consumer = stream.add_consumer(
+        config.with_static_metadata(),
+        action=found.get("action", CREATE_OR_UPDATE),
+        pedantic=bool(found.get("pedantic")),
+    )
+    if identity:
+        request.response_header = b"NATS/1.0\r\n%s: %s\r\n\r\n" % (_STREAM_IDENTITY, identity.encode())
+    info = consumer_info(consumer)
+    if consumer.pause_remaining():
+        request.js.advisories.consumer_pause(
+            request.account, stream.name, consumer.name, consumer.config.pause_until
+        )
+    return info
+
+
+def _named(request: Request, config: ConsumerConfig, asked: str) -> tuple[str, ConsumerConfig]:
+    """The stream, and the configuration with the name that the subject has. Raises ApiError."""
+    tokens, legacy, subject_filter = request.tokens, "", ""
+    if tokens[1] == "DURABLE":
+        legacy, stream, name = "durable", tokens[3], tokens[4]
+    elif len(tokens) == 3:
+        legacy, stream, name = "ephemeral", tokens[2], config.name
+    else:
+        stream, name, subject_filter = tokens[2], tokens[3], ".".join(tokens[4:])
+    if stream != asked:
+        raise errors.STREAM_MISMATCH()
+    if set(name) & set("\\/"):
+        raise errors.CONSUMER_NAME_CONTAINS_PATH_SEPARATORS()
+    durable = config.durable_name
+    if legacy == "durable" and not durable:
+        raise errors.CONSUMER_DURABLE_NAME_NOT_SET()
+    if legacy != "ephemeral" and durable and durable != name:
+        raise errors.CONSUMER_DURABLE_NAME_NOT_MATCH_SUBJECT()
+    if legacy == "ephemeral" and durable:
+        raise errors.CONSUMER_EPHEMERAL_WITH_DURABLE_NAME()
+    if subject_filter and config.filter_subjects:
+        raise errors.CONSUMER_MULTIPLE_FILTERS_NOT_ALLOWED()
+    if subject_filter and config.filter_subject != subject_filter:
+        raise errors.CONSUMER_CREATE_FILTER_SUBJECT_MISMATCH()
+    return stream, replace(config, name=name)
+
+
+def _for_sourcing(stream: Stream, config: ConsumerConfig) -> ConsumerConfig:
+    """What another stream gets that takes messages from this one."""
+    if stream.config.retention != LIMITS:
+        return replace(
+            config,
+            direct=False,
+            durable_name=config.name,
+            ack_policy=ACK_FLOW_CONTROL,
+            ack_wait=0,
+            max_deliver=0,
+            inactive_threshold=0,
+        )
+    return replace(config, name=f"{config.name}-{stream.new_consumer_name()}")
+
+
+def _online(request: Request, consumer: Consumer) -> Consumer:
+    if consumer.offline_reason:
+        request.delay = OFFLINE_DELAY
+        raise errors.CONSUMER_OFFLINE_REASON(err=consumer.offline_reason)
+    return consumer
+
+
+def _known(stream: Stream, name: str) -> Consumer:
+    consumer = stream.consumers.get(name)
+    if consumer is None:
+        raise errors.CONSUMER_NOT_FOUND()
+    return consumer
+
+
+def _public(stream: Stream) -> list[Consumer]:
+    """Those that are not a stream's that takes messages from this one, in order."""
+    found = [consumer for consumer in stream.consumers.values() if not consumer.config.direct]
+    return sorted(found, key=lambda consumer: consumer.name)
+
+
+def _names(request: Request) -> Json:
+    request.check_level()
+    jsa = request.jsa
+    found = request.read_optional(_PAGE, "JSApiConsumersRequest")
+    consumers = _public(jsa.stream(request.tokens[2]))
+    offset = min(max(found.get("offset", 0), 0), len(consumers))
+    page = [consumer.name for consumer in consumers[offset : offset + NAMES_LIMIT]]
+    return {"total": len(consumers), "offset": offset, "limit": NAMES_LIMIT, "consumers": page}
+
+
+def _list(request: Request) -> Json:
+    request.check_level()
+    jsa = request.jsa
+    found = request.read_optional(_PAGE, "JSApiConsumersRequest")
+    consumers = _public(jsa.stream(request.tokens[2]))
+    offset = min(max(found.get("offset", 0), 0), len(consumers))
+    page: list[Json] = []
+    offline: dict[str, str] = {}
+    for consumer in consumers[offset:]:
+        if consumer.offline_reason:
+            offline[consumer.name] = consumer.offline_reason
+            continue
+        page.append(consumer_info(consumer, dynamic=False))
+        if len(page) >= LIST_LIMIT:
+            break
+    answer: Json = {"total": len(consumers), "offset": offset, "limit": LIST_LIMIT, "consumers": page}
+    return answer | ({"missing": list(offline), "offline": offline} if offline else {})
+
+
+def _info(request: Request) -> Json:
+    request.require_empty()
+    request.check_level()
+    stream = request.jsa.stream(request.tokens[2])
+    return consumer_info(_online(request, _known(stream, request.tokens[3])))
+
+
+def _delete(request: Request) -> Json:
+    request.check_level()
+    jsa = request.jsa
+    request.require_empty()
+    stream = jsa.stream(request.tokens[2])
+    stream.delete_consumer(_known(stream, request.tokens[3]))
+    return {"success": True}
+
+
+def _pause(request: Request) -> Json | None:
+    found = request.read_optional({"pause_until": TIME}, "JSApiConsumerPauseRequest")
+    request.check_level()
+    stream = request.jsa.stream(request.tokens[2])
+    if stream.offline_reason:
+        return None
+    consumer = _known(stream, request.tokens[3])
+    if consumer.offline_reason:
+        return None
+    until = utc(found.get("pause_until", ""))
+    config = replace(consumer.config, pause_until="" if until in ("", ZERO_TIME) else until)
+    consumer.update(config.with_static_metadata())
+    remaining = unix_ns(until) - time.time_ns()
+    answer: Json = {"paused": remaining > 0, "pause_until": until or ZERO_TIME}
+    return answer | ({"pause_remaining": remaining} if remaining > 0 else {})
+
+
+def _unpin(request: Request) -> Json | None:
+    request.check_level()
+    found = request.read_leniently({"group": "string"}, "JSApiConsumerUnpinRequest")
+    group = found.get("group", "")
+    if not group:
+        raise errors.INVALID_JSON(err="consumer group not specified")
+    if not is_group_name(group):
+        raise errors.CONSUMER_INVALID_GROUP_NAME()
+    stream = request.jsa.streams.get(request.tokens[2])
+    if stream is None:
+        raise errors.STREAM_NOT_FOUND()
+    if stream.offline_reason:
+        return None
+    consumer = _known(stream, request.tokens[3])
+    if consumer.offline_reason:
+        return None
+    if group not in consumer.config.priority_groups:
+        raise errors.CONSUMER_INVALID_PRIORITY_GROUP()
+    consumer.unpin(group)
+    return {}
+
+
+def _cluster_required(request: Request) -> Json:
+    raise errors.CLUSTER_REQUIRED()
+
+
+ROUTES = (
+    Route("CONSUMER.CREATE", _create, "consumer_create_response", 1, or_more=True),
+    Route("CONSUMER.DURABLE.CREATE", _create, "consumer_create_response", 2),
+    Route(
+        "CONSUMER.NAMES",
+        _names,
+        "consumer_names_response",
+        1,
+        is_info=True,
+        empty={**_PAGED, "consumers": []},
+    ),
+    Route(
+        "CONSUMER.LIST", _list, "consumer_list_response", 1, is_info=True, empty={**_PAGED, "consumers": []}
+    ),
+    Route("CONSUMER.INFO", _info, "consumer_info_response", 2, is_info=True),
+    Route("CONSUMER.DELETE", _delete, "consumer_delete_response", 2),
+    Route(
+        "CONSUMER.PAUSE",
+        _pause,
+        "consumer_pause_response",
+        2,
+        empty={"paused": False, "pause_until": ZERO_TIME},
+    ),
+    Route("CONSUMER.UNPIN", _unpin, "consumer_unpin_response", 2),
+    Route("CONSUMER.LEADER.STEPDOWN", _cluster_required, "consumer_leader_stepdown_response", 2),
+)

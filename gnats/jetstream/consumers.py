@@ -1,0 +1,334 @@
+"""Consumers as the control plane has them: configuration, state on the disk, what is asked and told.
+
+What they deliver is the business of the native consumer (gnats.jetstream.consumer).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gnats.gofmt import os_error, rfc3339
+from gnats.gojson import JSONError, marshal, unmarshal
+from gnats.internal import Message
+from gnats.jetstream import errors
+from gnats.jetstream.config import FILE, ConsumerConfig
+from gnats.jetstream.consumer import Consumer as NativeConsumer
+from gnats.jetstream.consumer import ResetError
+from gnats.jetstream.consumercfg import check_consumer_update
+from gnats.jetstream.consumerstate import ConsumerEvent
+from gnats.jetstream.conversion import STATE_FILE, convert_consumer, read_consumer_state
+from gnats.jetstream.errors import ApiError
+from gnats.jetstream.gotime import ZERO_TIME, unix_ns, utc
+from gnats.jetstream.metafiles import (
+    CONSUMERS,
+    META_FILE,
+    META_KEY,
+    MetaError,
+    replace_file,
+    write_consumer_meta,
+)
+
+if TYPE_CHECKING:
+    from gnats.jetstream.encryption import Seal
+    from gnats.jetstream.streams import Stream
+
+Json = dict[str, Any]
+WRITE_DELAY = 0.05
+"""Seconds between a change of the state and its being written: what changes until then is written with it."""
+_RESET_RESPONSE = "io.nats.jetstream.api.v1.consumer_reset_response"
+
+
+class Consumer:
+    """A consumer of a stream; with an `offline_reason` it is told about only."""
+
+    def __init__(
+        self, stream: Stream, name: str, config: ConsumerConfig, created: int, *, offline_reason: str = ""
+    ) -> None:
+        self.stream = stream
+        self.name = name
+        self.config = replace(config, pause_until=utc(config.pause_until))
+        self.created = created or time.time_ns()
+        self.offline_reason = offline_reason
+        self._native: NativeConsumer | None = None
+        self._seal: Seal | None = None
+        self._reset: tuple[Callable[[bytes], None], bytes] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._writing: asyncio.Task[None] | None = None
+
+    @property
+    def directory(self) -> Path:
+        """Where it is stored, if it is."""
+        return self.stream.directory / CONSUMERS / self.name
+
+    @property
+    def is_stored(self) -> bool:
+        config = self.config
+        return self.stream.config.storage == FILE and not config.mem_storage and not config.direct
+
+    def stream_changed(self) -> None:
+        """Its stream has another configuration, which is a part of its own."""
+        if self._native is not None:
+            self._native.configure(self.config)
+
+    @property
+    def native(self) -> NativeConsumer:
+        """Raises ApiError for one that is offline."""
+        if self._native is None:
+            raise errors.CONSUMER_OFFLINE_REASON(err=self.offline_reason or "offline")
+        return self._native
+
+    # -- life ------------------------------------------------------------------------------------------------
+
+    def start(self, restored: bytes = b"") -> None:
+        """Deliver, from where the stored state says, the `restored` one, or else the configuration.
+
+        Raises ApiError.
+        """
+        jsa = self.stream.jsa
+        js = jsa.js
+        state = restored or None
+        try:
+            if self.is_stored:
+                self._unlock()
+                state = read_consumer_state(self.directory, self._seal) or state
+            self._native = NativeConsumer(
+                self.stream.native,
+                self.name,
+                self.config,
+                account=jsa.name,
+                domain=js.domain,
+                reply_v2=js.server.opts.feature_flags.get("js_ack_fc_v2", False),
+                state=state,
+                burst=js.server.opts.max_payload,
+                created=self.created,
+            )
+        except (OSError, ValueError, MetaError) as exc:
+            raise errors.CONSUMER_STORE_FAILED(err=exc) from exc
+        js.register(self._native, self)
+        self._native.start()
+        client = js.server.account_client(jsa.account)
+        subject = f"$JS.API.CONSUMER.RESET.{self.stream.name}.{self.name}".encode()
+        self._reset = client.unsubscribe, client.subscribe(subject, self._process_reset)
+
+    def _unlock(self) -> None:
+        """Have a description on the disk, and what it and the state is encrypted with."""
+        keys, account, name = self.stream.jsa.js.keys, self.stream.jsa.name, f"{self.stream.name}.{self.name}"
+        if (self.directory / META_FILE).exists():
+            self._seal = keys.open(self.directory / META_KEY, account, name)
+            if keys and not (self._seal and self._seal.is_current):
+                stream, config, created = self.stream.name, self.config, self.created
+                self._seal = convert_consumer(
+                    self.directory, keys, account, stream, self.name, config, created, self._seal
+                )
+        else:
+            self._seal = keys.make(self.directory, account, name)
+            self._write_meta(self.config)
+
+    def _write_meta(self, config: ConsumerConfig) -> None:
+        try:
+            write_consumer_meta(self.directory, self.stream.name, self.name, config, self.created, self._seal)
+        except OSError as exc:
+            raise errors.CONSUMER_STORE_FAILED(err=os_error(exc)) from exc
+
+    def update(self, config: ConsumerConfig) -> None:
+        """Have another configuration. Raises ApiError, and it has not changed."""
+        config = replace(config, pause_until=utc(config.pause_until))
+        account = self.stream.jsa.account
+
+        def has_interest(subject: str) -> bool:
+            return account.sublist.interested(subject.encode())
+
+        check_consumer_update(self.config, config, has_interest)
+        native = self.native
+        if self.is_stored:
+            self._write_meta(config)
+        was = self.config.pause_until
+        native.configure(config)
+        if config.sourcing:
+            native.reset()
+        self.config = config
+        if unix_ns(was) != unix_ns(config.pause_until):
+            js, names = self.stream.jsa.js, (self.stream.name, self.name)
+            # those who audit the API hear of the request first
+            js.loop.call_soon(js.advisories.consumer_pause, account, *names, config.pause_until)
+
+    def signal_shutdown(self) -> None:
+        """Tell those who wait for messages that the server stops."""
+        if self._native is not None:
+            self._native.signal_shutdown()
+
+    def stop(self, *, deleting: bool = False) -> None:
+        """Deliver no more; the state is written, or with `deleting` all that is stored is deleted."""
+        native, self._native = self._native, None
+        if native is None:
+            return
+        if self._timer:
+            self._timer.cancel()
+        if self._reset:
+            unsubscribe, sid = self._reset
+            unsubscribe(sid)
+        self.stream.jsa.js.unregister(native)
+        native.close(deleted=deleting)
+        if not self.is_stored:
+            return
+        if deleting:
+            shutil.rmtree(self.directory, ignore_errors=True)
+        else:
+            self._write(native.state())
+
+    # -- the state -------------------------------------------------------------------------------------------
+
+    def _note_change(self) -> None:
+        """The state is to be written soon."""
+        if self.is_stored and self._timer is None:
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(WRITE_DELAY, self._write_soon)
+
+    def _write_soon(self) -> None:
+        self._timer = None
+        if self._native is None:
+            return
+        if self._writing is not None:
+            self._note_change()
+            return
+        self._writing = asyncio.create_task(self._write_in_thread(self._native.state()))
+
+    async def _write_in_thread(self, state: bytes) -> None:
+        try:
+            await asyncio.to_thread(self._write, state)
+        finally:
+            self._writing = None
+        if self._native is not None and self._native.is_dirty:
+            self._note_change()
+
+    def _write(self, state: bytes) -> None:
+        """Write the state down; what goes wrong is logged."""
+        try:
+            if self.directory.is_dir():
+                state = self._seal.seal(state) if self._seal else state
+                replace_file(self.directory / STATE_FILE, state, sync=False)
+        except OSError as exc:
+            where = f"'{self.stream.jsa.name} > {self.stream.name} > {self.name}'"
+            self.stream.jsa.js.server.log.error(
+                f"State of consumer {where} cannot be written: {os_error(exc)}"
+            )
+
+    # -- what the native consumer tells ----------------------------------------------------------------------
+
+    def on_event(self, what: int, number: int, data: bytes) -> None:
+        """Something has happened that others may want to know."""
+        if self._native is None:
+            return
+        jsa = self.stream.jsa
+        advisories, account, names = jsa.js.advisories, jsa.account, (self.stream.name, self.name)
+        if what == ConsumerEvent.CONSUMER_DIRTY:
+            self._note_change()
+            return
+        if what == ConsumerEvent.CONSUMER_INACTIVE:
+            self.stream.delete_consumer(self)
+            return
+        sseq, dseq, deliveries, ack_time, text = NativeConsumer.notice(data)
+        shown = text.decode("utf-8", "replace")
+        if what == ConsumerEvent.CONSUMER_ACKED:
+            advisories.ack_metric(
+                account,
+                *names,
+                consumer_seq=dseq,
+                stream_seq=sseq,
+                ack_time=ack_time,
+                deliveries=deliveries,
+            )
+        elif what == ConsumerEvent.CONSUMER_MAX_DELIVERIES:
+            fields: Json = {"stream_seq": sseq, "deliveries": deliveries}
+            advisories.about_message(account, "MAX_DELIVERIES", "max_deliver", *names, fields)
+        elif what == ConsumerEvent.CONSUMER_NAKED:
+            fields = {"consumer_seq": dseq, "stream_seq": sseq, "deliveries": deliveries}
+            advisories.about_message(account, "MSG_NAKED", "nak", *names, fields)
+        elif what == ConsumerEvent.CONSUMER_TERMINATED:
+            fields = {"consumer_seq": dseq, "stream_seq": sseq, "deliveries": deliveries}
+            reason = {"reason": shown} if shown else {}
+            advisories.about_message(account, "MSG_TERMINATED", "terminated", *names, fields | reason)
+        elif what == ConsumerEvent.CONSUMER_PINNED:
+            advisories.group(account, "PINNED", "consumer_group_pinned", *names, self._group, pinned_id=shown)
+        elif what == ConsumerEvent.CONSUMER_UNPINNED:
+            advisories.group(
+                account, "UNPINNED", "consumer_group_unpinned", *names, self._group, reason="timeout"
+            )
+
+    @property
+    def _group(self) -> str:
+        return self.config.priority_groups[0] if self.config.priority_groups else ""
+
+    # -- what is told ----------------------------------------------------------------------------------------
+
+    def numbers(self) -> Json:
+        """Where it is and what it counts."""
+        return self.native.info()
+
+    def pause_remaining(self) -> int:
+        """Nanoseconds that it is paused for, 0 when it is not."""
+        return max(unix_ns(self.config.pause_until) - time.time_ns(), 0)
+
+    def priority_group(self, numbers: Json) -> Json:
+        """The state of its priority group."""
+        found: Json = {"group": self._group}
+        if pin := numbers["pin"]:
+            found["pinned_client_id"] = pin
+        when = numbers["pinned_ts"]
+        return found | {"pinned_ts": rfc3339(when) if when else ZERO_TIME}
+
+    def unpin(self, group: str) -> None:
+        """Have another client pinned."""
+        self.native.unpin()
+        jsa = self.stream.jsa
+        names = self.stream.name, self.name
+        jsa.js.advisories.group(
+            jsa.account, "UNPINNED", "consumer_group_unpinned", *names, group, reason="admin"
+        )
+
+    # -- resets ----------------------------------------------------------------------------------------------
+
+    def _process_reset(self, message: Message) -> None:
+        """Begin anew: a request that is made in the account itself (processResetReq)."""
+        from gnats.jetstream.api import required_level
+
+        if not message.reply or self._native is None:
+            return
+        answer: Json = {"type": _RESET_RESPONSE}
+        try:
+            if not required_level(message.header):
+                raise errors.REQUIRED_API_LEVEL()
+            seq = self._native.reset(_reset_to(message.payload))
+        except ApiError as exc:
+            answer |= {"error": exc.json(), "reset_seq": 0}
+        except ResetError as exc:
+            answer |= {"error": errors.CONSUMER_INVALID_RESET(err=exc).json(), "reset_seq": 0}
+        else:
+            from gnats.jetstream.info import consumer_info
+
+            answer |= consumer_info(self) | {"reset_seq": seq}
+        header = None
+        if b"Nats-Stream-Identity:" in message.header and "error" not in answer:
+            header = b"NATS/1.0\r\nNats-Stream-Identity: %s\r\n\r\n" % self.stream.identity.encode()
+        jsa = self.stream.jsa
+        client = jsa.js.server.account_client(jsa.account)
+        client.publish(message.reply, marshal(answer), reply=b"", header=header)
+
+
+def _reset_to(payload: bytes) -> int:
+    """The sequence that is asked for, 0: behind the ack floor. Raises ApiError."""
+    if not payload:
+        return 0
+    try:
+        found = unmarshal(payload, {"seq": "uint64"}, "JSApiConsumerResetRequest")
+    except JSONError as exc:
+        raise errors.INVALID_JSON(err=exc) from None
+    seq = found.get("seq", 0)
+    assert isinstance(seq, int)
+    return seq

@@ -1,0 +1,85 @@
+"""Times as Go's time package reads and writes them in JSON (RFC 3339), nanoseconds since 1970 otherwise."""
+
+import calendar
+import re
+
+from gnats.gofmt import quote, rfc3339
+
+ZERO_TIME = "0001-01-01T00:00:00Z"
+"""Go's time.Time{}: no time."""
+
+_LAYOUT = "2006-01-02T15:04:05Z07:00"
+_STEPS = (
+    (re.compile(r"[0-9]{4}"), "2006"),
+    (re.compile("-"), "-"),
+    (re.compile("[0-9]{2}"), "01"),
+    (re.compile("-"), "-"),
+    (re.compile("[0-9]{2}"), "02"),
+    (re.compile("T"), "T"),
+    (re.compile("[0-9]{2}"), "15"),
+    (re.compile(":"), ":"),
+    (re.compile("[0-9]{2}"), "04"),
+    (re.compile(":"), ":"),
+    (re.compile(r"[0-9]{2}(\.[0-9]+)?"), "05"),
+    (re.compile("Z|[+-][0-9]{2}:[0-9]{2}"), "Z07:00"),
+)
+_NANOSECONDS = 9
+_MAX_INT64 = (1 << 63) - 1
+
+
+def parse_rfc3339(text: str) -> tuple[int, str]:
+    """The nanoseconds since 1970 of a time, and the time as Go writes it down again.
+
+    Raises ValueError with Go's text.
+    """
+    at, parts = 0, []
+    for pattern, element in _STEPS:
+        found = pattern.match(text, at)
+        if not found:
+            raise ValueError(
+                f"parsing time {quote(text)} as {quote(_LAYOUT)}:"
+                f" cannot parse {quote(text[at:])} as {quote(element)}"
+            )
+        parts.append(found[0])
+        at = found.end()
+    if at < len(text):
+        raise ValueError(f"parsing time {quote(text)}: extra text: {quote(text[at:])}")
+    second, _, fraction = parts[10].partition(".")
+    year, month, day = int(parts[0]), int(parts[2]), int(parts[4])
+    hour, minute = int(parts[6]), int(parts[8])
+    for value, low, high, what in (
+        (month, 1, 12, "month"),
+        (hour, 0, 23, "hour"),
+        (minute, 0, 59, "minute"),
+        (int(second), 0, 59, "second"),
+    ):
+        if not low <= value <= high:
+            raise ValueError(f"parsing time {quote(text)}: {what} out of range")
+    if not 1 <= day <= _days(year, month):
+        raise ValueError(f"parsing time {quote(text)}: day out of range")
+    zone, offset = parts[11], 0
+    if zone != "Z":
+        offset = (int(zone[1:3]) * 60 + int(zone[4:6])) * (-60 if zone[0] == "-" else 60)
+    fraction = fraction[:_NANOSECONDS]
+    seconds = calendar.timegm((year, month, day, hour, minute, int(second))) - offset
+    ns = seconds * 1_000_000_000 + int(fraction.ljust(_NANOSECONDS, "0"))
+    part = f".{fraction}".rstrip("0").rstrip(".")
+    return ns, f"{text[:17]}{second}{part}{zone if offset else 'Z'}"
+
+
+def unix_ns(text: str) -> int:
+    """Nanoseconds since 1970 of a time that was read before, within an int64; "" and ZERO_TIME give 0."""
+    if not text or text == ZERO_TIME:
+        return 0
+    return max(-_MAX_INT64, min(parse_rfc3339(text)[0], _MAX_INT64))
+
+
+def _days(year: int, month: int) -> int:
+    if month == 2:
+        return 29 if year % 4 == 0 and (year % 100 != 0 or year % 400 == 0) else 28
+    return 30 if month in (4, 6, 9, 11) else 31
+
+
+def utc(text: str) -> str:
+    """A time that was read before, in UTC."""
+    return rfc3339(parse_rfc3339(text)[0]) if text and text != ZERO_TIME else text

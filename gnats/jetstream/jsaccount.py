@@ -1,0 +1,328 @@
+"""JetStream of one account: its streams, and what they may use (jsAccount in jetstream.go)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gnats.core.subject import collide
+from gnats.gofmt import friendly_bytes
+from gnats.jetstream import errors
+from gnats.jetstream.config import FILE, MEMORY, StreamConfig
+from gnats.jetstream.limits import DEFAULT_TIER, JetStreamAccountLimits, Tiers, select_limits, tier_name
+from gnats.jetstream.metafiles import STREAMS
+from gnats.jetstream.reservations import account_reservation, check_limits
+from gnats.jetstream.streamcfg import check_filters, check_stream_cfg, check_stream_update
+from gnats.jetstream.streams import Stream
+from gnats.jetstream.usage import Usage
+from gnats.version import JS_API_LEVEL
+
+if TYPE_CHECKING:
+    from gnats.account import Account
+    from gnats.jetstream.jetstream import JetStream
+    from gnats.store.store import MsgStore
+
+Json = dict[str, Any]
+
+
+class JSAccount:
+    """An account that has JetStream; `limits` by tier."""
+
+    def __init__(self, js: JetStream, account: Account, limits: Tiers) -> None:
+        self.js = js
+        self.account = account
+        self.limits = limits
+        self.streams: dict[str, Stream] = {}
+        self.api_total = self.api_errors = 0
+        self.store_dir = Path(js.config.store_dir) / account.name
+        self._usage: dict[str, Usage] = {}
+        self._restoring: set[str] = set()
+
+    @property
+    def name(self) -> str:
+        return self.account.name
+
+    @property
+    def streams_dir(self) -> Path:
+        return self.store_dir / STREAMS
+
+    def stream_directory(self, name: str) -> Path:
+        """Where a stream is stored."""
+        return self.streams_dir / name
+
+    # -- limits ----------------------------------------------------------------------------------------------
+
+    def set_limits(self, limits: Tiers) -> None:
+        """Limits for what is stored from now on (UpdateJetStreamLimits). Raises ApiError."""
+        self.js.check_resources(_difference(self.limits, limits))
+        self.limits = limits
+        for tier, usage in self._usage.items():
+            _limit(usage, limits.get(tier))
+
+    def usage(self, tier: str) -> Usage:
+        """What is used in a tier."""
+        usage = self._usage.get(tier)
+        if usage is None:
+            usage = self._usage[tier] = Usage()
+            _limit(usage, self.limits.get(tier))
+        return usage
+
+    def select_limits(self, replicas: int) -> tuple[JetStreamAccountLimits, str]:
+        """The limits for a stream with so many replicas, and their tier. Raises ApiError."""
+        found = select_limits(self.limits, replicas)
+        if found is None:
+            raise errors.NO_LIMITS()
+        return found
+
+    def check_stream_limits(self, config: StreamConfig) -> None:
+        """Raise ApiError where there is no room for a new stream (jsNonClusteredStreamLimitsCheck)."""
+        limits, tier = self.select_limits(config.num_replicas)
+        others = [
+            each
+            for each in self.streams.values()
+            if each.name != config.name and _same_tier(tier, each.config, config)
+        ]
+        if 0 < limits.max_streams <= len(others):
+            raise errors.MAXIMUM_STREAMS_LIMIT()
+        if config.storage:
+            check_limits(limits, tier, config, self._reserved_by_others(tier, config), self.js)
+
+    def _reserved_by_others(self, tier: str, config: StreamConfig) -> int:
+        return sum(
+            account_reservation(tier, each.config.num_replicas, each.config.max_bytes)
+            for each in self.streams.values()
+            if each.name != config.name
+            and each.config.storage == config.storage
+            and _same_tier(tier, each.config, config)
+        )
+
+    def reserved(self, storage: str, tier: str = DEFAULT_TIER) -> int:
+        """Bytes that streams have reserved."""
+        return sum(
+            max(each.config.max_bytes, 0)
+            for each in self.streams.values()
+            if each.config.storage == storage and tier in (DEFAULT_TIER, tier_name(each.config.num_replicas))
+        )
+
+    # -- streams ---------------------------------------------------------------------------------------------
+
+    def stream(self, name: str) -> Stream:
+        """The stream of that name. Raises ApiError."""
+        stream = self.streams.get(name)
+        if stream is None:
+            raise errors.STREAM_NOT_FOUND()
+        return stream
+
+    def check_stream_cfg(self, config: StreamConfig, *, pedantic: bool = False) -> StreamConfig:
+        """The configuration with its defaults. Raises ApiError."""
+        found = select_limits(self.limits, config.num_replicas or 1)
+        return check_stream_cfg(
+            config,
+            self.js.config.options.limits,
+            found[0] if found else None,
+            self._lookup,
+            pedantic=pedantic,
+        )
+
+    def _lookup(self, name: str) -> StreamConfig | None:
+        stream = self.streams.get(name)
+        return stream.config if stream else None
+
+    def begin_restore(self, name: str) -> None:
+        """Keep a name for a stream that is being restored. Raises ApiError."""
+        if name in self.streams or name in self._restoring:
+            raise errors.STREAM_NAME_EXIST_RESTORE_FAILED()
+        self._restoring.add(name)
+
+    def forget_restore(self, name: str) -> None:
+        """Undo begin_restore()."""
+        self._restoring.discard(name)
+
+    async def add_stream(
+        self,
+        config: StreamConfig,
+        *,
+        pedantic: bool = False,
+        created: int = 0,
+        recovering: bool = False,
+        store: MsgStore | None = None,
+    ) -> Stream:
+        """A new stream, or the one there is if it is just the same. Raises ApiError.
+
+        When `recovering` it has been `created` before, may use what it uses, and may have its `store`.
+        """
+        cfg = self.check_stream_cfg(config, pedantic=pedantic)
+        if cfg.num_replicas > 1:
+            raise errors.STREAM_REPLICAS_NOT_SUPPORTED()
+        if there := self.streams.get(cfg.name):
+            if cfg.with_metadata_of(there.config.metadata) == there.config:
+                return there
+            raise errors.STREAM_NAME_EXIST()
+        if cfg.name in self._restoring and not recovering:
+            raise errors.STREAM_NAME_EXIST()
+        limits, tier = self.select_limits(cfg.num_replicas)
+        if not recovering:
+            check_limits(limits, tier, cfg, self._reserved_by_others(tier, cfg), self.js)
+        check_filters(cfg)
+        check_supported(cfg)
+        self.check_overlap(cfg.subjects)
+        stream = await Stream.create(self, cfg, tier, created, recovering=recovering, store=store)
+        self.streams[cfg.name] = stream
+        self.js.reserve(cfg.storage, max(cfg.max_bytes, 0))
+        self.js.advisories.stream_action(self.account, cfg.name, "create")
+        return stream
+
+    def add_offline(self, stream: Stream) -> None:
+        """A stream that cannot be used, but is told about."""
+        self.streams[stream.name] = stream
+
+    def check_overlap(self, subjects: Iterable[str], besides: Stream | None = None) -> None:
+        """Raise ApiError where another stream has one of the subjects."""
+        for stream in self.streams.values():
+            if stream is besides:
+                continue
+            for theirs in stream.config.subjects:
+                if any(collide(subject, theirs) for subject in subjects):
+                    raise errors.STREAM_SUBJECT_OVERLAP()
+
+    async def update_stream(self, stream: Stream, config: StreamConfig, *, pedantic: bool = False) -> None:
+        """Change a stream. Raises ApiError, and it has not changed."""
+        old = stream.config
+        new = check_stream_update(old, self.check_stream_cfg(config, pedantic=pedantic))
+        self._check_update_limits(old, new)
+        check_supported(new)
+        stream.check_consumers(new)
+        self.check_overlap(new.subjects, besides=stream)
+        await stream.update(new)
+        self.js.reserve(new.storage, max(new.max_bytes, 0) - max(old.max_bytes, 0))
+        self.js.advisories.stream_action(self.account, stream.name, "modify")
+
+    def _check_update_limits(self, old: StreamConfig, new: StreamConfig) -> None:
+        from dataclasses import replace
+
+        limits, tier = self.select_limits(new.num_replicas)
+        more = max(max(new.max_bytes, 0) - max(old.max_bytes, 0), 0)
+        reserved = self._reserved_by_others(tier, new)
+        reserved += account_reservation(tier, new.num_replicas, new.max_bytes - more)
+        check_limits(limits, tier, replace(new, max_bytes=more), reserved, self.js)
+
+    async def delete_stream(self, stream: Stream) -> None:
+        """Delete a stream and all that it has stored. Raises ApiError."""
+        if self.streams.get(stream.name) is not stream:
+            return
+        del self.streams[stream.name]
+        consumers = list(stream.consumers.values())
+        await stream.delete()
+        self.js.reserve(stream.config.storage, -max(stream.config.max_bytes, 0))
+        advisories = self.js.advisories
+        for consumer in consumers:
+            advisories.consumer_action(self.account, stream.name, consumer.name, "delete")
+        advisories.stream_action(self.account, stream.name, "delete")
+        for directory in (self.streams_dir, self.store_dir):
+            try:
+                directory.rmdir()
+            except OSError:  # there are others
+                return
+
+    async def close(self) -> None:
+        """Stop all streams; what they have stored stays."""
+        for stream in list(self.streams.values()):
+            await stream.stop()
+        self.streams.clear()
+
+    # -- what is told ----------------------------------------------------------------------------------------
+
+    def usage_info(self) -> Json:
+        """The account's part of an account_info_response (JetStreamUsage)."""
+        default = self.limits.get(DEFAULT_TIER)
+        streams = list(self.streams.values())
+        info: Json = {
+            **self._used(self._usage.values()),
+            "reserved_memory": self.reserved(MEMORY),
+            "reserved_storage": self.reserved(FILE),
+            "streams": len(streams),
+            "consumers": sum(len(stream.consumers) for stream in streams),
+            "limits": (default or _NONE).json(),
+        }
+        if domain := self.js.domain:
+            info["domain"] = domain
+        info["api"] = {"level": JS_API_LEVEL, "total": self.api_total, "errors": self.api_errors}
+        if default is None:
+            tiers = sorted({*self.limits, *(stream.tier for stream in streams)})
+            info["tiers"] = {tier: self._tier_info(tier) for tier in tiers}
+        return info
+
+    def _tier_info(self, tier: str) -> Json:
+        streams = [stream for stream in self.streams.values() if stream.tier == tier]
+        return {
+            **self._used([self._usage[tier]] if tier in self._usage else []),
+            "reserved_memory": self.reserved(MEMORY, tier),
+            "reserved_storage": self.reserved(FILE, tier),
+            "streams": len(streams),
+            "consumers": sum(len(stream.consumers) for stream in streams),
+            "limits": self.limits.get(tier, _NONE).json(),
+        }
+
+    def _used(self, usages: Iterable[Usage]) -> Json:
+        usages = list(usages)
+        return {
+            "memory": sum(max(usage.memory, 0) for usage in usages),
+            "storage": sum(max(usage.storage, 0) for usage in usages),
+        }
+
+    def log_limits(self) -> None:
+        """Say what the account may use."""
+        log = self.js.server.log
+        log.debug(f'Enabled JetStream for account "{self.name}"')
+        for tier, limits in self.limits.items():
+            indent = "  "
+            if tier != DEFAULT_TIER:
+                log.debug(f"  Tier: {tier}")
+                indent = "    "
+            log.debug(f"{indent}Max Memory:      {friendly_bytes(limits.max_memory)}")
+            log.debug(f"{indent}Max Storage:     {friendly_bytes(limits.max_storage)}")
+
+
+_NOT_YET = ("allow_msg_schedules",)
+
+
+def check_supported(config: StreamConfig) -> None:
+    """Raise ApiError for what streams cannot do yet."""
+    for name in _NOT_YET:
+        if getattr(config, name):
+            raise errors.STREAM_INVALID_CONFIG(err=f"{name} is not supported yet")
+    if config.allow_msg_counter and config.sources:
+        raise errors.STREAM_INVALID_CONFIG(err="counters with sources are not supported yet")
+
+
+_NONE = JetStreamAccountLimits(
+    max_memory=0,
+    max_storage=0,
+    max_streams=0,
+    max_consumers=0,
+    max_ack_pending=0,
+    memory_max_stream_bytes=0,
+    storage_max_stream_bytes=0,
+)
+
+
+def _same_tier(tier: str, a: StreamConfig, b: StreamConfig) -> bool:
+    return tier == DEFAULT_TIER or max(1, a.num_replicas) == max(1, b.num_replicas)
+
+
+def _limit(usage: Usage, limits: JetStreamAccountLimits | None) -> None:
+    usage.max_memory = limits.max_memory if limits else 0
+    usage.max_storage = limits.max_storage if limits else 0
+
+
+def _difference(old: Tiers, new: Tiers) -> Tiers:
+    """What limits would add to others."""
+    none = _NONE
+    return {
+        tier: JetStreamAccountLimits(
+            max_memory=new.get(tier, none).max_memory - old.get(tier, none).max_memory,
+            max_storage=new.get(tier, none).max_storage - old.get(tier, none).max_storage,
+        )
+        for tier in {*old, *new}
+    }

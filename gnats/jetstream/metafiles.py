@@ -1,0 +1,222 @@
+"""The files that say what a stream or a consumer is: meta.inf and meta.sum (filestore.go).
+
+meta.inf is JSON: when it was made, a consumer's name, and the configuration. meta.sum is its checksum.
+With a meta.key it is sealed, and the checksum is of that.
+
+They replace those that were there together: all are written beside (meta.inf.new ...), meta.sum last, and
+then renamed. Where that was interrupted, a reader takes the old ones if they still fit, else the new ones.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gnats.gofmt import rfc3339
+from gnats.gojson import JSONError, marshal, unmarshal
+from gnats.jetstream.config import ConsumerConfig, StreamConfig
+from gnats.jetstream.document import TIME
+from gnats.jetstream.gotime import unix_ns
+from gnats.store.highway import checksum
+
+if TYPE_CHECKING:
+    from gnats.jetstream.encryption import Keys, Seal
+
+META_FILE, META_SUM, META_KEY = "meta.inf", "meta.sum", "meta.key"
+NEW = ".new"
+"""What the name of a file ends with that is to replace another one."""
+MESSAGES, CONSUMERS, STREAMS = "msgs", "obs", "streams"
+_FILE_MODE, _DIR_MODE = 0o600, 0o700
+_TOGETHER = META_KEY, META_FILE, META_SUM
+
+
+class MetaError(Exception):
+    """Files that cannot be used; the text is for the log."""
+
+
+@dataclass(frozen=True, slots=True)
+class Meta:
+    """What was found. `problem` says what in it is not known here: then `config` is what is."""
+
+    config: Any
+    created: int
+    """ns since 1970; 0: it does not say."""
+    name: str = ""
+    problem: str = ""
+
+
+def write_stream_meta(
+    directory: Path, config: StreamConfig, created: int, seal: Seal | None = None, key_file: bytes = b""
+) -> None:
+    """With a `key_file` that is to replace the one there is. Raises OSError."""
+    document = {"Created": rfc3339(created)} | config.json()
+    _write(directory, config.name, marshal(document), seal, key_file)
+
+
+def write_consumer_meta(
+    directory: Path,
+    stream: str,
+    name: str,
+    config: ConsumerConfig,
+    created: int,
+    seal: Seal | None = None,
+    key_file: bytes = b"",
+) -> None:
+    """With a `key_file` that is to replace the one there is. Raises OSError."""
+    document = {"Created": rfc3339(created), "Name": name} | config.json()
+    _write(directory, f"{stream}/{name}", marshal(document), seal, key_file)
+
+
+def _write(directory: Path, key: str, data: bytes, seal: Seal | None, key_file: bytes) -> None:
+    if seal:
+        data = seal.seal(data)
+    directory.mkdir(_DIR_MODE, parents=True, exist_ok=True)
+    _drop_new(directory)
+    files = {META_KEY: key_file} if key_file else {}
+    files |= {META_FILE: data, META_SUM: checksum(key.encode(), data).hex().encode()}
+    for name, content in files.items():
+        replace_file(directory / (name + NEW), content)
+    _take_new(directory, list(files))
+
+
+def _take_new(directory: Path, names: list[str]) -> None:
+    sync_directory(directory)
+    for name in names:
+        (directory / (name + NEW)).rename(directory / name)
+    sync_directory(directory)
+
+
+def _drop_new(directory: Path) -> None:
+    for name in reversed(_TOGETHER):
+        (directory / (name + NEW)).unlink(missing_ok=True)
+
+
+def sync_directory(directory: Path) -> None:
+    """Make durable what has been renamed in it. Raises OSError."""
+    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def replace_file(path: Path, data: bytes, *, sync: bool = True) -> None:
+    """Write a file so that there is the old one or the new one; durable with `sync`. Raises OSError."""
+    temporary = path.with_name(path.name + ".tmp")
+    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, _FILE_MODE)
+    try:
+        try:
+            rest = memoryview(data)
+            while rest:
+                rest = rest[os.write(fd, rest) :]
+            if sync:
+                os.fsync(fd)
+        finally:
+            os.close(fd)
+        temporary.rename(path)
+    except OSError:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def read_stream_meta(directory: Path, keys: Keys, account: str) -> Meta:
+    """Raises MetaError."""
+    name = directory.name
+    data = _settled(directory, keys, _Names("Stream", "stream", name, account, name))
+    return _decode(data, directory, "Stream", "stream", StreamConfig)
+
+
+def read_consumer_meta(directory: Path, keys: Keys, account: str, stream: str) -> Meta:
+    """Raises MetaError."""
+    name = directory.name
+    names = _Names("Consumer", "consumer", f"{stream}/{name}", account, f"{stream}.{name}")
+    return _decode(_settled(directory, keys, names), directory, "Consumer", "consumer", ConsumerConfig)
+
+
+@dataclass(frozen=True, slots=True)
+class _Names:
+    """What a file is called in messages, and what its checksum and its keys are made with."""
+
+    title: str
+    what: str
+    sum: str
+    account: str
+    key: str
+
+
+def _settled(directory: Path, keys: Keys, names: _Names) -> bytes:
+    """What meta.inf holds; an interrupted replacement is finished, or undone."""
+    new = [name for name in _TOGETHER if (directory / (name + NEW)).exists()]
+    try:
+        data = _unsealed(_checked(directory, names, ()), directory, keys, names, ())
+    except MetaError as exc:
+        if META_SUM not in new:
+            raise
+        try:
+            data = _unsealed(_checked(directory, names, new), directory, keys, names, new)
+            _take_new(directory, new)
+        except (MetaError, OSError):
+            raise exc from None
+        return data
+    if new:
+        _drop_new(directory)
+    return data
+
+
+def _path(directory: Path, name: str, new: Sequence[str]) -> Path:
+    return directory / (name + NEW if name in new else name)
+
+
+def _checked(directory: Path, names: _Names, new: Sequence[str]) -> bytes:
+    """What meta.inf holds, which its checksum is right for; of those that are `new`, the new ones."""
+    path, sums = _path(directory, META_FILE, new), _path(directory, META_SUM, new)
+    what, title = names.what, names.title
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        raise MetaError(f'Missing {what} metafile for "{path}"') from None
+    except OSError as exc:
+        raise MetaError(f'Error reading {what} metafile "{path}": {exc.strerror}') from None
+    try:
+        wanted = sums.read_bytes()
+    except FileNotFoundError:
+        raise MetaError(f'Missing {what} checksum file "{sums}"') from None
+    except OSError as exc:
+        raise MetaError(f'Error reading {title} metafile checksum "{sums}": {exc.strerror}') from None
+    found = checksum(names.sum.encode(), data).hex().encode()
+    if found != wanted:
+        text = wanted.decode(errors="replace")
+        raise MetaError(f'{title} metafile "{path}": checksums do not match "{text}" vs "{found.decode()}"')
+    return data
+
+
+def _unsealed(data: bytes, directory: Path, keys: Keys, names: _Names, new: Sequence[str]) -> bytes:
+    try:
+        seal = keys.open(_path(directory, META_KEY, new), names.account, names.key)
+        return seal.unseal(data) if seal else data
+    except (MetaError, ValueError) as exc:
+        where = f"'{names.account} > {names.sum.replace('/', ' > ')}'"
+        raise MetaError(f"Error decrypting our {names.what} metafile: {exc} ({where})") from None
+
+
+def _decode(data: bytes, directory: Path, title: str, what: str, cls: Any) -> Meta:
+    path = directory / META_FILE
+    fields = {"Created": TIME, "Name": "string", **cls.schema()}
+    problem = ""
+    try:
+        members = unmarshal(data, fields, f"File{title}Info", strict=True)
+    except JSONError as exc:
+        problem = str(exc)
+        try:
+            members = unmarshal(data, fields, f"File{title}Info")
+        except JSONError as again:
+            raise MetaError(f'Error unmarshalling {what} metafile "{path}": {again}') from None
+    return Meta(
+        cls.from_members(members),
+        unix_ns(str(members.get("Created", ""))),
+        str(members.get("Name", "")),
+        problem,
+    )

@@ -1,0 +1,146 @@
+"""What accounts have stored is served again when a server starts (EnableJetStream in jetstream.go).
+
+What cannot be read is left where it is, and said in the log; nothing is deleted but what was being deleted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gnats.core.subject import valid_subject
+from gnats.gofmt import duration, quote
+from gnats.jetstream.config import LIMITS, REQUIRED_LEVEL_KEY, StreamConfig, supports_required_level
+from gnats.jetstream.consumers import Consumer
+from gnats.jetstream.errors import ApiError
+from gnats.jetstream.metafiles import CONSUMERS, Meta, MetaError, read_consumer_meta, read_stream_meta
+from gnats.jetstream.streams import Stream
+from gnats.version import JS_API_LEVEL
+
+if TYPE_CHECKING:
+    from gnats.jetstream.jsaccount import JSAccount
+    from gnats.logger import Logger
+
+DELETED = "."
+"""What the name of a stream's directory begins with that is being deleted."""
+SNAPSHOTS = ".snap-staging"
+_MILLISECOND = 1_000_000
+
+
+async def recover(jsa: JSAccount) -> None:
+    """Serve what an account has stored."""
+    directory = jsa.streams_dir
+    if not directory.is_dir():
+        return
+    log = jsa.js.server.log
+    log.debug(f'Recovering JetStream state for account "{jsa.name}"')
+    for entry in sorted(directory.iterdir()):
+        if entry.name.startswith(DELETED):
+            await asyncio.to_thread(shutil.rmtree, entry, ignore_errors=True)
+        else:
+            await _recover_stream(jsa, entry, log)
+    for stream in list(jsa.streams.values()):
+        if not stream.offline_reason:
+            await stream.origins.start()
+    log.debug(f'JetStream state for account "{jsa.name}" recovered')
+
+
+async def _recover_stream(jsa: JSAccount, directory: Path, log: Logger) -> None:
+    try:
+        meta = read_stream_meta(directory, jsa.js.keys, jsa.name)
+    except MetaError as exc:
+        log.warn(f"  {exc}")
+        return
+    config: StreamConfig = meta.config
+    where = f"'{jsa.name} > {config.name}'"
+    if reason := _unsupported(meta):
+        log.warn(f"  Detected unsupported stream {where}: {reason}")
+        stream = Stream(jsa, config, "", meta.created, offline_reason=reason)
+        jsa.add_offline(stream)
+        _recover_consumers(stream, directory / CONSUMERS, log)
+        return
+    repaired = _repair(config, log)
+    if repaired is None:
+        return
+    log.notice(f"  Starting restore for stream {where}")
+    start = time.monotonic_ns()
+    try:
+        stream = await jsa.add_stream(repaired, created=meta.created, recovering=True)
+    except ApiError as exc:
+        log.warn(f"  Error recreating stream {quote(config.name)}: {exc}")
+        return
+    took = round((time.monotonic_ns() - start) / _MILLISECOND) * _MILLISECOND
+    messages = f"{stream.state()['messages']:,}"
+    log.notice(f"  Restored {messages} messages for stream {where} in {duration(took)}")
+    _recover_consumers(stream, directory / CONSUMERS, log)
+    if repaired.retention != LIMITS and not stream.offline_reason:
+        for consumer in stream.consumers.values():
+            await asyncio.to_thread(consumer.native.check_state_for_interest_stream)
+
+
+def _unsupported(meta: Meta) -> str:
+    """Why a stream or a consumer cannot be used by this server; "" when it can."""
+    if not supports_required_level(meta.config.metadata):
+        if meta.problem:
+            return f"unsupported - config error: {meta.problem.removeprefix('json: ')}"
+        level = meta.config.metadata[REQUIRED_LEVEL_KEY]
+        return f"unsupported - required API level: {level}, current API level: {JS_API_LEVEL}"
+    return f"decoding error: {meta.problem}" if meta.problem else ""
+
+
+def _repair(config: StreamConfig, log: Logger) -> StreamConfig | None:
+    """A configuration that an old nats-server should not have written; None when there is no way."""
+    if config.mirror and config.duplicate_window:
+        config = replace(config, duplicate_window=0)
+    subjects = []
+    for subject in config.subjects:
+        if not valid_subject(subject):
+            shown, name = quote(subject), quote(config.name)
+            log.warn(f"  Detected bad subject {shown} while adding stream {name}, will attempt to repair")
+            subject = subject.strip()
+            if not valid_subject(subject):
+                log.warn(f"  Error recreating stream {name}: invalid subject")
+                return None
+            log.warn(f"  Bad subject {shown} repaired to {quote(subject)}")
+        subjects.append(subject)
+    if config.mirror and subjects:
+        log.warn(f"  Detected subjects on a mirrored stream {quote(config.name)}, will remove")
+        subjects = []
+    return replace(config, subjects=tuple(subjects))
+
+
+def _recover_consumers(stream: Stream, directory: Path, log: Logger) -> None:
+    entries = sorted(directory.iterdir()) if directory.is_dir() else []
+    where = f"'{stream.jsa.name} > {stream.name}'"
+    if entries:
+        log.notice(f"  Recovering {len(entries)} consumers for stream - {where}")
+    for entry in entries:
+        try:
+            meta = read_consumer_meta(entry, stream.jsa.js.keys, stream.jsa.name, stream.name)
+        except MetaError as exc:
+            log.warn(f"    {exc}")
+            continue
+        if reason := _unsupported(meta):
+            consumer = f"'{stream.jsa.name} > {stream.name} > {entry.name}'"
+            log.warn(f"  Detected unsupported consumer {consumer}: {reason}")
+            if not stream.offline_reason:
+                log.warn(f"  Stopping unsupported stream {where}")
+                stream.go_offline(f'stopped - unsupported consumer "{entry.name}"')
+            stream.consumers[entry.name] = Consumer(
+                stream, entry.name, meta.config, meta.created, offline_reason=reason
+            )
+            continue
+        if stream.offline_reason:
+            stream.consumers[entry.name] = Consumer(
+                stream, entry.name, meta.config, meta.created, offline_reason=stream.offline_reason
+            )
+            continue
+        try:
+            stream.recover_consumer(entry.name, meta.config, meta.created)
+        except ApiError as exc:
+            consumer = f"'{stream.jsa.name} > {stream.name} > {entry.name}'"
+            log.warn(f"    Error adding consumer {consumer}: {exc}")

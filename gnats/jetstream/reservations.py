@@ -1,0 +1,62 @@
+"""What streams reserve of their account's and the server's resources by their max_bytes (jetstream.go)."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from gnats.jetstream.config import FILE, MEMORY, StreamConfig
+from gnats.jetstream.errors import (
+    MAXIMUM_CONSUMERS_LIMIT,
+    MEMORY_RESOURCES_EXCEEDED,
+    STORAGE_RESOURCES_EXCEEDED,
+)
+from gnats.jetstream.limits import DEFAULT_TIER, JetStreamAccountLimits
+
+_MAX_INT64 = (1 << 63) - 1
+
+
+class Reserved(Protocol):
+    """The server's resources: what there is, and what is reserved by streams' max_bytes."""
+
+    @property
+    def max_memory(self) -> int: ...
+    @property
+    def max_store(self) -> int: ...
+
+    memory_reserved: int
+    store_reserved: int
+
+
+def account_reservation(tier: str, replicas: int, max_bytes: int) -> int:
+    """What a stream of that size reserves of its account: limits without tiers count every replica."""
+    if max_bytes <= 0:
+        return 0
+    return min(max_bytes * replicas, _MAX_INT64) if tier == DEFAULT_TIER and replicas > 1 else max_bytes
+
+
+def check_limits(
+    limits: JetStreamAccountLimits, tier: str, config: StreamConfig, reserved: int, server: Reserved
+) -> None:
+    """Raise ApiError where a stream would be too much for its account, which has `reserved`, or the server
+    (checkAllLimits)."""
+    if 0 < limits.max_consumers < config.max_consumers:
+        raise MAXIMUM_CONSUMERS_LIMIT()
+    more = 1 if config.max_bytes < 0 else config.max_bytes
+    for_account = account_reservation(tier, config.num_replicas, more)
+    if config.storage == MEMORY:
+        most, there, taken = limits.max_memory, server.max_memory, server.memory_reserved
+        refusal = MEMORY_RESOURCES_EXCEEDED
+    else:
+        most, there, taken = limits.max_storage, server.max_store, server.store_reserved
+        refusal = STORAGE_RESOURCES_EXCEEDED
+    if most >= 0 and reserved + for_account > most:
+        raise refusal()
+    if taken + more > there:
+        raise refusal()
+
+
+def max_bytes_limits(limits: JetStreamAccountLimits, config: StreamConfig) -> tuple[bool, int]:
+    """Whether max_bytes must be set, and how high it may be; not above 0: as high as one likes."""
+    if config.storage == FILE:
+        return limits.max_bytes_required, limits.storage_max_stream_bytes
+    return limits.max_bytes_required, limits.memory_max_stream_bytes

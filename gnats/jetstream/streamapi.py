@@ -1,0 +1,358 @@
+"""The API's requests about streams and their messages (jetstream_api.go)."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from base64 import b64encode
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gnats.core.subject import collide, has_wildcard, valid_subject
+from gnats.gofmt import os_error, rfc3339
+from gnats.gojson import Struct
+from gnats.jetstream import errors
+from gnats.jetstream.api import OFFLINE_DELAY, Json, Request, Route
+from gnats.jetstream.config import StreamConfig
+from gnats.jetstream.document import TIME
+from gnats.jetstream.errors import ApiError
+from gnats.jetstream.gotime import unix_ns
+from gnats.jetstream.info import stream_info
+from gnats.jetstream.jsaccount import check_supported
+from gnats.jetstream.restore import STATE, Restore
+from gnats.jetstream.snapshot import Snapshot
+from gnats.jetstream.streamcfg import check_stream_create
+
+if TYPE_CHECKING:
+    from gnats.jetstream.streams import Stream
+
+NAMES_LIMIT = 1024
+LIST_LIMIT = 256
+MAX_SUBJECT_DETAILS = 100_000
+
+_PAGE = {"offset": "int"}
+_FILTERED_PAGE = {**_PAGE, "subject": "string"}
+_STREAM_REQUEST = {**StreamConfig.schema(), "pedantic": "bool"}
+_INFO_REQUEST = {**_PAGE, "deleted_details": "bool", "subjects_filter": "string"}
+_PURGE_REQUEST = {"seq": "uint64", "filter": "string", "keep": "uint64"}
+_DELETE_REQUEST = {"seq": "uint64", "no_erase": "bool"}
+_GET_REQUEST: Struct = {
+    "seq": "uint64",
+    "last_by_subj": "string",
+    "next_by_subj": "string",
+    "batch": "int",
+    "max_bytes": "int",
+    "start_time": TIME,
+    "multi_last": "strings",
+    "up_to_seq": "uint64",
+    "up_to_time": TIME,
+    "no_hdr": "bool",
+}
+_SNAPSHOT_REQUEST = {
+    "deliver_subject": "string",
+    "no_consumers": "bool",
+    "chunk_size": "int",
+    "window_size": "int",
+    "jsck": "bool",
+}
+_RESTORE_REQUEST = {"config": StreamConfig.schema(), "state": STATE}
+_PAGED = {"total": 0, "offset": 0, "limit": 0}
+
+
+def online(request: Request, stream: Stream) -> Stream:
+    """The stream. Raises ApiError, which is told a bit later, when it is offline."""
+    if stream.offline_reason:
+        request.delay = OFFLINE_DELAY
+        raise errors.STREAM_OFFLINE_REASON(err=stream.offline_reason)
+    return stream
+
+
+def _account_info(request: Request) -> Json:
+    request.check_level()
+    return request.jsa.usage_info()
+
+
+async def _create(request: Request) -> Json:
+    request.check_level()
+    jsa = request.jsa
+    found = request.read(_STREAM_REQUEST, "StreamConfigRequest")
+    config = StreamConfig.from_members(found).with_static_metadata()
+    name = request.tokens[2]
+    if name != config.name:
+        raise errors.STREAM_MISMATCH()
+    if set(name) & set("\\/"):
+        raise errors.STREAM_NAME_CONTAINS_PATH_SEPARATORS()
+    check_stream_create(config)
+    jsa.check_stream_limits(config)
+    stream = await jsa.add_stream(config, pedantic=bool(found.get("pedantic")))
+    return stream_info(stream) | {"did_create": True}
+
+
+async def _update(request: Request) -> Json:
+    request.check_level()
+    jsa = request.jsa
+    found = request.read(_STREAM_REQUEST, "StreamConfigRequest")
+    pedantic = bool(found.get("pedantic"))
+    config = jsa.check_stream_cfg(StreamConfig.from_members(found), pedantic=pedantic)
+    if request.tokens[2] != config.name:
+        raise errors.STREAM_MISMATCH()
+    stream = online(request, jsa.stream(config.name))
+    await jsa.update_stream(stream, config.with_static_metadata(), pedantic=pedantic)
+    return stream_info(stream, domain=request.js.domain)
+
+
+def _names(request: Request) -> Json:
+    request.check_level()
+    jsa = request.jsa
+    found = request.read_optional(_FILTERED_PAGE, "JSApiStreamNamesRequest")
+    names = [stream.name for stream in _filtered(jsa.streams.values(), found.get("subject", ""))]
+    names.sort()
+    offset = min(max(found.get("offset", 0), 0), len(names))
+    page = names[offset : offset + NAMES_LIMIT]
+    return {"total": len(names), "offset": offset, "limit": NAMES_LIMIT, "streams": page or None}
+
+
+def _filtered(streams: Iterable[Stream], subject: str) -> list[Stream]:
+    found = list(streams)
+    if not subject:
+        return found
+    return [each for each in found if any(collide(subject, other) for other in each.config.subjects)]
+
+
+def _list(request: Request) -> Json:
+    request.check_level()
+    jsa = request.jsa
+    found = request.read_optional(_FILTERED_PAGE, "JSApiStreamListRequest")
+    streams = _filtered(jsa.streams.values(), found.get("subject", ""))
+    streams.sort(key=lambda stream: stream.name)
+    offset = min(max(found.get("offset", 0), 0), len(streams))
+    page: list[Json] = []
+    offline: dict[str, str] = {}
+    for stream in streams[offset:]:
+        if stream.offline_reason:
+            offline[stream.name] = stream.offline_reason
+            continue
+        page.append(stream_info(stream, domain=request.js.domain, dynamic=False))
+        if len(page) >= LIST_LIMIT:
+            break
+    answer: Json = {"total": len(streams), "offset": offset, "limit": LIST_LIMIT, "streams": page}
+    return answer | ({"missing": list(offline), "offline": offline} if offline else {})
+
+
+def _info(request: Request) -> Json:
+    request.check_level()
+    jsa = request.jsa
+    found = request.read_optional(_INFO_REQUEST, "JSApiStreamInfoRequest")
+    stream = online(request, jsa.stream(request.tokens[2]))
+    details = bool(found.get("deleted_details"))
+    leader = request.js.server.name
+    info = stream_info(stream, domain=request.js.domain, details=details, leader=leader)
+    paged = dict(_PAGED)
+    if subject := found.get("subjects_filter", ""):
+        totals = stream.subjects_totals(subject)
+        if totals:
+            offset = max(found.get("offset", 0), 0)
+            total = len(totals)
+            if offset or total > MAX_SUBJECT_DETAILS:
+                offset = min(offset, total)
+                page = sorted(totals)[offset : offset + MAX_SUBJECT_DETAILS]
+                totals = {name: totals[name] for name in page}
+            paged = {"total": total, "offset": offset, "limit": MAX_SUBJECT_DETAILS}
+            info["state"] = _with_subjects(info["state"], dict(sorted(totals.items())))
+    return paged | info
+
+
+def _with_subjects(state: Json, subjects: dict[str, int]) -> Json:
+    """The state with subjects where they belong."""
+    found: Json = {}
+    for name, value in state.items():
+        if name in ("num_deleted", "deleted", "lost", "consumer_count") and "subjects" not in found:
+            found["subjects"] = subjects
+        found[name] = value
+    return found
+
+
+async def _delete(request: Request) -> Json:
+    request.check_level()
+    jsa = request.jsa
+    request.require_empty()
+    await jsa.delete_stream(jsa.stream(request.tokens[2]))
+    return {"success": True}
+
+
+async def _purge(request: Request) -> Json:
+    request.check_level()
+    jsa = request.jsa
+    found = request.read_optional(_PURGE_REQUEST, "JSApiStreamPurgeRequest")
+    seq, keep = found.get("seq", 0), found.get("keep", 0)
+    if seq and keep:
+        raise errors.BAD_REQUEST()
+    stream = jsa.stream(request.tokens[2])
+    if stream.config.sealed:
+        raise errors.STREAM_SEALED()
+    if stream.config.deny_purge:
+        raise errors.STREAM_PURGE_FAILED(err="stream purge not permitted")
+    purged = await stream.purge(found.get("filter", ""), seq, keep)
+    return {"success": True, "purged": purged}
+
+
+def _delete_message(request: Request) -> Json:
+    request.check_level()
+    jsa = request.jsa
+    request.require_body()
+    found = request.read(_DELETE_REQUEST, "JSApiMsgDeleteRequest")
+    stream = jsa.stream(request.tokens[3])
+    if stream.config.sealed:
+        raise errors.STREAM_SEALED()
+    if stream.config.deny_delete:
+        raise errors.STREAM_MSG_DELETE_FAILED(err="message delete not permitted")
+    seq = found.get("seq", 0)
+    request.counted = False
+    if not stream.delete_message(seq, erase=not found.get("no_erase", False)):
+        raise errors.SEQUENCE_NOT_FOUND(seq=seq)
+    return {"success": True}
+
+
+def _get_message(request: Request) -> Json | None:
+    request.check_level()
+    jsa = request.jsa
+    request.require_body()
+    found = request.read(_GET_REQUEST, "JSApiMsgGetRequest")
+    seq, start = found.get("seq", 0), found.get("start_time", "")
+    last_for, next_for = found.get("last_by_subj", ""), found.get("next_by_subj", "")
+    if (
+        found.get("batch", 0) > 0
+        or found.get("max_bytes", 0) > 0
+        or (seq and last_for)
+        or not (seq or last_for or next_for or start)
+        or (seq and start)
+        or (start and last_for)
+        or (last_for and next_for)
+    ):
+        raise errors.BAD_REQUEST()
+    stream = _known(jsa.streams.get(request.tokens[3]))
+    if stream.offline_reason:
+        return None
+    if start:
+        seq = stream.seq_from_time(unix_ns(start))
+    message = stream.message(seq, last_for, next_for)
+    if message is None:
+        raise errors.NO_MESSAGE_FOUND()
+    subject, seq, header, data, when = message
+    shown: Json = {"subject": subject.decode("utf-8", "replace"), "seq": seq}
+    if header and not found.get("no_hdr", False):
+        shown["hdrs"] = b64encode(header).decode()
+    if data:
+        shown["data"] = b64encode(data).decode()
+    from gnats.gojson import marshal
+
+    answer = {"type": request.response_type, "message": shown | {"time": rfc3339(when)}}
+    request.api.send(request, marshal(answer))
+    return None
+
+
+def _known(stream: Stream | None) -> Stream:
+    if stream is None:
+        raise errors.STREAM_NOT_FOUND()
+    return stream
+
+
+def _cluster_required(request: Request) -> Json:
+    raise errors.CLUSTER_REQUIRED()
+
+
+def _snapshot(request: Request) -> Json | None:
+    request.check_level()
+    jsa = request.jsa
+    request.require_body()
+    stream = online(request, jsa.stream(request.tokens[2]))
+    options = request.read(_SNAPSHOT_REQUEST, "JSApiStreamSnapshotRequest")
+    deliver = options.get("deliver_subject", "")
+    if not valid_subject(deliver) or has_wildcard(deliver):
+        raise errors.SNAPSHOT_DELIVER_SUBJECT_INVALID()
+    snapshot = Snapshot(request, stream, options)
+    request.respond({"config": stream.config.json(), "state": snapshot.state})
+    request.js.transfer(snapshot.run())
+    return None
+
+
+def _restore(request: Request) -> Json | None:
+    request.check_level()
+    jsa = request.jsa
+    request.require_body()
+    found = request.read(_RESTORE_REQUEST, "JSApiStreamRestoreRequest")
+    name = request.tokens[2]
+    config = StreamConfig.from_members(found.get("config") or {})
+    if not config.name:
+        config = replace(config, name=name)
+    if config.name != name:
+        raise errors.STREAM_MISMATCH()
+    if set(name) & set("\\/"):
+        raise errors.STREAM_NAME_CONTAINS_PATH_SEPARATORS()
+    config = jsa.check_stream_cfg(config)
+    jsa.check_stream_limits(config)
+    check_supported(config)
+    jsa.begin_restore(name)
+    try:
+        restore = Restore(request, jsa, config)
+    except ApiError:
+        jsa.forget_restore(name)
+        raise
+    request.respond({"deliver_subject": restore.subject})
+    request.js.transfer(restore.run())
+    return None
+
+
+async def purge_account(request: Request) -> Json:
+    """Of an account that may be none any more, delete everything."""
+    name = request.tokens[2]
+    if set(name) & set("\\/"):
+        raise errors.STREAM_GENERAL(err="account name can not contain path separators")
+    js = request.js
+    account = js.server.accounts.get(name)
+    jsa = js.accounts.get(name)
+    streams = list(jsa.streams.values()) if jsa else []
+    has_account = str(account is not None).lower()
+    js.server.log.notice(
+        f"Purge request for account {name} (streams: {len(streams)}, hasAccount: {has_account})"
+    )
+    for stream in streams:
+        assert jsa is not None
+        await jsa.delete_stream(stream)
+    try:
+        await asyncio.to_thread(_remove, Path(js.config.store_dir) / name)
+    except OSError as exc:
+        raise errors.STREAM_GENERAL(err=os_error(exc)) from None
+    return {"initiated": True}
+
+
+def _remove(directory: Path) -> None:
+    if directory.name and directory.exists():
+        shutil.rmtree(directory)
+
+
+def _route(verb: str, handle: object, response: str, tokens: int = 1, **more: object) -> Route:
+    return replace(Route(verb, handle, response, tokens), **more)  # type: ignore[arg-type]
+
+
+_NOTHING_PAGED = {**_PAGED, "streams": None}
+ROUTES = (
+    _route("INFO", _account_info, "account_info_response", 0, is_info=True),
+    _route("STREAM.CREATE", _create, "stream_create_response"),
+    _route("STREAM.UPDATE", _update, "stream_update_response"),
+    _route("STREAM.NAMES", _names, "stream_names_response", 0, is_info=True, empty=_NOTHING_PAGED),
+    _route("STREAM.LIST", _list, "stream_list_response", 0, is_info=True, empty={**_PAGED, "streams": []}),
+    _route("STREAM.INFO", _info, "stream_info_response", is_info=True, empty=_PAGED),
+    _route("STREAM.DELETE", _delete, "stream_delete_response"),
+    _route("STREAM.PURGE", _purge, "stream_purge_response", empty={"purged": 0}),
+    _route("STREAM.MSG.DELETE", _delete_message, "stream_msg_delete_response"),
+    _route("STREAM.MSG.GET", _get_message, "stream_msg_get_response"),
+    _route("STREAM.SNAPSHOT", _snapshot, "stream_snapshot_response"),
+    _route("STREAM.RESTORE", _restore, "stream_restore_response", empty={"deliver_subject": ""}),
+    _route("STREAM.PEER.REMOVE", _cluster_required, "stream_remove_peer_response"),
+    _route("STREAM.PEER.EVACUATE", _cluster_required, "stream_evacuate_peer_response"),
+    _route("STREAM.CANCEL_MOVE", _cluster_required, "stream_cancel_move_response"),
+    _route("STREAM.LEADER.STEPDOWN", _cluster_required, "stream_leader_stepdown_response"),
+)

@@ -1,0 +1,592 @@
+"""Streams as the control plane has them: configuration, consumers, what is asked and told about them.
+
+Their messages are the business of the native stream (gnats.jetstream.stream) and its store.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gnats.core.subject import collide, has_wildcard
+from gnats.gofmt import os_error, rfc3339
+from gnats.ident import DIGITS, server_hash
+from gnats.jetstream import errors
+from gnats.jetstream.batching import AbandonReason
+from gnats.jetstream.config import ASYNC, FILE, LIMITS, MEMORY, WORKQUEUE, ConsumerConfig, StreamConfig
+from gnats.jetstream.consumercfg import (
+    check_consumer_cfg,
+    check_workqueue,
+    completed,
+    with_defaults,
+)
+from gnats.jetstream.consumers import Consumer
+from gnats.jetstream.conversion import convert_stream
+from gnats.jetstream.gotime import ZERO_TIME
+from gnats.jetstream.metafiles import META_FILE, META_KEY, MetaError, write_stream_meta
+from gnats.jetstream.origins import Origins
+from gnats.jetstream.sourcesstate import SourcesState, write_sources_state
+from gnats.jetstream.stream import Stream as NativeStream
+from gnats.jetstream.stream import StreamError
+from gnats.jetstream.streamcore import StreamEvent
+from gnats.jetstream.threads import in_thread
+from gnats.store.store import FileStore, MemStore, StoreFailure, dyn_block_size
+
+if TYPE_CHECKING:
+    from gnats.jetstream.encryption import Seal
+    from gnats.jetstream.jsaccount import JSAccount
+    from gnats.store.store import MsgStore
+Json = dict[str, Any]
+StoredMessage = tuple[bytes, int, bytes, bytes, int]
+"""Subject, sequence, header, payload, and ns since 1970."""
+
+_LARGE_BLOCK, _MEDIUM_BLOCK, _SMALLEST_BLOCK = 8 << 20, 4 << 20, 32000
+_RECORD_OVERHEAD = 22 + 8 + 4
+_LONGEST_SUBJECT = 256
+_NAME_LEN = 8
+_NO_REASON = "offline"
+_MOST_LOST = 100_000
+"""Sequences that an answer tells of."""
+
+
+def block_size(config: StreamConfig, max_payload: int) -> int:
+    """Bytes of a block of a file store (autoTuneFileStorageBlockSize); 0: the store's choice."""
+    if config.max_bytes > 0:
+        total = config.max_bytes
+    elif config.max_msgs > 0:
+        literal = [len(subject.encode()) for subject in config.subjects if not has_wildcard(subject)]
+        largest = config.max_msg_size if config.max_msg_size > 0 else max_payload
+        total = (_RECORD_OVERHEAD + max(literal, default=_LONGEST_SUBJECT) + largest) * config.max_msgs
+    else:
+        return _MEDIUM_BLOCK if config.max_msgs_per_subject > 0 else 0
+    size = total // 4 + 1
+    size += -size % 100
+    if size <= _SMALLEST_BLOCK:
+        return _SMALLEST_BLOCK
+    return _LARGE_BLOCK if size >= _LARGE_BLOCK else _MEDIUM_BLOCK
+
+
+class Stream:
+    """A stream of an account; made by create(), or, to be told about only, with an `offline_reason`."""
+
+    def __init__(
+        self, jsa: JSAccount, config: StreamConfig, tier: str, created: int, *, offline_reason: str = ""
+    ) -> None:
+        self.jsa = jsa
+        self.config = config
+        self.tier = tier
+        self.created = created or time.time_ns()
+        self.offline_reason = offline_reason
+        self.consumers: dict[str, Consumer] = {}
+        self.origins = Origins(self)
+        self.seal: Seal | None = None
+        self._native: NativeStream | None = None
+        self._store: MsgStore | None = None
+
+    @property
+    def name(self) -> str:
+        return self.config.name
+
+    @property
+    def directory(self) -> Path:
+        """Where it is stored, if it is."""
+        return self.jsa.streams_dir / self.name
+
+    @property
+    def native(self) -> NativeStream:
+        """Raises ApiError for a stream that is offline."""
+        if self._native is None:
+            raise errors.STREAM_OFFLINE_REASON(err=self.offline_reason or _NO_REASON)
+        return self._native
+
+    @property
+    def store(self) -> MsgStore:
+        """Raises ApiError for a stream that is offline."""
+        if self._store is None:
+            raise errors.STREAM_OFFLINE_REASON(err=self.offline_reason or _NO_REASON)
+        return self._store
+
+    @property
+    def failure(self) -> str:
+        """Why nothing can be written any more, "" when it can."""
+        return self._store.failure() if self._store else ""
+
+    @property
+    def identity(self) -> str:
+        """What tells this stream from another of the same name (identity)."""
+        return server_hash(rfc3339(self.created))
+
+    # -- life ------------------------------------------------------------------------------------------------
+
+    @classmethod
+    async def create(
+        cls,
+        jsa: JSAccount,
+        config: StreamConfig,
+        tier: str,
+        created: int,
+        *,
+        recovering: bool,
+        store: MsgStore | None = None,
+    ) -> Stream:
+        """A stream that takes messages, into `store` if it is given.
+
+        Raises ApiError, leaving nothing behind that was not there. When `recovering`, who calls starts its
+        origins when all streams are there.
+        """
+        stream = cls(jsa, config, tier, created)
+        try:
+            if store is None:
+                store = await in_thread(lambda: stream._open(new=not recovering))
+        except OSError as exc:
+            raise errors.STREAM_STORE_FAILED(err=os_error(exc)) from exc
+        except MetaError as exc:
+            raise errors.STREAM_STORE_FAILED(err=exc) from exc
+        js = jsa.js
+        stream._store = store
+        stream._native = NativeStream(
+            js.engine,
+            jsa.account,
+            config.name,
+            store,
+            cid=js.server.next_cid(),
+            domain=js.domain,
+            account_usage=jsa.usage(tier),
+            server_usage=js.usage,
+            batch_limits=js.batch_limits,
+        )
+        js.register(stream._native, stream)
+        stream._configure(config)
+        stream._native.subscribe()
+        if not recovering:
+            await stream.origins.start()
+        return stream
+
+    def _configure(self, config: StreamConfig) -> None:
+        always = self.jsa.js.config.options.sync_always and config.persist_mode != ASYNC
+        self.native.configure(config, sync_always=always and config.storage == FILE)
+
+    def _open(self, *, new: bool) -> MsgStore:
+        """Open the store; in a thread. Raises OSError or MetaError.
+
+        Where a `new` one finds messages, they are of a stream whose metadata could not be read: now they are
+        its own.
+        """
+        if self.config.storage == FILE:
+            self._unlock(new=new)
+        return open_store(self.jsa, self.config, self.directory, self.seal, self._warn)
+
+    def _unlock(self, *, new: bool) -> None:
+        """Have a description on the disk, and know the keys. Raises OSError or MetaError."""
+        keys, account = self.jsa.js.keys, self.jsa.name
+        there = (self.directory / META_FILE).exists()
+        self.seal = keys.open(self.directory / META_KEY, account, self.name)
+        if not there and not self.seal:
+            self.seal = keys.make(self.directory, account, self.name)
+        if new or not there:
+            write_stream_meta(self.directory, self.config, self.created, self.seal)
+        if keys:
+            config, created = self.config, self.created
+            self.seal = convert_stream(self.directory, keys, account, config, created, self.seal, self._say)
+
+    def _warn(self, text: str) -> None:
+        """What recovery has to say; from a thread."""
+        log = self.jsa.js.server.log
+        self.jsa.js.loop.call_soon_threadsafe(log.warn, f"Stream '{self.jsa.name} > {self.name}': {text}")
+
+    def _say(self, text: str) -> None:
+        """What a conversion has to say; from a thread."""
+        log = self.jsa.js.server.log
+        self.jsa.js.loop.call_soon_threadsafe(log.notice, f"Stream '{self.jsa.name} > {self.name}': {text}")
+
+    async def sync(self) -> None:
+        """Make durable what is written, and tidy up; what goes wrong is logged."""
+        store = self._store
+        if store is None or self.config.storage == MEMORY or self.failure:
+            return
+        sources = self.origins.state()
+        try:
+            await in_thread(store.sync_flushed)
+            await self._write_sources(sources)
+            await in_thread(store.write_state)
+            await in_thread(store.maintain)
+        except (OSError, StoreFailure) as exc:
+            self.jsa.js.server.log.error(f"Error syncing stream '{self.jsa.name} > {self.name}': {exc}")
+
+    async def _write_sources(self, state: SourcesState | None) -> None:
+        """Write down how far sources have come; what is counted there is stored. Raises OSError."""
+        if state is not None:
+            await asyncio.to_thread(write_sources_state, self.directory, state)
+
+    def check_consumers(self, config: StreamConfig) -> None:
+        """Raise ApiError where consumers would not go with a configuration's limits."""
+        old, new = self.config.consumer_limits, config.consumer_limits
+        threshold = new.inactive_threshold if new.inactive_threshold != old.inactive_threshold else 0
+        pending = new.max_ack_pending if new.max_ack_pending != old.max_ack_pending else 0
+        if threshold <= 0 and pending <= 0:
+            return
+        beyond = [
+            name
+            for name, consumer in self.consumers.items()
+            if 0 < new.inactive_threshold < consumer.config.inactive_threshold
+            or 0 < new.max_ack_pending < consumer.config.max_ack_pending
+        ]
+        if beyond:
+            raise errors.STREAM_UPDATE(err=f"change to limits violates consumers: {', '.join(beyond)}")
+
+    async def update(self, config: StreamConfig) -> None:
+        """Have another configuration, which is one that it may have. Raises ApiError."""
+        if config.storage == FILE:
+            try:
+                await asyncio.to_thread(write_stream_meta, self.directory, config, self.created, self.seal)
+            except OSError as exc:
+                raise errors.STREAM_UPDATE(err=os_error(exc)) from exc
+        self._configure(config)
+        old, self.config = self.config, config
+        for consumer in self.consumers.values():
+            consumer.stream_changed()
+        try:
+            await in_thread(lambda: _update_store(self.store, config))
+        except StoreFailure as exc:
+            raise errors.STREAM_UPDATE(err=exc) from exc
+        self.native.look_for_expired()
+        await self.origins.update(old)
+        try:
+            await self._write_sources(self.origins.state())
+        except OSError as exc:
+            raise errors.STREAM_UPDATE(err=os_error(exc)) from exc
+
+    async def stop(self) -> None:
+        """Take and deliver no more; what is stored stays. Writes down what consumers have done."""
+        for consumer in list(self.consumers.values()):
+            consumer.stop()
+        self.origins.stop()
+        sources = self.origins.state() if self._store is not None else None
+        if self._native is not None:
+            self.jsa.js.unregister(self._native)
+            self._native.close()
+        if self._store is not None:
+            store = self._store
+            try:
+                await in_thread(store.close)
+                await self._write_sources(sources)
+            except (StoreFailure, OSError) as exc:
+                self.jsa.js.server.log.error(f"Error stopping stream '{self.jsa.name} > {self.name}': {exc}")
+        self._native = self._store = None
+
+    def go_offline(self, reason: str) -> None:
+        """Stop, but be told about."""
+        self.offline_reason = reason
+        self.origins.stop()
+        if self._native is not None:
+            self.jsa.js.unregister(self._native)
+            self._native.close()
+        if self._store is not None:
+            self._store.close()
+        self._native = self._store = None
+
+    async def delete(self) -> None:
+        """Stop, and delete what is stored; that is done in the background when it is no stream's any more."""
+        for consumer in list(self.consumers.values()):
+            consumer.stop(deleting=True)
+        self.consumers.clear()
+        self.origins.stop()
+        store, self._store = self._store, None
+        if self._native is not None:
+            self.jsa.js.unregister(self._native)
+            self._native.close()
+            self._native = None
+        if store is not None:
+            try:
+                await in_thread(store.close)
+            except StoreFailure as exc:  # it is going anyway
+                self.jsa.js.server.log.debug(f"Closing stream '{self.jsa.name} > {self.name}': {exc}")
+        if self.config.storage == FILE and self.directory.is_dir():
+            try:
+                await asyncio.to_thread(_remove, self.directory)
+            except OSError as exc:
+                raise errors.STREAM_DELETE(err=os_error(exc)) from exc
+
+    # -- messages --------------------------------------------------------------------------------------------
+
+    def message(self, seq: int, last_for: str, next_for: str) -> StoredMessage | None:
+        """The message of a sequence, the last of a subject, or the next of a subject."""
+        try:
+            if next_for:
+                found = self.store.get_next((next_for.encode(),), seq)
+            elif seq:
+                found = self.store.get(seq)
+            else:
+                found = self.store.get_last(last_for.encode())
+        except StoreFailure:
+            return None
+        if found is None:
+            return None
+        sequence, when, subject, header, payload = found
+        return subject, sequence, header, payload, when
+
+    def seq_from_time(self, when: int) -> int:
+        seq: int = self.store.seq_at(when)
+        return seq
+
+    def delete_message(self, seq: int, *, erase: bool) -> bool:
+        """False when there is none. Raises ApiError."""
+        if self.config.storage == FILE and seq > self.store.state().last_seq:
+            raise errors.STREAM_MSG_DELETE_FAILED(err="stream store EOF")
+        try:
+            return self.native.delete_msg(seq, erase)
+        except (StoreFailure, StreamError) as exc:
+            raise errors.STREAM_MSG_DELETE_FAILED(err=exc) from exc
+
+    async def purge(self, subject: str, seq: int, keep: int) -> int:
+        """How many messages went. Raises ApiError."""
+        native = self.native
+        try:
+            return await in_thread(lambda: native.purge(subject.encode(), seq, keep))
+        except (StoreFailure, StreamError) as exc:
+            raise errors.STREAM_GENERAL(err=exc) from exc
+
+    def on_event(self, what: int, number: int, data: bytes) -> None:
+        """The native stream has something to tell: damage, a batch that is given up, or that nothing can be
+        written any more."""
+        js = self.jsa.js
+        if what == StreamEvent.STREAM_DAMAGED:
+            self._report_damage()
+            return
+        if what == StreamEvent.BATCH_ABANDONED:
+            self.native.told_abandoned()
+            js.advisories.batch_abandoned(self.jsa.account, self.name, data, AbandonReason(number))
+            return
+        reason = self.failure or os.strerror(number)
+        js.server.log.error(f"JetStream stream '{self.jsa.name} > {self.name}' is read-only: {reason}")
+        js.advisories.out_of_storage(self.name)
+
+    def look_at_batches(self) -> None:
+        """The limits of batches have changed."""
+        if self._native is not None:
+            self._native.look_at_batches()
+
+    def _report_damage(self) -> None:
+        """Log what was found to be lost while messages were read."""
+        log = self.jsa.js.server.log
+        for block, first, last, count in self._store.newly_lost() if self._store else ():
+            where = f"Stream '{self.jsa.name} > {self.name}': block {block}"
+            log.error(f"{where}: {count} messages are lost to damage, sequences {first} to {last}")
+
+    def answer_for_origin(self) -> None:
+        """A mirror that is nearly as far as its origin answers direct gets to that, too, if it may."""
+        if self.config.mirror and self.config.mirror_direct:
+            self.native.answer_for(self.config.mirror.name)
+
+    # -- what is told ----------------------------------------------------------------------------------------
+
+    def state(self, *, details: bool = False) -> Json:
+        """Counts, as StreamState has them."""
+        if self._store is None:
+            return _EMPTY_STATE | {"consumer_count": 0}
+        found = self._store.state()
+        state: Json = {
+            "messages": found.msgs,
+            "bytes": found.bytes,
+            "first_seq": found.first_seq if found.msgs or found.last_seq else 0,
+            "first_ts": rfc3339(found.first_ts) if found.first_ts else ZERO_TIME,
+            "last_seq": found.last_seq,
+            "last_ts": rfc3339(found.last_ts) if found.last_ts else ZERO_TIME,
+        }
+        if found.num_subjects:
+            state["num_subjects"] = found.num_subjects
+        if found.num_deleted:
+            state["num_deleted"] = found.num_deleted
+            if details:
+                state["deleted"] = [
+                    seq for first, last in self._store.deleted() for seq in range(first, last + 1)
+                ]
+        if found.lost_msgs or found.lost_bytes:
+            state["lost"] = {"msgs": self._lost() or None, "bytes": found.lost_bytes}
+        state["consumer_count"] = sum(not consumer.config.direct for consumer in self.consumers.values())
+        return state
+
+    def _lost(self) -> list[int]:
+        """The sequences that damage has cost; the first of them, where there are very many."""
+        assert self._store is not None
+        lost: list[int] = []
+        for first, last in self._store.lost_ranges():
+            lost += range(first, min(last, first + _MOST_LOST - len(lost) - 1) + 1)
+        return lost
+
+    def subjects_totals(self, subject: str) -> dict[str, int]:
+        """How many messages each subject has that matches."""
+        totals = self.store.subjects_totals((subject.encode(),))
+        return {name.decode("utf-8", "replace"): total for name, total in totals.items()}
+
+    # -- consumers -------------------------------------------------------------------------------------------
+
+    def new_consumer_name(self) -> str:
+        """A name that no consumer has."""
+        while True:
+            name = "".join(random.choices(DIGITS, k=_NAME_LEN))
+            if name not in self.consumers:
+                return name
+
+    def add_consumer(
+        self,
+        config: ConsumerConfig,
+        *,
+        action: str = "",
+        pedantic: bool = False,
+        state: bytes = b"",
+        created: int = 0,
+    ) -> Consumer:
+        """A new consumer, or one that is there and has changed, as `action` allows. Raises ApiError.
+
+        One that comes from a backup was `created` before (ns since 1970) and goes on from a `state`.
+        """
+        jsa = self.jsa
+        limits, _ = jsa.select_limits(config.replicas(self.config))
+        server = jsa.js.config.options.limits
+        config = with_defaults(config, self.config, server, limits, pedantic=pedantic)
+        check_consumer_cfg(config, server, self.config, limits)
+        name = config.durable_name or config.name
+        if there := self.consumers.get(name):
+            if action == "create" and config.with_metadata_of(there.config.metadata) != there.config:
+                raise errors.CONSUMER_ALREADY_EXISTS()
+            if self.config.retention == WORKQUEUE and not self._unique(name, config.filters):
+                raise errors.CONSUMER_WQ_CONSUMER_NOT_UNIQUE()
+            there.update(config)
+            return there
+        if action == "update":
+            raise errors.CONSUMER_DOES_NOT_EXIST()
+        most = self.config.max_consumers
+        if most <= 0 or 0 < limits.max_consumers < most:
+            most = limits.max_consumers
+        if most <= 0:
+            most = server.default_max_consumers
+        if 0 < most <= self._limitable():
+            raise errors.MAXIMUM_CONSUMERS_LIMIT()
+        check_workqueue(config, self.config)
+        self._check_unique(name, config)
+        config = completed(config)
+        name = name or self.new_consumer_name()
+        consumer = Consumer(self, name, config, created)
+        consumer.start(state)
+        self.consumers[name] = consumer
+        if not config.direct:
+            jsa.js.advisories.consumer_action(jsa.account, self.name, name, "create")
+        return consumer
+
+    def recover_consumer(self, name: str, config: ConsumerConfig, created: int) -> Consumer:
+        """A consumer that was there before. Raises ApiError."""
+        limits, _ = self.jsa.select_limits(config.replicas(self.config))
+        server = self.jsa.js.config.options.limits
+        config = with_defaults(config, self.config, server, limits)
+        check_consumer_cfg(config, server, self.config, limits, recovering=True)
+        consumer = Consumer(self, name, completed(config), created)
+        consumer.start()
+        self.consumers[name] = consumer
+        return consumer
+
+    def _limitable(self) -> int:
+        """Consumers that limits are about."""
+        return sum(not (each.config.direct or each.config.sourcing) for each in self.consumers.values())
+
+    def _check_unique(self, name: str, config: ConsumerConfig) -> None:
+        if self.config.retention != WORKQUEUE or config.direct or config.sourcing or not self._limitable():
+            return
+        if not config.filters:
+            raise errors.CONSUMER_WQ_MULTIPLE_UNFILTERED()
+        if not self._unique(name, config.filters):
+            raise errors.CONSUMER_WQ_CONSUMER_NOT_UNIQUE()
+
+    def _unique(self, name: str, subjects: tuple[str, ...]) -> bool:
+        """Whether no other consumer has any of these subjects (partitionUnique)."""
+        for other in self.consumers.values():
+            if other.name == name or other.config.direct or other.config.sourcing:
+                continue
+            filters = other.config.filters
+            if subjects and not filters:
+                return False
+            if any(collide(subject, theirs) for subject in subjects for theirs in filters):
+                return False
+        return True
+
+    def delete_consumer(self, consumer: Consumer) -> None:
+        """Delete a consumer and what is stored of it."""
+        if self.consumers.get(consumer.name) is not consumer:
+            return
+        del self.consumers[consumer.name]
+        consumer.stop(deleting=True)
+        if not consumer.config.direct:
+            jsa = self.jsa
+            jsa.js.advisories.consumer_action(jsa.account, self.name, consumer.name, "delete")
+
+
+def open_store(
+    jsa: JSAccount,
+    config: StreamConfig,
+    directory: Path,
+    seal: Seal | None,
+    warn: Callable[[str], None] | None = None,
+) -> MsgStore:
+    """The store of a stream; in a thread. `warn` gets what recovery has to say. Raises OSError."""
+    if config.storage == MEMORY:
+        return MemStore(config.name, first_seq=config.first_seq, **store_limits(config))
+    size = block_size(config, jsa.js.server.opts.max_payload)
+    return FileStore(
+        str(directory),
+        config.name,
+        block_size=size or dyn_block_size(limits_retention=config.retention == LIMITS),
+        sync_always=jsa.js.config.options.sync_always and config.persist_mode != ASYNC,
+        first_seq=config.first_seq,
+        compression=config.compression,
+        cipher=seal.cipher if seal else None,
+        key=seal.key if seal else b"",
+        account=jsa.name,
+        warn=warn,
+        **store_limits(config),
+    )
+
+
+def _update_store(store: MsgStore, config: StreamConfig) -> None:
+    """Raises StoreFailure."""
+    store.update_config(**store_limits(config))
+    if isinstance(store, FileStore):
+        store.compress(config.compression)
+
+
+_EMPTY_STATE: Json = {
+    "messages": 0,
+    "bytes": 0,
+    "first_seq": 0,
+    "first_ts": ZERO_TIME,
+    "last_seq": 0,
+    "last_ts": ZERO_TIME,
+}
+
+
+def store_limits(config: StreamConfig) -> dict[str, Any]:
+    """What of a configuration the store keeps."""
+    return {
+        "max_msgs": config.max_msgs,
+        "max_bytes": config.max_bytes,
+        "max_msgs_per_subject": config.max_msgs_per_subject,
+        "max_age": config.max_age,
+        "discard_new": config.discard == "new",
+        "discard_new_per_subject": config.discard_new_per_subject,
+        "allow_msg_ttl": config.allow_msg_ttl,
+        "delete_markers": config.subject_delete_marker_ttl > 0,
+    }
+
+
+def _remove(directory: Path) -> None:
+    """Delete a directory; once it is renamed it is no stream's. Raises OSError."""
+    gone = directory.with_name(f".{directory.name}")
+    if gone.exists():
+        shutil.rmtree(gone)
+    directory.rename(gone)
+    shutil.rmtree(gone)

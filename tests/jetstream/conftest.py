@@ -1,0 +1,71 @@
+"""Servers with streams, and with consumers, one of each kind for a module."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.js import NativeJs, ReferenceJs
+from support.servers import Kind, NotInstalled, selected
+from support.streams import GnatsStreams, ReferenceStreams, Streams
+
+_names = count(1)
+
+Serve = Callable[[Path], AbstractContextManager[Streams]]
+
+
+def serve(kind: Kind, directory: Path) -> AbstractContextManager[Streams]:
+    if kind.is_reference:
+        return ReferenceStreams(directory)
+    assert kind.io_threads is not None
+    return GnatsStreams(directory, kind.io_threads)
+
+
+@pytest.fixture(
+    scope="module", params=[kind for kind in selected() if not kind.is_reference], ids=lambda kind: kind.name
+)
+def tested(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[GnatsStreams]:
+    """A gnats with streams."""
+    with serve(request.param, tmp_path_factory.mktemp("tested")) as streams:
+        yield streams
+
+
+@pytest.fixture(scope="module")
+def compared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ReferenceStreams]:
+    """The reference server with JetStream."""
+    try:
+        selected_reference = ReferenceStreams(tmp_path_factory.mktemp("compared"))
+    except LookupError as error:
+        pytest.skip(str(error))
+    with selected_reference as streams:
+        yield streams
+
+
+@pytest.fixture(scope="module", params=selected(), ids=lambda kind: kind.name)
+def js(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """A server with streams and consumers, in memory."""
+    kind: Kind = request.param
+    made: ReferenceJs | NativeJs
+    if kind.is_reference:
+        try:
+            kind.find()
+        except NotInstalled as error:
+            pytest.skip(str(error))
+        made = ReferenceJs(tmp_path_factory.mktemp("reference"))
+    else:
+        assert kind.io_threads is not None
+        made = NativeJs(kind.io_threads)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def name() -> str:
+    """A name that no other test uses: of a stream, and of its subjects."""
+    return f"S{next(_names)}"

@@ -1,0 +1,228 @@
+"""What a consumer tells the control plane, and the state that it leaves behind: gnats by itself."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.js import Message, NativeJs, Peer
+from support.servers import selected, until
+
+from gnats.jetstream.consumerstate import ConsumerEvent
+
+pytestmark = pytest.mark.timeout(60)
+SECOND = 10**9
+
+
+@pytest.fixture(
+    scope="module", params=[kind for kind in selected() if not kind.is_reference], ids=lambda kind: kind.name
+)
+def js(request: pytest.FixtureRequest) -> Iterator[NativeJs]:
+    js = NativeJs(request.param.io_threads)
+    yield js
+    js.close()
+
+
+def pull(peer: Peer, stream: str, n: int = 1) -> list[Message]:
+    body = json.dumps({"batch": n, "expires": 30 * SECOND}).encode()
+    peer.pub(f"$JS.API.CONSUMER.MSG.NEXT.{stream}.C", body, peer.inbox())
+    return peer.msgs(n)
+
+
+def noticed(js: NativeJs, stream: str, event: ConsumerEvent) -> tuple[int, int, int, int, bytes]:
+    """The first notice of a kind, waiting for it."""
+
+    def find() -> tuple[int, int, int, int, bytes] | None:
+        for consumer, what, notice in js.notices:
+            if what == event and consumer.stream.name == stream:  # type: ignore[attr-defined]
+                return notice
+        return None
+
+    return until(find)
+
+
+def setup(js: NativeJs, name: str, n: int, storage: str = "memory", **config: Any) -> None:
+    js.create_stream(name, storage=storage)
+    js.create_consumer(name, "C", **{"ack_policy": "explicit", "durable_name": "C"} | config)
+    js.publish(*[name] * n)
+
+
+def test_acks_are_sampled(js: NativeJs, name: str) -> None:
+    setup(js, name, 1, sample_freq="100%")
+    with js.peer() as peer:
+        peer.request(pull(peer, name)[0].reply)
+    sseq, dseq, deliveries, ack_time, text = noticed(js, name, ConsumerEvent.CONSUMER_ACKED)
+    assert (sseq, dseq, deliveries, text) == (1, 1, 1, b"")
+    assert 0 < ack_time < 10 * SECOND
+
+
+def test_naks_terms_and_what_was_delivered_too_often(js: NativeJs, name: str) -> None:
+    setup(js, name, 3, max_deliver=1, ack_wait=SECOND // 10)
+    with js.peer() as peer:
+        first, second, _ = pull(peer, name, 3)
+        peer.pub(first.reply, b"-NAK nonsense")
+        peer.pub(second.reply, b"+TERM  the reason ")
+        peer.flush()
+    assert noticed(js, name, ConsumerEvent.CONSUMER_NAKED) == (1, 1, 1, 0, b"")
+    assert noticed(js, name, ConsumerEvent.CONSUMER_BAD_NAK) == (1, 1, 1, 0, b"nonsense")
+    assert noticed(js, name, ConsumerEvent.CONSUMER_TERMINATED) == (2, 2, 1, 0, b"the reason")
+    assert noticed(js, name, ConsumerEvent.CONSUMER_MAX_DELIVERIES)[2] == 1
+
+
+def test_acks_of_what_the_stream_does_not_have(js: NativeJs, name: str) -> None:
+    setup(js, name, 1)
+    with js.peer() as peer:
+        peer.pub(f"$JS.ACK.{name}.C.1.7.7.0.0")
+        peer.flush()
+    assert noticed(js, name, ConsumerEvent.CONSUMER_ACK_BEYOND)[0] == 7
+
+
+def test_who_is_not_used_is_to_be_deleted(js: NativeJs, name: str) -> None:
+    setup(js, name, 1, inactive_threshold=SECOND // 5)
+    start = time.monotonic()
+    noticed(js, name, ConsumerEvent.CONSUMER_INACTIVE)
+    assert time.monotonic() - start > 0.15
+
+
+def test_who_is_used_stays(js: NativeJs, name: str) -> None:
+    setup(js, name, 20, inactive_threshold=SECOND // 2)
+    with js.peer() as peer:
+        for _ in range(15):
+            peer.request(pull(peer, name)[0].reply)
+            time.sleep(0.1)  # longer than the threshold, all together
+        assert not [
+            each
+            for each in js.notices
+            if each[1] == ConsumerEvent.CONSUMER_INACTIVE and each[0].stream.name == name
+        ]  # type: ignore[attr-defined]
+    noticed(js, name, ConsumerEvent.CONSUMER_INACTIVE)
+
+
+def test_a_push_consumer_nobody_listens_to(js: NativeJs, name: str) -> None:
+    js.create_stream(name)
+    with js.peer() as peer:
+        sid = peer.sub(f"to.{name}")
+        js.create_consumer(
+            name, "C", ack_policy="none", deliver_subject=f"to.{name}", inactive_threshold=SECOND // 5
+        )
+        js.publish(name)
+        assert peer.msg().ack[1] == 1
+        time.sleep(0.4)  # twice the threshold
+        assert not [
+            each
+            for each in js.notices
+            if each[1] == ConsumerEvent.CONSUMER_INACTIVE and each[0].stream.name == name
+        ]  # type: ignore[attr-defined]
+        peer.unsub(sid)
+        noticed(js, name, ConsumerEvent.CONSUMER_INACTIVE)
+
+
+def test_pins(js: NativeJs, name: str) -> None:
+    setup(js, name, 2, priority_groups=["A"], priority_policy="pinned_client", priority_timeout=60 * SECOND)
+    with js.peer() as peer:
+        pin = peer.request(f"$JS.API.CONSUMER.MSG.NEXT.{name}.C", b'{"group":"A"}').headers["Nats-Pin-Id"]
+        assert noticed(js, name, ConsumerEvent.CONSUMER_PINNED)[4].decode() == pin
+        consumer = js.consumers[name, "C"]
+        assert js.call(lambda _: consumer.info())["pin"] == pin
+        assert js.call(lambda _: consumer.unpin()) is True
+        assert js.call(lambda _: consumer.unpin()) is False
+        assert js.call(lambda _: consumer.info())["pin"] is None
+
+
+def test_a_pause_that_is_over(js: NativeJs, name: str) -> None:
+    setup(js, name, 0, pause_until="2000-01-01T00:00:00Z")
+    assert js.call(lambda _: js.consumers[name, "C"].info())["paused"] is False
+
+
+# -- state ---------------------------------------------------------------------------------------------
+
+
+def again(js: NativeJs, name: str, **config: Any) -> None:
+    """The consumer ends, and another one goes on from its state."""
+    consumer = js.consumers.pop((name, "C"))
+    state = js.call(lambda _: (consumer.state(), consumer.close())[0])
+    js.create_consumer(name, "C", state=state, **{"ack_policy": "explicit", "durable_name": "C"} | config)
+
+
+def test_a_consumer_goes_on_where_it_was(js: NativeJs, name: str) -> None:
+    setup(js, name, 6)
+    with js.peer() as peer:
+        messages = pull(peer, name, 4)
+        peer.request(messages[0].reply)
+        peer.request(messages[2].reply)
+        before = js.consumer_info(name, "C")
+        again(js, name)
+        assert js.consumer_info(name, "C") == before
+        assert before["ack_floor"] == (1, 1)
+        assert pull(peer, name)[0].ack == (1, 5, 5, 1)
+        # what was delivered before is acknowledged as if nothing had happened
+        peer.request(messages[1].reply)
+        assert js.consumer_info(name, "C")["ack_floor"] == (3, 3)
+
+
+def test_redeliveries_are_remembered(js: NativeJs, name: str) -> None:
+    setup(js, name, 2, ack_wait=SECOND // 5)
+    with js.peer() as peer:
+        pull(peer, name, 2)
+        assert [each.ack[0] for each in pull(peer, name, 2)] == [2, 2]
+        again(js, name, ack_wait=SECOND // 5)
+        assert js.consumer_info(name, "C")["num_redelivered"] == 2
+        assert [each.ack[:3] for each in pull(peer, name, 2)] == [(3, 1, 5), (3, 2, 6)]
+
+
+def test_a_stream_that_has_lost_its_end(js: NativeJs, name: str) -> None:
+    """The consumer was further than the stream is now: it waits for nothing that has gone, misses nothing."""
+    setup(js, name, 5)
+    with js.peer() as peer:
+        messages = pull(peer, name, 5)
+        for message in messages[:2]:
+            peer.request(message.reply)
+        consumer = js.consumers[name, "C"]
+        state = js.call(lambda _: consumer.state())
+        js.create_stream(f"{name}x", subjects=[f"{name}x"])
+        js.publish(*[f"{name}x"] * 3)
+        js.create_consumer(f"{name}x", "C", state=state, ack_policy="explicit", durable_name="C")
+        info = js.consumer_info(f"{name}x", "C")
+        assert (info["delivered"], info["ack_floor"], info["num_ack_pending"]) == ((3, 3), (2, 2), 1)
+        js.publish(f"{name}x")
+        assert pull(peer, f"{name}x")[0].ack == (1, 4, 4, 0)
+
+
+@pytest.mark.parametrize("state", [b"", b"\x16", b"\x16\x02", b"\x16\x03\x00\x00\x00\x00\x00", b"x" * 100])
+def test_a_state_that_is_none(js: NativeJs, name: str, state: bytes) -> None:
+    js.create_stream(name)
+    with pytest.raises(ValueError, match="cannot be read"):
+        js.create_consumer(name, "C", state=state, ack_policy="explicit")
+
+
+def dirty(js: NativeJs, name: str) -> int:
+    """How often the control plane was told that a state is to be written."""
+    js.call(lambda _: None)  # what was posted has been handled
+    return sum(what == ConsumerEvent.CONSUMER_DIRTY and of.stream.name == name for of, what, _ in js.notices)  # type: ignore[attr-defined]
+
+
+def test_the_control_plane_is_told_of_changes_once(js: NativeJs, name: str, tmp_path: Path) -> None:
+    js.directory = tmp_path
+    setup(js, name, 3, storage="file")
+    js.directory = None
+    consumer = js.consumers[name, "C"]
+    until(lambda: dirty(js, name) == 1)
+    with js.peer() as peer:
+        messages = pull(peer, name, 3)
+        assert consumer.is_dirty
+        assert dirty(js, name) == 1
+        js.call(lambda _: consumer.state())
+        assert not consumer.is_dirty
+        peer.request(messages[0].reply)
+        until(lambda: dirty(js, name) == 2)
+
+
+def test_in_memory_nothing_is_to_be_written(js: NativeJs, name: str) -> None:
+    setup(js, name, 3)
+    with js.peer() as peer:
+        pull(peer, name, 3)
+    assert dirty(js, name) == 0

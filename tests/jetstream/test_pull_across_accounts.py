@@ -1,0 +1,96 @@
+"""Pull requests of another account, through an imported service."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support.js import Peer
+from support.servers import Kind, NotInstalled, Server, selected
+from support.wire import PING, PONG, Connection
+
+pytestmark = pytest.mark.timeout(60)
+SECOND = 10**9
+
+CONFIG = """
+jetstream: {store_dir: "%s"}
+accounts {
+  A {
+    jetstream: enabled
+    users: [{user: a, password: a}]
+    exports: [{service: "$JS.API.CONSUMER.MSG.NEXT.S.C", response_type: stream}, {service: "$JS.ACK.S.C.>"}]
+  }
+  B {
+    users: [{user: b, password: b}]
+    imports: [
+      {service: {account: A, subject: "$JS.API.CONSUMER.MSG.NEXT.S.C"}}
+      {service: {account: A, subject: "$JS.ACK.S.C.>"}}
+    ]
+  }
+}
+"""
+
+
+class UserPeer(Peer):
+    """A client of a user whose password is the name."""
+
+    def __init__(self, address: tuple[str, int], user: str) -> None:
+        Connection.__init__(self, address)
+        options = {"headers": True, "no_responders": True, "user": user, "pass": user, "verbose": False}
+        self.send(b"CONNECT " + json.dumps(options).encode() + b"\r\n" + PING)
+        self.read_until(PONG)
+        self._sids = 0
+        self._inboxes = 0
+
+    def __new__(cls, address: tuple[str, int], user: str) -> UserPeer:
+        self = super().__new__(cls, address)
+        assert isinstance(self, UserPeer)
+        return self
+
+
+@pytest.fixture(params=selected(), ids=lambda kind: kind.name)
+def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Server]:
+    kind: Kind = request.param
+    try:
+        kind.find()
+    except NotInstalled as error:
+        pytest.skip(str(error))
+    server = Server(kind, tmp_path, config=CONFIG % (tmp_path / "store"))
+    yield server
+    server.stop()
+
+
+def ask(peer: Peer, subject: str, body: object) -> dict[str, object]:
+    answer: dict[str, object] = json.loads(peer.request(subject, json.dumps(body).encode()).data)
+    assert "error" not in answer, answer
+    return answer
+
+
+def waiting(peer: Peer) -> object:
+    return json.loads(peer.request("$JS.API.CONSUMER.INFO.S.C").data)["num_waiting"]
+
+
+def test_requests_of_another_account(server: Server) -> None:
+    with UserPeer(server.address, "a") as owner, UserPeer(server.address, "b") as peer:
+        ask(owner, "$JS.API.STREAM.CREATE.S", {"name": "S", "subjects": ["s"], "storage": "memory"})
+        config = {"durable_name": "C", "ack_policy": "explicit", "ack_wait": 30 * SECOND}
+        ask(owner, "$JS.API.CONSUMER.CREATE.S.C", {"stream_name": "S", "config": {"name": "C"} | config})
+        inbox = peer.inbox()
+        body = json.dumps({"batch": 3, "expires": 30 * SECOND}).encode()
+        peer.pub("$JS.API.CONSUMER.MSG.NEXT.S.C", body, inbox)
+        peer.flush()
+        for _ in range(2):
+            owner.request("s", b"payload")
+        first, second = peer.msgs(2)
+        assert (first.ack, second.ack) == ((1, 1, 1, 0), (1, 2, 2, 0))
+        assert first.data == b"payload"
+        peer.request(first.reply)
+        info = json.loads(owner.request("$JS.API.CONSUMER.INFO.S.C").data)
+        assert (info["ack_floor"]["stream_seq"], info["num_ack_pending"], info["num_waiting"]) == (1, 1, 1)
+        # who does not listen any more does not get the third one, nobody does
+        peer.unsub("1")
+        assert waiting(owner) == 0
+        owner.request("s", b"payload")
+        assert json.loads(owner.request("$JS.API.CONSUMER.INFO.S.C").data)["num_pending"] == 1
