@@ -3,7 +3,7 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
-SOURCES := $(shell find cython_src -name '*.pyx' -o -name '*.pxd')
+SOURCES := $(shell find cython_src -name '*.pyx' -o -name '*.pxd' -o -name '*.h')
 STAMP  := $(VENV)/.installed
 PYTEST := $(BIN)/python -P -m pytest
 ARGS   ?=

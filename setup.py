@@ -4,6 +4,7 @@ GNATS_BUILD selects a profile: release (default), debug, asan, tsan or coverage.
 """
 
 import os
+import sys
 from pathlib import Path
 
 from Cython.Build import cythonize
@@ -27,6 +28,7 @@ profile = os.environ.get("GNATS_BUILD", "release")
 if profile not in PROFILES:
     raise SystemExit(f"setup.py: GNATS_BUILD={profile!r} is not one of {', '.join(PROFILES)}")
 cflags, ldflags = PROFILES[profile]
+QUIET = ["-Wno-unused-function", "-Wno-sign-compare"]  # of what Cython writes
 
 DIRECTIVES = {
     "language_level": 3,
@@ -44,6 +46,11 @@ LIBRARIES = {
     "gnats.core.tls": ["ssl", "crypto"],
     "gnats.core.x509": ["crypto"],
     "gnats.bench.fleet": ["ssl", "crypto"],
+    "gnats.store.crypto": ["crypto"],
+}
+
+DEPENDS = {
+    "gnats.store.highway": [str(SRC / "gnats/includes/highway.h")],
 }
 
 
@@ -53,9 +60,11 @@ def extensions() -> list[Extension]:
         Extension(
             name,
             [str(path)],
-            extra_compile_args=[*cflags, "-std=gnu11", "-pthread", "-Wno-unused-function"],
+            extra_compile_args=[*cflags, "-std=gnu11", "-pthread", *QUIET],
             extra_link_args=[*ldflags, "-pthread"],
+            include_dirs=[str(SRC)],
             libraries=LIBRARIES.get(name, []),
+            depends=DEPENDS.get(name, []),
         )
         for path in sorted(SRC.rglob("*.pyx"))
         for name in [".".join(path.relative_to(SRC).with_suffix("").parts)]
@@ -63,11 +72,18 @@ def extensions() -> list[Extension]:
 
 
 class BuildExt(build_ext):
-    """Compiles the modules side by side: they are many and small."""
+    """Compiles the modules side by side, and in place only those that changed: an editable install builds in
+    a directory that lives no longer than itself, so the next would compile all of them again."""
 
     def initialize_options(self) -> None:
         super().initialize_options()
         self.parallel = os.cpu_count()
+
+    def finalize_options(self) -> None:
+        super().finalize_options()
+        if self.inplace or self.editable_mode:
+            self.build_lib = f"build/{profile}-{sys.implementation.cache_tag}"
+            self.build_temp = f"{self.build_lib}/objects"
 
 
 os.chdir(ROOT)
@@ -77,7 +93,7 @@ setup(
         include_path=[str(SRC)],
         compiler_directives=DIRECTIVES,
         build_dir=f"build/cython-{profile}",
-        nthreads=0,
+        nthreads=os.cpu_count() or 1,
     ),
     cmdclass={"build_ext": BuildExt},
 )

@@ -12,6 +12,7 @@ from gnats.reasons import ClosedState
 if TYPE_CHECKING:
     from gnats.core.services import ExportedService, ImportedService
     from gnats.internal import InternalClient
+    from gnats.jetstream.limits import Tiers
     from gnats.session import Session
 
 NO_LIMIT = -1
@@ -45,10 +46,14 @@ class Account(account.Account):
         self.clients: dict[int, Session] = {}
         self.internal: InternalClient | None = None
         """The server's client in it, when it has needed one."""
+        self.internal_cid = 0
+        """Its connection id, 0 while nobody has asked; what the account itself is subscribed to is its."""
         self.services: dict[str, ExportedService] = {}
         """What it exports, by subject."""
         self.service_imports: dict[ImportKey, ImportedService] = {}
         self.stream_imports: set[ImportKey] = set()
+        self.jetstream_limits: Tiers | None = None
+        """What its streams may use, by tier; None: it has no JetStream."""
         self.shares_details = False
         """Services that it imports are told who its clients are."""
         self._sids = itertools.count(2)

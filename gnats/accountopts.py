@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 from gnats.authopts import Permissions
+from gnats.jetstream.limits import Tiers
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,3 +101,5 @@ class AccountConfig:
     limits: AccountLimits = AccountLimits()
     trace_dest: str = ""
     trace_sampling: int = 100
+    jetstream: Tiers | None = None
+    """Limits by tier; None: it has no JetStream."""

@@ -5,16 +5,25 @@ import asyncio
 import json
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 from gnats.account import GLOBAL_ACCOUNT, SYSTEM_ACCOUNT, Account
 from gnats.accountopts import AccountConfig, ServiceLatency
 from gnats.clientinfo import share_details
 from gnats.core.services import ExportedService, ImportedService
 from gnats.errors import OptionError
-from gnats.exchange import RESPONSE_THRESHOLD, CheckActivation, Complain, Exchange, Party
+from gnats.exchange import (
+    JETSTREAM_API,
+    RESPONSE_THRESHOLD,
+    CheckActivation,
+    Complain,
+    Exchange,
+    Party,
+)
 from gnats.gofmt import quote
 from gnats.ident import server_hash
-from gnats.mappings import Row, compile_account_mappings, compile_mappings
+from gnats.jetstream.limits import UNLIMITED
+from gnats.mappings import Row, compile_account_mappings, compile_mappings, domain_mappings
 from gnats.opts import Options
 
 GATEWAY_TIMEOUT = 504
@@ -73,18 +82,28 @@ class Accounts(dict[str, Account]):
         by_jwt = bool(opts.trusted_operators or opts.trusted_keys)
         if system and system not in configs and system != GLOBAL_ACCOUNT and not by_jwt:
             raise OptionError(f"error resolving system account {quote(system)}: account missing")
-        if not system and not opts.no_system_account:
+        if not system and (opts.jetstream.enabled or not opts.no_system_account):
             system = SYSTEM_ACCOUNT
+        self._options = opts
         configs.setdefault(GLOBAL_ACCOUNT, AccountConfig(GLOBAL_ACCOUNT, mappings=opts.mappings))
         if system:
             configs.setdefault(system, AccountConfig(system))
+        if opts.jetstream.enabled and not by_jwt and configs.keys() <= {GLOBAL_ACCOUNT, system}:
+            configs[GLOBAL_ACCOUNT] = replace(configs[GLOBAL_ACCOUNT], jetstream=UNLIMITED)
         own = [config for config in configs.values() if config.name not in self._claims]
         rows = {config.name: compile_account_mappings(config.name, config.mappings) for config in own}
         exchange = Exchange(self._check_activation)
         exchange.add(own)
         exchange.add(self._claims.values(), self._complain)
+        served: set[str] = set()
         if system:
             exchange.add_system_exports(system)
+            served = self._add_jetstream(exchange, system, [*own, *self._claims.values()])
+        for name in served | {system}:
+            if name in rows:
+                rows[name] += domain_mappings(
+                    opts.jetstream.domain, system=name == system, besides=rows[name]
+                )
         self._exchange, self._system = exchange, system
         for name in self.keys() - exchange.parties.keys():
             self._remove(name)
@@ -93,10 +112,24 @@ class Accounts(dict[str, Account]):
             account.set_mappings(rows[config.name])
             account.set_limits(config.limits)
             account.set_trace_dest(config.trace_dest.encode(), config.trace_sampling)
+            account.jetstream_limits = config.jetstream
         self.system_account = self[system] if system else None
         for account in self.values():
             account.is_system = account is self.system_account
         self._build(exchange.parties)
+
+    def _add_jetstream(self, exchange: Exchange, system: str, configs: Iterable[AccountConfig]) -> set[str]:
+        """Have accounts import the JetStream API, if there is one; their names. Raises OptionError."""
+        configs = list(configs)
+        configured = [config.name for config in configs if config.jetstream and config.name != system]
+        enabled = self._options.jetstream.enabled
+        if not configured and not enabled:
+            return set()
+        others = [config.name for config in configs if not config.jetstream] if enabled else []
+        try:
+            return exchange.add_jetstream(system, configured, others)
+        except ValueError as exc:
+            raise OptionError(f"Error setting up jetstream service imports for account: {exc}") from None
 
     def _build(self, names: Iterable[str]) -> None:
         parties = [self._exchange.parties[name] for name in names]
@@ -114,8 +147,8 @@ class Accounts(dict[str, Account]):
             self._note_imports(config)
             account = self._register(config.name)
             account.updated = time.time_ns()
-            account.set_mappings(self._claimed_mappings(config))
             account.set_limits(config.limits)
+            account.jetstream_limits = config.jetstream
         return self.refresh(config.name for config in configs)
 
     def forget(self, name: str) -> None:
@@ -143,6 +176,15 @@ class Accounts(dict[str, Account]):
         elif self._system:
             for name in affected:
                 exchange.add_system_imports(name, self._system)
+        served: set[str] = set()
+        if self._system:
+            served = self._add_jetstream(exchange, self._system, [self._claims[name] for name in affected])
+        for name in affected:
+            rows = self._claimed_mappings(self._claims[name])
+            if name in served or name == self._system:
+                domain = self._options.jetstream.domain
+                rows += domain_mappings(domain, system=name == self._system, besides=rows)
+            self[name].set_mappings(rows)
         self._build(exchange.parties if every else affected)
         return affected
 
@@ -226,7 +268,9 @@ class Accounts(dict[str, Account]):
                     sid=account.next_sid(),
                 )
         account.shares_details = any(
-            route.share and self[route.exporter] is not self.system_account for route in party.service_imports
+            route.share
+            and (self[route.exporter] is not self.system_account or route.subject == JETSTREAM_API)
+            for route in party.service_imports
         )
         if account.shares_details:
             for session in account.clients.values():

@@ -18,8 +18,17 @@ from gnats.accountopts import (
 )
 from gnats.authopts import Permissions, ResponsePermission, SubjectPermission
 from gnats.core.subject import valid_publish_subject
+from gnats.jetstream.limits import DEFAULT_TIER, JetStreamAccountLimits, Tiers
 from gnats.jwt import claims as jwt
-from gnats.jwt.account import AccountClaims, Export, Import, UserScope, WeightedMapping, is_revoked
+from gnats.jwt.account import (
+    AccountClaims,
+    Export,
+    Import,
+    JetStreamLimits,
+    UserScope,
+    WeightedMapping,
+    is_revoked,
+)
 
 _RESPONSE_TYPES = {"Stream": "stream", "Chunked": "chunked"}
 _NANOSECONDS = 1e9
@@ -125,7 +134,16 @@ class ClaimAccount:
             limits=self._limits(),
             trace_dest=trace_dest,
             trace_sampling=sampling,
+            jetstream=self._jetstream(),
         )
+
+    def _jetstream(self) -> Tiers | None:
+        limits = self.claims.nats.limits
+        if self.removed or not self.token or not limits.jetstream_enabled():
+            return None
+        if limits.disk_storage or limits.mem_storage:
+            return {DEFAULT_TIER: _jetstream_limits(limits)}
+        return {tier: _jetstream_limits(each) for tier, each in limits.tiered_limits.items()}
 
     def _limits(self) -> AccountLimits:
         if self.removed:
@@ -139,6 +157,22 @@ class ClaimAccount:
             max_subscriptions=clamp(limits.subs),
             max_payload=clamp(limits.payload),
         )
+
+
+def _jetstream_limits(limits: JetStreamLimits) -> JetStreamAccountLimits:
+    def unlimited(value: int) -> int:
+        return value if value > 0 else -1
+
+    return JetStreamAccountLimits(
+        max_memory=limits.mem_storage,
+        max_storage=limits.disk_storage,
+        max_streams=limits.streams,
+        max_consumers=limits.consumer,
+        max_ack_pending=unlimited(limits.max_ack_pending),
+        memory_max_stream_bytes=unlimited(limits.mem_max_stream_bytes),
+        storage_max_stream_bytes=unlimited(limits.disk_max_stream_bytes),
+        max_bytes_required=limits.max_bytes_required,
+    )
 
 
 def build_permissions(permissions: jwt.Permissions) -> Permissions | None:

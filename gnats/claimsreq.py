@@ -4,8 +4,8 @@ What the requests mean is the resolver's and OperatorMode's business.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable
-from typing import TYPE_CHECKING
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
+from typing import TYPE_CHECKING, Any
 
 from gnats.ident import NuidSource, server_hash
 from gnats.internal import InternalClient, Message
@@ -100,13 +100,19 @@ class ClaimsServices:
             if found is not None:
                 self._client.publish(request.reply, found)
 
+        def in_background(
+            answer: Callable[[Message], Coroutine[Any, Any, None]],
+        ) -> Callable[[Message], None]:
+            def begin(request: Message) -> None:
+                self._server.spawn(answer(request))
+
+            return begin
+
         self._on_change("$SYS.REQ.CLAIMS.DELETE", delete)
-        self._on("$SYS.REQ.CLAIMS.LIST", lambda request: self._server.spawn(send_list(request)))
+        self._on("$SYS.REQ.CLAIMS.LIST", in_background(send_list))
         if resolver.kind == "full":
             self._on("$SYS.REQ.ACCOUNT.*.CLAIMS.LOOKUP", send_lookup)
-            self._on(
-                "$SYS.REQ.CLAIMS.PACK", lambda request: self._server.spawn(send_pack(request)), b"responder"
-            )
+            self._on("$SYS.REQ.CLAIMS.PACK", in_background(send_pack), b"responder")
 
     def _on(self, subject: str, answer: Callable[[Message], None], queue: bytes | None = None) -> None:
         """Answer what wants an answer, and is not asked by this server itself."""

@@ -12,12 +12,11 @@ from gnats.gofmt import quote
 from gnats.gojson import JSONError, unmarshal
 from gnats.info import INFO_FIELDS
 from gnats.reasons import ClosedState
-from gnats.session import Session
+from gnats.session import CLIENT_PROTO_INFO, Session
 
 if TYPE_CHECKING:
     from gnats.server import Server
 
-CLIENT_PROTO_INFO = 1
 """The protocol from which on a client takes INFO at any time."""
 
 _SECRET = re.compile(

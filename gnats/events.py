@@ -15,7 +15,7 @@ from gnats.ident import NuidSource
 from gnats.internal import InternalClient
 from gnats.monitor.usage import cores, process, resident_bytes
 from gnats.reasons import ClosedState
-from gnats.version import FEATURE_FLAGS, NATS_VERSION
+from gnats.version import NATS_VERSION, feature_flags
 
 if TYPE_CHECKING:
     from gnats.server import Server
@@ -31,6 +31,8 @@ STATSZ_INTERVAL = 10.0
 STATSZ_FIRST = 0.25
 """Seconds; each time until the next STATSZ doubles up to STATSZ_INTERVAL."""
 STATSZ_RATE_LIMIT = 1.0
+JETSTREAM_FLAGS = 1 | 2 | 4
+"""JetStream, binary stream snapshots, accounts that carry their own Raft traffic."""
 
 
 class Events:
@@ -64,13 +66,17 @@ class Events:
             "name": server.name,
             "host": opts.host,
             "id": server.id,
-            "ver": NATS_VERSION,
         }
+        js = server.jetstream
+        if js and js.domain:
+            info["domain"] = js.domain
+        info["ver"] = NATS_VERSION
         if opts.server_tags:
             info["tags"] = list(opts.server_tags)
         if opts.server_metadata:
             info["metadata"] = opts.server_metadata
-        info |= {"feature_flags": FEATURE_FLAGS, "jetstream": False, "flags": 0}
+        info |= {"feature_flags": feature_flags(opts.feature_flags), "jetstream": js is not None}
+        info["flags"] = JETSTREAM_FLAGS if js else 0
         info |= {"seq": self._seq, "time": rfc3339(time.time_ns())}
         return info
 
@@ -234,7 +240,12 @@ class Events:
             stats["stale_connection_stats"] = by_kind(stale)
         if stalls:
             stats["stalled_clients"] = stalls
-        stats |= {"active_servers": 1, "gomaxprocs": cores()}
+        stats["active_servers"] = 1
+        if server.jetstream:
+            from gnats.monitor.jsz import varz_jetstream
+
+            stats["jetstream"] = varz_jetstream(server, directory=False)
+        stats["gomaxprocs"] = cores()
         return {"server": self.server_info(), "statsz": stats}
 
 

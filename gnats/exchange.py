@@ -97,6 +97,9 @@ SYSTEM_EXPORTS = (
     ServiceExport("$SYS.REQ.USER.*.INFO"),
 )
 """What the system account offers to all."""
+JETSTREAM_API = "$JS.API.>"
+"""What it offers for JetStream."""
+JETSTREAM_INFO = "$JS.API.INFO"
 
 
 def system_imports(name: str, system: str) -> list[ServiceImport]:
@@ -324,6 +327,27 @@ class Exchange:
                 self.add_service_export(system, export)
         for name in self.parties:
             self.add_system_imports(name, system)
+
+    def add_jetstream(self, system: str, configured: Iterable[str], others: Iterable[str]) -> set[str]:
+        """Have accounts import the JetStream API from the system account.
+
+        `configured` have JetStream; `others` are told that they have none, unless they import the API of
+        some account already. The names of all that import it from the system account. Raises ValueError.
+        """
+        party = self._party(system)
+        if not party.exports_service(JETSTREAM_API):
+            self.add_service_export(system, ServiceExport(JETSTREAM_API))
+        names = set(configured)
+        for name in others:
+            routes = self.parties[name].service_imports
+            if not any(subset_match(JETSTREAM_INFO, route.subject) for route in routes):
+                names.add(name)
+        names.discard(system)
+        item = ServiceImport(system, JETSTREAM_API, JETSTREAM_API, share=True)
+        for name in names:
+            if not self.imports_service(name, system, JETSTREAM_API):
+                self.add_service_import(name, item, internal=True)
+        return names
 
     def add_system_imports(self, name: str, system: str) -> None:
         """Have an account import the services of the system account."""

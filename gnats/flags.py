@@ -1,6 +1,7 @@
 """The command line of gnats-server: nats-server's flags, in Go's style, and what becomes of them."""
 
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from gnats.errors import OptionError
 from gnats.gofmt import quote
@@ -33,6 +34,8 @@ _OPTIONS: dict[str, tuple[str, str]] = {
     "password": (_STRING, "pass"),
     "authorization": (_STRING, "auth"),
     "io_threads": (_THREADS, "io_threads"),
+    "jetstream_on": (_BOOL, "js jetstream"),
+    "store_dir": (_STRING, "sd store_dir"),
     # not options of the server
     "config_file": (_STRING, "c config"),
     "check_config": (_BOOL, "t"),
@@ -60,7 +63,7 @@ _LEVELS = {
 _FLAGS = {flag: (option, kind) for option, (kind, flags) in _OPTIONS.items() for flag in flags.split()}
 
 _NOT_YET_NAMES = """
-    js jetstream sd store_dir cluster cluster_listen cluster_name cluster_advertise routes no_advertise
+    cluster cluster_listen cluster_name cluster_advertise routes no_advertise
     connect_retries
 """
 _NOT_YET = frozenset(_NOT_YET_NAMES.split())
@@ -87,13 +90,17 @@ Server:
         --profile PORT         Port for the profiling endpoint (default: none)
         --io_threads N         Threads that serve connections; 0: the event loop's own does (default: auto)
 
+JetStream:
+    -js, --jetstream           Enable JetStream
+    -sd, --store_dir DIR       Where it stores (default: the directory for temporary files)
+
 Log:
     -l, --log FILE             Log to a file (default: stderr)
     -T, --logtime              Begin every line with the time (default: true)
         --logtime_utc          Write the time in UTC (default: false)
         --log_size_limit SIZE  Bytes after which the log file is rotated (default: never)
     -s, --syslog               Log to syslog
-    -r, --remote_syslog URL    Log to a syslog server, udp://host:port or tcp://host:port
+    -r, --remote_syslog URL    Log to a syslog server: udp://host:port, tcp://host:port or unix:///path
     -D, --debug                Log what connections do
     -V, --trace                Log every protocol line
     -VV                        Those of the system account, too
@@ -187,6 +194,12 @@ def _override(opts: Options, values: dict[str, object]) -> None:
     for option, value in values.items():
         if hasattr(opts, option):
             setattr(opts, option, value)
+    jetstream: dict[str, Any] = {}
+    if values.get("jetstream_on"):
+        jetstream["enabled"] = True
+    if values.get("store_dir"):
+        jetstream["store_dir"] = values["store_dir"]
+    opts.jetstream = replace(opts.jetstream, **jetstream)
     _override_tls(opts, values)
 
 

@@ -8,18 +8,22 @@ pairs, become U+FFFD; a value of another type is an error.
 import codecs
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple, NoReturn, Union
+
+from gnats.gofmt import quote
 
 _INTEGERS = {
     "int": (-(1 << 63), (1 << 63) - 1),
+    "int64": (-(1 << 63), (1 << 63) - 1),
+    "duration": (-(1 << 63), (1 << 63) - 1),
     "int32": (-(1 << 31), (1 << 31) - 1),
     "uint8": (0, 255),
     "uint64": (0, (1 << 64) - 1),
 }
 
 
-_GO_TYPES = {"strings": "[]string"}
+_GO_TYPES = {"strings": "[]string", "duration": "time.Duration"}
 
 
 class ListOf(NamedTuple):
@@ -41,7 +45,24 @@ class Either(NamedTuple):
     second: "Type"
 
 
-Type = Union[str, "Struct", ListOf, MapOf, Either]
+class Custom(NamedTuple):
+    """A type with a way of its own: `read` is given the value, null as None, and raises JSONError.
+
+    With a `name` it is a Go type that is written as a string: nothing else but null gets as far as `read`.
+    """
+
+    read: Callable[[object], object]
+    name: str = ""
+
+
+class Named(NamedTuple):
+    """The fields of an object, and the name of their struct for errors."""
+
+    name: str
+    fields: "Struct"
+
+
+Type = Union[str, "Struct", ListOf, MapOf, Either, Custom, Named]
 """A field's type: "bool", "string", "strings", "any", an integer type, a nested object's fields..."""
 Struct = Mapping[str, Type]
 """The fields of an object."""
@@ -72,10 +93,10 @@ class _Pairs(list[tuple[str, object]]):
 _DECODER = json.JSONDecoder(object_pairs_hook=_Pairs, parse_constant=_constant)
 
 
-def unmarshal(data: bytes, fields: Struct, what: str) -> dict[str, object]:
+def unmarshal(data: bytes, fields: Struct, what: str, *, strict: bool = False) -> dict[str, object]:
     """The members of the JSON object `data` that are in `fields`; `what` is its name in errors.
 
-    Raises JSONError.
+    With `strict`, a member that is not in `fields` is an error. Raises JSONError.
     """
     try:
         value = _DECODER.decode(data.decode("utf-8", "gnats.fffd"))
@@ -89,16 +110,59 @@ def unmarshal(data: bytes, fields: Struct, what: str) -> dict[str, object]:
         return {}
     if not isinstance(value, _Pairs):
         raise JSONError(f"json: cannot unmarshal {_kind(value)} into Go value of type server.{what}")
-    return _object(value, fields, what)
+    return _object(value, fields, what, strict)
 
 
-def _object(pairs: _Pairs, fields: Struct, what: str) -> dict[str, object]:
+def unmarshal_stream(data: bytes, fields: Struct, what: str, *, strict: bool = False) -> dict[str, object]:
+    """As unmarshal(), of all the objects in `data`, one after the other (json.Decoder); there may be none.
+
+    Raises JSONError, which says where the text is no JSON.
+    """
+    found: dict[str, object] = {}
+    text = data.decode("utf-8", "gnats.fffd")
+    at = _blank(text, 0)
+    while at < len(text):
+        try:
+            value, at = _DECODER.raw_decode(text, at)
+        except JSONError:
+            raise
+        except ValueError:
+            raise JSONError(_stream_error(text[at:].encode(), len(text[:at].encode()))) from None
+        except RecursionError:
+            raise JSONError("invalid JSON: nested too deeply") from None
+        if value is not None:
+            if not isinstance(value, _Pairs):
+                raise JSONError(f"json: cannot unmarshal {_kind(value)} into Go value of type server.{what}")
+            found |= _object(value, fields, what, strict)
+        at = _blank(text, at)
+    return found
+
+
+def _blank(text: str, at: int) -> int:
+    """The position behind white space."""
+    while at < len(text) and text[at] in " \t\r\n":
+        at += 1
+    return at
+
+
+def _stream_error(data: bytes, before: int) -> str:
+    """Why something is no JSON, and where, with so many bytes before it."""
+    from gnats.jsonsyntax import END, syntax_error_at
+
+    reason, at = syntax_error_at(data)
+    return "unexpected EOF" if reason == END else f"{reason} at offset {before + at + 1}"
+
+
+def _object(pairs: _Pairs, fields: Struct, what: str, strict: bool) -> dict[str, object]:
     found: dict[str, object] = {}
     for key, value in pairs:
         name = key if key in fields else _fold(key)
         field = fields.get(name)
-        if field is not None and value is not None:
-            found[name] = _value(value, field, f"{what}.{name}")
+        if field is None:
+            if strict:
+                raise JSONError(f"json: unknown field {quote(key)}")
+        elif value is not None or isinstance(field, Custom):
+            found[name] = _value(value, field, f"{what}.{name}", strict)
     return found
 
 
@@ -106,39 +170,52 @@ def _fold(name: str) -> str:
     return name.replace("\u017f", "s").lower()  # lower() leaves the long s alone, Go does not
 
 
-def _value(value: object, field: Type, what: str) -> object:
+def _value(value: object, field: Type, what: str, strict: bool, element: bool = False) -> object:
     match field:
+        case Custom(read, name):
+            if not name or value is None or isinstance(value, str):
+                return read(_plain(value))
+        case Named(_, fields):
+            if isinstance(value, _Pairs):
+                return _object(value, fields, what, strict)
         case Either(first, second):
             try:
-                return _value(value, first, what)
+                return _value(value, first, what, strict)
             except JSONError:
-                return _value(value, second, what)
+                return _value(value, second, what, strict)
         case ListOf(item):
             if isinstance(value, list) and not isinstance(value, _Pairs):
                 return [
-                    None if each is None else _value(each, item, f"{what}.{index}")
+                    None if each is None else _value(each, item, f"{what}.{index}", strict, True)
                     for index, each in enumerate(value)
                 ]
         case MapOf(item):
             if isinstance(value, _Pairs):
                 return {
-                    key: None if each is None else _value(each, item, f"{what}.{key}") for key, each in value
+                    key: None if each is None else _value(each, item, f"{what}.{key}", strict)
+                    for key, each in value
                 }
         case str():
-            return _scalar(value, field, what)
+            return _scalar(value, field, what, element)
         case _:
             if isinstance(value, _Pairs):
-                return _object(value, field, what)
-    raise _mismatch(value, field, what)
+                return _object(value, field, what, strict)
+    raise _mismatch(value, field, what, element)
 
 
-def _mismatch(value: object, field: Type, what: str) -> JSONError:
+def _mismatch(value: object, field: Type, what: str, element: bool = False) -> JSONError:
+    """`element`: the value is an array's."""
     kind, of_type = _kind(value), ""
+    if isinstance(field, Named):
+        of_type = f" of type server.{field.name}"
+    elif isinstance(field, Custom):
+        of_type = f" of type {field.name}"
     if isinstance(field, str):
         of_type = f" of type {_GO_TYPES.get(field, field)}"
         if kind == "number" and field in _INTEGERS:
             kind = f"number {value}"
-    return JSONError(f"json: cannot unmarshal {kind} into Go struct field {what}{of_type}")
+    where = what if element else f"Go struct field {what}"
+    return JSONError(f"json: cannot unmarshal {kind} into {where}{of_type}")
 
 
 def _syntax_error(data: bytes) -> str:
@@ -147,7 +224,7 @@ def _syntax_error(data: bytes) -> str:
     return syntax_error(data)
 
 
-def _scalar(value: object, field: str, what: str) -> object:
+def _scalar(value: object, field: str, what: str, element: bool = False) -> object:
     if field == "any":
         return _plain(value)
     if field == "bool":
@@ -159,13 +236,14 @@ def _scalar(value: object, field: str, what: str) -> object:
     elif field == "strings":
         if isinstance(value, list) and not isinstance(value, _Pairs):
             return [
-                "" if item is None else _scalar(item, "string", f"{what}.{i}") for i, item in enumerate(value)
+                "" if item is None else _scalar(item, "string", f"{what}.{i}", True)
+                for i, item in enumerate(value)
             ]
     elif isinstance(value, int) and not isinstance(value, bool):
         low, high = _INTEGERS[field]
         if low <= value <= high:
             return value
-    raise _mismatch(value, field, what)
+    raise _mismatch(value, field, what, element)
 
 
 def _plain(value: object) -> object:

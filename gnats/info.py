@@ -82,9 +82,11 @@ class Info:
     tls_verify: bool = False
     tls_available: bool = False
     max_payload: int
+    jetstream: bool = False
     client_id: int = 0
     client_ip: str = ""
     nonce: str = ""
+    domain: str = ""
     connect_urls: tuple[str, ...] = ()
     ldm: bool = False
     connect_info: bool = False

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gnats.core.client import Client
-from gnats.core.connection import TraceCode
 from gnats.core.parser import ACCOUNT, SYSTEM
+from gnats.core.records import TraceCode
 from gnats.reasons import ClosedState
 from gnats.records import trace_line
 

@@ -16,25 +16,34 @@ _QUOTED = {ord("'"): "'\\''", ord('"'): "'\"'"}
 
 
 class _Bad(Exception):
-    pass
+    """What is wrong, and at which byte."""
+
+    def __init__(self, reason: str, at: int) -> None:
+        super().__init__(reason)
+        self.at = at
 
 
 def syntax_error(data: bytes) -> str:
     """Why `data` is no JSON text; "" when it is one. Nesting is not limited here."""
+    return syntax_error_at(data)[0]
+
+
+def syntax_error_at(data: bytes) -> tuple[str, int]:
+    """The same, and the byte that is wrong."""
     try:
         for _ in _document(data):
             pass
     except _Bad as exc:
-        return str(exc)
-    return ""
+        return str(exc), exc.at
+    return "", 0
 
 
 def _bad(data: bytes, at: int, context: str) -> _Bad:
     if at >= len(data):
-        return _Bad(END)
+        return _Bad(END, at)
     byte = data[at]
     shown = _QUOTED.get(byte) or repr(chr(byte))
-    return _Bad(f"invalid character {shown} {context}")
+    return _Bad(f"invalid character {shown} {context}", at)
 
 
 def _skip(data: bytes, at: int) -> int:

@@ -4,7 +4,6 @@ import asyncio
 import random
 from typing import TYPE_CHECKING
 
-from gnats.connect import CLIENT_PROTO_INFO
 from gnats.reasons import ClosedState
 
 if TYPE_CHECKING:
@@ -32,7 +31,7 @@ class LameDuck:
         clients = list(server.clients.values())
         if clients:
             for session in clients:
-                if session.client and session.connected and session.opts.protocol >= CLIENT_PROTO_INFO:
+                if session.client and session.takes_info():
                     session.client.enqueue_proto(server.client_info(session, ldm=True))
             await asyncio.sleep(opts.lame_duck_grace_period)
             server.log.notice("Closing existing clients")

@@ -61,3 +61,27 @@ def _destinations(mapping: Mapping, cluster: str) -> list[tuple[SubjectTransform
         chosen.append((SubjectTransform(source, same), 100 - weight))
     chosen.sort(key=lambda choice: choice[1])
     return list(zip((t for t, _ in chosen), accumulate(w for _, w in chosen), strict=True))
+
+
+def domain_mappings(domain: str, *, system: bool, besides: Iterable[Row]) -> list[Row]:
+    """What makes an account reach its server's JetStream by the name of its domain (generateJSMappingTable).
+
+    `system`: for the system account; `besides`: the mappings that are there, which count. None without a
+    domain.
+    """
+    if not domain:
+        return []
+    prefix = f"$JS.{domain}.API."
+    there = {source for source, _ in besides}
+    table = {">": "$JS.API.>"} if system else _DOMAIN_API
+    mappings = [Mapping(prefix + source, (MapDest(dest),)) for source, dest in table.items()]
+    return compile_mappings(each for each in mappings if each.source.encode() not in there)
+
+
+_PARTS = ("STREAM", "CONSUMER", "DIRECT", "META", "SERVER", "ACCOUNT")
+_DOMAIN_API = {
+    "INFO": "$JS.API.INFO",
+    **{f"{part}.>": f"$JS.API.{part}.>" for part in _PARTS},
+    "$KV.>": "$KV.>",
+    "$OBJ.>": "$OBJ.>",
+}

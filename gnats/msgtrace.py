@@ -34,6 +34,8 @@ _REFUSALS = {
     2: "Permissions Violation for Publish with Reply of",
 }
 
+_TOO_LARGE = "maximum payload exceeded"
+
 Entry = tuple[int, int, str, int, list[bytes]]
 """When (unix time, ns), a connection's id, what, a code that says more, texts; see core.msgtrace."""
 
@@ -86,7 +88,7 @@ def trace_events(server: "Server", session: "Session", noted: Iterator[Entry]) -
                 event = {"type": "in", "ts": ts, "kind": CLIENT, "cid": cid}
                 event |= _named(session) | {"acc": account, "subj": _text(first)}
             case "x":
-                events[0]["error"] = f"{_REFUSALS[code]} {quote(first)}"
+                events[0]["error"] = f"{_REFUSALS[code]} {quote(first)}" if code in _REFUSALS else _TOO_LARGE
                 continue
             case "m":
                 event = {"type": "sm", "ts": ts, "to": _text(first)}

@@ -6,6 +6,7 @@ from gnats.accountopts import AccountConfig, Mapping
 from gnats.authopts import AuthCallout, NkeyUser, Permissions, ResolverOptions, User, check_permissions
 from gnats.errors import OptionError
 from gnats.gofmt import duration, quote
+from gnats.jetstream.options import JetStreamOptions
 from gnats.tlsopts import TLSOptions
 
 GLOBAL_ACCOUNT = "$G"
@@ -86,6 +87,8 @@ class Options:
     """sha256:<hex> of the configuration as read."""
     server_tags: tuple[str, ...] = ()
     server_metadata: dict[str, str] = field(default_factory=dict)
+    feature_flags: dict[str, bool] = field(default_factory=dict)
+    """What is configured; gnats.version.feature_flags() has all of them."""
     username: str = ""
     password: str = field(default="", repr=False)
     authorization: str = field(default="", repr=False)
@@ -120,6 +123,8 @@ class Options:
     max_payload: int = 1 << 20
     max_pending: int = 64 << 20
     write_deadline: float = 10.0
+    write_timeout: str = ""
+    """What becomes of a client that misses the deadline: "" and "close" both close it."""
     ping_interval: float = 120.0
     ping_max: int = 2
     max_sub_tokens: int = 0
@@ -130,6 +135,7 @@ class Options:
     max_closed_clients: int = 10000
     lame_duck_duration: float = 120.0
     lame_duck_grace_period: float = 10.0
+    jetstream: JetStreamOptions = JetStreamOptions()
     io_threads: int | str = "auto"
     """Threads that serve connections; 0: the event loop's own does; "auto": see pollers.io_threads."""
 
@@ -184,6 +190,7 @@ class Options:
         validate_trust(self)
         validate_auth(self)
         validate_accounts(self)
+        self.jetstream.validate()
         if self.client_advertise:
             parse_host_port(self.client_advertise, self.port)
         threads = self.io_threads

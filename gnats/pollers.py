@@ -105,8 +105,11 @@ class Pollers:
             # What is behind a CONNECT in the connection's buffer need not wait for the loop to come round.
             self.internal.run_once(0)
 
-    def stop(self, *, close: bool) -> None:
-        """End the threads; with `close`, which needs every connection to be closed, release everything."""
+    def stop(self, *, close: bool, before: Callable[[], None] | None = None) -> None:
+        """End the threads; with `close`, which needs every connection to be closed, release everything.
+
+        `before` is called when the threads have ended.
+        """
         for poller in self._threaded:
             poller.stop()
         for thread in self._threads:
@@ -119,6 +122,8 @@ class Pollers:
         while len(self._inbox):
             self._drain()
         self._events.clear()
+        if before and not running:
+            before()
         if close and not running:
             for poller in self.all:
                 poller.close()

@@ -3,8 +3,8 @@
 import os
 from collections.abc import Callable
 
-from gnats.core.connection import LogCode, TraceCode
 from gnats.core.parser import Violation
+from gnats.core.records import LogCode, TraceCode
 from gnats.gofmt import duration, quote
 
 SNIPPET = 32  # bytes of a bad protocol line that are shown

@@ -80,7 +80,7 @@ async def reload(server: "Server", new: Options) -> None:
         if server.trust:
             await server.trust.reload(new)
             _require_running(server)
-        if "Accounts" in changed:
+        if changed.keys() & {"Accounts", "JetStream"}:
             server.accounts.configure(new)
     except (OptionError, ServerError):
         if log:
@@ -96,11 +96,33 @@ async def reload(server: "Server", new: Options) -> None:
     if log:
         server.log.become(log)
     server.config_time = time.time_ns()
+    if old.jetstream.enabled or new.jetstream.enabled:
+        await _reload_jetstream(server, changed.keys())
 
     if changed.keys() & (_AUTH | _LIMITS | {"TLSPinnedCerts"}):
         await _reload_clients(server, changed.keys(), before)
     digest = f"({new.config_digest})" if new.config_digest else ""
     server.log.notice(f"Reloaded server configuration {digest}")
+
+
+async def _reload_jetstream(server: "Server", changed: Set[str]) -> None:
+    """JetStream begins, ends, or has other limits and accounts."""
+    from gnats.jetstream.jetstream import disable, restart
+
+    js, opts = server.jetstream, server.opts.jetstream
+    if not opts.enabled:
+        await disable(server)
+    elif js is None:
+        await restart(server)
+    else:
+        if changed & {"JetStreamMaxMemory", "JetStreamMaxStore"}:
+            js.set_limits(
+                opts.max_memory if "JetStreamMaxMemory" in changed else js.max_memory,
+                opts.max_store if "JetStreamMaxStore" in changed else js.max_store,
+            )
+        if "JetStreamLimits" in changed:
+            js.set_stream_limits(opts.limits)
+        await js.configure_accounts()
 
 
 def _require_running(server: "Server") -> None:

@@ -5,7 +5,8 @@ from typing import Any
 
 from gnats.authopts import AuthCallout
 from gnats.errors import OptionError
-from gnats.gofmt import duration
+from gnats.gofmt import duration, friendly_bytes
+from gnats.jetstream.options import DYNAMIC, JetStreamOptions
 from gnats.opts import GLOBAL_ACCOUNT, SYSTEM_ACCOUNT, Options
 from gnats.tlsopts import TLSOptions
 
@@ -53,6 +54,7 @@ def fields(opts: Options) -> dict[str, object]:
         "MaxPayload": opts.max_payload,
         "MaxPending": opts.max_pending,
         "NoFastProducerStall": opts.no_fast_producer_stall,
+        **_jetstream_fields(opts.jetstream),
         "ProfPort": opts.prof_port,
         "ProfBlockRate": opts.prof_block_rate,
         "PidFile": opts.pid_file,
@@ -71,6 +73,7 @@ def fields(opts: Options) -> dict[str, object]:
         "TLSHandshakeFirstFallback": tls.handshake_first_fallback,
         "AllowNonTLS": opts.allow_non_tls,
         "WriteDeadline": opts.write_deadline,
+        "WriteTimeout": opts.write_timeout,
         "MaxClosedClients": opts.max_closed_clients,
         "LameDuckDuration": opts.lame_duck_duration,
         "LameDuckGracePeriod": opts.lame_duck_grace_period,
@@ -85,7 +88,29 @@ def fields(opts: Options) -> dict[str, object]:
         "ReconnectErrorReports": opts.reconnect_error_reports,
         "Tags": opts.server_tags,
         "Metadata": opts.server_metadata,
+        "FeatureFlags": opts.feature_flags,
         "IOThreads": opts.io_threads,
+    }
+
+
+def _jetstream_fields(js: JetStreamOptions) -> dict[str, object]:
+    return {
+        "JetStream": js.enabled,
+        "NoJetStreamStrict": not js.strict,
+        "JetStreamMaxMemory": js.max_memory,
+        "JetStreamMaxStore": js.max_store,
+        "JetStreamDomain": js.domain,
+        "JetStreamExtHint": js.extension_hint,
+        "JetStreamKey": js.key,
+        "JetStreamOldKey": js.prev_key,
+        "JetStreamCipher": js.cipher,
+        "JetStreamUniqueTag": js.unique_tag,
+        "JetStreamLimits": js.limits,
+        "JetStreamRequestQueueLimit": js.request_queue_limit,
+        "JetStreamInfoQueueLimit": js.info_queue_limit,
+        "StoreDir": js.store_dir,
+        "SyncInterval": js.sync_interval,
+        "SyncAlways": js.sync_always,
     }
 
 
@@ -134,6 +159,11 @@ _RELOADABLE: Mapping[str, Notice | None] = {
     "MaxPayload": _assigned("max_payload"),
     "NoFastProducerStall": lambda on: f"Reloaded: fast producers will {'not ' if on else ''}be stalled",
     "ProfBlockRate": _assigned("prof_block_rate"),
+    "JetStream": _words("JetStream"),
+    "JetStreamMaxMemory": _assigned("JetStream max_mem_store", friendly_bytes),
+    "JetStreamMaxStore": _assigned("JetStream max_file_store", friendly_bytes),
+    "JetStreamLimits": _words("JetStream limits"),
+    "StoreDir": None,
     "PidFile": _assigned("pid_file"),
     "PortsFileDir": _assigned("ports_file_dir"),
     "LogFile": _assigned("log_file"),
@@ -157,7 +187,7 @@ _RELOADABLE: Mapping[str, Notice | None] = {
 }
 """What the log says about a field that has changed; None: nothing. The others cannot change."""
 
-_DURATIONS = frozenset(("LameDuckDuration", "LameDuckGracePeriod"))
+_DURATIONS = frozenset(("LameDuckDuration", "LameDuckGracePeriod", "SyncInterval"))
 
 
 def diff_options(old: Options, new: Options) -> dict[str, str]:
@@ -172,12 +202,44 @@ def diff_options(old: Options, new: Options) -> dict[str, str]:
     for name, value in after.items():
         if value == before[name]:
             continue
+        if name in _JETSTREAM_SIZES or name == "StoreDir":
+            if _jetstream_may_change(name, before[name], value, old, new):
+                notice = _RELOADABLE[name]
+                changed[name] = notice(value) if notice else ""
+            continue
         if name not in _RELOADABLE or not _may_change(name, before[name], new):
             was, will = (_show(name, each[name]) for each in (before, after))
             raise OptionError(f"config reload not supported for {name}: old={was}, new={will}")
         notice = _RELOADABLE[name]
         changed[name] = notice(value) if notice else ""
     return changed
+
+
+_JETSTREAM_SIZES = ("JetStreamMaxMemory", "JetStreamMaxStore")
+
+
+def _jetstream_may_change(name: str, was: Any, will: Any, old: Options, new: Options) -> bool:
+    """Whether a size or the directory changes for a JetStream that runs: sizes may only grow.
+
+    Raises OptionError for what cannot change; what goes with JetStream itself may.
+    """
+    if not old.jetstream.enabled:
+        return False
+    if name == "StoreDir":
+        if will:
+            raise OptionError("config reload not supported for jetstream storage directory")
+        if new.jetstream.enabled:
+            raise OptionError("config reload not supported for jetstream storage dir")
+        return False
+    if was == DYNAMIC:
+        raise OptionError("config reload not supported for jetstream dynamic max memory and store")
+    if will == DYNAMIC:
+        if new.jetstream.enabled:
+            raise OptionError("config reload not supported for jetstream max memory and max store")
+        return False
+    if will < was:
+        raise OptionError("config reload not supported for decreasing jetstream max memory and store")
+    return True
 
 
 def _may_change(name: str, before: object, new: Options) -> bool:

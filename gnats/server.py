@@ -15,13 +15,13 @@ from gnats.accept import AcceptLoop, listen_for_clients
 from gnats.account import Account
 from gnats.accounts import Accounts
 from gnats.auth import Authenticator, configure_authorization, new_nonce
-from gnats.connect import CLIENT_PROTO_INFO, process_connect, process_info
+from gnats.connect import process_connect, process_info
 from gnats.core.client import Client
-from gnats.core.connection import LogCode
 from gnats.core.inbox import (
     EV_CLOSED,
     EV_CONNECT,
     EV_INFO,
+    EV_JETSTREAM,
     EV_LATENCY,
     EV_LOG,
     EV_MSG,
@@ -30,6 +30,7 @@ from gnats.core.inbox import (
     EV_TRACE,
 )
 from gnats.core.parser import ACCOUNT, CLIENT, SYSTEM
+from gnats.core.records import LogCode
 from gnats.core.state import ServerState
 from gnats.errors import OptionError, ServerError
 from gnats.events import Events
@@ -44,10 +45,12 @@ from gnats.reasons import ClosedState
 from gnats.records import describe, trace_line
 from gnats.session import Session
 from gnats.sysreq import Services
-from gnats.version import NATS_VERSION, RUNTIME, __version__
+from gnats.version import FEATURE_FLAGS, NATS_VERSION, RUNTIME, __version__
 
 if TYPE_CHECKING:
     from gnats.accountopts import ServiceLatency
+    from gnats.jetstream.engine import Engine
+    from gnats.jetstream.jetstream import JetStream
     from gnats.lameduck import LameDuck
     from gnats.latency import Latency
     from gnats.monitor.http import Monitor
@@ -103,6 +106,9 @@ class Server:
         self.global_account = self.accounts.global_account
         self.system_account = self.accounts.system_account
         self.events: Events | None = None
+        self.jetstream: JetStream | None = None
+        self.js_engine: Engine | None = None
+        """JetStream's part of the data plane, once there has been one."""
         self.auth: Authenticator = configure_authorization(self, opts)
         self.clients: dict[int, Session] = {}
         self.closed_clients: deque[Session] = deque(maxlen=opts.max_closed_clients)
@@ -118,6 +124,8 @@ class Server:
             port=opts.port,
             headers=not opts.no_header_support,
             max_payload=opts.max_payload,
+            jetstream=opts.jetstream.enabled,
+            domain=opts.jetstream.domain,
             auth_required=self.auth.required,
             xkey=self.keys.curve.public_key if self.keys else "",
         )
@@ -191,11 +199,12 @@ class Server:
         """The account of that name."""
         return self.accounts.get(name)
 
-    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+    def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Run something that takes its time; a shutdown cancels it."""
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
 
     # -- life ------------------------------------------------------------------------------------------------
 
@@ -245,6 +254,10 @@ class Server:
             await self.trust.start()
         if self.system_account:
             self._start_system_account(self.system_account)
+        if opts.jetstream.enabled:
+            from gnats.jetstream.jetstream import enable
+
+            await enable(self)
         if opts.http_port or opts.https_port:
             from gnats.monitor.http import Monitor  # loads aiohttp
 
@@ -273,6 +286,7 @@ class Server:
         log.debug(f"  Go build: {RUNTIME}")
         log.notice(f"  Name:     {self.name}")
         log.notice(f"  ID:       {self.id}")
+        self._log_feature_flags()
         if self.auth.plaintext_passwords:
             log.warn("Plaintext passwords detected, use nkeys or bcrypt")
         if opts.config_file:
@@ -282,6 +296,21 @@ class Server:
             log.warn(
                 f"Maximum payloads over {limit} are generally discouraged and could lead to poor performance"
             )
+
+    def _log_feature_flags(self) -> None:
+        """Say which feature flags are configured (printFeatureFlags)."""
+        flags = self.opts.feature_flags
+        if not flags:
+            return
+        words = {(True, True): "enabled", (True, False): "opt-out", (False, True): "opt-in"}
+        known = [
+            f"{name} ({words.get((FEATURE_FLAGS[name], flags[name]), 'disabled')})"
+            for name in sorted(flags.keys() & FEATURE_FLAGS.keys())
+        ]
+        self.log.notice("  Feature flags:")
+        self.log.notice(f"    Configured:    {', '.join(known) or 'none'}")
+        if unknown := sorted(flags.keys() - FEATURE_FLAGS.keys()):
+            self.log.notice(f"    Unsupported:   {', '.join(unknown)}")
 
     async def shutdown(self) -> None:
         """Stop accepting, close every connection, and return when everything this server started has ended.
@@ -314,12 +343,17 @@ class Server:
 
     async def _stop(self) -> None:
         """Undo what _start has done so far."""
+        if self.jetstream:
+            self.jetstream.signal_pull_consumers()
         if self._lame_duck:
             self._lame_duck.cancel()
         for task in self._tasks:
             task.cancel()
         self.accounts.close()
         self.stop_accepting()
+        jetstream, self.jetstream = self.jetstream, None
+        if jetstream:
+            await jetstream.close()
         if self.trust:
             await self.trust.close()
         if self.tls:
@@ -338,7 +372,8 @@ class Server:
                 session.close(self.log, ClosedState.SERVER_SHUTDOWN)
             for client in self._internal.values():
                 client.close()
-            self.pollers.stop(close=await self._wait_for_closed())
+            closed = await self._wait_for_closed()
+            self.pollers.stop(close=closed, before=self.js_engine.close if self.js_engine else None)
             self.pollers = None
         if self._ports_file:
             self._ports_file.delete()
@@ -430,10 +465,16 @@ class Server:
         """A connection id that was not used yet."""
         return next(self._cids)
 
-    def internal_client(self, account: Account) -> InternalClient:
-        """A new client of the server itself in an account."""
+    def account_cid(self, account: Account) -> int:
+        """The connection id of the server's own client in an account, be there one already or not."""
+        if not account.internal_cid:
+            account.internal_cid = self.next_cid()
+        return account.internal_cid
+
+    def internal_client(self, account: Account, cid: int = 0) -> InternalClient:
+        """A new client of the server itself in an account, with a new connection id unless one is given."""
         assert self.pollers is not None
-        cid = self.next_cid()
+        cid = cid or self.next_cid()
         kind = SYSTEM if account is self.system_account else ACCOUNT
         internal = InternalClient(account, cid, self.pollers.internal, self.state, kind, self.log)
         self._internal[cid] = internal
@@ -442,7 +483,7 @@ class Server:
     def account_client(self, account: Account) -> InternalClient:
         """The server's own client in an account, which stays."""
         if account.internal is None:
-            account.internal = self.internal_client(account)
+            account.internal = self.internal_client(account, self.account_cid(account))
         return account.internal
 
     def _start_system_account(self, account: Account) -> None:
@@ -517,15 +558,17 @@ class Server:
     def ldm_client_by_id(self, cid: int) -> None:
         """Tell a client that it should go elsewhere: an INFO with `ldm`.
 
-        Raises KeyError for an unknown one, or one that takes no INFO.
+        Raises KeyError for an unknown one, or one that takes no INFO (yet).
         """
         session = self.clients.get(cid)
         if session is None or session.client is None:
             raise KeyError("no such client id")
-        if session.opts.protocol < CLIENT_PROTO_INFO:
+        if not session.takes_info():
             raise KeyError(
                 "client does not support Lame Duck Mode or is not ready to receive the notification"
             )
+        if self.log.debug_on:
+            self.log.debug(f"{session} - Sending Lame Duck Mode info to client")
         session.client.enqueue_proto(self.client_info(session, ldm=True))
 
     # -- reload ----------------------------------------------------------------------------------------------
@@ -563,6 +606,7 @@ class Server:
         if opts.client_advertise:
             info.host, info.port = parse_host_port(opts.client_advertise, self.port)
         info.max_payload, info.auth_required = opts.max_payload, self.auth.required
+        info.jetstream = self.jetstream is not None
 
     def update_ports_file(self) -> None:
         """Write the ports file where the options say, if they do."""
@@ -610,6 +654,9 @@ class Server:
             if internal := self._internal.get(cid):
                 assert isinstance(data, tuple)
                 internal.process_message(a, data)
+        elif kind == EV_JETSTREAM:
+            if self.jetstream:
+                self.jetstream.on_event(client, a, b, data)
         elif session is None or not isinstance(data, bytes):
             return False
         elif kind == EV_LOG:

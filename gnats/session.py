@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from gnats.core.secure import TLSInfo
     from gnats.logger import Logger
 
+CLIENT_PROTO_INFO = 1
+"""The protocol of clients that take INFO at any time."""
+
 CONNECT_FIELDS: Struct = {
     "echo": "bool",
     "verbose": "bool",
@@ -193,6 +196,15 @@ class Session:
         if self._expiry:
             self._expiry.cancel()
             self._expiry = None
+
+    def takes_info(self) -> bool:
+        """Whether INFO may be sent now: the client knows what it means, and its first PING is answered."""
+        return (
+            self.connected
+            and self.opts.protocol >= CLIENT_PROTO_INFO
+            and self.client is not None
+            and self.client.pong_sent
+        )
 
     def peer_certificate(self) -> bytes | None:
         """The client's certificate, DER, when it has shown one in a TLS handshake."""

@@ -130,7 +130,8 @@ class Services:
             if wanted and (wanted != mine if options.get("exact_match") else wanted not in mine):
                 return True
         tags = {tag.strip().lower() for tag in options.get("tags") or ()}
-        return bool(options.get("domain")) or not tags <= set(opts.server_tags)
+        domain = options.get("domain")
+        return bool(domain and domain != opts.jetstream.domain) or not tags <= set(opts.server_tags)
 
     def _wanted(self, request: Message) -> bool:
         """Whether a request to do something is one for this server; a bad one is answered here."""

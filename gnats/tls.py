@@ -58,8 +58,8 @@ def make_context(opts: TLSOptions) -> TLSContext:
     try:
         context = TLSContext(
             min_version=_VERSIONS[opts.min_version],
-            ciphers=_ciphers(opts),
-            groups=_groups(opts),
+            ciphers=openssl_ciphers(opts),
+            groups=openssl_groups(opts),
             pinned=[bytes.fromhex(digest) for digest in opts.pinned_certs] or None,
             rate_limit=opts.connection_rate_limit,
         )
@@ -109,8 +109,11 @@ def _read(path: str, what: str) -> bytes:
         raise OptionError(f"{what}: open {path}: {os_error(exc)}") from None
 
 
-def _ciphers(opts: TLSOptions) -> str:
-    """OpenSSL's list for TLS 1.2, empty when only suites of TLS 1.3 are named."""
+def openssl_ciphers(opts: TLSOptions) -> str:
+    """OpenSSL's list for TLS 1.2, empty when only suites of TLS 1.3 are named.
+
+    Raises OptionError.
+    """
     wanted = opts.cipher_suites or SECURE_CIPHERS
     names = [name for name in wanted if name not in TLS13_CIPHERS]
     insecure = [name for name in names if name not in SECURE_CIPHERS]
@@ -129,8 +132,11 @@ def _ciphers(opts: TLSOptions) -> str:
     return ":".join(known) + (":@SECLEVEL=0" if insecure else "")
 
 
-def _groups(opts: TLSOptions) -> str:
-    """OpenSSL's list of curves; those it does not know are left out unless they are asked for by name."""
+def openssl_groups(opts: TLSOptions) -> str:
+    """OpenSSL's list of curves; those it does not know are left out unless they are asked for by name.
+
+    Raises OptionError.
+    """
     names = opts.curve_preferences or tuple(CURVES)
     known = []
     for name in names:

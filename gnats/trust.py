@@ -106,6 +106,8 @@ class Trust:
             account.name_tag = claim.claims.name or claim.name
             if not claim.removed:  # else they are told that they go
                 self._update_clients(claim, account)
+            if server.jetstream:
+                server.jetstream.reconfigure_soon(account)
 
     def _update_clients(self, claim: ClaimAccount, account: "Account") -> None:
         sessions = sorted(account.clients.values(), key=lambda session: session.start)

@@ -14,3 +14,10 @@ FEATURE_FLAGS = {
     "js_snapshot_sources": False,
 }
 """nats-server's, with the values they have there unless the configuration changes them."""
+SETTABLE_FLAGS = frozenset({"js_ack_fc_v2"})
+"""Those that may have another value here."""
+
+
+def feature_flags(configured: dict[str, bool]) -> dict[str, bool]:
+    """All that are known, with their values (getMergedFeatureFlags)."""
+    return FEATURE_FLAGS | {name: value for name, value in configured.items() if name in FEATURE_FLAGS}

@@ -150,8 +150,25 @@ GROWTH = (
     ("subscriptions", "subscription_bytes"),
     ("subscriptions", "match_cpu_ns"),
     ("subjects", "cpu_ns"),
+    ("js/stored", "beside_cpu_ns"),
+    ("js/stored", "get_cpu_ns"),
+    ("js/keys", "beside_cpu_ns"),
+    ("js/keys", "get_cpu_ns"),
+    ("js/keys", "rss_mib"),
+    ("js/consumers", "beside_cpu_ns"),
+    ("js/consumers", "creates_per_sec"),
+    ("js/consumers", "rss_mib"),
+    ("js/streams", "creates_per_sec"),
+    ("js/streams", "rss_mib"),
 )
 STEPS = {"1": 1, "100": 100, "1k": 1000, "10k": 10_000, "100k": 100_000, "1M": 1_000_000}
+COUNTED = {
+    "spread": "connections",
+    "js/stored": "messages in the stream",
+    "js/keys": "keys in the bucket",
+    "js/consumers": "consumers of the stream",
+    "js/streams": "streams",
+}
 TITLES = {
     "spread": "server CPU per message, to connections in turn",
     "subjects": "server CPU per message, to subjects in turn",
@@ -163,7 +180,7 @@ def growth(results: Results, keys: Sequence[str], path: Path) -> None:
     panels = []
     for group, metric in GROWTH:
         steps = [
-            (STEPS[name.partition("/")[2]], name)
+            (STEPS[name.rpartition("/")[2]], name)
             for name, record in results.scenarios.items()
             if name.startswith(f"{group}/") and metric in record.metrics()
         ]
@@ -190,9 +207,9 @@ def growth(results: Results, keys: Sequence[str], path: Path) -> None:
                 label=results.label(key),
             )
         axes.set_xscale("log")
-        axes.set_xticks([x for x, _ in steps], [name.partition("/")[2] for _, name in steps])
+        axes.set_xticks([x for x, _ in steps], [name.rpartition("/")[2] for _, name in steps])
         axes.set_xticks([], minor=True)
-        axes.set_xlabel(f"number of {'connections' if group == 'spread' else group}")
+        axes.set_xlabel(f"number of {COUNTED.get(group, group)}")
         axes.set_ylabel(shown.unit)
         axes.yaxis.set_major_formatter(StrMethodFormatter("{x:,g}"))
         axes.set_ylim(bottom=0)

@@ -14,6 +14,11 @@ GROUPS = {
     "memory": "Memory",
     "connections": "Connections",
     "subscriptions": "Subscriptions",
+    "jetstream": "JetStream",
+    "js/stored": "JetStream: messages in a stream",
+    "js/keys": "JetStream: keys in a bucket",
+    "js/consumers": "JetStream: consumers of a stream",
+    "js/streams": "JetStream: streams",
 }
 Rows = Iterator[list[str]]
 GENERATOR_BOUND = 0.85  # share of its core from which on the generator may be what limits the rate

@@ -20,9 +20,11 @@ if not __package__:  # run as a script: the package is the folder that holds it
 from gnats.bench.results import LoadError
 from gnats.bench.text import human_bytes
 from perf import machine, natscli, report
+from perf.holdings import HOLDING_SCENARIOS
 from perf.results import METRICS, Record, Results
 from perf.scenarios import SCENARIOS, Scenario, Settings
 from perf.servers import Kind, Server, ServerError, find, raise_file_limit
+from perf.streams import STREAM_SCENARIOS
 
 BUSY = 0.5  # load average from which on the numbers are not to be trusted much
 RESULTS = Path(__file__).resolve().parent / "results"
@@ -50,7 +52,11 @@ def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
 def chosen(args: argparse.Namespace) -> list[Scenario]:
     """The scenarios asked for: by name, or the quick ones, or all."""
     if args.only:
-        return [s for s in SCENARIOS if any(fnmatchcase(s.name, pattern) for pattern in args.only)]
+        return [
+            s
+            for s in (*SCENARIOS, *STREAM_SCENARIOS, *HOLDING_SCENARIOS)
+            if any(fnmatchcase(s.name, pattern) for pattern in args.only)
+        ]
     return [s for s in SCENARIOS if s.quick or not args.quick]
 
 

@@ -20,6 +20,7 @@ from gnats.bench.target import Target
 from gnats.version import __version__ as gnats_version
 
 START_SECONDS = 15.0
+STOP_SECONDS = 10.0
 RELOAD_SECONDS = 60.0
 REFERENCE = "2.15.1"  # the version that ratios are taken against
 
@@ -110,14 +111,25 @@ def affinity(cpus: set[int]) -> Iterator[None]:
 class Server:
     """A running server on a random loopback port, with its files in a directory that goes when it stops.
 
-    cpus: the cores it may use, all by default. With `tls` it wants that of its clients; `text` is more of its
-    configuration. Raises ServerError when it does not come up.
+    cpus: the cores it may use, all by default. With `tls` it wants that of its clients; with `jetstream` it
+    has JetStream, and this in its block, with its files in `store` or in that directory; `text` is more of
+    its configuration. It may take `patience` times as long as usual to start and to stop.
+    Raises ServerError when it does not come up.
     """
 
     def __init__(
-        self, kind: Kind, cpus: set[int] | None = None, *, tls: bool = False, text: str = ""
+        self,
+        kind: Kind,
+        cpus: set[int] | None = None,
+        *,
+        tls: bool = False,
+        jetstream: str | None = None,
+        store: Path | None = None,
+        text: str = "",
+        patience: float = 1.0,
     ) -> None:
         self.kind = kind
+        self._patience = patience
         self._dir = tempfile.TemporaryDirectory(prefix="perf-")
         home = Path(self._dir.name)
         self._log = home / "log"
@@ -126,6 +138,8 @@ class Server:
         if tls:
             lines.append(f'tls {{ cert_file: "{home}/cert.pem", key_file: "{home}/key.pem" }}\n')
             _make_certificate(home)
+        if jetstream is not None:
+            lines.append(f'jetstream {{ store_dir: "{store or home}", {jetstream} }}\n')
         self._config, self._lines = home / "server.conf", "".join(lines)
         if lines or text:
             self._config.write_text(self._lines + text)
@@ -140,7 +154,7 @@ class Server:
 
     def _wait_for_port(self, home: Path) -> Target:
         """Waits for the ports file, which says that the server listens, or for the end of the process."""
-        deadline = time.monotonic() + START_SECONDS
+        deadline = time.monotonic() + START_SECONDS * self._patience
         while time.monotonic() < deadline:
             for path in home.glob("*.ports"):
                 try:
@@ -152,7 +166,7 @@ class Server:
             except subprocess.TimeoutExpired:
                 continue
             raise ServerError(f"{self.kind.label} ended with code {code}: {self._last_line()}")
-        raise ServerError(f"{self.kind.label} did not listen within {START_SECONDS:g} s: {self._last_line()}")
+        raise ServerError(f"{self.kind.label} did not listen in time: {self._last_line()}")
 
     def _last_line(self) -> str:
         lines = self._log.read_text(errors="replace").strip().splitlines()
@@ -199,11 +213,11 @@ class Server:
         return int(found[1]) * 1024
 
     def stop(self) -> None:
-        """Asks it to end, and after ten seconds ends it."""
+        """Asks it to end, and ends it when it takes too long."""
         if self._process.poll() is None:
             self._process.send_signal(signal.SIGTERM)
             try:
-                self._process.wait(timeout=10)
+                self._process.wait(timeout=STOP_SECONDS * self._patience)
             except subprocess.TimeoutExpired:
                 self._process.kill()
                 self._process.wait()

@@ -51,6 +51,26 @@ TARGETS: tuple[Target, ...] = (
     Target("subscriptions/1M", "subscription_bytes", 0.7),
     Target("subscriptions/*", "subscribes_per_sec", 1.0, at_least=True),
     Target("subscriptions/1M", "matches_per_sec", 1.5, at_least=True),
+    *(
+        Target(f"js/pub/{storage}/{size}", metric, bound, at_least=metric == "msgs_per_sec")
+        for storage in ("file", "memory")
+        for size in ("128B", "1KiB")
+        for metric, bound in (("msgs_per_sec", 3.0), ("cpu_ns", 0.33))
+    ),
+    *(
+        Target(f"js/sync/{storage}", metric, 0.7)
+        for storage in ("file", "memory")
+        for metric in ("p50_us", "p99_us")
+    ),
+    Target("js/pub/always", "msgs_per_sec", 10.0, at_least=True),
+    *(
+        Target(f"js/{name}/{size}", metric, bound, at_least=metric == "msgs_per_sec")
+        for name in ("push", "ordered", "pull")
+        for size in ("128B", "1KiB")
+        for metric, bound in (("msgs_per_sec", 2.5), ("cpu_ns", 0.4))
+    ),
+    *(Target(f"js/kv/{name}", metric, 0.7) for name in ("put", "get") for metric in ("p50_us", "p99_us")),
+    *(Target(f"js/{name}", "rss_mib", 0.7) for name in ("consumers/10k", "keys/100k", "streams/1k")),
     Target("pollers/*", "msgs_per_sec", 1.0, at_least=True, keys=("gnats-2",), base="gnats-1"),
 )
 

@@ -23,7 +23,7 @@ esac
 export GNATS_SANITIZED=$profile PYTHONPATH="$PWD/$lib" PYTHONMALLOC=malloc PYTHONDONTWRITEBYTECODE=1
 # A fixed address layout: the thread sanitizer's shadow memory needs it on newer kernels.
 setarch -R env LD_PRELOAD="$runtime" \
-    "$bin/python" -P -m pytest -p no:cacheprovider --capture=sys tests/unit tests/stress "$@" || {
+    "$bin/python" -P -m pytest -p no:cacheprovider --capture=sys tests/unit tests/stress tests/jetstream "$@" || {
     status=$?
     cat "$report".* 2>/dev/null || :
     exit $status

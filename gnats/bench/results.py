@@ -55,3 +55,14 @@ class LatencyResult:
     messages: int
     seconds: float
     latency: Histogram
+
+
+@dataclass(frozen=True, slots=True)
+class StreamResult:
+    """Messages that were published and acknowledged, or read from a stream."""
+
+    messages: int
+    bytes: int  # payloads that were read
+    seconds: float
+    latency: Histogram  # of publishes: from the write to the ack
+    generator_cpu_seconds: float

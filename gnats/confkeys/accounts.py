@@ -15,6 +15,7 @@ from gnats.accountopts import (
 from gnats.conf import Token
 from gnats.confkeys.authorization import Users, users
 from gnats.confkeys.exports import Export, Import, exports, imports
+from gnats.confkeys.jetstream import account_jetstream
 from gnats.confkeys.mappings import mappings
 from gnats.confkeys.permissions import permissions
 from gnats.confkeys.values import (
@@ -23,7 +24,6 @@ from gnats.confkeys.values import (
     array,
     integer,
     keys,
-    not_yet_unless,
     percentage,
     public_nkey,
     read_block,
@@ -160,5 +160,5 @@ _ACCOUNT = keys(
     ("mappings", mappings, "mappings maps"),
     ("limits", _limits, "limits"),
     ("", _trace, "msg_trace trace_dest"),
-    ("", not_yet_unless(False, "disabled", "disable"), "jetstream"),
+    ("jetstream", account_jetstream, "jetstream"),
 )

@@ -1,5 +1,7 @@
 """A whole configuration: its options, and what its blocks must agree about (processConfigFile in opts.go)."""
 
+from dataclasses import replace
+
 from gnats.accountopts import ServiceExport
 from gnats.authopts import ResolverOptions
 from gnats.conf import Config, Token
@@ -25,8 +27,13 @@ def apply_config(opts: Options, config: Config, path: str) -> list[str]:
     auth: Authorization | None = found.pop("authorization", None)
     accounts: Accounts | None = found.pop("accounts", None)
     operators: Operators | None = found.pop("operators", None)
+    store_dir, place = found.pop("store_dir", ("", None))
     for option, value in found.items():
         setattr(opts, option, value)
+    if store_dir:
+        if opts.jetstream.store_dir:
+            problems.error(place, "duplicate 'store_dir' configuration")
+        opts.jetstream = replace(opts.jetstream, store_dir=store_dir)
     if accounts:
         opts.accounts = accounts.accounts
         _check_accounts(opts, accounts, problems)

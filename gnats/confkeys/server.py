@@ -6,6 +6,7 @@ from typing import Any
 from gnats.conf import Token
 from gnats.confkeys.accounts import accounts
 from gnats.confkeys.authorization import authorization
+from gnats.confkeys.jetstream import jetstream
 from gnats.confkeys.mappings import mappings
 from gnats.confkeys.resolver import operators, pinned_accounts, preload, resolver, trusted_keys
 from gnats.confkeys.tls import tls
@@ -29,6 +30,7 @@ from gnats.confkeys.values import (
 from gnats.errors import OptionError
 from gnats.gofmt import duration as show_duration
 from gnats.opts import split_host_port
+from gnats.version import FEATURE_FLAGS, SETTABLE_FLAGS
 
 _PORT = re.compile(r"[+-]?[0-9]+")
 _MAX_INT32 = (1 << 31) - 1
@@ -48,6 +50,10 @@ def _listen(host: str, port: str) -> Read:
         return {host: name, port: int(number)}
 
     return read
+
+
+def _store_dir(key: str, token: Token, problems: Problems) -> tuple[str, Token]:
+    return string(key, token, problems), token
 
 
 def _up_to(most: int, least: int | None = None) -> Read:
@@ -96,13 +102,13 @@ def _lame_duck_grace_period(key: str, token: Token, problems: Problems) -> float
     return found
 
 
-def _write_timeout(key: str, token: Token, problems: Problems) -> dict[str, Any]:
+def _write_timeout(key: str, token: Token, problems: Problems) -> str:
     policy = string(key, token, problems)
     if policy not in ("default", "close", "retry"):
         raise ConfigError(token, f"{key} must be 'default', 'close' or 'retry'")
     if policy == "retry":
         raise ConfigError(token, f"{key} 'retry' is not supported yet")
-    return {}
+    return "" if policy == "default" else policy
 
 
 def _tags(key: str, token: Token, problems: Problems) -> tuple[str, ...]:
@@ -112,6 +118,14 @@ def _tags(key: str, token: Token, problems: Problems) -> tuple[str, ...]:
 
 def _metadata(key: str, token: Token, problems: Problems) -> dict[str, str]:
     return {name: string(f"{key} {name}", each, problems) for name, each in block(key, token).items()}
+
+
+def _feature_flags(key: str, token: Token, problems: Problems) -> dict[str, bool]:
+    flags = {name: boolean(f"{key} {name}", each, problems) for name, each in block(key, token).items()}
+    for name, value in flags.items():
+        if name not in SETTABLE_FLAGS and FEATURE_FLAGS.get(name, value) is not value:
+            raise ConfigError(token, f"{key} {name}: {str(value).lower()} is not supported yet")
+    return flags
 
 
 def _io_threads(key: str, token: Token, problems: Problems) -> int | str:
@@ -179,7 +193,7 @@ SERVER = keys(
     ("max_pending", integer, "max_pending"),
     ("max_closed_clients", integer, "max_closed_clients"),
     ("write_deadline", seconds, "write_deadline"),
-    ("", _write_timeout, "write_timeout"),
+    ("write_timeout", _write_timeout, "write_timeout"),
     ("ping_interval", seconds, "ping_interval"),
     ("ping_max", integer, "ping_max"),
     ("no_sublist_cache", boolean, "no_sublist_cache disable_sublist_cache"),
@@ -189,10 +203,12 @@ SERVER = keys(
     ("lame_duck_grace_period", _lame_duck_grace_period, "lame_duck_grace_period"),
     ("server_tags", _tags, "server_tags"),
     ("server_metadata", _metadata, "server_metadata"),
+    ("feature_flags", _feature_flags, "feature_flags"),
     ("io_threads", _io_threads, "io_threads"),
     ("", _ocsp, "ocsp ocsp_cache"),
     ("", not_yet_unless(False), "proxy_protocol"),
-    ("", not_yet_unless(False, "disabled", "disable"), "jetstream"),
-    ("", not_yet, "cluster gateway leafnodes leaf websocket ws mqtt proxies feature_flags"),
-    ("", not_yet, "store_dir storedir default_js_domain"),
+    ("jetstream", jetstream, "jetstream"),
+    ("store_dir", _store_dir, "store_dir storedir"),
+    ("", not_yet, "cluster gateway leafnodes leaf websocket ws mqtt proxies"),
+    ("", not_yet, "default_js_domain"),
 )

@@ -26,6 +26,9 @@ class Client(Deliverer):
         """The answer to a CONNECT: take these options, send `greeting` (+OK or nothing), and resume.
         `connect_info` is the INFO line sent after the first PONG when protocol >= 1.
         `permissions` None means all."""
+    @property
+    def pong_sent(self) -> bool:
+        """Whether the client's first PING has been answered: from then on it may be sent INFO."""
     def subscribe_internal(self, subject: bytes, queue: bytes | None, sid: bytes) -> None: ...
     def unsubscribe_internal(self, sid: bytes) -> None: ...
     def publish_internal(

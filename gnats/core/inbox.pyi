@@ -26,6 +26,9 @@ the status, data as gnats.latency reads it."""
 EV_MSG_TRACE: int
 """A message was traced; data is for gnats.msgtrace."""
 
+EV_JETSTREAM: int
+"""A stream or a consumer, which takes the place of the client, has something to tell: a says what."""
+
 class Inbox:
     def __init__(self) -> None: ...
     def fileno(self) -> int:

@@ -16,8 +16,15 @@ def total(connections: list[Client], name: str) -> int:
 def account_of(c: Client) -> Account:
     """The account a connection is bound to."""
 
-def matching(sl: Sublist, subject: bytes) -> list[tuple[bytes, bytes, bytes, int, int, int]]:
-    """(subject, queue, sid, delivered, max, cid) of each subscription that gets a message to this subject.
+Row = tuple[bytes, bytes, bytes, int, int, int, Account | None]
+"""(subject, queue, sid, delivered, max, cid, account); cid 0 and no account for those of a table's account
+itself."""
 
-    Members of a queue group all of them. Raises MemoryError.
+def matching(sl: Sublist, subject: bytes) -> list[Row]:
+    """Each subscription that gets a message to this subject, members of a queue group all of them.
+
+    Raises MemoryError.
     """
+
+def shadows(sl: Sublist) -> list[Row]:
+    """The subscriptions that imports of other accounts have made in it. Raises MemoryError."""

@@ -81,7 +81,7 @@ def account_info(server: "Server", name: str) -> Page:
         "is_system": name == system_account(server),
         "expired": claim is not None and claim.is_expired,
         "complete": claim is None or not claim.incomplete,
-        "jetstream_enabled": False,
+        "jetstream_enabled": server.jetstream is not None and account.name in server.jetstream.accounts,
         "leafnode_connections": 0,
         "client_connections": len(account.clients),
         "subscriptions": account.sublist.count(),

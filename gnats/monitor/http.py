@@ -12,11 +12,12 @@ from gnats.accept import listen
 from gnats.errors import RequestError, ServerError
 from gnats.gofmt import join_host_port, os_error, quote
 from gnats.monitor.accountz import account_statz, accountz
-from gnats.monitor.clusterz import NotFoundError, gatewayz, jsz, leafz, raftz, routez
+from gnats.monitor.clusterz import NotFoundError, gatewayz, leafz, raftz, routez
 from gnats.monitor.connz import connz_steps
 from gnats.monitor.dashboard import FILES, POLICY, index_page, static_file
 from gnats.monitor.debugz import expvarz, ipqueuesz, stacksz
 from gnats.monitor.healthz import healthz
+from gnats.monitor.jsz import jsz
 from gnats.monitor.options import (
     AccountStatzOptions,
     AccountzOptions,
@@ -51,6 +52,11 @@ if TYPE_CHECKING:
 SHUTDOWN_TIMEOUT = 1.0
 """Seconds that a request in progress has at a shutdown."""
 
+HEADER_TIMEOUT = 5.0
+"""Seconds that a new connection has for its TLS handshake, and for the header of its first request."""
+
+BACKLOG = 128
+
 TURN = 0.002
 """Seconds of work on a page before others get their turn."""
 
@@ -70,7 +76,10 @@ class Monitor:
         self._server = server
         self._base = posixpath.normpath("/" + server.opts.http_base_path.strip("/"))
         self._context: ssl.SSLContext | None = None
-        app = web.Application(middlewares=[_errors])
+        self._listener: asyncio.Server | None = None
+        self._silent: dict[web.RequestHandler, asyncio.TimerHandle] = {}
+        """Connections whose first request is still to come."""
+        app = web.Application(middlewares=[self._heard, _errors])
         app.on_response_prepare.append(_hide_library)
         for path, (counted, handler) in self._endpoints().items():
             where = posixpath.normpath(posixpath.join(self._base, path.lstrip("/")))
@@ -103,12 +112,38 @@ class Monitor:
                     server.log.warn("curve_preferences are not supported yet for https: OpenSSL's own apply")
             scheme = "https" if secure else "http"
             server.log.notice(f"Starting {scheme} monitor on {join_host_port(host, monitor.port)}")
-            await monitor._runner.setup()
-            await web.SockSite(monitor._runner, sock, ssl_context=monitor._context).start()
+            await monitor._serve()
         except BaseException:
             await monitor.close()
             raise
         return monitor
+
+    async def _serve(self) -> None:
+        await self._runner.setup()
+        self._listener = await asyncio.get_running_loop().create_server(
+            self._connection,
+            sock=self.sock,
+            ssl=self._context,
+            backlog=BACKLOG,
+            ssl_handshake_timeout=HEADER_TIMEOUT if self._context else None,
+        )
+
+    def _connection(self) -> web.RequestHandler:
+        assert self._runner.server
+        connection = self._runner.server()
+        loop = asyncio.get_running_loop()
+        self._silent[connection] = loop.call_later(HEADER_TIMEOUT, self._give_up, connection)
+        return connection
+
+    def _give_up(self, connection: web.RequestHandler) -> None:
+        del self._silent[connection]
+        connection.force_close()
+
+    @web.middleware
+    async def _heard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        if timer := self._silent.pop(request.protocol, None):
+            timer.cancel()
+        return await handler(request)
 
     def check_tls(self, tls: TLSOptions) -> None:
         """Raises ServerError for certificates that reload_tls() could not use."""
@@ -129,6 +164,11 @@ class Monitor:
 
     async def close(self) -> None:
         """Stop listening, and end what is in progress."""
+        if self._listener:
+            self._listener.close()
+        for timer in self._silent.values():
+            timer.cancel()
+        self._silent.clear()
         await self._runner.cleanup()
         self.sock.close()
 

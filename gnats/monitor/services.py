@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 from gnats.account import Account
 from gnats.core.subject import subset_match, valid_literal_subject
 from gnats.core.survey import matching
-from gnats.errors import RequestError
 from gnats.monitor.accountz import account_info, account_statz, accountz
-from gnats.monitor.clusterz import gatewayz, jsz, leafz, routez
+from gnats.monitor.clusterz import gatewayz, leafz, routez
 from gnats.monitor.connz import connz, subscriptions
 from gnats.monitor.debugz import expvarz, ipqueuesz
 from gnats.monitor.healthz import healthz
+from gnats.monitor.jsz import jsz, jsz_account
 from gnats.monitor.options import (
     AccountStatzOptions,
     AccountzOptions,
@@ -70,8 +70,7 @@ def account_page(server: "Server", name: str, account: str, body: bytes) -> Page
         case "LEAFZ":
             return leafz(server, replace(LeafzOptions.from_json(body), account=account))
         case "JSZ":
-            JszOptions.from_json(body)
-            raise RequestError("jetstream not enabled")
+            return jsz_account(server, account, JszOptions.from_json(body))
     return account_info(server, account)
 
 

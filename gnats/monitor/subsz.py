@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from gnats.account import Account
 from gnats.core.client import Client
 from gnats.core.subject import valid_literal_subject
-from gnats.core.survey import account_of, column, matching
+from gnats.core.survey import account_of, column, matching, shadows
 from gnats.errors import RequestError
 from gnats.gofmt import rfc3339
 from gnats.monitor.connz import SubRow, sub_detail
@@ -15,6 +15,7 @@ from gnats.monitor.options import DEFAULT_LIMIT, SubszOptions
 from gnats.monitor.render import Page, Steps, finish, number
 
 if TYPE_CHECKING:
+    from gnats.core.survey import Row
     from gnats.server import Server
 
 
@@ -38,7 +39,7 @@ def subsz_steps(server: "Server", options: SubszOptions) -> Steps[Page]:
     page |= {"total": 0, "offset": offset, "limit": limit}
     if options.subscriptions:
         listing = (
-            _matching(accounts, options.test, offset, limit)
+            _matching(server, accounts, options.test, offset, limit)
             if options.test
             else _all(server, accounts, offset, limit)
         )
@@ -81,13 +82,15 @@ Listing = tuple[int, list[Page]]
 """How many there are, and the details of those on the page."""
 
 
-def _matching(accounts: list[Account], subject: str, offset: int, limit: int) -> Steps[Listing]:
+def _matching(
+    server: "Server", accounts: list[Account], subject: str, offset: int, limit: int
+) -> Steps[Listing]:
     total = 0
     details: list[Page] = []
     for account in accounts:
         rows = matching(account.sublist, subject.encode("utf-8", "surrogateescape"))
         for row in rows[max(offset - total, 0) :][: limit - len(details)]:
-            details.append(_detail(account, row[5], row[:5]))
+            details.append(_row_detail(server, account, row))
         total += len(rows)
         yield
     return total, details
@@ -107,8 +110,14 @@ def _all(server: "Server", accounts: list[Account], offset: int, limit: int) -> 
         if session.client and id(session.account) in chosen
     ]
     counts = column([client for client, _ in clients], "subscriptions")
-    own = [(account, sub) for account in accounts for sub in account.own_subscriptions()]
-    details = [_detail(account, 0, sub) for account, sub in own[offset : offset + limit]]
+    own: list[tuple[Account, Row]] = []
+    imported = any(account.stream_imports for account in server.accounts.values())
+    for account in accounts:
+        own += [(account, (*sub, 0, None)) for sub in account.own_subscriptions()]
+        if imported:  # else there are no shadows, and no table need be looked through for them
+            own += [(account, row) for row in shadows(account.sublist)]
+            yield
+    details = [_row_detail(server, account, row) for account, row in own[offset : offset + limit]]
     skip = max(offset - len(own), 0)
     for (client, account), count in zip(clients, counts, strict=True):
         if len(details) >= limit:
@@ -121,6 +130,14 @@ def _all(server: "Server", accounts: list[Account], offset: int, limit: int) -> 
         skip = 0
         yield
     return len(own) + sum(counts), details
+
+
+def _row_detail(server: "Server", account: Account, row: "Row") -> Page:
+    """Of a subscription in an account's table; with an import it is another's."""
+    cid, owner = row[5:]
+    if isinstance(owner, Account):
+        return _detail(owner, cid, row[:5])
+    return _detail(account, server.account_cid(account), row[:5])
 
 
 def _detail(account: Account, cid: int, sub: SubRow) -> Page:

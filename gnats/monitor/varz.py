@@ -4,9 +4,10 @@ import time
 from typing import TYPE_CHECKING
 
 from gnats.gofmt import rfc3339, uptime
+from gnats.monitor.jsz import varz_jetstream
 from gnats.monitor.render import Page, number, without_empty
 from gnats.monitor.usage import cores, process, resident_bytes
-from gnats.version import FEATURE_FLAGS, NATS_VERSION, PROTO, RUNTIME, __version__
+from gnats.version import NATS_VERSION, PROTO, RUNTIME, __version__, feature_flags
 
 if TYPE_CHECKING:
     from gnats.server import Server
@@ -17,6 +18,7 @@ _OMITTED = frozenset(
         "tls_required",
         "tls_verify",
         "max_subscriptions",
+        "write_timeout",
         "tags",
         "metadata",
         "trusted_operators_jwt",
@@ -66,9 +68,10 @@ def varz(server: "Server") -> Page:
         "leaf": {},
         "mqtt": {},
         "websocket": {},
-        "jetstream": {},
+        "jetstream": varz_jetstream(server),
         "tls_timeout": number(tls.timeout if tls else 2.0),
         "write_deadline": _ns(opts.write_deadline),
+        "write_timeout": opts.write_timeout,
         "start": rfc3339(server.start_time),
         "now": rfc3339(now),
         "uptime": uptime(now - server.start_time),
@@ -98,7 +101,7 @@ def varz(server: "Server") -> Page:
         "config_digest": opts.config_digest,
         "tags": list(opts.server_tags),
         "metadata": dict(sorted(opts.server_metadata.items())),
-        "feature_flags": FEATURE_FLAGS,
+        "feature_flags": feature_flags(opts.feature_flags),
         "trusted_operators_jwt": list(opts.trusted_operators),
         "trusted_operators_claim": _operators(server),
         "system_account": system_account(server),

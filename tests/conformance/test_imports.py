@@ -10,7 +10,7 @@ import pytest
 from conftest import Launch
 from support.accounts import Member, members, plain, replies
 from support.monitor import monitor
-from support.servers import Server, until
+from support.servers import REFERENCE, Server, until
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -472,6 +472,26 @@ def test_a_second_connect_leaves_the_imports_behind(exchange: Server) -> None:
         mover.subscribe(b"mine")
         a.publish(b"lit", b"x")
         assert mover.hear() == b""
+
+
+def test_the_monitor_lists_what_imports_subscribe_to(launch: Launch) -> None:
+    """Those of clients under their number, those of accounts under one that no client has."""
+
+    def listing(server: Server, path: str) -> list[tuple[object, ...]]:
+        with members(server, "b") as (b,):
+            b.subscribe(b"mine", b"from.a.s.q", b"own")
+            page = monitor(server, path)
+            assert page["total"] == len(page["subscriptions_list"])
+            clients = {b.connection.info["client_id"]}
+            return sorted(
+                (each["account"], each["subject"], each["cid"] in clients, each["cid"] > 0)
+                for each in page["subscriptions_list"]
+                if not each["subject"].startswith("$SYS.")
+            )
+
+    ours, theirs = launch("-m", "-1", config=CONFIG), launch("-m", "-1", config=CONFIG, kind=REFERENCE)
+    for path in ("/subsz?subs=1", "/subsz?subs=1&acc=A", "/subsz?subs=1&acc=B", "/subsz?subs=1&test=s.q"):
+        assert listing(ours, path) == listing(theirs, path)
 
 
 def test_a_client_that_goes_takes_its_imports_with_it(launch: Launch) -> None:

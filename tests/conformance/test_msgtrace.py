@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from support.caller import Caller, Message
 from support.servers import REFERENCE, Server
+from support.wire import Connection
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -327,3 +328,25 @@ def test_values_of_the_header(sites: tuple[Site, Site]) -> None:
         return [comparable(caller.next_on("dest").json)]
 
     same(sites, act)
+
+
+@pytest.mark.parametrize("rest", ["x", ""], ids=["whole header", "its first line"])
+def test_a_message_over_max_payload(launch: Launch, rest: str) -> None:
+    """Its sender is closed, and the trace says why if what came with the line asks for one."""
+
+    def act(server: Server) -> list[Any]:
+        with Caller(server, "a") as listener, Connection(server.address) as sender:
+            listener.subscribe("dest")
+            header = headers(Nats_Trace_Dest="dest", Other="x")
+            sent = header + b"x" if rest else header[: header.index(b"Other")]
+            sender.send(
+                b'CONNECT {"verbose":false,"pedantic":false,"headers":true,"user":"a","pass":"pw"}\r\n'
+            )
+            assert sender.fence() == []
+            sender.send(b"HPUB subject %d 2000000\r\n%b" % (len(header), sent))
+            assert sender.rest() == b"-ERR 'Maximum Payload Violation'\r\n"
+            message = listener.next_on("dest")
+            return [comparable(message.json), message.header, message.reply]
+
+    ours, theirs = (act(launch(config=CONFIG, **other)) for other in ({}, {"kind": REFERENCE}))
+    assert ours == theirs

@@ -22,6 +22,7 @@ from interop.test_jwt_reference import CASES, in_order
 from support import jwts
 from support.jwts import HOUR, Attempt
 from support.monitor import monitor
+from support.reload import reload
 from support.servers import REFERENCE, Kind, Server
 from support.trust import Account, Refused, Trust, connect, hears, request, user_info
 from support.wire import PONG, Closed, Connection
@@ -169,10 +170,11 @@ def test_a_user_leaves_when_its_jwt_ends(launch: Launch) -> None:
 def test_an_account_ends_with_its_jwt(launch: Launch) -> None:
     trust = Trust()
     account = trust.account()
-    account.claims.exp = int(time.time()) + 2
     server = launch(config=trust.config(account))
     user = account.user()
     with user.connect(server) as connection:
+        account.claims.exp = int(time.time()) + 2
+        reload(server, trust.config(account))
         assert connection.rest().endswith(b"-ERR 'Account Authentication Expired'\r\n")
     with pytest.raises(Refused, match="Authorization Violation"):
         user.connect(server)

@@ -79,6 +79,7 @@ REFUSED = {
         "lame_duck_grace_period: '1500ms'",
         "LameDuckGracePeriod: old=10s, new=1.5s",
     ),
+    "write_timeout": ("write_timeout: close", "WriteTimeout: old=, new=close"),
     "allow_non_tls": ("allow_non_tls: true", "AllowNonTLS: old=false, new=true"),
     "no_sublist_cache": ("no_sublist_cache: true", "NoSublistCache: old=false, new=true"),
     "no_header_support": ("no_header_support: true", "NoHeaderSupport: old=false, new=true"),

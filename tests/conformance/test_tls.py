@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 import signal
 import socket
@@ -640,6 +641,23 @@ def test_who_says_goodbye_is_closed(server: Server, certs: Certificates) -> None
         assert connection.fence() == []
         connection.sock.unwrap()
         server.wait_log("Client connection closed: Client Closed", start)
+
+
+@VERSIONS
+@pytest.mark.parametrize(
+    ("cut", "reason"), [(0, "Client Closed"), (1, "Read Error"), (5, "Read Error"), (9, "Read Error")]
+)
+def test_who_is_cut_off_inside_a_record_is_told_apart(
+    server: Server, certs: Certificates, version: ssl.TLSVersion, cut: int, reason: str
+) -> None:
+    start = len(server.log)
+    with TLSConnection(server.address, client_context(certs, version=version)) as connection:
+        connection.send(PLAIN_CONNECT)
+        assert connection.fence() == []
+        with socket.socket(fileno=os.dup(connection.sock.fileno())) as raw:
+            raw.sendall(b"\x17\x03\x03\x00\x40data"[:cut])
+            raw.shutdown(socket.SHUT_WR)
+        server.wait_log(f"Client connection closed: {reason}", start)
 
 
 def test_what_comes_before_a_goodbye_counts(server: Server, certs: Certificates) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -16,28 +15,9 @@ SOURCE = Path(__file__).with_name("session.c")
 
 
 @pytest.fixture(scope="session")
-def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def program(compiled: Callable[[Path], Path]) -> Path:
     """The compiled client."""
-    if not (compiler := shutil.which("gcc") or shutil.which("cc")):
-        pytest.skip("no C compiler is installed")
-    look = subprocess.run(
-        [compiler, "-E", "-x", "c", "-"],
-        input="#include <nats/nats.h>",
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-    if "nats/nats.h" in look.stderr:
-        pytest.skip("nats/nats.h is not installed (Debian package libnats-dev)")
-    program = tmp_path_factory.mktemp("interop") / "session"
-    done = subprocess.run(
-        [compiler, "-O2", "-Wall", "-Wextra", "-pthread", SOURCE, "-o", program, "-lnats"],
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert done.returncode == 0, done.stderr
-    return program
+    return compiled(SOURCE)
 
 
 @pytest.fixture

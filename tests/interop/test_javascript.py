@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
-import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -18,29 +16,12 @@ pytestmark = pytest.mark.timeout(180)
 
 PACKAGE = "nats@2.29.3"
 HERE = Path(__file__).parent
-CACHE = HERE.parents[1] / "build" / "npm"
-UNREACHABLE = re.compile(
-    r"\b(ENOTFOUND|EAI_AGAIN|ECONNREFUSED|ECONNRESET|ETIMEDOUT|ENETUNREACH|EHOSTUNREACH|ERR_SOCKET_TIMEOUT|E50\d)\b"
-)
 
 
 @pytest.fixture(scope="session")
-def modules() -> Path:
+def modules(npm: Callable[..., Path]) -> Path:
     """Where node finds the client."""
-    for command in ("node", "npm"):
-        if not shutil.which(command):
-            pytest.skip(f"{command} is not installed")
-    modules = CACHE / "node_modules"
-    name, _, version = PACKAGE.partition("@")
-    manifest = modules / name / "package.json"
-    if not manifest.exists() or json.loads(manifest.read_text())["version"] != version:
-        CACHE.mkdir(parents=True, exist_ok=True)
-        install = ["npm", "install", "--no-audit", "--no-fund", "--no-save", "--prefix", str(CACHE), PACKAGE]
-        done = subprocess.run(install, capture_output=True, text=True, timeout=120)
-        if unreachable := UNREACHABLE.search(done.stderr):
-            pytest.skip(f"npm cannot reach its registry: {unreachable[1]}")
-        assert done.returncode == 0, done.stderr
-    return modules
+    return npm(PACKAGE)
 
 
 @pytest.fixture

@@ -34,6 +34,24 @@ async def test_clients_that_take_info_are_told_and_the_port_is_closed(start: Sta
     assert await modern.ask(b"SUB a 1\r\nPUB a 2\r\nhi\r\n") == [b"MSG a 1 2", b"hi"]
 
 
+async def test_who_waits_for_its_first_pong_is_not_told(start: Start, connect: Connect) -> None:
+    log = Log()
+    server = await start(log, lame_duck_grace_period=30.0)
+    early, late = await connect(server), await connect(server)
+    await early.connected(protocol=1)
+    await early.ask(b"")
+    late.send(b'CONNECT {"verbose":true,"protocol":1}\r\n')
+    assert await late.line() == b"+OK"
+    with pytest.raises(KeyError, match="not ready"):
+        server.ldm_client_by_id(late.info["client_id"])
+    server.lame_duck_mode()
+    assert json.loads((await early.line()).removeprefix(b"INFO "))["ldm"] is True
+    assert await late.ask(b"") == []
+    assert "ldm" not in json.loads((await late.line()).removeprefix(b"INFO "))
+    server.ldm_client_by_id(late.info["client_id"])
+    assert json.loads((await late.line()).removeprefix(b"INFO "))["ldm"] is True
+
+
 async def test_after_the_grace_period_clients_are_closed_one_by_one_and_the_server_ends(
     start: Start, connect: Connect
 ) -> None:

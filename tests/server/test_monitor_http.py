@@ -27,6 +27,7 @@ from gnats.accountopts import (
     StreamImport,
 )
 from gnats.errors import RequestError
+from gnats.monitor import http as http_server
 from gnats.monitor.accountz import account_info, account_statz
 from gnats.monitor.connz import connz
 from gnats.monitor.debugz import redact_args
@@ -153,6 +154,57 @@ async def test_certificates_are_replaced_for_new_connections(tmp_path: Path) -> 
         server.opts.tls = Certificate(tmp_path, "two").options
         monitor.reload_tls()
         assert await served_name(server.monitor_port) == "two"
+
+
+async def test_https_has_the_cipher_suites_of_the_clients_port(tmp_path: Path) -> None:
+    def context(suite: str) -> ssl.SSLContext:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+        context.maximum_version = ssl.TLSVersion.TLSv1_2
+        context.set_ciphers(suite)
+        return context
+
+    async with Server(https_options(tmp_path)) as server:
+        for suite in ("ECDHE-ECDSA-AES128-GCM-SHA256", "ECDHE-ECDSA-AES256-SHA"):
+            _, writer = await asyncio.open_connection(
+                "127.0.0.1", server.monitor_port, ssl=context(f"{suite}:@SECLEVEL=0")
+            )
+            writer.close()
+        for suite in ("ECDHE-ECDSA-AES256-CCM", "ECDHE-ECDSA-AES128-SHA256"):
+            with pytest.raises((ssl.SSLError, ConnectionError)):
+                await asyncio.open_connection("127.0.0.1", server.monitor_port, ssl=context(suite))
+
+
+@pytest.mark.parametrize(
+    "said", [b"", b"GET /varz HTTP/1.1\r\nHost: a\r\n"], ids=["nothing", "half a header"]
+)
+async def test_who_does_not_ask_is_closed(start: Start, monkeypatch: pytest.MonkeyPatch, said: bytes) -> None:
+    monkeypatch.setattr(http_server, "HEADER_TIMEOUT", 0.2)
+    server = await start(http_port=-1)
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.monitor_port)
+    writer.write(said)
+    async with asyncio.timeout(30):
+        assert await reader.read() == b""
+    writer.close()
+
+
+async def test_who_has_asked_may_take_its_time(
+    start: Start, monkeypatch: pytest.MonkeyPatch, http: aiohttp.ClientSession
+) -> None:
+    monkeypatch.setattr(http_server, "HEADER_TIMEOUT", 0.2)
+    server = await start(http_port=-1)
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.monitor_port)
+    silent, other = await asyncio.open_connection("127.0.0.1", server.monitor_port)
+    writer.write(b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n")
+    async with asyncio.timeout(30):
+        assert await reader.readuntil(b"}") != b""
+        assert await silent.read() == b""  # the time is over
+    writer.write(b"GET /healthz HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+    async with asyncio.timeout(30):
+        assert b'"ok"' in await reader.read()
+    writer.close()
+    other.close()
 
 
 async def test_metrics(start: Start, connect: Connect, http: aiohttp.ClientSession) -> None:

@@ -183,6 +183,36 @@ def test_what_is_kept_of_unanswered_requests_is_bounded() -> None:
 
 
 @BOTH
+def test_who_leaves_while_its_request_is_on_the_way_leaves_nothing(threads: int) -> None:
+    """Subscriptions to the replies of another client's requests come and go."""
+    done = threading.Event()
+    with ServerThread(service(threads)) as server:
+        port = server.port
+
+        def ask() -> None:
+            with Peer(port, hello("b")) as peer:
+                for n in range(ROUNDS):
+                    peer.send(b"PUB svc in.%d 0\r\n\r\n" % n * 50)
+                    peer.fence()
+                done.set()
+
+        def come_and_go() -> None:
+            with Peer(port, hello("b")) as peer:
+                while not done.is_set():
+                    peer.send(b"SUB in.> 1\r\nUNSUB 1\r\n" * 20)
+                    peer.fence()
+
+        with Peer(port, hello("a")) as silent:
+            silent.send(b"SUB svc 1\r\n")
+            silent.fence()
+            together(ask, come_and_go, come_and_go)
+            with Peer(port, hello("b")) as last:
+                last.send(b"SUB in.> 1\r\nUNSUB 1\r\n")
+                last.fence()
+                assert pending(server) == (0, 0)
+
+
+@BOTH
 def test_services_come_and_go_while_requests_are_under_way(threads: int) -> None:
     """What a request finds closed is not waited for, and what is waited for is not freed."""
     variants = [

@@ -108,7 +108,8 @@ class Server:
             text=True,
             errors="replace",
         )
-        threading.Thread(target=self._pump, daemon=True).start()
+        self._reader = threading.Thread(target=self._pump, daemon=True)
+        self._reader.start()
         try:
             host, port_text = self.wait_log(LISTENING).groups()
             self.wait_log(READY)
@@ -165,16 +166,15 @@ class Server:
             code = self.process.wait(TIMEOUT)
         finally:
             self.kill()
-        with self._changed:
-            self._changed.wait_for(lambda: self._ended, TIMEOUT)
         assert code == 0, f"{self.kind.name} ended with exit code {code}:\n{self.log}"
         assert not TROUBLE.search(self.log), f"{self.kind.name} is in trouble:\n{self.log}"
 
     def kill(self) -> None:
-        """Ends the process now, if it still runs."""
+        """Ends the process now, if it still runs; the log has all that it wrote."""
         if self.process.poll() is None:
             self.process.kill()
             self.process.wait(TIMEOUT)
+        self._reader.join(TIMEOUT)
 
     def start_again(self) -> None:
         """Starts the server that was stopped on the same port."""

@@ -110,7 +110,7 @@ def test_help_may_be_asked_for(args: list[str]) -> None:
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        (["-js"], "flag -js is not supported yet"),
+        (["-cluster", "x"], "flag -cluster is not supported yet"),
         (["--cluster", "nats://a:1"], "flag -cluster is not supported yet"),
         (["-zz"], "unknown flag -zz; gnats-server -h lists the flags"),
         (["-p"], "flag -p needs a value: a number"),

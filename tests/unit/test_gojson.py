@@ -82,7 +82,7 @@ def test_lone_surrogates_are_replaced_and_pairs_are_joined() -> None:
         ('{"small":-1}', "number -1 into Go struct field Thing.small of type uint8"),
         ('{"list":"a"}', "string into Go struct field Thing.list of type"),
         ('{"list":{}}', "object into Go struct field Thing.list of type"),
-        ('{"list":[1]}', "number into Go struct field Thing.list.0 of type string"),
+        ('{"list":[1]}', "number into Thing.list.0 of type string"),
         ('{"inner":true}', "bool into Go struct field Thing.inner"),
         ('{"inner":{"flag":1}}', "number into Go struct field Thing.inner.flag of type bool"),
         ("[]", "array into Go value of type"),

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.ports import wait_for_url
 
 from gnats.bench.cli import bench_main
 from gnats.bench.fleet import Fleet
@@ -47,21 +48,6 @@ def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
     finally:
         server.terminate()
         server.wait()
-
-
-def wait_for_url(server: subprocess.Popen[bytes], home: Path) -> str:
-    for _ in range(1500):
-        for path in home.glob("*.ports"):
-            try:
-                return str(json.loads(path.read_text())["nats"][0])
-            except json.JSONDecodeError:
-                pass  # it is being written
-        try:
-            server.wait(timeout=0.01)
-        except subprocess.TimeoutExpired:
-            continue
-        break
-    raise AssertionError((home / "log").read_text())
 
 
 # A server that does as a test says: `answer` is called with each connection and every line it sends, or

@@ -15,7 +15,7 @@ Capture = pytest.CaptureFixture[str]
 @pytest.mark.parametrize(
     ("args", "line"),
     [
-        (["-js"], "gnats-server: flag -js is not supported yet"),
+        (["-cluster", "nats://127.0.0.1:6222"], "gnats-server: flag -cluster is not supported yet"),
         (["-zz"], "gnats-server: unknown flag -zz; gnats-server -h lists the flags"),
         (["-c", "/no/such.conf"], "gnats-server: open /no/such.conf: no such file or directory"),
         (

@@ -233,7 +233,7 @@ def test_verdicts_are_remembered_by_permissions_and_question() -> None:
     first = Compiled(Permissions(SubjectPermission(("a.>",)), SubjectPermission(None, ("a.b", "c q"))))
     second = Compiled(Permissions(SubjectPermission(("b", "$SYS"), ("$MQTT.x",))))
     verdicts = Verdicts()
-    for _ in range(3):
+    for kept in (0, 13, 13):
         assert verdicts.publish(first, b"a.b") and not verdicts.publish(first, b"b")
         assert not verdicts.publish(second, b"a.b") and verdicts.publish(second, b"b")
         assert not verdicts.publish(second, b"$MQTT.y") and verdicts.publish(second, b"$MQTT.y", ROUTER)
@@ -241,7 +241,7 @@ def test_verdicts_are_remembered_by_permissions_and_question() -> None:
         assert not verdicts.deliver(first, b"a.b") and not verdicts.deliver(first, b"a.b", b"q")
         assert verdicts.deliver(first, b"c") and not verdicts.deliver(first, b"c", b"q")
         assert verdicts.deliver(first, b"c", b"qq") and verdicts.deliver(first, b"cq")
-        assert len(verdicts) == 13
+        assert len(verdicts) == kept, "what is asked for a second time is kept"
 
 
 @given(steps=st.lists(st.tuples(st.integers(0, 2), st.booleans(), PUBLISHED, NAMES), max_size=100))
@@ -267,10 +267,12 @@ def test_what_is_remembered_is_bounded() -> None:
     verdicts, long = Verdicts(), Verdicts()
     most = most_long = 0
     for n in range(40_000):
-        assert verdicts.publish(compiled, b"a.%d" % n)
+        for _ in range(20):
+            assert verdicts.publish(compiled, b"a.%d" % n)
         most = max(most, len(verdicts))
     for n in range(1_000):
-        assert not long.publish(compiled, b"x" * 10_000 + b"%d" % n)
+        for _ in range(20):
+            assert not long.publish(compiled, b"x" * 10_000 + b"%d" % n)
         most_long = max(most_long, len(long))
     assert (most, most_long < 500) == (16_384, True)
 

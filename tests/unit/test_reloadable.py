@@ -8,6 +8,7 @@ from gnats import reloadable
 from gnats.accountopts import AccountConfig
 from gnats.authopts import AuthCallout, NkeyUser, Permissions, ResolverOptions, User
 from gnats.errors import OptionError
+from gnats.jetstream.options import JetStreamOptions
 from gnats.opts import Options
 from gnats.reloadable import diff_options
 from gnats.tlsopts import TLSOptions
@@ -27,6 +28,7 @@ OTHER: dict[str, object] = {
     "resolver_preload": {"A": "jwt"},
     "resolver_pinned_accounts": frozenset("A"),
     "resolver_tls": TLSOptions(),
+    "jetstream": JetStreamOptions(enabled=True),
 }
 ABOUT_THE_FILE = {"config_file", "config_digest"}
 

@@ -1,0 +1,57 @@
+"""What those who wait for messages of a stream are told when the server stops."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import pytest
+from support.caller import Caller, parse
+from support.jetstream import API
+from support.servers import Server
+from support.wire import PING, PONG, Closed
+
+pytestmark = pytest.mark.timeout(60)
+
+Launch = Callable[..., Server]
+CONFIG = "jetstream { store_dir: js }"
+
+
+def test_pull_requests_end_when_the_server_stops(launch: Launch) -> None:
+    """With what they still had to get."""
+    server = launch(config=CONFIG)
+    with Caller(server) as caller:
+        caller.request(f"{API}STREAM.CREATE.S", {"name": "S", "subjects": ["s"]})
+        for name, storage in (("D", {}), ("E", {"mem_storage": True})):
+            config = {"durable_name": name, "ack_policy": "explicit"} | storage
+            answer = caller.request(f"{API}CONSUMER.CREATE.S.{name}", {"stream_name": "S", "config": config})
+            assert "error" not in answer.json
+        inboxes = [
+            (caller.ask(f"{API}CONSUMER.MSG.NEXT.S.{name}", json.dumps(request).encode()), request)
+            for name in "DE"
+            for request in (
+                {"batch": 3, "expires": 10**11},
+                {"batch": 1, "max_bytes": 512, "expires": 10**11},
+            )
+        ]
+        caller.fence()
+        server.stop()
+        told = {}
+        try:
+            while True:
+                op = caller.connection.read_op()
+                if op == PING:
+                    caller.send(PONG)
+                elif op.startswith(b"HMSG "):
+                    message = parse(op)
+                    assert not message.payload
+                    told[message.subject] = message.header
+        except Closed:
+            pass
+        assert told == {
+            inbox: (
+                f"NATS/1.0 409 Server Shutdown\r\nNats-Pending-Messages: {request['batch']}\r\n"
+                f"Nats-Pending-Bytes: {request.get('max_bytes', 0)}\r\n\r\n"
+            ).encode()
+            for inbox, request in inboxes
+        }

@@ -1,0 +1,308 @@
+"""Store directories: what is stored is there again after a restart, and in the other server."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.caller import Caller
+from support.jetstream import comparable
+from support.servers import KINDS, REFERENCE, Kind, Server
+
+pytestmark = pytest.mark.timeout(120)
+
+Launch = Callable[..., Server]
+NO_ACKS = {"ack_policy": "none"}
+EXPLICIT = {"ack_policy": "explicit"}
+
+STREAMS: list[dict[str, Any]] = [
+    {"name": "LIMITS", "subjects": ["l.>"], "max_msgs_per_subject": 2, "description": "<d>"},
+    {"name": "WORK", "subjects": ["w.>"], "retention": "workqueue"},
+    {"name": "INTEREST", "subjects": ["i.>"], "retention": "interest"},
+    {"name": "FIRST", "subjects": ["f"], "first_seq": 100, "allow_direct": True},
+    {"name": "SMALL", "subjects": ["s"], "max_bytes": 120_000, "compression": "s2"},
+    {"name": "EMPTY", "subjects": ["e"], "metadata": {"a": "b"}, "allow_msg_ttl": True},
+]
+CONSUMERS = {
+    "LIMITS": [EXPLICIT | {"durable_name": "D"}, EXPLICIT | {"durable_name": "F", "filter_subject": "l.1"}],
+    "WORK": [EXPLICIT | {"durable_name": "D", "max_ack_pending": 10}],
+    "INTEREST": [EXPLICIT | {"durable_name": "D"}],
+    "FIRST": [NO_ACKS | {"durable_name": "D", "deliver_policy": "last"}],
+}
+
+
+ENCRYPTED = ["", "key: secret", "key: secret, cipher: aes"]
+
+
+def config(directory: Path, options: str = "") -> str:
+    return f"server_name: srv, jetstream {{ store_dir: '{directory}', {options} }}"
+
+
+def fill(caller: Caller) -> None:
+    """Streams, consumers, messages, some of them acknowledged and some deleted."""
+    for stream in STREAMS:
+        answer = caller.request(f"$JS.API.STREAM.CREATE.{stream['name']}", stream).json
+        assert "error" not in answer, answer
+    for name, consumers in CONSUMERS.items():
+        for consumer in consumers:
+            subject = f"$JS.API.CONSUMER.CREATE.{name}.{consumer['durable_name']}"
+            answer = caller.request(subject, {"stream_name": name, "config": consumer}).json
+            assert "error" not in answer, answer
+    for number in range(12):
+        for prefix in "lwi":
+            caller.request(f"{prefix}.{number % 4}", b"%d" % number * number)
+        caller.request("f", b"first", b"NATS/1.0\r\nA: b\r\n\r\n")
+    for number in range(60):  # two blocks
+        caller.request("s", b"%d" % number * 400)
+    caller.request("$JS.API.STREAM.MSG.DELETE.FIRST", {"seq": 105})
+    for name in ("LIMITS", "WORK", "INTEREST"):
+        caller.ask(f"$JS.API.CONSUMER.MSG.NEXT.{name}.D", b"5")
+        messages = [caller.next() for _ in range(5)]
+        for message in messages[:3]:
+            caller.publish(message.reply, b"+ACK", "ack.inbox")
+    caller.fence()
+
+
+NAMES = [stream["name"] for stream in STREAMS]
+
+
+def seen(caller: Caller, names: list[str] = NAMES) -> dict[str, Any]:
+    """All that is known of the streams, their messages and their consumers."""
+    found: dict[str, Any] = {}
+    for name in names:
+        # in a stream that never had a message, nats-server has 0 deleted
+        asked = {"subjects_filter": ">", "deleted_details": name != "EMPTY"}
+        info = caller.request(f"$JS.API.STREAM.INFO.{name}", asked)
+        found[name] = comparable(info.json), info.json["created"]
+        state = info.json["state"]
+        for seq in range(state["first_seq"], state["last_seq"] + 1):
+            found[f"{name}.{seq}"] = caller.request(f"$JS.API.STREAM.MSG.GET.{name}", {"seq": seq}).json
+        for consumer in CONSUMERS.get(name, ()):
+            told = caller.request(f"$JS.API.CONSUMER.INFO.{name}.{consumer['durable_name']}").json
+            for volatile in ("ts", "num_waiting"):
+                told.pop(volatile)
+            for counts in ("delivered", "ack_floor"):
+                told[counts].pop("last_active", None)
+            found[f"{name} > {consumer['durable_name']}"] = told
+    return found
+
+
+@pytest.mark.parametrize("options", ENCRYPTED)
+def test_what_is_stored_is_there_after_a_restart(launch: Launch, tmp_path: Path, options: str) -> None:
+    server = launch(config=config(tmp_path / "js", options))
+    with Caller(server) as caller:
+        fill(caller)
+        before = seen(caller)
+    server.stop()
+    server.start_again()
+    with Caller(server) as caller:
+        assert seen(caller) == before
+        assert caller.request("l.new", b"x").json["stream"] == "LIMITS"
+        assert caller.request("$JS.API.STREAM.DELETE.WORK").json["success"]
+    server.stop()
+    server.start_again()
+    with Caller(server) as caller:
+        names = caller.request("$JS.API.STREAM.NAMES").json["streams"]
+        assert names == ["EMPTY", "FIRST", "INTEREST", "LIMITS", "SMALL"]
+
+
+@pytest.mark.skipif("gnats-loop" not in KINDS, reason="gnats is not tested")
+@pytest.mark.parametrize("options", ENCRYPTED)
+@pytest.mark.parametrize("to_gnats", [True, False], ids=["to-gnats", "to-nats-server"])
+def test_a_directory_moves_between_the_servers(
+    kind: Kind, launch: Launch, tmp_path: Path, to_gnats: bool, options: str
+) -> None:
+    if kind.is_reference:
+        pytest.skip("it needs two servers")
+    order = (REFERENCE, kind) if to_gnats else (kind, REFERENCE)
+    first = launch(config=config(tmp_path / "js", options), kind=order[0])
+    with Caller(first) as caller:
+        fill(caller)
+        before = seen(caller)
+    first.stop()
+    copy = tmp_path / "copy"
+    shutil.copytree(tmp_path / "js", copy)
+    second = launch(config=config(copy, options), kind=order[1])
+    with Caller(second) as caller:
+        after = seen(caller)
+    assert after.keys() == before.keys()
+    for name, value in before.items():
+        assert after[name] == value, name
+
+
+@pytest.mark.parametrize("cipher", ["chacha", "aes"])
+def test_nothing_stored_is_readable_without_the_key(launch: Launch, tmp_path: Path, cipher: str) -> None:
+    server = launch(config=config(tmp_path / "js", f"key: secret, cipher: {cipher}"))
+    stream = {"name": "S", "subjects": ["plain.subject"], "description": "plain words"}
+    consumer = {"stream_name": "S", "config": EXPLICIT | {"durable_name": "D", "description": "plain words"}}
+    with Caller(server) as caller:
+        assert "error" not in caller.request("$JS.API.STREAM.CREATE.S", stream).json
+        assert "error" not in caller.request("$JS.API.CONSUMER.CREATE.S.D", consumer).json
+        assert caller.request("plain.subject", b"plain words").json["seq"] == 1
+    server.stop()
+    files = [path for path in (tmp_path / "js").rglob("*") if path.is_file()]
+    assert {"meta.inf", "meta.key", "1.blk", "1.key"} <= {path.name for path in files}
+    assert not [path for path in files if b"plain" in path.read_bytes()]
+    again = launch(config=config(tmp_path / "js", f"key: wrong, cipher: {cipher}"))
+    with Caller(again) as caller:
+        assert caller.request("$JS.API.STREAM.INFO.S").json["error"]["err_code"] == 10059
+    assert "Error decrypting our stream metafile: unable to recover keys" in again.log
+    again.stop()
+    last = launch(config=config(tmp_path / "js", f"key: secret, cipher: {cipher}"))
+    with Caller(last) as caller:
+        assert caller.request("$JS.API.STREAM.INFO.S").json["state"]["messages"] == 1
+        assert caller.request("$JS.API.CONSUMER.INFO.S.D").json["num_pending"] == 1
+
+
+def undated(found: dict[str, Any]) -> dict[str, Any]:
+    """Without the time when things were made, which nats-server does not keep in a conversion."""
+    kept = {name: value[0] if name in NAMES else value for name, value in found.items()}
+    for name in kept:
+        if " > " in name:
+            kept[name] = {key: value for key, value in kept[name].items() if key != "created"}
+    return kept
+
+
+CHANGES = {
+    "key": ("key: secret", "key: other, prev_key: secret"),
+    "cipher": ("key: secret", "key: secret, cipher: aes"),
+    "both": ("key: secret, cipher: aes", "key: other, prev_key: secret"),
+    "begins": ("", "key: secret"),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_another_key_or_cipher(launch: Launch, kind: Kind, tmp_path: Path, change: str) -> None:
+    if kind.is_reference and change != "begins":
+        pytest.skip("nats-server 2.15.1 does not find the consumers again")
+    before, now = CHANGES[change]
+    server = launch(config=config(tmp_path / "js", before))
+    with Caller(server) as caller:
+        fill(caller)
+        there = seen(caller)
+    server.stop()
+    again = launch(config=config(tmp_path / "js", now))
+    with Caller(again) as caller:
+        assert seen(caller) == there
+        assert caller.request("l.new", b"x").json["stream"] == "LIMITS"
+
+
+@pytest.mark.skipif("gnats-loop" not in KINDS, reason="gnats is not tested")
+@pytest.mark.parametrize("change", CHANGES)
+def test_what_nats_server_stored_is_converted_and_opened_by_it(
+    kind: Kind, launch: Launch, tmp_path: Path, change: str
+) -> None:
+    if kind.is_reference:
+        pytest.skip("it needs two servers")
+    before, now = CHANGES[change]
+    first = launch(config=config(tmp_path / "js", before), kind=REFERENCE)
+    with Caller(first) as caller:
+        fill(caller)
+        there = seen(caller)
+    first.stop()
+    second = launch(config=config(tmp_path / "js", now), kind=kind)
+    with Caller(second) as caller:
+        assert seen(caller) == there
+    second.stop()
+    assert second.log.count("it is encrypted as is configured now") == len(STREAMS)
+    without = now.split(",")[0] + (", cipher: aes" if "aes" in now else "")
+    copies = [tmp_path / "copy", tmp_path / "wrong"]
+    for copy in copies:
+        shutil.copytree(tmp_path / "js", copy)
+    third = launch(config=config(copies[0], without), kind=REFERENCE)
+    with Caller(third) as caller:
+        assert seen(caller) == there
+    if before:  # what opened it before does not any more
+        fourth = launch(config=config(copies[1], before.replace("secret", "wrong")), kind=kind)
+        with Caller(fourth) as caller:
+            assert caller.request("$JS.API.STREAM.NAMES").json["streams"] is None
+        assert fourth.log.count("unable to recover keys") == len(STREAMS)
+
+
+@pytest.mark.skipif("gnats-loop" not in KINDS, reason="gnats is not tested")
+@pytest.mark.parametrize("change", ["cipher", "begins"])
+def test_what_nats_server_converted_is_opened(
+    kind: Kind, launch: Launch, tmp_path: Path, change: str
+) -> None:
+    if kind.is_reference:
+        pytest.skip("it needs two servers")
+    before, now = CHANGES[change]
+    # it refuses blocks that are empty, and finds no consumers after a change of the cipher
+    names = [name for name in NAMES if name != "EMPTY"] if change == "begins" else ["SMALL"]
+    first = launch(config=config(tmp_path / "js", before), kind=kind)
+    with Caller(first) as caller:
+        fill(caller)
+        there = seen(caller, names)
+    if change == "cipher":
+        del there["SMALL"]
+    first.stop()
+    for each in (REFERENCE, kind):
+        server = launch(config=config(tmp_path / "js", now), kind=each)
+        with Caller(server) as caller:
+            found = seen(caller, names)
+        assert undated({name: found[name] for name in there}) == undated(there)
+        server.stop()
+
+
+def test_a_change_of_compression_is_for_new_blocks(launch: Launch, kind: Kind, tmp_path: Path) -> None:
+    if kind.is_reference:
+        pytest.skip("nats-server 2.15.1 heeds it at the next start only")
+    server = launch(config=config(tmp_path / "js", "sync_interval: 100ms"))
+    messages = tmp_path / "js" / "jetstream" / "$G" / "streams" / "S" / "msgs"
+    stream = {"name": "S", "subjects": ["s"], "max_bytes": 120_000, "storage": "file"}
+
+    def packed() -> dict[str, bool]:
+        return {path.stem: path.read_bytes()[:3] == b"cmp" for path in messages.glob("*.blk")}
+
+    with Caller(server) as caller:
+        for action, compression, blocks in (("CREATE", "none", 2), ("UPDATE", "s2", 3)):
+            answer = caller.request(f"$JS.API.STREAM.{action}.S", stream | {"compression": compression}).json
+            assert answer["config"]["compression"] == compression
+            while len(packed()) < blocks:
+                caller.request("s", b"the same words again and again " * 50)
+        deadline = time.monotonic() + 20
+        while packed() != {"1": False, "2": True, "3": False}:
+            assert time.monotonic() < deadline, packed()
+            caller.fence()
+
+
+def test_acknowledged_messages_survive_a_kill(launch: Launch, kind: Kind, tmp_path: Path) -> None:
+    server = Server(kind, tmp_path / "first", config=config(tmp_path / "js"))
+    try:
+        with Caller(server) as caller:
+            fill(caller)
+            caller.request("l.a", b"last")
+            before = seen(caller)
+    finally:
+        server.kill()
+    again = launch(config=config(tmp_path / "js"))
+    with Caller(again) as caller:
+        after = seen(caller)
+    for name, value in before.items():
+        if " > " not in name:  # what consumers have done is written a bit later
+            assert after[name] == value, name
+
+
+def test_a_stream_that_cannot_be_read_is_left_alone(launch: Launch, tmp_path: Path) -> None:
+    server = launch(config=config(tmp_path / "js"))
+    with Caller(server) as caller:
+        fill(caller)
+    server.stop()
+    streams = tmp_path / "js" / "jetstream" / "$G" / "streams"
+    (streams / "LIMITS" / "meta.sum").write_text("0" * 16)
+    (streams / "WORK" / "meta.inf").unlink()
+    meta = streams / "INTEREST" / "obs" / "D" / "meta.inf"
+    meta.write_bytes(meta.read_bytes()[:-5])
+    files = sorted(path for path in streams.rglob("*"))
+    server.start_again()
+    with Caller(server) as caller:
+        names = caller.request("$JS.API.STREAM.NAMES").json["streams"]
+        assert names == ["EMPTY", "FIRST", "INTEREST", "SMALL"]
+    for text in ("checksums do not match", "Missing stream metafile"):
+        assert text in server.log
+    server.stop()
+    assert {path for path in files if path.suffix != ".db"} <= set(streams.rglob("*"))

@@ -1,0 +1,1 @@
+"""What is left after servers were killed and files were damaged."""

@@ -1,0 +1,158 @@
+"""kill -9 at random moments: what was acknowledged is there, what was written behind it may be."""
+
+from __future__ import annotations
+
+import os
+import random
+from pathlib import Path
+
+import pytest
+from support.caller import Caller
+from support.faults import Home, Publisher, create, info, stored
+
+from .conftest import STRESS
+
+pytestmark = pytest.mark.timeout(3600 if STRESS else 120)
+
+KILLS = 5 * max(STRESS, 1)
+SUBJECTS = 40
+
+
+def publish_and_kill(home: Home, chance: random.Random) -> list[Publisher]:
+    """Has publishers publish until a random number of messages is acknowledged, then kills the server."""
+    server = home.server
+    assert server
+    streams = ["S", "S", "K"]
+    publishers = [
+        Publisher(
+            server, stream, f"p{index}x{chance.getrandbits(32):x}", SUBJECTS, random.Random(chance.random())
+        )
+        for index, stream in enumerate(streams)
+    ]
+    enough = chance.choice((1, 10, 300, 2000))
+    for publisher in publishers:
+        publisher.start()
+    watched = chance.choice(publishers)
+    with watched.changed:
+        assert watched.changed.wait_for(lambda: len(watched.acked) >= enough or not watched.is_alive(), 60)
+    home.kill()
+    for publisher in publishers:
+        publisher.join(60)
+        assert not publisher.is_alive()
+    return publishers
+
+
+@pytest.mark.parametrize("sync_always", [False, True], ids=["interval", "always"])
+def test_what_was_acknowledged_survives(home: Home, sync_always: bool) -> None:
+    home.sync_always = sync_always
+    seed = int(os.environ.get("GNATS_SEED", "0")) or random.SystemRandom().randrange(1, 1 << 32)
+    print(f"GNATS_SEED={seed}")
+    chance = random.Random(seed)
+    acked: dict[int, bytes] = {}
+    latest: dict[str, tuple[int, bytes]] = {}
+    with Caller(home.start()) as caller:
+        create(caller, "S", storage="file")
+        create(caller, "K", storage="file", max_msgs_per_subject=1)
+    for _ in range(KILLS):
+        first = max(acked, default=0) + 1
+        for publisher in publish_and_kill(home, chance):
+            for seq, payload in publisher.acked.items():
+                subject = publisher.subjects[seq]
+                if subject.startswith("K"):
+                    latest[subject] = max(latest.get(subject, (0, b"")), (seq, payload))
+                else:
+                    assert seq not in acked, "a sequence was given out twice"
+                    acked[seq] = payload
+        with Caller(home.start()) as caller:
+            check(stored(caller, "S", first), {seq: each for seq, each in acked.items() if seq >= first})
+            newest = {subject: (seq, payload) for seq, (subject, payload) in stored(caller, "K").items()}
+            for subject, (seq, payload) in latest.items():
+                assert newest[subject] == (seq, payload) or newest[subject][0] > seq, subject
+    home.stop()
+    with Caller(home.start()) as caller:
+        check(stored(caller, "S"), acked)
+    home.stop()
+
+
+def check(found: dict[int, tuple[str, bytes]], acked: dict[int, bytes]) -> None:
+    assert len(found) >= len(acked), "fewer messages than were acknowledged"
+    missing = [seq for seq, payload in acked.items() if seq not in found or found[seq][1] != payload]
+    assert not missing, f"{len(missing)} of {len(acked)} acknowledged messages are gone: {missing[:10]}"
+
+
+def end_of(path: Path, seq: int) -> int:
+    """Where the record of a sequence ends in a block that is neither compressed nor encrypted."""
+    data = path.read_bytes()
+    at = 0
+    while at < len(data):
+        size = int.from_bytes(data[at : at + 4], "little") & 0x7FFFFFFF
+        at += size
+        if int.from_bytes(data[at - size + 4 : at - size + 12], "little") == seq:
+            return at
+    raise AssertionError(f"{path.name} has no record of {seq}")
+
+
+@pytest.mark.parametrize("rest", ["gone", "zeroes", "noise"])
+@pytest.mark.parametrize("index", [True, False], ids=["index", "no-index"])
+def test_synced_messages_survive_the_loss_of_what_is_behind_them(
+    home: Home, tmp_path: Path, rest: str, index: bool
+) -> None:
+    """With `sync_interval: always`, what lies behind the last acknowledged record may not be on the disk."""
+    home.sync_always = True
+    chance = random.Random(4)
+    with Caller(home.start()) as caller:
+        create(caller, "S", storage="file")
+        create(caller, "K", storage="file", max_msgs_per_subject=1)
+    publishers = publish_and_kill(home, chance)
+    acked = {
+        seq: payload
+        for publisher in publishers
+        for seq, payload in publisher.acked.items()
+        if publisher.subjects[seq].startswith("S")
+    }
+    last = max(acked, default=0)
+    if not last:
+        pytest.skip("killed before anything was acknowledged")
+    copy = home.copy(tmp_path / "copy")
+    for path in copy.blocks("S"):
+        data = path.read_bytes()
+        first = int.from_bytes(data[4:12], "little")
+        if first > last:
+            path.unlink()
+            continue
+        try:
+            end = end_of(path, last)
+        except AssertionError:
+            continue
+        lost = len(data) - end
+        behind = {"gone": b"", "zeroes": bytes(max(lost, 4096)), "noise": chance.randbytes(max(lost, 4096))}[
+            rest
+        ]
+        path.write_bytes(data[:end] + behind)
+    if not index:
+        (copy.stream("S") / "msgs" / "index.db").unlink(missing_ok=True)
+    try:
+        with Caller(copy.start()) as caller:
+            check(stored(caller, "S"), acked)
+            assert caller.request("S.1", b"next").json["seq"] > last
+        copy.stop()
+    finally:
+        copy.kill()
+
+
+def test_a_stream_is_there_as_soon_as_it_is_said_to_be(home: Home) -> None:
+    """nats-server 2.12.1 could lose a whole stream to kill -9."""
+    for number in range(4):
+        with Caller(home.start()) as caller:
+            for before in range(number):
+                state = info(caller, f"N{before}")["state"]
+                assert (state["messages"], state["last_seq"]) == (1, 1)
+            create(caller, f"N{number}", storage="file")
+            assert caller.request(f"N{number}.a", b"one").json["seq"] == 1
+            home.kill()
+    with Caller(home.start()) as caller:
+        create(caller, "EMPTY", storage="file")
+        home.kill()
+    with Caller(home.start()) as caller:
+        assert caller.request("$JS.API.STREAM.NAMES").json["streams"] == ["EMPTY", "N0", "N1", "N2", "N3"]
+        home.stop()

@@ -1,0 +1,211 @@
+"""Batches of many publishers at once, honest and hostile ones, while streams change."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.streams import Client, GnatsStreams, message
+from support.stress import together
+
+from gnats.jetstream.batchtable import BatchLimits
+
+pytestmark = pytest.mark.timeout(300)
+
+BATCHES = 60
+HONEST, HOSTILE = 3, 2
+MS = 10**6
+BOTH: dict[str, Any] = {"allow_atomic": True, "allow_batched": True}
+
+
+@pytest.fixture(params=[0, 2], ids=["loop", "threads"])
+def streams(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[GnatsStreams]:
+    with GnatsStreams(tmp_path, request.param) as streams:
+        yield streams
+    limits = streams.batch_limits
+    assert (limits.fast_open, limits.atomic_open, limits.kept) == (0, 0, 0)
+
+
+def pattern(client: Client, batch: str, seq: object, op: object, flow: int = 10, gap: str = "fail") -> bytes:
+    return client.inbox + f"{batch}.{flow}.{gap}.{seq}.{op}.$FI".encode()
+
+
+def fast_batch(client: Client, stream: str, batch: str, n: int, flow: int) -> bytes:
+    """The messages of a batch without gaps."""
+    return b"".join(
+        message(
+            f"{stream}.a".encode(),
+            b"x",
+            reply=pattern(client, batch, seq, 2 if seq == n else min(seq - 1, 1), flow),
+        )
+        for seq in range(1, n + 1)
+    )
+
+
+def atomic_batch(client: Client, stream: str, batch: str, n: int) -> bytes:
+    lines = [
+        [b"Nats-Batch-Id: " + batch.encode(), b"Nats-Batch-Sequence: %d" % seq] for seq in range(1, n + 1)
+    ]
+    lines[-1].append(b"Nats-Batch-Commit: 1")
+    return b"".join(
+        message(f"{stream}.a".encode(), b"x", each, client.inbox + batch.encode()) for each in lines
+    )
+
+
+def committed(client: Client, batch: str) -> int:
+    """What the acknowledgement of a batch says is stored; flow control comes before it."""
+    flow = 0
+    while True:
+        payload = client.read()[1]
+        told = json.loads(payload) if payload else {}
+        assert "error" not in told, told
+        if "batch" in told:
+            assert told["batch"] == batch
+            return int(told["count"])
+        if told:
+            assert told["type"] == "ack"
+            assert told["seq"] >= flow
+            flow = told["seq"]
+
+
+def test_all_that_is_acknowledged_is_stored(streams: GnatsStreams) -> None:
+    for name in "ST":
+        streams.add(name=name, subjects=[f"{name}.>"], storage="file" if name == "S" else "memory", **BOTH)
+    stored: Counter[str] = Counter()
+    lock = threading.Lock()
+    done = threading.Event()
+
+    def publish(number: int) -> None:
+        chance = random.Random(number)
+        with Client(streams.address) as client:
+            for i in range(BATCHES):
+                batch, n = f"p{number}-{i}", chance.choice((1, 2, 30, 200))
+                if chance.random() < 0.7:
+                    client.connection.send(fast_batch(client, "S", batch, n, chance.choice((1, 5, 500))))
+                else:
+                    client.connection.send(atomic_batch(client, "S", batch, n))
+                assert committed(client, batch) == n
+                with lock:
+                    stored["S"] += n
+
+    def disturb(number: int) -> None:
+        chance = random.Random(number)
+        while not done.is_set():
+            with Client(streams.address) as client:
+                client.connection.send(b"".join(disturbance(client, chance) for _ in range(200)))
+                client.connection.fence()
+
+    def change() -> None:
+        while not done.is_set():
+            for on in ({}, {"allow_atomic": True}, {"allow_batched": True}, BOTH):
+                streams.update(name="T", subjects=["T.>"], storage="memory", **on)
+
+    def work() -> None:
+        try:
+            together(*(lambda number=number: publish(number) for number in range(HONEST)))
+        finally:
+            done.set()
+
+    together(work, change, *(lambda number=number: disturb(number) for number in range(HOSTILE)))
+    assert streams.state("S")[0] == stored["S"]
+
+
+def disturbance(client: Client, chance: random.Random) -> bytes:
+    """A message to T: of a batch that is left, has gaps, is too long, or is none."""
+    batch = chance.choice(("x", "y", "z", f"{chance.getrandbits(40)}"))
+    seq, op = chance.choice((1, 1, 2, 3, 9, 2**64 - 2, 0, "x")), chance.choice((0, 0, 1, 1, 2, 3, 4, 7, "x"))
+    if chance.random() < 0.6:
+        reply = pattern(
+            client, batch, seq, op, chance.choice((0, 1, 9999)), chance.choice(("ok", "fail", "no"))
+        )
+        header = chance.choice(([], [], [b"Nats-Expected-Last-Sequence: 1"], [b"Nats-Msg-Id: 1"]))
+        return message(b"T.a", b"x", header, reply)
+    lines = [f"Nats-Batch-Id: {batch}".encode(), f"Nats-Batch-Sequence: {seq}".encode()]
+    if chance.random() < 0.2:
+        lines.append(
+            chance.choice((b"Nats-Batch-Commit: 1", b"Nats-Batch-Commit: eob", b"Nats-Batch-Commit: x"))
+        )
+    return message(b"T.a", b"x", lines, client.inbox + b"a")
+
+
+@pytest.mark.parametrize("atomic", [False, True], ids=["fast", "atomic"])
+def test_ten_thousand_open_batches_go(tmp_path: Path, atomic: bool) -> None:
+    """Opened by a client that goes; another one is served meanwhile. In the end nothing is left of them."""
+    limits = BatchLimits()
+    limits.set(per_stream=10_000, total=20_000, timeout=300 * MS)
+    with GnatsStreams(tmp_path, 0, batch_limits=limits) as streams:
+        for name in "ST":
+            streams.add(name=name, subjects=[f"{name}.>"], storage="memory", **BOTH)
+        with Client(streams.address) as hostile, Client(streams.address) as other:
+            for first in range(0, 12_000, 1000):
+                numbers = range(first, first + 1000)
+                hostile.connection.send(b"".join(opened(hostile, f"b{i}", atomic) for i in numbers))
+                other.connection.send(fast_batch(other, "T", f"o{first}", 50, 10))
+                assert committed(other, f"o{first}") == 50
+            hostile.connection.fence()
+            assert (limits.atomic_open if atomic else limits.fast_open) <= 10_000
+        eventually(lambda: limits.atomic_open == limits.fast_open == limits.kept == 0)
+        with Client(streams.address) as other:
+            other.connection.send(fast_batch(other, "S", "last", 50, 10))
+            assert committed(other, "last") == 50
+
+
+def opened(client: Client, batch: str, atomic: bool) -> bytes:
+    if atomic:
+        lines = [f"Nats-Batch-Id: {batch}".encode(), b"Nats-Batch-Sequence: 1"]
+        return message(b"S.a", b"x", lines, client.inbox + b"a")
+    return message(b"S.a", b"x", reply=pattern(client, batch, 1, 0, 1000))
+
+
+def eventually(true: Any) -> None:
+    """Wait until it is so, at most 20 s."""
+    end = time.monotonic() + 20
+    while not true():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def test_an_endless_batch_keeps_nothing(streams: GnatsStreams) -> None:
+    streams.add(name="S", subjects=["S.>"], storage="memory", max_msgs=10, allow_batched=True)
+    count = 20_000
+    with Client(streams.address) as client:
+        for first in range(1, count, 1000):
+            numbers = range(first, first + 1000)
+            client.connection.send(
+                b"".join(
+                    message(b"S.a", b"x" * 100, reply=pattern(client, "one", seq, min(seq - 1, 1), 500))
+                    for seq in numbers
+                )
+            )
+        told: dict[str, int] = {}
+        while told.get("seq") != count:
+            told = json.loads(client.read()[1])
+    assert streams.batch_limits.fast_open == 1
+    assert streams.batch_limits.kept == 0
+    assert streams.state("S") == (10, count - 9, count)
+
+
+@pytest.mark.skipif("GNATS_SANITIZED" in os.environ, reason="takes 256 MiB")
+def test_what_waits_for_a_commit_is_limited(streams: GnatsStreams) -> None:
+    """A message that there is no room for ends its batch, whose memory is free then."""
+    streams.add(name="S", subjects=["S.>"], storage="memory", allow_atomic=True)
+    payload = b"x" * 1_000_000
+    with Client(streams.address) as client:
+        refused = 0
+        for seq in range(1, 300):
+            lines = [b"Nats-Batch-Id: one", b"Nats-Batch-Sequence: %d" % seq]
+            reply = client.ask(b"S.a", payload, lines)[0][1]
+            if reply:
+                assert json.loads(reply)["error"]["err_code"] == 10176
+                refused = refused or seq
+            assert streams.batch_limits.kept <= 256 << 20
+        assert refused == (256 << 20) // 1_000_000 + 1
+        assert streams.batch_limits.kept == 0

@@ -1,0 +1,213 @@
+"""Producers, pullers, acks, deletions, purges and resets at the same time: nothing is lost."""
+
+from __future__ import annotations
+
+import json
+import random
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+
+import pytest
+from support.js import Message, NativeJs, Peer
+from support.servers import until
+
+pytestmark = pytest.mark.timeout(300)
+SECOND = 10**9
+MESSAGES = 4000
+WORKERS = 4
+
+
+@pytest.fixture(params=[0, 2], ids=["loop", "threads"])
+def js(request: pytest.FixtureRequest) -> Iterator[NativeJs]:
+    js = NativeJs(request.param)
+    yield js
+    js.close()
+
+
+class Crew:
+    """Threads whose failures are the test's."""
+
+    def __init__(self) -> None:
+        self._threads: list[threading.Thread] = []
+        self.failures: list[BaseException] = []
+
+    def start(self, func: Callable[..., None], *args: object) -> None:
+        def run() -> None:
+            try:
+                func(*args)
+            except BaseException as error:
+                self.failures.append(error)
+                raise
+
+        thread = threading.Thread(target=run, daemon=True)
+        self._threads.append(thread)
+        thread.start()
+
+    def join(self) -> None:
+        for thread in self._threads:
+            thread.join(240)
+            assert not thread.is_alive()
+        assert not self.failures
+
+
+def produce(js: NativeJs, subject: str, n: int) -> None:
+    with js.peer() as peer:
+        for i in range(n):
+            peer.pub(subject, b"%d" % i)
+        peer.flush()
+
+
+def batch(peer: Peer, inbox: str, n: int, expires: int) -> Iterator[Message]:
+    """Up to n messages, as they come."""
+    body = json.dumps({"batch": n, "expires": expires}).encode()
+    peer.pub("$JS.API.CONSUMER.MSG.NEXT.S.C", body, inbox)
+    for _ in range(n):
+        message = peer.msg()
+        if message.status:
+            return
+        yield message
+
+
+def test_every_message_is_acknowledged(js: NativeJs) -> None:
+    """Several who pull, ack most, nak some and forget others: in the end everything was acknowledged, in a
+    work queue that has nothing left."""
+    js.create_stream("S", subjects=["s.>"], retention="workqueue")
+    js.create_consumer(
+        "S", "C", durable_name="C", ack_policy="explicit", ack_wait=SECOND // 2, max_ack_pending=500
+    )
+    acked: Counter[int] = Counter()
+    lock = threading.Lock()
+    done = threading.Event()
+
+    def work(seed: int) -> None:
+        rng = random.Random(seed)
+        with js.peer() as peer:
+            inbox = peer.inbox()
+            while not done.is_set():
+                for message in batch(peer, inbox, rng.choice([1, 7, 50]), SECOND // 2):
+                    fate = rng.random()
+                    if fate < 0.9:
+                        peer.pub(message.reply, b"+ACK")
+                        with lock:
+                            acked[message.ack[1]] += 1
+                    elif fate < 0.97:
+                        peer.pub(message.reply, rng.choice([b"-NAK", b"-NAK 10ms", b"+WPI"]))
+
+    crew = Crew()
+    for seed in range(WORKERS):
+        crew.start(work, seed)
+    for part in range(2):
+        crew.start(produce, js, f"s.{part}", MESSAGES // 2)
+
+    def finished() -> bool:
+        info = js.consumer_info("S", "C")
+        return info["ack_floor"] == (info["delivered"][0], MESSAGES) and js.messages("S") == 0
+
+    until(lambda: finished() or crew.failures)
+    done.set()
+    crew.join()
+    assert set(acked) == set(range(1, MESSAGES + 1))
+    info = js.consumer_info("S", "C")
+    assert (info["num_ack_pending"], info["num_pending"], info["num_redelivered"]) == (0, 0, 0)
+
+
+def test_push_consumers_get_everything_in_order(js: NativeJs) -> None:
+    js.create_stream("S", subjects=["s.>"])
+    seen: dict[int, list[int]] = {}
+
+    def listen(number: int) -> None:
+        with js.peer() as peer:
+            peer.sub(f"to.{number}")
+            js.create_consumer(
+                "S",
+                f"C{number}",
+                ack_policy="none" if number % 2 else "all",
+                deliver_subject=f"to.{number}",
+                **({"filter_subject": "s.0"} if number > 1 else {}),
+            )
+            seqs = seen[number] = []
+            wanted = MESSAGES if number <= 1 else MESSAGES // 2
+            while len(seqs) < wanted:
+                message = peer.msg()
+                assert message.ack[0] == 1
+                seqs.append(message.ack[1])
+                if number % 2 == 0 and len(seqs) % 100 == 0:
+                    peer.pub(message.reply)
+
+    crew = Crew()
+    for number in range(4):
+        crew.start(listen, number)
+    for part in range(2):
+        crew.start(produce, js, f"s.{part}", MESSAGES // 2)
+    crew.join()
+    assert seen[0] == seen[1] == list(range(1, MESSAGES + 1))
+    assert seen[2] == seen[3] == sorted(seen[2])
+
+
+def test_everything_at_once(js: NativeJs) -> None:
+    """Messages are deleted and purged, consumers made, updated, reset and deleted, while others publish and
+    pull. What the consumer that stays says of itself in the end is true."""
+    js.create_stream("S", subjects=["s.>"], max_msgs=2000)
+    js.create_consumer("S", "C", durable_name="C", ack_policy="explicit", ack_wait=SECOND // 5)
+    done = threading.Event()
+
+    def work(seed: int) -> None:
+        rng = random.Random(seed)
+        with js.peer() as peer:
+            inbox = peer.inbox()
+            while not done.is_set():
+                for message in batch(peer, inbox, 20, SECOND // 20):
+                    peer.pub(
+                        message.reply, rng.choice([b"+ACK", b"+ACK", b"+TERM", b"-NAK", b"+WPI", b"nonsense"])
+                    )
+
+    def meddle(seed: int) -> None:
+        rng = random.Random(seed)
+        for step in range(60):
+            choice = rng.randrange(5)
+            if choice == 0:
+                seq = js.call(lambda _: js.consumers["S", "C"].info())["delivered_stream"]
+                js.call(lambda _, seq=seq: js.streams["S"].delete_msg(max(1, seq - rng.randrange(20))))
+            elif choice == 1:
+                js.purge("S", filter=rng.choice(["s.0", "s.1", ""]), keep=rng.choice([0, 50]))
+            elif choice == 2:
+                js.reset("S", "C", rng.choice([0, 1, 500]))
+            elif choice == 3:
+                js.update_consumer(
+                    "S",
+                    "C",
+                    durable_name="C",
+                    ack_policy="explicit",
+                    ack_wait=SECOND // 5,
+                    **rng.choice([{}, {"filter_subject": "s.0"}, {"max_ack_pending": 5}]),
+                )
+            else:
+                name = f"X{seed}{step}"
+                js.create_consumer("S", name, ack_policy="none", deliver_subject="to.nobody")
+                js.delete_consumer("S", name)
+
+    crew = Crew()
+    for seed in range(2):
+        crew.start(work, seed)
+    for part in range(2):
+        crew.start(produce, js, f"s.{part}", MESSAGES)
+    meddlers = Crew()
+    meddlers.start(meddle, 1)
+    meddlers.join()
+    js.update_consumer("S", "C", durable_name="C", ack_policy="explicit", ack_wait=SECOND // 5)
+
+    def settled() -> bool:
+        info = js.consumer_info("S", "C")
+        return info["num_pending"] == 0 and info["num_ack_pending"] == 0
+
+    until(lambda: settled() or crew.failures)
+    done.set()
+    crew.join()
+    info = js.consumer_info("S", "C")
+    assert info["ack_floor"][1] == info["delivered"][1] or info["ack_floor"][0] == info["delivered"][0]
+    js.publish("s.0")
+    with js.peer() as peer:
+        message = peer.request("$JS.API.CONSUMER.MSG.NEXT.S.C", b'{"batch":1,"expires":20000000000}')
+        assert message.ack[0] == 1
+        assert message.ack[3] == 0

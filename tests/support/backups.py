@@ -1,0 +1,145 @@
+"""Backups of streams: taken and given as a client does, made and taken apart."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from gnats.store import s2
+
+from .caller import Caller, Message
+
+CHUNKS = "backup.chunks"
+MAGIC = b"NATSARC1"
+
+
+@dataclass
+class Taken:
+    """A snapshot: the answer to the request, the backup, the last message's header, the reply subjects."""
+
+    answer: Any
+    data: bytes
+    status: bytes
+    replies: list[str]
+
+
+def take(caller: Caller, stream: str, **options: Any) -> Taken:
+    """Takes a snapshot, with an answer to each chunk."""
+    sid = caller.subscribe(CHUNKS)
+    body = {"deliver_subject": CHUNKS} | options
+    answer = caller.request(f"$JS.API.STREAM.SNAPSHOT.{stream}", body).json
+    assert "error" not in answer, answer
+    data = b""
+    replies = []
+    while True:
+        message = caller.next_on(CHUNKS)
+        data += message.payload
+        if message.reply:
+            replies.append(message.reply)
+            caller.publish(message.reply)
+        if not message.payload:
+            caller.send(f"UNSUB {sid}\r\n".encode())
+            return Taken(answer, data, message.header, replies)
+
+
+def begin(caller: Caller, stream: str, config: Any, state: Any = None) -> Any:
+    """Asks for a restore; the answer."""
+    body = {"config": config} | ({} if state is None else {"state": state})
+    return caller.request(f"$JS.API.STREAM.RESTORE.{stream}", body).json
+
+
+def give(caller: Caller, stream: str, config: Any, data: bytes, size: int = 128 * 1024) -> Any:
+    """Restores a stream in chunks; the last answer."""
+    answer = begin(caller, stream, config)
+    assert "error" not in answer, answer
+    return send(caller, answer["deliver_subject"], pieces(data, size))
+
+
+def send(caller: Caller, subject: str, chunks: Iterable[bytes]) -> Any:
+    """Sends chunks, and that these were all; the first answer that is not empty."""
+    for chunk in (*chunks, b""):
+        message: Message = caller.request(subject, chunk)
+        if message.payload:
+            return message.json
+    raise AssertionError("no answer at the end")
+
+
+def pieces(data: bytes, size: int) -> list[bytes]:
+    return [data[at : at + size] for at in range(0, len(data), size)]
+
+
+@dataclass
+class Entry:
+    """An entry of an archive."""
+
+    name: bytes
+    payload: bytes = b""
+    ts: int = 0
+    seq: int = 0
+    header: bytes = b""
+    sizes: tuple[int, int] | None = None
+    """What it says of its header and payload, where that is not so."""
+
+
+def uvarint(value: int) -> bytes:
+    out = b""
+    while value >= 0x80:
+        out += bytes([value & 0x7F | 0x80])
+        value >>= 7
+    return out + bytes([value])
+
+
+def varint(value: int) -> bytes:
+    return uvarint(value << 1 ^ (value >> 63) & (1 << 64) - 1)
+
+
+def archive(*entries: Entry, end: bool = True) -> bytes:
+    """An archive, not compressed."""
+    out = [MAGIC]
+    for entry in (*entries, *((Entry(b""),) if end else ())):
+        header, payload = entry.sizes or (len(entry.header), len(entry.payload))
+        out += [uvarint(len(entry.name)), varint(entry.ts), uvarint(entry.seq), uvarint(header)]
+        out += [uvarint(payload), entry.name, entry.header, entry.payload]
+    return b"".join(out)
+
+
+def backup(*entries: Entry, end: bool = True) -> bytes:
+    """A whole backup of entries."""
+    return s2.encode(archive(*entries, end=end))
+
+
+def state(first: int = 1, last: int = 0, consumers: int = 0, **more: Any) -> Entry:
+    """The first entry of a backup."""
+    document = {"messages": 0, "bytes": 0, "first_seq": first, "last_seq": last, "consumer_count": consumers}
+    return Entry(b"state.json", json.dumps(document | more).encode(), ts=1)
+
+
+def entries(data: bytes) -> Iterator[Entry]:
+    """What a whole backup holds, but for the end."""
+    plain = s2.decode(data, 1 << 30)
+    assert plain[:8] == MAGIC
+    at = 8
+
+    def number() -> int:
+        nonlocal at
+        value = shift = 0
+        while True:
+            byte = plain[at]
+            at += 1
+            value |= (byte & 0x7F) << shift
+            shift += 7
+            if byte < 0x80:
+                return value
+
+    while True:
+        name_n, ts, seq, header_n, payload_n = (number() for _ in range(5))
+        ts = (ts >> 1) ^ -(ts & 1)
+        name, at = plain[at : at + name_n], at + name_n
+        header, at = plain[at : at + header_n], at + header_n
+        payload, at = plain[at : at + payload_n], at + payload_n
+        if not name:
+            assert (ts, seq, header_n, payload_n) == (0, 0, 0, 0) and at == len(plain)
+            return
+        yield Entry(name, payload, ts, seq, header)

@@ -1,0 +1,155 @@
+"""Servers that are killed, and clients that remember what was acknowledged to them."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import threading
+from pathlib import Path
+from typing import Any
+
+from .caller import Caller
+from .servers import Kind, Server
+from .wire import Closed, Connection
+
+WINDOW = 50
+"""Messages of a publisher that are not acknowledged yet."""
+
+
+class Home:
+    """A store directory, and the servers that run in it, one after the other."""
+
+    def __init__(self, kind: Kind, path: Path, sync_always: bool = False) -> None:
+        self.kind = kind
+        self.path = path
+        self.store = path / "js"
+        self.sync_always = sync_always
+        self.server: Server | None = None
+        self._starts = 0
+
+    def start(self) -> Server:
+        self._starts += 1
+        sync = ", sync_interval: always" if self.sync_always else ""
+        config = f"jetstream {{ store_dir: '{self.store}'{sync} }}"
+        self.server = Server(self.kind, self.path / f"run{self._starts}", config=config)
+        return self.server
+
+    def stop(self) -> None:
+        assert self.server
+        self.server.stop()
+
+    def kill(self) -> None:
+        """As kill -9 does."""
+        if self.server:
+            self.server.kill()
+
+    def stream(self, name: str) -> Path:
+        return self.store / "jetstream" / "$G" / "streams" / name
+
+    def blocks(self, name: str) -> list[Path]:
+        return sorted((self.stream(name) / "msgs").glob("*.blk"), key=lambda path: int(path.stem))
+
+    def copy(self, path: Path) -> Home:
+        """The same directory as it is now, elsewhere."""
+        other = Home(self.kind, path, self.sync_always)
+        shutil.copytree(self.store, other.store)
+        return other
+
+
+class Publisher(threading.Thread):
+    """Publishes to a stream until the server is gone; `acked` has the payloads by sequence."""
+
+    def __init__(self, server: Server, stream: str, name: str, subjects: int, noise: random.Random) -> None:
+        super().__init__(daemon=True)
+        self.acked: dict[int, bytes] = {}
+        self.subjects: dict[int, str] = {}
+        self.changed = threading.Condition()
+        self._name = name
+        self._stream = stream
+        self._subjects = subjects
+        self._random = noise
+        self._connection = Connection(server.address)
+        self._connection.send(
+            b'CONNECT {"verbose":false,"headers":true}\r\nSUB acks.%s.* 1\r\n' % name.encode()
+        )
+        self._sent: dict[str, tuple[str, bytes]] = {}
+
+    def run(self) -> None:
+        try:
+            while True:
+                self._publish()
+                while len(self._sent) >= WINDOW:
+                    self._ack()
+        except (OSError, Closed):
+            return  # the server is gone
+        finally:
+            self._connection.close()
+            with self.changed:
+                self.changed.notify_all()
+
+    def _publish(self) -> None:
+        noise = self._random
+        lines = b""
+        for _ in range(noise.randrange(1, 20)):
+            number = f"{noise.getrandbits(64):x}"
+            payload = f"{self._name} {number} ".encode() + noise.randbytes(noise.choice((0, 10, 200, 3000)))
+            subject = f"{self._stream}.{noise.randrange(self._subjects)}"
+            self._sent[number] = subject, payload
+            lines += (
+                f"PUB {subject} acks.{self._name}.{number} {len(payload)}\r\n".encode() + payload + b"\r\n"
+            )
+        self._connection.send(lines)
+
+    def _ack(self) -> None:
+        op = self._connection.read_op()
+        if not op.startswith(b"MSG "):
+            return
+        line, _, body = op.partition(b"\r\n")
+        subject, payload = self._sent.pop(line.split()[1].decode().rpartition(".")[2])
+        answer = json.loads(body)
+        with self.changed:
+            self.acked[answer["seq"]] = payload
+            self.subjects[answer["seq"]] = subject
+            self.changed.notify_all()
+
+
+def create(caller: Caller, name: str, **config: Any) -> None:
+    body = {"name": name, "subjects": [f"{name}.>"]} | config
+    answer = caller.request(f"$JS.API.STREAM.CREATE.{name}", body).json
+    assert "error" not in answer, answer
+
+
+def info(caller: Caller, name: str) -> dict[str, Any]:
+    answer: dict[str, Any] = caller.request(f"$JS.API.STREAM.INFO.{name}", {"deleted_details": True}).json
+    assert "error" not in answer, answer
+    return answer
+
+
+def stored(caller: Caller, name: str, first: int = 1) -> dict[int, tuple[str, bytes]]:
+    """What a stream holds from a sequence on, by sequence: subjects and payloads, as a consumer gets them."""
+    deliver = f"deliver.{name}.{os.urandom(4).hex()}"
+    caller.subscribe(deliver)
+    config = {
+        "deliver_subject": deliver,
+        "ack_policy": "none",
+        "deliver_policy": "by_start_sequence",
+        "opt_start_seq": first,
+        "name": deliver.replace(".", "_"),
+    }
+    subject = f"$JS.API.CONSUMER.CREATE.{name}.{config['name']}"
+    answer = caller.request(subject, {"stream_name": name, "config": config}).json
+    assert "error" not in answer, answer
+    found: dict[int, tuple[str, bytes]] = {}
+    state = info(caller, name)["state"]
+    pending = state["messages"] > 0 and state["last_seq"] - len(state.get("deleted", ())) >= first
+    while pending:
+        op = caller.next()
+        tokens = op.reply.split(".")
+        if tokens[:2] != ["$JS", "ACK"]:
+            continue
+        found[int(tokens[5])] = op.subject, op.payload
+        pending = int(tokens[8]) > 0
+    caller.request(f"$JS.API.CONSUMER.DELETE.{name}.{config['name']}")
+    return found

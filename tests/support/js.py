@@ -1,0 +1,365 @@
+"""JetStream for tests: streams and consumers of the reference, through its API, or of gnats, made directly.
+
+Both take the same JSON, so that one test body runs against either.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from gnats.core.client import Client
+from gnats.core.inbox import EV_JETSTREAM
+from gnats.jetstream.config import ConsumerConfig, StreamConfig
+from gnats.jetstream.consumer import Consumer
+from gnats.jetstream.consumercfg import check_consumer_cfg, with_defaults
+from gnats.jetstream.engine import Engine
+from gnats.jetstream.limits import JetStreamAccountLimits, JSLimitOpts
+from gnats.jetstream.stream import Stream
+from gnats.jetstream.streamcfg import check_stream_cfg
+from gnats.server import Server as GnatsServer
+from gnats.store.store import FileStore, MemStore
+from gnats.testing import ServerThread
+from support.servers import REFERENCE, Server
+from support.wire import PING, PONG, Connection
+
+NUMBERS = (
+    "num_ack_pending",
+    "num_redelivered",
+    "num_waiting",
+    "num_pending",
+)
+
+
+# nats-server has a blank too many before the size of this answer, and of no other
+TWO_BLANKS = b'"io.nats.jetstream.api.v1.consumer_reset_response"'
+
+
+class Message:
+    """A message as it came: `status` is its header's first line behind "NATS/1.0 ", `headers` the others."""
+
+    def __init__(self, op: bytes) -> None:
+        line, _, rest = op.partition(b"\r\n")
+        words = line.split(b" ")
+        assert all(words) or TWO_BLANKS in rest, op
+        with_header = words[0] == b"HMSG"
+        sizes = [int(word) for word in words[-2 if with_header else -1 :]]
+        self.subject = words[1].decode()
+        self.sid = words[2].decode()
+        self.reply = words[3].decode() if len(words) > 4 + with_header else ""
+        header = rest[: sizes[0]] if with_header else b""
+        self.data = rest[len(header) : sizes[-1]]
+        lines = header.decode().split("\r\n")
+        self.status = lines[0].removeprefix("NATS/1.0").strip()
+        self.header = header
+        self.headers = {
+            key: value.strip() for key, _, value in (each.partition(":") for each in lines[1:] if each)
+        }
+
+    def __repr__(self) -> str:
+        return f"<{self.subject} {self.reply} {self.status} {self.headers} {self.data!r}>"
+
+    @property
+    def ack(self) -> tuple[int, int, int, int]:
+        """(deliveries, stream sequence, consumer sequence, pending) of its reply subject."""
+        words = self.reply.split(".")
+        return int(words[-5]), int(words[-4]), int(words[-3]), int(words[-1])
+
+
+class Peer(Connection):
+    """A client with headers that hears of missing responders."""
+
+    def __init__(self, address: tuple[str, int]) -> None:
+        super().__init__(address)
+        self.send(
+            b'CONNECT {"verbose":false,"headers":true,"no_responders":true,"lang":"raw","version":"1"}\r\n'
+            + PING
+        )
+        self.read_until(PONG)
+        self._sids = 0
+        self._inboxes = 0
+
+    def sub(self, subject: str, queue: str = "") -> str:
+        """Subscribes and waits until the server knows; the sid."""
+        self._sids += 1
+        self.send(f"SUB {subject} {queue} {self._sids}\r\n".encode() + PING)
+        self._kept = [op for op in self.read_until(PONG) if op != PONG]
+        self._waiting.extend(self._kept)
+        return str(self._sids)
+
+    _waiting: list[bytes]
+
+    def __new__(cls, *_: object) -> Peer:
+        self = super().__new__(cls)
+        self._waiting = []
+        return self
+
+    def unsub(self, sid: str) -> None:
+        self.send(f"UNSUB {sid}\r\n".encode())
+        self.flush()
+
+    def pub(self, subject: str, data: bytes = b"", reply: str = "", header: bytes = b"") -> None:
+        if header:
+            self.send(
+                f"HPUB {subject} {reply} {len(header)} {len(header) + len(data)}\r\n".encode()
+                + header
+                + data
+                + b"\r\n"
+            )
+        else:
+            self.send(f"PUB {subject} {reply} {len(data)}\r\n".encode() + data + b"\r\n")
+
+    def flush(self) -> None:
+        """Waits until the server has handled everything; what comes meanwhile is kept."""
+        self.send(PING)
+        self._waiting.extend(op for op in self.read_until(PONG) if op != PONG)
+
+    def msg(self) -> Message:
+        """The next message."""
+        while True:
+            op = self._waiting.pop(0) if self._waiting else self.read_op()
+            if op == PING:
+                self.send(PONG)
+            elif b"MSG" in op[:4]:
+                return Message(op)
+            elif op != PONG:
+                raise AssertionError(f"unexpected {op!r}")
+
+    def msgs(self, n: int) -> list[Message]:
+        return [self.msg() for _ in range(n)]
+
+    def nothing(self) -> bool:
+        """Nothing has come that was caused by what was sent before."""
+        self.flush()
+        self.flush()
+        return not self._waiting
+
+    def inbox(self) -> str:
+        """A new subject, subscribed to."""
+        self._inboxes += 1
+        subject = f"_INBOX.{self.local[1]}.{self._inboxes}"
+        self.sub(subject)
+        return subject
+
+    def request(self, subject: str, data: bytes = b"", header: bytes = b"") -> Message:
+        inbox = self.inbox()
+        self.pub(subject, data, inbox, header)
+        return self.msg()
+
+
+class Js:
+    """One server with JetStream."""
+
+    address: tuple[str, int]
+    is_reference = False
+
+    def create_stream(self, name: str, **config: Any) -> None:
+        raise NotImplementedError
+
+    def create_consumer(self, stream: str, name: str, **config: Any) -> None:
+        raise NotImplementedError
+
+    def delete_consumer(self, stream: str, name: str) -> None:
+        raise NotImplementedError
+
+    def consumer_info(self, stream: str, name: str) -> dict[str, Any]:
+        """The numbers of ConsumerInfo, and the sequences as delivered and ack_floor: (consumer, stream)."""
+        raise NotImplementedError
+
+    def messages(self, stream: str) -> int:
+        raise NotImplementedError
+
+    def peer(self) -> Peer:
+        return Peer(self.address)
+
+    def publish(self, *subjects: str, data: bytes = b"x", header: bytes = b"") -> None:
+        """Stores a message for each subject, in order; returns when they are stored."""
+        with self.peer() as peer:
+            for subject in subjects:
+                answer = json.loads(peer.request(subject, data, header).data)
+                assert "error" not in answer, answer
+
+
+class ReferenceJs(Js):
+    is_reference = True
+
+    def __init__(self, directory: Path) -> None:
+        self.server = Server(REFERENCE, directory, "-js", "-sd", str(directory / "js"))
+        self.address = self.server.address
+
+    def close(self) -> None:
+        self.server.stop()
+
+    def api(self, subject: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
+        with self.peer() as peer:
+            answer = json.loads(
+                peer.request(f"$JS.API.{subject}", json.dumps(body).encode() if body else b"").data
+            )
+        assert "error" not in answer, answer
+        return dict(answer)
+
+    def create_stream(self, name: str, **config: Any) -> None:
+        self.api(f"STREAM.CREATE.{name}", {"name": name, "storage": "memory"} | config)
+
+    def create_consumer(self, stream: str, name: str, **config: Any) -> None:
+        body = {"stream_name": stream, "config": {"name": name} | config}
+        self.api(f"CONSUMER.CREATE.{stream}.{name}", body)
+
+    def update_consumer(self, stream: str, name: str, **config: Any) -> None:
+        self.create_consumer(stream, name, **config)
+
+    def delete_consumer(self, stream: str, name: str) -> None:
+        self.api(f"CONSUMER.DELETE.{stream}.{name}")
+
+    def delete_msg(self, stream: str, seq: int) -> None:
+        self.api(f"STREAM.MSG.DELETE.{stream}", {"seq": seq})
+
+    def purge(self, stream: str, **request: Any) -> None:
+        self.api(f"STREAM.PURGE.{stream}", request)
+
+    def reset(self, stream: str, name: str, seq: int = 0) -> int:
+        return int(self.api(f"CONSUMER.RESET.{stream}.{name}", {"seq": seq} if seq else None)["reset_seq"])
+
+    def consumer_info(self, stream: str, name: str) -> dict[str, Any]:
+        info = self.api(f"CONSUMER.INFO.{stream}.{name}")
+        return (
+            {number: info[number] for number in NUMBERS}
+            | {
+                part: (info[part]["consumer_seq"], info[part]["stream_seq"])
+                for part in ("delivered", "ack_floor")
+            }
+            | {"push_bound": info.get("push_bound", False)}
+        )
+
+    def messages(self, stream: str) -> int:
+        return int(self.api(f"STREAM.INFO.{stream}")["state"]["messages"])
+
+
+class NativeJs(Js):
+    """A gnats whose streams and consumers are made without the API."""
+
+    def __init__(self, io_threads: int, directory: Path | None = None) -> None:
+        self.directory = directory
+        self.thread = ServerThread(io_threads=io_threads)
+        self.thread.start()
+        self.streams: dict[str, Stream] = {}
+        self.consumers: dict[tuple[str, str], Consumer] = {}
+        self.notices: list[tuple[object, int, tuple[int, int, int, int, bytes]]] = []
+        self.call(self._enable)
+        self.address = ("127.0.0.1", self.thread.port)
+
+    def call(self, func: Callable[[GnatsServer], Any]) -> Any:
+        return self.thread.call(func)
+
+    def _enable(self, server: GnatsServer) -> None:
+        pollers = server.pollers
+        assert pollers is not None
+        handle = pollers._handle
+
+        def on_event(event: Any) -> bool:
+            if event[0] == EV_JETSTREAM:
+                if isinstance(event[1], Consumer):
+                    self.notices.append((event[1], event[2], Consumer.notice(event[4])))
+                return False
+            return handle(event)
+
+        pollers._handle = on_event
+        self.engine = Engine(list(pollers.all), server.state, [server.next_cid() for _ in pollers.all])
+        asyncio.get_running_loop().add_reader(self.engine.fileno(), self.engine.run_timers)
+
+    def close(self) -> None:
+        self.call(self._disable)
+        self.thread.stop()
+
+    def _disable(self, server: GnatsServer) -> None:
+        asyncio.get_running_loop().remove_reader(self.engine.fileno())
+        for consumer in self.consumers.values():
+            consumer.close()
+        for stream in self.streams.values():
+            stream.close()
+        self.engine.close()
+
+    def create_stream(self, name: str, **config: Any) -> None:
+        body = json.dumps({"name": name, "storage": "memory"} | config).encode()
+        cfg = check_stream_cfg(
+            StreamConfig.from_json(body), JSLimitOpts(), JetStreamAccountLimits(), lambda _: None
+        )
+
+        def make(server: GnatsServer) -> None:
+            limits = {
+                "max_msgs": cfg.max_msgs,
+                "max_bytes": cfg.max_bytes,
+                "max_msgs_per_subject": cfg.max_msgs_per_subject,
+                "max_age": cfg.max_age,
+                "discard_new": cfg.discard == "new",
+            }
+            if self.directory:
+                (self.directory / name / "msgs").mkdir(parents=True, exist_ok=True)
+                store = FileStore(str(self.directory / name), name, **limits)
+            else:
+                store = MemStore(name, **limits)
+            stream = Stream(self.engine, server.global_account, name, store, cid=server.next_cid())
+            stream.configure(cfg)
+            stream.subscribe()
+            self.streams[name] = stream
+
+        self.call(make)
+
+    def _consumer_config(self, stream: str, name: str, config: dict[str, Any]) -> ConsumerConfig:
+        of = self.streams[stream].config
+        cfg = ConsumerConfig.from_json(json.dumps({"name": name} | config).encode())
+        cfg = with_defaults(cfg, of, JSLimitOpts(), JetStreamAccountLimits())
+        check_consumer_cfg(cfg, JSLimitOpts(), of, JetStreamAccountLimits())
+        return cfg
+
+    def create_consumer(self, stream: str, name: str, state: bytes | None = None, **config: Any) -> None:
+        cfg = self._consumer_config(stream, name, config)
+
+        def make(server: GnatsServer) -> None:
+            consumer = Consumer(self.streams[stream], name, cfg, state=state)
+            consumer.start()
+            self.consumers[stream, name] = consumer
+
+        self.call(make)
+
+    def update_consumer(self, stream: str, name: str, **config: Any) -> None:
+        cfg = self._consumer_config(stream, name, config)
+        self.call(lambda _: self.consumers[stream, name].configure(cfg))
+
+    def delete_consumer(self, stream: str, name: str) -> None:
+        self.call(lambda _: self.consumers.pop((stream, name)).close(deleted=True))
+
+    def delete_msg(self, stream: str, seq: int) -> None:
+        assert self.call(lambda _: self.streams[stream].delete_msg(seq))
+
+    def purge(self, stream: str, **request: Any) -> None:
+        wanted = {
+            "subject": request.get("filter", "").encode(),
+            "seq": request.get("seq", 0),
+            "keep": request.get("keep", 0),
+        }
+        self.call(lambda _: self.streams[stream].purge(**wanted))
+
+    def reset(self, stream: str, name: str, seq: int = 0) -> int:
+        return int(self.call(lambda _: self.consumers[stream, name].reset(seq)))
+
+    def consumer_info(self, stream: str, name: str) -> dict[str, Any]:
+        info = self.call(lambda _: self.consumers[stream, name].info())
+        return (
+            {number: info[number] for number in NUMBERS}
+            | {
+                part: (info[f"{part}_consumer"], info[f"{part}_stream"])
+                for part in ("delivered", "ack_floor")
+            }
+            | {"push_bound": info["push_bound"]}
+        )
+
+    def messages(self, stream: str) -> int:
+        state = self.call(lambda _: self.streams[stream].state())
+        return int(state["msgs"] if isinstance(state, dict) else state.msgs)
+
+
+__all__ = ["Client", "Js", "Message", "NativeJs", "Peer", "ReferenceJs"]

@@ -1,0 +1,248 @@
+"""Streams without their API: made in a server of this process, or by the API of the reference server."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, Protocol, Self
+
+from gnats.jetstream.batchtable import BatchLimits
+from gnats.jetstream.config import StreamConfig
+from gnats.jetstream.engine import Engine
+from gnats.jetstream.limits import JSLimitOpts
+from gnats.jetstream.stream import Stream
+from gnats.jetstream.streamcfg import check_stream_cfg
+from gnats.jetstream.streams import store_limits
+from gnats.jetstream.usage import Usage
+from gnats.server import Server as Gnats
+from gnats.store.store import FileStore, MemStore, MsgStore
+from gnats.testing import ServerThread
+
+from .servers import REFERENCE
+from .servers import Server as Process
+from .wire import Connection
+
+Address = tuple[str, int]
+_inboxes = itertools.count(1)
+HELLO = b'CONNECT {"verbose":false,"pedantic":false,"headers":true,"no_responders":true}\r\n'
+
+
+class Streams(Protocol):
+    """A server on which streams can be made."""
+
+    @property
+    def address(self) -> Address: ...
+    def add(self, **config: Any) -> None:
+        """Make a stream: keywords are the members of a StreamConfig."""
+
+    def state(self, name: str) -> tuple[int, int, int]:
+        """(messages, first sequence, last sequence)."""
+
+
+class ReferenceStreams:
+    """The reference server."""
+
+    def __init__(self, directory: Path, limits: str = "") -> None:
+        config = f'jetstream {{ store_dir: "{directory}/js", {limits} }}'
+        self._server = Process(REFERENCE, directory, config=config)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.stop()
+
+    @property
+    def address(self) -> Address:
+        return self._server.address
+
+    def request(self, subject: str, body: object) -> dict[str, Any]:
+        """The answer to an API request. Raises AssertionError for an error."""
+        with Client(self.address) as client:
+            answer: dict[str, Any] = json.loads(
+                client.ask(subject.encode(), json.dumps(body).encode() if body else b"")[0][1]
+            )
+        assert "error" not in answer, answer
+        return answer
+
+    def add(self, **config: Any) -> None:
+        self.request(f"$JS.API.STREAM.CREATE.{config['name']}", {"storage": "file", **config})
+
+    def state(self, name: str) -> tuple[int, int, int]:
+        state = self.request(f"$JS.API.STREAM.INFO.{name}", None)["state"]
+        return state["messages"], state["first_seq"], state["last_seq"]
+
+
+class GnatsStreams:
+    """A server of this process, with an engine but without the API. `usage` limits what streams take,
+    `batch_limits` their batches."""
+
+    def __init__(
+        self,
+        directory: Path,
+        io_threads: int,
+        *,
+        sync_always: bool = False,
+        usage: Usage | None = None,
+        batch_limits: BatchLimits | None = None,
+        **options: Any,
+    ) -> None:
+        self._directory = directory
+        self._sync_always = sync_always
+        self._usage = usage
+        self.batch_limits = batch_limits or BatchLimits()
+        self._thread = ServerThread(io_threads=io_threads, **options)
+        self.engine: Engine
+        self.streams: dict[str, Stream] = {}
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        self._thread.call(self._start)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._thread.call(self._stop)
+        self._thread.stop()
+        self.engine.close()
+
+    def _start(self, server: Gnats) -> None:
+        assert server.pollers is not None
+        pollers = server.pollers.all
+        self.engine = Engine(list(pollers), server.state, [server.next_cid() for _ in pollers])
+        asyncio.get_running_loop().add_reader(self.engine.fileno(), self.engine.run_timers)
+
+    def _stop(self, server: Gnats) -> None:
+        for stream in self.streams.values():
+            stream.close()
+        asyncio.get_running_loop().remove_reader(self.engine.fileno())
+
+    @property
+    def address(self) -> Address:
+        return "127.0.0.1", self._thread.port
+
+    def call(self, func: Any, *args: Any) -> Any:
+        """func(*args) in the server's thread."""
+        return self._thread.call(lambda _: func(*args))
+
+    def checked(self, config: dict[str, Any]) -> StreamConfig:
+        return check_stream_cfg(
+            StreamConfig.from_json(json.dumps({"storage": "file", **config}).encode()),
+            JSLimitOpts(),
+            None,
+            lambda _: None,
+        )
+
+    def add(self, **config: Any) -> None:
+        self._thread.call(lambda server: self._add(server, self.checked(config)))
+
+    def _add(self, server: Gnats, config: StreamConfig) -> None:
+        stream = Stream(
+            self.engine,
+            server.global_account,
+            config.name,
+            self._store(config),
+            cid=server.next_cid(),
+            account_usage=self._usage,
+            batch_limits=self.batch_limits,
+        )
+        stream.configure(config, sync_always=self._sync_always)
+        stream.subscribe()
+        self.streams[config.name] = stream
+
+    def _store(self, config: StreamConfig) -> MsgStore:
+        limits = {**store_limits(config), "first_seq": config.first_seq}
+        if config.storage == "memory":
+            return MemStore(config.name, **limits)
+        directory = self._directory / config.name
+        directory.mkdir(parents=True, exist_ok=True)
+        return FileStore(str(directory), config.name, sync_always=self._sync_always, **limits)
+
+    def update(self, **config: Any) -> None:
+        """Have a stream do what is configured now."""
+        checked = self.checked(config)
+        self._thread.call(lambda _: self.streams[checked.name].configure(checked))
+
+    def state(self, name: str) -> tuple[int, int, int]:
+        state = self._thread.call(lambda _: self.streams[name].state())
+        return state.msgs, state.first_seq if state.last_seq else 0, state.last_seq
+
+
+Reply = tuple[bytes, bytes]
+"""Header and payload of a message."""
+
+
+class Client:
+    """A connection that publishes and waits for replies."""
+
+    def __init__(self, address: Address) -> None:
+        self.connection = Connection(address)
+        self.inbox = b"_INBOX.%d." % next(_inboxes)
+        self.connection.send(HELLO + b"SUB %s> 1\r\n" % self.inbox)
+        self.connection.fence()
+        self._asked = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.connection.close()
+
+    def publish(
+        self, subject: bytes, payload: bytes = b"", header: Iterable[bytes] = (), reply: bytes = b""
+    ) -> None:
+        """Send a message; `header` are lines without their ends."""
+        self.connection.send(message(subject, payload, header, reply))
+
+    def ask(
+        self, subject: bytes, payload: bytes = b"", header: Iterable[bytes] = (), *, until: bytes = b""
+    ) -> list[Reply]:
+        """The replies to a message: the first, or all up to one whose header starts with `until`."""
+        self._asked += 1
+        self.publish(subject, payload, header, b"%s%d" % (self.inbox, self._asked))
+        replies: list[Reply] = []
+        while not replies or not replies[-1][0].startswith(until):
+            replies.append(self.read())
+        return replies
+
+    def ask_in_passing(self, subject: bytes, payload: bytes) -> list[bytes]:
+        """What has come when a message was handled: a stream that is just being closed may not answer."""
+        self._asked += 1
+        self.publish(subject, payload, (), b"%s%d" % (self.inbox, self._asked))
+        return [header or body for header, body in map(parts, self.connection.fence()) if header or body]
+
+    def read(self) -> Reply:
+        """The next message. The server's PINGs are answered: the first may come while a test is busy."""
+        while (op := self.connection.read_op()) == b"PING\r\n":
+            self.connection.send(b"PONG\r\n")
+        return parts(op)
+
+    def ask_all(self, messages: Sequence[tuple[bytes, bytes, Sequence[bytes]]]) -> list[bytes]:
+        """Publish all messages at once; the payloads of their replies, in order."""
+        base = self._asked + 1
+        self._asked += len(messages)
+        self.connection.send(
+            b"".join(
+                message(s, p, h, b"%s%d" % (self.inbox, base + i)) for i, (s, p, h) in enumerate(messages)
+            )
+        )
+        return [self.read()[1] for _ in messages]
+
+
+def message(subject: bytes, payload: bytes, header: Iterable[bytes] = (), reply: bytes = b"") -> bytes:
+    """PUB or HPUB."""
+    lines = list(header)
+    to = b"%s %s" % (subject, reply) if reply else subject
+    if not lines:
+        return b"PUB %s %d\r\n%s\r\n" % (to, len(payload), payload)
+    block = b"NATS/1.0\r\n" + b"".join(line + b"\r\n" for line in lines) + b"\r\n"
+    return b"HPUB %s %d %d\r\n%s%s\r\n" % (to, len(block), len(block) + len(payload), block, payload)
+
+
+def parts(op: bytes) -> Reply:
+    """Header and payload of a MSG or HMSG."""
+    line, _, rest = op.partition(b"\r\n")
+    size = int(line.split(b" ")[-2]) if line.startswith(b"HMSG") else 0
+    return rest[:size], rest[size:-2]
