@@ -117,6 +117,7 @@ def _scenarios() -> Iterator[Scenario]:
                 about[name].format(count),
                 partial(holding, fill=fill, count=count, subjects=count if name == "keys" else 1),
                 rounds=3,
+                alone=True,
             )
 
 

@@ -17,7 +17,7 @@ from gnats.bench.histogram import Histogram
 from gnats.bench.loadgen import PubSub
 from gnats.bench.probes import Latency, Requests
 from gnats.bench.target import Target
-from perf.servers import Kind, Server, affinity
+from perf.servers import REFERENCE, Kind, Server, affinity
 
 Metrics = dict[str, float]
 Measure = Callable[[], Metrics]
@@ -43,7 +43,10 @@ class Settings:
 
 @dataclass(frozen=True)
 class Scenario:
-    """One thing to measure, in at most `rounds` rounds, with `pollers` also on gnats with two threads."""
+    """One thing to measure, in at most `rounds` rounds.
+
+    With `pollers` also on gnats with two threads; with `alone` beside no nats-server but the reference.
+    """
 
     name: str
     group: str
@@ -52,9 +55,12 @@ class Scenario:
     quick: bool = False
     rounds: int = 99
     pollers: bool = False
+    alone: bool = False
 
     def runs_on(self, kind: Kind) -> bool:
         """Whether this kind of server takes part."""
+        if self.alone and not kind.is_gnats and kind.version != REFERENCE:
+            return False
         return self.pollers or kind.key != "gnats-2"
 
 

@@ -11,19 +11,19 @@ cdef enum:
 
 # What an atomic and a fast batch begin with.
 cdef struct OpenBatch:
-    OpenBatch *next      # of its slot
+    OpenBatch *next      # a Chained, with hash
+    uint32_t hash
+    uint32_t id_n
     OpenBatch *older     # by when they were heard of
     OpenBatch *newer
     int64_t heard        # monotonic ns
-    uint32_t hash
-    uint32_t id_n
     char id[MAX_BATCH_ID]
 
 
 # All zero: empty.
 cdef struct BatchTable:
-    OpenBatch **slots
-    uint32_t nslots      # a power of two
+    OpenBatch **slots    # a Chains, with mask and n
+    uint32_t mask
     uint32_t n
     OpenBatch *oldest
     OpenBatch *newest

@@ -3,8 +3,9 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint32_t
 from libc.stdlib cimport calloc, free
-from libc.string cimport memcpy, memset
+from libc.string cimport memcpy
 
+from gnats.core.chains cimport chains_add, chains_clear, chains_remove
 from gnats.core.subject cimport hash_bytes, same_bytes
 from gnats.includes.atomics cimport load64, loadi64, store64, storei64
 
@@ -64,43 +65,22 @@ cdef OpenBatch *batch_find(const BatchTable *t, const char *id, size_t n) noexce
     if t.n == 0:
         return NULL
     hash = hash_bytes(id, n)
-    b = t.slots[hash & (t.nslots - 1)]
+    b = t.slots[hash & t.mask]
     while b != NULL and not (b.hash == hash and b.id_n == n and same_bytes(b.id, id, n)):
         b = b.next
     return b
 
 
-cdef bint grow(BatchTable *t) noexcept nogil:
-    cdef uint32_t n = t.nslots * 2 if t.nslots else FIRST_SLOTS
-    cdef OpenBatch **slots = <OpenBatch **> calloc(n, sizeof(OpenBatch *))
-    cdef OpenBatch *b = t.oldest
-    if slots == NULL:
-        return False
-    while b != NULL:
-        b.next = slots[b.hash & (n - 1)]
-        slots[b.hash & (n - 1)] = b
-        b = b.newer
-    free(t.slots)
-    t.slots = slots
-    t.nslots = n
-    return True
-
-
 cdef OpenBatch *batch_add(BatchTable *t, size_t size, const char *id, size_t n, int64_t now) noexcept nogil:
-    cdef OpenBatch *b
-    cdef OpenBatch **slot
-    if t.n >= t.nslots and not grow(t):
-        return NULL
-    b = <OpenBatch *> calloc(1, size)
+    cdef OpenBatch *b = <OpenBatch *> calloc(1, size)
     if b == NULL:
         return NULL
     b.hash = hash_bytes(id, n)
     b.id_n = <uint32_t> n
     memcpy(b.id, id, n)
-    slot = &t.slots[b.hash & (t.nslots - 1)]
-    b.next = slot[0]
-    slot[0] = b
-    t.n += 1
+    if not chains_add(t, b, FIRST_SLOTS):
+        free(b)
+        return NULL
     b.heard = now
     link_newest(t, b)
     return b
@@ -135,15 +115,10 @@ cdef void batch_touch(BatchTable *t, OpenBatch *b, int64_t now) noexcept nogil:
 
 
 cdef void batch_remove(BatchTable *t, OpenBatch *b) noexcept nogil:
-    cdef OpenBatch **link = &t.slots[b.hash & (t.nslots - 1)]
-    while link[0] != b:
-        link = &link[0].next
-    link[0] = b.next
+    chains_remove(t, b)
     unlink(t, b)
-    t.n -= 1
     if t.n == 0:
-        free(t.slots)
-        memset(t, 0, sizeof(BatchTable))
+        chains_clear(t)
 
 
 cdef class BatchTableProbe:
