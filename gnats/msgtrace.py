@@ -1,6 +1,7 @@
 """Traces of messages as senders get them (msgtrace.go): events about what has happened to one, in order."""
 
 import json
+import os
 import re
 import struct
 from collections.abc import Iterator
@@ -19,6 +20,7 @@ CLIENT = 0
 _HEAD = struct.Struct("=IIq")
 _ENTRY = struct.Struct("=qQIIIcBxx")
 _LINE = re.compile(rb"([^:]*):[ \t]*(.*?)[ \t]*\r\n", re.DOTALL)
+_PLACE_HOLDER = re.compile(r"\{\w+\}")
 _VERSION = b"NATS/1.0\r\n"
 
 _EGRESS_ERRORS = {
@@ -36,6 +38,22 @@ _REFUSALS = {
 
 _TOO_LARGE = "maximum payload exceeded"
 
+_LAST_MSG_ID, _LAST_SEQUENCE, _STORE_FAILED, _ROLLUP_FAILED = 10070, 10071, 10077, 10111
+_DUPLICATE, _LAST_SUBJECT_SEQUENCE = 1, 2
+_STREAM_ERRORS = {
+    _DUPLICATE: "msgid is duplicate",
+    10054: _TOO_LARGE,
+    10060: "expected stream does not match",
+    10097: _TOO_LARGE,
+    10166: "message TTL disabled",
+}
+"""What is told of a message that a stream did not take, where publishers are told something else."""
+_MISMATCHES = {
+    _LAST_SEQUENCE: ("last sequence mismatch", "Nats-Expected-Last-Sequence"),
+    _LAST_SUBJECT_SEQUENCE: ("last sequence by subject mismatch", "Nats-Expected-Last-Subject-Sequence"),
+}
+
+Headers = dict[str, list[str]]
 Entry = tuple[int, int, str, int, list[bytes]]
 """When (unix time, ns), a connection's id, what, a code that says more, texts; see core.msgtrace."""
 
@@ -49,15 +67,15 @@ def publish(server: "Server", events: "Events", session: "Session", data: bytes)
     event = {
         "server": events.server_info(),
         "request": {"header": dict(sorted(headers.items())), "msgsize": size},
-        "events": trace_events(server, session, entries(data, at)),
+        "events": trace_events(server, session, headers, entries(data, at)),
     }
     encoding = headers.get("Accept-Encoding", [""])[0].encode(errors="replace")
     events.publish_in(session.account, data[at - dest_n : at], event, encoding)
 
 
-def header_map(header: bytes) -> dict[str, list[str]]:
+def header_map(header: bytes) -> Headers:
     """A header's fields that have a value, each with all of its values."""
-    found: dict[str, list[str]] = {}
+    found: Headers = {}
     for key, value in _LINE.findall(header, len(_VERSION)):
         if key and value:
             found.setdefault(_text(key), []).append(_text(value))
@@ -76,9 +94,12 @@ def entries(data: bytes, at: int) -> Iterator[Entry]:
         yield when, cid, kind.decode(), code, texts
 
 
-def trace_events(server: "Server", session: "Session", noted: Iterator[Entry]) -> list[dict[str, object]]:
+def trace_events(
+    server: "Server", session: "Session", headers: Headers, noted: Iterator[Entry]
+) -> list[dict[str, object]]:
     """The events of a trace, by its notes: the first one is that the message came in."""
     events: list[dict[str, object]] = []
+    stream: dict[str, object] = {}
     account = session.account.name
     for when, cid, kind, code, (first, second, third) in noted:
         ts = rfc3339(when)
@@ -97,6 +118,14 @@ def trace_events(server: "Server", session: "Session", noted: Iterator[Entry]) -
             case "s":
                 event = {"type": "si", "ts": ts, "acc": json.loads(first)}
                 event |= {"from": _text(second), "to": _text(third)}
+            case "j":
+                event = stream = {"type": "js", "ts": ts, "stream": _text(first)}
+            case "k":
+                stream |= {"ts": ts, "subject": _text(first)} | ({"nointerest": True} if code else {})
+                continue
+            case "l":
+                stream["error"] = stream_error(cid, _text(first), headers)
+                continue
             case _:
                 event = {"type": "eg", "ts": ts, "kind": CLIENT, "cid": cid}
                 if receiver := server.clients.get(cid):
@@ -110,6 +139,26 @@ def trace_events(server: "Server", session: "Session", noted: Iterator[Entry]) -
                     event["error"] = _EGRESS_ERRORS[code]
         events.append(event)
     return events
+
+
+def stream_error(number: int, text: str, headers: Headers) -> str:
+    """Why a stream did not take a message: an error of JetStream's, or -errno; and what belongs to it."""
+    if number >> 63:
+        return os.strerror(2**64 - number).lower()
+    if number in (_STORE_FAILED, _ROLLUP_FAILED):
+        return text
+    if number == _LAST_MSG_ID:
+        expected = headers.get("Nats-Expected-Last-Msg-Id", [""])[0]
+        return f"last msgid mismatch: {quote(expected.encode())} vs {quote(text.encode())}"
+    if number in _MISMATCHES:
+        what, header = _MISMATCHES[number]
+        expected = headers.get(header, [""])[0]
+        return f"{what}: {expected if expected.isdecimal() else 2**64 - 1} vs {text}"
+    if number in _STREAM_ERRORS:
+        return _STREAM_ERRORS[number]
+    from gnats.jetstream.errors import by_number
+
+    return f"{_PLACE_HOLDER.sub(lambda _: text, by_number(number).text)} ({number})"
 
 
 def _named(session: "Session") -> dict[str, object]:

@@ -329,3 +329,8 @@ CLUSTER_RESCUE = Kind(400, 10224, "JetStream system rescue not applied: {err}")
 CONSUMER_STREAM_IDENTITY_MISMATCH = Kind(400, 10225, "consumer's stream identity does not match: {msg}")
 STREAM_RECONFIGURE_IN_PROGRESS = Kind(400, 10226, "stream reconfiguration already in progress")
 MESSAGE_SOURCE_HDR_NOT_ALLOWED = Kind(400, 10227, "message stream source header is not allowed")
+
+
+def by_number(err_code: int) -> Kind:
+    """The kind of error with a number."""
+    return next(kind for kind in globals().values() if isinstance(kind, Kind) and kind.err_code == err_code)

@@ -119,8 +119,8 @@ class Caller:
         payload = body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
         return self.next_on(self.ask(subject, payload, header))
 
-    def unanswered(self, subject: str, body: object, marker: str) -> bool:
+    def unanswered(self, subject: str, body: object, marker: str, header: bytes = b"") -> bool:
         """Whether a request gets no answer before one to `marker`, which is answered after it."""
-        inbox = self.ask(subject, body if isinstance(body, bytes) else json.dumps(body).encode())
+        inbox = self.ask(subject, body if isinstance(body, bytes) else json.dumps(body).encode(), header)
         self.request(marker)
         return not any(message.subject == inbox for message in self._waiting)

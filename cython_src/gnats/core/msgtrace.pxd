@@ -30,6 +30,11 @@ cdef enum:
     REFUSED_REPLY = 2
     REFUSED_SIZE = 3
 
+# Why a stream did not take a message, where that is no error of JetStream's with this number.
+cdef enum:
+    TRACE_DUPLICATE = 1
+    TRACE_LAST_SUBJECT_SEQUENCE = 2
+
 
 # Followed by the header, the destination, and entries.
 cdef struct TraceHead:
@@ -78,6 +83,11 @@ cdef void trace_refused(MsgTrace *t, int what, const Slice *subject) noexcept no
 cdef void trace_stream_export(MsgTrace *t, const Slice *name, const Slice *to) noexcept nogil
 cdef void trace_service_import(MsgTrace *t, const Slice *name, const Slice *subject, const Slice *to) noexcept nogil
 cdef void trace_egress(MsgTrace *t, uint64_t cid, const Slice *subject, const Slice *queue, int error) noexcept nogil
+# A stream gets it; it is all right, under the subject that it is to be stored with; or it is not: the error's number,
+# with what its text has besides, or -errno.
+cdef void trace_jetstream(MsgTrace *t, const Slice *stream) noexcept nogil
+cdef void trace_jetstream_subject(MsgTrace *t, const Slice *subject, bint no_interest) noexcept nogil
+cdef void trace_jetstream_error(MsgTrace *t, int64_t error, const char *text, size_t n) noexcept nogil
 
 # The message, which `pa` tells of, with Nats-Trace-Dest set to `value` (NULL: to what says that it is not to be
 # traced): in memory to be freed, or NULL when there is none. `sizes[:24]` has to live as long.

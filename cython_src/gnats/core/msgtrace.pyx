@@ -1,6 +1,6 @@
 """Tracing of messages; see msgtrace.pxd."""
 from libc.stddef cimport size_t
-from libc.stdint cimport int32_t, uint8_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.stdio cimport snprintf
 from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memchr, memcmp, memcpy, memset
@@ -285,6 +285,21 @@ cdef void trace_service_import(MsgTrace *t, const Slice *name, const Slice *subj
 
 cdef void trace_egress(MsgTrace *t, uint64_t cid, const Slice *subject, const Slice *queue, int error) noexcept nogil:
     trace_add(t, c'g', error, cid, subject, queue, NULL)
+
+
+cdef void trace_jetstream(MsgTrace *t, const Slice *stream) noexcept nogil:
+    trace_add(t, c'j', 0, 0, stream, NULL, NULL)
+
+
+cdef void trace_jetstream_subject(MsgTrace *t, const Slice *subject, bint no_interest) noexcept nogil:
+    trace_add(t, c'k', no_interest, 0, subject, NULL, NULL)
+
+
+cdef void trace_jetstream_error(MsgTrace *t, int64_t error, const char *text, size_t n) noexcept nogil:
+    cdef Slice more
+    more.p = <char *> text
+    more.n = n
+    trace_add(t, c'l', 0, <uint64_t> error, &more, NULL, NULL)
 
 
 # ---- the header of what is delivered ----

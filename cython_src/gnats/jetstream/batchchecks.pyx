@@ -165,7 +165,7 @@ cdef bint check_expected(StreamCore s, Local *local, const Inbound *m, const Bef
     if header_set(h, H_EXPECTED_LAST_SEQ):
         seq = <uint64_t> parse_int64(h.values[H_EXPECTED_LAST_SEQ].p, h.values[H_EXPECTED_LAST_SEQ].n)
         if seq != s.store.last_seq + before.n:
-            return refuse_sequence(s, local, m, s.store.last_seq + before.n)
+            return refuse_sequence(s, local, m, s.store.last_seq + before.n, False)
         if before.n:
             return refuse(s, local, m, ERR_WRONG_LAST_SEQUENCE_CONSTANT)
     if header_set(h, H_EXPECTED_LAST_SUBJ_SEQ):
@@ -178,7 +178,7 @@ cdef bint check_expected(StreamCore s, Local *local, const Inbound *m, const Bef
         if rc == STORE_OK:
             last = sm.seq
         if (rc != STORE_OK and not (rc == STORE_NOT_FOUND and seq == 0)) or last != seq:
-            return refuse_sequence(s, local, m, last)
+            return refuse_sequence(s, local, m, last, True)
     elif header_set(h, H_EXPECTED_LAST_SUBJ_SEQ_SUBJ):
         return refuse(s, local, m, ERR_EXPECTED_PER_SUBJECT_INVALID)
     return True

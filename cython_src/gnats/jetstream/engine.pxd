@@ -11,6 +11,7 @@ timers. Both are leaves (docs/locks.md). Everything else of a Local is its polle
 from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
+from gnats.core.msgtrace cimport MsgTrace
 from gnats.core.pollstate cimport PollState
 from gnats.core.timers cimport Timer, TimerHeap
 from gnats.includes.pthread cimport pthread_cond_t, pthread_mutex_t, pthread_t
@@ -55,6 +56,7 @@ cdef struct Local:
     PtrList ready        # Observers that have more to deliver than a slice
     Outbox out           # what is sent once it is flushed
     Outbox synced        # and what once it is synced
+    MsgTrace *mt         # of the message that a stream is given; NULL for none
     int64_t wall_at      # ps.now of `wall`, ns since 1970
     int64_t wall
     SyncBatch *done      # under Engine.lock: oldest first

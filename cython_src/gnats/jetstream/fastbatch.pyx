@@ -6,8 +6,9 @@ from libc.stdio cimport snprintf
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcmp
 
+from gnats.core.msgtrace cimport TRACE_DUPLICATE, trace_jetstream_error
 from gnats.core.parser cimport Slice
-from gnats.includes.atomics cimport add64, load64
+from gnats.includes.atomics cimport add64, load64, unlikely
 from gnats.jetstream.batchchecks cimport Before, check_batched, store_batched
 from gnats.jetstream.batching cimport may_batch, open_batch
 from gnats.jetstream.batchtable cimport MAX_BATCH_ID, OpenBatch, batch_find, batch_remove, batch_touch
@@ -358,6 +359,8 @@ cdef bint may_store(
     if outcome == MSG_STORED:
         return True
     if outcome == MSG_DUPLICATE:
+        if unlikely(local.mt != NULL):
+            trace_jetstream_error(local.mt, TRACE_DUPLICATE, NULL, 0)
         if b.pending == 0:
             b.pseq = p.seq
             check_flow(s, local, &m.reply, b)

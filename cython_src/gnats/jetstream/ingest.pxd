@@ -86,7 +86,9 @@ cdef bint refuse(StreamCore s, Local *local, const Inbound *m, int err_code) noe
 # With text behind what the error says.
 cdef bint refuse_with(StreamCore s, Local *local, const Inbound *m, int err_code, const char *text,
                       size_t n) noexcept nogil
-cdef bint refuse_sequence(StreamCore s, Local *local, const Inbound *m, uint64_t last) noexcept nogil
+# `last` is the stream's last sequence, or that of a subject.
+cdef bint refuse_sequence(StreamCore s, Local *local, const Inbound *m, uint64_t last,
+                          bint of_subject) noexcept nogil
 cdef bint refuse_store(StreamCore s, Local *local, const Inbound *m, const char *why, size_t n) noexcept nogil
 cdef void refuse_rollup(StreamCore s, Local *local, const Inbound *m) noexcept nogil
 cdef bint check_increment(StreamCore s, Local *local, const Inbound *m) noexcept nogil

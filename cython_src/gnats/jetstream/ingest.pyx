@@ -2,9 +2,17 @@
 from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
-from libc.string cimport memcmp, memcpy
+from libc.string cimport memcmp, memcpy, memmove
 
 from gnats.core.delivery cimport Deliverer
+from gnats.core.msgtrace cimport (
+    TRACE_DUPLICATE,
+    TRACE_LAST_SUBJECT_SEQUENCE,
+    MsgTrace,
+    trace_jetstream,
+    trace_jetstream_error,
+    trace_jetstream_subject,
+)
 from gnats.core.parser cimport PubArg, Slice
 from gnats.core.quoting cimport quote
 from gnats.core.subject cimport is_valid_literal_subject
@@ -108,6 +116,7 @@ cdef void process_inbound_jetstream_msg(
     void *ctx, Deliverer producer, const Subscription *sub, char *msg, size_t n
 ) noexcept nogil:
     cdef PubArg *pa = &producer.pa
+    cdef Local *local = local_of(producer.ps)
     cdef Inbound m
     cdef Slice pattern
     cdef char *original = NULL
@@ -132,14 +141,29 @@ cdef void process_inbound_jetstream_msg(
             if not rewrite_header(&m, producer.mt != NULL):
                 free(original)
                 return
-    if unlikely(is_fast_batch(&pattern)):
-        process_fast_batch_msg(<StreamCore> ctx, local_of(producer.ps), &m, &pattern)
+        if unlikely(producer.mt != NULL):
+            begin_trace(<StreamCore> ctx, local, producer.mt)
+    if unlikely(is_fast_batch(&pattern)) and not only_traced(local):
+        process_fast_batch_msg(<StreamCore> ctx, local, &m, &pattern)
     else:
-        process_jetstream_msg(<StreamCore> ctx, local_of(producer.ps), &m, False)
+        process_jetstream_msg(<StreamCore> ctx, local, &m, False)
+    local.mt = NULL
     if unlikely(original != NULL):
         free(original)
     free(m.owned)
     free(m.counted)
+
+
+cdef inline bint only_traced(const Local *local) noexcept nogil:
+    return local.mt != NULL and local.mt.only
+
+
+cdef void begin_trace(StreamCore s, Local *local, MsgTrace *t) noexcept nogil:
+    cdef Slice name
+    name.p = <char *> s.name_p
+    name.n = s.name_n
+    local.mt = t
+    trace_jetstream(t, &name)
 
 
 cdef inline bint has_status(const Inbound *m) noexcept nogil:
@@ -166,24 +190,16 @@ cdef bint rewrite_header(Inbound *m, bint traced) noexcept nogil:
     m.hdr_n = remove_status(m.hdr, m.hdr_n)
     if traced and m.hdr_n:
         dest = find_header(m.hdr, m.hdr_n, b"Nats-Trace-Dest", 15)
-        if dest.p != NULL and dest.n >= 14:
-            # shorter than any destination that is traced to, but for very short ones
+        if dest.p != NULL:
             rest = m.hdr + m.hdr_n - (dest.p + dest.n)
+            memmove(dest.p + 14, dest.p + dest.n, rest)
             memcpy(dest.p, b"trace disabled", 14)
-            move_back(dest.p + 14, dest.p + dest.n, rest)
-            m.hdr_n -= dest.n - 14
+            m.hdr_n = m.hdr_n - dest.n + 14
         else:
-            m.hdr_n = remove_header(m.hdr, m.hdr_n, b"Nats-Trace-Dest", 15)
             m.hdr_n = add_header(m.hdr, m.hdr, m.hdr_n, b"Nats-Trace-Dest", 15, b"trace disabled", 14)
     m.hdr_n = remove_header(m.hdr, m.hdr_n, b"Nats-Request-Info", 17)
     parse_headers(m.hdr, m.hdr_n, &m.h)
     return True
-
-
-cdef inline void move_back(char *to, const char *since, size_t n) noexcept nogil:
-    cdef size_t i
-    for i in range(n):
-        to[i] = since[i]
 
 
 # -- checks, in nats-server's order; False: refused, and said so -------------------------------------------------------
@@ -191,6 +207,8 @@ cdef inline void move_back(char *to, const char *since, size_t n) noexcept nogil
 cdef bint refuse_with(
     StreamCore s, Local *local, const Inbound *m, int err_code, const char *text, size_t n
 ) noexcept nogil:
+    if unlikely(local.mt != NULL):
+        trace_jetstream_error(local.mt, err_code, text, n)
     if m.told_as == TOLD:
         respond_error(s, local, &m.reply, err_code, text, n)
     else:
@@ -202,9 +220,15 @@ cdef bint refuse(StreamCore s, Local *local, const Inbound *m, int err_code) noe
     return refuse_with(s, local, m, err_code, NULL, 0)
 
 
-cdef bint refuse_sequence(StreamCore s, Local *local, const Inbound *m, uint64_t last) noexcept nogil:
+cdef bint refuse_sequence(
+    StreamCore s, Local *local, const Inbound *m, uint64_t last, bint of_subject
+) noexcept nogil:
     cdef char[20] digits
-    return refuse_with(s, local, m, ERR_WRONG_LAST_SEQUENCE, digits, put_uint64(digits, last))
+    cdef size_t n = put_uint64(digits, last)
+    refuse_with(s, local, m, ERR_WRONG_LAST_SEQUENCE, digits, n)
+    if unlikely(local.mt != NULL) and of_subject:
+        trace_jetstream_error(local.mt, TRACE_LAST_SUBJECT_SEQUENCE, digits, n)
+    return False
 
 
 cdef bint refuse_store(StreamCore s, Local *local, const Inbound *m, const char *why, size_t n) noexcept nogil:
@@ -226,13 +250,13 @@ cdef bint check_expected(StreamCore s, Local *local, const Inbound *m) noexcept 
         if rc == STORE_OK:
             last = sm.seq
         if (rc != STORE_OK and not (rc == STORE_NOT_FOUND and seq == 0)) or last != seq:
-            return refuse_sequence(s, local, m, last)
+            return refuse_sequence(s, local, m, last, True)
     elif header_set(h, H_EXPECTED_LAST_SUBJ_SEQ_SUBJ):
         return refuse(s, local, m, ERR_EXPECTED_PER_SUBJECT_INVALID)
     if header_set(h, H_EXPECTED_LAST_SEQ):
         seq = <uint64_t> parse_int64(h.values[H_EXPECTED_LAST_SEQ].p, h.values[H_EXPECTED_LAST_SEQ].n)
         if seq != s.store.last_seq:
-            return refuse_sequence(s, local, m, s.store.last_seq)
+            return refuse_sequence(s, local, m, s.store.last_seq, False)
     return True
 
 
@@ -319,6 +343,8 @@ cdef bint check_identity(StreamCore s, Local *local, const Inbound *m, bint sour
         seq = dedupe_find(&s.dedupe, c.msg_id.p, c.msg_id.n) if not s.cfg.mirror else 0
         if seq:
             c.outcome = MSG_DUPLICATE
+            if unlikely(local.mt != NULL):
+                trace_jetstream_error(local.mt, TRACE_DUPLICATE, NULL, 0)
             respond_ack(s, local, &m.reply, seq, b',"duplicate": true}', 19)
             return False
     if not check_last_msg_id(s, local, m):
@@ -406,7 +432,7 @@ cdef bint find_ttl(StreamCore s, Local *local, Inbound *m, Checked *c) noexcept 
 
 cdef void process_jetstream_msg(StreamCore s, Local *local, Inbound *m, bint sourced) noexcept nogil:
     cdef Taken t
-    cdef bint batched = header_set(&m.h, H_BATCH_ID) and not sourced
+    cdef bint batched = header_set(&m.h, H_BATCH_ID) and not sourced and not only_traced(local)
     s.enter()
     if unlikely(batched):
         t.c.rollup = NO_ROLLUP
@@ -483,7 +509,12 @@ cdef bint store_checked(StreamCore s, Local *local, Inbound *m, Checked *c) noex
     cdef uint64_t before = 0
     cdef StoreMsg sm
     cdef bint purged = False
-    if s.cfg.retention == INTEREST_POLICY and not s.has_interest(m.subject.p, m.subject.n):
+    cdef bint no_interest = s.cfg.retention == INTEREST_POLICY and not s.has_interest(m.subject.p, m.subject.n)
+    if unlikely(local.mt != NULL):
+        trace_jetstream_subject(local.mt, &m.subject, no_interest)
+        if local.mt.only:
+            return False
+    if no_interest:
         skip_msg(s, c)
         c.outcome = MSG_STORED
         return roll_up(s, m, c, 0)
@@ -587,7 +618,10 @@ cdef bint refuse_append(StreamCore s, Local *local, const Inbound *m, int rc) no
     if rc == STORE_SEQ_MISMATCH:
         return False
     # It cannot be written: nobody is told that it was, nor that it was not.
-    s.fail(-5 if s.store.env.error == 0 else -s.store.env.error)
+    rc = -5 if s.store.env.error == 0 else -s.store.env.error
+    if unlikely(local.mt != NULL):
+        trace_jetstream_error(local.mt, rc, NULL, 0)
+    s.fail(rc)
     return False
 
 
