@@ -1,8 +1,10 @@
 """Listening and accepting (AcceptLoop, acceptConnections and acceptError in server.go)."""
 
 import asyncio
+import errno
 import socket
 from collections.abc import Callable
+from typing import Any
 
 from gnats.errors import ServerError
 from gnats.gofmt import join_host_port, os_error
@@ -14,6 +16,8 @@ BACKLOG = 65535
 """The kernel takes the smaller one of this and net.core.somaxconn."""
 BATCH = 64
 """Connections accepted before other events get their turn."""
+UNSPECIFIED = ("0.0.0.0", "::")
+"""Each of them is all addresses of the machine, of both families, as it is for Go."""
 
 
 async def listen(host: str, port: int) -> socket.socket:
@@ -21,14 +25,24 @@ async def listen(host: str, port: int) -> socket.socket:
 
     Raises OSError.
     """
+    if host in UNSPECIFIED:
+        try:
+            return _bound(socket.AF_INET6, ("::", port))
+        except OSError as exc:
+            if exc.errno not in (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL):
+                raise  # else this machine has no IPv6
     # Most hosts are numbers: no need for the loop's resolver and its thread nor, as bytes, for IDNA's tables.
     name = host.encode() if host.isascii() else host
     try:
         found = socket.getaddrinfo(name, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
     except socket.gaierror:
         found = await asyncio.get_running_loop().getaddrinfo(name, port, type=socket.SOCK_STREAM)
-    family, kind, proto, _, address = min(found, key=lambda entry: entry[0] != socket.AF_INET)
-    sock = socket.socket(family, kind, proto)
+    family, _, _, _, address = min(found, key=lambda entry: entry[0] != socket.AF_INET)
+    return _bound(family, address)
+
+
+def _bound(family: int, address: tuple[Any, ...]) -> socket.socket:
+    sock = socket.socket(family, socket.SOCK_STREAM)
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:

@@ -164,7 +164,7 @@ class Lexer:
     def _error(self, reason: str) -> OptionError:
         newlines = bisect_left(self._newlines, self._at)
         pos = self._bytes(self._text[self._line_start(newlines) : self._at])
-        return error_at(self._name, newlines + 1, pos, reason)
+        return error_at(self._name, newlines + 1, pos, f"Parse error: {reason}")
 
     def _unexpected(self, expected: str) -> OptionError:
         """An error at the next character."""

@@ -379,7 +379,7 @@ def place_and_reason(error: str) -> str:
     """An error of nats-server in the form of ours, with as much of the place as it says."""
     error = re.sub(r"^(nats-server: )?(error parsing include file '[^']*\.conf', (?!open ))*", "", error)
     if found := re.fullmatch(r"Parse error on line (\d+): '(.*)'", error, re.DOTALL):
-        error = f"{found[1]}: {found[2]}"
+        error = f"{found[1]}: Parse error: {found[2]}"
     elif found := re.fullmatch(r"config is invalid \((.*)\)", error):
         error = f"{found[1]}: config is invalid"
     elif found := re.fullmatch(

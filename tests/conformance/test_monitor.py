@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import socket
 from collections.abc import Callable
 from typing import Any
 from urllib.error import HTTPError
@@ -110,3 +112,15 @@ def test_connection_that_is_refused_counts(launch: Launch) -> None:
         launch("-m", "-1", config="max_connections: 1", **other) for other in ({}, {"kind": REFERENCE})
     )
     assert refused(tested) == refused(expected) == (1, 2)
+
+
+@pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="no IPv6 here")
+def test_all_addresses_are_those_of_both_families(launch: Launch) -> None:
+    server = launch("-a", "0.0.0.0", "-m", "-1")
+    with (
+        Connection(("127.0.0.1", server.port)) as old,
+        Connection(("::1", server.port), source="::1") as new,
+        urlopen(f"http://[::1]:{server.monitor_port}/connz", timeout=TIMEOUT) as page,
+    ):
+        assert (old.info["client_ip"], new.info["client_ip"]) == ("127.0.0.1", "::1")
+        assert [connection["ip"] for connection in json.load(page)["connections"]] == ["127.0.0.1", "::1"]

@@ -4,6 +4,7 @@ import asyncio
 import errno
 import os
 import socket
+from typing import Any
 
 import pytest
 
@@ -142,13 +143,32 @@ async def test_a_name_is_looked_up() -> None:
 
 
 @pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="no IPv6 here")
-async def test_the_ipv6_wildcard_takes_ipv4_too() -> None:
+@pytest.mark.parametrize("host", accept.UNSPECIFIED)
+async def test_the_unspecified_address_is_all_of_both_families(host: str) -> None:
     accepted = Accepted()
-    loop = AcceptLoop(await listen("::", 0), "Client", accepted.create, Logger(len))
+    loop = AcceptLoop(await listen(host, 0), "Client", accepted.create, Logger(len))
     with socket.create_connection(("127.0.0.1", loop.port)):
         assert (await accepted.queue.get())[1] == "::ffff:127.0.0.1"
+    with socket.create_connection(("::1", loop.port)):
+        assert (await accepted.queue.get())[1] == "::1"
     loop.close()
     accepted.close()
+
+
+@pytest.mark.parametrize("error", [errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL])
+async def test_without_ipv6_the_unspecified_address_is_all_of_ipv4(
+    error: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bound = accept._bound
+
+    def without_ipv6(family: int, address: tuple[Any, ...]) -> socket.socket:
+        if family == socket.AF_INET6:
+            raise OSError(error, os.strerror(error))
+        return bound(family, address)
+
+    monkeypatch.setattr(accept, "_bound", without_ipv6)
+    with await listen("0.0.0.0", 0) as sock:
+        assert sock.family == socket.AF_INET
 
 
 async def test_a_port_in_use_is_an_error_that_names_it() -> None:

@@ -262,11 +262,11 @@ def test_a_chain_of_includes_has_a_limit(tmp_path: Path) -> None:
         ),
         ("a 1\ninclude 'x/y'", "2:10: error parsing include file 'x/y', open x/y: no such file or directory"),
         ("include .", "1:8: error parsing include file '.', read DIR: is a directory"),
-        ("include bad.conf", "bad.conf:3:1: Expected value but found new line"),
-        ("include 12", "1:9: Expected include value but found start of a number"),
-        ("include [ a ]", "1:9: Expected include value but found start of an array"),
-        ("include 'a", "1:10: Unexpected EOF in quoted include"),
-        ("a { include\n x }", "2:1: Expected include value but found new line"),
+        ("include bad.conf", "bad.conf:3:1: Parse error: Expected value but found new line"),
+        ("include 12", "1:9: Parse error: Expected include value but found start of a number"),
+        ("include [ a ]", "1:9: Parse error: Expected include value but found start of an array"),
+        ("include 'a", "1:10: Parse error: Unexpected EOF in quoted include"),
+        ("a { include\n x }", "2:1: Parse error: Expected include value but found new line"),
     ],
 )
 def test_an_include_that_cannot_be_read_is_an_error_with_its_place(
@@ -318,7 +318,8 @@ def test_an_environment_variable_is_read_as_a_value(
     monkeypatch.setenv("GNATS_A", text)
     if value is None:
         assert error("\na $GNATS_A").startswith(
-            "server.conf:2:4: variable reference for 'GNATS_A' could not be parsed: $GNATS_A:1:8: Expected"
+            "server.conf:2:4: variable reference for 'GNATS_A' could not be parsed: $GNATS_A:1:8: Parse "
+            "error: Expected"
         )
         return
     token = parse("x 1\n a $GNATS_A", HERE).root["a"]
@@ -354,66 +355,71 @@ def test_an_environment_variable_that_includes_its_own_file_ends(
     [
         (
             "a: 1 2",
-            "1:6: Expected a top-level value to end with a new line, comment or EOF, but got '2' instead.",
+            "1:6: Parse error: "
+            "Expected a top-level value to end with a new line, comment or EOF, but got '2' instead.",
         ),
         ("a", "1:1: config is invalid"),
         ("a 1\n  b\n", "3:1: config is invalid"),
-        ("a:\n", "2:1: Expected value but found new line"),
-        ("= 1", "1:0: Unexpected key separator '='"),
-        ("a { : 1 }", "1:4: Unexpected key separator ':'."),
-        ("a {\n b: 1\n", "3:1: Unexpected EOF processing map."),
-        ("a {\n b", "2:3: Unexpected EOF processing map key."),
-        ("a { 'b", "1:6: Unexpected EOF processing quoted map key."),
-        ('a { "b', "1:6: Unexpected EOF processing double quoted map key."),
-        ("a { b: , }", '1:8: Unexpected map value terminator ",".'),
+        ("a:\n", "2:1: Parse error: Expected value but found new line"),
+        ("= 1", "1:0: Parse error: Unexpected key separator '='"),
+        ("a { : 1 }", "1:4: Parse error: Unexpected key separator ':'."),
+        ("a {\n b: 1\n", "3:1: Parse error: Unexpected EOF processing map."),
+        ("a {\n b", "2:3: Parse error: Unexpected EOF processing map key."),
+        ("a { 'b", "1:6: Parse error: Unexpected EOF processing quoted map key."),
+        ('a { "b', "1:6: Parse error: Unexpected EOF processing double quoted map key."),
+        ("a { b: , }", '1:8: Parse error: Unexpected map value terminator ",".'),
         (
             "a { b: 'c' d",
-            '1:12: Expected a map value terminator "," or a map terminator "}", but got \'d\' instead.',
+            "1:12: Parse error: "
+            'Expected a map value terminator "," or a map terminator "}", but got \'d\' instead.',
         ),
-        ("a { ] }", "1:4: Unexpected array end ']' processing map."),
-        ("a [ 1, , 2 ]", "1:8: Unexpected array value terminator ','."),
+        ("a { ] }", "1:4: Parse error: Unexpected array end ']' processing map."),
+        ("a [ 1, , 2 ]", "1:8: Parse error: Unexpected array value terminator ','."),
         (
             "a [ 'b' c ]",
-            '1:9: Expected an array value terminator "," or an array terminator "]", but got \'c\' instead.',
+            "1:9: Parse error: "
+            'Expected an array value terminator "," or an array terminator "]", but got \'c\' instead.',
         ),
         (
             "a [\n1\n",
-            '3:1: Expected an array value terminator "," or an array terminator "]",'
+            '3:1: Parse error: Expected an array value terminator "," or an array terminator "]",'
             " but got the end instead.",
         ),
         (
             "{ a 'b' c }",
-            "1:9: Expected a block-level value to end with a new line, comment or EOF, but got 'c' instead.",
+            "1:9: Parse error: "
+            "Expected a block-level value to end with a new line, comment or EOF, but got 'c' instead.",
         ),
-        ('a: "b', "1:5: Unexpected EOF."),
-        ("a: 'b\nc", "2:2: Unexpected EOF."),
-        ("a (\nb\n", "3:1: Unexpected EOF processing block."),
-        ("/a", "1:1: Unexpected EOF."),
+        ('a: "b', "1:5: Parse error: Unexpected EOF."),
+        ("a: 'b\nc", "2:2: Parse error: Unexpected EOF."),
+        ("a (\nb\n", "3:1: Parse error: Unexpected EOF processing block."),
+        ("/a", "1:1: Parse error: Unexpected EOF."),
         (
             'a: "\\q"',
-            "1:6: Invalid escape character 'q'. Only the following escape characters are allowed:"
+            "1:6: Parse error: "
+            "Invalid escape character 'q'. Only the following escape characters are allowed:"
             r" \xXX, \t, \n, \r, \", \\.",
         ),
-        ('a: "\\x4g"', r"1:8: Expected two hexadecimal digits after '\x', but got '4g'"),
-        ('a: "\\x\n"', r"2:1: Expected two hexadecimal digits after '\x', but hit end of line"),
+        ('a: "\\x4g"', r"1:8: Parse error: Expected two hexadecimal digits after '\x', but got '4g'"),
+        ('a: "\\x\n"', r"2:1: Parse error: Expected two hexadecimal digits after '\x', but hit end of line"),
         ("a: 99999999999999999999", "1:3: integer '99999999999999999999' is out of the range"),
         (f"a: {'9' * 5000}k", f"1:3: integer '{'9' * 5000}k' is out of the range"),
         ("a: ١٢", "1:3: expected integer, but got '١٢'"),
         (f"a: {'9' * 400}.0", f"1:3: float '{'9' * 400}.0' is out of the range"),
-        ("a: .5", "1:4: Floats must start with a digit"),
-        ("a: -.5", "1:5: Floats must start with a digit, not '.'."),
-        ("a: 5.x", "1:6: Floats must have a digit after the '.', but got 'x' instead."),
-        ("a: -x", "1:5: Expected a digit but got 'x'."),
-        ("a: 123-4", "1:7: All ISO8601 dates must be in full Zulu form."),
-        ("a: 2016-5", "1:9: Expected digit in ISO8601 datetime, but found the end instead."),
-        ("a: 2016-05-04 ", "1:14: Expected 'T' in ISO8601 datetime, but found ' ' instead."),
+        ("a: .5", "1:4: Parse error: Floats must start with a digit"),
+        ("a: -.5", "1:5: Parse error: Floats must start with a digit, not '.'."),
+        ("a: 5.x", "1:6: Parse error: Floats must have a digit after the '.', but got 'x' instead."),
+        ("a: -x", "1:5: Parse error: Expected a digit but got 'x'."),
+        ("a: 123-4", "1:7: Parse error: All ISO8601 dates must be in full Zulu form."),
+        ("a: 2016-5", "1:9: Parse error: Expected digit in ISO8601 datetime, but found the end instead."),
+        ("a: 2016-05-04 ", "1:14: Parse error: Expected 'T' in ISO8601 datetime, but found ' ' instead."),
         ("a: 2016-13-04T18:53:41Z", "1:3: expected Zulu formatted DateTime, but got '2016-13-04T18:53:41Z'"),
         ("a: 2016-02-30T18:53:41Z", "1:3: expected Zulu formatted DateTime, but got '2016-02-30T18:53:41Z'"),
         ("a: $GNATS_NOT_THERE", "1:4: variable reference for 'GNATS_NOT_THERE' can not be found"),
         ("a: $b\x0bc", r"1:4: variable reference for 'b\x0bc' can not be found"),
         (
             "\n\n  a 'b' \x01",
-            r"3:10: Expected a top-level value to end with a new line, comment or EOF,"
+            r"3:10: Parse error: Expected a top-level value to end with a new line, comment or EOF,"
             r" but got '\x01' instead.",
         ),
     ],
