@@ -472,9 +472,9 @@ cdef class Deliverer(Importer):
 
     cdef bint deliver_native(self, Subscription *s, char *msg, size_t n) noexcept nogil:
         cdef NativeSub *native = native_sub(s)
-        if self.mt == NULL or not self.mt.only:
-            native.fn(native.ctx, self, s, msg, n)
-        return True
+        if self.mt != NULL and self.mt.only:
+            return True
+        return native.fn(native.ctx, self, s, msg, n)
 
     cdef bint deliver_native_shadow(
         self, Deliverer dest, const Subscription *shadow, char *msg, size_t n
