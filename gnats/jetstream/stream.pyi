@@ -94,9 +94,11 @@ class Stream(StreamBase):
     def add_consumer(self, consumer: Observer) -> None:
         """Tell it of what is stored and removed from now on. Raises MemoryError."""
     def remove_consumer(self, consumer: Observer) -> None:
-        """Tell it nothing more; it is to be buried (Engine.bury) then. Raises ValueError when it is not
-        there.
-        """
+        """Tell it nothing more; it is to be buried (Engine.bury) then. Raises MemoryError."""
+    def consumers_with(self, subject: bytes) -> list[Observer]:
+        """The consumers that have a filter with a literal subject in common with this one, which may have
+        wildcards;
+        or, where they are few, all of them. Raises MemoryError."""
     def state(self) -> StreamState:
         """The store's state (gnats.store.store)."""
     def get_msg(self, seq: int) -> StoredMsg:

@@ -211,3 +211,63 @@ def test_everything_at_once(js: NativeJs) -> None:
         message = peer.request("$JS.API.CONSUMER.MSG.NEXT.S.C", b'{"batch":1,"expires":20000000000}')
         assert message.ack[0] == 1
         assert message.ack[3] == 0
+
+
+def test_consumers_come_and_go_while_messages_do(js: NativeJs) -> None:
+    """Consumers are added, changed and removed while messages are stored and pushed out by others. Those that
+    stay count what there is for them, and the stream tells who wants a subject."""
+    subjects = [f"s.{number}" for number in range(20)]
+    js.create_stream("S", subjects=["s.>"], max_msgs_per_subject=100)
+    staying = {f"C{number}": subject for number, subject in enumerate([*subjects, "s.*", ""])}
+    for name, subject in staying.items():
+        js.create_consumer(
+            "S",
+            name,
+            durable_name=name,
+            ack_policy="explicit",
+            **({"filter_subject": subject} if subject else {}),
+        )
+    done = threading.Event()
+
+    def meddle(seed: int) -> None:
+        rng = random.Random(seed)
+        mine: list[str] = []
+
+        def choice() -> dict[str, object]:
+            return {"filter_subjects": rng.sample(subjects, rng.randrange(4))}
+
+        for step in range(150):
+            if not mine or (rng.random() < 0.5 and len(mine) < 20):
+                mine.append(f"X{seed}-{step}")
+                js.create_consumer("S", mine[-1], ack_policy="explicit", **choice())
+            elif rng.random() < 0.5:
+                js.update_consumer("S", rng.choice(mine), ack_policy="explicit", **choice())
+            else:
+                js.delete_consumer("S", mine.pop(rng.randrange(len(mine))))
+        for name in mine:
+            js.delete_consumer("S", name)
+
+    def look(seed: int) -> None:
+        """From a thread that is no poller's, as purges do."""
+        rng = random.Random(seed)
+        while not done.is_set():
+            js.streams["S"].purge(rng.choice(subjects).encode(), 0, 50)
+
+    crew = Crew()
+    for part in range(3):
+        crew.start(lambda part: [produce(js, subject, 300) for subject in subjects[part::3]], part)
+    meddlers = Crew()
+    meddlers.start(look, 7)
+    for seed in range(2):
+        crew.start(meddle, seed)
+    crew.join()
+    done.set()
+    meddlers.join()
+    left = js.call(lambda _: js.streams["S"].store.subjects_totals((b"s.>",)))
+    assert len(js.call(lambda _: js.streams["S"].consumers)) == len(staying)
+    assert sum(left.values()) == js.messages("S")
+    pending = {name: js.consumer_info("S", name)["num_pending"] for name in staying}
+    assert pending == {
+        name: left.get(subject.encode(), 0) if subject[-1:].isdigit() else sum(left.values())
+        for name, subject in staying.items()
+    }

@@ -54,9 +54,9 @@ cdef class Deliverer(Importer):
 # Stands before a subscription with SUB_NATIVE in its block. Whoever delivers calls `fn` in place, after all other
 # subscribers but with the message still in hand: producer.pa has its subject, reply and header size, msg n - 2 bytes of
 # header and payload. All of it is good until fn returns. No lock is held; fn may publish with another client
-# (PollState.js), not with `producer`.
+# (PollState.js), not with `producer`. False: it was just being unsubscribed, and has not heard the message.
 cdef struct NativeSub:
-    void (*fn)(void *ctx, Deliverer producer, const Subscription *s, char *msg, size_t n) noexcept nogil
+    bint (*fn)(void *ctx, Deliverer producer, const Subscription *s, char *msg, size_t n) noexcept nogil
     void *ctx            # lives until every poller has been between two batches since the unsubscription
 
 

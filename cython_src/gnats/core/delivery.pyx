@@ -472,8 +472,7 @@ cdef class Deliverer(Importer):
 
     cdef bint deliver_native(self, Subscription *s, char *msg, size_t n) noexcept nogil:
         cdef NativeSub *native = native_sub(s)
-        native.fn(native.ctx, self, s, msg, n)   # also what is only traced: streams trace, too
-        return True
+        return native.fn(native.ctx, self, s, msg, n)   # also what is only traced: streams trace, too
 
     cdef bint deliver_native_shadow(
         self, Deliverer dest, const Subscription *shadow, char *msg, size_t n

@@ -53,6 +53,8 @@ cdef enum:
     SUB_RESPONSES = 4    # takes responses back
     # Of JetStream: what it hears is handled by a function in place, core.delivery.NativeSub stands before it.
     SUB_NATIVE = 8
+    # Of a subscriber that is in the same sublist already: where each is to be found once, those with it do not count.
+    SUB_FURTHER = 16
 
 
 cdef inline const char *sub_subject(const Subscription *s) noexcept nogil:
@@ -181,6 +183,11 @@ cdef class Sublist:
 
     # As match, for every subscription, all in psubs and once, whether of a queue group or not.
     cdef MatchResult *all(self) noexcept nogil
+
+    # As match, of those in no queue group, for who keeps everybody from changing the trie: fn gets them a subject at a
+    # time. Takes no lock.
+    cdef void visit(self, const char *subject, size_t n,
+                    void (*fn)(void *arg, Subscription **subs, uint32_t n) noexcept nogil, void *arg) noexcept nogil
 
     # Does anyone match?
     cdef bint has_interest(self, const char *subject, size_t n) noexcept nogil

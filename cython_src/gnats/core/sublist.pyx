@@ -341,6 +341,17 @@ cdef class Sublist:
         pthread_rwlock_unlock(&self.lock)
         return r
 
+    cdef void visit(
+        self, const char *subject, size_t n, void (*fn)(void *arg, Subscription **subs, uint32_t n) noexcept nogil,
+        void *arg
+    ) noexcept nogil:
+        cdef Walk walk
+        cdef Node *node = walk_next(&walk) if walk_begin(self, &walk, subject, n) else NULL
+        while node != NULL:
+            if node.nsubs:
+                fn(arg, node_subs(node), node.nsubs)
+            node = walk_next(&walk)
+
     cdef bint has_interest(self, const char *subject, size_t n) noexcept nogil:
         cdef Walk walk
         cdef bint found

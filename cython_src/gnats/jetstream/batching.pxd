@@ -20,8 +20,8 @@ cpdef enum AbandonReason:
     ABANDONED_UNSUPPORTED = 3
 
 
-# May a message of any batch be taken? If not, its reply has been told why.
-cdef bint may_batch(StreamCore s, Local *local, const Inbound *m) noexcept nogil
+# May a message of any batch be taken? If not, its reply has been told why, unless it is `unheard`.
+cdef bint may_batch(StreamCore s, Local *local, Inbound *m) noexcept nogil
 # A new batch of `size` bytes in a table of the stream; NULL when there are too many. `open` counts those of the server.
 cdef OpenBatch *open_batch(StreamCore s, BatchTable *t, size_t size, const char *id, size_t n, uint64_t per_stream,
                            uint64_t *open, uint64_t total, int64_t now) noexcept nogil

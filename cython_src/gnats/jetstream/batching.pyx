@@ -26,9 +26,10 @@ cdef enum:
     MAX_UNTOLD = 1024    # advisories that wait for the control loop; more of them are not told
 
 
-cdef bint may_batch(StreamCore s, Local *local, const Inbound *m) noexcept nogil:
+cdef bint may_batch(StreamCore s, Local *local, Inbound *m) noexcept nogil:
     cdef size_t most = <size_t> s.cfg.max_msg_size
     if s.closed or not s.active:
+        m.unheard = True
         return False
     if s.cfg.sealed:
         return refuse(s, local, m, ERR_SEALED)

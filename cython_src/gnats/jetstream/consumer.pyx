@@ -8,9 +8,9 @@ from libc.string cimport memcmp, memcpy, memset
 from gnats.core.account cimport Account
 from gnats.core.delivery cimport Deliverer, NativeSub
 from gnats.core.parser cimport Slice
-from gnats.core.quiesce cimport QsParticipant, qs_offline, qs_online, qs_register, qs_retire, qs_unregister
+from gnats.core.quiesce cimport QsParticipant, qs_offline, qs_online, qs_register, qs_unregister
 from gnats.core.sublist cimport Subscription
-from gnats.includes.atomics cimport exchange8, load8, store8, store_ptr_release
+from gnats.includes.atomics cimport exchange8, load8, store8
 from gnats.includes.linux cimport monotonic_ns, realtime_ns
 from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
 from gnats.jetstream.consumeracks cimport Acked
@@ -52,7 +52,7 @@ from gnats.store.codec cimport (
     consumer_free,
 )
 from gnats.store.durations cimport parse_int64
-from gnats.store.filter cimport Filter, filter_make
+from gnats.store.filter cimport Filter, filter_free, filter_make
 
 import random
 
@@ -204,15 +204,16 @@ cdef class Consumer(ConsumerDelivery):
 
     cdef int set_filter(self, config) except -1:
         cdef Filter *made = filter_make(filter_subjects(config))
-        cdef Filter *old
+        cdef Filter *old = self.filter
         pthread_mutex_lock(&self.lock)
-        pthread_mutex_lock(&self.store.lock)
-        old = self.filter
-        store_ptr_release(<void **> &self.filter, made)
-        pthread_mutex_unlock(&self.store.lock)
-        pthread_mutex_unlock(&self.lock)
-        if old != NULL:
-            qs_retire(old)
+        try:
+            self.stream.observing.refilter(self, made)
+        except MemoryError:
+            old = made
+            raise
+        finally:
+            pthread_mutex_unlock(&self.lock)
+            filter_free(old)
         return 0
 
     cdef int set_deliver_subject(self, config) except -1:
@@ -727,29 +728,30 @@ cdef void on_interest(void *ctx, bint interest) noexcept nogil:
     (<Consumer> ctx).kick()
 
 
-cdef void on_ack(void *ctx, Deliverer producer, const Subscription *s, char *msg, size_t n) noexcept nogil:
+cdef bint on_ack(void *ctx, Deliverer producer, const Subscription *s, char *msg, size_t n) noexcept nogil:
     cdef size_t hdr = producer.pa.hdr if producer.pa.hdr > 0 else 0
     cdef Slice reply = producer.pa.reply
     if reply.p == NULL:
         reply.n = 0
     (<Consumer> ctx).process_ack(producer.ps, &producer.pa.subject, &reply, msg + hdr, n - 2 - hdr)
+    return True
 
 
-cdef void on_request(void *ctx, Deliverer producer, const Subscription *s, char *msg, size_t n) noexcept nogil:
+cdef bint on_request(void *ctx, Deliverer producer, const Subscription *s, char *msg, size_t n) noexcept nogil:
     cdef size_t hdr = producer.pa.hdr if producer.pa.hdr > 0 else 0
     if producer.pa.reply.p == NULL or producer.pa.reply.n == 0:
-        return
+        return True
     if hdr and level_too_high(msg, hdr) and not (<Consumer> ctx).cfg.push:
         pthread_mutex_lock(&(<Consumer> ctx).lock)
         (<Consumer> ctx).refuse(producer.pa.reply.p, producer.pa.reply.n, b"412 Required Api Level")
         pthread_mutex_unlock(&(<Consumer> ctx).lock)
         (<Consumer> ctx).wake(producer.ps)
-        return
-    (<Consumer> ctx).process_next_msg_request(
+        return True
+    return (<Consumer> ctx).process_next_msg_request(
         producer.ps, producer.pa.reply.p, producer.pa.reply.n, msg + hdr, n - 2 - hdr)
 
 
-cdef void on_flow_control(void *ctx, Deliverer producer, const Subscription *s, char *msg, size_t n) noexcept nogil:
+cdef bint on_flow_control(void *ctx, Deliverer producer, const Subscription *s, char *msg, size_t n) noexcept nogil:
     """An answer to a flow control request."""
     cdef size_t hdr = producer.pa.hdr if producer.pa.hdr > 0 else 0
     cdef Slice *subject = &producer.pa.subject
@@ -773,6 +775,7 @@ cdef void on_flow_control(void *ctx, Deliverer producer, const Subscription *s, 
     pthread_mutex_unlock(&(<Consumer> ctx).lock)
     (<Consumer> ctx).tell_stream(producer.ps, &acked)
     (<Consumer> ctx).wake(producer.ps)
+    return True
 
 
 cdef bint take_flow_control(Consumer o, const Slice *subject) noexcept nogil:

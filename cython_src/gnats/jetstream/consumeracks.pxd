@@ -43,6 +43,6 @@ cdef class ConsumerAcks(ConsumerState):
     cdef void tell_stream(self, PollState *ps, Acked *acked) noexcept nogil
     # There was activity that keeps the consumer alive; lock held.
     cdef void suppress_deletion(self, int64_t now) noexcept nogil
-    # of the class below: +NXT asks for more
-    cdef void process_next_msg_request(self, PollState *ps, const char *reply, size_t rn, const char *msg,
+    # of the class below: +NXT asks for more. False: the consumer is closed.
+    cdef bint process_next_msg_request(self, PollState *ps, const char *reply, size_t rn, const char *msg,
                                        size_t n) noexcept nogil

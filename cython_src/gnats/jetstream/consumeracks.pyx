@@ -7,7 +7,6 @@ from libc.string cimport memcpy
 from gnats.core.parser cimport Slice
 from gnats.core.pollstate cimport PollState, poller_random
 from gnats.core.subject cimport subject_is_subset_match
-from gnats.includes.atomics cimport load_ptr_acquire
 from gnats.includes.linux cimport realtime_ns
 from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
 from gnats.jetstream.acks cimport (
@@ -53,7 +52,7 @@ from gnats.jetstream.pending cimport (
 )
 from gnats.jetstream.streamcore cimport LIMITS_POLICY
 from gnats.store.base cimport STORE_OK, StoreMsg
-from gnats.store.filter cimport Filter, filter_match
+from gnats.store.filter cimport filter_match
 
 cdef enum:
     REASON_ROOM = 4096        # bytes of a reason, or of a delay, that are passed on
@@ -344,16 +343,12 @@ cdef class ConsumerAcks(ConsumerState):
     cdef void suppress_deletion(self, int64_t now) noexcept nogil:
         pass
 
-    cdef void process_next_msg_request(
+    cdef bint process_next_msg_request(
         self, PollState *ps, const char *reply, size_t rn, const char *msg, size_t n
     ) noexcept nogil:
-        pass
+        return False
 
     # -- what the stream asks and tells ------------------------------------------------------------------------------
-
-    cdef bint is_filtered_match(self, const char *subject, uint32_t n) noexcept nogil:
-        # what is replaced is retired: the thread is online
-        return filter_match(<const Filter *> load_ptr_acquire(<void **> &self.filter), subject, n)
 
     cdef bint need_ack(self, uint64_t sseq, const char *subject, uint32_t n) noexcept nogil:
         cdef Entry *e

@@ -38,7 +38,6 @@ from gnats.jetstream.pending cimport (
 from gnats.jetstream.requests cimport WaitingRequest
 from gnats.jetstream.streamcore cimport LIMITS_POLICY
 from gnats.store.base cimport STORE_DELETED, STORE_NOT_FOUND, STORE_OK, StoreMsg
-from gnats.store.filter cimport filter_match
 
 cdef enum:
     SLICE_MSGS = 256           # of one gathering
@@ -544,11 +543,10 @@ cdef class ConsumerDelivery(ConsumerPull):
 
     # -- what the stream tells ---------------------------------------------------------------------------------------
 
-    cdef bint stored(self, uint64_t seq, const char *subject, uint32_t n) noexcept nogil:
-        if not filter_match(self.filter, subject, n):
-            return False
+    cdef bint stored(self, uint64_t seq) noexcept nogil:
         if seq > self.npf:
             self.npc += 1
+            self.npf = seq   # filters that overlap count it once
         return load8(&self.hungry)
 
 

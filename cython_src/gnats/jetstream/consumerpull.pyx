@@ -49,16 +49,19 @@ cdef const char *DIGITS = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnop
 cdef class ConsumerPull(ConsumerAcks):
     """A consumer's pull requests; see Consumer."""
 
-    cdef void process_next_msg_request(
+    cdef bint process_next_msg_request(
         self, PollState *ps, const char *reply, size_t rn, const char *msg, size_t n
     ) noexcept nogil:
+        cdef bint there
         if rn == 0:
-            return
+            return True
         pthread_mutex_lock(&self.lock)
-        if not self.closed:
+        there = not self.closed
+        if there:
             self.take_request(ps, reply, rn, msg, n)
             self.wake(ps)
         pthread_mutex_unlock(&self.lock)
+        return there
 
     cdef bint refuse(self, const char *reply, size_t rn, const char *text) noexcept nogil:
         outq_status(&self.out, reply, rn, NULL, 0, text, b"")

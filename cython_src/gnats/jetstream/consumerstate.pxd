@@ -2,7 +2,7 @@
 
 Lock: `lock`, above the store's (docs/locks.md). It is never held while something is delivered, published, or done to
 the stream. `npc`, `npf` and `filter` are under the store's lock as well: the stream counts a message for each of its
-consumers as it stores it.
+consumers that wants it as it stores it.
 
 Times: `now` is monotonic, in ns, as PollState.now; `wall` is ns since 1970.
 """
@@ -18,7 +18,6 @@ from gnats.jetstream.outq cimport OutQ
 from gnats.jetstream.pending cimport Entry, Pending
 from gnats.jetstream.requests cimport WaitQueue
 from gnats.jetstream.streamcore cimport StreamCore
-from gnats.store.filter cimport Filter
 from gnats.store.store cimport MsgStore
 
 cdef enum AckPolicy:
@@ -100,7 +99,6 @@ cdef class ConsumerState(Observer):
     cdef pthread_mutex_t lock
     # -- under lock --
     cdef ConsumerSettings cfg
-    cdef Filter *filter                # and under the store's lock
     cdef bint closed
     cdef uint64_t sseq                 # the next stream sequence
     cdef uint64_t dseq                 # the next consumer sequence

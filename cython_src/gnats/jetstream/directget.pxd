@@ -7,6 +7,6 @@ from gnats.core.delivery cimport Deliverer
 from gnats.core.sublist cimport Subscription
 
 # Functions of NativeSubs, whose ctx is the StreamCore: $JS.API.DIRECT.GET.<stream>, and the same with a subject.
-cdef void process_direct_get(void *ctx, Deliverer producer, const Subscription *sub, char *msg, size_t n) noexcept nogil
-cdef void process_direct_get_last(void *ctx, Deliverer producer, const Subscription *sub, char *msg,
+cdef bint process_direct_get(void *ctx, Deliverer producer, const Subscription *sub, char *msg, size_t n) noexcept nogil
+cdef bint process_direct_get_last(void *ctx, Deliverer producer, const Subscription *sub, char *msg,
                                   size_t n) noexcept nogil

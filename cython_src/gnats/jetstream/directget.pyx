@@ -85,7 +85,7 @@ cdef void answer_status(StreamCore s, PollState *ps, const Slice *reply, const c
     answer(s, ps, reply, hdr, n, NULL, 0)
 
 
-cdef void process_direct_get(
+cdef bint process_direct_get(
     void *ctx, Deliverer producer, const Subscription *sub, char *msg, size_t n
 ) noexcept nogil:
     cdef Get get
@@ -93,7 +93,7 @@ cdef void process_direct_get(
     cdef size_t hn = <size_t> producer.pa.hdr if producer.pa.hdr > 0 else 0
     cdef const char *refusal = NULL
     if reply.p == NULL or reply.n == 0:
-        return
+        return True
     n -= 2 + hn
     get.text = NULL
     if level_too_high(msg, hn):
@@ -119,9 +119,10 @@ cdef void process_direct_get(
     else:
         get_direct(<StreamCore> ctx, &get)
     free(get.text)
+    return True
 
 
-cdef void process_direct_get_last(
+cdef bint process_direct_get_last(
     void *ctx, Deliverer producer, const Subscription *sub, char *msg, size_t n
 ) noexcept nogil:
     cdef Get get
@@ -131,7 +132,7 @@ cdef void process_direct_get_last(
     cdef const char *refusal = NULL
     cdef size_t i, dots = 0
     if reply.p == NULL or reply.n == 0:
-        return
+        return True
     n -= 2 + hn
     # $JS.API.DIRECT.GET.<stream>.<subject>
     for i in range(key.n):
@@ -157,6 +158,7 @@ cdef void process_direct_get_last(
     else:
         get_direct(<StreamCore> ctx, &get)
     free(get.text)
+    return True
 
 
 # -- requests ----------------------------------------------------------------------------------------------------------

@@ -27,6 +27,7 @@ cdef struct Inbound:
     Slice val
     Slice batch          # the id of the batch that it ends, of batch_n messages; p is NULL otherwise
     uint64_t batch_n
+    uint8_t unheard      # nobody was there to take it: the stream was just being closed
     uint8_t told_as      # a ToldAs: how its publisher is told why it is refused
     uint64_t flow_seq    # of TOLD_IN_FLOW
     uint64_t seq         # of a mirror's message: its sequence, which must be the next one, and ts; else 0
@@ -73,7 +74,7 @@ cdef struct Taken:
 
 
 # The function of a stream's NativeSub; ctx is the StreamCore.
-cdef void process_inbound_jetstream_msg(void *ctx, Deliverer producer, const Subscription *sub, char *msg,
+cdef bint process_inbound_jetstream_msg(void *ctx, Deliverer producer, const Subscription *sub, char *msg,
                                         size_t n) noexcept nogil
 # A message of the server itself, or of another stream when `sourced`, which is stored as it is.
 cdef void process_jetstream_msg(StreamCore s, Local *local, Inbound *m, bint sourced) noexcept nogil

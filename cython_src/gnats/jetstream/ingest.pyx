@@ -29,7 +29,7 @@ from gnats.jetstream.counter cimport (
     apply_increment,
     read_decimal,
 )
-from gnats.jetstream.engine cimport Local, batch_time, local_of, publish_later, run_later
+from gnats.jetstream.engine cimport Local, batch_time, local_of, publish_later
 from gnats.jetstream.dedupe cimport dedupe_find
 from gnats.jetstream.fastbatch cimport is_fast_batch, original_reply, process_fast_batch_msg
 from gnats.jetstream.headers cimport (
@@ -61,7 +61,6 @@ from gnats.jetstream.headers cimport (
     remove_header,
     remove_status,
 )
-from gnats.jetstream.observer cimport Observer
 from gnats.jetstream.puback cimport (
     ERR_ACCOUNT_RESOURCES,
     ERR_COUNTER_BROKEN,
@@ -89,7 +88,7 @@ from gnats.jetstream.puback cimport (
     send_batch_ack,
     send_error,
 )
-from gnats.jetstream.streamcore cimport INTEREST_POLICY, Observers, StreamCore, observers_of
+from gnats.jetstream.streamcore cimport INTEREST_POLICY, StreamCore
 from gnats.jetstream.usage cimport usage_exceeds
 from gnats.store.durations cimport parse_int64, parse_message_ttl
 from gnats.store.writing cimport store_msg
@@ -112,7 +111,7 @@ cdef enum:
 cdef int64_t SECOND = 1000000000
 
 
-cdef void process_inbound_jetstream_msg(
+cdef bint process_inbound_jetstream_msg(
     void *ctx, Deliverer producer, const Subscription *sub, char *msg, size_t n
 ) noexcept nogil:
     cdef PubArg *pa = &producer.pa
@@ -132,6 +131,7 @@ cdef void process_inbound_jetstream_msg(
     m.seq = 0
     m.ts = 0
     m.h.found = 0
+    m.unheard = False
     m.told_as = TOLD
     pattern = m.reply
     if m.hdr_n:
@@ -140,7 +140,7 @@ cdef void process_inbound_jetstream_msg(
             original = original_reply(&m, &pattern)
             if not rewrite_header(&m, producer.mt != NULL):
                 free(original)
-                return
+                return True
         if unlikely(producer.mt != NULL):
             begin_trace(<StreamCore> ctx, local, producer.mt)
     if unlikely(is_fast_batch(&pattern)) and not only_traced(local):
@@ -152,6 +152,7 @@ cdef void process_inbound_jetstream_msg(
         free(original)
     free(m.owned)
     free(m.counted)
+    return not m.unheard
 
 
 cdef inline bint only_traced(const Local *local) noexcept nogil:
@@ -487,6 +488,7 @@ cdef bint accept(StreamCore s, Local *local, Inbound *m, bint sourced, Checked *
     if s.cfg.sealed:
         return refuse(s, local, m, ERR_SEALED)
     if not s.active or s.closed:
+        m.unheard = True
         return False
     if m.h.found and not check_headers(s, local, m, sourced, c):
         return False
@@ -509,7 +511,8 @@ cdef bint store_checked(StreamCore s, Local *local, Inbound *m, Checked *c) noex
     cdef uint64_t before = 0
     cdef StoreMsg sm
     cdef bint purged = False
-    cdef bint no_interest = s.cfg.retention == INTEREST_POLICY and not s.has_interest(m.subject.p, m.subject.n)
+    cdef bint no_interest = s.cfg.retention == INTEREST_POLICY and not s.observing.has_interest(
+        m.subject.p, <uint32_t> m.subject.n)
     if unlikely(local.mt != NULL):
         trace_jetstream_subject(local.mt, &m.subject, no_interest)
         if local.mt.only:
@@ -600,7 +603,7 @@ cdef bint append(StreamCore s, Local *local, Inbound *m, Checked *c) noexcept no
         s.arm_expiry(ts + s.store.limits.max_age)
     if c.ttl > 0 and c.ttl < <int64_t> 9000000000:
         s.arm_expiry(ts + c.ttl * SECOND)
-    tell_stored(s, local, m)
+    s.observing.stored(local, s.store.last_seq, m.subject.p, <uint32_t> m.subject.n)
     return True
 
 
@@ -623,16 +626,6 @@ cdef bint refuse_append(StreamCore s, Local *local, const Inbound *m, int rc) no
         trace_jetstream_error(local.mt, rc, NULL, 0)
     s.fail(rc)
     return False
-
-
-cdef void tell_stored(StreamCore s, Local *local, const Inbound *m) noexcept nogil:
-    cdef const Observers *all = observers_of(s)
-    cdef uint32_t i
-    if all == NULL:
-        return
-    for i in range(all.n):
-        if (<Observer> all.list[i]).stored(s.store.last_seq, m.subject.p, <uint32_t> m.subject.n):
-            run_later(local, <Observer> all.list[i])
 
 
 cdef void republish(

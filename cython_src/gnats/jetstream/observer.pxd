@@ -1,22 +1,26 @@
 """What a stream knows of its consumers: the cut between gnats.jetstream.stream and gnats.jetstream.consumer.
 
-The stream calls these, the consumer implements them; so the stream's module need not know the consumer's.
-
-A stream keeps its observers so that they can be walked without a lock by whoever is online (core.quiesce): an array
-that is replaced at a change and retired; the objects stay alive until nobody can be walking the old one.
+The stream calls these, the consumer implements them; so the stream's module need not know the consumer's. Those of a
+stream are in its ConsumerList (gnats.jetstream.consumerlist); they stay alive until nobody can be walking it.
 """
 from libc.stdint cimport uint32_t, uint64_t
 
 from gnats.core.pollstate cimport PollState
+from gnats.core.sublist cimport Subscription
+from gnats.store.filter cimport Filter
 
 
 cdef class Observer:
     cdef uint64_t marked      # by poller, a bit each: run() is due at the end of its batch; atomic, the engine's
     cdef uint64_t refs        # times a poller is to call run(); atomic, the engine's
+    # The subjects that it wants, NULL: all. Only ConsumerList.refilter changes it once there is a list: read under its
+    # own lock, or the store's.
+    cdef Filter *filter
+    cdef Subscription *listed  # its entries in the list's index, linked by `next`; the list's
 
-    # A message has been stored; the store's lock is held. Counts it as pending when it is one of ours; True: run() is
-    # to be called at the end of the batch.
-    cdef bint stored(self, uint64_t seq, const char *subject, uint32_t n) noexcept nogil
+    # A message has been stored that it wants; the store's lock is held. Counts it as pending; True: run() is to be
+    # called at the end of the batch.
+    cdef bint stored(self, uint64_t seq) noexcept nogil
     # Deliver what there is to deliver. No lock is held; the thread is online.
     cdef void run(self, PollState *ps) noexcept nogil
     # A message has been removed, by whatever means but purges (decStreamPending). No lock is held.
@@ -28,6 +32,3 @@ cdef class Observer:
                      uint64_t subject_first) noexcept nogil
     # Is the message still of use to us? For streams that keep messages until they are acknowledged. No lock is held.
     cdef bint need_ack(self, uint64_t seq, const char *subject, uint32_t n) noexcept nogil
-    # Would a message of this subject be of interest? For streams with interest retention, before it is stored: a
-    # consumer counts whether it is busy or not.
-    cdef bint is_filtered_match(self, const char *subject, uint32_t n) noexcept nogil

@@ -7,7 +7,7 @@ from gnats.core.pollstate cimport PollState
 cdef class Observer:
     """A consumer, as its stream sees it; see gnats.jetstream.consumer.Consumer."""
 
-    cdef bint stored(self, uint64_t seq, const char *subject, uint32_t n) noexcept nogil:
+    cdef bint stored(self, uint64_t seq) noexcept nogil:
         return False
 
     cdef void run(self, PollState *ps) noexcept nogil:
@@ -22,7 +22,4 @@ cdef class Observer:
         pass
 
     cdef bint need_ack(self, uint64_t seq, const char *subject, uint32_t n) noexcept nogil:
-        return False
-
-    cdef bint is_filtered_match(self, const char *subject, uint32_t n) noexcept nogil:
         return False

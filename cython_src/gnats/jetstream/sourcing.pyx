@@ -179,10 +179,11 @@ cdef class SourceConsumer:
 
 # -- messages ----------------------------------------------------------------------------------------------------------
 
-cdef void process_inbound(
+cdef bint process_inbound(
     void *ctx, Deliverer producer, const Subscription *sub, char *msg, size_t n
 ) noexcept nogil:
     receive(<SourceConsumer> ctx, local_of(producer.ps), &producer.pa, msg, n)
+    return True
 
 
 cdef void receive(SourceConsumer c, Local *local, const PubArg *pa, char *msg, size_t n) noexcept nogil:

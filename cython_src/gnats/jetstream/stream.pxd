@@ -10,6 +10,5 @@ cdef class Stream(StreamCore):
     cdef readonly object config    # what configure() was given
 
     cdef int subscribe_native(self, bytes subject, bytes queue, int which) except -1
-    cdef int set_observers(self, list consumers) except -1
     cdef int rebuild_dedupe(self) except -1
     cdef void account_for(self, int64_t delta) noexcept

@@ -2,23 +2,32 @@
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stddef cimport size_t
 from libc.stdint cimport INT64_MAX, int64_t, uint32_t, uint64_t
-from libc.stdlib cimport free, malloc
+from libc.stdlib cimport free
 from libc.string cimport memset
 
 from gnats.core.account cimport Account
 from gnats.core.client cimport Client
 from gnats.core.delivery cimport NativeSub
 from gnats.core.parser cimport JETSTREAM
-from gnats.core.quiesce cimport QsParticipant, qs_offline, qs_online, qs_register, qs_retire, qs_unregister
+from gnats.core.quiesce cimport QsParticipant, qs_offline, qs_online, qs_register, qs_unregister
+from gnats.core.subject cimport subject_has_wildcard
 from gnats.core.sublist cimport Subscription
 from gnats.core.transform cimport SubjectTransform, Transform, transform_copy
-from gnats.includes.atomics cimport add32, load32, store_ptr_release
+from gnats.includes.atomics cimport add32, load32
 from gnats.includes.linux cimport monotonic_ns, realtime_ns
 from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
 from gnats.jetstream.aging cimport expire_msgs, purge_msg_ids
 from gnats.jetstream.atomicbatch cimport drop_atomic_batches, drop_partial_batch
 from gnats.jetstream.batching cimport abandon_batches
 from gnats.jetstream.batchtable cimport BatchLimits
+from gnats.jetstream.consumerlist cimport (
+    WITH_SUBJECT,
+    WITH_SUBJECTS,
+    Concerned,
+    ConsumerList,
+    concerned_at,
+    concerned_free,
+)
 from gnats.jetstream.dedupe cimport dedupe_free
 from gnats.jetstream.directget cimport process_direct_get, process_direct_get_last
 from gnats.jetstream.engine cimport Engine
@@ -30,7 +39,6 @@ from gnats.jetstream.streamcore cimport (
     INTEREST_POLICY,
     LIMITS_POLICY,
     WORK_QUEUE_POLICY,
-    Observers,
     StreamCore,
     StreamSettings,
     note_damage,
@@ -87,6 +95,7 @@ cdef class Stream(StreamCore):
     ):
         self.engine = engine
         self.store = store
+        self.observing = ConsumerList(store)
         self.name = name
         self.client = Client(JETSTREAM, -1, cid, engine.pollers[0], engine.state)
         self.client.register(account)
@@ -99,7 +108,6 @@ cdef class Stream(StreamCore):
         self.batch_limits = batch_limits or BatchLimits()
         self.subs = {}
         self.origin = b""
-        self.observing = []
         self.name_bytes = name.encode()
         self.name_p = PyBytes_AS_STRING(self.name_bytes)
         self.name_n = PyBytes_GET_SIZE(self.name_bytes)
@@ -141,7 +149,7 @@ cdef class Stream(StreamCore):
     @property
     def consumers(self) -> tuple:
         """The consumers, oldest first."""
-        return tuple(self.observing)
+        return tuple(self.observing.members)
 
     def configure(self, config not None, *, bint sync_always=False) -> None:
         """Take a checked StreamConfig, at the start or as an update. The store is configured by its owner.
@@ -312,40 +320,32 @@ cdef class Stream(StreamCore):
         drop_atomic_batches(self)
         drop_fast_batches(self)
         pthread_mutex_unlock(&self.store.lock)
-        self.set_observers([])
+        self.observing.clear()
         self.engine.bury(self)
 
     # -- consumers ---------------------------------------------------------------------------------------------------
 
     def add_consumer(self, Observer consumer not None) -> None:
         """Tell it of what is stored and removed from now on. Raises MemoryError."""
-        self.set_observers([*self.observing, consumer])
+        self.observing.add(consumer)
 
     def remove_consumer(self, Observer consumer not None) -> None:
-        """Tell it nothing more; it is to be buried (Engine.bury) then. Raises ValueError when it is not there."""
-        cdef list left = list(self.observing)
-        left.remove(consumer)
-        self.set_observers(left)
+        """Tell it nothing more; it is to be buried (Engine.bury) then. Raises MemoryError."""
+        self.observing.remove(consumer)
 
-    cdef int set_observers(self, list consumers) except -1:
-        cdef Observers *made = NULL
-        cdef Observers *old = self.observers
-        cdef uint32_t i
-        if consumers:
-            made = <Observers *> malloc(sizeof(Observers) + len(consumers) * sizeof(void *))
-            if made == NULL:
-                raise MemoryError
-            made.n = <uint32_t> len(consumers)
-            for i in range(made.n):
-                made.list[i] = <void *> consumers[i]
-        # Under the lock, so that who stores a message counts it for all of them or does not know them.
-        pthread_mutex_lock(&self.store.lock)
-        self.observing = consumers
-        store_ptr_release(<void **> &self.observers, made)
-        pthread_mutex_unlock(&self.store.lock)
-        if old != NULL:
-            qs_retire(old)
-        return 0
+    def consumers_with(self, bytes subject not None) -> list:
+        """The consumers that have a filter with a literal subject in common with this one, which may have wildcards;
+        or, where they are few, all of them. Raises MemoryError."""
+        cdef const char *p = PyBytes_AS_STRING(subject)
+        cdef uint32_t n = <uint32_t> PyBytes_GET_SIZE(subject), i
+        cdef Concerned c
+        cdef list found = []
+        if not self.observing.look_up(WITH_SUBJECTS if subject_has_wildcard(p, n) else WITH_SUBJECT, p, n, &c):
+            raise MemoryError
+        for i in range(c.n):
+            found.append(<Observer> concerned_at(&c, i))
+        concerned_free(&c)
+        return found
 
     # -- messages ----------------------------------------------------------------------------------------------------
 

@@ -1,8 +1,7 @@
 """What a stream is made of (stream.go): its settings, its consumers, and what happens around every change of its store.
 
 Lock: the store's is the stream's. Around whatever changes the store stand enter() and leave(): leave() counts what the
-stream takes, unlocks, and only then tells consumers of what has gone. Consumers are kept in an array that never changes
-and is replaced as a whole; a thread that is online may walk it without the lock.
+stream takes, unlocks, and only then tells consumers of what has gone.
 """
 from libc.stddef cimport size_t
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
@@ -10,11 +9,10 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from gnats.core.client cimport Client
 from gnats.core.pollstate cimport PollState
 from gnats.core.transform cimport Transform
-from gnats.includes.atomics cimport load_ptr_acquire
 from gnats.jetstream.batchtable cimport BatchLimits, BatchTable
+from gnats.jetstream.consumerlist cimport ConsumerList
 from gnats.jetstream.dedupe cimport Dedupe
 from gnats.jetstream.engine cimport Engine, JsTimer, Local, StreamBase
-from gnats.jetstream.observer cimport Observer
 from gnats.jetstream.usage cimport Usage
 from gnats.store.store cimport MsgStore
 
@@ -36,11 +34,6 @@ cdef struct StreamSettings:
     int64_t marker_ttl           # seconds, of subject delete markers; 0: there are none
 
 
-cdef struct Observers:
-    uint32_t n
-    void *list[1]                # borrowed Observers
-
-
 # Removed messages that consumers are to be told of: sequence, length of the subject and the subject, one after another.
 cdef struct Removals:
     char *p
@@ -55,7 +48,7 @@ cdef class StreamCore(StreamBase):
     cdef readonly str name
     cdef readonly Client client            # its subscriptions, in its account
     cdef readonly Usage account_usage, server_usage
-    cdef list observing                    # the consumers, which `observers` points to; the control loop's
+    cdef ConsumerList observing            # the consumers
     cdef list keep
     cdef bytes name_bytes, ack_start, error_tail
     cdef const char *name_p                # of name_bytes
@@ -83,8 +76,6 @@ cdef class StreamCore(StreamBase):
     cdef Removals removals
     # atomic
     cdef uint32_t untold                   # advisories about batches that the control loop has not published yet
-    # atomic; replaced by the control loop
-    cdef Observers *observers
     # timers; armed under the lock
     cdef JsTimer dedupe_timer, expiry_timer, batch_timer
     cdef int64_t expires_at                # ns since 1970 that expiry_timer is armed for, 0 when it is not
@@ -96,8 +87,6 @@ cdef class StreamCore(StreamBase):
     # A message that a consumer needs no more, in a stream that keeps messages until then: removed unless a consumer
     # needs it (ackMsg). No lock is held, the thread is online. True when it has gone.
     cdef bint ack_msg(self, uint64_t seq, PollState *ps) noexcept nogil
-    # Is there a consumer that would have a message of this subject?
-    cdef bint has_interest(self, const char *subject, size_t n) noexcept nogil
     # Tell consumers of a purge of `subject` (n == 0: of everything). No lock is held; the thread is online.
     cdef void tell_removed(self, const char *p, size_t n) noexcept nogil
     cdef void tell_purged(self, const char *subject, size_t n) noexcept nogil
@@ -114,11 +103,6 @@ cpdef enum StreamEvent:
     STREAM_FAILED = 1            # b: errno
     BATCH_ABANDONED = 2          # b: an AbandonReason; data: the id
     STREAM_DAMAGED = 3           # messages were found to be lost
-
-
-cdef inline const Observers *observers_of(StreamCore s) noexcept nogil:
-    """NULL for none; good while the thread is online."""
-    return <const Observers *> load_ptr_acquire(<void **> &s.observers)
 
 
 # The store's on_lost and on_removed, whose ctx is the StreamCore.

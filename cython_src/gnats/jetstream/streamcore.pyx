@@ -10,6 +10,15 @@ from gnats.core.subject cimport subject_has_wildcard
 from gnats.includes.atomics cimport load32, store32
 from gnats.includes.linux cimport monotonic_ns, realtime_ns
 from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
+from gnats.jetstream.consumerlist cimport (
+    WITH_EVERYTHING,
+    WITH_SUBJECT,
+    WITH_SUBJECTS,
+    Concerned,
+    concerned_at,
+    concerned_free,
+    is_watched,
+)
 from gnats.jetstream.dedupe cimport dedupe_add, dedupe_free
 from gnats.jetstream.engine cimport StreamBase, local_of, mark_dirty
 from gnats.jetstream.observer cimport Observer
@@ -39,7 +48,6 @@ cdef class StreamCore(StreamBase):
         free(self.tr)
         free(self.last_msg_id)
         free(self.removals.p)
-        free(self.observers)
 
     # -- around changes of the store ---------------------------------------------------------------------------------
 
@@ -80,27 +88,27 @@ cdef class StreamCore(StreamBase):
             free(gone.p)
 
     cdef void tell_removed(self, const char *p, size_t n) noexcept nogil:
-        cdef const Observers *all = observers_of(self)
+        cdef Concerned c
         cdef const Removal *r
         cdef size_t at = 0
         cdef uint32_t i
-        if all == NULL:
-            return
         while at < n:
             r = <const Removal *> (p + at)
-            for i in range(all.n):
-                (<Observer> all.list[i]).removed(r.seq, <const char *> (r + 1), r.n)
+            if self.observing.look_up(WITH_SUBJECT, <const char *> (r + 1), r.n, &c):
+                for i in range(c.n):
+                    (<Observer> concerned_at(&c, i)).removed(r.seq, <const char *> (r + 1), r.n)
+                concerned_free(&c)
             at += removal_size(r.n)
 
     cdef void tell_purged(self, const char *subject, size_t n) noexcept nogil:
-        cdef const Observers *all = observers_of(self)
+        cdef Concerned c
         cdef STreeFilter only
         cdef uint8_t wild = subject_has_wildcard(subject, n)
         cdef Filter f
         cdef StoreMsg sm
         cdef uint64_t first, last, subject_first = 0
         cdef uint32_t i
-        if all == NULL:
+        if not is_watched(self.observing):
             return
         only.at = subject
         only.n = n
@@ -114,11 +122,14 @@ cdef class StreamCore(StreamBase):
         if self.store.load_next(&f, first, &sm, NULL) == STORE_OK:
             subject_first = sm.seq
         pthread_mutex_unlock(&self.store.lock)
-        for i in range(all.n):
-            (<Observer> all.list[i]).purged(first, last, subject, <uint32_t> n, subject_first)
+        if self.observing.look_up(
+                WITH_EVERYTHING if n == 0 else WITH_SUBJECTS if wild else WITH_SUBJECT, subject, <uint32_t> n, &c):
+            for i in range(c.n):
+                (<Observer> concerned_at(&c, i)).purged(first, last, subject, <uint32_t> n, subject_first)
+            concerned_free(&c)
 
     cdef bint ack_msg(self, uint64_t seq, PollState *ps) noexcept nogil:
-        cdef const Observers *all = observers_of(self)
+        cdef Concerned c
         cdef StoreMsg sm
         cdef bint gone
         cdef uint32_t i
@@ -127,23 +138,17 @@ cdef class StreamCore(StreamBase):
         pthread_mutex_unlock(&self.store.lock)
         if gone:
             return False
-        if all != NULL:
-            for i in range(all.n):
-                if (<Observer> all.list[i]).need_ack(seq, sm.subject, sm.subject_n):
-                    return False
+        if not self.observing.look_up(WITH_SUBJECT, sm.subject, sm.subject_n, &c):
+            return False   # out of memory, it stays
+        for i in range(c.n):
+            if (<Observer> concerned_at(&c, i)).need_ack(seq, sm.subject, sm.subject_n):
+                concerned_free(&c)
+                return False
+        concerned_free(&c)
         self.enter()
         gone = self.store.remove(seq, False) == STORE_OK
         self.leave(ps)
         return gone
-
-    cdef bint has_interest(self, const char *subject, size_t n) noexcept nogil:
-        cdef const Observers *all = observers_of(self)
-        cdef uint32_t i
-        if all != NULL:
-            for i in range(all.n):
-                if (<Observer> all.list[i]).is_filtered_match(subject, <uint32_t> n):
-                    return True
-        return False
 
     # -- the engine's ------------------------------------------------------------------------------------------------
 
@@ -211,7 +216,7 @@ cdef void note_removed(
     cdef size_t cap
     cdef char *grown
     cdef Removal *r
-    if observers_of(<StreamCore> ctx) == NULL:
+    if not is_watched((<StreamCore> ctx).observing):
         return
     if seq == 0:
         gone.many = 1
