@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -13,6 +14,19 @@ from support.kernel import SocketDiag
 from support.servers import REFERENCE, Kind, NotInstalled, Server, selected
 
 Launch = Callable[..., Server]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def bytecode(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """A place for compiled modules where PYTHONDONTWRITEBYTECODE is set.
+
+    A server that has to compile its modules needs twice the time to start, and the tests start many.
+    """
+    with pytest.MonkeyPatch.context() as environ:
+        if "PYTHONDONTWRITEBYTECODE" in os.environ:
+            environ.delenv("PYTHONDONTWRITEBYTECODE")
+            environ.setenv("PYTHONPYCACHEPREFIX", str(tmp_path_factory.mktemp("bytecode")))
+        yield
 
 
 def start(kind: Kind, directory: Path, *args: str, config: str = "") -> Server:

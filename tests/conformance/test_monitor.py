@@ -120,7 +120,9 @@ def test_all_addresses_are_those_of_both_families(launch: Launch) -> None:
     with (
         Connection(("127.0.0.1", server.port)) as old,
         Connection(("::1", server.port), source="::1") as new,
-        urlopen(f"http://[::1]:{server.monitor_port}/connz", timeout=TIMEOUT) as page,
     ):
         assert (old.info["client_ip"], new.info["client_ip"]) == ("127.0.0.1", "::1")
-        assert [connection["ip"] for connection in json.load(page)["connections"]] == ["127.0.0.1", "::1"]
+        wait_connections(server, 2)
+        with urlopen(f"http://[::1]:{server.monitor_port}/connz", timeout=TIMEOUT) as page:
+            connections = json.load(page)["connections"]
+        assert [connection["ip"] for connection in connections] == ["127.0.0.1", "::1"]
