@@ -56,6 +56,11 @@ def _version(program: Path) -> str:
     return found[1]
 
 
+def _environment() -> dict[str, str]:
+    """Ours, but modules are compiled once, as those of an installed package are, and not at each start."""
+    return {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+
+
 def _programs(name: str) -> list[Path]:
     """Every program of that name: beside this Python, on PATH, in the system's own places."""
     places = [str(Path(sys.executable).parent), *os.get_exec_path(), "/usr/local/bin", "/usr/sbin"]
@@ -145,7 +150,7 @@ class Server:
             self._config.write_text(self._lines + text)
             command += ["-c", str(self._config)]
         with self._log.open("wb") as log, affinity(cpus) if cpus else nullcontext():
-            self._process = subprocess.Popen(command, stdout=log, stderr=log, cwd=home)
+            self._process = subprocess.Popen(command, stdout=log, stderr=log, cwd=home, env=_environment())
         try:
             self.target = self._wait_for_port(home)
         except BaseException:
