@@ -284,14 +284,8 @@ class JSAccount:
             log.debug(f"{indent}Max Storage:     {friendly_bytes(limits.max_storage)}")
 
 
-_NOT_YET = ("allow_msg_schedules",)
-
-
 def check_supported(config: StreamConfig) -> None:
     """Raise ApiError for what streams cannot do yet."""
-    for name in _NOT_YET:
-        if getattr(config, name):
-            raise errors.STREAM_INVALID_CONFIG(err=f"{name} is not supported yet")
     if config.allow_msg_counter and config.sources:
         raise errors.STREAM_INVALID_CONFIG(err="counters with sources are not supported yet")
 

@@ -37,6 +37,7 @@ from gnats.jetstream.stream import StreamError
 from gnats.jetstream.streamcore import StreamEvent
 from gnats.jetstream.threads import in_thread
 from gnats.store.store import FileStore, MemStore, StoreFailure, dyn_block_size
+from gnats.store.zones import has_database
 
 if TYPE_CHECKING:
     from gnats.jetstream.encryption import Seal
@@ -169,6 +170,9 @@ class Stream:
         return stream
 
     def _configure(self, config: StreamConfig) -> None:
+        if config.allow_msg_schedules and not has_database():
+            where = f"stream '{self.jsa.name} > {self.name}'"
+            self.jsa.js.server.log.warn(f"No time zone database: {where} refuses schedules with time zones")
         always = self.jsa.js.config.options.sync_always and config.persist_mode != ASYNC
         self.native.configure(config, sync_always=always and config.storage == FILE)
 
@@ -580,6 +584,7 @@ def store_limits(config: StreamConfig) -> dict[str, Any]:
         "discard_new_per_subject": config.discard_new_per_subject,
         "allow_msg_ttl": config.allow_msg_ttl,
         "delete_markers": config.subject_delete_marker_ttl > 0,
+        "allow_msg_schedules": config.allow_msg_schedules,
     }
 
 

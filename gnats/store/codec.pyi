@@ -36,9 +36,3 @@ def decode_consumer(
     data: bytes,
 ) -> tuple[_Pair, _Pair, list[tuple[int, int, int]], list[tuple[int, int]]]:
     """o.dat of versions 1 and 2: what encode_consumer() takes; times are whole seconds."""
-
-def encode_schedules(schedules: list[tuple[bytes, int, int]], high_seq: int) -> bytes:
-    """sched.db: (subject, time, sequence) of each, and up to which sequence the stream was looked through."""
-
-def decode_schedules(data: bytes) -> tuple[list[tuple[bytes, int, int]], int]:
-    """What encode_schedules() takes."""

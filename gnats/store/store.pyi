@@ -108,6 +108,7 @@ class MsgStore:
         discard_new_per_subject: bool = False,
         allow_msg_ttl: bool = False,
         delete_markers: bool = False,
+        allow_msg_schedules: bool = False,
     ) -> None:
         """Other limits; what is over them goes. max_age is in ns; -1 and 0 mean no limit."""
     def write_state(self, force: bool = False) -> None:

@@ -29,8 +29,8 @@ cdef struct Before:
 
 
 # MSG_STORED: it may. MSG_DUPLICATE: its id has been stored, as `seq`, or comes before it (seq 0); nobody has been told.
-# MSG_REFUSED: its reply has been told why.
-cdef Outcome check_batched(StreamCore s, Local *local, const Inbound *m, const Before *before,
+# MSG_REFUSED: its reply has been told why. A schedule gets its rollup.
+cdef Outcome check_batched(StreamCore s, Local *local, Inbound *m, const Before *before,
                            uint64_t *seq) noexcept nogil
 # What it takes in the stream's store.
 cdef size_t stored_size(StreamCore s, const Inbound *m) noexcept nogil

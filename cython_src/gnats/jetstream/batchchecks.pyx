@@ -17,6 +17,8 @@ from gnats.jetstream.headers cimport (
     H_INCR,
     H_MSG_ID,
     H_ROLLUP,
+    H_SCHEDULE,
+    H_SCHEDULER,
     H_STREAM_SOURCE,
     H_TTL,
     MsgHeaders,
@@ -36,7 +38,6 @@ from gnats.jetstream.ingest cimport (
     Outcome,
     Rollup,
     check_increment,
-    check_schedule,
     record_size,
     refuse,
     refuse_rollup,
@@ -59,6 +60,7 @@ from gnats.jetstream.puback cimport (
     ERR_TTL_INVALID,
     ERR_WRONG_LAST_SEQUENCE_CONSTANT,
 )
+from gnats.jetstream.scheduler cimport NONE_EARLIER, OTHER_EARLIER, SCHEDULE_EARLIER, Earlier, check_schedule
 from gnats.jetstream.streamcore cimport StreamCore
 from gnats.store.base cimport STORE_NOT_FOUND, STORE_OK, StoreMsg
 from gnats.store.durations cimport parse_int64, parse_message_ttl
@@ -69,7 +71,7 @@ cdef size_t stored_size(StreamCore s, const Inbound *m) noexcept nogil:
 
 
 cdef Outcome check_batched(
-    StreamCore s, Local *local, const Inbound *m, const Before *before, uint64_t *seq
+    StreamCore s, Local *local, Inbound *m, const Before *before, uint64_t *seq
 ) noexcept nogil:
     cdef const MsgHeaders *h = &m.h
     seq[0] = 0
@@ -84,7 +86,7 @@ cdef Outcome check_batched(
         return MSG_REFUSED
     if (
         (s.cfg.allow_counter and not may_count(s, local, m)) or not check_expected(s, local, m, before)
-        or not check_schedule(s, local, m) or not check_rollup(s, local, m, before)
+        or not check_schedule(s, local, m, scheduler_before(m, before)) or not check_rollup(s, local, m, before)
         or not check_limits(s, local, m, before)
     ):
         return MSG_REFUSED
@@ -124,6 +126,19 @@ cdef uint64_t earlier_of(const Before *before, const char *subject, size_t n) no
     while at != before.until:
         if at.subject_hash == hash and at.m.subject.n == n and memcmp(at.m.subject.p, subject, n) == 0:
             found += 1
+        at = at.next
+    return found
+
+
+cdef Earlier scheduler_before(const Inbound *m, const Before *before) noexcept nogil:
+    cdef const Slice *scheduler = &m.h.values[H_SCHEDULER]
+    cdef const Staged *at = before.first
+    cdef Earlier found = NONE_EARLIER
+    if not header_set(&m.h, H_SCHEDULER):
+        return NONE_EARLIER
+    while at != before.until:
+        if at.m.subject.n == scheduler.n and memcmp(at.m.subject.p, scheduler.p, scheduler.n) == 0:
+            found = SCHEDULE_EARLIER if header_set(&at.m.h, H_SCHEDULE) else OTHER_EARLIER
         at = at.next
     return found
 
@@ -226,4 +241,4 @@ cdef bint store_batched(StreamCore s, Local *local, Inbound *m, Checked *c) noex
         c.msg_id = m.h.values[H_MSG_ID]
     if header_set(&m.h, H_ROLLUP):
         c.rollup = rollup_of(&m.h.values[H_ROLLUP])
-    return store_checked(s, local, m, c)
+    return store_checked(s, local, m, c) or c.unscheduled

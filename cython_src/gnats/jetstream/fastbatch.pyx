@@ -257,6 +257,7 @@ cdef void process_fast_batch_msg(StreamCore s, Local *local, Inbound *m, const S
     cdef Taken t
     cdef bint valid = parse_fast_pattern(pattern, &p)
     t.c.rollup = NO_ROLLUP
+    t.c.unscheduled = False
     t.subject = NULL
     t.purged = False
     s.enter()

@@ -2,11 +2,11 @@
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint32_t, uint64_t
-from libc.stdio cimport snprintf
 from libc.stdlib cimport free, malloc
 from libc.string cimport memchr, memcmp, memcpy, memmove
 
 from gnats.core.quoting cimport put_json_string
+from gnats.store.calendar cimport days_of, put_time_at
 from gnats.store.durations cimport parse_int64, parse_uint64
 
 from gnats.version import JS_API_LEVEL
@@ -204,46 +204,7 @@ cdef size_t put_uint64(char *out, uint64_t value) noexcept nogil:
 
 
 cdef size_t put_time(char *out, int64_t ns) noexcept nogil:
-    # days to a date: Howard Hinnant's civil_from_days
-    cdef int64_t secs = ns // <int64_t> SECOND
-    cdef int64_t rest = ns % <int64_t> SECOND
-    cdef int64_t days, era, year
-    cdef uint32_t second, doe, yoe, doy, mp, day, month
-    cdef size_t n
-    if rest < 0:
-        rest += <int64_t> SECOND
-        secs -= 1
-    days = secs // 86400
-    if secs % 86400 < 0:
-        days -= 1
-    second = <uint32_t> (secs - days * 86400)
-    days += 719468
-    era = (days if days >= 0 else days - 146096) // 146097
-    doe = <uint32_t> (days - era * 146097)
-    yoe = (doe - doe // 1460 + doe // 36524 - doe // 146096) // 365
-    doy = doe - (365 * yoe + yoe // 4 - yoe // 100)
-    mp = (5 * doy + 2) // 153
-    day = doy - (153 * mp + 2) // 5 + 1
-    month = mp + 3 if mp < 10 else mp - 9
-    year = <int64_t> yoe + era * 400 + (1 if month <= 2 else 0)
-    n = snprintf(
-        out, 35, b"%04d-%02u-%02uT%02u:%02u:%02u", <int> year, month, day, second // 3600, second // 60 % 60,
-        second % 60)
-    if rest:
-        n += snprintf(out + n, 12, b".%09lld", <long long> rest)
-        while out[n - 1] == c'0':
-            n -= 1
-    out[n] = c'Z'
-    return n + 1
-
-
-cdef int64_t days_of(int64_t year, int64_t month, int64_t day) noexcept nogil:
-    # since 1970-01-01: Howard Hinnant's days_from_civil
-    cdef int64_t y = year - 1 if month <= 2 else year
-    cdef int64_t era = y // 400   # years are not negative here
-    cdef int64_t yoe = y - era * 400
-    cdef int64_t doy = (153 * (month - 3 if month > 2 else month + 9) + 2) // 5 + day - 1
-    return era * 146097 + yoe * 365 + yoe // 4 - yoe // 100 + doy - 719468
+    return put_time_at(out, ns, 0)
 
 
 cdef bint parse_time(const char *p, size_t n, int64_t *out) noexcept nogil:

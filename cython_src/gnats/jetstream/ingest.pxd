@@ -64,6 +64,7 @@ cdef struct Checked:
     int64_t ttl          # seconds
     Slice msg_id         # n is 0 without one
     Outcome outcome
+    bint unscheduled     # it has ended a schedule
 
 
 # What is kept between take() and after_take().
@@ -93,7 +94,6 @@ cdef bint refuse_sequence(StreamCore s, Local *local, const Inbound *m, uint64_t
 cdef bint refuse_store(StreamCore s, Local *local, const Inbound *m, const char *why, size_t n) noexcept nogil
 cdef void refuse_rollup(StreamCore s, Local *local, const Inbound *m) noexcept nogil
 cdef bint check_increment(StreamCore s, Local *local, const Inbound *m) noexcept nogil
-cdef bint check_schedule(StreamCore s, Local *local, const Inbound *m) noexcept nogil
 cdef bint check_last_msg_id(StreamCore s, Local *local, const Inbound *m) noexcept nogil
 cdef Rollup rollup_of(const Slice *v) noexcept nogil
 # Bytes of it in a file.

@@ -43,9 +43,7 @@ from gnats.jetstream.headers cimport (
     H_MSG_ID,
     H_REQUEST_INFO,
     H_ROLLUP,
-    H_SCHEDULE,
     H_SCHEDULE_NEXT,
-    H_SCHEDULE_TIME_ZONE,
     H_SCHEDULER,
     H_STREAM_SOURCE,
     H_TTL,
@@ -73,8 +71,6 @@ from gnats.jetstream.puback cimport (
     ERR_INSUFFICIENT_RESOURCES,
     ERR_MESSAGE_EXCEEDS_MAXIMUM,
     ERR_ROLLUP_FAILED,
-    ERR_SCHEDULER_INVALID,
-    ERR_SCHEDULES_DISABLED,
     ERR_SEALED,
     ERR_SOURCE_HEADER,
     ERR_STORE_FAILED,
@@ -88,6 +84,7 @@ from gnats.jetstream.puback cimport (
     send_batch_ack,
     send_error,
 )
+from gnats.jetstream.scheduler cimport NONE_EARLIER, arm_schedules, check_schedule
 from gnats.jetstream.streamcore cimport INTEREST_POLICY, StreamCore
 from gnats.jetstream.usage cimport usage_exceeds
 from gnats.store.durations cimport parse_int64, parse_message_ttl
@@ -261,26 +258,6 @@ cdef bint check_expected(StreamCore s, Local *local, const Inbound *m) noexcept 
     return True
 
 
-cdef bint check_schedule(StreamCore s, Local *local, const Inbound *m) noexcept nogil:
-    """Schedules are not supported, so no stream allows them."""
-    cdef const MsgHeaders *h = &m.h
-    cdef const Slice *scheduler = &h.values[H_SCHEDULER]
-    if header_set(h, H_SCHEDULE) or (has_header(h, H_SCHEDULE_TIME_ZONE) and not h.values[H_SCHEDULE_TIME_ZONE].n):
-        return refuse(s, local, m, ERR_SCHEDULES_DISABLED)
-    if header_set(h, H_SCHEDULE_NEXT):
-        if (
-            h.values[H_SCHEDULE_NEXT].n != 5 or memcmp(h.values[H_SCHEDULE_NEXT].p, b"purge", 5) != 0
-            or not header_set(h, H_SCHEDULER)
-            or (scheduler.n == m.subject.n and memcmp(scheduler.p, m.subject.p, scheduler.n) == 0)
-            or not is_valid_literal_subject(scheduler.p, scheduler.n)
-        ):
-            return refuse(s, local, m, ERR_SCHEDULER_INVALID)
-        return refuse(s, local, m, ERR_SCHEDULES_DISABLED)
-    if header_set(h, H_SCHEDULER):
-        return refuse(s, local, m, ERR_SCHEDULER_INVALID)
-    return True
-
-
 cdef bint check_increment(StreamCore s, Local *local, const Inbound *m) noexcept nogil:
     cdef const MsgHeaders *h = &m.h
     cdef Decimal d
@@ -312,7 +289,7 @@ cdef bint count(StreamCore s, Local *local, Inbound *m) noexcept nogil:
     return err == COUNTER_OK
 
 
-cdef bint check_headers(StreamCore s, Local *local, const Inbound *m, bint sourced, Checked *c) noexcept nogil:
+cdef bint check_headers(StreamCore s, Local *local, Inbound *m, bint sourced, Checked *c) noexcept nogil:
     cdef const MsgHeaders *h = &m.h
     cdef int64_t ttl = 0
     if header_set(h, H_INCR) and not sourced and not check_increment(s, local, m):
@@ -328,7 +305,7 @@ cdef bint check_headers(StreamCore s, Local *local, const Inbound *m, bint sourc
     if not check_expected(s, local, m):
         return False
     if not sourced:
-        if not check_schedule(s, local, m):
+        if not check_schedule(s, local, m, NONE_EARLIER):
             return False
         if header_set(h, H_STREAM_SOURCE):
             return refuse(s, local, m, ERR_SOURCE_HEADER)
@@ -437,6 +414,7 @@ cdef void process_jetstream_msg(StreamCore s, Local *local, Inbound *m, bint sou
     s.enter()
     if unlikely(batched):
         t.c.rollup = NO_ROLLUP
+        t.c.unscheduled = False
         t.subject = NULL
         t.purged = process_atomic_batch_msg(s, local, m)
     else:
@@ -447,6 +425,7 @@ cdef void process_jetstream_msg(StreamCore s, Local *local, Inbound *m, bint sou
 
 cdef Outcome take(StreamCore s, Local *local, Inbound *m, bint sourced, Taken *t) noexcept nogil:
     t.c.rollup = NO_ROLLUP
+    t.c.unscheduled = False
     t.c.ttl = 0
     t.c.msg_id.n = 0
     t.c.outcome = MSG_REFUSED
@@ -459,6 +438,8 @@ cdef Outcome take(StreamCore s, Local *local, Inbound *m, bint sourced, Taken *t
 cdef void after_take(StreamCore s, const Inbound *m, Taken *t) noexcept nogil:
     if t.purged:
         s.tell_purged(m.subject.p, m.subject.n if t.c.rollup == ROLLUP_SUBJECT else 0)
+    if t.c.unscheduled:
+        s.tell_purged(m.h.values[H_SCHEDULER].p, m.h.values[H_SCHEDULER].n)
     free(t.subject)
 
 
@@ -560,11 +541,20 @@ cdef void acknowledge(StreamCore s, Local *local, const Inbound *m) noexcept nog
     free(more)
 
 
-cdef bint roll_up(StreamCore s, const Inbound *m, const Checked *c, uint64_t keep) noexcept nogil:
-    cdef uint64_t gone = 0
-    if c.rollup == NO_ROLLUP or not s.cfg.allow_rollup or s.cfg.deny_purge:
+cdef bint roll_up(StreamCore s, const Inbound *m, Checked *c, uint64_t keep) noexcept nogil:
+    """What a message takes the place of goes, and so does a schedule that it ends (processJetStreamMsgWithRollup)."""
+    cdef uint64_t gone = 0, ended = 0
+    cdef const Slice *scheduler = &m.h.values[H_SCHEDULER]
+    if not s.cfg.allow_rollup or s.cfg.deny_purge:
         return False
-    s.store.purge_ex(m.subject.p, <uint32_t> m.subject.n if c.rollup == ROLLUP_SUBJECT else 0, 0, keep, &gone)
+    if c.rollup != NO_ROLLUP:
+        s.store.purge_ex(m.subject.p, <uint32_t> m.subject.n if c.rollup == ROLLUP_SUBJECT else 0, 0, keep, &gone)
+    if (
+        header_set(&m.h, H_SCHEDULE_NEXT) and header_set(&m.h, H_SCHEDULER) and m.h.values[H_SCHEDULE_NEXT].n == 5
+        and memcmp(m.h.values[H_SCHEDULE_NEXT].p, b"purge", 5) == 0
+    ):
+        s.store.purge_ex(scheduler.p, <uint32_t> scheduler.n, 0, 0, &ended)
+        c.unscheduled = ended > 0
     return gone > 0
 
 
@@ -603,6 +593,8 @@ cdef bint append(StreamCore s, Local *local, Inbound *m, Checked *c) noexcept no
         s.arm_expiry(ts + s.store.limits.max_age)
     if c.ttl > 0 and c.ttl < <int64_t> 9000000000:
         s.arm_expiry(ts + c.ttl * SECOND)
+    if s.cfg.allow_schedules:
+        arm_schedules(s)
     s.observing.stored(local, s.store.last_seq, m.subject.p, <uint32_t> m.subject.n)
     return True
 

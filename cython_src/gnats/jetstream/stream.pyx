@@ -35,6 +35,7 @@ from gnats.jetstream.fastbatch cimport drop_fast_batches
 from gnats.jetstream.headers cimport H_MSG_ID, MsgHeaders, header_set, parse_headers
 from gnats.jetstream.ingest cimport process_inbound_jetstream_msg
 from gnats.jetstream.observer cimport Observer
+from gnats.jetstream.scheduler cimport arm_schedules, run_msg_scheduling
 from gnats.jetstream.streamcore cimport (
     INTEREST_POLICY,
     LIMITS_POLICY,
@@ -46,6 +47,7 @@ from gnats.jetstream.streamcore cimport (
 )
 from gnats.jetstream.usage cimport Usage, usage_add
 from gnats.store.base cimport STORE_DELETED, STORE_EOF, STORE_NOT_FOUND, STORE_OK, StoreMsg
+from gnats.store.filter cimport Filter, filter_free, filter_make
 from gnats.store.store cimport MsgStore
 
 import json
@@ -128,6 +130,8 @@ cdef class Stream(StreamCore):
         self.batch_timer.fn = abandon_batches
         self.dedupe_timer.fn = purge_msg_ids
         self.expiry_timer.fn = expire_msgs
+        self.schedule_timer.timer.owner = <void *> self
+        self.schedule_timer.fn = run_msg_scheduling
         self.cfg.max_msg_size = -1
         store.ctx = <void *> self
         store.on_removed = note_removed
@@ -162,8 +166,8 @@ cdef class Stream(StreamCore):
         cdef Transform *tr = NULL
         cdef Transform *old_itr
         cdef Transform *old_tr
-        if getattr(config, "allow_msg_schedules", False):
-            raise ValueError("allow_msg_schedules is not supported")
+        cdef Filter *subjects = NULL
+        cdef Filter *old_subjects
         memset(&cfg, 0, sizeof(cfg))
         cfg.no_ack = config.no_ack
         cfg.sealed = config.sealed
@@ -173,6 +177,7 @@ cdef class Stream(StreamCore):
         cfg.allow_atomic = config.allow_atomic
         cfg.allow_batched = config.allow_batched
         cfg.allow_counter = config.allow_msg_counter
+        cfg.allow_schedules = config.allow_msg_schedules
         cfg.allow_direct = config.allow_direct
         cfg.discard_new = config.discard == "new"
         cfg.discard_new_per = config.discard_new_per_subject
@@ -196,11 +201,15 @@ cdef class Stream(StreamCore):
             cfg.republish_headers_only = config.republish.headers_only
         if sync_always:
             self.engine.start_sync()
+        if cfg.allow_schedules:
+            subjects = filter_make(config.subjects)
         pthread_mutex_lock(&self.store.lock)
         old_itr = self.itr
         old_tr = self.tr
+        old_subjects = self.schedule_subjects
         self.itr = itr
         self.tr = tr
+        self.schedule_subjects = subjects
         self.cfg = cfg
         self.sync_always = sync_always
         if self.config is None:
@@ -215,6 +224,7 @@ cdef class Stream(StreamCore):
         pthread_mutex_unlock(&self.store.lock)
         free(old_itr)
         free(old_tr)
+        filter_free(old_subjects)
         if self.config is None:
             self.rebuild_dedupe()
         self.config = config
@@ -231,13 +241,15 @@ cdef class Stream(StreamCore):
             usage_add(self.server_usage, self.cfg.memory, delta)
 
     def look_for_expired(self) -> None:
-        """Have what has expired go soon: after the limits of the store were changed."""
+        """Have what has expired go soon, and what is due carried out: after the limits of the store were changed."""
         cdef int64_t when
         pthread_mutex_lock(&self.store.lock)
         when = self.store.next_expiry()
         if not self.closed and when != INT64_MAX:
             self.expires_at = 0
             self.arm_expiry(when)
+        if not self.closed and self.cfg.allow_schedules:
+            arm_schedules(self)
         pthread_mutex_unlock(&self.store.lock)
 
     # -- subjects ----------------------------------------------------------------------------------------------------
@@ -316,6 +328,7 @@ cdef class Stream(StreamCore):
         self.store.on_lost = NULL
         self.engine.arm(&self.dedupe_timer, 0)
         self.engine.arm(&self.expiry_timer, 0)
+        self.engine.arm(&self.schedule_timer, 0)
         self.engine.arm(&self.batch_timer, 0)
         drop_atomic_batches(self)
         drop_fast_batches(self)

@@ -14,6 +14,7 @@ from gnats.jetstream.consumerlist cimport ConsumerList
 from gnats.jetstream.dedupe cimport Dedupe
 from gnats.jetstream.engine cimport Engine, JsTimer, Local, StreamBase
 from gnats.jetstream.usage cimport Usage
+from gnats.store.filter cimport Filter
 from gnats.store.store cimport MsgStore
 
 cdef enum Retention:
@@ -64,6 +65,7 @@ cdef class StreamCore(StreamBase):
     cdef size_t error_end_n
     cdef Transform *itr                    # subject transform at the entrance; NULL for none
     cdef Transform *tr                     # where messages are published again; NULL for none
+    cdef Filter *schedule_subjects         # the stream's, if it allows schedules; else NULL
     cdef bint active                       # subscribed
     cdef bint closed
     cdef Dedupe dedupe
@@ -77,8 +79,9 @@ cdef class StreamCore(StreamBase):
     # atomic
     cdef uint32_t untold                   # advisories about batches that the control loop has not published yet
     # timers; armed under the lock
-    cdef JsTimer dedupe_timer, expiry_timer, batch_timer
+    cdef JsTimer dedupe_timer, expiry_timer, batch_timer, schedule_timer
     cdef int64_t expires_at                # ns since 1970 that expiry_timer is armed for, 0 when it is not
+    cdef int64_t schedules_at              # the same of schedule_timer
 
     cdef void enter(self) noexcept nogil
     # Unlock, and tell consumers what has been removed. The calling thread is online; what was stored or removed is

@@ -24,7 +24,7 @@ from gnats.jetstream.engine cimport StreamBase, local_of, mark_dirty
 from gnats.jetstream.observer cimport Observer
 from gnats.jetstream.usage cimport usage_add
 from gnats.store.base cimport STORE_OK, StoreMsg
-from gnats.store.filter cimport Filter
+from gnats.store.filter cimport Filter, filter_free
 from gnats.store.stree cimport STreeFilter
 
 cdef enum:
@@ -46,6 +46,7 @@ cdef class StreamCore(StreamBase):
         dedupe_free(&self.dedupe)
         free(self.itr)
         free(self.tr)
+        filter_free(self.schedule_subjects)
         free(self.last_msg_id)
         free(self.removals.p)
 

@@ -9,6 +9,7 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t
 from gnats.includes.pthread cimport pthread_mutex_t
 from gnats.store.block cimport BlockEnv, MsgBlock
 from gnats.store.record cimport Record
+from gnats.store.schedules cimport Schedules
 from gnats.store.seqset cimport SeqSet
 from gnats.store.stree cimport STree, SimpleState
 from gnats.store.wheel cimport Wheel
@@ -52,6 +53,7 @@ cdef struct StoreLimits:
     bint discard_new, discard_new_per
     bint allow_ttl                               # TTLs of messages count
     bint delete_markers                          # the stream removes what expires: there may be a marker to store
+    bint allow_schedules                         # messages may be schedules
 
 
 cdef class StoreBase:
@@ -71,6 +73,8 @@ cdef class StoreBase:
     cdef uint64_t age_seq             # messages before it do not expire by age
     cdef Wheel ttls
     cdef bint tracks_ttls             # the wheel knows of all messages with a TTL
+    cdef Schedules schedules
+    cdef bint tracks_schedules        # it knows of all messages that are some
     cdef bint index_written           # there may be an index.db
     cdef uint64_t invalidations
     cdef uint64_t dirty               # changes since the state was written

@@ -29,6 +29,7 @@ from gnats.store.block cimport (
     slot_seq,
 )
 from gnats.store.record cimport EMPTY_RECORD, RECORD_OK, TBIT, Record, record_parse
+from gnats.store.schedules cimport schedules_clear
 from gnats.store.seqset cimport (
     SeqSet,
     seqset_clear,
@@ -61,6 +62,7 @@ cdef class StoreBase:
         seqset_clear(&self.lost)
         stree_clear(&self.subjects)
         wheel_clear(&self.ttls)
+        schedules_clear(&self.schedules)
         pthread_mutex_destroy(&self.lock)
 
 

@@ -1,7 +1,7 @@
 """The state files of a store; see codec.pxd."""
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stddef cimport size_t
-from libc.stdint cimport UINT32_MAX, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdint cimport UINT32_MAX, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memset
 
@@ -30,7 +30,6 @@ from gnats.store.stree cimport (
 
 cdef enum:
     SMALLEST_BLOCK = 7       # numbers of a block without deletions in version 1, each a byte at least
-    SCHEDULE_HEADER = 17
 
 cdef uint64_t SECOND = 1000000000
 
@@ -467,43 +466,3 @@ def decode_consumer(bytes data not None):
         )
     finally:
         consumer_free(&s)
-
-
-def encode_schedules(list schedules not None, uint64_t high_seq) -> bytes:
-    cdef bytearray out = bytearray(b"\1" + len(schedules).to_bytes(8, "little") + high_seq.to_bytes(8, "little"))
-    cdef uint8_t number[2 * MAX_VARINT]
-    cdef uint8_t *p
-    for subject, ts, seq in schedules:
-        out += len(subject).to_bytes(2, "little")
-        out += subject
-        p = put_uvarint(put_varint(number, ts), seq)
-        out += (<char *> number)[:p - number]
-    return bytes(out)
-
-
-def decode_schedules(bytes data not None):
-    cdef const uint8_t *p = <const uint8_t *> PyBytes_AS_STRING(data)
-    cdef const uint8_t *end = p + len(data)
-    cdef uint64_t count, high_seq, seq = 0
-    cdef int64_t ts = 0
-    cdef uint16_t n = 0
-    if len(data) < SCHEDULE_HEADER or p[0] != 1:
-        raise ValueError("not a list of schedules")
-    memcpy(&count, p + 1, 8)
-    memcpy(&high_seq, p + 9, 8)
-    p += SCHEDULE_HEADER
-    schedules = []
-    while count:
-        count -= 1
-        if end - p < 2:
-            raise ValueError("a list of schedules that ends early")
-        memcpy(&n, p, 2)
-        p += 2
-        if end - p < n:
-            raise ValueError("a list of schedules that ends early")
-        subject = (<const char *> p)[:n]
-        p += n
-        if not get_varint(&p, end, &ts) or not get_uvarint(&p, end, &seq):
-            raise ValueError("a list of schedules that ends early")
-        schedules.append((subject, ts, seq))
-    return schedules, high_seq

@@ -51,6 +51,8 @@ from gnats.store.record cimport (
     Record,
     record_parse,
 )
+from gnats.store.schedules cimport schedules_clear
+from gnats.store.scheduling cimport schedule_removed
 from gnats.store.seqset cimport seqset_delete_range
 from gnats.store.statefile cimport invalidate
 from gnats.store.stree cimport stree_clear
@@ -183,6 +185,7 @@ cdef int purge_all(StoreBase s, uint64_t first, bint reset) noexcept nogil:
     blk_add(s, b)    # there is room: there was a block before, or nothing at all
     stree_clear(&s.subjects)
     ttl_clear(s)
+    schedules_clear(&s.schedules)
     s.msgs = s.bytes = 0
     s.first_seq = next_seq
     s.last_seq = last
@@ -232,6 +235,7 @@ cdef void forget_from(StoreBase s, MsgBlock *b, uint64_t seq) noexcept nogil:
             continue
         if r.hdr_n:
             ttl_removed(s, r.seq)
+            schedule_removed(s, &r)
         subject_removed(s, &r)
         size = r.subject_n + r.hdr_n + r.msg_n + 16 if s.env.in_memory else r.size
         s.msgs -= 1

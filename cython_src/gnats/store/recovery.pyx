@@ -40,8 +40,9 @@ from gnats.store.block cimport (
 from gnats.store.expiry cimport header_ttl, ttl_scan, ttl_stored
 from gnats.store.record cimport MESSAGE, RECORD_OK, TOMBSTONE, Record, record_decode, record_stored_hash
 from gnats.store.removing cimport drop_empty, enforce_bytes, enforce_msgs, enforce_per_subject, remove_msg
+from gnats.store.scheduling cimport schedule_scan, schedule_settle, schedule_stored
 from gnats.store.seqset cimport seqset_delete, seqset_insert, seqset_insert_range
-from gnats.store.statefile cimport load_index, load_ttls
+from gnats.store.statefile cimport load_index, load_schedules, load_ttls
 from gnats.store.stree cimport SimpleState, stree_insert
 
 cdef enum:
@@ -143,6 +144,7 @@ cdef int scan_block(StoreBase s, MsgBlock *b, size_t at, Scan *scan) noexcept no
                     if ttl > 0:
                         b.ttls += 1
                         ttl_stored(s, last, r.ts, ttl)
+                schedule_stored(s, b, &r)
                 if r.subject_n:
                     st = <SimpleState *> stree_insert(&s.subjects, r.subject, r.subject_n, &was_there)
                     if st == NULL:
@@ -370,6 +372,8 @@ cdef object recover_ttls(StoreBase s, object warn):
 
 cdef object recover(StoreBase s, str directory, object warn):
     cdef const LostNote *note
+    cdef uint64_t known, high
+    cdef int64_t behind
     cdef size_t i
     finish_purge(directory)
     msgs = os.path.join(directory, "msgs")
@@ -385,7 +389,16 @@ cdef object recover(StoreBase s, str directory, object warn):
             os.unlink(os.path.join(msgs, name))    # a block that was being rewritten; the one it was made of is there
     indices.sort()
     behind = load_index(s, indices, warn)
+    known = s.last_seq if behind >= 0 else 0
+    # before records are read that the index does not know: what they say of schedules comes after it
+    high = load_schedules(s, warn) if s.limits.allow_schedules and behind >= 0 else 0
     scan_all(s, indices, behind, warn)
+    if s.limits.allow_schedules:
+        with nogil:
+            if high <= known:
+                schedule_scan(s, max(high, s.first_seq))
+            schedule_settle(s)
+        s.tracks_schedules = True
     if s.limits.allow_ttl:
         recover_ttls(s, warn)
     enforce(s)

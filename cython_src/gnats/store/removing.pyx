@@ -49,6 +49,7 @@ from gnats.store.record cimport (
     record_encode,
     record_parse,
 )
+from gnats.store.scheduling cimport schedule_removed
 from gnats.store.seqset cimport seqset_exists, seqset_insert
 from gnats.store.statefile cimport invalidate
 from gnats.store.stree cimport STreeFilter, STreeIter, SimpleState, stree_end, stree_find, stree_iter, stree_next
@@ -191,6 +192,7 @@ cdef int remove_from(StoreBase s, MsgBlock *b, uint64_t seq, bint erase, bint by
     if r.size:
         if r.hdr_n:
             ttl_removed(s, seq)
+            schedule_removed(s, &r)
         subject_removed(s, &r)
         if s.on_removed != NULL:
             s.on_removed(s.ctx, seq, r.subject, r.subject_n, 1, size)
@@ -233,6 +235,7 @@ cdef int purge_block(StoreBase s, MsgBlock *b) noexcept nogil:
         if b.offs[k] != NO_SLOT and block_record(&s.env, b, k, &r):
             if r.hdr_n:
                 ttl_removed(s, r.seq)
+                schedule_removed(s, &r)
             subject_removed(s, &r)
     s.msgs -= msgs
     s.bytes -= size

@@ -1,4 +1,4 @@
-"""index.db and thw.db; see statefile.pxd."""
+"""index.db, thw.db and sched.db; see statefile.pxd."""
 from cpython.bytearray cimport PyByteArray_AS_STRING
 from libc.errno cimport EINTR, EIO, errno
 from libc.stddef cimport size_t
@@ -16,6 +16,7 @@ from gnats.store.block cimport BODY_NONE, MsgBlock, block_alloc, block_free, blo
 from gnats.store.codec cimport IndexBlock, IndexState, index_decode, index_encode, index_free
 from gnats.store.highway cimport HighwayKey, highway, highway_key_of
 from gnats.store.record cimport RECORD_BAD, RECORD_SHORT, Record, record_parse, record_stored_hash
+from gnats.store.schedules cimport schedules_decode, schedules_encode, schedules_room
 from gnats.store.seqset cimport SeqSet
 from gnats.store.stree cimport STreeIter, SimpleState, stree_clear, stree_end, stree_iter, stree_next
 from gnats.store.wheel cimport WHEEL_HEADER, wheel_clear, wheel_decode, wheel_encode
@@ -32,7 +33,7 @@ cdef extern from "<unistd.h>" nogil:
 
 # --- writing ---
 
-cdef int encode_state(StoreBase s, uint8_t **index, size_t *n, uint8_t **thw, size_t *thw_n) noexcept nogil:
+cdef int encode_index(StoreBase s, StateFile *out) noexcept nogil:
     cdef IndexState state
     cdef IndexBlock *at
     cdef MsgBlock *b
@@ -41,7 +42,6 @@ cdef int encode_state(StoreBase s, uint8_t **index, size_t *n, uint8_t **thw, si
     cdef uint64_t sum64
     cdef size_t i
     cdef int rc
-    index[0] = thw[0] = NULL
     state.msgs = s.msgs
     state.bytes = s.bytes
     state.first_seq = s.first_seq
@@ -70,32 +70,52 @@ cdef int encode_state(StoreBase s, uint8_t **index, size_t *n, uint8_t **thw, si
         at.ttls = b.ttls
         at.schedules = b.schedules
         at.deleted = b.dmap
-    rc = index_encode(&state, 0, 8, index, n)
+    rc = index_encode(&state, 0, 8, &out.at, &out.n)
     free(state.blocks)
     if rc != 0:
+        out.at = NULL
         return STORE_NO_MEMORY
     if s.env.sealer != NULL:
-        sealed = <uint8_t *> malloc(n[0] + s.env.sealer.overhead + 8)
-        if sealed == NULL or s.env.sealer.seal(s.env.sealer, <char *> index[0], n[0], <char *> sealed) != 0:
+        sealed = <uint8_t *> malloc(out.n + s.env.sealer.overhead + 8)
+        if sealed == NULL or s.env.sealer.seal(s.env.sealer, <char *> out.at, out.n, <char *> sealed) != 0:
             free(sealed)
-            free(index[0])
-            index[0] = NULL
             return STORE_NO_MEMORY
-        free(index[0])
-        index[0] = sealed
-        n[0] += s.env.sealer.overhead
+        free(out.at)
+        out.at = sealed
+        out.n += s.env.sealer.overhead
     highway_key_of(&key, s.env.name, s.env.name_n)
-    sum64 = highway(&key, index[0], n[0])
-    memcpy(index[0] + n[0], &sum64, 8)
-    n[0] += 8
-    if s.limits.allow_ttl:
-        thw[0] = <uint8_t *> malloc(WHEEL_HEADER + 20 * <size_t> s.ttls.count)
-        if thw[0] == NULL:
-            free(index[0])
-            index[0] = NULL
-            return STORE_NO_MEMORY
-        thw_n[0] = wheel_encode(&s.ttls, s.last_seq + 1, thw[0])
+    sum64 = highway(&key, out.at, out.n)
+    memcpy(out.at + out.n, &sum64, 8)
+    out.n += 8
     return STORE_OK
+
+
+cdef int encode_state(StoreBase s, StateFiles *out) noexcept nogil:
+    cdef int rc
+    memset(out, 0, sizeof(StateFiles))
+    rc = encode_index(s, &out.index)
+    if rc == STORE_OK and s.limits.allow_ttl:
+        out.ttls.at = <uint8_t *> malloc(WHEEL_HEADER + 20 * <size_t> s.ttls.count)
+        if out.ttls.at == NULL:
+            rc = STORE_NO_MEMORY
+        else:
+            out.ttls.n = wheel_encode(&s.ttls, s.last_seq + 1, out.ttls.at)
+    if rc == STORE_OK and s.limits.allow_schedules:
+        out.schedules.at = <uint8_t *> malloc(schedules_room(&s.schedules))
+        if out.schedules.at == NULL:
+            rc = STORE_NO_MEMORY
+        else:
+            out.schedules.n = schedules_encode(&s.schedules, s.last_seq + 1, out.schedules.at)
+    if rc != STORE_OK:
+        state_free(out)
+    return rc
+
+
+cdef void state_free(StateFiles *files) noexcept nogil:
+    free(files.index.at)
+    free(files.ttls.at)
+    free(files.schedules.at)
+    memset(files, 0, sizeof(StateFiles))
 
 
 cdef int put_file(int dirfd, const char *name, const uint8_t *data, size_t n) noexcept nogil:
@@ -127,6 +147,7 @@ cdef void invalidate(StoreBase s) noexcept nogil:
     if s.index_written:
         unlinkat(s.env.dirfd, b"index.db", 0)
         unlinkat(s.env.dirfd, b"thw.db", 0)
+        unlinkat(s.env.dirfd, b"sched.db", 0)
         s.index_written = False
 
 
@@ -341,5 +362,21 @@ cdef uint64_t load_ttls(StoreBase s, object warn) except *:
     if wheel_decode(&s.ttls, <const uint8_t *> <const char *> data, len(data), &high) != 0:
         warn("thw.db is damaged; messages are searched for TTLs")
         wheel_clear(&s.ttls)
+        return 0
+    return high
+
+
+cdef uint64_t load_schedules(StoreBase s, object warn) except *:
+    cdef uint64_t high = 0
+    cdef bytes data
+    try:
+        data = read_file(s.env.dirfd, "sched.db")
+    except OSError as err:
+        warn(f"sched.db cannot be read: {err}")
+        data = None
+    if data is None:
+        return 0
+    if schedules_decode(&s.schedules, <const uint8_t *> <const char *> data, len(data), &high) != 0:
+        warn("sched.db is damaged; messages are searched for schedules")
         return 0
     return high

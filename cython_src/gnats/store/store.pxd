@@ -26,8 +26,6 @@ cdef class MsgStore(StoreBase):
         const char *msg, uint32_t msg_n, uint64_t seq, int64_t ts, int64_t ttl) noexcept nogil
     # n sequences from seq on (0: the next one) without a message
     cdef int skip_msgs(self, uint64_t seq, uint64_t n) noexcept nogil
-    # The message appended last has a schedule (counted for nats-server).
-    cdef void note_schedule(self) noexcept nogil
     # Writes what is appended. 0, or -errno: it is not stored, and the store is frozen.
     cdef int flush(self) noexcept nogil
     # Makes durable what is flushed: 0 or -errno (frozen). Called WITHOUT the lock, by one thread at a time.

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from gnats.includes.linux cimport realtime_ns
 from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
-from gnats.store cimport expiry, purging, questions, reading, recovery, removing, upkeep, writing
+from gnats.store cimport expiry, purging, questions, reading, recovery, removing, scheduling, upkeep, writing
 from gnats.store.base cimport (
     STORE_DELETED,
     STORE_EOF,
@@ -33,6 +33,7 @@ from gnats.store.base cimport (
 from gnats.store.block cimport MsgBlock, Sealer, block_sync_fd, env_fail
 from gnats.store.filter cimport Filter, filter_free, filter_make
 from gnats.store.questions cimport iter_filter
+from gnats.store.schedules cimport schedules_clear
 from gnats.store.seqset cimport seqset_next_range
 from gnats.store.stree cimport STreeIter, SimpleState, stree_clear, stree_end, stree_find, stree_next
 
@@ -104,10 +105,6 @@ cdef class MsgStore(StoreBase):
 
     cdef int skip_msgs(self, uint64_t seq, uint64_t n) noexcept nogil:
         return writing.skip_msgs(self, seq, n, realtime_ns())
-
-    cdef void note_schedule(self) noexcept nogil:
-        if self.last != NULL:
-            self.last.schedules += 1
 
     cdef int flush(self) noexcept nogil:
         return flush_last(self)
@@ -542,11 +539,12 @@ cdef class MsgStore(StoreBase):
     def update_config(
         self, *, max_msgs: int = -1, max_bytes: int = -1, max_msgs_per_subject: int = -1, max_age: int = 0,
         discard_new: bool = False, discard_new_per_subject: bool = False, allow_msg_ttl: bool = False,
-        delete_markers: bool = False,
+        delete_markers: bool = False, allow_msg_schedules: bool = False,
     ) -> None:
         """Other limits; what is over them goes. max_age is in ns; -1 and 0 mean no limit.
 
         allow_msg_ttl: messages expire by their Nats-TTL. delete_markers: the stream removes what expires, itself.
+        allow_msg_schedules: messages may be schedules, which the stream carries out.
         """
         cdef StoreLimits limits
         cdef int code = STORE_OK
@@ -558,10 +556,18 @@ cdef class MsgStore(StoreBase):
         limits.discard_new_per = discard_new_per_subject
         limits.allow_ttl = allow_msg_ttl
         limits.delete_markers = delete_markers
+        limits.allow_schedules = allow_msg_schedules
         with nogil:
             pthread_mutex_lock(&self.lock)
             self.limits = limits
             self.age_seq = 0
+            if not limits.allow_schedules:
+                schedules_clear(&self.schedules)
+                self.tracks_schedules = False
+            elif not self.tracks_schedules and not self.closed:
+                scheduling.schedule_scan(self, self.first_seq)
+                self.tracks_schedules = True
+                self.dirty += 1
             if not self.closed and self.env.error == 0:
                 code = removing.enforce_per_subject(self)
                 if code == STORE_OK:

@@ -5,8 +5,8 @@ a time.
 """
 from gnats.store.base cimport StoreBase
 
-# Writes index.db and thw.db if something changed; 0 or an errno (the store goes on without them). Unless forced, not
-# for stores with so many subjects or deletions that it would take long (1: put off).
+# Writes index.db, thw.db and sched.db if something changed; 0 or an errno (the store goes on without them). Unless
+# forced, not for stores with so many subjects or deletions that it would take long (1: put off).
 cdef int write_state(StoreBase s, bint force) noexcept nogil
 # Rewrites the next block that is due: half of it is deleted, or it is to be compressed. False: none is.
 cdef bint rewrite_next(StoreBase s) noexcept nogil

@@ -1,9 +1,9 @@
 """Upkeep; see upkeep.pxd (writeFullState, compactWithFloor and syncBlocks of filestore.go)."""
 from libc.errno cimport errno
 from libc.stddef cimport size_t
-from libc.stdint cimport uint8_t, uint32_t, uint64_t
+from libc.stdint cimport uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
-from libc.string cimport memcpy
+from libc.string cimport memcpy, memset
 from posix.unistd cimport close, dup
 
 from gnats.core.quiesce cimport qs_reclaim, qs_retire
@@ -33,16 +33,26 @@ from gnats.store.record cimport (
     record_parse,
 )
 from gnats.store.removing cimport drop_empty
-from gnats.store.statefile cimport encode_state, invalidate, put_file
+from gnats.store.statefile cimport StateFiles, encode_state, invalidate, put_file, state_free
 
 cdef enum:
     MANY = 1000000       # subjects or deletions of a store whose state is written at the end only
 
 
+cdef int put_files(int dirfd, const StateFiles *files) noexcept nogil:
+    # The index last: one that is there says that the others are, too.
+    cdef int rc = 0
+    if files.ttls.at != NULL:
+        rc = put_file(dirfd, b"thw.db", files.ttls.at, files.ttls.n)
+    if rc == 0 and files.schedules.at != NULL:
+        rc = put_file(dirfd, b"sched.db", files.schedules.at, files.schedules.n)
+    if rc == 0:
+        rc = put_file(dirfd, b"index.db", files.index.at, files.index.n)
+    return rc
+
+
 cdef int write_state(StoreBase s, bint force) noexcept nogil:
-    cdef uint8_t *index = NULL
-    cdef uint8_t *thw = NULL
-    cdef size_t n = 0, thw_n = 0
+    cdef StateFiles files
     cdef uint64_t dirty, asked
     cdef int fd = -1, rc = 0
     pthread_mutex_lock(&s.lock)
@@ -55,17 +65,14 @@ cdef int write_state(StoreBase s, bint force) noexcept nogil:
     rc = -flush_last(s)
     dirty = s.dirty
     asked = s.invalidations
-    if rc == 0 and encode_state(s, &index, &n, &thw, &thw_n) == STORE_OK:
+    memset(&files, 0, sizeof(files))
+    if rc == 0 and encode_state(s, &files) == STORE_OK:
         fd = dup(s.env.dirfd)
         if fd < 0:
             rc = errno
     pthread_mutex_unlock(&s.lock)
     if fd >= 0:
-        # thw.db first: an index that is there says that it is, too
-        if thw != NULL:
-            rc = put_file(fd, b"thw.db", thw, thw_n)
-        if rc == 0:
-            rc = put_file(fd, b"index.db", index, n)
+        rc = put_files(fd, &files)
         pthread_mutex_lock(&s.lock)
         s.index_written = True
         if asked != s.invalidations:
@@ -74,8 +81,7 @@ cdef int write_state(StoreBase s, bint force) noexcept nogil:
             s.dirty -= min(dirty, s.dirty)
         pthread_mutex_unlock(&s.lock)
         close(fd)
-    free(index)
-    free(thw)
+    state_free(&files)
     return rc
 
 

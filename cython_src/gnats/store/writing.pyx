@@ -1,5 +1,5 @@
 """Storing messages; see writing.pxd."""
-from libc.stdint cimport int64_t, uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint16_t, uint32_t, uint64_t
 
 from gnats.includes.atomics cimport likely, unlikely
 from gnats.store.base cimport (
@@ -24,6 +24,7 @@ from gnats.store.block cimport NO_SLOT, MsgBlock, block_commit, block_encode, bl
 from gnats.store.expiry cimport ttl_stored
 from gnats.store.record cimport EBIT, EMPTY_RECORD, MAX_RECORD, MAX_SUBJECT, Record, record_size
 from gnats.store.removing cimport enforce_bytes, enforce_msgs, remove_msg
+from gnats.store.scheduling cimport schedule_stored
 from gnats.store.seqset cimport seqset_insert_range
 from gnats.store.stree cimport SimpleState, stree_find, stree_insert
 
@@ -83,6 +84,7 @@ cdef int store_msg(
     cdef uint64_t rl = record_size(subject_n, hdr_n, msg_n), size, first
     cdef SimpleState *st = NULL
     cdef MsgBlock *b
+    cdef Record r
     cdef char *p
     cdef int error = STORE_OK
     cdef bint was_there
@@ -137,6 +139,14 @@ cdef int store_msg(
     if ttl > 0:
         b.ttls += 1
         ttl_stored(s, seq, ts, ttl)
+    if unlikely(s.limits.allow_schedules):
+        r.seq = seq
+        r.ts = ts
+        r.subject = subject
+        r.subject_n = <uint16_t> subject_n
+        r.hdr = hdr
+        r.hdr_n = hdr_n
+        schedule_stored(s, b, &r)
     if s.limits.max_msgs_per > 0 and st != NULL:
         while st.msgs > <uint64_t> s.limits.max_msgs_per:
             first = first_of(s, st, subject, subject_n)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 from typing import Any
 
 import pytest
@@ -13,10 +12,8 @@ from support.written import Written
 from gnats.store.codec import (
     decode_consumer,
     decode_index,
-    decode_schedules,
     encode_consumer,
     encode_index,
-    encode_schedules,
 )
 from gnats.store.highway import checksum
 from gnats.store.seqset import SequenceSet
@@ -238,19 +235,3 @@ def test_the_consumers_that_nats_server_wrote(clear: Written) -> None:
         assert {seq for seq, _, _ in pending} & set(range(4, 20)) == in_flight & set(range(4, 20))
         assert redelivered
         assert all(t > 1_700_000_000 * SECOND and t % SECOND == 0 for _, _, t in pending)
-
-
-@given(st.lists(st.tuples(st.binary(max_size=300), I64, U64), max_size=9), U64)
-def test_schedules_are_read_as_written(schedules: list[tuple[bytes, int, int]], high: int) -> None:
-    data = encode_schedules(schedules, high)
-    assert data[:17] == b"\x01" + struct.pack("<QQ", len(schedules), high)
-    assert decode_schedules(data) == (schedules, high)
-
-
-@given(st.binary(max_size=60), st.integers(0, 5))
-def test_corrupted_schedules_do_no_harm(data: bytes, count: int) -> None:
-    data = b"\x01" + struct.pack("<QQ", count, 0) + data
-    try:
-        assert len(decode_schedules(data)[0]) == count
-    except ValueError as error:
-        assert "early" in str(error)

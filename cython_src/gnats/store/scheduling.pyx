@@ -1,0 +1,178 @@
+"""The schedules among the messages of a store; see scheduling.pxd."""
+from libc.stddef cimport size_t
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport free, malloc
+from libc.string cimport memcmp
+
+from gnats.core.parser cimport Slice
+from gnats.includes.linux cimport realtime_ns
+from gnats.store.base cimport STORE_OK, StoreBase, StoreMsg, blk_at, blk_load, blk_select
+from gnats.store.block cimport NO_SLOT, MsgBlock, block_record, slot_from
+from gnats.store.calendar cimport ns_of, parse_rfc3339
+from gnats.store.cron cimport SCHEDULE_NONE, Due, next_due
+from gnats.store.filter cimport Filter
+from gnats.store.reading cimport load_next
+from gnats.store.record cimport Record
+from gnats.store.schedules cimport Schedule, Schedules, schedule_add, schedule_drop, schedule_due, schedule_find
+from gnats.store.seqset cimport seqset_exists
+from gnats.store.stree cimport STreeFilter
+
+
+cdef extern from "<string.h>" nogil:
+    void *memmem(const void *text, size_t n, const void *part, size_t part_n)
+
+
+cdef struct Words:
+    Slice pattern, zone, scheduler, following    # p is NULL for what is not there
+
+
+cdef bint has_schedule_words(const char *hdr, uint32_t n) noexcept nogil:
+    return n and memmem(hdr, n, b"\nNats-Schedule", 14) != NULL
+
+
+cdef void take_word(Slice *out, const char *name, size_t name_n, const char *line, size_t n) noexcept nogil:
+    # The first line of a name counts.
+    if out.p != NULL or n <= name_n or line[name_n] != c':' or memcmp(line, name, name_n) != 0:
+        return
+    line += name_n + 1
+    n -= name_n + 1
+    while n and line[0] == c' ':
+        line += 1
+        n -= 1
+    out.p = <char *> line
+    out.n = n
+
+
+cdef void find_words(const char *hdr, uint32_t hdr_n, Words *out) noexcept nogil:
+    cdef const char *end = hdr + hdr_n
+    cdef const char *line
+    cdef const char *stop
+    out.pattern.p = out.zone.p = out.scheduler.p = out.following.p = NULL
+    out.pattern.n = out.zone.n = out.scheduler.n = out.following.n = 0
+    if not has_schedule_words(hdr, hdr_n):
+        return
+    line = <const char *> memmem(hdr, hdr_n, b"\r\n", 2)
+    while line != NULL and end - line > 2:
+        line += 2
+        stop = <const char *> memmem(line, end - line, b"\r\n", 2)
+        if stop == NULL:
+            return
+        take_word(&out.pattern, b"Nats-Schedule", 13, line, stop - line)
+        take_word(&out.zone, b"Nats-Schedule-Time-Zone", 23, line, stop - line)
+        take_word(&out.scheduler, b"Nats-Scheduler", 14, line, stop - line)
+        take_word(&out.following, b"Nats-Schedule-Next", 18, line, stop - line)
+        line = stop
+
+
+cdef bint due_of(const Words *w, int64_t ts, Due *due) noexcept nogil:
+    return w.pattern.n and next_due(
+        w.pattern.p, w.pattern.n, w.zone.p, w.zone.n, ts, realtime_ns(), due) > SCHEDULE_NONE
+
+
+cdef void schedule_stored(StoreBase s, MsgBlock *b, const Record *r) noexcept nogil:
+    cdef Words w
+    cdef Due due
+    cdef Schedule *sc
+    cdef int64_t secs, nanos
+    find_words(r.hdr, r.hdr_n, &w)
+    if w.pattern.n:
+        b.schedules += 1
+    if not s.limits.allow_schedules:
+        return
+    if due_of(&w, r.ts, &due):
+        # Without memory for it, the schedule waits until the store is opened again.
+        schedule_add(&s.schedules, r.seq, r.subject, r.subject_n, due.ts)
+    elif w.scheduler.n == 0 and s.schedules.n:
+        sc = schedule_find(&s.schedules, r.subject, r.subject_n)
+        if sc != NULL:
+            schedule_drop(&s.schedules, sc)
+    if w.following.n and w.scheduler.n and parse_rfc3339(w.following.p, w.following.n, &secs, &nanos):
+        sc = schedule_find(&s.schedules, w.scheduler.p, <uint32_t> w.scheduler.n)
+        if sc != NULL:
+            schedule_due(&s.schedules, sc, ns_of(secs, nanos))
+
+
+cdef void schedule_removed(StoreBase s, const Record *r) noexcept nogil:
+    cdef Schedule *sc
+    if s.schedules.n == 0:
+        return
+    sc = schedule_find(&s.schedules, r.subject, r.subject_n)
+    if sc != NULL and sc.seq == r.seq:
+        schedule_drop(&s.schedules, sc)
+
+
+# -- at a start --------------------------------------------------------------------------------------------------------
+
+cdef bint ended(StoreBase s, const char *subject, uint32_t n, uint64_t seq) noexcept nogil:
+    """Has something been stored on a subject behind its schedule that ends it?"""
+    cdef STreeFilter name
+    cdef Filter f
+    cdef uint8_t wild = False
+    cdef StoreMsg msg
+    cdef Words w
+    name.at = subject
+    name.n = n
+    f.subjects = &name
+    f.wild = &wild
+    f.n = 1
+    f.all = False
+    while load_next(s, &f, seq + 1, &msg, NULL) == STORE_OK:
+        seq = msg.seq
+        find_words(msg.hdr, msg.hdr_n, &w)
+        if w.scheduler.n == 0:
+            return True
+    return False
+
+
+cdef void schedule_scan(StoreBase s, uint64_t start) noexcept nogil:
+    cdef MsgBlock *b
+    cdef Record r
+    cdef Words w
+    cdef Due due
+    cdef Schedule *sc
+    cdef uint32_t k
+    cdef size_t i
+    for i in range(blk_at(s, start), s.n_blks):
+        b = s.blks[i]
+        if b.schedules == 0 or b.msgs == 0 or not blk_load(s, b):
+            continue
+        for k in range(slot_from(b, max(start, b.first_seq)), b.n_slots):
+            if b.offs[k] == NO_SLOT or not block_record(&s.env, b, k, &r) or r.hdr_n == 0:
+                continue
+            find_words(r.hdr, r.hdr_n, &w)
+            if not due_of(&w, r.ts, &due):
+                continue
+            sc = schedule_find(&s.schedules, r.subject, r.subject_n)
+            # what was found behind it already is later
+            if (sc == NULL or sc.seq < r.seq) and not ended(s, r.subject, r.subject_n, r.seq):
+                schedule_add(&s.schedules, r.seq, r.subject, r.subject_n, due.ts)
+
+
+cdef bint is_there(StoreBase s, uint64_t seq) noexcept nogil:
+    cdef MsgBlock *b
+    if not s.first_seq <= seq <= s.last_seq:
+        return False
+    b = blk_select(s, seq)
+    return b != NULL and b.msgs and seq >= b.first_seq and not seqset_exists(&b.dmap, seq)
+
+
+cdef void schedule_settle(StoreBase s) noexcept nogil:
+    cdef Schedules *all = &s.schedules
+    cdef Schedule *sc
+    cdef Schedule **gone
+    cdef uint32_t i, n = 0
+    if all.n == 0:
+        return
+    gone = <Schedule **> malloc(all.n * sizeof(Schedule *))
+    if gone == NULL:
+        return    # each is looked for when it is due
+    for i in range(all.mask + 1):
+        sc = all.slots[i]
+        while sc != NULL:
+            if not is_there(s, sc.seq):
+                gone[n] = sc
+                n += 1
+            sc = sc.next
+    for i in range(n):
+        schedule_drop(all, gone[i])
+    free(gone)
