@@ -275,6 +275,7 @@ cdef class BackupReader:
             return
         if n == 0:
             self.ended = True
+            return
         if make_room(&self.source, n) != 0:
             raise MemoryError
         memcpy(self.source.p + self.source.n, PyBytes_AS_STRING(data), n)
