@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 from importlib import import_module
 from itertools import islice
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from gnats.conf.tokens import Token, Value, error_at
 
@@ -36,15 +37,17 @@ def digest(root: dict[str, Token]) -> str:
 
 def new_sha256() -> hashlib._Hash:
     """A hash of Python's own where it has one: hashlib loads OpenSSL, 3.7 MB of resident memory."""
+    return cast("hashlib._Hash", _sha256()())
+
+
+@cache
+def _sha256() -> Any:
     for name in ("_sha2", "_sha256"):  # of Python 3.12 and of 3.11
         try:
-            module = import_module(name)
+            return import_module(name).sha256
         except ImportError:
             continue
-        return cast("hashlib._Hash", module.sha256())
-    import hashlib
-
-    return hashlib.sha256()
+    return import_module("hashlib").sha256
 
 
 def _texts(root: dict[str, Token]) -> Iterator[str]:

@@ -103,7 +103,7 @@ def with_defaults(
         if pedantic and limits.inactive_threshold > 0:
             raise _pedantic("inactive_threshold must be set if it's configured in stream limits")
         new["inactive_threshold"] = limits.inactive_threshold
-    config = replace(config, **new)
+    config = replace(config, **new) if new else config
     new = {}
     if config.max_ack_pending == 0 and config.ack_policy != ACK_NONE:
         most = (DEFAULT_MAX_ACK_PENDING, server.max_ack_pending, account.max_ack_pending)
@@ -116,7 +116,7 @@ def with_defaults(
         new["priority_timeout"] = DEFAULT_PINNED_TTL
     if config.ack_policy == ACK_FLOW_CONTROL and not pedantic:
         new |= {"flow_control": True, "idle_heartbeat": SOURCE_HEARTBEAT}
-    return replace(config, **new)
+    return replace(config, **new) if new else config
 
 
 def _without_negatives(config: ConsumerConfig, pedantic: bool) -> ConsumerConfig:
@@ -138,7 +138,7 @@ def _without_negatives(config: ConsumerConfig, pedantic: bool) -> ConsumerConfig
             if pedantic:
                 raise _pedantic(refusal)
             new[name] = 0
-    return replace(config, **new)  # type: ignore[arg-type]
+    return replace(config, **new) if new else config  # type: ignore[arg-type]
 
 
 def check_consumer_cfg(

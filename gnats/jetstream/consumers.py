@@ -5,7 +5,6 @@ What they deliver is the business of the native consumer (gnats.jetstream.consum
 
 from __future__ import annotations
 
-import asyncio
 import shutil
 import time
 from collections.abc import Callable
@@ -39,8 +38,6 @@ if TYPE_CHECKING:
     from gnats.jetstream.streams import Stream
 
 Json = dict[str, Any]
-WRITE_DELAY = 0.05
-"""Seconds between a change of the state and its being written: what changes until then is written with it."""
 _RESET_RESPONSE = "io.nats.jetstream.api.v1.consumer_reset_response"
 
 
@@ -52,14 +49,13 @@ class Consumer:
     ) -> None:
         self.stream = stream
         self.name = name
-        self.config = replace(config, pause_until=utc(config.pause_until))
+        self.config = replace(config, pause_until=utc(config.pause_until)) if config.pause_until else config
         self.created = created or time.time_ns()
         self.offline_reason = offline_reason
         self._native: NativeConsumer | None = None
+        self._unwritten = False  # a state() that has not been written yet
         self._seal: Seal | None = None
         self._reset: tuple[Callable[[bytes], None], bytes] | None = None
-        self._timer: asyncio.TimerHandle | None = None
-        self._writing: asyncio.Task[None] | None = None
 
     @property
     def directory(self) -> Path:
@@ -85,17 +81,17 @@ class Consumer:
 
     # -- life ------------------------------------------------------------------------------------------------
 
-    def start(self, restored: bytes = b"") -> None:
+    def start(self, restored: bytes = b"", *, recovering: bool = False) -> None:
         """Deliver, from where the stored state says, the `restored` one, or else the configuration.
 
-        Raises ApiError.
+        When `recovering`, that is what is stored. Raises ApiError.
         """
         jsa = self.stream.jsa
         js = jsa.js
         state = restored or None
         try:
             if self.is_stored:
-                self._unlock()
+                self._unlock(recovering=recovering)
                 state = read_consumer_state(self.directory, self._seal) or state
             self._native = NativeConsumer(
                 self.stream.native,
@@ -116,23 +112,34 @@ class Consumer:
         subject = f"$JS.API.CONSUMER.RESET.{self.stream.name}.{self.name}".encode()
         self._reset = client.unsubscribe, client.subscribe(subject, self._process_reset)
 
-    def _unlock(self) -> None:
+    def _unlock(self, *, recovering: bool) -> None:
         """Have a description on the disk, and what it and the state is encrypted with."""
         keys, account, name = self.stream.jsa.js.keys, self.stream.jsa.name, f"{self.stream.name}.{self.name}"
-        if (self.directory / META_FILE).exists():
-            self._seal = keys.open(self.directory / META_KEY, account, name)
+        directory = self.directory
+        if (directory / META_FILE).exists():
+            self._seal = keys.open(directory / META_KEY, account, name)
             if keys and not (self._seal and self._seal.is_current):
                 stream, config, created = self.stream.name, self.config, self.created
                 self._seal = convert_consumer(
-                    self.directory, keys, account, stream, self.name, config, created, self._seal
+                    directory, keys, account, stream, self.name, config, created, self._seal
                 )
+            elif not recovering:
+                self._write_meta(self.config)  # one was left that could not be used
         else:
-            self._seal = keys.make(self.directory, account, name)
+            self._seal = keys.make(directory, account, name, sync=self.stream.sync_always)
             self._write_meta(self.config)
 
     def _write_meta(self, config: ConsumerConfig) -> None:
         try:
-            write_consumer_meta(self.directory, self.stream.name, self.name, config, self.created, self._seal)
+            write_consumer_meta(
+                self.directory,
+                self.stream.name,
+                self.name,
+                config,
+                self.created,
+                self._seal,
+                sync=self.stream.sync_always,
+            )
         except OSError as exc:
             raise errors.CONSUMER_STORE_FAILED(err=os_error(exc)) from exc
 
@@ -168,8 +175,6 @@ class Consumer:
         native, self._native = self._native, None
         if native is None:
             return
-        if self._timer:
-            self._timer.cancel()
         if self._reset:
             unsubscribe, sid = self._reset
             unsubscribe(sid)
@@ -177,42 +182,32 @@ class Consumer:
         native.close(deleted=deleting)
         if not self.is_stored:
             return
-        if deleting:
-            shutil.rmtree(self.directory, ignore_errors=True)
-        else:
-            self._write(native.state())
+        with self.stream.jsa.js.states.leaving(self):
+            if deleting:
+                shutil.rmtree(self.directory, ignore_errors=True)
+            elif native.is_dirty or self._unwritten:
+                self.write(native.state())
 
     # -- the state -------------------------------------------------------------------------------------------
 
-    def _note_change(self) -> None:
-        """The state is to be written soon."""
-        if self.is_stored and self._timer is None:
-            loop = asyncio.get_running_loop()
-            self._timer = loop.call_later(WRITE_DELAY, self._write_soon)
+    @property
+    def is_running(self) -> bool:
+        return self._native is not None
 
-    def _write_soon(self) -> None:
-        self._timer = None
+    def state(self) -> bytes | None:
+        """Where it is, to be written; None when it has stopped."""
         if self._native is None:
-            return
-        if self._writing is not None:
-            self._note_change()
-            return
-        self._writing = asyncio.create_task(self._write_in_thread(self._native.state()))
+            return None
+        self._unwritten = True
+        return self._native.state()
 
-    async def _write_in_thread(self, state: bytes) -> None:
-        try:
-            await asyncio.to_thread(self._write, state)
-        finally:
-            self._writing = None
-        if self._native is not None and self._native.is_dirty:
-            self._note_change()
-
-    def _write(self, state: bytes) -> None:
-        """Write the state down; what goes wrong is logged."""
+    def write(self, state: bytes) -> None:
+        """Write the state down; what goes wrong is logged. Any thread, one at a time."""
         try:
             if self.directory.is_dir():
+                self._unwritten = False
                 state = self._seal.seal(state) if self._seal else state
-                replace_file(self.directory / STATE_FILE, state, sync=False)
+                replace_file(self.directory / STATE_FILE, state, sync=self.stream.sync_always)
         except OSError as exc:
             where = f"'{self.stream.jsa.name} > {self.stream.name} > {self.name}'"
             self.stream.jsa.js.server.log.error(
@@ -228,7 +223,8 @@ class Consumer:
         jsa = self.stream.jsa
         advisories, account, names = jsa.js.advisories, jsa.account, (self.stream.name, self.name)
         if what == ConsumerEvent.CONSUMER_DIRTY:
-            self._note_change()
+            if self.is_stored:
+                jsa.js.states.note(self)
             return
         if what == ConsumerEvent.CONSUMER_INACTIVE:
             self.stream.delete_consumer(self)

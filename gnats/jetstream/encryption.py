@@ -68,13 +68,14 @@ class Keys:
         file, seed = create_key(cipher, key, (account + name).encode())
         return file, Seal(cipher, key, seed, nonce=file[:_LONGEST_NONCE])
 
-    def make(self, directory: Path, account: str, name: str) -> Seal | None:
-        """Begin to encrypt, if a key is configured: the key file is written. Raises OSError."""
+    def make(self, directory: Path, account: str, name: str, *, sync: bool = True) -> Seal | None:
+        """Begin to encrypt, if a key is configured: the key file is written, to last with `sync`. Raises
+        OSError."""
         if not self._pairs:
             return None
         file, seal = self.create(account, name)
         directory.mkdir(0o700, parents=True, exist_ok=True)
-        replace_file(directory / META_KEY, file)
+        replace_file(directory / META_KEY, file, sync=sync)
         return seal
 
     def open(self, path: Path, account: str, name: str) -> Seal | None:

@@ -24,6 +24,7 @@ from gnats.jetstream.limits import JSLimitOpts, Tiers, limit_batches
 from gnats.jetstream.options import JetStreamConfig, make_directory
 from gnats.jetstream.recovery import recover
 from gnats.jetstream.snapshot import AT_ONCE
+from gnats.jetstream.statewriter import StateWriter
 from gnats.jetstream.usage import Usage
 from gnats.version import JS_API_LEVEL
 
@@ -60,6 +61,7 @@ class JetStream:
         self.advisories = Advisories(server, self.domain)
         self.usage = Usage(max_memory=config.max_memory, max_storage=config.max_store)
         self.batch_limits = BatchLimits()
+        self.states = StateWriter()
         limit_batches(self.batch_limits, config.options.limits)
         self.engine = server.js_engine or _new_engine(server)
         server.js_engine = self.engine
@@ -243,6 +245,7 @@ class JetStream:
             await asyncio.wait(self._transfers)
         for jsa in self.accounts.values():
             await jsa.close()
+        await self.states.close()
         self.accounts.clear()
         self.loop.remove_reader(self.engine.fileno())
         log.notice("JetStream Shutdown")

@@ -5,6 +5,7 @@ With a meta.key it is sealed, and the checksum is of that.
 
 They replace those that were there together: all are written beside (meta.inf.new ...), meta.sum last, and
 then renamed. Where that was interrupted, a reader takes the old ones if they still fit, else the new ones.
+Where there were none, meta.inf is written last.
 """
 
 from __future__ import annotations
@@ -64,29 +65,50 @@ def write_consumer_meta(
     created: int,
     seal: Seal | None = None,
     key_file: bytes = b"",
+    *,
+    sync: bool = True,
 ) -> None:
-    """With a `key_file` that is to replace the one there is. Raises OSError."""
+    """With a `key_file` that is to replace the one there is; durable with `sync`. Raises OSError."""
     document = {"Created": rfc3339(created), "Name": name} | config.json()
-    _write(directory, f"{stream}/{name}", marshal(document), seal, key_file)
+    _write(directory, f"{stream}/{name}", marshal(document), seal, key_file, sync=sync)
 
 
-def _write(directory: Path, key: str, data: bytes, seal: Seal | None, key_file: bytes) -> None:
+def _write(
+    directory: Path, key: str, data: bytes, seal: Seal | None, key_file: bytes, *, sync: bool = True
+) -> None:
     if seal:
         data = seal.seal(data)
+    sums = checksum(key.encode(), data).hex().encode()
+    if not key_file and not (directory / META_FILE).exists():
+        _write_first(directory, data, sums, sync=sync)
+        return
     directory.mkdir(_DIR_MODE, parents=True, exist_ok=True)
     _drop_new(directory)
     files = {META_KEY: key_file} if key_file else {}
-    files |= {META_FILE: data, META_SUM: checksum(key.encode(), data).hex().encode()}
+    files |= {META_FILE: data, META_SUM: sums}
     for name, content in files.items():
-        replace_file(directory / (name + NEW), content)
-    _take_new(directory, list(files))
+        replace_file(directory / (name + NEW), content, sync=sync)
+    _take_new(directory, list(files), sync=sync)
 
 
-def _take_new(directory: Path, names: list[str]) -> None:
-    sync_directory(directory)
+def _write_first(directory: Path, data: bytes, sums: bytes, *, sync: bool) -> None:
+    """There is no meta.inf: it comes last, and with it the stream or the consumer is there."""
+    directory.mkdir(_DIR_MODE, parents=True, exist_ok=True)
+    replace_file(directory / META_SUM, sums, sync=sync)
+    if sync:
+        sync_directory(directory)
+    replace_file(directory / META_FILE, data, sync=sync)
+    if sync:
+        sync_directory(directory)
+
+
+def _take_new(directory: Path, names: list[str], *, sync: bool = True) -> None:
+    if sync:
+        sync_directory(directory)
     for name in names:
         (directory / (name + NEW)).rename(directory / name)
-    sync_directory(directory)
+    if sync:
+        sync_directory(directory)
 
 
 def _drop_new(directory: Path) -> None:

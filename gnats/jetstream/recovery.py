@@ -130,13 +130,13 @@ def _recover_consumers(stream: Stream, directory: Path, log: Logger) -> None:
             if not stream.offline_reason:
                 log.warn(f"  Stopping unsupported stream {where}")
                 stream.go_offline(f'stopped - unsupported consumer "{entry.name}"')
-            stream.consumers[entry.name] = Consumer(
-                stream, entry.name, meta.config, meta.created, offline_reason=reason
+            stream.enter_consumer(
+                Consumer(stream, entry.name, meta.config, meta.created, offline_reason=reason)
             )
             continue
         if stream.offline_reason:
-            stream.consumers[entry.name] = Consumer(
-                stream, entry.name, meta.config, meta.created, offline_reason=stream.offline_reason
+            stream.enter_consumer(
+                Consumer(stream, entry.name, meta.config, meta.created, offline_reason=stream.offline_reason)
             )
             continue
         try:

@@ -4,6 +4,7 @@ from gnats.core.account import Account
 from gnats.core.client import Client
 from gnats.jetstream.batchtable import BatchLimits
 from gnats.jetstream.config import StreamConfig
+from gnats.jetstream.consumer import Consumer
 from gnats.jetstream.engine import Engine, StreamBase
 from gnats.jetstream.observer import Observer
 from gnats.jetstream.usage import Usage
@@ -95,7 +96,7 @@ class Stream(StreamBase):
         """Tell it of what is stored and removed from now on. Raises MemoryError."""
     def remove_consumer(self, consumer: Observer) -> None:
         """Tell it nothing more; it is to be buried (Engine.bury) then. Raises MemoryError."""
-    def consumers_with(self, subject: bytes) -> list[Observer]:
+    def consumers_with(self, subject: bytes) -> list[Consumer]:
         """The consumers that have a filter with a literal subject in common with this one, which may have
         wildcards;
         or, where they are few, all of them. Raises MemoryError."""

@@ -85,6 +85,7 @@ class Stream:
         self.created = created or time.time_ns()
         self.offline_reason = offline_reason
         self.consumers: dict[str, Consumer] = {}
+        self._direct = self._sourcing = 0  # of them, those that are direct, and others for sourcing
         self.origins = Origins(self)
         self.seal: Seal | None = None
         self._native: NativeStream | None = None
@@ -173,8 +174,16 @@ class Stream:
         if config.allow_msg_schedules and not has_database():
             where = f"stream '{self.jsa.name} > {self.name}'"
             self.jsa.js.server.log.warn(f"No time zone database: {where} refuses schedules with time zones")
+        self.native.configure(config, sync_always=self._syncs_always(config))
+
+    def _syncs_always(self, config: StreamConfig) -> bool:
         always = self.jsa.js.config.options.sync_always and config.persist_mode != ASYNC
-        self.native.configure(config, sync_always=always and config.storage == FILE)
+        return always and config.storage == FILE
+
+    @property
+    def sync_always(self) -> bool:
+        """What is written is durable before anybody is told."""
+        return self._syncs_always(self.config)
 
     def _open(self, *, new: bool) -> MsgStore:
         """Open the store; in a thread. Raises OSError or MetaError.
@@ -300,6 +309,7 @@ class Stream:
         for consumer in list(self.consumers.values()):
             consumer.stop(deleting=True)
         self.consumers.clear()
+        self._direct = self._sourcing = 0
         self.origins.stop()
         store, self._store = self._store, None
         if self._native is not None:
@@ -413,8 +423,13 @@ class Stream:
                 ]
         if found.lost_msgs or found.lost_bytes:
             state["lost"] = {"msgs": self._lost() or None, "bytes": found.lost_bytes}
-        state["consumer_count"] = sum(not consumer.config.direct for consumer in self.consumers.values())
+        state["consumer_count"] = self.consumer_count
         return state
+
+    @property
+    def consumer_count(self) -> int:
+        """Consumers, but for those of other streams that take messages from this one."""
+        return len(self.consumers) - self._direct
 
     def _lost(self) -> list[int]:
         """The sequences that damage has cost; the first of them, where there are very many."""
@@ -478,8 +493,8 @@ class Stream:
         config = completed(config)
         name = name or self.new_consumer_name()
         consumer = Consumer(self, name, config, created)
-        consumer.start(state)
-        self.consumers[name] = consumer
+        consumer.start(state, recovering=bool(created))
+        self.enter_consumer(consumer)
         if not config.direct:
             jsa.js.advisories.consumer_action(jsa.account, self.name, name, "create")
         return consumer
@@ -491,13 +506,22 @@ class Stream:
         config = with_defaults(config, self.config, server, limits)
         check_consumer_cfg(config, server, self.config, limits, recovering=True)
         consumer = Consumer(self, name, completed(config), created)
-        consumer.start()
-        self.consumers[name] = consumer
+        consumer.start(recovering=True)
+        self.enter_consumer(consumer)
         return consumer
+
+    def enter_consumer(self, consumer: Consumer) -> None:
+        """It is one of the stream's."""
+        self.consumers[consumer.name] = consumer
+        self._count(consumer, 1)
+
+    def _count(self, consumer: Consumer, n: int) -> None:
+        self._direct += n * consumer.config.direct
+        self._sourcing += n * (consumer.config.sourcing and not consumer.config.direct)
 
     def _limitable(self) -> int:
         """Consumers that limits are about."""
-        return sum(not (each.config.direct or each.config.sourcing) for each in self.consumers.values())
+        return len(self.consumers) - self._direct - self._sourcing
 
     def _check_unique(self, name: str, config: ConsumerConfig) -> None:
         if self.config.retention != WORKQUEUE or config.direct or config.sourcing or not self._limitable():
@@ -509,14 +533,13 @@ class Stream:
 
     def _unique(self, name: str, subjects: tuple[str, ...]) -> bool:
         """Whether no other consumer has any of these subjects (partitionUnique)."""
-        for other in self.consumers.values():
-            if other.name == name or other.config.direct or other.config.sourcing:
-                continue
-            filters = other.config.filters
-            if subjects and not filters:
-                return False
-            if any(collide(subject, theirs) for subject in subjects for theirs in filters):
-                return False
+        for subject in subjects:
+            for found in self.native.consumers_with(subject.encode()):
+                other = self.consumers[found.name]
+                if other.name == name or other.config.direct or other.config.sourcing:
+                    continue
+                if not other.config.filters or any(collide(subject, each) for each in other.config.filters):
+                    return False
         return True
 
     def delete_consumer(self, consumer: Consumer) -> None:
@@ -524,6 +547,7 @@ class Stream:
         if self.consumers.get(consumer.name) is not consumer:
             return
         del self.consumers[consumer.name]
+        self._count(consumer, -1)
         consumer.stop(deleting=True)
         if not consumer.config.direct:
             jsa = self.jsa

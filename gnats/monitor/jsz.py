@@ -58,7 +58,7 @@ def jsz(server: "Server", options: JszOptions) -> Page:
     if options.raft and streams:
         page["streams_leader"] = len(streams)
     page["consumers"] = sum(state["consumer_count"] for state in states)
-    leaders = sum(not each.config.direct for stream in streams for each in stream.consumers.values())
+    leaders = sum(stream.consumer_count for stream in streams)
     if options.raft and leaders:
         page["consumers_leader"] = leaders
     page["messages"] = sum(state["messages"] for state in states)

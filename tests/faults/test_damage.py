@@ -122,6 +122,22 @@ def test_damage_beside_the_messages_costs_none_of_them(home: Home, what: str, fi
     home.stop()
 
 
+@pytest.mark.parametrize("what", ["cut in half", "emptied", "gone"])
+@pytest.mark.parametrize("file", ["meta.inf", "meta.sum"])
+def test_a_consumer_whose_metadata_was_lost_can_be_made_again(home: Home, what: str, file: str) -> None:
+    """As when the machine went down before it was on the disk."""
+    fill(home)
+    DAMAGE[what](home.stream("S") / "obs" / "D" / file)
+    body = {"stream_name": "S", "config": {"durable_name": "D", "ack_policy": "explicit"}}
+    with Caller(home.start()) as caller:
+        assert caller.request("$JS.API.CONSUMER.INFO.S.D", b"").json["error"]["code"] == 404
+        assert "error" not in caller.request("$JS.API.CONSUMER.DURABLE.CREATE.S.D", body).json
+    home.stop()
+    with Caller(home.start()) as caller:
+        assert caller.request("$JS.API.CONSUMER.INFO.S.D", b"").json["name"] == "D"
+    home.stop()
+
+
 @pytest.mark.parametrize("what", DAMAGE)
 @pytest.mark.parametrize("file", ["meta.inf", "meta.sum"])
 def test_a_stream_whose_metadata_cannot_be_read_is_left_as_it_is(home: Home, what: str, file: str) -> None:

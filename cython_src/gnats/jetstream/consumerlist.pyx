@@ -239,10 +239,10 @@ cdef Subscription *subscriptions_of(Observer o, const Filter *f) except NULL:
     cdef Subscription **link = &first
     cdef uint32_t i
     if f == NULL or f.all:
-        first = sub_new(<void *> o, JETSTREAM, b">", 1, NULL, 0, NULL, 0)
+        first = sub_new(<void *> o, JETSTREAM, b">", 1, NULL, 0, b"", 0)
     else:
         for i in range(f.n):
-            link[0] = sub_new(<void *> o, JETSTREAM, f.subjects[i].at, f.subjects[i].n, NULL, 0, NULL, 0)
+            link[0] = sub_new(<void *> o, JETSTREAM, f.subjects[i].at, f.subjects[i].n, NULL, 0, b"", 0)
             if link[0] == NULL:
                 free_all(first)
                 first = NULL

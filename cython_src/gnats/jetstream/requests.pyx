@@ -111,7 +111,8 @@ cdef WaitingRequest *request_new(const NextRequest *req, const char *reply, size
     wr.min_pending = req.min_pending
     wr.min_ack_pending = req.min_ack_pending
     wr.id_n = <uint32_t> min(req.id_n, <size_t> PIN_ROOM + 1)
-    memcpy(wr.id, req.id, min(req.id_n, <size_t> PIN_ROOM))
+    if req.id_n:
+        memcpy(wr.id, req.id, min(req.id_n, <size_t> PIN_ROOM))
     wr.slot = sl_generation_slot(reply, n)
     wr.reply_n = <uint32_t> n
     memcpy(wr.reply, reply, n)
