@@ -165,7 +165,6 @@ class JSAccount:
         if not recovering:
             check_limits(limits, tier, cfg, self._reserved_by_others(tier, cfg), self.js)
         check_filters(cfg)
-        check_supported(cfg)
         self.check_overlap(cfg.subjects)
         stream = await Stream.create(self, cfg, tier, created, recovering=recovering, store=store)
         self.streams[cfg.name] = stream
@@ -191,7 +190,6 @@ class JSAccount:
         old = stream.config
         new = check_stream_update(old, self.check_stream_cfg(config, pedantic=pedantic))
         self._check_update_limits(old, new)
-        check_supported(new)
         stream.check_consumers(new)
         self.check_overlap(new.subjects, besides=stream)
         await stream.update(new)
@@ -282,12 +280,6 @@ class JSAccount:
                 indent = "    "
             log.debug(f"{indent}Max Memory:      {friendly_bytes(limits.max_memory)}")
             log.debug(f"{indent}Max Storage:     {friendly_bytes(limits.max_storage)}")
-
-
-def check_supported(config: StreamConfig) -> None:
-    """Raise ApiError for what streams cannot do yet."""
-    if config.allow_msg_counter and config.sources:
-        raise errors.STREAM_INVALID_CONFIG(err="counters with sources are not supported yet")
 
 
 _NONE = JetStreamAccountLimits(

@@ -20,7 +20,6 @@ from gnats.jetstream.document import TIME
 from gnats.jetstream.errors import ApiError
 from gnats.jetstream.gotime import unix_ns
 from gnats.jetstream.info import stream_info
-from gnats.jetstream.jsaccount import check_supported
 from gnats.jetstream.restore import STATE, Restore
 from gnats.jetstream.snapshot import Snapshot
 from gnats.jetstream.streamcfg import check_stream_create
@@ -293,7 +292,6 @@ def _restore(request: Request) -> Json | None:
         raise errors.STREAM_NAME_CONTAINS_PATH_SEPARATORS()
     config = jsa.check_stream_cfg(config)
     jsa.check_stream_limits(config)
-    check_supported(config)
     jsa.begin_restore(name)
     try:
         restore = Restore(request, jsa, config)

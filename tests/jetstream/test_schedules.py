@@ -516,3 +516,30 @@ def test_what_comes_of_schedules(ours: dict[str, Outcome], theirs: dict[str, Out
     assert ours[case][0] == theirs[case][0]
     if ours[case][1] and theirs[case][1]:
         assert ours[case] == theirs[case]
+
+
+def test_what_repeats_goes_on_after_what_could_not_be_stored(tested: GnatsStreams) -> None:
+    """nats-server does so only after its next start."""
+    large = {"max_msg_size": 10_000, **ALLOWED}
+    name = add(tested, large)
+    config = {"name": name, "subjects": [f"{name}.>"], "allow_direct": True, **large}
+    again = {"republish": {"src": f"{name}.>", "dest": f"again.{name}.>"}}
+    with Client(tested.address) as client, Client(tested.address) as listener:
+        listener.connection.send(b"SUB again.%s.> 2\r\n" % name.encode())
+        listener.connection.fence()
+        publish(client, [msg("S.data", payload=b"x" * 1000)], name)
+        tested.update(**config | again | {"max_msg_size": 300})
+        every = msg("S.a", "Nats-Schedule: @every 1s", TARGET, "Nats-Schedule-Source: S.data")
+        publish(client, [every, msg("S.b", soon(1.6), TARGET)], name)
+        # published again: the schedules, and what comes of the second, which is due after the first
+        assert [listener.read()[1] for _ in range(3)] == [b"x"] * 3
+        tested.update(**config | again)
+        assert listener.read()[1] == b"x" * 1000
+
+
+def test_a_time_before_all_others_is_due(tested: GnatsStreams) -> None:
+    name = add(tested, {**ALLOWED, "republish": {"src": "S.t", "dest": "again.S.t"}})
+    with Client(tested.address) as client:
+        client.connection.send(b"SUB again.%s.> 2\r\n" % name.encode())
+        publish(client, [msg("S.a", "Nats-Schedule: @at 0001-06-01T00:00:00Z", TARGET, payload=b"old")], name)
+        assert client.read()[1] == b"old"

@@ -2,10 +2,20 @@
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stddef cimport size_t
 from libc.stdlib cimport free, malloc
-from libc.string cimport memcmp, memcpy, memmove
+from libc.string cimport memchr, memcmp, memcpy, memmove, memset
 
 from gnats.core.parser cimport Slice
-from gnats.jetstream.headers cimport H_INCR, add_header, find_header, parse_headers, remove_header
+from gnats.jetstream.countersources cimport (
+    SOURCES_BAD,
+    SOURCES_OK,
+    CounterSources,
+    sources_free,
+    sources_put,
+    sources_read,
+    sources_room,
+    sources_set,
+)
+from gnats.jetstream.headers cimport H_INCR, H_STREAM_SOURCE, find_header, header_set, parse_headers, set_header
 from gnats.jetstream.ingest cimport Inbound
 from gnats.jetstream.jsonreq cimport JSON_OK, JSON_STRING, JsonError, JsonField, JsonValue, json_object
 from gnats.jetstream.streamcore cimport StreamCore
@@ -77,48 +87,157 @@ cdef size_t add_decimals(const Decimal *a, const Decimal *b, char *out) noexcept
     return n + 1 - start
 
 
-cdef CounterError apply_increment(StreamCore s, Inbound *m) noexcept nogil:
-    cdef StoreMsg sm
+cdef size_t put_decimal(const Decimal *d, char *out) noexcept nogil:
+    """In n + 1 characters at most."""
+    if d.n == 0:
+        out[0] = c'0'
+        return 1
+    out[0] = c'-'
+    memcpy(out + d.negative, d.p, d.n)
+    return d.n + d.negative
+
+
+cdef inline void read_or_zero(const char *p, size_t n, Decimal *out) noexcept nogil:
+    if not read_decimal(p, n, out):
+        out.n = 0
+        out.negative = False
+
+
+cdef bint read_value(const char *p, size_t n, Decimal *out) noexcept nogil:
+    """Of a counter's payload; False for what is none."""
     cdef JsonValue v
     cdef JsonError err
-    cdef Decimal before, more
-    cdef Slice sources
-    cdef char *text
+    if json_object(p, n, FIELD, 1, &v, &err) != JSON_OK:
+        return False
+    read_or_zero(v.p, v.n if v.set else 0, out)
+    return True
+
+
+cdef bint next_word(Slice *rest, Slice *word) noexcept nogil:
+    """Take what stands before the next blank; rest.p is NULL when that was all."""
+    cdef char *blank
+    if rest.p == NULL:
+        return False
+    word[0] = rest[0]
+    blank = <char *> memchr(rest.p, c' ', rest.n)
+    if blank == NULL:
+        rest.p = NULL
+    else:
+        word.n = blank - rest.p
+        rest.p = blank + 1
+        rest.n -= word.n + 1
+    return True
+
+
+cdef void find_origin(const Inbound *m, Slice *stream, Slice *subject) noexcept nogil:
+    """Nats-Stream-Source: <stream> <sequence> <filters> <destinations> <subject>[ <identity>]"""
+    cdef Slice rest = m.h.values[H_STREAM_SOURCE], word
+    cdef int _
+    subject[0] = m.subject
+    next_word(&rest, stream)
+    for _ in range(4):
+        if not next_word(&rest, &word):
+            return
+    subject[0] = word
+
+
+# Memory of what is made on the way.
+cdef struct Made:
+    CounterSources sources
+    char *seen               # the value that the origin has, and how much more that is than before
+    char *list               # Nats-Counter-Sources
+
+
+cdef CounterError follow_origin(Inbound *m, Made *made, Decimal *more, Slice *more_text) noexcept nogil:
+    """A message of a source says what its counter is, not by how much it has grown here since."""
+    cdef Decimal value, before
+    cdef Slice stream, subject, seen, last
+    if not read_value(m.msg, m.n, &value):
+        return COUNTER_BROKEN
+    find_origin(m, &stream, &subject)
+    made.seen = <char *> malloc(value.n + 2)
+    if made.seen == NULL:
+        return COUNTER_NO_MEMORY
+    seen.p = made.seen
+    seen.n = put_decimal(&value, seen.p)
+    if not sources_set(&made.sources, &stream, &subject, &seen, &last):
+        return COUNTER_NO_MEMORY
+    read_or_zero(last.p, last.n, &before)
+    before.negative = not before.negative and before.n > 0
+    more_text.p = <char *> malloc(max(value.n, before.n) + 2)
+    if more_text.p == NULL:
+        return COUNTER_NO_MEMORY
+    more_text.n = add_decimals(&value, &before, more_text.p)
+    read_decimal(more_text.p, more_text.n, more)
+    return COUNTER_OK
+
+
+cdef CounterError write_counter(
+    Inbound *m, Made *made, const Decimal *before, const Decimal *more, const Slice *more_text
+) noexcept nogil:
+    cdef char *text = <char *> malloc(max(before.n, more.n) + 16)
     cdef char *hdr
-    read_decimal(m.h.values[H_INCR].p, m.h.values[H_INCR].n, &more)
-    before.p = NULL
-    before.n = 0
-    before.negative = False
-    sources.p = NULL
-    sources.n = 0
-    if s.store.load_last(m.subject.p, <unsigned int> m.subject.n, &sm) == STORE_OK:
-        if json_object(sm.hdr + sm.hdr_n, sm.msg_n, FIELD, 1, &v, &err) != JSON_OK:
-            return COUNTER_BROKEN
-        if not v.set or not read_decimal(v.p, v.n, &before):
-            before.n = 0
-            before.negative = False
-        sources = find_header(<char *> sm.hdr, sm.hdr_n, b"Nats-Counter-Sources", 20)
-    text = <char *> malloc(max(before.n, more.n) + 16)
+    cdef size_t list_n = 0
     if text == NULL:
         return COUNTER_NO_MEMORY
     memcpy(text, b'{"val":"', 8)
     m.val.p = text + 8
-    m.val.n = add_decimals(&before, &more, text + 8)
+    m.val.n = add_decimals(before, more, text + 8)
     memcpy(text + 8 + m.val.n, b'"}', 2)
     m.counted = text
     m.msg = text
     m.n = m.val.n + 10
-    if sources.p != NULL and sources.n:
-        hdr = <char *> malloc(m.hdr_n + sources.n + 256)
+    if made.sources.n:
+        made.list = <char *> malloc(sources_room(&made.sources))
+        if made.list == NULL:
+            return COUNTER_NO_MEMORY
+        list_n = sources_put(&made.sources, made.list)
+    if list_n or more_text.p != NULL:
+        hdr = <char *> malloc(m.hdr_n + list_n + more_text.n + 256)
         if hdr == NULL:
             return COUNTER_NO_MEMORY
         memcpy(hdr, m.hdr, m.hdr_n)
-        m.hdr_n = remove_header(hdr, m.hdr_n, b"Nats-Counter-Sources", 20)
-        m.hdr_n = add_header(hdr, hdr, m.hdr_n, b"Nats-Counter-Sources", 20, sources.p, sources.n)
+        if more_text.p != NULL:
+            m.hdr_n = set_header(hdr, m.hdr_n, b"Nats-Incr", 9, more_text.p, more_text.n)
+        if list_n:
+            m.hdr_n = set_header(hdr, m.hdr_n, b"Nats-Counter-Sources", 20, made.list, list_n)
         free(m.owned)
         m.owned = m.hdr = hdr
         parse_headers(m.hdr, m.hdr_n, &m.h)
     return COUNTER_OK
+
+
+cdef CounterError apply_increment(StreamCore s, Inbound *m) noexcept nogil:
+    cdef StoreMsg sm
+    cdef Decimal before, more
+    cdef Slice sources, more_text
+    cdef Made made
+    cdef CounterError err = COUNTER_OK
+    cdef int read = SOURCES_OK
+    memset(&made, 0, sizeof(Made))
+    before.p = NULL
+    before.n = 0
+    before.negative = False
+    more_text.p = NULL
+    more_text.n = 0
+    read_decimal(m.h.values[H_INCR].p, m.h.values[H_INCR].n, &more)
+    if s.store.load_last(m.subject.p, <unsigned int> m.subject.n, &sm) == STORE_OK:
+        if not read_value(sm.hdr + sm.hdr_n, sm.msg_n, &before):
+            return COUNTER_BROKEN
+        sources = find_header(<char *> sm.hdr, sm.hdr_n, b"Nats-Counter-Sources", 20)
+        if sources.p != NULL and sources.n:
+            read = sources_read(&made.sources, sources.p, sources.n)
+    if read != SOURCES_OK:
+        err = COUNTER_BROKEN if read == SOURCES_BAD else COUNTER_NO_MEMORY
+    elif header_set(&m.h, H_STREAM_SOURCE):
+        err = follow_origin(m, &made, &more, &more_text)
+    if err == COUNTER_OK:
+        err = write_counter(m, &made, &before, &more, &more_text)
+    sources_free(&made.sources)
+    free(made.seen)
+    free(made.list)
+    free(more_text.p)
+    return err
 
 
 def probe_sum(bytes a not None, bytes b not None) -> bytes | None:

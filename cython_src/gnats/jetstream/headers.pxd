@@ -69,6 +69,9 @@ cdef size_t remove_headers_like(char *hdr, size_t n, const char *prefix, size_t 
 # The block with one line more, at out, which has room for n + name_n + value_n + 16 bytes and may be hdr; its size.
 cdef size_t add_header(char *out, const char *hdr, size_t n, const char *name, size_t name_n, const char *value,
                        size_t value_n) noexcept nogil
+# The same, but in the place of the first line of that name, if there is one (setHeader).
+cdef size_t set_header(char *hdr, size_t n, const char *name, size_t name_n, const char *value,
+                       size_t value_n) noexcept nogil
 cdef size_t add_number_header(char *out, const char *hdr, size_t n, const char *name, size_t name_n,
                               uint64_t value) noexcept nogil
 

@@ -181,6 +181,21 @@ cdef size_t add_header(
     return p + 4 - out
 
 
+cdef size_t set_header(
+    char *hdr, size_t n, const char *name, size_t name_n, const char *value, size_t value_n
+) noexcept nogil:
+    cdef size_t end = 0
+    cdef size_t at = find_line(hdr, n, name, name_n, &end)
+    if at == 0:
+        return add_header(hdr, hdr, n, name, name_n, value, value_n)
+    at += name_n + 1
+    if at < end and hdr[at] == c' ':
+        at += 1
+    memmove(hdr + at + value_n, hdr + end, n - end)
+    memcpy(hdr + at, value, value_n)
+    return n - (end - at) + value_n
+
+
 cdef size_t add_number_header(
     char *out, const char *hdr, size_t n, const char *name, size_t name_n, uint64_t value
 ) noexcept nogil:

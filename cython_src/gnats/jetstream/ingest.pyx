@@ -291,8 +291,11 @@ cdef bint count(StreamCore s, Local *local, Inbound *m) noexcept nogil:
 
 cdef bint check_headers(StreamCore s, Local *local, Inbound *m, bint sourced, Checked *c) noexcept nogil:
     cdef const MsgHeaders *h = &m.h
+    cdef Decimal unused
     cdef int64_t ttl = 0
-    if header_set(h, H_INCR) and not sourced and not check_increment(s, local, m):
+    if header_set(h, H_INCR) and not (
+            check_increment(s, local, m) if not sourced else read_decimal(
+                h.values[H_INCR].p, h.values[H_INCR].n, &unused) or refuse(s, local, m, ERR_INCR_INVALID)):
         return False
     if header_set(h, H_EXPECTED_STREAM) and (
             h.values[H_EXPECTED_STREAM].n != s.name_n
@@ -473,7 +476,7 @@ cdef bint accept(StreamCore s, Local *local, Inbound *m, bint sourced, Checked *
         return False
     if m.h.found and not check_headers(s, local, m, sourced, c):
         return False
-    if unlikely(s.cfg.allow_counter) and not sourced and not count(s, local, m):
+    if unlikely(s.cfg.allow_counter) and not count(s, local, m):
         return False
     return check_sizes(s, local, m)
 

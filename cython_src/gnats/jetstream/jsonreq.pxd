@@ -10,6 +10,7 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 cdef enum:
     # of json_object
     JSON_OK = 0
+    JSON_MORE = 1       # of json_member
     JSON_SYNTAX = -1
     JSON_TYPE = -2
     # of a field
@@ -60,5 +61,9 @@ cdef int json_object(const char *text, size_t n, const JsonField *fields, size_t
 cdef size_t json_error_text(const JsonError *err, const char *of, char *out) noexcept nogil
 # The next string of a JSON_STRINGS value: True, and it is item[0], between the quotes; at[0] starts at 0.
 cdef bint json_next(const JsonValue *strings, size_t *at, JsonValue *item) noexcept nogil
+# The members of text[:n], an object, one after another: JSON_MORE while there are, then JSON_OK, or JSON_SYNTAX for
+# what is no object. key.p[:n] is between the quotes, and so is a value that is a string; of another it is all of it.
+# value.i is its first character, and value.set is 0 for null. at[0] starts at 0.
+cdef int json_member(const char *text, size_t n, size_t *at, JsonValue *key, JsonValue *value) noexcept nogil
 # What is between quotes, unescaped: at most 3 * n bytes; how many. Bytes that are not UTF-8 become U+FFFD.
 cdef size_t json_unescape(const char *p, size_t n, char *out) noexcept nogil

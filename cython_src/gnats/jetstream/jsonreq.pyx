@@ -410,6 +410,48 @@ cdef bint json_next(const JsonValue *strings, size_t *at, JsonValue *item) noexc
     return kind != 0
 
 
+cdef int json_member(const char *text, size_t n, size_t *at, JsonValue *key, JsonValue *value) noexcept nogil:
+    cdef Scan s
+    cdef JsonError unused
+    cdef size_t start
+    cdef int kind
+    cdef bint first = at[0] == 0
+    s.p = text
+    s.n = n
+    s.at = at[0]
+    s.err = &unused
+    skip_blanks(&s)
+    if first:
+        if peek(&s) != OBJECT:
+            return JSON_SYNTAX
+        s.at += 1
+        skip_blanks(&s)
+    if peek(&s) == c'}':
+        s.at += 1
+        skip_blanks(&s)
+        return JSON_OK if s.at == n else JSON_SYNTAX
+    if not first:
+        if peek(&s) != c',':
+            return JSON_SYNTAX
+        s.at += 1
+        skip_blanks(&s)
+    start = s.at
+    if not scan_key(&s):
+        return JSON_SYNTAX
+    key.p = text + start + 1
+    key.n = key_length(text, start)
+    start = s.at
+    kind = scan_value(&s)
+    if kind == 0:
+        return JSON_SYNTAX
+    at[0] = s.at
+    value.set = kind != LITERAL_NULL
+    value.i = text[start]
+    value.p = text + start + (1 if kind == STRING else 0)
+    value.n = s.at - start - (2 if kind == STRING else 0)
+    return JSON_MORE
+
+
 cdef size_t put_rune(uint32_t r, char *out) noexcept nogil:
     if r < 0x80:
         out[0] = <char> r

@@ -76,7 +76,7 @@ from gnats.store.schedules cimport (
 )
 
 cdef enum:
-    AT_ONCE = 256        # schedules that are carried out before others have their turn
+    AT_ONCE = 1024       # schedules that are carried out before others have their turn
     HEADER_MORE = 256    # what a header may grow by here, but for what is copied into it
 
 cdef int64_t SOON = 10000000             # ns; the timer waits this long at least
@@ -192,11 +192,12 @@ cdef bint check_schedule(StreamCore s, Local *local, Inbound *m, Earlier earlier
 # -- what is due -------------------------------------------------------------------------------------------------------
 
 cdef void arm_schedules(StreamCore s) noexcept nogil:
-    cdef int64_t when = schedules_next(&s.store.schedules)
+    cdef int64_t when = schedules_next(&s.store.schedules), now
     if when == INT64_MAX or (s.schedules_at and s.schedules_at <= when):
         return
+    now = realtime_ns()
     s.schedules_at = when
-    s.engine.arm(&s.schedule_timer, monotonic_ns() + max(when - realtime_ns(), SOON))
+    s.engine.arm(&s.schedule_timer, monotonic_ns() + (when - now if when > now + SOON else SOON))
 
 
 cdef bint write_header(Inbound *m, const StoreMsg *content, const Slice *scheduler, const MsgHeaders *h,

@@ -274,6 +274,8 @@ cdef class Stream(StreamCore):
             self.client.unsubscribe(<Subscription *> <size_t> self.subs.pop(key))
         pthread_mutex_lock(&self.store.lock)
         self.active = True
+        if self.cfg.allow_schedules:
+            arm_schedules(self)
         pthread_mutex_unlock(&self.store.lock)
         for (subject, which), queue in wanted.items():
             if (subject, which) not in self.subs:
