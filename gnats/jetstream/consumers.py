@@ -6,7 +6,7 @@ What they deliver is the business of the native consumer (gnats.jetstream.consum
 from __future__ import annotations
 
 import asyncio
-import shutil
+import contextlib
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -30,6 +30,7 @@ from gnats.jetstream.metafiles import (
     META_FILE,
     META_KEY,
     MetaError,
+    remove_directory,
     replace_file,
     write_consumer_meta,
 )
@@ -85,17 +86,17 @@ class Consumer:
 
     # -- life ------------------------------------------------------------------------------------------------
 
-    def start(self, restored: bytes = b"") -> None:
+    def start(self, restored: bytes = b"", *, recovering: bool = False) -> None:
         """Deliver, from where the stored state says, the `restored` one, or else the configuration.
 
-        Raises ApiError.
+        When `recovering`, its description is on the disk. Raises ApiError.
         """
         jsa = self.stream.jsa
         js = jsa.js
         state = restored or None
         try:
             if self.is_stored:
-                self._unlock()
+                self._unlock(recovering)
                 state = read_consumer_state(self.directory, self._seal) or state
             self._native = NativeConsumer(
                 self.stream.native,
@@ -116,7 +117,7 @@ class Consumer:
         subject = f"$JS.API.CONSUMER.RESET.{self.stream.name}.{self.name}".encode()
         self._reset = client.unsubscribe, client.subscribe(subject, self._process_reset)
 
-    def _unlock(self) -> None:
+    def _unlock(self, recovering: bool) -> None:
         """Have a description on the disk, and what it and the state is encrypted with."""
         keys, account, name = self.stream.jsa.js.keys, self.stream.jsa.name, f"{self.stream.name}.{self.name}"
         if (self.directory / META_FILE).exists():
@@ -126,6 +127,8 @@ class Consumer:
                 self._seal = convert_consumer(
                     self.directory, keys, account, stream, self.name, config, created, self._seal
                 )
+            elif not recovering:  # what was there may be another's, and damaged
+                self._write_meta(self.config)
         else:
             self._seal = keys.make(self.directory, account, name)
             self._write_meta(self.config)
@@ -163,8 +166,11 @@ class Consumer:
         if self._native is not None:
             self._native.signal_shutdown()
 
-    def stop(self, *, deleting: bool = False) -> None:
-        """Deliver no more; the state is written, or with `deleting` all that is stored is deleted."""
+    def stop(self, *, deleting: bool = False, files: bool = True) -> None:
+        """Deliver no more; the state is written, or with `deleting` all that is stored is deleted.
+
+        Not `files`: whoever calls takes care of them.
+        """
         native, self._native = self._native, None
         if native is None:
             return
@@ -175,10 +181,11 @@ class Consumer:
             unsubscribe(sid)
         self.stream.jsa.js.unregister(native)
         native.close(deleted=deleting)
-        if not self.is_stored:
+        if not self.is_stored or not files:
             return
         if deleting:
-            shutil.rmtree(self.directory, ignore_errors=True)
+            with contextlib.suppress(OSError):
+                remove_directory(self.directory)
         else:
             self._write(native.state())
 
@@ -212,7 +219,9 @@ class Consumer:
         try:
             if self.directory.is_dir():
                 state = self._seal.seal(state) if self._seal else state
-                replace_file(self.directory / STATE_FILE, state, sync=False)
+                replace_file(self.directory / STATE_FILE, state, sync=self.stream.sync_always)
+        except FileNotFoundError:  # it has been deleted meanwhile
+            return
         except OSError as exc:
             where = f"'{self.stream.jsa.name} > {self.stream.name} > {self.name}'"
             self.stream.jsa.js.server.log.error(
