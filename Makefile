@@ -8,7 +8,7 @@ STAMP  := $(VENV)/.installed
 PYTEST := $(BIN)/python -P -m pytest
 ARGS   ?=
 
-.PHONY: help build run test bench bench-full lint asan tsan sdist clean check-tools
+.PHONY: help build run test faults bench bench-full lint asan tsan sdist clean check-tools
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -40,6 +40,9 @@ $(VENV)/.test-tools: $(STAMP)
 
 test: build $(VENV)/.test-tools ## build and run all tests (ARGS="-k sublist")
 	$(PYTEST) tests $(ARGS)
+
+faults: build $(VENV)/.test-tools ## kill a thousand servers (ARGS="--kills 50 --power on")
+	PYTHONPATH=tests $(BIN)/python -m faults $(ARGS)
 
 $(VENV)/.bench-tools: $(STAMP)
 	$(BIN)/python -m pip install --quiet --no-build-isolation --editable '.[monitor,bench]'

@@ -5,7 +5,7 @@ What they deliver is the business of the native consumer (gnats.jetstream.consum
 
 from __future__ import annotations
 
-import shutil
+import contextlib
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -29,6 +29,7 @@ from gnats.jetstream.metafiles import (
     META_FILE,
     META_KEY,
     MetaError,
+    remove_directory,
     replace_file,
     write_consumer_meta,
 )
@@ -84,7 +85,7 @@ class Consumer:
     def start(self, restored: bytes = b"", *, recovering: bool = False) -> None:
         """Deliver, from where the stored state says, the `restored` one, or else the configuration.
 
-        When `recovering`, that is what is stored. Raises ApiError.
+        When `recovering`, its description is on the disk. Raises ApiError.
         """
         jsa = self.stream.jsa
         js = jsa.js
@@ -123,8 +124,8 @@ class Consumer:
                 self._seal = convert_consumer(
                     directory, keys, account, stream, self.name, config, created, self._seal
                 )
-            elif not recovering:
-                self._write_meta(self.config)  # one was left that could not be used
+            elif not recovering:  # what was there may be another's, and damaged
+                self._write_meta(self.config)
         else:
             self._seal = keys.make(directory, account, name, sync=self.stream.sync_always)
             self._write_meta(self.config)
@@ -170,8 +171,11 @@ class Consumer:
         if self._native is not None:
             self._native.signal_shutdown()
 
-    def stop(self, *, deleting: bool = False) -> None:
-        """Deliver no more; the state is written, or with `deleting` all that is stored is deleted."""
+    def stop(self, *, deleting: bool = False, files: bool = True) -> None:
+        """Deliver no more; the state is written, or with `deleting` all that is stored is deleted.
+
+        Not `files`: whoever calls takes care of them.
+        """
         native, self._native = self._native, None
         if native is None:
             return
@@ -180,11 +184,12 @@ class Consumer:
             unsubscribe(sid)
         self.stream.jsa.js.unregister(native)
         native.close(deleted=deleting)
-        if not self.is_stored:
+        if not self.is_stored or not files:
             return
         with self.stream.jsa.js.states.leaving(self):
             if deleting:
-                shutil.rmtree(self.directory, ignore_errors=True)
+                with contextlib.suppress(OSError):
+                    remove_directory(self.directory)
             elif native.is_dirty or self._unwritten:
                 self.write(native.state())
 
@@ -208,6 +213,8 @@ class Consumer:
                 self._unwritten = False
                 state = self._seal.seal(state) if self._seal else state
                 replace_file(self.directory / STATE_FILE, state, sync=self.stream.sync_always)
+        except FileNotFoundError:  # it has been deleted meanwhile
+            return
         except OSError as exc:
             where = f"'{self.stream.jsa.name} > {self.stream.name} > {self.name}'"
             self.stream.jsa.js.server.log.error(

@@ -17,6 +17,7 @@ from gnats.jetstream.config import ConsumerConfig, StreamConfig
 from gnats.jetstream.metafiles import (
     MESSAGES,
     NEW,
+    KeyTorn,
     MetaError,
     replace_file,
     sync_directory,
@@ -60,7 +61,7 @@ class _Blocks:
         try:
             return self._keys.open(self._msgs / f"{index}.key", self._account, f"{self._stream}:{index}")
         except MetaError as exc:
-            raise MetaError(f"block {index}: {exc}") from None
+            raise type(exc)(f"block {index}: {exc}") from None
 
     def _readable(self, index: int, data: bytes) -> bool:
         from gnats.store.sealing import readable
@@ -77,7 +78,10 @@ class _Blocks:
             new.unlink()
 
     def _convert(self, index: int) -> bool:
-        seal = self._open(index)
+        try:
+            seal = self._open(index)
+        except KeyTorn:  # it was never durable, nor was the block
+            seal = None
         if seal and seal.is_current:
             return False
         path, key = self._msgs / f"{index}.blk", self._msgs / f"{index}.key"

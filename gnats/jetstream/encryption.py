@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from gnats.jetstream.metafiles import META_KEY, MetaError, replace_file
+from gnats.jetstream.metafiles import META_KEY, KeyTorn, MetaError, replace_file
 from gnats.jetstream.options import AES, CHACHA, JetStreamOptions
 
 _SHORTEST_KEY_FILE = 64
@@ -87,7 +87,7 @@ class Keys:
         except OSError as exc:
             raise MetaError(f'Error reading key file "{path}": {exc.strerror}') from None
         if len(file) < _SHORTEST_KEY_FILE:
-            raise MetaError(f"Bad encryption key length of {len(file)}")
+            raise KeyTorn(f"Bad encryption key length of {len(file)}")
         if not self._pairs:
             raise MetaError("encryption not enabled")
         from gnats.store.crypto import open_key

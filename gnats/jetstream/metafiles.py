@@ -11,6 +11,7 @@ Where there were none, meta.inf is written last.
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 META_FILE, META_SUM, META_KEY = "meta.inf", "meta.sum", "meta.key"
 NEW = ".new"
 """What the name of a file ends with that is to replace another one."""
+DELETED = "."
+"""What the name of a stream's or a consumer's directory begins with that is being deleted."""
 MESSAGES, CONSUMERS, STREAMS = "msgs", "obs", "streams"
 _FILE_MODE, _DIR_MODE = 0o600, 0o700
 _TOGETHER = META_KEY, META_FILE, META_SUM
@@ -36,6 +39,10 @@ _TOGETHER = META_KEY, META_FILE, META_SUM
 
 class MetaError(Exception):
     """Files that cannot be used; the text is for the log."""
+
+
+class KeyTorn(MetaError):
+    """A key file is shorter than any: it was not on the disk when the power went."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +149,20 @@ def replace_file(path: Path, data: bytes, *, sync: bool = True) -> None:
     except OSError:
         temporary.unlink(missing_ok=True)
         raise
+
+
+def remove_directory(directory: Path, *, sync: bool = False) -> None:
+    """Delete a stream's or a consumer's, at once: when it has another name it is nobody's. Raises OSError.
+
+    With `sync` it does not come back.
+    """
+    gone = directory.with_name(f"{DELETED}{directory.name}")
+    if gone.exists():
+        shutil.rmtree(gone)
+    directory.rename(gone)
+    if sync:
+        sync_directory(directory.parent)
+    shutil.rmtree(gone)
 
 
 def read_stream_meta(directory: Path, keys: Keys, account: str) -> Meta:

@@ -17,7 +17,14 @@ from gnats.gofmt import duration, quote
 from gnats.jetstream.config import LIMITS, REQUIRED_LEVEL_KEY, StreamConfig, supports_required_level
 from gnats.jetstream.consumers import Consumer
 from gnats.jetstream.errors import ApiError
-from gnats.jetstream.metafiles import CONSUMERS, Meta, MetaError, read_consumer_meta, read_stream_meta
+from gnats.jetstream.metafiles import (
+    CONSUMERS,
+    DELETED,
+    Meta,
+    MetaError,
+    read_consumer_meta,
+    read_stream_meta,
+)
 from gnats.jetstream.streams import Stream
 from gnats.version import JS_API_LEVEL
 
@@ -25,8 +32,6 @@ if TYPE_CHECKING:
     from gnats.jetstream.jsaccount import JSAccount
     from gnats.logger import Logger
 
-DELETED = "."
-"""What the name of a stream's directory begins with that is being deleted."""
 SNAPSHOTS = ".snap-staging"
 _MILLISECOND = 1_000_000
 
@@ -115,6 +120,9 @@ def _repair(config: StreamConfig, log: Logger) -> StreamConfig | None:
 
 def _recover_consumers(stream: Stream, directory: Path, log: Logger) -> None:
     entries = sorted(directory.iterdir()) if directory.is_dir() else []
+    for entry in [each for each in entries if each.name.startswith(DELETED)]:
+        shutil.rmtree(entry, ignore_errors=True)
+        entries.remove(entry)
     where = f"'{stream.jsa.name} > {stream.name}'"
     if entries:
         log.notice(f"  Recovering {len(entries)} consumers for stream - {where}")

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import os
 import random
-import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -29,7 +28,7 @@ from gnats.jetstream.consumercfg import (
 from gnats.jetstream.consumers import Consumer
 from gnats.jetstream.conversion import convert_stream
 from gnats.jetstream.gotime import ZERO_TIME
-from gnats.jetstream.metafiles import META_FILE, META_KEY, MetaError, write_stream_meta
+from gnats.jetstream.metafiles import META_FILE, META_KEY, MetaError, remove_directory, write_stream_meta
 from gnats.jetstream.origins import Origins
 from gnats.jetstream.sourcesstate import SourcesState, write_sources_state
 from gnats.jetstream.stream import Stream as NativeStream
@@ -174,16 +173,12 @@ class Stream:
         if config.allow_msg_schedules and not has_database():
             where = f"stream '{self.jsa.name} > {self.name}'"
             self.jsa.js.server.log.warn(f"No time zone database: {where} refuses schedules with time zones")
-        self.native.configure(config, sync_always=self._syncs_always(config))
-
-    def _syncs_always(self, config: StreamConfig) -> bool:
-        always = self.jsa.js.config.options.sync_always and config.persist_mode != ASYNC
-        return always and config.storage == FILE
+        self.native.configure(config, sync_always=is_synced(self.jsa, config))
 
     @property
     def sync_always(self) -> bool:
         """What is written is durable before anybody is told."""
-        return self._syncs_always(self.config)
+        return is_synced(self.jsa, self.config)
 
     def _open(self, *, new: bool) -> MsgStore:
         """Open the store; in a thread. Raises OSError or MetaError.
@@ -307,7 +302,7 @@ class Stream:
     async def delete(self) -> None:
         """Stop, and delete what is stored; that is done in the background when it is no stream's any more."""
         for consumer in list(self.consumers.values()):
-            consumer.stop(deleting=True)
+            consumer.stop(deleting=True, files=False)  # they go with the stream's, all at once
         self.consumers.clear()
         self._direct = self._sourcing = 0
         self.origins.stop()
@@ -323,7 +318,7 @@ class Stream:
                 self.jsa.js.server.log.debug(f"Closing stream '{self.jsa.name} > {self.name}': {exc}")
         if self.config.storage == FILE and self.directory.is_dir():
             try:
-                await asyncio.to_thread(_remove, self.directory)
+                await asyncio.to_thread(remove_directory, self.directory, sync=True)
             except OSError as exc:
                 raise errors.STREAM_DELETE(err=os_error(exc)) from exc
 
@@ -554,6 +549,12 @@ class Stream:
             jsa.js.advisories.consumer_action(jsa.account, self.name, consumer.name, "delete")
 
 
+def is_synced(jsa: JSAccount, config: StreamConfig) -> bool:
+    """Whether what a stream stores is synced before it is acknowledged."""
+    always = jsa.js.config.options.sync_always
+    return always and config.storage == FILE and config.persist_mode != ASYNC
+
+
 def open_store(
     jsa: JSAccount,
     config: StreamConfig,
@@ -569,7 +570,7 @@ def open_store(
         str(directory),
         config.name,
         block_size=size or dyn_block_size(limits_retention=config.retention == LIMITS),
-        sync_always=jsa.js.config.options.sync_always and config.persist_mode != ASYNC,
+        sync_always=is_synced(jsa, config),
         first_seq=config.first_seq,
         compression=config.compression,
         cipher=seal.cipher if seal else None,
@@ -610,12 +611,3 @@ def store_limits(config: StreamConfig) -> dict[str, Any]:
         "delete_markers": config.subject_delete_marker_ttl > 0,
         "allow_msg_schedules": config.allow_msg_schedules,
     }
-
-
-def _remove(directory: Path) -> None:
-    """Delete a directory; once it is renamed it is no stream's. Raises OSError."""
-    gone = directory.with_name(f".{directory.name}")
-    if gone.exists():
-        shutil.rmtree(gone)
-    directory.rename(gone)
-    shutil.rmtree(gone)

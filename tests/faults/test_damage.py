@@ -173,3 +173,41 @@ def test_a_stream_that_is_made_again_over_unreadable_metadata_has_its_messages(h
     with Caller(home.start()) as caller:
         assert stored(caller, "S") == before["S"]
     home.stop()
+
+
+def test_a_consumer_that_is_made_over_leftovers_stays(home: Home) -> None:
+    """What an interrupted deletion has left is no consumer, and is not in the way of one."""
+    before = fill(home)
+    (home.stream("S") / "obs" / "D" / "meta.sum").unlink()
+    (home.stream("S") / "obs" / ".GONE").mkdir()
+    with Caller(home.start()) as caller:
+        assert caller.request("$JS.API.CONSUMER.NAMES.S").json["consumers"] == []
+        assert not (home.stream("S") / "obs" / ".GONE").exists()
+        config = {"durable_name": "D", "ack_policy": "explicit"}
+        answer = caller.request("$JS.API.CONSUMER.CREATE.S.D", {"stream_name": "S", "config": config}).json
+        assert "error" not in answer, answer
+        home.kill()
+    with Caller(home.start()) as caller:
+        assert caller.request("$JS.API.CONSUMER.NAMES.S").json["consumers"] == ["D"]
+        assert stored(caller, "S") == before["S"]
+    home.stop()
+
+
+@pytest.mark.parametrize("filled", [False, True], ids=["empty", "filled"])
+def test_a_key_that_never_reached_the_disk_costs_its_block_only(home: Home, filled: bool) -> None:
+    home.options = "key: secret"
+    with Caller(home.start()) as caller:
+        create(caller, "S", storage="file", max_bytes=125_000)
+        for number in range(60 if filled else 0):
+            assert caller.request("S.1", b"%d " % number * 400).json["seq"] == number + 1
+        whole = stored(caller, "S")
+    home.stop()
+    blocks = home.blocks("S")
+    blocks[-1].with_suffix(".key").write_bytes(b"")
+    with Caller(home.start()) as caller:
+        found = stored(caller, "S")
+        assert bool(found) == filled
+        assert found == {seq: each for seq, each in whole.items() if seq <= max(found)}
+        assert caller.request("S.1", b"next").json["seq"] > max(found, default=0)
+    home.stop()
+    assert len(list(blocks[-1].parent.glob("*.bad"))) == (2 if filled else 0)

@@ -39,19 +39,29 @@ def parse(op: bytes) -> Message:
 
 
 class Caller:
-    """A connection of a user, with headers and without echo of commands; it is one of protocol 1."""
+    """A connection of a user, with headers and without echo of commands; it is one of protocol 1.
 
-    def __init__(self, server: Server, user: str = "", password: str = "pw", **connect: object) -> None:
+    Answers come to `inbox`, which those that ask at the same time may not share.
+    """
+
+    def __init__(
+        self, server: Server, user: str = "", password: str = "pw", inbox: str = INBOX, **connect: object
+    ) -> None:
         self.connection = Connection(server.address)
         options = {"verbose": False, "pedantic": False, "headers": True, "protocol": 1, "lang": "py<&>"}
         if user:
             options |= {"user": user, "pass": password}
         self._sids = 0
         self._waiting: list[Message] = []
-        self.send(b"CONNECT " + json.dumps(options | connect).encode() + b"\r\n")
-        self.fence()
-        self.subscribe(f"{INBOX}.*")
+        self._inbox = inbox
         self._requests = 0
+        try:
+            self.send(b"CONNECT " + json.dumps(options | connect).encode() + b"\r\n")
+            self.fence()
+            self.subscribe(f"{inbox}.*")
+        except BaseException:
+            self.connection.close()
+            raise
 
     def __enter__(self) -> Caller:
         return self
@@ -110,7 +120,7 @@ class Caller:
     def ask(self, subject: str, payload: bytes = b"", header: bytes = b"") -> str:
         """Send a request; returns the subject of the answer."""
         self._requests += 1
-        inbox = f"{INBOX}.{self._requests}"
+        inbox = f"{self._inbox}.{self._requests}"
         self.publish(subject, payload, inbox, header)
         return inbox
 

@@ -6,6 +6,8 @@ import json
 import os
 import random
 import shutil
+import signal
+import subprocess
 import threading
 from pathlib import Path
 from typing import Any
@@ -19,22 +21,52 @@ WINDOW = 50
 
 
 class Home:
-    """A store directory, and the servers that run in it, one after the other."""
+    """A store directory, and the servers that run in it, one after the other. `options` are JetStream's."""
 
-    def __init__(self, kind: Kind, path: Path, sync_always: bool = False) -> None:
+    def __init__(self, kind: Kind, path: Path, sync_always: bool = False, options: str = "") -> None:
         self.kind = kind
         self.path = path
         self.store = path / "js"
         self.sync_always = sync_always
+        self.options = options
         self.server: Server | None = None
         self._starts = 0
 
     def start(self) -> Server:
         self._starts += 1
-        sync = ", sync_interval: always" if self.sync_always else ""
-        config = f"jetstream {{ store_dir: '{self.store}'{sync} }}"
-        self.server = Server(self.kind, self.path / f"run{self._starts}", config=config)
+        self.server = Server(self.kind, self.path / f"run{self._starts}", config=self.config)
         return self.server
+
+    def start_and_kill(self, seconds: float) -> None:
+        """Start a server, and end it so soon that it may not be ready."""
+        self._starts += 1
+        directory = self.path / f"run{self._starts}"
+        directory.mkdir(parents=True)
+        conf = directory / "server.conf"
+        conf.write_text(f"{self.config}\nio_threads: {self.kind.io_threads}\n")
+        command = [self.kind.find(), "-a", "127.0.0.1", "-p", "-1", "-c", conf]
+        process = subprocess.Popen(
+            command,
+            cwd=directory,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+        )
+        try:
+            process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            process.kill()
+        _, log = process.communicate()
+        assert process.returncode == -signal.SIGKILL, log.decode(errors="replace")
+
+    @property
+    def config(self) -> str:
+        sync = "sync_interval: always" if self.sync_always else ""
+        return f"jetstream {{\nstore_dir: '{self.store}'\n{sync}\n{self.options}\n}}"
+
+    @property
+    def is_encrypted(self) -> bool:
+        return "key:" in self.options
 
     def stop(self) -> None:
         assert self.server
@@ -53,7 +85,7 @@ class Home:
 
     def copy(self, path: Path) -> Home:
         """The same directory as it is now, elsewhere."""
-        other = Home(self.kind, path, self.sync_always)
+        other = Home(self.kind, path, self.sync_always, self.options)
         shutil.copytree(self.store, other.store)
         return other
 
@@ -137,6 +169,7 @@ def stored(caller: Caller, name: str, first: int = 1) -> dict[int, tuple[str, by
         "deliver_policy": "by_start_sequence",
         "opt_start_seq": first,
         "name": deliver.replace(".", "_"),
+        "mem_storage": True,
     }
     subject = f"$JS.API.CONSUMER.CREATE.{name}.{config['name']}"
     answer = caller.request(subject, {"stream_name": name, "config": config}).json

@@ -157,3 +157,5 @@ cdef void lose_slot(StoreBase s, MsgBlock *b, uint32_t k) noexcept nogil
 # The subjects from all messages, after damage.
 cdef bint rebuild_subjects(StoreBase s) noexcept nogil
 cdef int flush_last(StoreBase s) noexcept nogil                              # 0 or -errno; frozen then
+# The same, and with sync_always all of it is durable: before something goes from the disk that it replaces.
+cdef int sync_written(StoreBase s) noexcept nogil

@@ -1,9 +1,10 @@
 """A store's state, blocks and subjects; see base.pxd."""
-from libc.errno cimport ENOENT
+from libc.errno cimport ENOENT, errno
 from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free
 from libc.string cimport memmove, memset
+from posix.unistd cimport fsync
 
 from gnats.core.subject cimport same_bytes
 from gnats.includes.arrays cimport array_grow
@@ -24,7 +25,9 @@ from gnats.store.block cimport (
     block_reserve,
     block_seal,
     block_set_aside,
+    block_sync,
     block_unlink,
+    env_fail,
     slot_from,
     slot_seq,
 )
@@ -122,10 +125,31 @@ cdef void blk_forget(StoreBase s, MsgBlock *b) noexcept nogil:
     block_free(&s.env, b)
 
 
+cdef int sync_written(StoreBase s) noexcept nogil:
+    cdef size_t i
+    cdef MsgBlock *b
+    cdef int rc = flush_last(s)
+    if not s.env.sync_always or s.env.in_memory:
+        return rc
+    for i in range(s.n_blks):
+        b = s.blks[i]
+        if b.syncing:
+            # another thread is at it, and may take longer
+            b.need_sync = True
+            b.need_key_sync = b.seal_key != NULL
+        if rc == 0:
+            rc = block_sync(&s.env, b)
+    if rc == 0 and (s.env.dir_dirty or s.env.dir_syncing):
+        s.env.dir_dirty = False
+        if fsync(s.env.dirfd) != 0:
+            rc = env_fail(&s.env, errno, "sync", 0)
+    return rc
+
+
 cdef int blk_drop(StoreBase s, MsgBlock *b) noexcept nogil:
     # What its messages went for is stored first. A file that cannot be removed comes back at the next start, where the
     # limits and tombstones apply again.
-    if b != s.last and flush_last(s) != 0:
+    if b != s.last and sync_written(s) != 0:
         return STORE_FAILED
     if b.damaged:
         # somebody may read more of it than was possible here

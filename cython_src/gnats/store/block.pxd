@@ -51,6 +51,7 @@ cdef struct BlockEnv:
     uint32_t tick         # counts calls of trim; says which blocks were not used lately
     uint32_t loaded       # blocks with a body
     bint dir_dirty        # directory entries that are not synced
+    uint32_t dir_syncing  # threads that sync the directory without the lock
     uint64_t damaged      # records found unreadable since the store was opened
     int error             # errno of the write that failed first, or 0
     char what[160]        # which one that was
@@ -89,6 +90,8 @@ cdef struct MsgBlock:
     int fd                            # of the last block, else -1
     bint last                         # appended to
     bint need_sync
+    bint need_key_sync                # its key's file; before it
+    uint32_t syncing                  # threads that sync it without the lock
     bint packed                       # the file is compressed or encrypted: the body is in memory
     bint no_compact                   # rewriting it saved nothing the last time
     bint indexed                      # it has its slots
@@ -180,6 +183,8 @@ cdef int block_replace(BlockEnv *env, MsgBlock *b, char *data, size_t n, bint pa
 cdef int block_open_last(BlockEnv *env, MsgBlock *b) noexcept nogil          # to append to a file there is; 0 or -errno
 cdef int block_cut(BlockEnv *env, MsgBlock *b, uint64_t offset) noexcept nogil    # its file, before anybody reads it
 cdef int block_set_aside(BlockEnv *env, MsgBlock *b) noexcept nogil          # N.blk.bad: nothing of it can be read
-cdef int block_sync_fd(BlockEnv *env, MsgBlock *b) noexcept nogil             # a descriptor of its own to sync; -errno
+# A descriptor of its own to sync: of the key if that is new, else of the file; it counts as synced then. -errno.
+cdef int block_sync_fd(BlockEnv *env, MsgBlock *b) noexcept nogil
+cdef int block_sync(BlockEnv *env, MsgBlock *b) noexcept nogil                # both, now; 0 or -errno
 
 cdef int env_fail(BlockEnv *env, int err, const char *what, uint32_t index) noexcept nogil    # notes the first; -err

@@ -129,6 +129,7 @@ cdef MsgBlock *block_create(BlockEnv *env, uint32_t index, uint64_t first_seq) n
         env.dir_dirty = True
         if env.sealer != NULL:
             err = env.sealer.new_key(env.sealer, env.dirfd, index, &b.seal_key)
+            b.need_key_sync = True
     if err:
         b.region = NULL
     elif env.in_memory or env.sealer != NULL:
@@ -512,12 +513,28 @@ cdef void block_seal(BlockEnv *env, MsgBlock *b) noexcept nogil:
 cdef int block_sync_fd(BlockEnv *env, MsgBlock *b) noexcept nogil:
     cdef char name[NAME_SIZE]
     cdef int fd
+    if b.need_key_sync:
+        b.need_key_sync = False
+        block_name(name, b.index, ".key")
+        fd = openat(env.dirfd, name, O_RDONLY | O_CLOEXEC)
+        return fd if fd >= 0 else -errno
+    b.need_sync = False
     if b.fd >= 0:
         fd = dup(b.fd)
     else:
         block_name(name, b.index, ".blk")
         fd = openat(env.dirfd, name, O_RDWR | O_CLOEXEC)
     return fd if fd >= 0 else -errno
+
+
+cdef int block_sync(BlockEnv *env, MsgBlock *b) noexcept nogil:
+    cdef int fd, err = 0
+    while err == 0 and (b.need_key_sync or b.need_sync):
+        fd = block_sync_fd(env, b)
+        err = errno if fd >= 0 and fdatasync(fd) != 0 else max(-fd, 0)
+        if fd >= 0:
+            close(fd)
+    return env_fail(env, err, "sync", b.index) if err else 0
 
 
 cdef int block_open_last(BlockEnv *env, MsgBlock *b) noexcept nogil:

@@ -6,7 +6,7 @@ from libc.stdio cimport snprintf
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
 from posix.fcntl cimport O_CLOEXEC, O_DIRECTORY, O_RDONLY
-from posix.unistd cimport close, fdatasync, fsync
+from posix.unistd cimport close, fsync
 
 from gnats.includes.arrays cimport array_grow
 from gnats.store.base cimport (
@@ -35,6 +35,7 @@ from gnats.store.block cimport (
     block_record,
     block_replace,
     block_reserve,
+    block_sync,
     block_unlink,
     env_fail,
     slot_from,
@@ -165,8 +166,8 @@ cdef int purge_all(StoreBase s, uint64_t first, bint reset) noexcept nogil:
             block_commit(
                 b, EMPTY_RECORD, block_encode(&s.env, b, p, last | TBIT, s.last_ts, p, 0, p, 0, p, 0))
         rc = block_flush(&s.env, b)
-        if rc == 0 and s.env.sync_always and fdatasync(b.fd) != 0:
-            rc = -env_fail(&s.env, errno, "sync", b.index)
+        if rc == 0 and s.env.sync_always:
+            rc = block_sync(&s.env, b)
         if rc != 0:
             block_unlink(&s.env, b)
             block_free(&s.env, b)

@@ -23,6 +23,7 @@ from gnats.store.base cimport (
     STORE_TOO_LARGE,
     StoreLimits,
     StoreMsg,
+    blk_by_index,
     blk_forget,
     first_of,
     flush_last,
@@ -666,10 +667,9 @@ cdef int sync_blocks(MsgStore s) noexcept nogil:
             err = s.env.error
         elif not s.closed and not s.env.in_memory:
             for i in range(s.n_blks):
-                if s.blks[i].need_sync:
+                if s.blks[i].need_sync or s.blks[i].need_key_sync:
                     index = s.blks[i].index
                     fd = block_sync_fd(&s.env, s.blks[i])
-                    s.blks[i].need_sync = False
                     break
             else:
                 if s.env.dir_dirty:
@@ -677,6 +677,8 @@ cdef int sync_blocks(MsgStore s) noexcept nogil:
                     index = 0
                     fd = dup(s.env.dirfd)
                     s.env.dir_dirty = False
+        if fd >= 0:
+            note_syncing(s, index, 1)
         pthread_mutex_unlock(&s.lock)
         if err:
             break
@@ -686,13 +688,23 @@ cdef int sync_blocks(MsgStore s) noexcept nogil:
             err = -fd
         elif (fsync(fd) if directory else fdatasync(fd)) != 0:
             err = errno
+        pthread_mutex_lock(&s.lock)
         if fd >= 0:
             close(fd)
+            note_syncing(s, index, -1)
         if err:
-            pthread_mutex_lock(&s.lock)
             env_fail(&s.env, err, "sync", index)
-            pthread_mutex_unlock(&s.lock)
+        pthread_mutex_unlock(&s.lock)
     return -err
+
+
+cdef void note_syncing(MsgStore s, uint32_t index, int more) noexcept nogil:
+    """A thread begins or ends to sync a block, or with 0 the directory."""
+    cdef MsgBlock *b = blk_by_index(s, index) if index else NULL
+    if index == 0:
+        s.env.dir_syncing += more
+    elif b != NULL and (more > 0 or b.syncing):
+        b.syncing += more
 
 
 cdef class MemStore(MsgStore):

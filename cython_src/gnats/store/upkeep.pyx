@@ -8,7 +8,7 @@ from posix.unistd cimport close, dup
 
 from gnats.core.quiesce cimport qs_reclaim, qs_retire
 from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
-from gnats.store.base cimport STORE_OK, StoreBase, blk_by_index, blk_load, flush_last
+from gnats.store.base cimport STORE_OK, StoreBase, blk_by_index, blk_load, flush_last, sync_written
 from gnats.store.block cimport (
     NO_SLOT,
     SEAL_KEY,
@@ -168,7 +168,10 @@ cdef bint rewrite_next(StoreBase s) noexcept nogil:
         rc = block_write(&s.env, fd, index, <const void *> seal_key if sealed else NULL, copy, n, pack)
         pthread_mutex_lock(&s.lock)
         b = blk_by_index(s, index)
-        if rc == 0 and b != NULL and b.rewrites == rewrites and b != s.last and not s.closed:
+        if (
+            rc == 0 and b != NULL and b.rewrites == rewrites and b != s.last and not s.closed
+            and sync_written(s) == 0
+        ):
             # What was removed meanwhile is in it, and stays removed.
             invalidate(s)
             s.dirty += 1
