@@ -84,7 +84,8 @@ def test_requests_of_another_account(server: Server) -> None:
         for _ in range(2):
             owner.request("s", b"payload")
         first, second = peer.msgs(2)
-        assert (first.ack, second.ack) == ((1, 1, 1, 0), (1, 2, 2, 0))
+        # what is pending behind the first one depends on when it is delivered
+        assert (first.ack[:3], second.ack) == ((1, 1, 1), (1, 2, 2, 0))
         assert first.data == b"payload"
         peer.request(first.reply)
         info = json.loads(owner.request("$JS.API.CONSUMER.INFO.S.C").data)
