@@ -1,0 +1,100 @@
+"""A disk that is full: the stream that could not write takes nothing more, everything else goes on.
+
+Whoever published what was not written gets no answer, as with nats-server: it may be there, or not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from support.caller import Caller
+from support.disks import Mount, NotPossible, tmpfs
+from support.faults import create, info, stored
+from support.servers import Server
+
+pytestmark = pytest.mark.timeout(60)
+
+Launch = Callable[..., Server]
+
+SIZE = 8 << 20
+BALLAST = 2 << 20
+PAYLOAD = 100_000
+FULL = r"JetStream stream '\$G > S' (is read-only|critical write error): write .*[Nn]o space left on device"
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Mount]:
+    try:
+        disk = tmpfs(tmp_path / "disk", SIZE)
+    except NotPossible as exc:
+        pytest.skip(f"nothing can be mounted here: {exc}")
+    with disk:
+        (disk.root / "ballast").write_bytes(bytes(BALLAST))
+        yield disk
+
+
+def start(launch: Launch, disk: Mount, options: str = "") -> Server:
+    return launch(config=f"jetstream {{\nstore_dir: '{disk.root}/js'\nmax_file_store: 1G\n{options}\n}}")
+
+
+def fill(server: Server, caller: Caller) -> dict[int, tuple[str, bytes]]:
+    """Publish more than there is room for; what was acknowledged, by sequence."""
+    sent = {}
+    for number in range(SIZE // PAYLOAD):
+        payload = b"%d " % number + bytes(PAYLOAD)
+        sent[caller.ask(f"S.{number % 3}", payload)] = f"S.{number % 3}", payload
+    server.wait_log(FULL)
+    acked = {}
+    marker = caller.ask("OTHER.1", b"still here")
+    while (message := caller.next()).subject != marker:
+        assert "error" not in message.json
+        acked[message.json["seq"]] = sent[message.subject]
+    assert message.json["stream"] == "OTHER"
+    return acked
+
+
+@pytest.mark.parametrize("options", ["", "sync_interval: always"])
+def test_a_full_disk(launch: Launch, disk: Mount, options: str) -> None:
+    server = start(launch, disk, options)
+    with Caller(server) as caller:
+        create(caller, "S", storage="file")
+        create(caller, "OTHER", storage="file")
+        body = {"stream_name": "OTHER", "config": {"durable_name": "D", "ack_policy": "explicit"}}
+        assert "error" not in caller.request("$JS.API.CONSUMER.CREATE.OTHER.D", body).json
+        acked = fill(server, caller)
+        assert len(acked) > (SIZE - BALLAST) // PAYLOAD // 2
+
+        assert caller.unanswered("S.1", b"small", "OTHER.1")
+        found = stored(caller, "S")
+        assert all(found[seq] == each for seq, each in acked.items())
+        assert info(caller, "S")["state"]["messages"] == len(found)
+        caller.ask("$JS.API.CONSUMER.MSG.NEXT.OTHER.D", b"1")
+        assert caller.request(caller.next().reply, b"+ACK").payload == b""
+
+        (disk.root / "ballast").unlink()
+        assert caller.unanswered("S.1", b"small", "OTHER.1")
+        create(caller, "LATER", storage="file")
+        assert caller.request("LATER.1", b"x").json["seq"] == 1
+        others = stored(caller, "OTHER")
+    server.stop()
+    server.start_again()
+    with Caller(server) as caller:
+        found = stored(caller, "S")
+        assert all(found[seq] == each for seq, each in acked.items())
+        assert stored(caller, "OTHER") == others
+        assert caller.request("S.1", b"goes on").json["seq"] > max(acked)
+        assert caller.request("$JS.API.CONSUMER.INFO.OTHER.D").json["ack_floor"]["stream_seq"] == 1
+
+
+def test_a_trace_tells_why_a_message_was_not_stored(launch: Launch, disk: Mount) -> None:
+    server = start(launch, disk)
+    with Caller(server) as caller:
+        create(caller, "S", storage="file")
+        create(caller, "OTHER", storage="file")
+        fill(server, caller)
+        caller.subscribe("dest")
+        caller.publish("S.1", b"x", "", b"NATS/1.0\r\nNats-Trace-Dest: dest\r\n\r\n")
+        events = caller.next_on("dest").json["events"]
+        assert events[1]["stream"] == "S" and events[1]["error"].endswith("no space left on device")
