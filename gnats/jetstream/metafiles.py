@@ -57,11 +57,17 @@ class Meta:
 
 
 def write_stream_meta(
-    directory: Path, config: StreamConfig, created: int, seal: Seal | None = None, key_file: bytes = b""
+    directory: Path,
+    config: StreamConfig,
+    created: int,
+    seal: Seal | None = None,
+    key_file: bytes = b"",
+    *,
+    sync: bool = True,
 ) -> None:
-    """With a `key_file` that is to replace the one there is. Raises OSError."""
+    """With a `key_file` that is to replace the one there is; durable with `sync`. Raises OSError."""
     document = {"Created": rfc3339(created)} | config.json()
-    _write(directory, config.name, marshal(document), seal, key_file)
+    _write(directory, config.name, marshal(document), seal, key_file, sync=sync)
 
 
 def write_consumer_meta(
@@ -121,6 +127,17 @@ def _take_new(directory: Path, names: list[str], *, sync: bool = True) -> None:
 def _drop_new(directory: Path) -> None:
     for name in reversed(_TOGETHER):
         (directory / (name + NEW)).unlink(missing_ok=True)
+
+
+def sync_meta(directory: Path) -> None:
+    """Make durable what was written without `sync`. Raises OSError."""
+    for name in (META_SUM, META_FILE):
+        fd = os.open(directory / name, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+    sync_directory(directory)
 
 
 def sync_directory(directory: Path) -> None:

@@ -28,7 +28,14 @@ from gnats.jetstream.consumercfg import (
 from gnats.jetstream.consumers import Consumer
 from gnats.jetstream.conversion import convert_stream
 from gnats.jetstream.gotime import ZERO_TIME
-from gnats.jetstream.metafiles import META_FILE, META_KEY, MetaError, remove_directory, write_stream_meta
+from gnats.jetstream.metafiles import (
+    META_FILE,
+    META_KEY,
+    MetaError,
+    remove_directory,
+    sync_meta,
+    write_stream_meta,
+)
 from gnats.jetstream.origins import Origins
 from gnats.jetstream.sourcesstate import SourcesState, write_sources_state
 from gnats.jetstream.stream import Stream as NativeStream
@@ -87,6 +94,7 @@ class Stream:
         self._direct = self._sourcing = 0  # of them, those that are direct, and others for sourcing
         self.origins = Origins(self)
         self.seal: Seal | None = None
+        self._meta_unsynced = False
         self._native: NativeStream | None = None
         self._store: MsgStore | None = None
 
@@ -198,7 +206,9 @@ class Stream:
         if not there and not self.seal:
             self.seal = keys.make(self.directory, account, self.name)
         if new or not there:
-            write_stream_meta(self.directory, self.config, self.created, self.seal)
+            always = self.sync_always
+            write_stream_meta(self.directory, self.config, self.created, self.seal, sync=always)
+            self._meta_unsynced = not always
         if keys:
             config, created = self.config, self.created
             self.seal = convert_stream(self.directory, keys, account, config, created, self.seal, self._say)
@@ -220,6 +230,9 @@ class Stream:
             return
         sources = self.origins.state()
         try:
+            if self._meta_unsynced:
+                await asyncio.to_thread(sync_meta, self.directory)
+                self._meta_unsynced = False
             await in_thread(store.sync_flushed)
             await self._write_sources(sources)
             await in_thread(store.write_state)
@@ -318,7 +331,7 @@ class Stream:
                 self.jsa.js.server.log.debug(f"Closing stream '{self.jsa.name} > {self.name}': {exc}")
         if self.config.storage == FILE and self.directory.is_dir():
             try:
-                await asyncio.to_thread(remove_directory, self.directory, sync=True)
+                await asyncio.to_thread(remove_directory, self.directory, sync=self.sync_always)
             except OSError as exc:
                 raise errors.STREAM_DELETE(err=os_error(exc)) from exc
 
