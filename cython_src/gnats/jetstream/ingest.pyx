@@ -571,7 +571,7 @@ cdef bint append(StreamCore s, Local *local, Inbound *m, Checked *c) noexcept no
         s.arm_expiry(ts + s.store.limits.max_age)
     if c.ttl > 0 and c.ttl < <int64_t> 9000000000:
         s.arm_expiry(ts + c.ttl * SECOND)
-    s.observing.stored(local, s.store.last_seq, m.subject.p, <uint32_t> m.subject.n)
+    s.observing.stored(local, s, s.store.last_seq, m.subject.p, <uint32_t> m.subject.n)
     return True
 
 

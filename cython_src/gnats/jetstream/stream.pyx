@@ -202,6 +202,8 @@ cdef class Stream(StreamCore):
         self.itr = itr
         self.tr = tr
         self.cfg = cfg
+        if not self.sync_always:
+            self.flushed = self.visible = self.store.last_seq
         self.sync_always = sync_always
         if self.config is None:
             drop_partial_batch(self)
