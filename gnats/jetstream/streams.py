@@ -238,6 +238,8 @@ class Stream:
             await in_thread(store.write_state)
             await in_thread(store.maintain)
         except (OSError, StoreFailure) as exc:
+            if self._store is None:  # it has been deleted meanwhile
+                return
             self.jsa.js.server.log.error(f"Error syncing stream '{self.jsa.name} > {self.name}': {exc}")
 
     async def _write_sources(self, state: SourcesState | None) -> None:

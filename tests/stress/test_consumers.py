@@ -7,6 +7,7 @@ import random
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 from support.js import Message, NativeJs, Peer
@@ -21,6 +22,13 @@ WORKERS = 4
 @pytest.fixture(params=[0, 2], ids=["loop", "threads"])
 def js(request: pytest.FixtureRequest) -> Iterator[NativeJs]:
     js = NativeJs(request.param)
+    yield js
+    js.close()
+
+
+@pytest.fixture(params=[0, 2], ids=["loop", "threads"])
+def js_on_disk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[NativeJs]:
+    js = NativeJs(request.param, tmp_path)
     yield js
     js.close()
 
@@ -271,3 +279,43 @@ def test_consumers_come_and_go_while_messages_do(js: NativeJs) -> None:
         name: left.get(subject.encode(), 0) if subject[-1:].isdigit() else sum(left.values())
         for name, subject in staying.items()
     }
+
+
+@pytest.mark.parametrize("push", [False, True])
+def test_a_message_is_shown_when_it_is_durable(js_on_disk: NativeJs, push: bool) -> None:
+    """With sync_always neither the publisher nor a consumer hears of a message before it is synced."""
+    js = js_on_disk
+    js.create_stream("S", subjects=["s.>"])
+    stream = js.streams["S"]
+    js.call(lambda _: stream.configure(stream.config, sync_always=True))
+    js.publish("s.0", "s.1")
+    with js.peer() as peer, js.peer() as other:
+        to = peer.inbox()
+        many = {"ack_policy": "explicit", "max_waiting": 20}
+        js.create_consumer("S", "C", **({"ack_policy": "none", "deliver_subject": to} if push else many))
+        if not push:
+            peer.pub("$JS.API.CONSUMER.MSG.NEXT.S.C", b"20", to)
+        assert [peer.msg().ack[1] for _ in range(2)] == [1, 2]
+        js.call(lambda _: js.engine.stop_sync())
+        answers = other.inbox()
+        other.pub("s.2", b"", answers)
+        other.pub("s.3")
+        assert other.nothing()
+        assert js.messages("S") == 4
+        # whoever looks now sees what is durable, and nothing of the others
+        js.create_consumer("S", "D", ack_policy="explicit", filter_subject="s.2")
+        last = {"deliver_policy": "last_per_subject", "filter_subject": "s.>"}
+        js.create_consumer("S", "L", ack_policy="explicit", **last)
+        js.create_consumer("S", "A", ack_policy="explicit")
+        asked = {name: other.inbox() for name in "DLA"}
+        for name, inbox in asked.items():
+            other.pub(f"$JS.API.CONSUMER.MSG.NEXT.S.{name}", b"4", inbox)
+        assert [other.msg().ack[1] for _ in range(4)] == [1, 2, 1, 2]
+        assert other.nothing()
+        assert peer.nothing()
+        js.call(lambda _: js.engine.start_sync())
+        assert [peer.msg().ack[1] for _ in range(2)] == [3, 4]
+        found = sorted(message.ack[1] if message.reply else 0 for message in other.msgs(6))
+        assert found == [0, 3, 3, 3, 4, 4]
+        other.pub("s.5")
+        assert peer.msg().ack[1] == 5

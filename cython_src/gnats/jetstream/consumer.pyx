@@ -636,6 +636,10 @@ cdef class Consumer(ConsumerDelivery):
                     + self.wait_of(pending_rdc(&self.pending, snap.pending[i].stream_seq)))
             if self.sseq - 1 > last:
                 reconcile_with_stream(self, last)
+                if self.sseq < self.config.opt_start_seq:
+                    # it is the start that is still to come
+                    self.sseq = self.config.opt_start_seq
+                    self.asflr = self.floor.stream = self.delivered.stream = self.sseq - 1
         finally:
             pthread_mutex_unlock(&self.lock)
             consumer_free(&snap)

@@ -43,7 +43,7 @@ cdef class ConsumerDelivery(ConsumerPull):
     cdef int gather(self, PollState *ps, int64_t wall) noexcept nogil
     cdef bint may_deliver(self, int64_t wall) noexcept nogil
     cdef int64_t redeliver(self, PollState *ps, int64_t wall, int64_t npc, bint *stop) noexcept nogil
-    cdef bint look_ahead(self, Lookahead *a, uint64_t most) noexcept nogil
+    cdef bint look_ahead(self, PollState *ps, Lookahead *a, uint64_t most) noexcept nogil
     cdef void next_skipped(self) noexcept nogil
     cdef bint held_back(self, PollState *ps, const StoreMsg *sm) noexcept nogil
     # Put a message into the queue; False when there is nobody for it, or no memory.

@@ -1,12 +1,12 @@
 """How a consumer delivers; see consumerdelivery.pxd."""
 from libc.stddef cimport size_t
-from libc.stdint cimport int64_t, uint32_t, uint64_t
+from libc.stdint cimport UINT64_MAX, int64_t, uint32_t, uint64_t
 from libc.stdio cimport snprintf
 from libc.stdlib cimport free
 from libc.string cimport memcmp, memcpy
 
 from gnats.core.pollstate cimport PollState, poller_random
-from gnats.includes.atomics cimport exchange8, fence, load8, store8
+from gnats.includes.atomics cimport exchange8, fence, load8, store8, unlikely
 from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
 from gnats.jetstream.acks cimport ACK_NUMBERS, AckInfo, ack_reply
 from gnats.jetstream.consumeracks cimport Acked
@@ -20,7 +20,7 @@ from gnats.jetstream.consumerstate cimport (
     POLICY_NONE,
     PRIORITY_PINNED,
 )
-from gnats.jetstream.engine cimport batch_time, local_of, publish_now, run_again
+from gnats.jetstream.engine cimport batch_time, local_of, publish_now, run_again, run_synced
 from gnats.jetstream.outq cimport OutQ, Outgoing, out_dest, out_hdr, out_reply, outq_add, outq_status
 from gnats.jetstream.pending cimport (
     PENDING,
@@ -37,7 +37,7 @@ from gnats.jetstream.pending cimport (
 )
 from gnats.jetstream.requests cimport WaitingRequest
 from gnats.jetstream.streamcore cimport LIMITS_POLICY
-from gnats.store.base cimport STORE_DELETED, STORE_NOT_FOUND, STORE_OK, StoreMsg
+from gnats.store.base cimport STORE_DELETED, STORE_EOF, STORE_NOT_FOUND, STORE_OK, StoreMsg
 
 cdef enum:
     SLICE_MSGS = 256           # of one gathering
@@ -155,7 +155,7 @@ cdef class ConsumerDelivery(ConsumerPull):
                     self.npc -= delivered
                     pthread_mutex_unlock(&self.store.lock)
                     delivered = 0
-                if ahead.end or not self.look_ahead(&ahead, SLICE_MSGS - n):
+                if ahead.end or not self.look_ahead(ps, &ahead, SLICE_MSGS - n):
                     found = GATHER_WAIT
                     break
             sm = &ahead.msgs[ahead.at]
@@ -201,20 +201,26 @@ cdef class ConsumerDelivery(ConsumerPull):
         self.skip_list = NULL
         self.skip_at = self.skip_n = 0
 
-    cdef bint look_ahead(self, Lookahead *a, uint64_t most) noexcept nogil:
+    cdef bint look_ahead(self, PollState *ps, Lookahead *a, uint64_t most) noexcept nogil:
         """Look up the messages that come next; False when there is none."""
-        cdef uint64_t seq = self.sseq, skip = 0
+        cdef uint64_t seq = self.sseq, skip = 0, visible = UINT64_MAX
         cdef int rc = STORE_OK
+        cdef bint waits = False
         a.at = a.n = 0
         if not self.cfg.push and self.waiting.n == 1 and 0 < self.waiting.head.n < <int64_t> most:
             most = <uint64_t> self.waiting.head.n
         if self.cfg.max_ack_pending:
             most = min(most, self.cfg.max_ack_pending - self.pending.n)
         pthread_mutex_lock(&self.store.lock)
+        if self.stream.sync_always:
+            visible = self.stream.visible
         while a.n < AHEAD and a.n < most:
             if self.skip_at < self.skip_n:
                 if a.n:
                     break   # one at a time: each decides where it goes on
+                if unlikely(seq > visible):
+                    waits = True
+                    break
                 rc = self.store.load(seq, &a.msgs[0])
                 if rc != STORE_OK:
                     self.next_skipped()
@@ -223,6 +229,11 @@ cdef class ConsumerDelivery(ConsumerPull):
                 a.n = 1
                 break
             rc = self.store.load_next(self.filter, seq, &a.msgs[a.n], &skip)
+            if unlikely(rc == STORE_OK and a.msgs[a.n].seq > visible):
+                # What a crash could take back is not shown: as if it were not there yet.
+                waits = True
+                rc = STORE_EOF
+                skip = visible
             if rc != STORE_OK:
                 break
             seq = skip + 1
@@ -237,6 +248,8 @@ cdef class ConsumerDelivery(ConsumerPull):
         a.end = rc != STORE_OK and self.skip_at >= self.skip_n
         a.npc = self.num_pending()
         pthread_mutex_unlock(&self.store.lock)
+        if unlikely(waits):
+            run_synced(local_of(ps), self.stream, self)
         return a.n != 0
 
     cdef bint held_back(self, PollState *ps, const StoreMsg *sm) noexcept nogil:

@@ -5,9 +5,9 @@ from libc.stdlib cimport calloc, free
 from gnats.core.parser cimport JETSTREAM
 from gnats.core.quiesce cimport qs_retire
 from gnats.core.sublist cimport SL_NO_MEMORY, SUB_FURTHER, MatchResult, Sublist, Subscription, sub_new
-from gnats.includes.atomics cimport load_ptr_acquire, store_ptr_release
+from gnats.includes.atomics cimport load_ptr_acquire, store_ptr_release, unlikely
 from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
-from gnats.jetstream.engine cimport Local, run_later
+from gnats.jetstream.engine cimport Local, StreamBase, run_later, run_synced
 from gnats.jetstream.observer cimport Observer
 from gnats.store.filter cimport Filter, filter_match
 from gnats.store.store cimport MsgStore
@@ -16,6 +16,7 @@ from gnats.store.store cimport MsgStore
 # A message that is counted.
 cdef struct Stored:
     Local *local
+    void *stream             # borrowed StreamBase
     uint64_t seq
 
 
@@ -157,20 +158,23 @@ cdef class ConsumerList:
 
     # -- walks -------------------------------------------------------------------------------------------------------
 
-    cdef void stored(self, Local *local, uint64_t seq, const char *subject, uint32_t n) noexcept nogil:
+    cdef void stored(
+        self, Local *local, StreamBase stream, uint64_t seq, const char *subject, uint32_t n
+    ) noexcept nogil:
         cdef const Observers *all = self.observers
         cdef Stored m
         cdef uint32_t i
         if all == NULL:
             return
+        m.local = local
+        m.stream = <void *> stream
+        m.seq = seq
         if all.index != NULL:
-            m.local = local
-            m.seq = seq
             (<Sublist> all.index).visit(subject, n, count_stored, &m)
             return
         for i in range(all.n):
-            if filter_match((<Observer> all.few[i]).filter, subject, n) and (<Observer> all.few[i]).stored(seq):
-                run_later(local, <Observer> all.few[i])
+            if filter_match((<Observer> all.few[i]).filter, subject, n):
+                count_one(&m, <Observer> all.few[i])
 
     cdef bint has_interest(self, const char *subject, uint32_t n) noexcept nogil:
         cdef const Observers *all = self.observers
@@ -228,8 +232,16 @@ cdef void count_stored(void *arg, Subscription **subs, uint32_t n) noexcept nogi
     cdef Stored *m = <Stored *> arg
     cdef uint32_t i
     for i in range(n):
-        if (<Observer> subs[i].client).stored(m.seq):
-            run_later(m.local, <Observer> subs[i].client)
+        count_one(m, <Observer> subs[i].client)
+
+
+cdef inline void count_one(const Stored *m, Observer o) noexcept nogil:
+    if not o.stored(m.seq):
+        return
+    if unlikely((<StreamBase> m.stream).sync_always):
+        run_synced(m.local, <StreamBase> m.stream, o)
+    else:
+        run_later(m.local, o)
 
 
 # -- subscriptions of one consumer, linked by `next` -------------------------------------------------------------------

@@ -3,7 +3,7 @@
 A poller's batch may store messages in streams. What follows from that waits for its end, where `js_hook` has each
 stream that took something write once, sends the replies that waited for it, and runs the consumers that have something
 to deliver. With `sync_interval: always` the replies wait for the engine's sync thread as well: one fdatasync covers all
-that was written before it began; then the poller that stored the messages sends them.
+that was written before it began; then the poller that stored the messages sends them, and runs their consumers.
 
 Locks: `Engine.lock` over the queues of the sync thread and the pollers' `done`; `Engine.timer_lock` over the heap of
 timers. Both are leaves (docs/locks.md). Everything else of a Local is its poller's.
@@ -31,20 +31,21 @@ cdef struct Outbox:
     size_t cap
 
 
-# Replies that wait for a sync, and the streams that are to be synced.
-cdef struct SyncBatch:
-    SyncBatch *next
-    Local *local
-    Outbox out
-    uint32_t nstreams
-    void *streams[1]     # borrowed StreamBases
-
-
 # Borrowed pointers.
 cdef struct PtrList:
     void **p
     size_t n
     size_t cap
+
+
+# Replies and consumers that wait for a sync, and the streams that are to be synced.
+cdef struct SyncBatch:
+    SyncBatch *next
+    Local *local
+    Outbox out
+    PtrList held         # Observers
+    uint32_t nstreams
+    void *streams[1]     # borrowed StreamBases
 
 
 # One poller's part.
@@ -57,6 +58,7 @@ cdef struct Local:
     Outbox out           # what is sent once it is flushed
     Outbox synced        # and what once it is synced
     MsgTrace *mt         # of the message that a stream is given; NULL for none
+    PtrList held         # Observers to run then
     int64_t wall_at      # ps.now of `wall`, ns since 1970
     int64_t wall
     SyncBatch *done      # under Engine.lock: oldest first
@@ -67,6 +69,7 @@ cdef class StreamBase:
     """What the engine needs to know of a stream."""
     cdef void *account             # borrowed core.account.Account
     cdef uint8_t sync_always       # replies wait for a sync
+    cdef uint8_t unsynced          # something was flushed that sync() has not been called for yet; atomic
     cdef int failed                # 0, or why the store takes nothing any more: -errno; atomic
     cdef uint64_t refs             # times it is in Local.dirty or in a SyncBatch; atomic
     cdef uint64_t sync_turn        # the sync thread's
@@ -126,5 +129,7 @@ cdef bint publish_now(PollState *ps, StreamBase stream, const char *subject, siz
                       size_t n) noexcept nogil
 # Call o.run at the end of the batch, once.
 cdef bint run_later(Local *local, Observer o) noexcept nogil
+# Call o.run when what a stream with sync_always has taken so far is durable, once.
+cdef bint run_synced(Local *local, StreamBase stream, Observer o) noexcept nogil
 # Call o.run in the poller's next round: it has more than it may deliver in one. At most once for each call of o.run.
 cdef bint run_again(Local *local, Observer o) noexcept nogil

@@ -21,6 +21,7 @@ from gnats.includes.atomics cimport (
     load32,
     load64,
     load64_seq,
+    load8,
     or64,
     store8_release,
     unlikely,
@@ -133,6 +134,7 @@ cdef class Engine:
                 free(local.ready.p)
                 free(local.out.p)
                 free(local.synced.p)
+                free(local.held.p)
                 free(local)
         free_batches(self.queue)
         pthread_cond_destroy(&self.wake)
@@ -276,19 +278,27 @@ cdef class Engine:
     # -- group commit ------------------------------------------------------------------------------------------------
 
     cdef void give_to_sync(self, Local *local) noexcept nogil:
-        """Everything in local.synced waits for a sync of the streams that were flushed in this batch."""
+        """What waits for a sync waits for one of the streams that were flushed in this batch."""
         cdef SyncBatch *batch = <SyncBatch *> malloc(sizeof(SyncBatch) + local.dirty.n * sizeof(void *))
         cdef uint32_t i
+        for i in range(local.held.n):
+            and64(&(<Observer> local.held.p[i]).held, ~(<uint64_t> 1 << local.ps.index))
         if batch == NULL:
             local.synced.n = 0   # no reply is better than one that may not be true
+            for i in range(local.held.n):
+                add64_seq(&(<Observer> local.held.p[i]).refs, <uint64_t> -1)
+            local.held.n = 0
             return
         batch.next = NULL
         batch.local = local
         batch.out = local.synced
         memset(&local.synced, 0, sizeof(Outbox))
+        batch.held = local.held
+        memset(&local.held, 0, sizeof(PtrList))
         batch.nstreams = 0
         for i in range(local.dirty.n):
             if (<StreamBase> local.dirty.p[i]).sync_always:
+                exchange8(&(<StreamBase> local.dirty.p[i]).unsynced, 0)
                 batch.streams[batch.nstreams] = local.dirty.p[i]
                 batch.nstreams += 1
                 add64_seq(&(<StreamBase> local.dirty.p[i]).refs, 1)
@@ -330,6 +340,7 @@ cdef void free_batches(SyncBatch *batch) noexcept nogil:
     while batch != NULL:
         following = batch.next
         free(batch.out.p)
+        free(batch.held.p)
         free(batch)
         batch = following
 
@@ -397,10 +408,12 @@ cdef void js_hook(PollState *ps) noexcept nogil:
 cdef void finish_streams(Local *local) noexcept nogil:
     """Flush what has been stored, then send what waited for it."""
     cdef uint32_t i, n = local.dirty.n
+    cdef bint unsynced = local.synced.n or local.held.n
     for i in range(n):
         (<StreamBase> local.dirty.p[i]).in_dirty[local.ps.index] = 0
         (<StreamBase> local.dirty.p[i]).flush()
-    if unlikely(local.synced.n != 0):
+        unsynced |= load8(&(<StreamBase> local.dirty.p[i]).unsynced)
+    if unlikely(unsynced):
         (<Engine> local.engine).give_to_sync(local)
     for i in range(n):
         add64_seq(&(<StreamBase> local.dirty.p[i]).refs, <uint64_t> -1)
@@ -442,9 +455,13 @@ cdef void send_synced(Local *local) noexcept nogil:
     while batch != NULL:
         following = batch.next
         send_out(local.ps, &batch.out)
+        for i in range(batch.held.n):
+            run_later(local, <Observer> batch.held.p[i])
+            add64_seq(&(<Observer> batch.held.p[i]).refs, <uint64_t> -1)
         for i in range(batch.nstreams):
             add64_seq(&(<StreamBase> batch.streams[i]).refs, <uint64_t> -1)
         free(batch.out.p)
+        free(batch.held.p)
         free(batch)
         batch = following
 
@@ -549,6 +566,18 @@ cdef bint run_later(Local *local, Observer o) noexcept nogil:
     add64_seq(&o.refs, 1)
     local.ps.js_dirty = <void *> local
     return True
+
+
+cdef bint run_synced(Local *local, StreamBase stream, Observer o) noexcept nogil:
+    cdef uint64_t bit = <uint64_t> 1 << local.ps.index
+    if stream_failed(stream):
+        return False   # that will not be
+    if load64(&o.held) & bit == 0:
+        if not append_ptr(&local.held, <void *> o):
+            return False
+        or64(&o.held, bit)
+        add64_seq(&o.refs, 1)
+    return mark_dirty(local, stream)
 
 
 cdef bint run_again(Local *local, Observer o) noexcept nogil:

@@ -598,7 +598,7 @@ cdef bint append(StreamCore s, Local *local, Inbound *m, Checked *c) noexcept no
         s.arm_expiry(ts + c.ttl * SECOND)
     if s.cfg.allow_schedules:
         arm_schedules(s)
-    s.observing.stored(local, s.store.last_seq, m.subject.p, <uint32_t> m.subject.n)
+    s.observing.stored(local, s, s.store.last_seq, m.subject.p, <uint32_t> m.subject.n)
     return True
 
 

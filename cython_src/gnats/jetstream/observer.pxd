@@ -12,6 +12,7 @@ from gnats.store.filter cimport Filter
 
 cdef class Observer:
     cdef uint64_t marked      # by poller, a bit each: run() is due at the end of its batch; atomic, the engine's
+    cdef uint64_t held        # the same: when what waits for a sync there is durable
     cdef uint64_t refs        # times a poller is to call run(); atomic, the engine's
     # The subjects that it wants, NULL: all. Only ConsumerList.refilter changes it once there is a list: read under its
     # own lock, or the store's.

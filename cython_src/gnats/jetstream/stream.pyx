@@ -211,6 +211,8 @@ cdef class Stream(StreamCore):
         self.tr = tr
         self.schedule_subjects = subjects
         self.cfg = cfg
+        if not self.sync_always:
+            self.flushed = self.visible = self.store.last_seq
         self.sync_always = sync_always
         if self.config is None:
             drop_partial_batch(self)

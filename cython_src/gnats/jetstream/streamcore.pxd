@@ -66,6 +66,8 @@ cdef class StreamCore(StreamBase):
     cdef Transform *itr                    # subject transform at the entrance; NULL for none
     cdef Transform *tr                     # where messages are published again; NULL for none
     cdef Filter *schedule_subjects         # the stream's, if it allows schedules; else NULL
+    # With sync_always: up to here it has been flushed, and up to here synced, and may be shown to consumers.
+    cdef uint64_t flushed, visible
     cdef bint active                       # subscribed
     cdef bint closed
     cdef Dedupe dedupe

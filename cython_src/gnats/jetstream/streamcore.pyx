@@ -7,7 +7,7 @@ from libc.string cimport memcpy, memset
 from gnats.core.inbox cimport EV_JETSTREAM, Inbox
 from gnats.core.pollstate cimport PollState
 from gnats.core.subject cimport subject_has_wildcard
-from gnats.includes.atomics cimport load32, store32
+from gnats.includes.atomics cimport exchange8, load32, store32
 from gnats.includes.linux cimport monotonic_ns, realtime_ns
 from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
 from gnats.jetstream.consumerlist cimport (
@@ -158,16 +158,28 @@ cdef class StreamCore(StreamBase):
         cdef int err
         pthread_mutex_lock(&self.store.lock)
         err = 0 if self.closed else self.store.flush()
+        if err == 0 and self.sync_always and self.store.last_seq > self.flushed:
+            self.flushed = self.store.last_seq
+            exchange8(&self.unsynced, 1)
         pthread_mutex_unlock(&self.store.lock)
         if err:
             self.fail(err)
         return err
 
     cdef int sync(self) noexcept nogil:
-        cdef int err = self.store.sync()
+        cdef uint64_t flushed
+        cdef int err
+        pthread_mutex_lock(&self.store.lock)
+        flushed = self.flushed
+        pthread_mutex_unlock(&self.store.lock)
+        err = self.store.sync()
         if err:
             self.fail(err)
-        return err
+            return err
+        pthread_mutex_lock(&self.store.lock)
+        self.visible = max(self.visible, flushed)
+        pthread_mutex_unlock(&self.store.lock)
+        return 0
 
     cdef void fail(self, int error) noexcept nogil:
         if load32(<uint32_t *> &self.failed) == 0:
