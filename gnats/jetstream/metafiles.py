@@ -209,7 +209,11 @@ class _Names:
 
 def _settled(directory: Path, keys: Keys, names: _Names) -> bytes:
     """What meta.inf holds; an interrupted replacement is finished, or undone."""
-    new = [name for name in _TOGETHER if (directory / (name + NEW)).exists()]
+    try:
+        new = [name for name in _TOGETHER if (directory / (name + NEW)).exists()]
+    except OSError as exc:
+        path = directory / META_FILE
+        raise MetaError(f'Error reading {names.what} metafile "{path}": {exc.strerror}') from None
     try:
         data = _unsealed(_checked(directory, names, ()), directory, keys, names, ())
     except MetaError as exc:

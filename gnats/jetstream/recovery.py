@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gnats.core.subject import valid_subject
-from gnats.gofmt import duration, quote
+from gnats.gofmt import duration, os_error, quote
 from gnats.jetstream.config import LIMITS, REQUIRED_LEVEL_KEY, StreamConfig, supports_required_level
 from gnats.jetstream.consumers import Consumer
 from gnats.jetstream.errors import ApiError
@@ -119,7 +119,13 @@ def _repair(config: StreamConfig, log: Logger) -> StreamConfig | None:
 
 
 def _recover_consumers(stream: Stream, directory: Path, log: Logger) -> None:
-    entries = sorted(directory.iterdir()) if directory.is_dir() else []
+    try:
+        entries = sorted(directory.iterdir()) if directory.is_dir() else []
+    except OSError as exc:
+        # without them, messages might be removed that they are to have
+        log.warn(f'  Error reading consumers "{directory}": {os_error(exc)}')
+        stream.go_offline(f"stopped - consumers cannot be read: {exc.strerror}")
+        return
     for entry in [each for each in entries if each.name.startswith(DELETED)]:
         shutil.rmtree(entry, ignore_errors=True)
         entries.remove(entry)

@@ -29,12 +29,14 @@ class Home:
         self.store = path / "js"
         self.sync_always = sync_always
         self.options = options
+        self.wrapper: tuple[str, ...] = ()
         self.server: Server | None = None
         self._starts = 0
 
     def start(self) -> Server:
         self._starts += 1
-        self.server = Server(self.kind, self.path / f"run{self._starts}", config=self.config)
+        directory = self.path / f"run{self._starts}"
+        self.server = Server(self.kind, directory, config=self.config, wrapper=self.wrapper)
         return self.server
 
     def start_and_kill(self, seconds: float) -> None:

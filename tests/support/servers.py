@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -81,15 +81,18 @@ def selected() -> list[Kind]:
 class Server:
     """One running server process."""
 
-    def __init__(self, kind: Kind, directory: Path, *args: str, config: str = "") -> None:
+    def __init__(
+        self, kind: Kind, directory: Path, *args: str, config: str = "", wrapper: Sequence[str] = ()
+    ) -> None:
         """Starts the server and waits until it says that it is ready.
 
-        `config` is text in the format of nats-server.conf. Raises NotInstalled, or RuntimeError with the log
-        when the process ends instead of becoming ready.
+        `config` is text in the format of nats-server.conf; the process is run by `wrapper`, if there is one.
+        Raises NotInstalled, or RuntimeError with the log when the process ends instead of becoming ready.
         """
         self.kind = kind
         self.directory = directory
         self.args = args
+        self.wrapper = wrapper
         directory.mkdir(parents=True, exist_ok=True)
         self.conf = directory / "server.conf"
         self.conf.write_text(config + ("" if kind.is_reference else f"\nio_threads: {kind.io_threads}\n"))
@@ -100,7 +103,17 @@ class Server:
         self._changed = threading.Condition()
         self._ended = False
         self.process = subprocess.Popen(
-            [self.kind.find(), "-a", "127.0.0.1", "-p", str(port), "-c", self.conf, *self.args],
+            [
+                *self.wrapper,
+                self.kind.find(),
+                "-a",
+                "127.0.0.1",
+                "-p",
+                str(port),
+                "-c",
+                self.conf,
+                *self.args,
+            ],
             cwd=self.directory,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,

@@ -245,6 +245,8 @@ cdef class ConsumerDelivery(ConsumerPull):
             if self.sseq > self.store.last_seq and self.npc != 0:
                 self.npc = 0
                 self.npf = self.store.last_seq
+        elif rc == STORE_EOF and not waits and self.npc > <int64_t> a.n and self.skip_at >= self.skip_n:
+            self.npc = <int64_t> a.n   # the others turned out to be lost
         a.end = rc != STORE_OK and self.skip_at >= self.skip_n
         a.npc = self.num_pending()
         pthread_mutex_unlock(&self.store.lock)
