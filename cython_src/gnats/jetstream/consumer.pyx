@@ -743,14 +743,18 @@ cdef bint on_ack(void *ctx, Deliverer producer, const Subscription *s, char *msg
 
 cdef bint on_request(void *ctx, Deliverer producer, const Subscription *s, char *msg, size_t n) noexcept nogil:
     cdef size_t hdr = producer.pa.hdr if producer.pa.hdr > 0 else 0
+    cdef bint refused
     if producer.pa.reply.p == NULL or producer.pa.reply.n == 0:
         return True
-    if hdr and level_too_high(msg, hdr) and not (<Consumer> ctx).cfg.push:
+    if hdr and level_too_high(msg, hdr):
         pthread_mutex_lock(&(<Consumer> ctx).lock)
-        (<Consumer> ctx).refuse(producer.pa.reply.p, producer.pa.reply.n, b"412 Required Api Level")
+        refused = not (<Consumer> ctx).cfg.push
+        if refused:
+            (<Consumer> ctx).refuse(producer.pa.reply.p, producer.pa.reply.n, b"412 Required Api Level")
         pthread_mutex_unlock(&(<Consumer> ctx).lock)
-        (<Consumer> ctx).wake(producer.ps)
-        return True
+        if refused:
+            (<Consumer> ctx).wake(producer.ps)
+            return True
     return (<Consumer> ctx).process_next_msg_request(
         producer.ps, producer.pa.reply.p, producer.pa.reply.n, msg + hdr, n - 2 - hdr)
 

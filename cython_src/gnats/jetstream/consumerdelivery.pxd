@@ -62,4 +62,5 @@ cdef class ConsumerDelivery(ConsumerPull):
     cdef void update_delivery_interest(self, bint interest, int64_t now) noexcept nogil
     cdef bint listened_to(self) noexcept nogil
     # -- no lock held --
-    cdef void send_all(self, PollState *ps, OutQ *q) noexcept nogil
+    # `done`: who has been sent a message needs it no more.
+    cdef void send_all(self, PollState *ps, OutQ *q, bint done) noexcept nogil

@@ -63,6 +63,7 @@ cdef class ConsumerDelivery(ConsumerPull):
         cdef OutQ taken
         cdef int64_t wall
         cdef int found = GATHER_MORE, rounds = 0
+        cdef bint done
         exchange8(&self.again, 1)
         fence()
         if exchange8(&self.busy, 1):
@@ -78,8 +79,9 @@ cdef class ConsumerDelivery(ConsumerPull):
                 found = self.gather(ps, wall)
             taken = self.out
             self.out = self.spare
+            done = self.cfg.ack_policy == POLICY_NONE and self.cfg.retention != LIMITS_POLICY
             pthread_mutex_unlock(&self.lock)
-            self.send_all(ps, &taken)
+            self.send_all(ps, &taken, done)
             if taken.cap > QUEUE_KEPT:
                 free(taken.p)
                 taken.p = NULL
@@ -458,7 +460,7 @@ cdef class ConsumerDelivery(ConsumerPull):
 
     # -- sending -----------------------------------------------------------------------------------------------------
 
-    cdef void send_all(self, PollState *ps, OutQ *q) noexcept nogil:
+    cdef void send_all(self, PollState *ps, OutQ *q, bint done) noexcept nogil:
         cdef Outgoing *o
         cdef size_t at = 0
         cdef bint delivered, failed = False
@@ -481,7 +483,7 @@ cdef class ConsumerDelivery(ConsumerPull):
                 if not self.closed:
                     self.did_not_deliver(ps, o.seq, out_dest(o), o.dest_n)
                 pthread_mutex_unlock(&self.lock)
-            if self.cfg.ack_policy == POLICY_NONE and self.cfg.retention != LIMITS_POLICY:
+            if done:
                 self.stream.ack_msg(o.seq, ps)
         if failed:
             exchange8(&self.again, 1)   # we are in run()
