@@ -83,3 +83,58 @@ def test_a_queue_that_is_too_long_is_dropped(launch: Launch, tmp_path: Path, inf
         assert told.keys() == {"type", "id", "timestamp", "server", "dropped"}
         name = "JetStream API info queue" if infos else "JetStream API queue"
         server.wait_log(rf"{name} limit reached, dropping \d+ requests")
+
+
+@pytest.mark.parametrize("flag", [False, True], ids=["version-1", "version-2"])
+@pytest.mark.parametrize("domain", ["", "hub"])
+def test_which_acks_are_understood(launch: Launch, tmp_path: Path, domain: str, flag: bool) -> None:
+    """Both versions always are; what names another account or domain is nobody's."""
+    options = f"domain: {domain}" if domain else ""
+    flags = f"feature_flags {{ js_ack_fc_v2: {str(flag).lower()} }}"
+    server = launch(config=config(tmp_path, options, flags))
+    with Caller(server) as caller:
+        assert "error" not in caller.request("$JS.API.STREAM.CREATE.S", {"name": "S", "subjects": ["s"]}).json
+        wanted = {"durable_name": "D", "ack_policy": "explicit"}
+        body = {"stream_name": "S", "config": wanted}
+        assert "error" not in caller.request("$JS.API.CONSUMER.CREATE.S.D", body).json
+        for _ in range(6):
+            caller.request("s", b"x")
+        caller.ask("$JS.API.CONSUMER.MSG.NEXT.S.D", b"6")
+        replies = [caller.next().reply.split(".") for _ in range(6)]
+        shape = ["$JS", "ACK"] + ([domain or "_", replies[0][3]] if flag else []) + ["S", "D", "1", "1", "1"]
+        assert replies[0][: len(shape)] == shape
+        own = replies[0][2:4] if flag else [domain or "_", account_hash(tmp_path, launch)]
+        rest = [reply[-7:] for reply in replies]
+        assert caller.request(".".join(["$JS.ACK", *rest[0]]), b"+ACK").payload == b""
+        assert caller.request(".".join(["$JS.ACK", *own, *rest[1]]), b"+ACK").payload == b""
+        assert caller.request(".".join(["$JS.ACK", *own, *rest[2], "more", "tokens"]), b"+ACK").payload == b""
+        for other in (["other", own[1]], [own[0], "XXXXXXXX"]):
+            assert caller.unanswered(".".join(["$JS.ACK", *other, *rest[3]]), b"+ACK", "$JS.API.INFO")
+        caller.publish(".".join(["$JS.ACK", *own, *rest[3]]), b"-NAK")
+        assert caller.request(".".join(["$JS.ACK", *own, *rest[4]]), b"+TERM").payload == b""
+        told = caller.request("$JS.API.CONSUMER.INFO.S.D").json
+        assert told["ack_floor"]["stream_seq"] == 3 and told["num_ack_pending"] == 2
+
+
+def account_hash(directory: Path, launch: Launch) -> str:
+    """What version 2 has for the global account."""
+    server = launch(config=config(directory / "other", "", "feature_flags { js_ack_fc_v2: true }"))
+    with Caller(server) as caller:
+        assert "error" not in caller.request("$JS.API.STREAM.CREATE.S", {"name": "S", "subjects": ["s"]}).json
+        body = {"stream_name": "S", "config": {"durable_name": "D", "ack_policy": "explicit"}}
+        assert "error" not in caller.request("$JS.API.CONSUMER.CREATE.S.D", body).json
+        caller.request("s", b"x")
+        caller.ask("$JS.API.CONSUMER.MSG.NEXT.S.D", b"1")
+        return caller.next().reply.split(".")[3]
+
+
+@pytest.mark.parametrize("queue", [0, 3])
+def test_a_limit_of_the_queue_that_is_not_set_is_the_default(
+    launch: Launch, tmp_path: Path, queue: int
+) -> None:
+    """Requests one after the other are answered whatever the limit is."""
+    server = launch(config=config(tmp_path, f"request_queue_limit: {queue}"))
+    with Caller(server) as caller:
+        for _ in range(20):
+            answer = caller.request("$JS.API.STREAM.INFO.NONE").json
+            assert answer["error"]["err_code"] == 10059

@@ -6,8 +6,11 @@ from libc.string cimport memset
 from posix.fcntl cimport O_CLOEXEC, O_DIRECTORY, O_RDONLY
 
 import os
+import pathlib
 import re
 import shutil
+
+from gnats.store.oldindex import read_old_index
 
 from gnats.includes.arrays cimport array_grow
 from gnats.store.base cimport (
@@ -17,6 +20,7 @@ from gnats.store.base cimport (
     STORE_OK,
     StoreBase,
     blk_add,
+    blk_by_index,
     blk_forget,
     blk_load,
     flush_last,
@@ -370,6 +374,28 @@ cdef object recover_ttls(StoreBase s, object warn):
         ttl_scan(s, max(high, s.first_seq))
 
 
+cdef int remove_as_noted(StoreBase s, object msgs, list indices) except -1:
+    # What nats-server before 2.10 had removed from blocks is removed from them once more, so that this is in them.
+    cdef MsgBlock *b
+    cdef uint64_t seq
+    cdef int error
+    gone = []
+    for index in indices:
+        b = blk_by_index(s, index)
+        noted = read_old_index(msgs / f"{index}.idx") if b != NULL and b.msgs else None
+        if noted is None or noted.checksum != b.checksum:
+            continue
+        gone += range(b.first_seq, min(noted.first, b.last_seq + 1))
+        gone += noted.deleted
+    for seq in gone:
+        error = remove_msg(s, seq, False, False)
+        if error == STORE_FAILED:
+            raise OSError(s.env.error, os.strerror(s.env.error), s.env.what.decode())
+        if error == STORE_NO_MEMORY:
+            raise MemoryError
+    return 0
+
+
 cdef object recover(StoreBase s, str directory, object warn):
     cdef const LostNote *note
     cdef uint64_t known, high
@@ -401,8 +427,15 @@ cdef object recover(StoreBase s, str directory, object warn):
         s.tracks_schedules = True
     if s.limits.allow_ttl:
         recover_ttls(s, warn)
+    if not s.index_written:
+        s.dirty += s.last_seq > 0    # an index is worth having
+        remove_as_noted(s, pathlib.Path(msgs), indices)
     enforce(s)
     for i in range(s.n_notes):
         note = &s.notes[i]
         warn(f"block {note.block}: {note.n} messages are lost to damage, sequences {note.first} to {note.last}")
     s.n_notes = 0
+    for name in os.listdir(msgs):
+        # Those were of nats-server before 2.10, and would be wrong from now on.
+        if name.endswith((".idx", ".fss")):
+            os.unlink(os.path.join(msgs, name))
