@@ -62,7 +62,8 @@ cdef class StreamCore(StreamBase):
             err = self.store.flush()
         gone = self.removals
         if gone.n <= FEW_REMOVED:
-            memcpy(few, gone.p, gone.n)
+            if gone.n:
+                memcpy(few, gone.p, gone.n)
             gone.p = few
             self.removals.n = 0
             self.removals.many = 0

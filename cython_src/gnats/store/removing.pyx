@@ -457,7 +457,7 @@ cdef int purge_ex(
         index = b.index
         gone = False
         k = slot_from(b, b.first_seq)
-        while k < b.n_slots and error == STORE_OK and purged[0] < most and not gone:
+        while not gone and k < b.n_slots and error == STORE_OK and purged[0] < most:
             if slot_seq(b, k) >= stop:
                 break
             if b.offs[k] != NO_SLOT and block_record(&s.env, b, k, &r) and filter_match(&f, r.subject, r.subject_n):
