@@ -305,12 +305,16 @@ cdef bint run_next(StreamCore s, PollState *ps, int64_t now) noexcept nogil:
 
 cdef void run_msg_scheduling(void *owner, PollState *ps) noexcept nogil:
     cdef int64_t now = realtime_ns()
-    cdef int _
-    for _ in range(AT_ONCE):
-        if not run_next(<StreamCore> owner, ps, now):
-            break
+    cdef int done = 0
+    while done < AT_ONCE and run_next(<StreamCore> owner, ps, now):
+        done += 1
     (<StreamCore> owner).enter()
     (<StreamCore> owner).schedules_at = 0
     if (<StreamCore> owner).active and not (<StreamCore> owner).closed and (<StreamCore> owner).failed == 0:
-        arm_schedules(<StreamCore> owner)
+        if done == AT_ONCE:
+            # there may be more: in the next round, when others have had their turn
+            (<StreamCore> owner).schedules_at = now
+            (<StreamCore> owner).engine.arm(&(<StreamCore> owner).schedule_timer, monotonic_ns())
+        else:
+            arm_schedules(<StreamCore> owner)
     (<StreamCore> owner).leave(ps)
