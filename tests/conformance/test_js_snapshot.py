@@ -59,9 +59,8 @@ def fill(caller: Caller, config: dict[str, Any] = STREAM, count: int = 60) -> No
         caller.ask(f"$JS.API.CONSUMER.MSG.NEXT.S.{name}", b"6")
         messages = [caller.next() for _ in range(6)]
         for index in (0, 1, 4):
-            caller.publish(messages[index].reply, b"+ACK", "ack.inbox")
-        caller.publish(messages[2].reply, b"-NAK")
-        caller.fence()
+            caller.request(messages[index].reply, b"+ACK")
+        caller.request(messages[2].reply, b"-NAK")
         caller.ask(f"$JS.API.CONSUMER.MSG.NEXT.S.{name}", b"1")
         caller.next()
 

@@ -152,9 +152,10 @@ def test_a_mirror_has_the_sequences_times_and_gaps_of_its_origin(compare: Callab
         watch = Watch(caller, "M")
         watch.wait(6)
         publish(caller, "o.last", b"last", Nats_Msg_Id="id")
+        watch.wait(1)
         caller.request(f"{API}STREAM.MSG.DELETE.O", {"seq": 11})
         publish(caller, "o.last", b"last", Nats_Msg_Id="another")
-        watch.wait(2)
+        watch.wait(1)
         origin, mirror = messages(caller, "O"), messages(caller, "M")
         for seq, message in mirror.items():
             if "subject" in message and seq in origin and "subject" in origin[seq]:
