@@ -25,7 +25,6 @@ from gnats.jetstream.conversion import STATE_FILE, convert_consumer, read_consum
 from gnats.jetstream.errors import ApiError
 from gnats.jetstream.gotime import ZERO_TIME, unix_ns, utc
 from gnats.jetstream.metafiles import (
-    CONSUMERS,
     META_FILE,
     META_KEY,
     MetaError,
@@ -61,7 +60,7 @@ class Consumer:
     @property
     def directory(self) -> Path:
         """Where it is stored, if it is."""
-        return self.stream.directory / CONSUMERS / self.name
+        return self.stream.consumers_directory / self.name
 
     @property
     def is_stored(self) -> bool:
@@ -89,11 +88,12 @@ class Consumer:
         """
         jsa = self.stream.jsa
         js = jsa.js
-        state = restored or None
+        state, stored = restored or None, b""
         try:
             if self.is_stored:
-                self._unlock(recovering=recovering)
-                state = read_consumer_state(self.directory, self._seal) or state
+                if self._unlock(recovering=recovering):
+                    stored = read_consumer_state(self.directory, self._seal)
+                state = stored or state
             self._native = NativeConsumer(
                 self.stream.native,
                 self.name,
@@ -108,13 +108,15 @@ class Consumer:
         except (OSError, ValueError, MetaError) as exc:
             raise errors.CONSUMER_STORE_FAILED(err=exc) from exc
         js.register(self._native, self)
+        if self.is_stored and not stored:
+            self.write(self._native.state())
         self._native.start()
         client = js.server.account_client(jsa.account)
         subject = f"$JS.API.CONSUMER.RESET.{self.stream.name}.{self.name}".encode()
         self._reset = client.unsubscribe, client.subscribe(subject, self._process_reset)
 
-    def _unlock(self, *, recovering: bool) -> None:
-        """Have a description on the disk, and what it and the state is encrypted with."""
+    def _unlock(self, *, recovering: bool) -> bool:
+        """Have a description on the disk, and what it and the state is encrypted with; was there one?"""
         keys, account, name = self.stream.jsa.js.keys, self.stream.jsa.name, f"{self.stream.name}.{self.name}"
         directory = self.directory
         if (directory / META_FILE).exists():
@@ -126,9 +128,10 @@ class Consumer:
                 )
             elif not recovering:  # what was there may be another's, and damaged
                 self._write_meta(self.config)
-        else:
-            self._seal = keys.make(directory, account, name, sync=self.stream.sync_always)
-            self._write_meta(self.config)
+            return True
+        self._seal = keys.make(directory, account, name, sync=self.stream.sync_always)
+        self._write_meta(self.config)
+        return False
 
     def _write_meta(self, config: ConsumerConfig) -> None:
         try:
@@ -209,10 +212,11 @@ class Consumer:
     def write(self, state: bytes) -> None:
         """Write the state down; what goes wrong is logged. Any thread, one at a time."""
         try:
-            if self.directory.is_dir():
-                self._unwritten = False
+            directory = self.directory
+            if directory.is_dir():
                 state = self._seal.seal(state) if self._seal else state
-                replace_file(self.directory / STATE_FILE, state, sync=self.stream.sync_always)
+                replace_file(directory / STATE_FILE, state, sync=self.stream.sync_always)
+                self._unwritten = False
         except FileNotFoundError:  # it has been deleted meanwhile
             return
         except OSError as exc:

@@ -10,6 +10,7 @@ import os
 import random
 import time
 from collections.abc import Callable
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +30,7 @@ from gnats.jetstream.consumers import Consumer
 from gnats.jetstream.conversion import convert_stream
 from gnats.jetstream.gotime import ZERO_TIME
 from gnats.jetstream.metafiles import (
+    CONSUMERS,
     META_FILE,
     META_KEY,
     MetaError,
@@ -102,10 +104,15 @@ class Stream:
     def name(self) -> str:
         return self.config.name
 
-    @property
+    @cached_property
     def directory(self) -> Path:
         """Where it is stored, if it is."""
         return self.jsa.streams_dir / self.name
+
+    @cached_property
+    def consumers_directory(self) -> Path:
+        """Where those of its consumers are stored that are."""
+        return self.directory / CONSUMERS
 
     @property
     def native(self) -> NativeStream:

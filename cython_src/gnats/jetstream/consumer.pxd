@@ -13,6 +13,7 @@ cdef class Consumer(ConsumerDelivery):
     cdef uint8_t listeners             # the watch's word; atomic
     cdef tuple names                   # of stream and consumer in subjects, of version 1 and 2
     cdef bint started
+    cdef bint reconciled               # it does not begin where the state says that it was given
     cdef int64_t burst
 
     cdef int subscribe_native(self, bytes subject, int which) except -1

@@ -282,7 +282,10 @@ cdef class Consumer(ConsumerDelivery):
     # -- its life ----------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Subscribe, and deliver from now on. The stream knows it from here on. Raises MemoryError."""
+        """Subscribe, and deliver from now on. The stream knows it from here on. Raises MemoryError.
+
+        Of the state that it begins with nobody is told, unless it is another one than it was given.
+        """
         cdef int64_t now = monotonic_ns(), wall = realtime_ns()
         names, v2 = self.names
         self.stream.add_consumer(self)
@@ -303,7 +306,8 @@ cdef class Consumer(ConsumerDelivery):
             self.inactive_at = now + self.cfg.inactive
         self.started = True
         self.dirty = False
-        self.mark_dirty()
+        if self.reconciled:
+            self.mark_dirty()
         pthread_mutex_unlock(&self.lock)
         if self.cfg.ack_policy != POLICY_NONE and self.cfg.ack_policy != POLICY_FLOW_CONTROL:
             self.subscribe_native(b"$JS.ACK." + names + b".*.*.*.*.*", ON_ACK)
@@ -636,6 +640,7 @@ cdef class Consumer(ConsumerDelivery):
                     + self.wait_of(pending_rdc(&self.pending, snap.pending[i].stream_seq)))
             if self.sseq - 1 > last:
                 reconcile_with_stream(self, last)
+                self.reconciled = True
                 if self.sseq < self.config.opt_start_seq:
                     # it is the start that is still to come
                     self.sseq = self.config.opt_start_seq
