@@ -110,9 +110,13 @@ def pull(batch: int, client: Streams, count: int) -> StreamResult:
 
 
 def _scenario(
-    name: str, about: str, open: Callable[..., AbstractContextManager[Measure]], quick: bool
+    name: str,
+    about: str,
+    open: Callable[..., AbstractContextManager[Measure]],
+    quick: bool,
+    alone: bool = False,
 ) -> Scenario:
-    return Scenario(f"js/{name}", "jetstream", about, open, quick=quick, rounds=5)
+    return Scenario(f"js/{name}", "jetstream", about, open, quick=quick, rounds=5, alone=alone)
 
 
 def _scenarios() -> Iterator[Scenario]:
@@ -135,6 +139,7 @@ def _scenarios() -> Iterator[Scenario]:
         f"publishes with sync_interval: always, {WINDOW:,} without their ack, 128B",
         partial(publish, storage="file", size=128, sync=True),
         quick=True,
+        alone=True,
     )
     for name, get in (("put", False), ("get", True)):
         yield _scenario(
