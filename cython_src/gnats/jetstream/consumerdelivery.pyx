@@ -6,7 +6,7 @@ from libc.stdlib cimport free
 from libc.string cimport memcmp, memcpy
 
 from gnats.core.pollstate cimport PollState, poller_random
-from gnats.includes.atomics cimport exchange8, fence, load8, store8, unlikely
+from gnats.includes.atomics cimport exchange8, fence, load8, load32, store8, unlikely
 from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
 from gnats.jetstream.acks cimport ACK_NUMBERS, AckInfo, ack_reply
 from gnats.jetstream.consumeracks cimport Acked
@@ -214,7 +214,8 @@ cdef class ConsumerDelivery(ConsumerPull):
         if self.cfg.max_ack_pending:
             most = min(most, self.cfg.max_ack_pending - self.pending.n)
         pthread_mutex_lock(&self.store.lock)
-        if self.stream.sync_always:
+        # One that has failed syncs nothing more: it shows what it has.
+        if self.stream.sync_always and load32(<uint32_t *> &self.stream.failed) == 0:
             visible = self.stream.visible
         while a.n < AHEAD and a.n < most:
             if self.skip_at < self.skip_n:
