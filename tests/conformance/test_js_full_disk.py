@@ -35,8 +35,8 @@ def disk(tmp_path: Path) -> Iterator[Mount]:
         yield disk
 
 
-def start(launch: Launch, disk: Mount, options: str = "") -> Server:
-    return launch(config=f"jetstream {{\nstore_dir: '{disk.root}/js'\nmax_file_store: 1G\n{options}\n}}")
+def start(launch: Launch, disk: Mount) -> Server:
+    return launch(config=f"jetstream {{\nstore_dir: '{disk.root}/js'\nmax_file_store: 1G\n}}")
 
 
 def fill(server: Server, caller: Caller) -> dict[int, tuple[str, bytes]]:
@@ -55,9 +55,8 @@ def fill(server: Server, caller: Caller) -> dict[int, tuple[str, bytes]]:
     return acked
 
 
-@pytest.mark.parametrize("options", ["", "sync_interval: always"])
-def test_a_full_disk(launch: Launch, disk: Mount, options: str) -> None:
-    server = start(launch, disk, options)
+def test_a_full_disk(launch: Launch, disk: Mount) -> None:
+    server = start(launch, disk)
     with Caller(server) as caller:
         create(caller, "S", storage="file")
         create(caller, "OTHER", storage="file")
