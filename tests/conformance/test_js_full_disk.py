@@ -35,8 +35,13 @@ def disk(tmp_path: Path) -> Iterator[Mount]:
         yield disk
 
 
-def start(launch: Launch, disk: Mount) -> Server:
-    return launch(config=f"jetstream {{\nstore_dir: '{disk.root}/js'\nmax_file_store: 1G\n}}")
+@pytest.fixture(params=["", "sync_interval: always"], ids=["", "always"])
+def sync(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+def start(launch: Launch, disk: Mount, sync: str = "") -> Server:
+    return launch(config=f"jetstream {{\nstore_dir: '{disk.root}/js'\nmax_file_store: 1G\n{sync}\n}}")
 
 
 def fill(server: Server, caller: Caller) -> dict[int, tuple[str, bytes]]:
@@ -55,8 +60,8 @@ def fill(server: Server, caller: Caller) -> dict[int, tuple[str, bytes]]:
     return acked
 
 
-def test_a_full_disk(launch: Launch, disk: Mount) -> None:
-    server = start(launch, disk)
+def test_a_full_disk(launch: Launch, disk: Mount, sync: str) -> None:
+    server = start(launch, disk, sync)
     with Caller(server) as caller:
         create(caller, "S", storage="file")
         create(caller, "OTHER", storage="file")

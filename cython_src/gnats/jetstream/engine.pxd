@@ -44,6 +44,7 @@ cdef struct SyncBatch:
     Local *local
     Outbox out
     PtrList held         # Observers
+    bint stored          # all that the replies are about is on the disk
     uint32_t nstreams
     void *streams[1]     # borrowed StreamBases
 
@@ -73,6 +74,7 @@ cdef class StreamBase:
     cdef int failed                # 0, or why the store takes nothing any more: -errno; atomic
     cdef uint64_t refs             # times it is in Local.dirty or in a SyncBatch; atomic
     cdef uint64_t sync_turn        # the sync thread's
+    cdef bint sync_failed          # the same
     cdef uint8_t in_dirty[64]      # by poller: it is in Local.dirty; each its poller's
 
     # Write what the store holds back; 0, or -errno, and the store is frozen. No lock is held.

@@ -296,12 +296,15 @@ cdef class Engine:
         batch.held = local.held
         memset(&local.held, 0, sizeof(PtrList))
         batch.nstreams = 0
+        batch.stored = True
         for i in range(local.dirty.n):
             if (<StreamBase> local.dirty.p[i]).sync_always:
                 exchange8(&(<StreamBase> local.dirty.p[i]).unsynced, 0)
                 batch.streams[batch.nstreams] = local.dirty.p[i]
                 batch.nstreams += 1
                 add64_seq(&(<StreamBase> local.dirty.p[i]).refs, 1)
+                if stream_failed(<StreamBase> local.dirty.p[i]):
+                    batch.stored = False
         pthread_mutex_lock(&self.lock)
         append_batch(&self.queue, &self.queue_last, batch)
         pthread_cond_signal(&self.wake)
@@ -367,8 +370,11 @@ cdef void *sync_loop(void *arg) noexcept nogil:
             for i in range(batch.nstreams):
                 if (<StreamBase> batch.streams[i]).sync_turn != turn:
                     (<StreamBase> batch.streams[i]).sync_turn = turn
-                    (<StreamBase> batch.streams[i]).sync()
+                    if (<StreamBase> batch.streams[i]).sync() != 0:
+                        (<StreamBase> batch.streams[i]).sync_failed = True
                     bump64(&(<Engine> arg).syncs, 1)
+                if (<StreamBase> batch.streams[i]).sync_failed:
+                    batch.stored = False
             batch = batch.next
         batch = taken
         while batch != NULL:
@@ -419,11 +425,12 @@ cdef void finish_streams(Local *local) noexcept nogil:
         add64_seq(&(<StreamBase> local.dirty.p[i]).refs, <uint64_t> -1)
     local.dirty.n = 0
     if local.out.n:
-        send_out(local.ps, &local.out)
+        send_out(local.ps, &local.out, False)
 
 
-cdef void send_out(PollState *ps, Outbox *out) noexcept nogil:
-    """Publish what is in it, and empty it; what that causes is put into it anew."""
+cdef void send_out(PollState *ps, Outbox *out, bint stored) noexcept nogil:
+    """Publish what is in it, and empty it; what that causes is put into it anew. Unless what it is about is known to be
+    stored, a stream that has failed sends nothing."""
     cdef Outbox taken = out[0]
     cdef Outgoing *o
     cdef char *p
@@ -433,7 +440,7 @@ cdef void send_out(PollState *ps, Outbox *out) noexcept nogil:
         o = <Outgoing *> (taken.p + at)
         p = <char *> (o + 1)
         at += outgoing_size(o.subject_n + <size_t> o.hdr_n + o.msg_n)
-        if o.anyway or not stream_failed(<StreamBase> o.stream):
+        if stored or o.anyway or not stream_failed(<StreamBase> o.stream):
             publish_now(
                 ps, <StreamBase> o.stream, p, o.subject_n, NULL, 0, NULL, 0, p + o.subject_n, o.hdr_n,
                 p + o.subject_n + o.hdr_n, o.msg_n)
@@ -454,7 +461,7 @@ cdef void send_synced(Local *local) noexcept nogil:
     pthread_mutex_unlock(&(<Engine> local.engine).lock)
     while batch != NULL:
         following = batch.next
-        send_out(local.ps, &batch.out)
+        send_out(local.ps, &batch.out, batch.stored)
         for i in range(batch.held.n):
             run_later(local, <Observer> batch.held.p[i])
             add64_seq(&(<Observer> batch.held.p[i]).refs, <uint64_t> -1)
@@ -570,8 +577,6 @@ cdef bint run_later(Local *local, Observer o) noexcept nogil:
 
 cdef bint run_synced(Local *local, StreamBase stream, Observer o) noexcept nogil:
     cdef uint64_t bit = <uint64_t> 1 << local.ps.index
-    if stream_failed(stream):
-        return False   # that will not be
     if load64(&o.held) & bit == 0:
         if not append_ptr(&local.held, <void *> o):
             return False

@@ -27,7 +27,7 @@ from gnats.store.block cimport (
     block_set_aside,
     block_sync,
     block_unlink,
-    env_fail,
+    env_sync_failed,
     slot_from,
     slot_seq,
 )
@@ -142,7 +142,7 @@ cdef int sync_written(StoreBase s) noexcept nogil:
     if rc == 0 and (s.env.dir_dirty or s.env.dir_syncing):
         s.env.dir_dirty = False
         if fsync(s.env.dirfd) != 0:
-            rc = env_fail(&s.env, errno, "sync", 0)
+            rc = env_sync_failed(&s.env, errno, 0)
     return rc
 
 

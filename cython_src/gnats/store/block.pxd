@@ -54,6 +54,7 @@ cdef struct BlockEnv:
     uint32_t dir_syncing  # threads that sync the directory without the lock
     uint64_t damaged      # records found unreadable since the store was opened
     int error             # errno of the write that failed first, or 0
+    bint sync_failed      # a sync did: nobody knows what is on the disk
     char what[160]        # which one that was
 
 
@@ -188,3 +189,4 @@ cdef int block_sync_fd(BlockEnv *env, MsgBlock *b) noexcept nogil
 cdef int block_sync(BlockEnv *env, MsgBlock *b) noexcept nogil                # both, now; 0 or -errno
 
 cdef int env_fail(BlockEnv *env, int err, const char *what, uint32_t index) noexcept nogil    # notes the first; -err
+cdef int env_sync_failed(BlockEnv *env, int err, uint32_t index) noexcept nogil               # the same

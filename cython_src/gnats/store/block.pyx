@@ -85,6 +85,11 @@ cdef int env_fail(BlockEnv *env, int err, const char *what, uint32_t index) noex
     return -(err if err else EIO)
 
 
+cdef int env_sync_failed(BlockEnv *env, int err, uint32_t index) noexcept nogil:
+    env.sync_failed = True
+    return env_fail(env, err, "sync", index)
+
+
 cdef inline void block_name(char *name, uint32_t index, const char *suffix) noexcept nogil:
     snprintf(name, NAME_SIZE, "%u%s", index, suffix)
 
@@ -534,7 +539,7 @@ cdef int block_sync(BlockEnv *env, MsgBlock *b) noexcept nogil:
         err = errno if fd >= 0 and fdatasync(fd) != 0 else max(-fd, 0)
         if fd >= 0:
             close(fd)
-    return env_fail(env, err, "sync", b.index) if err else 0
+    return env_sync_failed(env, err, b.index) if err else 0
 
 
 cdef int block_open_last(BlockEnv *env, MsgBlock *b) noexcept nogil:

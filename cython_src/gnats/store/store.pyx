@@ -31,7 +31,7 @@ from gnats.store.base cimport (
     rebuild_subjects,
     roll,
 )
-from gnats.store.block cimport MsgBlock, Sealer, block_sync_fd, env_fail
+from gnats.store.block cimport MsgBlock, Sealer, block_sync_fd, env_sync_failed
 from gnats.store.filter cimport Filter, filter_free, filter_make
 from gnats.store.questions cimport iter_filter
 from gnats.store.schedules cimport schedules_clear
@@ -663,7 +663,7 @@ cdef int sync_blocks(MsgStore s) noexcept nogil:
         pthread_mutex_lock(&s.lock)
         fd = -1
         directory = False
-        if s.env.error:
+        if s.env.sync_failed:
             err = s.env.error
         elif not s.closed and not s.env.in_memory:
             for i in range(s.n_blks):
@@ -693,7 +693,7 @@ cdef int sync_blocks(MsgStore s) noexcept nogil:
             close(fd)
             note_syncing(s, index, -1)
         if err:
-            env_fail(&s.env, err, "sync", index)
+            env_sync_failed(&s.env, err, index)
         pthread_mutex_unlock(&s.lock)
     return -err
 
