@@ -272,6 +272,36 @@ def test_acknowledged_messages_survive_a_kill(launch: Launch, kind: Kind, tmp_pa
             assert after[name] == value, name
 
 
+def test_what_was_acknowledged_is_removed_at_the_next_start(launch: Launch, tmp_path: Path) -> None:
+    """The messages are as they were before consumers had them: the consumers know better."""
+    server = launch(config=config(tmp_path / "js"))
+    stream = {"name": "S", "subjects": ["s.*"], "retention": "interest"}
+    with Caller(server) as caller:
+        caller.request("$JS.API.STREAM.CREATE.S", stream)
+        for name, subject in (("A", "s.0"), ("B", "s.1"), ("C", "s.2"), ("D", "s.2")):
+            consumer = EXPLICIT | {"durable_name": name, "filter_subject": subject}
+            body = {"stream_name": "S", "config": consumer}
+            assert "error" not in caller.request(f"$JS.API.CONSUMER.CREATE.S.{name}", body).json
+        for number in range(12):
+            caller.request(f"s.{number % 3}", b"x")
+    server.stop()
+    messages = tmp_path / "js" / "jetstream" / "$G" / "streams" / "S" / "msgs"
+    shutil.copytree(messages, tmp_path / "before")
+    server.start_again()
+    with Caller(server) as caller:
+        for name, count in (("A", 3), ("C", 4), ("D", 1)):
+            caller.ask(f"$JS.API.CONSUMER.MSG.NEXT.S.{name}", b"%d" % count)
+            for message in [caller.next() for _ in range(count)]:
+                caller.request(message.reply, b"+ACK")
+    server.stop()
+    shutil.rmtree(messages)
+    (tmp_path / "before").rename(messages)
+    server.start_again()
+    with Caller(server) as caller:
+        info = caller.request("$JS.API.STREAM.INFO.S", {"subjects_filter": ">"}).json
+    assert info["state"]["subjects"] == {"s.0": 1, "s.1": 4, "s.2": 3}
+
+
 def test_a_stream_that_cannot_be_read_is_left_alone(launch: Launch, tmp_path: Path) -> None:
     server = launch(config=config(tmp_path / "js"))
     with Caller(server) as caller:
