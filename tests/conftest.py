@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from tempfile import mkdtemp
+from typing import Any
 
 import pytest
+from support.caller import Caller
 from support.certs import Certificates
+from support.jetstream import config
 from support.kernel import SocketDiag
 from support.servers import REFERENCE, Kind, NotInstalled, Server, selected
 
 Launch = Callable[..., Server]
+Move = Callable[..., tuple[Any, Server]]
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -93,6 +98,27 @@ def launch_shared(kind: Kind, tmp_path_factory: pytest.TempPathFactory) -> Itera
     """Like `launch`, for servers that the tests of one module share."""
     with launcher(kind, tmp_path_factory.mktemp("shared")) as launch:
         yield launch
+
+
+@pytest.fixture(params=["to-gnats", "to-nats-server"])
+def move(request: pytest.FixtureRequest, kind: Kind, launch: Launch, tmp_path: Path) -> Move:
+    """Has one server fill a store directory, and starts the other in a copy: move(fill, options).
+
+    What `fill` says, and the second server. The directories are tmp_path / "js" and tmp_path / "copy".
+    """
+    if kind.is_reference:
+        pytest.skip("it needs two servers")
+    kinds = (REFERENCE, kind) if request.param == "to-gnats" else (kind, REFERENCE)
+
+    def move(fill: Callable[[Caller], Any], options: str = "") -> tuple[Any, Server]:
+        first = launch(config=config(tmp_path / "js", options), kind=kinds[0])
+        with Caller(first) as caller:
+            found = fill(caller)
+        first.stop()
+        shutil.copytree(tmp_path / "js", tmp_path / "copy")
+        return found, launch(config=config(tmp_path / "copy", options), kind=kinds[1])
+
+    return move
 
 
 @pytest.fixture(scope="session")

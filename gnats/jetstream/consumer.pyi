@@ -48,8 +48,6 @@ class Consumer(Observer):
         what only this consumer was waiting for."""
     def signal_shutdown(self) -> None:
         """Tell those who wait for messages that the server stops. The control loop."""
-    def remove_unneeded(self, floor: int) -> None:
-        """Have the stream remove what no consumer needs any more, behind `floor`. Any thread."""
     def check_state_for_interest_stream(self) -> None:
         """After recovery, in a stream that keeps messages until they are acknowledged: those that were
         acknowledged to this consumer, but had not been removed yet. Any thread."""

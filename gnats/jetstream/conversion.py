@@ -20,7 +20,7 @@ from gnats.jetstream.metafiles import (
     KeyTorn,
     MetaError,
     replace_file,
-    sync_directory,
+    sync_path,
     write_consumer_meta,
     write_stream_meta,
 )
@@ -73,7 +73,7 @@ class _Blocks:
         new, seal = self._msgs / f"{index}.blk{NEW}", self._open(index)
         if seal and self._readable(index, seal.xor_block(new.read_bytes())):
             new.rename(self._msgs / f"{index}.blk")
-            sync_directory(self._msgs)
+            sync_path(self._msgs)
         else:
             new.unlink()
 
@@ -97,11 +97,11 @@ class _Blocks:
         file, seal = self._keys.create(self._account, f"{self._stream}:{index}")
         new = path.with_name(path.name + NEW)
         replace_file(new, seal.xor_block(data))
-        sync_directory(self._msgs)
+        sync_path(self._msgs)
         replace_file(key, file)
-        sync_directory(self._msgs)
+        sync_path(self._msgs)
         new.rename(path)
-        sync_directory(self._msgs)
+        sync_path(self._msgs)
         return True
 
 

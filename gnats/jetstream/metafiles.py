@@ -109,19 +109,19 @@ def _write_first(directory: Path, data: bytes, sums: bytes, *, sync: bool) -> No
     directory.mkdir(_DIR_MODE, parents=True, exist_ok=True)
     replace_file(directory / META_SUM, sums, sync=sync)
     if sync:
-        sync_directory(directory)
+        sync_path(directory)
     replace_file(directory / META_FILE, data, sync=sync)
     if sync:
-        sync_directory(directory)
+        sync_path(directory)
 
 
 def _take_new(directory: Path, names: list[str], *, sync: bool = True) -> None:
     if sync:
-        sync_directory(directory)
+        sync_path(directory)
     for name in names:
         (directory / (name + NEW)).rename(directory / name)
     if sync:
-        sync_directory(directory)
+        sync_path(directory)
 
 
 def _drop_new(directory: Path) -> None:
@@ -131,18 +131,13 @@ def _drop_new(directory: Path) -> None:
 
 def sync_meta(directory: Path) -> None:
     """Make durable what was written without `sync`. Raises OSError."""
-    for name in (META_SUM, META_FILE):
-        fd = os.open(directory / name, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            os.fsync(fd)
-        finally:
-            os.close(fd)
-    sync_directory(directory)
+    for path in (directory / META_SUM, directory / META_FILE, directory):
+        sync_path(path)
 
 
-def sync_directory(directory: Path) -> None:
-    """Make durable what has been renamed in it. Raises OSError."""
-    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+def sync_path(path: Path) -> None:
+    """Make durable a file, or what has been renamed in a directory. Raises OSError."""
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(fd)
     finally:
@@ -178,7 +173,7 @@ def remove_directory(directory: Path, *, sync: bool = False) -> None:
         shutil.rmtree(gone)
     directory.rename(gone)
     if sync:
-        sync_directory(directory.parent)
+        sync_path(directory.parent)
     shutil.rmtree(gone)
 
 

@@ -7,15 +7,12 @@ from pathlib import Path
 
 import pytest
 from support.caller import Caller
+from support.jetstream import config
 from support.servers import Server
 
 pytestmark = pytest.mark.timeout(60)
 
 Launch = Callable[..., Server]
-
-
-def config(directory: Path, options: str = "", more: str = "") -> str:
-    return f"server_name: srv, jetstream {{ store_dir: '{directory}', {options} }}\n{more}"
 
 
 @pytest.mark.parametrize("domain", ["", "hub"])

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from support.caller import Caller
-from support.jetstream import comparable
+from support.jetstream import comparable, config
 from support.servers import REFERENCE, Kind, Server
 
 pytestmark = pytest.mark.timeout(60)
@@ -112,10 +112,6 @@ def seen(caller: Caller) -> dict[str, Any]:
             told.pop(other, None)
         found[f"{name} > D"] = told
     return found
-
-
-def config(directory: Path) -> str:
-    return f"server_name: srv, jetstream {{ store_dir: '{directory}' }}"
 
 
 def test_a_directory_of_nats_server_2_9(launch: Launch, kind: Kind, tmp_path: Path) -> None:

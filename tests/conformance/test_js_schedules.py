@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import shutil
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -13,8 +12,9 @@ from zoneinfo import ZoneInfo
 
 import pytest
 from support.caller import Caller
+from support.jetstream import config
 from support.schedules import read_schedules
-from support.servers import KINDS, REFERENCE, Kind, Server
+from support.servers import Kind, Server
 
 from gnats.jetstream.gotime import unix_ns
 from gnats.store.cron import probe_due
@@ -22,6 +22,7 @@ from gnats.store.cron import probe_due
 pytestmark = pytest.mark.timeout(120)
 
 Launch = Callable[..., Server]
+Move = Callable[..., tuple[Any, Server]]
 BAD = -1
 SECOND = 10**9
 STREAM: dict[str, Any] = {
@@ -34,10 +35,6 @@ ZONES = [
     "Europe/Amsterdam", "America/New_York", "America/Havana", "America/Santiago", "Africa/Cairo",
     "Asia/Beirut", "Australia/Lord_Howe", "Pacific/Chatham", "America/Scoresbysund", "Asia/Kolkata",
 ]  # fmt: skip
-
-
-def config(directory: Path) -> str:
-    return f"server_name: srv, jetstream {{ store_dir: '{directory}' }}"
 
 
 def header(*lines: str) -> bytes:
@@ -179,24 +176,11 @@ def test_schedules_are_found_after_a_crash(launch: Launch, tmp_path: Path, kind:
         assert after.keys() == LEFT
 
 
-@pytest.mark.skipif("gnats-loop" not in KINDS, reason="gnats is not tested")
-@pytest.mark.parametrize("to_gnats", [True, False], ids=["to-gnats", "to-nats-server"])
-def test_schedules_move_between_the_servers(
-    kind: Kind, launch: Launch, tmp_path: Path, to_gnats: bool
-) -> None:
-    if kind.is_reference:
-        pytest.skip("it needs two servers")
-    order = (REFERENCE, kind) if to_gnats else (kind, REFERENCE)
-    first = launch(config=config(tmp_path / "js"), kind=order[0])
-    with Caller(first) as caller:
-        fill(caller)
-    first.stop()
+def test_schedules_move_between_the_servers(move: Move, tmp_path: Path) -> None:
+    _, second = move(fill)
     before = read_schedules(state_file(tmp_path / "js"))
-    copy = tmp_path / "copy"
-    shutil.copytree(tmp_path / "js", copy)
-    second = launch(config=config(copy), kind=order[1])
     with Caller(second) as caller:
         assert missed(caller) == MADE
     second.stop()
-    after = read_schedules(state_file(copy))
+    after = read_schedules(state_file(tmp_path / "copy"))
     assert {name: after[name] for name in LEFT} == {name: before[name] for name in LEFT}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -14,19 +13,16 @@ from typing import Any
 import pytest
 from conftest import launcher
 from support.caller import Caller, Message
-from support.jetstream import API, comparable
+from support.jetstream import API, comparable, config
 from support.servers import KINDS, REFERENCE, Kind, Server, selected
 
 pytestmark = pytest.mark.timeout(120)
 
 Launch = Callable[..., Server]
+Move = Callable[..., tuple[Any, Server]]
 Scenario = Callable[[Caller], Any]
 PATIENCE = 60.0
 """Seconds that servers may take to notice something: they look at what is silent every ten."""
-
-
-def config(directory: Path, more: str = "") -> str:
-    return f"server_name: srv, jetstream {{ store_dir: '{directory}' }}, {more}"
 
 
 def create(caller: Caller, name: str, **members: Any) -> Any:
@@ -128,7 +124,7 @@ def compare(kind: Kind, launch: Launch, tmp_path: Path) -> Callable[..., Any]:
     def compare(scenario: Scenario, more: str = "", user: str = "") -> Any:
         found = []
         for number, each in enumerate({kind, REFERENCE}):
-            server = launch(config=config(tmp_path / f"js{number}", more), kind=each)
+            server = launch(config=config(tmp_path / f"js{number}", more=more), kind=each)
             with Caller(server, user) as caller:
                 found.append(scenario(caller))
         assert found[0] == found[-1]
@@ -417,7 +413,7 @@ def waiting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str,
         found = {}
         for kind in {REFERENCE, *selected()}:
             launch = stack.enter_context(launcher(kind, directory))
-            server = launch(config=config(directory / kind.name, f"accounts {{ {WAITERS} }}"))
+            server = launch(config=config(directory / kind.name, more=f"accounts {{ {WAITERS} }}"))
             for name in WAITING:
                 found[name, kind] = threads.submit(carried_out, server, name)
         yield lambda name, kind: found[name, kind].result()
@@ -484,7 +480,7 @@ def test_origins_in_another_account(kind: Kind, launch: Launch, tmp_path: Path) 
     external = {"api": "a.api", "deliver": "deliver.b"}
     found = []
     for number, each in enumerate({kind, REFERENCE}):
-        server = launch(config=config(tmp_path / f"js{number}", ACCOUNTS), kind=each)
+        server = launch(config=config(tmp_path / f"js{number}", more=ACCOUNTS), kind=each)
         with Caller(server, "a") as a, Caller(server, "b") as b:
             create(a, "O", subjects=["o.>"])
             fill(a, 5, A="b")
@@ -552,9 +548,8 @@ def test_a_restart_neither_loses_nor_repeats(launch: Launch, kind: Kind, tmp_pat
 
 @pytest.mark.parametrize("sync", ["2m", "always"])
 def test_a_kill_neither_loses_nor_repeats(launch: Launch, tmp_path: Path, sync: str) -> None:
-    text = f"server_name: srv, jetstream {{ store_dir: '{tmp_path / 'js'}', sync_interval: {sync} }}"
     count = 400
-    server = launch(config=text)
+    server = launch(config=config(tmp_path / "js", f"sync_interval: {sync}"))
     with Caller(server) as caller:
         create(caller, "O", subjects=["o.>"])
         create(caller, "M", mirror={"name": "O"})
@@ -575,25 +570,15 @@ def test_a_kill_neither_loses_nor_repeats(launch: Launch, tmp_path: Path, sync: 
         assert [int(seq) for seq in sourced] == list(range(1, last + 1))
 
 
-@pytest.mark.skipif("gnats-loop" not in KINDS, reason="gnats is not tested")
-@pytest.mark.parametrize("to_gnats", [True, False], ids=["to-gnats", "to-nats-server"])
-def test_what_was_purged_does_not_come_again(
-    kind: Kind, launch: Launch, tmp_path: Path, to_gnats: bool
-) -> None:
-    if kind.is_reference:
-        pytest.skip("it needs two servers")
-    order = (REFERENCE, kind) if to_gnats else (kind, REFERENCE)
-    first = launch(config=config(tmp_path / "js"), kind=order[0])
-    with Caller(first) as caller:
+def test_what_was_purged_does_not_come_again(move: Move) -> None:
+    def purge(caller: Caller) -> None:
         create(caller, "O", subjects=["o.>"])
         fill(caller, 5)
         create(caller, "S", sources=[{"name": "O"}])
         Watch(caller, "S").wait(5)
         assert caller.request(f"{API}STREAM.PURGE.S").json["purged"] == 5
-    first.stop()
-    copy = tmp_path / "copy"
-    shutil.copytree(tmp_path / "js", copy)
-    second = launch(config=config(copy), kind=order[1])
+
+    _, second = move(purge)
     with Caller(second) as caller:
         watch = Watch(caller, "S")
         publish(caller, "o.new", b"new")

@@ -10,12 +10,13 @@ from typing import Any
 
 import pytest
 from support.caller import Caller
-from support.jetstream import comparable
-from support.servers import KINDS, REFERENCE, Kind, Server
+from support.jetstream import comparable, config
+from support.servers import REFERENCE, Kind, Server
 
 pytestmark = pytest.mark.timeout(120)
 
 Launch = Callable[..., Server]
+Move = Callable[..., tuple[Any, Server]]
 NO_ACKS = {"ack_policy": "none"}
 EXPLICIT = {"ack_policy": "explicit"}
 
@@ -36,10 +37,6 @@ CONSUMERS = {
 
 
 ENCRYPTED = ["", "key: secret", "key: secret, cipher: aes"]
-
-
-def config(directory: Path, options: str = "") -> str:
-    return f"server_name: srv, jetstream {{ store_dir: '{directory}', {options} }}"
 
 
 def fill(caller: Caller) -> None:
@@ -110,23 +107,13 @@ def test_what_is_stored_is_there_after_a_restart(launch: Launch, tmp_path: Path,
         assert names == ["EMPTY", "FIRST", "INTEREST", "LIMITS", "SMALL"]
 
 
-@pytest.mark.skipif("gnats-loop" not in KINDS, reason="gnats is not tested")
 @pytest.mark.parametrize("options", ENCRYPTED)
-@pytest.mark.parametrize("to_gnats", [True, False], ids=["to-gnats", "to-nats-server"])
-def test_a_directory_moves_between_the_servers(
-    kind: Kind, launch: Launch, tmp_path: Path, to_gnats: bool, options: str
-) -> None:
-    if kind.is_reference:
-        pytest.skip("it needs two servers")
-    order = (REFERENCE, kind) if to_gnats else (kind, REFERENCE)
-    first = launch(config=config(tmp_path / "js", options), kind=order[0])
-    with Caller(first) as caller:
+def test_a_directory_moves_between_the_servers(move: Move, options: str) -> None:
+    def filled(caller: Caller) -> dict[str, Any]:
         fill(caller)
-        before = seen(caller)
-    first.stop()
-    copy = tmp_path / "copy"
-    shutil.copytree(tmp_path / "js", copy)
-    second = launch(config=config(copy, options), kind=order[1])
+        return seen(caller)
+
+    before, second = move(filled, options)
     with Caller(second) as caller:
         after = seen(caller)
     assert after.keys() == before.keys()
@@ -191,7 +178,6 @@ def test_another_key_or_cipher(launch: Launch, kind: Kind, tmp_path: Path, chang
         assert caller.request("l.new", b"x").json["stream"] == "LIMITS"
 
 
-@pytest.mark.skipif("gnats-loop" not in KINDS, reason="gnats is not tested")
 @pytest.mark.parametrize("change", CHANGES)
 def test_what_nats_server_stored_is_converted_and_opened_by_it(
     kind: Kind, launch: Launch, tmp_path: Path, change: str
@@ -223,7 +209,6 @@ def test_what_nats_server_stored_is_converted_and_opened_by_it(
         assert fourth.log.count("unable to recover keys") == len(STREAMS)
 
 
-@pytest.mark.skipif("gnats-loop" not in KINDS, reason="gnats is not tested")
 @pytest.mark.parametrize("change", ["cipher", "begins"])
 def test_what_nats_server_converted_is_opened(
     kind: Kind, launch: Launch, tmp_path: Path, change: str
@@ -285,6 +270,36 @@ def test_acknowledged_messages_survive_a_kill(launch: Launch, kind: Kind, tmp_pa
     for name, value in before.items():
         if " > " not in name:  # what consumers have done is written a bit later
             assert after[name] == value, name
+
+
+def test_what_was_acknowledged_is_removed_at_the_next_start(launch: Launch, tmp_path: Path) -> None:
+    """The messages are as they were before consumers had them: the consumers know better."""
+    server = launch(config=config(tmp_path / "js"))
+    stream = {"name": "S", "subjects": ["s.*"], "retention": "interest"}
+    with Caller(server) as caller:
+        caller.request("$JS.API.STREAM.CREATE.S", stream)
+        for name, subject in (("A", "s.0"), ("B", "s.1"), ("C", "s.2"), ("D", "s.2")):
+            consumer = EXPLICIT | {"durable_name": name, "filter_subject": subject}
+            body = {"stream_name": "S", "config": consumer}
+            assert "error" not in caller.request(f"$JS.API.CONSUMER.CREATE.S.{name}", body).json
+        for number in range(12):
+            caller.request(f"s.{number % 3}", b"x")
+    server.stop()
+    messages = tmp_path / "js" / "jetstream" / "$G" / "streams" / "S" / "msgs"
+    shutil.copytree(messages, tmp_path / "before")
+    server.start_again()
+    with Caller(server) as caller:
+        for name, count in (("A", 3), ("C", 4), ("D", 1)):
+            caller.ask(f"$JS.API.CONSUMER.MSG.NEXT.S.{name}", b"%d" % count)
+            for message in [caller.next() for _ in range(count)]:
+                caller.request(message.reply, b"+ACK")
+    server.stop()
+    shutil.rmtree(messages)
+    (tmp_path / "before").rename(messages)
+    server.start_again()
+    with Caller(server) as caller:
+        info = caller.request("$JS.API.STREAM.INFO.S", {"subjects_filter": ">"}).json
+    assert info["state"]["subjects"] == {"s.0": 1, "s.1": 4, "s.2": 3}
 
 
 def test_a_stream_that_cannot_be_read_is_left_alone(launch: Launch, tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 from gnats.store import s2
 
 from .caller import Caller, Message
+from .varints import uvarint, varint
 
 CHUNKS = "backup.chunks"
 MAGIC = b"NATSARC1"
@@ -81,18 +82,6 @@ class Entry:
     header: bytes = b""
     sizes: tuple[int, int] | None = None
     """What it says of its header and payload, where that is not so."""
-
-
-def uvarint(value: int) -> bytes:
-    out = b""
-    while value >= 0x80:
-        out += bytes([value & 0x7F | 0x80])
-        value >>= 7
-    return out + bytes([value])
-
-
-def varint(value: int) -> bytes:
-    return uvarint(value << 1 ^ (value >> 63) & (1 << 64) - 1)
 
 
 def archive(*entries: Entry, end: bool = True) -> bytes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 from typing import Any
 
 from .caller import Caller, Message
@@ -12,6 +13,11 @@ API = "$JS.API."
 TIME = re.compile(r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z$")
 NO_TIME = "0001-01-01T00:00:00Z"
 VOLATILE = frozenset(("id", "server_id", "inactive_threshold_left", "pause_remaining"))
+
+
+def config(directory: Path, options: str = "", more: str = "") -> str:
+    """A server with JetStream in a directory."""
+    return f"server_name: srv, jetstream {{ store_dir: '{directory}', {options} }}\n{more}"
 
 
 def comparable(value: Any, key: str = "") -> Any:

@@ -10,7 +10,7 @@ from gnats.core.pollstate cimport PollState
 from gnats.includes.linux cimport monotonic_ns, realtime_ns
 from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
 from gnats.jetstream.dedupe cimport dedupe_expire
-from gnats.jetstream.engine cimport local_of
+from gnats.jetstream.engine cimport local_of, stream_failed
 from gnats.jetstream.headers cimport find_header, parse_headers
 from gnats.jetstream.ingest cimport TOLD, Inbound, process_jetstream_msg
 from gnats.jetstream.streamcore cimport StreamCore
@@ -37,7 +37,7 @@ cdef void expire_msgs(void *owner, PollState *ps) noexcept nogil:
         if not markers:
             (<StreamCore> owner).store.expire(now, AT_ONCE)
         following = (<StreamCore> owner).store.next_expiry()
-        if following != INT64_MAX and (<StreamCore> owner).failed == 0:
+        if following != INT64_MAX and not stream_failed(<StreamCore> owner):
             (<StreamCore> owner).arm_expiry(following)
     (<StreamCore> owner).leave(ps)
 
@@ -48,7 +48,7 @@ cdef void leave_markers(StreamCore s, PollState *ps, int64_t now) noexcept nogil
     cdef uint32_t i, n, gone = 0
     while gone < AT_ONCE:
         s.enter()
-        n = s.store.expired(now, seqs, SOME) if not s.closed and s.failed == 0 else 0
+        n = s.store.expired(now, seqs, SOME) if not s.closed and not stream_failed(s) else 0
         s.leave(ps)
         for i in range(n):
             expire_one(s, ps, seqs[i])

@@ -1,5 +1,5 @@
 """A consumer (consumer.go), as the control plane uses it."""
-from libc.stdint cimport int64_t, uint8_t
+from libc.stdint cimport int64_t, uint8_t, uint64_t
 
 from gnats.core.watches cimport Watch
 from gnats.jetstream.consumerdelivery cimport ConsumerDelivery
@@ -20,4 +20,5 @@ cdef class Consumer(ConsumerDelivery):
     cdef int read_settings(self, config, ConsumerSettings *cfg) except -1
     cdef int set_filter(self, config) except -1
     cdef int set_deliver_subject(self, config) except -1
+    cdef void remove_unneeded(self, bint filtered, uint64_t seq, uint64_t end)
     cdef void wake_now(self)

@@ -1,7 +1,7 @@
 """A consumer; see consumer.pxd."""
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stddef cimport size_t
-from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport UINT64_MAX, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcmp, memcpy, memset
 
@@ -365,7 +365,7 @@ cdef class Consumer(ConsumerDelivery):
         if self.started:
             self.stream.remove_consumer(self)
             if deleted and self.cfg.retention == INTEREST_POLICY:
-                self.remove_unneeded(floor)
+                self.remove_unneeded(False, floor + 1, UINT64_MAX)    # cleanupNoInterestMessages
         self.engine.bury(self)
 
     def signal_shutdown(self) -> None:
@@ -381,57 +381,38 @@ cdef class Consumer(ConsumerDelivery):
         if told:
             self.wake_now()
 
-    def remove_unneeded(self, uint64_t floor) -> None:
-        """Have the stream remove what no consumer needs any more, behind `floor` (cleanupNoInterestMessages). A stream
-        that keeps messages until they are acknowledged; any thread."""
-        cdef QsParticipant me
-        cdef StoreMsg sm
-        cdef uint64_t seq = floor + 1, last
-        cdef int rc
-        qs_register(&me)
-        with nogil:
-            pthread_mutex_lock(&self.store.lock)
-            last = self.store.last_seq
-            pthread_mutex_unlock(&self.store.lock)
-            while seq <= last:
-                qs_online(&me)
-                pthread_mutex_lock(&self.store.lock)
-                rc = self.store.load_next(NULL, seq, &sm, NULL)
-                pthread_mutex_unlock(&self.store.lock)
-                if rc == STORE_OK:
-                    seq = sm.seq + 1
-                    self.stream.ack_msg(sm.seq, NULL)
-                qs_offline(&me)
-                if rc != STORE_OK:
-                    break
-        qs_unregister(&me)
-
     def check_state_for_interest_stream(self) -> None:
         """After recovery, in a stream that keeps messages until they are acknowledged: those that were acknowledged to
         this consumer, but had not been removed yet. Any thread."""
-        cdef QsParticipant me
-        cdef StoreMsg sm
-        cdef uint64_t seq = 0
-        cdef int rc
+        cdef uint64_t end
         if self.cfg.retention == LIMITS_POLICY:
             return
+        pthread_mutex_lock(&self.lock)
+        end = self.sseq
+        pthread_mutex_unlock(&self.lock)
+        self.remove_unneeded(True, 0, end)
+
+    cdef void remove_unneeded(self, bint filtered, uint64_t seq, uint64_t end):
+        """Have the stream remove what no consumer needs any more, of what it has now: from seq to before end, and only
+        what this consumer's filter takes if `filtered`. No lock is held; any thread."""
+        cdef QsParticipant me
+        cdef StoreMsg sm
+        cdef bint more = True
         qs_register(&me)
         with nogil:
-            while True:
+            pthread_mutex_lock(&self.store.lock)
+            end = min(end, self.store.last_seq + 1)
+            pthread_mutex_unlock(&self.store.lock)
+            while more:
                 qs_online(&me)
-                pthread_mutex_lock(&self.lock)
                 pthread_mutex_lock(&self.store.lock)
-                rc = self.store.load_next(self.filter, seq, &sm, NULL)
+                more = self.store.load_next(self.filter if filtered else NULL, seq, &sm, NULL) == STORE_OK
                 pthread_mutex_unlock(&self.store.lock)
-                if rc == STORE_OK and sm.seq >= self.sseq:
-                    rc = -1
-                pthread_mutex_unlock(&self.lock)
-                if rc == STORE_OK:
+                more = more and sm.seq < end
+                if more:
                     seq = sm.seq + 1
                     self.stream.ack_msg(sm.seq, NULL)
                 qs_offline(&me)
-                if rc != STORE_OK:
-                    break
         qs_unregister(&me)
 
     cdef void wake_now(self):

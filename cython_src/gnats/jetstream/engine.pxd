@@ -14,6 +14,7 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from gnats.core.msgtrace cimport MsgTrace
 from gnats.core.pollstate cimport PollState
 from gnats.core.timers cimport Timer, TimerHeap
+from gnats.includes.atomics cimport load32
 from gnats.includes.pthread cimport pthread_cond_t, pthread_mutex_t, pthread_t
 from gnats.jetstream.observer cimport Observer
 
@@ -71,7 +72,7 @@ cdef class StreamBase:
     cdef void *account             # borrowed core.account.Account
     cdef uint8_t sync_always       # replies wait for a sync
     cdef uint8_t unsynced          # something was flushed that sync() has not been called for yet; atomic
-    cdef int failed                # 0, or why the store takes nothing any more: -errno; atomic
+    cdef int failed                # 0, or why the store takes nothing any more: -errno; atomic: stream_failed()
     cdef uint64_t refs             # times it is in Local.dirty or in a SyncBatch; atomic
     cdef uint64_t sync_turn        # the sync thread's
     cdef bint sync_failed          # the same
@@ -109,6 +110,10 @@ cdef class Engine:
     cdef bint arm(self, JsTimer *t, int64_t when) noexcept nogil
     cdef void expire(self) noexcept nogil
     cdef void give_to_sync(self, Local *local) noexcept nogil
+
+
+cdef inline bint stream_failed(StreamBase s) noexcept nogil:
+    return load32(<uint32_t *> &s.failed) != 0
 
 
 cdef inline Local *local_of(PollState *ps) noexcept nogil:

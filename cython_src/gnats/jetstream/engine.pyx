@@ -18,7 +18,6 @@ from gnats.includes.atomics cimport (
     and64,
     bump64,
     exchange8,
-    load32,
     load64,
     load64_seq,
     load8,
@@ -487,10 +486,6 @@ cdef void run_list(Local *local, PtrList *waiting, bint marked) noexcept nogil:
         waiting[0] = taken
     else:
         free(taken.p)
-
-
-cdef inline bint stream_failed(StreamBase s) noexcept nogil:
-    return load32(<uint32_t *> &s.failed) != 0
 
 
 cdef inline size_t outgoing_size(size_t n) noexcept nogil:

@@ -8,7 +8,7 @@ from gnats.core.parser cimport Slice
 from gnats.core.pollstate cimport PollState
 from gnats.core.subject cimport is_valid_literal_subject, same_bytes
 from gnats.includes.linux cimport monotonic_ns, realtime_ns
-from gnats.jetstream.engine cimport Local, local_of
+from gnats.jetstream.engine cimport Local, local_of, stream_failed
 from gnats.jetstream.headers cimport (
     H_ROLLUP,
     H_SCHEDULE,
@@ -276,7 +276,7 @@ cdef bint run_next(StreamCore s, PollState *ps, int64_t now) noexcept nogil:
     cdef Slice scheduler
     cdef uint64_t seq
     s.enter()
-    if s.active and not s.closed and s.failed == 0:
+    if s.active and not s.closed and not stream_failed(s):
         sc = schedule_take(&s.store.schedules, now)
     if sc == NULL:
         s.leave(ps)
@@ -310,7 +310,7 @@ cdef void run_msg_scheduling(void *owner, PollState *ps) noexcept nogil:
         done += 1
     (<StreamCore> owner).enter()
     (<StreamCore> owner).schedules_at = 0
-    if (<StreamCore> owner).active and not (<StreamCore> owner).closed and (<StreamCore> owner).failed == 0:
+    if (<StreamCore> owner).active and not (<StreamCore> owner).closed and not stream_failed(<StreamCore> owner):
         if done == AT_ONCE:
             # there may be more: in the next round, when others have had their turn
             (<StreamCore> owner).schedules_at = now

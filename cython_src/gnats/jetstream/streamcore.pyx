@@ -7,7 +7,7 @@ from libc.string cimport memcpy, memset
 from gnats.core.inbox cimport EV_JETSTREAM, Inbox
 from gnats.core.pollstate cimport PollState
 from gnats.core.subject cimport subject_has_wildcard
-from gnats.includes.atomics cimport exchange8, load32, store32
+from gnats.includes.atomics cimport exchange8, store32
 from gnats.includes.linux cimport monotonic_ns, realtime_ns
 from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
 from gnats.jetstream.consumerlist cimport (
@@ -20,7 +20,7 @@ from gnats.jetstream.consumerlist cimport (
     is_watched,
 )
 from gnats.jetstream.dedupe cimport dedupe_add, dedupe_free
-from gnats.jetstream.engine cimport StreamBase, local_of, mark_dirty
+from gnats.jetstream.engine cimport StreamBase, local_of, mark_dirty, stream_failed
 from gnats.jetstream.observer cimport Observer
 from gnats.jetstream.usage cimport usage_add
 from gnats.store.base cimport STORE_OK, StoreMsg
@@ -182,7 +182,7 @@ cdef class StreamCore(StreamBase):
         return 0
 
     cdef void fail(self, int error) noexcept nogil:
-        if load32(<uint32_t *> &self.failed) == 0:
+        if not stream_failed(self):
             store32(<uint32_t *> &self.failed, <uint32_t> error)
             (<Inbox> self.client.inbox).post_data(EV_JETSTREAM, <void *> self, STREAM_FAILED, -error, NULL, 0)
 

@@ -153,13 +153,17 @@ cdef void invalidate(StoreBase s) noexcept nogil:
 
 # --- reading ---
 
-cdef object read_file(int dirfd, str name):
+cdef bytes read_file(StoreBase s, str name, object warn):
+    # None: there is none that can be read.
     try:
-        fd = os.open(name, os.O_RDONLY | os.O_CLOEXEC, dir_fd=dirfd)
+        fd = os.open(name, os.O_RDONLY | os.O_CLOEXEC, dir_fd=s.env.dirfd)
+        with os.fdopen(fd, "rb") as file:
+            return file.read()
     except FileNotFoundError:
         return None
-    with os.fdopen(fd, "rb") as file:
-        return file.read()
+    except OSError as err:
+        warn(f"{name} cannot be read: {err}")
+        return None
 
 
 cdef int take_blocks(StoreBase s, const IndexState *state) except -1:
@@ -295,11 +299,7 @@ cdef int64_t load_index(StoreBase s, list indices, object warn) except -2:
     cdef size_t n
     cdef int64_t behind = -1
     cdef MsgBlock *b
-    try:
-        data = read_file(s.env.dirfd, "index.db")
-    except OSError as err:
-        warn(f"index.db cannot be read: {err}")
-        return -1
+    data = read_file(s, "index.db", warn)
     if data is None:
         return -1
     s.index_written = True
@@ -351,12 +351,7 @@ cdef int64_t load_index(StoreBase s, list indices, object warn) except -2:
 
 cdef uint64_t load_ttls(StoreBase s, object warn) except *:
     cdef uint64_t high = 0
-    cdef bytes data
-    try:
-        data = read_file(s.env.dirfd, "thw.db")
-    except OSError as err:
-        warn(f"thw.db cannot be read: {err}")
-        data = None
+    cdef bytes data = read_file(s, "thw.db", warn)
     if data is None:
         return 0
     if wheel_decode(&s.ttls, <const uint8_t *> <const char *> data, len(data), &high) != 0:
@@ -368,12 +363,7 @@ cdef uint64_t load_ttls(StoreBase s, object warn) except *:
 
 cdef uint64_t load_schedules(StoreBase s, object warn) except *:
     cdef uint64_t high = 0
-    cdef bytes data
-    try:
-        data = read_file(s.env.dirfd, "sched.db")
-    except OSError as err:
-        warn(f"sched.db cannot be read: {err}")
-        data = None
+    cdef bytes data = read_file(s, "sched.db", warn)
     if data is None:
         return 0
     if schedules_decode(&s.schedules, <const uint8_t *> <const char *> data, len(data), &high) != 0:

@@ -232,8 +232,8 @@ cdef class MsgStore(StoreBase):
             code = writing.store_msg(
                 self, s.p, s.n, h.p, h.n, m.p, m.n, asked, when, lives, not raw)
             got = self.last_seq
-            if code == STORE_OK and at_once and flush_last(self) != 0:
-                code = STORE_FAILED
+            if at_once:
+                code = flushed(self, code)
             pthread_mutex_unlock(&self.lock)
         self.check(code)
         return got
@@ -244,9 +244,7 @@ cdef class MsgStore(StoreBase):
         cdef int code
         with nogil:
             pthread_mutex_lock(&self.lock)
-            code = self.skip_msgs(first, many)
-            if code == STORE_OK and flush_last(self) != 0:
-                code = STORE_FAILED
+            code = flushed(self, self.skip_msgs(first, many))
             pthread_mutex_unlock(&self.lock)
         self.check(code)
 
@@ -327,9 +325,7 @@ cdef class MsgStore(StoreBase):
         cdef int code
         with nogil:
             pthread_mutex_lock(&self.lock)
-            code = self.remove(asked, over)
-            if code == STORE_OK and flush_last(self) != 0:
-                code = STORE_FAILED
+            code = flushed(self, self.remove(asked, over))
             pthread_mutex_unlock(&self.lock)
         if code == STORE_NOT_FOUND or code == STORE_EOF or code == STORE_DELETED:
             return False
@@ -344,9 +340,7 @@ cdef class MsgStore(StoreBase):
         cdef int code
         with nogil:
             pthread_mutex_lock(&self.lock)
-            code = self.purge_ex(s.p, s.n, before, rest, &purged)
-            if code == STORE_OK and flush_last(self) != 0:
-                code = STORE_FAILED
+            code = flushed(self, self.purge_ex(s.p, s.n, before, rest, &purged))
             pthread_mutex_unlock(&self.lock)
             purging.remove_purged(self.env.storefd)
         self.check(code)
@@ -358,9 +352,7 @@ cdef class MsgStore(StoreBase):
         cdef int code
         with nogil:
             pthread_mutex_lock(&self.lock)
-            code = self.compact(before, &purged)
-            if code == STORE_OK and flush_last(self) != 0:
-                code = STORE_FAILED
+            code = flushed(self, self.compact(before, &purged))
             pthread_mutex_unlock(&self.lock)
             purging.remove_purged(self.env.storefd)
         self.check(code)
@@ -575,8 +567,7 @@ cdef class MsgStore(StoreBase):
                     code = removing.enforce_msgs(self)
                 if code == STORE_OK:
                     code = removing.enforce_bytes(self)
-                if code == STORE_OK and flush_last(self) != 0:
-                    code = STORE_FAILED
+                code = flushed(self, code)
             pthread_mutex_unlock(&self.lock)
         self.check(code)
 
@@ -636,6 +627,11 @@ cdef class MsgStore(StoreBase):
             close(self.env.storefd)
         self.env.dirfd = self.env.storefd = -1
         pthread_mutex_unlock(&self.lock)
+
+
+cdef inline int flushed(MsgStore s, int code) noexcept nogil:
+    # What has come of a change that ended with `code`, once it is written.
+    return STORE_FAILED if code == STORE_OK and flush_last(s) != 0 else code
 
 
 cdef int note_range(list ranges, uint64_t first, uint64_t last) except -1:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.varints import uvarint, varint
 from support.written import Written
 
 from gnats.store.codec import (
@@ -24,14 +25,6 @@ U64 = st.integers(0, 2**64 - 1)
 U32 = st.integers(0, 2**32 - 1)
 I64 = st.integers(-(2**63), 2**63 - 1)
 SECOND = 10**9
-
-
-def uvarint(n: int) -> bytes:
-    return bytes([n & 127 | 128]) + uvarint(n >> 7) if n > 127 else bytes([n])
-
-
-def varint(n: int) -> bytes:
-    return uvarint(n << 1 if n >= 0 else ~n << 1 | 1)
 
 
 def sequences(seqs: set[int]) -> SequenceSet:

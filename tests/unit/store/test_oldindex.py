@@ -7,16 +7,9 @@ from tempfile import TemporaryDirectory
 
 from hypothesis import given
 from hypothesis import strategies as st
+from support.varints import uvarint
 
 from gnats.store.oldindex import OldIndex, read_old_index
-
-
-def uvarint(value: int) -> bytes:
-    out = b""
-    while value >= 0x80:
-        out += bytes([value & 0x7F | 0x80])
-        value >>= 7
-    return out + bytes([value])
 
 
 def encoded(index: OldIndex) -> bytes:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.varints import uvarint
 from support.written import Written
 
 from gnats.store.s2 import compress_block, crc, decode, decompress_block, encode, use_wide
@@ -24,10 +25,6 @@ def wide(request: pytest.FixtureRequest) -> Iterator[None]:
     before = use_wide(request.param)
     yield
     use_wide(before)
-
-
-def uvarint(n: int) -> bytes:
-    return bytes([n & 127 | 128]) + uvarint(n >> 7) if n > 127 else bytes([n])
 
 
 def masked(data: bytes) -> bytes:
