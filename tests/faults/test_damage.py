@@ -1,8 +1,9 @@
 """Damaged files: what is whole is served, what is lost is told, nothing is deleted, the server starts.
 
-What Jepsen found in clusters of nats-server 2.12.1 (jepsen.io/analyses/nats-2.12.1), as far as it concerns one server: flipped bits that take
-more than what they hit, nats-server's issue 7549, and unreadable metadata for which data are deleted, 7556. Streams that are gone after
-kill -9, 6888, are in test_kill.py and the campaign.
+What Jepsen found in clusters of nats-server 2.12.1 (jepsen.io/analyses/nats-2.12.1), as far as it concerns
+one server: flipped bits that take more than what they hit, issue 7549 of nats-server, and unreadable metadata
+for which data are deleted, 7556. Streams that are gone after kill -9, 6888, are in test_kill.py and the
+campaign.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ from libc.stdlib cimport free
 from libc.string cimport memcmp, memcpy
 
 from gnats.core.pollstate cimport PollState, poller_random
-from gnats.includes.atomics cimport exchange8, fence, load8, load32, store8, unlikely
+from gnats.includes.atomics cimport exchange8, fence, load8, store8, unlikely
 from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
 from gnats.jetstream.acks cimport ACK_NUMBERS, AckInfo, ack_reply
 from gnats.jetstream.consumeracks cimport Acked
@@ -20,7 +20,7 @@ from gnats.jetstream.consumerstate cimport (
     POLICY_NONE,
     PRIORITY_PINNED,
 )
-from gnats.jetstream.engine cimport batch_time, local_of, publish_now, run_again, run_synced
+from gnats.jetstream.engine cimport batch_time, local_of, publish_now, run_again, run_synced, stream_failed
 from gnats.jetstream.outq cimport OutQ, Outgoing, out_dest, out_hdr, out_reply, outq_add, outq_status
 from gnats.jetstream.pending cimport (
     PENDING,
@@ -215,7 +215,7 @@ cdef class ConsumerDelivery(ConsumerPull):
             most = min(most, self.cfg.max_ack_pending - self.pending.n)
         pthread_mutex_lock(&self.store.lock)
         # One that has failed syncs nothing more: it shows what it has.
-        if self.stream.sync_always and load32(<uint32_t *> &self.stream.failed) == 0:
+        if self.stream.sync_always and not stream_failed(self.stream):
             visible = self.stream.visible
         while a.n < AHEAD and a.n < most:
             if self.skip_at < self.skip_n:
