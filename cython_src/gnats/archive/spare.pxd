@@ -1,6 +1,6 @@
 """Large buffers that are used again: a page of fresh memory costs more than to copy what it will hold.
 
-Buffers go to whoever imports a batch, and come back from any thread. They are kept while there is a scanner, KEPT at most.
+Buffers go to whoever imports a batch, and come back from any thread. KEPT of them are, while there is a scanner.
 
 Lock: one mutex over what is kept, a leaf.
 """
