@@ -83,6 +83,10 @@ def measure(folder: Path, case: Case, rounds: int, batch_bytes: int) -> Result:
     here, there = np.ones(COPIED, np.uint8), np.ones(COPIED, np.uint8)
     took: dict[str, list[float]] = {"scan": [], "snapshot": [], "copy": []}
 
+    def copy() -> None:
+        for _ in range(10):
+            np.copyto(there, here)
+
     def scan() -> None:
         found = snapshot.scan(batch_bytes=batch_bytes)
         for _ in found.reader:
@@ -93,7 +97,7 @@ def measure(folder: Path, case: Case, rounds: int, batch_bytes: int) -> Result:
     for _ in range(rounds):
         took["scan"].append(size / seconds(scan))
         took["snapshot"].append(size / seconds(source.snapshot))
-        took["copy"].append(COPIED * 10 / seconds(lambda: [np.copyto(there, here) for _ in range(10)]))
+        took["copy"].append(COPIED * 10 / seconds(copy))
     rates = {name: statistics.median(values) for name, values in took.items()}
     return Result(
         case.name,

@@ -60,9 +60,9 @@ cdef void walk_free(Walk *w) noexcept nogil
 # The next record, whose bytes stay until the next call: WALK_RECORD, WALK_END or a WalkError. Records of messages and
 # of erased ones come with sequences that only grow.
 cdef int walk_next(Walk *w, Record *r) noexcept nogil
-# The same for a large message, and without a copy of it: its payload goes to `payload`, where there is `room` for it and
-# for RECORD_HASH bytes. What is before it in the file is written before it, too, and what was there is in `saved`, `lead`
-# bytes, to be put back by the caller; at most `before`, and LEAD. 0: not so; walk_next() knows.
+# The same for a large message, and without a copy of it: its payload goes to `payload`, where there is `room` for it
+# and for RECORD_HASH bytes. What is before it in the file is written before it, too, `before` and LEAD bytes at most;
+# what was there, `lead` bytes, is in `saved`, to be put back by the caller. 0: not so; walk_next() knows.
 cdef int walk_into(
     Walk *w, char *payload, size_t before, size_t room, char *saved, size_t *lead, Record *r,
 ) noexcept nogil
