@@ -184,6 +184,12 @@ def read_stream_meta(directory: Path, keys: Keys, account: str) -> Meta:
     return _decode(data, directory, "Stream", "stream", StreamConfig)
 
 
+def peek_stream_meta(directory: Path, keys: Keys, account: str, name: str) -> Meta:
+    """The same of a directory that is somebody else's: its files stay as they are. Raises MetaError."""
+    names = _Names("Stream", "stream", name, account, name)
+    return _decode(_settled(directory, keys, names, leave=True), directory, "Stream", "stream", StreamConfig)
+
+
 def read_consumer_meta(directory: Path, keys: Keys, account: str, stream: str) -> Meta:
     """Raises MetaError."""
     name = directory.name
@@ -202,8 +208,8 @@ class _Names:
     key: str
 
 
-def _settled(directory: Path, keys: Keys, names: _Names) -> bytes:
-    """What meta.inf holds; an interrupted replacement is finished, or undone."""
+def _settled(directory: Path, keys: Keys, names: _Names, *, leave: bool = False) -> bytes:
+    """What meta.inf holds; an interrupted replacement is finished, or undone, but for `leave`."""
     try:
         new = [name for name in _TOGETHER if (directory / (name + NEW)).exists()]
     except OSError as exc:
@@ -216,11 +222,12 @@ def _settled(directory: Path, keys: Keys, names: _Names) -> bytes:
             raise
         try:
             data = _unsealed(_checked(directory, names, new), directory, keys, names, new)
-            _take_new(directory, new)
+            if not leave:
+                _take_new(directory, new)
         except (MetaError, OSError):
             raise exc from None
         return data
-    if new:
+    if new and not leave:
         _drop_new(directory)
     return data
 

@@ -1,0 +1,5 @@
+"""What the archive cannot do."""
+
+
+class ArchiveError(Exception):
+    """One line that a person can act on: what, and where."""
