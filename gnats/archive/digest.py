@@ -19,7 +19,7 @@ class Digest:
 
     def __init__(self) -> None:
         self._hashes = {name: (HighwayHash(_KEY), HighwayHash(_KEY)) for name in _COLUMNS}
-        self._header_values = (HighwayHash(_KEY), HighwayHash(_KEY), HighwayHash(_KEY), HighwayHash(_KEY))
+        self._header_values = tuple(HighwayHash(_KEY) for _ in range(5))
         self.rows = 0
 
     def update(self, batch: pa.RecordBatch) -> None:
@@ -49,8 +49,8 @@ class Digest:
         keys, values = column.keys.slice(begin, count), column.items.slice(begin, count)
         self._text(keys, *self._header_values[:2])
         inner = _offsets(values)
-        counts.update(_bytes(np.diff(inner)))
-        self._text(values.values.slice(int(inner[0]), int(inner[-1] - inner[0])), *self._header_values[2:])
+        self._header_values[4].update(_bytes(np.diff(inner)))
+        self._text(values.values.slice(int(inner[0]), int(inner[-1] - inner[0])), *self._header_values[2:4])
 
     def hex(self) -> str:
         """16 digits."""

@@ -118,14 +118,6 @@ class StreamJob:
         self.manifest = Manifest(storage, origin_of(source.stream, source.keys))
         self.name = f"{source.stream.account} > {source.stream.name}"
 
-    def _recover(self) -> State:
-        """What is archived; what an earlier run has left undone is finished."""
-        state = self.manifest.load()
-        self.manifest.check_origin(state)
-        self.manifest.publish(state)
-        self.manifest.sweep(state, own=self.id)
-        return self.manifest.load()
-
     def _range(self) -> tuple[int, int]:
         options = self.options
         first, last = sequences_of(self.snapshot, options.start_ns, options.end_ns)
@@ -133,7 +125,7 @@ class StreamJob:
 
     def run(self, engine: Engine) -> Archived:
         """Archives what is there now and is not archived. Raises ArchiveError."""
-        state = self._recover()
+        state = self.manifest.recover(own=self.id)
         check_not_rolled_back(self.snapshot, state, self.manifest.directory)
         done = Archived(self.manifest, state)
         for each in self.snapshot.damage:

@@ -111,6 +111,8 @@ class Change:
     not."""
     add: tuple[Entry, ...] = ()
     remove: tuple[str, ...] = ()
+    """Files that are not part of it any more; `deleted` are those of them that do not exist any more."""
+    deleted: tuple[str, ...] = ()
     lost: tuple[Lost, ...] = ()
     verified: tuple[tuple[int, int], ...] = ()
     abandoned: tuple[str, ...] = ()
@@ -127,6 +129,8 @@ class State:
     covered: Ranges = field(default_factory=Ranges)
     verified: Ranges = field(default_factory=Ranges)
     files: dict[str, Entry] = field(default_factory=dict)
+    retired: set[str] = field(default_factory=set)
+    """Files that were replaced, and may still be there."""
     lost: list[Lost] = field(default_factory=list)
     abandoned: set[str] = field(default_factory=set)
     anchor: tuple[int, int] | None = None
@@ -148,6 +152,7 @@ class State:
     def apply(self, change: Change) -> None:
         for path in change.remove:
             del self.files[path]
+        self.retired = (self.retired | set(change.remove)) - set(change.deleted)
         for entry in change.add:
             self.files[entry.path] = entry
         self.covered.add(change.covered)
@@ -165,6 +170,7 @@ class State:
             "covered": list(self.covered),
             "verified": list(self.verified),
             "files": [asdict(entry) for entry in self.entries],
+            "retired": sorted(self.retired),
             "lost": [asdict(each) for each in self.lost],
             "abandoned": sorted(self.abandoned),
             "anchor": self.anchor,
@@ -178,6 +184,7 @@ class State:
             Ranges(document["covered"]),
             Ranges(document["verified"]),
             {each["path"]: Entry(**each) for each in document["files"]},
+            set(document["retired"]),
             [Lost(**each) for each in document["lost"]],
             set(document["abandoned"]),
             tuple(document["anchor"]) if document["anchor"] else None,
@@ -191,6 +198,7 @@ def _change(document: dict[str, Any]) -> Change:
         tuple((first, last) for first, last in document["covered"]),
         tuple(Entry(**each) for each in document["add"]),
         tuple(document["remove"]),
+        tuple(document["deleted"]),
         tuple(Lost(**each) for each in document["lost"]),
         tuple((first, last) for first, last in document["verified"]),
         tuple(document["abandoned"]),
@@ -269,7 +277,7 @@ class Manifest:
             if any(path not in state.files for path in change.remove):
                 raise Overlap("some of the files were replaced by another job")
             check(state)
-            clash = {entry.path for entry in change.add} & (set(state.files) - set(change.remove))
+            clash = {entry.path for entry in change.add} & (state.files.keys() | state.retired)
             if clash:
                 raise ArchiveError(f"{self.directory}: {min(clash)} is archived twice")
             version = state.version + 1
@@ -286,6 +294,24 @@ class Manifest:
                 if version % SUM_EVERY == 0:
                     self.storage.create(self._version_path(version, "sum.json"), _json(state.document()))
                 return state
+
+    def recover(self, own: str = "") -> State:
+        """Finishes what earlier jobs have left undone; the state after that."""
+        state = self.load()
+        self.check_origin(state)
+        if state.retired:
+            state = self.retire(state)
+        self.publish(state)
+        if self.sweep(state, own=own):
+            state = self.load()
+        return state
+
+    def retire(self, state: State, job: str = "") -> State:
+        """Deletes files that were replaced."""
+        retired = tuple(sorted(state.retired))
+        for path in retired:
+            self.storage.delete(self.path(path))
+        return self.commit(Change("clean", job, deleted=retired))
 
     def publish(self, state: State, entries: Iterable[Entry] | None = None) -> list[Entry]:
         """Gives files that were committed their names; those that had not got them.

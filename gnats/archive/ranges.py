@@ -61,6 +61,10 @@ class Ranges:
             left.add([(first, last)])
         return left
 
+    def both(self, other: Iterable[tuple[int, int]]) -> Ranges:
+        """What is in both."""
+        return self.without(self.without(other))
+
     def intersects(self, ranges: Iterable[tuple[int, int]]) -> bool:
         return any(len(self.within(first, last)) for first, last in ranges if first <= last)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import uuid
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import IO, Any
 
@@ -20,6 +21,7 @@ from gnats.archive.digest import Digest
 from gnats.archive.errors import ArchiveError
 from gnats.archive.manifest import STAGING, Entry, Manifest
 from gnats.archive.source import SCHEMA
+from gnats.archive.target import FILE_ERRORS
 from gnats.version import __version__
 
 FILE_SCHEMA = pa.schema([each for each in SCHEMA if each.name not in ("account", "stream")])
@@ -153,7 +155,9 @@ class _File:
 
     def discard(self) -> None:
         self._batches = []
-        self._sink.close()
+        with suppress(*FILE_ERRORS):  # what was wrong is known already
+            self._writer.close()
+            self._sink.close()
         self.manifest.storage.delete(self.manifest.path(self.staged))
 
 

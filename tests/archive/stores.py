@@ -8,8 +8,13 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
+from gnats.archive.engine import Inline
+from gnats.archive.job import Archived, Options, Silent
+from gnats.archive.job import archive as run_archive
+from gnats.archive.manifest import Manifest, Origin
 from gnats.archive.source import StreamSource
 from gnats.archive.streams import StreamDir, find_stream
+from gnats.archive.target import Target
 from gnats.jetstream.config import StreamConfig
 from gnats.jetstream.metafiles import write_stream_meta
 from gnats.store.store import FileStore
@@ -17,6 +22,8 @@ from gnats.store.store import FileStore
 CREATED = 1_760_000_000 * 10**9
 START = CREATED + 10**9
 DAY = 86_400 * 10**9
+SMALL = Options(task_bytes=16 * 1024)
+ORDERS = "account=$G/stream=ORDERS"
 BLOCK = 4096
 """Small blocks: a stream of a thousand messages has dozens."""
 
@@ -82,3 +89,13 @@ def plain(rows: list[dict[str, Any]]) -> dict[int, tuple[str, int, bytes]]:
     sequences = [row["sequence"] for row in rows]
     assert len(sequences) == len(set(sequences)), "messages are there twice"
     return {row["sequence"]: (row["subject"], row["time_ns"], row["payload"]) for row in rows}
+
+
+def archive(stream: Writing, out: Path, options: Options = SMALL, report: Silent | None = None) -> Archived:
+    """Archives a stream in this process."""
+    (done,) = run_archive([stream.dir], Target(str(out)), Inline(), options, report or Silent())
+    return done
+
+
+def manifest_of(out: Path) -> Manifest:
+    return Manifest(Target(str(out)).open(), Origin("$G", "ORDERS"))

@@ -13,31 +13,26 @@ import pytest
 
 from gnats.archive.engine import Inline, Processes
 from gnats.archive.errors import ArchiveError
-from gnats.archive.job import Archived, Options, Silent, StreamJob
+from gnats.archive.job import Options, Silent, StreamJob
 from gnats.archive.job import archive as run_archive
-from gnats.archive.manifest import Manifest, Origin
-from gnats.archive.target import LocalStorage, Storage, Target
+from gnats.archive.manifest import Manifest
+from gnats.archive.target import Storage, Target
 from gnats.archive.writer import FILE_SCHEMA, Layout
 
-from .stores import CREATED, DAY, START, Writing, listed, parquet_files, plain
-
-SMALL = Options(task_bytes=16 * 1024)
-ORDERS = "account=$G/stream=ORDERS"
-
-
-@pytest.fixture
-def orders(tmp_path: Path) -> Writing:
-    return Writing(tmp_path / "store")
-
-
-@pytest.fixture
-def out(tmp_path: Path) -> Path:
-    return tmp_path / "out"
-
-
-def archive(stream: Writing, out: Path, options: Options = SMALL, report: Silent | None = None) -> Archived:
-    (done,) = run_archive([stream.dir], Target(str(out)), Inline(), options, report or Silent())
-    return done
+from .crashes import Crash, Failing, consistent
+from .stores import (
+    CREATED,
+    DAY,
+    ORDERS,
+    SMALL,
+    START,
+    Writing,
+    archive,
+    listed,
+    manifest_of,
+    parquet_files,
+    plain,
+)
 
 
 def test_all_messages_are_in_the_files(orders: Writing, out: Path) -> None:
@@ -151,60 +146,6 @@ def test_processes(orders: Writing, out: Path) -> None:
     assert plain(listed(out)) == orders.rows
 
 
-class Crash(BaseException):
-    """The process ends here: nothing it does afterwards reaches the disk."""
-
-
-STEPS = ("open_output", "sync", "create", "move", "delete", "delete_tree")
-
-
-class Failing:
-    """Ends the process at a step: before the nth change of the target, or after it."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.count = 0
-        self.dead = False
-        self.at: tuple[int, bool] | None = None
-        for name in STEPS:
-            monkeypatch.setattr(LocalStorage, name, self._wrap(getattr(LocalStorage, name)))
-
-    def arm(self, step: int, after: bool) -> None:
-        self.count, self.dead, self.at = 0, False, (step, after)
-
-    def disarm(self) -> None:
-        self.at, self.dead = None, False
-
-    def _wrap(self, method: Callable[..., Any]) -> Callable[..., Any]:
-        def step(*args: Any) -> Any:
-            if self.dead:
-                raise Crash
-            self.count += 1
-            if self.at == (self.count, False):
-                self.dead = True
-                raise Crash
-            result = method(*args)
-            if self.at == (self.count, True):
-                self.dead = True
-                raise Crash
-            return result
-
-        return step
-
-
-def consistent(out: Path, messages: dict[int, tuple[str, int, bytes]]) -> dict[int, tuple[str, int, bytes]]:
-    """What a listing shows is committed, whole, and there once."""
-    manifest = Manifest(Target(str(out)).open(), Origin("$G", "ORDERS"))
-    committed = manifest.load().files
-    for path in parquet_files(out):
-        assert str(path.relative_to(out / ORDERS)) in committed
-    shown = plain(listed(out))
-    assert shown.items() <= messages.items()
-    for entry in committed.values():  # whoever reads the manifest finds all that it says
-        table = pq.read_table(out / manifest.find(entry), partitioning=None)
-        assert (table.num_rows, table.column("sequence")[0].as_py()) == (entry.rows, entry.first_seq)
-    return shown
-
-
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 def test_a_crash_at_every_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, after: bool) -> None:
     orders = Writing(tmp_path / "store")
@@ -239,7 +180,7 @@ def test_what_a_dead_job_left_goes_in_the_end(
     staging = out / ORDERS / "_staging"
     left = list(staging.rglob("*.staged"))
     assert left
-    manifest = Manifest(Target(str(out)).open(), Origin("$G", "ORDERS"))
+    manifest = manifest_of(out)
     (dead,) = manifest.sweep(manifest.load(), older_than=-1)
     assert left[0].parent.name == dead
     assert not list(staging.rglob("*.staged"))
@@ -313,7 +254,7 @@ def test_many_versions_are_summed_up(orders: Writing, out: Path) -> None:
     for _ in range(70):
         orders.publish(1)
         archive(orders, out)
-    manifest = Manifest(Target(str(out)).open(), Origin("$G", "ORDERS"))
+    manifest = manifest_of(out)
     assert (out / ORDERS / "_manifest" / "0000000064.sum.json").exists()
     state = manifest.load()
     assert (state.version, state.rows, list(state.covered)) == (70, 70, [(1, 70)])
