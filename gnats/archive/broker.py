@@ -47,10 +47,18 @@ class Broker:
         except ImportError:
             raise ArchiveError("nats-py is needed: pip install gnats[archive]") from None
 
-        async def ignore(exc: Exception) -> None:
-            """What goes wrong is seen by whoever waits for an answer."""
+        errors: list[Exception] = []
 
-        options: dict[str, Any] = {"allow_reconnect": False, "connect_timeout": 10, "error_cb": ignore}
+        async def note(exc: Exception) -> None:
+            errors.append(exc)
+
+        options: dict[str, Any] = {
+            "allow_reconnect": False,
+            "max_reconnect_attempts": 1,
+            "reconnect_time_wait": 0.2,
+            "connect_timeout": 10,
+            "error_cb": note,
+        }
         if self.creds:
             options["user_credentials"] = self.creds
         try:
@@ -58,7 +66,8 @@ class Broker:
                 options["tls"] = ssl.create_default_context(cafile=self.tls_ca)
             connection = await nats.connect(self.server, name="gnats archive", **options)
         except (Error, OSError, TimeoutError, ValueError) as exc:
-            raise ArchiveError(f"{self.shown} cannot be reached: {str(exc) or type(exc).__name__}") from None
+            why = (errors or [exc])[-1]
+            raise ArchiveError(f"{self.shown} cannot be reached: {str(why) or type(why).__name__}") from None
         try:
             yield connection
         except (Error, OSError, TimeoutError) as exc:
