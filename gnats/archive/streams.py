@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gnats.archive.errors import ArchiveError
-from gnats.jetstream.config import StreamConfig
 from gnats.jetstream.encryption import Keys as ServerKeys
 from gnats.jetstream.metafiles import (
     DELETED,
@@ -19,6 +18,7 @@ from gnats.jetstream.metafiles import (
     META_FILE,
     META_KEY,
     STREAMS,
+    Meta,
     MetaError,
     peek_stream_meta,
 )
@@ -123,7 +123,7 @@ def messages_dir(stream: StreamDir) -> Path:
     return purged if any(purged.glob("*.blk")) else path / MESSAGES
 
 
-def read_config(stream: StreamDir, keys: Keys | None, note: Callable[[str], object]) -> StreamConfig | None:
+def read_meta(stream: StreamDir, keys: Keys | None, note: Callable[[str], object]) -> Meta | None:
     """A stream's configuration; None, and `note` is told why, when it cannot be read.
 
     Raises ArchiveError: it is encrypted, and the key is missing or another one.
@@ -139,8 +139,7 @@ def read_config(stream: StreamDir, keys: Keys | None, note: Callable[[str], obje
             raise ArchiveError(f"{path} is encrypted; its key is needed") from None
         raise ArchiveError(f"{path / META_KEY} is not opened by this key: {why}") from None
     try:
-        config: StreamConfig = peek_stream_meta(path, server_keys, stream.account, stream.name).config
+        return peek_stream_meta(path, server_keys, stream.account, stream.name)
     except MetaError as exc:
         note(str(exc))
         return None
-    return config

@@ -1,0 +1,9 @@
+"""Headers of messages as a map of lists; see headermap.pyx."""
+from libc.stddef cimport size_t
+from libc.stdint cimport uint8_t
+
+from gnats.archive.arrow cimport Batch
+
+
+# The headers of the next row: 0 or BATCH_NO_MEMORY.
+cdef int add_headers(Batch *b, const uint8_t *hdr, size_t n) noexcept nogil

@@ -1,0 +1,65 @@
+"""What an index.db says of the messages of a stream."""
+from cpython.bytes cimport PyBytes_AS_STRING
+from libc.stddef cimport size_t
+from libc.stdint cimport uint8_t, uint64_t
+from libc.string cimport memset
+
+from gnats.store.codec cimport CODEC_NO_MEMORY, IndexBlock, IndexState, index_decode, index_free
+from gnats.store.seqset cimport SequenceSet
+from gnats.store.stree cimport STree, STreeIter, SimpleState, stree_clear, stree_end, stree_init, stree_iter, stree_next
+
+
+def read_index(bytes data not None):
+    """(last sequence, blocks, the last block and the checksum of its last record, messages of the subject with most).
+
+    A block is (index, bytes, first and last sequence, their times, deleted). Raises ValueError: it is no index, or
+    not consistent.
+    """
+    cdef IndexState s
+    cdef STree tree
+    cdef STreeIter it
+    cdef IndexBlock *b
+    cdef SequenceSet deleted
+    cdef const uint8_t *p = <const uint8_t *> PyBytes_AS_STRING(data)
+    cdef size_t n = len(data), i
+    cdef uint64_t most = 0, msgs = 0, subjects = 0, size = 0, low = 1, here
+    cdef bint good = True
+    cdef int bad
+    memset(&s, 0, sizeof(s))
+    stree_init(&tree, sizeof(SimpleState))
+    s.subjects = &tree
+    with nogil:
+        bad = index_decode(&s, p, n)
+    if bad == CODEC_NO_MEMORY:
+        raise MemoryError
+    if bad:
+        raise ValueError("not an index")
+    try:
+        with nogil:
+            stree_iter(&it, &tree, NULL, 0)
+            while stree_next(&it):
+                most = max(most, (<SimpleState *> it.value).msgs)
+                subjects += (<SimpleState *> it.value).msgs
+            good = not it.failed
+            stree_end(&it)
+        blocks = []
+        for i in range(s.n_blocks):
+            b = &s.blocks[i]
+            if b.first_seq == 0 or b.first_seq > b.last_seq + 1 or b.last_seq + 1 < low:
+                raise ValueError("an index of blocks that overlap")
+            here = b.last_seq + 1 - b.first_seq
+            if here < b.deleted.size:
+                raise ValueError("an index with more deleted than there are")
+            msgs += here - b.deleted.size
+            size += b.bytes
+            low = b.last_seq + 1
+            deleted = SequenceSet.__new__(SequenceSet)
+            deleted.set = b.deleted
+            memset(&b.deleted, 0, sizeof(b.deleted))
+            blocks.append((b.index, b.bytes, b.first_seq, b.last_seq, b.first_ts, b.last_ts, deleted))
+        if not good or msgs != s.msgs or size != s.bytes or subjects > msgs:
+            raise ValueError("an index whose sums are wrong")
+        return s.last_seq, blocks, (s.last_block, s.last_checksum), most
+    finally:
+        index_free(&s)
+        stree_clear(&tree)

@@ -1,0 +1,353 @@
+"""Blocks into batches of Arrow columns, and what else a snapshot of a stream needs to know of them."""
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from libc.stddef cimport size_t
+from libc.stdint cimport INT64_MAX, INT64_MIN, int64_t, uint8_t, uint32_t, uint64_t
+from libc.string cimport memcpy, memset
+from posix.unistd cimport pread
+
+import os
+
+from gnats.archive.arrow cimport BATCH_FULL, Batch, batch_add, batch_capsule, batch_free, batch_init
+from gnats.archive.walk cimport (
+    DAMAGE_GAP,
+    DAMAGE_HASH,
+    DAMAGE_LENGTHS,
+    WALK_END,
+    WALK_NO_MEMORY,
+    WALK_RECORD,
+    Walk,
+    walk_free,
+    walk_next,
+)
+from gnats.store.filter cimport Filter, filter_free, filter_make, filter_match
+from gnats.store.highway cimport highway_key_of
+from gnats.store.record cimport MESSAGE, TOMBSTONE, Record, record_stored_hash
+from gnats.store.seqset cimport SeqSet, SequenceSet, seqset_exists, seqset_insert, seqset_insert_range
+from gnats.store.stree cimport STree, SimpleState, stree_clear, stree_find, stree_init, stree_insert
+
+cdef enum:
+    SCAN_FULL = 2
+
+REASONS = {
+    DAMAGE_LENGTHS: "no record begins here",
+    DAMAGE_HASH: "the checksum of a record is wrong",
+    DAMAGE_GAP: "a record of a sequence that cannot be",
+}
+
+
+class ReadError(OSError):
+    """A block file could not be read."""
+
+
+cdef class BlockReader:
+    """One block: an open file that is not packed, or the content of one that was.
+
+    `name` is the stream's. The descriptor is the caller's; it must stay open.
+    """
+    cdef Walk walk
+    cdef Record record
+    cdef bint held             # `record` is still to be taken
+    cdef readonly bint done
+    cdef readonly uint32_t index
+    cdef bytes content
+
+    def __cinit__(self, str name not None, uint32_t index, content, bint is_last, uint64_t start=0):
+        cdef bytes key = f"{name}-{index}".encode()
+        highway_key_of(&self.walk.key, PyBytes_AS_STRING(key), PyBytes_GET_SIZE(key))
+        self.index = index
+        self.walk.is_last = is_last
+        self.walk.fd = -1
+        if isinstance(content, bytes):
+            self.content = content
+            self.walk.window = <const uint8_t *> PyBytes_AS_STRING(self.content)
+            self.walk.n = PyBytes_GET_SIZE(self.content)
+            self.walk.end = self.walk.n
+        else:
+            self.walk.fd = content
+            self.walk.end = os.fstat(content).st_size
+        self.walk.at = min(start, self.walk.end)
+        if self.content is None:
+            self.walk.start = self.walk.at
+
+    def __dealloc__(self):
+        walk_free(&self.walk)
+
+    @property
+    def last_seq(self) -> int:
+        """Of the last record that was read and is no tombstone; 0: there was none."""
+        return self.walk.last
+
+    @property
+    def end(self) -> int:
+        """Where the block ends, in bytes."""
+        return self.walk.end
+
+    def last_checksum(self) -> int:
+        """What its last 8 bytes say; 0: there are fewer."""
+        cdef uint64_t sum64 = 0
+        if self.walk.end < sizeof(sum64):
+            return 0
+        if self.walk.fd < 0:
+            memcpy(&sum64, self.walk.window + self.walk.end - sizeof(sum64), sizeof(sum64))
+        elif pread(self.walk.fd, &sum64, sizeof(sum64), self.walk.end - sizeof(sum64)) != sizeof(sum64):
+            return 0
+        return sum64
+
+    def holes(self) -> list[tuple[int, int, int, int, str]]:
+        """What was no record so far: start, end, first and last sequence (0: not known), and why.
+
+        Without a reason it is the end of a last block, where a record may be being written.
+        """
+        cdef size_t i
+        found = []
+        for i in range(self.walk.n_holes):
+            hole = self.walk.holes[i]
+            found.append((hole.start, hole.end, hole.first, hole.last, REASONS.get(hole.kind, "")))
+        return found
+
+    cdef int failed(self, int rc) except -1:
+        if rc == WALK_NO_MEMORY:
+            raise MemoryError
+        if rc < 0:
+            raise ReadError(self.walk.err, os.strerror(self.walk.err), f"{self.index}.blk")
+        return 0
+
+
+cdef struct Chosen:
+    uint64_t first, last        # sequences
+    int64_t start, end          # ns, half open
+    Filter *filter
+    SeqSet *deleted
+
+
+cdef inline bint chosen(const Chosen *c, const Record *r) noexcept nogil:
+    return (r.kind == MESSAGE and r.seq >= c.first and c.start <= r.ts < c.end
+            and (c.deleted.size == 0 or not seqset_exists(c.deleted, r.seq))
+            and (c.filter == NULL or filter_match(c.filter, r.subject, r.subject_n)))
+
+
+cdef int scan(Walk *w, Record *r, bint *held, uint32_t index, const Chosen *c, Batch *b) noexcept nogil:
+    cdef int rc
+    while True:
+        if not held[0]:
+            rc = walk_next(w, r)
+            if rc != WALK_RECORD:
+                return rc
+            if r.kind != TOMBSTONE and r.seq > c.last:
+                return WALK_END
+            if not chosen(c, r):
+                continue
+        rc = batch_add(b, r.seq, r.ts, index, r.subject, r.subject_n, r.hdr, r.hdr_n, r.msg, r.msg_n)
+        held[0] = rc == BATCH_FULL
+        if rc == BATCH_FULL:
+            return SCAN_FULL
+        if rc != 0:
+            return WALK_NO_MEMORY
+
+
+cdef class Scanner:
+    """Fills batches from one block after the other.
+
+    Sequences are from first to last, both included, times from start to before end, in ns; without filters all
+    subjects are taken. What is in `deleted` is left out.
+    """
+    cdef Batch batch
+    cdef Chosen chosen
+    cdef SequenceSet deleted
+
+    def __cinit__(
+        self, SequenceSet deleted not None, uint64_t first, uint64_t last, start, end, filters,
+        uint32_t most_rows, size_t most_bytes,
+    ):
+        self.deleted = deleted
+        self.chosen.deleted = &self.deleted.set
+        self.chosen.first = first
+        self.chosen.last = last
+        self.chosen.start = INT64_MIN if start is None else start
+        self.chosen.end = INT64_MAX if end is None else end
+        self.chosen.filter = filter_make(filters)
+        batch_init(&self.batch, most_rows, most_bytes)
+
+    def __dealloc__(self):
+        filter_free(self.chosen.filter)
+        batch_free(&self.batch)
+
+    @property
+    def rows(self) -> int:
+        """Messages of the batch at hand."""
+        return self.batch.rows
+
+    @property
+    def payload_bytes(self) -> int:
+        """Of these."""
+        return self.batch.payload.n
+
+    def fill(self, BlockReader block not None, uint64_t low) -> bool:
+        """Add a block's messages from sequence `low` on; False: the batch is full before its end.
+
+        Raises ReadError.
+        """
+        cdef Chosen c = self.chosen
+        cdef int rc
+        c.first = max(c.first, low)
+        with nogil:
+            rc = scan(&block.walk, &block.record, &block.held, block.index, &c, &self.batch)
+        if rc == SCAN_FULL:
+            return False
+        block.failed(rc)
+        block.done = True
+        return True
+
+    def take(self) -> object:
+        """The batch, a struct array in a PyCapsule for Arrow; the next one begins."""
+        return batch_capsule(&self.batch)
+
+
+cdef struct Sums:
+    uint64_t first, last, msgs, bytes, tomb
+    int64_t first_ts, last_ts, low_ts, high_ts
+
+
+cdef int add_up(Walk *w, Record *r, uint64_t low, SeqSet *deleted, SeqSet *absent, Sums *s) noexcept nogil:
+    cdef int rc
+    cdef uint64_t last = 0
+    while True:
+        rc = walk_next(w, r)
+        if rc != WALK_RECORD:
+            return rc
+        if r.kind == TOMBSTONE:
+            s.tomb = max(s.tomb, r.seq)
+            if seqset_insert(deleted, r.seq) < 0:
+                return WALK_NO_MEMORY
+            continue
+        if last and r.seq > last + 1 and seqset_insert_range(absent, last + 1, r.seq - 1) < 0:
+            return WALK_NO_MEMORY
+        last = r.seq
+        s.last = r.seq
+        if r.kind != MESSAGE or r.seq < low:
+            if seqset_insert(absent, r.seq) < 0:
+                return WALK_NO_MEMORY
+            continue
+        if s.msgs == 0:
+            s.first = r.seq
+            s.low_ts = s.high_ts = r.ts
+        s.low_ts = min(s.low_ts, r.ts)
+        s.high_ts = max(s.high_ts, r.ts)
+        s.msgs += 1
+        s.bytes += r.size
+
+
+def gather(BlockReader block not None, uint64_t low, SequenceSet deleted not None, SequenceSet absent not None):
+    """A block's sums, of the messages from sequence `low` on: (first sequence of a message, last sequence of any
+    record but tombstones, messages, bytes of their records, earliest and latest time, largest sequence of a tombstone).
+
+    Sequences of tombstones are added to `deleted`, those between the records that have no message to `absent`.
+    """
+    cdef Record r
+    cdef Sums s
+    cdef int rc
+    memset(&s, 0, sizeof(s))
+    with nogil:
+        rc = add_up(&block.walk, &r, low, &deleted.set, &absent.set, &s)
+    block.failed(rc)
+    block.done = True
+    return s.first, s.last, s.msgs, s.bytes, s.low_ts, s.high_ts, s.tomb
+
+
+def find_checksum(BlockReader block not None, uint64_t sum64) -> int:
+    """Where the last record with this checksum ends; -1: there is none."""
+    cdef Record r
+    cdef const char *p
+    cdef int64_t end = -1
+    cdef int rc
+    with nogil:
+        while True:
+            rc = walk_next(&block.walk, &r)
+            if rc != WALK_RECORD:
+                break
+            p = <const char *> block.walk.window + (block.walk.at - r.size - block.walk.start)
+            if record_stored_hash(p, &r) == sum64:
+                end = <int64_t> block.walk.at
+    block.failed(rc)
+    return end
+
+
+def weigh(BlockReader block not None, uint64_t low, SequenceSet deleted not None, uint64_t excess):
+    """Bytes of the records of a block's messages from sequence `low` on, and the sequence of the one with which they
+    are `excess` bytes or more; 0: they are less."""
+    cdef Chosen c
+    cdef Record r
+    cdef uint64_t size = 0, seq = 0
+    cdef int rc
+    memset(&c, 0, sizeof(c))
+    c.first = low
+    c.start = INT64_MIN
+    c.end = INT64_MAX
+    c.deleted = &deleted.set
+    with nogil:
+        while True:
+            rc = walk_next(&block.walk, &r)
+            if rc != WALK_RECORD:
+                break
+            if chosen(&c, &r):
+                size += r.size
+                if seq == 0 and size >= excess:
+                    seq = r.seq
+    block.failed(rc)
+    return size, seq
+
+
+cdef class Subjects:
+    """How many messages each subject has, to find those that are over a limit."""
+    cdef STree tree
+    cdef uint64_t most
+
+    def __cinit__(self, uint64_t most):
+        stree_init(&self.tree, sizeof(SimpleState))
+        self.most = most
+
+    def __dealloc__(self):
+        stree_clear(&self.tree)
+
+    def count(self, BlockReader block not None, uint64_t low, SequenceSet deleted not None) -> bool:
+        """Add a block's; whether any subject has too many by now."""
+        return self._each(block, low, deleted, False)
+
+    def remove(self, BlockReader block not None, uint64_t low, SequenceSet deleted not None) -> None:
+        """Add the first messages of subjects with too many to `deleted`; blocks come in order."""
+        self._each(block, low, deleted, True)
+
+    cdef bint _each(self, BlockReader block, uint64_t low, SequenceSet deleted, bint remove) except -1:
+        cdef Chosen c
+        cdef Record r
+        cdef SimpleState *st
+        cdef bint was_there, over = False
+        cdef int rc
+        memset(&c, 0, sizeof(c))
+        c.first = low
+        c.start = INT64_MIN
+        c.end = INT64_MAX
+        c.deleted = &deleted.set
+        with nogil:
+            while True:
+                rc = walk_next(&block.walk, &r)
+                if rc != WALK_RECORD:
+                    break
+                if r.subject_n == 0 or not chosen(&c, &r):
+                    continue
+                if remove:
+                    st = <SimpleState *> stree_find(&self.tree, r.subject, r.subject_n)
+                    if st != NULL and st.msgs > self.most:
+                        st.msgs -= 1
+                        if seqset_insert(&deleted.set, r.seq) < 0:
+                            rc = WALK_NO_MEMORY
+                            break
+                else:
+                    st = <SimpleState *> stree_insert(&self.tree, r.subject, r.subject_n, &was_there)
+                    if st == NULL:
+                        rc = WALK_NO_MEMORY
+                        break
+                    st.msgs += 1
+                    over = over or st.msgs > self.most
+        block.failed(rc)
+        return over

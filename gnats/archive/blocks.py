@@ -1,0 +1,98 @@
+"""Block files of a stream, opened to be read: decrypted and decompressed where they are packed.
+
+A packed block is in memory as a whole while it is read, twice for a moment.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from gnats.archive.errors import ArchiveError
+from gnats.archive.scanner import BlockReader, ReadError
+from gnats.archive.streams import Keys, StreamDir
+from gnats.jetstream.encryption import Keys as ServerKeys
+from gnats.jetstream.encryption import Seal
+from gnats.jetstream.metafiles import META_KEY, MetaError
+from gnats.jetstream.options import JetStreamOptions
+from gnats.store.s2 import decompress_block
+
+_COMPRESSED = b"cmp"
+_MOST_UNPACKED = 128 << 20
+
+
+class BlockDamage(Exception):
+    """Nothing of a block can be read; the text says why."""
+
+
+class BlockFiles:
+    """Opens the blocks of one stream."""
+
+    def __init__(self, stream: StreamDir, keys: Keys | None) -> None:
+        self._stream = stream
+        self._keys = keys.server_keys() if keys else ServerKeys(JetStreamOptions())
+        self._encrypted = (Path(stream.path) / META_KEY).exists()
+
+    def stream_seal(self) -> Seal | None:
+        """What index.db is sealed with. Raises ArchiveError: the key is missing, or another one."""
+        path = Path(self._stream.path) / META_KEY
+        return self._seal(path, self._stream.name)
+
+    def _seal(self, path: Path, name: str) -> Seal | None:
+        try:
+            return self._keys.open(path, self._stream.account, name)
+        except MetaError as exc:
+            if not self._keys:
+                raise ArchiveError(f"{path.parent} is encrypted; its key is needed") from None
+            raise ArchiveError(f"{path} is not opened by this key: {exc}") from None
+
+    @contextmanager
+    def open(self, path: str, index: int, *, is_last: bool, start: int = 0) -> Iterator[BlockReader]:
+        """A block from byte `start` of its records on.
+
+        Raises FileNotFoundError: it was removed; BlockDamage, ArchiveError.
+        """
+        try:
+            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            raise
+        except OSError as exc:
+            raise BlockDamage(f"the file cannot be opened: {exc.strerror}") from None
+        try:
+            content = self._packed(fd, Path(path), index) if os.fstat(fd).st_size else None
+            yield BlockReader(self._stream.name, index, fd if content is None else content, is_last, start)
+        except ReadError as exc:
+            raise BlockDamage(f"the file cannot be read: {exc.strerror}") from None
+        finally:
+            os.close(fd)
+
+    def _packed(self, fd: int, path: Path, index: int) -> bytes | None:
+        """The records of a file that is encrypted or compressed, None when it is neither."""
+        try:
+            seal = self._block_seal(path, index)
+            if seal is None and os.pread(fd, len(_COMPRESSED), 0) != _COMPRESSED:
+                return None
+            with open(fd, "rb", closefd=False) as file:
+                data = file.read()
+        except OSError as exc:
+            raise BlockDamage(f"the file cannot be read: {exc.strerror}") from None
+        if seal:
+            data = seal.xor_block(data)
+        if data.startswith(_COMPRESSED):
+            try:
+                data = decompress_block(data, _MOST_UNPACKED)
+            except ValueError as exc:
+                raise BlockDamage(f"the block cannot be decompressed: {exc}") from None
+        return data
+
+    def _block_seal(self, path: Path, index: int) -> Seal | None:
+        key = path.with_suffix(".key")
+        try:
+            return self._seal(key, f"{self._stream.name}:{index}")
+        except ArchiveError as exc:
+            if self._encrypted and self._keys:
+                # the key is the right one: it has opened the stream's
+                raise BlockDamage(str(exc)) from None
+            raise

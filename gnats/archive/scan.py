@@ -1,0 +1,132 @@
+"""Scanning a stream into batches of Arrow columns.
+
+A batch is filled by native code. Memory is bounded by its size, the largest message, and, where a block is
+compressed, encrypted or damaged, by the size of a block (which servers keep below 8 MiB and one message).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+from gnats.archive.blocks import BlockDamage, BlockFiles
+from gnats.archive.errors import ArchiveError
+from gnats.archive.model import Block, Damage, Selection, Snapshot
+from gnats.archive.scanner import BlockReader, Scanner
+from gnats.archive.text import unshow
+from gnats.core.subject import valid_subject
+from gnats.store.seqset import SequenceSet
+
+SCHEMA = pa.schema(
+    [
+        pa.field("account", pa.string(), nullable=False),
+        pa.field("stream", pa.string(), nullable=False),
+        pa.field("sequence", pa.int64(), nullable=False),
+        pa.field("subject", pa.string(), nullable=False),
+        pa.field("time", pa.timestamp("us", tz="UTC"), nullable=False),
+        pa.field("time_ns", pa.int64(), nullable=False),
+        pa.field("headers", pa.map_(pa.string(), pa.list_(pa.string()))),
+        pa.field("payload", pa.binary(), nullable=False),
+        pa.field("size", pa.int64(), nullable=False),
+        pa.field("block", pa.int32(), nullable=False),
+    ]
+)
+"""Bytes in subjects and headers that are no UTF-8 are shown as `\\xNN` (gnats.archive.text)."""
+_NATIVE = pa.schema([field for field in SCHEMA if field.name not in ("account", "stream")])
+_MOST_ROWS = 2**24
+
+
+class _Columns:
+    """What the scanner gives away, for pyarrow to take."""
+
+    def __init__(self, capsule: object) -> None:
+        self._capsule = capsule
+
+    def __arrow_c_array__(self, requested_schema: object = None) -> tuple[object, object]:
+        return _NATIVE.__arrow_c_schema__(), self._capsule
+
+
+class Scan:
+    """A read under way: what the reader yields, and what it found.
+
+    `damage` is complete when the reader has been read to its end. `messages` and `bytes` (of payloads) count
+    what it has yielded so far. `vanished` are blocks that were removed since the snapshot, and their messages
+    with them. `tail` is what is behind the last whole record of the last block: one that is being written, or
+    that was cut off.
+    """
+
+    def __init__(self, snapshot: Snapshot, selection: Selection, batch_rows: int, batch_bytes: int) -> None:
+        if batch_rows < 1 or batch_bytes < 1:
+            raise ValueError("batch_rows and batch_bytes are at least 1")
+        self.stream = snapshot.stream
+        self.damage: list[Damage] = list(snapshot.damage)
+        self.vanished: list[int] = []
+        self.tail: Damage | None = None
+        self.messages = 0
+        self.bytes = 0
+        self._snapshot = snapshot
+        self._blocks = snapshot.select(selection)
+        self._deleted, _ = SequenceSet.decode(snapshot.deleted)
+        last = snapshot.last_seq if selection.last_seq is None else min(selection.last_seq, snapshot.last_seq)
+        rows = min(batch_rows, _MOST_ROWS)
+        self._scanner = Scanner(
+            self._deleted,
+            max(selection.first_seq, 1),
+            max(last, 0),
+            selection.start_ns,
+            selection.end_ns,
+            _filters(selection.subjects),
+            rows,
+            batch_bytes,
+        )
+        self._names = [
+            pa.repeat(pa.scalar(name, pa.string()), rows) for name in (self.stream.account, self.stream.name)
+        ]
+        self.reader: pa.RecordBatchReader = pa.RecordBatchReader.from_batches(SCHEMA, self._batches())
+
+    def _batches(self) -> Iterator[pa.RecordBatch]:
+        files = BlockFiles(self.stream, self._snapshot.keys)
+        scanner = self._scanner
+        for block in self._blocks:
+            try:
+                with files.open(block.path, block.index, is_last=block.is_last) as reader:
+                    while not scanner.fill(reader, block.low):
+                        yield self._take()
+                    self._note(block, reader)
+            except FileNotFoundError:
+                self.vanished.append(block.index)
+            except BlockDamage as exc:
+                self.damage.append(self._damage(block, 0, block.size, str(exc), 0, 0))
+        if scanner.rows:
+            yield self._take()
+
+    def _take(self) -> pa.RecordBatch:
+        self.bytes += self._scanner.payload_bytes
+        native = pa.record_batch(_Columns(self._scanner.take()))
+        rows = native.num_rows
+        self.messages += rows
+        names = [column.slice(0, rows) for column in self._names]
+        return pa.RecordBatch.from_arrays([*names, *native.columns], schema=SCHEMA)
+
+    def _note(self, block: Block, reader: BlockReader) -> None:
+        for start, end, first, last, reason in reader.holes():
+            if reason:
+                self.damage.append(self._damage(block, start, end, reason, first, last))
+            else:
+                self.tail = self._damage(block, start, end, "an incomplete record", first, last)
+
+    def _damage(self, block: Block, start: int, end: int, reason: str, first: int, last: int) -> Damage:
+        """With the sequences that are missing, as far as it is known and they are not deleted."""
+        first = max(first or (block.after or 0) + 1, block.low)
+        last = last or (block.before or self._snapshot.last_seq + 1) - 1
+        if first > last or last + 1 - first == self._deleted.count(first, last):
+            return Damage(block.index, start, end, reason)
+        return Damage(block.index, start, end, reason, first, last)
+
+
+def _filters(subjects: tuple[str, ...]) -> list[bytes]:
+    for subject in subjects:
+        if not valid_subject(subject):
+            raise ArchiveError(f"{subject!r} is no subject")
+    return [unshow(subject) for subject in subjects]
