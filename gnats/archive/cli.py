@@ -305,7 +305,7 @@ def _verify(args: argparse.Namespace, engine: Engine) -> int:
             if stream is None:
                 raise ArchiveError(f"{name} is in the archive, and not in {args.store}")
             snapshot = StreamSource(stream, keys).snapshot()
-            manifest = Manifest(manifest.storage, origin_of(stream, keys))
+            manifest = Manifest(manifest.storage, origin_of(snapshot))
         done = verify(target, manifest, snapshot, engine)
         for problem in done.problems:
             print(f"gnats archive: {problem}", file=sys.stderr)

@@ -115,7 +115,7 @@ class StreamJob:
         self.report = report
         self.id = uuid.uuid4().hex
         self.snapshot: Snapshot = source.snapshot()
-        self.manifest = Manifest(storage, origin_of(source.stream, source.keys))
+        self.manifest = Manifest(storage, origin_of(self.snapshot))
         self.name = f"{source.stream.account} > {source.stream.name}"
 
     def _range(self) -> tuple[int, int]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -14,13 +13,9 @@ from gnats.archive.errors import ArchiveError
 from gnats.archive.manifest import Entry, Lost, Manifest, Origin, State
 from gnats.archive.ranges import Ranges
 from gnats.archive.source import Damage, Selection, Snapshot
-from gnats.archive.streams import Keys, StreamDir
 from gnats.archive.target import Target
 from gnats.archive.writer import Layout, Writer
 from gnats.gofmt import rfc3339
-from gnats.jetstream.encryption import Keys as ServerKeys
-from gnats.jetstream.metafiles import MetaError, peek_stream_meta
-from gnats.jetstream.options import JetStreamOptions
 from gnats.store.seqset import SequenceSet
 
 
@@ -58,14 +53,10 @@ class Result:
     """Why nothing was written, in one line."""
 
 
-def origin_of(stream: StreamDir, keys: Keys | None) -> Origin:
-    """Which stream a directory is of."""
-    server_keys = keys.server_keys() if keys else ServerKeys(JetStreamOptions())
-    try:
-        created = peek_stream_meta(Path(stream.path), server_keys, stream.account, stream.name).created
-    except MetaError:  # the snapshot reports it as damage, or refuses the key
-        created = 0
-    return Origin(stream.account, stream.name, rfc3339(created) if created else "")
+def origin_of(snapshot: Snapshot) -> Origin:
+    """Which stream a snapshot is of."""
+    created = rfc3339(snapshot.created) if snapshot.created else ""
+    return Origin(snapshot.stream.account, snapshot.stream.name, created)
 
 
 def sequences_of(snapshot: Snapshot, start_ns: int | None, end_ns: int | None) -> tuple[int, int]:
@@ -180,10 +171,8 @@ def lost_to(damage: Sequence[Damage], task: Task) -> Iterator[Lost]:
         at = next((i for i, block in enumerate(blocks) if block.index == each.block), None)
         if at is None:
             continue
-        before = max((b.last_seq for b in blocks[:at] if b.last_seq is not None), default=task.first_seq - 1)
-        after = min(
-            (b.first_seq for b in blocks[at + 1 :] if b.first_seq is not None), default=task.last_seq + 1
-        )
+        before = task.first_seq - 1 if blocks[at].after is None else blocks[at].after
+        after = task.last_seq + 1 if blocks[at].before is None else blocks[at].before
         first = max(task.first_seq, before + 1 if each.first_seq is None else each.first_seq)
         last = min(task.last_seq, after - 1 if each.last_seq is None else each.last_seq)
         there = Ranges()
