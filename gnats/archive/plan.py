@@ -171,10 +171,10 @@ def lost_to(damage: Sequence[Damage], task: Task) -> Iterator[Lost]:
         at = next((i for i, block in enumerate(blocks) if block.index == each.block), None)
         if at is None:
             continue
-        before = task.first_seq - 1 if blocks[at].after is None else blocks[at].after
-        after = task.last_seq + 1 if blocks[at].before is None else blocks[at].before
-        first = max(task.first_seq, before + 1 if each.first_seq is None else each.first_seq)
-        last = min(task.last_seq, after - 1 if each.last_seq is None else each.last_seq)
+        block = blocks[at]
+        first = each.first_seq or (block.after or 0) + 1
+        last = each.last_seq or (block.before or task.last_seq + 1) - 1
+        first, last = max(task.first_seq, first), min(task.last_seq, last)
         there = Ranges()
         for batch in task.snapshot.scan(Selection(first_seq=first, last_seq=last)).reader:
             there.add(runs(batch.column("sequence")))

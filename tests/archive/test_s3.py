@@ -44,10 +44,8 @@ def target(endpoint: str, request: pytest.FixtureRequest) -> Target:
 
 def listed(target: Target) -> list[dict[str, Any]]:
     storage = target.open()
-    table = ds.dataset(
-        storage.root, format="parquet", filesystem=storage.files, partitioning="hive"
-    ).to_table()
-    rows: list[dict[str, Any]] = table.sort_by("sequence").to_pylist()
+    found = ds.dataset(storage.root, format="parquet", filesystem=storage.files, partitioning="hive")
+    rows: list[dict[str, Any]] = found.to_table().sort_by("sequence").to_pylist()
     return rows
 
 
