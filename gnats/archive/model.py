@@ -104,6 +104,8 @@ class Snapshot:
     blocks: tuple[Block, ...]
     deleted: bytes = field(repr=False)
     damage: tuple[Damage, ...] = ()
+    vanished: tuple[int, ...] = ()
+    """Blocks that index.db knows and that are not there; those in front of a stream are removed like that."""
 
     def select(self, selection: Selection = ALL) -> tuple[Block, ...]:
         """The blocks that may have messages of a selection."""
@@ -113,7 +115,9 @@ class Snapshot:
         """Of these blocks only, for a task; what is damaged outside of blocks is not repeated in it."""
         wanted = {each if isinstance(each, int) else each.index for each in blocks}
         kept = tuple(each for each in self.blocks if each.index in wanted)
-        return replace(self, blocks=kept, messages=sum(each.messages for each in kept), damage=())
+        return replace(
+            self, blocks=kept, messages=sum(each.messages for each in kept), damage=(), vanished=()
+        )
 
     def scan(
         self,

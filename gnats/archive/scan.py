@@ -51,9 +51,9 @@ class Scan:
     """A read under way: what the reader yields, and what it found.
 
     `damage` is complete when the reader has been read to its end. `messages` and `bytes` (of payloads) count
-    what it has yielded so far. `vanished` are blocks that were removed since the snapshot, and their messages
-    with them. `tail` is what is behind the last whole record of the last block: one that is being written, or
-    that was cut off.
+    what it has yielded so far. `vanished` are blocks that are gone, and their messages with them.
+    `tail` is what is behind the last whole record of the last block: one that is being written, or that was
+    cut off.
     """
 
     def __init__(self, snapshot: Snapshot, selection: Selection, batch_rows: int, batch_bytes: int) -> None:
@@ -61,7 +61,7 @@ class Scan:
             raise ValueError("batch_rows and batch_bytes are at least 1")
         self.stream = snapshot.stream
         self.damage: list[Damage] = list(snapshot.damage)
-        self.vanished: list[int] = []
+        self.vanished: list[int] = list(snapshot.vanished)
         self.tail: Damage | None = None
         self.messages = 0
         self.bytes = 0

@@ -79,6 +79,7 @@ class _Gathering:
         self._stream = stream
         self._keys = keys
         self._damage: list[Damage] = []
+        self._vanished: list[int] = []
         meta = read_meta(stream, keys, self._note)
         self._config: StreamConfig | None = meta.config if meta else None
         self._created: int = meta.created if meta else 0
@@ -121,7 +122,7 @@ class _Gathering:
                 first, last, msgs, size, low_ns, high_ns, tomb = gather(
                     reader, 1, self._deleted, self._absent
                 )
-                known.damaged = any(reason for *_, reason in reader.holes())
+                known.damaged = bool(reader.holes())
         except BlockDamage:
             known.damaged = True  # what it is, is said when it is scanned
             return
@@ -191,7 +192,8 @@ class _Gathering:
         return None if end < 0 else end
 
     def _note_missing(self, entries: list[IndexBlock], sum64: int, blocks: list[Block]) -> None:
-        """Blocks of the index are not there: lost, if nothing has been written since."""
+        """Blocks of the index are not there: lost, if nothing has been written since; but those in front may
+        have been removed without a trace."""
         limits = self._config
         if not limits or limits.max_age > 0 or limits.allow_msg_ttl:
             return
@@ -203,7 +205,11 @@ class _Gathering:
                     return
             there = {block.index for block in blocks}
             for index, _, first, last, _, _, deleted in entries:
-                if index not in there and last + 1 - first > len(deleted):
+                if index in there or last + 1 - first == len(deleted):
+                    continue
+                if index < blocks[0].index:
+                    self._vanished.append(index)
+                else:
                     self._damage.append(Damage(index, 0, 0, "the file is missing", first, last))
 
     def _open(
@@ -328,6 +334,7 @@ class _Gathering:
             tuple(blocks),
             self._deleted.encode(),
             tuple(self._damage),
+            tuple(self._vanished),
         )
 
 

@@ -6,6 +6,7 @@ from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memset
 
 from gnats.archive.headermap cimport add_headers
+from gnats.archive.spare cimport spare_give, spare_take
 from gnats.archive.text cimport MOST_SHOWN, is_plain, show_bytes
 
 cdef enum:
@@ -42,7 +43,8 @@ cdef void batch_free(Batch *b) noexcept nogil:
     buffer_drop(&b.value_at)
     buffer_drop(&b.value)
     buffer_drop(&b.payload_at)
-    buffer_drop(&b.payload)
+    if b.payload.at != NULL:
+        spare_give(b.payload.at, b.payload.room)
     buffer_drop(&b.size)
     buffer_drop(&b.block)
     free(b.lines)
@@ -71,13 +73,28 @@ cdef int grow_rows(Batch *b) noexcept nogil:
             or start_offsets(&b.headers_at, more) != 0 or start_offsets(&b.payload_at, more) != 0
             or start_offsets(&b.key_at, 0) != 0 or start_offsets(&b.values_at, 0) != 0
             or start_offsets(&b.value_at, 0) != 0
-            or buffer_room(&b.subject, SMALL) != 0 or buffer_room(&b.payload, SMALL) != 0
+            or buffer_room(&b.subject, SMALL) != 0
             or buffer_room(&b.key, SMALL) != 0 or buffer_room(&b.value, SMALL) != 0
             or buffer_room(&b.has_headers, more // 8 + 1) != 0):
         return BATCH_NO_MEMORY
     b.row_room += more
     b.has_headers.n = b.row_room // 8 + 1
     memset(b.has_headers.at + bits, 0, b.has_headers.n - bits)
+    return 0
+
+
+cdef int payload_room(Batch *b, size_t n) noexcept nogil:
+    # At once what the payloads of a batch can take: what is not touched costs nothing.
+    if b.payload.at != NULL and b.payload.n + n <= b.payload.room:
+        return 0
+    if b.payload.at != NULL:
+        # the only message of the batch is larger than it, and its payload goes elsewhere
+        spare_give(b.payload.at, b.payload.room)
+    b.payload.room = max(n, b.most_bytes, <size_t> SMALL)
+    b.payload.at = <uint8_t *> spare_take(&b.payload.room)
+    if b.payload.at == NULL:
+        b.payload.room = 0
+        return BATCH_NO_MEMORY
     return 0
 
 
@@ -102,7 +119,7 @@ cdef int batch_add(
         return BATCH_FULL
     if b.rows == b.row_room and grow_rows(b) != 0:
         return BATCH_NO_MEMORY
-    if buffer_room(&b.subject, MOST_SHOWN * subject_n) != 0 or buffer_room(&b.payload, msg_n) != 0:
+    if buffer_room(&b.subject, MOST_SHOWN * subject_n) != 0 or payload_room(b, msg_n) != 0:
         return BATCH_NO_MEMORY
     if add_headers(b, <const uint8_t *> hdr, hdr_n) != 0:
         return BATCH_NO_MEMORY
@@ -132,11 +149,15 @@ cdef struct Held:
     # what an array owns
     const void *buffers[3]
     ArrowArray *children[CHILDREN]
+    size_t spare                # size of buffers[2], if it is a spare one
 
 
 cdef void release(ArrowArray *a) noexcept nogil:
     cdef Held *h = <Held *> a.private_data
     cdef int64_t i
+    if h.spare:
+        spare_give(<void *> h.buffers[2], h.spare)
+        h.buffers[2] = NULL
     for i in range(a.n_buffers):
         free(<void *> h.buffers[i])
     for i in range(a.n_children):
@@ -192,6 +213,14 @@ cdef int give_bytes(ArrowArray *a, int64_t rows, Buffer *at, Buffer *data) noexc
     return 0
 
 
+cdef int give_payloads(ArrowArray *a, Batch *b) noexcept nogil:
+    cdef size_t room = b.payload.room
+    if give_bytes(a, b.rows, &b.payload_at, &b.payload) != 0:
+        return BATCH_NO_MEMORY
+    (<Held *> a.private_data).spare = room
+    return 0
+
+
 cdef int give_headers(ArrowArray *a, Batch *b) noexcept nogil:
     # map<string, list<string>>: a list of entries, each a struct of a string and a list
     cdef ArrowArray *entries
@@ -214,7 +243,7 @@ cdef int give_headers(ArrowArray *a, Batch *b) noexcept nogil:
 cdef int batch_export(Batch *b, ArrowArray *out) noexcept nogil:
     cdef ArrowArray **column
     cdef int64_t rows = b.rows
-    if (b.row_room == 0 and grow_rows(b) != 0) or array_init(out, rows, 1, CHILDREN) != 0:
+    if (b.row_room == 0 and grow_rows(b) != 0) or payload_room(b, 0) != 0 or array_init(out, rows, 1, CHILDREN) != 0:
         return BATCH_NO_MEMORY
     column = out.children
     if (give_fixed(column[0], rows, &b.seq) != 0
@@ -222,7 +251,7 @@ cdef int batch_export(Batch *b, ArrowArray *out) noexcept nogil:
             or give_fixed(column[2], rows, &b.us) != 0
             or give_fixed(column[3], rows, &b.ns) != 0
             or give_headers(column[4], b) != 0
-            or give_bytes(column[5], rows, &b.payload_at, &b.payload) != 0
+            or give_payloads(column[5], b) != 0
             or give_fixed(column[6], rows, &b.size) != 0
             or give_fixed(column[7], rows, &b.block) != 0):
         release(out)

@@ -8,6 +8,7 @@ from posix.unistd cimport pread
 import os
 
 from gnats.archive.arrow cimport BATCH_FULL, Batch, batch_add, batch_capsule, batch_free, batch_init
+from gnats.archive.spare cimport spare_enter, spare_leave
 from gnats.archive.walk cimport (
     DAMAGE_GAP,
     DAMAGE_HASH,
@@ -159,6 +160,7 @@ cdef class Scanner:
         self, SequenceSet deleted not None, uint64_t first, uint64_t last, start, end, filters,
         uint32_t most_rows, size_t most_bytes,
     ):
+        spare_enter()
         self.deleted = deleted
         self.chosen.deleted = &self.deleted.set
         self.chosen.first = first
@@ -171,6 +173,7 @@ cdef class Scanner:
     def __dealloc__(self):
         filter_free(self.chosen.filter)
         batch_free(&self.batch)
+        spare_leave()
 
     @property
     def rows(self) -> int:
@@ -260,6 +263,7 @@ def find_checksum(BlockReader block not None, uint64_t sum64) -> int:
     cdef const char *p
     cdef int64_t end = -1
     cdef int rc
+    block.walk.every = True
     with nogil:
         while True:
             rc = walk_next(&block.walk, &r)

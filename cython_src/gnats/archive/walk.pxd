@@ -45,6 +45,7 @@ cdef struct Walk:
     uint64_t at                 # of the next record
     uint64_t last               # sequence of the last record that was no tombstone
     bint is_last                # block
+    bint every                  # records come whatever their sequences are
     bint reread                 # the rest of the file is in the window
     bint damaged                # holes since the last record
     int err

@@ -134,7 +134,7 @@ cdef int walk_next(Walk *w, Record *r) noexcept nogil:
             gap = w.last and r.seq - w.last > GAP_MAX
         elif bad == RECORD_OK:
             w.at += r.size
-            if r.kind == TOMBSTONE:
+            if r.kind == TOMBSTONE or w.every:
                 return WALK_RECORD
             continue
         if bad != RECORD_OK or gap:

@@ -1,0 +1,276 @@
+"""What becomes of one message: subjects, headers, times, sizes; batches and their bounds; bad input."""
+
+from __future__ import annotations
+
+import gc
+import shutil
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.archive_homes import KEY, make_home, messages, served
+
+from gnats.archive import (
+    SCHEMA,
+    ArchiveError,
+    Keys,
+    StreamDir,
+    StreamSource,
+    find_streams,
+    read_stream,
+)
+from gnats.archive.text import show, unshow
+from gnats.store.record import encode
+
+MIB = 1 << 20
+
+
+@given(st.binary() | st.lists(st.sampled_from([b"\\", b"x", b"f", b"\xff", b"\\xff", b"a"])).map(b"".join))
+def test_any_bytes_can_be_shown_and_got_back(data: bytes) -> None:
+    text = show(data)
+    assert unshow(text) == data
+    text.encode()
+
+
+@given(st.text(alphabet=st.characters(exclude_characters="\\", codec="utf-8")))
+def test_text_is_shown_as_it_is(text: str) -> None:
+    assert show(text.encode()) == text
+
+
+@pytest.mark.parametrize(
+    ("raw", "expected"),
+    [
+        (b"", None),
+        (b"NATS/1.0\r\n\r\n", []),
+        (b"NATS/1.0\r\nA: 1\r\nb:  2 \r\nA: 3\r\n\r\n", [("A", ["1", "3"]), ("b", ["2 "])]),
+        (b"NATS/1.0\r\na:1\r\nA:\r\n\r\n", [("a", ["1"]), ("A", [""])]),
+        (b"NATS/1.0\nA: 1\nB: 2\n\n", [("A", ["1"]), ("B", ["2"])]),
+        (b"NATS/1.0\r\nA: 1", [("A", ["1"])]),
+        (b"NATS/1.0", []),
+        (b"NATS/1.0 503 No Responders\r\n\r\n", [("Status", ["503"]), ("Description", ["No Responders"])]),
+        (b"NATS/1.0 404\r\nA: 1\r\n\r\n", [("A", ["1"]), ("Status", ["404"])]),
+        (b"NATS/1.0\r\nA: \xff\\xff\r\n\r\n", [("A", ["\\xff\\x5cxff"])]),
+        (b"NATS/1.0\r\nnothing\r\n: x\r\nA: 1\r\n\r\n", [("", ["nothing", ": x"]), ("A", ["1"])]),
+        (b"NATS/1.0\r\nA: 1\r\n\r\nrest: 2\r\n", [("A", ["1"]), ("", ["rest: 2\r\n"])]),
+        (b"HTTP/1.1\r\nA: 1\r\n\r\n", [("", ["HTTP/1.1\r\nA: 1\r\n\r\n"])]),
+    ],
+)
+def test_headers_become_a_map(tmp_path: Path, raw: bytes, expected: list[tuple[str, list[str]]]) -> None:
+    home = make_home(tmp_path / "S")
+    store = home.open()
+    store.store_msg(b"s", b"", raw)
+    store.store_msg(b"s", b"", b"NATS/1.0\r\nLast: 1\r\n\r\n")
+    store.close()
+    rows = read_stream(home.path).read_all().column("headers").to_pylist()
+    assert rows == [expected, [("Last", ["1"])]]
+
+
+def test_many_headers_of_few_keys_are_joined_in_order(tmp_path: Path) -> None:
+    home = make_home(tmp_path / "S")
+    store = home.open()
+    expected: dict[str, list[str]] = {}
+    lines = [b"NATS/1.0\r\n"]
+    for i in range(20_000):
+        key = f"k{i * i % 7001}"
+        expected.setdefault(key, []).append(str(i))
+        lines.append(f"{key}: {i}\r\n".encode())
+    store.store_msg(b"s", b"p", b"".join([*lines, b"\r\n"]))
+    store.close()
+    (row,) = read_stream(home.path).read_all().column("headers").to_pylist()
+    assert row == list(expected.items())
+
+
+def test_times_are_microseconds_rounded_down_beside_nanoseconds(tmp_path: Path) -> None:
+    home = make_home(tmp_path / "S")
+    store = home.open()
+    for ts in (-1, 1, 1_999, 1_700_000_000_123_456_789):
+        store.store_msg(b"s", b"", ts=ts)
+    store.close()
+    table = read_stream(home.path).read_all()
+    assert table.column("time_ns").to_pylist() == [-1, 1, 1_999, 1_700_000_000_123_456_789]
+    assert table.column("time").cast(pa.int64()).to_pylist() == [-1, 0, 1, 1_700_000_000_123_456]
+
+
+def test_columns_are_those_of_the_schema(tmp_path: Path) -> None:
+    home = make_home(tmp_path / "jetstream" / "ACC" / "streams" / "S")
+    store = home.open()
+    store.store_msg(b"s.\xff", b"payload", b"NATS/1.0\r\nA: 1\r\n\r\n", ts=1_000)
+    store.close()
+    table = read_stream(tmp_path, stream="S").read_all()
+    assert table.schema.equals(SCHEMA)
+    row = table.to_pylist()[0]
+    row["time"] = row["time"].timestamp()
+    assert row == {
+        "account": "ACC",
+        "stream": "S",
+        "sequence": 1,
+        "subject": "s.\\xff",
+        "time": 1e-6,
+        "time_ns": 1000,
+        "headers": [("A", ["1"])],
+        "payload": b"payload",
+        "size": 7,
+        "block": 1,
+    }
+
+
+def test_batches_keep_to_their_bounds(tmp_path: Path) -> None:
+    home = make_home(tmp_path / "S")
+    store = home.open(block_size=10_000)
+    sizes = [0, 10, 5_000, 100, 9_000, 1, 0, 3_000] * 10
+    for size in sizes:
+        store.store_msg(b"s", b"x" * size)
+    store.close()
+    batches = list(StreamSource(home.stream).scan(batch_rows=3, batch_bytes=6_000).reader)
+    assert [size for batch in batches for size in batch.column("size").to_pylist()] == sizes
+    for batch in batches:
+        assert batch.num_rows <= 3
+        assert batch.num_rows == 1 or sum(batch.column("size").to_pylist()) <= 6_000
+
+
+def test_a_batch_lives_on_without_its_reader(tmp_path: Path) -> None:
+    home = make_home(tmp_path / "S")
+    store = home.open(block_size=4 * MIB)
+    payloads = [bytes([i]) * MIB for i in range(8)]
+    for payload in payloads:
+        store.store_msg(b"s", payload)
+    store.close()
+    reader = read_stream(home.path, batch_bytes=2 * MIB)
+    kept = [reader.read_next_batch(), reader.read_next_batch()]
+    rest = sum(batch.num_rows for batch in reader)
+    del reader
+    gc.collect()
+    found = [payload for batch in kept for payload in batch.column("payload").to_pylist()]
+    assert found == payloads[: len(found)]
+    assert rest + len(found) == len(payloads)
+
+
+def test_the_largest_message_there_can_be_is_read(tmp_path: Path) -> None:
+    home = make_home(tmp_path / "S")
+    most = 32 * MIB - 22 - 1 - 8
+    store = home.open(block_size=8 * MIB)
+    store.store_msg(b"s", b"first")
+    store.store_msg(b"s", b"x" * most)
+    store.store_msg(b"s", b"last")
+    store.close()
+    batches = list(StreamSource(home.stream).scan(batch_bytes=MIB).reader)
+    assert [batch.column("size").to_pylist() for batch in batches] == [[5], [most], [4]]
+    assert batches[1].column("payload")[0].as_buffer().to_pybytes() == b"x" * most
+
+
+def test_memory_does_not_grow_with_the_stream(tmp_path: Path) -> None:
+    home = make_home(tmp_path / "S")
+    store = home.open(block_size=4 * MIB)
+    for _ in range(256):
+        store.store_msg(b"s", b"x" * MIB, flush=False)
+    store.close()
+    Path("/proc/self/clear_refs").write_text("5")  # forget the peak
+    before = peak()
+    rows = sum(batch.num_rows for batch in StreamSource(home.stream).scan(batch_bytes=4 * MIB).reader)
+    assert rows == 256
+    assert peak() - before < 32 * 1024
+
+
+def peak() -> int:
+    """The most memory that this process has had, in KiB."""
+    (line,) = [x for x in Path("/proc/self/status").read_text().splitlines() if x.startswith("VmHWM")]
+    return int(line.split()[1])
+
+
+def test_the_end_of_the_last_block_may_be_a_record_that_is_being_written(tmp_path: Path) -> None:
+    home = make_home(tmp_path / "S")
+    store = home.open()
+    store.store_msg(b"s", b"one")
+    store.flush_pending()
+    expected = served(store)
+    with home.blocks[0].open("ab") as block:
+        block.write(encode(b"S-1", 2, 1, b"s", b"", b"two")[:-1])
+    found, scan = home.scan()
+    assert found == expected
+    assert not scan.damage
+    assert scan.tail
+    assert scan.tail.end - scan.tail.start == 22 + 1 + 3 + 8 - 1
+    store.close()
+
+
+def test_messages_behind_the_snapshot_are_left_for_the_next_one(tmp_path: Path) -> None:
+    home = make_home(tmp_path / "S")
+    store = home.open()
+    store.store_msg(b"s", b"one")
+    store.flush_pending()
+    source = StreamSource(home.stream)
+    snapshot = source.snapshot()
+    store.store_msg(b"s", b"two")
+    store.flush_pending()
+    assert [message[0] for message in messages(snapshot.scan())] == [1]
+    assert [message[0] for message in messages(source.scan())] == [1, 2]
+    store.close()
+
+
+def test_nothing_of_a_directory_changes(tmp_path: Path) -> None:
+    home = make_home(tmp_path / "S")
+    store = home.open()
+    for seq in range(1, 100):
+        store.store_msg(b"s", b"%d" % seq)
+    store.close()
+    (home.path / "meta.inf.new").write_bytes(b"half")
+    (home.path / "__new_msgs__").mkdir()
+    (home.path / "msgs" / "7.blk.tmp").write_bytes(b"half")
+
+    def look() -> list[tuple[str, int, bytes]]:
+        paths = sorted(path for path in home.path.rglob("*") if path.is_file())
+        return [(str(path), path.stat().st_mtime_ns, path.read_bytes()) for path in paths]
+
+    before = look()
+    assert len(home.scan()[0]) == 99
+    assert look() == before
+
+
+def test_a_purge_that_was_interrupted_has_happened(tmp_path: Path) -> None:
+    home = make_home(tmp_path / "S")
+    store = home.open()
+    store.store_msg(b"s", b"old")
+    store.close()
+    new = home.path / "__new_msgs__"
+    new.mkdir()
+    (new / "2.blk").write_bytes(encode(b"S-2", 2, 1, b"s", b"", b"new"))
+    assert [message[4] for message in home.scan()[0]] == [b"new"]
+
+
+def test_bad_input_is_one_line(tmp_path: Path) -> None:
+    def fails(match: str, what: object) -> None:
+        with pytest.raises(ArchiveError, match=match) as caught:
+            what()  # type: ignore[operator]
+        assert "\n" not in str(caught.value)
+
+    home = make_home(tmp_path / "js" / "ACC" / "streams" / "S", "aes")
+    store = home.open()
+    store.store_msg(b"s", b"secret")
+    store.close()
+    (tmp_path / "empty").mkdir()
+    fails("does not exist", lambda: find_streams(tmp_path / "none"))
+    fails("is no JetStream store", lambda: find_streams(tmp_path / "empty"))
+    fails("stream T is not in .*; there: S", lambda: read_stream(tmp_path / "js", stream="T"))
+    fails("is encrypted; its key is needed", lambda: read_stream(home.path))
+    fails("is not opened by this key", lambda: read_stream(home.path, keys=Keys("wrong", None, "aes")))
+    fails("is no cipher", lambda: read_stream(home.path, keys=Keys(KEY, None, "rot13")))
+    fails("is no subject", lambda: read_stream(home.path, keys=home.keys, subjects=["a..b"]))
+    assert read_stream(home.path, keys=Keys("new", KEY, "aes")).read_all().num_rows == 1
+    assert read_stream(home.path, keys=Keys(KEY, None, "chachapoly")).read_all().num_rows == 1
+    shutil.rmtree(home.path / "msgs")
+    fails("is no stream: msgs is not in it", lambda: read_stream(home.path, keys=home.keys))
+
+
+def test_streams_are_found_from_any_level(tmp_path: Path) -> None:
+    for account, name in (("A", "ONE"), ("A", "TWO"), ("B", "ONE")):
+        make_home(tmp_path / "jetstream" / account / "streams" / name)
+    found = [(each.account, each.name) for each in find_streams(tmp_path)]
+    assert found == [("A", "ONE"), ("A", "TWO"), ("B", "ONE")]
+    assert find_streams(tmp_path / "jetstream") == find_streams(tmp_path)
+    assert [each.name for each in find_streams(tmp_path / "jetstream" / "A")] == ["ONE", "TWO"]
+    path = tmp_path / "jetstream" / "B" / "streams" / "ONE"
+    assert find_streams(path) == [StreamDir("B", "ONE", str(path))]
+    with pytest.raises(ArchiveError, match="several streams: A > ONE, B > ONE"):
+        read_stream(tmp_path, stream="ONE")
