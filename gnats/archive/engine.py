@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import threading
 import uuid
 from collections.abc import Callable, Iterator, Sequence
@@ -115,6 +116,7 @@ class Spark:
     def run(self, function: Callable[[T], R], tasks: Sequence[T], done: Done) -> list[R]:
         from py4j.protocol import Py4JError
         from pyspark import InheritableThread
+        from pyspark.errors import PySparkException
 
         context = self.session.sparkContext
         group = f"gnats-archive-{uuid.uuid4().hex}"
@@ -125,7 +127,7 @@ class Spark:
             try:
                 context.setJobGroup(group, "gnats archive", interruptOnCancel=True)
                 outcome.append(context.parallelize(list(tasks), len(tasks)).map(function).collect())
-            except Py4JError as exc:
+            except (Py4JError, PySparkException) as exc:
                 outcome.append(exc)
             finally:
                 over.set()
@@ -139,7 +141,7 @@ class Spark:
             if not over.is_set():
                 context.cancelJobGroup(group)
             thread.join()
-        if not outcome or isinstance(outcome[0], Py4JError):
+        if not outcome or isinstance(outcome[0], Exception):
             raise ArchiveError(f"Spark could not run the tasks: {_reason(outcome)}")
         done(len(tasks))
         results: list[R] = outcome[0]
@@ -161,11 +163,9 @@ class Spark:
 
 
 def _reason(outcome: list[Any]) -> str:
-    """Of the exception of a task its own last line; of others the first."""
+    """Of an exception in a task its own line, below its traceback; of others the first."""
     if not outcome:
         return "it was interrupted"
     lines = str(outcome[0]).splitlines()
-    causes = [
-        line for line in lines if line.startswith(("Caused by:", "org.apache.spark", ": org.apache.spark"))
-    ]
-    return (causes or lines)[0].lstrip(": ")
+    own = [line for line in lines if re.match(r"[A-Za-z_][\w.]*(Error|Exception|Interrupt|Exit)\b", line)]
+    return (own or lines)[-1 if own else 0]
