@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 import threading
 import uuid
 from collections.abc import Callable, Iterator, Sequence
@@ -96,6 +97,7 @@ class Spark:
             from pyspark.sql import SparkSession
         except ImportError:
             raise ArchiveError("PySpark is needed: pip install gnats[spark], or --engine processes") from None
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # the tasks need what this process has
         builder = SparkSession.builder.appName("gnats archive")
         if self._master:
             builder = builder.master(self._master)

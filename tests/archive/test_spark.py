@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -246,23 +249,73 @@ def test_a_task_that_fails_is_one_line(spark: SparkSession) -> None:
     assert "\n" not in str(caught.value)
 
 
+HOME = Path(pyspark.__file__).parent
+
+
+@contextmanager
+def daemon(tmp_path: Path, ready: str, *args: object) -> Iterator[str]:
+    """A process of a Spark cluster, once its log has a line: what the line has as a URL."""
+    line = [str(HOME / "bin" / "spark-class"), *map(str, args)]
+    env = os.environ | {"SPARK_HOME": str(HOME), "SPARK_LOCAL_IP": "127.0.0.1"}
+    process = subprocess.Popen(line, env=env, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+    assert process.stderr is not None
+    try:
+        for text in process.stderr:
+            if found := re.search(ready, text):
+                break
+        else:
+            pytest.fail(f"{line} has ended")
+        reader = threading.Thread(target=process.stderr.read)
+        reader.start()
+        yield found[0]
+    finally:
+        process.terminate()
+        process.wait(30)
+        reader.join()
+        process.stderr.close()
+
+
 def test_a_cluster_of_two_workers(orders: Writing, out: Path, tmp_path: Path) -> None:
-    """spark-submit, with executors that are processes of their own."""
+    """A master, two workers, and the command; each a process of its own."""
     orders.publish(1000)
-    home = Path(pyspark.__file__).parent
-    submit = [str(home / "bin" / "spark-submit"), "--master", "local-cluster[2,1,1024]"]
-    settings = ["spark.ui.enabled=false", f"spark.local.dir={tmp_path}", "spark.executor.memory=600m"]
-    conf = [arg for setting in settings for arg in ("--conf", setting)]
-    app = Path(__file__).parents[2] / "deploy" / "spark" / "archive.py"
-    args = ["--store", orders.root, "--out", out, "--stream", "ORDERS", "--task-memory", "64M"]
-    done = subprocess.run(
-        [*submit, *conf, app, *args],
-        env=os.environ | {"SPARK_HOME": str(home), "PYSPARK_PYTHON": sys.executable},
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=240,
-    )
+    worker = ["org.apache.spark.deploy.worker.Worker", "--host", "127.0.0.1", "--webui-port", 0]
+    worker += ["--cores", 1, "--memory", "1g", "--work-dir", tmp_path / "work"]
+    master = ["org.apache.spark.deploy.master.Master", "--host", "127.0.0.1", "--port", 0, "--webui-port", 0]
+    registered = "Successfully registered with master"
+    with (
+        daemon(tmp_path, r"spark://127\.0\.0\.1:\d+", *master) as url,
+        daemon(tmp_path, registered, *worker, url),
+        daemon(tmp_path, registered, *worker, url),
+    ):
+        line = [sys.executable, "-m", "gnats.cli", "archive", "--master", url, "--task-memory", "64M"]
+        done = subprocess.run(
+            [*line, "--store", orders.root, "--out", out, "--stream", "ORDERS"],
+            env=os.environ | {"SPARK_LOCAL_IP": "127.0.0.1"},
+            cwd=Path(__file__).parents[2],
+            capture_output=True,
+            text=True,
+            timeout=200,
+        )
     assert done.returncode == 0, done.stderr[-3000:]
     assert "$G > ORDERS: 1,000 messages archived" in done.stdout
     assert plain(listed(out)) == orders.rows
+    assert {path.name for path in (tmp_path / "work").glob("app-*/*")} & {"0", "1"}  # executors
+
+
+def test_spark_submit(orders: Writing, out: Path, tmp_path: Path) -> None:
+    orders.publish(100)
+    done = subprocess.run(
+        [
+            *(HOME / "bin" / "spark-submit", "--master", "local[1]", "--conf", "spark.ui.enabled=false"),
+            Path(__file__).parents[2] / "deploy" / "spark" / "archive.py",
+            *("--store", orders.root, "--out", out, "--stream", "NO"),
+        ],
+        env=os.environ | {"SPARK_HOME": str(HOME), "PYSPARK_PYTHON": sys.executable},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=200,
+    )
+    assert done.returncode == 1
+    assert "gnats archive: stream NO is not in" in done.stdout + done.stderr  # spark-submit joins the two
+    assert not out.exists()
