@@ -7,12 +7,14 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from gnats.archive.streams import Keys, StreamDir
+from gnats.store.seqset import SequenceSet
 
 if TYPE_CHECKING:
     from gnats.archive.scan import Scan
 
 BATCH_ROWS = 65536
 BATCH_BYTES = 64 << 20
+_MOST_SEQ = 2**64 - 1
 _SKEW = 3600 * 1_000_000_000
 """ns that a clock may have been set back within a block, whose first and last message's times are known."""
 
@@ -115,6 +117,11 @@ class Snapshot:
         """Of these blocks only, for a task; what is damaged outside of blocks is not repeated in it."""
         wanted = {each if isinstance(each, int) else each.index for each in blocks}
         kept = tuple(each for each in self.blocks if each.index in wanted)
+        deleted, _ = SequenceSet.decode(self.deleted)
+        if kept and kept[0].after:
+            deleted.delete_range(0, kept[0].after)
+        if kept and kept[-1].before:
+            deleted.delete_range(kept[-1].before, _MOST_SEQ)
         return replace(
             self, blocks=kept, messages=sum(each.messages for each in kept), damage=(), vanished=()
         )

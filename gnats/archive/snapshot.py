@@ -22,6 +22,7 @@ from gnats.archive.scanner import BlockReader, Subjects, find_checksum, gather, 
 from gnats.archive.streams import BLOCK_FILE, Keys, StreamDir, messages_dir, read_meta
 from gnats.jetstream.config import StreamConfig
 from gnats.store.highway import checksum
+from gnats.store.oldindex import read_old_index
 from gnats.store.seqset import SequenceSet
 
 if TYPE_CHECKING:
@@ -106,6 +107,9 @@ class _Gathering:
         for block in blocks[len(self._known) :]:
             self._known.append(known := _Known(block))
             self._gather(known, 0, blocks)
+        if not index and not (msgs / _INDEX).exists():
+            for known in self._known:
+                self._take_old_index(known)
         self._gone = self._deleted.copy()
         for first, last in self._absent.ranges():
             self._gone.insert_range(first, last)
@@ -140,6 +144,21 @@ class _Gathering:
         elif not known.msgs:
             known.last = max(known.last, last, tomb)
         self._last_seq = max(self._last_seq, last, known.last)
+
+    def _take_old_index(self, known: _Known) -> None:
+        """What nats-server before 2.10 had removed from a block is noted beside it only."""
+        path = Path(known.block.path).with_suffix(".idx")
+        with suppress(BlockDamage, OSError):
+            noted = read_old_index(path)
+            if noted is None or not known.msgs:
+                return
+            with self._open(known.block) as reader:
+                if reader.last_checksum() != noted.checksum:
+                    return
+            if noted.first > known.first:
+                self._deleted.insert_range(known.first, min(noted.first - 1, known.last))
+            for seq in noted.deleted:
+                self._deleted.insert(seq)
 
     def _read_index(self, msgs: Path, blocks: list[Block]) -> _Index | None:
         try:

@@ -128,7 +128,8 @@ cdef int batch_add(
         b.subject.n += subject_n
     else:
         b.subject.n += show_bytes(p, subject_n, b.subject.at + b.subject.n)
-    memcpy(b.payload.at + b.payload.n, msg, msg_n)
+    if msg != <const char *> b.payload.at + b.payload.n:
+        memcpy(b.payload.at + b.payload.n, msg, msg_n)
     b.payload.n += msg_n
     us -= us * MICROSECOND > ts     # rounded down, before 1970 as well
     put64(&b.seq, <int64_t> seq)

@@ -13,11 +13,13 @@ from gnats.archive.walk cimport (
     DAMAGE_GAP,
     DAMAGE_HASH,
     DAMAGE_LENGTHS,
+    LEAD,
     WALK_END,
     WALK_NO_MEMORY,
     WALK_RECORD,
     Walk,
     walk_free,
+    walk_into,
     walk_next,
 )
 from gnats.store.filter cimport Filter, filter_free, filter_make, filter_match
@@ -127,10 +129,34 @@ cdef inline bint chosen(const Chosen *c, const Record *r) noexcept nogil:
             and (c.filter == NULL or filter_match(c.filter, r.subject, r.subject_n)))
 
 
+cdef int scan_large(Walk *w, Record *r, uint32_t index, const Chosen *c, Batch *b) noexcept nogil:
+    # The next message is read to where its payload is to be, if it is large: WALK_RECORD, 0: it is not, or
+    # WALK_NO_MEMORY.
+    cdef char[LEAD] saved
+    cdef char *payload = <char *> b.payload.at + b.payload.n
+    cdef size_t lead = 0, room
+    cdef int rc = 0
+    if b.rows == 0 or b.rows == b.most_rows or b.bytes + LEAD >= b.most_bytes:
+        return 0
+    room = min(b.most_bytes - b.bytes - LEAD, b.payload.room - b.payload.n)
+    if walk_into(w, payload, b.payload.n, room, saved, &lead, r) != WALK_RECORD:
+        return 0
+    if r.seq <= c.last and chosen(c, r):
+        rc = batch_add(b, r.seq, r.ts, index, r.subject, r.subject_n, r.hdr, r.hdr_n, r.msg, r.msg_n)
+    memcpy(payload - lead, saved, lead)
+    return WALK_RECORD if rc == 0 else WALK_NO_MEMORY
+
+
 cdef int scan(Walk *w, Record *r, bint *held, uint32_t index, const Chosen *c, Batch *b) noexcept nogil:
     cdef int rc
     while True:
         if not held[0]:
+            if w.large:
+                rc = scan_large(w, r, index, c, b)
+                if rc < 0:
+                    return rc
+                if rc == WALK_RECORD:
+                    continue
             rc = walk_next(w, r)
             if rc != WALK_RECORD:
                 return rc

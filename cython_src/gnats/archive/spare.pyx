@@ -1,6 +1,7 @@
 """Large buffers; see spare.pxd."""
 from libc.stddef cimport size_t
 from libc.stdlib cimport free, malloc
+from libc.string cimport memmove
 from posix.mman cimport (
     MAP_ANONYMOUS,
     MAP_FAILED,
@@ -65,7 +66,7 @@ cdef void *spare_take(size_t *size) noexcept nogil:
         if kept[i].size == size[0]:
             at = kept[i].at
             n_kept -= 1
-            kept[i] = kept[n_kept]
+            memmove(&kept[i], &kept[i + 1], (n_kept - i) * sizeof(Spare))
             break
     pthread_mutex_unlock(&lock)
     if at != NULL:
@@ -79,15 +80,23 @@ cdef void *spare_take(size_t *size) noexcept nogil:
 
 cdef void spare_give(void *at, size_t size) noexcept nogil:
     global n_kept
+    cdef Spare gone
     if size < LARGE:
         free(at)
         return
+    gone.at = at
+    gone.size = size
     pthread_mutex_lock(&lock)
-    if scanners and n_kept < KEPT:
-        kept[n_kept].at = at
-        kept[n_kept].size = size
-        n_kept += 1
-        at = NULL
+    if scanners:
+        if n_kept < KEPT:
+            n_kept += 1
+            gone.at = NULL
+        else:
+            # the oldest makes room: a scanner with smaller batches may have left it
+            gone = kept[n_kept - 1]
+        memmove(&kept[1], &kept[0], (n_kept - 1) * sizeof(Spare))
+        kept[0].at = at
+        kept[0].size = size
     pthread_mutex_unlock(&lock)
-    if at != NULL:
-        munmap(at, size)
+    if gone.at != NULL:
+        munmap(gone.at, gone.size)

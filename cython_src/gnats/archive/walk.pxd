@@ -12,6 +12,8 @@ from gnats.store.record cimport Record
 
 cdef enum:
     CHUNK = 256 * 1024
+    LARGE_RECORD = 16 * 1024
+    LEAD = 1024         # what is in front of a payload may be, for walk_into
 
 
 cdef enum WalkError:
@@ -47,7 +49,7 @@ cdef struct Walk:
     bint is_last                # block
     bint every                  # records come whatever their sequences are
     bint reread                 # the rest of the file is in the window
-    bint damaged                # holes since the last record
+    bint large                  # the last record was
     int err
     Hole *holes
     size_t n_holes, holes_room
@@ -58,3 +60,9 @@ cdef void walk_free(Walk *w) noexcept nogil
 # The next record, whose bytes stay until the next call: WALK_RECORD, WALK_END or a WalkError. Records of messages and
 # of erased ones come with sequences that only grow.
 cdef int walk_next(Walk *w, Record *r) noexcept nogil
+# The same for a large message, and without a copy of it: its payload goes to `payload`, where there is `room` for it
+# and for RECORD_HASH bytes. What is before it in the file is written before it, too, `before` and LEAD bytes at most;
+# what was there, `lead` bytes, is in `saved`, to be put back by the caller. 0: not so; walk_next() knows.
+cdef int walk_into(
+    Walk *w, char *payload, size_t before, size_t room, char *saved, size_t *lead, Record *r,
+) noexcept nogil

@@ -1,14 +1,17 @@
 """The records of a block file; see walk.pxd."""
 from libc.errno cimport EINTR, errno
 from libc.stddef cimport size_t
-from libc.stdint cimport uint8_t, uint64_t
+from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
-from libc.string cimport memmove
+from libc.string cimport memcpy, memmove
 from posix.unistd cimport pread
 
 from gnats.includes.arrays cimport array_grow
 from gnats.store.block cimport record_resync
 from gnats.store.record cimport (
+    HAS_HEADERS,
+    MESSAGE,
+    RECORD_HASH,
     RECORD_HASH_BAD,
     RECORD_HEADER,
     RECORD_OK,
@@ -29,21 +32,42 @@ cdef void walk_free(Walk *w) noexcept nogil:
     w.holes = NULL
 
 
-cdef int fill(Walk *w, uint64_t need) noexcept nogil:
-    # As much as there is of the next `need` bytes, and what fits behind them. 0 or a WalkError.
-    cdef size_t off = <size_t> (w.at - w.start), room
-    cdef uint8_t *more
+cdef int read_at(Walk *w, uint8_t *to, size_t n, uint64_t offset, size_t *done) noexcept nogil:
     cdef ssize_t got
-    need = min(need, w.end - w.at)
-    if w.fd < 0 or w.n - off >= need:
+    done[0] = 0
+    while done[0] < n:
+        got = pread(w.fd, to + done[0], n - done[0], offset + done[0])
+        if got > 0:
+            done[0] += got
+        elif got == 0:
+            break
+        elif errno != EINTR:
+            w.err = errno
+            return WALK_UNREADABLE
+    return 0
+
+
+cdef int fill(Walk *w, uint64_t need, size_t want) noexcept nogil:
+    # As much as there is of the next `need` bytes, and more of them up to `want`. 0 or a WalkError.
+    cdef size_t off, room, done
+    cdef uint8_t *more
+    cdef int rc
+    if w.fd < 0:
         return 0
-    room = max(<size_t> need, <size_t> CHUNK)
+    if w.at > w.start + w.n:
+        w.start = w.at
+        w.n = 0
+    off = <size_t> (w.at - w.start)
+    need = min(need, w.end - w.at)
+    if w.n - off >= need:
+        return 0
+    room = max(<size_t> need, want)
     if room > w.room:
         more = <uint8_t *> malloc(room)
         if more == NULL:
             return WALK_NO_MEMORY
         if w.n > off:
-            memmove(more, w.window + off, w.n - off)
+            memcpy(more, w.window + off, w.n - off)
         free(w.own)
         w.own = more
         w.room = room
@@ -52,18 +76,12 @@ cdef int fill(Walk *w, uint64_t need) noexcept nogil:
     w.n -= off
     w.start = w.at
     w.window = w.own
-    room = <size_t> min(<uint64_t> w.room, w.end - w.start)
-    while w.n < room:
-        got = pread(w.fd, w.own + w.n, room - w.n, w.start + w.n)
-        if got > 0:
-            w.n += got
-        elif got == 0:
-            w.end = w.start + w.n       # somebody has cut it
-            break
-        elif errno != EINTR:
-            w.err = errno
-            return WALK_UNREADABLE
-    return 0
+    room = <size_t> min(<uint64_t> room, w.end - w.start)
+    rc = read_at(w, w.own + w.n, room - w.n, w.start + w.n, &done)
+    w.n += done
+    if rc == 0 and w.n < room:
+        w.end = w.start + w.n       # somebody has cut it
+    return rc
 
 
 cdef int add_hole(Walk *w, uint64_t start, uint64_t end, DamageKind kind) noexcept nogil:
@@ -92,7 +110,7 @@ cdef int pass_over(Walk *w, int bad, bint gap) noexcept nogil:
         if w.fd >= 0:
             w.n = 0
             w.start = w.at
-            rc = fill(w, w.end - w.at)
+            rc = fill(w, w.end - w.at, CHUNK)
             return WALK_RECORD if rc == 0 else rc
     n = w.n - <size_t> (w.at - w.start)
     resumed = record_resync(&w.key, <const char *> w.window + (w.at - w.start), n, 0, w.last)
@@ -116,14 +134,14 @@ cdef int walk_next(Walk *w, Record *r) noexcept nogil:
     cdef const char *p
     cdef bint gap
     while w.at < w.end:
-        rc = fill(w, RECORD_HEADER)
+        rc = fill(w, RECORD_HEADER, CHUNK)
         if rc != 0:
             return rc
         p = <const char *> w.window + (w.at - w.start)
         n = w.n - <size_t> (w.at - w.start)
         bad = record_decode(p, n, &w.key, r)
         if bad == RECORD_SHORT and n >= RECORD_HEADER and n < w.end - w.at:
-            rc = fill(w, r.size)
+            rc = fill(w, r.size, CHUNK)
             if rc != 0:
                 return rc
             p = <const char *> w.window + (w.at - w.start)
@@ -146,5 +164,51 @@ cdef int walk_next(Walk *w, Record *r) noexcept nogil:
             close_holes(w, r.seq)
         w.last = r.seq
         w.at += r.size
+        w.large = r.size >= LARGE_RECORD
         return WALK_RECORD
     return WALK_END
+
+
+cdef int walk_into(
+    Walk *w, char *payload, size_t before, size_t room, char *saved, size_t *lead, Record *r,
+) noexcept nogil:
+    cdef const char *p
+    cdef char *start
+    cdef uint16_t subject_n
+    cdef uint32_t size, hdr_n = 0
+    cdef size_t front, there, done
+    if not w.large or w.fd < 0 or w.reread or w.at >= w.end:
+        return 0
+    if fill(w, RECORD_HEADER + 4, LEAD) != 0:
+        return 0
+    p = <const char *> w.window + (w.at - w.start)
+    there = w.n - <size_t> (w.at - w.start)
+    if there < RECORD_HEADER:
+        return 0
+    memcpy(&size, p, 4)
+    memcpy(&subject_n, p + 20, 2)
+    front = RECORD_HEADER + subject_n
+    if size & HAS_HEADERS:
+        if front + 4 > there:
+            return 0
+        memcpy(&hdr_n, p + front, 4)
+        size &= ~<uint32_t> HAS_HEADERS
+        front += 4 + <size_t> hdr_n
+    if (size < LARGE_RECORD or size > w.end - w.at or front > before or front > LEAD
+            or front + RECORD_HASH > size or size - front > room):
+        return 0
+    start = payload - front
+    memcpy(saved, start, front)
+    there = min(there, <size_t> size)
+    memcpy(start, p, there)
+    if (read_at(w, <uint8_t *> start + there, size - there, w.at + there, &done) != 0
+            or record_decode(start, size, &w.key, r) != RECORD_OK or r.kind != MESSAGE or r.msg != payload
+            or r.seq <= w.last or (w.last and r.seq - w.last > GAP_MAX)):
+        memcpy(start, saved, front)
+        return 0
+    if w.open_holes < w.n_holes:
+        close_holes(w, r.seq)
+    w.last = r.seq
+    w.at += size
+    lead[0] = front
+    return WALK_RECORD

@@ -274,3 +274,19 @@ def test_streams_are_found_from_any_level(tmp_path: Path) -> None:
     assert find_streams(path) == [StreamDir("B", "ONE", str(path))]
     with pytest.raises(ArchiveError, match="several streams: A > ONE, B > ONE"):
         read_stream(tmp_path, stream="ONE")
+
+
+def test_what_a_server_before_2_10_noted_beside_a_block_is_removed(tmp_path: Path) -> None:
+    home = make_home(tmp_path / "S")
+    store = home.open()
+    for seq in range(1, 11):
+        store.store_msg(b"s", b"%d" % seq)
+    store.close()
+    (home.path / "msgs" / "index.db").unlink()
+    numbers = bytes([5, 0, 4, 0, 10, 0, 2])  # messages, bytes, first, time, last, time, how many deleted
+    checksum = home.blocks[0].read_bytes()[-8:]
+    index = home.path / "msgs" / "1.idx"
+    index.write_bytes(b"\x16\x01" + numbers + checksum + bytes([2, 4]))
+    assert [message[0] for message in home.scan()[0]] == [4, 5, 7, 9, 10]
+    index.write_bytes(b"\x16\x01" + numbers + bytes(8) + bytes([2, 4]))
+    assert len(home.scan()[0]) == 10
