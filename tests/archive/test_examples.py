@@ -30,7 +30,7 @@ def test_three_questions(orders: Writing, out: Path, tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr[-2000:]
     assert "orders.1                              100 messages" in done.stdout
-    assert "12 minutes, at most 60 messages in one" in done.stdout
+    assert "13 minutes, at most 60 messages in one" in done.stdout
     assert "sequences 1 to 700: 697 messages, 3 missing" in done.stdout
     assert image.read_bytes()[:4] == b"\x89PNG"
 
