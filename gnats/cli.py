@@ -9,6 +9,7 @@ Usage: gnats <command> [options]
 
     server     run the server, as gnats-server does
     bench      measure a server
+    archive    JetStream streams to Parquet files, and back
     version    print the versions
     help       print this text
 
@@ -28,6 +29,8 @@ def main(args: list[str] | None = None) -> int:
         from gnats.bench.cli import bench_main
 
         return bench_main(rest)
+    if command == "archive":
+        return archive(rest)
     if command in ("version", "-v", "--version"):
         print(f"gnats: v{__version__} (as nats-server v{NATS_VERSION})")
         return 0
@@ -37,6 +40,18 @@ def main(args: list[str] | None = None) -> int:
     problem = f"gnats: unknown command {command!r}; gnats help lists the commands" if command else HELP
     print(problem, file=sys.stderr)
     return 1
+
+
+def archive(args: list[str]) -> int:
+    """`gnats archive`, where what it needs is installed."""
+    try:
+        import pyarrow  # noqa: F401
+    except ImportError:
+        print("gnats archive: pyarrow is needed: pip install gnats[archive]", file=sys.stderr)
+        return 1
+    from gnats.archive.cli import archive_main
+
+    return archive_main(args)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,173 @@
+"""Where the tasks of a job run: in Spark, or in processes of this machine."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import threading
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from functools import cached_property
+from multiprocessing import get_context
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from gnats.archive.errors import ArchiveError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+T = TypeVar("T")
+R = TypeVar("R")
+POLL = 0.3
+"""Seconds between looks at how many tasks Spark has done."""
+
+Done = Callable[[int], object]
+"""Is told how many tasks are done."""
+
+
+class Engine(Protocol):
+    """Runs a function for each of some tasks; the results, in the order of the tasks."""
+
+    @property
+    def parallelism(self) -> int: ...
+
+    def run(self, function: Callable[[T], R], tasks: Sequence[T], done: Done) -> list[R]: ...
+
+    def close(self) -> None: ...
+
+
+class Inline:
+    """One task after the other, in this process."""
+
+    parallelism = 1
+
+    def run(self, function: Callable[[T], R], tasks: Sequence[T], done: Done) -> list[R]:
+        def results() -> Iterator[R]:
+            for count, task in enumerate(tasks, 1):
+                yield function(task)
+                done(count)
+
+        return list(results())
+
+    def close(self) -> None:
+        pass
+
+
+class Processes:
+    """Processes of this machine."""
+
+    def __init__(self, count: int | None = None) -> None:
+        self.parallelism = count or len(os.sched_getaffinity(0))
+
+    @cached_property
+    def _pool(self) -> ProcessPoolExecutor:
+        return ProcessPoolExecutor(self.parallelism, mp_context=get_context("spawn"))
+
+    def run(self, function: Callable[[T], R], tasks: Sequence[T], done: Done) -> list[R]:
+        futures = [self._pool.submit(function, task) for task in tasks]
+        try:
+            for count, _ in enumerate(as_completed(futures), 1):
+                done(count)
+            return [future.result() for future in futures]
+        except BrokenProcessPool:
+            raise ArchiveError("a process of the archive was ended from outside (out of memory?)") from None
+
+    def close(self) -> None:
+        if "_pool" in self.__dict__:
+            self._pool.shutdown(cancel_futures=True)
+
+
+class Spark:
+    """A Spark session: the one there is (spark-submit), or one that is started when there is something to
+    do."""
+
+    def __init__(self, master: str | None = None, session: SparkSession | None = None) -> None:
+        self._master = master
+        self._own = session is None
+        if session is not None:
+            self.__dict__["session"] = session
+
+    @cached_property
+    def session(self) -> SparkSession:
+        try:
+            from pyspark.errors import PySparkException
+            from pyspark.sql import SparkSession
+        except ImportError:
+            raise ArchiveError("PySpark is needed: pip install gnats[spark], or --engine processes") from None
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # the tasks need what this process has
+        builder = SparkSession.builder.appName("gnats archive")
+        if self._master:
+            builder = builder.master(self._master)
+        if (self._master or "").startswith("local"):
+            builder = builder.config("spark.ui.enabled", "false")
+        builder = builder.config("spark.ui.showConsoleProgress", "false")
+        try:
+            session = builder.getOrCreate()
+        except (PySparkException, OSError) as exc:
+            raise ArchiveError(f"Spark does not start: {str(exc).partition(chr(10))[0]}") from None
+        session.sparkContext.setLogLevel("ERROR")
+        return session
+
+    @property
+    def parallelism(self) -> int:
+        return int(self.session.sparkContext.defaultParallelism)
+
+    def run(self, function: Callable[[T], R], tasks: Sequence[T], done: Done) -> list[R]:
+        from py4j.protocol import Py4JError
+        from pyspark import InheritableThread
+        from pyspark.errors import PySparkException
+
+        context = self.session.sparkContext
+        group = f"gnats-archive-{uuid.uuid4().hex}"
+        outcome: list[Any] = []
+        over = threading.Event()
+
+        def collect() -> None:
+            try:
+                context.setJobGroup(group, "gnats archive", interruptOnCancel=True)
+                outcome.append(context.parallelize(list(tasks), len(tasks)).map(function).collect())
+            except (Py4JError, PySparkException) as exc:
+                outcome.append(exc)
+            finally:
+                over.set()
+
+        thread = InheritableThread(target=collect)
+        thread.start()
+        try:
+            while not over.wait(POLL):
+                done(self._completed(group))
+        finally:
+            if not over.is_set():
+                context.cancelJobGroup(group)
+            thread.join()
+        if not outcome or isinstance(outcome[0], Exception):
+            raise ArchiveError(f"Spark could not run the tasks: {_reason(outcome)}")
+        done(len(tasks))
+        results: list[R] = outcome[0]
+        return results
+
+    def _completed(self, group: str) -> int:
+        tracker = self.session.sparkContext.statusTracker()
+        stages = [
+            tracker.getStageInfo(stage)
+            for job in map(tracker.getJobInfo, tracker.getJobIdsForGroup(group))
+            if job is not None
+            for stage in job.stageIds
+        ]
+        return sum(stage.numCompletedTasks for stage in stages if stage is not None)
+
+    def close(self) -> None:
+        if self._own and "session" in self.__dict__:
+            self.session.stop()
+
+
+def _reason(outcome: list[Any]) -> str:
+    """Of an exception in a task its own line, below its traceback; of others the first."""
+    if not outcome:
+        return "it was interrupted"
+    lines = str(outcome[0]).splitlines()
+    own = [line for line in lines if re.match(r"[A-Za-z_][\w.]*(Error|Exception|Interrupt|Exit)\b", line)]
+    return (own or lines)[-1 if own else 0]

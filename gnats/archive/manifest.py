@@ -1,0 +1,387 @@
+"""The manifest of an archived stream: which sequences are archived, and which files have them.
+
+It is a log beside the files, `_manifest/0000000001.json` and so on. A version is created under a number
+that nobody else can take (`Storage.create`), so commits have one order; what a version says is the sum of
+all up to it. Versions are never changed or deleted; every 64th is accompanied by the sum
+(`0000000064.sum.json`), so that reading takes few requests.
+
+The life of a file:
+
+1. A task writes it to `_staging/JOB/`, under a name that no other attempt has and that no reader takes for
+   data.
+2. The job commits a version that names all its files: *this* makes them part of the archive, at once.
+3. They are given their final names, `date=.../FIRST-LAST.parquet`, where whoever lists the directory finds
+   them.
+
+A crash before 2 leaves files that belong to nobody; a crash after it, names that the next job gives
+(`publish`). So a listing never shows a file that is half-written, uncommitted or committed twice. It may
+lack files for a moment: right after a commit, and while compacted files take the place of others. Who must
+see all of it reads the manifest.
+
+A job that finds its number taken reads what the other did. When both archived the same sequences its own
+files are dropped; otherwise it takes the next number. Files of jobs that died are deleted after a version
+has said that the job is given up (`abandoned`): should it live after all, it finds that version before its
+own and stops."""
+
+from __future__ import annotations
+
+import json
+import posixpath
+import re
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+from urllib.parse import quote
+
+from gnats.archive.errors import ArchiveError
+from gnats.archive.ranges import Ranges
+from gnats.archive.target import Storage, shown
+
+FORMAT = 1
+MANIFEST = "_manifest"
+STAGING = "_staging"
+SUM_EVERY = 64
+ABANDONED_AFTER = 24 * 3600.0
+"""Seconds without a new file after which a job that has not committed is taken for dead."""
+
+_VERSION = re.compile(r"(\d{10,})\.json")
+_SUM = re.compile(r"(\d{10,})\.sum\.json")
+
+
+class Overlap(Exception):
+    """Another job has archived some of the same messages meanwhile."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A file of the archive. Paths are relative to the stream's directory.
+
+    `staged` is where it was written; `digest` is of its rows (`gnats.archive.digest`), in hex.
+    """
+
+    path: str
+    staged: str
+    file_bytes: int
+    rows: int
+    payload_bytes: int
+    first_seq: int
+    last_seq: int
+    first_ns: int
+    last_ns: int
+    first_subject: str
+    last_subject: str
+    digest: str
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Which stream it is: the name and the account, and when it was created, RFC 3339 ("" when not known).
+
+    A stream that was deleted and made anew begins again at sequence 1: its messages are others.
+    """
+
+    account: str
+    stream: str
+    created: str = ""
+
+    @property
+    def directory(self) -> str:
+        """Where a stream's archive is, below the target."""
+        return f"account={quote(self.account, safe='$-_. @')}/stream={quote(self.stream, safe='$-_. @')}"
+
+
+@dataclass(frozen=True)
+class Lost:
+    """Sequences of a damaged part of a block: not archived, and why."""
+
+    first_seq: int
+    last_seq: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class Change:
+    """What one commit does."""
+
+    kind: str
+    job: str
+    covered: tuple[tuple[int, int], ...] = ()
+    """Ranges of sequences that are archived from now on, of messages that are there and of those that are
+    not."""
+    add: tuple[Entry, ...] = ()
+    remove: tuple[str, ...] = ()
+    """Files that are not part of it any more; `deleted` are those of them that do not exist any more."""
+    deleted: tuple[str, ...] = ()
+    lost: tuple[Lost, ...] = ()
+    verified: tuple[tuple[int, int], ...] = ()
+    abandoned: tuple[str, ...] = ()
+    anchor: tuple[int, int] | None = None
+    """Sequence and time (ns) of the last archived message: it tells whether the stream was rolled back."""
+
+
+@dataclass
+class State:
+    """What all versions up to `version` say together."""
+
+    origin: Origin
+    version: int = 0
+    covered: Ranges = field(default_factory=Ranges)
+    verified: Ranges = field(default_factory=Ranges)
+    files: dict[str, Entry] = field(default_factory=dict)
+    retired: set[str] = field(default_factory=set)
+    """Files that were replaced, and may still be there."""
+    lost: list[Lost] = field(default_factory=list)
+    abandoned: set[str] = field(default_factory=set)
+    anchor: tuple[int, int] | None = None
+
+    @property
+    def entries(self) -> list[Entry]:
+        """The files, by first sequence."""
+        return sorted(self.files.values(), key=lambda entry: (entry.first_seq, entry.last_seq))
+
+    @property
+    def last_seq(self) -> int:
+        """The last sequence that is archived; 0 when none is."""
+        return max((last for _, last in self.covered), default=0)
+
+    @property
+    def rows(self) -> int:
+        return sum(entry.rows for entry in self.files.values())
+
+    def apply(self, change: Change) -> None:
+        for path in change.remove:
+            del self.files[path]
+        self.retired = (self.retired | set(change.remove)) - set(change.deleted)
+        for entry in change.add:
+            self.files[entry.path] = entry
+        self.covered.add(change.covered)
+        self.verified.add(change.verified)
+        self.lost = [each for each in self.lost if not self.covered.contains(each.first_seq, each.last_seq)]
+        self.lost += [each for each in change.lost if each not in self.lost]
+        self.abandoned |= set(change.abandoned)
+        self.anchor = change.anchor or self.anchor
+
+    def document(self) -> dict[str, Any]:
+        return {
+            "format": FORMAT,
+            "version": self.version,
+            "stream": asdict(self.origin),
+            "covered": list(self.covered),
+            "verified": list(self.verified),
+            "files": [asdict(entry) for entry in self.entries],
+            "retired": sorted(self.retired),
+            "lost": [asdict(each) for each in self.lost],
+            "abandoned": sorted(self.abandoned),
+            "anchor": self.anchor,
+        }
+
+    @classmethod
+    def of(cls, document: dict[str, Any]) -> State:
+        return cls(
+            Origin(**document["stream"]),
+            document["version"],
+            Ranges(document["covered"]),
+            Ranges(document["verified"]),
+            {each["path"]: Entry(**each) for each in document["files"]},
+            set(document["retired"]),
+            [Lost(**each) for each in document["lost"]],
+            set(document["abandoned"]),
+            tuple(document["anchor"]) if document["anchor"] else None,
+        )
+
+
+def _change(document: dict[str, Any]) -> Change:
+    return Change(
+        document["kind"],
+        document["job"],
+        tuple((first, last) for first, last in document["covered"]),
+        tuple(Entry(**each) for each in document["add"]),
+        tuple(document["remove"]),
+        tuple(document["deleted"]),
+        tuple(Lost(**each) for each in document["lost"]),
+        tuple((first, last) for first, last in document["verified"]),
+        tuple(document["abandoned"]),
+        tuple(document["anchor"]) if document["anchor"] else None,
+    )
+
+
+class Manifest:
+    """The manifest of one stream in a target."""
+
+    def __init__(self, storage: Storage, origin: Origin) -> None:
+        self.storage = storage
+        self.origin = origin
+        self.directory = origin.directory
+
+    def path(self, relative: str) -> str:
+        """A path of the stream's archive as one of the target."""
+        return posixpath.join(self.directory, relative)
+
+    def _version_path(self, version: int, kind: str = "json") -> str:
+        return self.path(f"{MANIFEST}/{version:010}.{kind}")
+
+    def exists(self) -> bool:
+        return any(_VERSION.fullmatch(name) for name in self.storage.names(self.path(MANIFEST)))
+
+    def load(self) -> State:
+        """What it says now. Raises ArchiveError: it cannot be read, or is of a later format."""
+        names = self.storage.names(self.path(MANIFEST))
+        versions = {int(found[1]) for found in map(_VERSION.fullmatch, names) if found}
+        sums = [int(found[1]) for found in map(_SUM.fullmatch, names) if found]
+        state = State(self.origin)
+        if sums:
+            state = State.of(self._document(self._version_path(max(sums), "sum.json")))
+        for version in range(state.version + 1, max(versions, default=0) + 1):
+            document = self._document(self._version_path(version))
+            state.version = version
+            state.origin = Origin(**document["stream"])
+            state.apply(_change(document))
+        return state
+
+    def _document(self, path: str) -> dict[str, Any]:
+        try:
+            document: dict[str, Any] = json.loads(self.storage.read(path))
+        except ValueError as exc:
+            raise ArchiveError(f"{shown(self.storage.url)}/{path} is no JSON: {exc}") from None
+        if document.get("format") != FORMAT:
+            raise ArchiveError(
+                f"{shown(self.storage.url)}/{path} has format {document.get('format')}, not {FORMAT}"
+            )
+        return document
+
+    def check_origin(self, state: State) -> None:
+        """Raises ArchiveError when the archive is of another stream that had the same name."""
+        archived, now = state.origin.created, self.origin.created
+        if archived and now and archived != now:
+            raise ArchiveError(
+                f"{shown(self.storage.url)}/{self.directory} is of a stream that was created at {archived}, "
+                f"this one was at {now}: it needs a target of its own"
+            )
+
+    def commit(self, change: Change, check: Callable[[State], None] = lambda state: None) -> State:
+        """Appends a version, and returns the state with it.
+
+        Raises Overlap, with nothing changed: another job committed some of the same sequences, or replaced
+        the same files; ArchiveError when another one gave this job up. `check` may raise for reasons of its
+        own, whenever another version came first."""
+        while True:
+            state = self.load()
+            self.check_origin(state)
+            if change.job in state.abandoned and not change.abandoned:
+                raise ArchiveError(
+                    f"{self.directory}: this job was taken for dead and given up by another one"
+                )
+            if state.covered.intersects(change.covered):
+                raise Overlap("some of the messages were archived by another job")
+            if any(path not in state.files for path in change.remove):
+                raise Overlap("some of the files were replaced by another job")
+            check(state)
+            clash = {entry.path for entry in change.add} & (state.files.keys() | state.retired)
+            if clash:
+                raise ArchiveError(f"{self.directory}: {min(clash)} is archived twice")
+            version = state.version + 1
+            origin = state.origin if state.origin.created else self.origin
+            document = {
+                "format": FORMAT,
+                "version": version,
+                "stream": asdict(origin),
+                "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+            } | asdict(change)
+            if self.storage.create(self._version_path(version), _json(document)):
+                state.version, state.origin = version, origin
+                state.apply(change)
+                if version % SUM_EVERY == 0:
+                    self.storage.create(self._version_path(version, "sum.json"), _json(state.document()))
+                return state
+
+    def recover(self, own: str = "") -> State:
+        """Finishes what earlier jobs have left undone; the state after that."""
+        state = self.load()
+        self.check_origin(state)
+        if state.retired:
+            state = self.retire(state)
+        self.publish(state)
+        if self.sweep(state, own=own):
+            state = self.load()
+        return state
+
+    def retire(self, state: State, job: str = "") -> State:
+        """Deletes files that were replaced."""
+        retired = tuple(sorted(state.retired))
+        for path in retired:
+            self.storage.delete(self.path(path))
+        return self.commit(Change("clean", job, deleted=retired))
+
+    def publish(self, state: State, entries: Iterable[Entry] | None = None) -> list[Entry]:
+        """Gives files that were committed their names; those that had not got them.
+
+        Without `entries` it looks for what earlier jobs did not get to.
+        """
+        if entries is None:
+            staged = self.storage.tree(self.path(STAGING))
+            entries = [e for e in state.entries if e.staged.removeprefix(f"{STAGING}/") in staged]
+        done = []
+        for entry in entries:
+            self.storage.move(self.path(entry.staged), self.path(entry.path))
+            done.append(entry)
+        return done
+
+    def find(self, entry: Entry) -> str:
+        """Where a file is now, as a path of the target. Raises ArchiveError when it is nowhere."""
+        for path in (
+            entry.path,
+            entry.staged,
+            entry.path,
+        ):  # the third, when it was moved between the first two
+            if self.storage.exists(self.path(path)):
+                return self.path(path)
+        raise ArchiveError(f"{shown(self.storage.url)}/{self.path(entry.path)} is missing")
+
+    def sweep(self, state: State, older_than: float = ABANDONED_AFTER, own: str = "") -> list[str]:
+        """Deletes what dead jobs left, and what job `own` does not need any more; the jobs that were given
+        up.
+
+        `older_than` in seconds.
+        """
+        needed = {entry.staged for entry in state.files.values()}
+        latest: dict[str, float] = {}
+        for path, modified in self.storage.tree(self.path(STAGING)).items():
+            job = path.partition("/")[0]
+            latest[job] = max(latest.get(job, 0.0), modified)
+        given_up = [
+            job for job, modified in latest.items() if job != own and modified < time.time() - older_than
+        ]
+        if given_up:
+            state = self.commit(Change("abandon", own, abandoned=tuple(given_up)))
+            needed = {entry.staged for entry in state.files.values()}
+        for job in [*given_up, *([own] if own else [])]:
+            prefix = f"{STAGING}/{job}"
+            left = {f"{prefix}/{path}" for path in self.storage.tree(self.path(prefix))}
+            for path in left - needed:
+                self.storage.delete(self.path(path))
+            if not left & needed:
+                self.storage.delete_tree(self.path(prefix))
+        return given_up
+
+
+def _json(document: dict[str, Any]) -> bytes:
+    return json.dumps(document, separators=(",", ":")).encode() + b"\n"
+
+
+def manifests(storage: Storage, account: str | None = None, stream: str | None = None) -> list[Manifest]:
+    """The archived streams of a target, or those of an account and a name. Raises ArchiveError."""
+    from urllib.parse import unquote
+
+    found = []
+    for first in storage.names(""):
+        if not first.startswith("account="):
+            continue
+        for second in storage.names(first):
+            origin = Origin(unquote(first.removeprefix("account=")), unquote(second.removeprefix("stream=")))
+            wanted = account in (None, origin.account) and stream in (None, origin.stream)
+            manifest = Manifest(storage, origin)
+            if second.startswith("stream=") and wanted and manifest.exists():
+                manifest.origin = replace(origin, created=manifest.load().origin.created)
+                found.append(manifest)
+    return found

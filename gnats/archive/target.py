@@ -1,0 +1,300 @@
+"""Where an archive is written: a local directory, an S3-compatible store, HDFS.
+
+The manifest needs one operation that pyarrow's file systems do not have, `create`: make a file with all of
+its content, unless there is one of that name, as one step that others see whole or not at all. Locally that
+is a link of a file that was written and synced beside; in S3 a PUT with `If-None-Match: *`, sent by boto3;
+in HDFS a rename, which refuses a name that exists."""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+from urllib.parse import parse_qsl, urlsplit
+
+import pyarrow as pa
+import pyarrow.fs as pafs
+
+from gnats.archive.errors import ArchiveError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+FILE_ERRORS = (OSError, pa.ArrowException)
+"""What pyarrow's file systems raise."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """A place to write to, by its URL; as plain data, for tasks in other processes."""
+
+    url: str
+
+    def open(self) -> Storage:
+        """Raises ArchiveError: the URL is none, its kind is not supported, or the driver for it is
+        missing."""
+        split = urlsplit(self.url)
+        url = self.url
+        if split.scheme in ("", "file"):
+            path = Path(split.path if split.scheme else self.url).absolute()
+            return LocalStorage(pafs.LocalFileSystem(), str(path), str(path))
+        kind: Callable[..., Storage] | None = {
+            "s3": S3Storage,
+            "hdfs": HdfsStorage,
+            "viewfs": HdfsStorage,
+        }.get(split.scheme)
+        if kind is None:
+            raise ArchiveError(
+                f"{split.scheme}:// is not supported as a target; known: a directory, s3, hdfs"
+            )
+        try:
+            files, path = pafs.FileSystem.from_uri(url)
+        except (*FILE_ERRORS, ImportError) as exc:
+            raise ArchiveError(f"{shown(url)} cannot be used: {first_line(exc)}") from None
+        return kind(files, path.rstrip("/"), url)
+
+
+def shown(url: str) -> str:
+    """A URL without its password and options."""
+    split = urlsplit(url)
+    if not split.scheme:
+        return url
+    return f"{split.scheme}://{split.netloc.rpartition('@')[2]}{split.path}"
+
+
+def first_line(exc: BaseException) -> str:
+    if isinstance(exc, OSError) and exc.strerror:
+        return exc.strerror.partition("\n")[0]
+    return (str(exc) or type(exc).__name__).partition("\n")[0]
+
+
+class Storage:
+    """Files below a root; paths are relative to it, with slashes. Every error is an ArchiveError."""
+
+    def __init__(self, files: pafs.FileSystem, root: str, url: str) -> None:
+        self.files = files
+        self.root = root
+        self.url = url
+
+    def full(self, path: str) -> str:
+        return posixpath.join(self.root, path) if path else self.root
+
+    @contextmanager
+    def errors(self, doing: str, path: str) -> Iterator[None]:
+        """Errors in this context become ArchiveErrors."""
+        try:
+            yield
+        except FILE_ERRORS as exc:
+            where = posixpath.join(shown(self.url), path) if path else shown(self.url)
+            raise ArchiveError(f"{where} cannot be {doing}: {first_line(exc)}") from exc
+
+    def names(self, path: str) -> list[str]:
+        """What is in a directory, sorted; nothing, when there is none."""
+        with self.errors("listed", path):
+            return sorted(each.base_name for each in self._infos(path) if each.base_name)
+
+    def tree(self, path: str) -> dict[str, float]:
+        """The files below a directory: relative path -> when it was modified, seconds since 1970."""
+        with self.errors("listed", path):
+            return {
+                posixpath.relpath(each.path, self.full(path)): (each.mtime_ns or 0) / 1e9
+                for each in self._infos(path, recursive=True)
+                if each.type == pafs.FileType.File
+            }
+
+    def _infos(self, path: str, recursive: bool = False) -> list[pafs.FileInfo]:
+        selector = pafs.FileSelector(self.full(path), allow_not_found=True, recursive=recursive)
+        infos: list[pafs.FileInfo] = self.files.get_file_info(selector)
+        return infos
+
+    def exists(self, path: str) -> bool:
+        return self.size(path) is not None
+
+    def size(self, path: str) -> int | None:
+        """A file's length in bytes; None when there is no such file."""
+        with self.errors("read", path):
+            info = self.files.get_file_info(self.full(path))
+        return info.size if info.type == pafs.FileType.File else None
+
+    def read(self, path: str) -> bytes:
+        with self.errors("read", path), self.files.open_input_stream(self.full(path)) as stream:
+            data: bytes = stream.read()
+            return data
+
+    def open_input(self, path: str) -> pa.NativeFile:
+        with self.errors("read", path):
+            return self.files.open_input_file(self.full(path))
+
+    def open_output(self, path: str) -> IO[bytes]:
+        """A new file, to be read by others when sync() was called."""
+        with self.errors("written", path):
+            self.make_parent(path)
+            output: IO[bytes] = self.files.open_output_stream(self.full(path))
+            return output
+
+    def make_parent(self, path: str) -> None:
+        self.files.create_dir(posixpath.dirname(self.full(path)), recursive=True)
+
+    def sync(self, path: str) -> None:
+        """Returns when a file that was written and closed is safe. Object stores keep what they confirmed."""
+
+    def move(self, source: str, to: str) -> None:
+        """Gives a file its name, unless that was done before. Raises ArchiveError."""
+        if self.exists(source):
+            with self.errors("written", to):
+                self.make_parent(to)
+                self.files.move(self.full(source), self.full(to))
+        elif not self.exists(to):
+            raise ArchiveError(f"{posixpath.join(shown(self.url), source)} is missing")
+
+    def delete(self, path: str) -> None:
+        """Deletes a file, if there is one."""
+        with self.errors("deleted", path):
+            try:
+                self.files.delete_file(self.full(path))
+            except OSError:
+                if self.exists(path):
+                    raise
+
+    def delete_tree(self, path: str) -> None:
+        """Deletes a directory and what is below it, if there is one."""
+        with self.errors("deleted", path):
+            if self.files.get_file_info(self.full(path)).type == pafs.FileType.Directory:
+                self.files.delete_dir(self.full(path))
+
+    def create(self, path: str, data: bytes) -> bool:
+        """Makes a file with this content in one step; False when there is one of that name already."""
+        raise NotImplementedError
+
+    def check_create(self, directory: str) -> None:
+        """Raises ArchiveError where create() would not be what it says."""
+
+
+class LocalStorage(Storage):
+    """A directory of this machine, or one that it has mounted."""
+
+    def sync(self, path: str) -> None:
+        with self.errors("written", path):
+            descriptor = os.open(self.full(path), os.O_RDONLY)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+            self._sync_directory(path)
+
+    def _sync_directory(self, path: str) -> None:
+        """Syncs the directories above a file, as far as the archive reaches."""
+        parent = Path(self.full(path)).parent
+        for each in (parent, *parent.parents):
+            descriptor = os.open(each, os.O_RDONLY | os.O_DIRECTORY)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+            if str(each) == self.root:
+                return
+
+    def move(self, source: str, to: str) -> None:
+        with self.errors("written", to):
+            self.make_parent(to)
+            try:
+                Path(self.full(source)).replace(self.full(to))
+            except FileNotFoundError:
+                if not self.exists(to):
+                    raise
+            self._sync_directory(to)
+
+    def create(self, path: str, data: bytes) -> bool:
+        beside = f"{path}.{uuid.uuid4().hex}.tmp"
+        with self.errors("written", path):
+            self.make_parent(path)
+            with Path(self.full(beside)).open("xb") as stream:
+                try:
+                    stream.write(data)
+                    stream.flush()
+                    os.fsync(stream.fileno())
+                    os.link(self.full(beside), self.full(path))
+                except FileExistsError:
+                    return False
+                finally:
+                    Path(self.full(beside)).unlink()
+            self._sync_directory(path)
+            return True
+
+
+class S3Storage(Storage):
+    """A bucket of S3, or of what speaks its protocol (endpoint_override=, scheme=, region= in the URL)."""
+
+    def make_parent(self, path: str) -> None:
+        pass  # directories are no objects
+
+    @cached_property
+    def client(self) -> Any:
+        """boto3's client, with what the URL says, as pyarrow takes it."""
+        try:
+            import boto3
+        except ImportError:
+            raise ArchiveError("boto3 is needed to commit to S3: pip install gnats[s3]") from None
+        split = urlsplit(self.url)
+        options = dict(parse_qsl(split.query))
+        settings: dict[str, Any] = {"region_name": options.get("region")}
+        if endpoint := options.get("endpoint_override"):
+            scheme = options.get("scheme", "https")
+            settings["endpoint_url"] = endpoint if "://" in endpoint else f"{scheme}://{endpoint}"
+        if split.username:
+            settings["aws_access_key_id"] = split.username
+            settings["aws_secret_access_key"] = split.password
+        return boto3.client("s3", **settings)
+
+    def create(self, path: str, data: bytes) -> bool:
+        from botocore.exceptions import BotoCoreError, ClientError
+
+        bucket, _, key = self.full(path).partition("/")
+        where = posixpath.join(shown(self.url), path)
+        while True:
+            try:
+                self.client.put_object(Bucket=bucket, Key=key, Body=data, IfNoneMatch="*")
+            except ClientError as exc:
+                status = exc.response["ResponseMetadata"]["HTTPStatusCode"]
+                if status == 412:
+                    # an attempt that was taken, and whose answer was lost, is refused when it is sent again
+                    return self.read(path) == data
+                if status == 409:  # somebody else is about to: who was first is seen by asking once more
+                    continue
+                raise ArchiveError(f"{where} cannot be written: {exc}") from None
+            except BotoCoreError as exc:
+                raise ArchiveError(f"{where} cannot be written: {exc}") from None
+            return True
+
+    def check_create(self, directory: str) -> None:
+        probe = posixpath.join(directory, f"probe-{uuid.uuid4().hex}")
+        taken = (self.create(probe, b"1"), self.create(probe, b"2"))
+        self.delete(probe)
+        if taken != (True, False):
+            raise ArchiveError(
+                f"{shown(self.url)} ignores If-None-Match: two jobs at once could not be told apart there"
+            )
+
+
+class HdfsStorage(Storage):
+    """HDFS, by pyarrow's libhdfs driver."""
+
+    def create(self, path: str, data: bytes) -> bool:
+        beside = f"{path}.{uuid.uuid4().hex}.tmp"
+        with self.open_output(beside) as stream:
+            stream.write(data)
+        with self.errors("written", path):
+            try:
+                self.files.move(self.full(beside), self.full(path))
+            except OSError:
+                self.delete(beside)
+                if self.exists(path):
+                    return False
+                raise
+            return True

@@ -1,0 +1,19 @@
+"""Fixtures of the archive's tests: a stream of a store, and a place for its archive."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from .stores import Writing
+
+
+@pytest.fixture
+def orders(tmp_path: Path) -> Writing:
+    return Writing(tmp_path / "store")
+
+
+@pytest.fixture
+def out(tmp_path: Path) -> Path:
+    return tmp_path / "out"

@@ -1,0 +1,204 @@
+"""The archive of a running server's streams: while they are written to, purged by it, restored from it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import nats
+import pytest
+from support.servers import Server
+
+from gnats.archive.broker import Broker, purge_archived
+from gnats.archive.engine import Inline
+from gnats.archive.errors import ArchiveError
+from gnats.archive.job import Archived, Options, Silent
+from gnats.archive.job import archive as run_archive
+from gnats.archive.restore import Wanted, restore
+from gnats.archive.source import StreamSource
+from gnats.archive.streams import find_stream
+from gnats.archive.target import Target
+from gnats.archive.verify import verify
+
+from .stores import listed, manifest_of, plain
+
+pytestmark = pytest.mark.timeout(120)
+
+
+@pytest.fixture(scope="module")
+def server(launch_shared: Callable[..., Server]) -> Iterator[Server]:
+    yield launch_shared(config="jetstream { store_dir: js }")
+
+
+@asynccontextmanager
+async def connected(server: Server, *names: str) -> AsyncIterator[Any]:
+    """JetStream, with empty streams of these names."""
+    connection = await nats.connect(server.url)
+    js = connection.jetstream()
+    try:
+        for name in names:
+            if name in {each.config.name for each in await js.streams_info()}:
+                await js.delete_stream(name)
+            prefix = "" if name == "ORDERS" else f"{name.lower()}."
+            await js.add_stream(name=name, subjects=[f"{prefix}orders.>"])
+        yield js
+    finally:
+        await connection.close()
+
+
+async def publish(js: Any, first: int, last: int) -> None:
+    for at in range(first, last + 1):
+        headers = {"At": str(at), "Nats-Msg-Id": f"id-{at}"} if at % 3 == 0 else None
+        await js.publish_async(f"orders.{at % 4}", b"%d" % at, headers=headers)
+    await js.publish_async_completed()
+
+
+def archived(server: Server, out: Path, options: Options | None = None) -> Archived:
+    stream = find_stream(server.directory / "js", "ORDERS")
+    (done,) = run_archive([stream], Target(str(out)), Inline(), options or Options(), Silent())
+    return done
+
+
+def verified(server: Server, out: Path) -> Any:
+    source = StreamSource(find_stream(server.directory / "js", "ORDERS"))
+    return verify(Target(str(out)), manifest_of(out), source.snapshot(), Inline())
+
+
+async def test_an_archive_while_messages_are_published(server: Server, out: Path) -> None:
+    async with connected(server, "ORDERS") as js:
+        last = 0
+        enough = asyncio.Event()
+
+        async def keep_publishing() -> None:
+            nonlocal last
+            while not enough.is_set():
+                await publish(js, last + 1, last + 200)
+                last += 200
+
+        publishing = asyncio.create_task(keep_publishing())
+        for _ in range(4):
+            await asyncio.to_thread(archived, server, out)
+        enough.set()
+        await publishing
+        archived(server, out)
+        rows = listed(out)
+        assert [(row["sequence"], row["payload"]) for row in rows] == [
+            (n, b"%d" % n) for n in range(1, last + 1)
+        ]
+        assert rows[2]["headers"] == [("At", ["3"]), ("Nats-Msg-Id", ["id-3"])]
+        assert not verified(server, out).problems
+
+
+async def test_only_what_is_archived_and_verified_is_purged(server: Server, out: Path) -> None:
+    async with connected(server, "ORDERS") as js:
+        await publish(js, 1, 300)
+        archived(server, out, Options(last_seq=200))
+        broker = Broker(server.url)
+        assert (await asyncio.to_thread(purge_archived, broker, manifest_of(out))).count == 0
+        verified(server, out)
+        purged = await asyncio.to_thread(purge_archived, broker, manifest_of(out))
+        assert (purged.before, purged.count) == (201, 200)
+        state = (await js.stream_info("ORDERS")).state
+        assert (state.first_seq, state.last_seq, state.messages) == (201, 300, 100)
+        archived(server, out)
+        assert len(plain(listed(out))) == 300
+        verified(server, out)
+        await publish(js, 301, 310)
+        purged = await asyncio.to_thread(purge_archived, broker, manifest_of(out))
+        assert (purged.before, purged.count) == (301, 100)
+        assert (await js.stream_info("ORDERS")).state.first_seq == 301
+
+
+async def test_a_stream_that_was_made_anew_is_not_purged(server: Server, out: Path) -> None:
+    async with connected(server, "ORDERS") as js:
+        await publish(js, 1, 10)
+        archived(server, out)
+        verified(server, out)
+    async with connected(server, "ORDERS") as js:
+        await publish(js, 1, 5)
+        with pytest.raises(ArchiveError, match="nothing is purged"):
+            await asyncio.to_thread(purge_archived, Broker(server.url), manifest_of(out))
+        assert (await js.stream_info("ORDERS")).state.messages == 5
+
+
+async def test_a_restore(server: Server, out: Path) -> None:
+    async with connected(server, "ORDERS", "AGAIN") as js:
+        await publish(js, 1, 1500)
+        await js.delete_msg("ORDERS", 7)
+        archived(server, out)
+        rows = listed(out)
+        broker, wanted = Broker(server.url), Wanted("AGAIN", prefix="again.")
+        part = Wanted("AGAIN", prefix="again.", last_seq=700)
+        manifest = manifest_of(out)
+        assert (await asyncio.to_thread(restore, broker, manifest, part)).messages == 699
+        done = await asyncio.to_thread(restore, broker, manifest, wanted)  # it goes on
+        assert (done.messages, done.resumed_after) == (800, 700)
+        assert (await asyncio.to_thread(restore, broker, manifest, wanted)).messages == 0
+        assert (await js.stream_info("AGAIN")).state.messages == 1499
+        for at, row in enumerate(rows, 1):
+            if at in (1, 3, 7, 700, 1499):
+                message = await js.get_msg("AGAIN", seq=at)
+                assert (message.subject, message.data) == (f"again.{row['subject']}", row["payload"])
+                headers = dict(message.headers)
+                assert headers["Nats-Archived-Sequence"] == str(row["sequence"])
+                assert headers["Nats-Archived-Time"].startswith(row["time"].strftime("%Y-%m-%dT%H:%M:%S"))
+                if row["sequence"] % 3 == 0:
+                    assert headers["At"] == str(row["sequence"])
+                    assert headers["Nats-Archived-Header-Nats-Msg-Id"] == f"id-{row['sequence']}"
+                    assert headers["Nats-Msg-Id"] == f"archived:ORDERS:{row['sequence']}"
+
+
+async def test_headers_with_several_values_are_restored(server: Server, out: Path) -> None:
+    async with connected(server, "ORDERS", "AGAIN") as js:
+        raw = b"NATS/1.0\r\nA: 1\r\nB: x\r\nA: 2\r\n\r\n"
+        connection = js._nc
+        inbox = await connection.subscribe("done")
+        sizes = len(raw), len(raw) + 2
+        await connection._send_command(b"HPUB orders.x done %d %d\r\n%shi\r\n" % (*sizes, raw))
+        await inbox.next_msg()
+        archived(server, out)
+        wanted = Wanted("AGAIN", prefix="again.")
+        assert (await asyncio.to_thread(restore, Broker(server.url), manifest_of(out), wanted)).messages == 1
+        archived_again = find_stream(server.directory / "js", "AGAIN")
+        (batch,) = StreamSource(archived_again).scan().reader
+        headers = dict(batch.column("headers")[0].as_py())
+        assert (headers["A"], headers["B"]) == (["1", "2"], ["x"])
+
+
+async def test_a_restore_into_a_stream_that_is_not_empty(server: Server, out: Path) -> None:
+    async with connected(server, "ORDERS", "AGAIN") as js:
+        await publish(js, 1, 3)
+        archived(server, out)
+        await js.publish("again.orders.x", b"")
+        with pytest.raises(ArchiveError, match="needs an empty stream"):
+            await asyncio.to_thread(
+                restore, Broker(server.url), manifest_of(out), Wanted("AGAIN", prefix="again.")
+            )
+
+
+async def test_a_restore_ends_when_somebody_else_publishes(server: Server, out: Path) -> None:
+    async with connected(server, "ORDERS", "AGAIN") as js:
+        await publish(js, 1, 200)
+        archived(server, out)
+        wanted = Wanted("AGAIN", prefix="again.", rate=400)
+        seen = await js._nc.subscribe("again.>")
+        task = asyncio.create_task(asyncio.to_thread(restore, Broker(server.url), manifest_of(out), wanted))
+        await seen.next_msg(timeout=30)
+        await js.publish("again.orders.other", b"")
+        with pytest.raises(ArchiveError, match="wrong last"):
+            await task
+        state = (await js.stream_info("AGAIN")).state
+        last = await js.get_msg("AGAIN", seq=state.last_seq)
+        assert last.subject == "again.orders.other"
+
+
+def test_a_server_that_is_not_there(out: Path, orders: Any) -> None:
+    from .stores import archive
+
+    orders.publish(1)
+    archive(orders, out)
+    with pytest.raises(ArchiveError, match=r"nats://127\.0\.0\.1:1 cannot be reached"):
+        restore(Broker("nats://x:secret@127.0.0.1:1"), manifest_of(out), Wanted("ORDERS"))
