@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from Cython.Build import cythonize
-from setuptools import Extension, setup
+from setuptools import Extension, find_packages, setup
 from setuptools.command.build_ext import build_ext
 
 ROOT = Path(__file__).parent
@@ -86,8 +86,13 @@ class BuildExt(build_ext):
             self.build_temp = f"{self.build_lib}/objects"
 
 
+# Installed as a package of its own: Spark looks for data sources in those whose names begin with pyspark_.
+DISCOVERY = "gnats.archive.spark.discovery"
+
 os.chdir(ROOT)
 setup(
+    packages=[*find_packages(include=["gnats*"], exclude=[DISCOVERY]), "pyspark_jetstream"],
+    package_dir={"pyspark_jetstream": DISCOVERY.replace(".", "/")},
     ext_modules=cythonize(
         extensions(),
         include_path=[str(SRC)],

@@ -3,7 +3,19 @@
 import os
 import platform
 import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+
+_SPIN = """
+import os
+os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+while os.getppid() == {parent}:
+    for _ in range(1_000_000):
+        pass
+"""
 
 
 def _read(path: str) -> str:
@@ -27,3 +39,16 @@ def describe() -> dict[str, str | int | float]:
         "tcp_congestion_control": _read("/proc/sys/net/ipv4/tcp_congestion_control"),
         "load_before": round(os.getloadavg()[0], 2),
     }
+
+
+@contextmanager
+def awake() -> Iterator[None]:
+    """Keeps all cores from halting: something of the least priority runs on each."""
+    code = _SPIN.format(parent=os.getpid())
+    spinning = [subprocess.Popen([sys.executable, "-c", code]) for _ in os.sched_getaffinity(0)]
+    try:
+        yield
+    finally:
+        for process in spinning:
+            process.kill()
+            process.wait()

@@ -80,6 +80,8 @@ def measure(scenario: Scenario, kinds: Sequence[Kind], settings: Settings) -> Re
             for kind in kinds
             if scenario.runs_on(kind)
         ]
+        if scenario.awake:
+            stack.enter_context(machine.awake())
         for number in range(min(settings.rounds, scenario.rounds)):
             for kind, take in takers if number % 2 == 0 else reversed(takers):
                 metrics = take()

@@ -9,7 +9,7 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 
 from gnats.bench.fleet import Fleet
@@ -45,7 +45,8 @@ class Settings:
 class Scenario:
     """One thing to measure, in at most `rounds` rounds.
 
-    With `pollers` also on gnats with two threads; with `alone` beside no nats-server but the reference.
+    With `pollers` also on gnats with two threads; with `alone` beside no nats-server but the reference; with
+    `awake` no core halts meanwhile.
     """
 
     name: str
@@ -56,12 +57,20 @@ class Scenario:
     rounds: int = 99
     pollers: bool = False
     alone: bool = False
+    awake: bool = False
 
     def runs_on(self, kind: Kind) -> bool:
         """Whether this kind of server takes part."""
         if self.alone and not kind.is_gnats and kind.version != REFERENCE:
             return False
         return self.pollers or kind.key != "gnats-2"
+
+
+def kept_awake(scenario: Scenario) -> Scenario:
+    """The same while no core halts."""
+    return replace(
+        scenario, name=f"{scenario.name}/awake", about=f"{scenario.about}; no core halts", awake=True
+    )
 
 
 # Throughput
@@ -454,13 +463,15 @@ def _latency_scenarios() -> Iterator[Scenario]:
         latency,
         quick=True,
     )
-    yield Scenario(
+    turns = Scenario(
         "latency/turns",
         "latency",
         "one way, 16B, each leaves when the one before has arrived",
         partial(latency, interval=0.0),
         quick=True,
     )
+    yield turns
+    yield kept_awake(turns)
     yield Scenario(
         "latency/load",
         "latency",
@@ -468,7 +479,9 @@ def _latency_scenarios() -> Iterator[Scenario]:
         partial(latency, loaded=True),
         quick=True,
     )
-    yield Scenario("request/1", "requests", "one request at a time", requests, quick=True)
+    one = Scenario("request/1", "requests", "one request at a time", requests, quick=True)
+    yield one
+    yield kept_awake(one)
     yield Scenario("request/load", "requests", f"one at a time, {beside}", partial(requests, loaded=True))
     yield Scenario(
         "request/256",

@@ -42,7 +42,7 @@ TARGETS: tuple[Target, ...] = (
     Target("tls/1:1/128B", "cpu_ns", 0.7),
     Target("1:1/16B", "msgs_per_sec", 2.5, at_least=True),
     *(
-        Target(f"latency/{name}", metric, 0.8)
+        Target(f"latency/{name}*", metric, 0.8)
         for name in ("idle", "turns")
         for metric in ("p50_us", "p99_us")
     ),
@@ -58,7 +58,7 @@ TARGETS: tuple[Target, ...] = (
         for metric, bound in (("msgs_per_sec", 3.0), ("cpu_ns", 0.33))
     ),
     *(
-        Target(f"js/sync/{storage}", metric, 0.7)
+        Target(f"js/sync/{storage}*", metric, 0.7)
         for storage in ("file", "memory")
         for metric in ("p50_us", "p99_us")
     ),
@@ -69,7 +69,7 @@ TARGETS: tuple[Target, ...] = (
         for size in ("128B", "1KiB")
         for metric, bound in (("msgs_per_sec", 2.5), ("cpu_ns", 0.4))
     ),
-    *(Target(f"js/kv/{name}", metric, 0.7) for name in ("put", "get") for metric in ("p50_us", "p99_us")),
+    *(Target(f"js/kv/{name}*", metric, 0.7) for name in ("put", "get") for metric in ("p50_us", "p99_us")),
     *(Target(f"js/{name}", "rss_mib", 0.7) for name in ("consumers/10k", "keys/100k", "streams/1k")),
     Target("pollers/*", "msgs_per_sec", 1.0, at_least=True, keys=("gnats-2",), base="gnats-1"),
 )
