@@ -27,6 +27,9 @@ class Poller(PollerBase):
     def close(self) -> None:
         """Release descriptors and memory: all its connections are closed, and run() has returned."""
     def stats(self) -> dict[str, int]:
-        """Messages and bytes in and out, clients, wakeups, reads, and what its result cache does."""
+        """Messages and bytes in and out, clients, wakeups, reads, and what its result cache does.
+
+        `lingered`: times that something came while the poller looked for it before going to sleep.
+        """
     def state_now(self) -> dict[str, int | list[int]]:
         """What the poller holds at the moment: timers armed, free chunks by size. A hint only."""

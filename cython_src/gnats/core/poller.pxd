@@ -3,7 +3,7 @@
 The same object runs in either of two ways: watched by the control loop, which calls run_once when fileno() is
 readable, or in a thread of its own. Its lock (PollState.lock) guards the list of signalled connections (docs/locks.md).
 """
-from libc.stdint cimport uint8_t
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
 from gnats.core.pollstate cimport PollerBase
 
@@ -11,7 +11,13 @@ from gnats.core.pollstate cimport PollerBase
 cdef class Poller(PollerBase):
     cdef uint8_t stopping     # atomic
     cdef int closed
+    cdef bint lingers         # before it sleeps, where the waits before were short
+    cdef uint32_t short_waits # in a row
+    cdef int64_t left         # monotonic ns when run_once returned
+    cdef uint64_t lingered    # times that something came meanwhile; atomic
 
     cdef int once(self, int timeout_ms) noexcept nogil
+    cdef int linger(self) noexcept nogil
+    cdef void waited(self, int64_t ns) noexcept nogil
     cdef void drain_signals(self) noexcept nogil
     cdef void expire_timers(self) noexcept nogil

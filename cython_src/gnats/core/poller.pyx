@@ -1,6 +1,8 @@
 """A poller; see poller.pxd."""
-from libc.stdint cimport uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
+
+from os import sched_getaffinity
 
 from gnats.core.batch cimport end_batch
 from gnats.core.connection cimport Connection
@@ -33,6 +35,7 @@ from gnats.includes.linux cimport (
     eventfd_read,
     eventfd_write,
     monotonic_ns,
+    sched_yield,
     timerfd_create,
 )
 from gnats.includes.pthread cimport (
@@ -45,6 +48,10 @@ from gnats.includes.pthread cimport (
 cdef enum:
     MAX_EVENTS = 256
     READ_BUFFER = 256 * 1024   # of one read: deep enough for a syscall to be cheap, small enough for the L2 cache
+    STREAK = 16                # short waits in a row: the next is expected to be short, too
+    SHORT = 120000             # ns; a virtual machine takes a third of it to wake a core up
+    LINGER = 60000             # ns that something is waited for without sleeping
+    TURN = 1000000             # ns, then the control loop has its turn
 
 
 cdef class Poller(PollerBase):
@@ -66,6 +73,7 @@ cdef class Poller(PollerBase):
         self.ps.state = <void *> state
         self.ps.index = index
         self.ps.solo = solo
+        self.lingers = len(sched_getaffinity(0)) > 1    # what it waits for needs a core
         self.ps.rng = <uint64_t> monotonic_ns() * 2 + 1
         self.ps.now = monotonic_ns()
         self.ps.rbuf_len = READ_BUFFER
@@ -94,24 +102,41 @@ cdef class Poller(PollerBase):
 
     def run_once(self, int timeout_ms=0) -> int:
         """Read, parse, route and flush everything that is ready; the number of events. Without the GIL."""
-        cdef int n
+        cdef int64_t begin = monotonic_ns()
+        cdef int n, more
         with nogil:
-            n = self.once(timeout_ms)
-            # What waits for more input before it is flushed must not wait for the loop to come back.
-            while n >= 0 and self.ps.dirty != NULL:
-                n += self.once(0)
+            n = more = self.once(timeout_ms)
+            if n > 0:
+                self.waited(begin - self.left)
+            while more >= 0:
+                if self.ps.dirty != NULL:
+                    more = self.once(0)    # what waits for more input before it is flushed must not wait for the loop
+                elif (self.ps.solo and n > 0 and self.ps.now - begin < TURN and not pollstate_busy(&self.ps)
+                        and load64(&(<Inbox> self.ps.inbox).queued) == 0):
+                    more = self.linger()
+                    if more == 0:
+                        break
+                else:
+                    break
+                n += max(more, 0)
+            if more < 0:
+                n = more
+            self.left = monotonic_ns()
             if pollstate_busy(&self.ps):
                 eventfd_write(self.ps.evfd, 1)
         return n
 
     def run(self) -> None:
         """run_once until stop(), for a thread of its own. Raises OSError should epoll fail."""
+        cdef int64_t begin
         cdef int n = 0
         with nogil:
-            while not load8_acquire(&self.stopping):
-                n = self.once(-1)
-                if n < 0:
-                    break
+            while n >= 0 and not load8_acquire(&self.stopping):
+                n = self.linger()
+                if n == 0:
+                    begin = monotonic_ns()
+                    n = self.once(-1)
+                    self.waited(self.ps.now - begin)
         if n < 0:
             raise OSError(-n, "epoll_wait failed")
 
@@ -158,6 +183,7 @@ cdef class Poller(PollerBase):
             "cache_entries": load32(&self.ps.cache.n),
             "wakeups": load64(&self.ps.wakeups),
             "reads": load64(&self.ps.reads),
+            "lingered": load64(&self.lingered),
         }
 
     def state_now(self) -> dict:
@@ -167,6 +193,33 @@ cdef class Poller(PollerBase):
             "free_chunks": [load32(&self.ps.pool.n[i]) for i in range(CHUNK_CLASSES)],
             "scratch_bytes": load64(<uint64_t *> &self.ps.scratch_len),
         }
+
+    cdef int linger(self) noexcept nogil:
+        """Look for events for a moment, if they are expected that soon; 0 when none came.
+
+        Who sends one message at a time and waits for the answer finds the server awake: to put a core to sleep and to
+        wake it up takes longer than all the rest, and more of its time.
+        """
+        cdef int64_t begin
+        cdef int n
+        if self.short_waits < STREAK or not self.lingers:
+            return 0
+        begin = monotonic_ns()
+        while True:
+            n = self.once(0)
+            if n != 0:
+                bump64(&self.lingered, 1)
+                return n
+            if monotonic_ns() - begin >= LINGER:
+                self.short_waits = 0
+                return 0
+            sched_yield()
+
+    cdef void waited(self, int64_t ns) noexcept nogil:
+        if ns >= SHORT:
+            self.short_waits = 0
+        elif self.short_waits < STREAK:
+            self.short_waits += 1
 
     cdef int once(self, int timeout_ms) noexcept nogil:
         cdef epoll_event[MAX_EVENTS] events

@@ -16,6 +16,9 @@ cdef extern from "<sys/epoll.h>" nogil:
     int epoll_ctl(int epfd, int op, int fd, epoll_event *event)
     int epoll_wait(int epfd, epoll_event *events, int maxevents, int timeout)
 
+cdef extern from "<sched.h>" nogil:
+    int sched_yield()
+
 cdef extern from "<sys/eventfd.h>" nogil:
     enum:
         EFD_CLOEXEC, EFD_NONBLOCK
