@@ -12,7 +12,7 @@ cdef class Poller(PollerBase):
     cdef uint8_t stopping     # atomic
     cdef int closed
     cdef bint lingers         # before it sleeps, where the waits before were short
-    cdef uint32_t short_waits # in a row
+    cdef uint32_t short_waits  # in a row
     cdef int64_t left         # monotonic ns when run_once returned
     cdef uint64_t lingered    # times that something came meanwhile; atomic
 
