@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -26,6 +28,11 @@ SMALL = Options(task_bytes=16 * 1024)
 ORDERS = "account=$G/stream=ORDERS"
 BLOCK = 4096
 """Small blocks: a stream of a thousand messages has dozens."""
+
+
+def no_java() -> bool:
+    """Whether Spark cannot run here."""
+    return shutil.which("java") is None and "JAVA_HOME" not in os.environ
 
 
 class Writing:

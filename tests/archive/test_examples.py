@@ -10,12 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from .stores import Writing, archive
+from .stores import Writing, archive, no_java
 
 pytestmark = pytest.mark.timeout(180)
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.mark.skipif(no_java(), reason="Java is not installed (Debian package default-jre-headless)")
 def test_three_questions(orders: Writing, out: Path, tmp_path: Path) -> None:
     orders.publish(700, step=10**9)
     orders.remove(5, 6, 7)

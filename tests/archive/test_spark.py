@@ -27,9 +27,13 @@ from gnats.archive.job import archive as run_archive
 from gnats.archive.spark import register
 from gnats.archive.target import Target
 
-from .stores import DAY, SMALL, START, Writing, listed, plain
+from .stores import DAY, SMALL, START, Writing, listed, no_java, plain
 
-pytestmark = [pytest.mark.timeout(300), pytest.mark.filterwarnings("default")]
+pytestmark = [
+    pytest.mark.timeout(300),
+    pytest.mark.filterwarnings("default"),
+    pytest.mark.skipif(no_java(), reason="Java is not installed (Debian package default-jre-headless)"),
+]
 
 
 @pytest.fixture(scope="module")
@@ -44,6 +48,7 @@ def spark() -> Iterator[SparkSession]:
         .getOrCreate()
     )
     session.sparkContext.setLogLevel("OFF")
+    register(session)  # in an editable install Spark does not find it by itself
     yield session
     session.stop()
 
