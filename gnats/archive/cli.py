@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gnats.archive.backups import opened, unpack
 from gnats.archive.broker import Broker, purge_archived
 from gnats.archive.compact import compact
 from gnats.archive.engine import Engine, Inline, Processes, Spark
@@ -34,6 +35,7 @@ EPILOG = """\
 gnats archive compact   make large files of small ones
 gnats archive verify    compare an archive with its store
 gnats archive restore   publish archived messages into a stream
+gnats archive unpack    make a store directory of backups, for Spark to read
 """
 
 
@@ -85,6 +87,20 @@ def _engine_options(parser: _Parser) -> None:
     parser.add_argument("--workers", type=int, metavar="N", help="processes (default: one for each core)")
 
 
+def _store_options(parser: _Parser, *, required: bool) -> None:
+    parser.add_argument(
+        "--store",
+        required=required,
+        metavar="DIR",
+        help="a server's store directory, or backups of streams; it is only read",
+    )
+    parser.add_argument(
+        "--work-dir",
+        metavar="DIR",
+        help="where backups are unpacked; all tasks have to see it (default: of temporary files)",
+    )
+
+
 def _key_options(parser: _Parser) -> None:
     parser.add_argument("--key-file", metavar="FILE", help="file with the key of an encrypted store")
     parser.add_argument("--prev-key-file", metavar="FILE", help="file with the key before that one")
@@ -120,9 +136,7 @@ def _layout_options(parser: _Parser) -> None:
 
 def run_parser() -> _Parser:
     parser = _parser("", "Archives what is new in JetStream streams as Parquet files.", epilog=EPILOG)
-    parser.add_argument(
-        "--store", required=True, metavar="DIR", help="a server's store directory; it is only read"
-    )
+    _store_options(parser, required=True)
     parser.add_argument(
         "--out", required=True, metavar="URL", help="a directory, s3://bucket/path or hdfs://..."
     )
@@ -191,10 +205,16 @@ def _keys(args: argparse.Namespace) -> Keys | None:
     return Keys(key or "", previous, args.cipher)
 
 
+def _found(args: argparse.Namespace) -> list[StreamDir]:
+    """The streams of a store. Backups are of the one account that is named, if one is."""
+    account = args.account[0] if args.account and len(args.account) == 1 else None
+    return find_streams(args.store, account)
+
+
 def _streams(args: argparse.Namespace) -> list[StreamDir]:
     if not args.stream and not args.all:
         raise ArchiveError("say which: --stream NAME, or --all")
-    found = [each for each in find_streams(args.store) if not args.account or each.account in args.account]
+    found = [each for each in _found(args) if not args.account or each.account in args.account]
     if args.all:
         return found
     for name in args.stream:
@@ -245,7 +265,12 @@ def _run(args: argparse.Namespace, engine: Engine) -> int:
     options = Options(
         args.first_seq, args.last_seq, args.since, args.until, args.retry_damaged, _layout(args)
     )
-    for stream, done in zip(streams, archive(streams, target, engine, options, console, keys), strict=True):
+    if args.purge_archived and any(each.backup for each in streams):
+        raise ArchiveError(
+            "--purge-archived is not supported for backups: archive the server's store for that"
+        )
+    results = archive(streams, target, engine, options, console, keys, args.work_dir)
+    for stream, done in zip(streams, results, strict=True):
         if not args.purge_archived:
             continue
         checked = verify(target, done.manifest, StreamSource(stream, keys).snapshot(), engine, again=False)
@@ -287,7 +312,7 @@ def verify_parser() -> _Parser:
         "verify", "Compares an archive with its store; without a store, with its own checksums only."
     )
     parser.add_argument("--out", required=True, metavar="URL", help="the archive")
-    parser.add_argument("--store", metavar="DIR", help="the server's store directory; it is only read")
+    _store_options(parser, required=False)
     _selecting(parser)
     _key_options(parser)
     _engine_options(parser)
@@ -296,17 +321,20 @@ def verify_parser() -> _Parser:
 
 def _verify(args: argparse.Namespace, engine: Engine) -> int:
     keys, target, bad = _keys(args), Target(args.out), False
-    sources = {(each.account, each.name): each for each in find_streams(args.store)} if args.store else {}
+    sources = {(each.account, each.name): each for each in _found(args)} if args.store else {}
     for manifest in _archived(args):
         origin = manifest.origin
-        name, snapshot = f"{origin.account} > {origin.stream}", None
+        name = f"{origin.account} > {origin.stream}"
         if args.store:
             stream = sources.get((origin.account, origin.stream))
             if stream is None:
                 raise ArchiveError(f"{name} is in the archive, and not in {args.store}")
-            snapshot = StreamSource(stream, keys).snapshot()
-            manifest = Manifest(manifest.storage, origin_of(snapshot))
-        done = verify(target, manifest, snapshot, engine)
+            with opened(stream, args.work_dir) as there:
+                snapshot = StreamSource(there, keys).snapshot()
+                manifest = Manifest(manifest.storage, origin_of(snapshot))
+                done = verify(target, manifest, snapshot, engine)
+        else:
+            done = verify(target, manifest, None, engine)
         for problem in done.problems:
             print(f"gnats archive: {problem}", file=sys.stderr)
         bad = bad or bool(done.problems)
@@ -349,6 +377,22 @@ def _restore(args: argparse.Namespace) -> int:
     return 0
 
 
+def unpack_parser() -> _Parser:
+    parser = _parser("unpack", "Makes a store directory of backups of streams; not one for a server.")
+    parser.add_argument("--store", required=True, metavar="DIR", help="a backup, or a directory of them")
+    parser.add_argument("--to", required=True, metavar="DIR", help="the store directory")
+    _selecting(parser)
+    return parser
+
+
+def _unpack(args: argparse.Namespace) -> int:
+    for stream in _streams(args):
+        if not stream.backup:
+            raise ArchiveError(f"{stream.path} is no backup")
+        print(f"{stream.account} > {stream.name}: {unpack(stream, args.to).path}")
+    return 0
+
+
 _COMMANDS: dict[str, tuple[Callable[[], _Parser], Callable[[argparse.Namespace, Engine], int]]] = {
     "": (run_parser, _run),
     "compact": (compact_parser, _compact),
@@ -361,6 +405,8 @@ def archive_main(args: Sequence[str], session: SparkSession | None = None) -> in
     try:
         if args[:1] == ["restore"]:
             return _restore(restore_parser().parse_args(args[1:]))
+        if args[:1] == ["unpack"]:
+            return _unpack(unpack_parser().parse_args(args[1:]))
         command = args[0] if args and args[0] in _COMMANDS else ""
         parser, function = _COMMANDS[command]
         parsed = parser().parse_args(args[1:] if command else args)

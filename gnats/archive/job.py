@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol
 
+from gnats.archive.backups import opened
 from gnats.archive.engine import Engine
 from gnats.archive.errors import ArchiveError
 from gnats.archive.manifest import Change, Manifest, Overlap, State
@@ -219,17 +220,22 @@ def archive(
     options: Options,
     report: Report,
     keys: Keys | None = None,
+    work_dir: str | None = None,
 ) -> list[Archived]:
-    """Archives streams one after the other. Raises ArchiveError at the first that cannot be."""
+    """Archives streams one after the other. Raises ArchiveError at the first that cannot be.
+
+    Backups are unpacked below work_dir, one at a time; all tasks have to see it.
+    """
     storage = target.open()
     checked = False
     results = []
     for stream in streams:
-        job = StreamJob(storage, target, StreamSource(stream, keys), options, report)
-        if not checked:
-            storage.check_create(job.manifest.directory)
-            checked = True
-        done = job.run(engine)
+        with opened(stream, work_dir) as there:
+            job = StreamJob(storage, target, StreamSource(there, keys), options, report)
+            if not checked:
+                storage.check_create(job.manifest.directory)
+                checked = True
+            done = job.run(engine)
         report.line(
             f"{job.name}: {done.rows:,} messages archived "
             f"({done.payload_bytes:,} bytes, {done.files} files), "

@@ -7,6 +7,7 @@ compressed, encrypted or damaged, by the size of a block (which servers keep bel
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pyarrow as pa
 
@@ -95,6 +96,10 @@ class Scan:
                         yield self._take()
                     self._note(block, reader)
             except FileNotFoundError:
+                if not Path(self.stream.path).is_dir():
+                    raise ArchiveError(
+                        f"{self.stream.path} is not there: deleted, or not seen by this machine"
+                    ) from None
                 self.vanished.append(block.index)
             except BlockDamage as exc:
                 self.damage.append(self._damage(block, 0, block.size, str(exc), 0, 0))

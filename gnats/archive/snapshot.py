@@ -67,6 +67,10 @@ class _Index:
 
 def take_snapshot(stream: StreamDir, keys: Keys | None) -> Snapshot:
     """The stream as its files are now. Raises ArchiveError."""
+    if stream.backup:
+        raise ArchiveError(
+            f"{stream.path} is a backup, which is not read in place: `gnats archive unpack` it"
+        )
     for _ in range(_ATTEMPTS):
         with suppress(FileNotFoundError):
             return _Gathering(stream, keys).take()

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 import pyarrow as pa
 
+from gnats.archive.backups import opened
 from gnats.archive.errors import ArchiveError
 from gnats.archive.model import (
     ALL,
@@ -85,18 +87,19 @@ class StreamSource:
         return self.snapshot().scan(selection, blocks, batch_rows, batch_bytes)
 
 
-def _checked(scan: Scan, strict: bool) -> Iterator[pa.RecordBatch]:
-    yield from scan.reader
+def _checked(stream: StreamDir, scan: Scan, strict: bool, unpacked: ExitStack) -> Iterator[pa.RecordBatch]:
+    with unpacked:
+        yield from scan.reader
     if scan.tail:
-        warnings.warn(f"{scan.stream.path}: {scan.tail}", DamageWarning, stacklevel=2)
+        warnings.warn(f"{stream.path}: {scan.tail}", DamageWarning, stacklevel=2)
     if not scan.damage:
         return
     text = "; ".join(str(each) for each in scan.damage[:_SHOWN])
     if len(scan.damage) > _SHOWN:
         text += f"; and {len(scan.damage) - _SHOWN} more"
     if strict:
-        raise ArchiveError(f"{scan.stream.path} is damaged: {text}")
-    warnings.warn(f"{scan.stream.path} is damaged: {text}", DamageWarning, stacklevel=2)
+        raise ArchiveError(f"{stream.path} is damaged: {text}")
+    warnings.warn(f"{stream.path} is damaged: {text}", DamageWarning, stacklevel=2)
 
 
 def read_stream(
@@ -113,8 +116,12 @@ def read_stream(
     damage: str = "raise",
     batch_rows: int = BATCH_ROWS,
     batch_bytes: int = BATCH_BYTES,
+    work_dir: str | Path | None = None,
 ) -> pa.RecordBatchReader:
     """The messages of one stream below a directory (see find_streams), as batches of SCHEMA.
+
+    A backup is unpacked below `work_dir` first (None: the system's directory for temporary files); what was
+    unpacked is removed when the reader has ended or is gone.
 
     Where something of it is damaged the reader raises ArchiveError at its end, after what can be read; with
     damage="warn" it warns (DamageWarning).
@@ -122,6 +129,9 @@ def read_stream(
     if damage not in ("raise", "warn"):
         raise ValueError(f'damage is "raise" or "warn", not {damage!r}')
     selection = Selection(first_seq, last_seq, start_ns, end_ns, tuple(subjects))
-    source = StreamSource(find_stream(path, stream, account), keys)
-    scan = source.scan(selection, None, batch_rows, batch_bytes)
-    return pa.RecordBatchReader.from_batches(SCHEMA, _checked(scan, damage == "raise"))
+    found = find_stream(path, stream, account)
+    with ExitStack() as stack:
+        source = StreamSource(stack.enter_context(opened(found, work_dir)), keys)
+        scan = source.scan(selection, None, batch_rows, batch_bytes)
+        batches = _checked(found, scan, damage == "raise", stack.pop_all())
+    return pa.RecordBatchReader.from_batches(SCHEMA, batches)

@@ -1,10 +1,11 @@
-"""Where streams are in a store: `jetstream/<account>/streams/<name>` with meta.inf and msgs/.
+"""Where streams are in a store: `jetstream/<account>/streams/<name>` with meta.inf and msgs/; and backups.
 
 Nothing here writes: the directory may be a running server's.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -26,7 +27,12 @@ from gnats.jetstream.options import AES, CHACHA, STORE_DIR, JetStreamOptions
 
 CIPHERS = {"": CHACHA, "chacha": CHACHA, "chachapoly": CHACHA, "aes": AES}
 BLOCK_FILE = re.compile(r"([1-9][0-9]{0,9})\.blk")
+BACKUP_META = "backup.json"
+BACKUP_DATA = "stream.arc.s2", "stream.tar.s2"
+"""Of a backup: what it is of, and what it holds, by the name since nats-server 2.15 and before."""
+BACKUP_ACCOUNT = "$G"
 _NEW_MESSAGES = "__new_msgs__"
+_STREAM_NAME = re.compile(r"[^\s.*>/\\\0]{1,255}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +60,12 @@ class Keys:
 
 @dataclass(frozen=True, slots=True)
 class StreamDir:
-    """A stream of a store: `path` is its directory."""
+    """A stream of a store: `path` is its directory; or a `backup`, which gnats.archive.backups opens."""
 
     account: str
     name: str
     path: str
+    backup: bool = False
 
 
 def _entries(path: Path) -> list[Path]:
@@ -81,8 +88,28 @@ def _of_account(path: Path) -> Iterator[StreamDir]:
             yield StreamDir(path.name, each.name, str(each))
 
 
-def find_streams(store: str | Path) -> list[StreamDir]:
-    """The streams below a directory: a server's store_dir, `jetstream` in it, an account's or a stream's.
+def _is_backup(path: Path) -> bool:
+    return (path / BACKUP_META).is_file()
+
+
+def _backup(path: Path, account: str) -> StreamDir:
+    meta = path / BACKUP_META
+    try:
+        name = json.loads(meta.read_bytes())["config"]["name"]
+    except OSError as exc:
+        raise ArchiveError(f"{meta} cannot be read: {exc.strerror}") from None
+    except (ValueError, KeyError, TypeError):
+        raise ArchiveError(f"{meta} does not say which stream it is of") from None
+    if not isinstance(name, str) or not _STREAM_NAME.fullmatch(name):
+        raise ArchiveError(f"{meta} is of a stream {name!r}, which is no name")
+    if not any((path / each).is_file() for each in BACKUP_DATA):
+        raise ArchiveError(f"{path} is no whole backup: neither {' nor '.join(BACKUP_DATA)} is in it")
+    return StreamDir(account, name, str(path), backup=True)
+
+
+def find_streams(store: str | Path, account: str | None = None) -> list[StreamDir]:
+    """The streams below a directory: a server's store_dir, `jetstream` in it, an account's or a stream's; or
+    the backup that a directory is, or those in it. A backup does not say whose it is: of `account`, or $G.
 
     Raises ArchiveError: there is no such directory, it cannot be read, or it is no store.
     """
@@ -91,21 +118,27 @@ def find_streams(store: str | Path) -> list[StreamDir]:
         raise ArchiveError(f"{path} does not exist")
     if not path.is_dir():
         raise ArchiveError(f"{path} is no directory")
+    if _is_backup(path):
+        return [_backup(path, account or BACKUP_ACCOUNT)]
     if is_stream(path):
-        account = path.parents[1].name if path.parent.name == STREAMS else ""
-        return [StreamDir(account, path.name, str(path))]
+        owner = path.parents[1].name if path.parent.name == STREAMS else ""
+        return [StreamDir(owner, path.name, str(path))]
     if (path / STREAMS).is_dir():
         return list(_of_account(path))
     top = path / STORE_DIR if (path / STORE_DIR).is_dir() else path
-    accounts = [each for each in _entries(top) if (each / STREAMS).is_dir()]
+    entries = _entries(top)
+    accounts = [each for each in entries if (each / STREAMS).is_dir()]
+    backups = [] if accounts else [each for each in entries if _is_backup(each)]
+    if backups:
+        return [_backup(each, account or BACKUP_ACCOUNT) for each in backups]
     if not accounts and top == path and path.name != STORE_DIR:
         raise ArchiveError(f"{path} is no JetStream store: no account with streams is in it")
-    return [stream for account in accounts for stream in _of_account(account)]
+    return [stream for each in accounts for stream in _of_account(each)]
 
 
 def find_stream(store: str | Path, name: str | None, account: str | None = None) -> StreamDir:
     """The one stream of this name, or the only one. Raises ArchiveError."""
-    found = find_streams(store)
+    found = find_streams(store, account)
     streams = [each for each in found if name in (None, each.name) and account in (None, each.account)]
     if len(streams) == 1:
         return streams[0]

@@ -9,20 +9,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import re
 import shutil
-import tarfile
 import time
 from dataclasses import replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from gnats.gofmt import duration, friendly_bytes, os_error
-from gnats.gojson import JSONError, ListOf, MapOf, Struct, marshal, unmarshal
+from gnats.gojson import JSONError, MapOf, Struct, marshal, unmarshal
 from gnats.jetstream import errors
 from gnats.jetstream.backup import BackupError, BackupReader, BackupWriter
+from gnats.jetstream.backupparts import extract, first_seq, last_seq, read_state
 from gnats.jetstream.config import FILE, MEMORY, ConsumerConfig, StreamConfig
-from gnats.jetstream.document import TIME
 from gnats.jetstream.errors import ApiError
 from gnats.jetstream.info import stream_info
 from gnats.jetstream.metafiles import (
@@ -57,24 +55,6 @@ _TAR, _TAR_FILES = "backup.tar", "files"
 _STATE_FILE = "o.dat"
 _MAX_INT64 = (1 << 63) - 1
 _CREATE_RESPONSE = "io.nats.jetstream.api.v1.stream_create_response"
-_IN_TAR = re.compile(
-    r"(meta\.inf|meta\.sum|msgs/[0-9a-z][0-9a-z.]*|obs/(?!\.{1,2}/)[^/\0]+/(?:meta\.inf|meta\.sum|o\.dat))"
-)
-
-STATE: Struct = {
-    "messages": "uint64",
-    "bytes": "uint64",
-    "first_seq": "uint64",
-    "first_ts": TIME,
-    "last_seq": "uint64",
-    "last_ts": TIME,
-    "num_subjects": "int",
-    "subjects": MapOf("uint64"),
-    "num_deleted": "int",
-    "deleted": ListOf("uint64"),
-    "lost": {"msgs": ListOf("uint64"), "bytes": "uint64"},
-    "consumer_count": "int",
-}
 _SEQUENCES: Struct = {"consumer_seq": "uint64", "stream_seq": "uint64"}
 _CONSUMER: Struct = {
     "config": ConsumerConfig.schema(),
@@ -238,16 +218,8 @@ class Restore:
         entry = self._reader.entry()
         if entry is None:
             return False
-        name, data = entry
-        if name != b"state.json":
-            raise BackupError("expected state.json first")
-        try:
-            state = unmarshal(data, STATE, "StreamState")
-        except JSONError as exc:
-            raise BackupError(f"error in state.json: {exc}") from None
-        first = max(int(str(state.get("first_seq", 0))), 1)
-        if first > _MAX_INT64 or int(str(state.get("last_seq", 0))) > _MAX_INT64:
-            raise BackupError("error in state.json: sequence out of range")
+        state = read_state(*entry)
+        first = first_seq(state)
         self._reader.begin(first)
         self._size = int(str(state.get("bytes", 0)))  # that much has to be there
         assert self._staging is not None
@@ -352,7 +324,7 @@ class Restore:
         if not reader.is_complete:
             raise BackupError("backup was truncated")
         assert self._state is not None and self._store is not None
-        last, was_last = reader.last_seq, int(str(self._state.get("last_seq", 0)))
+        last, was_last = reader.last_seq, last_seq(self._state)
         if last < was_last:
             self._store.skip(last + 1, was_last - last)
         if self._config.storage == MEMORY:
@@ -382,21 +354,7 @@ class Restore:
         directory = self._staging / _TAR_FILES / self._config.name
         self._tar.flush()
         self._tar.seek(0)
-        try:
-            with tarfile.open(fileobj=self._tar, mode="r:") as tar:
-                for member in tar:
-                    if not member.isreg() or member.issparse() or not _IN_TAR.fullmatch(member.name):
-                        raise BackupError(f"unexpected content (account={self._jsa.name})")
-                    path = directory / member.name
-                    path.parent.mkdir(0o700, parents=True, exist_ok=True)
-                    source = tar.extractfile(member)
-                    assert source is not None
-                    with path.open("xb") as to:
-                        shutil.copyfileobj(source, to, 1 << 20)
-        except (tarfile.TarError, FileExistsError, ValueError) as exc:
-            if isinstance(exc, BackupError):
-                raise
-            raise BackupError("archive/tar: invalid tar header") from None
+        extract(self._tar, directory, "r:", f" (account={self._jsa.name})")
         try:
             meta = read_stream_meta(directory, self._js.keys, self._jsa.name)
         except MetaError as exc:

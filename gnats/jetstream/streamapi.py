@@ -15,12 +15,13 @@ from gnats.gofmt import os_error, rfc3339
 from gnats.gojson import Struct
 from gnats.jetstream import errors
 from gnats.jetstream.api import OFFLINE_DELAY, Json, Request, Route
+from gnats.jetstream.backupparts import STATE
 from gnats.jetstream.config import StreamConfig
 from gnats.jetstream.document import TIME
 from gnats.jetstream.errors import ApiError
 from gnats.jetstream.gotime import unix_ns
 from gnats.jetstream.info import stream_info
-from gnats.jetstream.restore import STATE, Restore
+from gnats.jetstream.restore import Restore
 from gnats.jetstream.snapshot import Snapshot
 from gnats.jetstream.streamcfg import check_stream_create
 

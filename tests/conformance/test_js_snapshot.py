@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import random
 import tarfile
@@ -14,7 +13,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.backups import Entry, archive, backup, begin, entries, give, pieces, send, state, take
+from support.backups import (
+    Entry,
+    archive,
+    backup,
+    begin,
+    entries,
+    give,
+    pieces,
+    send,
+    state,
+    take,
+    tar_backup,
+)
 from support.caller import Caller
 from support.jetstream import comparable
 from support.servers import REFERENCE, Kind, Server
@@ -465,28 +476,6 @@ def test_a_kill_during_a_restore_leaves_nothing(kind: Kind, launch: Launch, tmp_
 
 
 # -- backups of nats-server before 2.15 --------------------------------------------------------------------
-
-
-def tar_backup(directory: Path, extra: tuple[tarfile.TarInfo, bytes] | None = None, skip: str = "") -> bytes:
-    """A backup as nats-server wrote them before 2.15, of the directory of a stream."""
-    out = io.BytesIO()
-    with tarfile.open(fileobj=out, mode="w", format=tarfile.PAX_FORMAT) as tar:
-        names = ["meta.inf", "meta.sum"]
-        names += [f"msgs/{path.name}" for path in sorted((directory / "msgs").glob("*.blk"))]
-        names += ["msgs/index.db"]
-        for path in sorted((directory / "obs").iterdir()):
-            names += [f"obs/{path.name}/{name}" for name in ("meta.inf", "meta.sum", "o.dat")]
-        for name in names:
-            if name == skip or not (directory / name).exists():
-                continue
-            data = (directory / name).read_bytes()
-            info = tarfile.TarInfo(name)
-            info.size = len(data)
-            info.pax_headers = {"mtime": "1.5"}
-            tar.addfile(info, io.BytesIO(data))
-        if extra:
-            tar.addfile(extra[0], io.BytesIO(extra[1]))
-    return s2.encode(out.getvalue())
 
 
 def test_backups_of_older_servers_are_restored(kind: Kind, launch: Launch, caller: Caller) -> None:

@@ -50,7 +50,7 @@ cdef class BackupWriter:
 cdef class BackupReader:
     cdef Bytes source, plain
     cdef uint64_t max_payload, max_subject, max_msg_size
-    cdef bint begun, ended, complete
+    cdef bint begun, ended, complete, keep_expired
     cdef int kind
     cdef uint64_t lseq
     cdef int decode(self) noexcept nogil

@@ -256,10 +256,13 @@ cdef class BackupReader:
 
     feed() what has come; then, as `version` says, take() or entry() and store_into(), until they ask for more.
     `max_payload` is the most bytes of a message, `max_msg_size` the stream's limit (negative: none), `max_subject` the
-    longest subject.
+    longest subject. With `keep_expired` messages are stored whatever their TTL, and stay.
     """
 
-    def __cinit__(self, *, uint64_t max_payload, uint64_t max_subject, int64_t max_msg_size=-1):
+    def __cinit__(
+        self, *, uint64_t max_payload, uint64_t max_subject, int64_t max_msg_size=-1, bint keep_expired=False
+    ):
+        self.keep_expired = keep_expired
         self.max_payload = max_payload
         self.max_subject = max_subject
         self.max_msg_size = <uint64_t> max_msg_size if max_msg_size >= 0 else <uint64_t> INT64_MAX
@@ -421,7 +424,7 @@ cdef class BackupReader:
     cdef int store_entry(self, MsgStore store, const Entry *e, int64_t now) noexcept nogil:
         cdef uint64_t gap = e.seq - self.lseq - 1
         cdef const char *hdr = <const char *> e.body
-        cdef int64_t ttl = header_ttl(hdr, <uint32_t> e.hdr_n) if e.hdr_n else 0
+        cdef int64_t ttl = header_ttl(hdr, <uint32_t> e.hdr_n) if e.hdr_n and not self.keep_expired else 0
         cdef int code = STORE_OK
         pthread_mutex_lock(&store.lock)
         if gap:

@@ -190,6 +190,15 @@ def test_a_block_that_vanishes_after_the_snapshot_is_named(tmp_path: Path) -> No
     assert not scan.damage
 
 
+def test_a_stream_that_is_not_there_is_no_stream_without_messages(tmp_path: Path) -> None:
+    """As on another machine, which does not see the store."""
+    home, _ = filled(tmp_path / "S", 60)
+    snapshot = StreamSource(home.stream).snapshot()
+    home.path.rename(tmp_path / "elsewhere")
+    with pytest.raises(ArchiveError, match="S is not there: deleted, or not seen by this machine"):
+        snapshot.scan().reader.read_all()
+
+
 def test_a_block_that_is_cut_while_it_is_read_ends_there(tmp_path: Path) -> None:
     home = make_home(tmp_path / "S")
     store = home.open(block_size=8 << 20)
