@@ -1,6 +1,6 @@
 """Archived messages published again, in their order.
 
-Each goes to its subject with its headers, and with what it was: Nats-Archived-Stream,
+Each goes to its subject with its headers, text or not, and with what it was: Nats-Archived-Stream,
 Nats-Archived-Sequence and Nats-Archived-Time. Headers that would have the server do something (remove older
 messages, remember an id, expect a sequence) come as Nats-Archived-Header-NAME.
 
@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import os
 from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -26,6 +27,7 @@ from gnats.archive.broker import TIMEOUT, Broker
 from gnats.archive.errors import ArchiveError
 from gnats.archive.files import batches, clusters
 from gnats.archive.manifest import Manifest, State
+from gnats.archive.text import show, unshow
 from gnats.archive.writer import FILE_SCHEMA
 from gnats.gofmt import rfc3339
 
@@ -41,6 +43,7 @@ _ACTING_NAMES = {
     "nats-required-api-level",
     "nats-trace-dest",
 }
+_BLANKS = frozenset(b" \t\r\n")
 WINDOW_MESSAGES = 512
 WINDOW_BYTES = 16 << 20
 """How much may be on the way to the server."""
@@ -64,18 +67,6 @@ class Restored:
 
     messages: int = 0
     resumed_after: int = 0
-
-
-class Headers(dict[str, str]):
-    """Headers for nats-py, which takes one value of each name: it goes through items(), and here may be
-    several."""
-
-    def __init__(self, pairs: Iterable[tuple[str, str]]) -> None:
-        self._pairs = list(pairs)
-        super().__init__(self._pairs)
-
-    def items(self) -> Any:
-        return self._pairs
 
 
 def messages(
@@ -102,18 +93,26 @@ def messages(
                     yield row
 
 
-def headers_of(row: dict[str, Any], stream: str, expected: int, behind: int | None) -> Headers:
+def headers_of(row: dict[str, Any], stream: str, expected: int, behind: int | None) -> bytes:
     """The headers that a message is published with: to be stored after sequence `expected`, which is where
     the message was stored that had the sequence `behind` in the archive."""
-    pairs = []
+    lines, rest = [b"NATS/1.0"], b""
     for name, values in row["headers"] or ():
         acts = name.lower() in _ACTING_NAMES or name.lower().startswith(_ACTING)
-        pairs += [(f"{ASIDE}{name}" if acts else name, value) for value in values]
-    pairs += [(STREAM, stream), (SEQUENCE, str(row["sequence"])), (TIME, rfc3339(row["time_ns"]))]
-    pairs += [(ID, f"archived:{stream}:{row['sequence']}"), (EXPECTED, str(expected))]
+        key = unshow(f"{ASIDE}{name}" if acts else name)
+        for value in map(unshow, values):
+            if key:
+                lines.append(b"%s: %s" % (key, value))
+            elif b"\n" in value or b":" in value[1:]:
+                rest += value  # not a line, but what came behind the headers or in their place
+            else:
+                lines.append(value)
+    own = [(STREAM, stream), (SEQUENCE, row["sequence"]), (TIME, rfc3339(row["time_ns"]))]
+    own += [(ID, f"archived:{stream}:{row['sequence']}"), (EXPECTED, expected)]
     if behind is not None:
-        pairs.append((EXPECTED_ID, f"archived:{stream}:{behind}"))
-    return Headers(pairs)
+        own.append((EXPECTED_ID, f"archived:{stream}:{behind}"))
+    lines += [f"{name}: {value}".encode() for name, value in own]
+    return b"\r\n".join([*lines, b"", rest])
 
 
 def restore(broker: Broker, manifest: Manifest, wanted: Wanted) -> Restored:
@@ -175,11 +174,34 @@ class Acks:
     def __len__(self) -> int:
         return len(self._waiting)
 
-    async def publish(self, subject: str, row: dict[str, Any], headers: Headers, expected: int) -> None:
-        """Sends a message that is to be stored under sequence `expected`."""
-        await self._connection.publish(subject, row["payload"], reply=self._inbox, headers=headers)
+    async def publish(self, subject: bytes, row: dict[str, Any], headers: bytes, expected: int) -> None:
+        """Sends a message that is to be stored under sequence `expected`. Raises ArchiveError, once those
+        before it are stored, when the server cannot take it."""
+        payload: bytes = row["payload"]
+        size = len(headers) + len(payload)
+        refusal = ""
+        if size > self._connection.max_payload:
+            refusal = (
+                f"has {size:,} bytes with its headers, "
+                f"and the server takes no more than {self._connection.max_payload:,} (max_payload)"
+            )
+        elif not subject or not _BLANKS.isdisjoint(subject):
+            refusal = f"cannot be published to {show(subject)!r}, which is no subject"
+        if refusal:
+            await self.confirm_all()
+            raise ArchiveError(f"message {row['sequence']} {refusal}")
+        # Not by publish(), which takes text only, and of headers not all that servers do.
+        await self._connection._send_command(
+            b"HPUB %s %s %d %d\r\n%s%s\r\n"
+            % (subject, self._inbox.encode(), len(headers), size, headers, payload)
+        )
+        await self._connection._flush_pending()
         self._waiting.append((row["sequence"], expected, row["size"]))
         self.size += row["size"]
+
+    async def confirm_all(self) -> None:
+        while self._waiting:
+            await self.confirm()
 
     async def confirm(self) -> None:
         """Waits for the oldest. Raises ArchiveError when it was not stored, or elsewhere."""
@@ -204,6 +226,7 @@ async def _publish(
     loop = asyncio.get_running_loop()
     due = loop.time()
     behind = None
+    prefix = os.fsencode(wanted.prefix)
     for row in rows:
         if wanted.rate:
             due = max(due + 1 / wanted.rate, loop.time())
@@ -215,7 +238,7 @@ async def _publish(
         headers = headers_of(row, state.origin.stream, last, behind)
         last += 1
         behind = row["sequence"]
-        await acks.publish(wanted.prefix + row["subject"], row, headers, last)
+        await acks.publish(prefix + unshow(row["subject"]), row, headers, last)
     while len(acks):
         await acks.confirm()
         done.messages += 1

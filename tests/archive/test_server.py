@@ -21,6 +21,7 @@ from gnats.archive.restore import Wanted, restore
 from gnats.archive.source import StreamSource
 from gnats.archive.streams import find_stream
 from gnats.archive.target import Target
+from gnats.archive.text import unshow
 from gnats.archive.verify import verify
 
 from .stores import listed, manifest_of, plain
@@ -153,12 +154,7 @@ async def test_a_restore(server: Server, out: Path) -> None:
 
 async def test_headers_with_several_values_are_restored(server: Server, out: Path) -> None:
     async with connected(server, "ORDERS", "AGAIN") as js:
-        raw = b"NATS/1.0\r\nA: 1\r\nB: x\r\nA: 2\r\n\r\n"
-        connection = js._nc
-        inbox = await connection.subscribe("done")
-        sizes = len(raw), len(raw) + 2
-        await connection._send_command(b"HPUB orders.x done %d %d\r\n%shi\r\n" % (*sizes, raw))
-        await inbox.next_msg()
+        await published(js, b"orders.x", b"NATS/1.0\r\nA: 1\r\nB: x\r\nA: 2\r\n\r\n", b"hi")
         archived(server, out)
         wanted = Wanted("AGAIN", prefix="again.")
         assert (await asyncio.to_thread(restore, Broker(server.url), manifest_of(out), wanted)).messages == 1
@@ -166,6 +162,56 @@ async def test_headers_with_several_values_are_restored(server: Server, out: Pat
         (batch,) = StreamSource(archived_again).scan().reader
         headers = dict(batch.column("headers")[0].as_py())
         assert (headers["A"], headers["B"]) == (["1", "2"], ["x"])
+
+
+async def published(js: Any, subject: bytes, headers: bytes, payload: bytes) -> None:
+    """Publishes what nats-py does not, and waits until it is stored."""
+    inbox = await js._nc.subscribe("done")
+    sizes = len(headers), len(headers) + len(payload)
+    await js._nc._send_command(b"HPUB %s done %d %d\r\n%s%s\r\n" % (subject, *sizes, headers, payload))
+    await inbox.next_msg()
+    await inbox.unsubscribe()
+
+
+async def test_subjects_and_headers_that_are_no_text_are_restored(server: Server, out: Path) -> None:
+    heads = [
+        b"NATS/1.0\r\nK\xff: \xfe\x80 v \r\n(a b): \\x41\\\r\nEmpty: \r\n\r\n",
+        b"NATS/1.0\r\nno header\r\nA:1\r\n\r\nbehind: \xff\r\n",
+        b"none: at all",
+    ]
+    subjects = [b"orders.\xff\xfe", "orders.\xe4.\\xff".encode(), b"orders.\xc3.\\x41"]
+    async with connected(server, "ORDERS", "AGAIN") as js:
+        for subject, head in zip(subjects, heads, strict=True):
+            await published(js, subject, head, b"\xff\r\n")
+        archived(server, out)
+        wanted = Wanted("AGAIN", prefix="again.")
+        assert (await asyncio.to_thread(restore, Broker(server.url), manifest_of(out), wanted)).messages == 3
+        rows = [
+            StreamSource(find_stream(server.directory / "js", name)).scan().reader.read_all().to_pylist()
+            for name in ("ORDERS", "AGAIN")
+        ]
+        assert [unshow(row["subject"]) for row in rows[1]] == [b"again." + each for each in subjects]
+        for before, after in zip(*rows, strict=True):
+            own = [pair for pair in after["headers"] if not pair[0].startswith("Nats-")]
+            assert sorted(own) == sorted(before["headers"])
+            assert after["payload"] == b"\xff\r\n"
+
+
+async def test_a_restore_ends_at_what_the_server_does_not_take(server: Server, out: Path) -> None:
+    async with connected(server, "ORDERS", "AGAIN") as js:
+        for size in (1, 1 << 20, 1):
+            await js.publish("orders.x", b"x" * size)
+        archived(server, out)
+        blank = Wanted("AGAIN", prefix="a b.")
+        with pytest.raises(ArchiveError, match=r"message 1 cannot be published to 'a b\.orders\.x'"):
+            await asyncio.to_thread(restore, Broker(server.url), manifest_of(out), blank)
+        wanted = Wanted("AGAIN", prefix="again.")
+        with pytest.raises(ArchiveError, match=r"message 2 has 1,048,\d+ bytes .* no more than 1,048,576"):
+            await asyncio.to_thread(restore, Broker(server.url), manifest_of(out), wanted)
+        assert (await js.stream_info("AGAIN")).state.last_seq == 1
+        without = Wanted("AGAIN", prefix="again.", first_seq=3)
+        done = await asyncio.to_thread(restore, Broker(server.url), manifest_of(out), without)
+        assert (done.messages, done.resumed_after) == (1, 1)
 
 
 async def test_a_restore_into_a_stream_that_is_not_empty(server: Server, out: Path) -> None:
