@@ -4,6 +4,9 @@ Streams are written by gnats's own store and scanned into Arrow batches on one c
 verified, from the page cache. Beside it, in turn: copying memory from one buffer to another, which says what
 the machine can do at that moment. Bytes are those of the block files. `snapshot` is what it takes to find out
 what a stream holds without its index, which reads all records.
+
+With --parquet, --start or --memory that is measured instead (see `perf.archiving`), with so many messages of
+128 bytes.
 """
 
 import argparse
@@ -12,9 +15,11 @@ import os
 import statistics
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -23,7 +28,10 @@ from gnats.store.store import FileStore
 
 from . import machine
 
+T = TypeVar("T")
 GB = 1_000_000_000
+FEW = 200_000
+"""Messages where it does not say."""
 BLOCK = 8 << 20
 COPIED = 64 << 20
 HEADERS = b"NATS/1.0\r\nNats-Msg-Id: 0123456789\r\nKind: order\r\n\r\n"
@@ -134,8 +142,24 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--batch-bytes", type=int, default=64 << 20)
     parser.add_argument("--folder", type=Path, help="where the stores are made; it needs room for one")
+    for name, what in (
+        ("--parquet", "a store to Parquet, by the job and by others"),
+        ("--start", "runs with nothing new"),
+        ("--memory", "memory of a task"),
+    ):
+        parser.add_argument(name, type=int, nargs="?", const=FEW, metavar="MESSAGES", help=what)
+    parser.add_argument("--consumed", type=int, default=FEW, help="messages that a client consumes at most")
     parser.add_argument("--out", type=Path, help="write OUT.json and OUT.md, too")
     args = parser.parse_args()
+    page, results = _scanning(args) if not (args.parquet or args.start or args.memory) else _archiving(args)
+    print(page, end="")
+    if args.out:
+        numbers = {"machine": machine.describe(), "results": [asdict(result) for result in results]}
+        args.out.with_suffix(".json").write_text(json.dumps(numbers, indent=1) + "\n")
+        args.out.with_suffix(".md").write_text(page)
+
+
+def _scanning(args: argparse.Namespace) -> tuple[str, list[Any]]:
     cases = [
         Case("128 B", args.messages, 128),
         Case("128 B and headers", args.messages // 5, 128, HEADERS),
@@ -146,12 +170,35 @@ def main() -> None:
     for case in cases:
         with tempfile.TemporaryDirectory(prefix="perf-", dir=args.folder) as folder:
             results.append(measure(Path(folder), case, args.rounds, args.batch_bytes))
-    page = report(results)
-    print(page, end="")
-    if args.out:
-        numbers = {"machine": machine.describe(), "results": [asdict(result) for result in results]}
-        args.out.with_suffix(".json").write_text(json.dumps(numbers, indent=1) + "\n")
-        args.out.with_suffix(".md").write_text(page)
+    return report(results), results
+
+
+def _archiving(args: argparse.Namespace) -> tuple[str, list[Any]]:
+    from . import archiving
+
+    pages: list[str] = []
+    results: list[Any] = []
+
+    def add(measured: list[T], report: Callable[[list[T]], str]) -> None:
+        pages.append(report(measured))
+        results.extend(measured)
+
+    @contextmanager
+    def folder() -> Iterator[Path]:
+        with tempfile.TemporaryDirectory(prefix="perf-", dir=args.folder) as name:
+            yield Path(name)
+
+    if args.parquet:
+        with folder() as place:
+            rates = archiving.measure_parquet(place, args.parquet, args.consumed, args.rounds)
+        add(rates, archiving.report_parquet)
+    if args.start:
+        with folder() as place:
+            add(archiving.measure_start(place, args.start, args.rounds), archiving.report_start)
+    if args.memory:
+        with folder() as place:
+            add(archiving.measure_memory(place, args.memory), archiving.report_memory)
+    return "\n".join(pages), results
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from functools import cached_property
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from gnats.archive.errors import ArchiveError
@@ -56,6 +56,19 @@ class Inline:
         pass
 
 
+def _end_with_parent() -> None:
+    """Ends this process when the one that started it is gone, even killed: it would wait for tasks for
+    ever."""
+    parent = parent_process()
+    assert parent is not None
+
+    def watch() -> None:
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
 class Processes:
     """Processes of this machine."""
 
@@ -64,7 +77,9 @@ class Processes:
 
     @cached_property
     def _pool(self) -> ProcessPoolExecutor:
-        return ProcessPoolExecutor(self.parallelism, mp_context=get_context("spawn"))
+        return ProcessPoolExecutor(
+            self.parallelism, mp_context=get_context("spawn"), initializer=_end_with_parent
+        )
 
     def run(self, function: Callable[[T], R], tasks: Sequence[T], done: Done) -> list[R]:
         futures = [self._pool.submit(function, task) for task in tasks]

@@ -349,6 +349,8 @@ class Manifest:
         for path, modified in self.storage.tree(self.path(STAGING)).items():
             job = path.partition("/")[0]
             latest[job] = max(latest.get(job, 0.0), modified)
+        for job, modified in self.storage.directories(self.path(STAGING)).items():
+            latest.setdefault(job, modified)  # an empty one
         given_up = [
             job for job, modified in latest.items() if job != own and modified < time.time() - older_than
         ]

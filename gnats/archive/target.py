@@ -108,6 +108,16 @@ class Storage:
                 if each.type == pafs.FileType.File
             }
 
+    def directories(self, path: str) -> dict[str, float]:
+        """The directories in a directory: name -> when it was modified, seconds since 1970. Object stores
+        have no such time, and do not need theirs."""
+        with self.errors("listed", path):
+            return {
+                each.base_name: each.mtime_ns / 1e9
+                for each in self._infos(path)
+                if each.type == pafs.FileType.Directory and each.mtime_ns is not None
+            }
+
     def _infos(self, path: str, recursive: bool = False) -> list[pafs.FileInfo]:
         selector = pafs.FileSelector(self.full(path), allow_not_found=True, recursive=recursive)
         infos: list[pafs.FileInfo] = self.files.get_file_info(selector)

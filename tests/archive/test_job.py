@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -248,6 +249,17 @@ def test_jobs_about_different_messages_do_not_disturb_each_other(orders: Writing
     (done,) = run_archive([orders.dir], Target(str(out)), engine, Options(last_seq=50), Silent())
     assert (done.rows, list(done.state.covered)) == (50, [(1, 100)])
     assert plain(listed(out)) == orders.rows
+
+
+def test_an_empty_directory_of_a_dead_job_goes_when_it_is_old(orders: Writing, out: Path) -> None:
+    orders.publish(10)
+    old, new = (out / ORDERS / "_staging" / name for name in ("old", "new"))
+    for path in (old, new):
+        path.mkdir(parents=True)
+    os.utime(old, (0, 0))
+    archive(orders, out)
+    assert [path.name for path in old.parent.iterdir()] == ["new"]
+    assert manifest_of(out).load().abandoned == {"old"}
 
 
 def test_many_versions_are_summed_up(orders: Writing, out: Path) -> None:

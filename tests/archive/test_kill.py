@@ -1,0 +1,140 @@
+"""Jobs that are killed (SIGKILL) at random moments, as processes of their own: each next one goes on, and in
+the end every message is archived once and nothing is left over.
+
+The tests have a few kills. `python -m tests.archive.test_kill --kills 1000 --seed 7` has more."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from gnats.archive.engine import Inline
+from gnats.archive.target import Target
+from gnats.archive.verify import verify
+
+from .stores import ORDERS, Writing, listed, manifest_of, plain
+
+pytestmark = pytest.mark.timeout(120)
+
+KILLS = 6
+MESSAGES = 2000
+TIMEOUT = 60
+
+# A job of many small commits. It says when it begins, after the imports: kills are not spent on these.
+JOB = """
+import sys
+from gnats.archive import cli, job
+job.MIN_TASK = job.MAX_TASK = 8192
+job.TASKS_A_ROUND = 2
+print("begins", flush=True)
+sys.exit(cli.archive_main(sys.argv[1:]))
+"""
+
+
+@dataclass
+class Campaign:
+    """A stream that grows, and jobs that archive it and are killed."""
+
+    orders: Writing
+    out: Path
+    engine: tuple[str, ...]
+    random: random.Random
+    span: float = 0.0
+    """Seconds within which jobs are killed: what one takes."""
+
+    def job(self, kill_after: float | None) -> bool:
+        """Runs the command; was it killed? Nothing of it runs any more when this returns."""
+        command = [
+            sys.executable,
+            "-c",
+            JOB,
+            "--store",
+            str(self.orders.root),
+            "--out",
+            str(self.out),
+            "--all",
+        ]
+        with subprocess.Popen(
+            [*command, "--engine", "processes", *self.engine],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        ) as process:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "begins\n"
+            begin = time.monotonic()
+            try:
+                process.wait(TIMEOUT if kill_after is None else kill_after)
+                self.span = time.monotonic() - begin
+            except subprocess.TimeoutExpired:
+                process.kill()
+            # Its processes have its output as well: there is an end of it when they have ended.
+            said, _ = process.communicate(timeout=TIMEOUT)
+        assert process.returncode in (0, -signal.SIGKILL), said
+        return process.returncode != 0
+
+    def kill(self, count: int) -> None:
+        """Has so many jobs killed. What a listing shows is right after each."""
+        killed = 0
+        while killed < count:
+            self.orders.publish(MESSAGES)
+            if not self.span:
+                assert not self.job(None)
+                continue
+            killed += self.job(self.random.uniform(0, self.span))
+            shown = plain(listed(self.out))
+            assert shown.items() <= self.orders.rows.items()
+
+    def end(self) -> None:
+        """A job goes on, and finishes what the others have left; the directories that are empty after that
+        go with the next one, when they are old."""
+        staging = self.out / ORDERS / "_staging"
+        for _ in range(2):
+            for path in staging.rglob("*"):
+                os.utime(path, (0, 0))
+            assert not self.job(None)
+        assert plain(listed(self.out)) == self.orders.rows
+        assert list(staging.rglob("*")) == []
+        done = verify(Target(str(self.out)), manifest_of(self.out), self.orders.source().snapshot(), Inline())
+        assert (done.problems, done.rows) == ([], len(self.orders.rows))
+
+
+@pytest.mark.parametrize(
+    "engine, kills",
+    [(("--workers", "1"), KILLS), (("--workers", "2"), KILLS // 2)],
+    ids=["inline", "processes"],
+)
+def test_jobs_that_are_killed(orders: Writing, out: Path, engine: tuple[str, ...], kills: int) -> None:
+    campaign = Campaign(orders, out, engine, random.Random(7))
+    campaign.kill(kills)
+    campaign.end()
+
+
+def main() -> None:
+    """Kill many, and say how many."""
+    parser = argparse.ArgumentParser(prog="python -m tests.archive.test_kill", description=main.__doc__)
+    parser.add_argument("--kills", type=int, default=100)
+    parser.add_argument("--seed", type=int, default=7)
+    parser.add_argument("--workers", type=int, default=1)
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="gnats-kill-") as folder:
+        orders, rand = Writing(Path(folder) / "store"), random.Random(args.seed)
+        campaign = Campaign(orders, Path(folder) / "out", ("--workers", str(args.workers)), rand)
+        for at in range(0, args.kills, KILLS):
+            campaign.kill(min(KILLS, args.kills - at))
+            campaign.end()
+            print(f"{min(at + KILLS, args.kills)} killed, {len(orders.rows):,} messages", flush=True)
+
+
+if __name__ == "__main__":
+    main()
