@@ -66,9 +66,10 @@ class Scenario:
         return self.pollers or kind.key != "gnats-2"
 
 
-def kept_awake(scenario: Scenario) -> Scenario:
-    """The same while no core halts."""
-    return replace(
+def also_awake(scenario: Scenario) -> Iterator[Scenario]:
+    """A scenario, and the same while no core halts."""
+    yield scenario
+    yield replace(
         scenario, name=f"{scenario.name}/awake", about=f"{scenario.about}; no core halts", awake=True
     )
 
@@ -463,15 +464,15 @@ def _latency_scenarios() -> Iterator[Scenario]:
         latency,
         quick=True,
     )
-    turns = Scenario(
-        "latency/turns",
-        "latency",
-        "one way, 16B, each leaves when the one before has arrived",
-        partial(latency, interval=0.0),
-        quick=True,
+    yield from also_awake(
+        Scenario(
+            "latency/turns",
+            "latency",
+            "one way, 16B, each leaves when the one before has arrived",
+            partial(latency, interval=0.0),
+            quick=True,
+        )
     )
-    yield turns
-    yield kept_awake(turns)
     yield Scenario(
         "latency/load",
         "latency",
@@ -479,9 +480,7 @@ def _latency_scenarios() -> Iterator[Scenario]:
         partial(latency, loaded=True),
         quick=True,
     )
-    one = Scenario("request/1", "requests", "one request at a time", requests, quick=True)
-    yield one
-    yield kept_awake(one)
+    yield from also_awake(Scenario("request/1", "requests", "one request at a time", requests, quick=True))
     yield Scenario("request/load", "requests", f"one at a time, {beside}", partial(requests, loaded=True))
     yield Scenario(
         "request/256",

@@ -13,8 +13,8 @@ from perf.scenarios import (
     Metrics,
     Scenario,
     Settings,
+    also_awake,
     human_size,
-    kept_awake,
     percentiles,
 )
 from perf.servers import Kind, Server
@@ -137,14 +137,14 @@ def _scenarios() -> Iterator[Scenario]:
                 partial(publish, storage=storage, size=size),
                 quick=size == 128,
             )
-        single = _scenario(
-            f"sync/{storage}",
-            f"one publish at a time to a stream in {storage}, 128B",
-            partial(publish, storage=storage, size=128, window=1),
-            quick=True,
+        yield from also_awake(
+            _scenario(
+                f"sync/{storage}",
+                f"one publish at a time to a stream in {storage}, 128B",
+                partial(publish, storage=storage, size=128, window=1),
+                quick=True,
+            )
         )
-        yield single
-        yield kept_awake(single)
     yield _scenario(
         "pub/always",
         f"publishes with sync_interval: always, {WINDOW:,} without their ack, 128B",
@@ -153,14 +153,14 @@ def _scenarios() -> Iterator[Scenario]:
         alone=True,
     )
     for name, get in (("put", False), ("get", True)):
-        one = _scenario(
-            f"kv/{name}",
-            f"one {name} at a time, {KEYS:,} keys of 128B in turn",
-            partial(keys, get=get),
-            quick=True,
+        yield from also_awake(
+            _scenario(
+                f"kv/{name}",
+                f"one {name} at a time, {KEYS:,} keys of 128B in turn",
+                partial(keys, get=get),
+                quick=True,
+            )
         )
-        yield one
-        yield kept_awake(one)
     for size in (128, 1024):
         for name, about, how in (
             ("push", "a push consumer without acks", partial(push, {})),

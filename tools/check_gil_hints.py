@@ -14,9 +14,7 @@ def main() -> int:
     """Cythonizes every module of the data plane into a scratch folder; 1 when there is a hint."""
     scratch = ROOT / "build" / "hints"
     scratch.mkdir(parents=True, exist_ok=True)
-    modules = sorted(
-        path for plane in ("core", "store", "archive") for path in (SRC / "gnats" / plane).glob("*.pyx")
-    )
+    modules = sorted(path for plane in PLANES for path in (SRC / "gnats" / plane).glob("*.pyx"))
     command = [sys.executable, "-m", "cython", "-3", "-I", str(SRC), "-X", "show_performance_hints=True"]
     done = subprocess.run(
         [*command, "-o", str(scratch), *map(str, modules)], capture_output=True, text=True, check=False

@@ -123,7 +123,12 @@ class Snapshot:
         if kept and kept[-1].before:
             deleted.delete_range(kept[-1].before, _MOST_SEQ)
         return replace(
-            self, blocks=kept, messages=sum(each.messages for each in kept), damage=(), vanished=()
+            self,
+            blocks=kept,
+            messages=sum(each.messages for each in kept),
+            deleted=deleted.encode(),
+            damage=(),
+            vanished=(),
         )
 
     def scan(

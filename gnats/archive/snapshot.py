@@ -341,7 +341,7 @@ class _Gathering:
             if known.msgs:
                 low, high = known.times or (None, None)
                 block = replace(block, first_seq=known.first, last_seq=known.last, first_ns=low, last_ns=high)
-            after = known.last or after
+            after = max(after or 0, known.last) or None
             blocks.append(block)
         before: int | None = None
         for i in range(len(blocks) - 1, -1, -1):

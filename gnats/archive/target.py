@@ -22,6 +22,7 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 
 from gnats.archive.errors import ArchiveError
+from gnats.jetstream.metafiles import sync_path
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -191,22 +192,13 @@ class LocalStorage(Storage):
 
     def sync(self, path: str) -> None:
         with self.errors("written", path):
-            descriptor = os.open(self.full(path), os.O_RDONLY)
-            try:
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
+            sync_path(Path(self.full(path)))
             self._sync_directory(path)
 
     def _sync_directory(self, path: str) -> None:
         """Syncs the directories above a file, as far as the archive reaches."""
-        parent = Path(self.full(path)).parent
-        for each in (parent, *parent.parents):
-            descriptor = os.open(each, os.O_RDONLY | os.O_DIRECTORY)
-            try:
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
+        for each in Path(self.full(path)).parents:
+            sync_path(each)
             if str(each) == self.root:
                 return
 

@@ -1,12 +1,11 @@
 """What an index.db says of the messages of a stream."""
-from cpython.bytes cimport PyBytes_AS_STRING
 from libc.stddef cimport size_t
-from libc.stdint cimport uint8_t, uint64_t
+from libc.stdint cimport uint64_t
 from libc.string cimport memset
 
-from gnats.store.codec cimport CODEC_NO_MEMORY, IndexBlock, IndexState, index_decode, index_free
+from gnats.store.codec cimport IndexBlock, IndexState, index_free, index_load
 from gnats.store.seqset cimport SequenceSet
-from gnats.store.stree cimport STree, STreeIter, SimpleState, stree_clear, stree_end, stree_init, stree_iter, stree_next
+from gnats.store.stree cimport STree, STreeIter, SimpleState, stree_clear, stree_end, stree_iter, stree_next
 
 
 def read_index(bytes data not None):
@@ -20,20 +19,10 @@ def read_index(bytes data not None):
     cdef STreeIter it
     cdef IndexBlock *b
     cdef SequenceSet deleted
-    cdef const uint8_t *p = <const uint8_t *> PyBytes_AS_STRING(data)
-    cdef size_t n = len(data), i
+    cdef size_t i
     cdef uint64_t most = 0, msgs = 0, subjects = 0, size = 0, low = 1, here
     cdef bint good = True
-    cdef int bad
-    memset(&s, 0, sizeof(s))
-    stree_init(&tree, sizeof(SimpleState))
-    s.subjects = &tree
-    with nogil:
-        bad = index_decode(&s, p, n)
-    if bad == CODEC_NO_MEMORY:
-        raise MemoryError
-    if bad:
-        raise ValueError("not an index")
+    index_load(&s, &tree, data)
     try:
         with nogil:
             stree_iter(&it, &tree, NULL, 0)

@@ -129,6 +129,21 @@ cdef inline bint chosen(const Chosen *c, const Record *r) noexcept nogil:
             and (c.filter == NULL or filter_match(c.filter, r.subject, r.subject_n)))
 
 
+cdef inline void choose_all(Chosen *c, uint64_t low, SequenceSet deleted):
+    memset(c, 0, sizeof(c[0]))
+    c.first = low
+    c.start = INT64_MIN
+    c.end = INT64_MAX
+    c.deleted = &deleted.set
+
+
+cdef int walk_chosen(Walk *w, const Chosen *c, Record *r) noexcept nogil:
+    cdef int rc = walk_next(w, r)
+    while rc == WALK_RECORD and not chosen(c, r):
+        rc = walk_next(w, r)
+    return rc
+
+
 cdef int scan_large(Walk *w, Record *r, uint32_t index, const Chosen *c, Batch *b) noexcept nogil:
     # The next message is read to where its payload is to be, if it is large: WALK_RECORD, 0: it is not, or
     # WALK_NO_MEMORY.
@@ -309,20 +324,15 @@ def weigh(BlockReader block not None, uint64_t low, SequenceSet deleted not None
     cdef Record r
     cdef uint64_t size = 0, seq = 0
     cdef int rc
-    memset(&c, 0, sizeof(c))
-    c.first = low
-    c.start = INT64_MIN
-    c.end = INT64_MAX
-    c.deleted = &deleted.set
+    choose_all(&c, low, deleted)
     with nogil:
         while True:
-            rc = walk_next(&block.walk, &r)
+            rc = walk_chosen(&block.walk, &c, &r)
             if rc != WALK_RECORD:
                 break
-            if chosen(&c, &r):
-                size += r.size
-                if seq == 0 and size >= excess:
-                    seq = r.seq
+            size += r.size
+            if seq == 0 and size >= excess:
+                seq = r.seq
     block.failed(rc)
     return size, seq
 
@@ -353,17 +363,13 @@ cdef class Subjects:
         cdef SimpleState *st
         cdef bint was_there, over = False
         cdef int rc
-        memset(&c, 0, sizeof(c))
-        c.first = low
-        c.start = INT64_MIN
-        c.end = INT64_MAX
-        c.deleted = &deleted.set
+        choose_all(&c, low, deleted)
         with nogil:
             while True:
-                rc = walk_next(&block.walk, &r)
+                rc = walk_chosen(&block.walk, &c, &r)
                 if rc != WALK_RECORD:
                     break
-                if r.subject_n == 0 or not chosen(&c, &r):
+                if r.subject_n == 0:
                     continue
                 if remove:
                     st = <SimpleState *> stree_find(&self.tree, r.subject, r.subject_n)

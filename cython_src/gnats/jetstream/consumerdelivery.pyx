@@ -214,7 +214,7 @@ cdef class ConsumerDelivery(ConsumerPull):
         if self.cfg.max_ack_pending:
             most = min(most, self.cfg.max_ack_pending - self.pending.n)
         pthread_mutex_lock(&self.store.lock)
-        # One that has failed syncs nothing more: it shows what it has.
+        # One that has failed may never sync the last of what it has: it shows it all.
         if self.stream.sync_always and not stream_failed(self.stream):
             visible = self.stream.visible
         while a.n < AHEAD and a.n < most:

@@ -46,6 +46,8 @@ cdef int index_encode(const IndexState *s, size_t front, size_t back, uint8_t **
 # tree is empty again.
 cdef int index_decode(IndexState *s, const uint8_t *data, size_t n) noexcept nogil
 cdef void index_free(IndexState *s) noexcept nogil        # the blocks and their sets
+# The same with a tree that it makes. Raises ValueError, MemoryError; else both are to be freed.
+cdef int index_load(IndexState *s, STree *tree, bytes data) except -1
 
 
 cdef struct PendingEntry:

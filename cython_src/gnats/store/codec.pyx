@@ -381,6 +381,22 @@ def encode_index(tuple state not None, list subjects not None, list blocks not N
         stree_clear(&tree)
 
 
+cdef int index_load(IndexState *s, STree *tree, bytes data) except -1:
+    cdef const uint8_t *p = <const uint8_t *> PyBytes_AS_STRING(data)
+    cdef size_t n = len(data)
+    cdef int bad
+    memset(s, 0, sizeof(s[0]))
+    stree_init(tree, sizeof(SimpleState))
+    s.subjects = tree
+    with nogil:
+        bad = index_decode(s, p, n)
+    if bad == CODEC_NO_MEMORY:
+        raise MemoryError
+    if bad:
+        raise ValueError("not an index")
+    return 0
+
+
 def decode_index(bytes data not None):
     cdef IndexState s
     cdef STree tree
@@ -388,18 +404,8 @@ def decode_index(bytes data not None):
     cdef IndexBlock *b
     cdef SimpleState *value
     cdef SequenceSet deleted
-    cdef const uint8_t *p = <const uint8_t *> PyBytes_AS_STRING(data)
-    cdef size_t n = len(data), i
-    cdef int bad
-    memset(&s, 0, sizeof(s))
-    stree_init(&tree, sizeof(SimpleState))
-    s.subjects = &tree
-    with nogil:
-        bad = index_decode(&s, p, n)
-    if bad == CODEC_NO_MEMORY:
-        raise MemoryError
-    if bad:
-        raise ValueError("not an index")
+    cdef size_t i
+    index_load(&s, &tree, data)
     try:
         subjects = []
         stree_iter(&it, &tree, NULL, 0)

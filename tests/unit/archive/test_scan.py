@@ -24,6 +24,7 @@ from gnats.archive import (
 )
 from gnats.archive.text import show, unshow
 from gnats.store.record import encode
+from gnats.store.seqset import SequenceSet
 
 MIB = 1 << 20
 
@@ -208,6 +209,22 @@ def test_messages_behind_the_snapshot_are_left_for_the_next_one(tmp_path: Path) 
     store.flush_pending()
     assert [message[0] for message in messages(snapshot.scan())] == [1]
     assert [message[0] for message in messages(source.scan())] == [1, 2]
+    store.close()
+
+
+def test_a_part_carries_what_is_deleted_in_it_only(tmp_path: Path) -> None:
+    home = make_home(tmp_path / "S")
+    store = home.open(block_size=4096)
+    for _ in range(4000):
+        store.store_msg(b"s", b"m" * 20)
+    for seq in range(2, 4000, 2):
+        store.remove_msg(seq)
+    store.flush_pending()
+    snapshot = StreamSource(home.stream).snapshot()
+    parts = [snapshot.part([block]) for block in snapshot.blocks]
+    assert len(parts) > 10
+    assert sum(len(SequenceSet.decode(part.deleted)[0]) for part in parts) == 1999
+    assert [message for part in parts for message in messages(part.scan())] == list(messages(snapshot.scan()))
     store.close()
 
 
