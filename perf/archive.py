@@ -24,6 +24,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from gnats.archive import StreamDir, StreamSource
+from gnats.archive.source import BATCH_BYTES
 from gnats.store.store import FileStore
 
 from . import machine
@@ -140,7 +141,7 @@ def main() -> None:
     parser.add_argument("--messages", type=int, default=10_000_000, help="of 128 bytes")
     parser.add_argument("--large", type=int, default=30_000, help="messages of 64 KiB")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--batch-bytes", type=int, default=64 << 20)
+    parser.add_argument("--batch-bytes", type=int, default=BATCH_BYTES)
     parser.add_argument("--folder", type=Path, help="where the stores are made; it needs room for one")
     for name, what in (
         ("--parquet", "a store to Parquet, by the job and by others"),

@@ -12,6 +12,7 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from functools import cached_property
 from multiprocessing import get_context, parent_process
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from gnats.archive.errors import ArchiveError
@@ -119,6 +120,11 @@ class Spark:
         if (self._master or "").startswith("local"):
             builder = builder.config("spark.ui.enabled", "false")
         builder = builder.config("spark.ui.showConsoleProgress", "false")
+        if "SPARK_CONF_DIR" not in os.environ and "SPARK_HOME" not in os.environ:
+            logging = Path(__file__).with_name("spark") / "log4j2.properties"
+            builder = builder.config(
+                "spark.driver.defaultJavaOptions", f"-Dlog4j2.configurationFile={logging.as_uri()}"
+            )
         try:
             session = builder.getOrCreate()
         except (PySparkException, OSError) as exc:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from gnats.archive.scan import Scan
 
 BATCH_ROWS = 65536
-BATCH_BYTES = 64 << 20
+BATCH_BYTES = 8 << 20
 _MOST_SEQ = 2**64 - 1
 _SKEW = 3600 * 1_000_000_000
 """ns that a clock may have been set back within a block, whose first and last message's times are known."""

@@ -15,6 +15,7 @@ from gnats.archive.blocks import BlockDamage, BlockFiles
 from gnats.archive.errors import ArchiveError
 from gnats.archive.model import Block, Damage, Selection, Snapshot
 from gnats.archive.scanner import BlockReader, Scanner
+from gnats.archive.streams import read_meta
 from gnats.archive.text import unshow
 from gnats.core.subject import valid_subject
 from gnats.store.seqset import SequenceSet
@@ -103,8 +104,18 @@ class Scan:
                 self.vanished.append(block.index)
             except BlockDamage as exc:
                 self.damage.append(self._damage(block, 0, block.size, str(exc), 0, 0))
+        self._check_same()
         if scanner.rows:
             yield self._take()
+
+    def _check_same(self) -> None:
+        """Raises ArchiveError when the stream was deleted and made anew since the snapshot: then blocks of
+        both may have been read."""
+        if not self._snapshot.created:
+            return
+        meta = read_meta(self.stream, self._snapshot.keys, lambda why: None)
+        if meta and meta.created != self._snapshot.created:
+            raise ArchiveError(f"{self.stream.path} was deleted and made anew while it was read")
 
     def _take(self) -> pa.RecordBatch:
         self.bytes += self._scanner.payload_bytes

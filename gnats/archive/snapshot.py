@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -180,8 +181,12 @@ class _Gathering:
         indices = [each[0] for each in entries]
         if not indices or indices != sorted(set(indices)) or indices[-1] != last_block:
             return None
-        if indices != [block.index for block in blocks if block.index <= last_block]:
+        there = {block.index for block in blocks}
+        if not there.issuperset(indices):
             self._note_missing(entries, sum64, blocks)
+            entries = self._left(entries, blocks)
+        known_there = sorted(index for index in there if index <= last_block)
+        if not entries or [each[0] for each in entries] != known_there:
             return None
         known = [self._take(*each) for each in zip(blocks, entries, strict=False)]
         behind = self._find_end(blocks, len(known) - 1, sum64, known[-1].msgs)
@@ -213,6 +218,19 @@ class _Gathering:
         except BlockDamage:
             return None
         return None if end < 0 else end
+
+    @staticmethod
+    def _left(entries: list[IndexBlock], blocks: list[Block]) -> list[IndexBlock]:
+        """The index without the blocks in front, which limits remove in the course of things.
+
+        None at all when messages of others are removed: a restart reads all records then, and has those again
+        that limits had removed without a tombstone.
+        """
+        front = min((block.index for block in blocks), default=0)
+        for (_, _, _, before, _, _, _), (index, _, first, _, _, _, deleted) in pairwise(entries):
+            if index >= front and (first != before + 1 or len(deleted)):
+                return []
+        return [each for each in entries if each[0] >= front]
 
     def _note_missing(self, entries: list[IndexBlock], sum64: int, blocks: list[Block]) -> None:
         """Blocks of the index are not there: lost, if nothing has been written since; but those in front may

@@ -232,6 +232,18 @@ def test_a_stream_as_a_stream(spark: SparkSession, orders: Writing, out: Path) -
     assert [row["sequence"] for row in found] == list(range(1, 281))
 
 
+def test_micro_batches_are_bounded_in_bytes(spark: SparkSession, orders: Writing, out: Path) -> None:
+    orders.publish(250)
+    sizes = [path.stat().st_size for path in orders.directory.glob("msgs/*.blk")]
+    assert len(sizes) > 3
+    query = started(spark, orders, out, maxBytesPerTrigger=max(sizes) + 1)
+    assert query.awaitTermination(120)
+    batches = [progress["numInputRows"] for progress in query.recentProgress if progress["numInputRows"]]
+    assert sum(batches) == 250
+    assert len(batches) == (len(sizes) + 1) // 2  # blocks are taken until there are enough bytes
+    assert [row["sequence"] for row in rows(spark.read.parquet(str(out)))] == list(range(1, 251))
+
+
 def test_the_job(spark: SparkSession, orders: Writing, out: Path) -> None:
     orders.publish(1000)
     engine = Spark(session=spark)
@@ -303,6 +315,8 @@ def test_a_cluster_of_two_workers(orders: Writing, out: Path, tmp_path: Path) ->
         )
     assert done.returncode == 0, done.stderr[-3000:]
     assert "$G > ORDERS: 1,000 messages archived" in done.stdout
+    # Java says that by itself; Spark says nothing
+    assert done.stderr.splitlines() in ([], ["WARNING: Using incubator modules: jdk.incubator.vector"])
     assert plain(listed(out)) == orders.rows
     assert {path.name for path in (tmp_path / "work").glob("app-*/*")} & {"0", "1"}  # executors
 

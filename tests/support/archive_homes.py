@@ -15,6 +15,7 @@ from gnats.store.store import FileStore
 
 Message = tuple[int, int, bytes, bytes, bytes]
 KEY = "a key of the server"
+CREATED = 1_700_000_000_000_000_000
 
 
 @dataclass
@@ -93,7 +94,7 @@ def make_home(path: Path, cipher: str = "", **limits: int) -> Home:
             max_bytes=limits.get("max_bytes", -1),
             max_msgs_per_subject=limits.get("max_msgs_per_subject", -1),
         ),
-        1_700_000_000_000_000_000,
+        CREATED,
         seal,
         sync=False,
     )

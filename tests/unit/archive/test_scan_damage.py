@@ -9,9 +9,11 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.archive_homes import Home, Message, make_home, messages, served
+from support.archive_homes import CREATED, Home, Message, make_home, messages, served
 
 from gnats.archive import ArchiveError, DamageWarning, Scan, StreamSource, read_stream
+from gnats.jetstream.config import StreamConfig
+from gnats.jetstream.metafiles import write_stream_meta
 
 SUBJECT_LENGTH = (20, 21)
 """Bytes of a record that no checksum covers: one byte more or less of a subject goes unseen."""
@@ -197,6 +199,45 @@ def test_a_stream_that_is_not_there_is_no_stream_without_messages(tmp_path: Path
     home.path.rename(tmp_path / "elsewhere")
     with pytest.raises(ArchiveError, match="S is not there: deleted, or not seen by this machine"):
         snapshot.scan().reader.read_all()
+
+
+def test_a_stream_that_is_made_anew_is_another_one(tmp_path: Path) -> None:
+    home, stored = filled(tmp_path / "S", 60)
+    snapshot = StreamSource(home.stream).snapshot()
+    write_stream_meta(home.path, StreamConfig(name="S", storage="file", description="changed"), CREATED)
+    assert list(messages(snapshot.scan())) == stored
+    shutil.rmtree(home.path)
+    filled(tmp_path / "S", 60)
+    write_stream_meta(home.path, StreamConfig(name="S", storage="file"), CREATED + 1)
+    with pytest.raises(ArchiveError, match="S was deleted and made anew while it was read"):
+        snapshot.scan().reader.read_all()
+
+
+def test_blocks_that_limits_have_removed_cost_no_reading_of_the_others(tmp_path: Path) -> None:
+    """A server that runs writes index.db every two minutes, and may remove blocks at any time."""
+    home = make_home(tmp_path / "S", max_msgs=1000)
+    store = home.open(block_size=4096)
+    for seq in range(1, 1001):
+        store.store_msg(b"s", b"%d" % seq, ts=seq)
+    store.write_state(force=True)
+    behind = len(home.blocks)
+    for seq in range(900, 1000, 2):
+        store.remove_msg(seq)
+    for seq in range(1001, 1501):
+        store.store_msg(b"s", b"%d" % seq, ts=seq)
+    store.flush_pending()
+    assert not (home.path / "msgs" / "1.blk").exists()
+    assert int(home.blocks[2].stem) < behind < int(home.blocks[-1].stem)
+    expected = served(store)
+    # who reads this one for the snapshot finds it damaged
+    middle = home.blocks[2]
+    data = middle.read_bytes()
+    middle.write_bytes(bytes(len(data)))
+    snapshot = StreamSource(home.stream).snapshot()
+    middle.write_bytes(data)
+    assert not any(block.damaged for block in snapshot.blocks)
+    assert list(messages(snapshot.scan())) == expected
+    store.close()
 
 
 def test_a_block_that_is_cut_while_it_is_read_ends_there(tmp_path: Path) -> None:
