@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pyarrow as pa
@@ -209,6 +210,31 @@ def test_messages_behind_the_snapshot_are_left_for_the_next_one(tmp_path: Path) 
     store.flush_pending()
     assert [message[0] for message in messages(snapshot.scan())] == [1]
     assert [message[0] for message in messages(source.scan())] == [1, 2]
+    store.close()
+
+
+def test_threads_scan_side_by_side(tmp_path: Path) -> None:
+    """Buffers that one has given back are the others', and a batch keeps its own; while a store writes."""
+    home = make_home(tmp_path / "S")
+    store = home.open(block_size=1 * MIB)
+    for seq in range(1, 4001):
+        store.store_msg(b"s.%d" % (seq % 9), seq.to_bytes(8, "big") * 200, ts=seq)
+    store.flush_pending()
+    snapshot = StreamSource(home.stream).snapshot()
+
+    def scan(_: int) -> list[pa.RecordBatch]:
+        return list(snapshot.scan(batch_bytes=2 * MIB).reader)
+
+    with ThreadPoolExecutor(4) as pool:
+        scans = pool.map(scan, range(12))
+        for seq in range(4001, 6001):
+            store.store_msg(b"s", b"x" * 100, ts=seq)
+        store.flush_pending()
+        for batches in scans:
+            table = pa.Table.from_batches(batches, SCHEMA)
+            assert table.column("sequence").to_pylist() == list(range(1, 4001))
+            for seq, payload in enumerate(table.column("payload").to_pylist(), 1):
+                assert payload == seq.to_bytes(8, "big") * 200
     store.close()
 
 
