@@ -8,7 +8,7 @@ STAMP  := $(VENV)/.installed
 PYTEST := $(BIN)/python -P -m pytest
 ARGS   ?=
 
-.PHONY: help build run test faults bench bench-full lint asan tsan sdist clean check-tools
+.PHONY: help build run test hadoop faults bench bench-full lint asan tsan sdist clean check-tools
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -40,6 +40,9 @@ $(VENV)/.test-tools: $(STAMP)
 
 test: build $(VENV)/.test-tools ## build and run all tests (ARGS="-k sublist")
 	$(PYTEST) tests $(ARGS)
+
+hadoop: build ## HDFS for the tests of the archive, which skip what needs it otherwise (200 MB)
+	PYTHON=$(BIN)/python sh tools/hadoop.sh
 
 faults: build $(VENV)/.test-tools ## kill a thousand servers (ARGS="--kills 50 --power on")
 	PYTHONPATH=tests $(BIN)/python -m faults $(ARGS)

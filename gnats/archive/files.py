@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 from gnats.archive.digest import Digest
 from gnats.archive.errors import ArchiveError
 from gnats.archive.manifest import Entry, Manifest
-from gnats.archive.target import FILE_ERRORS, first_line, shown
+from gnats.archive.target import first_line, shown
 from gnats.archive.writer import FILE_SCHEMA
 
 BATCH_ROWS = 16384
@@ -31,7 +31,7 @@ def batches(manifest: Manifest, entry: Entry, rows: int = BATCH_ROWS) -> Iterato
             for batch in file.iter_batches(rows, use_threads=False):
                 digest.update(batch)
                 yield batch
-    except FILE_ERRORS as exc:
+    except manifest.storage.faults as exc:
         raise _bad(manifest, entry, first_line(exc)) from None
     if (digest.rows, digest.hex()) != (entry.rows, entry.digest):
         raise _bad(manifest, entry, "its messages are not those that were archived")
@@ -42,7 +42,7 @@ def sequences(manifest: Manifest, entry: Entry) -> pa.ChunkedArray:
     try:
         with manifest.storage.open_input(manifest.find(entry)) as source, pq.ParquetFile(source) as file:
             return file.read(["sequence"], use_threads=False).column(0)
-    except FILE_ERRORS as exc:
+    except manifest.storage.faults as exc:
         raise _bad(manifest, entry, first_line(exc)) from None
 
 

@@ -14,7 +14,7 @@ from typing import Protocol
 from gnats.archive.backups import opened
 from gnats.archive.engine import Engine
 from gnats.archive.errors import ArchiveError
-from gnats.archive.manifest import Change, Manifest, Overlap, State
+from gnats.archive.manifest import MANIFEST, Change, Manifest, Overlap, State
 from gnats.archive.plan import (
     Result,
     Task,
@@ -233,7 +233,7 @@ def archive(
         with opened(stream, work_dir) as there:
             job = StreamJob(storage, target, StreamSource(there, keys), options, report)
             if not checked:
-                storage.check_create(job.manifest.directory)
+                storage.check_create(job.manifest.path(MANIFEST))
                 checked = True
             done = job.run(engine)
         report.line(

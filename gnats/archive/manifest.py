@@ -36,7 +36,7 @@ from urllib.parse import quote
 
 from gnats.archive.errors import ArchiveError
 from gnats.archive.ranges import Ranges
-from gnats.archive.target import Storage, shown
+from gnats.archive.target import TEMPORARY, Storage, shown
 
 FORMAT = 1
 MANIFEST = "_manifest"
@@ -304,7 +304,14 @@ class Manifest:
         self.publish(state)
         if self.sweep(state, own=own):
             state = self.load()
+        self._sweep_versions()
         return state
+
+    def _sweep_versions(self) -> None:
+        """Deletes versions that dead jobs were about to write."""
+        for path, modified in self.storage.tree(self.path(MANIFEST)).items():
+            if path.endswith(TEMPORARY) and modified < time.time() - ABANDONED_AFTER:
+                self.storage.delete(self.path(f"{MANIFEST}/{path}"))
 
     def retire(self, state: State, job: str = "") -> State:
         """Deletes files that were replaced."""

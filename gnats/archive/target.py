@@ -3,7 +3,7 @@
 The manifest needs one operation that pyarrow's file systems do not have, `create`: make a file with all of
 its content, unless there is one of that name, as one step that others see whole or not at all. Locally that
 is a link of a file that was written and synced beside; in S3 a PUT with `If-None-Match: *`, sent by boto3;
-in HDFS a rename, which refuses a name that exists."""
+in HDFS a rename (gnats.archive.hdfs)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
 from urllib.parse import parse_qsl, urlsplit
 
 import pyarrow as pa
@@ -24,11 +24,9 @@ import pyarrow.fs as pafs
 from gnats.archive.errors import ArchiveError
 from gnats.jetstream.metafiles import sync_path
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 FILE_ERRORS = (OSError, pa.ArrowException)
 """What pyarrow's file systems raise."""
+TEMPORARY = ".tmp"
 
 
 @dataclass(frozen=True)
@@ -45,20 +43,21 @@ class Target:
         if split.scheme in ("", "file"):
             path = Path(split.path if split.scheme else self.url).absolute()
             return LocalStorage(pafs.LocalFileSystem(), str(path), str(path))
-        kind: Callable[..., Storage] | None = {
-            "s3": S3Storage,
-            "hdfs": HdfsStorage,
-            "viewfs": HdfsStorage,
-        }.get(split.scheme)
-        if kind is None:
+        if split.scheme in ("hdfs", "viewfs"):
+            try:
+                from gnats.archive.hdfs import HdfsStorage
+            except ImportError:
+                raise ArchiveError("hdfs-native is needed for HDFS: pip install gnats[hdfs]") from None
+            return HdfsStorage.at(url)
+        if split.scheme != "s3":
             raise ArchiveError(
                 f"{split.scheme}:// is not supported as a target; known: a directory, s3, hdfs"
             )
         try:
             files, path = pafs.FileSystem.from_uri(url)
-        except (*FILE_ERRORS, ImportError) as exc:
+        except FILE_ERRORS as exc:
             raise ArchiveError(f"{shown(url)} cannot be used: {first_line(exc)}") from None
-        return kind(files, path.rstrip("/"), url)
+        return S3Storage(files, path.rstrip("/"), url)
 
 
 def shown(url: str) -> str:
@@ -69,6 +68,11 @@ def shown(url: str) -> str:
     return f"{split.scheme}://{split.netloc.rpartition('@')[2]}{split.path}"
 
 
+def beside_of(path: str) -> str:
+    """A name for what will be a file, until it is."""
+    return f"{path}.{uuid.uuid4().hex}{TEMPORARY}"
+
+
 def first_line(exc: BaseException) -> str:
     if isinstance(exc, OSError) and exc.strerror:
         return exc.strerror.partition("\n")[0]
@@ -77,6 +81,9 @@ def first_line(exc: BaseException) -> str:
 
 class Storage:
     """Files below a root; paths are relative to it, with slashes. Every error is an ArchiveError."""
+
+    faults: tuple[type[Exception], ...] = FILE_ERRORS
+    """What its file system raises."""
 
     def __init__(self, files: pafs.FileSystem, root: str, url: str) -> None:
         self.files = files
@@ -91,7 +98,7 @@ class Storage:
         """Errors in this context become ArchiveErrors."""
         try:
             yield
-        except FILE_ERRORS as exc:
+        except self.faults as exc:
             where = posixpath.join(shown(self.url), path) if path else shown(self.url)
             raise ArchiveError(f"{where} cannot be {doing}: {first_line(exc)}") from exc
 
@@ -213,7 +220,7 @@ class LocalStorage(Storage):
             self._sync_directory(to)
 
     def create(self, path: str, data: bytes) -> bool:
-        beside = f"{path}.{uuid.uuid4().hex}.tmp"
+        beside = beside_of(path)
         with self.errors("written", path):
             self.make_parent(path)
             with Path(self.full(beside)).open("xb") as stream:
@@ -275,28 +282,10 @@ class S3Storage(Storage):
             return True
 
     def check_create(self, directory: str) -> None:
-        probe = posixpath.join(directory, f"probe-{uuid.uuid4().hex}")
+        probe = beside_of(posixpath.join(directory, "probe"))
         taken = (self.create(probe, b"1"), self.create(probe, b"2"))
         self.delete(probe)
         if taken != (True, False):
             raise ArchiveError(
                 f"{shown(self.url)} ignores If-None-Match: two jobs at once could not be told apart there"
             )
-
-
-class HdfsStorage(Storage):
-    """HDFS, by pyarrow's libhdfs driver."""
-
-    def create(self, path: str, data: bytes) -> bool:
-        beside = f"{path}.{uuid.uuid4().hex}.tmp"
-        with self.open_output(beside) as stream:
-            stream.write(data)
-        with self.errors("written", path):
-            try:
-                self.files.move(self.full(beside), self.full(path))
-            except OSError:
-                self.delete(beside)
-                if self.exists(path):
-                    return False
-                raise
-            return True

@@ -21,7 +21,6 @@ from gnats.archive.digest import Digest
 from gnats.archive.errors import ArchiveError
 from gnats.archive.manifest import STAGING, Entry, Manifest
 from gnats.archive.source import SCHEMA
-from gnats.archive.target import FILE_ERRORS
 from gnats.version import __version__
 
 FILE_SCHEMA = pa.schema([each for each in SCHEMA if each.name not in ("account", "stream")])
@@ -155,7 +154,7 @@ class _File:
 
     def discard(self) -> None:
         self._batches = []
-        with suppress(*FILE_ERRORS):  # what was wrong is known already
+        with suppress(*self.manifest.storage.faults):  # what was wrong is known already
             self._writer.close()
             self._sink.close()
         self.manifest.storage.delete(self.manifest.path(self.staged))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -186,6 +187,18 @@ def test_what_a_dead_job_left_goes_in_the_end(
     assert left[0].parent.name == dead
     assert not list(staging.rglob("*.staged"))
     assert plain(listed(out)) == orders.rows
+
+
+def test_a_version_that_was_not_finished_goes_when_it_is_old(orders: Writing, out: Path) -> None:
+    orders.publish(10)
+    archive(orders, out)
+    versions = out / ORDERS / "_manifest"
+    old, new = versions / "0000000002.json.a.tmp", versions / "0000000002.json.b.tmp"
+    for path in (old, new):
+        path.write_bytes(b"{")
+    os.utime(old, (time.time() - 2 * 86400,) * 2)
+    archive(orders, out)
+    assert sorted(path.name for path in versions.iterdir()) == ["0000000001.json", new.name]
 
 
 def test_a_job_that_was_given_up_does_not_commit(orders: Writing, out: Path) -> None:
