@@ -4,7 +4,7 @@
 (in this process, in processes, in Spark), and by what else there is: Spark's own writer fed by the data
 source, the same with a source that yields tuples, and a client (nats-py) that consumes the stream from a
 server and writes with pyarrow. They are measured in turn; Spark's session is there before, and has done each
-once. The processes are started anew each time.
+once. The processes are started anew each time. A tenth of the messages says whether the cost is linear.
 
 `start`: the command when there is nothing new, beside a Spark session that only starts.
 
@@ -178,6 +178,8 @@ def measure_parquet(folder: Path, messages: int, consumed: int, rounds: int) -> 
     """Raises RuntimeError when a way has not written all messages; the client takes the first `consumed`."""
     root, out = folder / "store", folder / "out"
     fill(root, messages)
+    small = folder / "small"
+    fill(small, messages // 10)
     kind = next(kind for kind in servers.find() if kind.is_gnats)
     spark = session()
     warm = folder / "warm"
@@ -199,15 +201,17 @@ def measure_parquet(folder: Path, messages: int, consumed: int, rounds: int) -> 
     }
     took: dict[str, list[float]] = {}
     sizes: dict[str, int] = {}
+    rows: dict[str, int] = {}
 
-    def one(way: str, rows: int, do: Callable[[], None]) -> None:
+    def one(way: str, count: int, do: Callable[[], None]) -> None:
         begin = time.perf_counter()
         do()
-        took.setdefault(way, []).append(rows / (time.perf_counter() - begin))
+        took.setdefault(way, []).append(count / (time.perf_counter() - begin))
         files = list(out.rglob("*.parquet"))
         written = sum(pq.read_metadata(path).num_rows for path in files)
-        if written != rows:
-            raise RuntimeError(f"{way}: {written} of {rows} messages")
+        if written != count:
+            raise RuntimeError(f"{way}: {written} of {count} messages")
+        rows[way] = count
         sizes[way] = sum(path.stat().st_size for path in files)
         shutil.rmtree(out)
         print(f"{way}: {took[way][-1]:,.0f} rows/s", file=sys.stderr, flush=True)
@@ -221,13 +225,11 @@ def measure_parquet(folder: Path, messages: int, consumed: int, rounds: int) -> 
             for _ in range(rounds):
                 for way, do in ways.items():
                     one(way, messages, lambda do=do: do(root, out))  # type: ignore[misc]
+                one("job, processes, a tenth", messages // 10, lambda: in_processes(small, out))
                 one("nats-py", consumed, lambda: by_client(server.url, out, consumed))
     finally:
         spark.stop()
-    return [
-        Rate(way, consumed if way == "nats-py" else messages, statistics.median(rates), sizes[way])
-        for way, rates in took.items()
-    ]
+    return [Rate(way, rows[way], statistics.median(rates), sizes[way]) for way, rates in took.items()]
 
 
 def gnats_archive(root: Path, out: Path, *more: str) -> list[str]:

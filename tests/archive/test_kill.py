@@ -14,6 +14,7 @@ import sys
 import tempfile
 import time
 from dataclasses import dataclass
+from math import ceil
 from pathlib import Path
 
 import pytest
@@ -27,6 +28,8 @@ from .stores import ORDERS, Writing, listed, manifest_of, plain
 pytestmark = pytest.mark.timeout(120)
 
 KILLS = 6
+ROUNDS = 5
+"""Of so many kills each; then another stream is begun: all of one is compared each time."""
 MESSAGES = 2000
 TIMEOUT = 60
 
@@ -127,13 +130,17 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=7)
     parser.add_argument("--workers", type=int, default=1)
     args = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="gnats-kill-") as folder:
-        orders, rand = Writing(Path(folder) / "store"), random.Random(args.seed)
-        campaign = Campaign(orders, Path(folder) / "out", ("--workers", str(args.workers)), rand)
-        for at in range(0, args.kills, KILLS):
-            campaign.kill(min(KILLS, args.kills - at))
-            campaign.end()
-            print(f"{min(at + KILLS, args.kills)} killed, {len(orders.rows):,} messages", flush=True)
+    rand, killed = random.Random(args.seed), 0
+    while killed < args.kills:
+        with tempfile.TemporaryDirectory(prefix="gnats-kill-") as folder:
+            out = Path(folder) / "out"
+            campaign = Campaign(Writing(Path(folder) / "store"), out, ("--workers", str(args.workers)), rand)
+            for _ in range(min(ROUNDS, ceil((args.kills - killed) / KILLS))):
+                count = min(KILLS, args.kills - killed)
+                campaign.kill(count)
+                campaign.end()
+                killed += count
+                print(f"{killed} killed, {len(campaign.orders.rows):,} messages", flush=True)
 
 
 if __name__ == "__main__":
