@@ -64,13 +64,14 @@ class HdfsStorage(Storage):
                 "HADOOP_CONF_DIR"
             )
         kind = _Viewfs if split.scheme == "viewfs" else _Hdfs
+        root = split.path.rstrip("/") or "/"
         options = {} if "HADOOP_CONF_DIR" in os.environ else _ONE_SERVER
         try:
             files = kind(split.hostname, split.port, skip_instance_cache=True, **options)
-            files.info("/")
+            files.exists(root)  # type: ignore[no-untyped-call]
         except cls.faults as exc:
             raise ArchiveError(f"{shown(url)} cannot be used: {first_line(exc)}") from None
-        return cls(files, split.path.rstrip("/") or "/", url)
+        return cls(files, root, url)
 
     def move(self, source: str, to: str) -> None:
         with self.errors("written", to):

@@ -6,7 +6,7 @@ import shutil
 import socket
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from xml.sax.saxutils import escape
@@ -35,10 +35,10 @@ def missing() -> str | None:
     return None if (HOME / ".done").exists() else "Hadoop is not there: sh tools/hadoop.sh"
 
 
-def _configuration(path: Path, **settings: object) -> None:
+def configuration(path: Path, settings: Mapping[str, object]) -> None:
+    """Writes a file of Hadoop's."""
     properties = (
-        f"<property><name>{name.replace('__', '-').replace('_', '.')}</name>"
-        f"<value>{escape(str(value))}</value></property>"
+        f"<property><name>{name}</name><value>{escape(str(value))}</value></property>"
         for name, value in settings.items()
     )
     path.write_text(f"<configuration>{''.join(properties)}</configuration>")
@@ -71,16 +71,20 @@ def hdfs(folder: Path) -> Iterator[str]:
     server = f"127.0.0.1:{_free_port()}"
     conf = folder / "conf"
     conf.mkdir(parents=True)
-    _configuration(conf / "core-site.xml", fs_defaultFS=f"hdfs://{server}", hadoop_tmp_dir=folder / "data")
-    _configuration(
+    configuration(
+        conf / "core-site.xml", {"fs.defaultFS": f"hdfs://{server}", "hadoop.tmp.dir": folder / "data"}
+    )
+    configuration(
         conf / "hdfs-site.xml",
-        dfs_replication=1,
-        dfs_webhdfs_enabled="false",
-        dfs_permissions_enabled="false",
-        dfs_namenode_http__address="127.0.0.1:0",
-        dfs_datanode_address="127.0.0.1:0",
-        dfs_datanode_http_address="127.0.0.1:0",
-        dfs_datanode_ipc_address="127.0.0.1:0",
+        {
+            "dfs.replication": 1,
+            "dfs.webhdfs.enabled": "false",
+            "dfs.permissions.enabled": "false",
+            "dfs.namenode.http-address": "127.0.0.1:0",
+            "dfs.datanode.address": "127.0.0.1:0",
+            "dfs.datanode.http.address": "127.0.0.1:0",
+            "dfs.datanode.ipc.address": "127.0.0.1:0",
+        },
     )
     (conf / "log4j.properties").write_text(LOGGING)
     java = ["java", *OPENED, "-Xmx256m", "-cp", f"{conf}:{HOME}:{HOME}/jars/*"]

@@ -6,7 +6,9 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import boto3
 import pyarrow.dataset as ds
@@ -23,7 +25,7 @@ from gnats.archive.target import S3Storage, Target
 from gnats.archive.verify import verify
 from gnats.archive.writer import Layout
 
-from .hadoop import hdfs, missing
+from .hadoop import configuration, hdfs, missing
 from .stores import SMALL, Writing, plain
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.filterwarnings("default")]
@@ -190,3 +192,21 @@ def test_an_hdfs_that_is_not_there(orders: Writing, url: str, why: str) -> None:
     with pytest.raises(ArchiveError, match=why) as caught:
         archive(orders, Target(url))
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("url", ["viewfs://all/archives/views", "hdfs:///archives/default"])
+def test_hdfs_by_its_configuration(
+    name_node: str, url: str, orders: Writing, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = f"hdfs://{name_node}"
+    table = "fs.viewfs.mounttable.all"
+    settings = {
+        "fs.defaultFS": server,
+        f"{table}.link./archives": f"{server}/archives",
+        f"{table}.linkFallback": f"{server}/",
+    }
+    configuration(tmp_path / "core-site.xml", settings)
+    monkeypatch.setenv("HADOOP_CONF_DIR", str(tmp_path))
+    orders.publish(10)
+    assert [archive(orders, Target(url)), archive(orders, Target(url))] == [10, 0]
+    assert archive(orders, Target(server + urlsplit(url).path)) == 0
