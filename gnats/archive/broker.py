@@ -12,8 +12,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from gnats.archive.errors import ArchiveError
-from gnats.archive.manifest import Manifest
-from gnats.archive.verify import purgeable
+from gnats.archive.files import times
+from gnats.archive.verify import Verified, purgeable
 from gnats.jetstream.gotime import unix_ns
 
 TIMEOUT = 30.0
@@ -31,7 +31,10 @@ class Broker:
 
     @property
     def shown(self) -> str:
-        split = urlsplit(self.server if "://" in self.server else f"nats://{self.server}")
+        try:
+            split = urlsplit(self.server if "://" in self.server else f"nats://{self.server}")
+        except ValueError as exc:
+            raise ArchiveError(f"{self.server!r} is no server: {exc}") from None
         return f"{split.scheme}://{split.netloc.rpartition('@')[2]}"
 
     @property
@@ -75,6 +78,16 @@ class Broker:
         finally:
             await connection.close()
 
+    async def account(self, connection: Any) -> str:
+        """The account of a connection. Raises ArchiveError when the server does not say."""
+        from nats.errors import NoRespondersError
+
+        try:
+            message = await connection.request("$SYS.REQ.USER.INFO", b"", timeout=TIMEOUT)
+            return str(json.loads(message.data)["data"]["account"])
+        except (NoRespondersError, ValueError, KeyError, TypeError):
+            raise ArchiveError(f"{self.shown} does not say which account this is") from None
+
     async def ask(self, connection: Any, api: str, request: dict[str, Any] | None = None) -> dict[str, Any]:
         """A request to the JetStream API. Raises ArchiveError when it is refused."""
         body = json.dumps(request).encode() if request else b""
@@ -94,29 +107,52 @@ class Purged:
     count: int
 
 
-def purge_archived(broker: Broker, manifest: Manifest) -> Purged:
-    """Has the server purge what the manifest says is archived and verified: from the stream's first message
-    up to the first sequence of which that is not so, and nothing behind it. Raises ArchiveError."""
-    return asyncio.run(_purge(broker, manifest))
+def purge_archived(broker: Broker, verified: Verified) -> Purged:
+    """Has the server purge what is archived and was verified just now: from the stream's first message up to
+    the first sequence of which that is not so, and nothing behind it. Raises ArchiveError."""
+    return asyncio.run(_purge(broker, verified))
 
 
-async def _purge(broker: Broker, manifest: Manifest) -> Purged:
-    state = manifest.load()
-    stream = state.origin.stream
-    if not state.origin.created:
+async def _purge(broker: Broker, verified: Verified) -> Purged:
+    origin = verified.state.origin
+    stream = origin.stream
+    if not origin.created:
         raise ArchiveError(
-            f"{manifest.directory}: it is not known when the stream was created; nothing is purged"
+            f"{origin.directory}: it is not known when the stream was created; nothing is purged"
         )
     async with broker.connect() as connection:
+        account = await broker.account(connection)
+        if account != origin.account:
+            raise ArchiveError(
+                f"{broker.shown}: this is account {account}, the archive is of {origin.account}; "
+                "nothing is purged"
+            )
         info = await broker.ask(connection, f"STREAM.INFO.{stream}")
-        if unix_ns(info["created"]) != unix_ns(state.origin.created):
+        if unix_ns(info["created"]) != unix_ns(origin.created):
             raise ArchiveError(
                 f"{broker.shown}: stream {stream} was created at {info['created']}, the archived one at "
-                f"{state.origin.created}; nothing is purged"
+                f"{origin.created}; nothing is purged"
             )
         first = int(info["state"]["first_seq"])
-        last = min(purgeable(state, first), int(info["state"]["last_seq"]))
+        last = min(purgeable(verified, first), int(info["state"]["last_seq"]))
         if last < first:
             return Purged(first, 0)
+        await _check_same(broker, connection, verified, first)
         answer = await broker.ask(connection, f"STREAM.PURGE.{stream}", {"seq": last + 1})
         return Purged(last + 1, int(answer["purged"]))
+
+
+async def _check_same(broker: Broker, connection: Any, verified: Verified, first: int) -> None:
+    """Raises ArchiveError when the first message of the server's stream is not the archived one: the server
+    may be another than the one whose store was read, and have a copy of the stream that went its own way."""
+    stream = verified.state.origin.stream
+    answer = await broker.ask(connection, f"STREAM.MSG.GET.{stream}", {"seq": first})
+    ns = unix_ns(answer["message"]["time"])
+    for entry in verified.state.entries:
+        if entry.first_seq <= first <= entry.last_seq:
+            found, times_ = times(verified.manifest, entry, first, first)
+            if ns in times_[found == first]:
+                return
+    raise ArchiveError(
+        f"{broker.shown}: message {first} of stream {stream} is not the archived one; nothing is purged"
+    )

@@ -273,12 +273,13 @@ def _run(args: argparse.Namespace, engine: Engine) -> int:
     for stream, done in zip(streams, results, strict=True):
         if not args.purge_archived:
             continue
-        checked = verify(target, done.manifest, StreamSource(stream, keys).snapshot(), engine, again=False)
+        snapshot = StreamSource(stream, keys).snapshot(limits=False)
+        checked = verify(target, done.manifest, snapshot, engine, only_present=True)
         for problem in checked.problems:
             print(f"gnats archive: {problem}", file=sys.stderr)
         if checked.problems:
             raise ArchiveError(f"{stream.account} > {stream.name}: not verified; nothing is purged")
-        purged = purge_archived(_broker(args), done.manifest)
+        purged = purge_archived(_broker(args), checked)
         console.line(
             f"{stream.account} > {stream.name}: "
             f"{purged.count:,} messages purged, before sequence {purged.before:,}"
@@ -330,7 +331,7 @@ def _verify(args: argparse.Namespace, engine: Engine) -> int:
             if stream is None:
                 raise ArchiveError(f"{name} is in the archive, and not in {args.store}")
             with opened(stream, args.work_dir) as there:
-                snapshot = StreamSource(there, keys).snapshot()
+                snapshot = StreamSource(there, keys).snapshot(limits=False)
                 manifest = Manifest(manifest.storage, origin_of(snapshot))
                 done = verify(target, manifest, snapshot, engine)
         else:
@@ -341,6 +342,7 @@ def _verify(args: argparse.Namespace, engine: Engine) -> int:
         gone = f", {done.gone:,} of them not in the store any more" if done.gone else ""
         lost = sum(each.last_seq - each.first_seq + 1 for each in done.state.lost)
         damage = f", {lost:,} sequences lost to damage" if lost else ""
+        damage += f", {done.unarchived:,} messages of the store not archived" if done.unarchived else ""
         verdict = f"{len(done.problems)} problems" if done.problems else "good"
         print(f"{name}: {verdict}: {done.rows:,} messages in {len(done.state.files)} files{gone}{damage}")
     return int(bad)

@@ -127,6 +127,6 @@ def compact(
 def _renamed(entry: Entry, state: State, job: str) -> Entry:
     """A name of its own: files that were found again are merged into one that begins and ends as another
     did."""
-    if entry.path not in state.files:
+    if entry.path not in state.files.keys() | state.retired:
         return entry
     return replace(entry, path=f"{entry.path.removesuffix('.parquet')}-{job[:8]}.parquet")

@@ -14,12 +14,12 @@ from typing import Protocol
 from gnats.archive.backups import opened
 from gnats.archive.engine import Engine
 from gnats.archive.errors import ArchiveError
-from gnats.archive.manifest import MANIFEST, Change, Manifest, Overlap, State
+from gnats.archive.manifest import MANIFEST, Change, Lost, Manifest, Overlap, State
 from gnats.archive.plan import (
     Result,
     Task,
-    check_not_rolled_back,
     missing,
+    not_rolled_back,
     origin_of,
     run_task,
     sequences_of,
@@ -115,19 +115,24 @@ class StreamJob:
         self.options = options
         self.report = report
         self.id = uuid.uuid4().hex
-        self.snapshot: Snapshot = source.snapshot()
+        self.source = source
+        self.snapshot: Snapshot = source.snapshot(limits=False)
         self.manifest = Manifest(storage, origin_of(self.snapshot))
         self.name = f"{source.stream.account} > {source.stream.name}"
 
     def _range(self) -> tuple[int, int]:
         options = self.options
         first, last = sequences_of(self.snapshot, options.start_ns, options.end_ns)
-        return max(first, options.first_seq), min(last, options.last_seq or last)
+        if options.last_seq is not None:
+            last = min(last, options.last_seq)
+        return max(first, options.first_seq), last
 
     def run(self, engine: Engine) -> Archived:
         """Archives what is there now and is not archived. Raises ArchiveError."""
         state = self.manifest.recover(own=self.id)
-        check_not_rolled_back(self.snapshot, state, self.manifest.directory)
+        if state.last_seq > self.snapshot.last_seq:  # another job has archived what came since, perhaps
+            self.snapshot = self.source.snapshot(limits=False)
+        state = not_rolled_back(self.snapshot, self.manifest, state)
         done = Archived(self.manifest, state)
         for each in self.snapshot.damage:
             done.damage.append(str(each))
@@ -142,8 +147,8 @@ class StreamJob:
                 self._archive(engine, wanted, done)
             except Overlap as overlap:
                 self.report.line(f"{self.name}: {overlap}; looking again")
-                self.manifest.sweep(done.state, own=self.id)
                 done.state = self.manifest.load()
+                self.manifest.sweep(done.state, own=self.id)
             retry_lost = False
         raise ArchiveError(
             f"{self.name}: other jobs archive it as well, {ATTEMPTS} times faster than this one"
@@ -160,7 +165,7 @@ class StreamJob:
             heavy = [task for task in group if task.snapshot.blocks]
             results = {id(t): r for t, r in zip(heavy, self._run(engine, function, heavy), strict=True)}
             self._commit(
-                [results.get(id(t)) or Result(t.first_seq, t.last_seq, (), (), (), None) for t in group], done
+                [results.get(id(t)) or Result(t.first_seq, t.last_seq, (), (), ()) for t in group], done
             )
         self.report.end()
 
@@ -181,20 +186,27 @@ class StreamJob:
             raise ArchiveError(f"{self.name}: {failed[0]}")
         return results
 
+    def _missing(self, first: int, last: int) -> Iterator[Lost]:
+        """What was in blocks that are not there: no task has these."""
+        for each in self.snapshot.damage:
+            if each.first_seq is None or each.last_seq is None:
+                continue
+            for a, b in Ranges([(each.first_seq, each.last_seq)]).within(first, last):
+                yield Lost(a, b, str(each))
+
     def _commit(self, results: list[Result], done: Archived) -> None:
         lost = [each for result in results for each in result.lost]
+        for result in results:
+            lost += self._missing(result.first_seq, result.last_seq)
         covered = Ranges((result.first_seq, result.last_seq) for result in results)
         covered = covered.without((each.first_seq, each.last_seq) for each in lost)
         entries = tuple(entry for result in results for entry in result.entries)
-        lasts = [result.last for result in results if result.last]
-        newest = max([*lasts, done.state.anchor or (0, 0)])
         change = Change(
             "archive",
             self.id,
             covered=tuple(covered),
             add=entries,
             lost=tuple(lost),
-            anchor=newest if newest[0] else None,
         )
         done.state = self.manifest.commit(change)
         for result in results:

@@ -29,7 +29,8 @@ import json
 import posixpath
 import re
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 from urllib.parse import quote
@@ -116,8 +117,6 @@ class Change:
     lost: tuple[Lost, ...] = ()
     verified: tuple[tuple[int, int], ...] = ()
     abandoned: tuple[str, ...] = ()
-    anchor: tuple[int, int] | None = None
-    """Sequence and time (ns) of the last archived message: it tells whether the stream was rolled back."""
 
 
 @dataclass
@@ -133,7 +132,6 @@ class State:
     """Files that were replaced, and may still be there."""
     lost: list[Lost] = field(default_factory=list)
     abandoned: set[str] = field(default_factory=set)
-    anchor: tuple[int, int] | None = None
 
     @property
     def entries(self) -> list[Entry]:
@@ -160,7 +158,6 @@ class State:
         self.lost = [each for each in self.lost if not self.covered.contains(each.first_seq, each.last_seq)]
         self.lost += [each for each in change.lost if each not in self.lost]
         self.abandoned |= set(change.abandoned)
-        self.anchor = change.anchor or self.anchor
 
     def document(self) -> dict[str, Any]:
         return {
@@ -173,7 +170,6 @@ class State:
             "retired": sorted(self.retired),
             "lost": [asdict(each) for each in self.lost],
             "abandoned": sorted(self.abandoned),
-            "anchor": self.anchor,
         }
 
     @classmethod
@@ -187,7 +183,6 @@ class State:
             set(document["retired"]),
             [Lost(**each) for each in document["lost"]],
             set(document["abandoned"]),
-            tuple(document["anchor"]) if document["anchor"] else None,
         )
 
 
@@ -202,7 +197,6 @@ def _change(document: dict[str, Any]) -> Change:
         tuple(Lost(**each) for each in document["lost"]),
         tuple((first, last) for first, last in document["verified"]),
         tuple(document["abandoned"]),
-        tuple(document["anchor"]) if document["anchor"] else None,
     )
 
 
@@ -231,24 +225,26 @@ class Manifest:
         sums = [int(found[1]) for found in map(_SUM.fullmatch, names) if found]
         state = State(self.origin)
         if sums:
-            state = State.of(self._document(self._version_path(max(sums), "sum.json")))
+            with self._reading(self._version_path(max(sums), "sum.json")) as document:
+                state = State.of(document)
         for version in range(state.version + 1, max(versions, default=0) + 1):
-            document = self._document(self._version_path(version))
-            state.version = version
-            state.origin = Origin(**document["stream"])
-            state.apply(_change(document))
+            with self._reading(self._version_path(version)) as document:
+                state.version = version
+                state.origin = Origin(**document["stream"])
+                state.apply(_change(document))
         return state
 
-    def _document(self, path: str) -> dict[str, Any]:
+    @contextmanager
+    def _reading(self, path: str) -> Iterator[dict[str, Any]]:
+        """A document. Raises ArchiveError, also when it does not have what is looked for in it."""
+        where = f"{shown(self.storage.url)}/{path}"
         try:
             document: dict[str, Any] = json.loads(self.storage.read(path))
-        except ValueError as exc:
-            raise ArchiveError(f"{shown(self.storage.url)}/{path} is no JSON: {exc}") from None
-        if document.get("format") != FORMAT:
-            raise ArchiveError(
-                f"{shown(self.storage.url)}/{path} has format {document.get('format')}, not {FORMAT}"
-            )
-        return document
+            if document["format"] != FORMAT:
+                raise ArchiveError(f"{where} has format {document['format']}, not {FORMAT}")
+            yield document
+        except (ValueError, KeyError, TypeError, AttributeError) as exc:
+            raise ArchiveError(f"{where} is not what a manifest has: {type(exc).__name__}: {exc}") from None
 
     def check_origin(self, state: State) -> None:
         """Raises ArchiveError when the archive is of another stream that had the same name."""
@@ -288,7 +284,9 @@ class Manifest:
                 "stream": asdict(origin),
                 "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
             } | asdict(change)
-            if self.storage.create(self._version_path(version), _json(document)):
+            path, text = self._version_path(version), _json(document)
+            # Refused, it may still be ours: the answer to an attempt before may have been lost.
+            if self.storage.create(path, text) or self.storage.read(path) == text:
                 state.version, state.origin = version, origin
                 state.apply(change)
                 if version % SUM_EVERY == 0:
@@ -330,7 +328,12 @@ class Manifest:
             entries = [e for e in state.entries if e.staged.removeprefix(f"{STAGING}/") in staged]
         done = []
         for entry in entries:
-            self.storage.move(self.path(entry.staged), self.path(entry.path))
+            try:
+                self.storage.move(self.path(entry.staged), self.path(entry.path))
+            except ArchiveError:
+                if entry.path in self.load().files:
+                    raise
+                continue  # others have published, compacted and deleted it meanwhile
             done.append(entry)
         return done
 

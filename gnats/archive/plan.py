@@ -10,8 +10,10 @@ import numpy as np
 import pyarrow as pa
 
 from gnats.archive.errors import ArchiveError
+from gnats.archive.files import BadFile, times
 from gnats.archive.manifest import Entry, Lost, Manifest, Origin, State
 from gnats.archive.ranges import Ranges
+from gnats.archive.snapshot import take_snapshot
 from gnats.archive.source import Damage, Selection, Snapshot
 from gnats.archive.target import Target
 from gnats.archive.writer import Layout, Writer
@@ -47,8 +49,6 @@ class Result:
     entries: tuple[Entry, ...]
     lost: tuple[Lost, ...]
     damage: tuple[str, ...]
-    last: tuple[int, int] | None
-    """Sequence and time (ns) of the last message."""
     failed: str = ""
     """Why nothing was written, in one line."""
 
@@ -74,23 +74,47 @@ def _first_since(snapshot: Snapshot, ns: int) -> int:
     return snapshot.last_seq + 1
 
 
-def check_not_rolled_back(snapshot: Snapshot, state: State, where: str) -> None:
-    """Raises ArchiveError when the stream is not what was archived: it ends earlier, or has another message
-    where the archive ends. (It was restored from a backup, or its server lost what was not synced.)"""
+def check_not_rolled_back(snapshot: Snapshot, manifest: Manifest, state: State) -> None:
+    """Raises ArchiveError when the stream is not what was archived: it ends earlier, or the last of the
+    archived messages that it still has is another one. (It was restored from a backup, or its server lost
+    what was not synced.)"""
+    where = f"its archive {manifest.directory}"
     if state.last_seq > snapshot.last_seq:
         raise ArchiveError(
-            f"{snapshot.stream.path} ends at sequence {snapshot.last_seq}, its archive {where} at "
+            f"{snapshot.stream.path} ends at sequence {snapshot.last_seq}, {where} at "
             f"{state.last_seq}: it was rolled back, and needs a target of its own"
         )
-    if state.anchor is None:
-        return
-    sequence, ns = state.anchor
-    for batch in snapshot.scan(Selection(first_seq=sequence, last_seq=sequence)).reader:
-        if batch.num_rows and batch.column("time_ns")[0].as_py() != ns:
-            raise ArchiveError(
-                f"message {sequence} of {snapshot.stream.path} is another one than in its archive {where}: "
-                "the stream was rolled back, and needs a target of its own"
-            )
+    for entry in reversed(state.entries):
+        selection = Selection(entry.first_seq, entry.last_seq)
+        for block in reversed(snapshot.select(selection)):
+            table = snapshot.scan(selection, [block]).reader.read_all()
+            if not len(table):
+                continue
+            here = table["sequence"].to_numpy()
+            archived, archived_ns = times(manifest, entry, here[0], here[-1])
+            both, at, archived_at = np.intersect1d(here, archived, assume_unique=True, return_indices=True)
+            others = both[table["time_ns"].to_numpy()[at] != archived_ns[archived_at]]
+            if len(others):
+                raise ArchiveError(
+                    f"message {others[0]} of {snapshot.stream.path} is another one than in {where}: "
+                    "the stream was rolled back, and needs a target of its own"
+                )
+            if len(both):
+                return
+
+
+def not_rolled_back(snapshot: Snapshot, manifest: Manifest, state: State) -> State:
+    """The state, once the stream is found to be the archived one: see check_not_rolled_back. Raises
+    ArchiveError."""
+    while True:
+        try:
+            check_not_rolled_back(snapshot, manifest, state)
+        except BadFile:  # compacted meanwhile?
+            before, state = state, manifest.load()
+            if state.version == before.version:
+                raise
+        else:
+            return state
 
 
 def missing(state: State, first: int, last: int, retry_lost: bool = False) -> Ranges:
@@ -127,17 +151,16 @@ def run_task(task: Task, target: Target, job: str, layout: Layout) -> Result:
     try:
         return _run(task, target, job, layout)
     except ArchiveError as exc:
-        return Result(task.first_seq, task.last_seq, (), (), (), None, failed=str(exc))
+        return Result(task.first_seq, task.last_seq, (), (), (), failed=str(exc))
 
 
 def _run(task: Task, target: Target, job: str, layout: Layout) -> Result:
-    nothing = Result(task.first_seq, task.last_seq, (), (), (), None)
+    nothing = Result(task.first_seq, task.last_seq, (), (), ())
     if not task.snapshot.blocks:
         return nothing
     manifest = Manifest(target.open(), task.origin)
     first, last = task.within
     scan = task.snapshot.scan(Selection(first_seq=first, last_seq=last), batch_bytes=layout.batch_bytes)
-    last_ns = 0
     with Writer(manifest, job, layout) as writer:
         for batch in scan.reader:
             if not batch.num_rows:
@@ -150,14 +173,28 @@ def _run(task: Task, target: Target, job: str, layout: Layout) -> Result:
                         f"{block}, where {task.first_seq} to {task.last_seq} are expected"
                     )
             writer.write(batch)
-            last_ns = batch.column("time_ns")[-1].as_py()
+        check_gone(task.snapshot, scan.vanished)
     return replace(
         nothing,
         entries=tuple(writer.entries),
         lost=tuple(lost_to(scan.damage, task)) if scan.damage else (),
         damage=tuple(map(str, scan.damage)),
-        last=(writer.last_seq, last_ns) if writer.last_seq else None,
     )
+
+
+def check_gone(snapshot: Snapshot, vanished: Sequence[int]) -> None:
+    """Raises ArchiveError unless the messages of blocks that vanished while they were read are gone for good:
+    a stream that is restored, or built again from other servers, has them again in other blocks."""
+    if not vanished:
+        return
+    now = take_snapshot(snapshot.stream, snapshot.keys, limits=False)
+    for block in snapshot.blocks:
+        if block.index not in vanished:
+            continue
+        first = block.first_seq or (block.after or 0) + 1
+        last = block.last_seq or (block.before or snapshot.last_seq + 1) - 1
+        if now.last_seq < last or now.select(Selection(first, last)):
+            raise ArchiveError(f"{snapshot.stream.path} was replaced while it was read")
 
 
 def lost_to(damage: Sequence[Damage], task: Task) -> Iterator[Lost]:

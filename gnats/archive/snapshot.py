@@ -8,7 +8,7 @@ does not depend on the time of day.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -66,15 +66,22 @@ class _Index:
     most_of_a_subject: int
 
 
-def take_snapshot(stream: StreamDir, keys: Keys | None) -> Snapshot:
-    """The stream as its files are now. Raises ArchiveError."""
+def take_snapshot(stream: StreamDir, keys: Keys | None, limits: bool = True) -> Snapshot:
+    """The stream as its files are now. Raises ArchiveError.
+
+    Limits are applied to all that is in the files; a server may have applied them when other messages were
+    gone without a trace (by age, say), and still have some that are dropped here. Without `limits` nothing is
+    dropped that may still be there.
+    """
     if stream.backup:
         raise ArchiveError(
             f"{stream.path} is a backup, which is not read in place: `gnats archive unpack` it"
         )
     for _ in range(_ATTEMPTS):
         with suppress(FileNotFoundError):
-            return _Gathering(stream, keys).take()
+            return _Gathering(stream, keys).take(limits)
+    if not messages_dir(stream).is_dir():
+        raise ArchiveError(f"{stream.path} is no stream: {messages_dir(stream).name} is not in it")
     raise ArchiveError(f"{stream.path} changes while it is read: its blocks disappear again and again")
 
 
@@ -101,7 +108,7 @@ class _Gathering:
     def _note(self, why: str) -> None:
         self._damage.append(Damage(0, 0, 0, why))
 
-    def take(self) -> Snapshot:
+    def take(self, limits: bool) -> Snapshot:
         msgs = messages_dir(self._stream)
         blocks = _list(msgs)
         index = self._read_index(msgs, blocks)
@@ -118,7 +125,7 @@ class _Gathering:
         self._gone = self._deleted.copy()
         for first, last in self._absent.ranges():
             self._gone.insert_range(first, last)
-        if self._config:
+        if self._config and limits:
             self._enforce(self._config, index.most_of_a_subject if index else None)
         return self._result()
 
@@ -380,13 +387,19 @@ class _Gathering:
 
 
 def _list(msgs: Path) -> list[Block]:
-    if not msgs.is_dir():
-        raise ArchiveError(f"{msgs.parent} is no stream: {msgs.name} is not in it")
+    """The blocks. Raises FileNotFoundError: a purge renames the directory, or it is none; ArchiveError.
+
+    A listing that takes several calls may have a new block and not the one that was made just before. The
+    second one has all that the first one saw the last of.
+    """
     try:
-        return sorted(
-            Block(int(match[1]), str(path), path.stat().st_size)
-            for path in msgs.iterdir()
-            if (match := BLOCK_FILE.fullmatch(path.name)) and int(match[1]) < _MOST_INDICES
-        )
+        last = max((block.index for block in _blocks(msgs)), default=0)
+        return sorted(block for block in _blocks(msgs) if block.index <= last)
     except PermissionError as exc:
         raise ArchiveError(f"{msgs} cannot be read: {exc.strerror}") from None
+
+
+def _blocks(msgs: Path) -> Iterator[Block]:
+    for path in msgs.iterdir():
+        if (match := BLOCK_FILE.fullmatch(path.name)) and int(match[1]) < _MOST_INDICES:
+            yield Block(int(match[1]), str(path), path.stat().st_size)

@@ -54,9 +54,9 @@ class StreamSource:
         self.keys = keys
         self._now: Snapshot | None = None
 
-    def snapshot(self) -> Snapshot:
-        """The stream as its files are now."""
-        self._now = take_snapshot(self.stream, self.keys)
+    def snapshot(self, limits: bool = True) -> Snapshot:
+        """The stream as its files are now: see take_snapshot."""
+        self._now = take_snapshot(self.stream, self.keys, limits)
         return self._now
 
     def _known(self) -> Snapshot:

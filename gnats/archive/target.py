@@ -38,10 +38,16 @@ class Target:
     def open(self) -> Storage:
         """Raises ArchiveError: the URL is none, its kind is not supported, or the driver for it is
         missing."""
-        split = urlsplit(self.url)
         url = self.url
+        try:
+            split = urlsplit(url)
+        except ValueError as exc:
+            raise ArchiveError(f"{url!r} is no target: {exc}") from None
         if split.scheme in ("", "file"):
-            path = Path(split.path if split.scheme else self.url).absolute()
+            named = split.path if split.scheme else url
+            if not named or (split.scheme and split.netloc):
+                raise ArchiveError(f"{url!r} is no target: it does not name a directory of this machine")
+            path = Path(named).absolute()
             return LocalStorage(pafs.LocalFileSystem(), str(path), str(path))
         if split.scheme in ("hdfs", "viewfs"):
             try:
@@ -57,6 +63,8 @@ class Target:
             files, path = pafs.FileSystem.from_uri(url)
         except FILE_ERRORS as exc:
             raise ArchiveError(f"{shown(url)} cannot be used: {first_line(exc)}") from None
+        if not path:
+            raise ArchiveError(f"{shown(url)} is no target: it does not name a bucket")
         return S3Storage(files, path.rstrip("/"), url)
 
 
@@ -187,7 +195,8 @@ class Storage:
                 self.files.delete_dir(self.full(path))
 
     def create(self, path: str, data: bytes) -> bool:
-        """Makes a file with this content in one step; False when there is one of that name already."""
+        """Makes a file with this content in one step; False when there is one of that name already, which may
+        be this one: an attempt whose answer was lost is refused when it is sent again."""
         raise NotImplementedError
 
     def check_create(self, directory: str) -> None:
@@ -272,13 +281,12 @@ class S3Storage(Storage):
             except ClientError as exc:
                 status = exc.response["ResponseMetadata"]["HTTPStatusCode"]
                 if status == 412:
-                    # an attempt that was taken, and whose answer was lost, is refused when it is sent again
-                    return self.read(path) == data
+                    return False
                 if status == 409:  # somebody else is about to: who was first is seen by asking once more
                     continue
-                raise ArchiveError(f"{where} cannot be written: {exc}") from None
+                raise ArchiveError(f"{where} cannot be written: {first_line(exc)}") from None
             except BotoCoreError as exc:
-                raise ArchiveError(f"{where} cannot be written: {exc}") from None
+                raise ArchiveError(f"{where} cannot be written: {first_line(exc)}") from None
             return True
 
     def check_create(self, directory: str) -> None:

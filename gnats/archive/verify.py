@@ -25,10 +25,13 @@ from gnats.archive.engine import Engine
 from gnats.archive.errors import ArchiveError
 from gnats.archive.files import batches, clusters, sequences
 from gnats.archive.manifest import STAGING, Change, Entry, Manifest, Origin, State
-from gnats.archive.plan import runs
+from gnats.archive.plan import not_rolled_back, runs
 from gnats.archive.ranges import Ranges
 from gnats.archive.source import Selection, Snapshot
 from gnats.archive.target import Target, shown
+
+ATTEMPTS = 10
+"""How often what another job has compacted meanwhile is looked at again."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +65,10 @@ class Verified:
     state: State
     rows: int = 0
     gone: int = 0
+    unarchived: int = 0
+    """Messages that the stream has, and that were never to be archived, or have come since."""
+    good: Ranges = field(default_factory=Ranges)
+    """What was compared with the stream, without a complaint."""
     problems: list[str] = field(default_factory=list)
 
 
@@ -154,14 +161,18 @@ def _of_stream(
     }
 
 
-def strays(manifest: Manifest, state: State) -> list[str]:
+def strays(manifest: Manifest) -> list[str]:
     """Parquet files in the archive's directory that are no part of it: whoever lists it would take them for
     such."""
     tree = manifest.storage.tree(manifest.directory)
+    state = manifest.load()
     return sorted(
         path
         for path in tree
-        if path.endswith(".parquet") and not path.startswith(STAGING) and path not in state.files
+        if path.endswith(".parquet")
+        and not path.startswith(STAGING)
+        and path not in state.files.keys() | state.retired
+        and manifest.storage.exists(manifest.path(path))
     )
 
 
@@ -171,39 +182,69 @@ def verify(
     snapshot: Snapshot | None,
     engine: Engine,
     *,
-    again: bool = True,
+    only_present: bool = False,
 ) -> Verified:
     """Compares the archive of a stream with the stream; with its own digests only, when there is no snapshot.
 
-    With again=False what was verified before is taken for good. Raises ArchiveError when the manifest
-    cannot be read."""
+    With only_present what the stream does not have any more, before its first message, is left out. Raises
+    ArchiveError when the manifest cannot be read.
+    """
     state = manifest.recover()
     done = Verified(manifest, state)
     done.problems += [
         f"{shown(manifest.storage.url)}/{manifest.path(path)}: is not in the manifest"
-        for path in strays(manifest, state)
+        for path in strays(manifest)
     ]
-    wanted = Ranges(state.covered) if again else Ranges(state.covered).without(state.verified)
-    work = list(stretches(state, snapshot, wanted))
-    if not work:
-        return done
-    good = Ranges()
-    results = engine.run(partial(compare, target=target), work, lambda count: None)
-    for stretch, result in zip(work, results, strict=True):
-        done.rows += result.rows
-        done.gone += result.gone
-        done.problems += result.problems
-        if not result.problems:
-            good.add(stretch.covered)
-    if snapshot is not None and len(good.without(state.verified)):
-        done.state = manifest.commit(Change("verify", uuid.uuid4().hex, verified=tuple(good)))
+    wanted = Ranges(state.covered)
+    if snapshot is not None:
+        # what other jobs have archived since cannot be compared with it
+        wanted = wanted.within(snapshot.first_seq if only_present else 1, snapshot.last_seq)
+        try:
+            state = not_rolled_back(snapshot, manifest, state)
+        except ArchiveError as exc:
+            done.problems.append(str(exc))
+            return done
+        done.unarchived = _unarchived(snapshot, state)
+    for _ in range(ATTEMPTS):
+        again = Ranges()
+        work = list(stretches(state, snapshot, wanted))
+        results = engine.run(partial(compare, target=target), work, lambda count: None)
+        state = manifest.load()
+        for stretch, result in zip(work, results, strict=True):
+            if result.problems and any(entry not in state.entries for entry in stretch.entries):
+                again.add(stretch.covered)  # another job has compacted it meanwhile
+                continue
+            done.rows += result.rows
+            done.gone += result.gone
+            done.problems += result.problems
+            if not result.problems:
+                done.good.add(stretch.covered)
+        if not len(again):
+            break
+        wanted = again
+    else:
+        done.problems.append(f"{manifest.directory}: other jobs compact it again and again")
+    if snapshot is not None and len(done.good.without(state.verified)):
+        state = manifest.commit(Change("verify", uuid.uuid4().hex, verified=tuple(done.good)))
+    done.state = state
     return done
 
 
-def purgeable(state: State, first_seq: int) -> int:
-    """Up to which sequence everything from first_seq on is archived and verified; below first_seq: nothing
-    is."""
-    for first, last in state.covered.both(state.verified):
+def _unarchived(snapshot: Snapshot, state: State) -> int:
+    """How many messages of the stream are neither archived nor lost to damage."""
+    known = Ranges(state.covered)
+    known.add((each.first_seq, each.last_seq) for each in state.lost)
+    count = 0
+    for first, last in Ranges([(1, snapshot.last_seq)]).without(known):
+        scan = snapshot.scan(Selection(first, last))
+        count += sum(batch.num_rows for batch in scan.reader)
+    return count
+
+
+def purgeable(verified: Verified, first_seq: int) -> int:
+    """Up to which sequence everything from first_seq on is archived and was verified now; below first_seq:
+    nothing is."""
+    for first, last in verified.state.covered.both(verified.good):
         if first <= first_seq <= last:
             return last
     return first_seq - 1

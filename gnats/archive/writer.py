@@ -90,6 +90,7 @@ class _File:
             column_encoding=dict.fromkeys(_DELTA, "DELTA_BINARY_PACKED"),
             write_statistics=_STATISTICS,
             write_page_index=True,
+            write_page_checksum=True,
             sorting_columns=[pq.SortingColumn(0)],
             metadata_collector=self._metadata,
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -26,8 +27,9 @@ def compacted(out: Path, layout: Layout | None = None) -> Compacted:
     return compact(manifest.storage, Target(str(out)), manifest, Inline(), layout or Layout())
 
 
-def verified(stream: Writing, out: Path, again: bool = True) -> Verified:
-    return verify(Target(str(out)), manifest_of(out), stream.source().snapshot(), Inline(), again=again)
+def verified(stream: Writing, out: Path, only_present: bool = False) -> Verified:
+    snapshot = stream.source().snapshot(limits=False)
+    return verify(Target(str(out)), manifest_of(out), snapshot, Inline(), only_present=only_present)
 
 
 def many_runs(stream: Writing, out: Path, runs: int = 5) -> None:
@@ -198,19 +200,22 @@ def test_what_may_be_purged(orders: Writing, out: Path) -> None:
     orders.publish(300)
     archive(orders, out, Options(last_seq=100))
     archive(orders, out, Options(first_seq=150))
-    state = manifest_of(out).load()
-    assert purgeable(state, 1) == 0  # nothing is verified
-    state = verified(orders, out).state
-    assert [purgeable(state, first) for first in (1, 50, 101, 120, 150)] == [100, 100, 100, 119, 300]
+    done = verified(orders, out)
+    assert done.unarchived == 49
+    assert [purgeable(done, first) for first in (1, 50, 101, 120, 150)] == [100, 100, 100, 119, 300]
+    assert purgeable(replace(done, good=Ranges()), 1) == 0  # nothing is verified
 
 
-def test_only_what_is_new_is_verified_on_request(orders: Writing, out: Path) -> None:
+def test_what_is_to_be_purged_is_verified_anew(orders: Writing, out: Path) -> None:
     orders.publish(100)
     archive(orders, out)
     verified(orders, out)
     orders.publish(10)
     archive(orders, out, SMALL)
-    assert verified(orders, out, again=False).rows == 10
+    orders.store.compact_to(101)
+    orders.store.flush_pending()
+    done = verified(orders, out, only_present=True)
+    assert (done.rows, done.gone, list(done.good)) == (10, 0, [(101, 110)])
     assert list(manifest_of(out).load().verified) == [(1, 110)]
 
 
