@@ -16,7 +16,6 @@ from gnats.archive.engine import Engine, Inline, Processes, Spark
 from gnats.archive.errors import ArchiveError
 from gnats.archive.job import Options, archive
 from gnats.archive.manifest import Manifest, manifests
-from gnats.archive.plan import origin_of
 from gnats.archive.restore import Wanted, restore
 from gnats.archive.source import StreamSource
 from gnats.archive.streams import Keys, StreamDir, find_streams
@@ -273,8 +272,7 @@ def _run(args: argparse.Namespace, engine: Engine) -> int:
     for stream, done in zip(streams, results, strict=True):
         if not args.purge_archived:
             continue
-        snapshot = StreamSource(stream, keys).snapshot(limits=False)
-        checked = verify(target, done.manifest, snapshot, engine, only_present=True)
+        checked = verify(target, done.manifest, StreamSource(stream, keys), engine, only_present=True)
         for problem in checked.problems:
             print(f"gnats archive: {problem}", file=sys.stderr)
         if checked.problems:
@@ -331,9 +329,7 @@ def _verify(args: argparse.Namespace, engine: Engine) -> int:
             if stream is None:
                 raise ArchiveError(f"{name} is in the archive, and not in {args.store}")
             with opened(stream, args.work_dir) as there:
-                snapshot = StreamSource(there, keys).snapshot(limits=False)
-                manifest = Manifest(manifest.storage, origin_of(snapshot))
-                done = verify(target, manifest, snapshot, engine)
+                done = verify(target, manifest, StreamSource(there, keys), engine)
         else:
             done = verify(target, manifest, None, engine)
         for problem in done.problems:

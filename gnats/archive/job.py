@@ -26,7 +26,7 @@ from gnats.archive.plan import (
     tasks,
 )
 from gnats.archive.ranges import Ranges
-from gnats.archive.source import Selection, Snapshot, StreamSource
+from gnats.archive.source import Damage, Selection, Snapshot, StreamSource
 from gnats.archive.streams import Keys, StreamDir
 from gnats.archive.target import Storage, Target
 from gnats.archive.writer import Layout
@@ -134,7 +134,7 @@ class StreamJob:
             self.snapshot = self.source.snapshot(limits=False)
         state = not_rolled_back(self.snapshot, self.manifest, state)
         done = Archived(self.manifest, state)
-        for each in self.snapshot.damage:
+        for each in (*self.snapshot.damage, *self._damaged_end()):
             done.damage.append(str(each))
             self.report.warn(f"{self.name}: {each}")
         first, last = self._range()
@@ -185,6 +185,18 @@ class StreamJob:
             self.manifest.sweep(self.manifest.load(), own=self.id)
             raise ArchiveError(f"{self.name}: {failed[0]}")
         return results
+
+    def _damaged_end(self) -> list[Damage]:
+        """What is wrong with blocks behind the last message: no task comes to them."""
+        blocks = [
+            each for each in self.snapshot.blocks if each.damaged and not (each.last_seq or each.before)
+        ]
+        if not blocks:
+            return []
+        scan = self.snapshot.scan(blocks=blocks)
+        for _ in scan.reader:
+            pass
+        return scan.damage
 
     def _missing(self, first: int, last: int) -> Iterator[Lost]:
         """What was in blocks that are not there: no task has these."""

@@ -25,9 +25,9 @@ from gnats.archive.engine import Engine
 from gnats.archive.errors import ArchiveError
 from gnats.archive.files import batches, clusters, sequences
 from gnats.archive.manifest import STAGING, Change, Entry, Manifest, Origin, State
-from gnats.archive.plan import not_rolled_back, runs
+from gnats.archive.plan import not_rolled_back, origin_of, runs
 from gnats.archive.ranges import Ranges
-from gnats.archive.source import Selection, Snapshot
+from gnats.archive.source import Selection, Snapshot, StreamSource
 from gnats.archive.target import Target, shown
 
 ATTEMPTS = 10
@@ -179,17 +179,22 @@ def strays(manifest: Manifest) -> list[str]:
 def verify(
     target: Target,
     manifest: Manifest,
-    snapshot: Snapshot | None,
+    source: StreamSource | None,
     engine: Engine,
     *,
     only_present: bool = False,
 ) -> Verified:
-    """Compares the archive of a stream with the stream; with its own digests only, when there is no snapshot.
+    """Compares the archive of a stream with the stream; with its own digests only, without a source.
 
     With only_present what the stream does not have any more, before its first message, is left out. Raises
     ArchiveError when the manifest cannot be read.
     """
     state = manifest.recover()
+    # taken after that: what other jobs archive from now on is not looked at
+    snapshot = None if source is None else source.snapshot(limits=False)
+    if snapshot is not None:
+        manifest = Manifest(manifest.storage, origin_of(snapshot))
+        manifest.check_origin(state)
     done = Verified(manifest, state)
     done.problems += [
         f"{shown(manifest.storage.url)}/{manifest.path(path)}: is not in the manifest"
@@ -197,8 +202,8 @@ def verify(
     ]
     wanted = Ranges(state.covered)
     if snapshot is not None:
-        # what other jobs have archived since cannot be compared with it
-        wanted = wanted.within(snapshot.first_seq if only_present else 1, snapshot.last_seq)
+        if only_present:
+            wanted = wanted.within(snapshot.first_seq, snapshot.last_seq)
         try:
             state = not_rolled_back(snapshot, manifest, state)
         except ArchiveError as exc:

@@ -28,8 +28,7 @@ def compacted(out: Path, layout: Layout | None = None) -> Compacted:
 
 
 def verified(stream: Writing, out: Path, only_present: bool = False) -> Verified:
-    snapshot = stream.source().snapshot(limits=False)
-    return verify(Target(str(out)), manifest_of(out), snapshot, Inline(), only_present=only_present)
+    return verify(Target(str(out)), manifest_of(out), stream.source(), Inline(), only_present=only_present)
 
 
 def many_runs(stream: Writing, out: Path, runs: int = 5) -> None:

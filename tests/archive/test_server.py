@@ -67,7 +67,7 @@ def archived(server: Server, out: Path, options: Options | None = None) -> Archi
 
 def verified(server: Server, out: Path) -> Any:
     source = StreamSource(find_stream(server.directory / "js", "ORDERS"))
-    return verify(Target(str(out)), manifest_of(out), source.snapshot(limits=False), Inline())
+    return verify(Target(str(out)), manifest_of(out), source, Inline())
 
 
 async def test_an_archive_while_messages_are_published(server: Server, out: Path) -> None:

@@ -1,0 +1,306 @@
+"""What would have an archive lack messages, or a server purge some that it does not have."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import nats
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from support.servers import Server
+
+from gnats.archive.broker import Broker, purge_archived
+from gnats.archive.compact import compact
+from gnats.archive.engine import Inline
+from gnats.archive.errors import ArchiveError
+from gnats.archive.files import batches
+from gnats.archive.job import Options, Silent, StreamJob
+from gnats.archive.job import archive as run_archive
+from gnats.archive.manifest import Change, Manifest, State
+from gnats.archive.snapshot import take_snapshot
+from gnats.archive.source import StreamSource
+from gnats.archive.streams import find_stream
+from gnats.archive.target import LocalStorage, Target
+from gnats.archive.verify import Verified, verify
+from gnats.archive.writer import Layout
+from gnats.jetstream.config import StreamConfig
+from gnats.jetstream.metafiles import write_stream_meta
+
+from .stores import CREATED, SMALL, Writing, archive, listed, manifest_of, parquet_files, plain
+
+pytestmark = pytest.mark.timeout(120)
+
+
+class Around(Inline):
+    """Runs tasks between two other things."""
+
+    def __init__(self, before: Callable[[], object], after: Callable[[], object] = lambda: None) -> None:
+        self.before = before
+        self.after = after
+
+    def run(self, function: Any, tasks: Any, done: Any) -> Any:
+        self.before()
+        try:
+            return super().run(function, tasks, done)
+        finally:
+            self.before = lambda: None
+            self.after()
+
+
+def verified(stream: Writing, out: Path, engine: Inline | None = None) -> Verified:
+    return verify(Target(str(out)), manifest_of(out), stream.source(), engine or Inline())
+
+
+def compacted(out: Path) -> None:
+    manifest = manifest_of(out)
+    compact(manifest.storage, Target(str(out)), manifest, Inline(), Layout())
+
+
+def limited(stream: Writing, **limits: int) -> None:
+    """Gives a stream limits that its store does not know of: what is in the files is too much for them, as
+    when a server had other messages go by age before it came to these."""
+    write_stream_meta(stream.directory, StreamConfig(name="ORDERS", storage="file", **limits), CREATED)
+
+
+@pytest.mark.parametrize("limit", ["max_msgs", "max_bytes", "max_msgs_per_subject"])
+def test_limits_drop_nothing_that_the_server_may_still_have(orders: Writing, out: Path, limit: str) -> None:
+    orders.publish(100)
+    limited(orders, **{limit: 10})
+    assert orders.source().snapshot().messages < 100
+    archive(orders, out)
+    assert plain(listed(out)) == orders.rows
+    assert not verified(orders, out).problems
+
+
+def test_nothing_is_verified_that_has_come_since(orders: Writing, out: Path) -> None:
+    def more() -> None:
+        orders.publish(100)
+        archive(orders, out)
+
+    more()
+    done = verified(orders, out, Around(more))
+    assert (done.problems, list(done.good), done.state.last_seq) == ([], [(1, 100)], 200)
+
+
+def test_what_another_job_has_archived_is_no_roll_back(orders: Writing, out: Path) -> None:
+    orders.publish(100)
+    target = Target(str(out))
+    job = StreamJob(target.open(), target, orders.source(), SMALL, Silent())
+    orders.publish(50)
+    archive(orders, out)
+    assert job.run(Inline()).rows == 0
+
+
+def test_an_archive_that_is_ahead_of_its_stream_is_not_verified(
+    orders: Writing, out: Path, tmp_path: Path
+) -> None:
+    orders.publish(100)
+    archive(orders, out)
+    again = Writing(tmp_path / "again")
+    again.publish(50)
+    done = verified(again, out)
+    assert "it was rolled back" in done.problems[0]
+    assert not len(done.good)
+
+
+def test_a_directory_that_is_gone_for_a_moment_is_no_delete(
+    orders: Writing, out: Path, tmp_path: Path
+) -> None:
+    orders.publish(400)
+    there, aside = orders.directory / "msgs", tmp_path / "aside"
+    engine = Around(lambda: there.rename(aside), lambda: aside.rename(there))
+    with pytest.raises(ArchiveError):
+        run_archive([orders.dir], Target(str(out)), engine, SMALL, Silent())
+    assert archive(orders, out).rows == 400
+
+
+def test_blocks_that_come_back_are_no_deletes(
+    orders: Writing, out: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    orders.publish(400)
+    there, aside = orders.directory / "msgs", tmp_path / "aside"
+
+    def back(*args: Any, **options: Any) -> Any:
+        monkeypatch.undo()
+        aside.rename(there)
+        return take_snapshot(*args, **options)
+
+    monkeypatch.setattr("gnats.archive.plan.take_snapshot", back)
+    with pytest.raises(ArchiveError, match="was replaced while it was read"):
+        run_archive([orders.dir], Target(str(out)), Around(lambda: there.rename(aside)), SMALL, Silent())
+    assert archive(orders, out).rows == 400
+
+
+def test_a_damaged_end_is_no_end(orders: Writing, out: Path) -> None:
+    orders.publish(400)
+    blocks = sorted(orders.directory.glob("msgs/*.blk"), key=lambda path: int(path.stem))
+    good = blocks[-1].read_bytes()
+    blocks[-1].write_bytes(bytes(len(good)))
+    report = Silent()
+    done = archive(orders, out, report=report)
+    assert 300 < done.rows < 400
+    assert f"block {blocks[-1].stem}" in report.warnings[0]
+    assert archive(orders, out).damage  # it is said again
+    blocks[-1].write_bytes(good)
+    assert archive(orders, out).state.rows == 400
+
+
+def test_a_block_that_is_missing_is_lost_and_found(orders: Writing, out: Path) -> None:
+    orders.publish(400)
+    orders.store.close()
+    path = orders.directory / "msgs" / "3.blk"
+    data = path.read_bytes()
+    path.unlink()
+    report = Silent()
+    done = archive(orders, out, report=report)
+    assert "the file is missing" in report.warnings[0]
+    ((first, last),) = ((each.first_seq, each.last_seq) for each in done.state.lost)
+    assert done.rows == 400 - (last + 1 - first)
+    assert not done.state.covered.intersects([(first, last)])
+    path.write_bytes(data)
+    assert archive(orders, out).rows == 0
+    assert archive(orders, out, Options(retry_lost=True)).state.rows == 400
+
+
+def test_an_answer_that_was_lost_is_no_refusal(
+    orders: Writing, out: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A link over NFS, a rename in HDFS, an object in S3 that is made by the first attempt of two."""
+    create = LocalStorage.create
+    monkeypatch.setattr(LocalStorage, "create", lambda *args: create(*args) and False)
+    orders.publish(100)
+    assert archive(orders, out).rows == 100
+    assert plain(listed(out)) == orders.rows
+    assert not verified(orders, out).problems
+
+
+def test_a_job_that_is_overtaken_keeps_what_it_has_committed(
+    orders: Writing, out: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between its commit and its renames others publish its files, compact them and delete them."""
+    for _ in range(3):
+        orders.publish(50)
+        archive(orders, out)
+    orders.publish(50)
+    commit = Manifest.commit
+
+    def overtaken(self: Manifest, change: Change, *more: Any) -> State:
+        state = commit(self, change, *more)
+        if change.kind == "archive":
+            monkeypatch.undo()
+            compacted(out)
+        return state
+
+    monkeypatch.setattr(Manifest, "commit", overtaken)
+    assert archive(orders, out).rows == 50
+    assert plain(listed(out)) == orders.rows
+
+
+def test_a_verification_beside_a_compaction(orders: Writing, out: Path) -> None:
+    for _ in range(3):
+        orders.publish(50)
+        archive(orders, out)
+    done = verified(orders, out, engine=Around(lambda: compacted(out)))
+    assert (done.problems, done.rows, list(done.good)) == ([], 150, [(1, 150)])
+
+
+def rewritten(path: Path, column: str, values: pa.Array) -> None:
+    table = pq.read_table(path, partitioning=None)
+    at = table.schema.get_field_index(column)
+    pq.write_table(table.set_column(at, table.schema.field(at), values), path)
+
+
+def test_columns_that_do_not_agree_are_found(orders: Writing, out: Path) -> None:
+    orders.publish(100)
+    archive(orders, out)
+    (path,) = parquet_files(out)
+    good = path.read_bytes()
+    rewritten(path, "size", pa.array([7] * 100, pa.int64()))
+    assert "a time or a size" in verified(orders, out).problems[0]
+    path.write_bytes(good)
+    rewritten(path, "time", pa.array([0] * 100, pa.timestamp("us", "UTC")))
+    assert "a time or a size" in verified(orders, out).problems[0]
+    path.write_bytes(good)
+    assert not verified(orders, out).problems
+
+
+def test_no_flipped_bit_changes_a_value_unseen(orders: Writing, out: Path) -> None:
+    orders.publish(100)
+    archive(orders, out)
+    (path,) = parquet_files(out)
+    manifest = manifest_of(out)
+    (entry,) = manifest.load().entries
+    good = path.read_bytes()
+    rows = pa.Table.from_batches(list(batches(manifest, entry)))
+    seen = 0
+    for at in range(0, len(good), 3):
+        data = bytearray(good)
+        data[at] ^= 1 << at % 8
+        path.write_bytes(data)
+        try:
+            assert pa.Table.from_batches(list(batches(manifest, entry))).equals(rows), at
+        except ArchiveError:
+            seen += 1
+    assert seen > len(good) // 6
+
+
+def in_store(server: Server, account: str) -> StreamSource:
+    return StreamSource(find_stream(server.directory / "js", "ORDERS", account))
+
+
+def archived(source: StreamSource, out: Path) -> Verified:
+    target = Target(str(out))
+    (done,) = run_archive([source.stream], target, Inline(), Options(), Silent())
+    return verify(target, done.manifest, source, Inline(), only_present=True)
+
+
+ACCOUNTS = """
+jetstream { store_dir: js }
+accounts {
+  A { jetstream: enabled, users: [{ user: a, password: a }] }
+  B { jetstream: enabled, users: [{ user: b, password: b }] }
+}
+"""
+
+
+async def test_another_account_is_not_purged(launch: Callable[..., Server], out: Path) -> None:
+    server = launch(config=ACCOUNTS)
+    for user in ("a", "b"):
+        connection = await nats.connect(server.url, user=user, password=user)
+        js = connection.jetstream()
+        await js.add_stream(name="ORDERS", subjects=["orders"])
+        for _ in range(5):
+            await js.publish("orders", user.encode())
+        await connection.close()
+    done = archived(in_store(server, "A"), out)
+    host = server.url.removeprefix("nats://")
+    with pytest.raises(ArchiveError, match="this is account B, the archive is of A; nothing is purged"):
+        await asyncio.to_thread(purge_archived, Broker(f"nats://b:b@{host}"), done)
+    assert (await asyncio.to_thread(purge_archived, Broker(f"nats://a:a@{host}"), done)).count == 5
+
+
+async def test_a_copy_that_went_its_own_way_is_not_purged(
+    launch: Callable[..., Server], out: Path, tmp_path: Path
+) -> None:
+    """Another server, or this one after its store was put back: the stream has the same name and age."""
+    server = launch(config="jetstream { store_dir: js }")
+    connection = await nats.connect(server.url)
+    await connection.jetstream().add_stream(name="ORDERS", subjects=["orders"])
+    await connection.close()
+    copy = tmp_path / "copy"
+    shutil.copytree(server.directory / "js", copy)
+    other = launch(config=f"jetstream {{ store_dir: {copy} }}")
+    for each in (server, other):
+        connection = await nats.connect(each.url)
+        for _ in range(5):
+            await connection.jetstream().publish("orders", b"")
+        await connection.close()
+    done = archived(in_store(server, "$G"), out)
+    with pytest.raises(ArchiveError, match="message 1 of stream ORDERS is not the archived one"):
+        await asyncio.to_thread(purge_archived, Broker(other.url), done)
+    assert (await asyncio.to_thread(purge_archived, Broker(server.url), done)).count == 5
