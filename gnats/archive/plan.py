@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from gnats.archive.errors import ArchiveError
-from gnats.archive.files import BadFile, times
+from gnats.archive.files import times
 from gnats.archive.manifest import Entry, Lost, Manifest, Origin, State
 from gnats.archive.ranges import Ranges
 from gnats.archive.snapshot import take_snapshot
@@ -109,7 +109,7 @@ def not_rolled_back(snapshot: Snapshot, manifest: Manifest, state: State) -> Sta
     while True:
         try:
             check_not_rolled_back(snapshot, manifest, state)
-        except BadFile:  # compacted meanwhile?
+        except ArchiveError:  # of a file that was compacted meanwhile?
             before, state = state, manifest.load()
             if state.version == before.version:
                 raise

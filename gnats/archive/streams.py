@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,6 +33,7 @@ BACKUP_DATA = "stream.arc.s2", "stream.tar.s2"
 """Of a backup: what it is of, and what it holds, by the name since nats-server 2.15 and before."""
 BACKUP_ACCOUNT = "$G"
 _NEW_MESSAGES = "__new_msgs__"
+_META_READS, _META_PAUSE = 4, 0.05
 _STREAM_NAME = re.compile(r"[^\s.*>/\\\0]{1,255}")
 
 
@@ -171,8 +173,12 @@ def read_meta(stream: StreamDir, keys: Keys | None, note: Callable[[str], object
         if "not enabled" in why:
             raise ArchiveError(f"{path} is encrypted; its key is needed") from None
         raise ArchiveError(f"{path / META_KEY} is not opened by this key: {why}") from None
-    try:
-        return peek_stream_meta(path, server_keys, stream.account, stream.name)
-    except MetaError as exc:
-        note(str(exc))
-        return None
+    for left in range(_META_READS, 0, -1):
+        try:
+            return peek_stream_meta(path, server_keys, stream.account, stream.name)
+        except MetaError as exc:
+            if left == 1:
+                note(str(exc))
+            else:  # a server writes it and its checksum one after the other
+                time.sleep(_META_PAUSE)
+    return None

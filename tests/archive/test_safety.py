@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -304,3 +307,40 @@ async def test_a_copy_that_went_its_own_way_is_not_purged(
     with pytest.raises(ArchiveError, match="message 1 of stream ORDERS is not the archived one"):
         await asyncio.to_thread(purge_archived, Broker(other.url), done)
     assert (await asyncio.to_thread(purge_archived, Broker(server.url), done)).count == 5
+
+
+def test_jobs_beside_each_other(orders: Writing, out: Path) -> None:
+    """Two that archive, one that compacts and one that verifies, while messages come."""
+    orders.publish(50)
+    archive(orders, out)
+    enough = threading.Event()
+
+    def archives() -> list[str]:
+        found = []
+        while not enough.is_set():
+            found += archive(orders, out).damage
+        return found
+
+    def compacts() -> list[str]:
+        while not enough.is_set():
+            with suppress(ArchiveError):  # the others may be faster
+                compacted(out)
+        return []
+
+    def verifies() -> list[str]:
+        found = []
+        while not enough.is_set():
+            found += verified(orders, out).problems
+        return found
+
+    with ThreadPoolExecutor(4) as pool:
+        jobs = [pool.submit(each) for each in (archives, archives, compacts, verifies)]
+        for _ in range(20):
+            orders.publish(10)
+            if wait(jobs, timeout=0.1).done:
+                break
+        enough.set()
+        assert [job.result() for job in jobs] == [[], [], [], []]
+    archive(orders, out)
+    assert plain(listed(out)) == orders.rows
+    assert not verified(orders, out).problems
