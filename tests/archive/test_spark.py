@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import subprocess
@@ -15,12 +14,24 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+import pyarrow as pa
 import pyspark
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.pandas.types import from_arrow_schema
-from pyspark.sql.types import LongType, StringType, StructField, StructType
+from pyspark.sql.types import (
+    ArrayType,
+    DataType,
+    DayTimeIntervalType,
+    LongType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+    VarcharType,
+    VariantType,
+)
 
 from gnats.archive.engine import Spark
 from gnats.archive.errors import ArchiveError
@@ -28,7 +39,8 @@ from gnats.archive.job import Silent
 from gnats.archive.job import archive as run_archive
 from gnats.archive.source import SCHEMA
 from gnats.archive.spark import register
-from gnats.archive.spark.source import Offset, Settings, StreamReader
+from gnats.archive.spark.decode import decode
+from gnats.archive.spark.source import Offset, Reader, Settings, StreamReader
 from gnats.archive.streams import read_meta
 from gnats.archive.target import Target
 from gnats.jetstream.metafiles import write_stream_meta
@@ -114,6 +126,11 @@ def test_options_choose_as_well(spark: SparkSession, orders: Writing) -> None:
     assert url.count() == 300
 
 
+def payload_schema(kind: DataType) -> str:
+    """Of payloads with a field `a`."""
+    return StructType([StructField("a", kind, nullable=False)]).json()
+
+
 @pytest.mark.parametrize(
     "options, reason",
     [
@@ -126,6 +143,17 @@ def test_options_choose_as_well(spark: SparkSession, orders: Writing) -> None:
         ({"maxBytesPerTrigger": "0"}, "option maxBytesPerTrigger is at least 1"),
         ({"taskBytes": "0"}, "option taskBytes is at least 1"),
         ({"maxRowsPerTrigger": "1", "maxBytesPerTrigger": "1"}, "exclude each other"),
+        ({"payloadSchema": payload_schema(LongType())}, "need decode=json"),
+        ({"inferRows": "5"}, "need decode=json"),
+        ({"decode": "json", "payloadSchema": "{}"}, "payloadSchema is no schema"),
+        ({"decode": "json", "payloadSchema": '"long"'}, "payloadSchema is no schema"),
+        (
+            {"decode": "json", "payloadSchema": payload_schema(MapType(StringType(), LongType()))},
+            r"\.a .*map",
+        ),
+        ({"decode": "json", "payloadSchema": payload_schema(ArrayType(VariantType()))}, r"\.a\[\] .*variant"),
+        ({"decode": "json", "payloadSchema": payload_schema(VarcharType(3))}, r"\.a .*varchar"),
+        ({"decode": "json", "payloadSchema": payload_schema(DayTimeIntervalType())}, r"\.a .*interval"),
         ({"path": "s3://bucket/store"}, "no directory of this machine"),
         ({"path": "file://other/store"}, "no directory of this machine"),
     ],
@@ -195,9 +223,54 @@ def test_payloads_of_json(spark: SparkSession, orders: Writing) -> None:
     assert [at for at, problem in enumerate(bad) if problem] == [2, 3, 4, 5, 7, 8]
     assert all("JSON parse error" in problem for problem in bad if problem)
     assert [bytes(row["payload"]) for row in found] == texts  # bad ones are all there
-    schema = StructType([StructField("id", LongType()), StructField("name", StringType())])
-    given = table(spark, orders, decode="json", payloadSchema=json.dumps(schema.jsonValue()))
-    assert rows(given.select("sequence", "value.*"))[0] == {"sequence": 1, "id": 1, "name": "a"}
+    schema = StructType([StructField("id", LongType(), False), StructField("name", StringType(), False)])
+    given = table(spark, orders, decode="json", payloadSchema=schema.json())
+    assert [row.name for row in given.orderBy("sequence").select("value.name").collect()][:2] == ["a", None]
+    reader = spark.read.format("jetstream").schema("sequence BIGINT, problem STRING")
+    named = reader.options(stream="ORDERS", decode="json").load(str(orders.root))
+    assert [row.sequence - 1 for row in named.where("problem is not null").collect()] == [2, 3, 4, 7, 8]
+
+
+def nested(levels: int) -> bytes:
+    """A payload of so many levels; there are brackets in a string as well."""
+    return b'{"s": "\\"[[{", "a%d": ' % levels + b"[" * (levels - 1) + b"]" * (levels - 1) + b"}"
+
+
+def test_payloads_that_are_nested_too_deep_or_no_utf8(spark: SparkSession, orders: Writing) -> None:
+    many = b'{"a": [' + b",".join([b'{"b": "]}"}'] * 1000) + b"]}"
+    texts = [nested(3), nested(50), nested(100), nested(101), nested(5_000), nested(100_000), many]
+    texts += [b"{" * 100_000 + b"}", b'{"s": "\xff"}', b'{"s": "\xed\xa0\x80"}', '{"s": "ä"}'.encode()]
+    struct = pa.struct([("s", pa.string())])
+    values, problems = decode(pa.array(texts, pa.binary()), struct)
+    values.validate(full=True)
+    deep, not_text = "JSON parse error: more than 100 levels", "JSON parse error: no UTF-8"
+    assert problems.to_pylist() == [*[None] * 3, deep, deep, deep, None, deep, not_text, not_text, None]
+    assert [value and value["s"] for value in values.to_pylist()] == [
+        *['"[[{'] * 3,
+        *[None] * 7,
+        "ä",
+    ]
+    for text in texts:
+        orders.store.store_msg(b"orders.json", text, ts=START)
+    orders.store.flush_pending()
+    found = rows(table(spark, orders, decode="json"))  # with a column of 50 levels
+    assert [row["problem"] for row in found if row["problem"]] == [deep] * 4 + [not_text] * 2
+    assert len(found) == len(texts)
+
+
+def test_a_schema_of_ones_own_is_checked(orders: Writing) -> None:
+    settings = Settings.of({"path": str(orders.root), "decode": "json"})
+    whole = StructType([StructField("value", StructType([StructField("a", LongType())]))])
+    Reader(settings, whole)
+    for schema, reason in (
+        (StructType([StructField("value", LongType())]), "value is a struct"),
+        (StructType([StructField("value", StructType(), False)]), "value .* cannot be NOT NULL"),
+        (StructType([StructField("problem", StringType(), False)]), "problem .* cannot be NOT NULL"),
+        (StructType([StructField("value", StructType([StructField("a", LongType(), False)]))]), "in parts"),
+        (StructType([StructField("more", LongType())]), "no column more"),
+    ):
+        with pytest.raises(ArchiveError, match=reason):
+            Reader(settings, schema)
 
 
 def streaming(stream: Writing, **options: object) -> StreamReader:

@@ -15,16 +15,17 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
+from pyspark.errors import PySparkException
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
-from pyspark.sql.types import StringType, StructField, StructType
+from pyspark.sql.types import DataType, StringType, StructField, StructType
 
 from gnats.archive.cli import moment
 from gnats.archive.errors import ArchiveError
 from gnats.archive.plan import Task, origin_of, sequences_of, tasks
 from gnats.archive.ranges import Ranges
 from gnats.archive.source import BATCH_ROWS, SCHEMA, Selection, Snapshot, StreamSource
-from gnats.archive.spark.decode import decode, infer
+from gnats.archive.spark.decode import decode, infer, nullable
 from gnats.archive.streams import Keys, find_stream
 
 try:
@@ -73,7 +74,7 @@ class Settings:
     keys: Keys | None
     selection: Selection
     decode: bool
-    payload_schema: str | None
+    payload_schema: StructType | None
     infer_rows: int
     skip_damage: bool
     task_bytes: int
@@ -118,6 +119,7 @@ class Settings:
             raise ArchiveError("which store? load() needs its directory")
         path = local(path)
         subjects = tuple(each.strip() for each in (get("subject") or "").split(",") if each.strip())
+        infer_rows = positive("inferRows")
         settings = cls(
             path,
             get("stream"),
@@ -127,8 +129,8 @@ class Settings:
                 number("firstSeq") or 1, number("lastSeq"), time("startTime"), time("endTime"), subjects
             ),
             one_of("decode", "none", "none", "json") == "json",
-            get("payloadSchema"),
-            positive("inferRows") or 1000,
+            _payload_schema(get("payloadSchema")),
+            infer_rows or 1000,
             one_of("damage", "fail", "fail", "skip") == "skip",
             positive("taskBytes") or TASK_BYTES,
             positive("maxRowsPerTrigger"),
@@ -136,6 +138,8 @@ class Settings:
         )
         if given:
             raise ArchiveError(f"jetstream has no option {', '.join(sorted(given))}")
+        if not settings.decode and (settings.payload_schema or infer_rows):
+            raise ArchiveError("options payloadSchema and inferRows need decode=json")
         if settings.max_rows and settings.max_bytes:
             raise ArchiveError("options maxRowsPerTrigger and maxBytesPerTrigger exclude each other")
         return settings
@@ -152,6 +156,27 @@ def local(path: str) -> str:
     if url.scheme != "file" or url.netloc not in ("", "localhost"):
         raise ArchiveError(f"{path} is no directory of this machine: a store is a path or file:///path")
     return unquote(url.path)
+
+
+def _payload_schema(text: str | None) -> StructType | None:
+    if text is None:
+        return None
+    try:
+        struct = StructType.fromJson(json.loads(text))
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, PySparkException) as exc:
+        why = str(exc).partition("\n")[0]
+        raise ArchiveError(
+            f"payloadSchema is no schema as StructType.json() writes it: {type(exc).__name__}: {why}"
+        ) from None
+    return _struct(struct, "payloadSchema")
+
+
+def _struct(kind: DataType, name: str) -> StructType:
+    """See nullable(). Raises ArchiveError."""
+    struct = nullable(kind, name)
+    if not isinstance(struct, StructType):
+        raise ArchiveError(f"{name} is a struct, not {kind.simpleString()}")
+    return struct
 
 
 def _keys(get: Any) -> Keys | None:
@@ -181,15 +206,7 @@ class JetStreamSource(DataSource):
         plain = from_arrow_schema(SCHEMA)
         if not self.settings.decode:
             return plain
-        if self.settings.payload_schema:
-            try:
-                struct = StructType.fromJson(json.loads(self.settings.payload_schema))
-            except (ValueError, KeyError, TypeError) as exc:
-                raise ArchiveError(
-                    f"payloadSchema is no schema as StructType.json() writes it: {exc}"
-                ) from None
-        else:
-            struct = self._inferred()
+        struct = self.settings.payload_schema or self._inferred()
         return StructType([*plain.fields, StructField(VALUE, struct), StructField(PROBLEM, StringType())])
 
     def _inferred(self) -> StructType:
@@ -224,12 +241,15 @@ def _arrow_schema(schema: StructType) -> pa.Schema:
 def _read(part: Part, settings: Settings, schema: StructType) -> Iterator[pa.RecordBatch]:
     """The batches of a partition, with the columns that Spark has asked for."""
     target = _arrow_schema(schema)
+    if VALUE in target.names:
+        struct = target.field(VALUE).type
+    else:  # whether a payload is an object, and fits where a schema is given
+        struct = pa.struct(list(_arrow_schema(settings.payload_schema or StructType())))
     scan = part.task.snapshot.scan(part.selection)
     for batch in scan.reader:
         columns = dict(zip(batch.schema.names, batch.columns, strict=True))
-        if VALUE in target.names and settings.decode:
-            decoded = decode(columns["payload"], target.field(VALUE).type)
-            columns[VALUE], columns[PROBLEM] = decoded
+        if settings.decode and not {VALUE, PROBLEM}.isdisjoint(target.names):
+            columns[VALUE], columns[PROBLEM] = decode(columns["payload"], struct)
         yield pa.RecordBatch.from_arrays(
             [columns[field.name].cast(field.type) for field in target], schema=target
         )
@@ -256,6 +276,11 @@ def _check_schema(schema: StructType, settings: Settings) -> None:
     known = {*SCHEMA.names, *((VALUE, PROBLEM) if settings.decode else ())}
     if unknown := [name for name in schema.fieldNames() if name not in known]:
         raise ArchiveError(f"jetstream has no column {', '.join(unknown)}; there: {', '.join(sorted(known))}")
+    for field in schema.fields:
+        if field.name == VALUE and _struct(field.dataType, VALUE) != field.dataType:
+            raise ArchiveError("column value is NOT NULL in parts; any field may be null")
+        if field.name in ("headers", VALUE, PROBLEM) and not field.nullable:
+            raise ArchiveError(f"column {field.name} may be null, and cannot be NOT NULL")
 
 
 class Reader(DataSourceReader):
