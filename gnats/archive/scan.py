@@ -7,6 +7,7 @@ compressed, encrypted or damaged, by the size of a block (which servers keep bel
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -37,6 +38,8 @@ SCHEMA = pa.schema(
 """Bytes in subjects and headers that are no UTF-8 are shown as `\\xNN` (gnats.archive.text)."""
 _NATIVE = pa.schema([field for field in SCHEMA if field.name not in ("account", "stream")])
 _MOST_ROWS = 2**24
+_LAST_SEQ = 2**63 - 1
+_FIRST_NS, _LAST_NS = -(2**63), 2**63 - 1
 
 
 class _Columns:
@@ -68,14 +71,15 @@ class Scan:
         self.messages = 0
         self.bytes = 0
         self._snapshot = snapshot
+        selection = _in_range(selection)
         self._blocks = snapshot.select(selection)
         self._deleted, _ = SequenceSet.decode(snapshot.deleted)
         last = snapshot.last_seq if selection.last_seq is None else min(selection.last_seq, snapshot.last_seq)
         rows = min(batch_rows, _MOST_ROWS)
         self._scanner = Scanner(
             self._deleted,
-            max(selection.first_seq, 1),
-            max(last, 0),
+            selection.first_seq,
+            last,
             selection.start_ns,
             selection.end_ns,
             _filters(selection.subjects),
@@ -139,6 +143,28 @@ class Scan:
         if first > last or last + 1 - first == self._deleted.count(first, last):
             return Damage(block.index, start, end, reason)
         return Damage(block.index, start, end, reason, first, last)
+
+
+def _in_range(selection: Selection) -> Selection:
+    """The same with numbers that native code can take; what no message can have selects nothing."""
+    first, last, start, end = selection.first_seq, selection.last_seq, selection.start_ns, selection.end_ns
+    if start is not None and start < _FIRST_NS:
+        start = None
+    if end is not None and end > _LAST_NS:
+        end = None
+    if (
+        first > _LAST_SEQ
+        or (start is not None and start > _LAST_NS)
+        or (end is not None and end <= _FIRST_NS)
+    ):
+        return replace(selection, first_seq=1, last_seq=0, start_ns=None, end_ns=None)
+    return replace(
+        selection,
+        first_seq=max(first, 1),
+        last_seq=None if last is None else max(last, 0),
+        start_ns=start,
+        end_ns=end,
+    )
 
 
 def _filters(subjects: tuple[str, ...]) -> list[bytes]:

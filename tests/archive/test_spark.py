@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import subprocess
@@ -13,21 +12,40 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
+import pyarrow as pa
 import pyspark
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
-from pyspark.sql.types import LongType, StringType, StructField, StructType
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import (
+    ArrayType,
+    DataType,
+    DayTimeIntervalType,
+    LongType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+    VarcharType,
+    VariantType,
+)
 
 from gnats.archive.engine import Spark
 from gnats.archive.errors import ArchiveError
 from gnats.archive.job import Silent
 from gnats.archive.job import archive as run_archive
+from gnats.archive.source import SCHEMA
 from gnats.archive.spark import register
+from gnats.archive.spark.decode import decode
+from gnats.archive.spark.source import Offset, Reader, Settings, StreamReader
+from gnats.archive.streams import read_meta
 from gnats.archive.target import Target
+from gnats.jetstream.metafiles import write_stream_meta
 
-from .stores import DAY, SMALL, START, Writing, listed, no_java, plain
+from .stores import CREATED, DAY, SMALL, START, Writing, listed, no_java, plain
 
 pytestmark = [
     pytest.mark.timeout(300),
@@ -82,46 +100,11 @@ def test_a_stream_as_a_table(spark: SparkSession, orders: Writing) -> None:
     assert frame.count() == 998
 
 
-CONDITIONS = [
-    "sequence = 500",
-    "sequence > 900 and sequence <= 950",
-    "sequence in (3, 700)",
-    "sequence >= 5000",
-    f"time_ns < {START + 10**9}",
-    "time >= timestamp'2025-10-10 00:00:00 UTC' and time < timestamp'2025-10-12 00:00:00 UTC'",
-    "time = timestamp'2025-10-10 00:00:00 UTC'",
-    "subject = 'orders.3'",
-    "subject in ('orders.3', 'orders.1')",
-    "subject like 'orders.%'",
-    "subject = 'orders.*'",
-    "subject = 'orders.1' and subject = 'orders.2'",
-    "headers is null and size > 3",
-]
-
-
-def test_filters_choose_blocks_and_change_nothing_else(
-    spark: SparkSession, orders: Writing, out: Path
-) -> None:
-    orders.publish(1000, step=DAY // 200)
-    table(spark, orders).write.parquet(str(out))
-    everything = spark.read.parquet(str(out))
-    register(spark, push_filters=True)
-    try:
-        for condition in CONDITIONS:
-            expected = [row["sequence"] for row in rows(everything.where(condition))]
-            found = [row["sequence"] for row in rows(table(spark, orders).where(condition))]
-            assert found == expected, condition
-        whole = table(spark, orders).rdd.getNumPartitions()
-        for few in ("sequence > 990", "time >= timestamp'2025-10-14 00:00:00'"):
-            assert 0 < table(spark, orders).where(few).rdd.getNumPartitions() < whole
-    finally:
-        register(spark)
-
-
 def test_a_table_serves_many_queries(spark: SparkSession, orders: Writing) -> None:
     orders.publish(100)
     frame = table(spark, orders)
-    assert [frame.where("sequence > 90").count(), frame.count()] == [10, 100]
+    few = frame.where("sequence > 90")
+    assert [few.count(), frame.count(), few.union(frame).count()] == [10, 100, 110]
     orders.publish(1)
     assert table(spark, orders).count() == 101
 
@@ -135,23 +118,56 @@ def test_options_choose_as_well(spark: SparkSession, orders: Writing) -> None:
     assert sequences(firstSeq=10, lastSeq=12) == [10, 11, 12]
     assert sequences(subject="orders.1, orders.2", lastSeq=10) == [1, 2, 8, 9]
     start = datetime.fromtimestamp(START // 10**9, UTC) + timedelta(days=1)
+    far = {"startTime": "1600-01-01", "endTime": "9999-01-01"}
     assert sequences(startTime=start.isoformat(), lastSeq=102) == [100, 101, 102]
+    assert sequences(firstSeq=300, **far) == [300]
+    assert sequences(lastSeq=0) == []
+    url = spark.read.format("jetstream").load(f"file://{quote(str(orders.root))}")
+    assert url.count() == 300
+
+
+def payload_schema(kind: DataType) -> str:
+    """Of payloads with a field `a`."""
+    return StructType([StructField("a", kind, nullable=False)]).json()
 
 
 @pytest.mark.parametrize(
     "options, reason",
     [
-        ({"stream": "NO"}, "stream NO is not in"),
         ({"firstSeq": "x"}, "option firstSeq is a number"),
+        ({"lastSeq": "\N{SUPERSCRIPT TWO}"}, "option lastSeq is a number"),
         ({"colour": "red"}, "jetstream has no option colour"),
         ({"decode": "xml"}, "option decode is none or json"),
         ({"startTime": "soon"}, "option startTime is a time"),
+        ({"maxRowsPerTrigger": "0"}, "option maxRowsPerTrigger is at least 1"),
+        ({"maxBytesPerTrigger": "0"}, "option maxBytesPerTrigger is at least 1"),
+        ({"taskBytes": "0"}, "option taskBytes is at least 1"),
+        ({"maxRowsPerTrigger": "1", "maxBytesPerTrigger": "1"}, "exclude each other"),
+        ({"payloadSchema": payload_schema(LongType())}, "need decode=json"),
+        ({"inferRows": "5"}, "need decode=json"),
+        ({"decode": "json", "payloadSchema": "{}"}, "payloadSchema is no schema"),
+        ({"decode": "json", "payloadSchema": '"long"'}, "payloadSchema is no schema"),
+        (
+            {"decode": "json", "payloadSchema": payload_schema(MapType(StringType(), LongType()))},
+            r"\.a .*map",
+        ),
+        ({"decode": "json", "payloadSchema": payload_schema(ArrayType(VariantType()))}, r"\.a\[\] .*variant"),
+        ({"decode": "json", "payloadSchema": payload_schema(VarcharType(3))}, r"\.a .*varchar"),
+        ({"decode": "json", "payloadSchema": payload_schema(DayTimeIntervalType())}, r"\.a .*interval"),
+        ({"path": "s3://bucket/store"}, "no directory of this machine"),
+        ({"path": "file://other/store"}, "no directory of this machine"),
     ],
 )
-def test_bad_options(spark: SparkSession, orders: Writing, options: dict[str, str], reason: str) -> None:
+def test_bad_options_are_one_line(options: dict[str, str], reason: str) -> None:
+    with pytest.raises(ArchiveError, match=reason) as caught:
+        Settings.of({"path": "/store"} | options)
+    assert "\n" not in str(caught.value)
+
+
+def test_bad_options_end_a_query(spark: SparkSession, orders: Writing) -> None:
     orders.publish(1)
-    with pytest.raises(Exception, match=reason):
-        table(spark, orders, **options).count()
+    with pytest.raises(Exception, match="stream NO is not in"):
+        table(spark, orders, stream="NO").count()
 
 
 def test_damage_is_not_skipped_silently(spark: SparkSession, orders: Writing) -> None:
@@ -207,9 +223,113 @@ def test_payloads_of_json(spark: SparkSession, orders: Writing) -> None:
     assert [at for at, problem in enumerate(bad) if problem] == [2, 3, 4, 5, 7, 8]
     assert all("JSON parse error" in problem for problem in bad if problem)
     assert [bytes(row["payload"]) for row in found] == texts  # bad ones are all there
-    schema = StructType([StructField("id", LongType()), StructField("name", StringType())])
-    given = table(spark, orders, decode="json", payloadSchema=json.dumps(schema.jsonValue()))
-    assert rows(given.select("sequence", "value.*"))[0] == {"sequence": 1, "id": 1, "name": "a"}
+    schema = StructType([StructField("id", LongType(), False), StructField("name", StringType(), False)])
+    given = table(spark, orders, decode="json", payloadSchema=schema.json())
+    assert [row.name for row in given.orderBy("sequence").select("value.name").collect()][:2] == ["a", None]
+    reader = spark.read.format("jetstream").schema("sequence BIGINT, problem STRING")
+    named = reader.options(stream="ORDERS", decode="json").load(str(orders.root))
+    assert [row.sequence - 1 for row in named.where("problem is not null").collect()] == [2, 3, 4, 7, 8]
+
+
+def nested(levels: int) -> bytes:
+    """A payload of so many levels; there are brackets in a string as well."""
+    return b'{"s": "\\"[[{", "a%d": ' % levels + b"[" * (levels - 1) + b"]" * (levels - 1) + b"}"
+
+
+def test_payloads_that_are_nested_too_deep_or_no_utf8(spark: SparkSession, orders: Writing) -> None:
+    many = b'{"a": [' + b",".join([b'{"b": "]}"}'] * 1000) + b"]}"
+    texts = [nested(3), nested(50), nested(100), nested(101), nested(5_000), nested(100_000), many]
+    texts += [b"{" * 100_000 + b"}", b'{"s": "\xff"}', b'{"s": "\xed\xa0\x80"}', '{"s": "ä"}'.encode()]
+    struct = pa.struct([("s", pa.string())])
+    values, problems = decode(pa.array(texts, pa.binary()), struct)
+    values.validate(full=True)
+    deep, not_text = "JSON parse error: more than 100 levels", "JSON parse error: no UTF-8"
+    assert problems.to_pylist() == [*[None] * 3, deep, deep, deep, None, deep, not_text, not_text, None]
+    assert [value and value["s"] for value in values.to_pylist()] == [
+        *['"[[{'] * 3,
+        *[None] * 7,
+        "ä",
+    ]
+    for text in texts:
+        orders.store.store_msg(b"orders.json", text, ts=START)
+    orders.store.flush_pending()
+    found = rows(table(spark, orders, decode="json"))  # with a column of 50 levels
+    assert [row["problem"] for row in found if row["problem"]] == [deep] * 4 + [not_text] * 2
+    assert len(found) == len(texts)
+
+
+def test_a_schema_of_ones_own_is_checked(orders: Writing) -> None:
+    settings = Settings.of({"path": str(orders.root), "decode": "json"})
+    whole = StructType([StructField("value", StructType([StructField("a", LongType())]))])
+    Reader(settings, whole)
+    for schema, reason in (
+        (StructType([StructField("value", LongType())]), "value is a struct"),
+        (StructType([StructField("value", StructType(), False)]), "value .* cannot be NOT NULL"),
+        (StructType([StructField("problem", StringType(), False)]), "problem .* cannot be NOT NULL"),
+        (StructType([StructField("value", StructType([StructField("a", LongType(), False)]))]), "in parts"),
+        (StructType([StructField("more", LongType())]), "no column more"),
+    ):
+        with pytest.raises(ArchiveError, match=reason):
+            Reader(settings, schema)
+
+
+def streaming(stream: Writing, **options: object) -> StreamReader:
+    settings = Settings.of({"path": str(stream.root)} | {key: str(value) for key, value in options.items()})
+    return StreamReader(settings, from_arrow_schema(SCHEMA))
+
+
+def batches(reader: StreamReader, start: Offset | None = None) -> list[list[int]]:
+    """The sequences of each micro-batch until there is nothing new; no batch is empty."""
+    found: list[list[int]] = []
+    start = start or reader.initialOffset()
+    while (end := reader.latestOffset(start, reader.getDefaultReadLimit())) != start:
+        parts = reader.partitions(start, end)
+        read = [batch for part in parts for batch in reader.read(part)]
+        found.append([seq for batch in read for seq in batch.column("sequence").to_pylist()])
+        assert found[-1]
+        start = end
+    return found
+
+
+def test_micro_batches_are_counted_in_messages(orders: Writing) -> None:
+    orders.publish(100)
+    orders.store.skip(n=10_000_000)
+    orders.last += 10_000_000
+    orders.publish(400)
+    orders.remove(*range(10_000_101, 10_000_401, 2))
+    everything = sorted(orders.rows)
+    for size in (1, 7, 60, 1000):
+        found = batches(streaming(orders, maxRowsPerTrigger=size))
+        assert [seq for batch in found for seq in batch] == everything
+        assert {len(batch) for batch in found[:-1]} <= {size}
+    some = batches(streaming(orders, maxRowsPerTrigger=50, firstSeq=91, lastSeq=10_000_150))
+    assert [len(batch) for batch in some] == [35]
+    assert batches(streaming(orders, lastSeq=0)) == []
+    orders.store.purge_msgs(seq=10_000_301)
+    orders.store.flush_pending()
+    reader = streaming(orders, maxRowsPerTrigger=60)
+    assert reader.initialOffset() == {"sequence": 10_000_301, "created": CREATED}  # 10,000,301 is removed
+    assert [len(batch) for batch in batches(reader)] == [60, 60, 30]
+    assert [len(batch) for batch in batches(reader, {"sequence": 7})] == [60, 60, 30]
+
+
+def test_a_stream_that_was_made_anew_ends_a_query(orders: Writing) -> None:
+    orders.publish(10)
+    reader = streaming(orders)
+    start = reader.initialOffset()
+    end = reader.latestOffset(start)
+    assert end == {"sequence": 10, "created": CREATED}
+    orders.publish(5)
+    meta = read_meta(orders.dir, None, pytest.fail)
+    assert meta
+    write_stream_meta(orders.directory, meta.config, CREATED + 1)
+    anew = "ORDERS was deleted and made anew: the query needs a new checkpoint$"
+    with pytest.raises(ArchiveError, match=anew):
+        reader.latestOffset(end)
+    with pytest.raises(ArchiveError, match=anew):
+        reader.partitions(start, end)
+    assert reader.latestOffset({"sequence": 10}) == {"sequence": 15, "created": CREATED + 1}
+    assert reader.partitions({"sequence": 10}, {"sequence": 15})
 
 
 def started(spark: SparkSession, stream: Writing, out: Path, **options: object) -> Any:

@@ -1,25 +1,70 @@
 """Payloads of JSON as columns.
 
 Whole batches are given to Arrow's JSON reader. It stops at the first payload that it does not take, so a
-batch with such a one is halved until that is alone, and has the reader's reason beside it."""
+batch with such a one is halved until that is alone, and has the reader's reason beside it. What would harm
+the reader, or what it takes and should not, is sorted out before."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
+import numpy as np
 import pyarrow as pa
 from pyarrow import json as arrow_json
+from pyspark.sql import types
 
+from gnats.archive.errors import ArchiveError
+
+LEVELS = 100
+"""Objects and arrays in each other: Arrow's reader, and what handles its types, recurse."""
+INFERRED_LEVELS = 50
+"""Arrow sends no column with more than 64."""
+_KINDS = (
+    *(types.BooleanType, types.ByteType, types.ShortType, types.IntegerType, types.LongType),
+    *(types.FloatType, types.DoubleType, types.DecimalType, types.StringType, types.BinaryType),
+    *(types.DateType, types.TimestampType, types.TimestampNTZType),
+)
+"""What Arrow's reader makes of a value, besides structs and lists."""
 _ANYTHING = pa.schema([])
+_STRINGS = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)
+_OTHERS = bytes(set(range(256)) - set(b"{}[]"))
+
+
+def nullable(kind: types.DataType, name: str, levels: int = 0) -> types.DataType:
+    """A type of Spark's with nulls allowed in all of it: a payload need not have any field. Raises
+    ArchiveError for one that is not read from JSON; `name` is whose it is."""
+    if levels > INFERRED_LEVELS:
+        raise ArchiveError(f"{name} has more than {INFERRED_LEVELS} levels")
+    if isinstance(kind, types.StructType):
+        struct = types.StructType()
+        for each in kind.fields:
+            inner = nullable(each.dataType, f"{name}.{each.name}", levels + 1)
+            struct.add(types.StructField(each.name, inner, True, each.metadata))
+        return struct
+    if isinstance(kind, types.ArrayType):
+        return types.ArrayType(nullable(kind.elementType, f"{name}[]", levels + 1))
+    if type(kind) not in _KINDS:
+        raise ArchiveError(f"{name} has type {kind.simpleString()}, which is not read from JSON")
+    return kind
 
 
 def decode(payloads: pa.Array, struct: pa.StructType) -> tuple[pa.Array, pa.Array]:
     """Payloads as structs, and why those that are none are null."""
     texts: list[bytes] = payloads.to_pylist()
+    problems: list[str | None] = [_unfit(text, LEVELS) for text in texts]
+    fit = [at for at, why in enumerate(problems) if why is None]
     values: list[pa.Array] = []
-    problems: list[str | None] = []
-    _decode(texts, pa.schema(list(struct)), values, problems)
+    reasons: list[str | None] = []
+    _decode([texts[at] for at in fit], pa.schema(list(struct)), values, reasons)
+    for at, why in zip(fit, reasons, strict=True):
+        problems[at] = why
     whole = pa.concat_arrays(values) if values else pa.array([], struct)
+    if len(fit) < len(texts):
+        places: list[int | None] = [None] * len(texts)
+        for place, at in enumerate(fit):
+            places[at] = place
+        whole = whole.take(pa.array(places, pa.int64()))
     return whole, pa.array(problems, pa.string())
 
 
@@ -29,37 +74,51 @@ def _decode(
     if not texts:
         return
     struct = pa.struct(list(schema))
-    why = _not_an_object(texts)
-    if not why:
-        try:
-            table = _parse(texts, schema, "ignore")
-        except pa.ArrowInvalid as exc:
-            why = str(exc).partition(" in row ")[0]
-        else:
-            columns = [table.column(i).combine_chunks() for i in range(table.num_columns)]
-            if not columns:
-                values.append(pa.array([{}] * len(texts), struct))
-            else:
-                values.append(pa.StructArray.from_arrays(columns, fields=list(schema)))
-            problems.extend([None] * len(texts))
+    try:
+        table = _parse(texts, schema, "ignore")
+    except pa.ArrowInvalid as exc:
+        if len(texts) == 1:
+            values.append(pa.nulls(1, struct))
+            problems.append(str(exc).partition(" in row ")[0])
             return
-    if len(texts) == 1:
-        values.append(pa.nulls(1, struct))
-        problems.append(why)
+        half = len(texts) // 2
+        _decode(texts[:half], schema, values, problems)
+        _decode(texts[half:], schema, values, problems)
         return
-    half = len(texts) // 2
-    _decode(texts[:half], schema, values, problems)
-    _decode(texts[half:], schema, values, problems)
+    columns = [table.column(i).combine_chunks() for i in range(table.num_columns)]
+    if not columns:
+        values.append(pa.array([{}] * len(texts), struct))
+    else:
+        values.append(pa.StructArray.from_arrays(columns, fields=list(schema)))
+    problems.extend([None] * len(texts))
 
 
-def _not_an_object(texts: Sequence[bytes]) -> str:
-    """Why one of them is no object, as far as its ends show it. One that begins and ends as an object
-    cannot go on in the next, which begins as one, so as many rows as payloads are one row for each."""
-    for text in texts:
-        bare = text.strip(b" \t\r\n")
-        if not (bare.startswith(b"{") and bare.endswith(b"}")):
-            return "JSON parse error: the payload is empty" if not bare else "JSON parse error: no object"
-    return ""
+def _unfit(text: bytes, levels: int) -> str | None:
+    """Why a payload is not for Arrow's reader, as far as its ends show it. One that begins and ends as an
+    object cannot go on in the next, which begins as one, so as many rows as payloads are one row for each."""
+    bare = text.strip(b" \t\r\n")
+    if not bare:
+        return "JSON parse error: the payload is empty"
+    if not text.isascii():
+        try:
+            text.decode()
+        except UnicodeDecodeError:
+            return "JSON parse error: no UTF-8"
+    if not (bare.startswith(b"{") and bare.endswith(b"}")):
+        return "JSON parse error: no object"
+    if text.count(b"{") + text.count(b"[") > levels and _depth(text) > levels:
+        return f"JSON parse error: more than {levels} levels"
+    return None
+
+
+def _depth(text: bytes) -> int:
+    """How deep brackets outside of strings are in each other; no less, wherever in the text one begins."""
+    brackets = np.frombuffer(_STRINGS.sub(b"", text).translate(None, _OTHERS), np.uint8)
+    if not len(brackets):
+        return 0
+    opening = (brackets == ord("{")) | (brackets == ord("["))
+    levels = np.concatenate(([0], np.cumsum(np.where(opening, 1, -1))))
+    return int((levels - np.minimum.accumulate(levels)).max())
 
 
 def _parse(texts: Sequence[bytes], schema: pa.Schema, unexpected: str) -> pa.Table:
@@ -77,21 +136,20 @@ def _parse(texts: Sequence[bytes], schema: pa.Schema, unexpected: str) -> pa.Tab
 
 
 def infer(payloads: Sequence[bytes]) -> pa.Schema:
-    """The schema of those that are JSON objects. Times are left as texts, and so is what is always null."""
-    schema = _infer(payloads)
+    """The schema of those that are JSON objects, and not nested too deep for a column. Times are left as
+    texts, and so is what is always null."""
+    schema = _infer([text for text in payloads if _unfit(text, INFERRED_LEVELS) is None])
     return pa.schema([field.with_type(_settled(field.type)) for field in schema])
 
 
 def _infer(texts: Sequence[bytes]) -> pa.Schema:
     if not texts:
         return _ANYTHING
-    if not _not_an_object(texts):
-        try:
-            return _parse(texts, _ANYTHING, "infer").schema
-        except pa.ArrowInvalid:
-            pass  # one of them is none
-    if len(texts) == 1:
-        return _ANYTHING
+    try:
+        return _parse(texts, _ANYTHING, "infer").schema
+    except pa.ArrowInvalid:  # one of them is none
+        if len(texts) == 1:
+            return _ANYTHING
     half = len(texts) // 2
     first, second = _infer(texts[:half]), _infer(texts[half:])
     try:

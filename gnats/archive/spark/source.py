@@ -6,25 +6,26 @@ it are Arrow batches, as the scanner makes them."""
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from inspect import signature
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
-from pyspark.sql import datasource as api
+from pyspark.errors import PySparkException
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
-from pyspark.sql.types import StringType, StructField, StructType
+from pyspark.sql.types import DataType, StringType, StructField, StructType
 
 from gnats.archive.cli import moment
 from gnats.archive.errors import ArchiveError
 from gnats.archive.plan import Task, origin_of, sequences_of, tasks
 from gnats.archive.ranges import Ranges
-from gnats.archive.source import SCHEMA, Selection, Snapshot, StreamSource
-from gnats.archive.spark.decode import decode, infer
+from gnats.archive.source import BATCH_ROWS, SCHEMA, Selection, Snapshot, StreamSource
+from gnats.archive.spark.decode import decode, infer, nullable
 from gnats.archive.streams import Keys, find_stream
 
 try:
@@ -42,19 +43,17 @@ except ImportError:  # PySpark before 4.2 has no limits, and no Trigger.Availabl
     SupportsTriggerAvailableNow = object  # type: ignore[assignment, misc]
 
 TASK_BYTES = 64 << 20
+_MOST = 2**63 - 1
+_URL = re.compile("file:|[A-Za-z][A-Za-z0-9+.-]*://", re.IGNORECASE)
 VALUE, PROBLEM = "value", "problem"
 """The columns of a decoded payload: what it is, and why it is none."""
-
-
-def can_push_filters() -> bool:
-    return hasattr(DataSourceReader, "pushFilters")
 
 
 @dataclass(frozen=True)
 class Settings:
     """The options of the source; their names are these in camelCase, and case does not matter.
 
-    path                 a store directory (`load(path)`)
+    path                 a store directory (`load(path)`), or its URL with file:
     stream, account      which stream; not needed where there is only one
     key, prevKey, cipher of an encrypted store; keyFile and prevKeyFile name files
     firstSeq, lastSeq    only these sequences
@@ -65,7 +64,8 @@ class Settings:
     inferRows            so many messages (1000)
     damage               fail, or skip what cannot be read
     taskBytes            bytes of blocks in a partition (64 MiB)
-    maxRowsPerTrigger, maxBytesPerTrigger  of a micro-batch, in messages or bytes of blocks (streaming)
+    maxRowsPerTrigger    most messages of a micro-batch, those of other subjects counted as well; or
+    maxBytesPerTrigger   bytes of blocks (streaming)
     """
 
     path: str
@@ -74,7 +74,7 @@ class Settings:
     keys: Keys | None
     selection: Selection
     decode: bool
-    payload_schema: str | None
+    payload_schema: StructType | None
     infer_rows: int
     skip_damage: bool
     task_bytes: int
@@ -91,9 +91,15 @@ class Settings:
 
         def number(name: str) -> int | None:
             text = get(name)
-            if text is not None and not text.isdigit():
+            if text is not None and not re.fullmatch("[0-9]{1,20}", text):
                 raise ArchiveError(f"option {name} is a number, not {text!r}")
             return None if text is None else int(text)
+
+        def positive(name: str) -> int | None:
+            value = number(name)
+            if value == 0:
+                raise ArchiveError(f"option {name} is at least 1")
+            return None if value is None else min(value, _MOST)
 
         def time(name: str) -> int | None:
             text = get(name)
@@ -111,7 +117,9 @@ class Settings:
         path = get("path")
         if path is None:
             raise ArchiveError("which store? load() needs its directory")
+        path = local(path)
         subjects = tuple(each.strip() for each in (get("subject") or "").split(",") if each.strip())
+        infer_rows = positive("inferRows")
         settings = cls(
             path,
             get("stream"),
@@ -121,19 +129,54 @@ class Settings:
                 number("firstSeq") or 1, number("lastSeq"), time("startTime"), time("endTime"), subjects
             ),
             one_of("decode", "none", "none", "json") == "json",
-            get("payloadSchema"),
-            number("inferRows") or 1000,
+            _payload_schema(get("payloadSchema")),
+            infer_rows or 1000,
             one_of("damage", "fail", "fail", "skip") == "skip",
-            number("taskBytes") or TASK_BYTES,
-            number("maxRowsPerTrigger"),
-            number("maxBytesPerTrigger"),
+            positive("taskBytes") or TASK_BYTES,
+            positive("maxRowsPerTrigger"),
+            positive("maxBytesPerTrigger"),
         )
         if given:
             raise ArchiveError(f"jetstream has no option {', '.join(sorted(given))}")
+        if not settings.decode and (settings.payload_schema or infer_rows):
+            raise ArchiveError("options payloadSchema and inferRows need decode=json")
+        if settings.max_rows and settings.max_bytes:
+            raise ArchiveError("options maxRowsPerTrigger and maxBytesPerTrigger exclude each other")
         return settings
 
     def snapshot(self) -> Snapshot:
         return StreamSource(find_stream(self.path, self.stream, self.account), self.keys).snapshot()
+
+
+def local(path: str) -> str:
+    """The path of a URL `file:///path`; a path as it is. Raises ArchiveError."""
+    if not _URL.match(path):
+        return path
+    url = urlsplit(path)
+    if url.scheme != "file" or url.netloc not in ("", "localhost"):
+        raise ArchiveError(f"{path} is no directory of this machine: a store is a path or file:///path")
+    return unquote(url.path)
+
+
+def _payload_schema(text: str | None) -> StructType | None:
+    if text is None:
+        return None
+    try:
+        struct = StructType.fromJson(json.loads(text))
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, PySparkException) as exc:
+        why = str(exc).partition("\n")[0]
+        raise ArchiveError(
+            f"payloadSchema is no schema as StructType.json() writes it: {type(exc).__name__}: {why}"
+        ) from None
+    return _struct(struct, "payloadSchema")
+
+
+def _struct(kind: DataType, name: str) -> StructType:
+    """See nullable(). Raises ArchiveError."""
+    struct = nullable(kind, name)
+    if not isinstance(struct, StructType):
+        raise ArchiveError(f"{name} is a struct, not {kind.simpleString()}")
+    return struct
 
 
 def _keys(get: Any) -> Keys | None:
@@ -163,15 +206,7 @@ class JetStreamSource(DataSource):
         plain = from_arrow_schema(SCHEMA)
         if not self.settings.decode:
             return plain
-        if self.settings.payload_schema:
-            try:
-                struct = StructType.fromJson(json.loads(self.settings.payload_schema))
-            except (ValueError, KeyError, TypeError) as exc:
-                raise ArchiveError(
-                    f"payloadSchema is no schema as StructType.json() writes it: {exc}"
-                ) from None
-        else:
-            struct = self._inferred()
+        struct = self.settings.payload_schema or self._inferred()
         return StructType([*plain.fields, StructField(VALUE, struct), StructField(PROBLEM, StringType())])
 
     def _inferred(self) -> StructType:
@@ -187,13 +222,6 @@ class JetStreamSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         return StreamReader(self.settings, schema)
-
-
-class FilteringJetStreamSource(JetStreamSource):
-    """The same, and Spark's filters choose blocks."""
-
-    def reader(self, schema: StructType) -> DataSourceReader:
-        return FilteringReader(self.settings, schema)
 
 
 class Part(InputPartition):
@@ -213,12 +241,15 @@ def _arrow_schema(schema: StructType) -> pa.Schema:
 def _read(part: Part, settings: Settings, schema: StructType) -> Iterator[pa.RecordBatch]:
     """The batches of a partition, with the columns that Spark has asked for."""
     target = _arrow_schema(schema)
+    if VALUE in target.names:
+        struct = target.field(VALUE).type
+    else:  # whether a payload is an object, and fits where a schema is given
+        struct = pa.struct(list(_arrow_schema(settings.payload_schema or StructType())))
     scan = part.task.snapshot.scan(part.selection)
     for batch in scan.reader:
         columns = dict(zip(batch.schema.names, batch.columns, strict=True))
-        if VALUE in target.names and settings.decode:
-            decoded = decode(columns["payload"], target.field(VALUE).type)
-            columns[VALUE], columns[PROBLEM] = decoded
+        if settings.decode and not {VALUE, PROBLEM}.isdisjoint(target.names):
+            columns[VALUE], columns[PROBLEM] = decode(columns["payload"], struct)
         yield pa.RecordBatch.from_arrays(
             [columns[field.name].cast(field.type) for field in target], schema=target
         )
@@ -226,8 +257,13 @@ def _read(part: Part, settings: Settings, schema: StructType) -> Iterator[pa.Rec
         raise ArchiveError(f"{scan.stream.path} is damaged: {'; '.join(map(str, scan.damage[:5]))}")
 
 
+def _last(snapshot: Snapshot, selection: Selection) -> int:
+    known = snapshot.last_seq
+    return known if selection.last_seq is None else min(known, selection.last_seq)
+
+
 def _parts(snapshot: Snapshot, selection: Selection, task_bytes: int) -> list[Part]:
-    wanted = Ranges([(selection.first_seq, min(selection.last_seq or snapshot.last_seq, snapshot.last_seq))])
+    wanted = Ranges([(selection.first_seq, _last(snapshot, selection))])
     selected = replace(snapshot, blocks=snapshot.select(selection))
     return [
         Part(task, replace(selection, first_seq=task.first_seq, last_seq=task.last_seq))
@@ -240,6 +276,11 @@ def _check_schema(schema: StructType, settings: Settings) -> None:
     known = {*SCHEMA.names, *((VALUE, PROBLEM) if settings.decode else ())}
     if unknown := [name for name in schema.fieldNames() if name not in known]:
         raise ArchiveError(f"jetstream has no column {', '.join(unknown)}; there: {', '.join(sorted(known))}")
+    for field in schema.fields:
+        if field.name == VALUE and _struct(field.dataType, VALUE) != field.dataType:
+            raise ArchiveError("column value is NOT NULL in parts; any field may be null")
+        if field.name in ("headers", VALUE, PROBLEM) and not field.nullable:
+            raise ArchiveError(f"column {field.name} may be null, and cannot be NOT NULL")
 
 
 class Reader(DataSourceReader):
@@ -249,117 +290,39 @@ class Reader(DataSourceReader):
         _check_schema(schema, settings)
         self.settings = settings
         self.schema = schema
-        self.selection = settings.selection
 
     def partitions(self) -> Sequence[InputPartition]:
         snapshot = self.settings.snapshot()
         if snapshot.damage and not self.settings.skip_damage:
             raise ArchiveError(f"{snapshot.stream.path} is damaged: {snapshot.damage[0]}")
-        return _parts(snapshot, self.selection, self.settings.task_bytes) or [InputPartition(None)]
+        return _parts(snapshot, self.settings.selection, self.settings.task_bytes) or [InputPartition(None)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if isinstance(partition, Part):
             yield from _read(partition, self.settings, self.schema)
 
 
-class FilteringReader(Reader):
-    """Lets filters on sequence, time and subject choose the blocks that are read. Spark applies them as
-    well."""
-
-    def pushFilters(self, filters: list[Any]) -> Iterable[Any]:
-        for each in filters:
-            self.selection = narrowed(self.selection, each)
-        return filters
-
-
-def narrowed(selection: Selection, condition: Any) -> Selection:
-    """A selection with what a filter of Spark's says of it; never less than it says."""
-    if len(getattr(condition, "attribute", ())) != 1:
-        return selection
-    (column,) = condition.attribute
-    if column == "subject":
-        return _narrowed_subject(selection, condition)
-    value = getattr(condition, "value", None)
-    if column == "time" and isinstance(value, datetime):
-        since = value.astimezone(UTC) - datetime(1970, 1, 1, tzinfo=UTC)
-        low = ((since.days * 86400 + since.seconds) * 10**6 + since.microseconds) * 1000
-        high = low + 999  # a time in µs stands for these ns
-    elif column in ("sequence", "time_ns") and isinstance(value, int):
-        low = high = value
-    elif column == "sequence" and isinstance(condition, api.In):
-        numbers = [each for each in condition.value if isinstance(each, int)]
-        return _sequences(selection, min(numbers), max(numbers)) if numbers else selection
-    else:
-        return selection
-    at_least = {
-        api.EqualTo: low,
-        api.EqualNullSafe: low,
-        api.GreaterThan: high + 1,
-        api.GreaterThanOrEqual: low,
-    }.get(type(condition))
-    at_most = {
-        api.EqualTo: high,
-        api.EqualNullSafe: high,
-        api.LessThan: low - 1,
-        api.LessThanOrEqual: high,
-    }.get(type(condition))
-    if column == "sequence":
-        return _sequences(selection, at_least, at_most)
-    start, end = selection.start_ns, selection.end_ns
-    if at_least is not None:
-        start = at_least if start is None else max(start, at_least)
-    if at_most is not None:
-        end = at_most + 1 if end is None else min(end, at_most + 1)
-    return replace(selection, start_ns=start, end_ns=end)
-
-
-def _sequences(selection: Selection, first: int | None, last: int | None) -> Selection:
-    if first is not None:
-        selection = replace(selection, first_seq=max(selection.first_seq, first))
-    if last is not None:
-        known = selection.last_seq
-        selection = replace(selection, last_seq=max(0, last if known is None else min(known, last)))
-    return selection
-
-
-def _narrowed_subject(selection: Selection, condition: Any) -> Selection:
-    if (
-        selection.subjects
-    ):  # there may be others that the condition is about, too: one set of filters is enough
-        return selection
-    value = condition.value
-    if isinstance(condition, api.StringStartsWith):
-        head, dot, _ = value.rpartition(".")
-        subjects = (f"{head}.>",) if dot else ()
-    elif isinstance(condition, (api.EqualTo, api.EqualNullSafe)):
-        subjects = (value,) if isinstance(value, str) else ()
-    elif isinstance(condition, api.In):
-        subjects = tuple(condition.value) if all(isinstance(each, str) for each in condition.value) else ()
-    else:
-        return selection
-    plain = all(
-        each and all(token and token != "*" for token in each.removesuffix(".>").split("."))
-        for each in subjects
-    )
-    literal = isinstance(condition, api.StringStartsWith) or not any(each.endswith(">") for each in subjects)
-    return replace(selection, subjects=subjects) if plain and literal else selection
+Offset = dict[str, int]
+"""`sequence`: the last one that was read; `created`: when the stream was, in ns, where that is known."""
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reads what comes into a stream. The offset is the last sequence that was read."""
+    """Reads what comes into a stream."""
 
     def __init__(self, settings: Settings, schema: StructType) -> None:
         _check_schema(schema, settings)
+        if not LIMITS and (settings.max_rows or settings.max_bytes):
+            raise ArchiveError("maxRowsPerTrigger and maxBytesPerTrigger need PySpark 4.2")
         self.settings = settings
         self.schema = schema
         self._until: int | None = None
 
-    def initialOffset(self) -> dict[str, int]:
-        selection = self.settings.selection
-        first = selection.first_seq
+    def initialOffset(self) -> Offset:
+        snapshot, selection = self.settings.snapshot(), self.settings.selection
+        first = max(selection.first_seq, snapshot.first_seq)
         if selection.start_ns is not None:
-            first = max(first, sequences_of(self.settings.snapshot(), selection.start_ns, None)[0])
-        return {"sequence": first - 1}
+            first = max(first, sequences_of(snapshot, selection.start_ns, None)[0])
+        return _offset(snapshot, first - 1)
 
     def getDefaultReadLimit(self) -> ReadLimit:
         if self.settings.max_rows:
@@ -369,35 +332,36 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:
-        self._until = self._last(self.settings.snapshot())
+        self._until = _last(self.settings.snapshot(), self.settings.selection)
 
-    def _last(self, snapshot: Snapshot) -> int:
-        return min(snapshot.last_seq, self.settings.selection.last_seq or snapshot.last_seq)
-
-    def reportLatestOffset(self) -> dict[str, int]:
-        return {"sequence": self._last(self.settings.snapshot())}
-
-    def latestOffset(
-        self, start: dict[str, int] | None = None, limit: ReadLimit | None = None
-    ) -> dict[str, int]:
+    def reportLatestOffset(self) -> Offset:
         snapshot = self.settings.snapshot()
-        last = self._last(snapshot)
+        return _offset(snapshot, _last(snapshot, self.settings.selection))
+
+    def latestOffset(self, start: Offset | None = None, limit: ReadLimit | None = None) -> Offset:
+        snapshot, selection = self.settings.snapshot(), self.settings.selection
+        last = _last(snapshot, selection)
         if self._until is not None:
             last = min(last, self._until)
-        if start is None:
-            return {"sequence": last}
+        if start is None:  # PySpark before 4.2
+            return _offset(snapshot, last)
+        _check_same(snapshot, start)
         begin = int(start["sequence"])
+        if begin >= last:
+            return start
+        selection = replace(selection, first_seq=begin + 1, last_seq=last)
         if LIMITS and isinstance(limit, ReadMaxRows):
-            last = min(last, begin + limit.max_rows)
+            last = _after_rows(snapshot, selection, last, limit.max_rows)
         elif LIMITS and isinstance(limit, ReadMaxBytes):
-            last = min(last, _after_bytes(snapshot, begin, limit.max_bytes))
-        return {"sequence": max(begin, last)}
+            last = min(last, _after_bytes(snapshot, selection, last, limit.max_bytes))
+        return _offset(snapshot, last, start)
 
-    def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
+    def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
+        snapshot = self.settings.snapshot()
+        _check_same(snapshot, start, end)
         first, last = int(start["sequence"]) + 1, int(end["sequence"])
         if first > last:
             return []
-        snapshot = self.settings.snapshot()
         if last > snapshot.last_seq:
             raise ArchiveError(
                 f"{snapshot.stream.path} ends at sequence {snapshot.last_seq}, and was read up to {last}: "
@@ -410,22 +374,52 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if isinstance(partition, Part):
             yield from _read(partition, self.settings, self.schema)
 
-    def commit(self, end: dict[str, int]) -> None:
+    def commit(self, end: Offset) -> None:
         """Nothing is kept for a query."""
 
     def stop(self) -> None:
         """Nothing is open."""
 
 
-def _after_bytes(snapshot: Snapshot, begin: int, size: int) -> int:
-    """The last sequence of the blocks behind `begin` that together have `size` bytes; of one block at
-    least."""
-    last = snapshot.last_seq
-    for block in snapshot.select(Selection(first_seq=begin + 1)):
-        if block.last_seq is None:
+def _offset(snapshot: Snapshot, sequence: int, before: Offset | None = None) -> Offset:
+    created = snapshot.created or (before or {}).get("created", 0)
+    return {"sequence": sequence, "created": created} if created else {"sequence": sequence}
+
+
+def _check_same(snapshot: Snapshot, *offsets: Offset) -> None:
+    """Raises ArchiveError when offsets are of another stream of that name."""
+    for each in offsets:
+        created = each.get("created", 0)
+        if created and snapshot.created and created != snapshot.created:
+            raise ArchiveError(
+                f"{snapshot.stream.path} was deleted and made anew: the query needs a new checkpoint"
+            )
+
+
+def _after_rows(snapshot: Snapshot, selection: Selection, last: int, rows: int) -> int:
+    """The sequence up to which there are `rows` messages, all subjects counted; `last` when there are no
+    more. A block is read when it has more than that, or when some of it is not selected."""
+    numbers = replace(selection, subjects=(), start_ns=None, end_ns=None)
+    for block in snapshot.select(selection):
+        first, end = block.first_seq, block.last_seq
+        selected = first is not None and end is not None and selection.first_seq <= first and end <= last
+        if selected and end is not None and not block.damaged and block.messages <= rows:
+            rows -= block.messages
+            if not rows:
+                return end
             continue
-        last = block.last_seq
+        for batch in snapshot.scan(numbers, [block], batch_rows=min(rows, BATCH_ROWS)).reader:
+            if batch.num_rows >= rows:
+                return int(batch.column("sequence")[rows - 1].as_py())
+            rows -= batch.num_rows
+    return last
+
+
+def _after_bytes(snapshot: Snapshot, selection: Selection, last: int, size: int) -> int:
+    """The last sequence of the first blocks that together have `size` bytes, of one at least; `last` when
+    there are no more."""
+    for block in snapshot.select(selection):
         size -= block.size
-        if size <= 0:
-            break
+        if size <= 0 and block.last_seq is not None:
+            return block.last_seq
     return last

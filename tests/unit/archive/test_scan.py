@@ -213,6 +213,35 @@ def test_messages_behind_the_snapshot_are_left_for_the_next_one(tmp_path: Path) 
     store.close()
 
 
+@pytest.mark.parametrize(
+    ("selection", "expected"),
+    [
+        ({"first_seq": -(2**64)}, [1, 2, 3]),
+        ({"first_seq": 2**63}, []),
+        ({"first_seq": 2**64}, []),
+        ({"last_seq": 2**64}, [1, 2, 3]),
+        ({"last_seq": 0}, []),
+        ({"last_seq": -(2**64)}, []),
+        ({"start_ns": -(2**63) - 1}, [1, 2, 3]),
+        ({"start_ns": 2**63}, []),
+        ({"end_ns": 2**63}, [1, 2, 3]),
+        ({"end_ns": 2**70, "start_ns": -(2**70), "last_seq": 2}, [1, 2]),
+        ({"end_ns": -(2**63)}, []),
+        ({"end_ns": -(2**70)}, []),
+    ],
+)
+def test_what_no_message_can_have_is_no_bound(
+    tmp_path: Path, selection: dict[str, int], expected: list[int]
+) -> None:
+    home = make_home(tmp_path / "S")
+    store = home.open()
+    for ts in (-1, 1, 1_700_000_000_000_000_000):
+        store.store_msg(b"s", b"", ts=ts)
+    store.flush_pending()  # one block: none is left out for its sequences
+    assert read_stream(home.path, **selection).read_all().column("sequence").to_pylist() == expected
+    store.close()
+
+
 def test_threads_scan_side_by_side(tmp_path: Path) -> None:
     """Buffers that one has given back are the others', and a batch keeps its own; while a store writes."""
     home = make_home(tmp_path / "S")
