@@ -22,6 +22,8 @@ subjects = (
     .limit(10)
     .collect()
 )
+if not subjects:
+    sys.exit(f"{archive} has no messages of a stream {stream}")
 for row in subjects:
     print(f"{row.subject:30} {row.messages:>10,} messages {row.bytes:>14,} bytes")
 

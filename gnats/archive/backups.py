@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import TemporaryDirectory, gettempdir
 from typing import IO, cast
 
 from gnats.archive.errors import ArchiveError
@@ -42,7 +42,13 @@ def opened(stream: StreamDir, work_dir: str | Path | None = None) -> Iterator[St
     except OSError as exc:
         raise ArchiveError(f"{work_dir}: backups cannot be unpacked there: {exc.strerror}") from None
     with made as top:
-        yield unpack(stream, top)
+        there = None
+        try:
+            there = unpack(stream, top)
+            yield there
+        except ArchiveError as exc:  # the directory is gone when this is read
+            text = str(exc).replace(there.path, stream.path) if there else str(exc)
+            raise ArchiveError(text.replace(top, str(work_dir or gettempdir()))) from None
 
 
 def unpack(stream: StreamDir, store: str | Path) -> StreamDir:
@@ -69,7 +75,9 @@ def unpack(stream: StreamDir, store: str | Path) -> StreamDir:
     except BackupError as exc:
         raise ArchiveError(f"{data} is damaged: {exc}") from None
     except (StoreFailure, OSError) as exc:
-        raise ArchiveError(f"{data} cannot be unpacked to {directory}: {exc}") from None
+        raise ArchiveError(
+            f"{data} cannot be unpacked to {directory}: {getattr(exc, 'strerror', None) or exc}"
+        ) from None
     return replace(there, path=str(directory))
 
 
@@ -77,7 +85,7 @@ def _unpack(file: IO[bytes], name: str, directory: Path) -> None:
     reader = BackupReader(max_payload=_MOST_PAYLOAD, max_subject=_MOST_SUBJECT, keep_expired=True)
     while not reader.version:
         if not _feed(reader, file):
-            raise BackupError("it is empty")
+            raise BackupError("it was truncated" if file.tell() else "it is empty")
     if reader.version == 1:
         _unpack_tar(_Plain(reader, file), directory)
     else:

@@ -8,6 +8,7 @@ import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -16,6 +17,7 @@ from gnats.archive.files import times
 from gnats.archive.verify import Verified, purgeable
 from gnats.jetstream.gotime import unix_ns
 
+SCHEMES = "nats", "tls", "ws", "wss"
 TIMEOUT = 30.0
 """Seconds for an answer. A purge may take long."""
 
@@ -28,6 +30,30 @@ class Broker:
     creds: str | None = None
     tls_ca: str | None = None
     domain: str | None = None
+
+    def check(self) -> None:
+        """Raises ArchiveError for what is known to be wrong without asking the server: its URL, a file."""
+        try:
+            split = urlsplit(self.server if "://" in self.server else f"nats://{self.server}")
+            named = split.hostname and split.port != 0
+        except ValueError as exc:
+            raise ArchiveError(f"{self.server!r} is no server: {exc}") from None
+        if not named or split.scheme not in SCHEMES:
+            raise ArchiveError(f"{self.shown!r} is no server: a URL is {', '.join(SCHEMES)}://HOST:PORT")
+        if self.creds:
+            try:
+                Path(self.creds).read_bytes()
+            except OSError as exc:
+                raise ArchiveError(f"credentials {self.creds} cannot be read: {exc.strerror}") from None
+        self._tls()
+
+    def _tls(self) -> ssl.SSLContext | None:
+        if not self.tls_ca:
+            return None
+        try:
+            return ssl.create_default_context(cafile=self.tls_ca)
+        except OSError as exc:  # a file that has no certificate, too
+            raise ArchiveError(f"CA {self.tls_ca} cannot be used: {exc.strerror or exc}") from None
 
     @property
     def shown(self) -> str:
@@ -44,6 +70,7 @@ class Broker:
     @asynccontextmanager
     async def connect(self) -> AsyncIterator[Any]:
         """A connection of nats-py. Raises ArchiveError."""
+        self.check()
         try:
             import nats
             from nats.errors import Error
@@ -62,11 +89,11 @@ class Broker:
             "connect_timeout": 10,
             "error_cb": note,
         }
+        if tls := self._tls():
+            options["tls"] = tls
         if self.creds:
             options["user_credentials"] = self.creds
         try:
-            if self.tls_ca:
-                options["tls"] = ssl.create_default_context(cafile=self.tls_ca)
             connection = await nats.connect(self.server, name="gnats archive", **options)
         except (Error, OSError, TimeoutError, ValueError) as exc:
             why = (errors or [exc])[-1]

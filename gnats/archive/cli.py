@@ -3,161 +3,44 @@
 from __future__ import annotations
 
 import argparse
+import logging
+import signal
 import sys
-from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gnats.archive.arguments import (
+    DAMAGED,
+    INTERRUPTED,
+    Parser,
+    compact_parser,
+    moment,
+    restore_parser,
+    run_parser,
+    unpack_parser,
+    verify_parser,
+)
 from gnats.archive.backups import opened, unpack
 from gnats.archive.broker import Broker, purge_archived
 from gnats.archive.compact import compact
 from gnats.archive.engine import Engine, Inline, Processes, Spark
 from gnats.archive.errors import ArchiveError
-from gnats.archive.job import Options, archive
+from gnats.archive.job import Archived, Options, archive
 from gnats.archive.manifest import Manifest, manifests
 from gnats.archive.restore import Wanted, restore
 from gnats.archive.source import StreamSource
 from gnats.archive.streams import Keys, StreamDir, find_streams
-from gnats.archive.target import Target
+from gnats.archive.target import Target, shown
 from gnats.archive.verify import verify
 from gnats.archive.writer import Layout
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-DAMAGED = 3
-"""Exit status of a run that has archived everything but what is damaged."""
-INTERRUPTED = 130
-
-EPILOG = """\
-gnats archive compact   make large files of small ones
-gnats archive verify    compare an archive with its store
-gnats archive restore   publish archived messages into a stream
-gnats archive unpack    make a store directory of backups, for Spark to read
-"""
-
-
-def size(text: str) -> int:
-    """Bytes; K, M and G are accepted."""
-    factor = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}.get(text[-1:].upper(), 1)
-    number = int(text[:-1] if factor > 1 else text) * factor
-    if number < 1:
-        raise ValueError(text)
-    return number
-
-
-def moment(text: str) -> int:
-    """A date or a time in ISO 8601, in UTC when it does not say; ns since 1970."""
-    when = datetime.fromisoformat(text)
-    when = when.replace(tzinfo=UTC) if when.tzinfo is None else when
-    since = when - datetime(1970, 1, 1, tzinfo=UTC)
-    return ((since.days * 86400 + since.seconds) * 10**6 + since.microseconds) * 1000
-
-
-class _Parser(argparse.ArgumentParser):
-    """Exit status 1 for a wrong command line, and one line about it."""
-
-    def error(self, message: str) -> Any:
-        self.exit(1, f"{self.prog}: {message}\n")
-
-
-def _parser(command: str, about: str, **more: Any) -> _Parser:
-    prog = f"gnats archive {command}".strip()
-    return _Parser(prog=prog, description=about, formatter_class=argparse.RawDescriptionHelpFormatter, **more)
-
-
-def _selecting(parser: _Parser) -> None:
-    parser.add_argument("--stream", action="append", metavar="NAME", help="a stream; may be repeated")
-    parser.add_argument(
-        "--account", action="append", metavar="NAME", help="only of this account; may be repeated"
-    )
-    parser.add_argument("--all", action="store_true", help="all streams")
-
-
-def _engine_options(parser: _Parser) -> None:
-    parser.add_argument(
-        "--engine",
-        choices=("spark", "processes"),
-        default="spark",
-        help="what runs the tasks (default: %(default)s)",
-    )
-    parser.add_argument("--master", metavar="URL", help="Spark's master (default: local[*])")
-    parser.add_argument("--workers", type=int, metavar="N", help="processes (default: one for each core)")
-
-
-def _store_options(parser: _Parser, *, required: bool) -> None:
-    parser.add_argument(
-        "--store",
-        required=required,
-        metavar="DIR",
-        help="a server's store directory, or backups of streams; it is only read",
-    )
-    parser.add_argument(
-        "--work-dir",
-        metavar="DIR",
-        help="where backups are unpacked; all tasks have to see it (default: of temporary files)",
-    )
-
-
-def _key_options(parser: _Parser) -> None:
-    parser.add_argument("--key-file", metavar="FILE", help="file with the key of an encrypted store")
-    parser.add_argument("--prev-key-file", metavar="FILE", help="file with the key before that one")
-    parser.add_argument(
-        "--cipher", choices=("chachapoly", "aes"), default="chachapoly", help="default: %(default)s"
-    )
-
-
-def _broker_options(parser: _Parser) -> None:
-    parser.add_argument(
-        "--server", default=Broker.server, metavar="URL", help="the server (default: %(default)s)"
-    )
-    parser.add_argument("--creds", metavar="FILE", help="credentials")
-    parser.add_argument("--tls-ca", metavar="FILE", help="the server's CA")
-    parser.add_argument("--js-domain", metavar="NAME", help="JetStream domain")
-
-
-def _layout_options(parser: _Parser) -> None:
-    parser.add_argument("--file-size", type=size, default=Layout.file_bytes, help="of a file (default: 256M)")
-    parser.add_argument(
-        "--task-memory",
-        type=size,
-        default=Layout.memory,
-        help="what a task keeps of messages (default: 256M)",
-    )
-    parser.add_argument(
-        "--row-group", type=size, default=Layout.row_group_rows, help="its rows (default: 1M)"
-    )
-    parser.add_argument(
-        "--level", type=int, default=Layout.compression_level, help="of zstd (default: %(default)s)"
-    )
-
-
-def run_parser() -> _Parser:
-    parser = _parser("", "Archives what is new in JetStream streams as Parquet files.", epilog=EPILOG)
-    _store_options(parser, required=True)
-    parser.add_argument(
-        "--out", required=True, metavar="URL", help="a directory, s3://bucket/path or hdfs://..."
-    )
-    _selecting(parser)
-    parser.add_argument("--first-seq", type=int, default=1, metavar="N", help="from this sequence on")
-    parser.add_argument("--last-seq", type=int, metavar="N", help="up to this sequence")
-    parser.add_argument("--since", type=moment, metavar="TIME", help="from this time on, ISO 8601")
-    parser.add_argument("--until", type=moment, metavar="TIME", help="before this time")
-    parser.add_argument("--partition", choices=("date", "hour"), default="date", help="default: %(default)s")
-    parser.add_argument(
-        "--retry-damaged", action="store_true", help="look again at what could not be read before"
-    )
-    parser.add_argument(
-        "--purge-archived",
-        action="store_true",
-        help="then verify, and have the server purge what is verified",
-    )
-    _layout_options(parser)
-    _key_options(parser)
-    _engine_options(parser)
-    _broker_options(parser)
-    return parser
+__all__ = ["archive_main", "moment"]
 
 
 class Console:
@@ -194,6 +77,9 @@ class Console:
 
 def _keys(args: argparse.Namespace) -> Keys | None:
     if not args.key_file:
+        for option, value in (("--prev-key-file", args.prev_key_file), ("--cipher", args.cipher)):
+            if value:
+                raise ArchiveError(f"{option} needs --key-file")
         return None
     try:
         key, previous = (
@@ -201,44 +87,74 @@ def _keys(args: argparse.Namespace) -> Keys | None:
         )
     except (OSError, UnicodeDecodeError) as exc:
         raise ArchiveError(f"the key cannot be read: {exc}") from None
-    return Keys(key or "", previous, args.cipher)
+    return Keys(key or "", previous, args.cipher or "chachapoly")
+
+
+def _check_selection(args: argparse.Namespace) -> None:
+    if args.stream and args.all:
+        raise ArchiveError("say one of --stream NAME and --all")
+    if not args.stream and not args.all:
+        raise ArchiveError("say which: --stream NAME, or --all")
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(sorted(set(names))) or "none"
+
+
+def _check_names(args: argparse.Namespace, found: Iterable[tuple[str, str]], where: str) -> None:
+    """Raises ArchiveError for an account or a stream that is named and not among those that are found."""
+    found = list(found)
+    accounts = {account for account, _ in found}
+    for name in args.account or ():
+        if name not in accounts:
+            raise ArchiveError(
+                f"no stream of account {name} is in {where}; accounts there: {_listed(accounts)}"
+            )
+    chosen = [(account, name) for account, name in found if not args.account or account in args.account]
+    for name in args.stream or ():
+        if all(each != name for _, each in chosen):
+            whose = f" of account {', '.join(args.account)}" if args.account else ""
+            known = _listed(each for _, each in chosen)
+            raise ArchiveError(f"stream {name}{whose} is not in {where}; there: {known}")
 
 
 def _found(args: argparse.Namespace) -> list[StreamDir]:
     """The streams of a store. Backups are of the one account that is named, if one is."""
-    account = args.account[0] if args.account and len(args.account) == 1 else None
-    return find_streams(args.store, account)
+    accounts = sorted(set(args.account or ()))
+    found = find_streams(args.store, accounts[0] if len(accounts) == 1 else None)
+    if len(accounts) > 1 and any(each.backup for each in found):
+        raise ArchiveError(
+            f"{args.store} has backups, which are of one account: --account names {len(accounts)}"
+        )
+    return found
 
 
 def _streams(args: argparse.Namespace) -> list[StreamDir]:
-    if not args.stream and not args.all:
-        raise ArchiveError("say which: --stream NAME, or --all")
-    found = [each for each in _found(args) if not args.account or each.account in args.account]
-    if args.all:
-        return found
-    for name in args.stream:
-        if all(each.name != name for each in found):
-            known = ", ".join(sorted({each.name for each in found})) or "none"
-            raise ArchiveError(f"stream {name} is not in {args.store}; there: {known}")
-    return [each for each in found if each.name in args.stream]
+    _check_selection(args)
+    found = _found(args)
+    _check_names(args, ((each.account, each.name) for each in found), args.store)
+    return [
+        each
+        for each in found
+        if (args.all or each.name in args.stream) and (not args.account or each.account in args.account)
+    ]
 
 
 def _archived(args: argparse.Namespace) -> list[Manifest]:
-    """The archived streams that are selected."""
-    if not args.stream and not args.all:
-        raise ArchiveError("say which: --stream NAME, or --all")
-    found = [
+    """The archived streams that are selected. Raises ArchiveError when there is none."""
+    _check_selection(args)
+    found = manifests(Target(args.out).open())
+    if not found:
+        raise ArchiveError(f"no archived stream in {shown(args.out)}")
+    _check_names(
+        args, ((each.origin.account, each.origin.stream) for each in found), f"the archive {shown(args.out)}"
+    )
+    return [
         each
-        for each in manifests(Target(args.out).open())
-        if not args.account or each.origin.account in args.account
+        for each in found
+        if (args.all or each.origin.stream in args.stream)
+        and (not args.account or each.origin.account in args.account)
     ]
-    if args.all:
-        return found
-    for name in args.stream:
-        if all(each.origin.stream != name for each in found):
-            known = ", ".join(sorted({each.origin.stream for each in found})) or "none"
-            raise ArchiveError(f"stream {name} is not in the archive {args.out}; there: {known}")
-    return [each for each in found if each.origin.stream in args.stream]
 
 
 def _engine(args: argparse.Namespace, session: SparkSession | None) -> Engine:
@@ -264,34 +180,34 @@ def _run(args: argparse.Namespace, engine: Engine) -> int:
     options = Options(
         args.first_seq, args.last_seq, args.since, args.until, args.retry_damaged, _layout(args)
     )
-    if args.purge_archived and any(each.backup for each in streams):
-        raise ArchiveError(
-            "--purge-archived is not supported for backups: archive the server's store for that"
-        )
-    results = archive(streams, target, engine, options, console, keys, args.work_dir)
-    for stream, done in zip(streams, results, strict=True):
-        if not args.purge_archived:
-            continue
-        checked = verify(target, done.manifest, StreamSource(stream, keys), engine, only_present=True)
-        for problem in checked.problems:
-            print(f"gnats archive: {problem}", file=sys.stderr)
-        if checked.problems:
-            raise ArchiveError(f"{stream.account} > {stream.name}: not verified; nothing is purged")
-        purged = purge_archived(_broker(args), checked)
-        console.line(
-            f"{stream.account} > {stream.name}: "
-            f"{purged.count:,} messages purged, before sequence {purged.before:,}"
-        )
+    if args.purge_archived:
+        if any(each.backup for each in streams):
+            raise ArchiveError(
+                "--purge-archived is not supported for backups: archive the server's store for that"
+            )
+        _broker(args).check()
+    try:
+        results = archive(streams, target, engine, options, console, keys, args.work_dir)
+        if args.purge_archived:
+            for stream, done in zip(streams, results, strict=True):
+                console.line(_purge(args, engine, StreamSource(stream, keys), done))
+    finally:
+        console.end()
     return DAMAGED if console.damaged else 0
 
 
-def compact_parser() -> _Parser:
-    parser = _parser("compact", "Makes large files of the small ones of successive runs.")
-    parser.add_argument("--out", required=True, metavar="URL", help="the archive")
-    _selecting(parser)
-    _layout_options(parser)
-    _engine_options(parser)
-    return parser
+def _purge(args: argparse.Namespace, engine: Engine, source: StreamSource, done: Archived) -> str:
+    """Verifies what a stream has now and has the server purge it; what was done."""
+    name = f"{source.stream.account} > {source.stream.name}"
+    checked = verify(Target(args.out), done.manifest, source, engine, only_present=True)
+    for problem in checked.problems:
+        print(f"gnats archive: {problem}", file=sys.stderr)
+    if checked.problems:
+        raise ArchiveError(f"{name}: not verified; nothing is purged")
+    purged = purge_archived(_broker(args), checked)
+    if not purged.count:
+        return f"{name}: nothing to purge"
+    return f"{name}: {purged.count:,} messages purged, before sequence {purged.before:,}"
 
 
 def _compact(args: argparse.Namespace, engine: Engine) -> int:
@@ -306,19 +222,9 @@ def _compact(args: argparse.Namespace, engine: Engine) -> int:
     return 0
 
 
-def verify_parser() -> _Parser:
-    parser = _parser(
-        "verify", "Compares an archive with its store; without a store, with its own checksums only."
-    )
-    parser.add_argument("--out", required=True, metavar="URL", help="the archive")
-    _store_options(parser, required=False)
-    _selecting(parser)
-    _key_options(parser)
-    _engine_options(parser)
-    return parser
-
-
 def _verify(args: argparse.Namespace, engine: Engine) -> int:
+    if args.key_file and not args.store:
+        raise ArchiveError("--key-file is of a store: it needs --store")
     keys, target, bad = _keys(args), Target(args.out), False
     sources = {(each.account, each.name): each for each in _found(args)} if args.store else {}
     for manifest in _archived(args):
@@ -344,43 +250,18 @@ def _verify(args: argparse.Namespace, engine: Engine) -> int:
     return int(bad)
 
 
-def restore_parser() -> _Parser:
-    parser = _parser("restore", "Publishes archived messages, in their order, into a stream that is there.")
-    parser.add_argument("--out", required=True, metavar="URL", help="the archive")
-    parser.add_argument("--stream", required=True, metavar="NAME", help="the archived stream")
-    parser.add_argument("--account", metavar="NAME", help="its account, where several have such a stream")
-    parser.add_argument(
-        "--into", metavar="NAME", help="the stream to restore into (default: of the same name)"
-    )
-    parser.add_argument("--subject-prefix", default="", metavar="TEXT", help="put before each subject")
-    parser.add_argument(
-        "--first-seq", type=int, default=1, metavar="N", help="from this archived sequence on"
-    )
-    parser.add_argument("--last-seq", type=int, metavar="N", help="up to this archived sequence")
-    parser.add_argument("--rate", type=float, default=0.0, metavar="N", help="messages a second at most")
-    _broker_options(parser)
-    return parser
-
-
 def _restore(args: argparse.Namespace) -> int:
     found = manifests(Target(args.out).open(), args.account, args.stream)
     if len(found) != 1:
         what = "is not in the archive" if not found else "is there for several accounts in"
-        raise ArchiveError(f"stream {args.stream} {what} {args.out}")
+        whose = f" of account {args.account}" if args.account else ""
+        raise ArchiveError(f"stream {args.stream}{whose} {what} {shown(args.out)}")
     into = args.into or args.stream
     wanted = Wanted(into, args.subject_prefix, args.first_seq, args.last_seq, args.rate)
     done = restore(_broker(args), found[0], wanted)
     begun = f", after sequence {done.resumed_after:,}" if done.resumed_after else ""
     print(f"{into}: {done.messages:,} messages restored{begun}")
     return 0
-
-
-def unpack_parser() -> _Parser:
-    parser = _parser("unpack", "Makes a store directory of backups of streams; not one for a server.")
-    parser.add_argument("--store", required=True, metavar="DIR", help="a backup, or a directory of them")
-    parser.add_argument("--to", required=True, metavar="DIR", help="the store directory")
-    _selecting(parser)
-    return parser
 
 
 def _unpack(args: argparse.Namespace) -> int:
@@ -391,30 +272,65 @@ def _unpack(args: argparse.Namespace) -> int:
     return 0
 
 
-_COMMANDS: dict[str, tuple[Callable[[], _Parser], Callable[[argparse.Namespace, Engine], int]]] = {
+_COMMANDS: dict[str, tuple[Callable[[], Parser], Callable[[argparse.Namespace, Engine], int]]] = {
     "": (run_parser, _run),
     "compact": (compact_parser, _compact),
     "verify": (verify_parser, _verify),
+}
+_WITHOUT_ENGINE: dict[str, tuple[Callable[[], Parser], Callable[[argparse.Namespace], int]]] = {
+    "restore": (restore_parser, _restore),
+    "unpack": (unpack_parser, _unpack),
 }
 
 
 def archive_main(args: Sequence[str], session: SparkSession | None = None) -> int:
     """`gnats archive ARGS`; the exit status. A session is given when Spark has started this."""
     try:
-        if args[:1] == ["restore"]:
-            return _restore(restore_parser().parse_args(args[1:]))
-        if args[:1] == ["unpack"]:
-            return _unpack(unpack_parser().parse_args(args[1:]))
-        command = args[0] if args and args[0] in _COMMANDS else ""
-        parser, function = _COMMANDS[command]
-        parsed = parser().parse_args(args[1:] if command else args)
-        engine = _engine(parsed, session)
-        try:
-            return function(parsed, engine)
-        finally:
-            engine.close()
+        with _interruptible():
+            return _main(args, session)
     except ArchiveError as exc:
         print(f"gnats archive: {exc}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
+        print(
+            "gnats archive: interrupted; what was committed is kept, and the next run goes on",
+            file=sys.stderr,
+        )
         return INTERRUPTED
+
+
+def _main(args: Sequence[str], session: SparkSession | None) -> int:
+    command = args[0] if args and not args[0].startswith("-") else ""
+    rest = args[1:] if command else args
+    if command in _WITHOUT_ENGINE:
+        parser, plain = _WITHOUT_ENGINE[command]
+        return plain(parser().parse_args(rest))
+    if command not in _COMMANDS:
+        known = ", ".join(sorted(filter(None, [*_COMMANDS, *_WITHOUT_ENGINE])))
+        raise ArchiveError(f"no command {command!r}; there are {known}, and without a command a run")
+    parser, function = _COMMANDS[command]
+    parsed = parser().parse_args(rest)
+    engine = _engine(parsed, session)
+    try:
+        return function(parsed, engine)
+    finally:
+        engine.close()
+
+
+def _interrupt(number: int, frame: object) -> None:
+    """Ctrl-C. What Py4J logs after it is of calls that it has interrupted."""
+    logging.disable()
+    raise KeyboardInterrupt
+
+
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    """Ctrl-C is told in one line: also in a session whose handler PySpark has replaced."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, _interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)

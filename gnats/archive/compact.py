@@ -10,6 +10,7 @@ import posixpath
 import uuid
 from collections import defaultdict
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -18,7 +19,7 @@ import pyarrow as pa
 from gnats.archive.engine import Engine
 from gnats.archive.errors import ArchiveError
 from gnats.archive.files import batches, clusters
-from gnats.archive.manifest import Change, Entry, Manifest, Origin, Overlap, State
+from gnats.archive.manifest import Change, Entry, Manifest, Origin, Overlap, State, partition_of
 from gnats.archive.target import Storage, Target
 from gnats.archive.writer import FILE_SCHEMA, Layout, Writer
 
@@ -74,7 +75,8 @@ def run_merge(merge: Merge, target: Target, job: str, layout: Layout) -> Merged:
     """Writes the file of a merge. An ArchiveError is told by the result."""
     try:
         manifest = Manifest(target.open(), merge.origin)
-        with Writer(manifest, job, replace(layout, file_bytes=1 << 62)) as writer:
+        layout = replace(layout, file_bytes=1 << 62, partition=partition_of(merge.entries[0]))
+        with Writer(manifest, job, layout) as writer:
             for cluster in clusters(merge.entries):
                 if len(cluster) == 1:
                     for batch in batches(manifest, cluster[0]):
@@ -104,9 +106,13 @@ def compact(
     wanted = list(merges(done.state, layout.file_bytes))
     if not wanted:
         return done
-    partition = "hour" if "/hour=" in wanted[0].entries[0].path else "date"
-    function = partial(run_merge, target=target, job=job, layout=replace(layout, partition=partition))
-    merged = engine.run(function, wanted, lambda count: None)
+    function = partial(run_merge, target=target, job=job, layout=layout)
+    try:
+        merged = engine.run(function, wanted, lambda count: None)
+    except BaseException:
+        with suppress(ArchiveError):  # the next job does it
+            manifest.sweep(done.state, own=job)
+        raise
     if failed := [each.failed for each in merged if each.failed]:
         manifest.sweep(done.state, own=job)
         raise ArchiveError(failed[0])

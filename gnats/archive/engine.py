@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import sys
 import threading
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager, suppress
 from functools import cached_property
-from multiprocessing import get_context, parent_process
+from multiprocessing import get_context, resource_tracker
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -57,43 +60,84 @@ class Inline:
         pass
 
 
-def _end_with_parent() -> None:
-    """Ends this process when the one that started it is gone, even killed: it would wait for tasks for
-    ever."""
-    parent = parent_process()
-    assert parent is not None
+def _end_with(lifeline: Connection) -> None:
+    """Ends this process when the other end of a pipe is closed: by the process that started it, or because
+    that is gone, even killed. It would wait for tasks for ever."""
 
     def watch() -> None:
-        parent.join()
+        lifeline.poll(None)
         os._exit(1)
 
     threading.Thread(target=watch, daemon=True).start()
 
 
+@contextmanager
+def _interrupts_held() -> Iterator[None]:
+    """Threads and processes that are started here never see Ctrl-C. The main thread does, afterwards."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 class Processes:
-    """Processes of this machine."""
+    """Processes of this machine. They are ended at once by an exception; the next run has new ones."""
 
     def __init__(self, count: int | None = None) -> None:
         self.parallelism = count or len(os.sched_getaffinity(0))
+        self._started: tuple[ProcessPoolExecutor, Connection, Connection] | None = None
 
-    @cached_property
     def _pool(self) -> ProcessPoolExecutor:
-        return ProcessPoolExecutor(
-            self.parallelism, mp_context=get_context("spawn"), initializer=_end_with_parent
-        )
+        if self._started is None:
+            resource_tracker.ensure_running()  # starting it would let interrupts in again
+            context = get_context("spawn")
+            theirs, ours = context.Pipe(duplex=False)
+            pool = ProcessPoolExecutor(
+                self.parallelism, mp_context=context, initializer=_end_with, initargs=(theirs,)
+            )
+            self._started = pool, ours, theirs
+        return self._started[0]
 
     def run(self, function: Callable[[T], R], tasks: Sequence[T], done: Done) -> list[R]:
-        futures = [self._pool.submit(function, task) for task in tasks]
         try:
+            pool = self._pool()
+            with _interrupts_held():
+                futures = [pool.submit(function, task) for task in tasks]
             for count, _ in enumerate(as_completed(futures), 1):
                 done(count)
             return [future.result() for future in futures]
         except BrokenProcessPool:
+            self._end(at_once=True)
             raise ArchiveError("a process of the archive was ended from outside (out of memory?)") from None
+        except BaseException:
+            self._end(at_once=True)
+            raise
+
+    def _end(self, at_once: bool) -> None:
+        if self._started is None:
+            return
+        pool, ours, theirs = self._started
+        self._started = None
+        if at_once:
+            ours.close()
+        pool.shutdown(cancel_futures=True)
+        ours.close()
+        theirs.close()
 
     def close(self) -> None:
-        if "_pool" in self.__dict__:
-            self._pool.shutdown(cancel_futures=True)
+        self._end(at_once=False)
+
+
+@contextmanager
+def _interrupts_ours() -> Iterator[None]:
+    """Takes Ctrl-C back from PySpark, whose handler calls the JVM in the middle of another call to it."""
+    handler = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, handler)
 
 
 class Spark:
@@ -126,7 +170,8 @@ class Spark:
                 "spark.driver.defaultJavaOptions", f"-Dlog4j2.configurationFile={logging.as_uri()}"
             )
         try:
-            session = builder.getOrCreate()
+            with _interrupts_held(), _interrupts_ours():
+                session = builder.getOrCreate()
         except (PySparkException, OSError) as exc:
             raise ArchiveError(f"Spark does not start: {str(exc).partition(chr(10))[0]}") from None
         session.sparkContext.setLogLevel("ERROR")
@@ -162,7 +207,8 @@ class Spark:
                 done(self._completed(group))
         finally:
             if not over.is_set():
-                context.cancelJobGroup(group)
+                with suppress(Py4JError):  # the JVM may be gone, by the same Ctrl-C
+                    context.cancelJobGroup(group)
             thread.join()
         if not outcome or isinstance(outcome[0], Exception):
             raise ArchiveError(f"Spark could not run the tasks: {_reason(outcome)}")
@@ -182,7 +228,10 @@ class Spark:
 
     def close(self) -> None:
         if self._own and "session" in self.__dict__:
-            self.session.stop()
+            from py4j.protocol import Py4JError
+
+            with suppress(Py4JError):  # it is gone
+                self.session.stop()
 
 
 def _reason(outcome: list[Any]) -> str:

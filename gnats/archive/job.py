@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol
@@ -14,7 +15,7 @@ from typing import Protocol
 from gnats.archive.backups import opened
 from gnats.archive.engine import Engine
 from gnats.archive.errors import ArchiveError
-from gnats.archive.manifest import MANIFEST, Change, Lost, Manifest, Overlap, State
+from gnats.archive.manifest import MANIFEST, Change, Lost, Manifest, Overlap, State, check_partition
 from gnats.archive.plan import (
     Result,
     Task,
@@ -118,6 +119,8 @@ class StreamJob:
         self.source = source
         self.snapshot: Snapshot = source.snapshot(limits=False)
         self.manifest = Manifest(storage, origin_of(self.snapshot))
+        self._committing = False
+        """Whether a version may be on its way to the target."""
         self.name = f"{source.stream.account} > {source.stream.name}"
 
     def _range(self) -> tuple[int, int]:
@@ -146,13 +149,26 @@ class StreamJob:
             try:
                 self._archive(engine, wanted, done)
             except Overlap as overlap:
+                self._committing = False
                 self.report.line(f"{self.name}: {overlap}; looking again")
                 done.state = self.manifest.load()
                 self.manifest.sweep(done.state, own=self.id)
+            except BaseException:
+                with suppress(ArchiveError):  # another job does it, after a day
+                    self._give_up()
+                raise
             retry_lost = False
         raise ArchiveError(
             f"{self.name}: other jobs archive it as well, {ATTEMPTS} times faster than this one"
         )
+
+    def _give_up(self) -> None:
+        """Deletes what this job has staged, and no version names. Nothing of it runs any more. A commit that
+        was on its way is told off first: it comes before that, or never."""
+        state = self.manifest.load()
+        if self._committing and self.id not in state.abandoned:
+            state = self.manifest.commit(Change("abandon", self.id, abandoned=(self.id,)))
+        self.manifest.sweep(state, own=self.id)
 
     def _archive(self, engine: Engine, wanted: Ranges, done: Archived) -> None:
         size = sum(block.size for a, b in wanted for block in self.snapshot.select(Selection(a, b)))
@@ -182,7 +198,6 @@ class StreamJob:
         results = engine.run(function, group, progress)
         failed = [result.failed for result in results if result.failed]
         if failed:
-            self.manifest.sweep(self.manifest.load(), own=self.id)
             raise ArchiveError(f"{self.name}: {failed[0]}")
         return results
 
@@ -220,7 +235,9 @@ class StreamJob:
             add=entries,
             lost=tuple(lost),
         )
+        self._committing = True
         done.state = self.manifest.commit(change)
+        self._committing = False
         for result in results:
             done.damage += result.damage
             for text in result.damage:
@@ -257,6 +274,7 @@ def archive(
         with opened(stream, work_dir) as there:
             job = StreamJob(storage, target, StreamSource(there, keys), options, report)
             if not checked:
+                check_partition(storage, options.layout.partition)
                 storage.check_create(job.manifest.path(MANIFEST))
                 checked = True
             done = job.run(engine)

@@ -30,10 +30,10 @@ import posixpath
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 from gnats.archive.errors import ArchiveError
 from gnats.archive.ranges import Ranges
@@ -381,11 +381,28 @@ def _json(document: dict[str, Any]) -> bytes:
     return json.dumps(document, separators=(",", ":")).encode() + b"\n"
 
 
-def manifests(storage: Storage, account: str | None = None, stream: str | None = None) -> list[Manifest]:
-    """The archived streams of a target, or those of an account and a name. Raises ArchiveError."""
-    from urllib.parse import unquote
+def partition_of(entry: Entry) -> str:
+    """By what the directories of a file are: "date" or "hour"."""
+    return "hour" if "/hour=" in entry.path else "date"
 
-    found = []
+
+def check_partition(storage: Storage, partition: str) -> None:
+    """Raises ArchiveError when a target has files, of whichever stream, whose directories are by something
+    else: the columns of a table are the same in all of it."""
+    there: set[str] = set()
+    for manifest in _manifests(storage):
+        with suppress(ArchiveError):  # what is wrong with a manifest is no matter of other streams
+            there.update(map(partition_of, manifest.load().files.values()))
+    if there and partition not in there:
+        (other,) = there
+        raise ArchiveError(
+            f"{shown(storage.url)} has files by {other}, not by {partition}: give --partition {other}, "
+            "or a target of its own"
+        )
+
+
+def _manifests(storage: Storage, account: str | None = None, stream: str | None = None) -> Iterator[Manifest]:
+    """As manifests(); their origins do not say when the streams were created."""
     for first in storage.names(""):
         if not first.startswith("account="):
             continue
@@ -394,6 +411,12 @@ def manifests(storage: Storage, account: str | None = None, stream: str | None =
             wanted = account in (None, origin.account) and stream in (None, origin.stream)
             manifest = Manifest(storage, origin)
             if second.startswith("stream=") and wanted and manifest.exists():
-                manifest.origin = replace(origin, created=manifest.load().origin.created)
-                found.append(manifest)
+                yield manifest
+
+
+def manifests(storage: Storage, account: str | None = None, stream: str | None = None) -> list[Manifest]:
+    """The archived streams of a target, or those of an account and a name. Raises ArchiveError."""
+    found = list(_manifests(storage, account, stream))
+    for manifest in found:
+        manifest.origin = replace(manifest.origin, created=manifest.load().origin.created)
     return found

@@ -1,7 +1,8 @@
 """Archived messages published again, in their order.
 
 Each goes to its subject with its headers, text or not, and with what it was: Nats-Archived-Stream,
-Nats-Archived-Sequence and Nats-Archived-Time. Headers that would have the server do something (remove older
+Nats-Archived-Origin (the stream's account and when it was created), Nats-Archived-Sequence and
+Nats-Archived-Time. Headers that would have the server do something (remove older
 messages, remember an id, expect a sequence) come as Nats-Archived-Header-NAME.
 
 The server takes each message only behind the one before it: by Nats-Expected-Last-Sequence, and by the id of
@@ -26,12 +27,14 @@ import pyarrow as pa
 from gnats.archive.broker import TIMEOUT, Broker
 from gnats.archive.errors import ArchiveError
 from gnats.archive.files import batches, clusters
-from gnats.archive.manifest import Manifest, State
+from gnats.archive.manifest import Manifest, Origin, State
 from gnats.archive.text import show, unshow
 from gnats.archive.writer import FILE_SCHEMA
 from gnats.gofmt import rfc3339
 
-STREAM, SEQUENCE, TIME = "Nats-Archived-Stream", "Nats-Archived-Sequence", "Nats-Archived-Time"
+STREAM, ORIGIN = "Nats-Archived-Stream", "Nats-Archived-Origin"
+SEQUENCE, TIME = "Nats-Archived-Sequence", "Nats-Archived-Time"
+UNKNOWN = "-"
 ASIDE = "Nats-Archived-Header-"
 EXPECTED, EXPECTED_ID, ID = "Nats-Expected-Last-Sequence", "Nats-Expected-Last-Msg-Id", "Nats-Msg-Id"
 _ACTING = ("nats-expected-", "nats-batch-", "nats-schedule")
@@ -93,7 +96,19 @@ def messages(
                     yield row
 
 
-def headers_of(row: dict[str, Any], stream: str, expected: int, behind: int | None) -> bytes:
+def shown_origin(origin: Origin) -> str:
+    """Whose stream it was and when it was created, as Nats-Archived-Origin says it."""
+    return f"{origin.account or UNKNOWN} {origin.created or UNKNOWN}"
+
+
+def same_origin(said: str, origin: Origin) -> bool:
+    """Whether a Nats-Archived-Origin may be of this stream: what one of both does not know makes no
+    difference."""
+    pairs = zip(said.rpartition(" ")[::2], shown_origin(origin).rpartition(" ")[::2], strict=True)
+    return all(one == other or UNKNOWN in (one, other) for one, other in pairs)
+
+
+def headers_of(row: dict[str, Any], origin: Origin, expected: int, behind: int | None) -> bytes:
     """The headers that a message is published with: to be stored after sequence `expected`, which is where
     the message was stored that had the sequence `behind` in the archive."""
     lines, rest = [b"NATS/1.0"], b""
@@ -107,7 +122,9 @@ def headers_of(row: dict[str, Any], stream: str, expected: int, behind: int | No
                 rest += value  # not a line, but what came behind the headers or in their place
             else:
                 lines.append(value)
-    own = [(STREAM, stream), (SEQUENCE, row["sequence"]), (TIME, rfc3339(row["time_ns"]))]
+    stream = origin.stream
+    own: list[tuple[str, object]] = [(STREAM, stream), (ORIGIN, shown_origin(origin))]
+    own += [(SEQUENCE, row["sequence"]), (TIME, rfc3339(row["time_ns"]))]
     own += [(ID, f"archived:{stream}:{row['sequence']}"), (EXPECTED, expected)]
     if behind is not None:
         own.append((EXPECTED_ID, f"archived:{stream}:{behind}"))
@@ -128,16 +145,14 @@ async def _restore(broker: Broker, manifest: Manifest, wanted: Wanted) -> Restor
         last = int(info["state"]["last_seq"])
         done = Restored()
         if last:
-            done.resumed_after = await _restored_up_to(
-                broker, connection, wanted.into, last, state.origin.stream
-            )
+            done.resumed_after = await _restored_up_to(broker, connection, wanted.into, last, state.origin)
         first = max(wanted.first_seq, done.resumed_after + 1)
         acks = await Acks.subscribe(connection, wanted.into)
         await _publish(acks, messages(manifest, state, first, wanted.last_seq), state, wanted, last, done)
         return done
 
 
-async def _restored_up_to(broker: Broker, connection: Any, stream: str, last: int, archived: str) -> int:
+async def _restored_up_to(broker: Broker, connection: Any, stream: str, last: int, archived: Origin) -> int:
     """The archived sequence of the last message of a stream."""
     headers: dict[str, str] = {}
     try:
@@ -147,10 +162,11 @@ async def _restored_up_to(broker: Broker, connection: Any, stream: str, last: in
     else:
         lines = base64.b64decode(answer["message"].get("hdrs", "")).decode(errors="replace").split("\r\n")
         headers = {name: value.strip() for name, _, value in (line.partition(":") for line in lines)}
-    if headers.get(STREAM) != archived or not headers.get(SEQUENCE, "").isdigit():
+    ours = headers.get(STREAM) == archived.stream and same_origin(headers.get(ORIGIN, ""), archived)
+    if not ours or not headers.get(SEQUENCE, "").isdigit():
         raise ArchiveError(
-            f"stream {stream} has messages, and its last, {last}, was not restored from {archived}: "
-            "a restore needs an empty stream, or one that it has begun"
+            f"stream {stream} has messages, and its last, {last}, was not restored from {archived.stream} "
+            f"({shown_origin(archived)}): a restore needs an empty stream, or one that it has begun"
         )
     return int(headers[SEQUENCE])
 
@@ -235,7 +251,7 @@ async def _publish(
         while len(acks) >= WINDOW_MESSAGES or (len(acks) and acks.size + row["size"] > WINDOW_BYTES):
             await acks.confirm()
             done.messages += 1
-        headers = headers_of(row, state.origin.stream, last, behind)
+        headers = headers_of(row, state.origin, last, behind)
         last += 1
         behind = row["sequence"]
         await acks.publish(prefix + unshow(row["subject"]), row, headers, last)

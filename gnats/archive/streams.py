@@ -6,6 +6,7 @@ Nothing here writes: the directory may be a running server's.
 from __future__ import annotations
 
 import json
+import os
 import re
 import time
 from collections.abc import Callable, Iterator
@@ -72,9 +73,16 @@ class StreamDir:
 
 def _entries(path: Path) -> list[Path]:
     try:
-        return sorted(each for each in path.iterdir() if each.is_dir() and not each.name.startswith(DELETED))
+        found = sorted(each for each in path.iterdir() if each.is_dir() and not each.name.startswith(DELETED))
     except OSError as exc:
         raise ArchiveError(f"{path} cannot be read: {exc.strerror}") from None
+    for each in found:
+        try:
+            each.name.encode()
+        except UnicodeEncodeError:
+            shown = os.fsencode(each).decode(errors="backslashreplace")
+            raise ArchiveError(f"{shown}: the name of this directory is no text (UTF-8)") from None
+    return found
 
 
 def is_stream(path: Path) -> bool:

@@ -125,6 +125,18 @@ def test_an_unpacked_backup_is_a_store(tmp_path: Path, capsys: pytest.CaptureFix
     assert find_streams(tmp_path / "to") == [made]
 
 
+def test_an_older_backup_is_told_by_its_own_name(
+    tmp_path: Path, work: Path, out: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, last in (("new", 9), ("old", 5)):
+        entries = [Entry(b"s", b"x", seq, seq) for seq in range(1, last + 1)]
+        saved = save(tmp_path / name, "S", backup(state(1, last), *entries))
+        args = ["--store", str(saved), "--out", str(out), "--all", "--work-dir", str(work), *HERE]
+        status = archive_main(args)
+    assert status == 1
+    assert capsys.readouterr().err.startswith(f"gnats archive: {saved} ends at sequence 5, its archive ")
+
+
 WHOLE = backup(state(1, 300), *(Entry(b"s", b"%d" % seq * 99, 1, seq) for seq in range(1, 301)))
 
 
@@ -137,9 +149,10 @@ WHOLE = backup(state(1, 300), *(Entry(b"s", b"%d" % seq * 99, 1, seq) for seq in
         (backup(Entry(b"s", b"x", 1, 1)), "is damaged: expected state.json first"),
         (archive(state()), "is damaged: s2: corrupt input"),
         (s2.encode(b"no tar file, and no archive"), "is damaged: archive/tar: invalid tar header"),
-        (b"", "is damaged: "),
+        (WHOLE[:30], "is damaged: it was truncated"),
+        (b"", "is damaged: it is empty"),
     ],
-    ids=["cut", "changed", "no end", "no state", "not compressed", "neither", "empty"],
+    ids=["cut", "changed", "no end", "no state", "not compressed", "neither", "cut early", "empty"],
 )
 def test_damage_is_told_in_one_line(
     data: bytes, why: str, tmp_path: Path, work: Path, out: Path, capsys: pytest.CaptureFixture[str]
@@ -190,6 +203,8 @@ def test_what_is_no_whole_backup(tmp_path: Path, capsys: pytest.CaptureFixture[s
     missing = ["--store", str(saved), "--all", "--out", str(tmp_path / "out"), *HERE]
     assert archive_main([*missing, "--work-dir", str(tmp_path / "nowhere")]) == 1
     assert "nowhere" in capsys.readouterr().err
+    assert archive_main([*missing, "--account", "A", "--account", "B"]) == 1
+    assert "backups, which are of one account" in capsys.readouterr().err
     assert archive_main([*missing, "--purge-archived"]) == 1
     assert "not supported for backups" in capsys.readouterr().err
     (saved / ARC).unlink()

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from gnats.archive.cli import DAMAGED, archive_main, moment, size
+from gnats.archive.arguments import DAMAGED, moment, size
+from gnats.archive.cli import archive_main
 
 from .stores import DAY, START, Writing, listed, parquet_files, plain
 
@@ -79,7 +83,45 @@ def test_numbers() -> None:
         (("--store", "store", "--all", "--out", "file/x"), "file/x"),
         (("--store", "store", "--all", "--out", "ftp://x/y"), "ftp:// is not supported as a target"),
         (("--store", "store", "--all", "--key-file", "nokey"), "nokey"),
-        (("--store", "store", "--all", "--since", "soon"), "invalid moment value: 'soon'"),
+        (("--store", "store", "--all", "--since", "soon"), "'soon' is not a date or time in ISO 8601, as "),
+        (("--store", "store", "--all", "--since", "0001-01-01"), "1677-09-22 to 2262-04-11"),
+        (("--store", "store", "--all", "--until", "9999-12-31"), "1677-09-22 to 2262-04-11"),
+        (("--store", "store", "--all", "--file-size", "2X"), "'2X' is not bytes, or with K, M or G"),
+        (("--store", "store", "--all", "--first-seq", "0"), "'0' is not a sequence"),
+        (("--store", "store", "--all", "--last-seq", "-1"), "'-1' is not a sequence"),
+        (("--store", "store", "--all", "--workers", "0"), "'0' is not a number of processes"),
+        (("--store", "store", "--all", "--level", "23"), "'23' is not a level of zstd, 1 to 22"),
+        (("restore", "--stream", "S", "--rate", "nan"), "'nan' is not a number of messages a second"),
+        (("restore", "--stream", "S", "--rate", "-1"), "'-1' is not a number of messages a second"),
+        (("restore", "--stream", "S"), "stream S is not in the archive out"),
+        (("compat", "--all"), "no command 'compat'"),
+        (("help",), "no command 'help'"),
+        (("verify", "--all"), "no archived stream in out"),
+        (("compact", "--all"), "no archived stream in out"),
+        (
+            ("--store", "store", "--all", "--account", "NO"),
+            "no stream of account NO is in store; accounts there: $G",
+        ),
+        (
+            ("--store", "store", "--stream", "ORDERS", "--account", "NO"),
+            "no stream of account NO is in store",
+        ),
+        (("--store", "store", "--stream", "ORDERS", "--all"), "say one of --stream NAME and --all"),
+        (("--store", "store", "--all", "--prev-key-file", "x"), "--prev-key-file needs --key-file"),
+        (("--store", "store", "--all", "--cipher", "aes"), "--cipher needs --key-file"),
+        (
+            ("--store", "store", "--all", "--purge-archived", "--creds", "no.creds"),
+            "credentials no.creds cannot",
+        ),
+        (("--store", "store", "--all", "--purge-archived", "--tls-ca", "no.pem"), "CA no.pem cannot be used"),
+        (
+            ("--store", "store", "--all", "--purge-archived", "--server", "http://x"),
+            "'http://x' is no server",
+        ),
+        (
+            ("--store", "store", "--all", "--purge-archived", "--server", "nats://x:y"),
+            "'nats://x:y' is no server",
+        ),
         (("--nonsense",), "the following arguments are required: --store"),
     ],
 )
@@ -94,7 +136,9 @@ def test_bad_input_is_one_line_and_status_1(
     Writing(tmp_path / "store").publish(1)
     (tmp_path / "file").write_text("")
     try:
-        status = gnats_archive("--out", "out", *args, *HERE)
+        command = () if args[0].startswith("-") else args[:1]
+        engine = () if "restore" in command else HERE
+        status = gnats_archive(*command, "--out", "out", *engine, *args[len(command) :])
     except SystemExit as exc:
         status = int(exc.code or 0)
     text = capsys.readouterr()
@@ -102,6 +146,95 @@ def test_bad_input_is_one_line_and_status_1(
     assert reason in text.err
     assert text.err.count("\n") == 1
     assert not list((tmp_path / "out").rglob("*.parquet"))
+
+
+def test_names_that_are_not_in_the_archive(
+    orders: Writing, out: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    orders.publish(1)
+    assert gnats_archive("--store", orders.root, "--out", out, "--all", *HERE) == 0
+    for command in ("verify", "compact"):
+        assert gnats_archive(command, "--out", out, "--all", "--account", "NO", *HERE) == 1
+        told = capsys.readouterr().err
+        assert told == (
+            f"gnats archive: no stream of account NO is in the archive {out}; accounts there: $G\n"
+        )
+        assert gnats_archive(command, "--out", out, "--stream", "NO", *HERE) == 1
+        assert f"stream NO is not in the archive {out}; there: ORDERS" in capsys.readouterr().err
+
+
+def test_an_account_whose_name_is_no_text(
+    orders: Writing, out: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (orders.root / "jetstream" / os.fsdecode(b"a\xff") / "streams" / "S" / "msgs").mkdir(parents=True)
+    assert gnats_archive("--store", orders.root, "--out", out, "--all", *HERE) == 1
+    assert "a\\xff: the name of this directory is no text" in capsys.readouterr().err
+
+
+def test_partitions_of_an_archive_are_of_one_kind(
+    orders: Writing, out: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = Writing(orders.root, "OTHER")
+    run = ("--store", orders.root, "--out", out, *HERE)
+    for first, second in (("date", "hour"), ("hour", "date")):
+        orders.publish(1)
+        other.publish(1)
+        assert gnats_archive(*run, "--stream", "ORDERS", "--partition", first) == 0
+        assert gnats_archive(*run, "--stream", "OTHER", "--partition", second) == 1
+        told = capsys.readouterr().err
+        assert f"{out} has files by {first}, not by {second}: give --partition {first}" in told
+        assert gnats_archive(*run, "--all", "--partition", first) == 0
+        shutil.rmtree(out)
+
+
+def test_the_help_tells_the_exit_status(capsys: pytest.CaptureFixture[str]) -> None:
+    for command, statuses in (((), "0 1 3 130"), (("verify",), "0 1 130"), (("restore",), "0 1 130")):
+        with pytest.raises(SystemExit, match="0"):
+            gnats_archive(*command, "--help")
+        text = capsys.readouterr().out.partition("exit status:\n")[2]
+        assert [line.split()[0] for line in text.splitlines()] == statuses.split()
+
+
+JOB = """
+import sys
+from gnats.archive import cli, job
+job.MIN_TASK = job.MAX_TASK = 8192
+job.TASKS_A_ROUND = 1
+run = job.StreamJob._run
+def said(*args):
+    results = run(*args)
+    print("staged", flush=True)
+    sys.stdin.read()
+    return results
+job.StreamJob._run = said
+sys.exit(cli.archive_main(sys.argv[1:]))
+"""
+
+
+def test_an_interrupt_is_one_line_and_leaves_nothing(orders: Writing, out: Path) -> None:
+    orders.publish(2000)
+    command = [sys.executable, "-c", JOB, "--store", str(orders.root), "--out", str(out), "--all"]
+    command += ["--engine", "processes", "--workers", "2"]
+    job = subprocess.Popen(
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        assert job.stdout is not None and job.stdout.readline() == "staged\n"
+        assert list(out.rglob("*.staged"))
+        os.killpg(job.pid, signal.SIGINT)  # as a terminal does it: the processes of the engine, too
+        assert job.wait(30) == 130
+    finally:
+        job.kill()
+        said = job.communicate()[1]
+    assert said == "gnats archive: interrupted; what was committed is kept, and the next run goes on\n"
+    assert not list(out.rglob("*.staged"))
+    assert gnats_archive("--store", orders.root, "--out", out, "--all", *HERE) == 0
+    assert plain(listed(out)) == orders.rows
 
 
 def test_damage_has_a_status_of_its_own(

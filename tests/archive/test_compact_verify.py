@@ -66,6 +66,17 @@ def test_days_and_hours_stay_apart(orders: Writing, out: Path) -> None:
     assert all("/hour=" in str(path) for path in parquet_files(out))
 
 
+def test_each_merge_keeps_its_layout(orders: Writing, out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gnats.archive.job.check_partition", lambda storage, partition: None)
+    for partition in ("date", "hour"):  # no run mixes them any more
+        for _ in range(2):
+            orders.publish(10, step=1000)
+            archive(orders, out, Options(layout=Layout(partition=partition)))
+    done = compacted(out)
+    assert (done.before, done.after) == (4, 2)
+    assert [path.parent.name[:5] for path in parquet_files(out)] == ["date=", "hour="]
+
+
 def test_what_was_found_again_is_sorted_in(orders: Writing, out: Path) -> None:
     orders.publish(100)
     archive(orders, out, Options(first_seq=1, last_seq=30))

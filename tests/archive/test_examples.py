@@ -22,18 +22,25 @@ def test_three_questions(orders: Writing, out: Path, tmp_path: Path) -> None:
     orders.remove(5, 6, 7)
     archive(orders, out)
     image = tmp_path / "plot.png"
-    done = subprocess.run(
-        [sys.executable, ROOT / "docs" / "examples" / "archive_questions.py", out, "ORDERS", image],
-        env=os.environ | {"PYSPARK_PYTHON": sys.executable, "MPLCONFIGDIR": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        timeout=150,
-    )
+
+    def ask(stream: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, ROOT / "docs" / "examples" / "archive_questions.py", out, stream, image],
+            env=os.environ | {"PYSPARK_PYTHON": sys.executable, "MPLCONFIGDIR": str(tmp_path)},
+            capture_output=True,
+            text=True,
+            timeout=80,
+        )
+
+    done = ask("ORDERS")
     assert done.returncode == 0, done.stderr[-2000:]
     assert "orders.1                              100 messages" in done.stdout
     assert "13 minutes, at most 60 messages in one" in done.stdout
     assert "sequences 1 to 700: 697 messages, 3 missing" in done.stdout
     assert image.read_bytes()[:4] == b"\x89PNG"
+    unknown = ask("OTHER")
+    assert unknown.returncode == 1
+    assert unknown.stderr.splitlines()[-1] == f"{out} has no messages of a stream OTHER"
 
 
 def test_the_units_are_some(tmp_path: Path) -> None:

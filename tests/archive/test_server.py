@@ -18,8 +18,9 @@ from gnats.archive.engine import Inline
 from gnats.archive.errors import ArchiveError
 from gnats.archive.job import Archived, Options, Silent
 from gnats.archive.job import archive as run_archive
+from gnats.archive.manifest import Origin
 from gnats.archive.ranges import Ranges
-from gnats.archive.restore import Wanted, restore
+from gnats.archive.restore import Wanted, restore, same_origin
 from gnats.archive.source import StreamSource
 from gnats.archive.streams import find_stream
 from gnats.archive.target import Target
@@ -146,6 +147,7 @@ async def test_a_restore(server: Server, out: Path) -> None:
                 message = await js.get_msg("AGAIN", seq=at)
                 assert (message.subject, message.data) == (f"again.{row['subject']}", row["payload"])
                 headers = dict(message.headers)
+                assert headers["Nats-Archived-Origin"] == f"$G {manifest.load().origin.created}"
                 assert headers["Nats-Archived-Sequence"] == str(row["sequence"])
                 assert headers["Nats-Archived-Time"].startswith(row["time"].strftime("%Y-%m-%dT%H:%M:%S"))
                 if row["sequence"] % 3 == 0:
@@ -225,6 +227,29 @@ async def test_a_restore_into_a_stream_that_is_not_empty(server: Server, out: Pa
             await asyncio.to_thread(
                 restore, Broker(server.url), manifest_of(out), Wanted("AGAIN", prefix="again.")
             )
+
+
+async def test_a_restore_does_not_go_on_from_another_archive(server: Server, tmp_path: Path) -> None:
+    for out, last in ((tmp_path / "first", 3), (tmp_path / "second", 9)):
+        names = ("ORDERS", "AGAIN") if last == 3 else ("ORDERS",)  # it is made anew
+        async with connected(server, *names) as js:
+            await publish(js, 1, last)
+            archived(server, out)
+    broker, wanted = Broker(server.url), Wanted("AGAIN", prefix="again.")
+    assert (await asyncio.to_thread(restore, broker, manifest_of(tmp_path / "first"), wanted)).messages == 3
+    with pytest.raises(ArchiveError, match=r"was not restored from ORDERS \(\$G 2"):
+        await asyncio.to_thread(restore, broker, manifest_of(tmp_path / "second"), wanted)
+
+
+def test_origins() -> None:
+    origin = Origin("two words", "S", "2026-01-31T12:00:00Z")
+    assert same_origin("two words 2026-01-31T12:00:00Z", origin)
+    assert same_origin("two words -", origin)
+    assert same_origin("- -", origin)
+    assert same_origin("two words 2026-01-31T12:00:00Z", replace(origin, created=""))
+    assert not same_origin("two words 2026-01-31T12:00:01Z", origin)
+    assert not same_origin("words -", origin)
+    assert not same_origin("", origin)
 
 
 async def test_a_restore_ends_when_somebody_else_publishes(server: Server, out: Path) -> None:
