@@ -17,7 +17,6 @@ from gnats.archive.arguments import (
     INTERRUPTED,
     Parser,
     compact_parser,
-    moment,
     restore_parser,
     run_parser,
     unpack_parser,
@@ -39,8 +38,6 @@ from gnats.archive.writer import Layout
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-__all__ = ["archive_main", "moment"]
 
 
 class Console:

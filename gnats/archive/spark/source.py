@@ -20,7 +20,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStrea
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import DataType, StringType, StructField, StructType
 
-from gnats.archive.cli import moment
+from gnats.archive.arguments import moment
 from gnats.archive.errors import ArchiveError
 from gnats.archive.plan import Task, origin_of, sequences_of, tasks
 from gnats.archive.ranges import Ranges
@@ -105,8 +105,8 @@ class Settings:
             text = get(name)
             try:
                 return None if text is None else moment(text)
-            except ValueError:
-                raise ArchiveError(f"option {name} is a time in ISO 8601, not {text!r}") from None
+            except ValueError as exc:
+                raise ArchiveError(f"option {name}: {exc}") from None
 
         def one_of(name: str, default: str, *values: str) -> str:
             text = get(name) or default
