@@ -185,8 +185,8 @@ def read_meta(stream: StreamDir, keys: Keys | None, note: Callable[[str], object
         try:
             return peek_stream_meta(path, server_keys, stream.account, stream.name)
         except MetaError as exc:
-            if left == 1:
+            if left == 1 or not (path / META_FILE).exists():
                 note(str(exc))
-            else:  # a server writes it and its checksum one after the other
-                time.sleep(_META_PAUSE)
+                break
+            time.sleep(_META_PAUSE)  # a server writes it and its checksum one after the other
     return None
