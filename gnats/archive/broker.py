@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from gnats.archive.errors import ArchiveError
 from gnats.archive.files import times
@@ -33,12 +33,8 @@ class Broker:
 
     def check(self) -> None:
         """Raises ArchiveError for what is known to be wrong without asking the server: its URL, a file."""
-        try:
-            split = urlsplit(self.server if "://" in self.server else f"nats://{self.server}")
-            named = split.hostname and split.port != 0
-        except ValueError as exc:
-            raise ArchiveError(f"{self.server!r} is no server: {exc}") from None
-        if not named or split.scheme not in SCHEMES:
+        split = self._split()
+        if not split.hostname or split.port == 0 or split.scheme not in SCHEMES:
             raise ArchiveError(f"{self.shown!r} is no server: a URL is {', '.join(SCHEMES)}://HOST:PORT")
         if self.creds:
             try:
@@ -55,12 +51,17 @@ class Broker:
         except OSError as exc:  # a file that has no certificate, too
             raise ArchiveError(f"CA {self.tls_ca} cannot be used: {exc.strerror or exc}") from None
 
-    @property
-    def shown(self) -> str:
+    def _split(self) -> SplitResult:
         try:
             split = urlsplit(self.server if "://" in self.server else f"nats://{self.server}")
+            _ = split.port  # raises for one that is no number
         except ValueError as exc:
             raise ArchiveError(f"{self.server!r} is no server: {exc}") from None
+        return split
+
+    @property
+    def shown(self) -> str:
+        split = self._split()
         return f"{split.scheme}://{split.netloc.rpartition('@')[2]}"
 
     @property

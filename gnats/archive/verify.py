@@ -216,7 +216,7 @@ def verify(
         results = engine.run(partial(compare, target=target), work, lambda count: None)
         state = manifest.load()
         for stretch, result in zip(work, results, strict=True):
-            if result.problems and any(entry not in state.entries for entry in stretch.entries):
+            if result.problems and any(state.files.get(entry.path) != entry for entry in stretch.entries):
                 again.add(stretch.covered)  # another job has compacted it meanwhile
                 continue
             done.rows += result.rows
