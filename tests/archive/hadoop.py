@@ -87,7 +87,9 @@ def hdfs(folder: Path) -> Iterator[str]:
         },
     )
     (conf / "log4j.properties").write_text(LOGGING)
-    java = ["java", *OPENED, "-Xmx256m", "-cp", f"{conf}:{HOME}:{HOME}/jars/*"]
+    scratch = folder / "tmp"
+    scratch.mkdir()
+    java = ["java", *OPENED, f"-Djava.io.tmpdir={scratch}", "-Xmx256m", "-cp", f"{conf}:{HOME}:{HOME}/jars/*"]
     name_node = "org.apache.hadoop.hdfs.server.namenode.NameNode"
     subprocess.run([*java, name_node, "-format"], check=True, capture_output=True, timeout=PATIENCE)
     with ExitStack() as nodes:
