@@ -34,6 +34,9 @@ def look(server: Server) -> None:
         assert isinstance(details, list)
         assert all(sub["subject"].startswith(("s.", "$SYS.")) for sub in details)
     account_statz(server, AccountStatzOptions())
+    assert server.pollers
+    for poller in server.pollers.all:
+        assert poller.stats()["cache_entries"] >= 0 and poller.state_now()["timers"] >= 0
 
 
 def test_pages_of_connections_that_come_and_go(server: ServerThread) -> None:
@@ -54,12 +57,13 @@ def test_pages_of_connections_that_come_and_go(server: ServerThread) -> None:
     rng = random.Random(1)
     sent = 0
     try:
-        for _ in range(rounds):
+        for number in range(rounds):
             peers = [Peer(port) for _ in range(rng.randrange(1, 6))]
             for peer in peers:
                 for sid in range(rng.randrange(40)):
                     peer.send(b"SUB s.%d %d\r\nUNSUB %d %d\r\n" % (sid % 7, sid, sid, rng.randrange(1, 9)))
-                peer.send(b"PUB s.1 1\r\nx\r\n" * 5)
+                # a result is kept when its subject comes again
+                peer.send(b"PUB s.1 1\r\nx\r\n" * 3 + b"PUB s.%d.1 1\r\nx\r\n" % number * 2)
                 sent += 5
             for peer in peers:
                 peer.fence()

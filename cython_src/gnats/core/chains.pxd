@@ -14,7 +14,7 @@ cdef struct Chained:
 cdef struct Chains:
     Chained **slots      # NULL before the first entry
     uint32_t mask        # slots less one
-    uint32_t n           # entries
+    uint32_t n           # entries; atomic, one writer
 
 
 # False when out of memory. `first`: buckets of a table that had none, a power of two.

@@ -2,6 +2,8 @@
 from libc.stdint cimport uint32_t
 from libc.stdlib cimport calloc, free
 
+from gnats.includes.atomics cimport bump32, store32
+
 cdef enum:
     KEPT = 64            # buckets that a table keeps however few of them are used
 
@@ -37,7 +39,7 @@ cdef bint chains_add(void *table, void *entry, uint32_t first) noexcept nogil:
         resize(t, (t.mask + 1) * 2)   # without memory the chains only get longer
     e.next = t.slots[e.hash & t.mask]
     t.slots[e.hash & t.mask] = e
-    t.n += 1
+    bump32(&t.n, 1)
     return True
 
 
@@ -53,7 +55,7 @@ cdef bint chains_remove(void *table, void *entry) noexcept nogil:
             return False
         link = &link[0].next
     link[0] = e.next
-    t.n -= 1
+    bump32(&t.n, <uint32_t> -1)
     if t.mask >= KEPT and t.n < t.mask // 8:
         resize(t, (t.mask + 1) // 4)
     return True
@@ -63,4 +65,5 @@ cdef void chains_clear(void *table) noexcept nogil:
     cdef Chains *t = <Chains *> table
     free(t.slots)
     t.slots = NULL
-    t.mask = t.n = 0
+    t.mask = 0
+    store32(&t.n, 0)

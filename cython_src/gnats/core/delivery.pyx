@@ -48,6 +48,7 @@ from gnats.includes.atomics cimport (
     loadi64,
     store8,
     store8_release,
+    store64,
     storei64,
     unlikely,
 )
@@ -316,7 +317,7 @@ cdef class Deliverer(Importer):
         if ps.scratch_len < 2 * room:
             free(ps.scratch)
             ps.scratch = <char *> malloc(2 * room)
-            ps.scratch_len = 2 * room if ps.scratch != NULL else 0
+            store64(<uint64_t *> &ps.scratch_len, 2 * room if ps.scratch != NULL else 0)
             if ps.scratch == NULL:
                 return
         p = ps.scratch + (room if bare else 0)

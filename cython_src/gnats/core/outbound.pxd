@@ -26,7 +26,7 @@ cdef struct Chunk:
 
 cdef struct ChunkPool:
     Chunk *free[CHUNK_CLASSES]
-    uint32_t n[CHUNK_CLASSES]
+    uint32_t n[CHUNK_CLASSES]  # atomic, one writer
     Chunk *returned  # by other pollers; atomic
 
 

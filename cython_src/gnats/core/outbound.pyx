@@ -4,6 +4,7 @@ from libc.stdint cimport uint32_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 
+from gnats.includes.atomics cimport bump32
 from gnats.includes.linux cimport (
     EAGAIN,
     EINTR,
@@ -47,7 +48,7 @@ cdef Chunk *chunk_new(ChunkPool *pool, uint32_t cls) noexcept nogil:
         c = pool.free[cls]
     if c != NULL:
         pool.free[cls] = c.next
-        pool.n[cls] -= 1
+        bump32(&pool.n[cls], <uint32_t> -1)
     else:
         c = <Chunk *> malloc(SIZE[cls])
         if c == NULL:
@@ -75,7 +76,7 @@ cdef void chunk_put(ChunkPool *pool, Chunk *c) noexcept nogil:
         return
     c.next = pool.free[c.cls]
     pool.free[c.cls] = c
-    pool.n[c.cls] += 1
+    bump32(&pool.n[c.cls], 1)
 
 
 cdef void take_returned(ChunkPool *pool) noexcept nogil:

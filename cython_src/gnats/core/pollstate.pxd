@@ -50,7 +50,7 @@ cdef struct PollState:
     char *rbuf
     size_t rbuf_len
     char *scratch           # for the middle of a message header; grows
-    size_t scratch_len
+    size_t scratch_len      # atomic, one writer
     char *mapped            # the subject that a published one is mapped to; grows
     size_t mapped_len
     uint32_t nclients       # atomic

@@ -26,7 +26,7 @@ cdef struct CacheEntry:
 cdef struct ResultCache:
     CacheEntry **slots
     uint32_t mask        # slots less one; 0 before the first entry
-    uint32_t n
+    uint32_t n           # atomic, one writer
     size_t bytes
     CacheEntry *last      # of the previous look-up: publishers repeat themselves
     MatchResult *passing  # of the last subject that was not kept

@@ -12,7 +12,7 @@ cdef struct Timer:
 
 cdef struct TimerHeap:
     Timer **heap      # heap[0] is unused
-    uint32_t n
+    uint32_t n        # atomic, one writer
     size_t cap
 
 

@@ -3,6 +3,7 @@ from libc.stdint cimport int64_t, uint32_t
 from libc.stdlib cimport free
 
 from gnats.includes.arrays cimport array_grow
+from gnats.includes.atomics cimport bump32
 
 
 cdef void sift_up(TimerHeap *h, uint32_t i, Timer *t) noexcept nogil:
@@ -44,7 +45,7 @@ cdef int timer_set(TimerHeap *h, Timer *t, int64_t when) noexcept nogil:
     if h.n + 1 >= h.cap and not array_grow(&h.heap, &h.cap, 64, sizeof(Timer *)):
         return -1
     t.when = when
-    h.n += 1
+    bump32(&h.n, 1)
     sift_up(h, h.n, t)
     return 0
 
@@ -56,7 +57,7 @@ cdef void timer_clear(TimerHeap *h, Timer *t) noexcept nogil:
         return
     t.slot = 0
     last = h.heap[h.n]
-    h.n -= 1
+    bump32(&h.n, <uint32_t> -1)
     if last == t:
         return
     if slot > 1 and h.heap[slot >> 1].when > last.when:
