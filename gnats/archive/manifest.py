@@ -299,9 +299,10 @@ class Manifest:
         self.check_origin(state)
         if state.retired:
             state = self.retire(state)
-        self.publish(state)
         if self.sweep(state, own=own):
             state = self.load()
+        # Last, so that every file of the state has its name: who replaces one would see it named afterwards.
+        self.publish(state)
         self._sweep_versions()
         return state
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 import threading
 from collections.abc import Callable
@@ -34,7 +35,7 @@ from gnats.archive.writer import Layout
 from gnats.jetstream.config import StreamConfig
 from gnats.jetstream.metafiles import write_stream_meta
 
-from .stores import CREATED, SMALL, Writing, archive, listed, manifest_of, parquet_files, plain
+from .stores import CREATED, ORDERS, SMALL, Writing, archive, listed, manifest_of, parquet_files, plain
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -204,6 +205,41 @@ def test_a_job_that_is_overtaken_keeps_what_it_has_committed(
     assert plain(listed(out)) == orders.rows
 
 
+def test_a_compaction_that_gives_up_a_job_beside_one_that_is_slow(
+    orders: Writing, out: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It learns of the slow one's files after it has looked for those without names, and has to give these
+    their names before it replaces them: the slow one, that does it later, would bring them back."""
+    for _ in range(2):
+        orders.publish(50)
+        archive(orders, out)
+    orders.publish(50)
+    dead = out / ORDERS / "_staging" / "dead"
+    dead.mkdir()
+    os.utime(dead, (0, 0))
+    publish, sweep = Manifest.publish, Manifest.sweep
+    late: list[tuple[Any, ...]] = []
+
+    def slow(self: Manifest, state: State, entries: Any = None) -> list[Any]:
+        if entries is not None:
+            late.append((self, state, entries))
+        return []
+
+    def commits_now(self: Manifest, *args: Any, **options: Any) -> list[str]:
+        monkeypatch.setattr(Manifest, "publish", slow)
+        monkeypatch.setattr(Manifest, "sweep", lambda *args, **options: [])
+        archive(orders, out)
+        monkeypatch.undo()
+        return sweep(self, *args, **options)
+
+    monkeypatch.setattr(Manifest, "sweep", commits_now)
+    compacted(out)
+    assert len(late) == 1
+    publish(*late[0])
+    assert plain(listed(out)) == orders.rows
+    assert not verified(orders, out).problems
+
+
 def test_a_verification_beside_a_compaction(orders: Writing, out: Path) -> None:
     for _ in range(3):
         orders.publish(50)
@@ -287,13 +323,17 @@ async def test_another_account_is_not_purged(launch: Callable[..., Server], out:
     assert (await asyncio.to_thread(purge_archived, Broker(f"nats://a:a@{host}"), done)).count == 5
 
 
+@pytest.mark.parametrize("common", [0, 5])
 async def test_a_copy_that_went_its_own_way_is_not_purged(
-    launch: Callable[..., Server], out: Path, tmp_path: Path
+    launch: Callable[..., Server], out: Path, tmp_path: Path, common: int
 ) -> None:
-    """Another server, or this one after its store was put back: the stream has the same name and age."""
+    """Another server, or this one after its store was put back: the stream has the same name and age, and
+    perhaps the same messages at its beginning."""
     server = launch(config="jetstream { store_dir: js }")
     connection = await nats.connect(server.url)
     await connection.jetstream().add_stream(name="ORDERS", subjects=["orders"])
+    for _ in range(common):
+        await connection.jetstream().publish("orders", b"")
     await connection.close()
     copy = tmp_path / "copy"
     shutil.copytree(server.directory / "js", copy)
@@ -302,11 +342,15 @@ async def test_a_copy_that_went_its_own_way_is_not_purged(
         connection = await nats.connect(each.url)
         for _ in range(5):
             await connection.jetstream().publish("orders", b"")
+        await connection.jetstream().delete_msg("ORDERS", common + 3)
+        if each is other:  # the last of them is not the last sequence
+            await connection.jetstream().delete_msg("ORDERS", common + 5)
         await connection.close()
     done = archived(in_store(server, "$G"), out)
-    with pytest.raises(ArchiveError, match="message 1 of stream ORDERS is not the archived one"):
+    differs = f"message {common + 4 if common else 1} of stream ORDERS is not the archived one"
+    with pytest.raises(ArchiveError, match=differs):
         await asyncio.to_thread(purge_archived, Broker(other.url), done)
-    assert (await asyncio.to_thread(purge_archived, Broker(server.url), done)).count == 5
+    assert (await asyncio.to_thread(purge_archived, Broker(server.url), done)).count == common + 4
 
 
 def test_jobs_beside_each_other(orders: Writing, out: Path) -> None:
