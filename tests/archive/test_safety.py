@@ -6,6 +6,7 @@ import asyncio
 import os
 import shutil
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import suppress
@@ -26,6 +27,7 @@ from gnats.archive.files import batches
 from gnats.archive.job import Options, Silent, StreamJob
 from gnats.archive.job import archive as run_archive
 from gnats.archive.manifest import Change, Manifest, State
+from gnats.archive.plan import check_not_rolled_back
 from gnats.archive.snapshot import take_snapshot
 from gnats.archive.source import StreamSource
 from gnats.archive.streams import find_stream
@@ -98,6 +100,56 @@ def test_what_another_job_has_archived_is_no_roll_back(orders: Writing, out: Pat
     orders.publish(50)
     archive(orders, out)
     assert job.run(Inline()).rows == 0
+
+
+def test_sequences_that_are_given_out_again_are_no_deletes(
+    orders: Writing, out: Path, tmp_path: Path
+) -> None:
+    """A server loses what was not synced: messages, and that they were removed before they were archived."""
+    orders.publish(100)
+    orders.remove(*range(51, 101))
+    done = archive(orders, out)
+    assert (done.rows, done.state.last_seq) == (50, 100)
+    forgetful = Writing(tmp_path / "forgetful")
+    forgetful.publish(100)  # what was removed is back, and nothing else
+    assert archive(forgetful, out).rows == 0
+    again = Writing(tmp_path / "again")
+    again.publish(50)
+    again.publish(60, step=10**17)
+    with pytest.raises(ArchiveError, match=r"message 51 of .* was rolled back"):
+        archive(again, out)
+
+
+@pytest.mark.parametrize("versions", [1, 64])
+def test_when_sequences_were_archived_is_remembered(orders: Writing, out: Path, versions: int) -> None:
+    orders.publish(1)
+    before = int(time.time()) * 10**9
+    archive(orders, out)
+    after = time.time_ns()
+    manifest = manifest_of(out)
+    for _ in range(versions - 1):
+        manifest.commit(Change("verify", "", verified=((1, 1),)))
+    assert before <= manifest.load().archived_at <= after
+
+
+def test_a_verification_that_begins_again_beside_an_archive(
+    orders: Writing, out: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file that it was to read is compacted, and what has come since is archived: no roll-back."""
+    for _ in range(2):
+        orders.publish(50)
+        archive(orders, out)
+
+    def overtaken(*args: Any) -> None:
+        monkeypatch.undo()
+        orders.publish(50)
+        archive(orders, out)
+        compacted(out)
+        check_not_rolled_back(*args)
+
+    monkeypatch.setattr("gnats.archive.plan.check_not_rolled_back", overtaken)
+    done = verified(orders, out)
+    assert (done.problems, list(done.good)) == ([], [(1, 100)])
 
 
 def test_an_archive_that_is_ahead_of_its_stream_is_not_verified(
@@ -238,6 +290,24 @@ def test_a_compaction_that_gives_up_a_job_beside_one_that_is_slow(
     publish(*late[0])
     assert plain(listed(out)) == orders.rows
     assert not verified(orders, out).problems
+
+
+def test_a_verification_beside_an_archive_and_a_compaction(orders: Writing, out: Path) -> None:
+    """A file that was looked at is part of one that has later messages as well: these were not compared."""
+
+    def more() -> None:
+        orders.publish(50)
+        archive(orders, out)
+
+    more()
+    more()
+
+    def overtaken() -> None:
+        more()
+        compacted(out)
+
+    done = verified(orders, out, engine=Around(overtaken))
+    assert (done.problems, list(done.good)) == ([], [(1, 100)])
 
 
 def test_a_verification_beside_a_compaction(orders: Writing, out: Path) -> None:
