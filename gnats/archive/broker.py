@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -14,6 +15,7 @@ from urllib.parse import SplitResult, urlsplit
 
 from gnats.archive.errors import ArchiveError
 from gnats.archive.files import times
+from gnats.archive.target import first_line
 from gnats.archive.verify import Verified, purgeable
 from gnats.jetstream.gotime import unix_ns
 
@@ -21,10 +23,31 @@ SCHEMES = "nats", "tls", "ws", "wss"
 TIMEOUT = 30.0
 """Seconds for an answer. A purge may take long."""
 _NO_MESSAGE = 10037
+_CREDS = re.compile(rb"BEGIN NATS USER JWT.*\n.+\n(?s:.*)BEGIN USER NKEY SEED.*\n(.+)\n")
 
 
 class NoMessage(ArchiveError):
     """The stream does not have the message that was asked for."""
+
+
+def _check_creds(path: str) -> None:
+    """Raises ArchiveError for a file that nats-py would not get a JWT and a seed from: it finds out in the
+    middle of connecting."""
+    try:
+        data = Path(path).read_bytes()
+    except OSError as exc:
+        raise ArchiveError(f"credentials {path} cannot be read: {exc.strerror}") from None
+    try:
+        import nkeys
+    except ImportError:
+        raise ArchiveError("nkeys is needed for credentials: pip install gnats[archive]") from None
+    found = _CREDS.search(data)
+    try:
+        if not found:
+            raise ValueError("there is no JWT with a seed behind it")
+        nkeys.from_seed(bytearray(found[1])).wipe()
+    except (nkeys.NkeysError, ValueError) as exc:
+        raise ArchiveError(f"credentials {path} are none: {exc}") from None
 
 
 @dataclass(frozen=True)
@@ -43,10 +66,7 @@ class Broker:
         if not split.hostname or split.port == 0 or split.scheme not in SCHEMES:
             raise ArchiveError(f"{self.shown!r} is no server: a URL is {', '.join(SCHEMES)}://HOST:PORT")
         if self.creds:
-            try:
-                Path(self.creds).read_bytes()
-            except OSError as exc:
-                raise ArchiveError(f"credentials {self.creds} cannot be read: {exc.strerror}") from None
+            _check_creds(self.creds)
         if not self.tls_ca:
             return None
         try:
@@ -64,6 +84,7 @@ class Broker:
 
     @property
     def shown(self) -> str:
+        """The URL without its password."""
         split = self._split()
         return f"{split.scheme}://{split.netloc.rpartition('@')[2]}"
 
@@ -101,11 +122,11 @@ class Broker:
             connection = await nats.connect(self.server, name="gnats archive", **options)
         except (Error, OSError, TimeoutError, ValueError) as exc:
             why = (errors or [exc])[-1]
-            raise ArchiveError(f"{self.shown} cannot be reached: {str(why) or type(why).__name__}") from None
+            raise ArchiveError(f"{self.shown} cannot be reached: {first_line(why)}") from None
         try:
             yield connection
         except (Error, OSError, TimeoutError) as exc:
-            raise ArchiveError(f"{self.shown}: {str(exc) or type(exc).__name__}") from None
+            raise ArchiveError(f"{self.shown}: {first_line(exc)}") from None
         finally:
             await connection.close()
 
