@@ -69,13 +69,18 @@ class BlockFiles:
             os.close(fd)
 
     def _packed(self, fd: int, path: Path, index: int) -> bytes | None:
-        """The records of a file that is encrypted or compressed, None when it is neither."""
+        """The records of a file that is encrypted or compressed, None when it is neither. Raises
+        FileNotFoundError, BlockDamage, ArchiveError."""
         try:
             seal = self._block_seal(path, index)
+            if seal is None and self._encrypted and not path.exists():
+                raise FileNotFoundError(path)  # its key was removed with it, after the file was opened
             if seal is None and os.pread(fd, len(_COMPRESSED), 0) != _COMPRESSED:
                 return None
             with open(fd, "rb", closefd=False) as file:
                 data = file.read()
+        except FileNotFoundError:
+            raise
         except OSError as exc:
             raise BlockDamage(f"the file cannot be read: {exc.strerror}") from None
         if seal:

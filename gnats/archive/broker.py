@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -14,12 +15,39 @@ from urllib.parse import SplitResult, urlsplit
 
 from gnats.archive.errors import ArchiveError
 from gnats.archive.files import times
+from gnats.archive.target import first_line
 from gnats.archive.verify import Verified, purgeable
 from gnats.jetstream.gotime import unix_ns
 
 SCHEMES = "nats", "tls", "ws", "wss"
 TIMEOUT = 30.0
 """Seconds for an answer. A purge may take long."""
+_NO_MESSAGE = 10037
+_CREDS = re.compile(rb"BEGIN NATS USER JWT.*\n.+\n(?s:.*)BEGIN USER NKEY SEED.*\n(.+)\n")
+
+
+class NoMessage(ArchiveError):
+    """The stream does not have the message that was asked for."""
+
+
+def _check_creds(path: str) -> None:
+    """Raises ArchiveError for a file that nats-py would not get a JWT and a seed from: it finds out in the
+    middle of connecting."""
+    try:
+        data = Path(path).read_bytes()
+    except OSError as exc:
+        raise ArchiveError(f"credentials {path} cannot be read: {exc.strerror}") from None
+    try:
+        import nkeys
+    except ImportError:
+        raise ArchiveError("nkeys is needed for credentials: pip install gnats[archive]") from None
+    found = _CREDS.search(data)
+    try:
+        if not found:
+            raise ValueError("there is no JWT with a seed behind it")
+        nkeys.from_seed(bytearray(found[1])).wipe()
+    except (nkeys.NkeysError, ValueError) as exc:
+        raise ArchiveError(f"credentials {path} are none: {exc}") from None
 
 
 @dataclass(frozen=True)
@@ -31,19 +59,14 @@ class Broker:
     tls_ca: str | None = None
     domain: str | None = None
 
-    def check(self) -> None:
-        """Raises ArchiveError for what is known to be wrong without asking the server: its URL, a file."""
+    def check(self) -> ssl.SSLContext | None:
+        """What TLS is to trust; None: what the system does. Raises ArchiveError for what is known to be wrong
+        without asking the server: its URL, a file."""
         split = self._split()
         if not split.hostname or split.port == 0 or split.scheme not in SCHEMES:
             raise ArchiveError(f"{self.shown!r} is no server: a URL is {', '.join(SCHEMES)}://HOST:PORT")
         if self.creds:
-            try:
-                Path(self.creds).read_bytes()
-            except OSError as exc:
-                raise ArchiveError(f"credentials {self.creds} cannot be read: {exc.strerror}") from None
-        self._tls()
-
-    def _tls(self) -> ssl.SSLContext | None:
+            _check_creds(self.creds)
         if not self.tls_ca:
             return None
         try:
@@ -61,6 +84,7 @@ class Broker:
 
     @property
     def shown(self) -> str:
+        """The URL without its password."""
         split = self._split()
         return f"{split.scheme}://{split.netloc.rpartition('@')[2]}"
 
@@ -71,7 +95,7 @@ class Broker:
     @asynccontextmanager
     async def connect(self) -> AsyncIterator[Any]:
         """A connection of nats-py. Raises ArchiveError."""
-        self.check()
+        tls = self.check()
         try:
             import nats
             from nats.errors import Error
@@ -90,7 +114,7 @@ class Broker:
             "connect_timeout": 10,
             "error_cb": note,
         }
-        if tls := self._tls():
+        if tls:
             options["tls"] = tls
         if self.creds:
             options["user_credentials"] = self.creds
@@ -98,11 +122,11 @@ class Broker:
             connection = await nats.connect(self.server, name="gnats archive", **options)
         except (Error, OSError, TimeoutError, ValueError) as exc:
             why = (errors or [exc])[-1]
-            raise ArchiveError(f"{self.shown} cannot be reached: {str(why) or type(why).__name__}") from None
+            raise ArchiveError(f"{self.shown} cannot be reached: {first_line(why)}") from None
         try:
             yield connection
         except (Error, OSError, TimeoutError) as exc:
-            raise ArchiveError(f"{self.shown}: {str(exc) or type(exc).__name__}") from None
+            raise ArchiveError(f"{self.shown}: {first_line(exc)}") from None
         finally:
             await connection.close()
 
@@ -122,8 +146,19 @@ class Broker:
         message = await connection.request(f"{self.prefix}.{api}", body, timeout=TIMEOUT)
         answer: dict[str, Any] = json.loads(message.data)
         if error := answer.get("error"):
-            raise ArchiveError(f"{self.shown}: {api}: {error.get('description')}")
+            kind = NoMessage if error.get("err_code") == _NO_MESSAGE else ArchiveError
+            raise kind(f"{self.shown}: {api}: {error.get('description')}")
         return answer
+
+    async def next_message(self, connection: Any, stream: str, seq: int) -> dict[str, Any] | None:
+        """The first message of a stream from `seq` on, if there is one. Raises ArchiveError."""
+        request = {"seq": seq, "next_by_subj": ">"}
+        try:
+            answer = await self.ask(connection, f"STREAM.MSG.GET.{stream}", request)
+        except NoMessage:
+            return None
+        message: dict[str, Any] = answer["message"]
+        return message
 
 
 @dataclass(frozen=True)
@@ -165,22 +200,45 @@ async def _purge(broker: Broker, verified: Verified) -> Purged:
         last = min(purgeable(verified, first), int(info["state"]["last_seq"]))
         if last < first:
             return Purged(first, 0)
-        await _check_same(broker, connection, verified, first)
+        await _check_same(broker, connection, verified, first, last)
         answer = await broker.ask(connection, f"STREAM.PURGE.{stream}", {"seq": last + 1})
         return Purged(last + 1, int(answer["purged"]))
 
 
-async def _check_same(broker: Broker, connection: Any, verified: Verified, first: int) -> None:
-    """Raises ArchiveError when the first message of the server's stream is not the archived one: the server
-    may be another than the one whose store was read, and have a copy of the stream that went its own way."""
+async def _check_same(broker: Broker, connection: Any, verified: Verified, first: int, last: int) -> None:
+    """Raises ArchiveError when the first or the last of the messages that are to be purged is not the
+    archived one: the server may be another than the one whose store was read, and have a copy of the stream
+    that went its own way. From where two copies have parted on all messages are others: so the last one."""
     stream = verified.state.origin.stream
-    answer = await broker.ask(connection, f"STREAM.MSG.GET.{stream}", {"seq": first})
-    ns = unix_ns(answer["message"]["time"])
+    for message in await _ends(broker, connection, stream, first, last):
+        if not _is_archived(verified, message):
+            raise ArchiveError(
+                f"{broker.shown}: message {message['seq']} of stream {stream} is not the archived one; "
+                "nothing is purged"
+            )
+
+
+async def _ends(broker: Broker, connection: Any, stream: str, first: int, last: int) -> list[dict[str, Any]]:
+    """The first and the last message of the server's stream that has a sequence from first to last."""
+    found: list[dict[str, Any]] = []
+    low, high = first, last
+    middle = first
+    while low <= high:
+        message = await broker.next_message(connection, stream, middle)
+        if message is None or message["seq"] > last:
+            high = middle - 1
+        else:
+            found = [*found[:1], message]
+            low = message["seq"] + 1
+        middle = (low + high + 1) // 2
+    return found
+
+
+def _is_archived(verified: Verified, message: dict[str, Any]) -> bool:
+    seq, ns = message["seq"], unix_ns(message["time"])
     for entry in verified.state.entries:
-        if entry.first_seq <= first <= entry.last_seq:
-            found, times_ = times(verified.manifest, entry, first, first)
-            if ns in times_[found == first]:
-                return
-    raise ArchiveError(
-        f"{broker.shown}: message {first} of stream {stream} is not the archived one; nothing is purged"
-    )
+        if entry.first_seq <= seq <= entry.last_seq:
+            found, times_ = times(verified.manifest, entry, seq, seq)
+            if ns in times_[found == seq]:
+                return True
+    return False

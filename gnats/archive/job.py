@@ -15,7 +15,16 @@ from typing import Protocol
 from gnats.archive.backups import opened
 from gnats.archive.engine import Engine
 from gnats.archive.errors import ArchiveError
-from gnats.archive.manifest import MANIFEST, Change, Lost, Manifest, Overlap, State, check_partition
+from gnats.archive.manifest import (
+    MANIFEST,
+    Change,
+    Lost,
+    Manifest,
+    Origin,
+    Overlap,
+    State,
+    check_partition,
+)
 from gnats.archive.plan import (
     Result,
     Task,
@@ -117,8 +126,7 @@ class StreamJob:
         self.report = report
         self.id = uuid.uuid4().hex
         self.source = source
-        self.snapshot: Snapshot = source.snapshot(limits=False)
-        self.manifest = Manifest(storage, origin_of(self.snapshot))
+        self.manifest = Manifest(storage, Origin(source.stream.account, source.stream.name))
         self._committing = False
         """Whether a version may be on its way to the target."""
         self.name = f"{source.stream.account} > {source.stream.name}"
@@ -133,8 +141,10 @@ class StreamJob:
     def run(self, engine: Engine) -> Archived:
         """Archives what is there now and is not archived. Raises ArchiveError."""
         state = self.manifest.recover(own=self.id)
-        if state.last_seq > self.snapshot.last_seq:  # another job has archived what came since, perhaps
-            self.snapshot = self.source.snapshot(limits=False)
+        # taken after that: else it may lack what another job has archived meanwhile
+        self.snapshot: Snapshot = self.source.snapshot(limits=False)
+        self.manifest.origin = origin_of(self.snapshot)
+        self.manifest.check_origin(state)
         state = not_rolled_back(self.snapshot, self.manifest, state)
         done = Archived(self.manifest, state)
         for each in (*self.snapshot.damage, *self._damaged_end()):

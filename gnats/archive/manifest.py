@@ -38,6 +38,7 @@ from urllib.parse import quote, unquote
 from gnats.archive.errors import ArchiveError
 from gnats.archive.ranges import Ranges
 from gnats.archive.target import TEMPORARY, Storage, shown
+from gnats.jetstream.gotime import unix_ns
 
 FORMAT = 1
 MANIFEST = "_manifest"
@@ -132,6 +133,8 @@ class State:
     """Files that were replaced, and may still be there."""
     lost: list[Lost] = field(default_factory=list)
     abandoned: set[str] = field(default_factory=set)
+    archived_at: int = 0
+    """When the last version was made that archived something: ns since 1970, whole seconds; 0: not known."""
 
     @property
     def entries(self) -> list[Entry]:
@@ -147,7 +150,7 @@ class State:
     def rows(self) -> int:
         return sum(entry.rows for entry in self.files.values())
 
-    def apply(self, change: Change) -> None:
+    def apply(self, change: Change, at: str) -> None:
         for path in change.remove:
             del self.files[path]
         self.retired = (self.retired | set(change.remove)) - set(change.deleted)
@@ -158,6 +161,8 @@ class State:
         self.lost = [each for each in self.lost if not self.covered.contains(each.first_seq, each.last_seq)]
         self.lost += [each for each in change.lost if each not in self.lost]
         self.abandoned |= set(change.abandoned)
+        if change.covered:
+            self.archived_at = unix_ns(at)
 
     def document(self) -> dict[str, Any]:
         return {
@@ -170,6 +175,7 @@ class State:
             "retired": sorted(self.retired),
             "lost": [asdict(each) for each in self.lost],
             "abandoned": sorted(self.abandoned),
+            "archived_at": self.archived_at,
         }
 
     @classmethod
@@ -183,6 +189,7 @@ class State:
             set(document["retired"]),
             [Lost(**each) for each in document["lost"]],
             set(document["abandoned"]),
+            document.get("archived_at", 0),  # older ones do not say it
         )
 
 
@@ -231,7 +238,7 @@ class Manifest:
             with self._reading(self._version_path(version)) as document:
                 state.version = version
                 state.origin = Origin(**document["stream"])
-                state.apply(_change(document))
+                state.apply(_change(document), document["at"])
         return state
 
     @contextmanager
@@ -278,17 +285,14 @@ class Manifest:
                 raise ArchiveError(f"{self.directory}: {min(clash)} is archived twice")
             version = state.version + 1
             origin = state.origin if state.origin.created else self.origin
-            document = {
-                "format": FORMAT,
-                "version": version,
-                "stream": asdict(origin),
-                "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-            } | asdict(change)
+            at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+            about = {"format": FORMAT, "version": version, "stream": asdict(origin), "at": at}
+            document = about | asdict(change)
             path, text = self._version_path(version), _json(document)
             # Refused, it may still be ours: the answer to an attempt before may have been lost.
             if self.storage.create(path, text) or self.storage.read(path) == text:
                 state.version, state.origin = version, origin
-                state.apply(change)
+                state.apply(change, at)
                 if version % SUM_EVERY == 0:
                     self.storage.create(self._version_path(version, "sum.json"), _json(state.document()))
                 return state
@@ -299,9 +303,10 @@ class Manifest:
         self.check_origin(state)
         if state.retired:
             state = self.retire(state)
-        self.publish(state)
         if self.sweep(state, own=own):
             state = self.load()
+        # Last, so that every file of the state has its name: who replaces one would see it named afterwards.
+        self.publish(state)
         self._sweep_versions()
         return state
 

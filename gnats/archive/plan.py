@@ -75,15 +75,25 @@ def _first_since(snapshot: Snapshot, ns: int) -> int:
 
 
 def check_not_rolled_back(snapshot: Snapshot, manifest: Manifest, state: State) -> None:
-    """Raises ArchiveError when the stream is not what was archived: it ends earlier, or the last of the
-    archived messages that it still has is another one. (It was restored from a backup, or its server lost
-    what was not synced.)"""
+    """Raises ArchiveError when the stream's messages are not those that were archived: the last of them that
+    it still has is another one, or there are some behind it that have come since. (The stream was restored
+    from a backup, or its server lost what was not synced.)"""
     where = f"its archive {manifest.directory}"
-    if state.last_seq > snapshot.last_seq:
-        raise ArchiveError(
-            f"{snapshot.stream.path} ends at sequence {snapshot.last_seq}, {where} at "
-            f"{state.last_seq}: it was rolled back, and needs a target of its own"
-        )
+    at = _check_last_archived(snapshot, manifest, state, where)
+    if not state.archived_at:
+        return
+    since = state.archived_at + 10**9  # it is in whole seconds
+    for first, last in state.covered.within(at + 1, snapshot.last_seq):
+        for batch in snapshot.scan(Selection(first, last, start_ns=since), batch_rows=1).reader:
+            if batch.num_rows:
+                raise ArchiveError(
+                    f"message {batch.column('sequence')[0]} of {snapshot.stream.path} has come after {where} "
+                    "had its sequence: the stream was rolled back, and needs a target of its own"
+                )
+
+
+def _check_last_archived(snapshot: Snapshot, manifest: Manifest, state: State, where: str) -> int:
+    """The last archived message that the stream still has; 0: none. Raises ArchiveError: it is another."""
     for entry in reversed(state.entries):
         selection = Selection(entry.first_seq, entry.last_seq)
         for block in reversed(snapshot.select(selection)):
@@ -100,12 +110,18 @@ def check_not_rolled_back(snapshot: Snapshot, manifest: Manifest, state: State) 
                     "the stream was rolled back, and needs a target of its own"
                 )
             if len(both):
-                return
+                return int(both[-1])
+    return 0
 
 
 def not_rolled_back(snapshot: Snapshot, manifest: Manifest, state: State) -> State:
-    """The state, once the stream is found to be the archived one: see check_not_rolled_back. Raises
-    ArchiveError."""
+    """The state, which is older than the snapshot, or a later one, once the stream is found to be the
+    archived one: it does not end earlier, and see check_not_rolled_back. Raises ArchiveError."""
+    if state.last_seq > snapshot.last_seq:
+        raise ArchiveError(
+            f"{snapshot.stream.path} ends at sequence {snapshot.last_seq}, its archive {manifest.directory} "
+            f"at {state.last_seq}: it was rolled back, and needs a target of its own"
+        )
     while True:
         try:
             check_not_rolled_back(snapshot, manifest, state)

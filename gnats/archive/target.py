@@ -175,7 +175,11 @@ class Storage:
         if self.exists(source):
             with self.errors("written", to):
                 self.make_parent(to)
-                self.files.move(self.full(source), self.full(to))
+                try:
+                    self.files.move(self.full(source), self.full(to))
+                except self.faults:  # another job has done it meanwhile?
+                    if self.exists(source) or not self.exists(to):
+                        raise
         elif not self.exists(to):
             raise ArchiveError(f"{posixpath.join(shown(self.url), source)} is missing")
 

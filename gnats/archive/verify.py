@@ -95,7 +95,8 @@ def _stretch(state: State, snapshot: Snapshot | None, first: int, last: int, ent
     first = min([first, *(entry.first_seq for entry in entries)])
     last = max([last, *(entry.last_seq for entry in entries)])
     part = snapshot and snapshot.part(snapshot.select(Selection(first_seq=first, last_seq=last)))
-    covered = tuple(state.covered.within(first, last))
+    # a file may have been compacted with one of messages that have come since
+    covered = tuple(state.covered.within(first, min(last, snapshot.last_seq) if snapshot else last))
     return Stretch(state.origin, first, last, covered, tuple(entries), part)
 
 

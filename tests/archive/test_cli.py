@@ -113,6 +113,10 @@ def test_numbers() -> None:
             ("--store", "store", "--all", "--purge-archived", "--creds", "no.creds"),
             "credentials no.creds cannot",
         ),
+        (
+            ("--store", "store", "--all", "--purge-archived", "--creds", __file__),
+            "are none: there is no JWT with a seed behind it",
+        ),
         (("--store", "store", "--all", "--purge-archived", "--tls-ca", "no.pem"), "CA no.pem cannot be used"),
         (
             ("--store", "store", "--all", "--purge-archived", "--server", "http://x"),

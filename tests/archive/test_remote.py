@@ -109,6 +109,17 @@ def test_two_jobs_at_once(orders: Writing, target: Target) -> None:
     assert plain(listed(target)) == orders.rows
 
 
+def test_a_name_that_another_job_gives_at_the_same_time(
+    target: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    storage, other = target.open(), target.open()
+    with storage.open_output("staged") as stream:
+        stream.write(b"a")
+    monkeypatch.setattr(storage, "make_parent", lambda path: other.move("staged", path))
+    storage.move("staged", "named")
+    assert list(storage.tree("")) == ["named"]
+
+
 def test_a_version_is_taken_once(target: Target) -> None:
     storage = target.open()
     assert [storage.create("v/1", text) for text in (b"a", b"b")] == [True, False]

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import suppress
@@ -25,6 +27,7 @@ from gnats.archive.files import batches
 from gnats.archive.job import Options, Silent, StreamJob
 from gnats.archive.job import archive as run_archive
 from gnats.archive.manifest import Change, Manifest, State
+from gnats.archive.plan import check_not_rolled_back
 from gnats.archive.snapshot import take_snapshot
 from gnats.archive.source import StreamSource
 from gnats.archive.streams import find_stream
@@ -34,7 +37,7 @@ from gnats.archive.writer import Layout
 from gnats.jetstream.config import StreamConfig
 from gnats.jetstream.metafiles import write_stream_meta
 
-from .stores import CREATED, SMALL, Writing, archive, listed, manifest_of, parquet_files, plain
+from .stores import CREATED, ORDERS, SMALL, Writing, archive, listed, manifest_of, parquet_files, plain
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -97,6 +100,56 @@ def test_what_another_job_has_archived_is_no_roll_back(orders: Writing, out: Pat
     orders.publish(50)
     archive(orders, out)
     assert job.run(Inline()).rows == 0
+
+
+def test_sequences_that_are_given_out_again_are_no_deletes(
+    orders: Writing, out: Path, tmp_path: Path
+) -> None:
+    """A server loses what was not synced: messages, and that they were removed before they were archived."""
+    orders.publish(100)
+    orders.remove(*range(51, 101))
+    done = archive(orders, out)
+    assert (done.rows, done.state.last_seq) == (50, 100)
+    forgetful = Writing(tmp_path / "forgetful")
+    forgetful.publish(100)  # what was removed is back, and nothing else
+    assert archive(forgetful, out).rows == 0
+    again = Writing(tmp_path / "again")
+    again.publish(50)
+    again.publish(60, step=10**17)
+    with pytest.raises(ArchiveError, match=r"message 51 of .* was rolled back"):
+        archive(again, out)
+
+
+@pytest.mark.parametrize("versions", [1, 64])
+def test_when_sequences_were_archived_is_remembered(orders: Writing, out: Path, versions: int) -> None:
+    orders.publish(1)
+    before = int(time.time()) * 10**9
+    archive(orders, out)
+    after = time.time_ns()
+    manifest = manifest_of(out)
+    for _ in range(versions - 1):
+        manifest.commit(Change("verify", "", verified=((1, 1),)))
+    assert before <= manifest.load().archived_at <= after
+
+
+def test_a_verification_that_begins_again_beside_an_archive(
+    orders: Writing, out: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file that it was to read is compacted, and what has come since is archived: no roll-back."""
+    for _ in range(2):
+        orders.publish(50)
+        archive(orders, out)
+
+    def overtaken(*args: Any) -> None:
+        monkeypatch.undo()
+        orders.publish(50)
+        archive(orders, out)
+        compacted(out)
+        check_not_rolled_back(*args)
+
+    monkeypatch.setattr("gnats.archive.plan.check_not_rolled_back", overtaken)
+    done = verified(orders, out)
+    assert (done.problems, list(done.good)) == ([], [(1, 100)])
 
 
 def test_an_archive_that_is_ahead_of_its_stream_is_not_verified(
@@ -204,6 +257,59 @@ def test_a_job_that_is_overtaken_keeps_what_it_has_committed(
     assert plain(listed(out)) == orders.rows
 
 
+def test_a_compaction_that_gives_up_a_job_beside_one_that_is_slow(
+    orders: Writing, out: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It learns of the slow one's files after it has looked for those without names, and has to give these
+    their names before it replaces them: the slow one, that does it later, would bring them back."""
+    for _ in range(2):
+        orders.publish(50)
+        archive(orders, out)
+    orders.publish(50)
+    dead = out / ORDERS / "_staging" / "dead"
+    dead.mkdir()
+    os.utime(dead, (0, 0))
+    publish, sweep = Manifest.publish, Manifest.sweep
+    late: list[tuple[Any, ...]] = []
+
+    def slow(self: Manifest, state: State, entries: Any = None) -> list[Any]:
+        if entries is not None:
+            late.append((self, state, entries))
+        return []
+
+    def commits_now(self: Manifest, *args: Any, **options: Any) -> list[str]:
+        monkeypatch.setattr(Manifest, "publish", slow)
+        monkeypatch.setattr(Manifest, "sweep", lambda *args, **options: [])
+        archive(orders, out)
+        monkeypatch.undo()
+        return sweep(self, *args, **options)
+
+    monkeypatch.setattr(Manifest, "sweep", commits_now)
+    compacted(out)
+    assert len(late) == 1
+    publish(*late[0])
+    assert plain(listed(out)) == orders.rows
+    assert not verified(orders, out).problems
+
+
+def test_a_verification_beside_an_archive_and_a_compaction(orders: Writing, out: Path) -> None:
+    """A file that was looked at is part of one that has later messages as well: these were not compared."""
+
+    def more() -> None:
+        orders.publish(50)
+        archive(orders, out)
+
+    more()
+    more()
+
+    def overtaken() -> None:
+        more()
+        compacted(out)
+
+    done = verified(orders, out, engine=Around(overtaken))
+    assert (done.problems, list(done.good)) == ([], [(1, 100)])
+
+
 def test_a_verification_beside_a_compaction(orders: Writing, out: Path) -> None:
     for _ in range(3):
         orders.publish(50)
@@ -287,13 +393,17 @@ async def test_another_account_is_not_purged(launch: Callable[..., Server], out:
     assert (await asyncio.to_thread(purge_archived, Broker(f"nats://a:a@{host}"), done)).count == 5
 
 
+@pytest.mark.parametrize("common", [0, 5])
 async def test_a_copy_that_went_its_own_way_is_not_purged(
-    launch: Callable[..., Server], out: Path, tmp_path: Path
+    launch: Callable[..., Server], out: Path, tmp_path: Path, common: int
 ) -> None:
-    """Another server, or this one after its store was put back: the stream has the same name and age."""
+    """Another server, or this one after its store was put back: the stream has the same name and age, and
+    perhaps the same messages at its beginning."""
     server = launch(config="jetstream { store_dir: js }")
     connection = await nats.connect(server.url)
     await connection.jetstream().add_stream(name="ORDERS", subjects=["orders"])
+    for _ in range(common):
+        await connection.jetstream().publish("orders", b"")
     await connection.close()
     copy = tmp_path / "copy"
     shutil.copytree(server.directory / "js", copy)
@@ -302,11 +412,15 @@ async def test_a_copy_that_went_its_own_way_is_not_purged(
         connection = await nats.connect(each.url)
         for _ in range(5):
             await connection.jetstream().publish("orders", b"")
+        await connection.jetstream().delete_msg("ORDERS", common + 3)
+        if each is other:  # the last of them is not the last sequence
+            await connection.jetstream().delete_msg("ORDERS", common + 5)
         await connection.close()
     done = archived(in_store(server, "$G"), out)
-    with pytest.raises(ArchiveError, match="message 1 of stream ORDERS is not the archived one"):
+    differs = f"message {common + 4 if common else 1} of stream ORDERS is not the archived one"
+    with pytest.raises(ArchiveError, match=differs):
         await asyncio.to_thread(purge_archived, Broker(other.url), done)
-    assert (await asyncio.to_thread(purge_archived, Broker(server.url), done)).count == 5
+    assert (await asyncio.to_thread(purge_archived, Broker(server.url), done)).count == common + 4
 
 
 def test_jobs_beside_each_other(orders: Writing, out: Path) -> None:

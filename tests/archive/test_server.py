@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import nats
+import nkeys
 import pytest
 from support.servers import Server
 
@@ -275,3 +276,19 @@ def test_a_server_that_is_not_there(out: Path, orders: Any) -> None:
     archive(orders, out)
     with pytest.raises(ArchiveError, match=r"nats://127\.0\.0\.1:1 cannot be reached"):
         restore(Broker("nats://x:secret@127.0.0.1:1"), manifest_of(out), Wanted("ORDERS"))
+
+
+def test_credentials_are_looked_at_before_a_server_asks_for_them(tmp_path: Path) -> None:
+    path = tmp_path / "user.creds"
+    seed = nkeys.encode_seed(bytes(range(32)), nkeys.PREFIX_BYTE_USER).decode()
+    text = (
+        "-----BEGIN NATS USER JWT-----\na.b.c\n------END NATS USER JWT------\n\n"
+        "-----BEGIN USER NKEY SEED-----\n{}\n------END USER NKEY SEED------\n"
+    )
+    broker = Broker(creds=str(path))
+    path.write_text(text.format(seed))
+    broker.check()
+    for wrong in ("", "hello", text.format(""), text.format("SUxx"), text.format(seed[:-1] + "!"), seed):
+        path.write_text(wrong)
+        with pytest.raises(ArchiveError, match=r"user\.creds are none"):
+            broker.check()

@@ -23,7 +23,9 @@ from gnats.archive import (
     find_streams,
     read_stream,
 )
+from gnats.archive.blocks import BlockFiles
 from gnats.archive.text import show, unshow
+from gnats.jetstream.encryption import Seal
 from gnats.store.record import encode
 from gnats.store.seqset import SequenceSet
 
@@ -311,6 +313,37 @@ def test_a_purge_that_was_interrupted_has_happened(tmp_path: Path) -> None:
     new.mkdir()
     (new / "2.blk").write_bytes(encode(b"S-2", 2, 1, b"s", b"", b"new"))
     assert [message[4] for message in home.scan()[0]] == [b"new"]
+
+
+@pytest.mark.parametrize("cipher", ["", "aes"])
+def test_a_block_that_is_removed_while_it_is_opened_is_no_damage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cipher: str
+) -> None:
+    """An encrypted one goes with its key, without which its records are none."""
+    home = make_home(tmp_path / "S", cipher)
+    store = home.open()
+    for _ in range(200):
+        store.store_msg(b"s", b"x" * 40)
+    store.close()
+    snapshot = StreamSource(home.stream, home.keys).snapshot()
+    find_seal = BlockFiles._block_seal
+
+    def removed(self: BlockFiles, path: Path, index: int) -> Seal | None:
+        if index == 2:
+            path.unlink()
+            path.with_suffix(".key").unlink(missing_ok=True)
+        return find_seal(self, path, index)
+
+    monkeypatch.setattr(BlockFiles, "_block_seal", removed)
+    scan = snapshot.scan()
+    sequences = [each[0] for each in messages(scan)]
+    assert scan.damage == []
+    if cipher:
+        second = snapshot.blocks[1]
+        assert scan.vanished == [2]
+        assert sequences == [seq for seq in range(1, 201) if not second.first_seq <= seq <= second.last_seq]
+    else:
+        assert sequences == list(range(1, 201))
 
 
 def test_bad_input_is_one_line(tmp_path: Path) -> None:
