@@ -314,6 +314,9 @@ def archive_main(args: Sequence[str], session: SparkSession | None = None) -> in
     except ArchiveError as exc:
         print(f"gnats archive: {exc}", file=sys.stderr)
         return 1
+    except MemoryError:
+        print("gnats archive: out of memory: a smaller --task-memory needs less of it", file=sys.stderr)
+        return 1
     except KeyboardInterrupt:
         print(
             "gnats archive: interrupted; what was committed is kept, and the next run goes on",

@@ -232,6 +232,20 @@ def test_an_output_that_cannot_be_written_is_one_line(orders: Writing, out: Path
     assert plain(listed(out)) == orders.rows  # what was committed is kept
 
 
+def test_no_memory_is_one_line(orders: Writing, out: Path) -> None:
+    orders.publish(5, size=1 << 20)
+    code = (
+        "import resource, sys; from gnats.archive import cli, scan; from pathlib import Path;"
+        "size = int(Path('/proc/self/statm').read_text().split()[0]) * resource.getpagesize() + (256 << 20);"
+        "resource.setrlimit(resource.RLIMIT_AS, (size, size)); sys.exit(cli.archive_main(sys.argv[1:]))"
+    )
+    line = [sys.executable, "-c", code, "--store", orders.root, "--out", out, "--all", "--task-memory", "8G"]
+    done = subprocess.run([*line, *HERE], capture_output=True, text=True, timeout=60)
+    told = "gnats archive: out of memory: a smaller --task-memory needs less of it\n"
+    assert (done.returncode, done.stdout, done.stderr) == (1, "", told)
+    assert not list(out.rglob("*.staged"))
+
+
 def test_the_bar_on_a_terminal_is_removed_at_the_end(orders: Writing, out: Path) -> None:
     orders.publish(5)
     terminal, theirs = os.openpty()
