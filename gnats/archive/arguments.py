@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import re
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
@@ -36,6 +37,8 @@ _STATUS_INTERRUPTED = f"  {INTERRUPTED}  it was interrupted (Ctrl-C)\n"
 _MAX_NUMBER = 2**63 - 1
 _MAX_SEQ = 2**64 - 1
 _MIN_RATE = 0.001
+_NANOSECONDS = re.compile(r"(.*[^\d:+-][\d:]+[.,]\d{6})(\d+)(\D.*)?")
+"""A time of day with more digits than datetime takes: it drops them."""
 
 
 class BadArgument(argparse.ArgumentTypeError, ValueError):
@@ -63,8 +66,11 @@ rows = _counted("a number of rows")
 
 def moment(text: str) -> int:
     """A date or a time in ISO 8601, in UTC when it does not say; ns since 1970. Raises ValueError."""
+    finer = _NANOSECONDS.fullmatch(text)
+    if finer and finer[2][3:].strip("0"):
+        raise BadArgument(f"{text!r} is finer than a nanosecond")
     try:
-        when = datetime.fromisoformat(text)
+        when = datetime.fromisoformat(f"{finer[1]}{finer[3] or ''}" if finer else text)
     except ValueError:
         raise BadArgument(
             f"{text!r} is not a date or time in ISO 8601, as 2026-01-31T12:00 (UTC when it does not say)"
@@ -72,6 +78,7 @@ def moment(text: str) -> int:
     when = when.replace(tzinfo=UTC) if when.tzinfo is None else when
     since = when - datetime(1970, 1, 1, tzinfo=UTC)
     ns = ((since.days * 86400 + since.seconds) * 10**6 + since.microseconds) * 1000
+    ns += int(finer[2][:3].ljust(3, "0")) if finer else 0
     if not -(2**63) <= ns < 2**63:
         raise BadArgument(f"{text!r} is not a time that a message can have: 1677-09-22 to 2262-04-11")
     return ns
@@ -134,12 +141,13 @@ def _selecting(parser: Parser) -> None:
 
 def _engine_options(parser: Parser) -> None:
     group = parser.add_argument_group("what runs the tasks")
+    group.add_argument("--engine", choices=("spark", "processes"), help="default: spark")
+    group.add_argument("--master", metavar="URL", help="of --engine spark: its master (default: local[*])")
     group.add_argument(
-        "--engine", choices=("spark", "processes"), default="spark", help="default: %(default)s"
-    )
-    group.add_argument("--master", metavar="URL", help="Spark's master (default: local[*])")
-    group.add_argument(
-        "--workers", type=_workers, metavar="N", help="processes, 1 or more (default: one for each core)"
+        "--workers",
+        type=_workers,
+        metavar="N",
+        help="of --engine processes: how many, 1 or more (default: one for each core)",
     )
 
 
@@ -174,9 +182,7 @@ def _source_options(parser: Parser) -> None:
 
 def _broker_options(parser: Parser, title: str) -> None:
     group = parser.add_argument_group(title)
-    group.add_argument(
-        "--server", default=Broker.server, metavar="URL", help="the server (default: %(default)s)"
-    )
+    group.add_argument("--server", metavar="URL", help=f"the server (default: {Broker.server})")
     group.add_argument("--creds", metavar="FILE", help="credentials")
     group.add_argument("--tls-ca", metavar="FILE", help="the server's CA, PEM")
     group.add_argument("--js-domain", metavar="NAME", help="JetStream domain")

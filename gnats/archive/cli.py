@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import logging
+import os
 import signal
 import sys
 import threading
@@ -40,6 +41,16 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+def say(text: str) -> None:
+    """A line on standard output. Raises ArchiveError."""
+    try:
+        print(text, flush=True)
+    except OSError as exc:
+        with Path(os.devnull).open("wb") as nothing:  # for what is still to be written at the exit
+            os.dup2(nothing.fileno(), sys.stdout.fileno())
+        raise ArchiveError(f"standard output cannot be written: {exc.strerror}") from None
+
+
 class Console:
     """A bar on a terminal; lines elsewhere."""
 
@@ -59,7 +70,7 @@ class Console:
 
     def line(self, text: str) -> None:
         self.end()
-        print(text, flush=True)
+        say(text)
 
     def warn(self, text: str) -> None:
         self.damaged = True
@@ -156,9 +167,15 @@ def _archived(args: argparse.Namespace) -> list[Manifest]:
 
 def _engine(args: argparse.Namespace, session: SparkSession | None) -> Engine:
     if session is not None:
+        if args.engine == "processes" or args.master or args.workers:
+            raise ArchiveError("--engine, --master and --workers are not for spark-submit, which has its own")
         return Spark(session=session)
-    if args.engine == "spark":
+    if args.engine != "processes":
+        if args.workers:
+            raise ArchiveError("--workers needs --engine processes")
         return Spark(args.master or "local[*]")
+    if args.master:
+        raise ArchiveError("--master needs --engine spark")
     return Inline() if args.workers == 1 else Processes(args.workers)
 
 
@@ -169,7 +186,14 @@ def _layout(args: argparse.Namespace) -> Layout:
 
 
 def _broker(args: argparse.Namespace) -> Broker:
-    return Broker(args.server, args.creds, args.tls_ca, args.js_domain)
+    return Broker(args.server or Broker.server, args.creds, args.tls_ca, args.js_domain)
+
+
+def _refuse(args: argparse.Namespace, needed: str, *names: str) -> None:
+    """Raises ArchiveError for an option that does nothing without another one."""
+    for name in names:
+        if getattr(args, name) is not None:
+            raise ArchiveError(f"--{name.replace('_', '-')} needs {needed}")
 
 
 def _run(args: argparse.Namespace, engine: Engine) -> int:
@@ -183,6 +207,8 @@ def _run(args: argparse.Namespace, engine: Engine) -> int:
                 "--purge-archived is not supported for backups: archive the server's store for that"
             )
         _broker(args).check()
+    else:
+        _refuse(args, "--purge-archived", "server", "creds", "tls_ca", "js_domain")
     try:
         results = archive(streams, target, engine, options, console, keys, args.work_dir)
         if args.purge_archived:
@@ -212,7 +238,7 @@ def _compact(args: argparse.Namespace, engine: Engine) -> int:
     for manifest in _archived(args):
         done = compact(manifest.storage, target, manifest, engine, _layout(args))
         origin = manifest.origin
-        print(
+        say(
             f"{origin.account} > {origin.stream}: {done.before} files made {done.after}, "
             f"{len(done.state.files)} in all"
         )
@@ -220,8 +246,8 @@ def _compact(args: argparse.Namespace, engine: Engine) -> int:
 
 
 def _verify(args: argparse.Namespace, engine: Engine) -> int:
-    if args.key_file and not args.store:
-        raise ArchiveError("--key-file is of a store: it needs --store")
+    if not args.store:
+        _refuse(args, "--store", "key_file", "prev_key_file", "cipher", "work_dir")
     keys, target, bad = _keys(args), Target(args.out), False
     sources = {(each.account, each.name): each for each in _found(args)} if args.store else {}
     for manifest in _archived(args):
@@ -243,7 +269,7 @@ def _verify(args: argparse.Namespace, engine: Engine) -> int:
         damage = f", {lost:,} sequences lost to damage" if lost else ""
         damage += f", {done.unarchived:,} messages of the store not archived" if done.unarchived else ""
         verdict = f"{len(done.problems)} problems" if done.problems else "good"
-        print(f"{name}: {verdict}: {done.rows:,} messages in {len(done.state.files)} files{gone}{damage}")
+        say(f"{name}: {verdict}: {done.rows:,} messages in {len(done.state.files)} files{gone}{damage}")
     return int(bad)
 
 
@@ -257,7 +283,7 @@ def _restore(args: argparse.Namespace) -> int:
     wanted = Wanted(into, args.subject_prefix, args.first_seq, args.last_seq, args.rate)
     done = restore(_broker(args), found[0], wanted)
     begun = f", after sequence {done.resumed_after:,}" if done.resumed_after else ""
-    print(f"{into}: {done.messages:,} messages restored{begun}")
+    say(f"{into}: {done.messages:,} messages restored{begun}")
     return 0
 
 
@@ -265,7 +291,7 @@ def _unpack(args: argparse.Namespace) -> int:
     for stream in _streams(args):
         if not stream.backup:
             raise ArchiveError(f"{stream.path} is no backup")
-        print(f"{stream.account} > {stream.name}: {unpack(stream, args.to).path}")
+        say(f"{stream.account} > {stream.name}: {unpack(stream, args.to).path}")
     return 0
 
 
@@ -287,6 +313,9 @@ def archive_main(args: Sequence[str], session: SparkSession | None = None) -> in
             return _main(args, session)
     except ArchiveError as exc:
         print(f"gnats archive: {exc}", file=sys.stderr)
+        return 1
+    except MemoryError:
+        print("gnats archive: out of memory: a smaller --task-memory needs less of it", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print(

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import signal
+import struct
 import subprocess
 import sys
+import termios
 from pathlib import Path
 
 import pytest
@@ -71,6 +74,9 @@ def test_numbers() -> None:
     assert moment("1970-01-02T00:00:00.000001") == DAY + 1000
     assert moment("1970-01-02T02:00:00+02:00") == DAY
     assert moment("2025-10-09T08:53:21Z") == START
+    assert moment("1970-01-02T00:00:00.000001002") == DAY + 1002
+    assert moment("1970-01-02T02:00:00,0000010020+02:00") == DAY + 1002
+    assert moment("19700102T000000.0000001Z") == DAY + 100
 
 
 @pytest.mark.parametrize(
@@ -86,6 +92,19 @@ def test_numbers() -> None:
         (("--store", "store", "--all", "--since", "soon"), "'soon' is not a date or time in ISO 8601, as "),
         (("--store", "store", "--all", "--since", "0001-01-01"), "1677-09-22 to 2262-04-11"),
         (("--store", "store", "--all", "--until", "9999-12-31"), "1677-09-22 to 2262-04-11"),
+        (
+            ("--store", "store", "--all", "--since", "1970-01-02T00:00:00.0000000001"),
+            "finer than a nanosecond",
+        ),
+        (("--store", "store", "--all", "--master", "local"), "--master needs --engine spark"),
+        (("--store", "store", "--all", "--engine", "spark"), "--workers needs --engine processes"),
+        (("--store", "store", "--all", "--server", "nats://x"), "--server needs --purge-archived"),
+        (("--store", "store", "--all", "--creds", "x"), "--creds needs --purge-archived"),
+        (("--store", "store", "--all", "--tls-ca", "x"), "--tls-ca needs --purge-archived"),
+        (("--store", "store", "--all", "--js-domain", "x"), "--js-domain needs --purge-archived"),
+        (("verify", "--all", "--key-file", "x"), "--key-file needs --store"),
+        (("verify", "--all", "--cipher", "aes"), "--cipher needs --store"),
+        (("verify", "--all", "--work-dir", "x"), "--work-dir needs --store"),
         (("--store", "store", "--all", "--file-size", "2X"), "'2X' is not bytes, or with K, M or G"),
         (("--store", "store", "--all", "--first-seq", "0"), "'0' is not a sequence"),
         (("--store", "store", "--all", "--last-seq", "-1"), "'-1' is not a sequence"),
@@ -197,6 +216,54 @@ def test_the_help_tells_the_exit_status(capsys: pytest.CaptureFixture[str]) -> N
             gnats_archive(*command, "--help")
         text = capsys.readouterr().out.partition("exit status:\n")[2]
         assert [line.split()[0] for line in text.splitlines()] == statuses.split()
+
+
+@pytest.mark.parametrize("full", [False, True], ids=["closed", "full"])
+def test_an_output_that_cannot_be_written_is_one_line(orders: Writing, out: Path, full: bool) -> None:
+    orders.publish(5)
+    command = [sys.executable, "-m", "gnats.cli", "archive", "--store", orders.root, "--out", out, "--all"]
+    if full:
+        output = os.open("/dev/full", os.O_WRONLY)
+    else:
+        reading, output = os.pipe()
+        os.close(reading)
+    try:
+        done = subprocess.run([*command, *HERE], stdout=output, stderr=subprocess.PIPE, text=True, timeout=60)
+    finally:
+        os.close(output)
+    why = "No space left on device" if full else "Broken pipe"
+    assert (done.returncode, done.stderr) == (1, f"gnats archive: standard output cannot be written: {why}\n")
+    assert plain(listed(out)) == orders.rows  # what was committed is kept
+
+
+def test_no_memory_is_one_line(orders: Writing, out: Path) -> None:
+    orders.publish(5, size=1 << 20)
+    code = (
+        "import resource, sys; from gnats.archive import cli, scan; from pathlib import Path;"
+        "size = int(Path('/proc/self/statm').read_text().split()[0]) * resource.getpagesize() + (256 << 20);"
+        "resource.setrlimit(resource.RLIMIT_AS, (size, size)); sys.exit(cli.archive_main(sys.argv[1:]))"
+    )
+    line = [sys.executable, "-c", code, "--store", orders.root, "--out", out, "--all", "--task-memory", "8G"]
+    done = subprocess.run([*line, *HERE], capture_output=True, text=True, timeout=60)
+    told = "gnats archive: out of memory: a smaller --task-memory needs less of it\n"
+    assert (done.returncode, done.stdout, done.stderr) == (1, "", told)
+    assert not list(out.rglob("*.staged"))
+
+
+def test_the_bar_on_a_terminal_is_removed_at_the_end(orders: Writing, out: Path) -> None:
+    orders.publish(5)
+    terminal, theirs = os.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))  # it has no size, else
+    command = [sys.executable, "-m", "gnats.cli", "archive", "--store", orders.root, "--out", out, "--all"]
+    try:
+        done = subprocess.run([*command, *HERE], stdout=subprocess.PIPE, stderr=theirs, text=True, timeout=60)
+        shown = os.read(terminal, 65536).decode()
+    finally:
+        os.close(theirs)
+        os.close(terminal)
+    assert (done.returncode, done.stdout.count("\n")) == (0, 1)
+    assert "$G > ORDERS:   0%" in shown
+    assert shown.split("\r")[-2].strip() == shown.split("\r")[-1] == ""
 
 
 JOB = """

@@ -15,6 +15,7 @@ import pytest
 from support.servers import Server
 
 from gnats.archive.broker import Broker, purge_archived
+from gnats.archive.cli import archive_main
 from gnats.archive.engine import Inline
 from gnats.archive.errors import ArchiveError
 from gnats.archive.job import Archived, Options, Silent
@@ -115,6 +116,22 @@ async def test_only_what_is_archived_and_verified_is_purged(server: Server, out:
         purged = await asyncio.to_thread(purge_archived, broker, done)
         assert (purged.before, purged.count) == (301, 100)
         assert (await js.stream_info("ORDERS")).state.first_seq == 301
+
+
+async def test_there_is_nothing_to_purge_again(
+    server: Server, out: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    args = ["--store", str(server.directory / "js"), "--out", str(out), "--stream", "ORDERS"]
+    args += ["--engine", "processes", "--workers", "1", "--purge-archived", "--server", server.url]
+    async with connected(server, "ORDERS") as js:
+        await publish(js, 1, 5)
+        assert await asyncio.to_thread(archive_main, args) == 0
+        said = capsys.readouterr().out.splitlines()
+        assert said[1:] == ["$G > ORDERS: 5 messages purged, before sequence 6"]
+        assert await asyncio.to_thread(archive_main, args) == 0
+        assert capsys.readouterr().out.splitlines()[1:] == ["$G > ORDERS: nothing to purge"]
+        state = (await js.stream_info("ORDERS")).state
+        assert (state.first_seq, state.messages) == (6, 0)
 
 
 async def test_a_stream_that_was_made_anew_is_not_purged(server: Server, out: Path) -> None:

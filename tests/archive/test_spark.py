@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
+import signal
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
+from contextlib import contextmanager, suppress
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -33,6 +35,7 @@ from pyspark.sql.types import (
     VariantType,
 )
 
+from gnats.archive.cli import archive_main
 from gnats.archive.engine import Spark
 from gnats.archive.errors import ArchiveError
 from gnats.archive.job import Silent
@@ -44,6 +47,7 @@ from gnats.archive.spark.source import Offset, Reader, Settings, StreamReader
 from gnats.archive.streams import read_meta
 from gnats.archive.target import Target
 from gnats.jetstream.metafiles import write_stream_meta
+from gnats.store.store import FileStore
 
 from .stores import CREATED, DAY, SMALL, START, Writing, listed, no_java, plain
 
@@ -153,6 +157,14 @@ def payload_schema(kind: DataType) -> str:
         ({"decode": "json", "payloadSchema": payload_schema(ArrayType(VariantType()))}, r"\.a\[\] .*variant"),
         ({"decode": "json", "payloadSchema": payload_schema(VarcharType(3))}, r"\.a .*varchar"),
         ({"decode": "json", "payloadSchema": payload_schema(DayTimeIntervalType())}, r"\.a .*interval"),
+        (
+            {"decode": "json", "payloadSchema": StructType([StructField("a", LongType())] * 2).json()},
+            "payloadSchema has two fields of one name",
+        ),
+        ({"prevKey": "x"}, "prevKey and cipher need a key"),
+        ({"cipher": "aes"}, "prevKey and cipher need a key"),
+        ({"key": "x", "keyFile": "x"}, "options key and keyFile exclude each other"),
+        ({"startTime": "1970-01-02T00:00:00.0000000001"}, "finer than a nanosecond"),
         ({"path": "s3://bucket/store"}, "no directory of this machine"),
         ({"path": "file://other/store"}, "no directory of this machine"),
     ],
@@ -178,6 +190,58 @@ def test_damage_is_not_skipped_silently(spark: SparkSession, orders: Writing) ->
     with pytest.raises(Exception, match="is damaged: block 2"):
         table(spark, orders).count()
     assert 190 < table(spark, orders, damage="skip").count() < 200
+
+
+def test_a_block_that_is_missing_is_not_skipped_silently(orders: Writing) -> None:
+    orders.publish(300)
+    orders.store.close()
+    (orders.directory / "msgs" / "3.blk").unlink()
+    (lost,) = orders.source().snapshot().damage
+    assert lost.first_seq and lost.last_seq
+    before, behind = {"sequence": lost.first_seq - 1}, {"sequence": lost.last_seq}
+    for start in (None, before, {"sequence": lost.last_seq - 1}):
+        with pytest.raises(ArchiveError, match=r"is damaged: block 3, .*the file is missing"):
+            batches(streaming(orders), start)
+    with pytest.raises(ArchiveError, match="the file is missing"):
+        Reader(streaming(orders).settings, from_arrow_schema(SCHEMA)).partitions()
+    assert streaming(orders).partitions({"sequence": 0}, before)  # nothing of that is missing
+    (found,) = batches(streaming(orders), behind)
+    assert found == list(range(lost.last_seq + 1, 301))
+    (found,) = batches(streaming(orders, damage="skip"))
+    assert len(found) == 300 - (lost.last_seq + 1 - lost.first_seq)
+
+
+def test_a_stream_that_is_built_again_while_it_is_read_ends_a_query(orders: Writing) -> None:
+    """As a server does it with the messages of other servers: they are in other blocks then."""
+    orders.publish(300)
+    reader = streaming(orders, taskBytes=1)
+    parts = reader.partitions({"sequence": 0}, {"sequence": 300})
+    orders.store.close()
+    shutil.rmtree(orders.directory / "msgs")
+    store = FileStore(str(orders.directory), "ORDERS", block_size=1 << 20)
+    for subject, ns, payload in orders.rows.values():
+        store.store_msg(subject.encode(), payload, ts=ns)
+    store.close()
+    with pytest.raises(ArchiveError, match="was replaced while it was read"):
+        for part in parts:
+            list(reader.read(part))
+
+
+def test_blocks_that_a_purge_removes_under_a_query_end_nothing(orders: Writing) -> None:
+    orders.publish(300)
+    reader = streaming(orders, taskBytes=1)
+    parts = reader.partitions({"sequence": 0}, {"sequence": 300})
+    orders.store.purge_msgs(seq=201)
+    orders.store.flush_pending()
+    found = [seq for part in parts for batch in reader.read(part) for seq in batch["sequence"].to_pylist()]
+    assert found == list(range(found[0], 301))  # the purge goes through the block that it ends in
+    assert 1 < found[0] <= 201
+
+
+def test_limits_of_micro_batches_are_not_for_tables(spark: SparkSession, orders: Writing) -> None:
+    orders.publish(1)
+    with pytest.raises(Exception, match="maxRowsPerTrigger and maxBytesPerTrigger are for readStream"):
+        table(spark, orders, maxRowsPerTrigger=1).count()
 
 
 def test_payloads_of_json(spark: SparkSession, orders: Writing) -> None:
@@ -228,6 +292,26 @@ def test_payloads_of_json(spark: SparkSession, orders: Writing) -> None:
     reader = spark.read.format("jetstream").schema("sequence BIGINT, problem STRING")
     named = reader.options(stream="ORDERS", decode="json").load(str(orders.root))
     assert [row.sequence - 1 for row in named.where("problem is not null").collect()] == [2, 3, 4, 7, 8]
+
+
+def test_dates_and_times_are_texts() -> None:
+    texts = [
+        b'{"a": "2025-01-31", "l": ["1969-12-31", null], "s": {"d": "0001-01-01"}}',
+        b'{"a": "2025-01-31T23:59:59-01:00", "t": "2025-01-31T23:59:59.5-01:00"}',
+        *(b'{"a": 5}', b'{"a": "2025-02-30"}', b'{"l": ["x"]}', b"{}"),
+    ]
+    inner = pa.struct([("d", pa.date32())])
+    fields = [("a", pa.date32()), ("l", pa.list_(pa.date32())), ("s", inner)]
+    values, problems = decode(
+        pa.array(texts, pa.binary()), pa.struct([*fields, ("t", pa.timestamp("us", tz="UTC"))])
+    )
+    assert values.to_pylist() == [
+        {"a": date(2025, 1, 31), "l": [date(1969, 12, 31), None], "s": {"d": date(1, 1, 1)}, "t": None},
+        {"a": date(2025, 2, 1), "l": None, "s": None, "t": datetime(2025, 2, 1, 0, 59, 59, 500000, UTC)},
+        *[None] * 3,
+        {"a": None, "l": None, "s": None, "t": None},
+    ]
+    assert [at for at, problem in enumerate(problems.to_pylist()) if problem] == [2, 3, 4]
 
 
 def nested(levels: int) -> bytes:
@@ -457,3 +541,61 @@ def test_spark_submit(orders: Writing, out: Path, tmp_path: Path) -> None:
     assert done.returncode == 1
     assert "gnats archive: stream NO is not in" in done.stdout + done.stderr  # spark-submit joins the two
     assert not out.exists()
+
+
+def test_options_of_engines_are_not_for_spark_submit(
+    spark: SparkSession, orders: Writing, out: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    line = ["--store", str(orders.root), "--out", str(out), "--all"]
+    for option, value in (("--engine", "processes"), ("--master", "local"), ("--workers", "2")):
+        assert archive_main([*line, option, value], spark) == 1
+        assert capsys.readouterr().err == (
+            "gnats archive: --engine, --master and --workers are not for spark-submit, which has its own\n"
+        )
+
+
+# A task says that it runs, and goes on when nobody can read it any more: never, if it is not ended.
+INTERRUPTED = """
+import os, sys
+from gnats.archive import cli, job
+run_task = job.run_task
+def waits(task, fifo=sys.argv.pop(1), **about):
+    run_task(task, **about)
+    with open(fifo, "w") as ready:
+        ready.write("staged\\n")
+    import time
+    time.sleep(1000)
+job.run_task = waits
+sys.exit(cli.archive_main(sys.argv[1:]))
+"""
+
+
+def test_an_interrupt_is_one_line_and_leaves_nothing(orders: Writing, out: Path, tmp_path: Path) -> None:
+    """Ctrl-C of a terminal, for the JVM and the tasks as well, while a task has a file on its way."""
+    orders.publish(100)
+    fifo = tmp_path / "ready"
+    os.mkfifo(fifo)
+    line = [sys.executable, "-c", INTERRUPTED, str(fifo), "--store", str(orders.root), "--out", str(out)]
+    job = subprocess.Popen(
+        [*line, "--all", "--master", "local[1]"],
+        env=os.environ | {"SPARK_LOCAL_IP": "127.0.0.1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        with fifo.open() as ready:
+            assert ready.readline() == "staged\n"
+        assert list(out.rglob("*.staged"))
+        os.killpg(job.pid, signal.SIGINT)
+        assert job.wait(60) == 130
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(job.pid, signal.SIGKILL)
+        said = job.communicate()
+    told = [text for text in said[1].splitlines() if "jdk.incubator.vector" not in text]
+    assert told == ["gnats archive: interrupted; what was committed is kept, and the next run goes on"]
+    assert said[0] == ""
+    assert not list(out.rglob("*.staged"))
+    assert not list(out.rglob("*.parquet"))

@@ -95,6 +95,8 @@ cdef inline int buffer_room(Buffer *b, size_t n) noexcept nogil:
 
 cdef void batch_init(Batch *b, uint32_t most_rows, size_t most_bytes) noexcept nogil    # of zeroes
 cdef void batch_free(Batch *b) noexcept nogil
+# Whether the text of a subject and of headers of so many bytes may be more than a column can hold.
+cdef bint batch_text_full(const Batch *b, size_t subject_n, size_t hdr_n) noexcept nogil
 # A message: 0, BATCH_FULL (it is not in it), or BATCH_NO_MEMORY.
 cdef int batch_add(
     Batch *b, uint64_t seq, int64_t ts, uint32_t block, const char *subject, size_t subject_n,

@@ -12,6 +12,7 @@ from gnats.archive.text cimport MOST_SHOWN, is_plain, show_bytes
 cdef enum:
     FEW_ROWS = 1024
     MOST_BYTES = 1 << 30    # offsets have 31 bits, and one message more must fit
+    MOST_TEXT = 0x7fffff00  # `Status` and `Description` are not of the message
     MICROSECOND = 1000
     CHILDREN = 8
 
@@ -108,6 +109,11 @@ cdef inline void put64(Buffer *b, int64_t value) noexcept nogil:
     b.n += 8
 
 
+cdef bint batch_text_full(const Batch *b, size_t subject_n, size_t hdr_n) noexcept nogil:
+    return (b.subject.n + MOST_SHOWN * subject_n > <size_t> MOST_TEXT
+            or max(b.key.n, b.value.n) + MOST_SHOWN * hdr_n > <size_t> MOST_TEXT)
+
+
 cdef int batch_add(
     Batch *b, uint64_t seq, int64_t ts, uint32_t block, const char *subject, size_t subject_n,
     const char *hdr, size_t hdr_n, const char *msg, size_t msg_n,
@@ -115,7 +121,7 @@ cdef int batch_add(
     cdef const uint8_t *p = <const uint8_t *> subject
     cdef size_t size = ROW_SIZE + subject_n + hdr_n + msg_n
     cdef int64_t us = ts // MICROSECOND
-    if b.rows == b.most_rows or (b.rows and b.bytes + size > b.most_bytes):
+    if b.rows == b.most_rows or (b.rows and (b.bytes + size > b.most_bytes or batch_text_full(b, subject_n, hdr_n))):
         return BATCH_FULL
     if b.rows == b.row_room and grow_rows(b) != 0:
         return BATCH_NO_MEMORY

@@ -7,7 +7,16 @@ from posix.unistd cimport pread
 
 import os
 
-from gnats.archive.arrow cimport BATCH_FULL, Batch, batch_add, batch_capsule, batch_free, batch_init
+from gnats.archive.arrow cimport (
+    BATCH_FULL,
+    ROW_SIZE,
+    Batch,
+    batch_add,
+    batch_capsule,
+    batch_free,
+    batch_init,
+    batch_text_full,
+)
 from gnats.archive.spare cimport spare_enter, spare_leave
 from gnats.archive.walk cimport (
     DAMAGE_GAP,
@@ -146,14 +155,14 @@ cdef int walk_chosen(Walk *w, const Chosen *c, Record *r) noexcept nogil:
 
 cdef int scan_large(Walk *w, Record *r, uint32_t index, const Chosen *c, Batch *b) noexcept nogil:
     # The next message is read to where its payload is to be, if it is large: WALK_RECORD, 0: it is not, or
-    # WALK_NO_MEMORY.
+    # WALK_NO_MEMORY. The batch must take it whatever is in front of the payload: it cannot be held back.
     cdef char[LEAD] saved
     cdef char *payload = <char *> b.payload.at + b.payload.n
-    cdef size_t lead = 0, room
+    cdef size_t lead = 0, room, front = LEAD + ROW_SIZE
     cdef int rc = 0
-    if b.rows == 0 or b.rows == b.most_rows or b.bytes + LEAD >= b.most_bytes:
+    if b.rows == 0 or b.rows == b.most_rows or b.bytes + front >= b.most_bytes or batch_text_full(b, LEAD, LEAD):
         return 0
-    room = min(b.most_bytes - b.bytes - LEAD, b.payload.room - b.payload.n)
+    room = min(b.most_bytes - b.bytes - front, b.payload.room - b.payload.n)
     if walk_into(w, payload, b.payload.n, room, saved, &lead, r) != WALK_RECORD:
         return 0
     if r.seq <= c.last and chosen(c, r):

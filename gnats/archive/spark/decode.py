@@ -25,7 +25,7 @@ _KINDS = (
     *(types.FloatType, types.DoubleType, types.DecimalType, types.StringType, types.BinaryType),
     *(types.DateType, types.TimestampType, types.TimestampNTZType),
 )
-"""What Arrow's reader makes of a value, besides structs and lists."""
+"""What Arrow's reader makes of a value, besides structs and lists; dates of a time."""
 _ANYTHING = pa.schema([])
 _STRINGS = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)
 _OTHERS = bytes(set(range(256)) - set(b"{}[]"))
@@ -38,6 +38,8 @@ def nullable(kind: types.DataType, name: str, levels: int = 0) -> types.DataType
         raise ArchiveError(f"{name} has more than {INFERRED_LEVELS} levels")
     if isinstance(kind, types.StructType):
         struct = types.StructType()
+        if len(set(kind.names)) < len(kind.names):
+            raise ArchiveError(f"{name} has two fields of one name")
         for each in kind.fields:
             inner = nullable(each.dataType, f"{name}.{each.name}", levels + 1)
             struct.add(types.StructField(each.name, inner, True, each.metadata))
@@ -75,7 +77,7 @@ def _decode(
         return
     struct = pa.struct(list(schema))
     try:
-        table = _parse(texts, schema, "ignore")
+        table = _parse(texts, pa.schema([_dated(field) for field in schema]), "ignore").cast(schema)
     except pa.ArrowInvalid as exc:
         if len(texts) == 1:
             values.append(pa.nulls(1, struct))
@@ -91,6 +93,16 @@ def _decode(
     else:
         values.append(pa.StructArray.from_arrays(columns, fields=list(schema)))
     problems.extend([None] * len(texts))
+
+
+def _dated(field: pa.Field) -> pa.Field:
+    """With times for dates: for Arrow's reader a date is a number of days."""
+    kind = field.type
+    if pa.types.is_struct(kind):
+        return field.with_type(pa.struct([_dated(each) for each in kind]))
+    if pa.types.is_list(kind):
+        return field.with_type(pa.list_(_dated(kind.value_field)))
+    return field.with_type(pa.timestamp("s")) if pa.types.is_date(kind) else field
 
 
 def _unfit(text: bytes, levels: int) -> str | None:

@@ -22,7 +22,7 @@ from pyspark.sql.types import DataType, StringType, StructField, StructType
 
 from gnats.archive.arguments import moment
 from gnats.archive.errors import ArchiveError
-from gnats.archive.plan import Task, origin_of, sequences_of, tasks
+from gnats.archive.plan import Task, check_gone, origin_of, sequences_of, tasks
 from gnats.archive.ranges import Ranges
 from gnats.archive.source import BATCH_ROWS, SCHEMA, Selection, Snapshot, StreamSource
 from gnats.archive.spark.decode import decode, infer, nullable
@@ -183,11 +183,15 @@ def _keys(get: Any) -> Keys | None:
     found = []
     for name in ("key", "prevKey"):
         key, file = get(name), get(f"{name}File")
+        if key and file:
+            raise ArchiveError(f"options {name} and {name}File exclude each other")
         try:
             found.append(Path(file).read_text().strip() if file else key)
         except (OSError, UnicodeDecodeError) as exc:
             raise ArchiveError(f"{name}File {file} cannot be read: {exc}") from None
     cipher = get("cipher")
+    if not found[0] and (found[1] or cipher):
+        raise ArchiveError("options prevKey and cipher need a key")
     return Keys(found[0], found[1], cipher or "chachapoly") if found[0] else None
 
 
@@ -218,6 +222,8 @@ class JetStreamSource(DataSource):
         return from_arrow_schema(infer(payloads[: self.settings.infer_rows]))
 
     def reader(self, schema: StructType) -> DataSourceReader:
+        if self.settings.max_rows or self.settings.max_bytes:
+            raise ArchiveError("maxRowsPerTrigger and maxBytesPerTrigger are for readStream")
         return Reader(self.settings, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
@@ -253,8 +259,19 @@ def _read(part: Part, settings: Settings, schema: StructType) -> Iterator[pa.Rec
         yield pa.RecordBatch.from_arrays(
             [columns[field.name].cast(field.type) for field in target], schema=target
         )
+    check_gone(part.task.snapshot, scan.vanished)
     if scan.damage and not settings.skip_damage:
         raise ArchiveError(f"{scan.stream.path} is damaged: {'; '.join(map(str, scan.damage[:5]))}")
+
+
+def _check_whole(snapshot: Snapshot, settings: Settings, first: int = 1, last: int = _MOST) -> None:
+    """Raises ArchiveError for damage that is in no block, as a file that is missing, unless that is known to
+    be outside of a range of sequences."""
+    if settings.skip_damage:
+        return
+    for each in snapshot.damage:
+        if (each.first_seq or 1) <= last and (each.last_seq or _MOST) >= first:
+            raise ArchiveError(f"{snapshot.stream.path} is damaged: {each}")
 
 
 def _last(snapshot: Snapshot, selection: Selection) -> int:
@@ -293,8 +310,7 @@ class Reader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         snapshot = self.settings.snapshot()
-        if snapshot.damage and not self.settings.skip_damage:
-            raise ArchiveError(f"{snapshot.stream.path} is damaged: {snapshot.damage[0]}")
+        _check_whole(snapshot, self.settings)
         return _parts(snapshot, self.settings.selection, self.settings.task_bytes) or [InputPartition(None)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -367,6 +383,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 f"{snapshot.stream.path} ends at sequence {snapshot.last_seq}, and was read up to {last}: "
                 "it was rolled back, and the query needs a new checkpoint"
             )
+        _check_whole(snapshot, self.settings, first, last)
         selection = replace(self.settings.selection, first_seq=first, last_seq=last)
         return _parts(snapshot, selection, self.settings.task_bytes)
 

@@ -135,6 +135,20 @@ def test_batches_keep_to_their_bounds(tmp_path: Path) -> None:
         assert batch.num_rows == 1 or sum(batch.column("size").to_pylist()) <= 6_000
 
 
+def test_large_messages_that_just_fit_or_just_do_not(tmp_path: Path) -> None:
+    home = make_home(tmp_path / "S")
+    store = home.open()
+    headers = b"NATS/1.0\r\nA: ".ljust(985, b"x") + b"\r\n\r\n"  # all that a large message is read behind
+    for _ in range(4):
+        store.store_msg(b"orders.a", b"y" * 20_000, headers)
+    store.close()
+    two = 2 * (48 + len(b"orders.a") + len(headers) + 20_000)
+    for size in range(two - 24, two + 24):
+        batches = list(read_stream(home.path, batch_bytes=size))
+        assert [batch.num_rows for batch in batches] == ([1] * 4 if size < two else [2] * 2)
+        assert all(set(batch["size"].to_pylist()) == {20_000} for batch in batches)
+
+
 def test_a_batch_lives_on_without_its_reader(tmp_path: Path) -> None:
     home = make_home(tmp_path / "S")
     store = home.open(block_size=4 * MIB)
