@@ -50,6 +50,24 @@ def _check_creds(path: str) -> None:
         raise ArchiveError(f"credentials {path} are none: {exc}") from None
 
 
+def _encrypted() -> Any:
+    """A client of nats-py that sends nothing before TLS; else whether there is TLS is left to the server."""
+    from nats.aio.client import Client
+    from nats.errors import Error
+
+    class Encrypted(Client):
+        async def _process_info(self, info: dict[str, Any], initial_connection: bool = False) -> None:
+            if initial_connection:
+                if not (info.get("tls_required") or info.get("tls_available")):
+                    assert self._transport
+                    self._transport.close()  # type: ignore[no-untyped-call]
+                    raise Error("the server offers no TLS")
+                info["tls_required"] = True
+            await super()._process_info(info, initial_connection)
+
+    return Encrypted()
+
+
 @dataclass(frozen=True)
 class Broker:
     """How a server is reached."""
@@ -69,6 +87,8 @@ class Broker:
             _check_creds(self.creds)
         if not self.tls_ca:
             return None
+        if split.scheme == "ws":
+            raise ArchiveError(f"{self.shown} has no TLS to use a CA for: wss has")
         try:
             return ssl.create_default_context(cafile=self.tls_ca)
         except OSError as exc:  # a file that has no certificate, too
@@ -97,7 +117,7 @@ class Broker:
         """A connection of nats-py. Raises ArchiveError."""
         tls = self.check()
         try:
-            import nats
+            from nats.aio.client import Client
             from nats.errors import Error
         except ImportError:
             raise ArchiveError("nats-py is needed: pip install gnats[archive]") from None
@@ -118,8 +138,10 @@ class Broker:
             options["tls"] = tls
         if self.creds:
             options["user_credentials"] = self.creds
+        wanted = tls is not None or self._split().scheme == "tls"
+        connection = _encrypted() if wanted and self._split().scheme in ("nats", "tls") else Client()
         try:
-            connection = await nats.connect(self.server, name="gnats archive", **options)
+            await connection.connect(self.server, name="gnats archive", **options)
         except (Error, OSError, TimeoutError, ValueError) as exc:
             why = (errors or [exc])[-1]
             raise ArchiveError(f"{self.shown} cannot be reached: {first_line(why)}") from None

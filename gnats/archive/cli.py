@@ -9,7 +9,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,12 +29,12 @@ from gnats.archive.compact import compact
 from gnats.archive.engine import Engine, Inline, Processes, Spark
 from gnats.archive.errors import ArchiveError
 from gnats.archive.job import Archived, Options, archive
-from gnats.archive.manifest import Manifest, manifests
+from gnats.archive.manifest import Manifest, Origin, manifests
 from gnats.archive.restore import Wanted, restore
 from gnats.archive.source import StreamSource
 from gnats.archive.streams import Keys, StreamDir, find_streams
 from gnats.archive.target import Target, shown
-from gnats.archive.verify import verify
+from gnats.archive.verify import Verified, verify
 from gnats.archive.writer import Layout
 
 if TYPE_CHECKING:
@@ -75,12 +75,36 @@ class Console:
     def warn(self, text: str) -> None:
         self.damaged = True
         self.end()
-        print(f"gnats archive: damage: {text}", file=sys.stderr, flush=True)
+        complain(f"damage: {text}")
 
     def end(self) -> None:
         if self._bar is not None:
             self._bar.close()
             self._bar = None
+
+
+class Each:
+    """What is done for each of several streams: an error of one is a line, and the others' turn comes."""
+
+    def __init__(self, target: Target, before: Callable[[], object] = lambda: None) -> None:
+        """`before` is called before a line."""
+        self.target = target
+        self.before = before
+        self.failed = False
+
+    @contextmanager
+    def __call__(self) -> Iterator[None]:
+        try:
+            yield
+        except ArchiveError as exc:
+            self.before()
+            self.target.open().names("")  # without a target all of them would say the same, slowly
+            complain(str(exc))
+            self.failed = True
+
+
+def complain(text: str) -> None:
+    print(f"gnats archive: {text}", file=sys.stderr, flush=True)
 
 
 def _keys(args: argparse.Namespace) -> Keys | None:
@@ -151,7 +175,7 @@ def _streams(args: argparse.Namespace) -> list[StreamDir]:
 def _archived(args: argparse.Namespace) -> list[Manifest]:
     """The archived streams that are selected. Raises ArchiveError when there is none."""
     _check_selection(args)
-    found = manifests(Target(args.out).open())
+    found = list(manifests(Target(args.out).open()))
     if not found:
         raise ArchiveError(f"no archived stream in {shown(args.out)}")
     _check_names(
@@ -210,12 +234,15 @@ def _run(args: argparse.Namespace, engine: Engine) -> int:
     else:
         _refuse(args, "--purge-archived", "server", "creds", "tls_ca", "js_domain")
     try:
-        results = archive(streams, target, engine, options, console, keys, args.work_dir)
-        if args.purge_archived:
-            for stream, done in zip(streams, results, strict=True):
-                console.line(_purge(args, engine, StreamSource(stream, keys), done))
+        each = Each(target, console.end)
+        results = archive(streams, target, engine, options, console, keys, args.work_dir, each)
+        for done in results if args.purge_archived else ():
+            with each():
+                console.line(_purge(args, engine, StreamSource(done.stream, keys), done))
     finally:
         console.end()
+    if each.failed:
+        return 1
     return DAMAGED if console.damaged else 0
 
 
@@ -224,7 +251,7 @@ def _purge(args: argparse.Namespace, engine: Engine, source: StreamSource, done:
     name = f"{source.stream.account} > {source.stream.name}"
     checked = verify(Target(args.out), done.manifest, source, engine, only_present=True)
     for problem in checked.problems:
-        print(f"gnats archive: {problem}", file=sys.stderr)
+        complain(problem)
     if checked.problems:
         raise ArchiveError(f"{name}: not verified; nothing is purged")
     purged = purge_archived(_broker(args), checked)
@@ -235,46 +262,57 @@ def _purge(args: argparse.Namespace, engine: Engine, source: StreamSource, done:
 
 def _compact(args: argparse.Namespace, engine: Engine) -> int:
     target = Target(args.out)
+    each = Each(target)
     for manifest in _archived(args):
-        done = compact(manifest.storage, target, manifest, engine, _layout(args))
-        origin = manifest.origin
-        say(
-            f"{origin.account} > {origin.stream}: {done.before} files made {done.after}, "
-            f"{len(done.state.files)} in all"
-        )
-    return 0
+        with each():
+            done = compact(manifest.storage, target, manifest, engine, _layout(args))
+            say(
+                f"{_name(manifest.origin)}: {done.before} files made {done.after}, "
+                f"{len(done.state.files)} in all"
+            )
+    return int(each.failed)
 
 
 def _verify(args: argparse.Namespace, engine: Engine) -> int:
     if not args.store:
         _refuse(args, "--store", "key_file", "prev_key_file", "cipher", "work_dir")
     keys, target, bad = _keys(args), Target(args.out), False
-    sources = {(each.account, each.name): each for each in _found(args)} if args.store else {}
+    each = Each(target)
+    sources = {(found.account, found.name): found for found in _found(args)} if args.store else {}
     for manifest in _archived(args):
         origin = manifest.origin
-        name = f"{origin.account} > {origin.stream}"
-        if args.store:
-            stream = sources.get((origin.account, origin.stream))
-            if stream is None:
-                raise ArchiveError(f"{name} is in the archive, and not in {args.store}")
-            with opened(stream, args.work_dir) as there:
-                done = verify(target, manifest, StreamSource(there, keys), engine)
-        else:
-            done = verify(target, manifest, None, engine)
-        for problem in done.problems:
-            print(f"gnats archive: {problem}", file=sys.stderr)
-        bad = bad or bool(done.problems)
-        gone = f", {done.gone:,} of them not in the store any more" if done.gone else ""
-        lost = sum(each.last_seq - each.first_seq + 1 for each in done.state.lost)
-        damage = f", {lost:,} sequences lost to damage" if lost else ""
-        damage += f", {done.unarchived:,} messages of the store not archived" if done.unarchived else ""
-        verdict = f"{len(done.problems)} problems" if done.problems else "good"
-        say(f"{name}: {verdict}: {done.rows:,} messages in {len(done.state.files)} files{gone}{damage}")
-    return int(bad)
+        with each(), ExitStack() as stack:
+            source = None
+            if args.store:
+                stream = sources.get((origin.account, origin.stream))
+                if stream is None:
+                    raise ArchiveError(f"{_name(origin)} is in the archive, and not in {args.store}")
+                source = StreamSource(stack.enter_context(opened(stream, args.work_dir)), keys)
+            done = verify(target, manifest, source, engine)
+            for problem in done.problems:
+                complain(problem)
+            bad = bad or bool(done.problems)
+            say(_verdict(origin, done))
+    return int(bad or each.failed)
+
+
+def _name(origin: Origin) -> str:
+    return f"{origin.account} > {origin.stream}"
+
+
+def _verdict(origin: Origin, done: Verified) -> str:
+    gone = f", {done.gone:,} of them not in the store any more" if done.gone else ""
+    lost = sum(each.last_seq - each.first_seq + 1 for each in done.state.lost)
+    damage = f", {lost:,} sequences lost to damage" if lost else ""
+    damage += f", {done.unarchived:,} messages of the store not archived" if done.unarchived else ""
+    verdict = f"{len(done.problems)} problems" if done.problems else "good"
+    return (
+        f"{_name(origin)}: {verdict}: {done.rows:,} messages in {len(done.state.files)} files{gone}{damage}"
+    )
 
 
 def _restore(args: argparse.Namespace) -> int:
-    found = manifests(Target(args.out).open(), args.account, args.stream)
+    found = list(manifests(Target(args.out).open(), args.account, args.stream))
     if len(found) != 1:
         what = "is not in the archive" if not found else "is there for several accounts in"
         whose = f" of account {args.account}" if args.account else ""
@@ -308,20 +346,18 @@ _WITHOUT_ENGINE: dict[str, tuple[Callable[[], Parser], Callable[[argparse.Namesp
 
 def archive_main(args: Sequence[str], session: SparkSession | None = None) -> int:
     """`gnats archive ARGS`; the exit status. A session is given when Spark has started this."""
+    logging.getLogger("asyncio").setLevel(logging.CRITICAL)  # on how clients leave their connections
     try:
         with _interruptible():
             return _main(args, session)
     except ArchiveError as exc:
-        print(f"gnats archive: {exc}", file=sys.stderr)
+        complain(str(exc))
         return 1
     except MemoryError:
-        print("gnats archive: out of memory: a smaller --task-memory needs less of it", file=sys.stderr)
+        complain("out of memory: a smaller --task-memory needs less of it")
         return 1
     except KeyboardInterrupt:
-        print(
-            "gnats archive: interrupted; what was committed is kept, and the next run goes on",
-            file=sys.stderr,
-        )
+        complain("interrupted; what was committed is kept, and the next run goes on")
         return INTERRUPTED
 
 

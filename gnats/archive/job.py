@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol
@@ -106,6 +106,7 @@ class Options:
 class Archived:
     """What a run has done for a stream."""
 
+    stream: StreamDir
     manifest: Manifest
     state: State
     rows: int = 0
@@ -146,7 +147,7 @@ class StreamJob:
         self.manifest.origin = origin_of(self.snapshot)
         self.manifest.check_origin(state)
         state = not_rolled_back(self.snapshot, self.manifest, state)
-        done = Archived(self.manifest, state)
+        done = Archived(self.source.stream, self.manifest, state)
         for each in (*self.snapshot.damage, *self._damaged_end()):
             done.damage.append(str(each))
             self.report.warn(f"{self.name}: {each}")
@@ -272,26 +273,29 @@ def archive(
     report: Report,
     keys: Keys | None = None,
     work_dir: str | None = None,
+    each: Callable[[], AbstractContextManager[object]] = nullcontext,
 ) -> list[Archived]:
-    """Archives streams one after the other. Raises ArchiveError at the first that cannot be.
+    """Archives streams one after the other. Raises ArchiveError at the first that cannot be, unless `each`,
+    the context of what is done for one, suppresses that.
 
     Backups are unpacked below work_dir, one at a time; all tasks have to see it.
     """
     storage = target.open()
-    checked = False
+    streams = list(streams)
+    if streams:
+        check_partition(storage, options.layout.partition)
+        first = Manifest(storage, Origin(streams[0].account, streams[0].name))
+        storage.check_create(first.path(MANIFEST))
     results = []
     for stream in streams:
-        with opened(stream, work_dir) as there:
-            job = StreamJob(storage, target, StreamSource(there, keys), options, report)
-            if not checked:
-                check_partition(storage, options.layout.partition)
-                storage.check_create(job.manifest.path(MANIFEST))
-                checked = True
-            done = job.run(engine)
-        report.line(
-            f"{job.name}: {done.rows:,} messages archived "
-            f"({done.payload_bytes:,} bytes, {done.files} files), "
-            f"{done.state.rows:,} in all, up to sequence {done.state.last_seq:,}"
-        )
-        results.append(done)
+        with each():
+            with opened(stream, work_dir) as there:
+                job = StreamJob(storage, target, StreamSource(there, keys), options, report)
+                done = job.run(engine)
+            results.append(done)
+            report.line(
+                f"{job.name}: {done.rows:,} messages archived "
+                f"({done.payload_bytes:,} bytes, {done.files} files), "
+                f"{done.state.rows:,} in all, up to sequence {done.state.last_seq:,}"
+            )
     return results

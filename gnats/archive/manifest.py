@@ -31,7 +31,7 @@ import re
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from typing import Any
 from urllib.parse import quote, unquote
 
@@ -395,7 +395,7 @@ def check_partition(storage: Storage, partition: str) -> None:
     """Raises ArchiveError when a target has files, of whichever stream, whose directories are by something
     else: the columns of a table are the same in all of it."""
     there: set[str] = set()
-    for manifest in _manifests(storage):
+    for manifest in manifests(storage):
         with suppress(ArchiveError):  # what is wrong with a manifest is no matter of other streams
             there.update(map(partition_of, manifest.load().files.values()))
     if there and partition not in there:
@@ -406,8 +406,9 @@ def check_partition(storage: Storage, partition: str) -> None:
         )
 
 
-def _manifests(storage: Storage, account: str | None = None, stream: str | None = None) -> Iterator[Manifest]:
-    """As manifests(); their origins do not say when the streams were created."""
+def manifests(storage: Storage, account: str | None = None, stream: str | None = None) -> Iterator[Manifest]:
+    """The archived streams of a target, or those of an account and a name; their origins do not say when they
+    were created. Raises ArchiveError."""
     for first in storage.names(""):
         if not first.startswith("account="):
             continue
@@ -417,11 +418,3 @@ def _manifests(storage: Storage, account: str | None = None, stream: str | None 
             manifest = Manifest(storage, origin)
             if second.startswith("stream=") and wanted and manifest.exists():
                 yield manifest
-
-
-def manifests(storage: Storage, account: str | None = None, stream: str | None = None) -> list[Manifest]:
-    """The archived streams of a target, or those of an account and a name. Raises ArchiveError."""
-    found = list(_manifests(storage, account, stream))
-    for manifest in found:
-        manifest.origin = replace(manifest.origin, created=manifest.load().origin.created)
-    return found

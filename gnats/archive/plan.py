@@ -13,7 +13,7 @@ from gnats.archive.errors import ArchiveError
 from gnats.archive.files import times
 from gnats.archive.manifest import Entry, Lost, Manifest, Origin, State
 from gnats.archive.ranges import Ranges
-from gnats.archive.snapshot import take_snapshot
+from gnats.archive.snapshot import check_gone
 from gnats.archive.source import Damage, Selection, Snapshot
 from gnats.archive.target import Target
 from gnats.archive.writer import Layout, Writer
@@ -196,21 +196,6 @@ def _run(task: Task, target: Target, job: str, layout: Layout) -> Result:
         lost=tuple(lost_to(scan.damage, task)) if scan.damage else (),
         damage=tuple(map(str, scan.damage)),
     )
-
-
-def check_gone(snapshot: Snapshot, vanished: Sequence[int]) -> None:
-    """Raises ArchiveError unless the messages of blocks that vanished while they were read are gone for good:
-    a stream that is restored, or built again from other servers, has them again in other blocks."""
-    if not vanished:
-        return
-    now = take_snapshot(snapshot.stream, snapshot.keys, limits=False)
-    for block in snapshot.blocks:
-        if block.index not in vanished:
-            continue
-        first = block.first_seq or (block.after or 0) + 1
-        last = block.last_seq or (block.before or snapshot.last_seq + 1) - 1
-        if now.last_seq < last or now.select(Selection(first, last)):
-            raise ArchiveError(f"{snapshot.stream.path} was replaced while it was read")
 
 
 def lost_to(damage: Sequence[Damage], task: Task) -> Iterator[Lost]:

@@ -8,7 +8,7 @@ does not depend on the time of day.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from gnats.archive.blocks import BlockDamage, BlockFiles
 from gnats.archive.errors import ArchiveError
 from gnats.archive.index import read_index
-from gnats.archive.model import Block, Damage, Snapshot
+from gnats.archive.model import Block, Damage, Selection, Snapshot
 from gnats.archive.scanner import BlockReader, Subjects, find_checksum, gather, weigh
 from gnats.archive.streams import BLOCK_FILE, Keys, StreamDir, messages_dir, read_meta
 from gnats.jetstream.config import StreamConfig
@@ -83,6 +83,21 @@ def take_snapshot(stream: StreamDir, keys: Keys | None, limits: bool = True) -> 
     if not messages_dir(stream).is_dir():
         raise ArchiveError(f"{stream.path} is no stream: {messages_dir(stream).name} is not in it")
     raise ArchiveError(f"{stream.path} changes while it is read: its blocks disappear again and again")
+
+
+def check_gone(snapshot: Snapshot, vanished: Sequence[int]) -> None:
+    """Raises ArchiveError unless the messages of blocks that vanished while they were read are gone for good:
+    a stream that is restored, or built again from other servers, has them again in other blocks."""
+    if not vanished:
+        return
+    now = take_snapshot(snapshot.stream, snapshot.keys, limits=False)
+    for block in snapshot.blocks:
+        if block.index not in vanished:
+            continue
+        first = block.first_seq or (block.after or 0) + 1
+        last = block.last_seq or (block.before or snapshot.last_seq + 1) - 1
+        if now.last_seq < last or now.select(Selection(first, last)):
+            raise ArchiveError(f"{snapshot.stream.path} was replaced while it was read")
 
 
 class _Gathering:

@@ -26,7 +26,7 @@ from gnats.archive.model import (
     Snapshot,
 )
 from gnats.archive.scan import SCHEMA, Scan
-from gnats.archive.snapshot import take_snapshot
+from gnats.archive.snapshot import check_gone, take_snapshot
 from gnats.archive.streams import Keys, StreamDir, find_stream
 
 __all__ = [
@@ -87,9 +87,12 @@ class StreamSource:
         return self.snapshot().scan(selection, blocks, batch_rows, batch_bytes)
 
 
-def _checked(stream: StreamDir, scan: Scan, strict: bool, unpacked: ExitStack) -> Iterator[pa.RecordBatch]:
+def _checked(
+    stream: StreamDir, snapshot: Snapshot, scan: Scan, strict: bool, unpacked: ExitStack
+) -> Iterator[pa.RecordBatch]:
     with unpacked:
         yield from scan.reader
+        check_gone(snapshot, scan.vanished)
     if scan.tail:
         warnings.warn(f"{stream.path}: {scan.tail}", DamageWarning, stacklevel=2)
     if not scan.damage:
@@ -123,6 +126,7 @@ def read_stream(
     A backup is unpacked below `work_dir` first (None: the system's directory for temporary files); what was
     unpacked is removed when the reader has ended or is gone.
 
+    A stream that is replaced while it is read ends the reader with an ArchiveError.
     Where something of it is damaged the reader raises ArchiveError at its end, after what can be read; with
     damage="warn" it warns (DamageWarning).
     """
@@ -131,7 +135,7 @@ def read_stream(
     selection = Selection(first_seq, last_seq, start_ns, end_ns, tuple(subjects))
     found = find_stream(path, stream, account)
     with ExitStack() as stack:
-        source = StreamSource(stack.enter_context(opened(found, work_dir)), keys)
-        scan = source.scan(selection, None, batch_rows, batch_bytes)
-        batches = _checked(found, scan, damage == "raise", stack.pop_all())
+        snapshot = StreamSource(stack.enter_context(opened(found, work_dir)), keys).snapshot()
+        scan = snapshot.scan(selection, None, batch_rows, batch_bytes)
+        batches = _checked(found, snapshot, scan, damage == "raise", stack.pop_all())
     return pa.RecordBatchReader.from_batches(SCHEMA, batches)

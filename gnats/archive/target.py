@@ -24,6 +24,8 @@ import pyarrow.fs as pafs
 from gnats.archive.errors import ArchiveError
 from gnats.jetstream.metafiles import sync_path
 
+ATTEMPTS = 100
+"""How often something is created beside others that do so."""
 FILE_ERRORS = (OSError, pa.ArrowException)
 """What pyarrow's file systems raise."""
 TEMPORARY = ".tmp"
@@ -279,7 +281,7 @@ class S3Storage(Storage):
 
         bucket, _, key = self.full(path).partition("/")
         where = posixpath.join(shown(self.url), path)
-        while True:
+        for _ in range(ATTEMPTS):
             try:
                 self.client.put_object(Bucket=bucket, Key=key, Body=data, IfNoneMatch="*")
             except ClientError as exc:
@@ -292,6 +294,7 @@ class S3Storage(Storage):
             except BotoCoreError as exc:
                 raise ArchiveError(f"{where} cannot be written: {first_line(exc)}") from None
             return True
+        raise ArchiveError(f"{where} cannot be written: others are about to, each time")
 
     def check_create(self, directory: str) -> None:
         probe = beside_of(posixpath.join(directory, "probe"))

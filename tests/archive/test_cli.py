@@ -16,6 +16,7 @@ import pytest
 
 from gnats.archive.arguments import DAMAGED, moment, size
 from gnats.archive.cli import archive_main
+from gnats.archive.target import LocalStorage
 
 from .stores import DAY, START, Writing, listed, parquet_files, plain
 
@@ -184,6 +185,50 @@ def test_names_that_are_not_in_the_archive(
         )
         assert gnats_archive(command, "--out", out, "--stream", "NO", *HERE) == 1
         assert f"stream NO is not in the archive {out}; there: ORDERS" in capsys.readouterr().err
+
+
+def test_what_is_wrong_with_a_stream_does_not_keep_others_back(
+    tmp_path: Path, out: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = tmp_path / "store"
+    streams = [Writing(root, name) for name in ("ONE", "TWO", "THREE")]
+    for stream in streams:
+        stream.publish(1)
+
+    def told(status: int, *command: str) -> str:
+        assert gnats_archive(*command, "--out", out, "--all", *HERE) == status
+        return capsys.readouterr().err
+
+    store = ("--store", str(root))
+    (streams[1].directory / "meta.key").write_bytes(b"x")
+    assert told(1, *store).startswith(f"gnats archive: {streams[1].directory}/meta.key is not opened")
+    (streams[1].directory / "meta.key").unlink()
+    assert len(list(parquet_files(out))) == 2
+    assert told(0, *store) == ""
+    for stream in streams:
+        stream.publish(1)
+    assert told(0, *store) == ""
+    version = next((out / "account=$G" / "stream=TWO").glob("_manifest/*1.json"))
+    before = version.read_bytes()
+    version.write_text("{")
+    for command in ((*store,), ("compact",), ("verify", *store), ("verify",)):
+        assert str(version) in (line := told(1, *command)) and line.count("\n") == 1
+    assert len(list(parquet_files(out))) == 4
+    version.write_bytes(before)
+    shutil.rmtree(streams[0].directory)
+    assert told(1, "verify", *store) == f"gnats archive: $G > ONE is in the archive, and not in {root}\n"
+    assert told(0, "verify") == ""
+
+
+def test_without_a_target_no_other_stream_is_tried(
+    tmp_path: Path, out: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = tmp_path / "store"
+    for name in ("ONE", "TWO"):
+        Writing(root, name).publish(1)
+    monkeypatch.setattr(LocalStorage, "check_create", lambda *args: out.write_text("no directory"))
+    assert gnats_archive("--store", root, "--out", out, "--all", *HERE) == 1
+    assert capsys.readouterr().err.count("\n") == 1
 
 
 def test_an_account_whose_name_is_no_text(

@@ -29,7 +29,7 @@ from gnats.archive.job import archive as run_archive
 from gnats.archive.manifest import Change, Manifest, State
 from gnats.archive.plan import check_not_rolled_back
 from gnats.archive.snapshot import take_snapshot
-from gnats.archive.source import StreamSource
+from gnats.archive.source import StreamSource, read_stream
 from gnats.archive.streams import find_stream
 from gnats.archive.target import LocalStorage, Target
 from gnats.archive.verify import Verified, verify
@@ -186,10 +186,23 @@ def test_blocks_that_come_back_are_no_deletes(
         aside.rename(there)
         return take_snapshot(*args, **options)
 
-    monkeypatch.setattr("gnats.archive.plan.take_snapshot", back)
+    monkeypatch.setattr("gnats.archive.snapshot.take_snapshot", back)
     with pytest.raises(ArchiveError, match="was replaced while it was read"):
         run_archive([orders.dir], Target(str(out)), Around(lambda: there.rename(aside)), SMALL, Silent())
     assert archive(orders, out).rows == 400
+
+
+def test_a_reader_of_a_stream_that_is_replaced_says_so(orders: Writing, tmp_path: Path) -> None:
+    orders.publish(400)
+    there, aside = orders.directory / "msgs", tmp_path / "aside"
+    reader = read_stream(orders.root, batch_rows=1)
+    assert reader.read_next_batch()["sequence"].to_pylist() == [1]
+    there.rename(aside)
+    there.mkdir()
+    for path in aside.glob("*.blk"):
+        shutil.copy(path, there / f"{int(path.stem) + 1000}.blk")
+    with pytest.raises(ArchiveError, match="was replaced while it was read"):
+        reader.read_all()
 
 
 def test_a_damaged_end_is_no_end(orders: Writing, out: Path) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import nats
 import nkeys
 import pytest
+from support.certs import Certificates
 from support.servers import Server
 
 from gnats.archive.broker import Broker, purge_archived
@@ -309,3 +310,42 @@ def test_credentials_are_looked_at_before_a_server_asks_for_them(tmp_path: Path)
         path.write_text(wrong)
         with pytest.raises(ArchiveError, match=r"user\.creds are none"):
             broker.check()
+
+
+async def test_nothing_is_sent_to_a_server_without_tls(certs: Certificates) -> None:
+    received: asyncio.Queue[bytes] = asyncio.Queue()
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b'INFO {"max_payload": 1048576}\r\n')
+        data = await reader.read(100)
+        writer.close()
+        await writer.wait_closed()
+        received.put_nowait(data)
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    async with server:
+        for broker in (
+            Broker(f"tls://user:password@127.0.0.1:{port}"),
+            Broker(f"nats://user:password@127.0.0.1:{port}", tls_ca=str(certs.ca.cert_file)),
+        ):
+            with pytest.raises(
+                ArchiveError, match=r"127\.0\.0\.1.* cannot be reached: the server offers no TLS"
+            ):
+                async with broker.connect():
+                    pass
+            assert await received.get() == b""
+    with pytest.raises(ArchiveError, match="has no TLS to use a CA for"):
+        Broker("ws://127.0.0.1:1", tls_ca=str(certs.ca.cert_file)).check()
+
+
+@pytest.mark.parametrize("optional", ["", "allow_non_tls: true"])
+async def test_tls(launch: Callable[..., Server], certs: Certificates, optional: str) -> None:
+    server = launch(config=f"tls {{ {certs.server.tls_block} }}\n{optional}")
+    host, port = server.address
+    broker = Broker(f"nats://{host}:{port}", tls_ca=str(certs.ca.cert_file))
+    async with broker.connect() as connection:
+        assert await broker.account(connection) == "$G"
+    with pytest.raises(ArchiveError, match="certificate verify failed"):
+        async with Broker(f"tls://{host}:{port}").connect():
+            pass
