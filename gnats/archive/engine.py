@@ -16,6 +16,7 @@ from functools import cached_property
 from multiprocessing import get_context, resource_tracker
 from multiprocessing.connection import Connection
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from gnats.archive.errors import ArchiveError
@@ -140,6 +141,30 @@ def _interrupts_ours() -> Iterator[None]:
             signal.signal(signal.SIGINT, handler)
 
 
+@contextmanager
+def _interrupts_noted() -> Iterator[threading.Event]:
+    """Ctrl-C is noted, and only a second one raised: raised in a finalizer of Py4J's it would be lost."""
+    noted = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield noted
+        return
+    before = signal.getsignal(signal.SIGINT)
+
+    def note(number: int, frame: FrameType | None) -> None:
+        if noted.is_set():
+            raise KeyboardInterrupt
+        noted.set()
+        with suppress(KeyboardInterrupt):
+            if callable(before):
+                before(number, frame)
+
+    signal.signal(signal.SIGINT, note)
+    try:
+        yield noted
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
 class Spark:
     """A Spark session: the one there is (spark-submit), or one that is started when there is something to
     do."""
@@ -201,15 +226,19 @@ class Spark:
                 over.set()
 
         thread = InheritableThread(target=collect)
-        thread.start()
-        try:
-            while not over.wait(POLL):
-                done(self._completed(group))
-        finally:
-            if not over.is_set():
-                with suppress(Py4JError):  # the JVM may be gone, by the same Ctrl-C
-                    context.cancelJobGroup(group)
-            thread.join()
+        with _interrupts_noted() as interrupted:
+            thread.start()
+            try:
+                while not over.wait(POLL) and not interrupted.is_set():
+                    with suppress(Py4JError):  # the JVM is gone: the tasks say so, too
+                        done(self._completed(group))
+            finally:
+                if not over.is_set():
+                    with suppress(Py4JError):  # the JVM may be gone, by the same Ctrl-C
+                        context.cancelJobGroup(group)
+                thread.join()
+                if interrupted.is_set():
+                    raise KeyboardInterrupt
         if not outcome or isinstance(outcome[0], Exception):
             raise ArchiveError(f"Spark could not run the tasks: {_reason(outcome)}")
         done(len(tasks))

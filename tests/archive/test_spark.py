@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, date, datetime, timedelta
@@ -555,6 +556,33 @@ def test_options_of_engines_are_not_for_spark_submit(
 
 
 # A task says that it runs, and goes on when nobody can read it any more: never, if it is not ended.
+def test_an_interrupt_in_a_finalizer_is_not_lost(spark: SparkSession) -> None:
+    """Py4J has finalizers, and what is raised in one goes nowhere."""
+    seen: list[int] = []
+
+    def interrupt(number: int, frame: object) -> None:
+        seen.append(number)
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGINT, interrupt)
+
+    class Finalized:
+        def __del__(self) -> None:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    def done(count: int) -> None:
+        if not seen:
+            Finalized()
+
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            Spark(session=spark).run(time.sleep, [1000], done)
+        assert seen == [signal.SIGINT]
+        assert Spark(session=spark).run(abs, [-1], done) == [1]
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
 INTERRUPTED = """
 import os, sys
 from gnats.archive import cli, job
