@@ -5,7 +5,6 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 SOURCES := $(shell find cython_src -name '*.pyx' -o -name '*.pxd' -o -name '*.h')
 STAMP  := $(VENV)/.installed
-PYTEST := $(BIN)/python -P -m pytest
 ARGS   ?=
 
 .PHONY: help build run test hadoop faults bench bench-full lint asan tsan sdist clean check-tools
@@ -39,7 +38,7 @@ $(VENV)/.test-tools: $(STAMP)
 	@touch $@
 
 test: build $(VENV)/.test-tools ## build and run all tests (ARGS="-k sublist")
-	$(PYTEST) tests $(ARGS)
+	@sh tools/test.sh $(BIN)/python $(ARGS)
 
 hadoop: build ## HDFS for the tests of the archive, which skip what needs it otherwise (200 MB)
 	PYTHON=$(BIN)/python sh tools/hadoop.sh

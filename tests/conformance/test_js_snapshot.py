@@ -32,7 +32,7 @@ from support.servers import REFERENCE, Kind, Server
 
 from gnats.store import s2
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = [pytest.mark.timeout(120), pytest.mark.waits]
 
 Launch = Callable[..., Server]
 CONFIG = "server_name: srv, jetstream { store_dir: js }, accounts {}"

@@ -16,7 +16,7 @@ from support.caller import Caller, Message
 from support.jetstream import API, comparable, config
 from support.servers import KINDS, REFERENCE, Kind, Server, selected
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = [pytest.mark.timeout(120), pytest.mark.waits]
 
 Launch = Callable[..., Server]
 Move = Callable[..., tuple[Any, Server]]

@@ -11,7 +11,7 @@ from support.wire import PING, PONG, Connection
 
 from .cases import QUIET
 
-pytestmark = pytest.mark.timeout(60)
+pytestmark = [pytest.mark.timeout(60), pytest.mark.waits]
 
 Launch = Callable[..., Server]
 
