@@ -138,8 +138,8 @@ class Broker:
             options["tls"] = tls
         if self.creds:
             options["user_credentials"] = self.creds
-        wanted = tls is not None or self._split().scheme == "tls"
-        connection = _encrypted() if wanted and self._split().scheme in ("nats", "tls") else Client()
+        scheme = self._split().scheme
+        connection = _encrypted() if scheme == "tls" or (tls and scheme == "nats") else Client()
         try:
             await connection.connect(self.server, name="gnats archive", **options)
         except (Error, OSError, TimeoutError, ValueError) as exc:

@@ -109,9 +109,7 @@ def complain(text: str) -> None:
 
 def _keys(args: argparse.Namespace) -> Keys | None:
     if not args.key_file:
-        for option, value in (("--prev-key-file", args.prev_key_file), ("--cipher", args.cipher)):
-            if value:
-                raise ArchiveError(f"{option} needs --key-file")
+        _refuse(args, "--key-file", "prev_key_file", "cipher")
         return None
     try:
         key, previous = (
@@ -195,11 +193,9 @@ def _engine(args: argparse.Namespace, session: SparkSession | None) -> Engine:
             raise ArchiveError("--engine, --master and --workers are not for spark-submit, which has its own")
         return Spark(session=session)
     if args.engine != "processes":
-        if args.workers:
-            raise ArchiveError("--workers needs --engine processes")
+        _refuse(args, "--engine processes", "workers")
         return Spark(args.master or "local[*]")
-    if args.master:
-        raise ArchiveError("--master needs --engine spark")
+    _refuse(args, "--engine spark", "master")
     return Inline() if args.workers == 1 else Processes(args.workers)
 
 
@@ -248,7 +244,7 @@ def _run(args: argparse.Namespace, engine: Engine) -> int:
 
 def _purge(args: argparse.Namespace, engine: Engine, source: StreamSource, done: Archived) -> str:
     """Verifies what a stream has now and has the server purge it; what was done."""
-    name = f"{source.stream.account} > {source.stream.name}"
+    name = _name(done.manifest.origin)
     checked = verify(Target(args.out), done.manifest, source, engine, only_present=True)
     for problem in checked.problems:
         complain(problem)
