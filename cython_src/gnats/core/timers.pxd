@@ -13,6 +13,7 @@ cdef struct Timer:
 cdef struct TimerHeap:
     Timer **heap      # heap[0] is unused
     uint32_t n        # atomic, one writer
+    int64_t first     # the earliest deadline, 0 for none; the same
     size_t cap
 
 
@@ -23,4 +24,4 @@ cdef void timers_free(TimerHeap *h) noexcept nogil
 
 
 cdef inline int64_t timers_next(const TimerHeap *h) noexcept nogil:
-    return h.heap[1].when if h.n else 0
+    return h.first
