@@ -31,7 +31,7 @@ class ServerThread:
     """
 
     checks_rest: ClassVar[bool] = False
-    """Whether stop() sees first that the server rests, and then that its descriptors are closed (gnats.rest)."""
+    """Whether stop() sees that the server rests, and afterwards that it is closed (gnats.rest)."""
 
     def __init__(
         self,

@@ -192,7 +192,7 @@ class Server:
         return int(self.wait_log(r"Starting http monitor on \S+:(\d+)")[1])
 
     def stop(self, signum: int = signal.SIGTERM, *, rested: bool = True) -> None:
-        """Stops the process and requires that it rests before, and ends well: exit code 0, no traceback in the log.
+        """Stops the process, requires that it rests before and ends well: exit code 0, no traceback in the log.
 
         Without `rested` it is stopped whatever it does.
         """

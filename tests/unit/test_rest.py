@@ -1,4 +1,4 @@
-"""Whether servers rest: what is not at rest is found, whatever it is; what rests, or comes to rest, is let go."""
+"""Servers that do not rest are found, whatever keeps them from it; those that come to rest are not."""
 
 from __future__ import annotations
 
