@@ -1,9 +1,9 @@
 """See that a server rests. For test harnesses, which look before they stop one.
 
-A server that gets nothing to do rests: each of its threads sleeps and wakes up for cause only, no deadline has
-passed unnoticed, and it keeps no descriptor of something that is gone. It may have connected clients that ping
-now and then. A server that has work left gets the time for it: the CPU that it uses counts, not the time that
-passes on a busy machine.
+A server that gets nothing to do rests: each of its threads sleeps and wakes up for cause only, no deadline
+has passed unnoticed, and it keeps no descriptor of something that is gone. It may have connected clients that
+ping now and then. A server that has work left gets the time for it: the CPU that it uses counts, not the time
+that passes on a busy machine.
 """
 
 from __future__ import annotations

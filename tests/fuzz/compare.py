@@ -1,7 +1,7 @@
 """Plays the same sequences to nats-server and to gnats, from one connection: both must answer alike.
 
-A step is over when its PING is answered, and a request when its answer has come as well, or none will. Messages
-that are pushed at any moment are compared by subject, over the whole sequence.
+A step is over when its PING is answered, and a request when its answer has come as well, or none will.
+Messages that are pushed at any moment are compared by subject, over the whole sequence.
 """
 
 from __future__ import annotations

@@ -192,9 +192,9 @@ class Server:
         return int(self.wait_log(r"Starting http monitor on \S+:(\d+)")[1])
 
     def stop(self, signum: int = signal.SIGTERM, *, rested: bool = True) -> None:
-        """Stops the process, requires that it rests before and ends well: exit code 0, no traceback in the log.
+        """Stops the process and requires that it ends well: exit code 0 and no traceback in the log.
 
-        Without `rested` it is stopped whatever it does.
+        It has to rest before, unless `rested` is False: then it is stopped whatever it does.
         """
         try:
             if rested:
