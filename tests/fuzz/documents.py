@@ -97,8 +97,8 @@ _STREAM: dict[str, object] = {
 }
 
 
-def stream(draw: Draw, name: str) -> dict[str, Any]:
-    """A StreamConfig."""
+def stream(draw: Draw, name: str, wild: int) -> dict[str, Any]:
+    """A StreamConfig, with up to so many members that may not go with the others."""
     config: dict[str, Any] = {
         "name": name,
         "subjects": [f"{prefix(name)}.>"],
@@ -110,14 +110,32 @@ def stream(draw: Draw, name: str) -> dict[str, Any]:
             "allow_rollup_hdrs": True,
             "allow_direct": True,
         }
-        config |= {"deny_delete": draw.maybe(0.5), "discard": "new"}
-    if draw.maybe(0.1):
-        config["mirror"] = _source(draw)
-        del config["subjects"]
-    for flag in ("allow_msg_ttl", "allow_atomic", "allow_direct", "allow_msg_schedules", "allow_batched"):
-        if draw.maybe(0.3):
+        config |= {"deny_delete": draw.maybe(0.5), "discard": draw.one("new", "old", "old")}
+    if draw.maybe(0.08):
+        return config | {"mirror": _source(draw), "subjects": []} | draw.fields(_STREAM, wild)
+    flags = ["allow_msg_ttl", "allow_atomic", "allow_direct", "allow_batched", "allow_rollup_hdrs"]
+    if "discard" not in config:
+        flags.append(draw.one("allow_msg_schedules", "allow_msg_schedules", "allow_msg_counter"))
+    for flag in flags:
+        if draw.maybe(0.6 if flag != "allow_msg_counter" else 0.2):
             config[flag] = True
-    return config | draw.fields(_STREAM, draw.one(0, 1, 2, 3))
+    if config.get("allow_msg_counter"):
+        for flag in ("allow_msg_ttl", "allow_msg_schedules"):
+            config.pop(flag, None)
+    if draw.maybe(0.3):
+        config |= draw.one(
+            {"retention": "workqueue"},
+            {"retention": "interest"},
+            {"max_msgs": draw.randint(1, 20)},
+            {"max_bytes": 1 << draw.randint(8, 20)},
+            {"max_age": draw.one(1, 2, 3600) * SECOND, "duplicate_window": SECOND},
+            {"subject_delete_marker_ttl": SECOND, "allow_msg_ttl": True, "max_age": SECOND}
+            | {"duplicate_window": SECOND, "allow_rollup_hdrs": True},
+            {"compression": "s2", "storage": "file"},
+            {"first_seq": draw.number()},
+            {"sources": [_source(draw)]},
+        )
+    return config | draw.fields(_STREAM, wild)
 
 
 def _filters(draw: Draw) -> list[str]:
@@ -151,8 +169,8 @@ _CONSUMER: dict[str, object] = {
 }
 
 
-def consumer(draw: Draw, of: str, name: str) -> dict[str, Any]:
-    """A ConsumerConfig."""
+def consumer(draw: Draw, of: str, name: str, wild: int) -> dict[str, Any]:
+    """A ConsumerConfig, with up to so many members that may not go with the others."""
     config: dict[str, Any] = {"name": name, "ack_policy": draw.one("explicit", "explicit", "all", "none")}
     if draw.maybe(0.6):
         config["durable_name"] = name
@@ -174,7 +192,7 @@ def consumer(draw: Draw, of: str, name: str) -> dict[str, Any]:
         config["priority_groups"] = ["g"]
         if draw.maybe(0.3):
             config["priority_timeout"] = draw.duration()
-    return config | draw.fields(_CONSUMER, draw.one(0, 1, 2, 3))
+    return config | draw.fields(_CONSUMER, wild)
 
 
 _PULL: dict[str, object] = {

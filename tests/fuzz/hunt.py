@@ -21,10 +21,12 @@ from gnats.rest import NotAtRest, own_memory
 from .draw import Draw
 from .player import drain, say
 from .steps import Maker, Step
-from .wires import Stalled, Wire, settle
+from .wires import Stalled, Wire, pump, settle
 
 PATIENCE = 20.0
 """Seconds without a byte after which a server counts as stalled."""
+ANSWER = 1.0
+"""Seconds that are waited for an answer where a sequence waits."""
 MEMORY = 2 << 30
 """Bytes that a server may have in use."""
 GROWTH = 192 << 20
@@ -127,6 +129,11 @@ class Hunt:
                     wire.muted = True
                 elif not wire.closed:
                     wire.end(reset=what == "reset")
+        elif what == "wait":
+            end = time.monotonic() + ANSWER
+            if wire := wires.get(step[1]):
+                while wire.answered < wire.asked and not wire.closed and time.monotonic() < end:
+                    pump(wires.values(), 0.05)
         elif what == "pause":
             end = time.monotonic() + step[1]
             while time.monotonic() < end:

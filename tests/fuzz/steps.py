@@ -6,6 +6,7 @@
 ["publish", C, SUBJECT, REPLY, HEADER, PAYLOAD]
                                           HEADER: pairs or None; PAYLOAD: text, or a number of bytes
 ["request", C, SUBJECT, HEADER, BODY]     the answer goes to an inbox of C; BODY: text, a number, or an object
+["wait", C]                               for the answer to the last request of C, a second at most
 ["ack", C, N, PAYLOAD]                    one of the messages with a `$JS.ACK` reply that C has got
 ["pause", SECONDS] ["reload", N] ["restart"] ["kill"]
 """
@@ -26,7 +27,7 @@ INTERESTS = (
     *("core.*", "core.>", "core.a", "from.exp.>", "exp.>", "svc.a", "svc.>", "mapped.>", "push.>", "again.>"),
     *("$JS.EVENT.>", "_INBOX.x.*", "s0.>", ">", "push.C0", "*.*"),
 )
-USERS = ("a", "a", "a", "b", "b", "c", "sys")
+USERS = (*["a"] * 12, "b", "b", "b", "c", "sys")
 ACKS = (
     *("+ACK", "+ACK", "", "-NAK", "+WPI", "+TERM", "+NXT", "+TERM because", "+NXT 5", "-NAK {}", "+bad"),
     *('-NAK {"delay": 1000000000}', '-NAK {"delay": 9223372036854775807}', '-NAK {"delay": -1}'),
@@ -46,6 +47,7 @@ class Maker:
         self.connections = connections
         self.alone = alone
         self._sids = 10
+        self._made: dict[str, list[str]] = {}  # consumers that pull, by streams, as far as they could be made
         self._kinds: list[tuple[float, Callable[[int], list[Step]]]] = [
             (10, self.publish),
             (12, self.store),
@@ -79,14 +81,35 @@ class Maker:
         draw = self.draw
         steps: list[Step] = []
         for c in range(self.connections):
-            steps.append(["connect", c, "a" if self.alone else draw.choice(USERS)])
+            steps.append(["connect", c, "a" if c == 0 or self.alone else draw.choice(USERS)])
         for name in draw.sample(STREAMS, draw.randint(1, 3)):
-            steps.append(self.request(0, f"STREAM.CREATE.{name}", documents.stream(draw, name)))
-            if draw.maybe(0.7):
+            steps.append(
+                self.request(0, f"STREAM.CREATE.{name}", documents.stream(draw, name, draw.one(0, 0, 1)))
+            )
+            self._made[name] = []
+            while draw.maybe(0.6):
                 steps += self.consumer(0, name)
         while len(steps) < length:
             steps += draw.of(self._kinds)(draw.randrange(self.connections))
-        return steps
+        if self.alone:
+            return steps
+        waiting: list[Step] = []
+        for step in steps:
+            waiting.append(step)
+            if step[0] == "request" and ".CREATE." in step[2] and draw.maybe(0.85):
+                waiting.append(["wait", step[1]])
+        return waiting
+
+    def of(self) -> str:
+        """A stream, one that was made where there are some."""
+        made = sorted(self._made)
+        return self.draw.choice(made) if made and self.draw.maybe(0.93) else self.draw.choice(STREAMS)
+
+    def pulling(self) -> str:
+        """A stream and a consumer that pulls from it, as in subjects."""
+        of = self.of()
+        made = self._made.get(of)
+        return f"{of}.{self.draw.choice(made if made and self.draw.maybe(0.93) else CONSUMERS)}"
 
     def request(self, c: int, verb: str, body: object = "") -> Step:
         return ["request", c, API + verb, None, body]
@@ -176,24 +199,29 @@ class Maker:
         draw = self.draw
         header = documents.headers(draw) if draw.maybe(0.4) else None
         payload = draw.of([(6, draw.small()), (1, self.size()), (1, str(draw.number()))])
-        to = subject(draw)
+        to = subject(draw, self.of())
         if draw.maybe(0.5):
             return [["request", c, to, header, payload]]
         return [["publish", c, to, "", header, payload] for _ in range(draw.randint(1, 5))]
 
     def stream(self, c: int) -> list[Step]:
         draw = self.draw
-        name = draw.choice(STREAMS)
         verb = draw.one("CREATE", "CREATE", "UPDATE", "UPDATE", "DELETE")
-        return [
-            self.request(c, f"STREAM.{verb}.{name}", "" if verb == "DELETE" else documents.stream(draw, name))
-        ]
+        if verb == "DELETE":
+            name = self.of()
+            self._made.pop(name, None)
+            return [self.request(c, f"STREAM.DELETE.{name}")]
+        name = draw.choice(STREAMS) if verb == "CREATE" else self.of()
+        self._made.setdefault(name, [])
+        return [self.request(c, f"STREAM.{verb}.{name}", documents.stream(draw, name, draw.one(0, 1, 2)))]
 
     def consumer(self, c: int, of: str = "") -> list[Step]:
         draw = self.draw
-        of, name = of or draw.choice(STREAMS), draw.choice(CONSUMERS)
-        config = documents.consumer(draw, of, name)
-        body = {"stream_name": of, "config": config, "action": draw.one("", "", "create", "update")}
+        of, name = of or self.of(), draw.choice(CONSUMERS)
+        config = documents.consumer(draw, of, name, draw.one(0, 0, 1, 1, 2))
+        body = {"stream_name": of, "config": config, "action": draw.one("", "", "", "create", "update")}
+        if "deliver_subject" not in config:
+            self._made.setdefault(of, []).append(name)
         how = draw.random()
         if how < 0.1:
             return [self.request(c, f"CONSUMER.DELETE.{of}.{name}")]
@@ -208,7 +236,7 @@ class Maker:
         body: object = documents.pull(draw)
         if draw.maybe(0.15):
             body = draw.one("", "1", "5", "{}", "4294967296", "x")
-        return [self.request(c, f"CONSUMER.MSG.NEXT.{draw.choice(STREAMS)}.{draw.choice(CONSUMERS)}", body)]
+        return [self.request(c, f"CONSUMER.MSG.NEXT.{self.pulling()}", body)]
 
     def ack(self, c: int) -> list[Step]:
         return [["ack", c, self.draw.small(), self.draw.choice(ACKS)]]
@@ -216,12 +244,12 @@ class Maker:
     def forged_ack(self, c: int) -> list[Step]:
         draw = self.draw
         numbers = ".".join(str(draw.number(0.7)) for _ in range(5))
-        to = f"$JS.ACK.{draw.choice(STREAMS)}.{draw.choice(CONSUMERS)}.{numbers}"
+        to = f"$JS.ACK.{self.pulling()}.{numbers}"
         return [["request", c, to, None, draw.choice(ACKS)]]
 
     def direct(self, c: int) -> list[Step]:
         draw = self.draw
-        of = draw.choice(STREAMS)
+        of = self.of()
         if draw.maybe(0.4):
             return [self.request(c, f"DIRECT.GET.{of}.{subject(draw, of)}")]
         return [
@@ -230,7 +258,7 @@ class Maker:
 
     def change(self, c: int) -> list[Step]:
         draw = self.draw
-        of = draw.choice(STREAMS)
+        of = self.of()
         if draw.maybe(0.5):
             return [self.request(c, f"STREAM.PURGE.{of}", documents.purge(draw))]
         return [
@@ -239,12 +267,12 @@ class Maker:
 
     def look(self, c: int) -> list[Step]:
         draw = self.draw
-        of = draw.choice(STREAMS)
+        of = self.of()
         listed = {"offset": draw.number(), "subjects_filter": ">", "deleted_details": draw.maybe(0.5)}
         return [
             draw.one(
                 self.request(c, f"STREAM.INFO.{of}", listed),
-                self.request(c, f"CONSUMER.INFO.{of}.{draw.choice(CONSUMERS)}"),
+                self.request(c, f"CONSUMER.INFO.{self.pulling()}"),
                 self.request(c, "STREAM.NAMES", {"offset": draw.number(), "subject": "s0.a"}),
                 self.request(c, "STREAM.LIST", {"offset": draw.small()}),
                 self.request(c, f"CONSUMER.NAMES.{of}", {"offset": draw.number()}),
@@ -254,7 +282,7 @@ class Maker:
 
     def pin(self, c: int) -> list[Step]:
         draw = self.draw
-        at = f"{draw.choice(STREAMS)}.{draw.choice(CONSUMERS)}"
+        at = self.pulling()
         pause = {"pause_until": draw.choice(documents.TIMES)}
         if self.alone:
             pause = {"pause_until": draw.one("2020-01-01T00:00:00Z", "2262-01-01T00:00:00Z")}
@@ -268,7 +296,7 @@ class Maker:
 
     def atomic_batch(self, c: int) -> list[Step]:
         draw = self.draw
-        of, batch = draw.choice(STREAMS), draw.one("b1", "b2", "b" * 64, "b" * 65)
+        of, batch = self.of(), draw.one("b1", "b2", "b" * 64, "b" * 65)
         steps: list[Step] = []
         count = draw.randint(1, 5)
         for n in range(1, count + 1):
@@ -286,7 +314,7 @@ class Maker:
     def fast_batch(self, c: int) -> list[Step]:
         """Messages whose reply subjects say where they are in a batch (ADR-50)."""
         draw = self.draw
-        of, name = draw.choice(STREAMS), draw.one("f1", "f2")
+        of, name = self.of(), draw.one("f1", "f2")
         count = draw.randint(1, 6)
         steps: list[Step] = []
         for n in range(1, count + 1):
@@ -300,7 +328,7 @@ class Maker:
 
     def schedule(self, c: int) -> list[Step]:
         draw = self.draw
-        of = draw.choice(STREAMS)
+        of = self.of()
         return [["request", c, f"{prefix(of)}.a", documents.schedule(draw, of), draw.small()]]
 
 

@@ -25,7 +25,7 @@ class Wire:
         self.inbox = inbox
         self.muted = self.closed = False
         self.pongs = self.pings = 0
-        self.asked = 0
+        self.asked = self.answered = 0  # the numbers of the last request, and of the last that was answered
         self.to_ack: list[str] = []  # reply subjects of messages, the last KEPT
         self._out = bytearray()
         self._in = bytearray()
@@ -102,6 +102,9 @@ class Wire:
             self.pongs += 1
         elif op.startswith((b"MSG ", b"HMSG ")):
             words = op[: op.index(b"\r\n")].split(b" ")
+            inbox, _, number = words[1].decode().rpartition(".")
+            if inbox == self.inbox and number.isdigit():
+                self.answered = max(self.answered, int(number))
             if len(words) > 3 and words[3].startswith(b"$JS.ACK."):
                 self.to_ack.append(words[3].decode())
                 del self.to_ack[:-KEPT]
