@@ -55,7 +55,10 @@ def simple(op: bytes) -> Any:
 
 def _without(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: _without(each) for key, each in value.items() if key not in _UNCLEAR}
+        hidden = (
+            {"deleted", "num_deleted"} if value.get("deleted") == [0] else set()
+        )  # see docs/architecture.md
+        return {key: _without(each) for key, each in value.items() if key not in _UNCLEAR | hidden}
     return [_without(each) for each in value] if isinstance(value, list) else value
 
 

@@ -174,6 +174,8 @@ def consumer(draw: Draw, of: str, name: str, wild: int) -> dict[str, Any]:
     config: dict[str, Any] = {"name": name, "ack_policy": draw.one("explicit", "explicit", "all", "none")}
     if draw.maybe(0.6):
         config["durable_name"] = name
+    if draw.maybe(0.2):
+        config["ack_wait"] = SECOND // 2
     if draw.maybe(0.4):
         config["filter_subject"] = filter_of(draw, of)
     start = draw.random()
@@ -215,7 +217,7 @@ def pull(draw: Draw) -> dict[str, Any]:
     if draw.maybe(0.5):
         asked["no_wait"] = True
     if draw.maybe(0.5):
-        asked["expires"] = draw.one(1, 30, 3600) * SECOND
+        asked["expires"] = draw.one(SECOND // 20, SECOND // 5, SECOND // 2, 30 * SECOND, 3600 * SECOND)
     return asked | draw.fields(_PULL, draw.one(0, 0, 1, 2))
 
 
@@ -271,8 +273,11 @@ def headers(draw: Draw) -> list[list[str]]:
     return [[key, str(value)] for key, value in draw.fields(_HEADERS, draw.one(1, 1, 2, 4)).items()]
 
 
-def schedule(draw: Draw, of: str) -> list[list[str]]:
-    """The header of a message that is a schedule."""
+LATER = ("@at 2262-01-01T00:00:00Z", "@every 3600s", "0 0 30 2 *", "@every 0s", "@every 9999999h")
+
+
+def schedule(draw: Draw, of: str, *, later: bool = False) -> list[list[str]]:
+    """The header of a message that is a schedule; with `later`, not one that is due at once."""
     when = draw.one(
         *("@at 2020-01-01T00:00:00Z", "@at 2262-01-01T00:00:00Z", "@every 1s", "@every 3600s", "@hourly"),
         *(
@@ -284,7 +289,10 @@ def schedule(draw: Draw, of: str) -> list[list[str]]:
             "@every 9999999h",
         ),
     )
-    lines = [["Nats-Schedule", when], ["Nats-Schedule-Target", subject(draw, of)]]
+    lines = [
+        ["Nats-Schedule", draw.choice(LATER) if later else when],
+        ["Nats-Schedule-Target", subject(draw, of)],
+    ]
     if draw.maybe(0.3):
         lines.append(["Nats-Schedule-TTL", draw.seconds()])
     if draw.maybe(0.2):

@@ -16,6 +16,7 @@ from pathlib import Path
 from support.caller import Caller
 from support.servers import TROUBLE, Kind, Server
 
+from gnats import rest
 from gnats.rest import NotAtRest, own_memory
 
 from .draw import Draw
@@ -277,11 +278,11 @@ def hunt(kinds: list[Kind], seed: int, first: int, seconds: float, again: int, k
             except Finding as finding:
                 found += 1
                 hunts.pop(kind.name).end()
-                head, rest = str(finding).partition("\n")[::2]
+                head, more = str(finding).partition("\n")[::2]
                 mark = re.sub(r"\d+|\[.*?\]", "", head)
                 print(f"\nFOUND by {kind.name} --seed {seed} --first {number}: {head}", flush=True)
                 if mark not in seen:
-                    print(rest, flush=True)
+                    print(more, flush=True)
                     if again:
                         tell(kind, steps, seed, again, keep)
                 seen.add(mark)
@@ -298,7 +299,11 @@ def tell(kind: Kind, steps: list[Step], seed: int, seconds: float, keep: Path | 
     if not fails(kind, steps, 2):
         print("  alone the sequence does not fail: it needs those before it, or chance", flush=True)
         return
-    short = shorten(steps, lambda fewer: bool(fails(kind, fewer)), seconds)
+    patience, rest.PATIENCE = rest.PATIENCE, 1.5
+    try:
+        short = shorten(steps, lambda fewer: bool(fails(kind, fewer)), seconds)
+    finally:
+        rest.PATIENCE = patience
     print(f"  as it fails alone: {fails(kind, short, 3).splitlines()[0:3]}", flush=True)
     print("  " + "\n  ".join(json.dumps(step)[:500] for step in short), flush=True)
     if keep:

@@ -98,6 +98,8 @@ class Maker:
             waiting.append(step)
             if step[0] == "request" and ".CREATE." in step[2] and draw.maybe(0.85):
                 waiting.append(["wait", step[1]])
+        if draw.maybe(0.3):
+            waiting.append(["pause", 0.7])  # so that much of what waits is due
         return waiting
 
     def of(self) -> str:
@@ -329,7 +331,9 @@ class Maker:
     def schedule(self, c: int) -> list[Step]:
         draw = self.draw
         of = self.of()
-        return [["request", c, f"{prefix(of)}.a", documents.schedule(draw, of), draw.small()]]
+        return [
+            ["request", c, f"{prefix(of)}.a", documents.schedule(draw, of, later=self.alone), draw.small()]
+        ]
 
 
 __all__ = ["API", "SECOND", "Maker", "Step"]
