@@ -55,7 +55,7 @@ _MOST_WAITING = 32 * 1024 * 1024
 _SLICE = 4 * 1024 * 1024
 _TAR, _TAR_FILES = "backup.tar", "files"
 _STATE_FILE = "o.dat"
-_MAX_INT64 = (1 << 63) - 1
+_MAX_SEQ = (1 << 62) - 1
 _MOST_COUNTED = 1 << 62
 """Bytes that an account without a limit may have, so that they can be counted."""
 _CREATE_RESPONSE = "io.nats.jetstream.api.v1.stream_create_response"
@@ -455,7 +455,7 @@ def encode_state(name: str, found: Json) -> bytes:
         (sequence(seq), int(count)) for seq, count in (found.get("redelivered") or {}).items()
     )
     wrong = (
-        max(*delivered, *floor) > _MAX_INT64
+        max(*delivered, *floor) > _MAX_SEQ
         or delivered[0] < floor[0]
         or delivered[1] < floor[1]
         or any(not floor[1] < seq <= delivered[1] for seq, _, _ in pending)
