@@ -38,7 +38,7 @@ cdef Read next_field(const char *header, size_t n, size_t *at, Slice *key, Slice
     cdef const char *lf
     cdef const char *colon
     cdef size_t i, end
-    cdef bint first = at[0] == 0, continues = False
+    cdef bint first = at[0] == 0
     if first:
         lf = <const char *> memchr(header, c'\n', n)
         if lf == NULL:

@@ -67,8 +67,6 @@ cdef struct FastBatch:
     uint8_t commit       # it takes nothing more
 
 
-
-
 # -- the reply subject -------------------------------------------------------------------------------------------------
 
 cdef bint last_token(Slice *rest, Slice *token) noexcept nogil:
