@@ -335,7 +335,7 @@ class Consumer:
 
     def _process_reset(self, message: Message) -> None:
         """Begin anew: a request that is made in the account itself (processResetReq)."""
-        from gnats.jetstream.api import required_level
+        from gnats.jetstream.headers import required_level
 
         if not message.reply or self._native is None:
             return
@@ -353,7 +353,7 @@ class Consumer:
 
             answer |= consumer_info(self) | {"reset_seq": seq}
         header = None
-        if b"Nats-Stream-Identity:" in message.header and "error" not in answer:
+        if message.header_value(b"Nats-Stream-Identity") and "error" not in answer:
             header = b"NATS/1.0\r\nNats-Stream-Identity: %s\r\n\r\n" % self.stream.identity.encode()
         jsa = self.stream.jsa
         client = jsa.js.server.account_client(jsa.account)

@@ -23,13 +23,26 @@ cpdef enum:
     EV_JETSTREAM = 10   # client: a stream or a consumer, which has something to tell; a: what
 
 
+# What an EV_MSG has, in this order. ASKER_PART and ACCOUNT_PART are who asks as the data plane knows it, both as JSON:
+# the requester (ClientInfo), empty where the message came through no imported service, and the name of the account
+# that is meant: the one that imports the service, or else the producer's.
+cdef enum:
+    SUBJECT_PART = 0
+    REPLY_PART = 1
+    HEADER_PART = 2
+    PAYLOAD_PART = 3
+    ASKER_PART = 4
+    ACCOUNT_PART = 5
+    MSG_PARTS = 6
+
+
 cdef struct Event:
     Event *next
     void *client      # borrowed core.client.Client
     int64_t a
     int64_t b
     uint32_t kind
-    uint32_t part[4]  # EV_MSG: lengths of subject, reply, header and payload; the sid follows
+    uint32_t part[MSG_PARTS]  # EV_MSG: what each of these takes; the sid follows
     size_t len
     char data[1]
 

@@ -93,8 +93,8 @@ cdef class Inbox:
     def drain(self, Py_ssize_t most=1024) -> list:
         """Up to `most` events, in order, as (event, client, a, b, data); fileno() stays readable when there are more.
 
-        `data` is bytes; for EV_MSG it is (subject, reply, header, payload, sid). A closed client stays alive here
-        until no poller can hold a pointer to it.
+        `data` is bytes; for EV_MSG it is (subject, reply, header, payload, asker, account, sid). A closed client
+        stays alive here until no poller can hold a pointer to it.
         """
         cdef Event *ev
         cdef uint64_t value
@@ -134,7 +134,7 @@ cdef tuple message_parts(Event *ev):
     cdef const char *p = ev.data
     cdef list parts = []
     cdef int i
-    for i in range(4):
+    for i in range(MSG_PARTS):
         parts.append(PyBytes_FromStringAndSize(p, ev.part[i]))
         p += ev.part[i]
     parts.append(PyBytes_FromStringAndSize(p, ev.len - (p - ev.data)))
