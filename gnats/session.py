@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 CLIENT_PROTO_INFO = 1
 """The protocol of clients that take INFO at any time."""
 
+LEFT_OUT_TOLD = 1.0
+"""Seconds after which it is told how many log entries were left out."""
+
 CONNECT_FIELDS: Struct = {
     "echo": "bool",
     "verbose": "bool",
@@ -93,6 +96,7 @@ class Session:
 
     __slots__ = (
         "_expiry",
+        "_left_out",
         "account",
         "cid",
         "client",
@@ -121,6 +125,7 @@ class Session:
         self.opts = ClientOptions()
         self.grant = Grant()
         self._expiry: asyncio.TimerHandle | None = None
+        self._left_out: asyncio.TimerHandle | None = None
         self.connected = False
         self.names = ""
         self.start = time.time_ns()
@@ -217,6 +222,17 @@ class Session:
             if err and log.trace_on:
                 log.trace(f"{self} - ->> [-ERR {err}]")
             self.client.close_connection(reason, err)
+
+    def log_left_out(self, log: "Logger") -> None:
+        """The data plane leaves out what would be too many lines about the client: say in a second how many."""
+        self._left_out = asyncio.get_running_loop().call_later(LEFT_OUT_TOLD, self.tell_left_out, log)
+
+    def tell_left_out(self, log: "Logger") -> None:
+        """Say how many lines were left out, if any were."""
+        if self._left_out and self.client:
+            self._left_out.cancel()
+            self._left_out = None
+            log.warn(f"{self} - Left out {self.client.take_unlogged()} log entries: too many in a second")
 
     def closed(self, reason: ClosedState, num_subs: int = 0, subs: bytes = b"") -> None:
         """Note the end: keep the counters and let go of the data plane's client."""

@@ -391,7 +391,7 @@ cdef class Deliverer(Importer):
             self.dirty_next = self.ps.dirty
             self.ps.dirty = <void *> self
         if unlikely(self.trace):
-            self.trace_out(s, d)
+            self.trace_out(producer, s, d)
         if unlikely(self.out.bytes > self.flush_over):
             self.outbound_over(producer)
         return True
@@ -434,7 +434,7 @@ cdef class Deliverer(Importer):
             elif pending > self.gate:
                 over = wake = True
             if unlikely(producer.trace):
-                self.trace_out(s, d)
+                self.trace_out(producer, s, d)
         if max > 0 and nm == max:
             wake = True
             store8(&s.closed, 1)
@@ -489,7 +489,7 @@ cdef class Deliverer(Importer):
         cdef PubArg *pa = &self.pa
         cdef size_t hdr = pa.hdr if pa.hdr > 0 else 0
         cdef Event *ev = (<Inbox> dest.inbox).new_event(
-            EV_MSG, <void *> dest, pa.subject.n + pa.reply.n + n - 2 + s.sid_len)
+            EV_MSG, <void *> dest, &dest.source, pa.subject.n + pa.reply.n + n - 2 + s.sid_len)
         cdef char *p
         if ev == NULL:
             return False
@@ -506,10 +506,9 @@ cdef class Deliverer(Importer):
             p += pa.reply.n
         memcpy(p, msg, n - 2)
         memcpy(p + n - 2, sub_sid(s), s.sid_len)
-        (<Inbox> dest.inbox).post(ev)
-        return True
+        return (<Inbox> dest.inbox).post_caused(ev, &self.source)
 
-    cdef void trace_out(self, const Subscription *s, const Delivery *d) noexcept nogil:
+    cdef void trace_out(self, Deliverer producer, const Subscription *s, const Delivery *d) noexcept nogil:
         cdef size_t n = d.pre_n + s.sid_len + 1 + d.mid_n
         cdef char *line
         if d.mid_n == 0:
@@ -521,9 +520,9 @@ cdef class Deliverer(Importer):
         memcpy(line + d.pre_n, sub_sid(s), s.sid_len)
         line[d.pre_n + s.sid_len] = c' '
         memcpy(line + d.pre_n + s.sid_len + 1, d.mid, d.mid_n)
-        self.trace_line(TRACE_OUT, line, n - 2, NULL, 0)
+        self.trace_line_of(producer, TRACE_OUT, line, n - 2, NULL, 0)
         free(line)
-        self.trace_msg(TRACE_OUT_PAYLOAD, d.pay, d.pay_n + d.tail_n, d.hdr)
+        self.trace_msg_of(producer, TRACE_OUT_PAYLOAD, d.pay, d.pay_n + d.tail_n, d.hdr)
 
 
 cdef inline void put_message(char *p, const Subscription *s, const Delivery *d) noexcept nogil:
