@@ -95,6 +95,7 @@ class Session:
     """
 
     __slots__ = (
+        "_deciding",
         "_expiry",
         "_left_out",
         "account",
@@ -124,6 +125,7 @@ class Session:
         self.nonce = nonce
         self.opts = ClientOptions()
         self.grant = Grant()
+        self._deciding: asyncio.Task[None] | None = None
         self._expiry: asyncio.TimerHandle | None = None
         self._left_out: asyncio.TimerHandle | None = None
         self.connected = False
@@ -182,6 +184,10 @@ class Session:
         self.account.remove_client(self)
         self.account = account
         return account.add_client(self)
+
+    def decide(self, deciding: "asyncio.Task[None]") -> None:
+        """It takes time to decide whether the client may connect; nobody waits for it once the client has gone."""
+        self._deciding = deciding
 
     def expire_after(self, seconds: float, log: "Logger") -> None:
         """Close the connection when what it was granted ends."""
@@ -244,6 +250,9 @@ class Session:
         self.tls_final = self.tls_info()
         self.client = None
         self.cancel_expiry()
+        if self._deciding:
+            self._deciding.cancel()
+            self._deciding = None
 
     def snapshot(self) -> dict[str, int]:
         """The counters, see Client.snapshot; those at its end for a closed connection."""
