@@ -409,7 +409,7 @@ cdef class Deliverer(Importer):
             self.dirty_next = self.ps.dirty
             self.ps.dirty = <void *> self
         if unlikely(self.trace):
-            self.trace_out(s, d)
+            self.trace_out(producer, s, d)
         if unlikely(self.out.bytes > self.flush_over):
             self.outbound_over(producer)
         return True
@@ -452,7 +452,7 @@ cdef class Deliverer(Importer):
             elif pending > self.gate:
                 over = wake = True
             if unlikely(producer.trace):
-                self.trace_out(s, d)
+                self.trace_out(producer, s, d)
         if max > 0 and nm == max:
             wake = True
             store8(&s.closed, 1)
@@ -516,7 +516,8 @@ cdef class Deliverer(Importer):
             asker = self.hop.info
             account = (<Account> self.hop.account).info_name
         ev = (<Inbox> dest.inbox).new_event(
-            EV_MSG, <void *> dest, pa.subject.n + pa.reply.n + n - 2 + asker.n + account.n + s.sid_len)
+            EV_MSG, <void *> dest, &dest.source,
+            pa.subject.n + pa.reply.n + n - 2 + asker.n + account.n + s.sid_len)
         if ev == NULL:
             return False
         ev.a = <int64_t> self.cid
@@ -539,10 +540,9 @@ cdef class Deliverer(Importer):
             p += asker.n
         memcpy(p, account.p, account.n)
         memcpy(p + account.n, sub_sid(s), s.sid_len)
-        (<Inbox> dest.inbox).post(ev)
-        return True
+        return (<Inbox> dest.inbox).post_caused(ev, &self.source)
 
-    cdef void trace_out(self, const Subscription *s, const Delivery *d) noexcept nogil:
+    cdef void trace_out(self, Deliverer producer, const Subscription *s, const Delivery *d) noexcept nogil:
         cdef size_t n = d.pre_n + s.sid_len + 1 + d.mid_n
         cdef char *line
         if d.mid_n == 0:
@@ -554,9 +554,9 @@ cdef class Deliverer(Importer):
         memcpy(line + d.pre_n, sub_sid(s), s.sid_len)
         line[d.pre_n + s.sid_len] = c' '
         memcpy(line + d.pre_n + s.sid_len + 1, d.mid, d.mid_n)
-        self.trace_line(TRACE_OUT, line, n - 2, NULL, 0)
+        self.trace_line_of(producer, TRACE_OUT, line, n - 2, NULL, 0)
         free(line)
-        self.trace_msg(TRACE_OUT_PAYLOAD, d.pay, d.pay_n + d.tail_n, d.hdr)
+        self.trace_msg_of(producer, TRACE_OUT_PAYLOAD, d.pay, d.pay_n + d.tail_n, d.hdr)
 
 
 cdef inline void put_message(char *p, const Subscription *s, const Delivery *d) noexcept nogil:

@@ -72,6 +72,7 @@ cdef class Importer(Traced):
     cdef bint should_sample(self, ServiceExport *se, const char *msg, bint *by_header) noexcept nogil
     cdef void report(self, ServiceExport *se, int status, uint64_t requester, uint64_t responder, int64_t elapsed,
                      bint share, const char *header, size_t n) noexcept nogil
+    cdef void expect(self, const ServiceExport *se) noexcept nogil
     cdef bint enter(self, Hop *hop) noexcept nogil
     # The message as it goes on into another account, its trace ended or sent on there; NULL: it does not go on.
     cdef char *trace_import(self, Account account, ServiceExport *se, Account exporter, const Slice *subject,

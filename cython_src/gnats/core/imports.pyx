@@ -327,7 +327,8 @@ cdef class Importer(Traced):
     ) noexcept nogil:
         """Tell the control plane of a measurement."""
         cdef Measured *m
-        cdef Event *ev = (<Inbox> self.inbox).new_event(EV_LATENCY, se.account, sizeof(Measured) + n)
+        cdef Event *ev = (<Inbox> self.inbox).new_event(
+            EV_LATENCY, NULL, &self.source, sizeof(Measured) + n)
         if ev == NULL:
             return
         ev.a = <int64_t> se.id
@@ -340,7 +341,11 @@ cdef class Importer(Traced):
         m.share = share
         if n:
             memcpy(ev.data + sizeof(Measured), header, n)
-        (<Inbox> self.inbox).post(ev)
+        (<Inbox> self.inbox).post_caused(ev, &self.source)
+
+    cdef void expect(self, const ServiceExport *se) noexcept nogil:
+        """Have the control plane see to it that responses to a service are forgotten when they do not come."""
+        (<Inbox> self.inbox).post_data(EV_RESPONSES, NULL, &self.source, <int64_t> se.id, 0, NULL, 0)
 
     cdef bint enter(self, Hop *hop) noexcept nogil:
         """Go through another import; False when the message has been through it, or through too many."""
@@ -420,7 +425,7 @@ cdef class Importer(Traced):
                 next_random(&self.ps.rng), monotonic_ns() if tracked else self.ps.now, reply, &arm)
             expected = rn > 0
             if arm:
-                (<Inbox> self.inbox).post_data(EV_RESPONSES, si.exporter, <int64_t> si.se.id, 0, NULL, 0)
+                self.expect(si.se)
         if self.kind == CLIENT or self.kind == LEAF or self.kind == JETSTREAM or self.kind == ACCOUNT:
             request = told = self.request_header(<Account> si.account, &hop, chained, msg, &n, sizes)
         if unlikely(t != NULL) and request != NULL and to.p != NULL:
@@ -598,7 +603,7 @@ cdef class Importer(Traced):
             account, se, t.dest.p, t.dest.n, False, self.cid, False, NULL, 0, next_random(&self.ps.rng), self.ps.now,
             dest, &arm)
         if arm:
-            (<Inbox> self.inbox).post_data(EV_RESPONSES, <void *> exporter, <int64_t> se.id, 0, NULL, 0)
+            self.expect(se)
         if dn == 0:
             return NULL
         t.dest.p = dest

@@ -118,7 +118,7 @@ cdef class Traced(Guarded):
         cdef MsgTrace *t = self.mt
         self.mt = NULL
         if not t.failed:
-            (<Inbox> self.inbox).post_data(EV_MSG_TRACE, <void *> self, 0, 0, t.data, t.n)
+            (<Inbox> self.inbox).post_data(EV_MSG_TRACE, <void *> self, &self.source, 0, 0, t.data, t.n)
         free(t.data)
         free(t)
 
