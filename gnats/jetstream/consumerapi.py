@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from gnats.gojson import Custom, JSONError, Named, Struct
 from gnats.jetstream import errors
-from gnats.jetstream.api import OFFLINE_DELAY, Json, Request, Route
+from gnats.jetstream.api import OFFLINE_DELAY, Json, Request, Route, Scope
 from gnats.jetstream.config import ACK_FLOW_CONTROL, LIMITS, ConsumerConfig
 from gnats.jetstream.consumercfg import is_group_name
 from gnats.jetstream.document import TIME
@@ -245,11 +245,18 @@ ROUTES = (
         1,
         is_info=True,
         empty={**_PAGED, "consumers": []},
+        scope=Scope.STREAM,
     ),
     Route(
-        "CONSUMER.LIST", _list, "consumer_list_response", 1, is_info=True, empty={**_PAGED, "consumers": []}
+        "CONSUMER.LIST",
+        _list,
+        "consumer_list_response",
+        1,
+        is_info=True,
+        empty={**_PAGED, "consumers": []},
+        scope=Scope.STREAM,
     ),
-    Route("CONSUMER.INFO", _info, "consumer_info_response", 2, is_info=True),
+    Route("CONSUMER.INFO", _info, "consumer_info_response", 2, is_info=True, scope=Scope.STREAM),
     Route("CONSUMER.DELETE", _delete, "consumer_delete_response", 2),
     Route(
         "CONSUMER.PAUSE",

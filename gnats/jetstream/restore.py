@@ -71,7 +71,6 @@ class Restore:
     """One stream that is being restored. `config` is the checked configuration that it is to have."""
 
     def __init__(self, request: Request, jsa: JSAccount, config: StreamConfig) -> None:
-        self._api = request.api
         self._js = js = request.js
         self._jsa = jsa
         self._config = config
@@ -141,7 +140,7 @@ class Restore:
                 self._came += len(message.payload)
                 self._waiting -= len(message.payload)
                 if not message.payload:
-                    async with self._api.changing:
+                    async with self._js.changing_streams(self._jsa.name, self._config.name):
                         stream = await self._commit()
                     await self._discard()
                     self._finish(message.reply, stream, None)
