@@ -42,7 +42,7 @@ _PAGE = {"offset": "int"}
 _PAGED = {"total": 0, "offset": 0, "limit": 0}
 
 
-def _create(request: Request) -> Json:
+async def _create(request: Request) -> Json:
     found = request.read(_CREATE_REQUEST, "CreateConsumerRequest")
     request.check_level()
     jsa = request.jsa
@@ -70,10 +70,12 @@ def _create(request: Request) -> Json:
                 opt_start_seq=was.opt_start_seq,
                 opt_start_time=was.opt_start_time,
             )
+    config, pedantic = config.with_static_metadata(), bool(found.get("pedantic"))
     consumer = stream.add_consumer(
-        config.with_static_metadata(),
+        config,
         action=found.get("action", CREATE_OR_UPDATE),
-        pedantic=bool(found.get("pedantic")),
+        pedantic=pedantic,
+        checked=await stream.check_consumer(config, pedantic=pedantic),
     )
     if identity:
         request.response_header = b"NATS/1.0\r\n%s: %s\r\n\r\n" % (_STREAM_IDENTITY, identity.encode())

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gnats.core.subjecttrie import Stopped
 from gnats.errors import ServerError
 from gnats.gofmt import duration, friendly_bytes
 from gnats.jetstream import errors
@@ -24,6 +25,7 @@ from gnats.jetstream.jsaccount import JSAccount
 from gnats.jetstream.lanes import Lanes, Turn, account_claim, creation_claims
 from gnats.jetstream.limits import JSLimitOpts, Tiers, limit_batches
 from gnats.jetstream.options import JetStreamConfig, make_directory
+from gnats.jetstream.overlaps import Overlaps
 from gnats.jetstream.recovery import recover
 from gnats.jetstream.snapshot import AT_ONCE
 from gnats.jetstream.statewriter import StateWriter
@@ -58,6 +60,7 @@ class JetStream:
         self.domain = config.options.domain
         self.keys = Keys(config.options)
         self.lanes = Lanes()
+        self.overlaps = Overlaps()
         self.accounts: dict[str, JSAccount] = {}
         self.memory_reserved = self.store_reserved = 0
         self.api_total = self.api_errors = 0
@@ -178,6 +181,8 @@ class JetStream:
         """Look again at an account's limits; what cannot be is logged."""
         try:
             await self.configure_account(account)
+        except Stopped:  # so is the server
+            return
         except ApiError as exc:
             self.server.log.error(f"Error configuring jetstream for account [{account.name}]: {exc}")
 
@@ -254,6 +259,7 @@ class JetStream:
         """Stop everything; what is stored stays."""
         log = self.server.log
         log.notice("Initiating JetStream Shutdown...")
+        self.overlaps.stop()
         if self._api:
             await self._api.close()
         if self._syncing:

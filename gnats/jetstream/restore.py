@@ -297,7 +297,7 @@ class Restore:
             raise errors.NOT_ENABLED_FOR_ACCOUNT()
         await in_thread(self._complete)
         jsa.check_stream_limits(config)
-        jsa.check_overlap(config.subjects)
+        await jsa.check_overlap(config.subjects)
         store = None
         if config.storage == FILE:
             assert self._staging is not None

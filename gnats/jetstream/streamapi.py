@@ -95,7 +95,7 @@ async def _update(request: Request) -> Json:
     jsa = request.jsa
     found = request.read(_STREAM_REQUEST, "StreamConfigRequest")
     pedantic = bool(found.get("pedantic"))
-    config = jsa.check_stream_cfg(StreamConfig.from_members(found), pedantic=pedantic)
+    config = await jsa.check_stream_cfg(StreamConfig.from_members(found), pedantic=pedantic)
     if request.tokens[2] != config.name:
         raise errors.STREAM_MISMATCH()
     stream = online(request, jsa.stream(config.name))
@@ -278,7 +278,7 @@ def _snapshot(request: Request) -> Json | None:
     return None
 
 
-def _restore(request: Request) -> Json | None:
+async def _restore(request: Request) -> Json | None:
     request.check_level()
     jsa = request.jsa
     request.require_body()
@@ -291,7 +291,7 @@ def _restore(request: Request) -> Json | None:
         raise errors.STREAM_MISMATCH()
     if set(name) & set("\\/"):
         raise errors.STREAM_NAME_CONTAINS_PATH_SEPARATORS()
-    config = jsa.check_stream_cfg(config)
+    config = await jsa.check_stream_cfg(config)
     jsa.check_stream_limits(config)
     jsa.begin_restore(name)
     try:

@@ -16,13 +16,14 @@ cdef struct TrieNode:
     uint32_t nkids
     uint32_t users         # subjects that end here or further down
     uint32_t ends          # subjects that end here
-    uint32_t tails         # subjects that go on with `>`
+    uint32_t tails         # subjects that go on with `>`; what is behind it does not count
     uint32_t hash
     uint32_t n             # bytes of the token
     char token[1]
 
 
 cdef class SubjectTrie:
+    cdef object __weakref__
     cdef TrieNode *root
     cdef uint32_t stopped  # atomic
 

@@ -267,7 +267,7 @@ cdef class SubjectTrie:
         cdef size_t start = 0, end
         while start <= n:
             end = token_end(p, n, start)
-            if is_token(p, start, end, c'>') and end == n:
+            if is_token(p, start, end, c'>'):
                 break
             found = next_node(node, p + start, end - start, True)
             if found == NULL:
@@ -287,7 +287,7 @@ cdef class SubjectTrie:
         cdef size_t start = 0, end
         while start <= n and node != NULL:
             end = token_end(p, n, start)
-            if is_token(p, start, end, c'>') and end == n:
+            if is_token(p, start, end, c'>'):
                 break
             node = next_node(node, p + start, end - start, False)
             start = end + 1
@@ -385,7 +385,7 @@ cdef void count(TrieNode *node, const char *p, size_t n, uint32_t more) noexcept
     node.users += more
     while start <= n:
         end = token_end(p, n, start)
-        if is_token(p, start, end, c'>') and end == n:
+        if is_token(p, start, end, c'>'):
             return
         node = next_node(node, p + start, end - start, False)
         node.users += more
