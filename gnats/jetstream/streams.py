@@ -472,7 +472,7 @@ class Stream:
                 return name
 
     async def check_consumer(self, config: ConsumerConfig, *, pedantic: bool) -> bool:
-        """Look in a thread at a configuration with many filters. Raises ApiError. False: that is to be done."""
+        """Look in a thread at a configuration with many filters. Raises ApiError. False: not yet."""
         if len(config.filter_subjects) < MANY:
             return False
         limits, _ = self.jsa.select_limits(config.replicas(self.config))
