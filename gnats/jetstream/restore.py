@@ -75,7 +75,6 @@ class Restore:
     """One stream that is being restored. `config` is the checked configuration that it is to have."""
 
     def __init__(self, request: Request, jsa: JSAccount, config: StreamConfig) -> None:
-        self._api = request.api
         self._js = js = request.js
         self._jsa = jsa
         self._config = config
@@ -145,7 +144,7 @@ class Restore:
                 self._came += len(message.payload)
                 self._waiting -= len(message.payload)
                 if not message.payload:
-                    async with self._api.changing:
+                    async with self._js.changing_streams(self._jsa.name, self._config.name):
                         stream = await self._commit()
                     await self._discard()
                     self._finish(message.reply, stream, None)
@@ -306,7 +305,7 @@ class Restore:
             raise errors.NOT_ENABLED_FOR_ACCOUNT()
         await in_thread(self._complete)
         jsa.check_stream_limits(config)
-        jsa.check_overlap(config.subjects)
+        await jsa.check_overlap(config.subjects)
         store = None
         if config.storage == FILE:
             assert self._staging is not None
