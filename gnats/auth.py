@@ -15,7 +15,7 @@ from gnats.authopts import NkeyUser, Permissions, User
 from gnats.gofmt import quote
 from gnats.logger import Logger
 from gnats.opts import Options
-from gnats.passwords import check_password, check_password_async, is_bcrypt
+from gnats.passwords import TooManyWaitError, check_password, check_password_async, is_bcrypt
 from gnats.reasons import ClosedState
 
 if TYPE_CHECKING:
@@ -148,22 +148,38 @@ class Authenticator:
         It may change session.opts: a client without credentials becomes `no_auth_user`, one with a mapped
         certificate the user of that name. Raises Denied.
         """
+        return self._verify(session, self._select(session))
+
+    def _select(self, session: "Session") -> User | NkeyUser | None:
+        """The user of the configuration that a client claims to be; None: it names none.
+
+        A client may name several users: an nkey that the configuration has counts before a user's name. See
+        check() for what changes in session.opts. Raises Denied.
+        """
+        return self._nkey_user(session) or (self._user(session) if self.users else None)
+
+    def _verify(self, session: "Session", user: User | NkeyUser | None) -> Decision:
+        """Whether a client is the user it claims to be or, without a user, has the configured secret.
+
+        Raises Denied.
+        """
+        opts, client = self._opts, session.opts
         if not self.required:
             return Grant()
-        opts, client = self._opts, session.opts
-        nkey = self._nkey_user(session)
-        if nkey is not None:
-            if nkey.nkey != opts.no_auth_user:
-                verify_signature(nkey.nkey, session.nonce, client.sig)
-            return _grant_nkey(nkey)
-        if self.users and (user := self._user(session)) is not None:
-            return self._check_user(user, client.password)
+        if user is not None and not _connection_type_allowed(user):
+            raise Denied
+        if isinstance(user, NkeyUser):
+            if user.nkey != opts.no_auth_user:
+                verify_signature(user.nkey, session.nonce, client.sig)
+            return _grant_nkey(user)
+        if user is not None:
+            return self._check_user(session, user, client.password)
         if opts.authorization:
-            return self._check_secret(opts.authorization, client.auth_token, self._single_grant())
+            return self._check_secret(session, opts.authorization, client.auth_token, self._single_grant())
         if opts.username:
             if opts.username != client.user:
                 raise Denied
-            return self._check_secret(opts.password, client.password, self._single_grant())
+            return self._check_secret(session, opts.password, client.password, self._single_grant())
         raise Denied
 
     def _single_grant(self) -> Grant:
@@ -172,6 +188,10 @@ class Authenticator:
 
     def recheck(self, session: "Session", before: "Authenticator") -> Decision:
         """check() for a client that another one has let in; what that has verified is not verified again."""
+        return self._still_granted(session, before) or self.check(session)
+
+    def _still_granted(self, session: "Session", before: "Authenticator") -> Grant | None:
+        """What a client gets whose credentials are those that were verified before; None: they are not."""
         was = session.grant.user
         if isinstance(was, NkeyUser):
             nkey = self.nkeys.get(was.nkey)
@@ -183,7 +203,7 @@ class Authenticator:
                 return Grant(user.account or GLOBAL_ACCOUNT, user.permissions, user=user)
         if was is None and before.required and self._secrets == before._secrets:
             return self._single_grant()
-        return self.check(session)
+        return None
 
     def user_like(self, user: "User | NkeyUser | JWTUser") -> User | NkeyUser | None:
         """The user of that name or key."""
@@ -202,7 +222,7 @@ class Authenticator:
         if not client.nkey:
             return None
         user = self.nkeys.get(client.nkey)
-        if user is None or not _connection_type_allowed(user):
+        if user is None:
             raise Denied
         return user
 
@@ -222,7 +242,7 @@ class Authenticator:
         if not client.user:
             return None
         named = self.users.get(client.user)
-        if named is None or not _connection_type_allowed(named):
+        if named is None:
             raise Denied
         return named
 
@@ -239,14 +259,14 @@ class Authenticator:
     def _maps(self, user: User) -> bool:
         return self._tls_map and _connection_type_allowed(user)
 
-    def _check_user(self, user: User, password: str) -> Decision:
+    def _check_user(self, session: "Session", user: User, password: str) -> Decision:
         granted = Grant(user.account or GLOBAL_ACCOUNT, user.permissions, user=user)
-        return self._check_secret(user.password, password, granted)
+        return self._check_secret(session, user.password, password, granted)
 
     @staticmethod
-    def _check_secret(stored: str, given: str, granted: Grant) -> Decision:
+    def _check_secret(session: "Session", stored: str, given: str, granted: Grant) -> Decision:
         if is_bcrypt(stored):
-            return _check_hash(stored, given, granted)
+            return _check_hash(stored, given, session.host, granted)
         if not check_password(stored, given):
             raise Denied
         return granted
@@ -257,8 +277,12 @@ def _grant_nkey(user: NkeyUser) -> Grant:
     return Grant(account, user.permissions, issuer_key=account, user=user)
 
 
-async def _check_hash(stored: str, given: str, granted: Grant) -> Grant:
-    if not await check_password_async(stored, given):
+async def _check_hash(stored: str, given: str, address: str, granted: Grant) -> Grant:
+    try:
+        good = await check_password_async(stored, given, address)
+    except TooManyWaitError as exc:
+        raise Denied(str(exc)) from None
+    if not good:
         raise Denied
     return granted
 

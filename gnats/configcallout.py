@@ -13,6 +13,7 @@ from gnats.opts import Options
 
 if TYPE_CHECKING:
     from gnats.account import Account
+    from gnats.jwtauth import JWTUser
     from gnats.server import Server
     from gnats.session import Session
 
@@ -66,27 +67,32 @@ class CalloutAuthenticator(Authenticator):
         return self._decide_again(session, before)
 
     async def _decide(self, session: "Session") -> Grant:
-        grant, refused = None, None
+        """Pass by the service only for a user that the client must prove to be, not one that it names."""
+        claimed, grant, refused = "", None, None
         try:
-            decision = super().check(session)
+            user = self._select(session)
+            claimed = self._name_of(session, user)
+            decision = self._verify(session, user)
             grant = decision if isinstance(decision, Grant) else await decision
         except Denied as exc:
             refused = exc
-        if grant is None or self._is_delegated(grant):
-            if session.raw_auth_user() not in self._callout.auth_users:
-                grant = await self._ask(session, grant or Grant())
-            elif refused:
-                raise Denied(str(refused), refused.state, account=self._callout.account)
+        if grant is not None and not self._is_delegated(grant):
+            return grant
+        if not claimed or claimed not in self._callout.auth_users:
+            grant = await self._ask(session, grant or Grant())
+        elif refused:
+            raise Denied(str(refused), refused.state, account=self._callout.account)
         assert grant is not None
         return self._without_callouts(grant)
 
     async def _decide_again(self, session: "Session", before: Authenticator) -> Grant:
-        user = session.grant.user
-        if isinstance(user, User | NkeyUser):
-            name = user.username if isinstance(user, User) else user.nkey
-            if name in self._callout.auth_users or not self._is_delegated(session.grant):
-                decision = super().recheck(session, before)
-                return self._without_callouts(decision if isinstance(decision, Grant) else await decision)
+        grant = self._still_granted(session, before)
+        if grant is None:
+            return await self._decide(session)
+        if not self._is_delegated(grant):
+            return grant
+        if self._name_of(session, grant.user) in self._callout.auth_users:
+            return self._without_callouts(grant)
         return await self._decide(session)
 
     def _is_delegated(self, grant: Grant) -> bool:
@@ -107,3 +113,12 @@ class CalloutAuthenticator(Authenticator):
         if grant.account != self._callout.account:
             return grant
         return replace(grant, permissions=deny_callouts(grant.permissions))
+
+    def _name_of(self, session: "Session", user: "User | NkeyUser | JWTUser | None") -> str:
+        """What `auth_users` calls the user that a client claims to be, "" when it claims none."""
+        if isinstance(user, NkeyUser):
+            return user.nkey
+        if isinstance(user, User):
+            return user.username
+        opts = self._opts
+        return opts.username if not opts.authorization and session.opts.user == opts.username else ""

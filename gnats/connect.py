@@ -66,7 +66,7 @@ def _decide(server: "Server", session: Session) -> None:
         if isinstance(decision, Grant):
             _granted(server, session, decision)
         else:
-            server.spawn(_decide_later(server, session, auth, decision))
+            session.decide(server.spawn(_decide_later(server, session, auth, decision)))
 
 
 async def _decide_later(

@@ -92,8 +92,7 @@ class JWTAuthenticator(Authenticator):
             raise Denied("", found.reason, account=claim.name if claim and claim.external_auth else "")
         grant = _grant(user)
         if claim.external_auth:
-            name = session.opts.nkey or session.opts.user or user.user
-            if not claim.is_external_auth_user(name):
+            if not claim.is_external_auth_user(user.user):
                 account = self._server.accounts[claim.name]
                 callout = OperatorCallout(self._server, account, claim, self._mode)
                 grant = await callout.ask(session, grant, user.token)

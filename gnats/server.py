@@ -659,6 +659,8 @@ class Server:
                 self.jetstream.on_event(client, a, b, data)
         elif session is None or not isinstance(data, bytes):
             return False
+        elif kind == EV_LOG and a == LogCode.LOG_LEFT_OUT:
+            session.log_left_out(self.log)
         elif kind == EV_LOG:
             level, text = describe(client, a, b, data)
             if a in _RATE_LIMITED:
@@ -693,6 +695,7 @@ class Server:
             return
         account = session.account
         was_in = cid in account.clients
+        session.tell_left_out(self.log)
         session.closed(reason, num_subs, subs)
         self.closed_clients.append(session)
         if self.events:

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 CLIENT_PROTO_INFO = 1
 """The protocol of clients that take INFO at any time."""
 
+LEFT_OUT_TOLD = 1.0
+"""Seconds after which it is told how many log entries were left out."""
+
 CONNECT_FIELDS: Struct = {
     "echo": "bool",
     "verbose": "bool",
@@ -92,7 +95,9 @@ class Session:
     """
 
     __slots__ = (
+        "_deciding",
         "_expiry",
+        "_left_out",
         "account",
         "cid",
         "client",
@@ -120,7 +125,9 @@ class Session:
         self.nonce = nonce
         self.opts = ClientOptions()
         self.grant = Grant()
+        self._deciding: asyncio.Task[None] | None = None
         self._expiry: asyncio.TimerHandle | None = None
+        self._left_out: asyncio.TimerHandle | None = None
         self.connected = False
         self.names = ""
         self.start = time.time_ns()
@@ -178,6 +185,10 @@ class Session:
         self.account = account
         return account.add_client(self)
 
+    def decide(self, deciding: "asyncio.Task[None]") -> None:
+        """It takes time to decide whether the client may connect; nobody waits for it once the client has gone."""
+        self._deciding = deciding
+
     def expire_after(self, seconds: float, log: "Logger") -> None:
         """Close the connection when what it was granted ends."""
         self.cancel_expiry()
@@ -218,6 +229,17 @@ class Session:
                 log.trace(f"{self} - ->> [-ERR {err}]")
             self.client.close_connection(reason, err)
 
+    def log_left_out(self, log: "Logger") -> None:
+        """The data plane leaves out what would be too many lines about the client: say in a second how many."""
+        self._left_out = asyncio.get_running_loop().call_later(LEFT_OUT_TOLD, self.tell_left_out, log)
+
+    def tell_left_out(self, log: "Logger") -> None:
+        """Say how many lines were left out, if any were."""
+        if self._left_out and self.client:
+            self._left_out.cancel()
+            self._left_out = None
+            log.warn(f"{self} - Left out {self.client.take_unlogged()} log entries: too many in a second")
+
     def closed(self, reason: ClosedState, num_subs: int = 0, subs: bytes = b"") -> None:
         """Note the end: keep the counters and let go of the data plane's client."""
         self.stop = time.time_ns()
@@ -228,6 +250,9 @@ class Session:
         self.tls_final = self.tls_info()
         self.client = None
         self.cancel_expiry()
+        if self._deciding:
+            self._deciding.cancel()
+            self._deciding = None
 
     def snapshot(self) -> dict[str, int]:
         """The counters, see Client.snapshot; those at its end for a closed connection."""

@@ -5,7 +5,7 @@ import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
 import uvloop
 
@@ -30,6 +30,9 @@ class ServerThread:
     manager, or call start() and stop(). start() raises what Server.start raises.
     """
 
+    checks_rest: ClassVar[bool] = False
+    """Whether stop() sees that the server rests, and afterwards that it is closed (gnats.rest)."""
+
     def __init__(
         self,
         opts: Options | None = None,
@@ -53,24 +56,42 @@ class ServerThread:
     def stop(self) -> None:
         """Shut the server down and wait for its thread. Idempotent.
 
-        Raises TimeoutError when it does not end.
+        Raises TimeoutError when it does not end, and with `checks_rest` gnats.rest.NotAtRest.
         """
+        self._stop(self.checks_rest)
+
+    def _stop(self, check: bool) -> None:
         if not self._thread.is_alive():
             return
-        if self._started.exception(START_TIMEOUT) is None:
-            server, loop = self._started.result()
+        if self._started.exception(START_TIMEOUT) is not None:
+            self._thread.join(STOP_TIMEOUT)
+            return
+        server, loop = self._started.result()
+        pollers = server.pollers
+        port = server.port
+        try:
+            if check and pollers:
+                from gnats.rest import EmbeddedServer, wait_for_rest
+
+                assert self._thread.native_id is not None
+                wait_for_rest(EmbeddedServer(server, self._thread.native_id))
+        finally:
             with suppress(RuntimeError):  # the loop is closed: it shut down by itself
                 loop.call_soon_threadsafe(server.begin_shutdown)
-        self._thread.join(STOP_TIMEOUT)
+            self._thread.join(STOP_TIMEOUT)
         if self._thread.is_alive():
             raise TimeoutError(f"the server's thread still runs {STOP_TIMEOUT} s after its shutdown")
+        if check and pollers:
+            from gnats.rest import require_closed
+
+            require_closed(port, pollers)
 
     def __enter__(self) -> Self:
         self.start()
         return self
 
-    def __exit__(self, *exc: object) -> None:
-        self.stop()
+    def __exit__(self, kind: object, *exc: object) -> None:
+        self._stop(self.checks_rest and kind is None)
 
     @property
     def server(self) -> Server:

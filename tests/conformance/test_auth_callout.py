@@ -7,27 +7,36 @@ import json
 import re
 import signal
 import time
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from typing import Any
 
-import nats
 import pytest
 from conftest import Launch
-from nats.aio.client import Client
 from nats.aio.msg import Msg
 from support import jwts
+from support.callouts import (
+    SUBJECT,
+    Answering,
+    Change,
+    Delegation,
+    Service,
+    Silence,
+    configured,
+    delegated,
+    enter,
+    joined,
+    with_password,
+)
 from support.certs import Certificates
 from support.jwts import HOUR
 from support.monitor import wait_connections
 from support.servers import Server
 from support.tlswire import TLSConnection, client_context
-from support.trust import Account, Refused, Trust, User, connect, hears, user_info
+from support.trust import Refused, Trust, connect, hears
 from support.wire import Connection
 
-from gnats.jwt.account import ExternalAuthorization, UserScope
-from gnats.jwt.claims import AuthorizationResponseClaims, Permission, TimeRange, UserClaims, unlimited
+from gnats.jwt.account import ExternalAuthorization
+from gnats.jwt.claims import Permission, TimeRange
 from gnats.jwt.decorated import format_user_config
 from gnats.jwt.token import encode
 from gnats.nkeys import CurveKeyPair, KeyPair, Prefix
@@ -36,143 +45,6 @@ pytestmark = pytest.mark.timeout(120)
 
 VIOLATION = b"-ERR 'Authorization Violation'\r\n"
 REFUSED = "Authorization Violation"
-SUBJECT = "$SYS.REQ.USER.AUTH"
-
-
-@dataclass
-class Answering:
-    """How the service answers a request; a test changes what it is about."""
-
-    request: dict[str, Any]
-    """The request's `nats` part."""
-    signer: KeyPair
-    user: UserClaims = field(init=False)
-    response: AuthorizationResponseClaims = field(init=False)
-    user_signer: KeyPair | None = None
-    raw: bytes | None = None
-    """What is answered instead of a JWT."""
-
-    def __post_init__(self) -> None:
-        self.user = UserClaims.new(self.request["user_nkey"])
-        self.user.aud = "APP"
-        self.response = AuthorizationResponseClaims(
-            sub=self.request["user_nkey"], aud=self.request["server_id"]["id"]
-        )
-
-    def make(self) -> bytes:
-        if self.raw is not None:
-            return self.raw
-        if not self.response.nats.error:
-            self.response.nats.jwt = self.response.nats.jwt or encode(
-                self.user, self.user_signer or self.signer
-            )
-        return encode(self.response, self.signer).encode()
-
-
-Change = Callable[[Answering], None]
-
-
-class Service:
-    """A service for callouts. `answer` changes its answers, or raises Silence."""
-
-    def __init__(self, client: Client, signer: KeyPair, xkey: CurveKeyPair | None = None) -> None:
-        self.client = client
-        self.signer = signer
-        self.xkey = xkey
-        self.answer: Change = lambda answering: None
-        self.requests: list[dict[str, Any]] = []
-        self.sealed = True
-
-    async def start(self) -> None:
-        self._subscription = await self.client.subscribe(SUBJECT, cb=self._serve)
-        await self.client.flush()
-
-    async def stop(self) -> None:
-        await self._subscription.unsubscribe()
-        await self.client.flush()
-
-    async def _serve(self, msg: Msg) -> None:
-        data, xkey = msg.data, ""
-        if self.xkey:
-            assert msg.headers
-            xkey = msg.headers["Nats-Server-Xkey"]
-            data = self.xkey.open(data, xkey)
-        claims = jwts.payload(data.decode())
-        self.requests.append(claims)
-        answering = Answering(claims["nats"], self.signer)
-        try:
-            self.answer(answering)
-        except Silence:
-            return
-        reply = answering.make()
-        if self.xkey and self.sealed:
-            reply = self.xkey.seal(reply, xkey)
-        await msg.respond(reply)
-
-
-class Silence(Exception):
-    """The service says nothing."""
-
-
-@asynccontextmanager
-async def joined(server: Server, **options: Any) -> AsyncIterator[Client]:
-    """A client of nats-py."""
-    client = await nats.connect(server.url, allow_reconnect=False, **options)
-    try:
-        yield client
-    finally:
-        await client.close()
-
-
-def with_password(name: str) -> dict[str, str]:
-    return {"user": name, "password": "pwd"}
-
-
-@asynccontextmanager
-async def configured(
-    launch: Launch,
-    *flags: str,
-    callout: str = "",
-    accounts: str = "",
-    more: str = "",
-    timeout_seconds: str = "10s",
-    xkey: CurveKeyPair | None = None,
-) -> AsyncIterator[tuple[Server, Service]]:
-    """A server with a callout in its configuration, and the service."""
-    signer = jwts.account()
-    sealed = f", xkey: {xkey.public_key}" if xkey else ""
-    config = f"""
-        accounts {{
-          AUTH {{ users: [ {{ user: auth, password: pwd }} ] }}
-          APP {{ users: [ {{ user: app, password: pwd }} ] }}
-          OTHER {{ users: [ {{ user: other, password: pwd }} ] }}
-          SYS {{ users: [ {{ user: sys, password: pwd }} ] }}
-          {accounts}
-        }}
-        system_account: SYS
-        {more}
-        authorization {{
-          timeout: "{timeout_seconds}"
-          auth_callout {{
-            issuer: {signer.public_key}, account: AUTH, auth_users: [ auth, sys ]{sealed} {callout}
-          }}
-        }}
-    """
-    server = await asyncio.to_thread(launch, *flags, config=config)
-    async with joined(server, **with_password("auth")) as client:
-        service = Service(client, signer, xkey)
-        await service.start()
-        yield server, service
-
-
-async def enter(server: Server, **options: Any) -> dict[str, Any]:
-    """Who a client that says this in CONNECT is made. Raises Refused."""
-
-    def ask() -> dict[str, Any]:
-        with connect(server, **options) as connection:
-            return user_info(connection)
-
-    return await asyncio.to_thread(ask)
 
 
 # -- what is asked ---------------------------------------------------------------------------------------
@@ -644,52 +516,6 @@ async def test_what_cannot_be_opened_is_refused(launch: Launch) -> None:
 
 
 # -- operator mode ---------------------------------------------------------------------------------------
-
-
-@dataclass
-class Delegation:
-    """An operator whose account `auth` has a callout; `app` and `other` are there for users."""
-
-    trust: Trust
-    auth: Account
-    app: Account
-    other: Account
-    scoped: KeyPair
-    """A signing key of `app`, with a scope."""
-    signing_key: KeyPair
-    """A signing key of `auth`."""
-    sentinel: User
-    server: Server
-    service: Service
-
-
-@asynccontextmanager
-async def delegated(
-    launch: Launch, *, allowed: str = "app", xkey: CurveKeyPair | None = None
-) -> AsyncIterator[Delegation]:
-    trust = Trust()
-    auth, app, other = (trust.account() for _ in range(3))
-    serving = auth.user()
-    sentinel = auth.user(bearer_token=True, pub=Permission(deny=(">",)), sub=Permission(deny=(">",)))
-    sentinel.claims.name = "sentinel"
-    auth.nats.authorization = ExternalAuthorization(
-        auth_users=(serving.key.public_key,),
-        allowed_accounts=("*",) if allowed == "*" else (app.name,),
-        xkey=xkey.public_key if xkey else "",
-    )
-    scoped, signing = jwts.account(), jwts.account()
-    auth.nats.signing_keys = {signing.public_key: None}
-    template = unlimited()
-    template.pub = Permission(allow=("$SYS.REQ.USER.INFO", "by.{{name()}}"))
-    app.nats.signing_keys = {scoped.public_key: UserScope(key=scoped.public_key, template=template)}
-    config = trust.config(auth, app, other, more='authorization { timeout: "10s" }')
-    server = await asyncio.to_thread(launch, "-D", config=config)
-    creds = server.directory / "service.creds"
-    await asyncio.to_thread(creds.write_text, format_user_config(serving.jwt, serving.key))
-    async with joined(server, user_credentials=str(creds)) as client:
-        service = Service(client, auth.key, xkey)
-        await service.start()
-        yield Delegation(trust, auth, app, other, scoped, signing, sentinel, server, service)
 
 
 async def come(world: Delegation, **options: Any) -> dict[str, Any]:

@@ -179,7 +179,7 @@ async def test_what_users_of_before_have_decided_is_decided_again(
     hashes = {"old": f"$2a$04${'o' * 53}", "new": f"$2a$04${'n' * 53}"}
     asked, answer = asyncio.Event(), asyncio.Event()
 
-    async def check(stored: str, given: str) -> bool:
+    async def check(stored: str, given: str, address: str) -> bool:
         asked.set()
         await answer.wait()
         return stored == hashes[given]

@@ -19,6 +19,7 @@ cdef struct TimerHeap:
     Timer **heap      # heap[0] is unused
     uint32_t n        # atomic, one writer
     uint32_t reserved
+    int64_t first     # the earliest deadline, 0 for none; the same
     size_t cap
     int64_t turn      # `now` of the last round: nothing is set to that or earlier
 
@@ -33,4 +34,4 @@ cdef void timers_free(TimerHeap *h) noexcept nogil
 
 
 cdef inline int64_t timers_next(const TimerHeap *h) noexcept nogil:
-    return h.heap[1].when if h.n else 0
+    return h.first

@@ -4,7 +4,7 @@ from libc.stdint cimport int64_t, uint32_t
 from libc.stdlib cimport calloc, free
 
 from gnats.includes.arrays cimport array_grow
-from gnats.includes.atomics cimport bump32
+from gnats.includes.atomics cimport bump32, storei64
 from gnats.includes.times cimport duration_of, time_after, time_before, whole_seconds
 
 
@@ -53,12 +53,14 @@ cdef int timer_set(TimerHeap *h, Timer *t, int64_t when) noexcept nogil:
             sift_up(h, t.slot, t)
         else:
             sift_down(h, t.slot, t)
+        storei64(&h.first, h.heap[1].when)
         return 0
     if h.n + 1 >= h.cap and not array_grow(&h.heap, &h.cap, 64, sizeof(Timer *)):
         return -1
     t.when = when
     bump32(&h.n, 1)
     sift_up(h, h.n, t)
+    storei64(&h.first, h.heap[1].when)
     return 0
 
 
@@ -70,12 +72,12 @@ cdef void timer_clear(TimerHeap *h, Timer *t) noexcept nogil:
     t.slot = 0
     last = h.heap[h.n]
     bump32(&h.n, <uint32_t> -1)
-    if last == t:
-        return
-    if slot > 1 and h.heap[slot >> 1].when > last.when:
-        sift_up(h, slot, last)
-    else:
-        sift_down(h, slot, last)
+    if last != t:
+        if slot > 1 and h.heap[slot >> 1].when > last.when:
+            sift_up(h, slot, last)
+        else:
+            sift_down(h, slot, last)
+    storei64(&h.first, h.heap[1].when if h.n else 0)
 
 
 cdef Timer *timer_expired(TimerHeap *h, int64_t now) noexcept nogil:
@@ -93,6 +95,7 @@ cdef void timers_free(TimerHeap *h) noexcept nogil:
     free(h.heap)
     h.heap = NULL
     h.n = h.cap = 0
+    h.first = 0
 
 
 # -- for tests ---------------------------------------------------------------------------------------------------------

@@ -6,12 +6,13 @@ from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
 
 from gnats.core.delivery cimport Deliverer
+from gnats.core.headers cimport add_header
 from gnats.core.parser cimport Slice
 from gnats.core.pollstate cimport PollState
 from gnats.core.subject cimport subject_has_wildcard
 from gnats.core.sublist cimport Subscription
 from gnats.jetstream.engine cimport publish_now
-from gnats.jetstream.headers cimport add_header, add_number_header, level_too_high, parse_time, put_time
+from gnats.jetstream.headers cimport add_number_header, level_too_high, parse_time, put_time
 from gnats.jetstream.jsonreq cimport (
     JSON_BOOL,
     JSON_INT,

@@ -51,6 +51,8 @@ from gnats.includes.pthread cimport (
     pthread_mutex_init,
     pthread_mutex_lock,
     pthread_mutex_unlock,
+    pthread_self,
+    pthread_setname_np,
 )
 from gnats.jetstream.observer cimport Observer
 
@@ -212,7 +214,7 @@ cdef class Engine:
     def reap(self) -> None:
         """Let go of what was buried and is no longer used."""
         cdef list kept = []
-        if not self.graveyard or len((<Client> self.clients[0]).keep[2]):
+        if not self.graveyard or (<Client> self.clients[0]).keep[2].names_jetstream:
             return   # an event that is waiting may name one of them
         for number, what in self.graveyard:
             if not qs_passed(number) or refs_of(what):
@@ -220,14 +222,25 @@ cdef class Engine:
         self.graveyard = kept
 
     def stats(self) -> dict:
-        """`syncs`: fdatasyncs so far; `timers` armed; `rounds` of timers so far; `buried`: closed streams and consumers
-        still kept."""
+        """Counters, and how it is at the moment.
+
+        `syncs`: fdatasyncs so far; `rounds` of timers so far; `timers` armed; `overdue`: nanoseconds by which the first
+        deadline has passed; `unwatched`: whether that deadline would pass unnoticed; `buried`: closed streams and
+        consumers still kept.
+        """
         cdef uint32_t timers
+        cdef int64_t first, armed
         pthread_mutex_lock(&self.timer_lock)
         timers = self.timers.n
+        first = timers_next(&self.timers)
+        armed = self.armed
         pthread_mutex_unlock(&self.timer_lock)
         return {
-            "syncs": load64(&self.syncs), "timers": timers, "rounds": load64(&self.rounds),
+            "syncs": load64(&self.syncs),
+            "rounds": load64(&self.rounds),
+            "timers": timers,
+            "overdue": max(monotonic_ns() - first, 0) if first else 0,
+            "unwatched": first != 0 and (armed == 0 or armed > first),
             "buried": len(self.graveyard),
         }
 
@@ -365,6 +378,7 @@ cdef void *sync_loop(void *arg) noexcept nogil:
     cdef uint32_t i
     cdef uint64_t turn = 0
     cdef bint stop
+    pthread_setname_np(pthread_self(), "gnats-sync")
     while True:
         pthread_mutex_lock(&(<Engine> arg).lock)
         while (<Engine> arg).queue == NULL and not (<Engine> arg).stopping:

@@ -5,6 +5,7 @@ from libc.stdlib cimport free, malloc
 from libc.string cimport memcmp, memcpy, memmove
 
 from gnats.core.delivery cimport Deliverer
+from gnats.core.headers cimport add_header, find_header, remove_header, remove_status
 from gnats.core.msgtrace cimport (
     TRACE_DUPLICATE,
     TRACE_LAST_SUBJECT_SEQUENCE,
@@ -32,7 +33,7 @@ from gnats.jetstream.counter cimport (
 )
 from gnats.jetstream.engine cimport Local, batch_time, local_of, publish_later
 from gnats.jetstream.dedupe cimport dedupe_find
-from gnats.jetstream.fastbatch cimport is_fast_batch, original_reply, process_fast_batch_msg
+from gnats.jetstream.fastbatch cimport is_fast_batch, process_fast_batch_msg
 from gnats.jetstream.headers cimport (
     H_BATCH_ID,
     H_EXPECTED_LAST_MSG_ID,
@@ -49,16 +50,12 @@ from gnats.jetstream.headers cimport (
     H_STREAM_SOURCE,
     H_TTL,
     MsgHeaders,
-    add_header,
     add_number_header,
-    find_header,
     has_header,
     header_set,
     parse_headers,
     put_time,
     put_uint64,
-    remove_header,
-    remove_status,
 )
 from gnats.jetstream.puback cimport (
     ERR_ACCOUNT_RESOURCES,
@@ -97,6 +94,7 @@ from gnats.store.base cimport (
     STORE_MAX_MSGS_PER_SUBJECT,
     STORE_NOT_FOUND,
     STORE_OK,
+    STORE_NO_SEQ,
     STORE_SEQ_MISMATCH,
     STORE_TOO_LARGE,
     StoreMsg,
@@ -114,7 +112,6 @@ cdef bint process_inbound_jetstream_msg(
     cdef Local *local = local_of(producer.ps)
     cdef Inbound m
     cdef Slice pattern
-    cdef char *original = NULL
     m.subject = pa.subject
     m.reply = pa.reply
     if m.reply.p == NULL:
@@ -129,13 +126,12 @@ cdef bint process_inbound_jetstream_msg(
     m.h.found = 0
     m.unheard = False
     m.told_as = TOLD
-    pattern = m.reply
+    # Through imported services, the subject that tells of a fast batch is the requester's.
+    pattern = producer.hop.reply if producer.hop != NULL and producer.hop.reply.n else m.reply
     if m.hdr_n:
         parse_headers(m.hdr, m.hdr_n, &m.h)
         if unlikely(has_header(&m.h, H_REQUEST_INFO) or has_status(&m) or producer.mt != NULL):
-            original = original_reply(&m, &pattern)
             if not rewrite_header(&m, producer.mt != NULL):
-                free(original)
                 return True
         if unlikely(producer.mt != NULL):
             begin_trace(<StreamCore> ctx, local, producer.mt)
@@ -144,8 +140,6 @@ cdef bint process_inbound_jetstream_msg(
     else:
         process_jetstream_msg(<StreamCore> ctx, local, &m, False)
     local.mt = NULL
-    if unlikely(original != NULL):
-        free(original)
     free(m.owned)
     free(m.counted)
     return not m.unheard
@@ -493,6 +487,7 @@ cdef bint store_checked(StreamCore s, Local *local, Inbound *m, Checked *c) noex
     cdef size_t again_n = 0
     cdef uint64_t before = 0
     cdef StoreMsg sm
+    cdef int rc
     cdef bint purged = False
     cdef bint no_interest = s.cfg.retention == INTEREST_POLICY and not s.observing.has_interest(
         m.subject.p, <uint32_t> m.subject.n)
@@ -501,7 +496,9 @@ cdef bint store_checked(StreamCore s, Local *local, Inbound *m, Checked *c) noex
         if local.mt.only:
             return False
     if no_interest:
-        skip_msg(s, c)
+        rc = skip_msg(s, c)
+        if unlikely(rc != STORE_OK):
+            return refuse_append(s, local, m, rc)
         c.outcome = MSG_STORED
         return roll_up(s, m, c, 0)
     if unlikely(s.tr != NULL) and transform_matches(s.tr, m.subject.p, m.subject.n):
@@ -560,12 +557,15 @@ cdef bint roll_up(StreamCore s, const Inbound *m, Checked *c, uint64_t keep) noe
     return gone > 0
 
 
-cdef void skip_msg(StreamCore s, const Checked *c) noexcept nogil:
-    """Nobody is interested: the message takes a sequence, and nothing else."""
-    s.store.skip_msgs(0, 1)
+cdef int skip_msg(StreamCore s, const Checked *c) noexcept nogil:
+    """Nobody is interested: the message takes a sequence, and nothing else. STORE_OK or a StoreError."""
+    cdef int rc = s.store.skip_msgs(0, 1)
+    if unlikely(rc != STORE_OK):
+        return rc
     s.set_last_msg_id(c.msg_id.p, c.msg_id.n)
     if c.msg_id.n:
         s.remember_msg_id(c.msg_id.p, c.msg_id.n, s.store.last_seq, realtime_ns())
+    return STORE_OK
 
 
 cdef bint append(StreamCore s, Local *local, Inbound *m, Checked *c) noexcept nogil:
@@ -610,6 +610,8 @@ cdef bint refuse_append(StreamCore s, Local *local, const Inbound *m, int rc) no
         return refuse_store(s, local, m, b"maximum messages per subject exceeded", 37)
     if rc == STORE_TOO_LARGE:
         return refuse_store(s, local, m, b"message too large", 17)
+    if rc == STORE_NO_SEQ:
+        return refuse_store(s, local, m, b"there are no more sequences", 27)
     if rc == STORE_CLOSED:
         return refuse_store(s, local, m, b"store is closed", 15)
     if rc == STORE_SEQ_MISMATCH:

@@ -1,10 +1,9 @@
 """A store's state, blocks and subjects; see base.pxd."""
-from libc.errno cimport ENOENT, errno
+from libc.errno cimport ENOENT
 from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free
 from libc.string cimport memmove, memset
-from posix.unistd cimport fsync
 
 from gnats.core.subject cimport same_bytes
 from gnats.includes.arrays cimport array_grow
@@ -27,6 +26,7 @@ from gnats.store.block cimport (
     block_set_aside,
     block_sync,
     block_unlink,
+    env_sync,
     env_sync_failed,
     slot_from,
     slot_seq,
@@ -50,7 +50,9 @@ cdef class StoreBase:
 
     def __cinit__(self):
         pthread_mutex_init(&self.lock, NULL)
+        pthread_mutex_init(&self.sync_turn, NULL)
         memset(&self.env, 0, sizeof(BlockEnv))
+        pthread_mutex_init(&self.env.sync_lock, NULL)
         stree_init(&self.subjects, sizeof(SimpleState))
         wheel_init(&self.ttls)
         self.env.dirfd = self.env.storefd = -1
@@ -62,10 +64,13 @@ cdef class StoreBase:
         for i in range(self.n_blks):
             block_free(&self.env, self.blks[i])
         free(self.blks)
+        free(self.replaced)
         seqset_clear(&self.lost)
         stree_clear(&self.subjects)
         wheel_clear(&self.ttls)
         schedules_clear(&self.schedules)
+        pthread_mutex_destroy(&self.env.sync_lock)
+        pthread_mutex_destroy(&self.sync_turn)
         pthread_mutex_destroy(&self.lock)
 
 
@@ -128,7 +133,7 @@ cdef void blk_forget(StoreBase s, MsgBlock *b) noexcept nogil:
 cdef int sync_written(StoreBase s) noexcept nogil:
     cdef size_t i
     cdef MsgBlock *b
-    cdef int rc = flush_last(s)
+    cdef int rc = flush_last(s), err
     if not s.env.sync_always or s.env.in_memory:
         return rc
     for i in range(s.n_blks):
@@ -140,9 +145,10 @@ cdef int sync_written(StoreBase s) noexcept nogil:
         if rc == 0:
             rc = block_sync(&s.env, b)
     if rc == 0 and (s.env.dir_dirty or s.env.dir_syncing):
+        err = env_sync(&s.env, s.env.dirfd, True)
+        if err:
+            return env_sync_failed(&s.env, err, 0)
         s.env.dir_dirty = False
-        if fsync(s.env.dirfd) != 0:
-            rc = env_sync_failed(&s.env, errno, 0)
     return rc
 
 
@@ -198,15 +204,19 @@ cdef void note_lost(
     StoreBase s, uint32_t block, SeqSet *but, uint64_t first, uint64_t last, uint64_t n,
 ) noexcept nogil:
     cdef uint64_t at = first, end = 0, gap_first = 0, gap_last = 0, left = n, start = 0
+    cdef bint gap
     while left and at <= last:
-        if but == NULL or not seqset_next_range(but, at, &gap_first, &gap_last) or gap_first > last:
-            gap_first = gap_last = last + 1
-        if gap_first > at:
-            end = min(gap_first - 1, at + (left - 1))
+        gap = but != NULL and seqset_next_range(but, at, &gap_first, &gap_last) and gap_first <= last
+        if not gap or gap_first > at:
+            end = gap_first - 1 if gap else last
+            if end - at >= left:
+                end = at + (left - 1)
             seqset_insert_range(&s.lost, at, end)
             left -= end + 1 - at
             if start == 0:
                 start = at
+        if not gap or gap_last >= last:
+            break
         at = gap_last + 1
     if left < n:
         tell_lost(s, block, start, end, n - left)
@@ -356,14 +366,72 @@ cdef int write_tombstone(StoreBase s, uint64_t seq, int64_t ts) noexcept nogil:
 
 cdef int flush_last(StoreBase s) noexcept nogil:
     cdef int rc
-    if s.env.error:
-        return -s.env.error
     if s.last == NULL or s.last.flushed == s.last.rbytes:
-        return 0
-    rc = block_flush(&s.env, s.last)
+        return -s.env.error
+    rc = -s.env.error if s.env.error else block_flush(&s.env, s.last)
     if rc != 0:
         drop_pending(s)
     return rc
+
+
+cdef void note_replaced(StoreBase s, uint64_t seq, uint64_t offset) noexcept nogil:
+    cdef MsgBlock *b = s.last
+    cdef Replaced *r = s.replaced + s.n_replaced - 1 if s.n_replaced else NULL
+    if r != NULL and (r.block != b.index or r.end <= b.flushed):
+        s.n_replaced = 0
+    if s.n_replaced == s.replaced_room and not array_grow(&s.replaced, &s.replaced_room, 16, sizeof(Replaced)):
+        return
+    r = s.replaced + s.n_replaced
+    r.seq = seq
+    r.offset = offset
+    r.end = b.rbytes
+    r.block = b.index
+    s.n_replaced += 1
+
+
+cdef void bring_back(StoreBase s, const Replaced *gone) noexcept nogil:
+    # The message is in its block's file, as it was.
+    cdef size_t i = blk_at(s, gone.seq)
+    cdef MsgBlock *b = s.blks[i] if i < s.n_blks else NULL
+    cdef SimpleState *st
+    cdef Record r
+    cdef uint32_t k
+    cdef bint was_there
+    if b == NULL or not b.indexed or gone.offset >= b.rbytes:
+        return
+    k = slot_from(b, gone.seq)
+    if k == b.n_slots or slot_seq(b, k) != gone.seq or b.offs[k] != NO_SLOT:
+        return
+    if gone.seq < b.first_seq:
+        # those between are deleted
+        if b.msgs and seqset_insert_range(&b.dmap, gone.seq + 1, b.first_seq - 1) < 0:
+            return
+        if b.msgs == 0 and seqset_insert_range(&b.dmap, gone.seq + 1, b.last_seq) < 0:
+            return
+        b.first_seq = gone.seq
+    elif seqset_delete_range(&b.dmap, gone.seq, gone.seq) < 0:
+        return
+    b.offs[k] = <uint32_t> gone.offset
+    if not block_record(&s.env, b, k, &r):
+        return
+    if gone.seq == b.first_seq:
+        b.first_ts = r.ts
+    b.msgs += 1
+    b.bytes += r.size
+    s.msgs += 1
+    s.bytes += r.size
+    st = <SimpleState *> stree_insert(&s.subjects, r.subject, r.subject_n, &was_there) if r.subject_n else NULL
+    if st == NULL:
+        return
+    if st.msgs == 0 or r.seq < st.first or st.first_needs_update:
+        st.first = r.seq
+        st.first_block = b.index
+        st.first_needs_update = False
+    if st.msgs == 0 or r.seq > st.last:
+        st.last = r.seq
+        st.last_block = b.index
+        st.last_needs_update = False
+    st.msgs += 1
 
 
 cdef void drop_pending(StoreBase s) noexcept nogil:
@@ -372,6 +440,7 @@ cdef void drop_pending(StoreBase s) noexcept nogil:
     cdef Record r
     cdef uint32_t k
     cdef uint64_t size
+    cdef size_t i
     while b.n_slots and slot_seq(b, b.n_slots - 1) > b.flushed_last:
         k = b.n_slots - 1
         if b.offs[k] != NO_SLOT and block_record(&s.env, b, k, &r):
@@ -393,6 +462,11 @@ cdef void drop_pending(StoreBase s) noexcept nogil:
     if s.msgs == 0:
         s.first_seq = s.last_seq + 1
         s.first_ts = 0
+    for i in range(s.n_replaced, 0, -1):
+        if s.replaced[i - 1].block == b.index and s.replaced[i - 1].end > b.flushed:
+            bring_back(s, &s.replaced[i - 1])
+    s.n_replaced = 0
+    select_next_first(s)
     block_drop_pending(&s.env, b)
     forget_links(s)
 

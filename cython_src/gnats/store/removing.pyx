@@ -11,6 +11,7 @@ from gnats.store.base cimport (
     STORE_EOF,
     STORE_FAILED,
     STORE_NO_MEMORY,
+    STORE_NO_SEQ,
     STORE_NOT_FOUND,
     STORE_OK,
     blk_drop,
@@ -20,6 +21,7 @@ from gnats.store.base cimport (
     flush_last,
     msg_size,
     next_first,
+    note_replaced,
     roll,
     select_next_first,
     subject_removed,
@@ -42,6 +44,7 @@ from gnats.store.purging cimport purge_all
 from gnats.store.record cimport (
     EBIT,
     EMPTY_RECORD,
+    MAX_SEQ,
     RECORD_BAD,
     RECORD_SHORT,
     TOMBSTONE,
@@ -169,6 +172,8 @@ cdef int remove_from(StoreBase s, MsgBlock *b, uint64_t seq, bint erase, bint by
         # it may have moved what waits
         if r.size:
             block_record(&s.env, b, k, &r)
+    elif not s.env.in_memory and s.last.flushed != s.last.rbytes:
+        note_replaced(s, seq, b.offs[k])
     offset = b.offs[k]
     size = min(msg_size(s, &r), b.bytes) if r.size else (b.bytes // b.msgs)
     b.offs[k] = NO_SLOT
@@ -229,6 +234,9 @@ cdef int purge_block(StoreBase s, MsgBlock *b) noexcept nogil:
     cdef Record r
     cdef uint32_t k
     cdef uint64_t msgs = b.msgs, size = b.bytes
+    # what they go for is written first
+    if flush_last(s) != 0:
+        return STORE_FAILED
     if not blk_load(s, b):
         return STORE_DAMAGED
     for k in range(slot_from(b, b.first_seq), b.n_slots):
@@ -343,11 +351,12 @@ cdef int purge(StoreBase s, uint64_t first, uint64_t *purged) noexcept nogil:
         return STORE_CLOSED
     if s.env.error:
         return STORE_FAILED
+    if first > MAX_SEQ + 1:
+        return STORE_NO_SEQ
     error = purge_all(s, first, False)
-    if error == STORE_OK:
-        purged[0] = msgs
-        if s.on_removed != NULL and msgs:
-            s.on_removed(s.ctx, 0, NULL, 0, msgs, size)
+    purged[0] = msgs - s.msgs
+    if s.on_removed != NULL and purged[0]:
+        s.on_removed(s.ctx, 0, NULL, 0, msgs, size)
     return error
 
 

@@ -1,6 +1,7 @@
 """Storing messages; see writing.pxd."""
 from libc.stdint cimport int64_t, uint16_t, uint32_t, uint64_t
 
+from gnats.core.headers cimport find_header
 from gnats.includes.atomics cimport likely, unlikely
 from gnats.store.base cimport (
     STORE_CLOSED,
@@ -9,6 +10,7 @@ from gnats.store.base cimport (
     STORE_MAX_MSGS,
     STORE_MAX_MSGS_PER_SUBJECT,
     STORE_NO_MEMORY,
+    STORE_NO_SEQ,
     STORE_NOT_FOUND,
     STORE_OK,
     STORE_SEQ_MISMATCH,
@@ -22,10 +24,10 @@ from gnats.store.base cimport (
 )
 from gnats.store.block cimport NO_SLOT, MsgBlock, block_commit, block_encode, block_push_slot, block_record, slot_of
 from gnats.store.expiry cimport ttl_stored
-from gnats.store.record cimport EBIT, EMPTY_RECORD, MAX_RECORD, MAX_SUBJECT, Record, record_size
+from gnats.store.record cimport EBIT, EMPTY_RECORD, MAX_RECORD, MAX_SEQ, MAX_SUBJECT, Record, record_size
 from gnats.store.removing cimport enforce_bytes, enforce_msgs, remove_msg
 from gnats.store.scheduling cimport schedule_stored
-from gnats.store.seqset cimport seqset_insert_range
+from gnats.store.seqset cimport seqset_delete_range, seqset_insert_range
 from gnats.store.stree cimport SimpleState, stree_find, stree_insert
 
 cdef enum:
@@ -35,17 +37,7 @@ cdef enum:
 
 cdef bint has_rollup(const char *hdr, uint32_t n) noexcept nogil:
     # A rollup is let through by discard_new_per: storing it removes what was there.
-    cdef uint32_t i
-    cdef const char *name = b"\nNats-Rollup:"
-    cdef uint32_t k
-    for i in range(n - 13 if n > 13 else 0):
-        if hdr[i] == c'\n':
-            k = 1
-            while k < 13 and hdr[i + k] == name[k]:
-                k += 1
-            if k == 13:
-                return True
-    return False
+    return find_header(hdr, n, b"Nats-Rollup", 11).n != 0
 
 
 cdef int refuse_new(
@@ -102,6 +94,8 @@ cdef int store_msg(
         if seq > 0:
             return STORE_SEQ_MISMATCH
         seq = s.last_seq + 1
+    if unlikely(seq > MAX_SEQ):
+        return STORE_NO_SEQ
     if unlikely(s.env.error):
         return STORE_FAILED
     p = reserve(s, rl, &error)
@@ -180,6 +174,8 @@ cdef int skip_msgs(StoreBase s, uint64_t seq, uint64_t n, int64_t now) noexcept 
         seq = s.last_seq + 1
     if n == 0:
         return STORE_OK
+    if seq > MAX_SEQ or n - 1 > MAX_SEQ - seq:
+        return STORE_NO_SEQ
     last = seq + n - 1
     ts = s.last_ts if s.last_ts else now
     b = s.last
@@ -192,6 +188,7 @@ cdef int skip_msgs(StoreBase s, uint64_t seq, uint64_t n, int64_t now) noexcept 
         return error
     b = s.last
     if b.msgs and seqset_insert_range(&b.dmap, seq, last) < 0:
+        seqset_delete_range(&b.dmap, seq, last)
         return STORE_NO_MEMORY
     block_commit(b, EMPTY_RECORD, block_encode(&s.env, b, p, last | EBIT, ts, p, 0, p, 0, p, 0))
     b.last_seq = last
