@@ -7,7 +7,7 @@ SOURCES := $(shell find cython_src -name '*.pyx' -o -name '*.pxd' -o -name '*.h'
 STAMP  := $(VENV)/.installed
 ARGS   ?=
 
-.PHONY: help build run test hadoop faults bench bench-full lint asan tsan fuzz sdist clean check-tools
+.PHONY: help build run test hadoop faults soak bench bench-full lint asan tsan fuzz sdist clean check-tools
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -45,6 +45,9 @@ hadoop: build ## HDFS for the tests of the archive, which skip what needs it oth
 
 faults: build $(VENV)/.test-tools ## kill a thousand servers (ARGS="--kills 50 --power on")
 	PYTHONPATH=tests $(BIN)/python -m faults $(ARGS)
+
+soak: build $(VENV)/.test-tools ## waits of all kinds beside nats-server (ARGS="--minutes 20")
+	PYTHONPATH=tests $(BIN)/python -m soak $(ARGS)
 
 $(VENV)/.bench-tools: $(STAMP)
 	$(BIN)/python -m pip install --quiet --no-build-isolation --editable '.[monitor,bench]'

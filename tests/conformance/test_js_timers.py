@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from support.jetstream import config
 from support.servers import Server
-from support.waits import MS, NEVER, SECOND, Waiter, status
+from support.waits import MS, NEVER, SECOND, Waiter, header, status
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.waits]
 
@@ -100,3 +100,76 @@ def test_the_answer_to_the_creation_of_a_consumer_comes_before_its_messages(shar
         for seq in range(1, 101):
             message = client.next_with(sid)
             assert message.reply.split(".")[5] == str(seq)
+
+
+def test_message_ids_are_remembered_for_their_window(shared: Server) -> None:
+    """Also for a window that is shortened, beside a thousand others, and one of centuries."""
+    with Waiter(shared) as client:
+        client.stream("LONG", duplicate_window=3600 * SECOND)
+        client.store("LONG.a", "Nats-Msg-Id: a")
+        client.stream("IDS", duplicate_window=3600 * SECOND)
+        for i in range(1000):
+            client.publish("IDS.a", b"", "", header(f"Nats-Msg-Id: {i}"))
+        stored = time.monotonic_ns()
+        client.store("IDS.a", "Nats-Msg-Id: last")
+        assert client.store("IDS.a", "Nats-Msg-Id: last")["duplicate"] is True
+        config = {"name": "IDS", "subjects": ["IDS.>"], "storage": "memory", "duplicate_window": 700 * MS}
+        client.api("STREAM.UPDATE.IDS", config)
+        while True:
+            asked = time.monotonic_ns()
+            if not client.store("IDS.a", "Nats-Msg-Id: last").get("duplicate"):
+                break
+            assert asked - stored < 30 * SECOND
+            time.sleep(0.02)
+        assert time.monotonic_ns() - stored >= 700 * MS
+        assert client.store("LONG.a", "Nats-Msg-Id: a")["duplicate"] is True
+
+
+def test_original_replay_and_rate_limits_hold_messages_back(shared: Server) -> None:
+    with Waiter(shared) as client:
+        client.stream("PACE")
+        begun = time.monotonic_ns()
+        client.store("PACE.a")
+        time.sleep(0.6)
+        client.store("PACE.b")
+        gap = time.monotonic_ns() - begun
+        sid = client.subscribe("deliver.pace")
+        client.consumer(
+            "PACE", "C", deliver_subject="deliver.pace", ack_policy="none", replay_policy="original"
+        )
+        first, second = client.next_with(sid), client.next_with(sid)
+        assert client.when(second) - client.when(first) >= 550 * MS and gap >= 600 * MS
+
+
+@pytest.mark.parametrize(
+    "until", ["2262-04-11T23:47:16Z", "2300-01-01T00:00:00Z", "9999-12-31T23:59:59Z"], ids=lambda u: u[:4]
+)
+def test_pause_of_centuries(shared: Server, until: str) -> None:
+    name = f"PAUSE{until[:4]}"
+    with Waiter(shared) as client:
+        client.stream(name)
+        client.store(f"{name}.a")
+        sid = client.subscribe(f"deliver.{name}")
+        client.consumer(name, "C", deliver_subject=f"deliver.{name}", ack_policy="none", pause_until=until)
+        client.consumer(name, "other", filter_subject=f"{name}.none")
+        other = client.pull(name, "other", batch=1, expires=300 * MS)
+        assert status(client.next_with(other)) == "408 Request Timeout"
+        assert client.api(f"CONSUMER.INFO.{name}.C")["paused"] is True
+        assert client.api(f"CONSUMER.PAUSE.{name}.C", {})["paused"] is False
+        client.store(f"{name}.b")
+        assert [client.next_with(sid).subject for _ in range(2)] == [f"{name}.a", f"{name}.b"]
+
+
+def test_requests_of_centuries(shared: Server) -> None:
+    """They wait beside short ones, and are served."""
+    with Waiter(shared) as client:
+        client.stream("AGES")
+        client.consumer("AGES", "C")
+        long = client.pull("AGES", "C", batch=1, expires=6 * 10**18, idle_heartbeat=3 * 10**18)
+        asked = time.monotonic_ns()
+        short = client.pull("AGES", "C", batch=1, expires=400 * MS)
+        end = client.next_with(short)
+        assert status(end) == "408 Request Timeout"
+        assert client.when(end) - asked >= 400 * MS
+        client.store("AGES.a")
+        assert client.next_with(long).subject == "AGES.a"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from contextlib import ExitStack
 
@@ -95,3 +96,21 @@ def test_first_ping_comes_soon_after_connect(server: Server) -> None:
         assert connection.read_op() == PING
         connection.send(PONG)
         assert connection.fence() == []
+
+
+def test_who_does_not_log_in_is_closed_beside_others_that_do(launch: Launch) -> None:
+    """A hundred that log in or leave before keep nobody from it, nor are they closed themselves."""
+    server = launch(config='authorization { user: u, password: p, timeout: 0.8 }\nping_interval: "2400h"')
+    with ExitStack() as stack:
+        inside = [stack.enter_context(Connection(server.address)) for _ in range(100)]
+        for _ in range(100):
+            Connection(server.address).close()
+        before = time.monotonic()
+        silent = [stack.enter_context(Connection(server.address)) for _ in range(20)]
+        for connection in inside:
+            connection.send(b'CONNECT {"verbose":false,"user":"u","pass":"p"}\r\n')
+            connection.fence()
+        assert {connection.rest() for connection in silent} == {b"-ERR 'Authentication Timeout'\r\n"}
+        assert time.monotonic() - before >= 0.8
+        for connection in inside:
+            connection.fence()

@@ -1,0 +1,1 @@
+"""Consumers that wait, on servers side by side."""

@@ -1,0 +1,20 @@
+"""The short form of the soak: every kind of wait, as nats-server has it."""
+
+from __future__ import annotations
+
+import pytest
+from support.servers import KINDS, REFERENCE, NotInstalled
+
+from .soak import differences, soak
+
+pytestmark = [pytest.mark.timeout(300), pytest.mark.waits]
+
+
+def test_waits_end_as_those_of_the_reference() -> None:
+    try:
+        REFERENCE.find()
+    except NotInstalled as error:
+        pytest.skip(str(error))
+    records = soak(list(KINDS.values()), 1, episodes=6)
+    assert differences(records) == []
+    assert all(len(record.said) == 6 for seen in records.values() for record in seen)
