@@ -26,7 +26,7 @@ def test_zero_and_empty_mean_the_default() -> None:
         ping_max=0,
         auth_timeout=0,
     ).baseline()
-    assert opts == Options(http_host="0.0.0.0", https_host="0.0.0.0", auth_timeout=2.0)
+    assert opts == Options(http_host="127.0.0.1", https_host="127.0.0.1", auth_timeout=2.0)
 
 
 def test_authentication_may_take_longer_with_tls() -> None:
@@ -41,7 +41,7 @@ def test_other_values_stay() -> None:
 
 
 def test_monitoring_listens_where_clients_do_unless_told_otherwise() -> None:
-    assert Options(host="127.0.0.1").baseline().http_host == "127.0.0.1"
+    assert Options(host="127.0.0.2").baseline().http_host == "127.0.0.2"
 
 
 def test_baseline_leaves_the_original_alone() -> None:
