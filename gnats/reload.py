@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gnats.auth import Authenticator, Denied, Grant, configure_authorization
-from gnats.connect import auth_violation, limits, permissions_of
+from gnats.connect import auth_violation, close_over_maximum, limits, permissions_of
 from gnats.errors import OptionError, ServerError
 from gnats.opts import GLOBAL_ACCOUNT, Options, read_config
 from gnats.reasons import ClosedState
@@ -174,6 +174,9 @@ async def _reload_clients(server: "Server", changed: Set[str], before: Authentic
         unpinned += kept.count(False)
     if unpinned:
         server.log.notice(f"Disconnect {unpinned} clients due to pinned certs reload")
+    if "Accounts" in changed:  # of those that are still here
+        for account in server.accounts.values():
+            close_over_maximum(server, account)
 
 
 async def _reload_client(

@@ -101,6 +101,7 @@ class Session:
         "final_subs",
         "grant",
         "host",
+        "leaving",
         "names",
         "nonce",
         "opts",
@@ -122,6 +123,8 @@ class Session:
         self.grant = Grant()
         self._expiry: asyncio.TimerHandle | None = None
         self.connected = False
+        self.leaving = False
+        """It was told to go, and is not gone yet."""
         self.names = ""
         self.start = time.time_ns()
         self.stop = 0
@@ -213,10 +216,12 @@ class Session:
 
     def close(self, log: "Logger", reason: ClosedState, err: str | None = None) -> None:
         """Close the connection, after telling the client `err` if there is one. Idempotent."""
-        if self.client is not None:
-            if err and log.trace_on:
-                log.trace(f"{self} - ->> [-ERR {err}]")
-            self.client.close_connection(reason, err)
+        if self.client is None or self.leaving:
+            return
+        self.leaving = True
+        if err and log.trace_on:
+            log.trace(f"{self} - ->> [-ERR {err}]")
+        self.client.close_connection(reason, err)
 
     def closed(self, reason: ClosedState, num_subs: int = 0, subs: bytes = b"") -> None:
         """Note the end: keep the counters and let go of the data plane's client."""
