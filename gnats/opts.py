@@ -210,7 +210,10 @@ class Options:
             raise OptionError(
                 f"max_sub_tokens {self.max_sub_tokens} is not a number from 0 to {MAX_SUB_TOKENS}"
             )
-        validate_trust(self)
+        if self.trusted_operators or self.trusted_keys or self.default_sentinel or self.resolver:
+            from gnats.operators import validate_trust  # reads JWTs
+
+            validate_trust(self)
         validate_auth(self)
         validate_accounts(self)
         self.jetstream.validate()
@@ -232,29 +235,6 @@ def read_config(opts: Options, path: str) -> list[str]:
     from gnats.confkeys import apply_config
 
     return apply_config(opts, parse_file(path), path)
-
-
-def validate_trust(opts: Options) -> None:
-    """Refuse what operators do not go together with (validateTrustedOperators, configureResolver).
-
-    Raises OptionError.
-    """
-    if opts.resolver_preload and opts.resolver and opts.resolver.kind == "url":
-        raise OptionError("resolver preloads only available for writeable resolver types MEM/DIR/CACHE_DIR")
-    if opts.resolver and opts.resolver.kind == "url" and not opts.resolver.url:
-        raise OptionError('the account resolver has no address: URL("http://...")')
-    if not opts.trusted_operators:
-        if opts.default_sentinel:
-            raise OptionError("default sentinel requires operators and accounts")
-        return
-    if opts.resolver is None:
-        raise OptionError("operators require an account resolver to be configured")
-    if opts.accounts or opts.mappings:
-        raise OptionError("operators do not allow Accounts to be configured directly")
-    if opts.users or opts.nkeys:
-        raise OptionError("operators do not allow users to be configured directly")
-    if opts.trusted_keys:
-        raise OptionError("conflicting options for 'TrustedKeys' and 'TrustedOperators'")
 
 
 def validate_auth(opts: Options) -> None:

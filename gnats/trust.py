@@ -31,10 +31,7 @@ if TYPE_CHECKING:
 
 
 class Trust:
-    """Carries out in `server` what JWTs say; made before the server's accounts.
-
-    Raises OptionError when the options do not go with their operators.
-    """
+    """Carries out in `server` what JWTs say; made before the server's accounts."""
 
     def __init__(self, server: "Server", opts: "Options") -> None:
         self._server = server
