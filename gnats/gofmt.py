@@ -25,6 +25,8 @@ _UNITS = {
     "h": 3_600_000_000_000,
 }
 _MAX_INT64 = (1 << 63) - 1
+_YEAR_0, _YEAR_9999_END = -62167219200, 253402300799
+"""The first second of the years that have four digits, and the last, since 1970."""
 
 
 def quote(text: str | bytes) -> str:
@@ -120,10 +122,11 @@ def uptime(ns: int) -> str:
 
 
 def rfc3339(unix_ns: int) -> str:
-    """A time as encoding/json prints it: UTC, nanoseconds without trailing zeros."""
+    """A time as encoding/json prints it: UTC, nanoseconds without trailing zeros, the years 0 to 9999."""
     seconds, ns = divmod(unix_ns, 1_000_000_000)
     part = f".{ns:09d}".rstrip("0") if ns else ""
-    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds)) + part + "Z"
+    when = time.gmtime(max(_YEAR_0, min(seconds, _YEAR_9999_END)))
+    return f"{when.tm_year:04d}{time.strftime('-%m-%dT%H:%M:%S', when)}{part}Z"
 
 
 def friendly_bytes(count: int) -> str:

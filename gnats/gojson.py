@@ -56,10 +56,11 @@ class Custom(NamedTuple):
 
 
 class Named(NamedTuple):
-    """The fields of an object, and the name of their struct for errors."""
+    """The fields of an object, and the name of their struct for errors; `pointer`: an array holds pointers to it."""
 
     name: str
     fields: "Struct"
+    pointer: bool = False
 
 
 Type = Union[str, "Struct", ListOf, MapOf, Either, Custom, Named]
@@ -68,6 +69,10 @@ Struct = Mapping[str, Type]
 """The fields of an object."""
 
 _SURROGATES = re.compile("[\ud800-\udfff]")
+_ESCAPED_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
+_MINUS_ZERO = re.compile(r"-0(?![0-9.eE])")
+_LONGEST_INTEGER = 4300
+"""Digits that int() takes."""
 
 
 class JSONError(ValueError):
@@ -90,7 +95,34 @@ class _Pairs(list[tuple[str, object]]):
     """An object's members in their order, duplicates included."""
 
 
-_DECODER = json.JSONDecoder(object_pairs_hook=_Pairs, parse_constant=_constant)
+class _Number(str):
+    """A number that no integer type takes as it is written."""
+
+    __slots__ = ()
+
+
+def _integer(text: str) -> int | _Number:
+    return _Number(text) if text == "-0" or len(text) > _LONGEST_INTEGER else int(text)
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=_Pairs, parse_constant=_constant, parse_float=_Number)
+_CAREFUL = json.JSONDecoder(
+    object_pairs_hook=_Pairs, parse_constant=_constant, parse_float=_Number, parse_int=_integer
+)
+
+
+def _decoder(text: str) -> json.JSONDecoder:
+    """The quick one, unless integers have to be looked at."""
+    return _CAREFUL if _MINUS_ZERO.search(text) or len(text) > _LONGEST_INTEGER else _DECODER
+
+
+def _whole(value: object) -> object:
+    """The value with U+FFFD for halves of surrogate pairs, of keys, too."""
+    if isinstance(value, _Pairs):
+        return _Pairs((_SURROGATES.sub("\ufffd", key), _whole(item)) for key, item in value)
+    if isinstance(value, list):
+        return [_whole(item) for item in value]
+    return _SURROGATES.sub("\ufffd", value) if type(value) is str else value
 
 
 def unmarshal(data: bytes, fields: Struct, what: str, *, strict: bool = False) -> dict[str, object]:
@@ -98,11 +130,14 @@ def unmarshal(data: bytes, fields: Struct, what: str, *, strict: bool = False) -
 
     With `strict`, a member that is not in `fields` is an error. Raises JSONError.
     """
+    text = data.decode("utf-8", "gnats.fffd")
     try:
-        value = _DECODER.decode(data.decode("utf-8", "gnats.fffd"))
+        value = _decoder(text).decode(text)
+        if _ESCAPED_SURROGATE.search(text):
+            value = _whole(value)
     except JSONError:
         raise
-    except ValueError as exc:  # json.JSONDecodeError, or a number with thousands of digits
+    except ValueError as exc:
         raise JSONError(_syntax_error(data) or f"invalid JSON: {exc}") from None
     except RecursionError:
         raise JSONError("invalid JSON: nested too deeply") from None
@@ -120,10 +155,13 @@ def unmarshal_stream(data: bytes, fields: Struct, what: str, *, strict: bool = F
     """
     found: dict[str, object] = {}
     text = data.decode("utf-8", "gnats.fffd")
+    decoder, halves = _decoder(text), _ESCAPED_SURROGATE.search(text)
     at = _blank(text, 0)
     while at < len(text):
         try:
-            value, at = _DECODER.raw_decode(text, at)
+            value, at = decoder.raw_decode(text, at)
+            if halves:
+                value = _whole(value)
         except JSONError:
             raise
         except ValueError:
@@ -173,9 +211,9 @@ def _fold(name: str) -> str:
 def _value(value: object, field: Type, what: str, strict: bool, element: bool = False) -> object:
     match field:
         case Custom(read, name):
-            if not name or value is None or isinstance(value, str):
+            if not name or value is None or type(value) is str:
                 return read(_plain(value))
-        case Named(_, fields):
+        case Named(_, fields, _):
             if isinstance(value, _Pairs):
                 return _object(value, fields, what, strict)
         case Either(first, second):
@@ -205,17 +243,29 @@ def _value(value: object, field: Type, what: str, strict: bool, element: bool = 
 
 def _mismatch(value: object, field: Type, what: str, element: bool = False) -> JSONError:
     """`element`: the value is an array's."""
-    kind, of_type = _kind(value), ""
-    if isinstance(field, Named):
-        of_type = f" of type server.{field.name}"
-    elif isinstance(field, Custom):
-        of_type = f" of type {field.name}"
-    if isinstance(field, str):
-        of_type = f" of type {_GO_TYPES.get(field, field)}"
-        if kind == "number" and field in _INTEGERS:
-            kind = f"number {value}"
+    kind, type_ = _kind(value), _go_type(field)
+    if kind == "number" and isinstance(field, str) and field in _INTEGERS:
+        kind = f"number {value}"
     where = what if element else f"Go struct field {what}"
-    return JSONError(f"json: cannot unmarshal {kind} into {where}{of_type}")
+    return JSONError(f"json: cannot unmarshal {kind} into {where}" + (f" of type {type_}" if type_ else ""))
+
+
+def _go_type(field: Type) -> str:
+    """What Go calls it, "" for a struct whose name is not known here."""
+    match field:
+        case str():
+            return _GO_TYPES.get(field, field)
+        case Custom(_, name):
+            return name
+        case Named(name, _, _):
+            return f"server.{name}"
+        case ListOf(item):
+            inner, pointer = _go_type(item), isinstance(item, Named) and item.pointer
+            return f"[]{'*' if pointer else ''}{inner}" if inner else ""
+        case MapOf(item):
+            inner = _go_type(item)
+            return f"map[string]{inner}" if inner else ""
+    return ""
 
 
 def _syntax_error(data: bytes) -> str:
@@ -231,14 +281,17 @@ def _scalar(value: object, field: str, what: str, element: bool = False) -> obje
         if isinstance(value, bool):
             return value
     elif field == "string":
-        if isinstance(value, str):
-            return _SURROGATES.sub("\ufffd", value)
+        if type(value) is str:
+            return value
     elif field == "strings":
         if isinstance(value, list) and not isinstance(value, _Pairs):
             return [
                 "" if item is None else _scalar(item, "string", f"{what}.{i}", True)
                 for i, item in enumerate(value)
             ]
+    elif value == "-0" and isinstance(value, _Number):
+        if not field.startswith("uint"):
+            return 0
     elif isinstance(value, int) and not isinstance(value, bool):
         low, high = _INTEGERS[field]
         if low <= value <= high:
@@ -247,6 +300,8 @@ def _scalar(value: object, field: str, what: str, element: bool = False) -> obje
 
 
 def _plain(value: object) -> object:
+    if isinstance(value, _Number):
+        return float(value)
     if isinstance(value, _Pairs):
         return {key: _plain(item) for key, item in value}
     if isinstance(value, list):
@@ -261,7 +316,7 @@ def _kind(value: object) -> str:
         return "array"
     if isinstance(value, bool):
         return "bool"
-    return "string" if isinstance(value, str) else "number"
+    return "string" if type(value) is str else "number"
 
 
 _ESCAPES = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}

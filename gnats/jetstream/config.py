@@ -51,7 +51,8 @@ def _read_compression(value: object) -> object:
 
 
 def _read_discard(value: object) -> object:
-    return _DISCARD.read(value.lower() if isinstance(value, str) else value)
+    known = isinstance(value, str) and value.lower() in (OLD, NEW)
+    return _DISCARD.read(value.lower() if known and isinstance(value, str) else value)
 
 
 _DISCARD = one_of(OLD, NEW)
@@ -150,7 +151,7 @@ class StreamConfig(Document):
     duplicate_window: int = omitempty("duration", 0)
     placement: Placement | None = one(Placement)
     mirror: StreamSource | None = one(StreamSource)
-    sources: tuple[StreamSource | None, ...] = many(StreamSource)
+    sources: tuple[StreamSource | None, ...] = many(StreamSource, pointers=True)
     compression: str = always(Custom(_read_compression), "none")
     first_seq: int = omitempty("uint64", 0)
     subject_transform: SubjectTransformConfig | None = one(SubjectTransformConfig)

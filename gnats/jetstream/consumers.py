@@ -28,6 +28,7 @@ from gnats.jetstream.metafiles import (
     META_FILE,
     META_KEY,
     MetaError,
+    Undo,
     remove_directory,
     replace_file,
     write_consumer_meta,
@@ -86,27 +87,37 @@ class Consumer:
 
         When `recovering`, its description is on the disk. Raises ApiError.
         """
+        undo: Undo | None = None
+        try:
+            if self.is_stored and not recovering:
+                undo = Undo(self.directory)
+            self._begin(restored, recovering=recovering)
+        except Exception as exc:
+            self._give_up(undo)
+            if isinstance(exc, (OSError, OverflowError, ValueError, MetaError)):
+                text = os_error(exc) if isinstance(exc, OSError) else exc
+                raise errors.CONSUMER_STORE_FAILED(err=text) from exc
+            raise
+
+    def _begin(self, restored: bytes, *, recovering: bool) -> None:
         jsa = self.stream.jsa
         js = jsa.js
         state, stored = restored or None, b""
-        try:
-            if self.is_stored:
-                if self._unlock(recovering=recovering):
-                    stored = read_consumer_state(self.directory, self._seal)
-                state = stored or state
-            self._native = NativeConsumer(
-                self.stream.native,
-                self.name,
-                self.config,
-                account=jsa.name,
-                domain=js.domain,
-                reply_v2=js.server.opts.feature_flags.get("js_ack_fc_v2", False),
-                state=state,
-                burst=js.server.opts.max_payload,
-                created=self.created,
-            )
-        except (OSError, ValueError, MetaError) as exc:
-            raise errors.CONSUMER_STORE_FAILED(err=exc) from exc
+        if self.is_stored:
+            if self._unlock(recovering=recovering):
+                stored = read_consumer_state(self.directory, self._seal)
+            state = stored or state
+        self._native = NativeConsumer(
+            self.stream.native,
+            self.name,
+            self.config,
+            account=jsa.name,
+            domain=js.domain,
+            reply_v2=js.server.opts.feature_flags.get("js_ack_fc_v2", False),
+            state=state,
+            burst=js.server.opts.max_payload,
+            created=self.created,
+        )
         js.register(self._native, self)
         if self.is_stored and not stored:
             self.write(self._native.state())
@@ -114,6 +125,22 @@ class Consumer:
         client = js.server.account_client(jsa.account)
         subject = f"$JS.API.CONSUMER.RESET.{self.stream.name}.{self.name}".encode()
         self._reset = client.unsubscribe, client.subscribe(subject, self._process_reset)
+
+    def _give_up(self, undo: Undo | None) -> None:
+        """Stop what has begun; what has been written goes, too, if the consumer is new."""
+        native, self._native = self._native, None
+        if native is not None:
+            self.stream.jsa.js.unregister(native)
+            native.close(deleted=undo is not None)
+        try:
+            if undo:
+                undo.undo()
+        except OSError as exc:
+            self.stream.jsa.js.server.log.error(f"Error removing consumer {self._where}: {os_error(exc)}")
+
+    @property
+    def _where(self) -> str:
+        return f"'{self.stream.jsa.name} > {self.stream.name} > {self.name}'"
 
     def _unlock(self, *, recovering: bool) -> bool:
         """Have a description on the disk, and what it and the state is encrypted with; was there one?"""
@@ -134,18 +161,16 @@ class Consumer:
         return False
 
     def _write_meta(self, config: ConsumerConfig) -> None:
-        try:
-            write_consumer_meta(
-                self.directory,
-                self.stream.name,
-                self.name,
-                config,
-                self.created,
-                self._seal,
-                sync=self.stream.sync_always,
-            )
-        except OSError as exc:
-            raise errors.CONSUMER_STORE_FAILED(err=os_error(exc)) from exc
+        """Raises OSError."""
+        write_consumer_meta(
+            self.directory,
+            self.stream.name,
+            self.name,
+            config,
+            self.created,
+            self._seal,
+            sync=self.stream.sync_always,
+        )
 
     def update(self, config: ConsumerConfig) -> None:
         """Have another configuration. Raises ApiError, and it has not changed."""
@@ -156,13 +181,21 @@ class Consumer:
             return account.sublist.interested(subject.encode())
 
         check_consumer_update(self.config, config, has_interest)
-        native = self.native
-        if self.is_stored:
-            self._write_meta(config)
-        was = self.config.pause_until
-        native.configure(config)
-        if config.sourcing:
-            native.reset()
+        native, was, undo = self.native, self.config.pause_until, None
+        try:
+            if self.is_stored:
+                undo = Undo(self.directory)
+                self._write_meta(config)
+            native.configure(config)
+            if config.sourcing:
+                native.reset()
+        except Exception as exc:
+            native.configure(self.config)
+            if undo:
+                undo.undo()
+            if isinstance(exc, OSError):
+                raise errors.CONSUMER_STORE_FAILED(err=os_error(exc)) from exc
+            raise
         self.config = config
         if unix_ns(was) != unix_ns(config.pause_until):
             js, names = self.stream.jsa.js, (self.stream.name, self.name)
@@ -220,9 +253,8 @@ class Consumer:
         except FileNotFoundError:  # it has been deleted meanwhile
             return
         except OSError as exc:
-            where = f"'{self.stream.jsa.name} > {self.stream.name} > {self.name}'"
             self.stream.jsa.js.server.log.error(
-                f"State of consumer {where} cannot be written: {os_error(exc)}"
+                f"State of consumer {self._where} cannot be written: {os_error(exc)}"
             )
 
     # -- what the native consumer tells ----------------------------------------------------------------------

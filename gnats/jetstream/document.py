@@ -88,10 +88,14 @@ def one(cls: type[Document]) -> Any:
     return omitempty(Named(cls.go_name or cls.__name__, cls.schema()), None, cls.from_members)
 
 
-def many(cls: type[Document]) -> Any:
-    """A field that is an array of other objects; a null in it is None."""
-    item = Named(cls.go_name or cls.__name__, cls.schema())
-    return omitempty(ListOf(item), (), lambda found: tuple(each and cls.from_members(each) for each in found))
+def many(cls: type[Document], *, pointers: bool = False) -> Any:
+    """A field that is an array of other objects; a null in it is an empty one, or with `pointers` None."""
+    item = Named(cls.go_name or cls.__name__, cls.schema(), pointers)
+
+    def make(found: list[Mapping[str, Any] | None]) -> tuple[Document | None, ...]:
+        return tuple(None if each is None and pointers else cls.from_members(each or {}) for each in found)
+
+    return omitempty(ListOf(item), (), make)
 
 
 def strings() -> Any:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from gnats.jetstream.metafiles import META_KEY, KeyTorn, MetaError, replace_file
+from gnats.jetstream.metafiles import META_KEY, KeyTorn, MetaError, make_directories, replace_file
 from gnats.jetstream.options import AES, CHACHA, JetStreamOptions
 
 _SHORTEST_KEY_FILE = 64
@@ -74,7 +74,7 @@ class Keys:
         if not self._pairs:
             return None
         file, seal = self.create(account, name)
-        directory.mkdir(0o700, parents=True, exist_ok=True)
+        make_directories(directory, sync=sync)
         replace_file(directory / META_KEY, file, sync=sync)
         return seal
 
@@ -85,7 +85,7 @@ class Keys:
         except FileNotFoundError:
             return None
         except OSError as exc:
-            raise MetaError(f'Error reading key file "{path}": {exc.strerror}') from None
+            raise MetaError(f"Error reading key file: {exc.strerror}") from None
         if len(file) < _SHORTEST_KEY_FILE:
             raise KeyTorn(f"Bad encryption key length of {len(file)}")
         if not self._pairs:

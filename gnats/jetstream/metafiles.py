@@ -92,10 +92,10 @@ def _write(
     if seal:
         data = seal.seal(data)
     sums = checksum(key.encode(), data).hex().encode()
+    make_directories(directory, sync=sync)
     if not key_file and not (directory / META_FILE).exists():
         _write_first(directory, data, sums, sync=sync)
         return
-    directory.mkdir(_DIR_MODE, parents=True, exist_ok=True)
     _drop_new(directory)
     files = {META_KEY: key_file} if key_file else {}
     files |= {META_FILE: data, META_SUM: sums}
@@ -106,7 +106,6 @@ def _write(
 
 def _write_first(directory: Path, data: bytes, sums: bytes, *, sync: bool) -> None:
     """There is no meta.inf: it comes last, and with it the stream or the consumer is there."""
-    directory.mkdir(_DIR_MODE, parents=True, exist_ok=True)
     replace_file(directory / META_SUM, sums, sync=sync)
     if sync:
         sync_path(directory)
@@ -131,8 +130,18 @@ def _drop_new(directory: Path) -> None:
 
 def sync_meta(directory: Path) -> None:
     """Make durable what was written without `sync`. Raises OSError."""
-    for path in (directory / META_SUM, directory / META_FILE, directory):
+    for path in (directory / META_SUM, directory / META_FILE, directory, directory.parent):
         sync_path(path)
+
+
+def make_directories(directory: Path, *, sync: bool = True) -> None:
+    """Make a directory and those above it that are missing; durable with `sync`. Raises OSError."""
+    if directory.is_dir():
+        return
+    make_directories(directory.parent, sync=sync)
+    directory.mkdir(_DIR_MODE, exist_ok=True)
+    if sync:
+        sync_path(directory.parent)
 
 
 def sync_path(path: Path) -> None:
@@ -175,6 +184,43 @@ def remove_directory(directory: Path, *, sync: bool = False) -> None:
     if sync:
         sync_path(directory.parent)
     shutil.rmtree(gone)
+
+
+class Undo:
+    """A stream's or a consumer's directory as it is now, to be put back when what is begun cannot be done."""
+
+    def __init__(self, directory: Path) -> None:
+        """Raises OSError."""
+        self._directory = directory
+        self._is_new = not directory.is_dir()
+        self._missing = [each for each in directory.parents if not each.is_dir()] if self._is_new else []
+        self._files = {} if self._is_new else {name: _read(directory / name) for name in _TOGETHER}
+
+    def undo(self) -> None:
+        """Raises OSError."""
+        if not self._is_new:
+            _drop_new(self._directory)
+            for name, content in self._files.items():
+                path = self._directory / name
+                if content is None:
+                    path.unlink(missing_ok=True)
+                elif _read(path) != content:
+                    replace_file(path, content)
+            return
+        if self._directory.is_dir():
+            remove_directory(self._directory)
+        for directory in self._missing:
+            try:
+                directory.rmdir()
+            except OSError:  # others have something in it, or it was never made
+                return
+
+
+def _read(path: Path) -> bytes | None:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return None
 
 
 def read_stream_meta(directory: Path, keys: Keys, account: str) -> Meta:

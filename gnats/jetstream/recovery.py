@@ -1,6 +1,7 @@
 """What accounts have stored is served again when a server starts (EnableJetStream in jetstream.go).
 
-What cannot be read is left where it is, and said in the log; nothing is deleted but what was being deleted.
+What cannot be recovered, whatever the reason, is left where it is and logged, and the others are served. Nothing is
+deleted but what was being deleted.
 """
 
 from __future__ import annotations
@@ -38,20 +39,49 @@ _MILLISECOND = 1_000_000
 
 async def recover(jsa: JSAccount) -> None:
     """Serve what an account has stored."""
-    directory = jsa.streams_dir
-    if not directory.is_dir():
-        return
     log = jsa.js.server.log
+    try:
+        entries = sorted(jsa.streams_dir.iterdir())
+    except FileNotFoundError:
+        return
+    except OSError as exc:
+        log.error(f'Error reading streams of account "{jsa.name}": {os_error(exc)}')
+        return
     log.debug(f'Recovering JetStream state for account "{jsa.name}"')
-    for entry in sorted(directory.iterdir()):
+    for entry in entries:
         if entry.name.startswith(DELETED):
             await asyncio.to_thread(shutil.rmtree, entry, ignore_errors=True)
-        else:
+            continue
+        try:
             await _recover_stream(jsa, entry, log)
+        except Exception as exc:  # noqa: BLE001 - one directory must not keep the server from serving the others
+            _set_aside(jsa, entry.name, exc, log)
     for stream in list(jsa.streams.values()):
-        if not stream.offline_reason:
+        if stream.offline_reason:
+            continue
+        try:
             await stream.origins.start()
+        except Exception as exc:  # noqa: BLE001 - as above
+            log.error(f"  Error starting sources of stream {_where(stream)}: {_reason(exc)}")
     log.debug(f'JetStream state for account "{jsa.name}" recovered')
+
+
+def _reason(exc: Exception) -> str:
+    if isinstance(exc, OSError):
+        return os_error(exc)
+    return str(exc) if isinstance(exc, ApiError) else repr(exc)
+
+
+def _where(stream: Stream) -> str:
+    return f"'{stream.jsa.name} > {stream.name}'"
+
+
+def _set_aside(jsa: JSAccount, name: str, exc: Exception, log: Logger) -> None:
+    """Log why a stream is not served; one that is half there is stopped, and only told about."""
+    log.error(f"  Error recovering stream '{jsa.name} > {name}': {_reason(exc)}")
+    stream = jsa.streams.get(name)
+    if stream is not None and not stream.offline_reason:
+        stream.go_offline("stopped - it cannot be recovered")
 
 
 async def _recover_stream(jsa: JSAccount, directory: Path, log: Logger) -> None:
@@ -129,32 +159,31 @@ def _recover_consumers(stream: Stream, directory: Path, log: Logger) -> None:
     for entry in [each for each in entries if each.name.startswith(DELETED)]:
         shutil.rmtree(entry, ignore_errors=True)
         entries.remove(entry)
-    where = f"'{stream.jsa.name} > {stream.name}'"
+    where = _where(stream)
     if entries:
         log.notice(f"  Recovering {len(entries)} consumers for stream - {where}")
     for entry in entries:
         try:
-            meta = read_consumer_meta(entry, stream.jsa.js.keys, stream.jsa.name, stream.name)
+            _recover_consumer(stream, entry, log)
         except MetaError as exc:
             log.warn(f"    {exc}")
-            continue
-        if reason := _unsupported(meta):
-            consumer = f"'{stream.jsa.name} > {stream.name} > {entry.name}'"
-            log.warn(f"  Detected unsupported consumer {consumer}: {reason}")
-            if not stream.offline_reason:
-                log.warn(f"  Stopping unsupported stream {where}")
-                stream.go_offline(f'stopped - unsupported consumer "{entry.name}"')
-            stream.enter_consumer(
-                Consumer(stream, entry.name, meta.config, meta.created, offline_reason=reason)
-            )
-            continue
-        if stream.offline_reason:
-            stream.enter_consumer(
-                Consumer(stream, entry.name, meta.config, meta.created, offline_reason=stream.offline_reason)
-            )
-            continue
-        try:
-            stream.recover_consumer(entry.name, meta.config, meta.created)
-        except ApiError as exc:
-            consumer = f"'{stream.jsa.name} > {stream.name} > {entry.name}'"
-            log.warn(f"    Error adding consumer {consumer}: {exc}")
+        except Exception as exc:  # noqa: BLE001 - one file must not keep the server from serving the others
+            log.warn(f"    Error adding consumer '{stream.jsa.name} > {stream.name} > {entry.name}': {_reason(exc)}")
+
+
+def _recover_consumer(stream: Stream, directory: Path, log: Logger) -> None:
+    """Raises MetaError, ApiError, and whatever a damaged description or state may lead to."""
+    name = directory.name
+    meta = read_consumer_meta(directory, stream.jsa.js.keys, stream.jsa.name, stream.name)
+    if reason := _unsupported(meta):
+        log.warn(f"  Detected unsupported consumer '{stream.jsa.name} > {stream.name} > {name}': {reason}")
+        if not stream.offline_reason:
+            log.warn(f"  Stopping unsupported stream {_where(stream)}")
+            stream.go_offline(f'stopped - unsupported consumer "{name}"')
+        stream.enter_consumer(Consumer(stream, name, meta.config, meta.created, offline_reason=reason))
+    elif stream.offline_reason:
+        stream.enter_consumer(
+            Consumer(stream, name, meta.config, meta.created, offline_reason=stream.offline_reason)
+        )
+    else:
+        stream.recover_consumer(name, meta.config, meta.created)

@@ -28,6 +28,8 @@ from gnats.jetstream.metafiles import (
     MetaError,
     read_consumer_meta,
     read_stream_meta,
+    remove_directory,
+    sync_path,
     write_consumer_meta,
     write_stream_meta,
 )
@@ -54,6 +56,8 @@ _SLICE = 4 * 1024 * 1024
 _TAR, _TAR_FILES = "backup.tar", "files"
 _STATE_FILE = "o.dat"
 _MAX_INT64 = (1 << 63) - 1
+_MOST_COUNTED = 1 << 62
+"""Bytes that an account without a limit may have, so that they can be counted."""
 _CREATE_RESPONSE = "io.nats.jetstream.api.v1.stream_create_response"
 _SEQUENCES: Struct = {"consumer_seq": "uint64", "stream_seq": "uint64"}
 _CONSUMER: Struct = {
@@ -146,9 +150,11 @@ class Restore:
                     await self._discard()
                     self._finish(message.reply, stream, None)
                     return
-            except (BackupError, ApiError, StoreFailure, OSError) as exc:
+            except Exception as exc:
                 await self._discard()
                 self._finish(message.reply, None, exc)
+                if not isinstance(exc, (BackupError, ApiError, OSError)):
+                    raise
                 return
             self._client.publish(message.reply, b"", reply=b"")
 
@@ -171,9 +177,10 @@ class Restore:
             answer: Json = {"type": _CREATE_RESPONSE} | stream_info(stream)
             js.server.log.notice(f"Completed restore of {size} for stream {self._where} in {took}")
         else:
-            text = (
-                os_error(exc) if isinstance(exc, OSError) and not isinstance(exc, StoreFailure) else str(exc)
-            )
+            if isinstance(exc, (BackupError, ApiError, StoreFailure)):
+                text = str(exc)
+            else:
+                text = os_error(exc) if isinstance(exc, OSError) else "internal error"
             error = exc if isinstance(exc, ApiError) else errors.STREAM_RESTORE(err=text)
             answer = {"type": _CREATE_RESPONSE, "error": error.json()}
             js.server.log.warn(f"Restore failed for {size} for stream {self._where} in {took}: {text}")
@@ -222,6 +229,7 @@ class Restore:
         first = first_seq(state)
         self._reader.begin(first)
         self._size = int(str(state.get("bytes", 0)))  # that much has to be there
+        self._check_room()
         assert self._staging is not None
         self._open(first)
         self._state = state
@@ -275,13 +283,13 @@ class Restore:
 
     def _check_room(self) -> None:
         """Count what has been stored. Raises ApiError when it is more than may be."""
-        self._count(self._size)
         memory = self._config.storage == MEMORY
         for usage in (self._usage, self._js.usage):
-            used = usage.memory if memory else usage.storage
+            used = (usage.memory if memory else usage.storage) - self._counted + self._size
             most = usage.max_memory if memory else usage.max_storage
-            if 0 <= most < used:
+            if used > (most if most >= 0 else _MOST_COUNTED):
                 raise errors.MEMORY_RESOURCES_EXCEEDED() if memory else errors.STORAGE_RESOURCES_EXCEEDED()
+        self._count(self._size)
 
     def _count(self, size: int) -> None:
         memory = self._config.storage == MEMORY
@@ -305,16 +313,21 @@ class Restore:
             if jsa.stream_directory(config.name).exists():  # of a stream that cannot be used
                 raise errors.STREAM_NAME_EXIST_RESTORE_FAILED()
             (self._staging / config.name).rename(jsa.stream_directory(config.name))
+            await asyncio.to_thread(sync_path, jsa.streams_dir)
         else:
             store, self._store = self._store, None
         self._count(0)
-        stream = await jsa.add_stream(config, created=self._created, recovering=True, store=store)
+        stream: Stream | None = None
         try:
+            stream = await jsa.add_stream(config, created=self._created, recovering=True, store=store)
             for consumer, state, created in self._consumers.values():
                 stream.add_consumer(consumer, state=state, created=created)
             await stream.origins.start()
-        except ApiError:
-            await jsa.delete_stream(stream)
+        except Exception:
+            if stream is not None:
+                await jsa.delete_stream(stream)
+            elif config.storage == FILE:
+                await asyncio.to_thread(remove_directory, jsa.stream_directory(config.name))
             raise
         return stream
 

@@ -34,6 +34,7 @@ from gnats.jetstream.metafiles import (
     META_FILE,
     META_KEY,
     MetaError,
+    Undo,
     remove_directory,
     sync_meta,
     write_stream_meta,
@@ -61,7 +62,8 @@ _LONGEST_SUBJECT = 256
 _NAME_LEN = 8
 _NO_REASON = "offline"
 _MOST_LOST = 100_000
-"""Sequences that an answer tells of."""
+_MOST_DELETED = 250_000
+"""Sequences that an answer tells of: a gap may be of any size."""
 
 
 def block_size(config: StreamConfig, max_payload: int) -> int:
@@ -97,6 +99,7 @@ class Stream:
         self.origins = Origins(self)
         self.seal: Seal | None = None
         self._meta_unsynced = False
+        self._undo: Undo | None = None
         self._native: NativeStream | None = None
         self._store: MsgStore | None = None
 
@@ -158,31 +161,63 @@ class Stream:
         """
         stream = cls(jsa, config, tier, created)
         try:
+            await stream._begin(recovering=recovering, store=store)
+        except Exception:
+            await stream._give_up()
+            raise
+        return stream
+
+    async def _begin(self, *, recovering: bool, store: MsgStore | None) -> None:
+        """Raises ApiError."""
+        jsa, config, js = self.jsa, self.config, self.jsa.js
+        try:
             if store is None:
-                store = await in_thread(lambda: stream._open(new=not recovering))
+                store = await in_thread(lambda: self._open(new=not recovering))
         except OSError as exc:
             raise errors.STREAM_STORE_FAILED(err=os_error(exc)) from exc
         except MetaError as exc:
             raise errors.STREAM_STORE_FAILED(err=exc) from exc
-        js = jsa.js
-        stream._store = store
-        stream._native = NativeStream(
+        self._store = store
+        self._native = NativeStream(
             js.engine,
             jsa.account,
             config.name,
             store,
             cid=js.server.next_cid(),
             domain=js.domain,
-            account_usage=jsa.usage(tier),
+            account_usage=jsa.usage(self.tier),
             server_usage=js.usage,
             batch_limits=js.batch_limits,
         )
-        js.register(stream._native, stream)
-        stream._configure(config)
-        stream._native.subscribe()
+        js.register(self._native, self)
+        self._configure(config)
+        self._native.subscribe()
         if not recovering:
-            await stream.origins.start()
-        return stream
+            await self.origins.start()
+        self._undo = None
+
+    async def _give_up(self) -> None:
+        """Stop what has begun; what has been written goes, too, if the stream is new."""
+        self.origins.stop()
+        if self._native is not None:
+            self.jsa.js.unregister(self._native)
+            self._native.close()
+        undo, store = self._undo, self._store
+        self._native = self._store = self._undo = None
+        try:
+            if store is not None:
+                await in_thread(store.close)
+        except (StoreFailure, OSError) as exc:
+            self._log_error("closing", exc)
+        try:
+            if undo:
+                await asyncio.to_thread(undo.undo)
+        except OSError as exc:
+            self._log_error("removing", exc)
+
+    def _log_error(self, doing: str, exc: OSError) -> None:
+        log = self.jsa.js.server.log
+        log.error(f"Error {doing} stream '{self.jsa.name} > {self.name}': {os_error(exc)}")
 
     def _configure(self, config: StreamConfig) -> None:
         if config.allow_msg_schedules and not has_database():
@@ -202,6 +237,8 @@ class Stream:
         its own.
         """
         if self.config.storage == FILE:
+            if new:
+                self._undo = Undo(self.directory)
             self._unlock(new=new)
         return open_store(self.jsa, self.config, self.directory, self.seal, self._warn)
 
@@ -271,26 +308,46 @@ class Stream:
             raise errors.STREAM_UPDATE(err=f"change to limits violates consumers: {', '.join(beyond)}")
 
     async def update(self, config: StreamConfig) -> None:
-        """Have another configuration, which is one that it may have. Raises ApiError."""
-        if config.storage == FILE:
-            try:
-                await asyncio.to_thread(write_stream_meta, self.directory, config, self.created, self.seal)
-            except OSError as exc:
-                raise errors.STREAM_UPDATE(err=os_error(exc)) from exc
-        self._configure(config)
-        old, self.config = self.config, config
-        for consumer in self.consumers.values():
-            consumer.stream_changed()
+        """Have another configuration, which is one that it may have. Raises ApiError, and it has not changed."""
+        old, undo = self.config, None
         try:
+            if config.storage == FILE:
+                undo = await asyncio.to_thread(Undo, self.directory)
+                await asyncio.to_thread(write_stream_meta, self.directory, config, self.created, self.seal)
+            self._change(config)
             await in_thread(lambda: _update_store(self.store, config))
-        except StoreFailure as exc:
-            raise errors.STREAM_UPDATE(err=exc) from exc
+        except Exception as exc:
+            await self._change_back(old, undo)
+            if isinstance(exc, OSError):
+                text = exc if isinstance(exc, StoreFailure) else os_error(exc)
+                raise errors.STREAM_UPDATE(err=text) from exc
+            raise
         self.native.look_for_expired()
         await self.origins.update(old)
         try:
             await self._write_sources(self.origins.state())
         except OSError as exc:
             raise errors.STREAM_UPDATE(err=os_error(exc)) from exc
+
+    def _change(self, config: StreamConfig) -> None:
+        self._configure(config)
+        self.config = config
+        for consumer in self.consumers.values():
+            consumer.stream_changed()
+
+    async def _change_back(self, old: StreamConfig, undo: Undo | None) -> None:
+        """Have the `old` configuration again; messages that new limits have removed are gone."""
+        if self._native is not None:
+            self._change(old)
+            try:
+                await in_thread(lambda: _update_store(self.store, old))
+            except StoreFailure as exc:
+                self._log_error("changing", exc)
+        try:
+            if undo:
+                await asyncio.to_thread(undo.undo)
+        except OSError as exc:
+            self._log_error("changing", exc)
 
     async def stop(self) -> None:
         """Take and deliver no more; what is stored stays. Writes down what consumers have done."""
@@ -317,9 +374,13 @@ class Stream:
         if self._native is not None:
             self.jsa.js.unregister(self._native)
             self._native.close()
-        if self._store is not None:
-            self._store.close()
+        store = self._store
         self._native = self._store = None
+        if store is not None:
+            try:
+                store.close()
+            except StoreFailure as exc:
+                self._log_error("closing", exc)
 
     async def delete(self) -> None:
         """Stop, and delete what is stored; that is done in the background when it is no stream's any more."""
@@ -435,11 +496,10 @@ class Stream:
         if found.num_deleted:
             state["num_deleted"] = found.num_deleted
             if details:
-                state["deleted"] = [
-                    seq for first, last in self._store.deleted() for seq in range(first, last + 1)
-                ]
+                state["deleted"] = _sequences(self._store.deleted(), _MOST_DELETED)
         if found.lost_msgs or found.lost_bytes:
-            state["lost"] = {"msgs": self._lost() or None, "bytes": found.lost_bytes}
+            lost = _sequences(self._store.lost_ranges(), _MOST_LOST)
+            state["lost"] = {"msgs": lost or None, "bytes": found.lost_bytes}
         state["consumer_count"] = self.consumer_count
         return state
 
@@ -447,14 +507,6 @@ class Stream:
     def consumer_count(self) -> int:
         """Consumers, but for those of other streams that take messages from this one."""
         return len(self.consumers) - self._direct
-
-    def _lost(self) -> list[int]:
-        """The sequences that damage has cost; the first of them, where there are very many."""
-        assert self._store is not None
-        lost: list[int] = []
-        for first, last in self._store.lost_ranges():
-            lost += range(first, min(last, first + _MOST_LOST - len(lost) - 1) + 1)
-        return lost
 
     def subjects_totals(self, subject: str) -> dict[str, int]:
         """How many messages each subject has that matches."""
@@ -569,6 +621,16 @@ class Stream:
         if not consumer.config.direct:
             jsa = self.jsa
             jsa.js.advisories.consumer_action(jsa.account, self.name, consumer.name, "delete")
+
+
+def _sequences(ranges: list[tuple[int, int]], most: int) -> list[int]:
+    """The sequences of `ranges`, the first so many of them."""
+    found: list[int] = []
+    for first, last in ranges:
+        found += range(first, min(last + 1, first + most - len(found)))
+        if len(found) == most:
+            break
+    return found
 
 
 def is_synced(jsa: JSAccount, config: StreamConfig) -> bool:

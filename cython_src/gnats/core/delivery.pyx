@@ -22,7 +22,16 @@ from gnats.core.msgtrace cimport (
     trace_egress,
     trace_stream_export,
 )
-from gnats.core.outbound cimport ChunkPool, OutQueue, outq_append, outq_commit, outq_reserve
+from gnats.core.outbound cimport (
+    ChunkPool,
+    OutMark,
+    OutQueue,
+    outq_append,
+    outq_commit,
+    outq_mark,
+    outq_reserve,
+    outq_rollback,
+)
 from gnats.core.parser cimport CLIENT, GATEWAY, JETSTREAM, LEAF, ROUTER, PubArg, Slice
 from gnats.core.pollstate cimport PollState, poller_random
 from gnats.core.records cimport LOG_AUTO_UNSUBSCRIBE, LOG_CLOSING_OUT_OF_MEMORY, TRACE_OUT, TRACE_OUT_PAYLOAD
@@ -55,7 +64,6 @@ from gnats.includes.atomics cimport (
 from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
 
 cdef enum:
-    LARGE_CHUNK = 65504            # what fits one chunk; a longer message is spread over several
     SCRATCH = 96                   # of a message header beside subject and reply
     FEW_LAST = 16                  # imports and native subscribers of one subject that need no memory but the stack's
 
@@ -372,7 +380,7 @@ cdef class Deliverer(Importer):
             self.remote_seen = self.ps.reads
             if load8_acquire(&self.has_remote):
                 self.take_remote()
-        p = outq_reserve(&self.out, &self.ps.pool, total) if total <= LARGE_CHUNK else NULL
+        p = outq_reserve(&self.out, &self.ps.pool, total)
         if p != NULL:
             put_message(p, s, d)
             outq_commit(&self.out, total)
@@ -417,7 +425,7 @@ cdef class Deliverer(Importer):
             load8(&self.gated) and producer.kind == CLIENT and load8(&(<ServerState> self.server)._no_stall))
         if not dropped:
             wake = self.remote.head == NULL
-            p = outq_reserve(&self.remote, &producer.ps.pool, total) if total <= LARGE_CHUNK else NULL
+            p = outq_reserve(&self.remote, &producer.ps.pool, total)
             if p != NULL:
                 put_message(p, s, d)
                 outq_commit(&self.remote, total)
@@ -542,10 +550,16 @@ cdef inline void put_message(char *p, const Subscription *s, const Delivery *d) 
 
 
 cdef int append_message(OutQueue *q, ChunkPool *pool, const Subscription *s, const Delivery *d) noexcept nogil:
-    if outq_append(q, pool, d.pre, d.pre_n) < 0 or outq_append(q, pool, sub_sid(s), s.sid_len) < 0:
-        return -1
-    if outq_append(q, pool, b" ", 1) < 0 or outq_append(q, pool, d.mid, d.mid_n) < 0:
-        return -1
-    if outq_append(q, pool, d.pay, d.pay_n) < 0:
-        return -1
-    return outq_append(q, pool, b"\r\n", d.tail_n)
+    """Queue a message over several chunks, all of it or nothing; -1 when out of memory."""
+    cdef OutMark mark = outq_mark(q)
+    if (
+        outq_append(q, pool, d.pre, d.pre_n) == 0
+        and outq_append(q, pool, sub_sid(s), s.sid_len) == 0
+        and outq_append(q, pool, b" ", 1) == 0
+        and outq_append(q, pool, d.mid, d.mid_n) == 0
+        and outq_append(q, pool, d.pay, d.pay_n) == 0
+        and outq_append(q, pool, b"\r\n", d.tail_n) == 0
+    ):
+        return 0
+    outq_rollback(q, pool, &mark)
+    return -1

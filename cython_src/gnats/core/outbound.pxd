@@ -36,12 +36,21 @@ cdef struct OutQueue:
     size_t bytes     # queued and not sent
 
 
+# The end of a queue, to go back to: outq_mark, outq_rollback. Nothing is sent or merged in between.
+cdef struct OutMark:
+    Chunk *tail
+    uint32_t len
+    size_t bytes
+
+
 cdef void pool_free(ChunkPool *pool) noexcept nogil
-# Room for n contiguous bytes at the tail, n at most what a large chunk holds; NULL when out of memory.
+# Room for n contiguous bytes at the tail. NULL when no chunk holds so many, or out of memory: outq_append spreads them.
 cdef char *outq_reserve_slow(OutQueue *q, ChunkPool *pool, size_t n) noexcept nogil
-# Append bytes, over several chunks if need be; -1 when out of memory (the queue is then unusable). Without a pool the
+# Append bytes, over several chunks if need be; -1 when out of memory, with part of them queued. Without a pool the
 # chunks come from malloc: for the control plane, which is no poller.
 cdef int outq_append(OutQueue *q, ChunkPool *pool, const char *p, size_t n) noexcept nogil
+# Forget what was appended since the mark.
+cdef void outq_rollback(OutQueue *q, ChunkPool *pool, const OutMark *mark) noexcept nogil
 # Move all of `src` behind `dst`; small pieces are copied into the room at its end.
 cdef void outq_merge(OutQueue *dst, OutQueue *src, ChunkPool *pool) noexcept nogil
 cdef void outq_clear(OutQueue *q, ChunkPool *pool) noexcept nogil
@@ -62,6 +71,15 @@ cdef inline char *outq_reserve(OutQueue *q, ChunkPool *pool, size_t n) noexcept 
     return outq_reserve_slow(q, pool, n)
 
 
+cdef inline OutMark outq_mark(const OutQueue *q) noexcept nogil:
+    cdef OutMark mark
+    mark.tail = q.tail
+    mark.len = q.tail.len if q.tail != NULL else 0
+    mark.bytes = q.bytes
+    return mark
+
+
+# n bytes have been written where outq_reserve said.
 cdef inline void outq_commit(OutQueue *q, size_t n) noexcept nogil:
     q.tail.len += <uint32_t> n
     q.bytes += n

@@ -1,10 +1,12 @@
 """Pooled chunks and outbound queues; see outbound.pxd."""
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stddef cimport size_t
 from libc.stdint cimport uint32_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 
 from gnats.includes.atomics cimport bump32
+from gnats.includes.layout cimport before_data
 from gnats.includes.linux cimport (
     EAGAIN,
     EINTR,
@@ -30,14 +32,18 @@ cdef extern from * nogil:
     bint swap_chunk "gnats_chunk_swap"(Chunk **p, Chunk **expected, Chunk *v)
 
 cdef enum:
-    HEADER = 40           # sizeof(Chunk) without its data, rounded up
     WORTH_CHAINING = 2048  # a shorter piece from another thread is copied, or tiny ones would cost a chunk each
     MAX_IOV = 64          # vectors of one sendmsg: 4 MiB of large chunks, more than a socket buffer takes
 
-# What a first, a second and every further chunk of a queue holds: a connection that gets a message now and then
-# costs 2 KiB, a busy one moves 64 KiB at a time. `keep` bounds what an idle pool holds on to (2 + 2 + 8 MiB).
-cdef uint32_t[3] SIZE = [2048, 16384, 65536]
-cdef uint32_t[3] KEEP = [1024, 128, 128]
+# The memory of a first, a second and every further chunk of a queue: a connection that gets a message now and then
+# costs 2 KiB, a busy one moves 64 KiB at a time. KEEP bounds how many an idle pool holds on to (2 + 2 + 8 MiB).
+cdef uint32_t[CHUNK_CLASSES] SIZE = [2048, 16384, 65536]
+cdef uint32_t[CHUNK_CLASSES] KEEP = [1024, 128, 128]
+
+
+cdef inline size_t holds(uint32_t cls) noexcept nogil:
+    """Bytes that a chunk has room for: its memory without its header."""
+    return SIZE[cls] - before_data(<Chunk *> NULL)
 
 
 cdef Chunk *chunk_new(ChunkPool *pool, uint32_t cls) noexcept nogil:
@@ -53,7 +59,7 @@ cdef Chunk *chunk_new(ChunkPool *pool, uint32_t cls) noexcept nogil:
         c = <Chunk *> malloc(SIZE[cls])
         if c == NULL:
             return NULL
-        c.cap = SIZE[cls] - HEADER
+        c.cap = <uint32_t> holds(cls)
         c.cls = cls
         c.home = pool
     c.next = NULL
@@ -103,9 +109,11 @@ cdef void pool_free(ChunkPool *pool) noexcept nogil:
 cdef char *outq_reserve_slow(OutQueue *q, ChunkPool *pool, size_t n) noexcept nogil:
     cdef uint32_t cls = 0
     cdef Chunk *c
+    if n > holds(CHUNK_CLASSES - 1):
+        return NULL
     if q.tail != NULL:
         cls = q.tail.cls + 1 if q.tail.cls + 1 < CHUNK_CLASSES else CHUNK_CLASSES - 1
-    while cls + 1 < CHUNK_CLASSES and SIZE[cls] - HEADER < n:
+    while holds(cls) < n:
         cls += 1
     c = chunk_new(pool, cls)
     if c == NULL:
@@ -123,8 +131,7 @@ cdef int outq_append(OutQueue *q, ChunkPool *pool, const char *p, size_t n) noex
     while n:
         room = q.tail.cap - q.tail.len if q.tail != NULL else 0
         if room == 0:
-            room = SIZE[CHUNK_CLASSES - 1] - HEADER
-            if outq_reserve_slow(q, pool, n if n < room else room) == NULL:
+            if outq_reserve_slow(q, pool, min(n, holds(CHUNK_CLASSES - 1))) == NULL:
                 return -1
             room = q.tail.cap - q.tail.len
         if room > n:
@@ -134,6 +141,20 @@ cdef int outq_append(OutQueue *q, ChunkPool *pool, const char *p, size_t n) noex
         p += room
         n -= room
     return 0
+
+
+cdef void outq_rollback(OutQueue *q, ChunkPool *pool, const OutMark *mark) noexcept nogil:
+    cdef Chunk *c
+    if mark.tail == NULL:
+        outq_clear(q, pool)
+        return
+    while mark.tail.next != NULL:
+        c = mark.tail.next
+        mark.tail.next = c.next
+        chunk_put(pool, c)
+    q.tail = mark.tail
+    q.tail.len = mark.len
+    q.bytes = mark.bytes
 
 
 cdef void outq_merge(OutQueue *dst, OutQueue *src, ChunkPool *pool) noexcept nogil:
@@ -246,3 +267,54 @@ cdef long outq_send(OutQueue *q, ChunkPool *pool, int fd) noexcept nogil:
         if <size_t> n < asked:
             return total
     return total
+
+
+cdef class Queue:
+    """An outbound queue with a pool of its own, for tests."""
+    cdef OutQueue q
+    cdef ChunkPool pool
+    cdef list merged     # their pools outlive what was merged
+
+    def __cinit__(self):
+        self.merged = []
+
+    def __dealloc__(self):
+        outq_clear(&self.q, &self.pool)
+        pool_free(&self.pool)
+
+    def __len__(self) -> int:
+        return self.q.bytes
+
+    def append(self, bytes data not None) -> None:
+        if outq_append(&self.q, &self.pool, PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data)) < 0:
+            raise MemoryError
+
+    def put(self, bytes data not None) -> bool:
+        """Append in one piece; False, and nothing is appended, when no chunk holds so much."""
+        cdef size_t n = PyBytes_GET_SIZE(data)
+        cdef char *p = outq_reserve(&self.q, &self.pool, n)
+        if p == NULL:
+            return False
+        memcpy(p, PyBytes_AS_STRING(data), n)
+        outq_commit(&self.q, n)
+        return True
+
+    def append_and_take_back(self, bytes data not None) -> None:
+        cdef OutMark mark = outq_mark(&self.q)
+        self.append(data)
+        outq_rollback(&self.q, &self.pool, &mark)
+
+    def merge(self, Queue other not None) -> None:
+        """All of `other` behind what is here."""
+        self.merged.append(other)
+        outq_merge(&self.q, &other.q, &self.pool)
+
+    def take(self, size_t n) -> bytes:
+        """Up to n bytes off the front."""
+        cdef char *p = <char *> malloc(n + 1)
+        if p == NULL:
+            raise MemoryError
+        try:
+            return PyBytes_FromStringAndSize(p, outq_take(&self.q, &self.pool, p, n))
+        finally:
+            free(p)

@@ -96,6 +96,7 @@ from gnats.store.base cimport (
     STORE_MAX_MSGS_PER_SUBJECT,
     STORE_NOT_FOUND,
     STORE_OK,
+    STORE_NO_SEQ,
     STORE_SEQ_MISMATCH,
     STORE_TOO_LARGE,
     StoreMsg,
@@ -494,6 +495,7 @@ cdef bint store_checked(StreamCore s, Local *local, Inbound *m, Checked *c) noex
     cdef size_t again_n = 0
     cdef uint64_t before = 0
     cdef StoreMsg sm
+    cdef int rc
     cdef bint purged = False
     cdef bint no_interest = s.cfg.retention == INTEREST_POLICY and not s.observing.has_interest(
         m.subject.p, <uint32_t> m.subject.n)
@@ -502,7 +504,9 @@ cdef bint store_checked(StreamCore s, Local *local, Inbound *m, Checked *c) noex
         if local.mt.only:
             return False
     if no_interest:
-        skip_msg(s, c)
+        rc = skip_msg(s, c)
+        if unlikely(rc != STORE_OK):
+            return refuse_append(s, local, m, rc)
         c.outcome = MSG_STORED
         return roll_up(s, m, c, 0)
     if unlikely(s.tr != NULL) and transform_matches(s.tr, m.subject.p, m.subject.n):
@@ -561,12 +565,15 @@ cdef bint roll_up(StreamCore s, const Inbound *m, Checked *c, uint64_t keep) noe
     return gone > 0
 
 
-cdef void skip_msg(StreamCore s, const Checked *c) noexcept nogil:
-    """Nobody is interested: the message takes a sequence, and nothing else."""
-    s.store.skip_msgs(0, 1)
+cdef int skip_msg(StreamCore s, const Checked *c) noexcept nogil:
+    """Nobody is interested: the message takes a sequence, and nothing else. STORE_OK or a StoreError."""
+    cdef int rc = s.store.skip_msgs(0, 1)
+    if unlikely(rc != STORE_OK):
+        return rc
     s.set_last_msg_id(c.msg_id.p, c.msg_id.n)
     if c.msg_id.n:
         s.remember_msg_id(c.msg_id.p, c.msg_id.n, s.store.last_seq, realtime_ns())
+    return STORE_OK
 
 
 cdef bint append(StreamCore s, Local *local, Inbound *m, Checked *c) noexcept nogil:
@@ -611,6 +618,8 @@ cdef bint refuse_append(StreamCore s, Local *local, const Inbound *m, int rc) no
         return refuse_store(s, local, m, b"maximum messages per subject exceeded", 37)
     if rc == STORE_TOO_LARGE:
         return refuse_store(s, local, m, b"message too large", 17)
+    if rc == STORE_NO_SEQ:
+        return refuse_store(s, local, m, b"there are no more sequences", 27)
     if rc == STORE_CLOSED:
         return refuse_store(s, local, m, b"store is closed", 15)
     if rc == STORE_SEQ_MISMATCH:

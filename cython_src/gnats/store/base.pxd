@@ -28,6 +28,7 @@ cdef enum StoreError:
     STORE_CLOSED
     STORE_SEQ_MISMATCH           # not the next sequence
     STORE_DAMAGED                # stored, and cannot be read
+    STORE_NO_SEQ                 # the sequence would be greater than MAX_SEQ
 
 
 cdef struct StoreMsg:
@@ -58,6 +59,7 @@ cdef struct StoreLimits:
 
 cdef class StoreBase:
     cdef pthread_mutex_t lock
+    cdef pthread_mutex_t sync_turn                    # held by the thread that syncs; taken before `lock`
     cdef uint64_t first_seq, last_seq, msgs, bytes    # empty: first_seq == last_seq + 1
     cdef int64_t first_ts, last_ts                    # ns; 0 without a message
     # Messages left the store, with its lock held: one (seq, its subject), or many (seq 0, no subject).

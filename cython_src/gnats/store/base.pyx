@@ -1,10 +1,9 @@
 """A store's state, blocks and subjects; see base.pxd."""
-from libc.errno cimport ENOENT, errno
+from libc.errno cimport ENOENT
 from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free
 from libc.string cimport memmove, memset
-from posix.unistd cimport fsync
 
 from gnats.core.subject cimport same_bytes
 from gnats.includes.arrays cimport array_grow
@@ -27,6 +26,7 @@ from gnats.store.block cimport (
     block_set_aside,
     block_sync,
     block_unlink,
+    env_sync,
     env_sync_failed,
     slot_from,
     slot_seq,
@@ -50,7 +50,9 @@ cdef class StoreBase:
 
     def __cinit__(self):
         pthread_mutex_init(&self.lock, NULL)
+        pthread_mutex_init(&self.sync_turn, NULL)
         memset(&self.env, 0, sizeof(BlockEnv))
+        pthread_mutex_init(&self.env.sync_lock, NULL)
         stree_init(&self.subjects, sizeof(SimpleState))
         wheel_init(&self.ttls)
         self.env.dirfd = self.env.storefd = -1
@@ -66,6 +68,8 @@ cdef class StoreBase:
         stree_clear(&self.subjects)
         wheel_clear(&self.ttls)
         schedules_clear(&self.schedules)
+        pthread_mutex_destroy(&self.env.sync_lock)
+        pthread_mutex_destroy(&self.sync_turn)
         pthread_mutex_destroy(&self.lock)
 
 
@@ -128,7 +132,7 @@ cdef void blk_forget(StoreBase s, MsgBlock *b) noexcept nogil:
 cdef int sync_written(StoreBase s) noexcept nogil:
     cdef size_t i
     cdef MsgBlock *b
-    cdef int rc = flush_last(s)
+    cdef int rc = flush_last(s), err
     if not s.env.sync_always or s.env.in_memory:
         return rc
     for i in range(s.n_blks):
@@ -140,9 +144,10 @@ cdef int sync_written(StoreBase s) noexcept nogil:
         if rc == 0:
             rc = block_sync(&s.env, b)
     if rc == 0 and (s.env.dir_dirty or s.env.dir_syncing):
+        err = env_sync(&s.env, s.env.dirfd, True)
+        if err:
+            return env_sync_failed(&s.env, err, 0)
         s.env.dir_dirty = False
-        if fsync(s.env.dirfd) != 0:
-            rc = env_sync_failed(&s.env, errno, 0)
     return rc
 
 
@@ -198,15 +203,19 @@ cdef void note_lost(
     StoreBase s, uint32_t block, SeqSet *but, uint64_t first, uint64_t last, uint64_t n,
 ) noexcept nogil:
     cdef uint64_t at = first, end = 0, gap_first = 0, gap_last = 0, left = n, start = 0
+    cdef bint gap
     while left and at <= last:
-        if but == NULL or not seqset_next_range(but, at, &gap_first, &gap_last) or gap_first > last:
-            gap_first = gap_last = last + 1
-        if gap_first > at:
-            end = min(gap_first - 1, at + (left - 1))
+        gap = but != NULL and seqset_next_range(but, at, &gap_first, &gap_last) and gap_first <= last
+        if not gap or gap_first > at:
+            end = gap_first - 1 if gap else last
+            if end - at >= left:
+                end = at + (left - 1)
             seqset_insert_range(&s.lost, at, end)
             left -= end + 1 - at
             if start == 0:
                 start = at
+        if not gap or gap_last >= last:
+            break
         at = gap_last + 1
     if left < n:
         tell_lost(s, block, start, end, n - left)

@@ -11,6 +11,7 @@ Everything here needs the store's lock. What was handed to readers is retired, n
 from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
+from gnats.includes.pthread cimport pthread_mutex_t
 from gnats.store.highway cimport HighwayKey
 from gnats.store.record cimport Record
 from gnats.store.region cimport Region
@@ -55,6 +56,8 @@ cdef struct BlockEnv:
     uint64_t damaged      # records found unreadable since the store was opened
     int error             # errno of the write that failed first, or 0
     bint sync_failed      # a sync did: nobody knows what is on the disk
+    pthread_mutex_t sync_lock    # a leaf: held while something is synced, guards sync_error
+    int sync_error        # errno of the sync that failed first, or 0
     char what[160]        # which one that was
 
 
@@ -184,9 +187,12 @@ cdef int block_replace(BlockEnv *env, MsgBlock *b, char *data, size_t n, bint pa
 cdef int block_open_last(BlockEnv *env, MsgBlock *b) noexcept nogil          # to append to a file there is; 0 or -errno
 cdef int block_cut(BlockEnv *env, MsgBlock *b, uint64_t offset) noexcept nogil    # its file, before anybody reads it
 cdef int block_set_aside(BlockEnv *env, MsgBlock *b) noexcept nogil          # N.blk.bad: nothing of it can be read
-# A descriptor of its own to sync: of the key if that is new, else of the file; it counts as synced then. -errno.
+# A descriptor of its own to sync: of the key if that is new, else of the file. Once there is one, the caller's sync is
+# what the block waits for. -errno: none could be had, and nothing has changed.
 cdef int block_sync_fd(BlockEnv *env, MsgBlock *b) noexcept nogil
 cdef int block_sync(BlockEnv *env, MsgBlock *b) noexcept nogil                # both, now; 0 or -errno
 
 cdef int env_fail(BlockEnv *env, int err, const char *what, uint32_t index) noexcept nogil    # notes the first; -err
 cdef int env_sync_failed(BlockEnv *env, int err, uint32_t index) noexcept nogil               # the same
+# Makes a file or a directory durable, with or without the store's lock: 0 or an errno. After one failure all fail.
+cdef int env_sync(BlockEnv *env, int fd, bint directory) noexcept nogil

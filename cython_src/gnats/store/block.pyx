@@ -6,9 +6,10 @@ from libc.stdio cimport snprintf
 from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memcpy, memset
 from posix.fcntl cimport O_CLOEXEC, O_CREAT, O_EXCL, O_RDONLY, O_RDWR, O_TRUNC, O_WRONLY
-from posix.unistd cimport close, dup, fdatasync, ftruncate, pread, pwrite
+from posix.unistd cimport close, dup, fdatasync, fsync, ftruncate, pread, pwrite
 
 from gnats.core.quiesce cimport qs_retire
+from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
 from gnats.store.highway cimport HighwayKey, highway_key_of
 from gnats.store.packing cimport pack_records, unpack_records
 from gnats.store.record cimport (
@@ -88,6 +89,18 @@ cdef int env_fail(BlockEnv *env, int err, const char *what, uint32_t index) noex
 cdef int env_sync_failed(BlockEnv *env, int err, uint32_t index) noexcept nogil:
     env.sync_failed = True
     return env_fail(env, err, "sync", index)
+
+
+cdef int env_sync(BlockEnv *env, int fd, bint directory) noexcept nogil:
+    # The kernel reports pages that it could not write to one of the threads that sync. The others must hear of it, too.
+    cdef int err
+    pthread_mutex_lock(&env.sync_lock)
+    while env.sync_error == 0 and (fsync(fd) if directory else fdatasync(fd)) != 0:
+        if errno != EINTR:
+            env.sync_error = errno
+    err = env.sync_error
+    pthread_mutex_unlock(&env.sync_lock)
+    return err
 
 
 cdef inline void block_name(char *name, uint32_t index, const char *suffix) noexcept nogil:
@@ -517,27 +530,30 @@ cdef void block_seal(BlockEnv *env, MsgBlock *b) noexcept nogil:
 
 cdef int block_sync_fd(BlockEnv *env, MsgBlock *b) noexcept nogil:
     cdef char name[NAME_SIZE]
+    cdef bint key = b.need_key_sync
     cdef int fd
-    if b.need_key_sync:
-        b.need_key_sync = False
-        block_name(name, b.index, ".key")
-        fd = openat(env.dirfd, name, O_RDONLY | O_CLOEXEC)
-        return fd if fd >= 0 else -errno
-    b.need_sync = False
-    if b.fd >= 0:
+    if b.fd >= 0 and not key:
         fd = dup(b.fd)
     else:
-        block_name(name, b.index, ".blk")
-        fd = openat(env.dirfd, name, O_RDWR | O_CLOEXEC)
-    return fd if fd >= 0 else -errno
+        block_name(name, b.index, ".key" if key else ".blk")
+        fd = openat(env.dirfd, name, O_RDONLY | O_CLOEXEC)
+    if fd < 0:
+        return -errno
+    if key:
+        b.need_key_sync = False
+    else:
+        b.need_sync = False
+    return fd
 
 
 cdef int block_sync(BlockEnv *env, MsgBlock *b) noexcept nogil:
     cdef int fd, err = 0
     while err == 0 and (b.need_key_sync or b.need_sync):
         fd = block_sync_fd(env, b)
-        err = errno if fd >= 0 and fdatasync(fd) != 0 else max(-fd, 0)
-        if fd >= 0:
+        if fd < 0:
+            err = -fd
+        else:
+            err = env_sync(env, fd, False)
             close(fd)
     return env_sync_failed(env, err, b.index) if err else 0
 

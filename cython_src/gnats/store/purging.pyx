@@ -6,7 +6,7 @@ from libc.stdio cimport snprintf
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
 from posix.fcntl cimport O_CLOEXEC, O_DIRECTORY, O_RDONLY
-from posix.unistd cimport close, fsync
+from posix.unistd cimport close
 
 from gnats.includes.arrays cimport array_grow
 from gnats.store.base cimport (
@@ -38,6 +38,8 @@ from gnats.store.block cimport (
     block_sync,
     block_unlink,
     env_fail,
+    env_sync,
+    env_sync_failed,
     slot_from,
     slot_of,
 )
@@ -107,33 +109,50 @@ cdef bint remove_purged(int storefd) noexcept nogil:
     return storefd >= 0 and remove_dir(storefd, b"__msgs__")
 
 
-cdef int swap_dirs(StoreBase s, uint32_t index) noexcept nogil:
-    # The new block takes msgs/ for itself; the block file moves last, which tells recovery that the rest was there.
+cdef int move_block(int fromfd, int tofd, uint32_t index) noexcept nogil:
+    # A block's files to another directory, its block file last: 0 or an errno.
     cdef char name[32]
-    cdef int storefd = s.env.storefd, newfd, rc = 0
+    snprintf(name, sizeof(name), "%u.key", index)
+    if renameat(fromfd, name, tofd, name) != 0 and errno != ENOENT:
+        return errno
+    snprintf(name, sizeof(name), "%u.blk", index)
+    return errno if renameat(fromfd, name, tofd, name) != 0 else 0
+
+
+cdef int exchange_dirs(int storefd) noexcept nogil:
+    # __new_msgs__ becomes msgs, which becomes __msgs__: both or none. 0 or an errno.
+    cdef int err
+    if renameat(storefd, b"msgs", storefd, b"__msgs__") != 0:
+        return errno
+    if renameat(storefd, b"__new_msgs__", storefd, b"msgs") == 0:
+        return 0
+    err = errno
+    renameat(storefd, b"__msgs__", storefd, b"msgs")
+    return err
+
+
+cdef int swap_dirs(StoreBase s, uint32_t index) noexcept nogil:
+    # The new block takes msgs/ for itself; the block file moves last, which tells recovery that the rest was there. An
+    # errno: nothing has changed.
+    cdef int storefd = s.env.storefd, newfd, rc
     remove_dir(storefd, b"__new_msgs__")
     remove_dir(storefd, b"__msgs__")
     if mkdirat(storefd, b"__new_msgs__", 0o700) != 0:
         return errno
     newfd = openat(storefd, b"__new_msgs__", O_RDONLY | O_DIRECTORY | O_CLOEXEC)
     if newfd < 0:
-        return errno
-    snprintf(name, sizeof(name), "%u.key", index)
-    if renameat(s.env.dirfd, name, newfd, name) != 0 and errno != ENOENT:
         rc = errno
-    snprintf(name, sizeof(name), "%u.blk", index)
-    if rc == 0 and renameat(s.env.dirfd, name, newfd, name) != 0:
-        rc = errno
-    if rc == 0 and s.env.sync_always and fsync(newfd) != 0:
-        rc = errno
-    if rc == 0 and renameat(storefd, b"msgs", storefd, b"__msgs__") != 0:
-        rc = errno
-    if rc == 0 and renameat(storefd, b"__new_msgs__", storefd, b"msgs") != 0:
-        rc = errno
-    if rc == 0 and s.env.sync_always and fsync(storefd) != 0:
-        rc = errno
+        unlinkat(storefd, b"__new_msgs__", AT_REMOVEDIR)
+        return rc
+    rc = move_block(s.env.dirfd, newfd, index)
+    if rc == 0 and s.env.sync_always:
+        rc = env_sync(&s.env, newfd, True)
+    if rc == 0:
+        rc = exchange_dirs(storefd)
     if rc:
+        move_block(newfd, s.env.dirfd, index)
         close(newfd)
+        unlinkat(storefd, b"__new_msgs__", AT_REMOVEDIR)
         return rc
     close(s.env.dirfd)
     s.env.dirfd = newfd
@@ -145,7 +164,7 @@ cdef int purge_all(StoreBase s, uint64_t first, bint reset) noexcept nogil:
     cdef MsgBlock *b
     cdef char *p
     cdef size_t i
-    cdef int rc
+    cdef int rc, unsynced = 0
     if first > next_seq:
         next_seq = first
         last = first - 1
@@ -174,10 +193,12 @@ cdef int purge_all(StoreBase s, uint64_t first, bint reset) noexcept nogil:
             return STORE_FAILED
         rc = swap_dirs(s, b.index)
         if rc != 0:
-            # Where the files are is known at the next start only.
             env_fail(&s.env, rc, "purge", b.index)
+            block_unlink(&s.env, b)
             block_free(&s.env, b)
             return STORE_FAILED
+        if s.env.sync_always:
+            unsynced = env_sync(&s.env, s.env.storefd, True)
     for i in range(s.n_blks):
         block_free(&s.env, s.blks[i])
     s.n_blks = 0
@@ -194,6 +215,10 @@ cdef int purge_all(StoreBase s, uint64_t first, bint reset) noexcept nogil:
     if reset:
         s.last_ts = 0
     s.dirty += 1
+    if unsynced:
+        # It is done, and may be undone by a loss of power.
+        env_sync_failed(&s.env, unsynced, b.index)
+        return STORE_FAILED
     return STORE_OK
 
 

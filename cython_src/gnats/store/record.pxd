@@ -30,9 +30,12 @@ cdef extern from * nogil:
     """
     #define GNATS_EBIT ((uint64_t)1 << 63)
     #define GNATS_TBIT ((uint64_t)1 << 62)
+    #define GNATS_MAX_SEQ (GNATS_TBIT - 1)
+    _Static_assert((GNATS_MAX_SEQ & (GNATS_EBIT | GNATS_TBIT)) == 0, "a sequence has none of the bits");
     """
     const uint64_t EBIT "GNATS_EBIT"
     const uint64_t TBIT "GNATS_TBIT"
+    const uint64_t MAX_SEQ "GNATS_MAX_SEQ"    # no record can hold a greater one; nothing gets one
 
 cdef enum RecordKind:
     MESSAGE = 0

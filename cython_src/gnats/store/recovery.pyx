@@ -403,8 +403,12 @@ cdef object recover(StoreBase s, str directory, object warn):
     cdef size_t i
     finish_purge(directory)
     msgs = os.path.join(directory, "msgs")
-    os.makedirs(msgs, mode=0o700, exist_ok=True)
+    made = not os.path.isdir(msgs)
+    if made:
+        os.makedirs(msgs, mode=0o700)
     s.env.storefd = os.open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+    if made and s.env.sync_always:
+        os.fsync(s.env.storefd)
     s.env.dirfd = os.open(msgs, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
     indices = []
     for name in os.listdir(msgs):

@@ -11,6 +11,7 @@ from gnats.store.base cimport (
     STORE_EOF,
     STORE_FAILED,
     STORE_NO_MEMORY,
+    STORE_NO_SEQ,
     STORE_NOT_FOUND,
     STORE_OK,
     blk_drop,
@@ -42,6 +43,7 @@ from gnats.store.purging cimport purge_all
 from gnats.store.record cimport (
     EBIT,
     EMPTY_RECORD,
+    MAX_SEQ,
     RECORD_BAD,
     RECORD_SHORT,
     TOMBSTONE,
@@ -343,11 +345,12 @@ cdef int purge(StoreBase s, uint64_t first, uint64_t *purged) noexcept nogil:
         return STORE_CLOSED
     if s.env.error:
         return STORE_FAILED
+    if first > MAX_SEQ + 1:
+        return STORE_NO_SEQ
     error = purge_all(s, first, False)
-    if error == STORE_OK:
-        purged[0] = msgs
-        if s.on_removed != NULL and msgs:
-            s.on_removed(s.ctx, 0, NULL, 0, msgs, size)
+    purged[0] = msgs - s.msgs
+    if s.on_removed != NULL and purged[0]:
+        s.on_removed(s.ctx, 0, NULL, 0, msgs, size)
     return error
 
 

@@ -2,7 +2,7 @@
 from cpython.bytearray cimport PyByteArray_AS_STRING
 from libc.errno cimport EINTR, EIO, errno
 from libc.stddef cimport size_t
-from libc.stdint cimport int64_t, uint8_t, uint64_t
+from libc.stdint cimport UINT32_MAX, int64_t, uint8_t, uint64_t
 from libc.stdio cimport snprintf
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memset
@@ -15,7 +15,15 @@ from gnats.store.base cimport STORE_NO_MEMORY, STORE_OK, StoreBase, blk_add, blk
 from gnats.store.block cimport BODY_NONE, MsgBlock, block_alloc, block_free, block_open_body
 from gnats.store.codec cimport IndexBlock, IndexState, index_decode, index_encode, index_free
 from gnats.store.highway cimport HighwayKey, highway, highway_key_of
-from gnats.store.record cimport RECORD_BAD, RECORD_SHORT, Record, record_parse, record_stored_hash
+from gnats.store.record cimport (
+    EMPTY_RECORD,
+    MAX_SEQ,
+    RECORD_BAD,
+    RECORD_SHORT,
+    Record,
+    record_parse,
+    record_stored_hash,
+)
 from gnats.store.schedules cimport schedules_decode, schedules_encode, schedules_room
 from gnats.store.seqset cimport SeqSet
 from gnats.store.stree cimport STreeIter, SimpleState, stree_clear, stree_end, stree_iter, stree_next
@@ -172,11 +180,16 @@ cdef int take_blocks(StoreBase s, const IndexState *state) except -1:
     cdef const IndexBlock *at
     cdef uint64_t msgs = 0, size = 0, low = 1
     cdef size_t i
+    if state.last_seq > MAX_SEQ:
+        return 0
     for i in range(state.n_blocks):
         at = &state.blocks[i]
-        if at.first_seq == 0 or at.first_seq > at.last_seq + 1 or at.last_seq + 1 < low:
+        if at.last_seq > MAX_SEQ or at.first_seq == 0 or at.first_seq > at.last_seq + 1 or at.last_seq + 1 < low:
             return 0
         if at.last_seq + 1 - at.first_seq < at.deleted.size:
+            return 0
+        # Offsets in a block are of 32 bits: there are not more messages than so many bytes hold.
+        if at.last_seq + 1 - at.first_seq - at.deleted.size > UINT32_MAX // EMPTY_RECORD:
             return 0
         b = block_alloc(&s.env, at.index)
         if b == NULL or blk_add(s, b) != 0:

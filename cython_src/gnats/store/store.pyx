@@ -4,7 +4,7 @@ from libc.errno cimport errno
 from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free
-from posix.unistd cimport close, dup, fdatasync, fsync
+from posix.unistd cimport close, dup
 
 import os
 import shutil
@@ -18,6 +18,7 @@ from gnats.store.base cimport (
     STORE_EOF,
     STORE_FAILED,
     STORE_NO_MEMORY,
+    STORE_NO_SEQ,
     STORE_NOT_FOUND,
     STORE_OK,
     STORE_TOO_LARGE,
@@ -31,9 +32,10 @@ from gnats.store.base cimport (
     rebuild_subjects,
     roll,
 )
-from gnats.store.block cimport MsgBlock, Sealer, block_sync_fd, env_sync_failed
+from gnats.store.block cimport MsgBlock, Sealer, block_sync_fd, env_sync, env_sync_failed
 from gnats.store.filter cimport Filter, filter_free, filter_make
 from gnats.store.questions cimport iter_filter
+from gnats.store.record cimport MAX_SEQ
 from gnats.store.schedules cimport schedules_clear
 from gnats.store.seqset cimport seqset_next_range
 from gnats.store.stree cimport STreeIter, SimpleState, stree_clear, stree_end, stree_find, stree_next
@@ -51,6 +53,7 @@ MESSAGES = (
     "", "message not found", "message deleted", "no message so late", "maximum messages exceeded",
     "maximum bytes exceeded", "maximum messages per subject exceeded", "message too large", "the store is frozen",
     "out of memory", "the store is closed", "not the next sequence", "the message cannot be read",
+    "there are no more sequences",
 )
 
 
@@ -651,47 +654,61 @@ cdef tuple as_tuple(const StoreMsg *msg):
 
 
 cdef int sync_blocks(MsgStore s) noexcept nogil:
-    cdef size_t i
+    # One thread after the other: a caller that finds nothing to do must not return before those are done that found it.
     cdef uint32_t index = 0
-    cdef int fd, err = 0
-    cdef bint directory
-    while err == 0:
+    cdef int fd = -1, err = 0
+    cdef bint more = True
+    pthread_mutex_lock(&s.sync_turn)
+    while more and err == 0:
         pthread_mutex_lock(&s.lock)
-        fd = -1
-        directory = False
         if s.env.sync_failed:
             err = s.env.error
-        elif not s.closed and not s.env.in_memory:
-            for i in range(s.n_blks):
-                if s.blks[i].need_sync or s.blks[i].need_key_sync:
-                    index = s.blks[i].index
-                    fd = block_sync_fd(&s.env, s.blks[i])
-                    break
+        else:
+            more = next_unsynced(s, &index)
+        if more and err == 0:
+            fd = unsynced_fd(s, index)
+            if fd < 0:
+                err = -fd
+                env_sync_failed(&s.env, err, index)
             else:
-                if s.env.dir_dirty:
-                    directory = True
-                    index = 0
-                    fd = dup(s.env.dirfd)
-                    s.env.dir_dirty = False
-        if fd >= 0:
-            note_syncing(s, index, 1)
+                note_syncing(s, index, 1)
         pthread_mutex_unlock(&s.lock)
-        if err:
+        if not more or err:
             break
-        if fd == -1:
-            return 0
-        if fd < 0:
-            err = -fd
-        elif (fsync(fd) if directory else fdatasync(fd)) != 0:
-            err = errno
+        err = env_sync(&s.env, fd, index == 0)
         pthread_mutex_lock(&s.lock)
-        if fd >= 0:
-            close(fd)
-            note_syncing(s, index, -1)
+        close(fd)
+        note_syncing(s, index, -1)
         if err:
             env_sync_failed(&s.env, err, index)
         pthread_mutex_unlock(&s.lock)
+    pthread_mutex_unlock(&s.sync_turn)
     return -err
+
+
+cdef bint next_unsynced(MsgStore s, uint32_t *index) noexcept nogil:
+    """What is not durable yet: a block, or after all of them with 0 the directory."""
+    cdef size_t i
+    if s.closed or s.env.in_memory:
+        return False
+    for i in range(s.n_blks):
+        if s.blks[i].need_sync or s.blks[i].need_key_sync:
+            index[0] = s.blks[i].index
+            return True
+    index[0] = 0
+    return s.env.dir_dirty
+
+
+cdef int unsynced_fd(MsgStore s, uint32_t index) noexcept nogil:
+    """A descriptor of it, whose sync is then what it waits for; -errno: there is none, and nothing has changed."""
+    cdef int fd
+    if index:
+        return block_sync_fd(&s.env, blk_by_index(s, index))
+    fd = dup(s.env.dirfd)
+    if fd < 0:
+        return -errno
+    s.env.dir_dirty = False
+    return fd
 
 
 cdef void note_syncing(MsgStore s, uint32_t index, int more) noexcept nogil:
@@ -713,6 +730,8 @@ cdef class MemStore(MsgStore):
         self.env.name_n = <uint32_t> len(self.name_bytes)
         self.env.in_memory = True
         self.env.block_size = block_size
+        if first_seq - 1 > MAX_SEQ:
+            self.check(STORE_NO_SEQ)
         if first_seq > 1:
             self.first_seq = first_seq
             self.last_seq = first_seq - 1
@@ -775,17 +794,17 @@ cdef class FileStore(MsgStore):
         self.closed = False
         try:
             recovery.recover(self, self.directory, warn or (lambda text: None))
+            if first > 1 and self.last_seq + 1 < first and self.first_seq < first:
+                with nogil:
+                    pthread_mutex_lock(&self.lock)
+                    code = removing.purge(self, first, &purged)
+                    pthread_mutex_unlock(&self.lock)
+                    purging.remove_purged(self.env.storefd)
+                self.check(code)
         except BaseException:
             self.closed = True
             self.release()
             raise
-        if first > 1 and self.last_seq + 1 < first and self.first_seq < first:
-            with nogil:
-                pthread_mutex_lock(&self.lock)
-                code = removing.purge(self, first, &purged)
-                pthread_mutex_unlock(&self.lock)
-                purging.remove_purged(self.env.storefd)
-            self.check(code)
 
     def compress(self, compression: str) -> None:
         """Compress ("s2") or not ("none") the blocks that are full from now on; others when they are rewritten."""

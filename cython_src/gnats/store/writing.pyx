@@ -9,6 +9,7 @@ from gnats.store.base cimport (
     STORE_MAX_MSGS,
     STORE_MAX_MSGS_PER_SUBJECT,
     STORE_NO_MEMORY,
+    STORE_NO_SEQ,
     STORE_NOT_FOUND,
     STORE_OK,
     STORE_SEQ_MISMATCH,
@@ -22,10 +23,10 @@ from gnats.store.base cimport (
 )
 from gnats.store.block cimport NO_SLOT, MsgBlock, block_commit, block_encode, block_push_slot, block_record, slot_of
 from gnats.store.expiry cimport ttl_stored
-from gnats.store.record cimport EBIT, EMPTY_RECORD, MAX_RECORD, MAX_SUBJECT, Record, record_size
+from gnats.store.record cimport EBIT, EMPTY_RECORD, MAX_RECORD, MAX_SEQ, MAX_SUBJECT, Record, record_size
 from gnats.store.removing cimport enforce_bytes, enforce_msgs, remove_msg
 from gnats.store.scheduling cimport schedule_stored
-from gnats.store.seqset cimport seqset_insert_range
+from gnats.store.seqset cimport seqset_delete_range, seqset_insert_range
 from gnats.store.stree cimport SimpleState, stree_find, stree_insert
 
 cdef enum:
@@ -102,6 +103,8 @@ cdef int store_msg(
         if seq > 0:
             return STORE_SEQ_MISMATCH
         seq = s.last_seq + 1
+    if unlikely(seq > MAX_SEQ):
+        return STORE_NO_SEQ
     if unlikely(s.env.error):
         return STORE_FAILED
     p = reserve(s, rl, &error)
@@ -180,6 +183,8 @@ cdef int skip_msgs(StoreBase s, uint64_t seq, uint64_t n, int64_t now) noexcept 
         seq = s.last_seq + 1
     if n == 0:
         return STORE_OK
+    if seq > MAX_SEQ or n - 1 > MAX_SEQ - seq:
+        return STORE_NO_SEQ
     last = seq + n - 1
     ts = s.last_ts if s.last_ts else now
     b = s.last
@@ -192,6 +197,7 @@ cdef int skip_msgs(StoreBase s, uint64_t seq, uint64_t n, int64_t now) noexcept 
         return error
     b = s.last
     if b.msgs and seqset_insert_range(&b.dmap, seq, last) < 0:
+        seqset_delete_range(&b.dmap, seq, last)
         return STORE_NO_MEMORY
     block_commit(b, EMPTY_RECORD, block_encode(&s.env, b, p, last | EBIT, ts, p, 0, p, 0, p, 0))
     b.last_seq = last

@@ -1,0 +1,299 @@
+"""Messages as long as some buffer, a little less or more, back to back: each subscriber gets every byte.
+
+The payload, and the whole of what a subscriber is sent, go from 80 bytes below each power of two to 16 above.
+"""
+
+from __future__ import annotations
+
+import random
+import socket
+import ssl
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from support.caller import Caller
+from support.certs import Certificates
+from support.process import SANITIZED
+from support.servers import Server
+from support.tlswire import client_context
+
+from gnats.testing import ServerThread
+from gnats.tlsopts import TLSOptions
+
+pytestmark = pytest.mark.timeout(600 if SANITIZED else 300)
+
+BELOW, ABOVE = 80, 16
+SMALL = [1 << power for power in range(17)]
+"""Up to the largest buffer of an outbound queue; a longer message is spread over several."""
+LARGE = [1 << power for power in range(17, 21)]
+WINDOW = 2 << 20
+"""Bytes of messages that are on their way at a time."""
+OPTIONS: dict[str, Any] = {"max_payload": 2 << 20, "max_control_line": 8192}
+NOISE = random.Random(1).randbytes(max(LARGE) + 4096)
+PING = b"PING\r\n"
+
+
+def around(edges: Iterable[int]) -> list[int]:
+    return sorted({n for edge in edges for n in range(max(edge - BELOW, 0), edge + ABOVE + 1)})
+
+
+@dataclass(frozen=True)
+class Message:
+    subject: bytes
+    reply: bytes
+    header: bytes
+    body: bytes
+
+    @property
+    def published(self) -> bytes:
+        to = b" ".join(filter(None, (self.subject, self.reply)))
+        size = len(self.header) + len(self.body)
+        if self.header:
+            return b"HPUB %s %d %d\r\n%s%s\r\n" % (to, len(self.header), size, self.header, self.body)
+        return b"PUB %s %d\r\n%s\r\n" % (to, size, self.body)
+
+    def delivered(self, sid: bytes, headers: bool) -> bytes:
+        to = b" ".join(filter(None, (self.subject, sid, self.reply)))
+        size = len(self.header) + len(self.body)
+        if self.header and headers:
+            return b"HMSG %s %d %d\r\n%s%s\r\n" % (to, len(self.header), size, self.header, self.body)
+        return b"MSG %s %d\r\n%s\r\n" % (to, len(self.body), self.body)
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What the messages of a sweep have in common."""
+
+    subject: bytes = b"a"
+    reply: bytes = b""
+    header: bytes = b""
+
+    def message(self, size: int) -> Message:
+        """A message with a payload of so many bytes, the header included."""
+        start = size % 4093  # no two sizes near each other have the same bytes
+        return Message(self.subject, self.reply, self.header, NOISE[start : start + size - len(self.header)])
+
+
+class Peer:
+    """A connection that reads into a buffer of its own."""
+
+    def __init__(self, port: int, tls: ssl.SSLContext | None = None, headers: bool = True) -> None:
+        self.sock = socket.create_connection(("127.0.0.1", port), 60)
+        if tls:
+            assert self._line(self.sock).startswith(b"INFO ")
+            self.sock = tls.wrap_socket(self.sock, server_hostname="localhost")
+        hello = b'CONNECT {"verbose":false,"headers":%s}\r\n' % (b"true" if headers else b"false")
+        self.send(hello + PING)
+        while self._line(self.sock) != b"PONG\r\n":
+            pass
+        self.headers = headers
+        self.sid = b""
+
+    @staticmethod
+    def _line(sock: socket.socket) -> bytes:
+        line = b""
+        while not line.endswith(b"\n"):
+            byte = sock.recv(1)
+            assert byte, line
+            line += byte
+        return line
+
+    def send(self, data: bytes) -> None:
+        self.sock.sendall(data)
+
+    def subscribe(self, subject: bytes, sid: bytes, queue: bytes = b"") -> None:
+        self.sid = sid
+        self.send(b"SUB %s\r\n" % b" ".join(filter(None, (subject, queue, sid))) + PING)
+        while self._line(self.sock) != b"PONG\r\n":
+            pass
+
+    def take(self, count: int) -> bytearray:
+        data = bytearray(count)
+        view = memoryview(data)
+        while view:
+            got = self.sock.recv_into(view)
+            assert got, "the server has closed the connection"
+            view = view[got:]
+        return data
+
+    def expect(self, want: bytes) -> None:
+        """Exactly these bytes come next; a PING of the server's may be between two messages."""
+        got = self.take(len(want))
+        while got != want:
+            at = first_difference(got, want)
+            near = slice(max(at - 40, 0), at + 40)
+            assert got[at : at + len(PING)] == PING, (at, bytes(got[near]), want[near])
+            del got[at : at + len(PING)]
+            got += self.take(len(PING))
+
+
+def first_difference(a: bytes | bytearray, b: bytes) -> int:
+    low, high = 0, len(b)
+    while low < high:
+        middle = (low + high) // 2
+        if a[low : middle + 1] == b[low : middle + 1]:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+def windows(messages: Iterable[Message]) -> Iterator[list[Message]]:
+    window: list[Message] = []
+    size = 0
+    for message in messages:
+        window.append(message)
+        size += len(message.body)
+        if size >= WINDOW:
+            yield window
+            window, size = [], 0
+    yield window
+
+
+def sweep(publisher: Peer, subscribers: Sequence[Peer], shape: Shape, sizes: Iterable[int]) -> None:
+    for window in windows(shape.message(size) for size in sizes if size >= len(shape.header)):
+        publisher.send(b"".join(message.published for message in window))
+        for peer in subscribers:
+            peer.expect(b"".join(message.delivered(peer.sid, peer.headers) for message in window))
+
+
+def totals(peer: Peer, shape: Shape, edges: Iterable[int]) -> Iterator[int]:
+    """Payloads with which what the peer is sent is around the edges."""
+    for total in around(edges):
+        size = total
+        while (over := len(shape.message(size).delivered(peer.sid, peer.headers)) - total) > 0:
+            size -= over
+            if size < len(shape.header):
+                break
+        else:
+            yield size
+
+
+SHAPES = {
+    "short": Shape(),
+    "long": Shape(subject=b"long." + b"s" * 200, reply=b"reply." + b"r" * 300),
+    "reply": Shape(reply=b"r"),
+    "header": Shape(header=b"NATS/1.0\r\n\r\n"),
+    "long header": Shape(b"l" * 70, b"r" * 70, b"NATS/1.0\r\nName: " + b"h" * 500 + b"\r\n\r\n"),
+}
+SIDS = [b"1", b"s" * 31, b"s" * 5000]
+
+
+@pytest.fixture
+def stack() -> Iterator[ExitStack]:
+    with ExitStack() as stack:
+        yield stack
+
+
+Join = Callable[..., Peer]
+
+
+@pytest.fixture(params=["loop", "threads", "tls loop", "tls threads"])
+def join(request: pytest.FixtureRequest, certs: Certificates, stack: ExitStack) -> Join:
+    """A new connection to a server; with threads, to one poller after the other."""
+    options: dict[str, Any] = {"io_threads": 2 if "threads" in request.param else 0}
+    context = None
+    if "tls" in request.param:
+        files = {"cert_file": certs.server.cert_file, "key_file": certs.server.key_file}
+        options["tls"] = TLSOptions(**{name: str(path) for name, path in files.items()})
+        context = client_context(certs)
+    server = stack.enter_context(ServerThread(**OPTIONS | options))
+
+    def join(**options: Any) -> Peer:
+        peer = Peer(server.port, context, **options)
+        stack.callback(peer.sock.close)
+        return peer
+
+    return join
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_every_length_arrives_whole(join: Join, name: str) -> None:
+    shape = SHAPES[name]
+    publisher = join()
+    several = []
+    for sid in SIDS:
+        peer = join()
+        peer.subscribe(shape.subject, sid)
+        sweep(publisher, [*several, peer], shape, totals(peer, shape, SMALL))
+        several.append(peer)
+    member = join(headers=False)
+    member.subscribe(shape.subject, b"9", b"q" * 900)
+    sweep(publisher, [*several, member], shape, totals(member, shape, SMALL))
+    several.append(member)
+    sizes = around(SMALL)
+    sweep(publisher, several, shape, sizes)
+    random.Random(2).shuffle(sizes)
+    sweep(publisher, several, shape, sizes)
+
+
+def test_every_length_over_several_buffers_arrives_whole(join: Join) -> None:
+    publisher, peer, other = join(), join(), join()
+    edges = LARGE[:1] if SANITIZED else LARGE
+    peer.subscribe(b"a", b"1")
+    sweep(publisher, [peer], SHAPES["short"], totals(peer, SHAPES["short"], edges))
+    other.subscribe(b"a", b"s" * 31)
+    sweep(publisher, [peer, other], SHAPES["short"], around(edges))
+
+
+def test_two_deliveries_that_nearly_fill_a_buffer_leave_each_other_alone(join: Join) -> None:
+    publisher, peer = join(), join()
+    peer.subscribe(b"a", b"1")
+    for size in range(65_536 - 2 * BELOW, 65_536 + ABOVE):
+        sweep(publisher, [peer], SHAPES["short"], [size, size, 0, size, 1])
+
+
+STREAM_SHAPES = [
+    ("", ""),
+    ("r" * 200, ""),
+    ("", "NATS/1.0\r\nName: " + "h" * 100 + "\r\n\r\n"),
+]
+ACK_REPLY = 64
+"""About how much longer a delivery of a stream is than its payload and subject."""
+
+
+@pytest.mark.parametrize("storage", ["file", "memory"])
+def test_every_length_goes_through_a_stream(launch: Callable[..., Server], storage: str) -> None:
+    server = launch(config="jetstream { store_dir: js }\nmax_pending: 256MB")
+    edges = SMALL[8:] if SANITIZED else [*SMALL, LARGE[0]]
+    with Caller(server) as caller, Caller(server, inbox="_INBOX.other") as reader:
+        made = caller.request(
+            "$JS.API.STREAM.CREATE.S",
+            {"name": "S", "subjects": ["s.>"], "storage": storage, "allow_direct": True},
+        )
+        assert "error" not in made.json
+        listen(reader, "before")
+        sizes = sorted({max(n - less, 0) for n in around(edges) for less in (0, ACK_REPLY)})
+        sent: list[tuple[str, bytes, bytes]] = []
+        for i, size in enumerate(sizes):
+            token, header = STREAM_SHAPES[i % len(STREAM_SHAPES)]
+            head = header.encode()
+            body = NOISE[size % 4093 :][: max(size - len(head), 0)]
+            sent.append((f"s.{size}{token}", head, body))
+        for start in range(0, len(sent), 64):
+            for subject, header, body in sent[start : start + 64]:
+                caller.publish(subject, body, header=header)
+            expect_messages(reader, "before", sent[start : start + 64])
+        listen(reader, "after")
+        expect_messages(reader, "after", sent)
+        for subject, _, body in sent[:: 1 if storage == "memory" else 7]:
+            assert caller.request(f"$JS.API.DIRECT.GET.S.{subject}").payload == body
+
+
+def listen(reader: Caller, name: str) -> None:
+    """A consumer of the stream from its beginning on, in a queue group."""
+    reader.subscribe(f"deliver.{name}", "q" * 50)
+    config = {"durable_name": name, "deliver_subject": f"deliver.{name}", "deliver_group": "q" * 50}
+    request = {"stream_name": "S", "config": config | {"ack_policy": "none"}}
+    assert "error" not in reader.request(f"$JS.API.CONSUMER.DURABLE.CREATE.S.{name}", request).json
+
+
+def expect_messages(reader: Caller, name: str, sent: Sequence[tuple[str, bytes, bytes]]) -> None:
+    for subject, header, body in sent:
+        message = reader.next()
+        assert message.reply.startswith(f"$JS.ACK.S.{name}.1.")
+        assert (message.subject, message.header) == (subject, header)
+        assert message.payload == body, (len(message.payload), len(body))
