@@ -259,14 +259,14 @@ class Server:
             await self.trust.start()
         if self.system_account:
             self._start_system_account(self.system_account)
+        if opts.http_port or opts.https_port:  # before what may take its time: live, and not ready yet
+            from gnats.monitor.http import Monitor  # loads aiohttp
+
+            self._monitor = await Monitor.listen(self)
         if opts.jetstream.enabled:
             from gnats.jetstream.jetstream import enable
 
             await enable(self)
-        if opts.http_port or opts.https_port:
-            from gnats.monitor.http import Monitor  # loads aiohttp
-
-            self._monitor = await Monitor.listen(self)
         sock = await listen_for_clients(opts.host, max(opts.port, 0))
         self._accepting = True
         self._listener = AcceptLoop(sock, "Client", self.create_client, self.log)
