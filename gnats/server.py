@@ -651,18 +651,22 @@ class Server:
         if kind == EV_RESPONSES:
             self.accounts.expect_responses(a)
         elif kind == EV_LATENCY:
-            assert isinstance(data, bytes)
-            self.accounts.report(a, b, data)
+            if isinstance(data, bytes):
+                self.accounts.report(a, b, data)
         elif kind == EV_CLOSED:
             self._remove(cid, ClosedState(a), b, data if isinstance(data, bytes) else b"")
         elif kind == EV_MSG:
-            if internal := self._internal.get(cid):
-                assert isinstance(data, tuple)
+            internal = self._internal.get(cid)
+            if internal and isinstance(data, tuple):
                 internal.process_message(a, data)
         elif kind == EV_JETSTREAM:
             if self.jetstream:
                 self.jetstream.on_event(client, a, b, data)
-        elif session is None or not isinstance(data, bytes):
+        elif session is None:
+            return False
+        elif not isinstance(data, bytes):
+            if kind in (EV_CONNECT, EV_INFO):  # no memory for it: nobody else would answer it
+                session.close(self.log, ClosedState.READ_ERROR)
             return False
         elif kind == EV_LOG and a == LogCode.LOG_LEFT_OUT:
             session.log_left_out(self.log)

@@ -189,7 +189,7 @@ class Session:
         return account.add_client(self)
 
     def decide(self, deciding: "asyncio.Task[None]") -> None:
-        """It takes time to decide whether the client may connect; nobody waits for it once the client has gone."""
+        """A task decides whether the client may connect: it ends when the client has gone."""
         self._deciding = deciding
 
     def expire_after(self, seconds: float, log: "Logger") -> None:
@@ -235,7 +235,7 @@ class Session:
         self.client.close_connection(reason, err)
 
     def log_left_out(self, log: "Logger") -> None:
-        """The data plane leaves out what would be too many lines about the client: say in a second how many."""
+        """The data plane leaves out lines about the client: say in a second how many."""
         self._left_out = asyncio.get_running_loop().call_later(LEFT_OUT_TOLD, self.tell_left_out, log)
 
     def tell_left_out(self, log: "Logger") -> None:

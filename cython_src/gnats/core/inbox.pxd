@@ -87,8 +87,12 @@ cdef struct Source:
     void (*resume)(void *owner) noexcept nogil
     uint64_t bytes           # of the events it pays for
     uint32_t n
-    uint32_t named           # events that name its owner or are charged to it
+    uint32_t named           # events that name its owner or are charged to it, and what it owes
     uint8_t parked
+    # Its poller's: work that it has asked for (jetstream.turns), and who has its turn after it.
+    void *work
+    void *work_last
+    Source *work_next
 
 
 cdef struct Turns:
@@ -124,6 +128,10 @@ cdef class Inbox:
     cdef void post_jetstream(self, void *what, int64_t a, int64_t b, const char *data, size_t len) noexcept nogil
     # Has it caused too much? Then its resume() is called later.
     cdef bint park(self, Source *payer) noexcept nogil
+    # Charge work other than events to the connection whose input is being handled, `causer` when there is none: who is
+    # charged, NULL when that is one of the server's own and has caused too much. settle() undoes it.
+    cdef Source *owe(self, Source *causer, uint32_t events, size_t size) noexcept nogil
+    cdef void settle(self, Source *payer, uint32_t events, size_t size) noexcept nogil
     # The owner is deallocated: drop what is left of it.
     cdef void forget(self, Source *source) noexcept nogil
 
