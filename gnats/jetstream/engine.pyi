@@ -40,6 +40,7 @@ class Engine:
     def reap(self) -> None:
         """Let go of what was buried and is no longer used."""
     def stats(self) -> dict[str, int]:
-        """`syncs`: fdatasyncs so far; `timers` armed; `buried`: closed streams and consumers still kept."""
+        """`syncs`: fdatasyncs so far; `timers` armed; `rounds` of timers so far; `buried`: closed streams and consumers
+        still kept."""
     def close(self) -> None:
         """Streams and consumers are closed, and the pollers' threads have ended. Idempotent."""

@@ -11,7 +11,7 @@ from gnats.core.parser cimport JETSTREAM
 from gnats.core.pollstate cimport PollerBase, PollState
 from gnats.core.quiesce cimport qs_advance, qs_offline, qs_online, qs_passed
 from gnats.core.state cimport ServerState
-from gnats.core.timers cimport Timer, timer_clear, timer_expired, timer_set, timers_free, timers_next
+from gnats.core.timers cimport Timer, timer_clear, timer_expired, timer_set, timers_free, timers_next, timers_reserve
 from gnats.includes.arrays cimport array_grow
 from gnats.includes.atomics cimport (
     add64_seq,
@@ -224,8 +224,9 @@ cdef class Engine:
     def stats(self) -> dict:
         """Counters, and how it is at the moment.
 
-        `syncs`: fdatasyncs so far; `timers` armed; `overdue`: nanoseconds by which the first deadline has passed;
-        `unwatched`: whether that deadline would pass unnoticed; `buried`: closed streams and consumers still kept.
+        `syncs`: fdatasyncs so far; `timers` armed; `rounds` of timers so far; `overdue`: nanoseconds by which the first
+        deadline has passed; `unwatched`: whether that deadline would pass unnoticed; `buried`: closed streams and
+        consumers still kept.
         """
         cdef uint32_t timers
         cdef int64_t first, armed
@@ -237,6 +238,7 @@ cdef class Engine:
         return {
             "syncs": load64(&self.syncs),
             "timers": timers,
+            "rounds": load64(&self.rounds),
             "overdue": max(monotonic_ns() - first, 0) if first else 0,
             "unwatched": first != 0 and (armed == 0 or armed > first),
             "buried": len(self.graveyard),
@@ -255,18 +257,23 @@ cdef class Engine:
 
     # -- timers ------------------------------------------------------------------------------------------------------
 
-    cdef bint arm(self, JsTimer *t, int64_t when) noexcept nogil:
-        cdef bint ok = True
+    cdef bint reserve(self, int n) noexcept nogil:
+        cdef bint ok
+        pthread_mutex_lock(&self.timer_lock)
+        ok = timers_reserve(&self.timers, n) == 0
+        pthread_mutex_unlock(&self.timer_lock)
+        return ok
+
+    cdef void arm(self, JsTimer *t, int64_t when) noexcept nogil:
         pthread_mutex_lock(&self.timer_lock)
         if when == 0:
             timer_clear(&self.timers, &t.timer)
         else:
-            ok = timer_set(&self.timers, &t.timer, when) == 0
+            timer_set(&self.timers, &t.timer, when)
             # A deadline that is later than the timerfd's is set when that one has passed.
             if self.armed == 0 or timers_next(&self.timers) < self.armed:
                 set_timerfd(self)
         pthread_mutex_unlock(&self.timer_lock)
-        return ok
 
     cdef void expire(self) noexcept nogil:
         cdef PollState *ps = self.control
@@ -274,6 +281,7 @@ cdef class Engine:
         cdef uint32_t _
         qs_online(&ps.qs)
         ps.now = monotonic_ns()
+        bump64(&self.rounds, 1)
         for _ in range(TIMERS_AT_ONCE):
             pthread_mutex_lock(&self.timer_lock)
             t = timer_expired(&self.timers, ps.now)
@@ -543,6 +551,9 @@ cdef bint publish_later(
     cdef size_t cap
     cdef Outgoing *o
     cdef char *p
+    # First of all: a reply that is in the outbox leaves when the streams of the batch have been flushed.
+    if not mark_dirty(local, stream):
+        return False
     if out.cap - out.n < need:
         cap = max(out.cap * 2, max(out.n + need, <size_t> 16384))
         p = <char *> realloc(out.p, cap)
@@ -563,7 +574,7 @@ cdef bint publish_later(
         memcpy(p + sn, hdr, hn)
     if n:
         memcpy(p + sn + hn, msg, n)
-    return mark_dirty(local, stream)
+    return True
 
 
 cdef bint publish_now(

@@ -20,6 +20,7 @@ from gnats.core.sublist cimport Subscription
 from gnats.core.transform cimport transform_apply, transform_matches
 from gnats.includes.atomics cimport unlikely
 from gnats.includes.linux cimport realtime_ns
+from gnats.includes.times cimport time_after, whole_seconds
 from gnats.jetstream.atomicbatch cimport process_atomic_batch_msg
 from gnats.jetstream.counter cimport (
     COUNTER_BROKEN,
@@ -106,7 +107,6 @@ cdef enum:
     ROOM = 256                      # bytes of a subject that need no memory but the stack's
     HEADER_MORE = 128               # what a header may grow by here
 
-cdef int64_t SECOND = 1000000000
 
 
 cdef bint process_inbound_jetstream_msg(
@@ -600,9 +600,9 @@ cdef bint append(StreamCore s, Local *local, Inbound *m, Checked *c) noexcept no
     if c.msg_id.n:
         s.remember_msg_id(c.msg_id.p, c.msg_id.n, s.store.last_seq, ts)
     if s.store.limits.max_age > 0:
-        s.arm_expiry(ts + s.store.limits.max_age)
-    if c.ttl > 0 and c.ttl < <int64_t> 9000000000:
-        s.arm_expiry(ts + c.ttl * SECOND)
+        s.arm_expiry(time_after(ts, s.store.limits.max_age))
+    if c.ttl > 0:
+        s.arm_expiry(time_after(ts, whole_seconds(c.ttl)))
     if s.cfg.allow_schedules:
         arm_schedules(s)
     s.observing.stored(local, s, s.store.last_seq, m.subject.p, <uint32_t> m.subject.n)
