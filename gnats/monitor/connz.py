@@ -3,6 +3,7 @@
 import base64
 import heapq
 import json
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
@@ -101,7 +102,7 @@ def connz_steps(server: "Server", options: ConnzOptions) -> Steps[Page]:
     else:
         sessions = [*opened.values(), *closed]
     if not isinstance(sessions, list) or len(sessions) < 2:
-        chosen = list(islice(sessions, offset, offset + limit))
+        chosen = list(islice(sessions, offset, min(offset + limit, sys.maxsize)))
     else:
         chosen = yield from _sorted(sessions, sort, offset, limit, now)
     infos = []

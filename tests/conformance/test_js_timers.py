@@ -78,12 +78,18 @@ def test_ack_wait_of_centuries(launch: Launch, tmp_path: Path, waits: dict[str, 
         client.store("W.a")
         (got,) = [client.next_with(client.pull("W", "C", batch=1, expires=5 * SECOND))]
         assert got.reply.split(".")[4] == "1"
-        assert status(client.next_with(client.pull("W", "C", batch=1, expires=300 * MS))) == "408 Request Timeout"
+        assert (
+            status(client.next_with(client.pull("W", "C", batch=1, expires=300 * MS)))
+            == "408 Request Timeout"
+        )
         assert client.api("CONSUMER.INFO.W.C")["num_ack_pending"] == 1
     server.stop()
     server = launch(config=config(tmp_path / "js"))
     with Waiter(server) as client:
-        assert status(client.next_with(client.pull("W", "C", batch=1, expires=300 * MS))) == "408 Request Timeout"
+        assert (
+            status(client.next_with(client.pull("W", "C", batch=1, expires=300 * MS)))
+            == "408 Request Timeout"
+        )
         assert client.api("CONSUMER.INFO.W.C")["num_ack_pending"] == 1
 
 

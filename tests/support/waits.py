@@ -178,7 +178,9 @@ CONFIG = "limits { batch { timeout: 700ms } }"
 
 def redelivered(times: int) -> Callable[[Message], bool]:
     """Is it the delivery of a message after so many others of it?"""
-    return lambda message: message.reply.startswith("$JS.ACK.") and message.reply.split(".")[4] == str(times + 1)
+    return lambda message: (
+        message.reply.startswith("$JS.ACK.") and message.reply.split(".")[4] == str(times + 1)
+    )
 
 
 def says(text: str) -> Callable[[Message], bool]:
@@ -322,9 +324,7 @@ def all_waits(client: Waiter, turn: str) -> Waits:
     client.store(
         f"M.schedule{turn}", f"Nats-Schedule: @at {rfc3339(when)}", f"Nats-Schedule-Target: M.target{turn}"
     )
-    waits.add(
-        "schedule", markers, lambda message: message.subject == f"M.target{turn}", 1300 * MS, begun
-    )
+    waits.add("schedule", markers, lambda message: message.subject == f"M.target{turn}", 1300 * MS, begun)
     begun = time.monotonic_ns()
     client.request("B.b", b"x", header(f"Nats-Batch-Id: open{turn}", "Nats-Batch-Sequence: 1"))
     waits.add("batch", advisories, about(batch=f"open{turn}", reason="timeout"), BATCH_TIMEOUT, begun)
@@ -350,7 +350,10 @@ def crowd(client: Waiter, n: int) -> None:
         client.send(f"UNSUB {sid}\r\n".encode())
     for _ in range(n):
         client.pull("Q", "expire", **far)
-    for name, answers in (("ackwait", [b"+ACK"]), ("nak", [b"-NAK 1h", b'-NAK {"delay": 7000000000000000000}'])):
+    for name, answers in (
+        ("ackwait", [b"+ACK"]),
+        ("nak", [b"-NAK 1h", b'-NAK {"delay": 7000000000000000000}']),
+    ):
         client.store_many([f"Q.{name}"] * n)
         sid = client.pull("Q", name, batch=n, expires=20 * SECOND)
         for i in range(n):
