@@ -1,4 +1,4 @@
-"""What waits in JetStream ends when it is due: beside waits that ended before, and beside those of centuries."""
+"""What waits in JetStream ends when it is due: beside waits that ended before, and those of centuries."""
 
 from __future__ import annotations
 
@@ -21,26 +21,22 @@ def shared(launch_shared: Launch, tmp_path_factory: pytest.TempPathFactory) -> S
     return launch_shared(config=config(tmp_path_factory.mktemp("js")))
 
 
-def test_requests_expire_after_one_was_satisfied(shared: Server) -> None:
+def test_others_wait_beside_a_request_that_was_satisfied(shared: Server) -> None:
     with Waiter(shared) as client:
         client.stream("SAT")
-        client.consumer("SAT", "C", ack_wait=SECOND)
-        first = client.pull("SAT", "C", batch=1, expires=300 * MS)
-        client.store("SAT.a")
-        got = client.next_with(first)
-        client.ack_sync(got)
-        time.sleep(0.4)  # past the time at which the request would have expired
-        client.store("SAT.b")
-        inbox = client.pull("SAT", "C", batch=2, expires=1500 * MS)
+        client.consumer("SAT", "C", filter_subject="SAT.c")
+        client.consumer("SAT", "D", filter_subject="SAT.d", ack_wait=SECOND)
+        satisfied = client.pull("SAT", "C", batch=1, expires=300 * MS)
+        client.store("SAT.c")
+        client.ack_sync(client.next_with(satisfied))
+        time.sleep(0.4)  # past the time at which it would have expired; nothing is asked of its consumer
+        client.store("SAT.d")
         asked = time.monotonic_ns()
-        delivered = client.next_with(inbox)
-        again = client.next_with(inbox)
-        assert (delivered.payload, again.payload) == (b"x", b"x")
-        assert again.reply.split(".")[4] == "2"  # it was not acknowledged
-        last = client.pull("SAT", "C", batch=2, expires=500 * MS)
-        client.ack_sync(again)
-        assert status(client.next_with(last)) == "408 Request Timeout"
-        assert client.when(again) - asked >= SECOND
+        inbox = client.pull("SAT", "D", batch=3, expires=1700 * MS)
+        assert [client.next_with(inbox).reply.split(".")[4] for _ in range(2)] == ["1", "2"]
+        end = client.next_with(inbox)
+        assert status(end) == "408 Request Timeout"
+        assert client.when(end) - asked >= 1700 * MS
 
 
 def test_ttl_of_centuries_keeps_no_other_message(shared: Server) -> None:

@@ -10,8 +10,8 @@ from datetime import UTC, datetime
 from itertools import count
 from typing import Any
 
-from .caller import Caller, Message
-from .servers import TIMEOUT, Server
+from .caller import Caller, Listening, Message
+from .servers import TIMEOUT
 
 SECOND = 10**9
 MS = 10**6
@@ -34,7 +34,7 @@ class Waiter(Caller):
 
     _names: Iterator[int]
 
-    def __init__(self, server: Server, inbox: str = "_INBOX.waits") -> None:
+    def __init__(self, server: Listening, inbox: str = "_INBOX.waits") -> None:
         self._names = count(1)
         self.came: dict[int, int] = {}
         super().__init__(server, inbox=inbox)
@@ -109,7 +109,7 @@ class Waiter(Caller):
             time.sleep(0.02)
 
 
-# -- many waits side by side -------------------------------------------------------------------------------------------
+# -- many waits side by side -----------------------------------------------------------------------------
 
 
 @dataclass
@@ -146,7 +146,10 @@ class Waits:
         self.waits.append(Wait(name, sid, is_end, after, begun))
 
     def end(self) -> dict[str, int]:
-        """All of them end, none before it is due, and in the order in which they are due: by name, how late (ns)."""
+        """All of them end, none before it is due, and in the order in which they are due.
+
+        By name, how late (ns).
+        """
         client, open_ = self.client, list(self.waits)
         while open_:
             try:
@@ -169,7 +172,7 @@ class Waits:
 
 
 APART = 1500 * MS
-"""One that is due so much earlier ends earlier: that of pull consumers' inactivity is up to a second late on purpose."""
+"""One that is due so much earlier ends earlier: pull consumers are up to a second late to go, on purpose."""
 
 BATCH_TIMEOUT = 700 * MS
 CONFIG = "limits { batch { timeout: 700ms } }"
@@ -231,8 +234,8 @@ CONSUMERS: dict[str, dict[str, Any]] = {
 }
 
 
-def all_waits(client: Waiter, turn: str) -> Waits:
-    """Everything that waits, begun. A `turn` is done on one server once."""
+def all_waits(client: Waiter) -> Waits:
+    """Everything that waits, begun; on one server once."""
     waits = Waits(client)
     advisories = client.subscribe("$JS.EVENT.ADVISORY.>")
     markers, aged = client.subscribe("deliver.M"), client.subscribe("deliver.A")
@@ -240,10 +243,10 @@ def all_waits(client: Waiter, turn: str) -> Waits:
     waits.add(
         "inactive without a threshold",
         advisories,
-        about(action="delete", consumer=f"named{turn}"),
+        about(action="delete", consumer="named"),
         5 * SECOND,
     )
-    client.consumer("Q", f"named{turn}")
+    client.consumer("Q", "named")
     begun = time.monotonic_ns()
     answer = client.api("CONSUMER.CREATE.Q", {"stream_name": "Q", "config": {"ack_policy": "explicit"}})
     waits.add(
@@ -278,15 +281,15 @@ def all_waits(client: Waiter, turn: str) -> Waits:
     message = client.next_with(sid)
     waits.add("in progress", sid, redelivered(1), 1000 * MS)
     client.ack(message, b"+WPI")
-    name = f"pull{turn}"
+    name = "pull"
     waits.add("inactive pull consumer", advisories, about(action="delete", consumer=name), 700 * MS)
     client.consumer("Q", name, inactive_threshold=700 * MS)
-    name = f"push{turn}"
+    name = "push"
     sid = client.subscribe(f"deliver.{name}")
     client.consumer("Q", name, inactive_threshold=600 * MS, deliver_subject=f"deliver.{name}")
     waits.add("inactive push consumer", advisories, about(action="delete", consumer=name), 600 * MS)
     client.send(f"UNSUB {sid}\r\n".encode())
-    name = f"paused{turn}"
+    name = "paused"
     sid = client.subscribe(f"deliver.{name}")
     client.store(f"Q.{name}")
     begun, until = time.monotonic_ns(), time.time_ns() + 1200 * MS
@@ -300,7 +303,7 @@ def all_waits(client: Waiter, turn: str) -> Waits:
     )
     waits.add("heartbeat of a push consumer", sid, says("100 Idle Heartbeat"), 500 * MS, begun)
     waits.add("pause", sid, lambda message: message.subject == f"Q.{name}", 1200 * MS, begun)
-    pinned = f"pinned{turn}"
+    pinned = "pinned"
     client.consumer(
         "Q",
         pinned,
@@ -315,19 +318,17 @@ def all_waits(client: Waiter, turn: str) -> Waits:
     waits.add("pin", advisories, about(reason="timeout", consumer=pinned), 600 * MS, begun)
     for after in (1, 2, 3):
         begun = time.monotonic_ns()
-        client.store(f"M.ttl{turn}{after}", f"Nats-TTL: {after}s")
-        waits.add(f"TTL of {after} s", markers, is_marker(f"M.ttl{turn}{after}"), after * SECOND, begun)
+        client.store(f"M.ttl.{after}", f"Nats-TTL: {after}s")
+        waits.add(f"TTL of {after} s", markers, is_marker(f"M.ttl.{after}"), after * SECOND, begun)
     begun = time.monotonic_ns()
-    client.store(f"A.age{turn}")
-    waits.add("age", aged, is_marker(f"A.age{turn}"), SECOND, begun)
+    client.store("A.age")
+    waits.add("age", aged, is_marker("A.age"), SECOND, begun)
     begun, when = time.monotonic_ns(), time.time_ns() + 1300 * MS
-    client.store(
-        f"M.schedule{turn}", f"Nats-Schedule: @at {rfc3339(when)}", f"Nats-Schedule-Target: M.target{turn}"
-    )
-    waits.add("schedule", markers, lambda message: message.subject == f"M.target{turn}", 1300 * MS, begun)
+    client.store("M.schedule", f"Nats-Schedule: @at {rfc3339(when)}", "Nats-Schedule-Target: M.target")
+    waits.add("schedule", markers, lambda message: message.subject == "M.target", 1300 * MS, begun)
     begun = time.monotonic_ns()
-    client.request("B.b", b"x", header(f"Nats-Batch-Id: open{turn}", "Nats-Batch-Sequence: 1"))
-    waits.add("batch", advisories, about(batch=f"open{turn}", reason="timeout"), BATCH_TIMEOUT, begun)
+    client.request("B.b", b"x", header("Nats-Batch-Id: open", "Nats-Batch-Sequence: 1"))
+    waits.add("batch", advisories, about(batch="open", reason="timeout"), BATCH_TIMEOUT, begun)
     return waits
 
 
@@ -336,8 +337,12 @@ def is_marker(subject: str) -> Callable[[Message], bool]:
 
 
 def crowd(client: Waiter, n: int) -> None:
-    """n waits of each kind that end before they are due, are put off, or are centuries away, of the same streams and
-    consumers."""
+    """n waits of each kind that end before they are due, are put off, or are centuries away.
+
+    They are of the same streams and consumers.
+    """
+    if n == 0:
+        return
     far = {"expires": 6 * 10**18, "batch": 1}
     # satisfied: each request has its message, each message its ack
     sids = [client.pull("Q", "expire", batch=1, expires=2 * SECOND) for _ in range(n)]

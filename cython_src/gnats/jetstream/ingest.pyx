@@ -105,7 +105,6 @@ cdef enum:
     HEADER_MORE = 128               # what a header may grow by here
 
 
-
 cdef bint process_inbound_jetstream_msg(
     void *ctx, Deliverer producer, const Subscription *sub, char *msg, size_t n
 ) noexcept nogil:

@@ -95,7 +95,7 @@ DURATION = st.integers(0, 50) | st.sampled_from([8 * 10**18, 2**63 - 1])
 
 
 class QueueAgainstModel(RuleBasedStateMachine):
-    """A list of [reply, left, priority, when it is due]; among equal priorities the order is that of arrival."""
+    """A list of [reply, left, priority, when it is due]; equal priorities are in the order of arrival."""
 
     def __init__(self) -> None:
         super().__init__()
