@@ -10,9 +10,15 @@ from typing import Any
 
 import pytest
 
-from gnats.jetstream.config import ConsumerConfig
+from gnats.jetstream.config import ConsumerConfig, StreamConfig
 from gnats.jetstream.encryption import Keys
-from gnats.jetstream.metafiles import MetaError, read_consumer_meta, write_consumer_meta
+from gnats.jetstream.metafiles import (
+    MetaError,
+    Undo,
+    read_consumer_meta,
+    write_consumer_meta,
+    write_stream_meta,
+)
 from gnats.jetstream.options import JetStreamOptions
 
 KEYS = Keys(JetStreamOptions())
