@@ -1,4 +1,4 @@
-"""Each call that a store makes fails once: what was acknowledged is kept, and nothing else is acknowledged."""
+"""Each call that a store makes fails once: what is acknowledged is kept, and nothing else is acknowledged."""
 
 from __future__ import annotations
 
