@@ -223,7 +223,7 @@ class Undo:
 
 
 def _remove_known(directory: Path) -> None:
-    """Remove a directory; one that has hardly begun without a descriptor, which there may be none of. Raises OSError."""
+    """Remove a directory; one with little in it without a descriptor: there may be none. Raises OSError."""
     for name in (*_TOGETHER, STATE_FILE):
         for suffix in ("", NEW, ".tmp", NEW + ".tmp"):
             (directory / (name + suffix)).unlink(missing_ok=True)

@@ -309,7 +309,7 @@ class Stream:
             raise errors.STREAM_UPDATE(err=f"change to limits violates consumers: {', '.join(beyond)}")
 
     async def update(self, config: StreamConfig) -> None:
-        """Have another configuration, which is one that it may have. Raises ApiError, and it has not changed."""
+        """Have another configuration, which is one that it may have. Raises ApiError: it has not changed."""
         old, undo = self.config, None
         try:
             if config.storage == FILE:

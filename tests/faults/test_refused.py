@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import resource
 import shutil
 from collections.abc import Iterator
@@ -28,7 +27,7 @@ def no_descriptors(server: Server) -> Iterator[None]:
     """The server gets none more."""
     pid = server.process.pid
     before = resource.prlimit(pid, resource.RLIMIT_NOFILE)
-    used = {int(name) for name in os.listdir(f"/proc/{pid}/fd")}
+    used = {int(entry.name) for entry in Path(f"/proc/{pid}/fd").iterdir()}
     lowest = next(fd for fd in range(len(used) + 1) if fd not in used)
     resource.prlimit(pid, resource.RLIMIT_NOFILE, (lowest, before[1]))
     try:
