@@ -168,7 +168,9 @@ def _recover_consumers(stream: Stream, directory: Path, log: Logger) -> None:
         except MetaError as exc:
             log.warn(f"    {exc}")
         except Exception as exc:  # noqa: BLE001 - one file must not keep the server from serving the others
-            log.warn(f"    Error adding consumer '{stream.jsa.name} > {stream.name} > {entry.name}': {_reason(exc)}")
+            log.warn(
+                f"    Error adding consumer '{stream.jsa.name} > {stream.name} > {entry.name}': {_reason(exc)}"
+            )
 
 
 def _recover_consumer(stream: Stream, directory: Path, log: Logger) -> None:

@@ -430,8 +430,12 @@ class Stream:
 
     def delete_message(self, seq: int, *, erase: bool) -> bool:
         """False when there is none. Raises ApiError."""
-        if self.config.storage == FILE and seq > self.store.state().last_seq:
-            raise errors.STREAM_MSG_DELETE_FAILED(err="stream store EOF")
+        if self.config.storage == FILE:
+            state = self.store.state()
+            if seq > state.last_seq:
+                raise errors.STREAM_MSG_DELETE_FAILED(err="stream store EOF")
+            if seq < max(state.first_seq, 1):
+                raise errors.STREAM_MSG_DELETE_FAILED(err="no message found")
         try:
             return self.native.delete_msg(seq, erase)
         except (StoreFailure, StreamError) as exc:
