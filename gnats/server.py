@@ -255,6 +255,7 @@ class Server:
                 reason = f"open {opts.pid_file}: {os_error(exc)}"
                 raise ServerError(f"Could not write pidfile: {reason}") from exc
         self.pollers = Pollers(self.state, io_threads(opts.io_threads), self._on_event, self.log)
+        self.accounts.no_events = self._let_go_of_streams
         if self.trust:
             await self.trust.start()
         if self.system_account:
@@ -498,6 +499,12 @@ class Server:
         self.accounts.measured = self._measured
         if self.trust:
             self.trust.serve(client, self.events)
+
+    def _let_go_of_streams(self) -> bool:
+        """Free closed streams, which keep their accounts; whether no event of a poller waits."""
+        if self.js_engine:
+            self.js_engine.reap()
+        return self.pollers is not None and not self.pollers.pending_events
 
     def _measured(self, account: Account, wanted: "ServiceLatency", status: int, data: bytes) -> None:
         if self._latency is None:
