@@ -56,7 +56,7 @@ class Custom(NamedTuple):
 
 
 class Named(NamedTuple):
-    """The fields of an object, and the name of their struct for errors; `pointer`: an array holds pointers to it."""
+    """The fields of an object, and the name of their struct for errors; `pointer`: arrays hold pointers."""
 
     name: str
     fields: "Struct"

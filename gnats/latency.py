@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from gnats.account import Account
 from gnats.accountopts import ServiceLatency
 from gnats.clientinfo import client_info
+from gnats.core.sampling import fields
 from gnats.gofmt import rfc3339
 from gnats.gojson import marshal
 from gnats.ident import NuidSource
@@ -30,7 +31,6 @@ _ORDER = (
     *("type", "id", "timestamp", "status", "description", "requestor", "responder", "header"),
     *("start", "service", "system", "total"),
 )
-_FIELD = re.compile(rb"([^\s:]+):[ \t]*([^\r\n]*?)[ \t]*\r\n")
 _WITH = {
     "Uber-Trace-Id": re.compile("Uberctx-.*"),
     "X-B3-Sampled": re.compile("X-B3-(Traceid|Parentspanid|Spanid)"),
@@ -97,13 +97,13 @@ class Latency:
 
 def tracing_fields(header: bytes) -> dict[str, list[str]]:
     """What of a request's header has asked for a measurement, and what belongs to it."""
-    fields: dict[str, list[str]] = {}
-    for key, value in _FIELD.findall(header):
-        fields.setdefault(_canonical(key), []).append(value.decode(errors="replace"))
+    found: dict[str, list[str]] = {}
+    for key, value in fields(header):
+        found.setdefault(_canonical(key), []).append(value.decode(errors="replace"))
     for name, others in _WITH.items():
-        if name in fields:
-            chosen = [key for key in fields if key == name or (others and others.fullmatch(key))]
-            return {key: fields[key] for key in sorted(chosen)}
+        if name in found:
+            chosen = [key for key in found if key == name or (others and others.fullmatch(key))]
+            return {key: found[key] for key in sorted(chosen)}
     return {}
 
 

@@ -59,6 +59,8 @@ if TYPE_CHECKING:
     from gnats.tls import ClientTLS
     from gnats.trust import Trust
 
+LOOPBACK = {"0.0.0.0": "127.0.0.1", "::": "::1"}
+"""Where a server that listens on all addresses is reached from its own machine."""
 CLOSE_TIMEOUT = 5.0
 """Seconds that connections have at a shutdown to take what is queued for them."""
 
@@ -66,10 +68,11 @@ _RATE_LIMITED = frozenset((LogCode.LOG_AUTH_TIMEOUT, LogCode.LOG_PRODUCER_STALLE
 
 
 class Server:
-    """A NATS server in the running event loop.
+    """A NATS server in the running event loop, on loopback unless the options name a host.
 
     Use it as `async with Server(Options(port=-1)) as server:`, or call start() and shutdown(). It is used
-    from the loop's thread only. Without `log` there is none, unless the options name a file.
+    from the loop's thread only. Without `log` there is none, unless the options name a file. A configuration
+    file is read by Options.from_file().
 
     Raises OptionError for options that cannot be used, ServerError for a log file that cannot be opened.
     """
@@ -174,7 +177,9 @@ class Server:
 
     @property
     def client_url(self) -> str:
-        return f"{'tls' if self.tls else 'nats'}://{join_host_port(self.opts.host, self.port)}"
+        """A URL that clients on this machine can connect to."""
+        host = LOOPBACK.get(self.opts.host, self.opts.host)
+        return f"{'tls' if self.tls else 'nats'}://{join_host_port(host, self.port)}"
 
     @property
     def num_clients(self) -> int:
@@ -254,14 +259,14 @@ class Server:
             await self.trust.start()
         if self.system_account:
             self._start_system_account(self.system_account)
+        if opts.http_port or opts.https_port:  # before what may take its time: live, and not ready yet
+            from gnats.monitor.http import Monitor  # loads aiohttp
+
+            self._monitor = await Monitor.listen(self)
         if opts.jetstream.enabled:
             from gnats.jetstream.jetstream import enable
 
             await enable(self)
-        if opts.http_port or opts.https_port:
-            from gnats.monitor.http import Monitor  # loads aiohttp
-
-            self._monitor = await Monitor.listen(self)
         sock = await listen_for_clients(opts.host, max(opts.port, 0))
         self._accepting = True
         self._listener = AcceptLoop(sock, "Client", self.create_client, self.log)
@@ -646,19 +651,25 @@ class Server:
         if kind == EV_RESPONSES:
             self.accounts.expect_responses(a)
         elif kind == EV_LATENCY:
-            assert isinstance(data, bytes)
-            self.accounts.report(a, b, data)
+            if isinstance(data, bytes):
+                self.accounts.report(a, b, data)
         elif kind == EV_CLOSED:
             self._remove(cid, ClosedState(a), b, data if isinstance(data, bytes) else b"")
         elif kind == EV_MSG:
-            if internal := self._internal.get(cid):
-                assert isinstance(data, tuple)
+            internal = self._internal.get(cid)
+            if internal and isinstance(data, tuple):
                 internal.process_message(a, data)
         elif kind == EV_JETSTREAM:
             if self.jetstream:
                 self.jetstream.on_event(client, a, b, data)
-        elif session is None or not isinstance(data, bytes):
+        elif session is None:
             return False
+        elif not isinstance(data, bytes):
+            if kind in (EV_CONNECT, EV_INFO):  # no memory for it: nobody else would answer it
+                session.close(self.log, ClosedState.READ_ERROR)
+            return False
+        elif kind == EV_LOG and a == LogCode.LOG_LEFT_OUT:
+            session.log_left_out(self.log)
         elif kind == EV_LOG:
             level, text = describe(client, a, b, data)
             if a in _RATE_LIMITED:
@@ -693,6 +704,7 @@ class Server:
             return
         account = session.account
         was_in = cid in account.clients
+        session.tell_left_out(self.log)
         session.closed(reason, num_subs, subs)
         self.closed_clients.append(session)
         if self.events:

@@ -25,6 +25,7 @@ class LogCode(IntEnum):
     LOG_IMPORT_SUBSCRIPTION = 56
     LOG_TRACE_ORIGIN = 57
     LOG_TRACE_BAD_DESTINATION = 58
+    LOG_LEFT_OUT = 59
     LOG_TLS_STARTING = 80
     LOG_TLS_COMPLETE = 81
     LOG_TLS_VERSION = 82
@@ -45,3 +46,5 @@ class Recorder(Parser):
 
     @property
     def cid(self) -> int: ...
+    def take_unlogged(self) -> int:
+        """How many records were left out since this was asked last: too many came in a second."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from gnats.gojson import Custom, JSONError, Named, Struct
 from gnats.jetstream import errors
-from gnats.jetstream.api import OFFLINE_DELAY, Json, Request, Route
+from gnats.jetstream.api import OFFLINE_DELAY, Json, Request, Route, Scope
 from gnats.jetstream.config import ACK_FLOW_CONTROL, LIMITS, ConsumerConfig
 from gnats.jetstream.consumercfg import is_group_name
 from gnats.jetstream.document import TIME
@@ -42,7 +42,7 @@ _PAGE = {"offset": "int"}
 _PAGED = {"total": 0, "offset": 0, "limit": 0}
 
 
-def _create(request: Request) -> Json:
+async def _create(request: Request) -> Json:
     found = request.read(_CREATE_REQUEST, "CreateConsumerRequest")
     request.check_level()
     jsa = request.jsa
@@ -70,10 +70,12 @@ def _create(request: Request) -> Json:
                 opt_start_seq=was.opt_start_seq,
                 opt_start_time=was.opt_start_time,
             )
+    config, pedantic = config.with_static_metadata(), bool(found.get("pedantic"))
     consumer = stream.add_consumer(
-        config.with_static_metadata(),
+        config,
         action=found.get("action", CREATE_OR_UPDATE),
-        pedantic=bool(found.get("pedantic")),
+        pedantic=pedantic,
+        checked=await stream.check_consumer(config, pedantic=pedantic),
     )
     if identity:
         request.response_header = b"NATS/1.0\r\n%s: %s\r\n\r\n" % (_STREAM_IDENTITY, identity.encode())
@@ -245,11 +247,18 @@ ROUTES = (
         1,
         is_info=True,
         empty={**_PAGED, "consumers": []},
+        scope=Scope.STREAM,
     ),
     Route(
-        "CONSUMER.LIST", _list, "consumer_list_response", 1, is_info=True, empty={**_PAGED, "consumers": []}
+        "CONSUMER.LIST",
+        _list,
+        "consumer_list_response",
+        1,
+        is_info=True,
+        empty={**_PAGED, "consumers": []},
+        scope=Scope.STREAM,
     ),
-    Route("CONSUMER.INFO", _info, "consumer_info_response", 2, is_info=True),
+    Route("CONSUMER.INFO", _info, "consumer_info_response", 2, is_info=True, scope=Scope.STREAM),
     Route("CONSUMER.DELETE", _delete, "consumer_delete_response", 2),
     Route(
         "CONSUMER.PAUSE",

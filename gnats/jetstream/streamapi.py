@@ -8,13 +8,13 @@ from base64 import b64encode
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gnats.core.subject import collide, has_wildcard, valid_subject
 from gnats.gofmt import os_error, rfc3339
 from gnats.gojson import Struct
 from gnats.jetstream import errors
-from gnats.jetstream.api import OFFLINE_DELAY, Json, Request, Route
+from gnats.jetstream.api import OFFLINE_DELAY, Json, Request, Route, Scope
 from gnats.jetstream.backupparts import STATE
 from gnats.jetstream.config import StreamConfig
 from gnats.jetstream.document import TIME
@@ -95,7 +95,7 @@ async def _update(request: Request) -> Json:
     jsa = request.jsa
     found = request.read(_STREAM_REQUEST, "StreamConfigRequest")
     pedantic = bool(found.get("pedantic"))
-    config = jsa.check_stream_cfg(StreamConfig.from_members(found), pedantic=pedantic)
+    config = await jsa.check_stream_cfg(StreamConfig.from_members(found), pedantic=pedantic)
     if request.tokens[2] != config.name:
         raise errors.STREAM_MISMATCH()
     stream = online(request, jsa.stream(config.name))
@@ -278,7 +278,7 @@ def _snapshot(request: Request) -> Json | None:
     return None
 
 
-def _restore(request: Request) -> Json | None:
+async def _restore(request: Request) -> Json | None:
     request.check_level()
     jsa = request.jsa
     request.require_body()
@@ -291,7 +291,7 @@ def _restore(request: Request) -> Json | None:
         raise errors.STREAM_MISMATCH()
     if set(name) & set("\\/"):
         raise errors.STREAM_NAME_CONTAINS_PATH_SEPARATORS()
-    config = jsa.check_stream_cfg(config)
+    config = await jsa.check_stream_cfg(config)
     jsa.check_stream_limits(config)
     jsa.begin_restore(name)
     try:
@@ -332,24 +332,28 @@ def _remove(directory: Path) -> None:
         shutil.rmtree(directory)
 
 
-def _route(verb: str, handle: object, response: str, tokens: int = 1, **more: object) -> Route:
+def _route(verb: str, handle: object, response: str, tokens: int = 1, **more: Any) -> Route:
     return replace(Route(verb, handle, response, tokens), **more)  # type: ignore[arg-type]
 
 
 _NOTHING_PAGED = {**_PAGED, "streams": None}
+_OF_ACCOUNT: dict[str, Any] = {"is_info": True, "scope": Scope.ACCOUNT}
+_OF_STREAM: dict[str, Any] = {"is_info": True, "scope": Scope.STREAM}
+_CHANGE: dict[str, Any] = {"scope": Scope.STREAMS_CHANGE}
+_NO_STREAMS = {**_PAGED, "streams": []}
 ROUTES = (
-    _route("INFO", _account_info, "account_info_response", 0, is_info=True),
-    _route("STREAM.CREATE", _create, "stream_create_response"),
-    _route("STREAM.UPDATE", _update, "stream_update_response"),
-    _route("STREAM.NAMES", _names, "stream_names_response", 0, is_info=True, empty=_NOTHING_PAGED),
-    _route("STREAM.LIST", _list, "stream_list_response", 0, is_info=True, empty={**_PAGED, "streams": []}),
-    _route("STREAM.INFO", _info, "stream_info_response", is_info=True, empty=_PAGED),
-    _route("STREAM.DELETE", _delete, "stream_delete_response"),
+    _route("INFO", _account_info, "account_info_response", 0, **_OF_ACCOUNT),
+    _route("STREAM.CREATE", _create, "stream_create_response", **_CHANGE),
+    _route("STREAM.UPDATE", _update, "stream_update_response", **_CHANGE),
+    _route("STREAM.NAMES", _names, "stream_names_response", 0, empty=_NOTHING_PAGED, **_OF_ACCOUNT),
+    _route("STREAM.LIST", _list, "stream_list_response", 0, empty=_NO_STREAMS, **_OF_ACCOUNT),
+    _route("STREAM.INFO", _info, "stream_info_response", empty=_PAGED, **_OF_STREAM),
+    _route("STREAM.DELETE", _delete, "stream_delete_response", **_CHANGE),
     _route("STREAM.PURGE", _purge, "stream_purge_response", empty={"purged": 0}),
     _route("STREAM.MSG.DELETE", _delete_message, "stream_msg_delete_response"),
-    _route("STREAM.MSG.GET", _get_message, "stream_msg_get_response"),
+    _route("STREAM.MSG.GET", _get_message, "stream_msg_get_response", scope=Scope.STREAM),
     _route("STREAM.SNAPSHOT", _snapshot, "stream_snapshot_response"),
-    _route("STREAM.RESTORE", _restore, "stream_restore_response", empty={"deliver_subject": ""}),
+    _route("STREAM.RESTORE", _restore, "stream_restore_response", empty={"deliver_subject": ""}, **_CHANGE),
     _route("STREAM.PEER.REMOVE", _cluster_required, "stream_remove_peer_response"),
     _route("STREAM.PEER.EVACUATE", _cluster_required, "stream_evacuate_peer_response"),
     _route("STREAM.CANCEL_MOVE", _cluster_required, "stream_cancel_move_response"),

@@ -109,6 +109,10 @@ class Caller:
             self._keep(self.connection.read_op())
         return self._waiting.pop(0)
 
+    def kept(self) -> list[Message]:
+        """The messages that have come and that nobody has asked for."""
+        return list(self._waiting)
+
     def next_on(self, subject: str) -> Message:
         """The next message on a subject; others stay."""
         skipped: list[Message] = []

@@ -354,11 +354,15 @@ cdef class Client(Deliverer):
         timer_clear(&self.ps.timers, &self.auth_timer)
         storei64(&self.rtt, self.ps.now - self.start_time if self.ps.now > self.start_time else 1)
         self.set_first_ping_timer()
-        (<Inbox> self.inbox).post_data(EV_CONNECT, <void *> self, 0, 0, arg, n)
-        return PARSE_PUNT
+        return self.punt(EV_CONNECT, arg, n)
 
     cdef int process_info(self, char *arg, size_t n) noexcept nogil:
-        (<Inbox> self.inbox).post_data(EV_INFO, <void *> self, 0, 0, arg, n)
+        return self.punt(EV_INFO, arg, n)
+
+    cdef int punt(self, uint32_t kind, const char *arg, size_t n) noexcept nogil:
+        """Leave a verb to the control plane, which has us go on: who cannot be asked closes us."""
+        if not (<Inbox> self.inbox).post_data(kind, <void *> self, &self.source, 0, 0, arg, n):
+            return self.close_out_of_memory()
         return PARSE_PUNT
 
     cdef int process_ping(self) noexcept nogil:

@@ -7,6 +7,7 @@ it then signals the owner. Python's calls are such requests.
 from libc.stddef cimport size_t
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
+from gnats.core.inbox cimport Event
 from gnats.core.outbound cimport OutQueue
 from gnats.core.pollstate cimport PollState
 from gnats.core.records cimport Recorder
@@ -41,6 +42,12 @@ cdef enum:
     CTL_PERMISSIONS = 32
     CTL_LIMITS = 64
     CTL_IMPORTS = 128
+    CTL_GO_ON = 256           # the control plane has caught up with us
+
+cdef enum:
+    # why a connection is not read, in Connection.paused
+    STALLED = 1               # for a consumer, until stall_timer
+    BEHIND = 2                # the control plane is, until CTL_GO_ON
 
 cdef enum:
     T_AUTH, T_PING, T_WRITE, T_STALL, T_TLS
@@ -124,6 +131,7 @@ cdef class Connection(Recorder):
     cdef uint64_t last_nsubs
     cdef char *last_subs          # see subtable_text
     cdef size_t last_subs_len
+    cdef Event closed_event       # EV_CLOSED, which must not be lost for want of memory
 
     # -- for the poller (owner thread) --
     cdef void on_signal(self) noexcept nogil
@@ -159,6 +167,8 @@ cdef class Connection(Recorder):
     cdef void stall(self, Connection producer) noexcept nogil
     cdef void pause(self, int64_t ns) noexcept nogil
     cdef void unpause(self) noexcept nogil
+    cdef void wait_for_control(self) noexcept nogil    # if we have caused more than it may have waiting
+    cdef int close_out_of_memory(self) noexcept nogil  # PARSE_CLOSED
     cdef void release_stalled(self) noexcept nogil
     cdef void process_ping_timer(self) noexcept nogil
     cdef void set_first_ping_timer(self) noexcept nogil

@@ -3,15 +3,15 @@ import cython
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stddef cimport size_t
-from libc.stdint cimport int64_t, uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdio cimport snprintf
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, strlen
 
 from gnats.core.account cimport Account
-from gnats.core.inbox cimport EV_CLOSED, Inbox
+from gnats.core.inbox cimport EV_CLOSED, SHORT_READ, Event, Inbox, inbox_full, inbox_owes, inbox_reading
 from gnats.core.outbound cimport outq_append, outq_chunks, outq_clear, outq_free, outq_merge, outq_send
-from gnats.core.parser cimport CLIENT, PARSE_OK, PARSE_PUNT
+from gnats.core.parser cimport CLIENT, PARSE_CLOSED, PARSE_OK, PARSE_PUNT
 from gnats.core.pollstate cimport PollerBase, PollState, poller_random
 from gnats.core.quoting cimport quote
 from gnats.core.records cimport (
@@ -86,7 +86,6 @@ from gnats.includes.times cimport duration_of, time_after
 cdef enum:
     FLUSH_OVER = 256 * 1024        # flush in place beyond this: memory stays hot, readers get going
     MORE_AFTER = 16 * 1024         # a read of this much is part of a stream: more will come
-    INBOX_FULL = 8192              # events waiting for the control plane
     DRAIN_READS = 16               # reads that empty a socket before it is closed
 
 cdef int64_t SECOND = 1000000000
@@ -148,13 +147,22 @@ cdef class Connection(Recorder):
         self.ping_timer.kind = T_PING
         self.write_timer.kind = T_WRITE
         self.stall_timer.kind = T_STALL
-        if fd < 0:
+        self.source.owner = <void *> self
+        self.closed_event.client = <void *> self
+        self.closed_event.about = &self.source
+        self.closed_event.kind = EV_CLOSED
+        self.closed_event.lent = 1
+        if fd >= 0:
+            self.source.resume = caught_up
+        else:
             self.headers = 1
             self.opts.headers = 1
 
     def __dealloc__(self):
         # A started connection is dropped only after its EV_CLOSED, so the poller has let go of everything.
         if self.ps != NULL:
+            if self.source.head != NULL and self.keep:
+                (<Inbox> self.inbox).forget(&self.source)
             if self.fd >= 0:
                 close(self.fd)
             # never into the poller's pool: this is not its thread
@@ -320,8 +328,14 @@ cdef class Connection(Recorder):
         if ctl & CTL_RESUME and self.parked:
             self.parked = 0
             if self.pre != NULL:
+                inbox_reading(&self.source)
                 self.parse_kept()
+                inbox_reading(NULL)
                 self.account_batch()
+                self.wait_for_control()
+            self.resume_reading()
+        if ctl & CTL_GO_ON and self.paused & BEHIND:
+            self.paused &= ~<uint8_t> BEHIND
             self.resume_reading()
 
     cdef void on_control(self, uint32_t ctl) noexcept nogil:
@@ -456,20 +470,22 @@ cdef class Connection(Recorder):
         """One read of what the socket has, parsed. What is left makes epoll report it again: connections take
         turns."""
         cdef ssize_t n
-        cdef size_t want = 0, got
+        cdef size_t want = 0, got, room
         cdef iovec[2] iov
         cdef msghdr msg
         cdef PollState *ps = self.ps
         if self.msg_buf != NULL:
             # The rest of a split payload goes where it belongs, only what follows it through the buffer.
             want = <size_t> self.pa.size + 2 - self.msg_len
+        # While the control plane has all that it may have, a read must not cause much more.
+        room = <size_t> SHORT_READ if inbox_full(<Inbox> self.inbox) else ps.rbuf_len
         if unlikely(self.tls != NULL):
             n = self.tls_receive(want)
         elif want:
             iov[0].iov_base = self.msg_buf + self.msg_len
             iov[0].iov_len = want
             iov[1].iov_base = ps.rbuf
-            iov[1].iov_len = ps.rbuf_len
+            iov[1].iov_len = room
             msg.msg_name = NULL
             msg.msg_namelen = 0
             msg.msg_control = NULL
@@ -481,7 +497,7 @@ cdef class Connection(Recorder):
             if n < 0:
                 n = -errno
         else:
-            n = recv(self.fd, ps.rbuf, ps.rbuf_len, MSG_DONTWAIT)
+            n = recv(self.fd, ps.rbuf, room, MSG_DONTWAIT)
             if n < 0:
                 n = -errno
         if n <= 0:
@@ -496,20 +512,18 @@ cdef class Connection(Recorder):
         got = <size_t> n
         if got >= MORE_AFTER:
             ps.more = 1
+        inbox_reading(&self.source)
         if want:
             if self.payload_filled(got if got < want else want) == PARSE_OK and got > want:
                 self.parse_bytes(ps.rbuf, got - want)
         else:
             self.parse_bytes(ps.rbuf, got)
+        inbox_reading(NULL)
         self.account_batch()
         if load8(&self.closing):
             return
-        if load64(&(<Inbox> self.inbox).queued) > INBOX_FULL:
-            # The control plane cannot keep up with what we make it log or answer: we wait, as nats-server's read
-            # loop does while it logs.
-            self.stall_ns = 0
-            self.pause(STALL_TOTAL)
-        elif self.stall_ns:
+        self.wait_for_control()
+        if self.stall_ns:
             if self.stall_ns >= STALL_REPORT:
                 self.log(LOG_PRODUCER_STALLED, self.stall_ns, NULL, 0)
             self.pause(self.stall_ns)
@@ -527,8 +541,7 @@ cdef class Connection(Recorder):
             return
         self.pre = <char *> malloc(n)
         if self.pre == NULL:
-            self.log(LOG_CLOSING_OUT_OF_MEMORY, 0, NULL, 0)
-            self.close_connection_nogil(READ_ERROR)
+            self.close_out_of_memory()
             return
         memcpy(self.pre, buf + self.consumed, n)
         self.pre_len = n
@@ -698,8 +711,16 @@ cdef class Connection(Recorder):
         bump64(&producer.nstalls, 1)
         add64(&(<ServerState> producer.server)._stalls, 1)
 
+    cdef void wait_for_control(self) noexcept nogil:
+        """The control plane cannot keep up with what we make it log or answer: we are not read until it has, as
+        nats-server's read loop logs and answers before it goes on."""
+        if unlikely(inbox_owes(&self.source)) and not load8(&self.closing):
+            if (<Inbox> self.inbox).park(&self.source):
+                self.paused |= BEHIND
+                self.set_interest(self.interest & ~<uint32_t> EPOLLIN)
+
     cdef void pause(self, int64_t ns) noexcept nogil:
-        self.paused = 1
+        self.paused |= STALLED
         self.set_interest(self.interest & ~<uint32_t> EPOLLIN)
         self.stall_prev = NULL
         self.stall_next = self.ps.stalled
@@ -710,9 +731,9 @@ cdef class Connection(Recorder):
 
     cdef void unpause(self) noexcept nogil:
         timer_clear(&self.ps.timers, &self.stall_timer)
-        if not self.paused:
+        if not self.paused & STALLED:
             return
-        self.paused = 0
+        self.paused &= ~<uint8_t> STALLED
         if self.stall_prev == NULL:
             self.ps.stalled = self.stall_next
         else:
@@ -735,6 +756,11 @@ cdef class Connection(Recorder):
                     eventfd_write(ps.evfd, 1)
 
     # -- closing -------------------------------------------------------------------------------------------------
+
+    cdef int close_out_of_memory(self) noexcept nogil:
+        self.log(LOG_CLOSING_OUT_OF_MEMORY, 0, NULL, 0)
+        self.close_connection_nogil(READ_ERROR)
+        return PARSE_CLOSED
 
     cdef void close_connection_nogil(self, uint32_t reason) noexcept nogil:
         """Owner only: stop reading and routing, flush what there is to say, close."""
@@ -794,14 +820,21 @@ cdef class Connection(Recorder):
     cdef void post_closed(self) noexcept nogil:
         """Last of all, once no list of the poller names it: Python may drop the connection after this."""
         cdef bint now
+        cdef Event *ev
         pthread_mutex_lock(&self.ps.lock)
         now = self.torn == 1 and not self.sig_queued and not self.dirty
         if now:
             self.torn = 2
         pthread_mutex_unlock(&self.ps.lock)
         if now:
-            (<Inbox> self.inbox).post_data(
-                EV_CLOSED, <void *> self, load32(&self.reason), self.last_nsubs, self.last_subs, self.last_subs_len)
+            ev = &self.closed_event
+            ev.a = load32(&self.reason)
+            ev.b = self.last_nsubs
+            ev.more = self.last_subs
+            ev.len = self.last_subs_len
+            ev.size = sizeof(Event) + ev.len
+            self.last_subs = NULL
+            (<Inbox> self.inbox).post(ev)
 
     # -- what core.secure and core.client override ------------------------------------------------------------------
 
@@ -825,6 +858,18 @@ cdef class Connection(Recorder):
 
     cdef void tls_end(self) noexcept nogil:
         pass
+
+
+cdef void caught_up(void *owner) noexcept nogil:
+    """Source.resume: the control loop."""
+    pthread_mutex_lock(&(<Connection> owner).lock)
+    add_control(<Connection> owner, CTL_GO_ON)
+    pthread_mutex_unlock(&(<Connection> owner).lock)
+    (<Connection> owner).signal_owner()
+
+
+cdef void add_control(Connection c, uint32_t ctl) noexcept nogil:
+    c.ctl |= ctl
 
 
 cdef void set_stall_prev(Connection c, void *prev) noexcept nogil:

@@ -5,6 +5,7 @@ from libc.stdio cimport snprintf
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcmp, memcpy
 
+from gnats.core.headers cimport find_header
 from gnats.core.parser cimport Slice
 from gnats.core.pollstate cimport PollState
 from gnats.includes.linux cimport monotonic_ns, realtime_ns
@@ -12,7 +13,7 @@ from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
 from gnats.includes.times cimport time_after, time_before
 from gnats.jetstream.dedupe cimport dedupe_expire
 from gnats.jetstream.engine cimport local_of, stream_failed
-from gnats.jetstream.headers cimport find_header, parse_headers
+from gnats.jetstream.headers cimport parse_headers
 from gnats.jetstream.ingest cimport TOLD, Inbound, process_jetstream_msg
 from gnats.jetstream.streamcore cimport StreamCore
 from gnats.store.base cimport STORE_OK, StoreMsg

@@ -2,7 +2,7 @@
 from libc.stddef cimport size_t
 from libc.stdint cimport INT64_MAX, int64_t, uint32_t, uint64_t
 
-from gnats.core.inbox cimport EV_JETSTREAM, Inbox
+from gnats.core.inbox cimport Inbox
 from gnats.core.pollstate cimport PollState
 from gnats.includes.atomics cimport add32, add64, loadi64
 from gnats.includes.linux cimport monotonic_ns
@@ -64,7 +64,7 @@ cdef void advise_abandoned(StreamCore s, AbandonReason why, const char *id, size
     if add32(&s.untold, 1) >= MAX_UNTOLD:
         add32(&s.untold, <uint32_t> -1)
         return
-    (<Inbox> s.client.inbox).post_data(EV_JETSTREAM, <void *> s, BATCH_ABANDONED, why, id, n)
+    (<Inbox> s.client.inbox).post_jetstream(<void *> s, BATCH_ABANDONED, why, id, n)
 
 
 cdef void abandon_batches(void *owner, PollState *ps) noexcept nogil:

@@ -7,6 +7,7 @@ from libc.string cimport memcmp, memcpy, memset
 
 from gnats.core.account cimport Account
 from gnats.core.delivery cimport Deliverer, NativeSub
+from gnats.core.headers cimport find_header
 from gnats.core.parser cimport Slice
 from gnats.core.quiesce cimport QsParticipant, qs_offline, qs_online, qs_register, qs_unregister
 from gnats.core.sublist cimport Subscription
@@ -24,7 +25,7 @@ from gnats.jetstream.consumerstate cimport (
     Notice,
 )
 from gnats.jetstream.engine cimport local_of, run_later
-from gnats.jetstream.headers cimport find_header, level_too_high
+from gnats.jetstream.headers cimport level_too_high
 from gnats.jetstream.outq cimport outq_ended, outq_status
 from gnats.jetstream.pending cimport (
     Entry,

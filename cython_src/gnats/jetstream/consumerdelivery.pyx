@@ -5,6 +5,7 @@ from libc.stdio cimport snprintf
 from libc.stdlib cimport free
 from libc.string cimport memcmp, memcpy
 
+from gnats.core.headers cimport LINE_END, begin_header, header_begin_size
 from gnats.core.pollstate cimport PollState, poller_random
 from gnats.includes.atomics cimport exchange8, fence, load8, store8, unlikely
 from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
@@ -349,7 +350,7 @@ cdef class ConsumerDelivery(ConsumerPull):
         numbers = ack_reply(number_text, b"", 0, &info)
         if self.cfg.headers_only:
             line_n = snprintf(line, HEADER_ROOM, b"Nats-Msg-Size: %u\r\n", sm.msg_n)
-            hdr_n = (sm.hdr_n if sm.hdr_n else 12) + line_n
+            hdr_n = header_begin_size(sm.hdr_n) + line_n + LINE_END
             body_n = 0
         size = sm.subject_n + prefix + numbers + (hdr_n if hdr_n else sm.hdr_n) + (0 if hdr_n else sm.msg_n)
         if not self.cfg.push:
@@ -364,7 +365,7 @@ cdef class ConsumerDelivery(ConsumerPull):
                 line_n += snprintf(
                     line + line_n, HEADER_ROOM - line_n, b"Nats-Pin-Id: %.*s\r\n", <int> (PIN_N if self.pinned else 0),
                     self.pin)
-                hdr_n = (sm.hdr_n if sm.hdr_n else 12) + line_n
+                hdr_n = header_begin_size(sm.hdr_n) + line_n + LINE_END
             if wr.n > 0 and wr.hb:
                 wr.hbt = time_after(ps.now, wr.hb)
         o = outq_add(&self.out, dest_n, prefix + numbers, hdr_n)
@@ -384,15 +385,9 @@ cdef class ConsumerDelivery(ConsumerPull):
         memcpy(out_reply(o), self.ack_prefix_p, prefix)
         memcpy(out_reply(o) + prefix, number_text, numbers)
         if hdr_n:
-            p = out_hdr(o)
-            if sm.hdr_n:
-                memcpy(p, sm.hdr, sm.hdr_n - 2)
-                p += sm.hdr_n - 2
-            else:
-                memcpy(p, b"NATS/1.0\r\n", 10)
-                p += 10
+            p = begin_header(out_hdr(o), sm.hdr, sm.hdr_n)
             memcpy(p, line, line_n)
-            memcpy(p + line_n, b"\r\n", 2)
+            memcpy(p + line_n, b"\r\n", LINE_END)
             if not self.cfg.headers_only:
                 o.body = sm.hdr + sm.hdr_n
                 o.body_hdr_n = 0

@@ -4,7 +4,7 @@ from libc.stdint cimport int64_t, uint64_t
 from libc.stdlib cimport free
 from libc.string cimport memcpy, memset
 
-from gnats.core.inbox cimport EV_JETSTREAM, Event, Inbox
+from gnats.core.inbox cimport Event, Inbox
 from gnats.core.pollstate cimport PollState
 from gnats.includes.linux cimport realtime_ns
 from gnats.includes.pthread cimport (
@@ -176,10 +176,11 @@ cdef class ConsumerState(Observer):
     ) noexcept nogil:
         """Out of memory, nobody is told."""
         cdef Notice *notice
-        cdef Event *ev = (<Inbox> self.engine.control.inbox).new_event(EV_JETSTREAM, <void *> self, sizeof(Notice) + n)
+        cdef Event *ev = (<Inbox> self.engine.control.inbox).jetstream_event(<void *> self, sizeof(Notice) + n)
         if ev == NULL:
             return
         ev.a = what
+        ev.may_drop = is_advice(what)
         notice = <Notice *> ev.data
         notice.sseq = sseq
         notice.dseq = dseq
@@ -195,6 +196,12 @@ cdef class ConsumerState(Observer):
 
     cdef void kick(self) noexcept nogil:
         self.engine.arm(&self.kicker, 1)
+
+
+cdef inline bint is_advice(int what) noexcept nogil:
+    """Is nothing done about it but to tell others?"""
+    return (
+        CONSUMER_ACKED <= what <= CONSUMER_MAX_DELIVERIES or what == CONSUMER_BAD_NAK or what == CONSUMER_ACK_BEYOND)
 
 
 cdef void on_timer(void *owner, PollState *ps) noexcept nogil:

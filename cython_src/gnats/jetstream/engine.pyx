@@ -7,6 +7,7 @@ from libc.string cimport memcpy, memset
 from gnats.core.account cimport Account
 from gnats.core.batch cimport end_batch
 from gnats.core.client cimport Client
+from gnats.core.inbox cimport Source
 from gnats.core.parser cimport JETSTREAM
 from gnats.core.pollstate cimport PollerBase, PollState
 from gnats.core.quiesce cimport qs_advance, qs_offline, qs_online, qs_passed
@@ -55,6 +56,7 @@ from gnats.includes.pthread cimport (
     pthread_setname_np,
 )
 from gnats.jetstream.observer cimport Observer
+from gnats.jetstream.turns cimport Work, work_add, work_drop, work_run
 
 cdef enum:
     ROUNDS = 4               # of what deliveries cause in turn, within one batch
@@ -214,7 +216,7 @@ cdef class Engine:
     def reap(self) -> None:
         """Let go of what was buried and is no longer used."""
         cdef list kept = []
-        if not self.graveyard or len((<Client> self.clients[0]).keep[2]):
+        if not self.graveyard or (<Client> self.clients[0]).keep[2].names_jetstream:
             return   # an event that is waiting may name one of them
         for number, what in self.graveyard:
             if not qs_passed(number) or refs_of(what):
@@ -224,7 +226,7 @@ cdef class Engine:
     def stats(self) -> dict:
         """Counters, and how it is at the moment.
 
-        `syncs`: fdatasyncs so far; `timers` armed; `rounds` of timers so far; `overdue`: nanoseconds by which the first
+        `syncs`: fdatasyncs so far; `rounds` of timers so far; `timers` armed; `overdue`: nanoseconds by which the first
         deadline has passed; `unwatched`: whether that deadline would pass unnoticed; `buried`: closed streams and
         consumers still kept.
         """
@@ -237,8 +239,8 @@ cdef class Engine:
         pthread_mutex_unlock(&self.timer_lock)
         return {
             "syncs": load64(&self.syncs),
-            "timers": timers,
             "rounds": load64(&self.rounds),
+            "timers": timers,
             "overdue": max(monotonic_ns() - first, 0) if first else 0,
             "unwatched": first != 0 and (armed == 0 or armed > first),
             "buried": len(self.graveyard),
@@ -253,6 +255,7 @@ cdef class Engine:
         self.stop_sync()
         for poller in self.pollers:
             poller.ps.js_hook = js_nothing
+            work_drop(&(<Local *> poller.ps.js_local).work, &poller.ps)
         self.graveyard.clear()
 
     # -- timers ------------------------------------------------------------------------------------------------------
@@ -431,7 +434,8 @@ cdef void js_hook(PollState *ps) noexcept nogil:
         if local.dirty.n == 0 and local.out.n == 0 and local.run.n == 0:
             break
     ps.js_dirty = <void *> local if local.dirty.n or local.out.n or local.run.n else NULL
-    ps.js_ready = <void *> local if local.ready.n else NULL
+    work_run(&local.work, ps)
+    ps.js_ready = <void *> local if local.ready.n or local.work.head != NULL else NULL
 
 
 cdef void finish_streams(Local *local) noexcept nogil:
@@ -605,6 +609,13 @@ cdef bint run_synced(Local *local, StreamBase stream, Observer o) noexcept nogil
         or64(&o.held, bit)
         add64_seq(&o.refs, 1)
     return mark_dirty(local, stream)
+
+
+cdef bint take_turns(Local *local, Work *w, Source *causer) noexcept nogil:
+    if not work_add(&local.work, local.ps, w, causer):
+        return False
+    local.ps.js_ready = <void *> local
+    return True
 
 
 cdef bint run_again(Local *local, Observer o) noexcept nogil:

@@ -5,6 +5,7 @@ from libc.stdlib cimport free, malloc
 from libc.string cimport memcmp, memcpy, memmove
 
 from gnats.core.delivery cimport Deliverer
+from gnats.core.headers cimport add_header, find_header, remove_header, remove_status
 from gnats.core.msgtrace cimport (
     TRACE_DUPLICATE,
     TRACE_LAST_SUBJECT_SEQUENCE,
@@ -32,7 +33,7 @@ from gnats.jetstream.counter cimport (
 )
 from gnats.jetstream.engine cimport Local, batch_time, local_of, publish_later
 from gnats.jetstream.dedupe cimport dedupe_find
-from gnats.jetstream.fastbatch cimport is_fast_batch, original_reply, process_fast_batch_msg
+from gnats.jetstream.fastbatch cimport is_fast_batch, process_fast_batch_msg
 from gnats.jetstream.headers cimport (
     H_BATCH_ID,
     H_EXPECTED_LAST_MSG_ID,
@@ -49,16 +50,12 @@ from gnats.jetstream.headers cimport (
     H_STREAM_SOURCE,
     H_TTL,
     MsgHeaders,
-    add_header,
     add_number_header,
-    find_header,
     has_header,
     header_set,
     parse_headers,
     put_time,
     put_uint64,
-    remove_header,
-    remove_status,
 )
 from gnats.jetstream.puback cimport (
     ERR_ACCOUNT_RESOURCES,
@@ -116,7 +113,6 @@ cdef bint process_inbound_jetstream_msg(
     cdef Local *local = local_of(producer.ps)
     cdef Inbound m
     cdef Slice pattern
-    cdef char *original = NULL
     m.subject = pa.subject
     m.reply = pa.reply
     if m.reply.p == NULL:
@@ -131,13 +127,12 @@ cdef bint process_inbound_jetstream_msg(
     m.h.found = 0
     m.unheard = False
     m.told_as = TOLD
-    pattern = m.reply
+    # Through imported services, the subject that tells of a fast batch is the requester's.
+    pattern = producer.hop.reply if producer.hop != NULL and producer.hop.reply.n else m.reply
     if m.hdr_n:
         parse_headers(m.hdr, m.hdr_n, &m.h)
         if unlikely(has_header(&m.h, H_REQUEST_INFO) or has_status(&m) or producer.mt != NULL):
-            original = original_reply(&m, &pattern)
             if not rewrite_header(&m, producer.mt != NULL):
-                free(original)
                 return True
         if unlikely(producer.mt != NULL):
             begin_trace(<StreamCore> ctx, local, producer.mt)
@@ -146,8 +141,6 @@ cdef bint process_inbound_jetstream_msg(
     else:
         process_jetstream_msg(<StreamCore> ctx, local, &m, False)
     local.mt = NULL
-    if unlikely(original != NULL):
-        free(original)
     free(m.owned)
     free(m.counted)
     return not m.unheard

@@ -4,6 +4,7 @@ from libc.stdint cimport INT64_MAX, int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcmp, memcpy
 
+from gnats.core.headers cimport add_header, find_header, remove_header, remove_headers_like
 from gnats.core.parser cimport Slice
 from gnats.core.pollstate cimport PollState
 from gnats.core.subject cimport is_valid_literal_subject, same_bytes
@@ -21,13 +22,9 @@ from gnats.jetstream.headers cimport (
     H_SCHEDULE_TTL,
     H_SCHEDULER,
     MsgHeaders,
-    add_header,
-    find_header,
     has_header,
     header_set,
     parse_headers,
-    remove_header,
-    remove_headers_like,
 )
 from gnats.jetstream.ingest cimport (
     MSG_STORED,

@@ -4,7 +4,7 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy, memset
 
-from gnats.core.inbox cimport EV_JETSTREAM, Inbox
+from gnats.core.inbox cimport Inbox
 from gnats.core.pollstate cimport PollState
 from gnats.core.subject cimport subject_has_wildcard
 from gnats.includes.atomics cimport exchange8, store32
@@ -198,7 +198,7 @@ cdef class StreamCore(StreamBase):
     cdef void fail(self, int error) noexcept nogil:
         if not stream_failed(self):
             store32(<uint32_t *> &self.failed, <uint32_t> error)
-            (<Inbox> self.client.inbox).post_data(EV_JETSTREAM, <void *> self, STREAM_FAILED, -error, NULL, 0)
+            (<Inbox> self.client.inbox).post_jetstream(<void *> self, STREAM_FAILED, -error, NULL, 0)
 
     # -- message ids -------------------------------------------------------------------------------------------------
 
@@ -234,7 +234,7 @@ cdef class StreamCore(StreamBase):
 
 cdef void note_damage(void *ctx) noexcept nogil:
     """The store's on_lost: its lock is held."""
-    (<Inbox> (<StreamCore> ctx).client.inbox).post_data(EV_JETSTREAM, ctx, STREAM_DAMAGED, 0, NULL, 0)
+    (<Inbox> (<StreamCore> ctx).client.inbox).post_jetstream(ctx, STREAM_DAMAGED, 0, NULL, 0)
 
 
 cdef void note_removed(

@@ -1,8 +1,9 @@
 """What expires; see expiry.pxd (expireMsgs of filestore.go, getMessageTTL of stream.go)."""
 from libc.stddef cimport size_t
 from libc.stdint cimport INT64_MAX, int64_t, uint32_t, uint64_t
-from libc.string cimport memcmp
 
+from gnats.core.headers cimport find_header
+from gnats.core.parser cimport Slice
 from gnats.includes.times cimport time_after, whole_seconds
 from gnats.store.base cimport STORE_OK, StoreBase, StoreMsg, blk_at, blk_load
 from gnats.store.block cimport NO_SLOT, MsgBlock, block_record, slot_from
@@ -55,20 +56,11 @@ cdef void ttl_scan(StoreBase s, uint64_t start) noexcept nogil:
 # --- Nats-TTL ---
 
 cdef int64_t header_ttl(const char *hdr, uint32_t n) noexcept nogil:
-    cdef uint32_t i = 0, end
-    cdef int64_t ttl
-    while i + 10 < n:
-        if hdr[i] == c'\n' and memcmp(hdr + i + 1, b"Nats-TTL:", 9) == 0:
-            i += 10
-            while i < n and (hdr[i] == c' ' or hdr[i] == c'\t'):
-                i += 1
-            end = i
-            while end < n and hdr[end] != c'\r' and hdr[end] != c'\n':
-                end += 1
-            parse_message_ttl(hdr + i, end - i, &ttl)
-            return ttl
-        i += 1
-    return 0
+    cdef Slice value = find_header(hdr, n, b"Nats-TTL", 8)
+    cdef int64_t ttl = 0
+    if value.n:
+        parse_message_ttl(value.p, value.n, &ttl)
+    return ttl
 
 
 # --- what is due ---
