@@ -670,6 +670,8 @@ class Server:
             if self.jetstream:
                 self.jetstream.on_event(client, a, b, data)
         elif session is None:
+            if kind == EV_LOG and a == LogCode.LOG_OUT_OF_MEMORY:  # of one of the server's own clients
+                self.log.log(*describe(client, a, b, data))
             return False
         elif not isinstance(data, bytes):
             if kind in (EV_CONNECT, EV_INFO):  # no memory for it: nobody else would answer it
@@ -695,11 +697,14 @@ class Server:
                 publish(self, self.events, session, data)
         elif cid not in self.clients:  # refused: it is being closed
             return False
-        elif kind == EV_CONNECT:
-            process_connect(self, session, data)
-            return True
-        elif kind == EV_INFO:
-            process_info(self, session, data)
+        elif kind in (EV_CONNECT, EV_INFO):
+            assert isinstance(client, Client)
+            act = process_connect if kind == EV_CONNECT else process_info
+            try:
+                act(self, session, data)
+            except MemoryError:  # it would wait for an answer for ever
+                self.log.error(f"{session} - Out of memory - Closing")
+                client.close_connection(ClosedState.READ_ERROR)
             return True
         return False
 
