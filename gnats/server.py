@@ -670,7 +670,8 @@ class Server:
             if self.jetstream:
                 self.jetstream.on_event(client, a, b, data)
         elif session is None:
-            if kind == EV_LOG and a == LogCode.LOG_OUT_OF_MEMORY:  # of one of the server's own clients
+            # of one of the server's own clients
+            if kind == EV_LOG and a == LogCode.LOG_OUT_OF_MEMORY and isinstance(data, bytes):
                 self.log.log(*describe(client, a, b, data))
             return False
         elif not isinstance(data, bytes):

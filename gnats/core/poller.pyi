@@ -34,6 +34,6 @@ class Poller(PollerBase):
     def state_now(self) -> dict[str, int | list[int]]:
         """What the poller holds at the moment; a hint only.
 
-        `timers` armed; `overdue`, the nanoseconds by which the first deadline has passed; `unwatched`, whether
+        `timers` armed; `overdue`: nanoseconds by which the first deadline has passed; `unwatched`: whether
         that deadline would pass unnoticed; free chunks by size.
         """

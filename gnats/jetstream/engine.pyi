@@ -42,9 +42,9 @@ class Engine:
     def stats(self) -> dict[str, int]:
         """Counters, and how it is at the moment.
 
-        `syncs`: fdatasyncs so far; `timers` armed; `rounds` of timers so far; `overdue`: nanoseconds by which
-        the first deadline has passed; `unwatched`: whether that deadline would pass unnoticed; `buried`: closed
-        streams and consumers still kept.
+        `syncs`: fdatasyncs so far; `rounds` of timers so far; `timers` armed; `overdue`: nanoseconds by which
+        the first deadline has passed; `unwatched`: whether that deadline would pass unnoticed; `buried`:
+        closed streams and consumers still kept.
         """
     def close(self) -> None:
         """Streams and consumers are closed, and the pollers' threads have ended. Idempotent."""

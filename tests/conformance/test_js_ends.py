@@ -1,7 +1,7 @@
 """Every field of every request to JetStream at the ends of its range, beside the reference: the same answers.
 
-What is accepted works, also after a restart; what is refused leaves nothing on the disk; no answer tells where the
-server stores anything.
+What is accepted works, also after a restart; what is refused leaves nothing on the disk; no answer tells
+where the server stores anything.
 """
 
 from __future__ import annotations
@@ -345,7 +345,8 @@ HEADERS = (
 HEADER_VALUES = (
     b"", b"0", b"-1", b"1", b"2147483648", b"4294967296", b"9223372036854775807", b"9223372036854775808",
     b"18446744073709551615", b"18446744073709551616", b"99999999999999999999999", b"1e400", b"\0", b"\xff",
-    b" ", b"never", b"-1s", b"1s", b"9223372036s", b"9999999999999h", b"sub", b"all", b"x" * 255, b"y" * 70_000,
+    b" ", b"never", b"-1s", b"1s", b"9223372036s", b"9999999999999h", b"sub", b"all", b"x" * 255,
+    b"y" * 70_000,
 )  # fmt: skip
 
 
