@@ -15,7 +15,6 @@ from gnats.gojson import marshal
 from gnats.ident import NuidSource
 
 if TYPE_CHECKING:
-    from gnats.internal import InternalClient
     from gnats.server import Server
 
 SERVICE_LATENCY = "io.nats.server.metric.v1.service_latency"
@@ -47,7 +46,6 @@ class Latency:
     def __init__(self, server: "Server") -> None:
         self._server = server
         self._ids = NuidSource()
-        self._clients: dict[int, InternalClient] = {}
 
     def measured(self, account: Account, wanted: ServiceLatency, status: int, data: bytes) -> None:
         """Tell of a request that ended with a status; `data` is a core.responses.Measured and the request's
@@ -56,11 +54,8 @@ class Latency:
         report = self._report(status, requester, responder, elapsed, when, share=bool(share))
         if header := tracing_fields(data[_MEASURED.size :]):
             report["header"] = header
-        client = self._clients.get(id(account))
-        if client is None:
-            client = self._clients[id(account)] = self._server.internal_client(account)
         message = {name: report[name] for name in _ORDER if name in report}
-        client.publish(wanted.subject.encode(), marshal(message), reply=b"")
+        self._server.account_client(account).publish(wanted.subject.encode(), marshal(message), reply=b"")
 
     def _report(
         self, status: int, requester: int, responder: int, elapsed: int, when: int, *, share: bool

@@ -8,8 +8,8 @@ that need no comparison nor what else is done in threads.
 import asyncio
 import re
 import threading
-from collections import deque
 from _operator import _compare_digest as compare_digest  # hmac's own, without loading OpenSSL
+from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cache
 from os import sched_getaffinity
@@ -111,7 +111,7 @@ def check_password(stored: str, given: str) -> bool:
 
 
 async def check_password_async(stored: str, given: str, address: str = "") -> bool:
-    """As check_password; a bcrypt hash is compared in a thread, when those who ask from `address` have their turn.
+    """As check_password; a bcrypt hash is compared in a thread, when `address` has its turn.
 
     Raises TooManyWaitError.
     """

@@ -38,8 +38,9 @@ def io_threads(wanted: int | str) -> int:
 
 
 class Pollers:
-    """Runs the pollers and hands what they post to `handle`, in the loop's thread: connections take turns, what
-    each has posted comes in order.
+    """Runs the pollers and hands what they post to `handle`, in the loop's thread.
+
+    Connections take turns; what each has posted comes in order.
 
     `handle` returns True when it has let a parked connection go on. `internal` is the poller that runs in the
     loop; it serves the server's own clients, and with no threads everyone.

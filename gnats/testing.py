@@ -2,9 +2,11 @@
 
 import asyncio
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import Future
-from contextlib import suppress
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
 import uvloop
@@ -26,8 +28,9 @@ T = TypeVar("T")
 class ServerThread:
     """A server in a thread and an event loop of its own.
 
-    Without options it listens on a free port of 127.0.0.1; keywords set options by name. Use it as a context
-    manager, or call start() and stop(). start() raises what Server.start raises.
+    Without options it listens on a free port of 127.0.0.1; keywords set options by name. With JetStream and
+    no store directory it has a temporary one of its own, which is gone when it has stopped. Use it as a
+    context manager, or call start() and stop(). start() raises what Server.start raises.
     """
 
     checks_rest: ClassVar[bool] = False
@@ -41,7 +44,7 @@ class ServerThread:
         loop_factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop,
         **options: Any,
     ) -> None:
-        defaults: dict[str, Any] = {"host": "127.0.0.1", "port": RANDOM_PORT}
+        defaults: dict[str, Any] = {"port": RANDOM_PORT}
         self._opts = opts or Options(**defaults | options)
         self._log = log
         self._loop_factory = loop_factory
@@ -125,15 +128,28 @@ class ServerThread:
 
     def _run(self) -> None:
         try:
-            with asyncio.Runner(loop_factory=self._loop_factory) as runner:
-                runner.run(self._serve())
+            with (
+                self._with_a_place_to_store() as opts,
+                asyncio.Runner(loop_factory=self._loop_factory) as runner,
+            ):
+                runner.run(self._serve(opts))
         finally:
             if not self._started.done():
                 self._started.set_exception(RuntimeError("the server's thread has failed, see its traceback"))
 
-    async def _serve(self) -> None:
+    @contextmanager
+    def _with_a_place_to_store(self) -> Iterator[Options]:
+        """The options, with a temporary directory for streams where they need and name none."""
+        opts = self._opts
+        if not opts.jetstream.enabled or opts.jetstream.store_dir:
+            yield opts
+            return
+        with TemporaryDirectory(prefix="gnats-") as directory:
+            yield replace(opts, jetstream=replace(opts.jetstream, store_dir=directory))
+
+    async def _serve(self, opts: Options) -> None:
         try:
-            server = Server(self._opts, self._log)
+            server = Server(opts, self._log)
             await server.start()
         except (OptionError, ServerError) as exc:  # start() raises it, in the caller's thread
             self._started.set_exception(exc)

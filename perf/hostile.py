@@ -1,9 +1,9 @@
-"""What one hostile client costs the others: `python -m perf.hostile [--seconds 3] [--base DIR]` prints a table.
+"""What one hostile client costs the others: `python -m perf.hostile [--seconds 3] [--base DIR]`.
 
-For each server and each hostile client it says how long a polite one takes to connect (CONNECT and PING to PONG) and to
-be answered (a request to another client), the longest of many tries in ms, idle and beside the hostile client, and the
-server's largest resident memory in MB. One core of two is enough to see the difference: what is compared is idle with
-beside, on the same machine.
+It prints a table. For each server and each hostile client it says how long a polite one takes to connect
+(CONNECT and PING to PONG) and to be answered (a request to another client): the median and the longest of
+many tries in ms, idle and beside the hostile client. And the server's largest resident memory in MB, before
+and after.
 """
 
 import argparse
@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 
 HELLO = '{"verbose":false,"pedantic":false,"headers":true,"no_responders":true'
 BCRYPT = "$2b$11$nbgo3R7agn8stvWkjaMBKuUb/iFqyVPnRFp2Tt/SIcP9RUo/T8Lwm"  # of "secret"
@@ -96,7 +97,7 @@ def running(way: Way) -> Iterator[tuple[int, int]]:
         conf = Path(where) / "server.conf"
         text = CONFIG.format(dir=where, bcrypt=BCRYPT)
         conf.write_text(text + ("" if way.threads is None else f"io_threads: {way.threads}\n"))
-        with open(Path(where) / "log", "wb") as log:
+        with (Path(where) / "log").open("wb") as log:
             process = subprocess.Popen(
                 [*way.command, "-a", "127.0.0.1", "-p", str(port), "-c", str(conf)],
                 cwd=where,
@@ -128,7 +129,7 @@ def resident(pid: int) -> int:
     return 0
 
 
-# -- hostile clients -------------------------------------------------------------------------------------------------
+# -- hostile clients ---------------------------------------------------------------------------------------
 
 
 def flood(connections: list[Wire], chunk: bytes, stop: threading.Event) -> None:
@@ -228,7 +229,7 @@ HOSTILE: dict[str, Callable[[int, threading.Event], None]] = {
 WITH_STREAM = {"direct get of all", "multi_last of none", "purge by wildcard"}
 
 
-# -- the polite one --------------------------------------------------------------------------------------------------
+# -- the polite one ----------------------------------------------------------------------------------------
 
 
 def fill(port: int) -> None:
@@ -247,30 +248,31 @@ def fill(port: int) -> None:
     wire.close()
 
 
-def polite(port: int, seconds: float) -> tuple[float, float]:
-    """The longest time to connect, and to be answered by another client, in ms."""
+def polite(port: int, seconds: float) -> str:
+    """Median and longest time to connect, and to be answered by another client, in ms."""
     echo = Wire(port).ready()
     echo.sock.sendall(b"SUB ask 1\r\nPING\r\n")
     echo.ready()
     asker = Wire(port).ready()
     asker.sock.sendall(b"SUB _r 1\r\nPING\r\n")
     asker.ready()
-    worst_connect = worst_answer = 0.0
+    connected: list[float] = []
+    answered: list[float] = []
     until = time.monotonic() + seconds
     while time.monotonic() < until:
         begin = time.monotonic()
         Wire(port).ready().close()
-        worst_connect = max(worst_connect, time.monotonic() - begin)
+        connected.append(time.monotonic() - begin)
         begin = time.monotonic()
         asker.sock.sendall(b"PUB ask _r 2\r\nhi\r\n")
         echo.until(b"hi\r\n")
         echo.sock.sendall(b"PUB _r 2\r\nho\r\n")
         asker.until(b"ho\r\n")
-        worst_answer = max(worst_answer, time.monotonic() - begin)
+        answered.append(time.monotonic() - begin)
         time.sleep(0.01)
     echo.close()
     asker.close()
-    return worst_connect * 1000, worst_answer * 1000
+    return " ".join(f"{1000 * median(t):7.1f} {1000 * max(t):7.1f}" for t in (connected, answered))
 
 
 def measure(way: Way, name: str, seconds: float) -> str:
@@ -294,8 +296,7 @@ def measure(way: Way, name: str, seconds: float) -> str:
             hostile.kill()
             hostile.wait()
         after = resident(pid)
-    numbers = f"{idle[0]:8.1f} {beside[0]:8.1f} {idle[1]:8.1f} {beside[1]:8.1f} {before:7} {after:7}"
-    return f"{way.label:22} {name:20} {numbers}"
+    return f"{way.label:23} {name:20} {idle} | {beside} | {before:5} {after:5}"
 
 
 def ways(base: str) -> list[Way]:
@@ -326,9 +327,9 @@ def main() -> None:
     if args.attack:
         HOSTILE[args.attack](args.port, threading.Event())
         return
-    print(f"{'':22} {'':20} {'connect, ms':>17} {'request, ms':>17} {'memory, MB':>15}")
-    print(f"{'server':22} {'hostile client':20} {'idle':>8} {'beside':>8} {'idle':>8} {'beside':>8}", end="")
-    print(f" {'before':>7} {'after':>7}")
+    times = f"{'connect':>15} {'request':>15}"
+    print(f"{'':44} {'idle, ms':>31} | {'beside, ms':>31} |  memory, MB")
+    print(f"{'server':23} {'hostile client':20} {times} | {times} |")
     for name in HOSTILE:
         for way in ways(args.base):
             if args.only in name and args.servers in way.label:

@@ -57,7 +57,7 @@ class Inbox:
     def names_jetstream(self) -> bool:
         """Does an event that waits name a stream or a consumer?"""
     def stats(self) -> dict[str, int]:
-        """`events` and `bytes` that wait, connections that are `parked`; so far: `parkings`, events `dropped`."""
+        """`events` and `bytes` that wait, connections `parked`; so far: `parkings`, events `dropped`."""
     def drain(self, most: int = 64) -> list[tuple[int, Client | None, int, int, object]]:
-        """Up to `most` events, as (event, client, a, b, data): connections take turns, each one's in order."""
+        """Up to `most` events, as (event, client, a, b, data): connections take turns."""
     def close(self) -> None: ...

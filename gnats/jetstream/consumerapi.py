@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from gnats.gojson import Custom, JSONError, Named, Struct
 from gnats.jetstream import errors
 from gnats.jetstream.api import OFFLINE_DELAY, Json, Request, Route, Scope
-from gnats.jetstream.config import ACK_FLOW_CONTROL, LIMITS, ConsumerConfig
+from gnats.jetstream.config import ACK_FLOW_CONTROL, FILE, LIMITS, ConsumerConfig
 from gnats.jetstream.consumercfg import is_group_name
 from gnats.jetstream.document import TIME
 from gnats.jetstream.gotime import ZERO_TIME, unix_ns, utc
@@ -38,6 +38,7 @@ _CREATE_REQUEST: Struct = {
     "action": Custom(_read_action),
     "pedantic": "bool",
 }
+PAUSE_REQUEST: Struct = {"pause_until": TIME}
 _PAGE = {"offset": "int"}
 _PAGED = {"total": 0, "offset": 0, "limit": 0}
 
@@ -70,6 +71,9 @@ async def _create(request: Request) -> Json:
                 opt_start_seq=was.opt_start_seq,
                 opt_start_time=was.opt_start_time,
             )
+    stored = stream.config.storage == FILE and not config.mem_storage and not config.direct
+    if stored and "\0" in (config.durable_name or config.name):
+        raise errors.CONSUMER_CREATE(err="error creating store for consumer")
     config, pedantic = config.with_static_metadata(), bool(found.get("pedantic"))
     consumer = stream.add_consumer(
         config,
@@ -195,7 +199,7 @@ def _delete(request: Request) -> Json:
 
 
 def _pause(request: Request) -> Json | None:
-    found = request.read_optional({"pause_until": TIME}, "JSApiConsumerPauseRequest")
+    found = request.read_optional(PAUSE_REQUEST, "JSApiConsumerPauseRequest")
     request.check_level()
     stream = request.jsa.stream(request.tokens[2])
     if stream.offline_reason:

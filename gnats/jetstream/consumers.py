@@ -21,12 +21,13 @@ from gnats.jetstream.consumer import Consumer as NativeConsumer
 from gnats.jetstream.consumer import ResetError
 from gnats.jetstream.consumercfg import check_consumer_update
 from gnats.jetstream.consumerstate import ConsumerEvent
-from gnats.jetstream.conversion import STATE_FILE, convert_consumer, read_consumer_state
+from gnats.jetstream.conversion import convert_consumer, read_consumer_state
 from gnats.jetstream.errors import ApiError
 from gnats.jetstream.gotime import ZERO_TIME, unix_ns, utc
 from gnats.jetstream.metafiles import (
     META_FILE,
     META_KEY,
+    STATE_FILE,
     MetaError,
     Undo,
     remove_directory,

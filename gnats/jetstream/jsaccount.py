@@ -173,6 +173,7 @@ class JSAccount:
             check_limits(limits, tier, cfg, self._reserved_by_others(tier, cfg), self.js)
         check_filters(cfg)
         await self.check_overlap(cfg.subjects)
+        self.check_storable(cfg)
         reserved = max(cfg.max_bytes, 0)
         self.js.reserve(cfg.storage, reserved)  # other accounts must not have it meanwhile
         try:
@@ -183,6 +184,12 @@ class JSAccount:
         self._enter(stream)
         self.js.advisories.stream_action(self.account, cfg.name, "create")
         return stream
+
+    @staticmethod
+    def check_storable(config: StreamConfig) -> None:
+        """Raise ApiError for a name that no directory can have."""
+        if config.storage == FILE and "\0" in config.name:
+            raise errors.STREAM_CREATE(err="error creating store for stream")
 
     def add_offline(self, stream: Stream) -> None:
         """A stream that cannot be used, but is told about."""

@@ -36,9 +36,9 @@ _PAGE = {"offset": "int"}
 _FILTERED_PAGE = {**_PAGE, "subject": "string"}
 _STREAM_REQUEST = {**StreamConfig.schema(), "pedantic": "bool"}
 _INFO_REQUEST = {**_PAGE, "deleted_details": "bool", "subjects_filter": "string"}
-_PURGE_REQUEST = {"seq": "uint64", "filter": "string", "keep": "uint64"}
-_DELETE_REQUEST = {"seq": "uint64", "no_erase": "bool"}
-_GET_REQUEST: Struct = {
+PURGE_REQUEST: Struct = {"seq": "uint64", "filter": "string", "keep": "uint64"}
+DELETE_REQUEST: Struct = {"seq": "uint64", "no_erase": "bool"}
+GET_REQUEST: Struct = {
     "seq": "uint64",
     "last_by_subj": "string",
     "next_by_subj": "string",
@@ -50,7 +50,7 @@ _GET_REQUEST: Struct = {
     "up_to_time": TIME,
     "no_hdr": "bool",
 }
-_SNAPSHOT_REQUEST = {
+SNAPSHOT_REQUEST: Struct = {
     "deliver_subject": "string",
     "no_consumers": "bool",
     "chunk_size": "int",
@@ -156,11 +156,11 @@ def _info(request: Request) -> Json:
             offset = max(found.get("offset", 0), 0)
             total = len(totals)
             if offset or total > MAX_SUBJECT_DETAILS:
-                offset = min(offset, total)
                 page = sorted(totals)[offset : offset + MAX_SUBJECT_DETAILS]
                 totals = {name: totals[name] for name in page}
             paged = {"total": total, "offset": offset, "limit": MAX_SUBJECT_DETAILS}
-            info["state"] = _with_subjects(info["state"], dict(sorted(totals.items())))
+            if totals:
+                info["state"] = _with_subjects(info["state"], dict(sorted(totals.items())))
     return paged | info
 
 
@@ -185,7 +185,7 @@ async def _delete(request: Request) -> Json:
 async def _purge(request: Request) -> Json:
     request.check_level()
     jsa = request.jsa
-    found = request.read_optional(_PURGE_REQUEST, "JSApiStreamPurgeRequest")
+    found = request.read_optional(PURGE_REQUEST, "JSApiStreamPurgeRequest")
     seq, keep = found.get("seq", 0), found.get("keep", 0)
     if seq and keep:
         raise errors.BAD_REQUEST()
@@ -202,7 +202,7 @@ def _delete_message(request: Request) -> Json:
     request.check_level()
     jsa = request.jsa
     request.require_body()
-    found = request.read(_DELETE_REQUEST, "JSApiMsgDeleteRequest")
+    found = request.read(DELETE_REQUEST, "JSApiMsgDeleteRequest")
     stream = jsa.stream(request.tokens[3])
     if stream.config.sealed:
         raise errors.STREAM_SEALED()
@@ -219,7 +219,7 @@ def _get_message(request: Request) -> Json | None:
     request.check_level()
     jsa = request.jsa
     request.require_body()
-    found = request.read(_GET_REQUEST, "JSApiMsgGetRequest")
+    found = request.read(GET_REQUEST, "JSApiMsgGetRequest")
     seq, start = found.get("seq", 0), found.get("start_time", "")
     last_for, next_for = found.get("last_by_subj", ""), found.get("next_by_subj", "")
     if (
@@ -268,7 +268,7 @@ def _snapshot(request: Request) -> Json | None:
     jsa = request.jsa
     request.require_body()
     stream = online(request, jsa.stream(request.tokens[2]))
-    options = request.read(_SNAPSHOT_REQUEST, "JSApiStreamSnapshotRequest")
+    options = request.read(SNAPSHOT_REQUEST, "JSApiStreamSnapshotRequest")
     deliver = options.get("deliver_subject", "")
     if not valid_subject(deliver) or has_wildcard(deliver):
         raise errors.SNAPSHOT_DELIVER_SUBJECT_INVALID()
@@ -293,6 +293,7 @@ async def _restore(request: Request) -> Json | None:
         raise errors.STREAM_NAME_CONTAINS_PATH_SEPARATORS()
     config = await jsa.check_stream_cfg(config)
     jsa.check_stream_limits(config)
+    jsa.check_storable(config)
     jsa.begin_restore(name)
     try:
         restore = Restore(request, jsa, config)

@@ -2,8 +2,8 @@
 
 Prints a line for each thing that is not as it must be:
 
-* a message that was acknowledged is in the store while that runs, after it was killed, and, of one that syncs always,
-  after all was lost that was not synced;
+* a message that was acknowledged is in the store while that runs, after it was killed, and, of one that syncs
+  always, after all was lost that was not synced;
 * what a store says that it has stored or removed is stored or removed;
 * a store that could not write is frozen, and serves what it has; the next one that opens the directory works.
 """
@@ -41,7 +41,7 @@ class Disk:
 
     def synced(self, fd: int, *, close: bool = False) -> None:
         """A descriptor was synced."""
-        path = Path(os.readlink(f"/proc/self/fd/{fd}"))
+        path = Path(f"/proc/self/fd/{fd}").readlink()
         if path.is_relative_to(self._root):
             found = os.fstat(fd)
             if stat.S_ISDIR(found.st_mode):
@@ -111,7 +111,7 @@ class Use:
         payload = b"%d " % next(self._numbers) + b"x" * size
         seq = self.call(lambda store: store.store_msg(subject, payload, flush=False))
         if seq is not None:
-            if seq in self.acked or seq in self.waiting and self.store and not self.store.failure():
+            if seq in self.acked or (seq in self.waiting and self.store and not self.store.failure()):
                 self.problems.append(f"sequence {seq} was given out twice")
             self.waiting[seq] = subject, payload
 
@@ -251,7 +251,10 @@ SMALL = {"block_size": 1500}
 USES: dict[str, tuple[Callable[[Use], None], dict[str, Any]]] = {
     "append": (append, SMALL),
     "append, sync": (append, SMALL | {"sync_always": True}),
-    "append, encrypted": (append, SMALL | {"sync_always": True, "cipher": "chacha", "key": KEY, "account": "A"}),
+    "append, encrypted": (
+        append,
+        SMALL | {"sync_always": True, "cipher": "chacha", "key": KEY, "account": "A"},
+    ),
     "append, compressed": (append, SMALL | {"compression": "s2"}),
     "remove": (remove, SMALL),
     "remove, sync": (remove, SMALL | {"sync_always": True}),
@@ -272,7 +275,9 @@ def latest_are_there(use: Use, store: FileStore, when: str) -> None:
     for subject, seq in newest.items():
         last = store.get_last(subject)
         if last is None or last[0] < seq or (last[0] == seq and (last[2], last[4]) != use.acked[seq]):
-            use.problems.append(f"{when}: the last message of {subject!r} was {seq}, and is {last and last[0]}")
+            use.problems.append(
+                f"{when}: the last message of {subject!r} was {seq}, and is {last and last[0]}"
+            )
 
 
 class Turn:

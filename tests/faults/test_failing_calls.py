@@ -1,4 +1,4 @@
-"""Each call that a store makes fails once: nothing that was acknowledged is lost, and nothing else is acknowledged."""
+"""Each call that a store makes fails once: what is acknowledged is kept, and nothing else is acknowledged."""
 
 from __future__ import annotations
 
@@ -97,7 +97,9 @@ def test_a_server_goes_on_without_the_stream(
                 acked[message.json["seq"]] = asked[message.subject]
         state = info(caller, "S")["state"]
         found = stored(caller, "S")
-        assert not {seq for seq, each in acked.items() if seq >= state["first_seq"] and found.get(seq) != each}
+        assert not {
+            seq for seq, each in acked.items() if seq >= state["first_seq"] and found.get(seq) != each
+        }
         assert "lost" not in state
     home.kill()
     home.wrapper = ()

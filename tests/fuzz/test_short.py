@@ -74,7 +74,9 @@ def test_a_server_that_does_not_rest_is_found() -> None:
         ["connect", 0, "a"],
         ["send", 0, "SUB push.a 2\r\n"],
         ["request", 0, "$JS.API.STREAM.CREATE.S0", None, {"name": "S0", "subjects": ["s0.>"]}],
+        ["wait", 0],
         ["request", 0, "$JS.API.CONSUMER.CREATE.S0.C0", None, {"stream_name": "S0", "config": config}],
+        ["wait", 0],
         ["request", 0, "s0.a", None, 1],
     ]
     assert "does not rest" in fails(kind, steps)

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -27,9 +28,9 @@ async def start(io_threads: int) -> AsyncIterator[Start]:
     """Starts servers in the test's loop: `await start(max_payload=10)`; they are shut down afterwards."""
     async with AsyncExitStack() as servers:
 
-        async def start(log: Log | None = None, **options: Any) -> Server:
+        async def start(log: Log | None = None, opts: Options | None = None, **options: Any) -> Server:
             defaults: dict[str, Any] = {"host": "127.0.0.1", "port": -1, "io_threads": io_threads}
-            server = Server(Options(**defaults | options), log)
+            server = Server(replace(opts or Options(), **defaults | options), log)
             await servers.enter_async_context(server)
             servers.push_async_callback(rests, server)
             return server

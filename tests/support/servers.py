@@ -84,9 +84,15 @@ class Server:
     """One running server process."""
 
     def __init__(
-        self, kind: Kind, directory: Path, *args: str, config: str = "", wrapper: Sequence[str] = ()
+        self,
+        kind: Kind,
+        directory: Path,
+        *args: str,
+        config: str = "",
+        wrapper: Sequence[str] = (),
+        ready: bool = True,
     ) -> None:
-        """Starts the server and waits until it says that it is ready.
+        """Starts the server and waits until it says that it is ready, if it is to be `ready`.
 
         `config` is text in the format of nats-server.conf; the process is run by `wrapper`, if there is one.
         Raises NotInstalled, or RuntimeError with the log when the process ends instead of becoming ready.
@@ -99,6 +105,8 @@ class Server:
         self.conf = directory / "server.conf"
         self.conf.write_text(config + ("" if kind.is_reference else f"\nio_threads: {kind.io_threads}\n"))
         self._start(-1)
+        if ready:
+            self.wait_ready()
 
     def _start(self, port: int) -> None:
         self._lines: list[str] = []
@@ -125,6 +133,9 @@ class Server:
         )
         self._reader = threading.Thread(target=self._pump, daemon=True)
         self._reader.start()
+
+    def wait_ready(self) -> None:
+        """Waits until the server says that it is ready. Raises RuntimeError when it ends instead."""
         try:
             host, port_text = self.wait_log(LISTENING).groups()
             self.wait_log(READY)
@@ -217,6 +228,7 @@ class Server:
     def start_again(self) -> None:
         """Starts the server that was stopped on the same port."""
         self._start(self.port)
+        self.wait_ready()
 
 
 def _children(pid: int) -> list[int]:

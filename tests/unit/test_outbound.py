@@ -3,6 +3,7 @@
 import random
 
 import pytest
+
 from gnats.core.outbound import Queue
 
 pytestmark = pytest.mark.timeout(60)

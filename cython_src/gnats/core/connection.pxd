@@ -144,6 +144,17 @@ cdef class Connection(Recorder):
     cdef void post_closed(self) noexcept nogil
 
     cdef void close_connection_nogil(self, uint32_t reason) noexcept nogil
+    # The owner has run out of memory in the middle of something that the peer relies on: log it and close. One of the
+    # server's own clients stays; what it was about to do is lost.
+    cdef void out_of_memory(self, uint32_t reason) noexcept nogil
+    # As out_of_memory, of any thread that holds the lock.
+    cdef void refuse_out_of_memory(self) noexcept nogil
+    cdef void close_without_memory(self)           # as that, for what Python calls
+    # Have the owner close us; the lock is held.
+    cdef void refuse_more(self, uint32_t reason) noexcept nogil
+    # The owner, from where it cannot close at once; a close that waits for the peer to read ends.
+    cdef void close_soon(self, uint32_t reason) noexcept nogil
+    cdef void set_timer(self, Timer *t, int64_t wait) noexcept nogil   # ns; closes soon when that cannot be done
     cdef void finish_close(self) noexcept nogil
     cdef void signal_owner(self) noexcept nogil
     cdef void set_interest(self, uint32_t events) noexcept nogil
@@ -168,7 +179,6 @@ cdef class Connection(Recorder):
     cdef void pause(self, int64_t ns) noexcept nogil
     cdef void unpause(self) noexcept nogil
     cdef void wait_for_control(self) noexcept nogil    # if we have caused more than it may have waiting
-    cdef int close_out_of_memory(self) noexcept nogil  # PARSE_CLOSED
     cdef void release_stalled(self) noexcept nogil
     cdef void process_ping_timer(self) noexcept nogil
     cdef void set_first_ping_timer(self) noexcept nogil

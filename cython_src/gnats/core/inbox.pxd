@@ -1,8 +1,8 @@
 """The control plane's inbox: what pollers post for Python, behind one eventfd (ports ipqueue.go).
 
 Each connection has a queue in it, its `Source`, and the queues take turns: one event each. Those whose next event is a
-CONNECT, an INFO or the close have every other turn. So nothing that one connection causes is ahead of another's CONNECT,
-and what one connection causes stays in order, its EV_CLOSED last.
+CONNECT, an INFO or the close have every other turn. So nothing that one connection causes is ahead of another's
+CONNECT, and what one connection causes stays in order, its EV_CLOSED last.
 
 An event is charged to the connection whose input caused it, its payer, until it is taken out. A connection that has
 caused SOURCE_EVENTS or SOURCE_BYTES is parked: it is not read until half of them have been taken. While the inbox has
@@ -87,8 +87,12 @@ cdef struct Source:
     void (*resume)(void *owner) noexcept nogil
     uint64_t bytes           # of the events it pays for
     uint32_t n
-    uint32_t named           # events that name its owner or are charged to it
+    uint32_t named           # events that name its owner or are charged to it, and what it owes
     uint8_t parked
+    # Its poller's: work that it has asked for (jetstream.turns), and who has its turn after it.
+    void *work
+    void *work_last
+    Source *work_next
 
 
 cdef struct Turns:
@@ -124,6 +128,10 @@ cdef class Inbox:
     cdef void post_jetstream(self, void *what, int64_t a, int64_t b, const char *data, size_t len) noexcept nogil
     # Has it caused too much? Then its resume() is called later.
     cdef bint park(self, Source *payer) noexcept nogil
+    # Charge work other than events to the connection whose input is being handled, `causer` when there is none: who is
+    # charged, NULL when that is one of the server's own and has caused too much. settle() undoes it.
+    cdef Source *owe(self, Source *causer, uint32_t events, size_t size) noexcept nogil
+    cdef void settle(self, Source *payer, uint32_t events, size_t size) noexcept nogil
     # The owner is deallocated: drop what is left of it.
     cdef void forget(self, Source *source) noexcept nogil
 

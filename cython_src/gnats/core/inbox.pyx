@@ -123,6 +123,34 @@ cdef class Inbox:
         pthread_mutex_unlock(&self.lock)
         return over
 
+    cdef Source *owe(self, Source *causer, uint32_t events, size_t size) noexcept nogil:
+        cdef Source *payer = <Source *> get_reading()
+        if payer == NULL:
+            payer = causer
+        pthread_mutex_lock(&self.lock)
+        if payer.resume == NULL and (payer.n >= INTERNAL_EVENTS or payer.bytes >= INTERNAL_BYTES):
+            store64(&self.dropped, load64(&self.dropped) + 1)
+            payer = NULL
+        else:
+            store32(&payer.n, payer.n + events)
+            store64(&payer.bytes, payer.bytes + size)
+            store32(&payer.named, payer.named + 1)
+        pthread_mutex_unlock(&self.lock)
+        return payer
+
+    cdef void settle(self, Source *payer, uint32_t events, size_t size) noexcept nogil:
+        cdef bint go_on
+        pthread_mutex_lock(&self.lock)
+        store32(&payer.n, payer.n - events)
+        store64(&payer.bytes, payer.bytes - size)
+        go_on = unpark(self, payer)
+        pthread_mutex_unlock(&self.lock)
+        if go_on:
+            payer.resume(payer.owner)
+        pthread_mutex_lock(&self.lock)
+        store32(&payer.named, payer.named - 1)   # from here on it may go away
+        pthread_mutex_unlock(&self.lock)
+
     cdef void forget(self, Source *source) noexcept nogil:
         cdef Turns *turns
         cdef Source **at
@@ -188,7 +216,8 @@ cdef class Inbox:
         """Up to `most` events, as (event, client, a, b, data), each connection's in order; fewer when they are large.
 
         fileno() stays readable when there are more. `data` is bytes; for EV_MSG it is (subject, reply, header,
-        payload, asker, account, sid). A closed client stays alive here until no poller can hold a pointer to it.
+        payload, asker, account, sid). It is None when there was no memory for it. A closed client stays alive here
+        until no poller can hold a pointer to it.
         """
         cdef Event *ev
         cdef Source *resumed
@@ -205,8 +234,11 @@ cdef class Inbox:
                 return out
             size += ev.len
             client = <object> ev.client if ev.client != NULL else None
-            data = message_parts(ev) if ev.kind == EV_MSG else PyBytes_FromStringAndSize(
-                ev.more if ev.more != NULL else ev.data, ev.len)
+            try:
+                data = message_parts(ev) if ev.kind == EV_MSG else PyBytes_FromStringAndSize(
+                    ev.more if ev.more != NULL else ev.data, ev.len)
+            except MemoryError:
+                data = None    # what has happened is told all the same
             out.append((ev.kind, client, ev.a, ev.b, data))
             if ev.kind == EV_CLOSED:
                 self.named.discard(client)
@@ -247,6 +279,15 @@ cdef bint over_bound(Inbox inbox, Source *payer) noexcept nogil:
 cdef inline bint may_go_on(Inbox inbox, Source *payer) noexcept nogil:
     return not payer.n or (
         payer.n <= SOURCE_EVENTS // 2 and payer.bytes <= SOURCE_BYTES // 2 and not inbox_full(inbox))
+
+
+cdef bint unpark(Inbox inbox, Source *payer) noexcept nogil:
+    """May a parked one go on now? The lock is held."""
+    if not payer.parked or not may_go_on(inbox, payer):
+        return False
+    payer.parked = 0
+    store64(&inbox.parked, inbox.parked - 1)
+    return True
 
 
 cdef inline void join(Turns *turns, Source *source) noexcept nogil:
@@ -319,9 +360,7 @@ cdef Event *take(Inbox inbox, Source **resumed) noexcept nogil:
         else:
             queue.tail = NULL
         uncharge(inbox, ev)
-        if ev.payer.parked and may_go_on(inbox, ev.payer):
-            ev.payer.parked = 0
-            store64(&inbox.parked, inbox.parked - 1)
+        if unpark(inbox, ev.payer):
             resumed[0] = ev.payer
     pthread_mutex_unlock(&inbox.lock)
     return ev

@@ -163,6 +163,16 @@ cdef void qs_reclaim() noexcept nogil:
     pthread_mutex_unlock(&lock)
 
 
+def advance() -> int:
+    """A number for passed(); whoever is online now may hold pointers to what was reachable before."""
+    return qs_advance()
+
+
+def passed(uint64_t number) -> bool:
+    """Has everybody been offline since a number was given out?"""
+    return qs_passed(number)
+
+
 def waiting_blocks() -> int:
     """Blocks retired and not freed yet (for tests)."""
     return load64(&waiting)

@@ -24,6 +24,8 @@ cpdef enum LogCode:
     LOG_PRODUCER_STALLED = 46       # b: ns
     LOG_CLOSING_OUT_OF_MEMORY = 47
     LOG_SUBSCRIPTION_REMOVED = 48   # data: subject NUL queue NUL sid
+    LOG_OUT_OF_MEMORY = 49          # of the server's own: nothing is closed
+    LOG_NOT_WATCHED = 50            # b: errno
     LOG_IMPORT_SUBSCRIPTION = 56    # data: subject NUL account
     LOG_TRACE_ORIGIN = 57           # data: the account that a header names
     LOG_TRACE_BAD_DESTINATION = 58  # data: subject

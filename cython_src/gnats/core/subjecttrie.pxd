@@ -1,8 +1,8 @@
 """Many subjects at once: does one of them overlap with another, in the set or in another set?
 
-A pair of subjects costs a comparison only where all tokens before agree, so that a thousand subjects are compared in the
-time of a thousand, not of a million. Used by one thread at a time; which one does not matter, and the comparisons run
-without the GIL.
+A pair of subjects costs a comparison only where all tokens before agree, so that a thousand subjects are compared in
+the time of a thousand, not of a million. Used by one thread at a time; which one does not matter, and the comparisons
+run without the GIL.
 """
 from libc.stdint cimport uint32_t
 

@@ -236,7 +236,6 @@ cdef class SubjectTrie:
         self.add(subjects)
 
     def __dealloc__(self):
-        cdef Pairs todo = Pairs(NULL, 0, 0)
         cdef TrieNode *node = self.root
         cdef TrieNode *below
         cdef TrieNode *waiting = NULL

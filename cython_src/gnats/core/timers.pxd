@@ -18,8 +18,8 @@ cdef struct Timer:
 cdef struct TimerHeap:
     Timer **heap      # heap[0] is unused
     uint32_t n        # atomic, one writer
-    uint32_t reserved
     int64_t first     # the earliest deadline, 0 for none; the same
+    uint32_t reserved
     size_t cap
     int64_t turn      # `now` of the last round: nothing is set to that or earlier
 

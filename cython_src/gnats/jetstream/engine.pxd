@@ -11,12 +11,14 @@ timers. Both are leaves (docs/locks.md). Everything else of a Local is its polle
 from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
+from gnats.core.inbox cimport Source
 from gnats.core.msgtrace cimport MsgTrace
 from gnats.core.pollstate cimport PollState
 from gnats.core.timers cimport Timer, TimerHeap
 from gnats.includes.atomics cimport load32
 from gnats.includes.pthread cimport pthread_cond_t, pthread_mutex_t, pthread_t
 from gnats.jetstream.observer cimport Observer
+from gnats.jetstream.turns cimport Work, WorkList
 
 
 # A deadline. `fn` is called in the control loop's thread, which is online, with no lock held; it may arm it again.
@@ -59,6 +61,7 @@ cdef struct Local:
     PtrList ready        # Observers that have more to deliver than a slice
     Outbox out           # what is sent once it is flushed
     Outbox synced        # and what once it is synced
+    WorkList work        # what clients have asked for that takes its time
     MsgTrace *mt         # of the message that a stream is given; NULL for none
     PtrList held         # Observers to run then
     int64_t wall_at      # ps.now of `wall`, ns since 1970
@@ -114,6 +117,10 @@ cdef class Engine:
     cdef void arm(self, JsTimer *t, int64_t when) noexcept nogil
     cdef void expire(self) noexcept nogil
     cdef void give_to_sync(self, Local *local) noexcept nogil
+
+
+# Have a step of `w` done whenever it has its turn; `causer` has asked for it. False: it has asked for too much.
+cdef bint take_turns(Local *local, Work *w, Source *causer) noexcept nogil
 
 
 cdef inline bint stream_failed(StreamBase s) noexcept nogil:

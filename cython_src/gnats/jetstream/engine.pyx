@@ -7,6 +7,7 @@ from libc.string cimport memcpy, memset
 from gnats.core.account cimport Account
 from gnats.core.batch cimport end_batch
 from gnats.core.client cimport Client
+from gnats.core.inbox cimport Source
 from gnats.core.parser cimport JETSTREAM
 from gnats.core.pollstate cimport PollerBase, PollState
 from gnats.core.quiesce cimport qs_advance, qs_offline, qs_online, qs_passed
@@ -55,6 +56,7 @@ from gnats.includes.pthread cimport (
     pthread_setname_np,
 )
 from gnats.jetstream.observer cimport Observer
+from gnats.jetstream.turns cimport Work, work_add, work_drop, work_run
 
 cdef enum:
     ROUNDS = 4               # of what deliveries cause in turn, within one batch
@@ -253,6 +255,7 @@ cdef class Engine:
         self.stop_sync()
         for poller in self.pollers:
             poller.ps.js_hook = js_nothing
+            work_drop(&(<Local *> poller.ps.js_local).work, &poller.ps)
         self.graveyard.clear()
 
     # -- timers ------------------------------------------------------------------------------------------------------
@@ -431,7 +434,8 @@ cdef void js_hook(PollState *ps) noexcept nogil:
         if local.dirty.n == 0 and local.out.n == 0 and local.run.n == 0:
             break
     ps.js_dirty = <void *> local if local.dirty.n or local.out.n or local.run.n else NULL
-    ps.js_ready = <void *> local if local.ready.n else NULL
+    work_run(&local.work, ps)
+    ps.js_ready = <void *> local if local.ready.n or local.work.head != NULL else NULL
 
 
 cdef void finish_streams(Local *local) noexcept nogil:
@@ -605,6 +609,13 @@ cdef bint run_synced(Local *local, StreamBase stream, Observer o) noexcept nogil
         or64(&o.held, bit)
         add64_seq(&o.refs, 1)
     return mark_dirty(local, stream)
+
+
+cdef bint take_turns(Local *local, Work *w, Source *causer) noexcept nogil:
+    if not work_add(&local.work, local.ps, w, causer):
+        return False
+    local.ps.js_ready = <void *> local
+    return True
 
 
 cdef bint run_again(Local *local, Observer o) noexcept nogil:

@@ -29,6 +29,7 @@ cdef enum StoreError:
     STORE_SEQ_MISMATCH           # not the next sequence
     STORE_DAMAGED                # stored, and cannot be read
     STORE_NO_SEQ                 # the sequence would be greater than MAX_SEQ
+    STORE_AGAIN                  # not found so far: the search has looked at as much as it may at once
 
 
 cdef struct StoreMsg:
