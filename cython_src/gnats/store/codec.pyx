@@ -312,6 +312,8 @@ cdef int consumer_fields(ConsumerSnapshot *s, const uint8_t *data, size_t n) noe
                 e.consumer_seq += s.floor_consumer
             ts = plus(base, ts) if version == 1 else less(base, ts)
             e.ts = <int64_t> (<uint64_t> ts * SECOND)
+            if e.stream_seq == 0:
+                return CODEC_BAD
             s.n_pending += pends
     count = 0
     if get_uvarint(&p, end, &count) and count:
