@@ -98,8 +98,8 @@ cdef bint served_here(const Slice *subject) noexcept nogil:
 
 
 cdef bint through_response(const Hop *hop) noexcept nogil:
-    """Has the message been a response on its way? Its subject was then chosen by whom it answers, who may not be allowed
-    to ask there, and it does not ask the JetStream API."""
+    """Has the message been a response on its way? The requester has chosen its subject then, and may not be allowed to
+    ask there, so it does not ask the JetStream API."""
     while hop != NULL:
         if not hop.request:
             return True
