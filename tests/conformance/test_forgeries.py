@@ -34,24 +34,32 @@ TARGETS = [
     "$JS.API.ACCOUNT.PURGE.B",
     "$SYS.REQ.CLAIMS.DELETE",
 ]
+OWN = ["$JS.API.STREAM.DELETE.OF_A", "$JS.API.STREAM.PURGE.OF_A"]
+"""What the requester may not be allowed to ask itself."""
 
 
-@pytest.fixture
-def server(launch: Launch) -> Server:
-    return launch(config=CONFIG)
+STREAMS = (("a", "OF_A"), ("b", "OF_B"))
+
+
+@pytest.fixture(scope="module")
+def server(launch_shared: Launch) -> Server:
+    """A and B have a stream with a message, named after them, and keep it whatever is tried."""
+    server = launch_shared(config=CONFIG)
+    for user, name in STREAMS:
+        with Caller(server, user) as caller:
+            stream = {"name": name, "subjects": [f"{name}.>"]}
+            assert "error" not in caller.request(f"$JS.API.STREAM.CREATE.{name}", stream).json
+            assert caller.request(f"{name}.1", b"").json["seq"] == 1
+    return server
 
 
 @pytest.fixture
 def users(server: Server) -> Iterator[dict[str, Caller]]:
-    """A client of each account; A and B have a stream with a message, named after them."""
+    """A client of each account."""
     with ExitStack() as stack:
         users = {user: stack.enter_context(Caller(server, user, inbox=f"_INBOX.{user}")) for user in "abs"}
-        for user, name in (("a", "OF_A"), ("b", "OF_B")):
-            stream = {"name": name, "subjects": [f"{name}.>"]}
-            assert "error" not in users[user].request(f"$JS.API.STREAM.CREATE.{name}", stream).json
-            assert users[user].request(f"{name}.1", b"").json["seq"] == 1
         yield users
-        for user, name in (("a", "OF_A"), ("b", "OF_B")):
+        for user, name in STREAMS:
             for verb in ("NAMES", f"INFO.{name}"):  # both queues of the API: what came before has been done
                 answer = users[user].request(f"$JS.API.STREAM.{verb}").json
                 assert answer.get("streams", [name]) == [name]
@@ -62,7 +70,7 @@ INFO = b"NATS/1.0\r\nNats-Request-Info: %b\r\n\r\n"
 HEADERS = [b"", INFO % b'{"acc":"B"}', INFO % b"{}"]
 
 
-@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("target", [*TARGETS, *OWN])
 @pytest.mark.parametrize("header", HEADERS)
 def test_a_responder_is_not_made_to_ask(users: dict[str, Caller], target: str, header: bytes) -> None:
     """The reply subject is a service that the requester's account imports."""
@@ -74,7 +82,7 @@ def test_a_responder_is_not_made_to_ask(users: dict[str, Caller], target: str, h
     b.fence()
 
 
-@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("target", [*TARGETS, *OWN])
 @pytest.mark.parametrize("service", ["$SYS.REQ.USER.INFO", "$SYS.REQ.ACCOUNT.PING.CONNZ", "$JS.API.INFO"])
 def test_the_server_is_not_made_to_ask(users: dict[str, Caller], service: str, target: str) -> None:
     users["a"].publish(service, b"", target)

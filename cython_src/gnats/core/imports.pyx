@@ -85,13 +85,26 @@ cdef char *transformed(
     return out
 
 
-cdef bint served_here(const ServiceImport *si, const Slice *subject) noexcept nogil:
-    """Is this a request to the JetStream API that streams and consumers subscribe to in the account itself? All of the
-    API is imported by one import; these need not go through it."""
-    if si.to_n != 9 or memcmp(si.to, b"$JS.API.>", 9) != 0:
-        return False
+cdef bint is_jetstream_api(const ServiceImport *si) noexcept nogil:
+    """Is it the one import of all of the JetStream API?"""
+    return si.to_system and si.to_n == 9 and memcmp(si.to, b"$JS.API.>", 9) == 0
+
+
+cdef bint served_here(const Slice *subject) noexcept nogil:
+    """Is this a request to the JetStream API that streams and consumers subscribe to in the account itself? It need not
+    go through the import."""
     return (subject.n > 19 and memcmp(subject.p, b"$JS.API.DIRECT.GET.", 19) == 0) or (
         subject.n > 26 and memcmp(subject.p, b"$JS.API.CONSUMER.MSG.NEXT.", 26) == 0)
+
+
+cdef bint through_response(const Hop *hop) noexcept nogil:
+    """Has the message been a response on its way? The requester has chosen its subject then, and may not be allowed to
+    ask there, so it does not ask the JetStream API."""
+    while hop != NULL:
+        if not hop.request:
+            return True
+        hop = hop.before
+    return False
 
 
 cdef class Importer(Traced):
@@ -383,7 +396,8 @@ cdef class Importer(Traced):
         cdef bint expected = False, delivered = False, arm = False, tracked = False, by_header = False, chained
         hop.se = si.se
         hop.share = load8(&si.share)
-        if load8(&si.invalid) or (si.to_system and served_here(si, &saved.subject)):
+        if load8(&si.invalid) or (
+                is_jetstream_api(si) and (served_here(&saved.subject) or through_response(self.hop))):
             return False
         hop.request = 1
         hop.account = si.account
