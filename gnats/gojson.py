@@ -56,7 +56,7 @@ class Custom(NamedTuple):
 
 
 class Named(NamedTuple):
-    """The fields of an object, and the name of their struct for errors; `pointer`: an array holds pointers to it."""
+    """The fields of an object, and the name of their struct for errors; `pointer`: arrays hold pointers."""
 
     name: str
     fields: "Struct"
@@ -165,7 +165,7 @@ def unmarshal_stream(data: bytes, fields: Struct, what: str, *, strict: bool = F
         except JSONError:
             raise
         except ValueError:
-            raise JSONError(_stream_error(text[at:].encode(), len(text[:at].encode()))) from None
+            raise JSONError(_stream_error(data, at)) from None
         except RecursionError:
             raise JSONError("invalid JSON: nested too deeply") from None
         if value is not None:
@@ -183,12 +183,13 @@ def _blank(text: str, at: int) -> int:
     return at
 
 
-def _stream_error(data: bytes, before: int) -> str:
-    """Why something is no JSON, and where, with so many bytes before it."""
+def _stream_error(data: bytes, at: int) -> str:
+    """Why something is no JSON from a character on, and at which byte."""
     from gnats.jsonsyntax import END, syntax_error_at
 
-    reason, at = syntax_error_at(data)
-    return "unexpected EOF" if reason == END else f"{reason} at offset {before + at + 1}"
+    before = len(data.decode("utf-8", "surrogateescape")[:at].encode("utf-8", "surrogateescape"))
+    reason, wrong = syntax_error_at(data[before:])
+    return "unexpected EOF" if reason == END else f"{reason} at offset {before + wrong + 1}"
 
 
 def _object(pairs: _Pairs, fields: Struct, what: str, strict: bool) -> dict[str, object]:

@@ -29,7 +29,7 @@ def syntax_error(data: bytes) -> str:
 
 
 def syntax_error_at(data: bytes) -> tuple[str, int]:
-    """The same, and the byte that is wrong."""
+    """The same, and the last byte of the character that is wrong."""
     try:
         for _ in _document(data):
             pass
@@ -41,9 +41,11 @@ def syntax_error_at(data: bytes) -> tuple[str, int]:
 def _bad(data: bytes, at: int, context: str) -> _Bad:
     if at >= len(data):
         return _Bad(END, at)
-    byte = data[at]
-    shown = _QUOTED.get(byte) or repr(chr(byte))
-    return _Bad(f"invalid character {shown} {context}", at)
+    char = data[at : at + 4].decode("utf-8", "surrogateescape")[0]
+    if "\udc80" <= char <= "\udcff":
+        return _Bad(f"invalid character '\\x{data[at]:02x}' {context}", at)
+    shown = _QUOTED.get(ord(char)) or repr(char)
+    return _Bad(f"invalid character {shown} {context}", at + len(char.encode()) - 1)
 
 
 def _skip(data: bytes, at: int) -> int:

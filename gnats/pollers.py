@@ -81,6 +81,11 @@ class Pollers:
         return len(self._threads)
 
     @property
+    def native_ids(self) -> list[int]:
+        """What the kernel calls these threads."""
+        return [thread.native_id for thread in self._threads if thread.native_id is not None]
+
+    @property
     def pending_events(self) -> int:
         """What the pollers have posted and nobody has looked at yet."""
         return len(self._inbox) + len(self._events)

@@ -106,6 +106,7 @@ class Session:
         "final_subs",
         "grant",
         "host",
+        "leaving",
         "names",
         "nonce",
         "opts",
@@ -129,6 +130,8 @@ class Session:
         self._expiry: asyncio.TimerHandle | None = None
         self._left_out: asyncio.TimerHandle | None = None
         self.connected = False
+        self.leaving = False
+        """It was told to go, and is not gone yet."""
         self.names = ""
         self.start = time.time_ns()
         self.stop = 0
@@ -224,10 +227,12 @@ class Session:
 
     def close(self, log: "Logger", reason: ClosedState, err: str | None = None) -> None:
         """Close the connection, after telling the client `err` if there is one. Idempotent."""
-        if self.client is not None:
-            if err and log.trace_on:
-                log.trace(f"{self} - ->> [-ERR {err}]")
-            self.client.close_connection(reason, err)
+        if self.client is None or self.leaving:
+            return
+        self.leaving = True
+        if err and log.trace_on:
+            log.trace(f"{self} - ->> [-ERR {err}]")
+        self.client.close_connection(reason, err)
 
     def log_left_out(self, log: "Logger") -> None:
         """The data plane leaves out lines about the client: say in a second how many."""

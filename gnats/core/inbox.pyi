@@ -16,7 +16,11 @@ EV_LOG: int
 EV_TRACE: int
 """Protocol trace: a is a TRACE_* code, data the line."""
 EV_MSG: int
-"""A message for an internal client: data is (subject, reply, header, payload, sid)."""
+"""A message for an internal client: data is (subject, reply, header, payload, asker, account, sid).
+
+Who asks is known from the connection and the imports that the message came through: `asker` is the requester
+as JSON (ClientInfo), b"" where it came through no imported service; `account` is the name, as JSON, of the
+account that imports the service, or else the producer's."""
 EV_RESPONSES: int
 """Responses are expected that may not come in time: a is the id of an exported service."""
 EV_LATENCY: int

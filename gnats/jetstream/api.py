@@ -1,26 +1,32 @@
 """Requests to `$JS.API.>`: who asks, what is answered, and in which order (jetstream_api.go).
 
-Accounts import the API from the system account, so every request arrives here with the one who asks in its
-Nats-Request-Info header. Requests wait in two queues; those that only ask give way to the others.
+Accounts import the API from the system account. Who asks is known from the connection and the imports that
+the request came through (Message.asker, Message.account), never from its header. Requests wait in two queues;
+those that only ask give way to the others.
 What is done about them is in streamapi and consumerapi.
 """
 
 from __future__ import annotations
 
 import asyncio
+import inspect
 import json
-import re
-from collections import deque
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from enum import Enum, auto
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from gnats.core.headers import header_value
+from gnats.gofmt import quote
 from gnats.gojson import JSONError, Struct, marshal, unmarshal, unmarshal_stream
 from gnats.internal import InternalClient, Message
 from gnats.jetstream import errors
+from gnats.jetstream.apiqueue import Job, Ready, RequestQueue
 from gnats.jetstream.errors import ApiError
-from gnats.version import JS_API_LEVEL
+from gnats.jetstream.headers import required_level
+from gnats.jetstream.lanes import Claim, account_claim, creation_claims, stream_claim
 
 if TYPE_CHECKING:
     from gnats.account import Account
@@ -34,11 +40,15 @@ OFFLINE_DELAY = 0.5
 """Seconds before it is said that a stream or consumer is offline."""
 
 _TYPE = "io.nats.jetstream.api.v1."
-_INFO_HEADER = re.compile(rb"^Nats-Request-Info:[ \t]*(.*?)\r?$", re.MULTILINE)
-_LEVEL_HEADER = re.compile(rb"^Nats-Required-Api-Level:[ \t]*(.*?)\r?$", re.MULTILINE)
 _SYSTEM_ONLY = ("META.LEADER.STEPDOWN", "SERVER.REMOVE", "SERVER.EVACUATE", "META.RESCUE")
-_TURN = 64
-"""Requests after which others have their turn."""
+_SLICE = 0.002
+"""Seconds of answering after which others than the API have their turn."""
+_INFOS_EVERY = 8
+"""One of so many turns is for requests that only ask, however many others wait."""
+_AT_ONCE = 16
+"""Requests that are carried out side by side when they have to wait, for files most of all."""
+_AT_ONCE_OF_ONE = 4
+"""The same of one account."""
 
 Json = dict[str, Any]
 
@@ -84,8 +94,7 @@ class Request:
 
     def header_value(self, name: bytes) -> bytes:
         """The value of a header, b"" without it."""
-        found = re.search(rb"^%s:[ \t]*(.*?)\r?$" % re.escape(name), self.header, re.MULTILINE)
-        return found[1] if found else b""
+        return header_value(self.header, name) or b""
 
     def check_level(self) -> None:
         """Raise ApiError where the client requires more than is known here (errorOnRequiredApiLevel)."""
@@ -138,24 +147,28 @@ class Request:
             raise errors.BAD_REQUEST()
 
 
-def required_level(header: bytes) -> bool:
-    """Whether a request's header requires no more than is known here."""
-    found = _LEVEL_HEADER.search(header)
-    if not found or not found[1]:
-        return True
-    try:
-        return int(found[1]) <= JS_API_LEVEL
-    except ValueError:
-        return False
-
-
 Handler = Callable[[Request], "Awaitable[Json | None] | Json | None"]
 """Answers with what the response has besides its type; None: it does not answer, or has. Raises ApiError."""
 
 
+class Scope(Enum):
+    """What a request is about: others about the same wait for it, or need not."""
+
+    ACCOUNT = auto()
+    """What an account has: it only asks."""
+    STREAM = auto()
+    """A stream or a consumer: it only asks."""
+    STREAM_CHANGE = auto()
+    """A stream or its consumers change."""
+    STREAMS_CHANGE = auto()
+    """Streams come, go, or change what they take."""
+    ACCOUNT_END = auto()
+    """The account that the next token names is emptied."""
+
+
 @dataclass(frozen=True, slots=True)
 class Route:
-    """What is done about requests to `verb`, which has so many tokens behind it."""
+    """What is done about requests to `verb`, which has so many tokens behind it, the stream's name first."""
 
     verb: str
     handle: Handler
@@ -164,7 +177,28 @@ class Route:
     or_more: bool = False
     empty: Json = field(default_factory=dict)
     is_info: bool = False
-    """It only asks."""
+    """It only asks, and gives way to others."""
+    scope: Scope = Scope.STREAM_CHANGE
+
+    is_slow: bool = field(init=False, default=False)
+    """It waits for something."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "is_slow", inspect.iscoroutinefunction(self.handle))
+
+    def claims(self, account: str, tokens: list[str]) -> list[Claim]:
+        """The lanes that a request needs; `tokens` as Request has them."""
+        at = self.verb.count(".") + 1
+        stream = tokens[at] if at < len(tokens) else ""
+        match self.scope:
+            case Scope.STREAMS_CHANGE:
+                return creation_claims(account, stream)
+            case Scope.STREAM_CHANGE | Scope.STREAM:
+                alone = self.scope is Scope.STREAM_CHANGE
+                return [account_claim(account), stream_claim(account, stream, alone=alone)]
+            case Scope.ACCOUNT_END:
+                return [account_claim(stream, alone=True)]
+        return [account_claim(account)]
 
 
 class Api:
@@ -177,28 +211,35 @@ class Api:
         self._client = client
         routes = (*streamapi.ROUTES, *consumerapi.ROUTES)
         self._routes: dict[str, Route] = {route.verb: route for route in routes}
-        self._requests: deque[tuple[Request, Route]] = deque()
-        self._infos: deque[tuple[Request, Route]] = deque()
+        self._requests = RequestQueue("JetStream API queue")
+        self._infos = RequestQueue("JetStream API info queue")
+        self._ready, self._ready_slow, self._ready_infos = Ready(), Ready(), Ready()
+        self._turns = 0
         self._worker: asyncio.Task[None] | None = None
+        self._running: dict[asyncio.Task[None], Job] = {}
+        self._current: Job | None = None
         self._later: set[asyncio.TimerHandle] = set()
         self._sids = [
             client.subscribe(API_SUBJECT, self._dispatch),
             client.subscribe(ACCOUNT_PURGE, self._purge_account),
         ]
+        self._closed = False
         self.inflight = 0
-        self.changing = asyncio.Lock()
-        """Held while a request is carried out, by others that change streams."""
 
-    def close(self) -> None:
-        """Take no more requests; those that wait are dropped."""
+    async def close(self) -> None:
+        """Take no more requests; those that wait are dropped, and what is under way ends."""
+        self._closed = True
         for sid in self._sids:
             self._client.unsubscribe(sid)
         self._requests.clear()
         self._infos.clear()
-        if self._worker:
-            self._worker.cancel()
         for timer in self._later:
             timer.cancel()
+        tasks = [*self._running, *([self._worker] if self._worker else [])]
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
 
     # -- who asks what -----------------------------------------------------------------------------------
 
@@ -222,7 +263,7 @@ class Api:
         request = Request(
             self, subject, tokens, message.reply, message.header, message.payload, account, client
         )
-        if not _INFO_HEADER.search(message.header) and tokens != ["INFO"]:
+        if not message.asker and tokens != ["INFO"]:
             if message.producer in self.js.server.clients:
                 request.response_type, request.client = SYSTEM_RESPONSE, None
                 self._answer(request, errors.NOT_ENABLED_FOR_ACCOUNT())
@@ -231,83 +272,144 @@ class Api:
         if route is None:
             return
         request.response_type, request.empty = _TYPE + route.response, route.empty
-        self._enqueue(request, route)
+        self._enqueue(request, route, message.producer)
 
     def _asker(self, message: Message) -> tuple[Json | None, Account | None]:
         """What is known of who asks, and the account that is meant (getRequestInfo)."""
-        server = self.js.server
-        found = _INFO_HEADER.search(message.header)
-        if not found:
-            return {}, server.system_account
-        try:
-            client = json.loads(found[1])
-        except ValueError:
-            client = None
-        if not isinstance(client, dict):
-            text = message.payload.decode("utf-8", "replace")
-            server.log.warn(f'Malformed JetStream API Request: "{text}"')
-            return None, None
-        name = client.get("svc") or client.get("acc")
-        return client, server.accounts.get(str(name)) if name else server.system_account
+        account = self.js.server.accounts.get(message.account_name)
+        if message.asker:
+            return json.loads(message.asker), account
+        return {}, account if account is self.js.server.system_account else None
 
     # -- the queues --------------------------------------------------------------------------------------
 
-    def _enqueue(self, request: Request, route: Route) -> None:
+    def _enqueue(self, request: Request, route: Route, asker: int) -> None:
         options = self.js.config.options
         limit = options.request_queue_limit if options.request_queue_limit > 0 else _DEFAULT_LIMIT
-        queue, name = self._requests, "JetStream API queue"
+        queue = self._requests
         if route.is_info:
-            queue, name = self._infos, "JetStream API info queue"
+            queue = self._infos
             limit = options.info_queue_limit if options.info_queue_limit > 0 else limit
-        queue.append((request, route))
+        job = Job(request, route, asker, queue)
+        queue.add(job)
         self.inflight += 1
-        if len(queue) >= limit:
-            dropped = len(queue)
-            queue.clear()
-            self.inflight -= dropped
-            self.js.server.log.warn(f"{name} limit reached, dropping {dropped} requests")
-            self.js.advisories.limit_reached(dropped)
-        elif self._worker is None:
-            self._start_worker()
+        if queue.is_full(limit):
+            self._drop(queue)
+        if job.waits:
+            claims = route.claims(request.account.name, request.tokens)
+            job.turn = self.js.lanes.enter(claims, partial(self._is_ready, job))
+
+    def _drop(self, queue: RequestQueue) -> None:
+        """There is too much in a queue."""
+        dropped = queue.drop()
+        for job in dropped:
+            self._done(job)
+        log, text = self.js.server.log, f"{queue.name} limit reached, dropping"
+        if log.allow(text):
+            log.warn(f"{text} {len(dropped)} requests")
+        self.js.advisories.limit_reached(len(dropped))
+
+    def _is_ready(self, job: Job) -> None:
+        """It has the lanes that it needs."""
+        if job.route.is_slow:
+            self._ready_slow.add(job, job.request.account.name)
+        elif job.route.is_info:
+            self._ready_infos.add(job, job.asker)
+        else:
+            self._ready.add(job, job.asker)
+        self._start_worker()
+
+    def _next(self) -> Job | None:
+        """What is to be begun now."""
+        self._turns += 1
+        if self._turns % _INFOS_EVERY == 0 and (job := self._ready_infos.next()):
+            return job
+        if len(self._running) < _AT_ONCE and (job := self._ready_slow.next(self._is_busy)):
+            return job
+        return self._ready.next() or self._ready_infos.next()
+
+    def _is_busy(self, account: object) -> bool:
+        """Does it have as much under way as it may?"""
+        running = (job.request.account.name for job in self._running.values())
+        return sum(each == account for each in running) >= _AT_ONCE_OF_ONE
 
     def _start_worker(self) -> None:
-        self._worker = asyncio.create_task(self._work())
-        self._worker.add_done_callback(self._worked)
-
-    def _worked(self, worker: asyncio.Task[None]) -> None:
-        self._worker = None
-        if worker.cancelled():
-            return
-        if exc := worker.exception():  # a bug: one request has no answer, the others must have theirs
-            self.js.server.log.error(f"JetStream API request failed: {exc!r}")
-        if self._requests or self._infos:
-            self._start_worker()
+        if self._worker is None and not self._closed:
+            self._worker = asyncio.create_task(self._work())
+            self._worker.add_done_callback(self._worked)
 
     async def _work(self) -> None:
-        done = 0
-        while self._requests or self._infos:
-            request, route = (self._requests or self._infos).popleft()
-            self.inflight -= 1
-            await self.js.configured()
-            async with self.changing:
-                await self._process(request, route.handle)
-            done += 1
-            if done % _TURN == 0:
-                await asyncio.sleep(0)
-
-    async def _process(self, request: Request, handle: Handler) -> None:
+        """Begin what is ready; others than the API have their turn as well."""
         try:
-            answer = handle(request)
-            if isinstance(answer, Awaitable):
-                answer = await answer
+            until = time.monotonic() + _SLICE
+            while job := self._next():
+                job.queue.remove(job)
+                self._begin(job)
+                if time.monotonic() > until:
+                    await asyncio.sleep(0)
+                    until = time.monotonic() + _SLICE
+        finally:
+            self._worker = None
+
+    def _worked(self, worker: asyncio.Task[None]) -> None:
+        if not worker.cancelled() and (exc := worker.exception()):
+            job, self._current = self._current, None
+            if job:
+                self._fail(job.request, exc)
+                self._done(job)
+            self._start_worker()
+
+    def _begin(self, job: Job) -> None:
+        if job.route.is_slow:
+            task = asyncio.create_task(self._carry_out(job))
+            self._running[task] = job
+            task.add_done_callback(self._ran)
+            return
+        self._current = job
+        try:
+            answer = job.route.handle(job.request)
+            assert not isinstance(answer, Awaitable)
+            self._take_answer(job.request, answer)
         except ApiError as exc:
-            if request.delay:
-                self._call_later(request.delay, partial(self._answer, request, exc))
-            else:
-                self._answer(request, exc)
+            self._refuse(job.request, exc)
+        self._current = None
+        self._done(job)
+
+    async def _carry_out(self, job: Job) -> None:
+        try:
+            answer = job.route.handle(job.request)
+            assert isinstance(answer, Awaitable)
+            self._take_answer(job.request, await answer)
+        except ApiError as exc:
+            self._refuse(job.request, exc)
+
+    def _ran(self, task: asyncio.Task[None]) -> None:
+        job = self._running.pop(task)
+        if not task.cancelled() and (exc := task.exception()):
+            self._fail(job.request, exc)
+        self._done(job)
+        self._start_worker()
+
+    def _done(self, job: Job) -> None:
+        self.inflight -= 1
+        if job.turn:
+            self.js.lanes.leave(job.turn)
+
+    def _take_answer(self, request: Request, answer: Json | None) -> None:
+        if answer is not None:
+            self.respond(request, answer)
+
+    def _fail(self, request: Request, exc: BaseException) -> None:
+        """Nobody has foreseen that: a bug, or out of memory."""
+        where = quote(f"{request.account.label} > {request.subject}")
+        self.js.server.log.error(f"JetStream API request {where} failed: {exc!r:.500}")
+        self._answer(request, errors.STREAM_GENERAL(err="internal error"))
+
+    def _refuse(self, request: Request, exc: ApiError) -> None:
+        if request.delay:
+            self._call_later(request.delay, partial(self._answer, request, exc))
         else:
-            if answer is not None:
-                self.respond(request, answer)
+            self._answer(request, exc)
 
     def _call_later(self, seconds: float, call: Callable[[], None]) -> None:
         def run() -> None:
@@ -366,7 +468,9 @@ class Api:
             client,
             _TYPE + "account_purge_response",
         )
-        self._enqueue(request, Route("", purge_account, ""))
+        self._enqueue(
+            request, Route("ACCOUNT.PURGE", purge_account, "", scope=Scope.ACCOUNT_END), message.producer
+        )
 
 
 _DEFAULT_LIMIT = 10_000

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from gnats.gojson import Custom, JSONError, Named, Struct
 from gnats.jetstream import errors
-from gnats.jetstream.api import OFFLINE_DELAY, Json, Request, Route
-from gnats.jetstream.config import ACK_FLOW_CONTROL, LIMITS, ConsumerConfig
+from gnats.jetstream.api import OFFLINE_DELAY, Json, Request, Route, Scope
+from gnats.jetstream.config import ACK_FLOW_CONTROL, FILE, LIMITS, ConsumerConfig
 from gnats.jetstream.consumercfg import is_group_name
 from gnats.jetstream.document import TIME
 from gnats.jetstream.gotime import ZERO_TIME, unix_ns, utc
@@ -38,11 +38,12 @@ _CREATE_REQUEST: Struct = {
     "action": Custom(_read_action),
     "pedantic": "bool",
 }
+PAUSE_REQUEST: Struct = {"pause_until": TIME}
 _PAGE = {"offset": "int"}
 _PAGED = {"total": 0, "offset": 0, "limit": 0}
 
 
-def _create(request: Request) -> Json:
+async def _create(request: Request) -> Json:
     found = request.read(_CREATE_REQUEST, "CreateConsumerRequest")
     request.check_level()
     jsa = request.jsa
@@ -70,10 +71,15 @@ def _create(request: Request) -> Json:
                 opt_start_seq=was.opt_start_seq,
                 opt_start_time=was.opt_start_time,
             )
+    stored = stream.config.storage == FILE and not config.mem_storage and not config.direct
+    if stored and "\0" in (config.durable_name or config.name):
+        raise errors.CONSUMER_CREATE(err="error creating store for consumer")
+    config, pedantic = config.with_static_metadata(), bool(found.get("pedantic"))
     consumer = stream.add_consumer(
-        config.with_static_metadata(),
+        config,
         action=found.get("action", CREATE_OR_UPDATE),
-        pedantic=bool(found.get("pedantic")),
+        pedantic=pedantic,
+        checked=await stream.check_consumer(config, pedantic=pedantic),
     )
     if identity:
         request.response_header = b"NATS/1.0\r\n%s: %s\r\n\r\n" % (_STREAM_IDENTITY, identity.encode())
@@ -193,7 +199,7 @@ def _delete(request: Request) -> Json:
 
 
 def _pause(request: Request) -> Json | None:
-    found = request.read_optional({"pause_until": TIME}, "JSApiConsumerPauseRequest")
+    found = request.read_optional(PAUSE_REQUEST, "JSApiConsumerPauseRequest")
     request.check_level()
     stream = request.jsa.stream(request.tokens[2])
     if stream.offline_reason:
@@ -245,11 +251,18 @@ ROUTES = (
         1,
         is_info=True,
         empty={**_PAGED, "consumers": []},
+        scope=Scope.STREAM,
     ),
     Route(
-        "CONSUMER.LIST", _list, "consumer_list_response", 1, is_info=True, empty={**_PAGED, "consumers": []}
+        "CONSUMER.LIST",
+        _list,
+        "consumer_list_response",
+        1,
+        is_info=True,
+        empty={**_PAGED, "consumers": []},
+        scope=Scope.STREAM,
     ),
-    Route("CONSUMER.INFO", _info, "consumer_info_response", 2, is_info=True),
+    Route("CONSUMER.INFO", _info, "consumer_info_response", 2, is_info=True, scope=Scope.STREAM),
     Route("CONSUMER.DELETE", _delete, "consumer_delete_response", 2),
     Route(
         "CONSUMER.PAUSE",

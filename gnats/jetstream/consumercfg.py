@@ -32,6 +32,7 @@ from gnats.jetstream.config import (
 from gnats.jetstream.errors import ApiError
 from gnats.jetstream.gotime import unix_ns
 from gnats.jetstream.limits import JetStreamAccountLimits, JSLimitOpts
+from gnats.jetstream.overlaps import Overlaps, first_invalid
 from gnats.jetstream.streamcfg import (
     MAX_DESCRIPTION_LEN,
     MAX_METADATA_LEN,
@@ -148,8 +149,9 @@ def check_consumer_cfg(
     account: JetStreamAccountLimits,
     *,
     recovering: bool = False,
+    overlaps: Overlaps | None = None,
 ) -> None:
-    """Raise ApiError for what cannot be, of a configuration that has its defaults."""
+    """Raise ApiError for what cannot be, of a configuration that has its defaults, or Stopped. Any thread."""
     if config.name and not valid_asset_name(config.name):
         raise _invalid("consumer name can not contain '.', '*', '>', '\\', '/'")
     if config.durable_name and not valid_asset_name(config.durable_name):
@@ -180,7 +182,7 @@ def check_consumer_cfg(
             raise errors.CONSUMER_DIRECT_REQUIRES_PUSH()
         if config.is_durable:
             raise errors.CONSUMER_DIRECT_REQUIRES_EPHEMERAL()
-    _check_filters(config)
+    _check_filters(config, overlaps or Overlaps())
     _check_start(config)
     if config.sample_freq:
         _check_sampling(config.sample_freq.removesuffix("%"))
@@ -249,7 +251,7 @@ def _check_maxima(
         raise errors.CONSUMER_INACTIVE_THRESHOLD_EXCESS(limit=duration(limits.inactive_threshold))
 
 
-def _check_filters(config: ConsumerConfig) -> None:
+def _check_filters(config: ConsumerConfig, overlaps: Overlaps) -> None:
     if config.filter_subject and config.filter_subjects:
         raise errors.CONSUMER_DUPLICATE_FILTER_SUBJECTS()
     if config.filter_subject and not valid_subject(config.filter_subject):
@@ -257,11 +259,11 @@ def _check_filters(config: ConsumerConfig) -> None:
     if not all(config.filter_subjects):
         raise errors.CONSUMER_EMPTY_FILTER()
     filters = config.filters
-    for i, outer in enumerate(filters):
-        if not valid_subject(outer):
-            raise _invalid("invalid subject")
-        if any(i != j and subset_match(outer, inner) for j, inner in enumerate(filters)):
-            raise errors.CONSUMER_OVERLAPPING_SUBJECT_FILTERS()
+    good = first_invalid(filters)
+    if overlaps.has_subset(filters[:good]):
+        raise errors.CONSUMER_OVERLAPPING_SUBJECT_FILTERS()
+    if good < len(filters):
+        raise _invalid("invalid subject")
 
 
 def _check_start(config: ConsumerConfig) -> None:
@@ -347,7 +349,9 @@ def completed(config: ConsumerConfig) -> ConsumerConfig:
         if len(config.durable_name.encode()) > MAX_NAME_LEN:
             raise errors.CONSUMER_NAME_TOO_LONG(max=MAX_NAME_LEN)
         return config
-    return replace(config, inactive_threshold=config.inactive_threshold or DEFAULT_INACTIVE_THRESHOLD)
+    if config.inactive_threshold > 0:
+        return config
+    return replace(config, inactive_threshold=DEFAULT_INACTIVE_THRESHOLD)  # a stream's limit may be below 0
 
 
 _FIXED: tuple[tuple[str, str], ...] = (

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Coroutine
+from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gnats.core.subjecttrie import Stopped
 from gnats.errors import ServerError
 from gnats.gofmt import duration, friendly_bytes
 from gnats.jetstream import errors
@@ -20,8 +22,10 @@ from gnats.jetstream.encryption import Keys
 from gnats.jetstream.engine import Engine
 from gnats.jetstream.errors import ApiError
 from gnats.jetstream.jsaccount import JSAccount
+from gnats.jetstream.lanes import Lanes, Turn, account_claim, creation_claims
 from gnats.jetstream.limits import JSLimitOpts, Tiers, limit_batches
 from gnats.jetstream.options import JetStreamConfig, make_directory
+from gnats.jetstream.overlaps import Overlaps
 from gnats.jetstream.recovery import recover
 from gnats.jetstream.snapshot import AT_ONCE
 from gnats.jetstream.statewriter import StateWriter
@@ -55,6 +59,8 @@ class JetStream:
         self.config = config
         self.domain = config.options.domain
         self.keys = Keys(config.options)
+        self.lanes = Lanes()
+        self.overlaps = Overlaps()
         self.accounts: dict[str, JSAccount] = {}
         self.memory_reserved = self.store_reserved = 0
         self.api_total = self.api_errors = 0
@@ -72,7 +78,6 @@ class JetStream:
         self._api: Api | None = None
         self._syncing: asyncio.Task[None] | None = None
         self._enabling = asyncio.Lock()
-        self._configuring: set[asyncio.Task[None]] = set()
         self._owners: dict[int, Stream | Consumer | Origin] = {}
         self.snapshots = asyncio.Semaphore(AT_ONCE)
         self._transfers: set[asyncio.Task[None]] = set()
@@ -162,27 +167,46 @@ class JetStream:
     async def configure_accounts(self) -> None:
         """Look again at the limits of all accounts; what cannot be is logged."""
         for name in [name for name in self.accounts if name not in self.server.accounts]:
-            await self.accounts.pop(name).close()
+            async with self.changing_account(name):
+                if jsa := self.accounts.pop(name, None):
+                    await jsa.close()
         for account in list(self.server.accounts.values()):
-            await self.reconfigure(account)
+            if (account.name in self.accounts) != (account.jetstream_limits is not None):
+                async with self.changing_account(account.name):
+                    await self.reconfigure(account)
+            else:
+                await self.reconfigure(account)
 
     async def reconfigure(self, account: Account) -> None:
         """Look again at an account's limits; what cannot be is logged."""
         try:
             await self.configure_account(account)
+        except Stopped:  # so is the server
+            return
         except ApiError as exc:
             self.server.log.error(f"Error configuring jetstream for account [{account.name}]: {exc}")
 
     def reconfigure_soon(self, account: Account) -> None:
         """Begin to look again at an account's limits; requests that come later wait for that."""
-        task = self.server.spawn(self.reconfigure(account))
-        self._configuring.add(task)
-        task.add_done_callback(self._configuring.discard)
 
-    async def configured(self) -> None:
-        """Wait until all accounts have what their limits say."""
-        while self._configuring:
-            await asyncio.wait(self._configuring)
+        async def wait_and_reconfigure(turn: Turn, begun: asyncio.Event) -> None:
+            try:
+                await begun.wait()
+                await self.reconfigure(account)
+            finally:
+                self.lanes.leave(turn)
+
+        begun = asyncio.Event()
+        turn = self.lanes.enter([account_claim(account.name, alone=True)], begun.set)
+        self.server.spawn(wait_and_reconfigure(turn, begun))
+
+    def changing_account(self, name: str) -> AbstractAsyncContextManager[None]:
+        """Wait until nothing else is done in an account; requests that come meanwhile wait."""
+        return self.lanes.turn([account_claim(name, alone=True)])
+
+    def changing_streams(self, account: str, stream: str) -> AbstractAsyncContextManager[None]:
+        """Wait for the turn of somebody who makes, changes or deletes a stream without a request for it."""
+        return self.lanes.turn(creation_claims(account, stream))
 
     async def _sync_loop(self) -> None:
         """Make durable what has been written, again and again."""
@@ -235,8 +259,9 @@ class JetStream:
         """Stop everything; what is stored stays."""
         log = self.server.log
         log.notice("Initiating JetStream Shutdown...")
+        self.overlaps.stop()
         if self._api:
-            self._api.close()
+            await self._api.close()
         if self._syncing:
             self._syncing.cancel()
         for task in self._transfers:

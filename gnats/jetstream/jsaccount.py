@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gnats.core.subject import collide
 from gnats.gofmt import friendly_bytes
 from gnats.jetstream import errors
 from gnats.jetstream.config import FILE, MEMORY, StreamConfig
 from gnats.jetstream.limits import DEFAULT_TIER, JetStreamAccountLimits, Tiers, select_limits, tier_name
 from gnats.jetstream.metafiles import STREAMS
+from gnats.jetstream.overlaps import MANY, subject_count
 from gnats.jetstream.reservations import account_reservation, check_limits
 from gnats.jetstream.streamcfg import check_filters, check_stream_cfg, check_stream_update
 from gnats.jetstream.streams import Stream
+from gnats.jetstream.threads import in_thread
 from gnats.jetstream.usage import Usage
 from gnats.version import JS_API_LEVEL
 
@@ -38,6 +40,8 @@ class JSAccount:
         self.store_dir = Path(js.config.store_dir) / account.name
         self._usage: dict[str, Usage] = {}
         self._restoring: set[str] = set()
+        self._subjects = js.overlaps.trie()
+        """Of all streams. Whoever has the turn to change streams looks at them, in a thread if need be."""
 
     @property
     def name(self) -> str:
@@ -114,16 +118,19 @@ class JSAccount:
             raise errors.STREAM_NOT_FOUND()
         return stream
 
-    def check_stream_cfg(self, config: StreamConfig, *, pedantic: bool = False) -> StreamConfig:
+    async def check_stream_cfg(self, config: StreamConfig, *, pedantic: bool = False) -> StreamConfig:
         """The configuration with its defaults. Raises ApiError."""
         found = select_limits(self.limits, config.num_replicas or 1)
-        return check_stream_cfg(
+        check = partial(
+            check_stream_cfg,
             config,
             self.js.config.options.limits,
             found[0] if found else None,
             self._lookup,
             pedantic=pedantic,
+            overlaps=self.js.overlaps,
         )
+        return await in_thread(check) if subject_count(config) >= MANY else check()
 
     def _lookup(self, name: str) -> StreamConfig | None:
         stream = self.streams.get(name)
@@ -152,7 +159,7 @@ class JSAccount:
 
         When `recovering` it has been `created` before, may use what it uses, and may have its `store`.
         """
-        cfg = self.check_stream_cfg(config, pedantic=pedantic)
+        cfg = await self.check_stream_cfg(config, pedantic=pedantic)
         if cfg.num_replicas > 1:
             raise errors.STREAM_REPLICAS_NOT_SUPPORTED()
         if there := self.streams.get(cfg.name):
@@ -165,35 +172,60 @@ class JSAccount:
         if not recovering:
             check_limits(limits, tier, cfg, self._reserved_by_others(tier, cfg), self.js)
         check_filters(cfg)
-        self.check_overlap(cfg.subjects)
-        stream = await Stream.create(self, cfg, tier, created, recovering=recovering, store=store)
-        self.streams[cfg.name] = stream
-        self.js.reserve(cfg.storage, max(cfg.max_bytes, 0))
+        await self.check_overlap(cfg.subjects)
+        self.check_storable(cfg)
+        reserved = max(cfg.max_bytes, 0)
+        self.js.reserve(cfg.storage, reserved)  # other accounts must not have it meanwhile
+        try:
+            stream = await Stream.create(self, cfg, tier, created, recovering=recovering, store=store)
+        except BaseException:
+            self.js.reserve(cfg.storage, -reserved)
+            raise
+        self._enter(stream)
         self.js.advisories.stream_action(self.account, cfg.name, "create")
         return stream
 
+    @staticmethod
+    def check_storable(config: StreamConfig) -> None:
+        """Raise ApiError for a name that no directory can have."""
+        if config.storage == FILE and "\0" in config.name:
+            raise errors.STREAM_CREATE(err="error creating store for stream")
+
     def add_offline(self, stream: Stream) -> None:
         """A stream that cannot be used, but is told about."""
-        self.streams[stream.name] = stream
+        self._enter(stream)
 
-    def check_overlap(self, subjects: Iterable[str], besides: Stream | None = None) -> None:
-        """Raise ApiError where another stream has one of the subjects."""
-        for stream in self.streams.values():
-            if stream is besides:
-                continue
-            for theirs in stream.config.subjects:
-                if any(collide(subject, theirs) for subject in subjects):
-                    raise errors.STREAM_SUBJECT_OVERLAP()
+    def _enter(self, stream: Stream) -> None:
+        self.streams[stream.name] = stream
+        self._subjects.add(stream.config.subjects)
+
+    async def check_overlap(self, subjects: Sequence[str]) -> None:
+        """Raise ApiError where a stream has one of the subjects."""
+
+        def look() -> bool:
+            return self._subjects.collides_with(self.js.overlaps.trie(subjects))
+
+        if await in_thread(look) if len(subjects) >= MANY else look():
+            raise errors.STREAM_SUBJECT_OVERLAP()
 
     async def update_stream(self, stream: Stream, config: StreamConfig, *, pedantic: bool = False) -> None:
         """Change a stream. Raises ApiError, and it has not changed."""
         old = stream.config
-        new = check_stream_update(old, self.check_stream_cfg(config, pedantic=pedantic))
+        new = check_stream_update(old, await self.check_stream_cfg(config, pedantic=pedantic))
         self._check_update_limits(old, new)
         stream.check_consumers(new)
-        self.check_overlap(new.subjects, besides=stream)
-        await stream.update(new)
-        self.js.reserve(new.storage, max(new.max_bytes, 0) - max(old.max_bytes, 0))
+        more = max(new.max_bytes, 0) - max(old.max_bytes, 0)
+        self.js.reserve(new.storage, max(more, 0))  # other accounts must not have it meanwhile
+        self._subjects.discard(old.subjects)
+        try:
+            await self.check_overlap(new.subjects)
+            await stream.update(new)
+        except BaseException:
+            self.js.reserve(new.storage, -max(more, 0))
+            raise
+        finally:
+            self._subjects.add(stream.config.subjects)
+        self.js.reserve(new.storage, min(more, 0))
         self.js.advisories.stream_action(self.account, stream.name, "modify")
 
     def _check_update_limits(self, old: StreamConfig, new: StreamConfig) -> None:
@@ -210,6 +242,7 @@ class JSAccount:
         if self.streams.get(stream.name) is not stream:
             return
         del self.streams[stream.name]
+        self._subjects.discard(stream.config.subjects)
         consumers = list(stream.consumers.values())
         await stream.delete()
         self.js.reserve(stream.config.storage, -max(stream.config.max_bytes, 0))
@@ -227,6 +260,7 @@ class JSAccount:
         """Stop all streams; what they have stored stays."""
         for stream in list(self.streams.values()):
             await stream.stop()
+            self._subjects.discard(stream.config.subjects)
         self.streams.clear()
 
     # -- what is told ----------------------------------------------------------------------------------------

@@ -8,13 +8,13 @@ from base64 import b64encode
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gnats.core.subject import collide, has_wildcard, valid_subject
 from gnats.gofmt import os_error, rfc3339
 from gnats.gojson import Struct
 from gnats.jetstream import errors
-from gnats.jetstream.api import OFFLINE_DELAY, Json, Request, Route
+from gnats.jetstream.api import OFFLINE_DELAY, Json, Request, Route, Scope
 from gnats.jetstream.backupparts import STATE
 from gnats.jetstream.config import StreamConfig
 from gnats.jetstream.document import TIME
@@ -36,9 +36,9 @@ _PAGE = {"offset": "int"}
 _FILTERED_PAGE = {**_PAGE, "subject": "string"}
 _STREAM_REQUEST = {**StreamConfig.schema(), "pedantic": "bool"}
 _INFO_REQUEST = {**_PAGE, "deleted_details": "bool", "subjects_filter": "string"}
-_PURGE_REQUEST = {"seq": "uint64", "filter": "string", "keep": "uint64"}
-_DELETE_REQUEST = {"seq": "uint64", "no_erase": "bool"}
-_GET_REQUEST: Struct = {
+PURGE_REQUEST: Struct = {"seq": "uint64", "filter": "string", "keep": "uint64"}
+DELETE_REQUEST: Struct = {"seq": "uint64", "no_erase": "bool"}
+GET_REQUEST: Struct = {
     "seq": "uint64",
     "last_by_subj": "string",
     "next_by_subj": "string",
@@ -50,7 +50,7 @@ _GET_REQUEST: Struct = {
     "up_to_time": TIME,
     "no_hdr": "bool",
 }
-_SNAPSHOT_REQUEST = {
+SNAPSHOT_REQUEST: Struct = {
     "deliver_subject": "string",
     "no_consumers": "bool",
     "chunk_size": "int",
@@ -95,7 +95,7 @@ async def _update(request: Request) -> Json:
     jsa = request.jsa
     found = request.read(_STREAM_REQUEST, "StreamConfigRequest")
     pedantic = bool(found.get("pedantic"))
-    config = jsa.check_stream_cfg(StreamConfig.from_members(found), pedantic=pedantic)
+    config = await jsa.check_stream_cfg(StreamConfig.from_members(found), pedantic=pedantic)
     if request.tokens[2] != config.name:
         raise errors.STREAM_MISMATCH()
     stream = online(request, jsa.stream(config.name))
@@ -156,11 +156,11 @@ def _info(request: Request) -> Json:
             offset = max(found.get("offset", 0), 0)
             total = len(totals)
             if offset or total > MAX_SUBJECT_DETAILS:
-                offset = min(offset, total)
                 page = sorted(totals)[offset : offset + MAX_SUBJECT_DETAILS]
                 totals = {name: totals[name] for name in page}
             paged = {"total": total, "offset": offset, "limit": MAX_SUBJECT_DETAILS}
-            info["state"] = _with_subjects(info["state"], dict(sorted(totals.items())))
+            if totals:
+                info["state"] = _with_subjects(info["state"], dict(sorted(totals.items())))
     return paged | info
 
 
@@ -185,7 +185,7 @@ async def _delete(request: Request) -> Json:
 async def _purge(request: Request) -> Json:
     request.check_level()
     jsa = request.jsa
-    found = request.read_optional(_PURGE_REQUEST, "JSApiStreamPurgeRequest")
+    found = request.read_optional(PURGE_REQUEST, "JSApiStreamPurgeRequest")
     seq, keep = found.get("seq", 0), found.get("keep", 0)
     if seq and keep:
         raise errors.BAD_REQUEST()
@@ -202,7 +202,7 @@ def _delete_message(request: Request) -> Json:
     request.check_level()
     jsa = request.jsa
     request.require_body()
-    found = request.read(_DELETE_REQUEST, "JSApiMsgDeleteRequest")
+    found = request.read(DELETE_REQUEST, "JSApiMsgDeleteRequest")
     stream = jsa.stream(request.tokens[3])
     if stream.config.sealed:
         raise errors.STREAM_SEALED()
@@ -219,7 +219,7 @@ def _get_message(request: Request) -> Json | None:
     request.check_level()
     jsa = request.jsa
     request.require_body()
-    found = request.read(_GET_REQUEST, "JSApiMsgGetRequest")
+    found = request.read(GET_REQUEST, "JSApiMsgGetRequest")
     seq, start = found.get("seq", 0), found.get("start_time", "")
     last_for, next_for = found.get("last_by_subj", ""), found.get("next_by_subj", "")
     if (
@@ -268,7 +268,7 @@ def _snapshot(request: Request) -> Json | None:
     jsa = request.jsa
     request.require_body()
     stream = online(request, jsa.stream(request.tokens[2]))
-    options = request.read(_SNAPSHOT_REQUEST, "JSApiStreamSnapshotRequest")
+    options = request.read(SNAPSHOT_REQUEST, "JSApiStreamSnapshotRequest")
     deliver = options.get("deliver_subject", "")
     if not valid_subject(deliver) or has_wildcard(deliver):
         raise errors.SNAPSHOT_DELIVER_SUBJECT_INVALID()
@@ -278,7 +278,7 @@ def _snapshot(request: Request) -> Json | None:
     return None
 
 
-def _restore(request: Request) -> Json | None:
+async def _restore(request: Request) -> Json | None:
     request.check_level()
     jsa = request.jsa
     request.require_body()
@@ -291,8 +291,9 @@ def _restore(request: Request) -> Json | None:
         raise errors.STREAM_MISMATCH()
     if set(name) & set("\\/"):
         raise errors.STREAM_NAME_CONTAINS_PATH_SEPARATORS()
-    config = jsa.check_stream_cfg(config)
+    config = await jsa.check_stream_cfg(config)
     jsa.check_stream_limits(config)
+    jsa.check_storable(config)
     jsa.begin_restore(name)
     try:
         restore = Restore(request, jsa, config)
@@ -332,24 +333,28 @@ def _remove(directory: Path) -> None:
         shutil.rmtree(directory)
 
 
-def _route(verb: str, handle: object, response: str, tokens: int = 1, **more: object) -> Route:
+def _route(verb: str, handle: object, response: str, tokens: int = 1, **more: Any) -> Route:
     return replace(Route(verb, handle, response, tokens), **more)  # type: ignore[arg-type]
 
 
 _NOTHING_PAGED = {**_PAGED, "streams": None}
+_OF_ACCOUNT: dict[str, Any] = {"is_info": True, "scope": Scope.ACCOUNT}
+_OF_STREAM: dict[str, Any] = {"is_info": True, "scope": Scope.STREAM}
+_CHANGE: dict[str, Any] = {"scope": Scope.STREAMS_CHANGE}
+_NO_STREAMS = {**_PAGED, "streams": []}
 ROUTES = (
-    _route("INFO", _account_info, "account_info_response", 0, is_info=True),
-    _route("STREAM.CREATE", _create, "stream_create_response"),
-    _route("STREAM.UPDATE", _update, "stream_update_response"),
-    _route("STREAM.NAMES", _names, "stream_names_response", 0, is_info=True, empty=_NOTHING_PAGED),
-    _route("STREAM.LIST", _list, "stream_list_response", 0, is_info=True, empty={**_PAGED, "streams": []}),
-    _route("STREAM.INFO", _info, "stream_info_response", is_info=True, empty=_PAGED),
-    _route("STREAM.DELETE", _delete, "stream_delete_response"),
+    _route("INFO", _account_info, "account_info_response", 0, **_OF_ACCOUNT),
+    _route("STREAM.CREATE", _create, "stream_create_response", **_CHANGE),
+    _route("STREAM.UPDATE", _update, "stream_update_response", **_CHANGE),
+    _route("STREAM.NAMES", _names, "stream_names_response", 0, empty=_NOTHING_PAGED, **_OF_ACCOUNT),
+    _route("STREAM.LIST", _list, "stream_list_response", 0, empty=_NO_STREAMS, **_OF_ACCOUNT),
+    _route("STREAM.INFO", _info, "stream_info_response", empty=_PAGED, **_OF_STREAM),
+    _route("STREAM.DELETE", _delete, "stream_delete_response", **_CHANGE),
     _route("STREAM.PURGE", _purge, "stream_purge_response", empty={"purged": 0}),
     _route("STREAM.MSG.DELETE", _delete_message, "stream_msg_delete_response"),
-    _route("STREAM.MSG.GET", _get_message, "stream_msg_get_response"),
+    _route("STREAM.MSG.GET", _get_message, "stream_msg_get_response", scope=Scope.STREAM),
     _route("STREAM.SNAPSHOT", _snapshot, "stream_snapshot_response"),
-    _route("STREAM.RESTORE", _restore, "stream_restore_response", empty={"deliver_subject": ""}),
+    _route("STREAM.RESTORE", _restore, "stream_restore_response", empty={"deliver_subject": ""}, **_CHANGE),
     _route("STREAM.PEER.REMOVE", _cluster_required, "stream_remove_peer_response"),
     _route("STREAM.PEER.EVACUATE", _cluster_required, "stream_evacuate_peer_response"),
     _route("STREAM.CANCEL_MOVE", _cluster_required, "stream_cancel_move_response"),

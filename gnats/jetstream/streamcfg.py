@@ -4,10 +4,11 @@ configUpdateCheck in stream.go)."""
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from gnats.core.subject import collide, has_wildcard, subset_match, valid_publish_subject, valid_subject
+from gnats.core.subjecttrie import SubjectTrie
 from gnats.core.transform import SubjectTransform, validate_mapping
 from gnats.gofmt import duration, quote
 from gnats.jetstream import errors
@@ -26,6 +27,7 @@ from gnats.jetstream.config import (
 )
 from gnats.jetstream.errors import ApiError, Kind
 from gnats.jetstream.limits import JetStreamAccountLimits, JSLimitOpts
+from gnats.jetstream.overlaps import MANY, Overlaps
 from gnats.jetstream.reservations import max_bytes_limits
 
 MAX_NAME_LEN = 255
@@ -71,24 +73,26 @@ def check_stream_cfg(
     lookup: Lookup,
     *,
     pedantic: bool = False,
+    overlaps: Overlaps | None = None,
 ) -> StreamConfig:
     """The configuration with defaults where nothing was said. `account`: the limits for such a stream.
 
-    In pedantic mode nothing that was said is changed, but refused. Raises ApiError.
+    In pedantic mode nothing that was said is changed, but refused. Any thread. Raises ApiError, Stopped.
     """
+    overlaps = overlaps or Overlaps()
     _check_names(config)
     cfg = _with_defaults(config, pedantic)
     cfg = _with_duplicate_window(cfg, server, pedantic)
     cfg = _check_features(cfg, pedantic)
-    known = _Known(lookup)
+    known = _Known(lookup, overlaps)
     if cfg.mirror:
         cfg = replace(cfg, mirror_direct=_check_mirror(cfg, cfg.mirror, known, pedantic))
     _check_sources(cfg, known)
     known.check_prefixes()
-    _check_cycles(cfg, lookup)
+    _check_cycles(cfg, known)
     if not cfg.subjects and not cfg.mirror and not cfg.sources:
         cfg = replace(cfg, subjects=(cfg.name,))
-    _check_subjects(cfg)
+    _check_subjects(cfg, overlaps)
     required, most = max_bytes_limits(account, cfg) if account else (False, 0)
     if required and cfg.max_bytes <= 0:
         raise errors.STREAM_MAX_BYTES_REQUIRED()
@@ -221,32 +225,37 @@ def _check_discard_new_per_subject(cfg: StreamConfig) -> None:
 class _Known:
     """What is known of the streams that one takes messages from."""
 
-    def __init__(self, lookup: Lookup) -> None:
+    def __init__(self, lookup: Lookup, overlaps: Overlaps) -> None:
         self.lookup = lookup
-        self._subjects: list[str] = []
-        self._deliver_prefixes: list[str] = []
-        self._api_prefixes: list[str] = []
+        self.overlaps = overlaps
+        self._origins: dict[str, StreamConfig] = {}
+        self._tries: dict[str, SubjectTrie] = {}
+        self._deliver_prefixes: dict[str, None] = {}
+        self._api_prefixes: dict[str, None] = {}
 
     def note(self, cfg: StreamConfig, source: StreamSource, too_small: Kind) -> StreamConfig | None:
         """The configuration of a source, if it is visible; `too_small` where its messages could not come."""
         if source.external:
             if source.external.deliver:
-                self._deliver_prefixes.append(source.external.deliver)
+                self._deliver_prefixes[source.external.deliver] = None
             if source.external.api:
-                self._api_prefixes.append(source.external.api)
+                self._api_prefixes[source.external.api] = None
             return None
         origin = self.lookup(source.name)
         if origin:
-            self._subjects += origin.subjects
+            self._origins[source.name] = origin
             if 0 < cfg.max_msg_size < origin.max_msg_size:
                 raise too_small()
         return origin
 
     def check_prefixes(self) -> None:
+        by_token = self._by_first_token() if self._deliver_prefixes else {}
         for prefix in self._deliver_prefixes:
             if not valid_publish_subject(prefix):
                 raise errors.STREAM_INVALID_EXTERNAL_DELIVERY_SUBJ(prefix=prefix)
-            for subject in self._subjects:
+            self.overlaps.check()
+            first = prefix.partition(".")[0]
+            for _, subject in sorted(pair for token in (first, "*", ">") for pair in by_token.get(token, ())):
                 if collide(subject, f"{prefix}.{subject}"):
                     raise errors.STREAM_EXTERNAL_DEL_PREFIX_OVERLAPS(prefix=prefix, subject=subject)
         for prefix in self._api_prefixes:
@@ -256,6 +265,23 @@ class _Known:
                 )
             if collide(prefix, API_PREFIX):
                 raise errors.STREAM_EXTERNAL_API_OVERLAP(prefix=prefix, subject=API_PREFIX)
+
+    def _by_first_token(self) -> dict[str, list[tuple[int, str]]]:
+        """The subjects of the origins, and which of all of them each is."""
+        found: dict[str, list[tuple[int, str]]] = {}
+        every = (subject for origin in self._origins.values() for subject in origin.subjects)
+        for at, subject in enumerate(every):
+            found.setdefault(subject.partition(".")[0], []).append((at, subject))
+        return found
+
+    def touches(self, cfg: StreamConfig, wanted: str) -> bool:
+        """Has a stream subjects in common with a filter?"""
+        if len(cfg.subjects) < MANY:
+            return any(collide(subject, wanted) for subject in cfg.subjects)
+        trie = self._tries.get(cfg.name)
+        if trie is None:
+            trie = self._tries[cfg.name] = self.overlaps.trie(cfg.subjects)
+        return trie.collides_with(self.overlaps.trie([wanted]))
 
 
 def _check_durable(source: StreamSource, consumer: StreamConsumerSource, refusal: Kind) -> None:
@@ -280,11 +306,8 @@ def _check_transform(transform: SubjectTransformConfig, bad_source: Kind, bad_de
         raise bad_destination(err=exc) from None
 
 
-def _pairs(transforms: tuple[SubjectTransformConfig, ...]) -> Iterable[tuple[str, str]]:
-    for i, outer in enumerate(transforms):
-        for j, inner in enumerate(transforms):
-            if i != j:
-                yield outer.src, inner.src
+def _sources_of(transforms: Sequence[SubjectTransformConfig]) -> list[str]:
+    return [each.src for each in transforms if each.src]
 
 
 def _check_mirror(cfg: StreamConfig, mirror: StreamSource, known: _Known, pedantic: bool) -> bool:
@@ -311,9 +334,8 @@ def _check_mirror(cfg: StreamConfig, mirror: StreamSource, known: _Known, pedant
         _check_transform(
             transform, errors.MIRROR_INVALID_SUBJECT_FILTER, errors.MIRROR_INVALID_TRANSFORM_DESTINATION
         )
-        for other in mirror.subject_transforms:
-            if other is not transform and collide(transform.src, other.src):
-                raise errors.MIRROR_OVERLAPPING_SUBJECT_FILTERS()
+    if known.overlaps.has_collision(_sources_of(mirror.subject_transforms)):
+        raise errors.MIRROR_OVERLAPPING_SUBJECT_FILTERS()
     if not mirror.external and not valid_asset_name(mirror.name):
         raise errors.MIRROR_INVALID_STREAM_NAME()
     origin = known.note(cfg, mirror, errors.MIRROR_MAX_MESSAGE_SIZE_TOO_BIG)
@@ -341,7 +363,7 @@ def _check_sources(cfg: StreamConfig, known: _Known) -> None:
             _check_transform(
                 transform, errors.SOURCE_INVALID_SUBJECT_FILTER, errors.SOURCE_INVALID_TRANSFORM_DESTINATION
             )
-        if any(subset_match(outer, inner) for outer, inner in _pairs(source.subject_transforms)):
+        if known.overlaps.has_subset(_sources_of(source.subject_transforms)):
             raise errors.SOURCE_OVERLAPPING_SUBJECT_FILTERS()
         if source.consumer:
             _check_durable(source, source.consumer, errors.SOURCE_DURABLE_CONSUMER_CFG_INVALID)
@@ -351,54 +373,84 @@ def _check_sources(cfg: StreamConfig, known: _Known) -> None:
         known.note(cfg, source, errors.SOURCE_MAX_MESSAGE_SIZE_TOO_BIG)
 
 
-def _check_cycles(config: StreamConfig, lookup: Lookup) -> None:
-    """Refuse streams that take messages from each other in a circle, as far as subjects make it one."""
-    to_visit, visited = [config], set()
-    while to_visit:
-        cfg = to_visit.pop(0)
-        visited.add(cfg.name)
-        for source in cfg.sources:
-            if source is None or source.external:
+def _check_cycles(config: StreamConfig, known: _Known) -> None:
+    """Refuse streams that take messages from each other in a circle, as far as subjects make it one.
+
+    Streams are visited by their distance. One that is met more than once at the same distance is looked at
+    where it comes first and where it comes last: nothing else is to be found between.
+    """
+    level: list[StreamConfig] = [config]
+    visited: set[str] = set()
+    while level:
+        following: list[StreamConfig] = []
+        last = {cfg.name: at for at, cfg in enumerate(level)}
+        seen: set[str] = set()
+        for at, cfg in enumerate(level):
+            if cfg.name in seen and last[cfg.name] != at:
                 continue
-            if source.name in visited:
-                wanted = source.filter_subject
-                if not wanted or any(collide(subject, wanted) for subject in cfg.subjects):
-                    raise _invalid("detected cycle")
-            elif origin := lookup(source.name):
-                to_visit.append(origin)
-        if cfg.mirror and not cfg.mirror.external:
-            if cfg.mirror.name in visited:
+            seen.add(cfg.name)
+            visited.add(cfg.name)
+            known.overlaps.check()
+            following += _origins_to_visit(cfg, visited, known)
+        level = following
+
+
+def _origins_to_visit(cfg: StreamConfig, visited: set[str], known: _Known) -> list[StreamConfig]:
+    found = []
+    for source in cfg.sources:
+        if source is None or source.external:
+            continue
+        if source.name in visited:
+            if not source.filter_subject or known.touches(cfg, source.filter_subject):
                 raise _invalid("detected cycle")
-            if origin := lookup(cfg.mirror.name):
-                to_visit.append(origin)
+        elif origin := known.lookup(source.name):
+            found.append(origin)
+    if cfg.mirror and not cfg.mirror.external:
+        if cfg.mirror.name in visited:
+            raise _invalid("detected cycle")
+        if origin := known.lookup(cfg.mirror.name):
+            found.append(origin)
+    return found
 
 
 # -- subjects --------------------------------------------------------------------------------------------
 
 
-def _check_subjects(cfg: StreamConfig) -> None:
+def _check_subjects(cfg: StreamConfig, overlaps: Overlaps) -> None:
     seen: set[str] = set()
-    for i, subject in enumerate(cfg.subjects):
-        if not valid_subject(subject):
-            raise _invalid("invalid subject")
-        if subject in seen:
-            raise _invalid("duplicate subjects detected")
-        if subject == ">":
-            if not cfg.no_ack:
-                raise _invalid("capturing all subjects requires no-ack to be true")
-            if cfg.num_replicas != 1:
-                raise _invalid("capturing all subjects requires replicas of 1")
-        if not cfg.no_ack:
-            if any(collide(subject, private) for private in _PRIVATE) and not subset_match(
-                subject, "$JS.EVENT.>"
-            ):
-                raise _invalid("subjects that overlap with jetstream api require no-ack to be true")
-            if collide(subject, "$SYS.>") and not subset_match(subject, "$SYS.ACCOUNT.>"):
-                raise _invalid("subjects that overlap with system api require no-ack to be true")
-        for other in cfg.subjects[i + 1 :]:
-            if collide(other, subject):
-                raise _invalid(f"subject {quote(subject)} overlaps with {quote(other)}")
+    refusal, good = None, 0
+    for good, subject in enumerate(cfg.subjects, 1):
+        if refusal := _refusal_of_subject(cfg, subject, seen):
+            good -= 1
+            break
         seen.add(subject)
+    # the first of all refusals counts, and a subject's overlap comes behind what is wrong with it alone
+    pair = overlaps.first_collision(cfg.subjects)
+    if pair and pair[0] < good:
+        subject, other = cfg.subjects[pair[0]], cfg.subjects[pair[1]]
+        raise _invalid(f"subject {quote(subject)} overlaps with {quote(other)}")
+    if refusal:
+        raise refusal
+
+
+def _refusal_of_subject(cfg: StreamConfig, subject: str, seen: set[str]) -> ApiError | None:
+    if not valid_subject(subject):
+        return _invalid("invalid subject")
+    if subject in seen:
+        return _invalid("duplicate subjects detected")
+    if subject == ">":
+        if not cfg.no_ack:
+            return _invalid("capturing all subjects requires no-ack to be true")
+        if cfg.num_replicas != 1:
+            return _invalid("capturing all subjects requires replicas of 1")
+    if not cfg.no_ack and subject[0] in "$*>":
+        if any(collide(subject, private) for private in _PRIVATE) and not subset_match(
+            subject, "$JS.EVENT.>"
+        ):
+            return _invalid("subjects that overlap with jetstream api require no-ack to be true")
+        if collide(subject, "$SYS.>") and not subset_match(subject, "$SYS.ACCOUNT.>"):
+            return _invalid("subjects that overlap with system api require no-ack to be true")
+    return None
 
 
 def _check_republish(cfg: StreamConfig, republish: RePublish, pedantic: bool) -> RePublish:

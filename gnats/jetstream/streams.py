@@ -10,11 +10,11 @@ import os
 import random
 import time
 from collections.abc import Callable
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gnats.core.subject import collide, has_wildcard
+from gnats.core.subject import has_wildcard
 from gnats.gofmt import os_error, rfc3339
 from gnats.ident import DIGITS, server_hash
 from gnats.jetstream import errors
@@ -40,6 +40,7 @@ from gnats.jetstream.metafiles import (
     write_stream_meta,
 )
 from gnats.jetstream.origins import Origins
+from gnats.jetstream.overlaps import MANY
 from gnats.jetstream.sourcesstate import SourcesState, write_sources_state
 from gnats.jetstream.stream import Stream as NativeStream
 from gnats.jetstream.stream import StreamError
@@ -308,7 +309,7 @@ class Stream:
             raise errors.STREAM_UPDATE(err=f"change to limits violates consumers: {', '.join(beyond)}")
 
     async def update(self, config: StreamConfig) -> None:
-        """Have another configuration, which is one that it may have. Raises ApiError, and it has not changed."""
+        """Have another configuration, which is one that it may have. Raises ApiError: it has not changed."""
         old, undo = self.config, None
         try:
             if config.storage == FILE:
@@ -429,8 +430,12 @@ class Stream:
 
     def delete_message(self, seq: int, *, erase: bool) -> bool:
         """False when there is none. Raises ApiError."""
-        if self.config.storage == FILE and seq > self.store.state().last_seq:
-            raise errors.STREAM_MSG_DELETE_FAILED(err="stream store EOF")
+        if self.config.storage == FILE:
+            state = self.store.state()
+            if seq > state.last_seq:
+                raise errors.STREAM_MSG_DELETE_FAILED(err="stream store EOF")
+            if seq == 0 or seq < state.first_seq:
+                raise errors.STREAM_MSG_DELETE_FAILED(err="no message found")
         try:
             return self.native.delete_msg(seq, erase)
         except (StoreFailure, StreamError) as exc:
@@ -522,6 +527,17 @@ class Stream:
             if name not in self.consumers:
                 return name
 
+    async def check_consumer(self, config: ConsumerConfig, *, pedantic: bool) -> bool:
+        """Look in a thread at a configuration with many filters. Raises ApiError. False: not yet."""
+        if len(config.filter_subjects) < MANY:
+            return False
+        limits, _ = self.jsa.select_limits(config.replicas(self.config))
+        server, overlaps = self.jsa.js.config.options.limits, self.jsa.js.overlaps
+        complete = with_defaults(config, self.config, server, limits, pedantic=pedantic)
+        check = partial(check_consumer_cfg, complete, server, self.config, limits, overlaps=overlaps)
+        await in_thread(check)
+        return True
+
     def add_consumer(
         self,
         config: ConsumerConfig,
@@ -530,8 +546,11 @@ class Stream:
         pedantic: bool = False,
         state: bytes = b"",
         created: int = 0,
+        checked: bool = False,
     ) -> Consumer:
         """A new consumer, or one that is there and has changed, as `action` allows. Raises ApiError.
+
+        `checked`: by check_consumer().
 
         One that comes from a backup was `created` before (ns since 1970) and goes on from a `state`.
         """
@@ -539,7 +558,8 @@ class Stream:
         limits, _ = jsa.select_limits(config.replicas(self.config))
         server = jsa.js.config.options.limits
         config = with_defaults(config, self.config, server, limits, pedantic=pedantic)
-        check_consumer_cfg(config, server, self.config, limits)
+        if not checked:
+            check_consumer_cfg(config, server, self.config, limits, overlaps=jsa.js.overlaps)
         name = config.durable_name or config.name
         if there := self.consumers.get(name):
             if action == "create" and config.with_metadata_of(there.config.metadata) != there.config:
@@ -573,7 +593,8 @@ class Stream:
         limits, _ = self.jsa.select_limits(config.replicas(self.config))
         server = self.jsa.js.config.options.limits
         config = with_defaults(config, self.config, server, limits)
-        check_consumer_cfg(config, server, self.config, limits, recovering=True)
+        overlaps = self.jsa.js.overlaps
+        check_consumer_cfg(config, server, self.config, limits, recovering=True, overlaps=overlaps)
         consumer = Consumer(self, name, completed(config), created)
         consumer.start(recovering=True)
         self.enter_consumer(consumer)
@@ -602,13 +623,14 @@ class Stream:
 
     def _unique(self, name: str, subjects: tuple[str, ...]) -> bool:
         """Whether no other consumer has any of these subjects (partitionUnique)."""
-        for subject in subjects:
-            for found in self.native.consumers_with(subject.encode()):
-                other = self.consumers[found.name]
-                if other.name == name or other.config.direct or other.config.sourcing:
-                    continue
-                if not other.config.filters or any(collide(subject, each) for each in other.config.filters):
-                    return False
+        overlaps = self.jsa.js.overlaps
+        names = {found.name for subject in subjects for found in self.native.consumers_with(subject.encode())}
+        mine = overlaps.trie(subjects)
+        for other in (self.consumers[each].config for each in names if each != name):
+            if other.direct or other.sourcing:
+                continue
+            if not other.filters or mine.collides_with(overlaps.trie(other.filters)):
+                return False
         return True
 
     def delete_consumer(self, consumer: Consumer) -> None:

@@ -19,4 +19,6 @@ async def in_thread(work: Callable[[], T]) -> T:
         return await asyncio.shield(done)
     except asyncio.CancelledError:
         await asyncio.wait([done])
+        if not done.cancelled():
+            done.exception()  # nobody is left to be told
         raise

@@ -3,6 +3,7 @@
 import base64
 import heapq
 import json
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
@@ -100,10 +101,11 @@ def connz_steps(server: "Server", options: ConnzOptions) -> Steps[Page]:
         sessions = opened.values()  # connection ids grow: these are in order
     else:
         sessions = [*opened.values(), *closed]
+    last = min(offset + limit, sys.maxsize)
     if not isinstance(sessions, list) or len(sessions) < 2:
-        chosen = list(islice(sessions, offset, offset + limit))
+        chosen = list(islice(sessions, offset, last))
     else:
-        chosen = yield from _sorted(sessions, sort, offset, limit, now)
+        chosen = yield from _sorted(sessions, sort, offset, last, now)
     infos = []
     for index, session in enumerate(chosen):
         infos.append(connection_info(session, now, options))
@@ -156,7 +158,7 @@ def _filter(opened: dict[int, Session], closed: list[Session], options: ConnzOpt
     return found
 
 
-def _sorted(sessions: list[Session], sort: str, offset: int, limit: int, now: int) -> Steps[list[Session]]:
+def _sorted(sessions: list[Session], sort: str, first: int, last: int, now: int) -> Steps[list[Session]]:
     keys: list[Any] = []
     for start in range(0, len(sessions), SLICE * 8):
         keys += _keys(sessions[start : start + SLICE * 8], sort, now)
@@ -164,11 +166,11 @@ def _sorted(sessions: list[Session], sort: str, offset: int, limit: int, now: in
     ascending = sort in _SMALLEST_FIRST
     order: Iterable[int] = range(len(sessions))
     key: Callable[[int], Any] = keys.__getitem__
-    if (offset + limit) * 8 < len(sessions):
-        ordered = (heapq.nsmallest if ascending else heapq.nlargest)(offset + limit, order, key)
+    if last * 8 < len(sessions):
+        ordered = (heapq.nsmallest if ascending else heapq.nlargest)(last, order, key)
     else:
         ordered = sorted(order, key=key, reverse=not ascending)
-    return [sessions[index] for index in ordered[offset : offset + limit]]
+    return [sessions[index] for index in ordered[first:last]]
 
 
 def _keys(sessions: list[Session], sort: str, now: int) -> list[Any]:

@@ -70,3 +70,47 @@ MONITOR = {
     "callback": "2.15 ignores it, 2.9 makes a script of any text, gnats of the name of a function",
     "queues": "the names of /ipqueuesz are those of queues that gnats has",
 }
+
+# Requests to JetStream at the ends of their ranges (test_js_ends). Of these only that both answer is compared, or that
+# both refuse: the last names of a path, or a verb and a field, and which values (None: all).
+_BROKEN_TEXTS = (b'"a\xffb"', b'"\\ud800"')
+JETSTREAM_WORDS: tuple[tuple[tuple[str, ...], tuple[bytes, ...] | None], ...] = (
+    # a refusal quotes the JSON as it came; gnats quotes what it has read
+    *(
+        ((name,), _BROKEN_TEXTS)
+        for name in (
+            "retention", "discard", "storage", "compression", "persist_mode",
+            "ack_policy", "deliver_policy", "replay_policy", "priority_policy", "action",
+        )
+    ),
+    (("Nats-Rollup",), (b"\xff",)),
+    # a placement that says nothing is none, also with an empty list of tags
+    (("placement", "tags"), (b"[]",)),
+    # the reference looks at the size of a header first
+    *(((name,), (b"y" * 70_000,)) for name in (
+        "Nats-Expected-Stream", "Nats-Expected-Last-Sequence", "Nats-Expected-Last-Msg-Id", "Nats-Rollup",
+        "Nats-Expected-Last-Subject-Sequence", "Nats-Incr", "Nats-Schedule",
+        "Nats-Expected-Last-Subject-Sequence-Subject",
+    )),
+)  # fmt: skip
+# Where the answers differ.
+JETSTREAM_OTHERWISE: tuple[tuple[tuple[str, ...], tuple[bytes, ...] | None], ...] = (
+    # what is no time in nanoseconds of an int64 the reference takes for another one, gnats for the last there is
+    *(((name,), (b'"9999-12-31T23:59:59.999999999Z"',)) for name in ("opt_start_time", "start_time")),
+    # the reference cannot store a time of a year below 0, gnats keeps it as it came
+    (("pause_until",), (b'"0000-01-01T00:00:00+23:59"',)),
+    # twice an idle heartbeat, which is compared with what the request may take, is negative in the reference
+    (
+        ("NEXT", "idle_heartbeat"),
+        (b"4611686018427387904", b"8000000000000000000", b"9223372036854775807"),
+    ),
+    # a request for a nanosecond: gnats looks for a message before it looks at the time
+    (("NEXT", "expires"), (b"1",)),
+    # gnats refuses what would bring sequences to their end
+    *(
+        ((verb, name), (
+            b"8000000000000000000", b"9223372036854775807", b"9223372036854775808", b"18446744073709551615",
+        ))
+        for verb, name in (("STREAM.PURGE.S", "seq"), ("STREAM", "first_seq"), ("CONSUMER.RESET.S.C", "seq"))
+    ),
+)  # fmt: skip

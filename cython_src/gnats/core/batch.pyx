@@ -5,7 +5,7 @@ from libc.string cimport memset
 from gnats.core.connection cimport Connection
 from gnats.core.pollstate cimport PollState
 from gnats.core.timers cimport timers_next
-from gnats.includes.atomics cimport exchange8, load8_acquire, store64, unlikely
+from gnats.includes.atomics cimport exchange8, load8_acquire, store64, storei64, unlikely
 from gnats.includes.linux cimport TFD_TIMER_ABSTIME, itimerspec, monotonic_ns, timerfd_settime
 
 cdef enum:
@@ -29,7 +29,7 @@ cdef void end_batch(PollState *ps) noexcept nogil:
 cdef void arm_timer(PollState *ps) noexcept nogil:
     cdef itimerspec spec
     memset(&spec, 0, sizeof(spec))
-    ps.armed = timers_next(&ps.timers)
+    storei64(&ps.armed, timers_next(&ps.timers))
     spec.it_value.tv_sec = ps.armed // SECOND
     spec.it_value.tv_nsec = <long> (ps.armed % SECOND)
     timerfd_settime(ps.tmfd, TFD_TIMER_ABSTIME, &spec, NULL)

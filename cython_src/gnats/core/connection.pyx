@@ -81,6 +81,7 @@ from gnats.includes.pthread cimport (
     pthread_mutex_lock,
     pthread_mutex_unlock,
 )
+from gnats.includes.times cimport duration_of, time_after
 
 cdef enum:
     FLUSH_OVER = 256 * 1024        # flush in place beyond this: memory stays hot, readers get going
@@ -134,8 +135,8 @@ cdef class Connection(Recorder):
         self.max_pending = max_pending
         self.gate = max_pending // 4 * 3
         self.flush_over = FLUSH_OVER if FLUSH_OVER < self.gate else self.gate
-        self.write_deadline = <int64_t> (write_deadline * SECOND)
-        self.ping_interval = <int64_t> (ping_interval * SECOND)
+        self.write_deadline = duration_of(write_deadline)
+        self.ping_interval = duration_of(ping_interval)
         self.ping_max = ping_max
         self.opts.echo = 1
         self.opts.verbose = self.opts.pedantic = self.pedantic = kind == CLIENT
@@ -196,7 +197,7 @@ cdef class Connection(Recorder):
         without one the connection is closed. Raises MemoryError.
         """
         self.auth_set = expect_connect
-        self.auth_timeout = <int64_t> (auth_timeout * SECOND) if expect_connect else 0
+        self.auth_timeout = duration_of(auth_timeout) if expect_connect else 0
         self.append_remote(info)
         self.request(CTL_START, 0)
 
@@ -227,7 +228,7 @@ cdef class Connection(Recorder):
         self.staged_limits.max_control_line = max_control_line
         self.staged_limits.max_payload = max_payload
         self.staged_limits.max_subs = max_subs
-        self.staged_limits.ping_interval = <int64_t> (ping_interval * SECOND)
+        self.staged_limits.ping_interval = duration_of(ping_interval)
         self.staged_limits.ping_max = ping_max
         pthread_mutex_unlock(&self.lock)
         self.request(CTL_LIMITS, 0)
@@ -349,7 +350,7 @@ cdef class Connection(Recorder):
             self.ping_interval = limits.ping_interval
             timer_clear(&self.ps.timers, &self.ping_timer)
             if limits.ping_interval > 0:
-                timer_set(&self.ps.timers, &self.ping_timer, self.ps.now + limits.ping_interval)
+                timer_set(&self.ps.timers, &self.ping_timer, time_after(self.ps.now, limits.ping_interval))
 
     cdef void begin(self) noexcept nogil:
         cdef epoll_event ev
@@ -370,9 +371,9 @@ cdef class Connection(Recorder):
     cdef void begin_protocol(self) noexcept nogil:
         """What comes next from the peer is the protocol."""
         if self.auth_timeout > 0:
-            timer_set(&self.ps.timers, &self.auth_timer, self.ps.now + self.auth_timeout)
+            timer_set(&self.ps.timers, &self.auth_timer, time_after(self.ps.now, self.auth_timeout))
         if self.ping_interval > 0:
-            timer_set(&self.ps.timers, &self.ping_timer, self.ps.now + self.ping_interval)
+            timer_set(&self.ps.timers, &self.ping_timer, time_after(self.ps.now, self.ping_interval))
 
     cdef void set_interest(self, uint32_t events) noexcept nogil:
         cdef epoll_event ev
@@ -438,8 +439,8 @@ cdef class Connection(Recorder):
             return
         if self.kind == CLIENT and d > FIRST_PING:
             d = FIRST_PING
-        d += <int64_t> (poller_random(self.ps) % 1000) * (d // 5000)
-        timer_set(&self.ps.timers, &self.ping_timer, self.ps.now + d)
+        d = time_after(d, <int64_t> (poller_random(self.ps) % 1000) * (d // 5000))
+        timer_set(&self.ps.timers, &self.ping_timer, time_after(self.ps.now, d))
 
     cdef void process_ping_timer(self) noexcept nogil:
         cdef int64_t now = self.ps.now
@@ -461,7 +462,7 @@ cdef class Connection(Recorder):
                 self.trace_line(TRACE_OUT, b"PING", 4, NULL, 0)
             self.queue_outbound(b"PING\r\n", 6)
         if not load8(&self.closing):
-            timer_set(&self.ps.timers, &self.ping_timer, now + self.ping_interval)
+            timer_set(&self.ps.timers, &self.ping_timer, time_after(now, self.ping_interval))
 
     # -- reading -------------------------------------------------------------------------------------------------
 
@@ -665,11 +666,11 @@ cdef class Connection(Recorder):
                 self.want_write = 1
                 self.set_interest(self.interest | EPOLLOUT)
                 self.deadline_mark = self.sent + left
-                timer_set(&self.ps.timers, &self.write_timer, self.ps.now + self.write_deadline)
+                timer_set(&self.ps.timers, &self.write_timer, time_after(self.ps.now, self.write_deadline))
             elif self.sent >= self.deadline_mark and not self.draining:
                 # Everything that was queued when the deadline was set has gone; what has come since gets its own.
                 self.deadline_mark = self.sent + left
-                timer_set(&self.ps.timers, &self.write_timer, self.ps.now + self.write_deadline)
+                timer_set(&self.ps.timers, &self.write_timer, time_after(self.ps.now, self.write_deadline))
         if load8(&self.gated) and self.out.bytes <= self.gate:
             self.release_stalled()
 
@@ -726,7 +727,7 @@ cdef class Connection(Recorder):
         if self.stall_next != NULL:
             set_stall_prev(<Connection> self.stall_next, <void *> self)
         self.ps.stalled = <void *> self
-        timer_set(&self.ps.timers, &self.stall_timer, monotonic_ns() + ns)
+        timer_set(&self.ps.timers, &self.stall_timer, time_after(monotonic_ns(), ns))
 
     cdef void unpause(self) noexcept nogil:
         timer_clear(&self.ps.timers, &self.stall_timer)

@@ -9,7 +9,17 @@ from gnats.core.account cimport Account, StreamImport, import_sub, import_to
 from gnats.core.connection cimport CTL_CLOSE, SLOW_CONSUMER_PENDING_BYTES, WRITE_ERROR
 from gnats.core.guard cimport CHECK_DELIVERIES, NOTE_REPLIES
 from gnats.core.imports cimport Importer, transformed
-from gnats.core.inbox cimport EV_MSG, Event, Inbox
+from gnats.core.inbox cimport (
+    ACCOUNT_PART,
+    ASKER_PART,
+    EV_MSG,
+    HEADER_PART,
+    PAYLOAD_PART,
+    REPLY_PART,
+    SUBJECT_PART,
+    Event,
+    Inbox,
+)
 from gnats.core.msgtrace cimport (
     EGRESS_AUTO_UNSUBSCRIBED,
     EGRESS_CLIENT_CLOSED,
@@ -496,16 +506,27 @@ cdef class Deliverer(Importer):
         """Post a message to a subscriber in the server itself."""
         cdef PubArg *pa = &self.pa
         cdef size_t hdr = pa.hdr if pa.hdr > 0 else 0
-        cdef Event *ev = (<Inbox> dest.inbox).new_event(
-            EV_MSG, <void *> dest, &dest.source, pa.subject.n + pa.reply.n + n - 2 + s.sid_len)
+        cdef Slice account = (<Account> self.account).info_name
+        cdef Slice asker
+        cdef Event *ev
         cdef char *p
+        asker.p = NULL
+        asker.n = 0
+        if self.hop != NULL and self.hop.request:
+            asker = self.hop.info
+            account = (<Account> self.hop.account).info_name
+        ev = (<Inbox> dest.inbox).new_event(
+            EV_MSG, <void *> dest, &dest.source,
+            pa.subject.n + pa.reply.n + n - 2 + asker.n + account.n + s.sid_len)
         if ev == NULL:
             return False
         ev.a = <int64_t> self.cid
-        ev.part[0] = <uint32_t> pa.subject.n
-        ev.part[1] = <uint32_t> pa.reply.n
-        ev.part[2] = <uint32_t> hdr
-        ev.part[3] = <uint32_t> (n - 2 - hdr)
+        ev.part[SUBJECT_PART] = <uint32_t> pa.subject.n
+        ev.part[REPLY_PART] = <uint32_t> pa.reply.n
+        ev.part[HEADER_PART] = <uint32_t> hdr
+        ev.part[PAYLOAD_PART] = <uint32_t> (n - 2 - hdr)
+        ev.part[ASKER_PART] = <uint32_t> asker.n
+        ev.part[ACCOUNT_PART] = <uint32_t> account.n
         p = ev.data
         memcpy(p, pa.subject.p, pa.subject.n)
         p += pa.subject.n
@@ -513,7 +534,12 @@ cdef class Deliverer(Importer):
             memcpy(p, pa.reply.p, pa.reply.n)
             p += pa.reply.n
         memcpy(p, msg, n - 2)
-        memcpy(p + n - 2, sub_sid(s), s.sid_len)
+        p += n - 2
+        if asker.n:
+            memcpy(p, asker.p, asker.n)
+            p += asker.n
+        memcpy(p, account.p, account.n)
+        memcpy(p + account.n, sub_sid(s), s.sid_len)
         return (<Inbox> dest.inbox).post_caused(ev, &self.source)
 
     cdef void trace_out(self, Deliverer producer, const Subscription *s, const Delivery *d) noexcept nogil:

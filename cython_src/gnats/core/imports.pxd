@@ -30,6 +30,10 @@ cdef struct Hop:
     uint8_t details        # what the header says about the requester: all that is shared,
     uint8_t server         # or the server's name at least
     Slice reply            # the first import's, if it is of a fast batch, which is told by it; n is 0 otherwise
+    # Who asks, for those who are asked in the server itself: they take it from here, never from a header, which a
+    # client can write.
+    void *account          # of a request: borrowed Account, the one that imports
+    Slice info             # the requester as JSON, what request_header() says; n is 0 where it says nothing
 
 
 # What a client is asked to tell about itself, as JSON in pieces: what comes before its account, before its round trip
@@ -75,7 +79,7 @@ cdef class Importer(Traced):
                             const Slice *to, bint response, const char *msg, size_t *n, char *dest,
                             char *sizes) noexcept nogil
     cdef void end_trace_import(self, Account exporter, MsgTrace *t, const Slice *before) noexcept nogil
-    cdef char *request_header(self, Account account, const Hop *hop, bint chained, char *msg, size_t *n,
+    cdef char *request_header(self, Account account, Hop *hop, bint chained, char *msg, size_t *n,
                               char *sizes) noexcept nogil
     cdef bint route_in(self, Account account, const char *to, size_t tn, const char *reply, size_t rn, char *msg,
                        size_t n) noexcept nogil

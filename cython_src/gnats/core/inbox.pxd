@@ -47,6 +47,19 @@ cpdef enum:
 cdef struct Source
 
 
+# What an EV_MSG has, in this order. ASKER_PART and ACCOUNT_PART are who asks as the data plane knows it, both as JSON:
+# the requester (ClientInfo), empty where the message came through no imported service, and the name of the account
+# that is meant: the one that imports the service, or else the producer's.
+cdef enum:
+    SUBJECT_PART = 0
+    REPLY_PART = 1
+    HEADER_PART = 2
+    PAYLOAD_PART = 3
+    ASKER_PART = 4
+    ACCOUNT_PART = 5
+    MSG_PARTS = 6
+
+
 cdef struct Event:
     Event *next
     void *client      # borrowed core.client.Client, or what kind says; NULL: nothing that must be kept
@@ -57,7 +70,7 @@ cdef struct Event:
     char *more        # data that is freed with the event, instead of `data`; NULL: none
     size_t len
     size_t size       # bytes that are charged
-    uint32_t part[4]  # EV_MSG: lengths of subject, reply, header and payload; the sid follows
+    uint32_t part[MSG_PARTS]  # EV_MSG: what each of these takes; the sid follows
     uint8_t kind
     uint8_t lent      # its memory is the connection's
     uint8_t may_drop

@@ -216,7 +216,8 @@ cdef class Inbox:
         """Up to `most` events, as (event, client, a, b, data), each connection's in order; fewer when they are large.
 
         fileno() stays readable when there are more. `data` is bytes; for EV_MSG it is (subject, reply, header,
-        payload, sid). It is None when there was no memory for it. A closed client stays alive here until no poller can hold a pointer to it.
+        payload, asker, account, sid). It is None when there was no memory for it. A closed client stays alive here until
+        no poller can hold a pointer to it.
         """
         cdef Event *ev
         cdef Source *resumed
@@ -379,7 +380,7 @@ cdef tuple message_parts(Event *ev):
     cdef const char *p = ev.data
     cdef list parts = []
     cdef int i
-    for i in range(4):
+    for i in range(MSG_PARTS):
         parts.append(PyBytes_FromStringAndSize(p, ev.part[i]))
         p += ev.part[i]
     parts.append(PyBytes_FromStringAndSize(p, ev.len - (p - ev.data)))

@@ -41,6 +41,7 @@ from gnats.core.tlsstate cimport (
 )
 from gnats.includes.atomics cimport load8, load8_acquire
 from gnats.includes.linux cimport EAGAIN, EIO, MSG_DONTWAIT, MSG_PEEK, errno, monotonic_ns, recv, ssize_t
+from gnats.includes.times cimport duration_of, time_after
 
 cdef enum:
     HELLO = 0x16          # the first byte of a TLS connection
@@ -49,8 +50,6 @@ cdef enum:
     HEADROOM = 32 * 1024
     WIRE = 256 * 1024     # of records waiting for the socket; a whole queue is not encrypted ahead
     TURN = 1000000        # ns that handshakes may take of a batch, after which they wait for the next
-
-cdef int64_t SECOND = 1000000000
 
 
 cdef char *copied(bytes data, size_t *n) except? NULL:
@@ -115,7 +114,7 @@ cdef class SecureConnection(Connection):
         self.keep.append(context)
         self.tls = t
         self.auth_set = expect_connect
-        self.auth_timeout = <int64_t> (auth_timeout * SECOND) if expect_connect else 0
+        self.auth_timeout = duration_of(auth_timeout) if expect_connect else 0
         self.request(CTL_START, 0)
 
     def tls_info(self) -> dict | None:
@@ -152,7 +151,7 @@ cdef class SecureConnection(Connection):
         t.pool = &self.ps.pool
         if t.first and t.fallback > 0:
             t.phase = TLS_WAIT
-            timer_set(&self.ps.timers, &t.timer, self.ps.now + <int64_t> (t.fallback * SECOND))
+            timer_set(&self.ps.timers, &t.timer, time_after(self.ps.now, duration_of(t.fallback)))
         elif t.first:
             self.tls_start_handshake()
         else:
@@ -170,7 +169,7 @@ cdef class SecureConnection(Connection):
         if load8(&self.closing):
             return
         if t.mixed:
-            timer_set(&self.ps.timers, &t.timer, self.ps.now + <int64_t> (t.timeout * SECOND))
+            timer_set(&self.ps.timers, &t.timer, time_after(self.ps.now, duration_of(t.timeout)))
         else:
             self.tls_start_handshake()
 
@@ -188,7 +187,7 @@ cdef class SecureConnection(Connection):
             self.close_connection_nogil(TLS_HANDSHAKE_ERROR)
             return
         t.phase = TLS_HANDSHAKE
-        timer_set(&self.ps.timers, &t.timer, self.ps.now + <int64_t> (t.timeout * SECOND))
+        timer_set(&self.ps.timers, &t.timer, time_after(self.ps.now, duration_of(t.timeout)))
 
     cdef void tls_fall_back(self) noexcept nogil:
         """No handshake has come first."""

@@ -19,6 +19,10 @@ from gnats.jetstream.requests cimport waitq_free
 from gnats.jetstream.streamcore cimport StreamCore
 from gnats.store.filter cimport filter_free
 
+cdef enum:
+    TIMERS = 2    # of a consumer
+
+
 cdef class ConsumerState(Observer):
     """A consumer's state; see Consumer."""
 
@@ -32,6 +36,9 @@ cdef class ConsumerState(Observer):
         self.timer.timer.owner = self.kicker.timer.owner = <void *> self
         self.timer.fn = on_timer
         self.kicker.fn = on_kick
+        self.reserved = self.engine.reserve(TIMERS)
+        if not self.reserved:
+            raise MemoryError
 
     def __dealloc__(self):
         pending_free(&self.pending)
@@ -42,6 +49,12 @@ cdef class ConsumerState(Observer):
         free(self.cfg.backoff)
         filter_free(self.filter)
         pthread_mutex_destroy(&self.lock)
+        self.release_timers()
+
+    cdef void release_timers(self) noexcept:
+        if self.reserved and self.engine is not None:
+            self.engine.reserve(-TIMERS)
+        self.reserved = False
 
     # -- where it begins ---------------------------------------------------------------------------------------------
 
@@ -106,6 +119,9 @@ cdef class ConsumerState(Observer):
         pthread_mutex_unlock(&self.store.lock)
 
     # -- the state that is stored ------------------------------------------------------------------------------------
+
+    cdef bint has_ack_wait(self) noexcept nogil:
+        return self.cfg.ack_wait != 0 or self.cfg.nbackoff != 0
 
     cdef int64_t wait_of(self, int64_t rdc) noexcept nogil:
         if self.cfg.nbackoff == 0:
@@ -175,7 +191,8 @@ cdef class ConsumerState(Observer):
         (<Inbox> self.engine.control.inbox).post(ev)
 
     cdef void wake(self, PollState *ps) noexcept nogil:
-        run_later(local_of(ps), self)
+        if not run_later(local_of(ps), self):
+            self.kick()   # that needs no memory
 
     cdef void kick(self) noexcept nogil:
         self.engine.arm(&self.kicker, 1)
@@ -195,7 +212,14 @@ cdef void on_timer(void *owner, PollState *ps) noexcept nogil:
 
 
 cdef void on_kick(void *owner, PollState *ps) noexcept nogil:
+    pthread_mutex_lock(&(<ConsumerState> owner).lock)
+    begin(<ConsumerState> owner)
+    pthread_mutex_unlock(&(<ConsumerState> owner).lock)
     (<ConsumerState> owner).run(ps)
+
+
+cdef void begin(ConsumerState o) noexcept nogil:
+    o.begun = o.started
 
 
 cdef void set_armed(ConsumerState o, int64_t when) noexcept nogil:

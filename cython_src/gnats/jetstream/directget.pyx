@@ -10,6 +10,7 @@ from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 
 from gnats.core.delivery cimport Deliverer
+from gnats.core.headers cimport add_header
 from gnats.core.parser cimport Slice
 from gnats.core.pollstate cimport PollState
 from gnats.core.subject cimport is_valid_subject, subject_has_wildcard
@@ -17,7 +18,7 @@ from gnats.core.sublist cimport Subscription
 from gnats.includes.atomics cimport add64_seq
 from gnats.includes.linux cimport monotonic_ns
 from gnats.jetstream.engine cimport Local, local_of, publish_now, take_turns
-from gnats.jetstream.headers cimport add_header, add_number_header, level_too_high, parse_time, put_time
+from gnats.jetstream.headers cimport add_number_header, level_too_high, parse_time, put_time
 from gnats.jetstream.jsonreq cimport (
     JSON_BOOL,
     JSON_INT,

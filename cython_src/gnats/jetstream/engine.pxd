@@ -108,9 +108,13 @@ cdef class Engine:
     cdef list clients, graveyard
     cdef bint closed
 
-    # Any thread. Sets the deadline, monotonic ns; 0 disarms. A timer that is disarmed by another thread than the
-    # control loop's may just be being called. False when out of memory.
-    cdef bint arm(self, JsTimer *t, int64_t when) noexcept nogil
+    cdef uint64_t rounds           # of timers; atomic, the control loop's
+    # Room for n more timers, n below 0 gives it back: whoever has timers reserves it before it arms the first.
+    # False when out of memory.
+    cdef bint reserve(self, int n) noexcept nogil
+    # Any thread. Sets the deadline, monotonic ns; 0 disarms. What is due already is called soon, after what was due
+    # before. A timer that is disarmed by another thread than the control loop's may just be being called.
+    cdef void arm(self, JsTimer *t, int64_t when) noexcept nogil
     cdef void expire(self) noexcept nogil
     cdef void give_to_sync(self, Local *local) noexcept nogil
 

@@ -12,7 +12,7 @@ from gnats.core.parser cimport JETSTREAM
 from gnats.core.pollstate cimport PollerBase, PollState
 from gnats.core.quiesce cimport qs_advance, qs_offline, qs_online, qs_passed
 from gnats.core.state cimport ServerState
-from gnats.core.timers cimport Timer, timer_clear, timer_expired, timer_set, timers_free, timers_next
+from gnats.core.timers cimport Timer, timer_clear, timer_expired, timer_set, timers_free, timers_next, timers_reserve
 from gnats.includes.arrays cimport array_grow
 from gnats.includes.atomics cimport (
     add64_seq,
@@ -52,6 +52,8 @@ from gnats.includes.pthread cimport (
     pthread_mutex_init,
     pthread_mutex_lock,
     pthread_mutex_unlock,
+    pthread_self,
+    pthread_setname_np,
 )
 from gnats.jetstream.observer cimport Observer
 from gnats.jetstream.turns cimport Work, work_add, work_drop, work_run
@@ -222,12 +224,27 @@ cdef class Engine:
         self.graveyard = kept
 
     def stats(self) -> dict:
-        """`syncs`: fdatasyncs so far; `timers` armed; `buried`: closed streams and consumers still kept."""
+        """Counters, and how it is at the moment.
+
+        `syncs`: fdatasyncs so far; `rounds` of timers so far; `timers` armed; `overdue`: nanoseconds by which the first
+        deadline has passed; `unwatched`: whether that deadline would pass unnoticed; `buried`: closed streams and
+        consumers still kept.
+        """
         cdef uint32_t timers
+        cdef int64_t first, armed
         pthread_mutex_lock(&self.timer_lock)
         timers = self.timers.n
+        first = timers_next(&self.timers)
+        armed = self.armed
         pthread_mutex_unlock(&self.timer_lock)
-        return {"syncs": load64(&self.syncs), "timers": timers, "buried": len(self.graveyard)}
+        return {
+            "syncs": load64(&self.syncs),
+            "rounds": load64(&self.rounds),
+            "timers": timers,
+            "overdue": max(monotonic_ns() - first, 0) if first else 0,
+            "unwatched": first != 0 and (armed == 0 or armed > first),
+            "buried": len(self.graveyard),
+        }
 
     def close(self) -> None:
         """Streams and consumers are closed, and the pollers' threads have ended. Idempotent."""
@@ -243,18 +260,23 @@ cdef class Engine:
 
     # -- timers ------------------------------------------------------------------------------------------------------
 
-    cdef bint arm(self, JsTimer *t, int64_t when) noexcept nogil:
-        cdef bint ok = True
+    cdef bint reserve(self, int n) noexcept nogil:
+        cdef bint ok
+        pthread_mutex_lock(&self.timer_lock)
+        ok = timers_reserve(&self.timers, n) == 0
+        pthread_mutex_unlock(&self.timer_lock)
+        return ok
+
+    cdef void arm(self, JsTimer *t, int64_t when) noexcept nogil:
         pthread_mutex_lock(&self.timer_lock)
         if when == 0:
             timer_clear(&self.timers, &t.timer)
         else:
-            ok = timer_set(&self.timers, &t.timer, when) == 0
+            timer_set(&self.timers, &t.timer, when)
             # A deadline that is later than the timerfd's is set when that one has passed.
             if self.armed == 0 or timers_next(&self.timers) < self.armed:
                 set_timerfd(self)
         pthread_mutex_unlock(&self.timer_lock)
-        return ok
 
     cdef void expire(self) noexcept nogil:
         cdef PollState *ps = self.control
@@ -262,6 +284,7 @@ cdef class Engine:
         cdef uint32_t _
         qs_online(&ps.qs)
         ps.now = monotonic_ns()
+        bump64(&self.rounds, 1)
         for _ in range(TIMERS_AT_ONCE):
             pthread_mutex_lock(&self.timer_lock)
             t = timer_expired(&self.timers, ps.now)
@@ -358,6 +381,7 @@ cdef void *sync_loop(void *arg) noexcept nogil:
     cdef uint32_t i
     cdef uint64_t turn = 0
     cdef bint stop
+    pthread_setname_np(pthread_self(), "gnats-sync")
     while True:
         pthread_mutex_lock(&(<Engine> arg).lock)
         while (<Engine> arg).queue == NULL and not (<Engine> arg).stopping:
@@ -531,6 +555,9 @@ cdef bint publish_later(
     cdef size_t cap
     cdef Outgoing *o
     cdef char *p
+    # First of all: a reply that is in the outbox leaves when the streams of the batch have been flushed.
+    if not mark_dirty(local, stream):
+        return False
     if out.cap - out.n < need:
         cap = max(out.cap * 2, max(out.n + need, <size_t> 16384))
         p = <char *> realloc(out.p, cap)
@@ -551,7 +578,7 @@ cdef bint publish_later(
         memcpy(p + sn, hdr, hn)
     if n:
         memcpy(p + sn + hn, msg, n)
-    return mark_dirty(local, stream)
+    return True
 
 
 cdef bint publish_now(

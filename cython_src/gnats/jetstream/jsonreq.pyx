@@ -37,6 +37,8 @@ cdef bint bad(Scan *s, const char *what) noexcept nogil:
     s.err.kind = JSON_SYNTAX
     s.err.what = what if s.at < s.n else NULL
     s.err.byte = <uint8_t> s.p[s.at] if s.at < s.n else 0
+    s.err.p = s.p + s.at
+    s.err.n = rune_length(<const uint8_t *> s.p + s.at, s.n - s.at) if s.at < s.n else 0
     return False
 
 
@@ -557,8 +559,8 @@ cdef size_t json_unescape(const char *p, size_t n, char *out) noexcept nogil:
 
 # -- errors ------------------------------------------------------------------------------------------------------------
 
-cdef size_t quote_char(uint8_t c, char *out) noexcept nogil:
-    """As strconv.Quote has it, in single quotes."""
+cdef size_t quote_char(const char *rune, size_t n, uint8_t c, char *out) noexcept nogil:
+    """As strconv.Quote has it, in single quotes: the rune of n bytes that begins with c, or with n 0 the byte c."""
     cdef const char *special = b"abtnvfr"
     cdef char *p = out
     p[0] = c"'"
@@ -571,15 +573,13 @@ cdef size_t quote_char(uint8_t c, char *out) noexcept nogil:
         p[0] = c'\\'
         p[1] = special[c - 7]
         p += 2
-    elif c < 32 or c == 127:
+    elif c < 32 or c == 127 or n == 0:
         p += snprintf(p, 8, b"\\x%02x", c)
-    elif c < 127:
-        p[0] = c
-        p += 1
-    elif c <= 0xA0 or c == 0xAD:
-        p += snprintf(p, 8, b"\\u%04x", c)
+    elif c == 0xC2 and (<uint8_t> rune[1] <= 0xA0 or <uint8_t> rune[1] == 0xAD):
+        p += snprintf(p, 8, b"\\u%04x", <uint8_t> rune[1])
     else:
-        p += put_rune(c, p)
+        memcpy(p, rune, n)
+        p += n
     p[0] = c"'"
     return p + 1 - out
 
@@ -601,7 +601,7 @@ cdef size_t json_error_text(const JsonError *err, const char *of, char *out) noe
     elif err.byte == 0 and err.what[0] == c'e':
         n = snprintf(out, JSON_ERROR_ROOM, b"%s", err.what)
     else:
-        shown[quote_char(err.byte, shown)] = 0
+        shown[quote_char(err.p, err.n, err.byte, shown)] = 0
         if err.expected:
             n = snprintf(
                 out, JSON_ERROR_ROOM, b"invalid character %s %s (expecting '%c')", shown, err.what, <int> err.expected)

@@ -6,6 +6,7 @@ from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memchr, memcmp, memcpy
 
 from gnats.core.delivery cimport Deliverer, NativeSub
+from gnats.core.headers cimport add_header, find_header, has_header_like, remove_header, remove_headers_like
 from gnats.core.inbox cimport Inbox
 from gnats.core.parser cimport PubArg, Slice
 from gnats.core.quiesce cimport QsParticipant, qs_offline, qs_online, qs_register, qs_unregister
@@ -19,15 +20,10 @@ from gnats.jetstream.engine cimport Local, local_of, publish_later
 from gnats.jetstream.headers cimport (
     H_REQUEST_INFO,
     H_STREAM_SOURCE,
-    add_header,
     add_number_header,
-    find_header,
     has_header,
-    has_header_like,
     parse_headers,
     put_uint64,
-    remove_header,
-    remove_headers_like,
 )
 from gnats.jetstream.ingest cimport MSG_DUPLICATE, MSG_STORED, TOLD, Inbound, Outcome, Taken, after_take, take
 from gnats.jetstream.streamcore cimport StreamCore

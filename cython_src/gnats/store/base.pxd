@@ -49,6 +49,13 @@ cdef struct LostNote:
     uint64_t first, last, n      # n messages between two sequences
 
 
+# A message that a limit has removed for one that is not written yet: it comes back if that cannot be written.
+cdef struct Replaced:
+    uint64_t seq, offset
+    uint64_t end                 # what waited in the last block, `block`, ended there
+    uint32_t block
+
+
 cdef struct StoreLimits:
     int64_t max_msgs, max_bytes, max_msgs_per    # 0 or less: none
     int64_t max_age                              # ns; 0: for ever
@@ -88,6 +95,8 @@ cdef class StoreBase:
     cdef STree subjects               # of SimpleState
     cdef SeqSet lost                  # what damage has cost
     cdef uint64_t lost_bytes
+    cdef Replaced *replaced           # since the last block was written; older ones among them mean nothing
+    cdef size_t n_replaced, replaced_room
     cdef LostNote notes[LOST_NOTES]   # what of it nobody was told yet, the last one of all that is left
     cdef size_t n_notes
     cdef bint rescan                  # pages could not be read: the next start looks at all records again
@@ -159,6 +168,8 @@ cdef void note_lost(StoreBase s, uint32_t block, SeqSet *but, uint64_t first, ui
 cdef void lose_slot(StoreBase s, MsgBlock *b, uint32_t k) noexcept nogil
 # The subjects from all messages, after damage.
 cdef bint rebuild_subjects(StoreBase s) noexcept nogil
+# A limit has removed the message of a slot that was at an offset.
+cdef void note_replaced(StoreBase s, uint64_t seq, uint64_t offset) noexcept nogil
 cdef int flush_last(StoreBase s) noexcept nogil                              # 0 or -errno; frozen then
 # The same, and with sync_always all of it is durable: before something goes from the disk that it replaces.
 cdef int sync_written(StoreBase s) noexcept nogil

@@ -1,0 +1,230 @@
+"""The JetStream API while something in it takes its time, fails, or is asked for too much."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import nats
+import pytest
+from nats.aio.client import Client
+
+from gnats import Server
+from gnats.jetstream import apiqueue
+from gnats.jetstream.jsaccount import JSAccount
+from gnats.jetstream.options import JetStreamOptions
+from gnats.jetstream.streams import Stream
+
+from .conftest import Start
+from .peer import Log
+
+pytestmark = pytest.mark.timeout(120)
+
+GENERAL = {"code": 500, "err_code": 10051, "description": "internal error"}
+
+
+async def ask(client: Client, verb: str, body: object = None) -> Any:
+    payload = b"" if body is None else json.dumps(body).encode()
+    return json.loads((await client.request(f"$JS.API.{verb}", payload, timeout=60)).data)
+
+
+async def ask_later(client: Client, verb: str, body: object = None) -> asyncio.Task[Any]:
+    """A request that has been sent when this returns."""
+    inbox, payload = client.new_inbox(), b"" if body is None else json.dumps(body).encode()
+    answers = await client.subscribe(inbox)
+    await client.publish(f"$JS.API.{verb}", payload, reply=inbox)
+    await client.flush()
+
+    async def answer() -> Any:
+        return json.loads((await answers.next_msg(timeout=60)).data)
+
+    return asyncio.create_task(answer())
+
+
+@asynccontextmanager
+async def connected(server: Server, **more: Any) -> AsyncIterator[Client]:
+    client = await nats.connect(server.client_url, **more)
+    try:
+        yield client
+    finally:
+        await client.close()
+
+
+class SlowPurges:
+    """Every purge of a stream begins, and waits until it may go on."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.begun: list[str] = []
+        self._more = asyncio.Event()
+        self.go_on = asyncio.Event()
+        purge = Stream.purge
+
+        async def slowly(stream: Stream, subject: str, seq: int, keep: int) -> int:
+            self.begun.append(stream.name)
+            self._more.set()
+            await self.go_on.wait()
+            return await purge(stream, subject, seq, keep)
+
+        monkeypatch.setattr(Stream, "purge", slowly)
+
+    async def have_begun(self, *names: str) -> None:
+        while sorted(self.begun) != sorted(names):
+            self._more.clear()
+            await self._more.wait()
+
+
+@pytest.fixture
+async def server(start: Start, tmp_path: Path, log: Log) -> Server:
+    return await start(log=log, jetstream=JetStreamOptions(enabled=True, store_dir=str(tmp_path)))
+
+
+@pytest.fixture
+def log() -> Log:
+    return Log()
+
+
+async def make(client: Client, *names: str) -> None:
+    for name in names:
+        answer = await ask(client, f"STREAM.CREATE.{name}", {"name": name, "storage": "memory"})
+        assert "error" not in answer
+
+
+async def test_what_takes_its_time_holds_up_its_own_stream_only(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with connected(server) as client:
+        await make(client, "S", "T")
+        slow = SlowPurges(monkeypatch)
+        purged = await ask_later(client, "STREAM.PURGE.S")
+        await slow.have_begun("S")
+        deleted = await ask_later(client, "STREAM.DELETE.S")
+        told = await ask_later(client, "STREAM.INFO.S")
+        consumer = {"stream_name": "T", "config": {"durable_name": "C", "ack_policy": "explicit"}}
+        assert (await ask(client, "CONSUMER.CREATE.T.C", consumer))["name"] == "C"
+        assert (await ask(client, "STREAM.INFO.T"))["state"]["consumer_count"] == 1
+        assert (await ask(client, "INFO"))["streams"] == 2
+        assert (await ask(client, "STREAM.NAMES"))["streams"] == ["S", "T"]
+        assert (await ask(client, "STREAM.LIST"))["total"] == 2
+        assert not purged.done() and not deleted.done() and not told.done()
+        slow.go_on.set()
+        assert (await purged)["success"] and (await deleted)["success"]
+        assert (await told)["error"]["err_code"] == 10059
+
+
+async def test_streams_come_and_go_in_the_order_of_the_requests(server: Server) -> None:
+    async with connected(server) as client:
+        answers = []
+        for _ in range(20):
+            answers.append(await ask_later(client, "STREAM.CREATE.S", {"name": "S"}))
+            answers.append(await ask_later(client, "STREAM.DELETE.S"))
+        assert not [answer for answer in await asyncio.gather(*answers) if "error" in answer]
+
+
+async def test_one_account_cannot_take_all_that_is_done_at_once(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with connected(server) as client:
+        names = [f"S{i}" for i in range(6)]
+        await make(client, *names)
+        slow = SlowPurges(monkeypatch)
+        purged = [await ask_later(client, f"STREAM.PURGE.{name}") for name in names]
+        await slow.have_begun(*names[:4])
+        assert (await ask(client, "INFO"))["streams"] == 6
+        assert slow.begun == names[:4]
+        slow.go_on.set()
+        assert all([(await each)["success"] for each in purged])
+        assert slow.begun == names
+
+
+@pytest.mark.parametrize("verb", ["STREAM.PURGE.S", "STREAM.INFO.S", "STREAM.CREATE.T"])
+async def test_what_nobody_foresaw_is_logged_and_answered(
+    server: Server, monkeypatch: pytest.MonkeyPatch, log: Log, verb: str
+) -> None:
+    async with connected(server) as client:
+        await make(client, "S")
+
+        def fail(*_: object, **__: object) -> None:
+            raise OverflowError("value too large\nto convert")
+
+        for of, name in ((Stream, "purge"), (Stream, "state"), (JSAccount, "check_overlap")):
+            monkeypatch.setattr(of, name, fail)
+        answer = await ask(client, verb, {"name": "T"} if "CREATE" in verb else None)
+        assert answer["error"] == GENERAL
+        lines = [line for line in log.lines if "JetStream API request" in line]
+        assert len(lines) == 1 and "\n" not in lines[0]
+        assert f'"$G > $JS.API.{verb}" failed: OverflowError(' in lines[0]
+        monkeypatch.undo()
+        assert (await ask(client, "STREAM.INFO.S"))["state"]["messages"] == 0
+        assert (await ask(client, "STREAM.CREATE.T", {"name": "T"}))["did_create"]
+
+
+async def test_what_is_asked_for_while_the_server_stops_ends_with_it(
+    start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, log: Log
+) -> None:
+    server = await start(log=log, jetstream=JetStreamOptions(enabled=True, store_dir=str(tmp_path)))
+    async with connected(server) as client:
+        await make(client, "S")
+        slow = SlowPurges(monkeypatch)
+        await ask_later(client, "STREAM.PURGE.S")
+        await slow.have_begun("S")
+        await server.shutdown()
+    assert not [line for line in log.lines if "failed" in line or "never retrieved" in line]
+
+
+@pytest.mark.parametrize("limit", ["requests", "bytes"])
+async def test_whoever_asks_for_too_much_has_its_requests_dropped(
+    start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, log: Log, limit: str
+) -> None:
+    options = JetStreamOptions(
+        enabled=True, store_dir=str(tmp_path), request_queue_limit=5 if limit == "requests" else 0
+    )
+    body = {"filter": "x" * 100_000} if limit == "bytes" else None
+    if limit == "bytes":
+        monkeypatch.setattr(apiqueue, "MOST_BYTES", 450_000)
+    server = await start(log=log, jetstream=options)
+    told: asyncio.Queue[Any] = asyncio.Queue()
+    assert server.system_account is not None
+    system = server.internal_client(server.system_account)
+    system.subscribe(b"$JS.EVENT.ADVISORY.API.LIMIT_REACHED", told.put_nowait)
+    async with connected(server) as client, connected(server) as other:
+        await make(client, "S", "T")
+        slow = SlowPurges(monkeypatch)
+        first = await ask_later(client, "STREAM.PURGE.S")
+        await slow.have_begun("S")
+        theirs = await ask_later(other, "STREAM.PURGE.S")
+        mine = [
+            await ask_later(client, "STREAM.PURGE.S", body) for _ in range(4 if limit == "requests" else 5)
+        ]
+        advisory = json.loads((await told.get()).payload)
+        assert advisory["type"] == "io.nats.jetstream.advisory.v1.api_limit_reached"
+        assert advisory["dropped"] == len(mine)
+        assert any("JetStream API queue limit reached, dropping" in line for line in log.lines)
+        after = await ask_later(client, "STREAM.PURGE.T")
+        await slow.have_begun("S", "T")
+        slow.go_on.set()
+        assert [(await each)["success"] for each in (first, theirs, after)] == [True] * 3
+        for each in mine:
+            assert not each.done()
+            each.cancel()
+        assert sorted(slow.begun) == ["S", "S", "T"]
+        assert (await ask(client, "INFO"))["streams"] == 2
+
+
+async def test_many_filters_are_looked_at_beside_the_others(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with connected(server, pending_size=1 << 24) as client:
+        subjects = [f"s{i}.x" for i in range(5000)]
+        assert (await ask(client, "STREAM.CREATE.S", {"name": "S", "subjects": subjects}))["did_create"]
+        config = {"name": "C", "durable_name": "C", "ack_policy": "explicit", "filter_subjects": subjects}
+        body = {"stream_name": "S", "config": config}
+        assert (await ask(client, "CONSUMER.CREATE.S.C", body))["name"] == "C"
+        config["filter_subjects"] = [*subjects, "s7.*"]
+        answer = await ask(client, "CONSUMER.CREATE.S.C", body)
+        assert answer["error"]["err_code"] == 10138
+        again = {"name": "T", "subjects": [*(f"t{i}" for i in range(5000)), "s7.*"]}
+        assert (await ask(client, "STREAM.CREATE.T", again))["error"]["err_code"] == 10065
