@@ -416,6 +416,9 @@ cdef int purge_ex(
     return error
 
 
+cdef const char *ALL = b">"
+
+
 cdef int begin_purge(
     StoreBase s, const char *subject, uint32_t n, uint64_t seq, uint64_t keep, Purge *p
 ) noexcept nogil:
@@ -440,7 +443,7 @@ cdef int begin_purge(
     if keep == 0 and s.subjects.size > FEW_SUBJECTS:
         p.most = UINT64_MAX
         return STORE_OK
-    name.at = b">" if every else subject
+    name.at = ALL if every else subject
     name.n = 1 if every else n
     p.first_block = UINT32_MAX
     p.last_block = 0
@@ -480,7 +483,7 @@ cdef int purge_some(
         if error != STORE_OK or p.most == 0:
             return error
     error = STORE_OK
-    name.at = subject if n else b">"
+    name.at = subject if n else ALL
     name.n = n if n else 1
     wild = subject_has_wildcard(name.at, name.n)
     f.subjects = &name
