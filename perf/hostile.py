@@ -1,8 +1,9 @@
 """What one hostile client costs the others: `python -m perf.hostile [--seconds 3] [--base DIR]`.
 
 It prints a table. For each server and each hostile client it says how long a polite one takes to connect
-(CONNECT and PING to PONG) and to be answered (a request to another client): the median and the longest of many
-tries in ms, idle and beside the hostile client. And the server's largest resident memory in MB, before and after.
+(CONNECT and PING to PONG) and to be answered (a request to another client): the median and the longest of
+many tries in ms, idle and beside the hostile client. And the server's largest resident memory in MB, before
+and after.
 """
 
 import argparse

@@ -216,8 +216,8 @@ cdef class Inbox:
         """Up to `most` events, as (event, client, a, b, data), each connection's in order; fewer when they are large.
 
         fileno() stays readable when there are more. `data` is bytes; for EV_MSG it is (subject, reply, header,
-        payload, asker, account, sid). It is None when there was no memory for it. A closed client stays alive here until
-        no poller can hold a pointer to it.
+        payload, asker, account, sid). It is None when there was no memory for it. A closed client stays alive here
+        until no poller can hold a pointer to it.
         """
         cdef Event *ev
         cdef Source *resumed
