@@ -16,9 +16,9 @@ from gnats.logger import Logger
 JOIN_TIMEOUT = 5.0
 """Seconds a poller's thread has to end when the server stops."""
 
-TURN = 0.004
+TURN = 0.001
 """Seconds of one turn of the events; then others of the loop have theirs."""
-SLICE = 16
+SLICE = 8
 """Events that are taken out of the inbox at once."""
 DROPS_TOLD = 1.0
 """Seconds between two lines about events that were dropped."""

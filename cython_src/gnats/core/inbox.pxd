@@ -1,7 +1,7 @@
 """The control plane's inbox: what pollers post for Python, behind one eventfd (ports ipqueue.go).
 
 Each connection has a queue in it, its `Source`, and the queues take turns: one event each. Those whose next event is a
-CONNECT, an INFO or the close have every other turn. So nothing that one connection causes is ahead of another's
+CONNECT, an INFO or the close have every other turn. So one connection's thousand events are not ahead of another's
 CONNECT, and what one connection causes stays in order, its EV_CLOSED last.
 
 An event is charged to the connection whose input caused it, its payer, until it is taken out. A connection that has

@@ -4,6 +4,7 @@ from libc.stddef cimport size_t
 from libc.stdint cimport INT64_MAX, int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free
 from libc.string cimport memset
+from posix.unistd cimport usleep
 
 from gnats.core.account cimport Account
 from gnats.core.client cimport Client
@@ -47,8 +48,9 @@ from gnats.jetstream.streamcore cimport (
     note_removed,
 )
 from gnats.jetstream.usage cimport Usage, usage_add
-from gnats.store.base cimport STORE_DELETED, STORE_EOF, STORE_NOT_FOUND, STORE_OK, StoreMsg
+from gnats.store.base cimport STORE_AGAIN, STORE_DELETED, STORE_EOF, STORE_NOT_FOUND, STORE_OK, StoreMsg
 from gnats.store.filter cimport Filter, filter_free, filter_make
+from gnats.store.removing cimport Purge, purge_some
 from gnats.store.store cimport MsgStore
 
 import json
@@ -63,6 +65,7 @@ cdef enum:
     INGEST = 0
     DIRECT_GET = 1
     DIRECT_GET_LAST = 2
+    BETWEEN = 100    # us between two parts of a purge
 
 cdef int64_t SECOND = 1000000000
 
@@ -415,7 +418,7 @@ cdef class Stream(StreamCore):
         Any thread. Raises StreamError for a sealed or closed stream, StoreFailure when it cannot be done.
         """
         cdef QsParticipant me
-        cdef uint64_t purged = 0
+        cdef Purge part
         cdef const char *p = PyBytes_AS_STRING(subject)
         cdef size_t n = PyBytes_GET_SIZE(subject)
         cdef int rc = STORE_OK
@@ -425,16 +428,23 @@ cdef class Stream(StreamCore):
             raise StreamError("sealed stream")
         qs_register(&me)
         with nogil:
-            qs_online(&me)
-            self.enter()
-            if not self.closed:
-                rc = self.store.purge_ex(p, <uint32_t> n, seq, keep, &purged)
-            self.leave(NULL)
-            self.tell_purged(p, n)
-            qs_offline(&me)
+            part.begun = False
+            part.purged = 0
+            while True:
+                qs_online(&me)
+                self.enter()
+                rc = purge_some(self.store, p, <uint32_t> n, seq, keep, &part) if not self.closed else STORE_OK
+                self.leave(NULL)
+                if rc == STORE_AGAIN:
+                    qs_offline(&me)
+                    usleep(BETWEEN)    # whoever waits for the lock has it now
+                    continue
+                self.tell_purged(p, n)
+                qs_offline(&me)
+                break
         qs_unregister(&me)
         self.store.check(rc)
-        return purged
+        return part.purged
 
     cdef int rebuild_dedupe(self) except -1:
         """Remember the ids of what was stored within the window."""

@@ -1,11 +1,12 @@
 """Removing messages; see removing.pxd."""
 from libc.stddef cimport size_t
-from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport UINT32_MAX, UINT64_MAX, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcpy
 
 from gnats.core.subject cimport subject_has_wildcard
 from gnats.store.base cimport (
+    STORE_AGAIN,
     STORE_CLOSED,
     STORE_DAMAGED,
     STORE_EOF,
@@ -14,6 +15,7 @@ from gnats.store.base cimport (
     STORE_NO_SEQ,
     STORE_NOT_FOUND,
     STORE_OK,
+    blk_at,
     blk_drop,
     blk_load,
     blk_select,
@@ -41,6 +43,7 @@ from gnats.store.block cimport (
 from gnats.store.expiry cimport ttl_removed
 from gnats.store.filter cimport Filter, filter_match
 from gnats.store.purging cimport purge_all
+from gnats.store.reading cimport FEW_SUBJECTS
 from gnats.store.record cimport (
     EBIT,
     EMPTY_RECORD,
@@ -404,75 +407,117 @@ cdef int purge_subject(
 cdef int purge_ex(
     StoreBase s, const char *subject, uint32_t n, uint64_t seq, uint64_t keep, uint64_t *purged,
 ) noexcept nogil:
+    cdef Purge p
+    cdef int error = STORE_AGAIN
+    p.begun = False
+    while error == STORE_AGAIN:
+        error = purge_some(s, subject, n, seq, keep, &p)
+    purged[0] = p.purged
+    return error
+
+
+cdef const char *ALL = b">"
+
+
+cdef int begin_purge(
+    StoreBase s, const char *subject, uint32_t n, uint64_t seq, uint64_t keep, Purge *p
+) noexcept nogil:
+    # Which messages may go. With STORE_OK and p.most == 0 there is nothing to do, or it is done.
     cdef STreeFilter name
-    cdef Filter f
-    cdef uint8_t wild
     cdef STreeIter it
     cdef SimpleState *st
-    cdef uint32_t first_block = 0xffffffff, last_block = 0
-    cdef MsgBlock *b
-    cdef Record r
-    cdef uint64_t stop = seq if seq else s.last_seq + 1, most, msgs = 0
-    cdef uint32_t k, index
-    cdef size_t i
+    cdef uint64_t msgs = 0
     cdef bint every = n == 0 or (n == 1 and subject[0] == c'>')
-    cdef bint gone
-    cdef int error = STORE_OK
-    purged[0] = 0
-    if s.closed:
-        return STORE_CLOSED
-    if s.env.error:
-        return STORE_FAILED
+    p.begun = True
+    p.purged = p.most = 0
+    p.at = 0
+    p.stop = seq if seq else s.last_seq + 1
+    p.first_block = 0
+    p.last_block = UINT32_MAX
     if seq == 1:
         return STORE_OK
-    if every:
-        if keep == 0 and seq == 0:
-            return purge(s, 0, purged)
-        if seq > 1:
-            return compact(s, seq, purged)
-        subject = b">"
-        n = 1
-    name.at = subject
-    name.n = n
-    wild = subject_has_wildcard(subject, n)
-    f.subjects = &name
-    f.wild = &wild
-    f.n = 1
-    f.all = every
+    if every and keep == 0 and seq == 0:
+        return purge(s, 0, &p.purged)
+    if every and seq > 1:
+        return compact(s, seq, &p.purged)
+    if keep == 0 and s.subjects.size > FEW_SUBJECTS:
+        p.most = UINT64_MAX
+        return STORE_OK
+    name.at = ALL if every else subject
+    name.n = 1 if every else n
+    p.first_block = UINT32_MAX
+    p.last_block = 0
     stree_iter(&it, &s.subjects, &name, 1)
     while stree_next(&it):
         st = <SimpleState *> it.value
         msgs += st.msgs
-        first_block = min(first_block, st.first_block)
-        last_block = max(last_block, st.last_block)
-    if it.failed:
-        error = STORE_NO_MEMORY
+        p.first_block = min(p.first_block, st.first_block)
+        p.last_block = max(p.last_block, st.last_block)
+    if not it.failed and keep < msgs:
+        p.most = msgs - keep
     stree_end(&it)
-    if error != STORE_OK or msgs == 0 or keep >= msgs:
-        return error
-    most = msgs - keep
+    return STORE_NO_MEMORY if it.failed else STORE_OK
+
+
+cdef int purge_some(
+    StoreBase s, const char *subject, uint32_t n, uint64_t seq, uint64_t keep, Purge *p
+) noexcept nogil:
+    cdef STreeFilter name
+    cdef Filter f
+    cdef uint8_t wild
+    cdef MsgBlock *b
+    cdef Record r
+    cdef uint32_t k, index, looks = PURGE_AT_ONCE
+    cdef size_t i
+    cdef uint64_t some
+    cdef bint gone
+    cdef int error
+    if not p.begun:
+        p.purged = 0
+    if s.closed:
+        return STORE_CLOSED
+    if s.env.error:
+        return STORE_FAILED
+    if not p.begun:
+        error = begin_purge(s, subject, n, seq, keep, p)
+        if error != STORE_OK or p.most == 0:
+            return error
+    error = STORE_OK
+    name.at = subject if n else ALL
+    name.n = n if n else 1
+    wild = subject_has_wildcard(name.at, name.n)
+    f.subjects = &name
+    f.wild = &wild
+    f.n = 1
+    f.all = name.n == 1 and name.at[0] == c'>'
     if not wild:
-        return purge_subject(s, subject, n, stop, most, purged)
-    i = 0
-    while i < s.n_blks and error == STORE_OK and purged[0] < most:
+        some = min(p.purged + looks, p.most)
+        error = purge_subject(s, subject, n, p.stop, some, &p.purged)
+        return STORE_AGAIN if error == STORE_OK and p.purged == some and some < p.most else error
+    i = blk_at(s, p.at)
+    while i < s.n_blks and error == STORE_OK and p.purged < p.most:
         b = s.blks[i]
-        if b.index > last_block or b.first_seq >= stop:
+        if b.index > p.last_block or b.first_seq >= p.stop:
             break
-        if b.index < first_block or b.msgs == 0:
+        if b.index < p.first_block or b.msgs == 0:
             i += 1
             continue
         if not blk_load(s, b):
             return STORE_DAMAGED
         index = b.index
         gone = False
-        k = slot_from(b, b.first_seq)
-        while not gone and k < b.n_slots and error == STORE_OK and purged[0] < most:
-            if slot_seq(b, k) >= stop:
+        k = slot_from(b, max(p.at, b.first_seq))
+        while not gone and k < b.n_slots and error == STORE_OK and p.purged < p.most:
+            p.at = slot_seq(b, k)
+            if p.at >= p.stop:
                 break
+            if looks == 0:
+                return STORE_AGAIN
+            looks -= 1
             if b.offs[k] != NO_SLOT and block_record(&s.env, b, k, &r) and filter_match(&f, r.subject, r.subject_n):
                 gone = b.msgs == 1
                 error = remove_from(s, b, r.seq, False, False)
-                purged[0] += error == STORE_OK
+                p.purged += error == STORE_OK
             k += 1
         # blocks may have gone, and this one with them
         i = 0
