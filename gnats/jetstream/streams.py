@@ -491,7 +491,7 @@ class Stream:
         state: Json = {
             "messages": found.msgs,
             "bytes": found.bytes,
-            "first_seq": found.first_seq if found.msgs or found.last_seq else 0,
+            "first_seq": found.first_seq if found.msgs or found.last_seq or self.config.first_seq else 0,
             "first_ts": rfc3339(found.first_ts) if found.first_ts else ZERO_TIME,
             "last_seq": found.last_seq,
             "last_ts": rfc3339(found.last_ts) if found.last_ts else ZERO_TIME,
