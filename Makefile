@@ -7,7 +7,7 @@ SOURCES := $(shell find cython_src -name '*.pyx' -o -name '*.pxd' -o -name '*.h'
 STAMP  := $(VENV)/.installed
 ARGS   ?=
 
-.PHONY: help build run test hadoop faults bench bench-full lint asan tsan sdist clean check-tools
+.PHONY: help build run test hadoop faults bench bench-full lint asan tsan fuzz sdist clean check-tools
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -73,6 +73,10 @@ asan: build $(VENV)/.test-tools ## core and stress tests under the address and u
 
 tsan: build $(VENV)/.test-tools ## core and stress tests under the thread sanitizer
 	sh tools/sanitized.sh tsan $(BIN) $(ARGS)
+
+SANITIZER ?= asan
+fuzz: build $(VENV)/.test-tools ## random sequences to a sanitized server (ARGS="--minutes 10 --seed N", SANITIZER=tsan)
+	sh tools/sanitized.sh $(SANITIZER) $(BIN) fuzz $(ARGS)
 
 sdist: build ## a source archive in dist/
 	$(BIN)/python -m pip install --quiet build

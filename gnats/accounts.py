@@ -5,11 +5,12 @@ import asyncio
 import json
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from gnats.account import GLOBAL_ACCOUNT, SYSTEM_ACCOUNT, Account
 from gnats.accountopts import AccountConfig, ServiceLatency
 from gnats.clientinfo import share_details
+from gnats.core.quiesce import advance, passed
 from gnats.core.services import ExportedService, ImportedService
 from gnats.errors import OptionError
 from gnats.exchange import (
@@ -27,12 +28,44 @@ from gnats.mappings import Row, compile_account_mappings, compile_mappings, doma
 from gnats.opts import Options
 
 GATEWAY_TIMEOUT = 504
+LOOK_INTERVAL = 1.0
+"""Seconds between two looks at removed accounts: may they be let go of?"""
 
 Measured = Callable[[Account, ServiceLatency, int, bytes], None]
 
 
 def ignore(account: Account, latency: ServiceLatency, status: int, data: bytes) -> None:
     """Nobody wants to know."""
+
+
+@dataclass(slots=True)
+class Removed:
+    """An account that is not in the configuration any more, on its way out.
+
+    Its clients may still be here, and pollers, queued events, shadows of subscriptions and expected responses
+    may still point to it.
+    """
+
+    account: Account
+    services: list[ExportedService]
+    """What it exported."""
+    number: int
+    """Nothing new comes to point to it when all pollers have passed this (core.quiesce)."""
+    quiet: bool = False
+    """It was found unused, and `number` is of then."""
+
+    def is_free(self) -> bool:
+        """May nothing point to it any more? To be asked again until it is so."""
+        account = self.account
+        if not passed(self.number):
+            return False
+        if account.clients or account.exchanges or any(service.in_use for service in self.services):
+            self.quiet = False
+            return False
+        if not self.quiet:  # somebody may have seen it in use just now
+            self.quiet, self.number = True, advance()
+            return False
+        return True
 
 
 class Accounts(dict[str, Account]):
@@ -55,8 +88,11 @@ class Accounts(dict[str, Account]):
         self._complain = complain or (lambda name, what, why: None)
         self._server = json.dumps(server_name, ensure_ascii=False).encode()
         self._hash = server_hash(server_name).encode()
-        self._removed: dict[str, Account] = {}
-        """Their clients may still be on the way out, and what they import or export is kept with them."""
+        self._removed: dict[str, Removed] = {}
+        self._looking: asyncio.TimerHandle | None = None
+        self.no_events: Callable[[], bool] = lambda: True
+        """Whether no event of a poller waits, which may name an account; for the server to set. Asked before
+        accounts are let go of."""
         self._exports: dict[int, tuple[Account, ExportedService, ServiceLatency | None]] = {}
         self.measured: Measured = ignore
         """Is called with each measurement of a service; for the server to set."""
@@ -208,18 +244,46 @@ class Accounts(dict[str, Account]):
     def _register(self, name: str) -> Account:
         account = self.get(name)
         if account is None:
-            account = self._removed.pop(name, None)
-            if account is None:
+            removed = self._removed.pop(name, None)
+            if removed:
+                account = removed.account
+            else:
                 account = Account(name)
                 account.set_identity(json.dumps(name, ensure_ascii=False).encode(), self._server, self._hash)
             self[name] = account
         return account
 
     def _remove(self, name: str) -> None:
-        account = self._removed[name] = self.pop(name)
+        account = self.pop(name)
+        services = list(account.services.values())
         account.set_mappings([])
         self._import(account, Party(name))
         self._export(account, Party(name))
+        self._removed[name] = Removed(account, services, advance())
+        if self._looking is None:
+            self._look_later()
+
+    def _look_later(self) -> None:
+        self._looking = asyncio.get_running_loop().call_later(LOOK_INTERVAL, self._let_go)
+
+    def _let_go(self) -> None:
+        """Let go of the removed accounts that nothing points to any more."""
+        self._looking = None
+        # looked at first: what a batch has posted before it was passed is drained then
+        drained = self.no_events()
+        for removed in [each for each in self._removed.values() if drained and each.is_free()]:
+            account = removed.account
+            del self._removed[account.name]
+            account.detach()
+            for service in removed.services:
+                self._exports.pop(service.id, None)
+                if timer := self._timers.pop(service.id, None):
+                    timer.cancel()
+            if account.internal:
+                account.internal.close()
+                account.internal = None
+        if self._removed:
+            self._look_later()
 
     # -- exports and imports ---------------------------------------------------------------------------------
 
@@ -322,7 +386,10 @@ class Accounts(dict[str, Account]):
         self.expect_responses(export_id)
 
     def close(self) -> None:
-        """Wait for no more responses."""
+        """Wait for no more responses, and for nothing to be let go of."""
+        if self._looking:
+            self._looking.cancel()
+            self._looking = None
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()

@@ -15,7 +15,7 @@ from gnats.authopts import NkeyUser, Permissions, User
 from gnats.gofmt import quote
 from gnats.logger import Logger
 from gnats.opts import Options
-from gnats.passwords import check_password, check_password_async, is_bcrypt
+from gnats.passwords import TooManyWaitError, check_password, check_password_async, is_bcrypt
 from gnats.reasons import ClosedState
 
 if TYPE_CHECKING:
@@ -173,13 +173,13 @@ class Authenticator:
                 verify_signature(user.nkey, session.nonce, client.sig)
             return _grant_nkey(user)
         if user is not None:
-            return self._check_user(user, client.password)
+            return self._check_user(session, user, client.password)
         if opts.authorization:
-            return self._check_secret(opts.authorization, client.auth_token, self._single_grant())
+            return self._check_secret(session, opts.authorization, client.auth_token, self._single_grant())
         if opts.username:
             if opts.username != client.user:
                 raise Denied
-            return self._check_secret(opts.password, client.password, self._single_grant())
+            return self._check_secret(session, opts.password, client.password, self._single_grant())
         raise Denied
 
     def _single_grant(self) -> Grant:
@@ -259,14 +259,14 @@ class Authenticator:
     def _maps(self, user: User) -> bool:
         return self._tls_map and _connection_type_allowed(user)
 
-    def _check_user(self, user: User, password: str) -> Decision:
+    def _check_user(self, session: "Session", user: User, password: str) -> Decision:
         granted = Grant(user.account or GLOBAL_ACCOUNT, user.permissions, user=user)
-        return self._check_secret(user.password, password, granted)
+        return self._check_secret(session, user.password, password, granted)
 
     @staticmethod
-    def _check_secret(stored: str, given: str, granted: Grant) -> Decision:
+    def _check_secret(session: "Session", stored: str, given: str, granted: Grant) -> Decision:
         if is_bcrypt(stored):
-            return _check_hash(stored, given, granted)
+            return _check_hash(stored, given, session.host, granted)
         if not check_password(stored, given):
             raise Denied
         return granted
@@ -277,8 +277,12 @@ def _grant_nkey(user: NkeyUser) -> Grant:
     return Grant(account, user.permissions, issuer_key=account, user=user)
 
 
-async def _check_hash(stored: str, given: str, granted: Grant) -> Grant:
-    if not await check_password_async(stored, given):
+async def _check_hash(stored: str, given: str, address: str, granted: Grant) -> Grant:
+    try:
+        good = await check_password_async(stored, given, address)
+    except TooManyWaitError as exc:
+        raise Denied(str(exc)) from None
+    if not good:
         raise Denied
     return granted
 

@@ -15,6 +15,7 @@ from gnats.reasons import ClosedState
 from gnats.session import CLIENT_PROTO_INFO, Session
 
 if TYPE_CHECKING:
+    from gnats.account import Account
     from gnats.server import Server
 
 """The protocol from which on a client takes INFO at any time."""
@@ -66,7 +67,7 @@ def _decide(server: "Server", session: Session) -> None:
         if isinstance(decision, Grant):
             _granted(server, session, decision)
         else:
-            server.spawn(_decide_later(server, session, auth, decision))
+            session.decide(server.spawn(_decide_later(server, session, auth, decision)))
 
 
 async def _decide_later(
@@ -174,6 +175,19 @@ def limits(server: "Server", session: Session) -> tuple[int, int]:
     grant, account, opts = session.grant, session.account, server.opts
     max_subs = lowest(grant.max_subs, account.max_subscriptions, opts.max_subs or NO_LIMIT)
     return max_subs, lowest(grant.max_payload, account.max_payload, opts.max_payload)
+
+
+def close_over_maximum(server: "Server", account: "Account") -> list[Session]:
+    """Close the connections that an account has too many, the latest; the others, in their order."""
+    here = [session for session in account.clients.values() if not session.leaving]
+    here.sort(key=lambda session: session.start)
+    if not 0 <= account.max_connections < len(here):
+        return here
+    for session in here[account.max_connections :]:
+        error = "maximum account active connections exceeded"
+        session.rate_limit(server.log, "ERR", error)
+        session.close(server.log, ClosedState.MAX_ACCOUNT_CONNECTIONS_EXCEEDED, error)
+    return here[: account.max_connections]
 
 
 def auth_violation(

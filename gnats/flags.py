@@ -5,7 +5,7 @@ from typing import Any
 
 from gnats.errors import OptionError
 from gnats.gofmt import quote
-from gnats.opts import Options
+from gnats.opts import ANY_HOST, Options, read_config
 from gnats.tlsopts import TLSOptions
 
 _STRING, _INT, _BOOL, _THREADS = "a string", "a number", "true or false", 'a number or "auto"'
@@ -164,10 +164,12 @@ def configure_options(args: list[str]) -> CommandLine:
     if values.get("check_config"):
         if not path:
             raise OptionError("must specify [-c, --config] option to check configuration file syntax")
-        opts, warnings = _read_config(path)
-        return CommandLine("check", opts, warnings)
-    opts, warnings = _read_config(path) if path else (Options(), [])
+        opts = Options()
+        return CommandLine("check", opts, read_config(opts, path))
+    opts = Options(host="")
+    warnings = read_config(opts, path) if path else []
     _override(opts, values)
+    opts.host = opts.host or ANY_HOST
     return CommandLine("run", opts.baseline(), warnings, tuple(args))
 
 
@@ -177,14 +179,6 @@ def reload_options(command: CommandLine) -> Options:
     Raises OptionError.
     """
     return configure_options(list(command.args)).options
-
-
-def _read_config(path: str) -> tuple[Options, list[str]]:
-    from gnats.conf import parse_file
-    from gnats.confkeys import apply_config
-
-    opts = Options()
-    return opts, apply_config(opts, parse_file(path), path)
 
 
 def _override(opts: Options, values: dict[str, object]) -> None:

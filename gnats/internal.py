@@ -1,11 +1,13 @@
 """Clients of the server itself: they subscribe with a callback and publish, within one account."""
 
 import itertools
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gnats.core.client import Client
+from gnats.core.headers import header_value
 from gnats.core.parser import ACCOUNT, SYSTEM
 from gnats.core.records import TraceCode
 from gnats.reasons import ClosedState
@@ -18,15 +20,37 @@ if TYPE_CHECKING:
     from gnats.logger import Logger
 
 
+MessageParts = tuple[bytes, bytes, bytes, bytes, bytes, bytes, bytes]
+"""Of an EV_MSG: subject, reply, header, payload, asker, account, sid."""
+
+
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A message for the server; `producer` is the connection id of the client that published it."""
+    """A message for the server; `producer` is the connection id of the client that published it.
+
+    A client writes the header as it likes, so nothing in it says who asks; `asker` and `account` do.
+    """
 
     subject: bytes
     reply: bytes
     header: bytes
     payload: bytes
     producer: int
+    asker: bytes = b""
+    """The requester (ClientInfo) as JSON; b"" where the message came through no imported service."""
+    account: bytes = b'""'
+    """The account that is meant, its name as JSON: the one that imports the service, or else the
+    producer's."""
+
+    @property
+    def account_name(self) -> str:
+        name = json.loads(self.account)
+        assert isinstance(name, str)
+        return name
+
+    def header_value(self, name: bytes) -> bytes:
+        """The value of the first header line with that name, b"" without one."""
+        return header_value(self.header, name) or b""
 
 
 Callback = Callable[[Message], None]
@@ -83,11 +107,11 @@ class InternalClient:
                 self._trace(TraceCode.TRACE_IN_PAYLOAD, message[:most], len(message) > most)
         return self.client.publish_internal(subject, reply, header, payload)
 
-    def process_message(self, producer: int, message: tuple[bytes, bytes, bytes, bytes, bytes]) -> None:
-        """Hand over a message of an EV_MSG: (subject, reply, header, payload, sid)."""
-        subject, reply, header, payload, sid = message
+    def process_message(self, producer: int, message: MessageParts) -> None:
+        """Hand over a message of an EV_MSG."""
+        subject, reply, header, payload, asker, account, sid = message
         if callback := self._callbacks.get(sid):
-            callback(Message(subject, reply, header, payload, producer))
+            callback(Message(subject, reply, header, payload, producer, asker, account))
 
     def _traced(self) -> bool:
         return self._log is not None and self._log.trace_on and self._state.trace_verbose

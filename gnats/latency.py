@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 from gnats.account import Account
 from gnats.accountopts import ServiceLatency
 from gnats.clientinfo import client_info
+from gnats.core.sampling import fields
 from gnats.gofmt import rfc3339
 from gnats.gojson import marshal
 from gnats.ident import NuidSource
 
 if TYPE_CHECKING:
-    from gnats.internal import InternalClient
     from gnats.server import Server
 
 SERVICE_LATENCY = "io.nats.server.metric.v1.service_latency"
@@ -30,7 +30,6 @@ _ORDER = (
     *("type", "id", "timestamp", "status", "description", "requestor", "responder", "header"),
     *("start", "service", "system", "total"),
 )
-_FIELD = re.compile(rb"([^\s:]+):[ \t]*([^\r\n]*?)[ \t]*\r\n")
 _WITH = {
     "Uber-Trace-Id": re.compile("Uberctx-.*"),
     "X-B3-Sampled": re.compile("X-B3-(Traceid|Parentspanid|Spanid)"),
@@ -47,7 +46,6 @@ class Latency:
     def __init__(self, server: "Server") -> None:
         self._server = server
         self._ids = NuidSource()
-        self._clients: dict[int, InternalClient] = {}
 
     def measured(self, account: Account, wanted: ServiceLatency, status: int, data: bytes) -> None:
         """Tell of a request that ended with a status; `data` is a core.responses.Measured and the request's
@@ -56,11 +54,8 @@ class Latency:
         report = self._report(status, requester, responder, elapsed, when, share=bool(share))
         if header := tracing_fields(data[_MEASURED.size :]):
             report["header"] = header
-        client = self._clients.get(id(account))
-        if client is None:
-            client = self._clients[id(account)] = self._server.internal_client(account)
         message = {name: report[name] for name in _ORDER if name in report}
-        client.publish(wanted.subject.encode(), marshal(message), reply=b"")
+        self._server.account_client(account).publish(wanted.subject.encode(), marshal(message), reply=b"")
 
     def _report(
         self, status: int, requester: int, responder: int, elapsed: int, when: int, *, share: bool
@@ -97,13 +92,13 @@ class Latency:
 
 def tracing_fields(header: bytes) -> dict[str, list[str]]:
     """What of a request's header has asked for a measurement, and what belongs to it."""
-    fields: dict[str, list[str]] = {}
-    for key, value in _FIELD.findall(header):
-        fields.setdefault(_canonical(key), []).append(value.decode(errors="replace"))
+    found: dict[str, list[str]] = {}
+    for key, value in fields(header):
+        found.setdefault(_canonical(key), []).append(value.decode(errors="replace"))
     for name, others in _WITH.items():
-        if name in fields:
-            chosen = [key for key in fields if key == name or (others and others.fullmatch(key))]
-            return {key: fields[key] for key in sorted(chosen)}
+        if name in found:
+            chosen = [key for key in found if key == name or (others and others.fullmatch(key))]
+            return {key: found[key] for key in sorted(chosen)}
     return {}
 
 

@@ -7,6 +7,7 @@ import struct
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from gnats.core.msgtrace import fields
 from gnats.gofmt import quote, rfc3339
 
 if TYPE_CHECKING:
@@ -19,9 +20,7 @@ CLIENT = 0
 
 _HEAD = struct.Struct("=IIq")
 _ENTRY = struct.Struct("=qQIIIcBxx")
-_LINE = re.compile(rb"([^:]*):[ \t]*(.*?)[ \t]*\r\n", re.DOTALL)
 _PLACE_HOLDER = re.compile(r"\{\w+\}")
-_VERSION = b"NATS/1.0\r\n"
 
 _EGRESS_ERRORS = {
     1: "Not delivered because of no echo",
@@ -76,9 +75,8 @@ def publish(server: "Server", events: "Events", session: "Session", data: bytes)
 def header_map(header: bytes) -> Headers:
     """A header's fields that have a value, each with all of its values."""
     found: Headers = {}
-    for key, value in _LINE.findall(header, len(_VERSION)):
-        if key and value:
-            found.setdefault(_text(key), []).append(_text(value))
+    for key, value in fields(header):
+        found.setdefault(_text(key), []).append(_text(value))
     return found
 
 

@@ -21,7 +21,7 @@ from gnats.jwt.token import JWTError, decode_as
 from gnats.jwt.validation import validate
 from gnats.jwtauth import Attempt, Authentication, Eviction, JWTUser, Refused
 from gnats.nkeys import Prefix, is_valid_public_key
-from gnats.operators import decode_operators, system_account, validate_trusted_operators
+from gnats.operators import decode_operators, system_account
 from gnats.opts import Options
 from gnats.reasons import ClosedState
 from gnats.resolver.base import Log, Resolver, ResolverError
@@ -53,8 +53,7 @@ class OperatorMode:
     """The accounts that are known, and who may connect to them."""
 
     def __init__(self, opts: Options, resolver: Resolver | None, hook: AccountsHook, log: Log) -> None:
-        """Raises OptionError, see validate_trusted_operators."""
-        validate_trusted_operators(opts)
+        """`opts` have been found good, see gnats.operators.validate_trust."""
         self.operators = decode_operators(opts)
         self.system_account = system_account(opts, self.operators)
         self.trusted_keys = frozenset(opts.trusted_keys) | {

@@ -30,9 +30,19 @@ def system_account(opts: Options, operators: list[OperatorClaims]) -> str:
     return opts.system_account
 
 
-def validate_trusted_operators(opts: Options) -> None:
-    """Raise OptionError, with nats-server's text, when the options do not go with their operators."""
+def validate_trust(opts: Options) -> None:
+    """Refuse what does not go with operators and resolvers (validateTrustedOperators, configureResolver).
+
+    Raises OptionError with nats-server's text.
+    """
     operators = decode_operators(opts)
+    if opts.resolver and opts.resolver.kind == "url":
+        if opts.resolver_preload:
+            raise OptionError(
+                "resolver preloads only available for writeable resolver types MEM/DIR/CACHE_DIR"
+            )
+        if not opts.resolver.url:
+            raise OptionError('the account resolver has no address: URL("http://...")')
     if not operators:
         if opts.default_sentinel:
             raise OptionError("default sentinel requires operators and accounts")
@@ -42,7 +52,7 @@ def validate_trusted_operators(opts: Options) -> None:
         _check_sentinel(opts.default_sentinel)
     if opts.resolver is None and not (len(operators) == 1 and operators[0].nats.account_server_url):
         raise OptionError("operators require an account resolver to be configured")
-    if opts.accounts:
+    if opts.accounts or opts.mappings:
         raise OptionError("operators do not allow Accounts to be configured directly")
     if opts.users or opts.nkeys:
         raise OptionError("operators do not allow users to be configured directly")

@@ -1,5 +1,7 @@
 """What a server can be told: its options, their defaults and what they must satisfy."""
 
+import os
+import warnings
 from dataclasses import dataclass, field, fields, replace
 
 from gnats.accountopts import AccountConfig, Mapping
@@ -11,6 +13,8 @@ from gnats.tlsopts import TLSOptions
 
 GLOBAL_ACCOUNT = "$G"
 SYSTEM_ACCOUNT = "$SYS"
+ANY_HOST = "0.0.0.0"
+"""All interfaces: where a server of its own listens, as nats-server does, unless it is told otherwise."""
 RANDOM_PORT = -1
 DEFAULT_PORT = 4222
 MAX_PAYLOAD_WARNING = 8 << 20
@@ -41,15 +45,17 @@ class Options:
     """A server's options, by their names in nats-server; durations are seconds, sizes bytes.
 
     As there, an empty host and a zero number mean the default, but `max_subs` 0 is unlimited. A negative
-    `max_conn` refuses every connection; `max_payload` -1 is unlimited.
+    `max_conn` refuses every connection; `max_payload` -1 is unlimited. The default host is loopback: a server
+    inside a program is reached from elsewhere only when the program asks for it. (The command gnats-server
+    listens on all interfaces.)
     """
 
-    host: str = "0.0.0.0"
+    host: str = "127.0.0.1"
     port: int = DEFAULT_PORT
     """-1 takes a free port."""
     client_advertise: str = ""
     config_file: str = ""
-    """Where the options come from; for the log."""
+    """Where the options were read from, see from_file()."""
     server_name: str = ""
     """The server's id when empty."""
     debug: bool = False
@@ -139,6 +145,18 @@ class Options:
     io_threads: int | str = "auto"
     """Threads that serve connections; 0: the event loop's own does; "auto": see pollers.io_threads."""
 
+    @classmethod
+    def from_file(cls, path: str | os.PathLike[str]) -> "Options":
+        """The options of a configuration file; what it does not name is as in Options().
+
+        Keys that have no effect are told as Python warnings. Raises OptionError with all that is wrong in the
+        file, one line each with file, line and position.
+        """
+        opts = cls()
+        for doubt in read_config(opts, os.fspath(path)):
+            warnings.warn(doubt, stacklevel=2)
+        return opts
+
     def baseline(self) -> "Options":
         """A copy with defaults where they are asked for by an empty or zero value.
 
@@ -172,6 +190,11 @@ class Options:
         for name in ("max_control_line", "max_pending", "max_subs", "write_deadline", "ping_interval"):
             if getattr(self, name) < 0:
                 raise OptionError(f"{name} cannot be negative")
+        if self.config_file and not self.config_digest:
+            raise OptionError(
+                f"config_file {quote(self.config_file)} names a file that was not read: use"
+                " Options.from_file()"
+            )
         if " " in self.server_name:
             raise OptionError("server name cannot contain spaces")
         for name in ("port", "http_port", "https_port", "prof_port"):
@@ -187,7 +210,10 @@ class Options:
             raise OptionError(
                 f"max_sub_tokens {self.max_sub_tokens} is not a number from 0 to {MAX_SUB_TOKENS}"
             )
-        validate_trust(self)
+        if self.trusted_operators or self.trusted_keys or self.default_sentinel or self.resolver:
+            from gnats.operators import validate_trust  # reads JWTs
+
+            validate_trust(self)
         validate_auth(self)
         validate_accounts(self)
         self.jetstream.validate()
@@ -200,27 +226,15 @@ class Options:
             )
 
 
-def validate_trust(opts: Options) -> None:
-    """Refuse what operators do not go together with (validateTrustedOperators, configureResolver).
+def read_config(opts: Options, path: str) -> list[str]:
+    """Set the options that a configuration file names; return warnings.
 
-    Raises OptionError.
+    Raises OptionError, as Options.from_file().
     """
-    if opts.resolver_preload and opts.resolver and opts.resolver.kind == "url":
-        raise OptionError("resolver preloads only available for writeable resolver types MEM/DIR/CACHE_DIR")
-    if opts.resolver and opts.resolver.kind == "url" and not opts.resolver.url:
-        raise OptionError('the account resolver has no address: URL("http://...")')
-    if not opts.trusted_operators:
-        if opts.default_sentinel:
-            raise OptionError("default sentinel requires operators and accounts")
-        return
-    if opts.resolver is None:
-        raise OptionError("operators require an account resolver to be configured")
-    if opts.accounts or opts.mappings:
-        raise OptionError("operators do not allow Accounts to be configured directly")
-    if opts.users or opts.nkeys:
-        raise OptionError("operators do not allow users to be configured directly")
-    if opts.trusted_keys:
-        raise OptionError("conflicting options for 'TrustedKeys' and 'TrustedOperators'")
+    from gnats.conf import parse_file
+    from gnats.confkeys import apply_config
+
+    return apply_config(opts, parse_file(path), path)
 
 
 def validate_auth(opts: Options) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from os import sched_getaffinity
@@ -14,6 +15,13 @@ from gnats.logger import Logger
 
 JOIN_TIMEOUT = 5.0
 """Seconds a poller's thread has to end when the server stops."""
+
+TURN = 0.004
+"""Seconds of one turn of the events; then others of the loop have theirs."""
+SLICE = 16
+"""Events that are taken out of the inbox at once."""
+DROPS_TOLD = 1.0
+"""Seconds between two lines about events that were dropped."""
 
 Event = tuple[int, Client | None, int, int, object]
 
@@ -30,7 +38,9 @@ def io_threads(wanted: int | str) -> int:
 
 
 class Pollers:
-    """Runs the pollers and hands what they post to `handle`, in order, in the loop's thread.
+    """Runs the pollers and hands what they post to `handle`, in the loop's thread.
+
+    Connections take turns; what each has posted comes in order.
 
     `handle` returns True when it has let a parked connection go on. `internal` is the poller that runs in the
     loop; it serves the server's own clients, and with no threads everyone.
@@ -51,6 +61,8 @@ class Pollers:
             for index, poller in enumerate(self._threaded)
         ]
         self._next = 0
+        self._dropped = 0
+        self._telling: asyncio.TimerHandle | None = None
         self._loop.add_reader(self._inbox.fileno(), self._drain)
         self._loop.add_reader(self.internal.fileno(), self._run_internal)
         for thread in self._threads:
@@ -67,6 +79,11 @@ class Pollers:
     def threads(self) -> int:
         """Threads that serve connections."""
         return len(self._threads)
+
+    @property
+    def native_ids(self) -> list[int]:
+        """What the kernel calls these threads."""
+        return [thread.native_id for thread in self._threads if thread.native_id is not None]
 
     @property
     def pending_events(self) -> int:
@@ -92,18 +109,32 @@ class Pollers:
             self._drain()
 
     def _drain(self) -> None:
-        events = self._events
-        events.extend(self._inbox.drain())
+        events, inbox = self._events, self._inbox
         resumed = False
+        until = time.monotonic() + TURN
         try:
-            while events:
-                resumed |= self._handle(events.popleft())
+            while events or (len(inbox) and time.monotonic() < until):
+                if not events:
+                    events.extend(inbox.drain(SLICE))
+                while events:
+                    resumed |= self._handle(events.popleft())
         finally:
             if events:  # a handler has failed: the events behind it must not wait for the next one
                 self._loop.call_soon(self._drain)
         if resumed and not self._threaded:
             # What is behind a CONNECT in the connection's buffer need not wait for the loop to come round.
             self.internal.run_once(0)
+        if inbox.dropped != self._dropped and self._telling is None:
+            self._telling = self._loop.call_later(DROPS_TOLD, self._tell_dropped)
+
+    def _tell_dropped(self) -> None:
+        self._telling = None
+        before, self._dropped = self._dropped, self._inbox.dropped
+        self._log.warn(f"Dropped {self._dropped - before} internal events: more came than could be handled")
+
+    def inbox_stats(self) -> dict[str, int]:
+        """See Inbox.stats()."""
+        return self._inbox.stats()
 
     def stop(self, *, close: bool, before: Callable[[], None] | None = None) -> None:
         """End the threads; with `close`, which needs every connection to be closed, release everything.
@@ -122,6 +153,9 @@ class Pollers:
         while len(self._inbox):
             self._drain()
         self._events.clear()
+        if self._telling:
+            self._telling.cancel()
+            self._tell_dropped()
         if before and not running:
             before()
         if close and not running:

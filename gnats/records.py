@@ -123,6 +123,11 @@ _RECORDS: dict[int, tuple[str, Callable[[object, int, bytes], str]]] = {
         lambda c, b, d: f"Destination {quote(d)} is not valid, won't be able to trace events",
     ),
     LogCode.LOG_CLOSING_OUT_OF_MEMORY: ("ERR", _text("Out of memory - Closing")),
+    LogCode.LOG_OUT_OF_MEMORY: ("ERR", lambda c, b, d: f"{_kind(c)} - Out of memory, a message is lost"),
+    LogCode.LOG_NOT_WATCHED: (
+        "ERR",
+        lambda c, b, d: f"Error watching the socket: {os.strerror(b).lower()} - Closing",
+    ),
     LogCode.LOG_SUBSCRIPTION_REMOVED: ("INF", _removed_subscription),
     LogCode.LOG_TLS_STARTING: ("DBG", _text("Starting TLS client connection handshake")),
     LogCode.LOG_TLS_COMPLETE: ("DBG", _text("TLS handshake complete")),

@@ -13,9 +13,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gnats.auth import Authenticator, Denied, Grant, configure_authorization
-from gnats.connect import auth_violation, limits, permissions_of
+from gnats.connect import auth_violation, close_over_maximum, limits, permissions_of
 from gnats.errors import OptionError, ServerError
-from gnats.opts import GLOBAL_ACCOUNT, Options
+from gnats.opts import GLOBAL_ACCOUNT, Options, read_config
 from gnats.reasons import ClosedState
 from gnats.reloadable import diff_options
 
@@ -32,20 +32,22 @@ _SLICE = 256
 
 
 def read_options(server: "Server") -> Options:
-    """A server's options as they would be if it started now; an embedded one's host and port are its own.
+    """A server's options as they would be if it started now.
 
-    May be called in a thread. Raises OptionError.
+    An embedded one's host, port and threads are its own, and so is its store directory where the file names
+    none. May be called in a thread. Raises OptionError.
     """
     if not (server.read_options or server.opts.config_file):
         raise OptionError("can only reload config when a file is provided using -c or --config")
     with _no_collections():
         if server.read_options:
             return server.read_options()
-        from gnats.flags import configure_options
-
-        opts = server.opts
-        taken = ["-a", opts.host, "-p", str(opts.port), "--io_threads", str(opts.io_threads)]
-        return configure_options(["-c", opts.config_file, *taken]).options
+        was, opts = server.opts, Options()
+        read_config(opts, was.config_file)
+        opts.host, opts.port, opts.io_threads = was.host, was.port, was.io_threads
+        if not opts.jetstream.store_dir:
+            opts.jetstream = replace(opts.jetstream, store_dir=was.jetstream.store_dir)
+        return opts.baseline()
 
 
 @contextmanager
@@ -172,6 +174,9 @@ async def _reload_clients(server: "Server", changed: Set[str], before: Authentic
         unpinned += kept.count(False)
     if unpinned:
         server.log.notice(f"Disconnect {unpinned} clients due to pinned certs reload")
+    if "Accounts" in changed:  # of those that are still here
+        for account in server.accounts.values():
+            close_over_maximum(server, account)
 
 
 async def _reload_client(

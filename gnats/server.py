@@ -59,6 +59,8 @@ if TYPE_CHECKING:
     from gnats.tls import ClientTLS
     from gnats.trust import Trust
 
+LOOPBACK = {"0.0.0.0": "127.0.0.1", "::": "::1"}
+"""Where a server that listens on all addresses is reached from its own machine."""
 CLOSE_TIMEOUT = 5.0
 """Seconds that connections have at a shutdown to take what is queued for them."""
 
@@ -66,10 +68,11 @@ _RATE_LIMITED = frozenset((LogCode.LOG_AUTH_TIMEOUT, LogCode.LOG_PRODUCER_STALLE
 
 
 class Server:
-    """A NATS server in the running event loop.
+    """A NATS server in the running event loop, on loopback unless the options name a host.
 
     Use it as `async with Server(Options(port=-1)) as server:`, or call start() and shutdown(). It is used
-    from the loop's thread only. Without `log` there is none, unless the options name a file.
+    from the loop's thread only. Without `log` there is none, unless the options name a file. A configuration
+    file is read by Options.from_file().
 
     Raises OptionError for options that cannot be used, ServerError for a log file that cannot be opened.
     """
@@ -174,7 +177,9 @@ class Server:
 
     @property
     def client_url(self) -> str:
-        return f"{'tls' if self.tls else 'nats'}://{join_host_port(self.opts.host, self.port)}"
+        """A URL that clients on this machine can connect to."""
+        host = LOOPBACK.get(self.opts.host, self.opts.host)
+        return f"{'tls' if self.tls else 'nats'}://{join_host_port(host, self.port)}"
 
     @property
     def num_clients(self) -> int:
@@ -250,18 +255,19 @@ class Server:
                 reason = f"open {opts.pid_file}: {os_error(exc)}"
                 raise ServerError(f"Could not write pidfile: {reason}") from exc
         self.pollers = Pollers(self.state, io_threads(opts.io_threads), self._on_event, self.log)
+        self.accounts.no_events = self._let_go_of_streams
         if self.trust:
             await self.trust.start()
         if self.system_account:
             self._start_system_account(self.system_account)
+        if opts.http_port or opts.https_port:  # before what may take its time: live, and not ready yet
+            from gnats.monitor.http import Monitor  # loads aiohttp
+
+            self._monitor = await Monitor.listen(self)
         if opts.jetstream.enabled:
             from gnats.jetstream.jetstream import enable
 
             await enable(self)
-        if opts.http_port or opts.https_port:
-            from gnats.monitor.http import Monitor  # loads aiohttp
-
-            self._monitor = await Monitor.listen(self)
         sock = await listen_for_clients(opts.host, max(opts.port, 0))
         self._accepting = True
         self._listener = AcceptLoop(sock, "Client", self.create_client, self.log)
@@ -494,6 +500,12 @@ class Server:
         if self.trust:
             self.trust.serve(client, self.events)
 
+    def _let_go_of_streams(self) -> bool:
+        """Free closed streams, which keep their accounts; whether no event of a poller waits."""
+        if self.js_engine:
+            self.js_engine.reap()
+        return self.pollers is not None and not self.pollers.pending_events
+
     def _measured(self, account: Account, wanted: "ServiceLatency", status: int, data: bytes) -> None:
         if self._latency is None:
             from gnats.latency import Latency
@@ -646,19 +658,27 @@ class Server:
         if kind == EV_RESPONSES:
             self.accounts.expect_responses(a)
         elif kind == EV_LATENCY:
-            assert isinstance(data, bytes)
-            self.accounts.report(a, b, data)
+            if isinstance(data, bytes):
+                self.accounts.report(a, b, data)
         elif kind == EV_CLOSED:
             self._remove(cid, ClosedState(a), b, data if isinstance(data, bytes) else b"")
         elif kind == EV_MSG:
-            if internal := self._internal.get(cid):
-                assert isinstance(data, tuple)
+            internal = self._internal.get(cid)
+            if internal and isinstance(data, tuple):
                 internal.process_message(a, data)
         elif kind == EV_JETSTREAM:
             if self.jetstream:
                 self.jetstream.on_event(client, a, b, data)
-        elif session is None or not isinstance(data, bytes):
+        elif session is None:
+            if kind == EV_LOG and a == LogCode.LOG_OUT_OF_MEMORY:  # of one of the server's own clients
+                self.log.log(*describe(client, a, b, data))
             return False
+        elif not isinstance(data, bytes):
+            if kind in (EV_CONNECT, EV_INFO):  # no memory for it: nobody else would answer it
+                session.close(self.log, ClosedState.READ_ERROR)
+            return False
+        elif kind == EV_LOG and a == LogCode.LOG_LEFT_OUT:
+            session.log_left_out(self.log)
         elif kind == EV_LOG:
             level, text = describe(client, a, b, data)
             if a in _RATE_LIMITED:
@@ -677,11 +697,14 @@ class Server:
                 publish(self, self.events, session, data)
         elif cid not in self.clients:  # refused: it is being closed
             return False
-        elif kind == EV_CONNECT:
-            process_connect(self, session, data)
-            return True
-        elif kind == EV_INFO:
-            process_info(self, session, data)
+        elif kind in (EV_CONNECT, EV_INFO):
+            assert isinstance(client, Client)
+            act = process_connect if kind == EV_CONNECT else process_info
+            try:
+                act(self, session, data)
+            except MemoryError:  # it would wait for an answer for ever
+                self.log.error(f"{session} - Out of memory - Closing")
+                client.close_connection(ClosedState.READ_ERROR)
             return True
         return False
 
@@ -693,6 +716,7 @@ class Server:
             return
         account = session.account
         was_in = cid in account.clients
+        session.tell_left_out(self.log)
         session.closed(reason, num_subs, subs)
         self.closed_clients.append(session)
         if self.events:

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 CLIENT_PROTO_INFO = 1
 """The protocol of clients that take INFO at any time."""
 
+LEFT_OUT_TOLD = 1.0
+"""Seconds after which it is told how many log entries were left out."""
+
 CONNECT_FIELDS: Struct = {
     "echo": "bool",
     "verbose": "bool",
@@ -92,7 +95,9 @@ class Session:
     """
 
     __slots__ = (
+        "_deciding",
         "_expiry",
+        "_left_out",
         "account",
         "cid",
         "client",
@@ -101,6 +106,7 @@ class Session:
         "final_subs",
         "grant",
         "host",
+        "leaving",
         "names",
         "nonce",
         "opts",
@@ -120,8 +126,12 @@ class Session:
         self.nonce = nonce
         self.opts = ClientOptions()
         self.grant = Grant()
+        self._deciding: asyncio.Task[None] | None = None
         self._expiry: asyncio.TimerHandle | None = None
+        self._left_out: asyncio.TimerHandle | None = None
         self.connected = False
+        self.leaving = False
+        """It was told to go, and is not gone yet."""
         self.names = ""
         self.start = time.time_ns()
         self.stop = 0
@@ -178,6 +188,10 @@ class Session:
         self.account = account
         return account.add_client(self)
 
+    def decide(self, deciding: "asyncio.Task[None]") -> None:
+        """A task decides whether the client may connect: it ends when the client has gone."""
+        self._deciding = deciding
+
     def expire_after(self, seconds: float, log: "Logger") -> None:
         """Close the connection when what it was granted ends."""
         self.cancel_expiry()
@@ -213,10 +227,23 @@ class Session:
 
     def close(self, log: "Logger", reason: ClosedState, err: str | None = None) -> None:
         """Close the connection, after telling the client `err` if there is one. Idempotent."""
-        if self.client is not None:
-            if err and log.trace_on:
-                log.trace(f"{self} - ->> [-ERR {err}]")
-            self.client.close_connection(reason, err)
+        if self.client is None or self.leaving:
+            return
+        self.leaving = True
+        if err and log.trace_on:
+            log.trace(f"{self} - ->> [-ERR {err}]")
+        self.client.close_connection(reason, err)
+
+    def log_left_out(self, log: "Logger") -> None:
+        """The data plane leaves out lines about the client: say in a second how many."""
+        self._left_out = asyncio.get_running_loop().call_later(LEFT_OUT_TOLD, self.tell_left_out, log)
+
+    def tell_left_out(self, log: "Logger") -> None:
+        """Say how many lines were left out, if any were."""
+        if self._left_out and self.client:
+            self._left_out.cancel()
+            self._left_out = None
+            log.warn(f"{self} - Left out {self.client.take_unlogged()} log entries: too many in a second")
 
     def closed(self, reason: ClosedState, num_subs: int = 0, subs: bytes = b"") -> None:
         """Note the end: keep the counters and let go of the data plane's client."""
@@ -228,6 +255,9 @@ class Session:
         self.tls_final = self.tls_info()
         self.client = None
         self.cancel_expiry()
+        if self._deciding:
+            self._deciding.cancel()
+            self._deciding = None
 
     def snapshot(self) -> dict[str, int]:
         """The counters, see Client.snapshot; those at its end for a closed connection."""

@@ -1,7 +1,7 @@
 """The services of the system account (events.go): requests about the server, its accounts and its clients."""
 
 import binascii
-import re
+import json
 from base64 import b64decode
 from collections.abc import Callable
 from functools import partial
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from gnats.server import Server
     from gnats.session import Session
 
-_ACCEPT_ENCODING = re.compile(rb"^Accept-Encoding:(.*)$", re.MULTILINE)
-_REQUEST_INFO = re.compile(rb"^Nats-Request-Info:(.*)$", re.MULTILINE)
 _ACCOUNT_AT = 3  # the token of $SYS.REQ.ACCOUNT.<account>.<what>
 
 FILTER: Struct = {
@@ -47,8 +45,6 @@ SERVER_PAGES = (
     "RAFTZ",
 )
 """What is asked of a server by these names; PROFILEZ takes its time and is apart."""
-REQUEST_INFO: Struct = {"acc": "string", "svc": "string"}
-"""What of Nats-Request-Info, which a service import adds, says who asks."""
 
 ACCOUNT_PAGES = ("SUBSZ", "CONNZ", "LEAFZ", "JSZ", "INFO")
 
@@ -111,8 +107,7 @@ class Services:
 
     def _respond(self, request: Message, result: dict[str, object]) -> None:
         message = marshal({"server": self._events.server_info()} | result)
-        found = _ACCEPT_ENCODING.search(request.header)
-        header, payload = encode(message, found[1] if found else b"")
+        header, payload = encode(message, request.header_value(b"Accept-Encoding"))
         self._client.publish(request.reply, payload, reply=b"", header=header)
 
     def _fail(self, request: Message, code: int, text: str, **result: object) -> None:
@@ -262,12 +257,8 @@ class Services:
 
     def _debug_subscribers(self, request: Message) -> None:
         session = self._server.clients.get(request.producer)
-        asker = _asker(request)
-        if session is None or asker is None or not request.reply:
-            return
-        name = asker.get("svc") or asker.get("acc")
-        account = self._server.accounts.get(str(name)) if name else session.account
-        if account:
+        account = self._server.accounts.get(request.account_name)
+        if session and account and request.reply:
             subject, *queue = request.payload.decode(errors="replace").strip().split(" ")
             self._count_subscribers(request, account, subject, queue[0].encode() if queue else None)
 
@@ -282,32 +273,13 @@ class Services:
         session = self._server.clients.get(request.producer)
         if session is None or not request.reply:  # it did not wait for the answer, or wants none
             return
-        asker = _asker(request)
-        if asker is None:
-            self._events.respond(
-                request.reply, {"server": self._events.server_info(), "error": {"code": 400}}
-            )
-            return
-        info = user_info(session, str(asker.get("acc", "")))
+        asked_as: dict[str, object] = json.loads(request.asker or b"{}")
+        info = user_info(session, str(asked_as.get("acc", "")))
         self._events.respond(request.reply, {"server": self._events.server_info(), "data": info})
 
 
 def _account_name(request: Message) -> str:
     return request.subject.split(b".")[_ACCOUNT_AT].decode(errors="replace")
-
-
-def _asker(request: Message) -> dict[str, object] | None:
-    """What a service import says about who asks: nothing for a request made in the system account itself.
-
-    None for what cannot be read.
-    """
-    if not request.header:
-        return {}
-    found = _REQUEST_INFO.search(request.header)
-    try:
-        return unmarshal(found[1], REQUEST_INFO, "ClientInfo") if found else None
-    except JSONError:
-        return None
 
 
 def user_info(session: "Session", account: str) -> dict[str, object]:

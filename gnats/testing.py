@@ -2,10 +2,12 @@
 
 import asyncio
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import Future
-from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
 import uvloop
 
@@ -26,9 +28,13 @@ T = TypeVar("T")
 class ServerThread:
     """A server in a thread and an event loop of its own.
 
-    Without options it listens on a free port of 127.0.0.1; keywords set options by name. Use it as a context
-    manager, or call start() and stop(). start() raises what Server.start raises.
+    Without options it listens on a free port of 127.0.0.1; keywords set options by name. With JetStream and
+    no store directory it has a temporary one of its own, which is gone when it has stopped. Use it as a
+    context manager, or call start() and stop(). start() raises what Server.start raises.
     """
+
+    checks_rest: ClassVar[bool] = False
+    """Whether stop() sees that the server rests, and afterwards that it is closed (gnats.rest)."""
 
     def __init__(
         self,
@@ -38,7 +44,7 @@ class ServerThread:
         loop_factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop,
         **options: Any,
     ) -> None:
-        defaults: dict[str, Any] = {"host": "127.0.0.1", "port": RANDOM_PORT}
+        defaults: dict[str, Any] = {"port": RANDOM_PORT}
         self._opts = opts or Options(**defaults | options)
         self._log = log
         self._loop_factory = loop_factory
@@ -53,24 +59,42 @@ class ServerThread:
     def stop(self) -> None:
         """Shut the server down and wait for its thread. Idempotent.
 
-        Raises TimeoutError when it does not end.
+        Raises TimeoutError when it does not end, and with `checks_rest` gnats.rest.NotAtRest.
         """
+        self._stop(self.checks_rest)
+
+    def _stop(self, check: bool) -> None:
         if not self._thread.is_alive():
             return
-        if self._started.exception(START_TIMEOUT) is None:
-            server, loop = self._started.result()
+        if self._started.exception(START_TIMEOUT) is not None:
+            self._thread.join(STOP_TIMEOUT)
+            return
+        server, loop = self._started.result()
+        pollers = server.pollers
+        port = server.port
+        try:
+            if check and pollers:
+                from gnats.rest import EmbeddedServer, wait_for_rest
+
+                assert self._thread.native_id is not None
+                wait_for_rest(EmbeddedServer(server, self._thread.native_id))
+        finally:
             with suppress(RuntimeError):  # the loop is closed: it shut down by itself
                 loop.call_soon_threadsafe(server.begin_shutdown)
-        self._thread.join(STOP_TIMEOUT)
+            self._thread.join(STOP_TIMEOUT)
         if self._thread.is_alive():
             raise TimeoutError(f"the server's thread still runs {STOP_TIMEOUT} s after its shutdown")
+        if check and pollers:
+            from gnats.rest import require_closed
+
+            require_closed(port, pollers)
 
     def __enter__(self) -> Self:
         self.start()
         return self
 
-    def __exit__(self, *exc: object) -> None:
-        self.stop()
+    def __exit__(self, kind: object, *exc: object) -> None:
+        self._stop(self.checks_rest and kind is None)
 
     @property
     def server(self) -> Server:
@@ -104,15 +128,28 @@ class ServerThread:
 
     def _run(self) -> None:
         try:
-            with asyncio.Runner(loop_factory=self._loop_factory) as runner:
-                runner.run(self._serve())
+            with (
+                self._with_a_place_to_store() as opts,
+                asyncio.Runner(loop_factory=self._loop_factory) as runner,
+            ):
+                runner.run(self._serve(opts))
         finally:
             if not self._started.done():
                 self._started.set_exception(RuntimeError("the server's thread has failed, see its traceback"))
 
-    async def _serve(self) -> None:
+    @contextmanager
+    def _with_a_place_to_store(self) -> Iterator[Options]:
+        """The options, with a temporary directory for streams where they need and name none."""
+        opts = self._opts
+        if not opts.jetstream.enabled or opts.jetstream.store_dir:
+            yield opts
+            return
+        with TemporaryDirectory(prefix="gnats-") as directory:
+            yield replace(opts, jetstream=replace(opts.jetstream, store_dir=directory))
+
+    async def _serve(self, opts: Options) -> None:
         try:
-            server = Server(self._opts, self._log)
+            server = Server(opts, self._log)
             await server.start()
         except (OptionError, ServerError) as exc:  # start() raises it, in the caller's thread
             self._started.set_exception(exc)

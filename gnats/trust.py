@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from gnats.accountopts import ServiceImport, StreamImport
 from gnats.claimaccount import ClaimAccount
 from gnats.claimsreq import ClaimsServices, SystemInbox
-from gnats.connect import auth_violation, limits, permissions_of
+from gnats.connect import auth_violation, close_over_maximum, limits, permissions_of
 from gnats.errors import ServerError
 from gnats.gofmt import quote
 from gnats.internal import InternalClient
@@ -31,10 +31,7 @@ if TYPE_CHECKING:
 
 
 class Trust:
-    """Carries out in `server` what JWTs say; made before the server's accounts.
-
-    Raises OptionError when the options do not go with their operators.
-    """
+    """Carries out in `server` what JWTs say; made before the server's accounts."""
 
     def __init__(self, server: "Server", opts: "Options") -> None:
         self._server = server
@@ -110,13 +107,8 @@ class Trust:
                 server.jetstream.reconfigure_soon(account)
 
     def _update_clients(self, claim: ClaimAccount, account: "Account") -> None:
-        sessions = sorted(account.clients.values(), key=lambda session: session.start)
-        for number, session in enumerate(sessions):
-            if 0 <= account.max_connections <= number:
-                error = "maximum account active connections exceeded"
-                session.rate_limit(self._server.log, "ERR", error)
-                session.close(self._server.log, ClosedState.MAX_ACCOUNT_CONNECTIONS_EXCEEDED, error)
-            elif isinstance(session.grant.user, JWTUser):
+        for session in close_over_maximum(self._server, account):
+            if isinstance(session.grant.user, JWTUser):
                 self._update_client(session, session.grant.user, claim)
 
     def _update_client(self, session: "Session", user: JWTUser, claim: ClaimAccount) -> None:

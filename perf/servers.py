@@ -17,6 +17,7 @@ from pathlib import Path
 from types import TracebackType
 
 from gnats.bench.target import Target
+from gnats.rest import NotAtRest, ServerProcess, wait_for_rest
 from gnats.version import __version__ as gnats_version
 
 START_SECONDS = 15.0
@@ -156,6 +157,7 @@ class Server:
         except BaseException:
             self.stop()
             raise
+        self._at_start = ServerProcess(self._process.pid) if kind.is_gnats else None
 
     def _wait_for_port(self, home: Path) -> Target:
         """Waits for the ports file, which says that the server listens, or for the end of the process."""
@@ -217,6 +219,14 @@ class Server:
             raise ServerError(f"{self.kind.label} is gone: {self._last_line()}")
         return int(found[1]) * 1024
 
+    def require_rest(self) -> None:
+        """Raises ServerError unless it rests now that nothing is asked of it; of gnats only."""
+        if self._at_start and self._process.poll() is None:
+            try:
+                wait_for_rest(self._at_start)
+            except NotAtRest as fault:
+                raise ServerError(f"{self.kind.label}: {fault}") from None
+
     def stop(self) -> None:
         """Asks it to end, and ends it when it takes too long."""
         if self._process.poll() is None:
@@ -234,4 +244,8 @@ class Server:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.stop()
+        try:
+            if error is None:
+                self.require_rest()
+        finally:
+            self.stop()

@@ -17,6 +17,8 @@ from support.jetstream import config
 from support.kernel import SocketDiag
 from support.servers import REFERENCE, Kind, NotInstalled, Server, selected
 
+from gnats.testing import ServerThread
+
 Launch = Callable[..., Server]
 Move = Callable[..., tuple[Any, Server]]
 
@@ -58,12 +60,29 @@ def kind(request: pytest.FixtureRequest) -> Kind:
     return kind
 
 
+@pytest.fixture(scope="session", autouse=True)
+def rest() -> Iterator[None]:
+    """Has every server that tests start in a thread rest before it is stopped."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ServerThread, "checks_rest", True)
+        yield
+
+
 @pytest.fixture(scope="session")
-def server(kind: Kind, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A running server with default settings, shared by all tests that change nothing in it."""
+def shared_server(kind: Kind, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     server = start(kind, tmp_path_factory.mktemp(kind.name))
     yield server
     server.stop()
+
+
+@pytest.fixture(scope="module")
+def server(shared_server: Server) -> Iterator[Server]:
+    """A running server with default settings, shared by all tests that change nothing in it.
+
+    It rests after each module's tests: whatever disturbs that is in the module.
+    """
+    yield shared_server
+    shared_server.wait_for_rest()
 
 
 @pytest.fixture(scope="session")

@@ -1,6 +1,7 @@
 #!/bin/sh
-# Build the data plane with a sanitizer beside the normal build and run the core and stress tests with it:
+# Build the data plane with a sanitizer beside the normal build and run the core and stress tests with it, or the fuzzer:
 #   sanitized.sh asan|tsan BIN_OF_THE_VENV [pytest arguments]
+#   sanitized.sh asan|tsan BIN_OF_THE_VENV fuzz [its arguments]
 set -eu
 profile=$1
 bin=$2
@@ -21,9 +22,15 @@ tsan)
     ;;
 esac
 export GNATS_SANITIZED=$profile PYTHONPATH="$PWD/$lib" PYTHONMALLOC=malloc PYTHONDONTWRITEBYTECODE=1
+if [ "${1-}" = fuzz ]; then
+    shift
+    PYTHONPATH="$PYTHONPATH:$PWD/tests"
+    set -- -m fuzz "$@"
+else
+    set -- -m pytest -p no:cacheprovider --capture=sys tests/unit tests/stress tests/jetstream "$@"
+fi
 # A fixed address layout: the thread sanitizer's shadow memory needs it on newer kernels.
-setarch -R env LD_PRELOAD="$runtime" \
-    "$bin/python" -P -m pytest -p no:cacheprovider --capture=sys tests/unit tests/stress tests/jetstream "$@" || {
+setarch -R env LD_PRELOAD="$runtime" "$bin/python" -P "$@" || {
     status=$?
     cat "$report".* 2>/dev/null || :
     exit $status

@@ -28,6 +28,14 @@ class Account:
 
         Raises MemoryError.
         """
+    def detach(self) -> None:
+        """Keep no other accounts any more, and be kept by none: nothing of the one points into the other."""
+
+    @property
+    def exchanges(self) -> bool:
+        """Whether somebody subscribes here, or it imports streams, or a response is expected or waited for:
+        then others may point to it."""
+
     def keep(self, other: Account) -> None:
         """Keep another account, and have it keep this one: each may come to point into the other."""
     def responder_subscription(self) -> tuple[bytes, bytes, bytes, int, int] | None:

@@ -16,18 +16,33 @@ EV_LOG: int
 EV_TRACE: int
 """Protocol trace: a is a TRACE_* code, data the line."""
 EV_MSG: int
-"""A message for an internal client: data is (subject, reply, header, payload, sid)."""
+"""A message for an internal client: data is (subject, reply, header, payload, asker, account, sid).
+
+Who asks is known from the connection and the imports that the message came through: `asker` is the requester
+as JSON (ClientInfo), b"" where it came through no imported service; `account` is the name, as JSON, of the
+account that imports the service, or else the producer's."""
 EV_RESPONSES: int
-"""Responses are expected that may not come in time: the client is an account, a the id of an exported
-service."""
+"""Responses are expected that may not come in time: a is the id of an exported service."""
 EV_LATENCY: int
-"""A request has been measured: the client is the account that serves it, a the id of the exported service, b
-the status, data as gnats.latency reads it."""
+"""A request has been measured: a is the id of the exported service, b the status, data as gnats.latency reads
+it."""
 EV_MSG_TRACE: int
 """A message was traced; data is for gnats.msgtrace."""
 
 EV_JETSTREAM: int
 """A stream or a consumer, which takes the place of the client, has something to tell: a says what."""
+
+SOURCE_EVENTS: int
+SOURCE_BYTES: int
+"""What one connection may have caused and nobody has handled yet; beyond it, it is not read."""
+INBOX_EVENTS: int
+INBOX_BYTES: int
+"""The same of all connections."""
+INTERNAL_EVENTS: int
+INTERNAL_BYTES: int
+"""The same of one of the server's own clients; beyond it, what it causes is dropped."""
+SHORT_READ: int
+"""Bytes that are read from a connection at once while all have caused what they may."""
 
 class Inbox:
     def __init__(self) -> None: ...
@@ -35,6 +50,14 @@ class Inbox:
         """An eventfd: readable when drain() has something to return."""
     def __len__(self) -> int:
         """Events waiting."""
-    def drain(self, most: int = 1024) -> list[tuple[int, Client | None, int, int, object]]:
-        """Everything posted since the last call, in order: (event, client, a, b, data)."""
+    @property
+    def dropped(self) -> int:
+        """Events that were dropped so far."""
+    @property
+    def names_jetstream(self) -> bool:
+        """Does an event that waits name a stream or a consumer?"""
+    def stats(self) -> dict[str, int]:
+        """`events` and `bytes` that wait, connections `parked`; so far: `parkings`, events `dropped`."""
+    def drain(self, most: int = 64) -> list[tuple[int, Client | None, int, int, object]]:
+        """Up to `most` events, as (event, client, a, b, data): connections take turns."""
     def close(self) -> None: ...

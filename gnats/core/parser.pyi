@@ -27,5 +27,6 @@ class Violation(IntEnum):
     BAD_REMOTE_REPLY_INDICATOR = 14
     BAD_REMOTE_SIZE = 15
     UNSUPPORTED_OPERATION = 16
+    PARSER_OUT_OF_MEMORY = 17
 
 class Parser: ...

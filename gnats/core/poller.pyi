@@ -32,4 +32,8 @@ class Poller(PollerBase):
         `lingered`: times that something came while the poller looked for it before going to sleep.
         """
     def state_now(self) -> dict[str, int | list[int]]:
-        """What the poller holds at the moment: timers armed, free chunks by size. A hint only."""
+        """What the poller holds at the moment; a hint only.
+
+        `timers` armed; `overdue`, the nanoseconds by which the first deadline has passed; `unwatched`, whether
+        that deadline would pass unnoticed; free chunks by size.
+        """

@@ -22,9 +22,12 @@ class LogCode(IntEnum):
     LOG_PRODUCER_STALLED = 46
     LOG_CLOSING_OUT_OF_MEMORY = 47
     LOG_SUBSCRIPTION_REMOVED = 48
+    LOG_OUT_OF_MEMORY = 49
+    LOG_NOT_WATCHED = 50
     LOG_IMPORT_SUBSCRIPTION = 56
     LOG_TRACE_ORIGIN = 57
     LOG_TRACE_BAD_DESTINATION = 58
+    LOG_LEFT_OUT = 59
     LOG_TLS_STARTING = 80
     LOG_TLS_COMPLETE = 81
     LOG_TLS_VERSION = 82
@@ -45,3 +48,5 @@ class Recorder(Parser):
 
     @property
     def cid(self) -> int: ...
+    def take_unlogged(self) -> int:
+        """How many records were left out since this was asked last: too many came in a second."""

@@ -23,6 +23,10 @@ class ExportedService:
         """Take no more requests; responses that are expected may still come. Idempotent."""
     @property
     def closed(self) -> bool: ...
+    @property
+    def in_use(self) -> bool:
+        """Whether imports, or responses that are expected, hold it."""
+
     def allow_trace(self, allow: bool) -> None:
         """Whether traces of requests tell what becomes of them in the account that serves them."""
     def pending(self) -> int:

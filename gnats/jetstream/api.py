@@ -1,7 +1,8 @@
 """Requests to `$JS.API.>`: who asks, what is answered, and in which order (jetstream_api.go).
 
-Accounts import the API from the system account, so every request arrives here with the one who asks in its
-Nats-Request-Info header. Requests wait in two queues; those that only ask give way to the others.
+Accounts import the API from the system account. Who asks is known from the connection and the imports that
+the request came through (Message.asker, Message.account), never from its header. Requests wait in two queues;
+those that only ask give way to the others.
 What is done about them is in streamapi and consumerapi.
 """
 
@@ -10,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import inspect
 import json
-import re
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
@@ -18,14 +18,15 @@ from enum import Enum, auto
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from gnats.core.headers import header_value
 from gnats.gofmt import quote
 from gnats.gojson import JSONError, Struct, marshal, unmarshal, unmarshal_stream
 from gnats.internal import InternalClient, Message
 from gnats.jetstream import errors
 from gnats.jetstream.apiqueue import Job, Ready, RequestQueue
 from gnats.jetstream.errors import ApiError
+from gnats.jetstream.headers import required_level
 from gnats.jetstream.lanes import Claim, account_claim, creation_claims, stream_claim
-from gnats.version import JS_API_LEVEL
 
 if TYPE_CHECKING:
     from gnats.account import Account
@@ -39,8 +40,6 @@ OFFLINE_DELAY = 0.5
 """Seconds before it is said that a stream or consumer is offline."""
 
 _TYPE = "io.nats.jetstream.api.v1."
-_INFO_HEADER = re.compile(rb"^Nats-Request-Info:[ \t]*(.*?)\r?$", re.MULTILINE)
-_LEVEL_HEADER = re.compile(rb"^Nats-Required-Api-Level:[ \t]*(.*?)\r?$", re.MULTILINE)
 _SYSTEM_ONLY = ("META.LEADER.STEPDOWN", "SERVER.REMOVE", "SERVER.EVACUATE", "META.RESCUE")
 _SLICE = 0.002
 """Seconds of answering after which others than the API have their turn."""
@@ -95,8 +94,7 @@ class Request:
 
     def header_value(self, name: bytes) -> bytes:
         """The value of a header, b"" without it."""
-        found = re.search(rb"^%s:[ \t]*(.*?)\r?$" % re.escape(name), self.header, re.MULTILINE)
-        return found[1] if found else b""
+        return header_value(self.header, name) or b""
 
     def check_level(self) -> None:
         """Raise ApiError where the client requires more than is known here (errorOnRequiredApiLevel)."""
@@ -147,17 +145,6 @@ class Request:
     def require_body(self) -> None:
         if self.is_empty:
             raise errors.BAD_REQUEST()
-
-
-def required_level(header: bytes) -> bool:
-    """Whether a request's header requires no more than is known here."""
-    found = _LEVEL_HEADER.search(header)
-    if not found or not found[1]:
-        return True
-    try:
-        return int(found[1]) <= JS_API_LEVEL
-    except ValueError:
-        return False
 
 
 Handler = Callable[[Request], "Awaitable[Json | None] | Json | None"]
@@ -276,7 +263,7 @@ class Api:
         request = Request(
             self, subject, tokens, message.reply, message.header, message.payload, account, client
         )
-        if not _INFO_HEADER.search(message.header) and tokens != ["INFO"]:
+        if not message.asker and tokens != ["INFO"]:
             if message.producer in self.js.server.clients:
                 request.response_type, request.client = SYSTEM_RESPONSE, None
                 self._answer(request, errors.NOT_ENABLED_FOR_ACCOUNT())
@@ -289,20 +276,10 @@ class Api:
 
     def _asker(self, message: Message) -> tuple[Json | None, Account | None]:
         """What is known of who asks, and the account that is meant (getRequestInfo)."""
-        server = self.js.server
-        found = _INFO_HEADER.search(message.header)
-        if not found:
-            return {}, server.system_account
-        try:
-            client = json.loads(found[1])
-        except ValueError:
-            client = None
-        if not isinstance(client, dict):
-            text = message.payload.decode("utf-8", "replace")
-            server.log.warn(f'Malformed JetStream API Request: "{text}"')
-            return None, None
-        name = client.get("svc") or client.get("acc")
-        return client, server.accounts.get(str(name)) if name else server.system_account
+        account = self.js.server.accounts.get(message.account_name)
+        if message.asker:
+            return json.loads(message.asker), account
+        return {}, account if account is self.js.server.system_account else None
 
     # -- the queues --------------------------------------------------------------------------------------
 

@@ -349,7 +349,9 @@ def completed(config: ConsumerConfig) -> ConsumerConfig:
         if len(config.durable_name.encode()) > MAX_NAME_LEN:
             raise errors.CONSUMER_NAME_TOO_LONG(max=MAX_NAME_LEN)
         return config
-    return replace(config, inactive_threshold=config.inactive_threshold or DEFAULT_INACTIVE_THRESHOLD)
+    if config.inactive_threshold > 0:
+        return config
+    return replace(config, inactive_threshold=DEFAULT_INACTIVE_THRESHOLD)  # a stream's limit may be below 0
 
 
 _FIXED: tuple[tuple[str, str], ...] = (

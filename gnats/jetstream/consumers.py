@@ -21,12 +21,13 @@ from gnats.jetstream.consumer import Consumer as NativeConsumer
 from gnats.jetstream.consumer import ResetError
 from gnats.jetstream.consumercfg import check_consumer_update
 from gnats.jetstream.consumerstate import ConsumerEvent
-from gnats.jetstream.conversion import STATE_FILE, convert_consumer, read_consumer_state
+from gnats.jetstream.conversion import convert_consumer, read_consumer_state
 from gnats.jetstream.errors import ApiError
 from gnats.jetstream.gotime import ZERO_TIME, unix_ns, utc
 from gnats.jetstream.metafiles import (
     META_FILE,
     META_KEY,
+    STATE_FILE,
     MetaError,
     Undo,
     remove_directory,
@@ -335,7 +336,7 @@ class Consumer:
 
     def _process_reset(self, message: Message) -> None:
         """Begin anew: a request that is made in the account itself (processResetReq)."""
-        from gnats.jetstream.api import required_level
+        from gnats.jetstream.headers import required_level
 
         if not message.reply or self._native is None:
             return
@@ -353,7 +354,7 @@ class Consumer:
 
             answer |= consumer_info(self) | {"reset_seq": seq}
         header = None
-        if b"Nats-Stream-Identity:" in message.header and "error" not in answer:
+        if message.header_value(b"Nats-Stream-Identity") and "error" not in answer:
             header = b"NATS/1.0\r\nNats-Stream-Identity: %s\r\n\r\n" % self.stream.identity.encode()
         jsa = self.stream.jsa
         client = jsa.js.server.account_client(jsa.account)

@@ -17,6 +17,7 @@ from gnats.jetstream.config import ConsumerConfig, StreamConfig
 from gnats.jetstream.metafiles import (
     MESSAGES,
     NEW,
+    STATE_FILE,
     KeyTorn,
     MetaError,
     replace_file,
@@ -28,7 +29,7 @@ from gnats.jetstream.metafiles import (
 if TYPE_CHECKING:
     from gnats.jetstream.encryption import Keys, Seal
 
-INDEX_FILE, STATE_FILE = "index.db", "o.dat"
+INDEX_FILE = "index.db"
 _BLOCK = re.compile(r"([1-9][0-9]{0,9})\.blk(\.new)?")
 _UNFINISHED = (".blk.new.tmp", ".key.tmp")
 _CHECKSUM = 8

@@ -40,6 +40,11 @@ class Engine:
     def reap(self) -> None:
         """Let go of what was buried and is no longer used."""
     def stats(self) -> dict[str, int]:
-        """`syncs`: fdatasyncs so far; `timers` armed; `buried`: closed streams and consumers still kept."""
+        """Counters, and how it is at the moment.
+
+        `syncs`: fdatasyncs so far; `timers` armed; `rounds` of timers so far; `overdue`: nanoseconds by which
+        the first deadline has passed; `unwatched`: whether that deadline would pass unnoticed; `buried`: closed
+        streams and consumers still kept.
+        """
     def close(self) -> None:
         """Streams and consumers are closed, and the pollers' threads have ended. Idempotent."""

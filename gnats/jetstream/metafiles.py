@@ -10,6 +10,7 @@ Where there were none, meta.inf is written last.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 from collections.abc import Sequence
@@ -33,6 +34,7 @@ NEW = ".new"
 DELETED = "."
 """What the name of a stream's or a consumer's directory begins with that is being deleted."""
 MESSAGES, CONSUMERS, STREAMS = "msgs", "obs", "streams"
+STATE_FILE = "o.dat"
 _FILE_MODE, _DIR_MODE = 0o600, 0o700
 _TOGETHER = META_KEY, META_FILE, META_SUM
 
@@ -208,12 +210,28 @@ class Undo:
                     replace_file(path, content)
             return
         if self._directory.is_dir():
-            remove_directory(self._directory)
+            gone = self._directory.with_name(f"{DELETED}{self._directory.name}")
+            if gone.is_dir():
+                shutil.rmtree(gone)
+            self._directory.rename(gone)
+            _remove_known(gone)
         for directory in self._missing:
             try:
                 directory.rmdir()
             except OSError:  # others have something in it, or it was never made
                 return
+
+
+def _remove_known(directory: Path) -> None:
+    """Remove a directory; one with little in it without a descriptor: there may be none. Raises OSError."""
+    for name in (*_TOGETHER, STATE_FILE):
+        for suffix in ("", NEW, ".tmp", NEW + ".tmp"):
+            (directory / (name + suffix)).unlink(missing_ok=True)
+    for each in (directory / MESSAGES, directory):
+        with contextlib.suppress(OSError):  # there is something else in it
+            each.rmdir()
+    if directory.is_dir():
+        shutil.rmtree(directory)
 
 
 def _read(path: Path) -> bytes | None:

@@ -1,7 +1,7 @@
 """What accounts have stored is served again when a server starts (EnableJetStream in jetstream.go).
 
-What cannot be recovered, whatever the reason, is left where it is and logged, and the others are served. Nothing is
-deleted but what was being deleted.
+What cannot be recovered, whatever the reason, is left where it is and logged, and the others are served.
+Nothing is deleted but what was being deleted.
 """
 
 from __future__ import annotations
@@ -168,9 +168,8 @@ def _recover_consumers(stream: Stream, directory: Path, log: Logger) -> None:
         except MetaError as exc:
             log.warn(f"    {exc}")
         except Exception as exc:  # noqa: BLE001 - one file must not keep the server from serving the others
-            log.warn(
-                f"    Error adding consumer '{stream.jsa.name} > {stream.name} > {entry.name}': {_reason(exc)}"
-            )
+            consumer = f"'{stream.jsa.name} > {stream.name} > {entry.name}'"
+            log.warn(f"    Error adding consumer {consumer}: {_reason(exc)}")
 
 
 def _recover_consumer(stream: Stream, directory: Path, log: Logger) -> None:

@@ -25,6 +25,7 @@ from gnats.jetstream.errors import ApiError
 from gnats.jetstream.info import stream_info
 from gnats.jetstream.metafiles import (
     CONSUMERS,
+    STATE_FILE,
     MetaError,
     read_consumer_meta,
     read_stream_meta,
@@ -54,8 +55,7 @@ _MOST_WAITING = 32 * 1024 * 1024
 """Bytes that may have come and not been answered: a window's."""
 _SLICE = 4 * 1024 * 1024
 _TAR, _TAR_FILES = "backup.tar", "files"
-_STATE_FILE = "o.dat"
-_MAX_INT64 = (1 << 63) - 1
+_MAX_SEQ = (1 << 62) - 1
 _MOST_COUNTED = 1 << 62
 """Bytes that an account without a limit may have, so that they can be counted."""
 _CREATE_RESPONSE = "io.nats.jetstream.api.v1.stream_create_response"
@@ -358,7 +358,7 @@ class Restore:
             where = directory / CONSUMERS / consumer
             seal = keys.make(where, account, f"{name}.{consumer}")
             write_consumer_meta(where, name, consumer, config, created or time.time_ns(), seal)
-            (where / _STATE_FILE).write_bytes(seal.seal(state) if seal else state)
+            (where / STATE_FILE).write_bytes(seal.seal(state) if seal else state)
 
     def _extract(self) -> BackupReader:
         """Store what a backup of nats-server before 2.15 holds, files of a stream; who has read it."""
@@ -381,7 +381,7 @@ class Restore:
                 raise BackupError(f'error restoring consumer ["{entry.name}"]: {self._told(exc)}') from None
             if found.problem:
                 raise BackupError(f'error restoring consumer ["{entry.name}"]: {found.problem}')
-            state = entry / _STATE_FILE
+            state = entry / STATE_FILE
             data = state.read_bytes() if state.exists() else b""
             config = replace(found.config, name=entry.name)
             self._consumers[entry.name] = (config, data, found.created)
@@ -454,7 +454,7 @@ def encode_state(name: str, found: Json) -> bytes:
         (sequence(seq), int(count)) for seq, count in (found.get("redelivered") or {}).items()
     )
     wrong = (
-        max(*delivered, *floor) > _MAX_INT64
+        max(*delivered, *floor) > _MAX_SEQ
         or delivered[0] < floor[0]
         or delivered[1] < floor[1]
         or any(not floor[1] < seq <= delivered[1] for seq, _, _ in pending)

@@ -130,6 +130,9 @@ class Snapshot:
         except BackupError as exc:
             header = f"NATS/1.0 500 {exc}\r\n\r\n".encode()
             raise
+        except BaseException:
+            header = b"NATS/1.0 500 Internal Error\r\n\r\n"
+            raise
         finally:
             client.unsubscribe(sid)
             client.publish(subject, b"", header=header)

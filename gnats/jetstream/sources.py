@@ -148,9 +148,7 @@ def read_error(payload: bytes) -> ApiError | None:
 
 def read_answer(message: Message, failure: errors.Kind) -> Answer:
     """What an origin's server says; what is none is a `failure`."""
-    lines = message.header.decode("utf-8", "replace").split("\r\n")
-    fields = (line.partition(":") for line in lines)
-    identity = next((value.strip() for name, _, value in fields if name == _IDENTITY), "")
+    identity = message.header_value(_IDENTITY.encode()).decode("utf-8", "replace").strip()
     try:
         if error := read_error(message.payload):
             return Answer("", 0, "", "", error)

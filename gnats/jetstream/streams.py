@@ -309,7 +309,7 @@ class Stream:
             raise errors.STREAM_UPDATE(err=f"change to limits violates consumers: {', '.join(beyond)}")
 
     async def update(self, config: StreamConfig) -> None:
-        """Have another configuration, which is one that it may have. Raises ApiError, and it has not changed."""
+        """Have another configuration, which is one that it may have. Raises ApiError: it has not changed."""
         old, undo = self.config, None
         try:
             if config.storage == FILE:
@@ -434,7 +434,7 @@ class Stream:
             state = self.store.state()
             if seq > state.last_seq:
                 raise errors.STREAM_MSG_DELETE_FAILED(err="stream store EOF")
-            if seq < max(state.first_seq, 1):
+            if seq == 0 or seq < state.first_seq:
                 raise errors.STREAM_MSG_DELETE_FAILED(err="no message found")
         try:
             return self.native.delete_msg(seq, erase)

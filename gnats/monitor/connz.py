@@ -2,8 +2,8 @@
 
 import base64
 import heapq
-import sys
 import json
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice

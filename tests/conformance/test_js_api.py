@@ -260,3 +260,21 @@ def test_a_stream_that_comes_to_keep_by_interest(asker: Asker) -> None:
         assert message.payload == b"message"
         caller.request(message.reply, b"+ACK")
     assert asker.api("STREAM.INFO.S")["state"]["messages"] == 0
+
+
+@pytest.mark.parametrize("storage", STORAGES)
+def test_messages_that_are_not_there_cannot_be_deleted(asker: Asker, storage: str) -> None:
+    asker.api("STREAM.CREATE.S", {"name": "S", "subjects": ["s"], "storage": storage})
+    asker.api("STREAM.MSG.DELETE.S", {"seq": 0, "no_erase": True})
+    for _ in range(5):
+        asker.ask("s", b"x")
+    for seq in (3, 3, 1, 1, 0, 5, 5, 4, 4, 2, 2, 6, 2**63, 2**64 - 1):
+        asker.api("STREAM.MSG.DELETE.S", {"seq": seq})
+
+
+@pytest.mark.parametrize("threshold", [-1, 0, 7_000_000_000])
+def test_a_stream_says_how_long_its_consumers_may_be_inactive(asker: Asker, threshold: int) -> None:
+    limits = {"inactive_threshold": threshold}
+    asker.api("STREAM.CREATE.S", {"name": "S", "subjects": ["s"], "consumer_limits": limits})
+    for config in ({"name": "C"}, {"name": "D", "durable_name": "D"}):
+        asker.api(f"CONSUMER.CREATE.S.{config['name']}", {"stream_name": "S", "config": config})

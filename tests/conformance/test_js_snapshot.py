@@ -390,6 +390,40 @@ def test_what_would_do_harm_later_is_refused(kind: Kind, launch: Launch) -> None
             nothing_is_left(caller, server)
 
 
+MESSAGE = Entry(b"s.a", b"payload", ts=1, seq=1)
+
+
+def consumer_at(delivered: tuple[int, int], floor: tuple[int, int]) -> Entry:
+    """A consumer in a backup, with (consumer, stream) sequences."""
+    pairs = {
+        name: {"consumer_seq": pair[0], "stream_seq": pair[1]}
+        for name, pair in (("delivered", delivered), ("ack_floor", floor))
+    }
+    document = {"config": EXPLICIT | {"name": "C"}, "state": pairs}
+    return Entry(b"consumers/C", json.dumps(document).encode(), ts=1)
+
+
+AT_ENDS = {
+    "bytes": [state(1, 1, bytes=2**64 - 1), MESSAGE],
+    "bytes of an int64": [state(1, 1, bytes=2**63), MESSAGE],
+    "floor": [state(1, 1, 1), consumer_at((1, 1), (2, 2)), MESSAGE],
+    "floor of a consumer": [state(1, 1, 1), consumer_at((1, 1), (2, 1)), MESSAGE],
+    "largest floor": [state(1, 1, 1), consumer_at((1, 1), (2**64 - 1, 2**64 - 1)), MESSAGE],
+}
+
+
+@pytest.mark.parametrize("what", AT_ENDS)
+def test_numbers_at_their_ends_are_answered(kind: Kind, launch: Launch, what: str) -> None:
+    """What is refused is not in the way of the next restore; the reference keeps the stream."""
+    server = launch(config=CONFIG)
+    with Caller(server) as caller:
+        answer = give(caller, "S", STREAM, backup(*AT_ENDS[what]))
+        assert answer["error"]["err_code"] == (10047 if "bytes" in what else 10062)
+        if kind != REFERENCE:
+            nothing_is_left(caller, server)
+            assert "error" not in give(caller, "S", STREAM, backup(state(1, 1), MESSAGE))
+
+
 def test_gaps_are_kept(caller: Caller, other: Caller) -> None:
     data = backup(state(10**15, 10**15 + 9 * 10**9), message(10**15 + 5), message(10**15 + 5 * 10**9))
     for each in (caller, other):

@@ -236,7 +236,7 @@ def test_what_nats_server_converted_is_opened(
 def test_a_change_of_compression_is_for_new_blocks(launch: Launch, kind: Kind, tmp_path: Path) -> None:
     if kind.is_reference:
         pytest.skip("nats-server 2.15.1 heeds it at the next start only")
-    server = launch(config=config(tmp_path / "js", "sync_interval: 100ms"))
+    server = launch(config=config(tmp_path / "js", "sync_interval: 500ms"))
     messages = tmp_path / "js" / "jetstream" / "$G" / "streams" / "S" / "msgs"
     stream = {"name": "S", "subjects": ["s"], "max_bytes": 120_000, "storage": "file"}
 

@@ -553,6 +553,16 @@ def test_accounts_come_from_a_url(launch: Launch) -> None:
             assert connection.rest() == REVOKED
 
 
+def test_accounts_come_from_the_server_that_the_operator_names(launch: Launch) -> None:
+    tokens: dict[str, str] = {}
+    with AccountServer(tokens) as url:
+        trust = Trust(account_server_url=url.removesuffix("/accounts/"))
+        account = trust.account()
+        tokens |= {each.name: each.jwt for each in (trust.system, account)}
+        server = launch(config=f"operator: {trust.jwt}")
+        account.user().connect(server).close()
+
+
 def test_a_slow_account_server_holds_nobody_else_up(launch: Launch) -> None:
     trust = Trust()
     account, slow = trust.account(), trust.account()

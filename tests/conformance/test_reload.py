@@ -5,7 +5,8 @@ Where gnats means to differ the test says so, and docs/operating.md:
 * The reference drops the clients of a single user or token's user at every reload; gnats, when it changes.
 * The reference ends when a new log cannot be opened; gnats refuses the reload.
 * The reference says "authorization users" and "accounts" at every reload; gnats, when they have changed.
-* The reference closes any connections over a lower max_connections; gnats those that came last.
+* The reference closes any connections over a lower max_connections, of the server or of an account; gnats
+  those that came last.
 * A ping_interval is for live connections, too; limits of an account are not lifted by a new max_payload.
 * Without any mappings left, the reference keeps those it had.
 * The reference says "tls = enabled" at every reload once a client has connected; gnats, when it has changed.
@@ -289,6 +290,53 @@ def test_connections_over_the_maximum_go(launch: Launch) -> None:
     reload(server, "max_connections: 3")
     clients.append(connect(server))
     for client in clients:
+        client.close()
+
+
+def last_words(connection: Connection) -> bytes | None:
+    """What a connection was sent before it was closed; None: it is not closed."""
+    said = b""
+    try:
+        for _ in range(2):
+            said += b"".join(connection.fence())
+    except Closed as closed:
+        return said + bytes(closed.args[0])
+    assert said == b""
+    return None
+
+
+@pytest.mark.parametrize("most", [0, 1, 3])
+def test_connections_over_the_maximum_of_their_account_are_closed(launch: Launch, most: int) -> None:
+    def config(limit: int, others: str = "{ user: mover, password: pw }") -> str:
+        limits = f"limits {{ max_connections: {limit} }}"
+        return f"""accounts {{
+            A {{ users: [{{ user: a, password: pw }}, {others}], {limits} }}
+            B {{ users: [{{ user: b, password: pw }}], {limits} }}
+        }}"""
+
+    server = launch(config=config(10))
+    mover = user(server, "mover")  # goes by itself, and is none of those that stay
+    clients, other = [user(server, "a") for _ in range(5)], user(server, "b")
+    reload(server, config(most, "{ user: another, password: pw }"))
+    told = b"-ERR 'maximum account active connections exceeded'\r\n"
+    stayed = []
+    for client in clients:
+        try:
+            stayed.append(heard(client))
+        except Closed as closed:
+            assert closed.args[0] == told
+    assert stayed == [b""] * most
+    if not server.kind.is_reference:  # see above
+        assert [heard(client) for client in clients[:most]] == stayed
+    if most:
+        assert heard(other) == b""
+    with pytest.raises(Closed) as refused_client:
+        for _ in range(most + 1):
+            clients.append(user(server, "a"))
+    assert refused_client.value.args[0] == told
+    with pytest.raises(Closed):
+        heard(mover)
+    for client in (mover, other, *clients):
         client.close()
 
 

@@ -86,6 +86,8 @@ MATRIX = {
     "none": ("TLSV13_ALERT_CERTIFICATE_REQUIRED", "SSLV3_ALERT_HANDSHAKE_FAILURE"),
     "client": ("PONG", "PONG"),
     "untrusted_client": ("TLSV1_ALERT_UNKNOWN_CA", "TLSV1_ALERT_UNKNOWN_CA"),
+    "impostors_client": ("TLSV1_ALERT_UNKNOWN_CA", "TLSV1_ALERT_UNKNOWN_CA"),
+    "impostors_rsa_client": ("TLSV1_ALERT_UNKNOWN_CA", "TLSV1_ALERT_UNKNOWN_CA"),
     "expired_client": ("SSLV3_ALERT_CERTIFICATE_EXPIRED", "SSLV3_ALERT_CERTIFICATE_EXPIRED"),
     "self_signed_client": ("TLSV1_ALERT_UNKNOWN_CA", "TLSV1_ALERT_UNKNOWN_CA"),
 }
@@ -130,6 +132,10 @@ LOGGED = {
     "untrusted_client": (
         r"\[ERR\] .* - TLS handshake error: tls: failed to verify certificate: x509: certificate signed by "
         r"unknown authority.* \(CN=untrusted client SHA-256: [0-9a-f]{64}[;)]"
+    ),
+    "impostors_client": (
+        r"\[ERR\] .* - TLS handshake error: tls: failed to verify certificate: x509: certificate signed by "
+        r"unknown authority.* \(CN=client of an impostor SHA-256: [0-9a-f]{64}[;)]"
     ),
     "expired_client": (
         r"\[ERR\] .* - TLS handshake error: tls: failed to verify certificate: x509: certificate has expired "

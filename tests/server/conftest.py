@@ -2,11 +2,13 @@
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from gnats import Options, Server
+from gnats.rest import wait_for_rest_in_loop
 
 from .peer import Log, Peer
 
@@ -26,12 +28,20 @@ async def start(io_threads: int) -> AsyncIterator[Start]:
     """Starts servers in the test's loop: `await start(max_payload=10)`; they are shut down afterwards."""
     async with AsyncExitStack() as servers:
 
-        async def start(log: Log | None = None, **options: Any) -> Server:
+        async def start(log: Log | None = None, opts: Options | None = None, **options: Any) -> Server:
             defaults: dict[str, Any] = {"host": "127.0.0.1", "port": -1, "io_threads": io_threads}
-            server = Server(Options(**defaults | options), log)
-            return await servers.enter_async_context(server)
+            server = Server(replace(opts or Options(), **defaults | options), log)
+            await servers.enter_async_context(server)
+            servers.push_async_callback(rests, server)
+            return server
 
         yield start
+
+
+async def rests(server: Server) -> None:
+    """Sees that a server rests, unless the test has shut it down."""
+    if server.pollers:
+        await wait_for_rest_in_loop(server)
 
 
 @pytest.fixture

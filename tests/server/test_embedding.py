@@ -183,3 +183,66 @@ async def test_its_log_names_a_client_from_beginning_to_end(start: Start, connec
         f"[DBG] {name} - Client connection created",
         f'[DBG] {name} - "v1:py:me" - Client connection closed: Client Closed',
     ]
+
+
+def listening_addresses(server: Server) -> set[str]:
+    """The addresses that a server's client port is open on, as the kernel writes them."""
+    port = f"{server.port:04X}"
+    found = set()
+    for table in ("tcp", "tcp6"):
+        for line in Path(f"/proc/self/net/{table}").read_text().splitlines()[1:]:
+            address, _, number = line.split()[1].rpartition(":")
+            if number == port and line.split()[3] == "0A":  # listening
+                found.add(address)
+    return found
+
+
+async def test_it_listens_on_loopback_unless_it_is_told_otherwise() -> None:
+    async with Server(Options(port=-1)) as server:
+        assert listening_addresses(server) == {"0100007F"}
+        assert server.client_url == f"nats://127.0.0.1:{server.port}"
+    async with Server(Options(host="", port=-1)) as server:
+        assert listening_addresses(server) == {"0100007F"}
+
+
+@pytest.mark.parametrize(("host", "shown"), [("0.0.0.0", "127.0.0.1"), ("::", "[::1]")])
+async def test_one_on_all_addresses_has_a_url_that_can_be_used(host: str, shown: str) -> None:
+    async with Server(Options(host=host, port=-1)) as server:
+        assert listening_addresses(server) & {"0" * 8, "0" * 32}
+        assert server.client_url == f"nats://{shown}:{server.port}"
+        client = await nats.connect(server.client_url)
+        await client.flush()
+        await client.close()
+
+
+async def test_a_configuration_file_holds(io_threads: int, connect: Connect, tmp_path: Path) -> None:
+    """Nobody gets in whom the file does not know, also after a reload."""
+    conf = tmp_path / "server.conf"
+    conf.write_text("port: -1\nauthorization { user: joe, password: secret }")
+    opts = Options.from_file(conf)
+    opts.io_threads = io_threads
+    async with Server(opts) as server:
+        for _ in range(2):
+            stranger = await connect(server)
+            stranger.send(b"CONNECT {}\r\n")
+            assert await stranger.rest() == b"-ERR 'Authorization Violation'\r\n"
+            await (await connect(server)).connected(user="joe", **{"pass": "secret"})
+            await server.reload()
+        assert listening_addresses(server) == {"0100007F"}
+
+
+def test_a_configuration_file_that_nobody_has_read_is_refused(tmp_path: Path) -> None:
+    conf = tmp_path / "server.conf"
+    conf.write_text("authorization { user: joe, password: secret }")
+    with pytest.raises(OptionError, match=r"was not read: use Options\.from_file\(\)"):
+        Server(Options(port=-1, config_file=str(conf)))
+
+
+def test_a_configuration_file_is_refused_or_doubted_with_line_and_position(tmp_path: Path) -> None:
+    conf = tmp_path / "server.conf"
+    conf.write_text("port: -1\nmax_payload: []")
+    with pytest.raises(OptionError, match=r"server\.conf:2:\d+"):
+        Options.from_file(conf)
+    conf.write_text("")
+    with pytest.warns(UserWarning, match="config has no values or is empty"):
+        assert Options.from_file(str(conf)).port == 4222

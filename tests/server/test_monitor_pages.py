@@ -150,6 +150,17 @@ async def test_connz_pages_and_sorts(start: Start, connect: Connect, browser: Br
     assert await listed("user=nobody") == []
 
 
+@pytest.mark.parametrize("sort", ["cid", "msgs_to"])
+async def test_a_page_may_be_larger_than_any(
+    start: Start, connect: Connect, browser: Browser, sort: str
+) -> None:
+    server = await start(http_port=-1)
+    for _ in range(2):
+        await (await connect(server)).connected()
+    page = await browser.json(server, f"/connz?sort={sort}&limit={2**63 - 1}&offset=1")
+    assert page["num_connections"] == 1
+
+
 async def test_connz_remembers_closed_connections(start: Start, connect: Connect, browser: Browser) -> None:
     log = Log()
     server = await start(log, http_port=-1)

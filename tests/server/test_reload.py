@@ -37,7 +37,7 @@ async def test_options_are_put_into_force(start: Start, connect: Connect) -> Non
 async def test_the_configuration_file_is_read_again(start: Start, connect: Connect, tmp_path: Path) -> None:
     conf = tmp_path / "server.conf"
     conf.write_text("port: 4222\nmax_payload: 5000\n")
-    server = await start(config_file=str(conf))
+    server = await start(opts=Options.from_file(conf))
     await server.reload()
     assert (await connect(server)).info["max_payload"] == 5000
     conf.write_text("max_payload: [")
@@ -151,14 +151,15 @@ async def test_a_server_that_does_not_run_is_not_reloaded(io_threads: int) -> No
 async def test_a_shutdown_does_not_wait_for_a_reload(io_threads: int, tmp_path: Path) -> None:
     conf = tmp_path / "server.conf"
     conf.write_text("max_payload: 5000")
-    server = Server(Options("127.0.0.1", -1, config_file=str(conf), io_threads=io_threads))
+    server = Server(replace(Options.from_file(conf), port=-1, io_threads=io_threads))
     await server.start()
+    conf.write_text("max_payload: 6000")
     reading = asyncio.create_task(server.reload())
     await asyncio.sleep(0)
     await server.shutdown()
     with pytest.raises(ServerError, match="not running"):
         await reading
-    assert server.opts.max_payload == 1 << 20
+    assert server.opts.max_payload == 5000
 
 
 async def test_states_around_a_reload(start: Start) -> None:
@@ -179,7 +180,7 @@ async def test_what_users_of_before_have_decided_is_decided_again(
     hashes = {"old": f"$2a$04${'o' * 53}", "new": f"$2a$04${'n' * 53}"}
     asked, answer = asyncio.Event(), asyncio.Event()
 
-    async def check(stored: str, given: str) -> bool:
+    async def check(stored: str, given: str, address: str) -> bool:
         asked.set()
         await answer.wait()
         return stored == hashes[given]

@@ -7,9 +7,11 @@ import sys
 import threading
 from pathlib import Path
 
+import nats
 import pytest
 
 from gnats import Options, ServerError
+from gnats.jetstream.options import JetStreamOptions
 from gnats.testing import ServerThread
 
 pytestmark = pytest.mark.timeout(120)
@@ -44,6 +46,47 @@ def test_a_failed_start_is_raised_to_the_caller() -> None:
         with pytest.raises(ServerError, match="address already in use"):
             server.start()
         server.stop()
+
+
+def store_of(server: ServerThread) -> Path:
+    return Path(server.call(lambda inner: inner.opts.jetstream.store_dir))
+
+
+def test_streams_of_a_server_without_a_store_directory_are_its_own_and_go_with_it() -> None:
+    jetstream = JetStreamOptions(enabled=True)
+    with ServerThread(jetstream=jetstream) as one, ServerThread(jetstream=jetstream) as two:
+        stores = [store_of(one), store_of(two)]
+        assert stores[0] != stores[1]
+
+        async def add() -> int:
+            client = await nats.connect(one.client_url)
+            await client.jetstream().add_stream(name="S", subjects=["s"])
+            sequence = (await client.jetstream().publish("s", b"")).seq
+            await client.close()
+            return sequence
+
+        assert asyncio.run(add()) == 1
+        assert list(stores[0].rglob("*.blk"))
+        assert not list(stores[1].rglob("*.blk"))
+    assert not any(store.exists() for store in stores)
+
+
+def test_a_store_directory_that_is_named_stays(tmp_path: Path) -> None:
+    with ServerThread(jetstream=JetStreamOptions(enabled=True, store_dir=str(tmp_path))) as server:
+        assert store_of(server) == tmp_path
+    assert (tmp_path / "jetstream").is_dir()
+
+
+def test_a_server_that_cannot_start_leaves_no_directory(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    with ServerThread() as first:
+        server = ServerThread(port=first.port, jetstream=JetStreamOptions(enabled=True))
+        with pytest.raises(ServerError, match="address already in use"):
+            server.start()
+        server.stop()
+    assert not list(tmp_path.iterdir())
 
 
 def test_stopping_twice_is_fine() -> None:

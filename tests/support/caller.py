@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
-from .servers import Server
 from .wire import Connection
 
 INBOX = "_INBOX.caller"
@@ -38,6 +37,13 @@ def parse(op: bytes) -> Message:
     return Message(subject, sid, " ".join(reply), body[:header], body[header:-2])
 
 
+class Listening(Protocol):
+    """A server that can be connected to."""
+
+    @property
+    def address(self) -> tuple[str, int]: ...
+
+
 class Caller:
     """A connection of a user, with headers and without echo of commands; it is one of protocol 1.
 
@@ -45,7 +51,7 @@ class Caller:
     """
 
     def __init__(
-        self, server: Server, user: str = "", password: str = "pw", inbox: str = INBOX, **connect: object
+        self, server: Listening, user: str = "", password: str = "pw", inbox: str = INBOX, **connect: object
     ) -> None:
         self.connection = Connection(server.address)
         options = {"verbose": False, "pedantic": False, "headers": True, "protocol": 1, "lang": "py<&>"}
@@ -108,6 +114,10 @@ class Caller:
         while not self._waiting:
             self._keep(self.connection.read_op())
         return self._waiting.pop(0)
+
+    def kept(self) -> list[Message]:
+        """The messages that have come and that nobody has asked for."""
+        return list(self._waiting)
 
     def next_on(self, subject: str) -> Message:
         """The next message on a subject; others stay."""

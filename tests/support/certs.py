@@ -121,6 +121,18 @@ class Certificates:
         return self.make("untrusted client", issuer=self.other_ca, usage=Usage.CLIENT_AUTH)
 
     @cached_property
+    def impostors_client(self) -> Certificate:
+        """One of an authority that has the name of the trusted one, and another key."""
+        impostor = self.make("impostor", authority=True, subject=self.ca.cert.subject)
+        return self.make("client of an impostor", issuer=impostor, usage=Usage.CLIENT_AUTH)
+
+    @cached_property
+    def impostors_rsa_client(self) -> Certificate:
+        """The same with a key of another kind."""
+        impostor = self.make("rsa impostor", authority=True, subject=self.ca.cert.subject, kind="rsa")
+        return self.make("client of an rsa impostor", issuer=impostor, usage=Usage.CLIENT_AUTH)
+
+    @cached_property
     def expired_client(self) -> Certificate:
         return self.make("expired client", issuer=self.ca, usage=Usage.CLIENT_AUTH, days=-1)
 

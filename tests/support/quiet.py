@@ -9,6 +9,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+from gnats.rest import ServerProcess, wait_for_rest
+
 from .servers import TIMEOUT, Kind, until
 
 
@@ -42,7 +44,10 @@ def quiet_server(
         path = directory / f"{kind.command}_{process.pid}.ports"
         text = until(lambda: process.poll() is not None or (path.exists() and path.read_text()))
         assert isinstance(text, str), f"{kind.name} has ended with exit code {process.returncode}"
+        at_start = ServerProcess(process.pid)
         yield QuietServer(process, json.loads(text))
+        if not kind.is_reference and process.poll() is None:
+            wait_for_rest(at_start)
     finally:
         if process.poll() is None:
             process.kill()

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
+from gnats.rest import NotAtRest, ServerProcess, wait_for_rest
+
 T = TypeVar("T")
 
 TIMEOUT = 30.0  # seconds that starting, stopping or a line of the log may take
@@ -82,9 +84,15 @@ class Server:
     """One running server process."""
 
     def __init__(
-        self, kind: Kind, directory: Path, *args: str, config: str = "", wrapper: Sequence[str] = ()
+        self,
+        kind: Kind,
+        directory: Path,
+        *args: str,
+        config: str = "",
+        wrapper: Sequence[str] = (),
+        ready: bool = True,
     ) -> None:
-        """Starts the server and waits until it says that it is ready.
+        """Starts the server and waits until it says that it is ready, if it is to be `ready`.
 
         `config` is text in the format of nats-server.conf; the process is run by `wrapper`, if there is one.
         Raises NotInstalled, or RuntimeError with the log when the process ends instead of becoming ready.
@@ -97,6 +105,8 @@ class Server:
         self.conf = directory / "server.conf"
         self.conf.write_text(config + ("" if kind.is_reference else f"\nio_threads: {kind.io_threads}\n"))
         self._start(-1)
+        if ready:
+            self.wait_ready()
 
     def _start(self, port: int) -> None:
         self._lines: list[str] = []
@@ -123,6 +133,9 @@ class Server:
         )
         self._reader = threading.Thread(target=self._pump, daemon=True)
         self._reader.start()
+
+    def wait_ready(self) -> None:
+        """Waits until the server says that it is ready. Raises RuntimeError when it ends instead."""
         try:
             host, port_text = self.wait_log(LISTENING).groups()
             self.wait_log(READY)
@@ -130,6 +143,24 @@ class Server:
             self.kill()
             raise
         self.host, self.port = host, int(port_text)
+        self._at_start = None if self.kind.is_reference else ServerProcess(self._server_pid())
+
+    def _server_pid(self) -> int:
+        """The process that serves: a wrapper may have started it."""
+        pid = self.process.pid
+        while self.wrapper and (children := _children(pid)):
+            pid = children[0]
+        return pid
+
+    def wait_for_rest(self) -> None:
+        """Return when the server rests, which is asked of gnats only. Raises NotAtRest with the log."""
+        if self._at_start and self.process.poll() is None:
+            try:
+                wait_for_rest(self._at_start)
+            except FileNotFoundError:
+                return  # it has ended: who waits for that sees how
+            except NotAtRest as fault:
+                raise NotAtRest(f"{self.kind.name}: {fault}\n{self.log}") from None
 
     def _pump(self) -> None:
         """Collects the log until the process ends."""
@@ -171,11 +202,16 @@ class Server:
         """The port of the monitoring endpoint of a server started with `-m`."""
         return int(self.wait_log(r"Starting http monitor on \S+:(\d+)")[1])
 
-    def stop(self, signum: int = signal.SIGTERM) -> None:
-        """Stops the process and requires that it ends well: exit code 0 and no traceback in the log."""
-        if self.process.poll() is None:
-            self.process.send_signal(signum)
+    def stop(self, signum: int = signal.SIGTERM, *, rested: bool = True) -> None:
+        """Stops the process and requires that it ends well: exit code 0 and no traceback in the log.
+
+        It has to rest before, unless `rested` is False: then it is stopped whatever it does.
+        """
         try:
+            if rested:
+                self.wait_for_rest()
+            if self.process.poll() is None:
+                self.process.send_signal(signum)
             code = self.process.wait(TIMEOUT)
         finally:
             self.kill()
@@ -192,6 +228,11 @@ class Server:
     def start_again(self) -> None:
         """Starts the server that was stopped on the same port."""
         self._start(self.port)
+        self.wait_ready()
+
+
+def _children(pid: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
 def until(condition: Callable[[], T | None]) -> T:

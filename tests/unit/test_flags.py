@@ -6,7 +6,7 @@ import pytest
 
 from gnats.errors import OptionError
 from gnats.flags import HELP, configure_options, reload_options
-from gnats.opts import Options
+from gnats.opts import ANY_HOST, Options
 from gnats.tlsopts import TLSOptions
 
 pytestmark = pytest.mark.timeout(60)
@@ -90,12 +90,20 @@ def test_flags_have_one_dash_or_two_and_a_value_behind_a_space_or_an_equals_sign
     ],
 )
 def test_each_flag_sets_its_option(args: list[str], changed: dict[str, object]) -> None:
-    assert options(*args) == Options(**changed).baseline()  # type: ignore[arg-type]
+    assert options(*args) == Options(**{"host": ANY_HOST} | changed).baseline()  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("args", [["-v"], ["--version"], ["-v=true"], ["version"], ["-p", "1", "VERSION"]])
 def test_the_version_may_be_asked_for(args: list[str]) -> None:
     assert configure_options(args).action == "version"
+
+
+def test_it_listens_on_all_interfaces_unless_told_otherwise(tmp_path: Path) -> None:
+    path = tmp_path / "server.conf"
+    path.write_text("listen: ':5000'")
+    assert options("-c", str(path)).host == options().host == ANY_HOST
+    path.write_text("listen: 'example.com:5000'")
+    assert options("-c", str(path)).host == "example.com"
 
 
 def test_help_about_tls_may_be_asked_for() -> None:

@@ -9,14 +9,13 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gnats.core.headers import probe_change
 from gnats.jetstream.dedupe import DedupeProbe
 from gnats.jetstream.headers import (
     header_names,
-    probe_add,
     probe_headers,
     probe_json_string,
     probe_parse_time,
-    probe_remove,
     probe_time,
 )
 from gnats.store.durations import probe_duration, probe_ttl
@@ -69,7 +68,7 @@ def test_headers_of_blocks_are_found(fields: list[tuple[bytes, bytes]]) -> None:
 
 @given(blocks, st.sampled_from(NAMES))
 def test_removing_leaves_none(hdr: bytes, name: bytes) -> None:
-    left = probe_remove(hdr, name)
+    left = probe_change("remove", hdr, name)
     assert len(left) <= len(hdr)
     value = find(left, name)
     assert value is None or b"\r\n" not in left[left.find(name) :]  # a line without an end stays
@@ -78,14 +77,14 @@ def test_removing_leaves_none(hdr: bytes, name: bytes) -> None:
 
 
 def test_what_is_removed_and_added() -> None:
-    assert probe_remove(b"NATS/1.0\r\nA: b\r\nNats-TTL: 1\r\nC: d\r\n\r\n", b"Nats-TTL") == (
+    assert probe_change("remove", b"NATS/1.0\r\nA: b\r\nNats-TTL: 1\r\nC: d\r\n\r\n", b"Nats-TTL") == (
         b"NATS/1.0\r\nA: b\r\nC: d\r\n\r\n"
     )
-    assert probe_remove(b"NATS/1.0\r\nNats-TTL: 1\r\nNats-TTL:2\r\n\r\n", b"Nats-TTL") == b""
-    assert probe_remove(b"NATS/1.0 503 No\r\nA: b\r\n\r\n", None) == b"NATS/1.0\r\nA: b\r\n\r\n"  # type: ignore[arg-type]
-    assert probe_remove(b"NATS/1.0 503\r\n\r\n", None) == b""  # type: ignore[arg-type]
-    assert probe_add(b"", b"A", b"b") == b"NATS/1.0\r\nA: b\r\n\r\n"
-    assert probe_add(b"NATS/1.0\r\nA: b\r\n\r\n", b"C", b"d") == b"NATS/1.0\r\nA: b\r\nC: d\r\n\r\n"
+    assert probe_change("remove", b"NATS/1.0\r\nNats-TTL: 1\r\nNats-TTL:2\r\n\r\n", b"Nats-TTL") == b""
+    assert probe_change("status", b"NATS/1.0 503 No\r\nA: b\r\n\r\n", b"") == b"NATS/1.0\r\nA: b\r\n\r\n"
+    assert probe_change("status", b"NATS/1.0 503\r\n\r\n", b"") == b""
+    assert probe_change("add", b"", b"A", b"b") == b"NATS/1.0\r\nA: b\r\n\r\n"
+    assert probe_change("add", b"NATS/1.0\r\nA: b\r\n\r\n", b"C", b"d") == b"NATS/1.0\r\nA: b\r\nC: d\r\n\r\n"
 
 
 UNITS = {"ns": 1, "us": 10**3, "µs": 10**3, "ms": 10**6, "s": 10**9, "m": 60 * 10**9, "h": 3600 * 10**9}

@@ -20,7 +20,6 @@ from gnats.jwt.token import encode
 from gnats.jwtauth import JWTUser
 from gnats.nkeys import KeyPair
 from gnats.operatormode import OperatorMode
-from gnats.operators import validate_trusted_operators
 from gnats.opts import Options
 from gnats.reasons import ClosedState
 from gnats.resolver.base import ResolverError
@@ -604,9 +603,7 @@ OPTIONS: list[tuple[dict[str, Any], str]] = [
 @pytest.mark.parametrize(("options", "reason"), OPTIONS, ids=[reason for _, reason in OPTIONS])
 def test_options_that_do_not_go_with_an_operator(options: dict[str, Any], reason: str) -> None:
     with pytest.raises(OptionError, match=reason):
-        validate_trusted_operators(
-            Options(**{"trusted_operators": (OPERATOR_JWT,), "resolver": MEM} | options)
-        )
+        Options(**{"trusted_operators": (OPERATOR_JWT,), "resolver": MEM} | options).baseline()
 
 
 @pytest.mark.parametrize(
@@ -623,4 +620,4 @@ def test_options_that_do_not_go_with_an_operator(options: dict[str, Any], reason
     ],
 )
 def test_options_that_do(options: dict[str, Any]) -> None:
-    validate_trusted_operators(Options(**{"trusted_operators": (OPERATOR_JWT,), "resolver": MEM} | options))
+    Options(**{"trusted_operators": (OPERATOR_JWT,), "resolver": MEM} | options).baseline()

@@ -1,6 +1,7 @@
 """Options: defaults and what is refused."""
 
 import pytest
+from support import jwts
 
 from gnats.accountopts import Mapping
 from gnats.authopts import NkeyUser, Permissions, ResolverOptions, SubjectPermission, User
@@ -11,6 +12,7 @@ from gnats.tlsopts import TLSOptions
 pytestmark = pytest.mark.timeout(60)
 
 MEMORY = ResolverOptions("mem")
+OPERATOR = jwts.operator_jwt(jwts.operator())
 
 
 def test_zero_and_empty_mean_the_default() -> None:
@@ -26,7 +28,7 @@ def test_zero_and_empty_mean_the_default() -> None:
         ping_max=0,
         auth_timeout=0,
     ).baseline()
-    assert opts == Options(http_host="0.0.0.0", https_host="0.0.0.0", auth_timeout=2.0)
+    assert opts == Options(http_host="127.0.0.1", https_host="127.0.0.1", auth_timeout=2.0)
 
 
 def test_authentication_may_take_longer_with_tls() -> None:
@@ -41,7 +43,7 @@ def test_other_values_stay() -> None:
 
 
 def test_monitoring_listens_where_clients_do_unless_told_otherwise() -> None:
-    assert Options(host="127.0.0.1").baseline().http_host == "127.0.0.1"
+    assert Options(host="127.0.0.2").baseline().http_host == "127.0.0.2"
 
 
 def test_baseline_leaves_the_original_alone() -> None:
@@ -79,26 +81,31 @@ def test_baseline_leaves_the_original_alone() -> None:
             'invalid permissions for nkey "U": subscribe deny: subject "a b c" is not a valid subject',
         ),
         (Options(system_account="A"), 'error resolving system account "A": account missing'),
+        (Options(trusted_operators=("jwt",)), "error parsing operator JWT: expected 3 chunks"),
+        (
+            Options(trusted_keys=("O",)),
+            'trusted Keys "O" are required to be a valid public operator nkey',
+        ),
         (Options(default_sentinel="x"), "default sentinel requires operators and accounts"),
         (Options(resolver=ResolverOptions("url")), 'the account resolver has no address: URL("http://...")'),
         (
-            Options(trusted_operators=("jwt",)),
+            Options(trusted_operators=(OPERATOR,)),
             "operators require an account resolver to be configured",
         ),
         (
-            Options(trusted_operators=("jwt",), resolver=MEMORY, mappings=[Mapping("a", ())]),
+            Options(trusted_operators=(OPERATOR,), resolver=MEMORY, mappings=[Mapping("a", ())]),
             "operators do not allow Accounts to be configured directly",
         ),
         (
-            Options(trusted_operators=("jwt",), resolver=MEMORY, users=[User("a")]),
+            Options(trusted_operators=(OPERATOR,), resolver=MEMORY, users=[User("a")]),
             "operators do not allow users to be configured directly",
         ),
         (
-            Options(trusted_operators=("jwt",), resolver=MEMORY, trusted_keys=("O",)),
+            Options(trusted_operators=(OPERATOR,), resolver=MEMORY, trusted_keys=("O",)),
             "conflicting options for 'TrustedKeys' and 'TrustedOperators'",
         ),
         (
-            Options(trusted_operators=("jwt",), resolver=MEMORY, no_auth_user="a"),
+            Options(trusted_operators=(OPERATOR,), resolver=MEMORY, no_auth_user="a"),
             "no_auth_user not compatible with Trusted Operator",
         ),
         (

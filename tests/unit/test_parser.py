@@ -221,3 +221,14 @@ def test_anything_means_the_same_however_it_is_cut(data: bytes, cuts: list[int],
     points = sorted({min(c, len(data)) for c in cuts})
     reads = [data[a:b] for a, b in zip([0, *points], [*points, len(data)], strict=True)]
     assert parse(*reads, kind=kind) == parse(data, kind=kind)
+
+
+@pytest.mark.parametrize("length", range(55, 75))
+@pytest.mark.parametrize("verb", [b"PUB ", b"HPUB "])
+def test_a_read_may_end_anywhere_behind_a_line(verb: bytes, length: int) -> None:
+    """Nothing behind what was read is looked at, also where a look ahead ends: the address sanitizer sees it."""
+    sizes = b" 0 1" if verb == b"HPUB " else b" 1"
+    subject = b"s" * (length - len(sizes))
+    for end in (b"\r", b"\r\n", b"\n", b"\r\nx", b"\r\nx\r"):
+        calls, alive = parse(verb + subject + sizes + end, headers=True)
+        assert (calls, alive) == ([], True)

@@ -152,6 +152,24 @@ cdef class Account:
             self.peers.append(other)
             other.peers.append(self)
 
+    def detach(self) -> None:
+        """Keep no other accounts any more, and be kept by none: nothing of the one points into the other."""
+        for other in self.peers:
+            (<Account> other).peers.remove(self)
+        self.peers.clear()
+
+    @property
+    def exchanges(self) -> bool:
+        """Whether somebody subscribes here, or it imports streams, or a response is expected or waited for: then others
+        may point to it."""
+        cdef bint busy
+        cdef Py_ssize_t own
+        pthread_mutex_lock(&self.lock)
+        own = self.responder != NULL
+        busy = self.streams != NULL or self.responses.n != 0 or self.reverse.n != 0
+        pthread_mutex_unlock(&self.lock)
+        return busy or self.sublist.count() > own
+
     def responder_subscription(self) -> tuple | None:
         """(subject, queue, sid, delivered, max) of the subscription to responses, once there is one."""
         cdef Subscription *s

@@ -5,8 +5,8 @@ from libc.string cimport memset
 from gnats.core.connection cimport Connection
 from gnats.core.pollstate cimport PollState
 from gnats.core.timers cimport timers_next
-from gnats.includes.atomics cimport exchange8, load8_acquire, store64, unlikely
-from gnats.includes.linux cimport TFD_TIMER_ABSTIME, itimerspec, monotonic_ns, timerfd_settime
+from gnats.includes.atomics cimport exchange8, load8_acquire, store64, storei64, unlikely
+from gnats.includes.linux cimport TFD_TIMER_ABSTIME, eventfd_write, itimerspec, monotonic_ns, timerfd_settime
 
 cdef enum:
     FLUSH_WORTH = 16 * 1024        # while input is waiting, shorter queues are flushed
@@ -29,10 +29,12 @@ cdef void end_batch(PollState *ps) noexcept nogil:
 cdef void arm_timer(PollState *ps) noexcept nogil:
     cdef itimerspec spec
     memset(&spec, 0, sizeof(spec))
-    ps.armed = timers_next(&ps.timers)
+    storei64(&ps.armed, timers_next(&ps.timers))
     spec.it_value.tv_sec = ps.armed // SECOND
     spec.it_value.tv_nsec = <long> (ps.armed % SECOND)
-    timerfd_settime(ps.tmfd, TFD_TIMER_ABSTIME, &spec, NULL)
+    if timerfd_settime(ps.tmfd, TFD_TIMER_ABSTIME, &spec, NULL) < 0:
+        storei64(&ps.armed, 0)
+        eventfd_write(ps.evfd, 1)   # tried again at the end of the next batch, which is at once
 
 
 cdef void flush_batch(PollState *ps) noexcept nogil:

@@ -9,9 +9,9 @@ cdef enum:
 
 
 cdef bint resize(Chains *t, uint32_t size) noexcept nogil:
-    cdef Chained **fresh = <Chained **> calloc(size, sizeof(Chained *))
-    cdef Chained *e
-    cdef Chained *following
+    cdef Link *fresh = <Link *> calloc(size, sizeof(Link))
+    cdef Link e
+    cdef Link following
     cdef uint32_t i
     if fresh == NULL:
         return False
@@ -29,9 +29,7 @@ cdef bint resize(Chains *t, uint32_t size) noexcept nogil:
     return True
 
 
-cdef bint chains_add(void *table, void *entry, uint32_t first) noexcept nogil:
-    cdef Chains *t = <Chains *> table
-    cdef Chained *e = <Chained *> entry
+cdef bint chains_add(Chains *t, Chained *e, uint32_t first) noexcept nogil:
     if t.slots == NULL:
         if not resize(t, first):
             return False
@@ -43,10 +41,8 @@ cdef bint chains_add(void *table, void *entry, uint32_t first) noexcept nogil:
     return True
 
 
-cdef bint chains_remove(void *table, void *entry) noexcept nogil:
-    cdef Chains *t = <Chains *> table
-    cdef Chained *e = <Chained *> entry
-    cdef Chained **link
+cdef bint chains_remove(Chains *t, Chained *e) noexcept nogil:
+    cdef Link *link
     if t.n == 0:
         return False
     link = &t.slots[e.hash & t.mask]
@@ -61,8 +57,7 @@ cdef bint chains_remove(void *table, void *entry) noexcept nogil:
     return True
 
 
-cdef void chains_clear(void *table) noexcept nogil:
-    cdef Chains *t = <Chains *> table
+cdef void chains_clear(Chains *t) noexcept nogil:
     free(t.slots)
     t.slots = NULL
     t.mask = 0

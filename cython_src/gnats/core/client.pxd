@@ -3,7 +3,7 @@
 Subscriptions are changed by the owner under the connection's lock, so that others may read them under it.
 """
 from libc.stddef cimport size_t
-from libc.stdint cimport uint64_t
+from libc.stdint cimport uint32_t, uint64_t
 
 from gnats.core.account cimport Account
 from gnats.core.delivery cimport Deliverer, NativeSub
@@ -25,6 +25,7 @@ cdef class Client(Deliverer):
     # somebody received it. Hooks and native subscribers may call it while it is running: what is in hand stays.
     cdef bint send(self, Account account, const char *subject, size_t sn, const char *shown, size_t shown_n,
                    const char *reply, size_t rn, const char *hdr, size_t hn, const char *msg, size_t n) noexcept nogil
+    cdef int punt(self, uint32_t kind, const char *arg, size_t n) noexcept nogil
     cdef int refuse_msg(self, int what) noexcept nogil
     # Handle a message whose header may ask for a trace.
     cdef int process_traced_msg(self, char *msg, size_t n) noexcept nogil

@@ -2,9 +2,8 @@
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stddef cimport size_t
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
-from libc.stdio cimport snprintf
 from libc.stdlib cimport free, malloc
-from libc.string cimport memcmp, memcpy
+from libc.string cimport memcmp, memcpy, strlen
 
 from gnats.core.account cimport Account, account_imports_streams, account_mappings
 from gnats.core.batch cimport end_batch
@@ -19,6 +18,7 @@ from gnats.core.connection cimport (
     PARSE_ERROR,
     PROTOCOL_VIOLATION,
     READ_ERROR,
+    WRITE_ERROR,
 )
 from gnats.core.delivery cimport Deliverer, NativeSub, native_sub
 from gnats.core.imports cimport Hop
@@ -44,6 +44,7 @@ from gnats.core.parser cimport (
     PARSE_CLOSED,
     PARSE_OK,
     PARSE_PUNT,
+    PARSER_OUT_OF_MEMORY,
     SYSTEM,
     PubArg,
     Slice,
@@ -55,7 +56,6 @@ from gnats.core.quiesce cimport QsParticipant, qs_offline, qs_online, qs_registe
 from gnats.core.records cimport (
     LOG_AUTH_VIOLATION,
     LOG_CLIENT_ERROR,
-    LOG_CLOSING_OUT_OF_MEMORY,
     LOG_MAX_SUBSCRIPTIONS,
     LOG_REPLY_VIOLATION,
     TRACE_DELSUB,
@@ -64,16 +64,19 @@ from gnats.core.records cimport (
     TRACE_OUT,
 )
 from gnats.core.results cimport results_match
-from gnats.core.sublist cimport SL_OK, SUB_NATIVE, MatchResult, Subscription, sub_new, sub_row, sub_sid
+from gnats.core.sublist cimport SL_NO_MEMORY, SL_OK, SUB_NATIVE, MatchResult, Subscription, sub_new, sub_row, sub_sid
 from gnats.core.subtable cimport subtable_add, subtable_find, subtable_remove, subtable_take, subtable_text
 from gnats.core.timers cimport timer_clear
 from gnats.includes.atomics cimport bump64, load8, load64, loadi64, store8, store64, storei64, unlikely
 from gnats.includes.linux cimport eventfd_write, monotonic_ns
 from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
+from gnats.includes.text cimport NUMBER_ROOM, put, put_number, put_text
 
 cdef enum:
     SLICE = 256                    # subscriptions removed under one lock
     NOTED = 32768                  # bytes of a closed connection's subscriptions that monitoring can show
+
+cdef const char *NO_RESPONDERS = b"NATS/1.0 503\r\nNats-Subject: "
 
 
 cdef inline bint has_prefix(const Slice *s, const char *prefix, size_t n) noexcept nogil:
@@ -144,7 +147,7 @@ cdef class Client(Deliverer):
         """The answer to a CONNECT: take these options, send `greeting`, and go on parsing.
 
         `connect_info` is the INFO line that follows the first PONG of a client with protocol 1.
-        `permissions` None means all, -1 no limit. Raises MemoryError.
+        `permissions` None means all, -1 no limit. Without memory the connection is closed. Raises MemoryError.
         """
         cdef char *copy = NULL
         cdef size_t n = PyBytes_GET_SIZE(connect_info)
@@ -152,7 +155,8 @@ cdef class Client(Deliverer):
         if protocol >= 1 and not self.first_pong_sent and n:
             copy = <char *> malloc(n)
             if copy == NULL:
-                raise MemoryError
+                self.close_without_memory()
+                return
             memcpy(copy, PyBytes_AS_STRING(connect_info), n)
         self.stage_permissions(permissions)
         if not any(kept is account for kept in self.keep):
@@ -238,15 +242,19 @@ cdef class Client(Deliverer):
         cdef PubArg saved
         cdef void *account_before = self.account
         cdef Hop *hop_before = self.hop
-        cdef char[24] sizes
+        cdef char[2 * NUMBER_ROOM] sizes
         cdef char *joined = NULL
         cdef bint delivered = False
         cdef MatchResult *r = results_match(&self.ps.cache, account.sublist, subject, sn)
-        if r == NULL or (r.npsubs == 0 and r.nqgroups == 0):
+        if r == NULL:
+            self.out_of_memory(WRITE_ERROR)
+            return False
+        if r.npsubs == 0 and r.nqgroups == 0:
             return False
         if hn and n and hdr + hn != msg:
             joined = <char *> malloc(hn + n)
             if joined == NULL:
+                self.out_of_memory(WRITE_ERROR)
                 return False
             memcpy(joined, hdr, hn)
             memcpy(joined + hn, msg, n)
@@ -261,13 +269,13 @@ cdef class Client(Deliverer):
         pa.reply.n = rn
         pa.size = <int32_t> (hn + n)
         pa.szb.p = sizes
-        pa.szb.n = put_number(sizes, hn + n)
+        pa.szb.n = put_number(sizes, hn + n) - sizes
         pa.hdr = -1
         pa.hdb.p = NULL
         if hn:
             pa.hdr = <int32_t> hn
-            pa.hdb.p = sizes + 12
-            pa.hdb.n = put_number(sizes + 12, hn)
+            pa.hdb.p = sizes + NUMBER_ROOM
+            pa.hdb.n = put_number(pa.hdb.p, hn) - pa.hdb.p
         pa.canonical = 0
         pa.no_crlf = 1
         delivered = self.process_msg_results(
@@ -354,11 +362,16 @@ cdef class Client(Deliverer):
         timer_clear(&self.ps.timers, &self.auth_timer)
         storei64(&self.rtt, self.ps.now - self.start_time if self.ps.now > self.start_time else 1)
         self.set_first_ping_timer()
-        (<Inbox> self.inbox).post_data(EV_CONNECT, <void *> self, 0, 0, arg, n)
-        return PARSE_PUNT
+        return self.punt(EV_CONNECT, arg, n)
 
     cdef int process_info(self, char *arg, size_t n) noexcept nogil:
-        (<Inbox> self.inbox).post_data(EV_INFO, <void *> self, 0, 0, arg, n)
+        return self.punt(EV_INFO, arg, n)
+
+    cdef int punt(self, uint32_t kind, const char *arg, size_t n) noexcept nogil:
+        """Leave a verb to the control plane, which has us go on: who cannot be asked closes us."""
+        if not (<Inbox> self.inbox).post_data(kind, <void *> self, &self.source, 0, 0, arg, n):
+            self.out_of_memory(READ_ERROR)
+            return PARSE_CLOSED
         return PARSE_PUNT
 
     cdef int process_ping(self) noexcept nogil:
@@ -399,10 +412,13 @@ cdef class Client(Deliverer):
         return PARSE_CLOSED
 
     cdef int violation(self, int code, int64_t b, const char *data, size_t n) noexcept nogil:
-        cdef char[16] limit
+        cdef char[NUMBER_ROOM] limit
+        if code == PARSER_OUT_OF_MEMORY:
+            self.out_of_memory(READ_ERROR)
+            return PARSE_CLOSED
         if code == OVER_MAX_PAYLOAD:
             self.trace_over_max_payload()
-            n = snprintf(limit, sizeof(limit), b"%d", self.max_payload)
+            n = put_number(limit, self.max_payload) - limit   # there is one
             data = limit
         if code == BAD_OPERATION:
             self.send_err(b"Unknown Protocol Operation")
@@ -437,8 +453,8 @@ cdef class Client(Deliverer):
     cdef Subscription *add_native_sub(
         self, const char *subject, size_t sn, const char *queue, size_t qn, const NativeSub *native, int *error
     ) noexcept nogil:
-        cdef char[24] sid
-        cdef size_t n = snprintf(sid, sizeof(sid), b"%llu", <unsigned long long> (self.native_sids + 1))
+        cdef char[NUMBER_ROOM] sid
+        cdef size_t n = put_number(sid, self.native_sids + 1) - sid
         cdef Subscription *s = sub_new(
             <void *> self, self.kind, subject, sn, queue, qn, sid, n, sizeof(NativeSub))
         error[0] = 0
@@ -455,6 +471,8 @@ cdef class Client(Deliverer):
         error[0] = (<Account> self.account).sublist.insert(s)
         if error[0] != SL_OK:
             free(sub_block(s))
+            if error[0] == SL_NO_MEMORY:
+                error[0] = 0
             return NULL
         pthread_mutex_lock(&self.lock)
         added = subtable_add(&self.subs, s)
@@ -495,8 +513,7 @@ cdef class Client(Deliverer):
         if subtable_find(&self.subs, sid.p, sid.n) == NULL:
             if self.add_sub(args[0].p, args[0].n, queue.p, queue.n, sid.p, sid.n, &error) == NULL:
                 if error == 0:
-                    self.log(LOG_CLOSING_OUT_OF_MEMORY, 0, NULL, 0)
-                    self.close_connection_nogil(READ_ERROR)
+                    self.out_of_memory(READ_ERROR)
                     return PARSE_CLOSED
                 self.send_err(b"Invalid Subject")
                 return go_on(self)
@@ -651,8 +668,7 @@ cdef class Client(Deliverer):
             &self.ps.cache, (<Account> self.account).sublist, pa.subject.p, pa.subject.n)
         cdef bint delivered = False
         if unlikely(r == NULL):
-            self.log(LOG_CLOSING_OUT_OF_MEMORY, 0, NULL, 0)
-            self.close_connection_nogil(READ_ERROR)
+            self.out_of_memory(READ_ERROR)
             return False
         if r.npsubs or r.nqgroups:
             delivered = self.process_msg_results(r, msg, n)
@@ -664,12 +680,13 @@ cdef class Client(Deliverer):
         """Nobody is there: tell a requester that wants to know, if it listens on its reply itself."""
         cdef PubArg *pa = &self.pa
         cdef MatchResult *r = (<Account> self.account).sublist.match(pa.reply.p, pa.reply.n)
-        cdef size_t room = pa.reply.n + pa.subject.n + 128
+        cdef size_t status = strlen(NO_RESPONDERS) + pa.subject.n + strlen(b"\r\n\r\n")
         cdef uint32_t i
         cdef Subscription *s = NULL
         cdef char *line
         cdef char *p
         if r == NULL:
+            self.out_of_memory(READ_ERROR)
             return
         for i in range(r.npsubs):
             if r.psubs[i].client == <void *> self:
@@ -678,14 +695,16 @@ cdef class Client(Deliverer):
         free(r)
         if s == NULL:
             return
-        line = <char *> malloc(room + s.sid_len)
+        line = <char *> malloc(
+            strlen(b"HMSG   \r\n\r\n") + pa.reply.n + s.sid_len + 2 * (1 + NUMBER_ROOM) + status)
         if line == NULL:
+            self.out_of_memory(READ_ERROR)
             return
-        # by hand rather than by printf: a subject may hold any byte
-        p = put(put(put(line, b"HMSG ", 5), pa.reply.p, pa.reply.n), b" ", 1)
-        p = put(p, sub_sid(s), s.sid_len)
-        p += snprintf(p, 96, b" %zu %zu\r\nNATS/1.0 503\r\nNats-Subject: ", 32 + pa.subject.n, 32 + pa.subject.n)
-        p = put(put(p, pa.subject.p, pa.subject.n), b"\r\n\r\n\r\n", 6)
+        p = put(put_text(line, b"HMSG "), pa.reply.p, pa.reply.n)
+        p = put(put_text(p, b" "), sub_sid(s), s.sid_len)
+        p = put_number(put_text(put_number(put_text(p, b" "), status), b" "), status)
+        p = put(put_text(put_text(p, b"\r\n"), NO_RESPONDERS), pa.subject.p, pa.subject.n)
+        p = put_text(put_text(p, b"\r\n\r\n"), b"\r\n")
         self.queue_outbound(line, p - line)
         free(line)
 
@@ -693,22 +712,3 @@ cdef class Client(Deliverer):
 cdef inline void *sub_block(Subscription *s) noexcept nogil:
     """Where its memory begins."""
     return native_sub(s) if s.flags & SUB_NATIVE else <void *> s
-
-
-cdef inline size_t put_number(char *p, size_t n) noexcept nogil:
-    """Below 2**32, in decimal."""
-    cdef char[12] digits
-    cdef size_t at = sizeof(digits)
-    while True:
-        at -= 1
-        digits[at] = c'0' + n % 10
-        n //= 10
-        if n == 0:
-            break
-    memcpy(p, digits + at, sizeof(digits) - at)
-    return sizeof(digits) - at
-
-
-cdef inline char *put(char *p, const char *text, size_t n) noexcept nogil:
-    memcpy(p, text, n)
-    return p + n

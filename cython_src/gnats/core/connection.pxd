@@ -7,6 +7,7 @@ it then signals the owner. Python's calls are such requests.
 from libc.stddef cimport size_t
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
+from gnats.core.inbox cimport Event
 from gnats.core.outbound cimport OutQueue
 from gnats.core.pollstate cimport PollState
 from gnats.core.records cimport Recorder
@@ -41,6 +42,12 @@ cdef enum:
     CTL_PERMISSIONS = 32
     CTL_LIMITS = 64
     CTL_IMPORTS = 128
+    CTL_GO_ON = 256           # the control plane has caught up with us
+
+cdef enum:
+    # why a connection is not read, in Connection.paused
+    STALLED = 1               # for a consumer, until stall_timer
+    BEHIND = 2                # the control plane is, until CTL_GO_ON
 
 cdef enum:
     T_AUTH, T_PING, T_WRITE, T_STALL, T_TLS
@@ -124,6 +131,7 @@ cdef class Connection(Recorder):
     cdef uint64_t last_nsubs
     cdef char *last_subs          # see subtable_text
     cdef size_t last_subs_len
+    cdef Event closed_event       # EV_CLOSED, which must not be lost for want of memory
 
     # -- for the poller (owner thread) --
     cdef void on_signal(self) noexcept nogil
@@ -136,6 +144,17 @@ cdef class Connection(Recorder):
     cdef void post_closed(self) noexcept nogil
 
     cdef void close_connection_nogil(self, uint32_t reason) noexcept nogil
+    # The owner has run out of memory in the middle of something that the peer relies on: log it and close. One of the
+    # server's own clients stays; what it was about to do is lost.
+    cdef void out_of_memory(self, uint32_t reason) noexcept nogil
+    # As out_of_memory, of any thread that holds the lock.
+    cdef void refuse_out_of_memory(self) noexcept nogil
+    cdef void close_without_memory(self)           # as that, for what Python calls
+    # Have the owner close us; the lock is held.
+    cdef void refuse_more(self, uint32_t reason) noexcept nogil
+    # The owner, from where it cannot close at once; a close that waits for the peer to read ends.
+    cdef void close_soon(self, uint32_t reason) noexcept nogil
+    cdef void set_timer(self, Timer *t, int64_t wait) noexcept nogil   # ns; closes soon when that cannot be done
     cdef void finish_close(self) noexcept nogil
     cdef void signal_owner(self) noexcept nogil
     cdef void set_interest(self, uint32_t events) noexcept nogil
@@ -159,6 +178,7 @@ cdef class Connection(Recorder):
     cdef void stall(self, Connection producer) noexcept nogil
     cdef void pause(self, int64_t ns) noexcept nogil
     cdef void unpause(self) noexcept nogil
+    cdef void wait_for_control(self) noexcept nogil    # if we have caused more than it may have waiting
     cdef void release_stalled(self) noexcept nogil
     cdef void process_ping_timer(self) noexcept nogil
     cdef void set_first_ping_timer(self) noexcept nogil

@@ -3,21 +3,33 @@ import cython
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stddef cimport size_t
-from libc.stdint cimport int64_t, uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdio cimport snprintf
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, strlen
 
 from gnats.core.account cimport Account
-from gnats.core.inbox cimport EV_CLOSED, Inbox
-from gnats.core.outbound cimport outq_append, outq_chunks, outq_clear, outq_free, outq_merge, outq_send
+from gnats.core.inbox cimport EV_CLOSED, SHORT_READ, Event, Inbox, inbox_full, inbox_owes, inbox_reading
+from gnats.core.outbound cimport (
+    OutMark,
+    outq_append,
+    outq_chunks,
+    outq_clear,
+    outq_free,
+    outq_mark,
+    outq_merge,
+    outq_rollback,
+    outq_send,
+)
 from gnats.core.parser cimport CLIENT, PARSE_OK, PARSE_PUNT
 from gnats.core.pollstate cimport PollerBase, PollState, poller_random
-from gnats.core.quoting cimport quote
+from gnats.core.quoting cimport quote, quote_room
 from gnats.core.records cimport (
     LOG_AUTH_TIMEOUT,
     LOG_CLOSING_OUT_OF_MEMORY,
     LOG_FLUSH_ERROR,
+    LOG_NOT_WATCHED,
+    LOG_OUT_OF_MEMORY,
     LOG_PING_DELAYED,
     LOG_PING_TIMER,
     LOG_PRODUCER_STALLED,
@@ -27,7 +39,7 @@ from gnats.core.records cimport (
     TRACE_OUT,
     Recorder,
 )
-from gnats.core.state cimport ServerState
+from gnats.core.state cimport MAX_POLLERS, ServerState
 from gnats.core.timers cimport Timer, timer_clear, timer_set
 from gnats.core.tlsstate cimport TLS_FAILED, TLS_OPEN
 from gnats.includes.atomics cimport (
@@ -48,6 +60,7 @@ from gnats.includes.atomics cimport (
     storei64,
     unlikely,
 )
+from gnats.includes.layout cimport static_assert
 from gnats.includes.linux cimport (
     EAGAIN,
     EINTR,
@@ -81,11 +94,12 @@ from gnats.includes.pthread cimport (
     pthread_mutex_lock,
     pthread_mutex_unlock,
 )
+from gnats.includes.text cimport put_text
+from gnats.includes.times cimport duration_of, time_after
 
 cdef enum:
     FLUSH_OVER = 256 * 1024        # flush in place beyond this: memory stays hot, readers get going
     MORE_AFTER = 16 * 1024         # a read of this much is part of a stream: more will come
-    INBOX_FULL = 8192              # events waiting for the control plane
     DRAIN_READS = 16               # reads that empty a socket before it is closed
 
 cdef int64_t SECOND = 1000000000
@@ -135,8 +149,8 @@ cdef class Connection(Recorder):
         self.max_pending = max_pending
         self.gate = max_pending // 4 * 3
         self.flush_over = FLUSH_OVER if FLUSH_OVER < self.gate else self.gate
-        self.write_deadline = <int64_t> (write_deadline * SECOND)
-        self.ping_interval = <int64_t> (ping_interval * SECOND)
+        self.write_deadline = duration_of(write_deadline)
+        self.ping_interval = duration_of(ping_interval)
         self.ping_max = ping_max
         self.opts.echo = 1
         self.opts.verbose = self.opts.pedantic = self.pedantic = kind == CLIENT
@@ -147,13 +161,22 @@ cdef class Connection(Recorder):
         self.ping_timer.kind = T_PING
         self.write_timer.kind = T_WRITE
         self.stall_timer.kind = T_STALL
-        if fd < 0:
+        self.source.owner = <void *> self
+        self.closed_event.client = <void *> self
+        self.closed_event.about = &self.source
+        self.closed_event.kind = EV_CLOSED
+        self.closed_event.lent = 1
+        if fd >= 0:
+            self.source.resume = caught_up
+        else:
             self.headers = 1
             self.opts.headers = 1
 
     def __dealloc__(self):
         # A started connection is dropped only after its EV_CLOSED, so the poller has let go of everything.
         if self.ps != NULL:
+            if self.source.head != NULL and self.keep:
+                (<Inbox> self.inbox).forget(&self.source)
             if self.fd >= 0:
                 close(self.fd)
             # never into the poller's pool: this is not its thread
@@ -185,15 +208,15 @@ cdef class Connection(Recorder):
         """Hand the connection to its poller: send `info`, then read.
 
         With `expect_connect`, any verb but CONNECT is an authorization violation, and after `auth_timeout` seconds
-        without one the connection is closed. Raises MemoryError.
+        without one the connection is closed.
         """
         self.auth_set = expect_connect
-        self.auth_timeout = <int64_t> (auth_timeout * SECOND) if expect_connect else 0
+        self.auth_timeout = duration_of(auth_timeout) if expect_connect else 0
         self.append_remote(info)
         self.request(CTL_START, 0)
 
     def refuse(self, bytes info not None, int reason, str err not None) -> None:
-        """Greet, send `-ERR 'err'` and close, without reading anything. Raises MemoryError."""
+        """Greet, send `-ERR 'err'` and close, without reading anything."""
         self.append_remote(info + f"-ERR '{err}'\r\n".encode())
         self.request(CTL_START | CTL_CLOSE, reason)
 
@@ -219,26 +242,33 @@ cdef class Connection(Recorder):
         self.staged_limits.max_control_line = max_control_line
         self.staged_limits.max_payload = max_payload
         self.staged_limits.max_subs = max_subs
-        self.staged_limits.ping_interval = <int64_t> (ping_interval * SECOND)
+        self.staged_limits.ping_interval = duration_of(ping_interval)
         self.staged_limits.ping_max = ping_max
         pthread_mutex_unlock(&self.lock)
         self.request(CTL_LIMITS, 0)
 
     def enqueue_proto(self, bytes data not None) -> None:
-        """Queue protocol bytes for the peer and have the poller flush them. Raises MemoryError."""
+        """Queue protocol bytes for the peer and have the poller flush them."""
         self.append_remote(data)
         self.request(0, 0)
 
     def append_remote(self, bytes data not None) -> None:
-        """Queue bytes without waking the poller."""
-        cdef int rc = 0
+        """Queue bytes without waking the poller; without memory the connection is closed."""
+        cdef OutMark mark
         pthread_mutex_lock(&self.lock)
         if not self.refused:
-            rc = outq_append(&self.remote, NULL, PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data))
+            mark = outq_mark(&self.remote)
+            if outq_append(&self.remote, NULL, PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data)) < 0:
+                outq_rollback(&self.remote, NULL, &mark)
+                self.refuse_out_of_memory()
             store8_release(&self.has_remote, 1)
         pthread_mutex_unlock(&self.lock)
-        if rc < 0:
-            raise MemoryError
+
+    cdef void close_without_memory(self):
+        pthread_mutex_lock(&self.lock)
+        self.refuse_out_of_memory()
+        pthread_mutex_unlock(&self.lock)
+        self.request(0, 0)
 
     def request(self, uint32_t ctl, uint32_t reason) -> None:
         """Leave a CTL_* request for the owner and signal it."""
@@ -319,8 +349,14 @@ cdef class Connection(Recorder):
         if ctl & CTL_RESUME and self.parked:
             self.parked = 0
             if self.pre != NULL:
+                inbox_reading(&self.source)
                 self.parse_kept()
+                inbox_reading(NULL)
                 self.account_batch()
+                self.wait_for_control()
+            self.resume_reading()
+        if ctl & CTL_GO_ON and self.paused & BEHIND:
+            self.paused &= ~<uint8_t> BEHIND
             self.resume_reading()
 
     cdef void on_control(self, uint32_t ctl) noexcept nogil:
@@ -335,7 +371,7 @@ cdef class Connection(Recorder):
             self.ping_interval = limits.ping_interval
             timer_clear(&self.ps.timers, &self.ping_timer)
             if limits.ping_interval > 0:
-                timer_set(&self.ps.timers, &self.ping_timer, self.ps.now + limits.ping_interval)
+                self.set_timer(&self.ping_timer, limits.ping_interval)
 
     cdef void begin(self) noexcept nogil:
         cdef epoll_event ev
@@ -347,6 +383,7 @@ cdef class Connection(Recorder):
         self.watched = 1
         if epoll_ctl(self.ps.epfd, EPOLL_CTL_ADD, self.fd, &ev) < 0:
             self.watched = 0
+            self.log(LOG_NOT_WATCHED, errno, NULL, 0)
             self.close_connection_nogil(READ_ERROR)
         elif self.tls != NULL:
             self.tls_begin()
@@ -356,9 +393,9 @@ cdef class Connection(Recorder):
     cdef void begin_protocol(self) noexcept nogil:
         """What comes next from the peer is the protocol."""
         if self.auth_timeout > 0:
-            timer_set(&self.ps.timers, &self.auth_timer, self.ps.now + self.auth_timeout)
+            self.set_timer(&self.auth_timer, self.auth_timeout)
         if self.ping_interval > 0:
-            timer_set(&self.ps.timers, &self.ping_timer, self.ps.now + self.ping_interval)
+            self.set_timer(&self.ping_timer, self.ping_interval)
 
     cdef void set_interest(self, uint32_t events) noexcept nogil:
         cdef epoll_event ev
@@ -366,8 +403,17 @@ cdef class Connection(Recorder):
             return
         self.interest = ev.events = events
         ev.data.ptr = <void *> self
-        epoll_ctl(self.ps.epfd, EPOLL_CTL_MOD if self.watched else EPOLL_CTL_ADD, self.fd, &ev)
+        if epoll_ctl(self.ps.epfd, EPOLL_CTL_MOD if self.watched else EPOLL_CTL_ADD, self.fd, &ev) < 0:
+            # Nobody would hear of it again. Closed later: who changes what we wait for is not done with us.
+            self.log(LOG_NOT_WATCHED, errno, NULL, 0)
+            self.close_soon(READ_ERROR)
+            return
         self.watched = 1
+
+    cdef void set_timer(self, Timer *t, int64_t wait) noexcept nogil:
+        if timer_set(&self.ps.timers, t, time_after(self.ps.now, wait)) < 0:
+            self.log(LOG_CLOSING_OUT_OF_MEMORY, 0, NULL, 0)
+            self.close_soon(READ_ERROR)
 
     cdef void on_events(self, uint32_t events) noexcept nogil:
         if self.fd < 0:
@@ -379,8 +425,7 @@ cdef class Connection(Recorder):
                 # Level-triggered: do not hear of it again until reading goes on. A peer that has gone is always
                 # reported, so then the socket leaves the set; what it sent before is still to be read.
                 self.set_interest(self.interest & ~<uint32_t> EPOLLIN)
-                if events & (EPOLLERR | EPOLLHUP):
-                    epoll_ctl(self.ps.epfd, EPOLL_CTL_DEL, self.fd, NULL)
+                if events & (EPOLLERR | EPOLLHUP) and epoll_ctl(self.ps.epfd, EPOLL_CTL_DEL, self.fd, NULL) == 0:
                     self.watched = 0
                 return
             self.read_loop()
@@ -424,8 +469,8 @@ cdef class Connection(Recorder):
             return
         if self.kind == CLIENT and d > FIRST_PING:
             d = FIRST_PING
-        d += <int64_t> (poller_random(self.ps) % 1000) * (d // 5000)
-        timer_set(&self.ps.timers, &self.ping_timer, self.ps.now + d)
+        d = time_after(d, <int64_t> (poller_random(self.ps) % 1000) * (d // 5000))
+        self.set_timer(&self.ping_timer, d)
 
     cdef void process_ping_timer(self) noexcept nogil:
         cdef int64_t now = self.ps.now
@@ -447,7 +492,7 @@ cdef class Connection(Recorder):
                 self.trace_line(TRACE_OUT, b"PING", 4, NULL, 0)
             self.queue_outbound(b"PING\r\n", 6)
         if not load8(&self.closing):
-            timer_set(&self.ps.timers, &self.ping_timer, now + self.ping_interval)
+            self.set_timer(&self.ping_timer, self.ping_interval)
 
     # -- reading -------------------------------------------------------------------------------------------------
 
@@ -455,20 +500,22 @@ cdef class Connection(Recorder):
         """One read of what the socket has, parsed. What is left makes epoll report it again: connections take
         turns."""
         cdef ssize_t n
-        cdef size_t want = 0, got
+        cdef size_t want = 0, got, room
         cdef iovec[2] iov
         cdef msghdr msg
         cdef PollState *ps = self.ps
         if self.msg_buf != NULL:
             # The rest of a split payload goes where it belongs, only what follows it through the buffer.
             want = <size_t> self.pa.size + 2 - self.msg_len
+        # While the control plane has all that it may have, a read must not cause much more.
+        room = <size_t> SHORT_READ if inbox_full(<Inbox> self.inbox) else ps.rbuf_len
         if unlikely(self.tls != NULL):
             n = self.tls_receive(want)
         elif want:
             iov[0].iov_base = self.msg_buf + self.msg_len
             iov[0].iov_len = want
             iov[1].iov_base = ps.rbuf
-            iov[1].iov_len = ps.rbuf_len
+            iov[1].iov_len = room
             msg.msg_name = NULL
             msg.msg_namelen = 0
             msg.msg_control = NULL
@@ -480,7 +527,7 @@ cdef class Connection(Recorder):
             if n < 0:
                 n = -errno
         else:
-            n = recv(self.fd, ps.rbuf, ps.rbuf_len, MSG_DONTWAIT)
+            n = recv(self.fd, ps.rbuf, room, MSG_DONTWAIT)
             if n < 0:
                 n = -errno
         if n <= 0:
@@ -495,20 +542,18 @@ cdef class Connection(Recorder):
         got = <size_t> n
         if got >= MORE_AFTER:
             ps.more = 1
+        inbox_reading(&self.source)
         if want:
             if self.payload_filled(got if got < want else want) == PARSE_OK and got > want:
                 self.parse_bytes(ps.rbuf, got - want)
         else:
             self.parse_bytes(ps.rbuf, got)
+        inbox_reading(NULL)
         self.account_batch()
         if load8(&self.closing):
             return
-        if load64(&(<Inbox> self.inbox).queued) > INBOX_FULL:
-            # The control plane cannot keep up with what we make it log or answer: we wait, as nats-server's read
-            # loop does while it logs.
-            self.stall_ns = 0
-            self.pause(STALL_TOTAL)
-        elif self.stall_ns:
+        self.wait_for_control()
+        if self.stall_ns:
             if self.stall_ns >= STALL_REPORT:
                 self.log(LOG_PRODUCER_STALLED, self.stall_ns, NULL, 0)
             self.pause(self.stall_ns)
@@ -526,8 +571,7 @@ cdef class Connection(Recorder):
             return
         self.pre = <char *> malloc(n)
         if self.pre == NULL:
-            self.log(LOG_CLOSING_OUT_OF_MEMORY, 0, NULL, 0)
-            self.close_connection_nogil(READ_ERROR)
+            self.out_of_memory(READ_ERROR)
             return
         memcpy(self.pre, buf + self.consumed, n)
         self.pre_len = n
@@ -581,8 +625,7 @@ cdef class Connection(Recorder):
         if load8_acquire(&self.has_remote):
             self.take_remote()
         if outq_append(&self.out, &self.ps.pool, p, n) < 0:
-            self.log(LOG_CLOSING_OUT_OF_MEMORY, 0, NULL, 0)
-            self.close_connection_nogil(WRITE_ERROR)
+            self.out_of_memory(WRITE_ERROR)
             return
         self.mark_dirty()
         if self.out.bytes > self.flush_over:
@@ -600,26 +643,25 @@ cdef class Connection(Recorder):
         self, const char *text, const char *subject, size_t n, const char *more, const char *queue, size_t qn
     ) noexcept nogil:
         """-ERR 'text "subject" more "queue"'."""
-        cdef size_t cap = strlen(text) + (4 * n + 2) + (strlen(more) if more != NULL else 0) + (4 * qn + 2) + 16
-        cdef char *line = <char *> malloc(cap)
-        cdef char *p = line
+        cdef const char *verb = b"-ERR '"
+        cdef const char *end = b"'\r\n"
+        cdef char *line = <char *> malloc(
+            strlen(verb) + strlen(text) + quote_room(n) + (strlen(more) if more != NULL else 0) + quote_room(qn)
+            + strlen(end))
+        cdef char *p
         if line == NULL:
+            self.out_of_memory(WRITE_ERROR)
             return
-        memcpy(p, b"-ERR '", 6)
-        p += 6
-        memcpy(p, text, strlen(text))
-        p += strlen(text)
+        p = put_text(put_text(line, verb), text)
         if subject != NULL:
             p = quote(p, subject, n)
         if more != NULL:
-            memcpy(p, more, strlen(more))
-            p += strlen(more)
+            p = put_text(p, more)
         if queue != NULL:
             p = quote(p, queue, qn)
         if self.trace:
-            self.trace_line(TRACE_OUT, b"-ERR", 4, line + 6, p - line - 6)
-        memcpy(p, b"'\r\n", 3)
-        p += 3
+            self.trace_line(TRACE_OUT, b"-ERR", 4, line + strlen(verb), p - line - strlen(verb))
+        p = put_text(p, end)
         self.queue_outbound(line, p - line)
         free(line)
 
@@ -652,11 +694,11 @@ cdef class Connection(Recorder):
                 self.want_write = 1
                 self.set_interest(self.interest | EPOLLOUT)
                 self.deadline_mark = self.sent + left
-                timer_set(&self.ps.timers, &self.write_timer, self.ps.now + self.write_deadline)
+                self.set_timer(&self.write_timer, self.write_deadline)
             elif self.sent >= self.deadline_mark and not self.draining:
                 # Everything that was queued when the deadline was set has gone; what has come since gets its own.
                 self.deadline_mark = self.sent + left
-                timer_set(&self.ps.timers, &self.write_timer, self.ps.now + self.write_deadline)
+                self.set_timer(&self.write_timer, self.write_deadline)
         if load8(&self.gated) and self.out.bytes <= self.gate:
             self.release_stalled()
 
@@ -697,21 +739,29 @@ cdef class Connection(Recorder):
         bump64(&producer.nstalls, 1)
         add64(&(<ServerState> producer.server)._stalls, 1)
 
+    cdef void wait_for_control(self) noexcept nogil:
+        """The control plane cannot keep up with what we make it log or answer: we are not read until it has, as
+        nats-server's read loop logs and answers before it goes on."""
+        if unlikely(inbox_owes(&self.source)) and not load8(&self.closing):
+            if (<Inbox> self.inbox).park(&self.source):
+                self.paused |= BEHIND
+                self.set_interest(self.interest & ~<uint32_t> EPOLLIN)
+
     cdef void pause(self, int64_t ns) noexcept nogil:
-        self.paused = 1
+        self.paused |= STALLED
         self.set_interest(self.interest & ~<uint32_t> EPOLLIN)
         self.stall_prev = NULL
         self.stall_next = self.ps.stalled
         if self.stall_next != NULL:
             set_stall_prev(<Connection> self.stall_next, <void *> self)
         self.ps.stalled = <void *> self
-        timer_set(&self.ps.timers, &self.stall_timer, monotonic_ns() + ns)
+        self.set_timer(&self.stall_timer, monotonic_ns() - self.ps.now + ns)
 
     cdef void unpause(self) noexcept nogil:
         timer_clear(&self.ps.timers, &self.stall_timer)
-        if not self.paused:
+        if not self.paused & STALLED:
             return
-        self.paused = 0
+        self.paused &= ~<uint8_t> STALLED
         if self.stall_prev == NULL:
             self.ps.stalled = self.stall_next
         else:
@@ -726,7 +776,8 @@ cdef class Connection(Recorder):
         cdef uint32_t i
         cdef PollState *ps
         store8(&self.gated, 0)
-        for i in range(64):
+        static_assert(MAX_POLLERS <= 8 * sizeof(self.stall_waiters))
+        for i in range(MAX_POLLERS):
             if waiters >> i & 1:
                 ps = <PollState *> (<ServerState> self.server).pollers[i]
                 store8_release(&ps.resume_stalled, 1)
@@ -734,6 +785,32 @@ cdef class Connection(Recorder):
                     eventfd_write(ps.evfd, 1)
 
     # -- closing -------------------------------------------------------------------------------------------------
+
+    cdef void out_of_memory(self, uint32_t reason) noexcept nogil:
+        if load8(&self.closing):
+            return
+        if self.fd < 0:
+            self.log(LOG_OUT_OF_MEMORY, 0, NULL, 0)
+            return
+        self.log(LOG_CLOSING_OUT_OF_MEMORY, 0, NULL, 0)
+        self.close_connection_nogil(reason)
+
+    cdef void refuse_out_of_memory(self) noexcept nogil:
+        self.log(LOG_CLOSING_OUT_OF_MEMORY, 0, NULL, 0)
+        self.refuse_more(WRITE_ERROR)
+
+    cdef void refuse_more(self, uint32_t reason) noexcept nogil:
+        self.refused = 1
+        self.ctl |= CTL_CLOSE
+        if self.ctl_reason == 0:
+            self.ctl_reason = reason
+
+    cdef void close_soon(self, uint32_t reason) noexcept nogil:
+        pthread_mutex_lock(&self.lock)
+        self.refuse_more(reason)
+        self.ctl |= CTL_ABORT   # should it be closing already
+        pthread_mutex_unlock(&self.lock)
+        self.signal_owner()
 
     cdef void close_connection_nogil(self, uint32_t reason) noexcept nogil:
         """Owner only: stop reading and routing, flush what there is to say, close."""
@@ -793,14 +870,21 @@ cdef class Connection(Recorder):
     cdef void post_closed(self) noexcept nogil:
         """Last of all, once no list of the poller names it: Python may drop the connection after this."""
         cdef bint now
+        cdef Event *ev
         pthread_mutex_lock(&self.ps.lock)
         now = self.torn == 1 and not self.sig_queued and not self.dirty
         if now:
             self.torn = 2
         pthread_mutex_unlock(&self.ps.lock)
         if now:
-            (<Inbox> self.inbox).post_data(
-                EV_CLOSED, <void *> self, load32(&self.reason), self.last_nsubs, self.last_subs, self.last_subs_len)
+            ev = &self.closed_event
+            ev.a = load32(&self.reason)
+            ev.b = self.last_nsubs
+            ev.more = self.last_subs
+            ev.len = self.last_subs_len
+            ev.size = sizeof(Event) + ev.len
+            self.last_subs = NULL
+            (<Inbox> self.inbox).post(ev)
 
     # -- what core.secure and core.client override ------------------------------------------------------------------
 
@@ -824,6 +908,18 @@ cdef class Connection(Recorder):
 
     cdef void tls_end(self) noexcept nogil:
         pass
+
+
+cdef void caught_up(void *owner) noexcept nogil:
+    """Source.resume: the control loop."""
+    pthread_mutex_lock(&(<Connection> owner).lock)
+    add_control(<Connection> owner, CTL_GO_ON)
+    pthread_mutex_unlock(&(<Connection> owner).lock)
+    (<Connection> owner).signal_owner()
+
+
+cdef void add_control(Connection c, uint32_t ctl) noexcept nogil:
+    c.ctl |= ctl
 
 
 cdef void set_stall_prev(Connection c, void *prev) noexcept nogil:

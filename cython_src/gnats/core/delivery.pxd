@@ -46,9 +46,8 @@ cdef class Deliverer(Importer):
     # -- of the receiver --
     cdef bint deliver_local(self, Deliverer producer, const Subscription *s, const Delivery *d) noexcept nogil
     cdef bint deliver_remote(self, Deliverer producer, Subscription *s, const Delivery *d) noexcept nogil
-    cdef bint refuse_more(self, uint32_t reason) noexcept nogil
     cdef bint reap_later(self, Subscription *s) noexcept nogil
-    cdef void trace_out(self, const Subscription *s, const Delivery *d) noexcept nogil
+    cdef void trace_out(self, Deliverer producer, const Subscription *s, const Delivery *d) noexcept nogil
 
 
 # Stands before a subscription with SUB_NATIVE in its block. Whoever delivers calls `fn` in place, after all other

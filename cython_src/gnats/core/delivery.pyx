@@ -1,15 +1,24 @@
 """Messages on their way to subscribers; see delivery.pxd."""
 from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
-from libc.stdio cimport snprintf
 from libc.stdlib cimport free, malloc
-from libc.string cimport memcpy
+from libc.string cimport memcpy, strlen
 
 from gnats.core.account cimport Account, StreamImport, import_sub, import_to
-from gnats.core.connection cimport CTL_CLOSE, SLOW_CONSUMER_PENDING_BYTES, WRITE_ERROR
+from gnats.core.connection cimport SLOW_CONSUMER_PENDING_BYTES, WRITE_ERROR
 from gnats.core.guard cimport CHECK_DELIVERIES, NOTE_REPLIES
 from gnats.core.imports cimport Importer, transformed
-from gnats.core.inbox cimport EV_MSG, Event, Inbox
+from gnats.core.inbox cimport (
+    ACCOUNT_PART,
+    ASKER_PART,
+    EV_MSG,
+    HEADER_PART,
+    PAYLOAD_PART,
+    REPLY_PART,
+    SUBJECT_PART,
+    Event,
+    Inbox,
+)
 from gnats.core.msgtrace cimport (
     EGRESS_AUTO_UNSUBSCRIBED,
     EGRESS_CLIENT_CLOSED,
@@ -34,7 +43,7 @@ from gnats.core.outbound cimport (
 )
 from gnats.core.parser cimport CLIENT, GATEWAY, JETSTREAM, LEAF, ROUTER, PubArg, Slice
 from gnats.core.pollstate cimport PollState, poller_random
-from gnats.core.records cimport LOG_AUTO_UNSUBSCRIBE, LOG_CLOSING_OUT_OF_MEMORY, TRACE_OUT, TRACE_OUT_PAYLOAD
+from gnats.core.records cimport LOG_AUTO_UNSUBSCRIBE, TRACE_OUT, TRACE_OUT_PAYLOAD
 from gnats.core.state cimport ServerState
 from gnats.core.sublist cimport (
     SUB_NATIVE,
@@ -62,9 +71,9 @@ from gnats.includes.atomics cimport (
     unlikely,
 )
 from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
+from gnats.includes.text cimport NUMBER_ROOM, put, put_number, put_text
 
 cdef enum:
-    SCRATCH = 96                   # of a message header beside subject and reply
     FEW_LAST = 16                  # imports and native subscribers of one subject that need no memory but the stack's
 
 
@@ -114,7 +123,7 @@ cdef class Deliverer(Importer):
                         delivered += not s.internal
                     continue
                 if not add_last(&last, s, r):
-                    break
+                    self.out_of_memory(WRITE_ERROR)   # the others are served all the same
                 continue
             if (
                 self.deliver_traced(s, msg, n, &full, &bare) if unlikely(traced)
@@ -130,7 +139,10 @@ cdef class Deliverer(Importer):
                 s = group.subs[(start + i) % group.n]
                 if unlikely(s.flags != 0):
                     if s.flags & SUB_NATIVE:
-                        if load8(&s.closed) or not add_last(&last, s, r):
+                        if load8(&s.closed):
+                            continue
+                        if not add_last(&last, s, r):
+                            self.out_of_memory(WRITE_ERROR)
                             continue
                     elif not self.deliver_shadow(s, msg, n, &full, &bare):
                         continue
@@ -179,6 +191,7 @@ cdef class Deliverer(Importer):
             subject = transformed(im.tr, &published, &self.ps.rng, few, sizeof(few), &pa.subject.n)
             if subject == NULL:
                 pa.subject = published
+                self.out_of_memory(WRITE_ERROR)
                 return False
             pa.subject.p = subject
         else:
@@ -277,6 +290,7 @@ cdef class Deliverer(Importer):
         if d.pre == NULL:
             self.delivery(d, msg, n, strip)
             if d.pre == NULL:
+                self.out_of_memory(WRITE_ERROR)
                 return False
         if (<Deliverer> s.client).ps != self.ps:
             return (<Deliverer> s.client).deliver_remote(self, s, d)
@@ -299,7 +313,7 @@ cdef class Deliverer(Importer):
         cdef PubArg *pa = &self.pa
         cdef PollState *ps = self.ps
         cdef Slice shown = pa.deliver if pa.deliver.p != NULL else pa.subject
-        cdef size_t room = shown.n + pa.reply.n + SCRATCH
+        cdef size_t room = shown.n + pa.reply.n + line_room()
         cdef char *p
         cdef bint header = pa.hdr > 0 and not bare
         cdef Slice *first
@@ -310,7 +324,7 @@ cdef class Deliverer(Importer):
             if header:
                 p[0] = c'H'
                 p += 1
-            memcpy(p, b"MSG", 3)
+            put_text(p, b"MSG")
             first = &pa.reply if pa.reply.p != NULL else (&pa.hdb if header else &pa.szb)
             d.pre = pa.line
             d.pre_n = pa.subject.p + pa.subject.n + 1 - pa.line
@@ -333,43 +347,36 @@ cdef class Deliverer(Importer):
         if header:
             p[0] = c'H'
             p += 1
-        memcpy(p, b"MSG ", 4)
-        p += 4
-        memcpy(p, shown.p, shown.n)
-        p += shown.n
-        p[0] = c' '
-        p += 1
+        p = put_text(p, b"MSG ")
+        p = put(p, shown.p, shown.n)
+        p = put_text(p, b" ")
         d.pre_n = p - d.pre
         d.mid = p
         if pa.reply.p != NULL:
-            memcpy(p, pa.reply.p, pa.reply.n)
-            p += pa.reply.n
-            p[0] = c' '
-            p += 1
+            p = put(p, pa.reply.p, pa.reply.n)
+            p = put_text(p, b" ")
         d.pay = msg
-        d.tail_n = 2 if pa.no_crlf else 0
+        d.tail_n = strlen(b"\r\n") if pa.no_crlf else 0
         d.pay_n = n - d.tail_n
         d.hdr = pa.hdr if header else 0
         if bare:
-            p += snprintf(p, 16, b"%d", pa.size - pa.hdr)
+            p = put_number(p, pa.size - pa.hdr)
             d.pay += pa.hdr
             d.pay_n -= pa.hdr
         else:
             if header:
-                memcpy(p, pa.hdb.p, pa.hdb.n)
-                p += pa.hdb.n
-                p[0] = c' '
-                p += 1
-            memcpy(p, pa.szb.p, pa.szb.n)
-            p += pa.szb.n
-        memcpy(p, b"\r\n", 2)
-        d.mid_n = p + 2 - d.mid
+                p = put(p, pa.hdb.p, pa.hdb.n)
+                p = put_text(p, b" ")
+            p = put(p, pa.szb.p, pa.szb.n)
+        p = put_text(p, b"\r\n")
+        d.mid_n = p - d.mid
         d.size = d.pay_n + d.tail_n - 2
 
     cdef bint deliver_local(self, Deliverer producer, const Subscription *s, const Delivery *d) noexcept nogil:
         """Queue a message to us, a connection of the calling poller."""
         cdef size_t total = d.pre_n + s.sid_len + 1 + d.mid_n + d.pay_n + d.tail_n
         cdef char *p
+        cdef bint noted
         if unlikely(load8(&self.closing)):
             return False
         if unlikely(load8(&self.gated)) and load8(&(<ServerState> self.server)._no_stall):
@@ -385,21 +392,23 @@ cdef class Deliverer(Importer):
             put_message(p, s, d)
             outq_commit(&self.out, total)
         elif append_message(&self.out, &self.ps.pool, s, d) < 0:
-            self.log(LOG_CLOSING_OUT_OF_MEMORY, 0, NULL, 0)
-            self.close_connection_nogil(WRITE_ERROR)
+            self.out_of_memory(WRITE_ERROR)
             return False
         bump64(&self.out_msgs, 1)
         bump64(&self.out_bytes, d.size)
         if unlikely(self.checks & NOTE_REPLIES) and producer.pa.reply.p != NULL:
             pthread_mutex_lock(&self.lock)
-            self.note_reply(self.ps, &producer.pa.reply)
+            noted = self.note_reply(self.ps, &producer.pa.reply)
             pthread_mutex_unlock(&self.lock)
+            if not noted:
+                self.out_of_memory(WRITE_ERROR)
+                return False
         if not self.dirty:
             self.dirty = 1
             self.dirty_next = self.ps.dirty
             self.ps.dirty = <void *> self
         if unlikely(self.trace):
-            self.trace_out(s, d)
+            self.trace_out(producer, s, d)
         if unlikely(self.out.bytes > self.flush_over):
             self.outbound_over(producer)
         return True
@@ -430,37 +439,36 @@ cdef class Deliverer(Importer):
                 put_message(p, s, d)
                 outq_commit(&self.remote, total)
             elif append_message(&self.remote, &producer.ps.pool, s, d) < 0:
-                wake = self.refuse_more(WRITE_ERROR)
+                self.refuse_out_of_memory()
+                pthread_mutex_unlock(&self.lock)
+                producer.touch(self)
+                return False
             store8_release(&self.has_remote, 1)
             self.remote_msgs += 1
             self.remote_bytes += d.size
             if unlikely(load8(&self.checks) & NOTE_REPLIES) and producer.pa.reply.p != NULL:
-                self.note_reply(producer.ps, &producer.pa.reply)
+                if not self.note_reply(producer.ps, &producer.pa.reply):
+                    self.refuse_out_of_memory()
+                    wake = True
             pending = load64(&self.backlog) + self.remote.bytes
             if pending > self.max_pending:
-                wake = self.refuse_more(SLOW_CONSUMER_PENDING_BYTES)
+                self.refuse_more(SLOW_CONSUMER_PENDING_BYTES)
+                wake = True
             elif pending > self.gate:
                 over = wake = True
             if unlikely(producer.trace):
-                self.trace_out(s, d)
+                self.trace_out(producer, s, d)
         if max > 0 and nm == max:
             wake = True
             store8(&s.closed, 1)
             if not self.reap_later(s):
-                self.refuse_more(WRITE_ERROR)
+                self.refuse_out_of_memory()
         pthread_mutex_unlock(&self.lock)
         if over:
             self.stall(producer)
         if wake:
             producer.touch(self)
         return not dropped
-
-    cdef bint refuse_more(self, uint32_t reason) noexcept nogil:
-        """Have the owner close us; the lock is held."""
-        self.refused = 1
-        self.ctl |= CTL_CLOSE
-        self.ctl_reason = reason
-        return True
 
     cdef bint reap_later(self, Subscription *s) noexcept nogil:
         """Leave an exhausted subscription for the owner to take out; the lock is held."""
@@ -496,16 +504,28 @@ cdef class Deliverer(Importer):
         """Post a message to a subscriber in the server itself."""
         cdef PubArg *pa = &self.pa
         cdef size_t hdr = pa.hdr if pa.hdr > 0 else 0
-        cdef Event *ev = (<Inbox> dest.inbox).new_event(
-            EV_MSG, <void *> dest, pa.subject.n + pa.reply.n + n - 2 + s.sid_len)
+        cdef Slice account = (<Account> self.account).info_name
+        cdef Slice asker
+        cdef Event *ev
         cdef char *p
+        asker.p = NULL
+        asker.n = 0
+        if self.hop != NULL and self.hop.request:
+            asker = self.hop.info
+            account = (<Account> self.hop.account).info_name
+        ev = (<Inbox> dest.inbox).new_event(
+            EV_MSG, <void *> dest, &dest.source,
+            pa.subject.n + pa.reply.n + n - 2 + asker.n + account.n + s.sid_len)
         if ev == NULL:
+            self.out_of_memory(WRITE_ERROR)
             return False
         ev.a = <int64_t> self.cid
-        ev.part[0] = <uint32_t> pa.subject.n
-        ev.part[1] = <uint32_t> pa.reply.n
-        ev.part[2] = <uint32_t> hdr
-        ev.part[3] = <uint32_t> (n - 2 - hdr)
+        ev.part[SUBJECT_PART] = <uint32_t> pa.subject.n
+        ev.part[REPLY_PART] = <uint32_t> pa.reply.n
+        ev.part[HEADER_PART] = <uint32_t> hdr
+        ev.part[PAYLOAD_PART] = <uint32_t> (n - 2 - hdr)
+        ev.part[ASKER_PART] = <uint32_t> asker.n
+        ev.part[ACCOUNT_PART] = <uint32_t> account.n
         p = ev.data
         memcpy(p, pa.subject.p, pa.subject.n)
         p += pa.subject.n
@@ -513,40 +533,41 @@ cdef class Deliverer(Importer):
             memcpy(p, pa.reply.p, pa.reply.n)
             p += pa.reply.n
         memcpy(p, msg, n - 2)
-        memcpy(p + n - 2, sub_sid(s), s.sid_len)
-        (<Inbox> dest.inbox).post(ev)
-        return True
+        p += n - 2
+        if asker.n:
+            memcpy(p, asker.p, asker.n)
+            p += asker.n
+        memcpy(p, account.p, account.n)
+        memcpy(p + account.n, sub_sid(s), s.sid_len)
+        return (<Inbox> dest.inbox).post_caused(ev, &self.source)
 
-    cdef void trace_out(self, const Subscription *s, const Delivery *d) noexcept nogil:
-        cdef size_t n = d.pre_n + s.sid_len + 1 + d.mid_n
+    cdef void trace_out(self, Deliverer producer, const Subscription *s, const Delivery *d) noexcept nogil:
         cdef char *line
+        cdef char *p
         if d.mid_n == 0:
             return
-        line = <char *> malloc(n)
+        line = <char *> malloc(d.pre_n + s.sid_len + 1 + d.mid_n)
         if line == NULL:
             return
-        memcpy(line, d.pre, d.pre_n)
-        memcpy(line + d.pre_n, sub_sid(s), s.sid_len)
-        line[d.pre_n + s.sid_len] = c' '
-        memcpy(line + d.pre_n + s.sid_len + 1, d.mid, d.mid_n)
-        self.trace_line(TRACE_OUT, line, n - 2, NULL, 0)
+        p = put_text(put(put(line, d.pre, d.pre_n), sub_sid(s), s.sid_len), b" ")
+        p = put(p, d.mid, d.mid_n - strlen(b"\r\n"))
+        self.trace_line_of(producer, TRACE_OUT, line, p - line, NULL, 0)
         free(line)
-        self.trace_msg(TRACE_OUT_PAYLOAD, d.pay, d.pay_n + d.tail_n, d.hdr)
+        self.trace_msg_of(producer, TRACE_OUT_PAYLOAD, d.pay, d.pay_n + d.tail_n, d.hdr)
+
+
+cdef inline size_t line_room() noexcept nogil:
+    """Bytes of "[H]MSG subject sid [reply] [header size] size" beside the subject, the sid and the reply."""
+    return strlen(b"HMSG  ") + strlen(b" ") + 2 * (NUMBER_ROOM + strlen(b" ")) + strlen(b"\r\n")
 
 
 cdef inline void put_message(char *p, const Subscription *s, const Delivery *d) noexcept nogil:
-    memcpy(p, d.pre, d.pre_n)
-    p += d.pre_n
-    memcpy(p, sub_sid(s), s.sid_len)
-    p += s.sid_len
-    p[0] = c' '
-    p += 1
+    p = put_text(put(put(p, d.pre, d.pre_n), sub_sid(s), s.sid_len), b" ")
     if d.mid_n:
-        memcpy(p, d.mid, d.mid_n)
-        p += d.mid_n
-    memcpy(p, d.pay, d.pay_n)
+        p = put(p, d.mid, d.mid_n)
+    p = put(p, d.pay, d.pay_n)
     if d.tail_n:
-        memcpy(p + d.pay_n, b"\r\n", 2)
+        put_text(p, b"\r\n")
 
 
 cdef int append_message(OutQueue *q, ChunkPool *pool, const Subscription *s, const Delivery *d) noexcept nogil:

@@ -45,4 +45,6 @@ cdef class Guarded(SecureConnection):
     cdef void report_removed(self, const Subscription *s) noexcept nogil
     # whoever delivers, of the poller `ps`; asked only when `checks` says so
     cdef bint delivery_denied(self, PollState *ps, const Slice *subject, const Subscription *s) noexcept nogil
-    cdef void note_reply(self, PollState *ps, const Slice *reply) noexcept nogil    # the lock is held
+    # The client is sent a message with this reply: it may answer, if it could not anyway. False without memory. The
+    # lock is held.
+    cdef bint note_reply(self, PollState *ps, const Slice *reply) noexcept nogil

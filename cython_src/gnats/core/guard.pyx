@@ -2,16 +2,15 @@
 from libc.stddef cimport size_t
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
-from libc.string cimport memcpy
+from libc.string cimport strlen
 
-from gnats.core.connection cimport CTL_PERMISSIONS, READ_ERROR, Connection
+from gnats.core.connection cimport CTL_PERMISSIONS, READ_ERROR, WRITE_ERROR, Connection
 from gnats.core.parser cimport Slice
 from gnats.core.permissions cimport Permissions
 from gnats.core.pollstate cimport PollState
 from gnats.core.quiesce cimport qs_advance, qs_passed
-from gnats.core.quoting cimport quote
+from gnats.core.quoting cimport quote, quote_room
 from gnats.core.records cimport (
-    LOG_CLOSING_OUT_OF_MEMORY,
     LOG_PUBLISH_VIOLATION,
     LOG_SUBSCRIPTION_REMOVED,
     LOG_SUBSCRIPTION_VIOLATION,
@@ -20,8 +19,9 @@ from gnats.core.replies cimport replies_free, replies_new, replies_note, replies
 from gnats.core.secure cimport SecureConnection
 from gnats.core.sublist cimport Subscription, sub_queue, sub_sid, sub_subject
 from gnats.core.verdicts cimport verdict_deliver, verdict_publish
-from gnats.includes.atomics cimport load_ptr_acquire, store8, store_ptr_release
+from gnats.includes.atomics cimport load8, load_ptr_acquire, store8, store_ptr_release
 from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
+from gnats.includes.text cimport put, put_text
 
 
 cdef class Guarded(SecureConnection):
@@ -62,6 +62,7 @@ cdef class Guarded(SecureConnection):
         """Take over what was staged. Deliveries are checked at first; see filter_deliveries."""
         cdef uint8_t checks = 0
         cdef void *p
+        cdef bint failed = False
         pthread_mutex_lock(&self.lock)
         replies_free(self.replies)
         self.replies = NULL
@@ -72,10 +73,13 @@ cdef class Guarded(SecureConnection):
             if (<Permissions> p).responses:
                 self.replies = replies_new((<Permissions> p).max_responses, (<Permissions> p).response_expires)
                 checks |= NOTE_REPLIES
+                failed = self.replies == NULL
         store_ptr_release(&self.permissions, p)
         store8(&self.checks, checks)
         self.replaced = qs_advance()
         pthread_mutex_unlock(&self.lock)
+        if failed:
+            self.out_of_memory(READ_ERROR)
 
     cdef void apply_permissions(self) noexcept nogil:
         """Take new permissions; what is subscribed and not allowed by them goes (processSubsOnConfigReload)."""
@@ -84,13 +88,12 @@ cdef class Guarded(SecureConnection):
         cdef uint32_t i, n = 0
         cdef bint filtered = False
         self.install_permissions()
-        if self.permissions == NULL:
+        if self.permissions == NULL or load8(&self.closing):
             return
         if self.subs.n:
             removed = <Subscription **> malloc(self.subs.n * sizeof(Subscription *))
             if removed == NULL:
-                self.log(LOG_CLOSING_OUT_OF_MEMORY, 0, NULL, 0)
-                self.close_connection_nogil(READ_ERROR)
+                self.out_of_memory(READ_ERROR)
                 return
             for i in range(self.subs.mask + 1):
                 s = self.subs.slots[i]
@@ -104,6 +107,8 @@ cdef class Guarded(SecureConnection):
                     s = s.next
         self.filter_deliveries(filtered)
         for i in range(n):
+            if load8(&self.closing):
+                break
             self.unsubscribe(removed[i])
             self.report_removed(removed[i])
         free(removed)
@@ -158,20 +163,28 @@ cdef class Guarded(SecureConnection):
     cdef void report_removed(self, const Subscription *s) noexcept nogil:
         """Tell the client and the log of a subscription that new permissions have ended."""
         cdef Slice subject, queue, sid
-        cdef char *text = <char *> malloc(4 * (s.subject_len + s.queue_len + s.sid_len) + 96)
-        cdef char *p = text
+        cdef const char *violation = b"Permissions Violation for Subscription to "
+        cdef const char *in_group = b" using queue "
+        cdef const char *under = b" (sid "
+        cdef const char *end = b")"
+        cdef char *text = <char *> malloc(
+            strlen(violation) + quote_room(s.subject_len) + strlen(in_group) + quote_room(s.queue_len)
+            + strlen(under) + quote_room(s.sid_len) + strlen(end) + 1)
+        cdef char *p
         subject.p = <char *> sub_subject(s)
         subject.n = s.subject_len
         queue.p = <char *> sub_queue(s)
         queue.n = s.queue_len
         sid.p = <char *> sub_sid(s)
         sid.n = s.sid_len
-        if text != NULL:
-            p = quote(put(p, b"Permissions Violation for Subscription to ", 42), subject.p, subject.n)
+        if text == NULL:
+            self.out_of_memory(WRITE_ERROR)
+        else:
+            p = quote(put_text(text, violation), subject.p, subject.n)
             if queue.n:
-                p = quote(put(p, b" using queue ", 13), queue.p, queue.n)
-            p = quote(put(p, b" (sid ", 6), sid.p, sid.n)
-            put(p, b")", 2)
+                p = quote(put_text(p, in_group), queue.p, queue.n)
+            p = quote(put_text(p, under), sid.p, sid.n)
+            put_text(p, end)[0] = 0
             self.send_err(text)
             free(text)
         log_subscription(self, LOG_SUBSCRIPTION_REMOVED, &subject, &queue, &sid)
@@ -183,17 +196,12 @@ cdef class Guarded(SecureConnection):
         return p != NULL and not verdict_deliver(
             &ps.verdicts, <Permissions> p, subject.p, subject.n, sub_queue(s), s.queue_len)
 
-    cdef void note_reply(self, PollState *ps, const Slice *reply) noexcept nogil:
-        """The client is sent a message with this reply: it may answer, if it could not anyway."""
+    cdef bint note_reply(self, PollState *ps, const Slice *reply) noexcept nogil:
         if self.replies == NULL or self.permissions == NULL:
-            return
-        if not verdict_publish(&ps.verdicts, <Permissions> self.permissions, self.kind, reply.p, reply.n):
-            replies_note(self.replies, reply.p, reply.n, ps.now)
-
-
-cdef inline char *put(char *p, const char *text, size_t n) noexcept nogil:
-    memcpy(p, text, n)
-    return p + n
+            return True
+        if verdict_publish(&ps.verdicts, <Permissions> self.permissions, self.kind, reply.p, reply.n):
+            return True
+        return replies_note(self.replies, reply.p, reply.n, ps.now)
 
 
 cdef void log_subscription(

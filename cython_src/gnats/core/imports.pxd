@@ -30,6 +30,10 @@ cdef struct Hop:
     uint8_t details        # what the header says about the requester: all that is shared,
     uint8_t server         # or the server's name at least
     Slice reply            # the first import's, if it is of a fast batch, which is told by it; n is 0 otherwise
+    # Who asks, for those who are asked in the server itself: they take it from here, never from a header, which a
+    # client can write.
+    void *account          # of a request: borrowed Account, the one that imports
+    Slice info             # the requester as JSON, what request_header() says; n is 0 where it says nothing
 
 
 # What a client is asked to tell about itself, as JSON in pieces: what comes before its account, before its round trip
@@ -68,13 +72,14 @@ cdef class Importer(Traced):
     cdef bint should_sample(self, ServiceExport *se, const char *msg, bint *by_header) noexcept nogil
     cdef void report(self, ServiceExport *se, int status, uint64_t requester, uint64_t responder, int64_t elapsed,
                      bint share, const char *header, size_t n) noexcept nogil
+    cdef void expect(self, const ServiceExport *se) noexcept nogil
     cdef bint enter(self, Hop *hop) noexcept nogil
     # The message as it goes on into another account, its trace ended or sent on there; NULL: it does not go on.
     cdef char *trace_import(self, Account account, ServiceExport *se, Account exporter, const Slice *subject,
                             const Slice *to, bint response, const char *msg, size_t *n, char *dest,
                             char *sizes) noexcept nogil
     cdef void end_trace_import(self, Account exporter, MsgTrace *t, const Slice *before) noexcept nogil
-    cdef char *request_header(self, Account account, const Hop *hop, bint chained, char *msg, size_t *n,
+    cdef char *request_header(self, Account account, Hop *hop, bint chained, char *msg, size_t *n,
                               char *sizes) noexcept nogil
     cdef bint route_in(self, Account account, const char *to, size_t tn, const char *reply, size_t rn, char *msg,
                        size_t n) noexcept nogil

@@ -20,6 +20,7 @@ from gnats.core.account cimport (
     stream_import_stays,
 )
 from gnats.core.connection cimport CTL_IMPORTS, READ_ERROR
+from gnats.core.headers cimport begin_header_without
 from gnats.core.inbox cimport EV_LATENCY, EV_RESPONSES, Event, Inbox
 from gnats.core.mappings cimport Mappings, select_mapped_subject
 from gnats.core.msgtrace cimport MsgTrace, Traced, set_trace_dest, trace_service_import
@@ -61,10 +62,10 @@ from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
 cdef enum:
     ROOM = 512         # bytes of a subject that need no memory but the stack's
     MAX_HOPS = 128     # service imports that one message goes through: each takes of the stack
-    INFO_ROOM = 96     # of a header beside the names in it
+    INFO_ROOM = 128    # of a header beside the names in it
+    INFO_HEADER_N = 17
 
-cdef const char *INFO_HEADER = b"Nats-Request-Info:"
-cdef size_t INFO_HEADER_N = 18
+cdef const char *INFO_HEADER = b"Nats-Request-Info"
 
 
 cdef char *transformed(
@@ -326,7 +327,8 @@ cdef class Importer(Traced):
     ) noexcept nogil:
         """Tell the control plane of a measurement."""
         cdef Measured *m
-        cdef Event *ev = (<Inbox> self.inbox).new_event(EV_LATENCY, se.account, sizeof(Measured) + n)
+        cdef Event *ev = (<Inbox> self.inbox).new_event(
+            EV_LATENCY, NULL, &self.source, sizeof(Measured) + n)
         if ev == NULL:
             return
         ev.a = <int64_t> se.id
@@ -339,7 +341,11 @@ cdef class Importer(Traced):
         m.share = share
         if n:
             memcpy(ev.data + sizeof(Measured), header, n)
-        (<Inbox> self.inbox).post(ev)
+        (<Inbox> self.inbox).post_caused(ev, &self.source)
+
+    cdef void expect(self, const ServiceExport *se) noexcept nogil:
+        """Have the control plane see to it that responses to a service are forgotten when they do not come."""
+        (<Inbox> self.inbox).post_data(EV_RESPONSES, NULL, &self.source, <int64_t> se.id, 0, NULL, 0)
 
     cdef bint enter(self, Hop *hop) noexcept nogil:
         """Go through another import; False when the message has been through it, or through too many."""
@@ -366,7 +372,8 @@ cdef class Importer(Traced):
         cdef char *made = NULL
         cdef char *mapped = NULL
         cdef char *request = msg
-        cdef char *noted
+        cdef char *told = NULL
+        cdef char *noted = NULL
         cdef char[REPLY_ROOM] dest
         cdef char[24] noted_sizes
         cdef MsgTrace *t = self.mt
@@ -379,6 +386,9 @@ cdef class Importer(Traced):
         if load8(&si.invalid) or (si.to_system and served_here(si, &saved.subject)):
             return False
         hop.request = 1
+        hop.account = si.account
+        hop.info.p = NULL
+        hop.info.n = 0
         # What the first import of a chain tells stays; the server's name is added where somebody is to know it.
         chained = self.hop != NULL and self.hop.request
         if chained:
@@ -415,16 +425,13 @@ cdef class Importer(Traced):
                 next_random(&self.ps.rng), monotonic_ns() if tracked else self.ps.now, reply, &arm)
             expected = rn > 0
             if arm:
-                (<Inbox> self.inbox).post_data(EV_RESPONSES, si.exporter, <int64_t> si.se.id, 0, NULL, 0)
+                self.expect(si.se)
         if self.kind == CLIENT or self.kind == LEAF or self.kind == JETSTREAM or self.kind == ACCOUNT:
-            request = self.request_header(<Account> si.account, &hop, chained, msg, &n, sizes)
+            request = told = self.request_header(<Account> si.account, &hop, chained, msg, &n, sizes)
         if unlikely(t != NULL) and request != NULL and to.p != NULL:
-            noted = self.trace_import(
+            request = noted = self.trace_import(
                 <Account> si.account, si.se, <Account> si.exporter, &saved.subject, &to, False, request, &n, dest,
                 noted_sizes)
-            if request != msg:
-                free(request)
-            request = noted
         if request != NULL and to.p != NULL and (rn or not saved.reply.n):
             delivered = self.route_in(
                 <Account> si.exporter, to.p, to.n, <char *> reply if expected else saved.reply.p, rn, request, n)
@@ -441,8 +448,8 @@ cdef class Importer(Traced):
                 self.report(
                     e.se, 503, e.requester, 0, 0, e.share, expected_header(e), e.header_n)
             release_expected(e)
-        if request != msg:
-            free(request)
+        free(told)    # hop.info was in it
+        free(noted)
         if made != few:
             free(made)
         if mapped != few_mapped:
@@ -467,6 +474,8 @@ cdef class Importer(Traced):
         hop.se = e.se
         hop.share = e.share
         hop.request = hop.details = hop.server = 0
+        hop.account = NULL
+        hop.reply.n = hop.info.n = 0
         if unlikely(e.tracked):
             self.report(
                 e.se, 200, e.requester, self.cid, monotonic_ns() - e.ts, e.share, expected_header(e), e.header_n)
@@ -521,9 +530,10 @@ cdef class Importer(Traced):
         return self.process_msg_results(r, msg, n)
 
     cdef char *request_header(
-        self, Account account, const Hop *hop, bint chained, char *msg, size_t *n, char *sizes
+        self, Account account, Hop *hop, bint chained, char *msg, size_t *n, char *sizes
     ) noexcept nogil:
-        """The message with Nats-Request-Info in its header, which `pa` then tells of; NULL when out of memory."""
+        """The message with Nats-Request-Info in its header, which `pa` then tells of, and `hop` of what it says; NULL
+        when out of memory."""
         cdef PubArg *pa = &self.pa
         cdef size_t hdr = pa.hdr if pa.hdr > 2 else 0
         cdef ClientDetails *d = NULL
@@ -540,9 +550,10 @@ cdef class Importer(Traced):
         out = <char *> malloc(room)
         if out == NULL:
             return NULL
-        p = put_header_without_info(out, msg, hdr)
-        p = put(p, INFO_HEADER, INFO_HEADER_N)
-        p = put(p, b" {", 2)
+        p = put(begin_header_without(out, msg, hdr, INFO_HEADER, INFO_HEADER_N), INFO_HEADER, INFO_HEADER_N)
+        p = put(p, b": ", 2)
+        hop.info.p = p
+        p = put(p, b"{", 1)
         if d != NULL:
             p = put(p, d.data, d.head_n)
         p = put(put(p, b'"acc":', 6), name.p, name.n)
@@ -559,7 +570,9 @@ cdef class Importer(Traced):
         if hop.reply.n:
             p = put(p, b',"reply":', 9)
             p += put_json_string(p, hop.reply.p, hop.reply.n)
-        p = put(p, b"}\r\n\r\n", 5)
+        p = put(p, b"}", 1)
+        hop.info.n = p - hop.info.p
+        p = put(p, b"\r\n\r\n", 4)
         pa.hdr = <int32_t> (p - out)
         p = put(p, msg + hdr, n[0] - 2 - hdr)
         p = put(p, b"\r\n", 2)
@@ -590,7 +603,7 @@ cdef class Importer(Traced):
             account, se, t.dest.p, t.dest.n, False, self.cid, False, NULL, 0, next_random(&self.ps.rng), self.ps.now,
             dest, &arm)
         if arm:
-            (<Inbox> self.inbox).post_data(EV_RESPONSES, <void *> exporter, <int64_t> se.id, 0, NULL, 0)
+            self.expect(se)
         if dn == 0:
             return NULL
         t.dest.p = dest
@@ -610,21 +623,6 @@ cdef class Importer(Traced):
 cdef inline char *put(char *p, const char *text, size_t n) noexcept nogil:
     memcpy(p, text, n)
     return p + n
-
-
-cdef char *put_header_without_info(char *p, const char *msg, size_t hdr) noexcept nogil:
-    """A header's lines but for Nats-Request-Info, and without the empty one at its end."""
-    cdef size_t at = 0, end
-    cdef char *start = p
-    while at + 2 < hdr:
-        end = at
-        while end + 2 < hdr and not (msg[end] == c'\r' and msg[end + 1] == c'\n'):
-            end += 1
-        end += 2
-        if at == 0 or end - at < INFO_HEADER_N or memcmp(msg + at, INFO_HEADER, INFO_HEADER_N) != 0:
-            p = put(p, msg + at, end - at)
-        at = end
-    return p if p != start else put(p, b"NATS/1.0\r\n", 10)
 
 
 cdef char *map_in(Account account, Slice *to, uint64_t *rng, char *few, size_t room) noexcept nogil:

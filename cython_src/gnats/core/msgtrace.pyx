@@ -1,4 +1,5 @@
 """Tracing of messages; see msgtrace.pxd."""
+from cpython.bytes cimport PyBytes_AS_STRING
 from libc.stddef cimport size_t
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.stdio cimport snprintf
@@ -7,6 +8,7 @@ from libc.string cimport memchr, memcmp, memcpy, memset
 
 from gnats.core.account cimport Account, TraceDest, account_trace_dest
 from gnats.core.guard cimport Guarded
+from gnats.core.headers cimport LINE_END, VERSION_LINE, begin_header_without, header_line_end
 from gnats.core.inbox cimport EV_MSG_TRACE, Inbox
 from gnats.core.parser cimport CLIENT, PubArg, Slice
 from gnats.core.pollstate cimport poller_random
@@ -25,7 +27,7 @@ cdef const char *PARENT = b"traceparent"
 cdef const char *DISABLED = b"trace disabled"
 
 cdef enum:
-    VERSION_N = 10
+    VERSION_N = VERSION_LINE
     DEST_N = 15
     ORIGIN_N = 25
     PARENT_N = 11
@@ -116,7 +118,7 @@ cdef class Traced(Guarded):
         cdef MsgTrace *t = self.mt
         self.mt = NULL
         if not t.failed:
-            (<Inbox> self.inbox).post_data(EV_MSG_TRACE, <void *> self, 0, 0, t.data, t.n)
+            (<Inbox> self.inbox).post_data(EV_MSG_TRACE, <void *> self, &self.source, 0, 0, t.data, t.n)
         free(t.data)
         free(t)
 
@@ -159,50 +161,67 @@ cdef bint is_sampled(const Slice *value) noexcept nogil:
     return 0 <= high < 8 and low >= 0 and low & 1
 
 
+cdef bint next_field(const char **at, const char *end, Slice *key, Slice *value) noexcept nogil:
+    """The field at `at`, which goes on behind it, as nats-server takes headers apart for traces: a key is all before
+    the next colon, a value all behind it up to CR LF, without blanks around it. False: there is no other one."""
+    cdef const char *p = at[0]
+    cdef const char *colon = <const char *> memchr(p, c':', end - p) if p < end else NULL
+    if colon == NULL:
+        return False
+    key.p = <char *> p
+    key.n = colon - p
+    p = colon + 1
+    while p < end and is_blank(p[0]):
+        p += 1
+    value.p = <char *> p
+    p += header_line_end(p, end - p, 0)
+    if p == end:
+        return False
+    at[0] = p + LINE_END
+    while p > value.p and is_blank((p - 1)[0]):
+        p -= 1
+    value.n = p - value.p
+    return True
+
+
 cdef bint read_header(const char *header, size_t n, Asked *asked) noexcept nogil:
     """Whether it asks for a trace, and the first value of each that matters."""
     cdef const char *p = header + VERSION_N
-    cdef const char *end = header + n
-    cdef const char *colon
-    cdef const char *line
-    cdef size_t kn
-    cdef Slice value
+    cdef Slice key, value
     cdef Slice *known
     memset(asked, 0, sizeof(Asked))
     if n < VERSION_N or memcmp(header, VERSION, VERSION_N) != 0:
         return False
-    while p < end:
-        colon = <const char *> memchr(p, c':', end - p)
-        if colon == NULL:
-            break
-        kn = colon - p
-        value.p = <char *> colon + 1
-        while value.p < end and is_blank(value.p[0]):
-            value.p += 1
-        line = value.p
-        while line + 1 < end and not (line[0] == c'\r' and line[1] == c'\n'):
-            line += 1
-        if line + 1 >= end:
-            break
-        value.n = line - value.p
-        while value.n and is_blank(value.p[value.n - 1]):
-            value.n -= 1
-        if kn and value.n:
-            known = NULL
-            if kn == DEST_N and memcmp(p, DEST, DEST_N) == 0:
-                if asked.dest.n == 0 and value.n == DISABLED_N and memcmp(value.p, DISABLED, DISABLED_N) == 0:
-                    return False
-                known = &asked.dest
-            elif kn == DEST_N and memcmp(p, ONLY, DEST_N) == 0:
-                known = &asked.only
-            elif kn == ORIGIN_N and memcmp(p, ORIGIN, ORIGIN_N) == 0:
-                known = &asked.origin
-            elif kn == PARENT_N and strncasecmp(p, PARENT, PARENT_N) == 0:
-                asked.parent = asked.parent or is_sampled(&value)
-            if known != NULL and known.n == 0:
-                known[0] = value
-        p = line + 2
+    while next_field(&p, header + n, &key, &value):
+        if key.n == 0 or value.n == 0:
+            continue
+        known = NULL
+        if key.n == DEST_N and memcmp(key.p, DEST, DEST_N) == 0:
+            if asked.dest.n == 0 and value.n == DISABLED_N and memcmp(value.p, DISABLED, DISABLED_N) == 0:
+                return False
+            known = &asked.dest
+        elif key.n == DEST_N and memcmp(key.p, ONLY, DEST_N) == 0:
+            known = &asked.only
+        elif key.n == ORIGIN_N and memcmp(key.p, ORIGIN, ORIGIN_N) == 0:
+            known = &asked.origin
+        elif key.n == PARENT_N and strncasecmp(key.p, PARENT, PARENT_N) == 0:
+            asked.parent = asked.parent or is_sampled(&value)
+        if known != NULL and known.n == 0:
+            known[0] = value
     return asked.dest.n != 0 or asked.parent
+
+
+def fields(bytes header not None) -> list:
+    """The fields of a header block that have a value, in order, as traces have them: (key, value)."""
+    cdef Slice key, value
+    cdef const char *start = PyBytes_AS_STRING(header)
+    cdef const char *p = start + VERSION_N
+    cdef list found = []
+    if len(header) >= VERSION_N and memcmp(start, VERSION, VERSION_N) == 0:
+        while next_field(&p, start + len(header), &key, &value):
+            if key.n and value.n:
+                found.append((key.p[:key.n], value.p[:value.n]))
+    return found
 
 
 # ---- notes ----
@@ -310,20 +329,13 @@ cdef inline char *copy(char *p, const char *text, size_t n) noexcept nogil:
 
 
 cdef char *set_trace_dest(PubArg *pa, const char *msg, size_t *n, const Slice *value, char *sizes) noexcept nogil:
-    cdef size_t hdr = pa.hdr, at = 0, end
+    cdef size_t hdr = pa.hdr if pa.hdr > 0 else 0
     cdef size_t vn = value.n if value != NULL else DISABLED_N
     cdef char *out = <char *> malloc(n[0] + vn + ALLOWANCE)
     cdef char *p = out
     if out == NULL:
         return NULL
-    while at + 2 < hdr:    # its lines but for the destination, and without the empty one at the end
-        end = at
-        while end + 2 < hdr and not (msg[end] == c'\r' and msg[end + 1] == c'\n'):
-            end += 1
-        end += 2
-        if end - at <= DEST_N or memcmp(msg + at, DEST, DEST_N) != 0 or msg[at + DEST_N] != c':':
-            p = copy(p, msg + at, end - at)
-        at = end
+    p = begin_header_without(p, msg, hdr, DEST, DEST_N)
     p = copy(copy(p, DEST, DEST_N), b": ", 2)
     p = copy(p, <const char *> value.p if value != NULL else DISABLED, vn)
     p = copy(p, b"\r\n\r\n", 4)

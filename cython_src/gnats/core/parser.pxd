@@ -39,6 +39,7 @@ cpdef enum Violation:
     BAD_REMOTE_REPLY_INDICATOR = 14
     BAD_REMOTE_SIZE = 15
     UNSUPPORTED_OPERATION = 16   # a verb of a connection kind that gnats does not have yet
+    PARSER_OUT_OF_MEMORY = 17
 
 
 cdef struct Slice:
@@ -98,7 +99,7 @@ cdef class Parser:
     cdef int end_msg(self, char *msg) noexcept nogil
     cdef int parse_pub(self, char *arg, size_t n, bint header) noexcept nogil
     cdef int parse_remote_msg(self, char *arg, size_t n, bint header) noexcept nogil
-    cdef bint save_arg(self, const char *p, size_t n) noexcept nogil
+    cdef int save_arg(self, const char *p, size_t n) noexcept nogil
     cdef void drop_arg(self) noexcept nogil
     cdef bint split_args(self, char *arg, size_t n) noexcept nogil
     cdef void rebase(self, char *old, char *new) noexcept nogil

@@ -205,8 +205,9 @@ cdef class Parser:
                 self.rest.p = nl + 1
                 self.rest.n = n - i - 1
                 if self.arg_len:
-                    if not self.save_arg(buf, i):
-                        return self.violation(OVER_MAX_CONTROL_LINE, self.arg_len + i, buf, i)
+                    rc = self.save_arg(buf, i)
+                    if rc != PARSE_OK:
+                        return rc
                     rc = self.end_arg(self.state, self.arg_buf, self.arg_len - self.drop, True)
                 else:
                     rc = self.end_arg(self.state, buf + self.arg_start, i - self.arg_start - self.drop, False)
@@ -243,32 +244,31 @@ cdef class Parser:
             i = self.arg_start if self.arg_len == 0 else 0
             if memchr(buf + i + (self.arg_len == 0), c'\r', n - i - (self.arg_len == 0)) != NULL:
                 self.drop = 1
-            if not self.save_arg(buf + i, n - i):
-                return self.violation(OVER_MAX_CONTROL_LINE, self.arg_len + n - i, buf + i, n - i)
+            return self.save_arg(buf + i, n - i)
         return PARSE_OK
 
     cdef int bad_operation(self, const char *buf, size_t n, size_t at) noexcept nogil:
         return self.violation(BAD_OPERATION, (<int64_t> self.state << 32) | <int64_t> at, buf + at, n - at)
 
-    cdef bint save_arg(self, const char *p, size_t n) noexcept nogil:
-        # False when the line is over the limit (a CR at its end not counted), or memory ran out.
+    cdef int save_arg(self, const char *p, size_t n) noexcept nogil:
+        """Keep a part of a line. A violation when the line is over the limit (a CR at its end not counted)."""
         cdef int64_t limit = self.max_control_line
         cdef size_t cap
         cdef char *grown
         if self.kind != CLIENT:
             limit *= 16
         if <int64_t> (self.arg_len + n) - self.drop > limit:
-            return False
+            return self.violation(OVER_MAX_CONTROL_LINE, self.arg_len + n, p, n)
         if self.arg_len + n > self.arg_cap:
             cap = (self.arg_len + n) * 2
             grown = <char *> realloc(self.arg_buf, cap)
             if grown == NULL:
-                return False
+                return self.violation(PARSER_OUT_OF_MEMORY, 0, NULL, 0)
             self.arg_buf = grown
             self.arg_cap = cap
         memcpy(self.arg_buf + self.arg_len, p, n)
         self.arg_len += n
-        return True
+        return PARSE_OK
 
     cdef void drop_arg(self) noexcept nogil:
         if self.arg_cap:
@@ -421,7 +421,7 @@ cdef class Parser:
         none.p = NULL
         none.n = 0
         if not self.split_args(arg, n):
-            return self.violation(BAD_REMOTE_MSG_ARGS, 0, arg, n)
+            return self.violation(PARSER_OUT_OF_MEMORY, 0, NULL, 0)
         pa.arg.p = arg
         pa.arg.n = n
         pa.origin = pa.account = pa.reply = pa.hdb = none
@@ -492,9 +492,10 @@ cdef class Parser:
         if (p[0] | 0x20) != c'p' or (p[1] | 0x20) != c'u' or (p[2] | 0x20) != c'b' or p[3] != c' ':
             return 0
         p += 4
-        if end - p < LOOK_AHEAD:
+        if end - p <= LOOK_AHEAD:
             return 0
-        # Words end at the separators among the next 64 bytes; a longer line is the state machine's.
+        # Words end at the separators among the next 64 bytes; a longer line is the state machine's. Behind the last of
+        # them is one byte more: the LF of a CR LF.
         mask = separators(p)
         args[0].p = p
         while True:
@@ -568,12 +569,13 @@ cdef class Parser:
                 return self.bad_operation(buf, n, at[0] + take - 1)
             # A payload that goes on in the next read: keep it, and the arguments with it.
             if self.arg_len == 0:
-                if not self.save_arg(self.pa.arg.p, self.pa.arg.n):
-                    return self.violation(OVER_MAX_CONTROL_LINE, self.pa.arg.n, self.pa.arg.p, self.pa.arg.n)
+                rc = self.save_arg(self.pa.arg.p, self.pa.arg.n)
+                if rc != PARSE_OK:
+                    return rc
                 self.rebase(self.pa.arg.p, self.arg_buf)
             self.msg_buf = <char *> malloc(need)
             if self.msg_buf == NULL:
-                return self.violation(OVER_MAX_PAYLOAD, self.pa.size, NULL, 0)
+                return self.violation(PARSER_OUT_OF_MEMORY, 0, NULL, 0)
             memcpy(self.msg_buf, buf + at[0], take)
             self.msg_len = take
             at[0] = n

@@ -1,5 +1,6 @@
 """A poller; see poller.pxd."""
 from libc.stdint cimport int64_t, uint32_t, uint64_t
+from libc.stdio cimport snprintf
 from libc.stdlib cimport free, malloc
 
 from os import sched_getaffinity
@@ -14,7 +15,7 @@ from gnats.core.results cimport results_free
 from gnats.core.state cimport MAX_POLLERS, ServerState
 from gnats.core.timers cimport Timer, timer_expired, timers_free
 from gnats.core.verdicts cimport verdicts_free
-from gnats.includes.atomics cimport bump64, load8_acquire, load32, load64, store8_release
+from gnats.includes.atomics cimport bump64, load8_acquire, load32, load64, loadi64, store8_release, storei64
 from gnats.includes.linux cimport (
     CLOCK_MONOTONIC,
     EFD_CLOEXEC,
@@ -43,6 +44,8 @@ from gnats.includes.pthread cimport (
     pthread_mutex_init,
     pthread_mutex_lock,
     pthread_mutex_unlock,
+    pthread_self,
+    pthread_setname_np,
 )
 
 cdef enum:
@@ -52,6 +55,7 @@ cdef enum:
     SHORT = 120000             # ns; a virtual machine takes a third of it to wake a core up
     LINGER = 60000             # ns that something is waited for without sleeping
     TURN = 1000000             # ns, then the control loop has its turn
+    THREAD_NAME = 16           # bytes that the kernel keeps, the final NUL included
 
 
 cdef class Poller(PollerBase):
@@ -130,6 +134,9 @@ cdef class Poller(PollerBase):
         """run_once until stop(), for a thread of its own. Raises OSError should epoll fail."""
         cdef int64_t begin
         cdef int n = 0
+        cdef char[THREAD_NAME] name
+        snprintf(name, sizeof(name), "gnats-io-%u", <uint32_t> (self.ps.index - 1))
+        pthread_setname_np(pthread_self(), name)
         with nogil:
             while n >= 0 and not load8_acquire(&self.stopping):
                 n = self.linger()
@@ -187,9 +194,16 @@ cdef class Poller(PollerBase):
         }
 
     def state_now(self) -> dict:
-        """What the poller holds at the moment: timers armed, free chunks by size. Read while it runs: a hint only."""
+        """What the poller holds at the moment. Read while it runs: a hint only.
+
+        `timers` armed; `overdue`, the nanoseconds by which the first deadline has passed; `unwatched`, whether that
+        deadline would pass unnoticed; free chunks by size.
+        """
+        cdef int64_t first = loadi64(&self.ps.timers.first), armed = loadi64(&self.ps.armed)
         return {
             "timers": load32(&self.ps.timers.n),
+            "overdue": max(monotonic_ns() - first, 0) if first else 0,
+            "unwatched": first != 0 and (armed == 0 or armed > first),
             "free_chunks": [load32(&self.ps.pool.n[i]) for i in range(CHUNK_CLASSES)],
             "scratch_bytes": load64(<uint64_t *> &self.ps.scratch_len),
         }
@@ -250,7 +264,7 @@ cdef class Poller(PollerBase):
             self.drain_signals()
         if timed:
             eventfd_read(ps.tmfd, &value)
-            ps.armed = 0
+            storei64(&ps.armed, 0)
             self.expire_timers()
         end_batch(ps)
         qs_offline(&ps.qs)

@@ -21,7 +21,7 @@ cdef struct PollState:
     int tmfd                # armed for the heap's first deadline
     uint32_t index
     uint8_t solo            # no other thread moves messages on this server; set before the first connection
-    int64_t armed           # deadline tmfd is set to, 0 when it is not
+    int64_t armed           # deadline tmfd is set to, 0 when it is not; atomic, one writer
     uint64_t reads          # so far (atomic): what other threads had queued before one is looked at once in it
     uint8_t more            # a read of this batch was long: there is more to come
     int64_t flushed         # when everything was flushed last, and how long that took, in ns

@@ -3,7 +3,7 @@ from libc.stddef cimport size_t
 from libc.stdint cimport uint64_t
 from libc.stdlib cimport free, malloc
 
-from gnats.includes.atomics cimport add64, load64, load64_seq, store64, store64_release, store64_seq, add64_seq
+from gnats.includes.atomics cimport add64, add64_seq, fence, load64, load64_seq, store64, store64_release, store64_seq
 from gnats.includes.pthread cimport (
     pthread_mutex_init,
     pthread_mutex_lock,
@@ -63,9 +63,12 @@ cdef void qs_unregister(QsParticipant *who) noexcept nogil:
 
 
 cdef void qs_online(QsParticipant *who) noexcept nogil:
-    # seq_cst: the store is visible before anything shared is read, so a reclaimer that saw us offline had
-    # unlinked its block before we look
+    # The fence is before every read of something shared; whoever retires has one after it unlinked its block, and
+    # whoever reclaims one before it looks at `seen`. Of the fences of the two sides one comes first: either the
+    # reclaimer sees us online, or we see that the block is not linked any more. (The store alone does not do it: C11
+    # lets later reads that are not sequentially consistent overtake it.)
     store64_seq(&who.seen, load64_seq(&epoch))
+    fence()
 
 
 cdef void qs_offline(QsParticipant *who) noexcept nogil:
@@ -73,13 +76,16 @@ cdef void qs_offline(QsParticipant *who) noexcept nogil:
 
 
 cdef uint64_t qs_advance() noexcept nogil:
+    fence()   # see qs_online
     return add64_seq(&epoch, 1) + 1
 
 
 cdef uint64_t horizon() noexcept nogil:
-    # the smallest grace number somebody online has not passed, less one; the lock is held
-    cdef uint64_t least = load64_seq(&epoch), seen
+    # the largest grace number that everybody online has passed; the lock is held
+    cdef uint64_t least, seen
     cdef QsParticipant *who = participants
+    fence()   # see qs_online
+    least = load64_seq(&epoch)
     while who != NULL:
         seen = load64_seq(&who.seen)
         if seen != 0 and seen < least:
@@ -155,6 +161,16 @@ cdef void qs_reclaim() noexcept nogil:
             page = oldest
     add64(&waiting, <uint64_t> 0 - freed)
     pthread_mutex_unlock(&lock)
+
+
+def advance() -> int:
+    """A number for passed(); whoever is online now may hold pointers to what was reachable before."""
+    return qs_advance()
+
+
+def passed(uint64_t number) -> bool:
+    """Has everybody been offline since a number was given out?"""
+    return qs_passed(number)
 
 
 def waiting_blocks() -> int:

@@ -4,7 +4,7 @@ from libc.string cimport memcmp, memcpy
 
 
 cdef char *quote(char *out, const char *p, size_t n) noexcept nogil:
-    """Write "p[:n]" as Go's %q words it (bytes that are no UTF-8 as \\x..), at most 4n + 2 characters."""
+    """Write "p[:n]" as Go's %q words it (bytes that are no UTF-8 as \\x..)."""
     cdef const char *hex = b"0123456789abcdef"
     cdef const char *plain = b"\a\b\f\n\r\t\v\\\""
     cdef const char *letter = b"abfnrtv\\\""

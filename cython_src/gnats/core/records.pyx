@@ -6,21 +6,54 @@ from libc.string cimport memcpy, strlen
 from gnats.core.inbox cimport EV_LOG, EV_TRACE, Event, Inbox
 from gnats.core.parser cimport SYSTEM, Parser
 from gnats.core.state cimport ServerState
-from gnats.includes.atomics cimport load8, load64
+from gnats.includes.atomics cimport add64, exchange64, load8, load64
+from gnats.includes.linux cimport monotonic_ns
+
+cdef int64_t SECOND = 1000000000
+
+
+cdef inline bint comes_again(int code) noexcept nogil:
+    """Can one connection make it happen as often as it likes? The others are the last of a connection, or nearly."""
+    return (
+        LOG_PUBLISH_VIOLATION <= code <= LOG_MAX_SUBSCRIPTIONS or code == LOG_AUTO_UNSUBSCRIBE
+        or code == LOG_PRODUCER_STALLED or code == LOG_SUBSCRIPTION_REMOVED
+        or LOG_IMPORT_SUBSCRIPTION <= code <= LOG_TRACE_BAD_DESTINATION)
 
 
 cdef class Recorder(Parser):
     """A connection as far as it tells of itself; see Connection."""
 
+    def take_unlogged(self) -> int:
+        """How many records were left out since this was asked last: too many came in a second."""
+        return exchange64(&self.unlogged, 0)
+
     cdef void log(self, int code, int64_t b, const char *data, size_t n) noexcept nogil:
-        (<Inbox> self.inbox).post_data(EV_LOG, <void *> self, code, b, data, n)
+        if comes_again(code) and not self.may_log():
+            if add64(&self.unlogged, 1):
+                return
+            code = LOG_LEFT_OUT
+            n = 0
+        (<Inbox> self.inbox).post_data(EV_LOG, <void *> self, &self.source, code, b, data, n)
+
+    cdef bint may_log(self) noexcept nogil:
+        cdef int64_t now = monotonic_ns()
+        if now - self.log_since >= SECOND:
+            self.log_since = now
+            self.log_lines = 0
+        self.log_lines += self.log_lines <= LOG_LINES
+        return self.log_lines <= LOG_LINES
 
     cdef void debugf(self, int code, int64_t b, const char *data, size_t n) noexcept nogil:
         if load8(&(<ServerState> self.server)._debug):
             self.log(code, b, data, n)
 
     cdef void trace_line(self, int code, const char *a, size_t na, const char *b, size_t nb) noexcept nogil:
-        cdef Event *ev = (<Inbox> self.inbox).new_event(EV_TRACE, <void *> self, na + 1 + nb)
+        self.trace_line_of(self, code, a, na, b, nb)
+
+    cdef void trace_line_of(
+        self, Recorder causer, int code, const char *a, size_t na, const char *b, size_t nb
+    ) noexcept nogil:
+        cdef Event *ev = (<Inbox> self.inbox).new_event(EV_TRACE, <void *> self, &self.source, na + 1 + nb)
         if ev == NULL:
             return
         ev.a = code
@@ -30,10 +63,13 @@ cdef class Recorder(Parser):
             memcpy(ev.data + na + 1, b, nb)
         else:
             ev.len = na
-        (<Inbox> self.inbox).post(ev)
+        (<Inbox> self.inbox).post_caused(ev, &causer.source)
 
     cdef void trace_msg(self, int code, const char *msg, size_t n, size_t hdr) noexcept nogil:
         """Trace a message of `n` bytes, its CR LF included, the first `hdr` of them its header."""
+        self.trace_msg_of(self, code, msg, n, hdr)
+
+    cdef void trace_msg_of(self, Recorder causer, int code, const char *msg, size_t n, size_t hdr) noexcept nogil:
         cdef size_t most = load64(&(<ServerState> self.server)._max_traced)
         cdef Event *ev
         n -= 2
@@ -41,13 +77,13 @@ cdef class Recorder(Parser):
             n = hdr - 4 if hdr > 4 else 0   # without its last line's end and the empty line
         if n == 0:
             return
-        ev = (<Inbox> self.inbox).new_event(EV_TRACE, <void *> self, min(n, most) if most else n)
+        ev = (<Inbox> self.inbox).new_event(EV_TRACE, <void *> self, &self.source, min(n, most) if most else n)
         if ev == NULL:
             return
         ev.a = code
         ev.b = most and n > most
         memcpy(ev.data, msg, ev.len)
-        (<Inbox> self.inbox).post(ev)
+        (<Inbox> self.inbox).post_caused(ev, &causer.source)
 
     cdef void set_trace_level(self) noexcept nogil:
         self.trace = load8(&(<ServerState> self.server)._trace)

@@ -31,7 +31,7 @@ cdef struct ReplyTable:
 cdef ReplyTable *replies_new(int64_t most, int64_t expires) noexcept nogil    # NULL without memory
 cdef void replies_free(ReplyTable *t) noexcept nogil
 # A message with this reply subject is delivered. As in nats-server this uses up one response when the subject is
-# known already.
-cdef void replies_note(ReplyTable *t, const char *subject, size_t n, int64_t now) noexcept nogil
+# known already. False without memory.
+cdef bint replies_note(ReplyTable *t, const char *subject, size_t n, int64_t now) noexcept nogil
 # May it be published to (responseAllowed)? True uses up one response.
 cdef bint replies_use(ReplyTable *t, const char *subject, size_t n, int64_t now) noexcept nogil

@@ -5,7 +5,7 @@ from libc.stdint cimport int64_t, uint32_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcmp, memcpy
 
-from gnats.core.chains cimport chains_add, chains_clear, chains_remove
+from gnats.core.chains cimport as_chained, as_chains, chains_add, chains_clear, chains_remove
 from gnats.core.subject cimport hash_bytes
 
 cdef enum:
@@ -48,10 +48,10 @@ cdef void drop(ReplyTable *t, Reply *e) noexcept nogil:
         e.newer.older = e.older
     else:
         t.newest = e.older
-    chains_remove(t, e)
+    chains_remove(as_chains(t), as_chained(e))
     free(e)
     if t.n == 0:
-        chains_clear(t)
+        chains_clear(as_chains(t))
 
 
 cdef bint use(ReplyTable *t, uint32_t hash, const char *subject, size_t n, int64_t now) noexcept nogil:
@@ -71,20 +71,20 @@ cdef bint replies_use(ReplyTable *t, const char *subject, size_t n, int64_t now)
     return t.n > 0 and use(t, hash_bytes(subject, n), subject, n, now)
 
 
-cdef void replies_note(ReplyTable *t, const char *subject, size_t n, int64_t now) noexcept nogil:
+cdef bint replies_note(ReplyTable *t, const char *subject, size_t n, int64_t now) noexcept nogil:
     cdef uint32_t hash = hash_bytes(subject, n)
     cdef Reply *e
     if use(t, hash, subject, n, now):
-        return
+        return True
     while t.oldest != NULL and t.expires > 0 and now - t.oldest.when > t.expires:
         drop(t, t.oldest)
     e = <Reply *> malloc(sizeof(Reply) + n)
     if e == NULL:
-        return
+        return False
     e.hash = hash
-    if not chains_add(t, e, FIRST_SLOTS):
+    if not chains_add(as_chains(t), as_chained(e), FIRST_SLOTS):
         free(e)
-        return
+        return False
     e.when = now
     e.used = 0
     e.len = <uint32_t> n
@@ -96,6 +96,7 @@ cdef void replies_note(ReplyTable *t, const char *subject, size_t n, int64_t now
     else:
         t.oldest = e
     t.newest = e
+    return True
 
 
 cdef class Replies:
@@ -114,7 +115,8 @@ cdef class Replies:
         return self.table.n
 
     def note(self, bytes subject not None, int64_t now) -> None:
-        replies_note(self.table, PyBytes_AS_STRING(subject), PyBytes_GET_SIZE(subject), now)
+        if not replies_note(self.table, PyBytes_AS_STRING(subject), PyBytes_GET_SIZE(subject), now):
+            raise MemoryError
 
     def use(self, bytes subject not None, int64_t now) -> bool:
         return replies_use(self.table, PyBytes_AS_STRING(subject), PyBytes_GET_SIZE(subject), now)

@@ -4,7 +4,7 @@ from libc.stdint cimport uint32_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 
-from gnats.core.chains cimport chains_add, chains_clear, chains_remove
+from gnats.core.chains cimport as_chained, as_chains, chains_add, chains_clear, chains_remove
 from gnats.core.quiesce cimport qs_retire
 from gnats.core.subject cimport hash_bytes, same_bytes
 from gnats.includes.atomics cimport addi64_seq
@@ -55,11 +55,11 @@ cdef Expected *replymap_next(Expected *e) noexcept nogil:
 
 
 cdef bint replymap_add(ReplyMap *t, Expected *e) noexcept nogil:
-    return chains_add(t, e, FIRST_SLOTS)
+    return chains_add(as_chains(t), as_chained(e), FIRST_SLOTS)
 
 
 cdef void replymap_remove(ReplyMap *t, Expected *e) noexcept nogil:
-    chains_remove(t, e)
+    chains_remove(as_chains(t), as_chained(e))
 
 
 cdef void replymap_free(ReplyMap *t) noexcept nogil:
@@ -74,7 +74,7 @@ cdef void replymap_free(ReplyMap *t) noexcept nogil:
             if e.se != NULL:
                 export_release(e.se)
             free(e)
-    chains_clear(t)
+    chains_clear(as_chains(t))
 
 
 cdef inline size_t expected_size(const Expected *e) noexcept nogil:

@@ -4,7 +4,7 @@ from libc.stdint cimport uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
 
-from gnats.core.chains cimport chains_add, chains_clear
+from gnats.core.chains cimport as_chained, as_chains, chains_add, chains_clear
 from gnats.core.door cimport door_known
 from gnats.core.subject cimport hash_bytes, same_bytes
 from gnats.core.sublist cimport MatchResult, Sublist, sl_generation_at, sl_generation_slot
@@ -49,10 +49,11 @@ cdef MatchResult *results_find(ResultCache *c, Sublist sl, const char *subject, 
         e = <CacheEntry *> malloc(sizeof(CacheEntry) + n)
         if e != NULL:
             e.hash = hash
-        if e == NULL or not chains_add(c, e, FIRST_SLOTS):
+        if e == NULL or not chains_add(as_chains(c), as_chained(e), FIRST_SLOTS):
             free(e)
-            free(r)
-            return NULL
+            free(c.passing)   # without memory it is not kept
+            c.passing = r
+            return r
         e.sl = <void *> sl
         e.slot = slot
         e.len = <uint32_t> n
@@ -78,7 +79,7 @@ cdef void clear(ResultCache *c) noexcept nogil:
                 c.slots[i] = e.next
                 free(e.r)
                 free(e)
-    chains_clear(c)
+    chains_clear(as_chains(c))
     c.last = NULL
     c.bytes = 0
 

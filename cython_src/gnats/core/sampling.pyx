@@ -1,6 +1,8 @@
 """Does the header of a request ask for a measurement? See sampling.pxd."""
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stddef cimport size_t
+from libc.stdint cimport uint8_t
+from libc.string cimport memchr
 
 from gnats.core.parser cimport Slice
 
@@ -9,26 +11,94 @@ cdef inline char lower(char c) noexcept nogil:
     return c + 32 if c'A' <= c <= c'Z' else c
 
 
-cdef bint find(const char *header, size_t n, const char *key, Slice *value) noexcept nogil:
-    """The first value of a key, in lower case, without blanks around it."""
-    cdef size_t at = 0, end, k
-    while at < n:
-        end = at
-        while end < n and header[end] != c'\n':
-            end += 1
-        k = 0
-        while at + k < end and key[k] != 0 and lower(header[at + k]) == key[k]:
-            k += 1
-        if key[k] == 0 and at + k < end and header[at + k] == c':':
-            k = at + k + 1
-            while k < end and (header[k] == c' ' or header[k] == c'\t'):
-                k += 1
-            while end > k and (header[end - 1] == c'\r' or header[end - 1] == c' ' or header[end - 1] == c'\t'):
-                end -= 1
-            value.p = <char *> header + k
-            value.n = end - k
+cdef enum Read:
+    READ_FIELD
+    READ_END
+    READ_MALFORMED    # then nothing of the block counts
+
+
+cdef inline bint is_blank(char c) noexcept nogil:
+    return c == c' ' or c == c'\t'
+
+
+cdef inline bint in_key(uint8_t c) noexcept nogil:
+    return (
+        c'a' <= (c | 32) <= c'z' or c'0' <= c <= c'9' or c == c' '
+        or (c != 0 and memchr(b"!#$%&'*+-.^_`|~", c, 15) != NULL))
+
+
+cdef inline bint in_value(uint8_t c) noexcept nogil:
+    return c == c'\t' or (c >= 32 and c != 127)
+
+
+cdef Read next_field(const char *header, size_t n, size_t *at, Slice *key, Slice *value) noexcept nogil:
+    """The field at `at`, which goes on to the next one, as net/textproto reads it: a LF ends a line, with or without a
+    CR before it, the first line is no field and an empty one comes last. What continues on another line counts as far
+    as the first."""
+    cdef const char *lf
+    cdef const char *colon
+    cdef size_t i, end
+    cdef bint first = at[0] == 0
+    if first:
+        lf = <const char *> memchr(header, c'\n', n)
+        if lf == NULL:
+            return READ_MALFORMED
+        at[0] = lf + 1 - header
+    while True:
+        i = at[0]
+        lf = <const char *> memchr(header + i, c'\n', n - i)
+        if lf == NULL:
+            return READ_MALFORMED
+        end = lf - header
+        at[0] = end + 1
+        if end > i and header[end - 1] == c'\r':
+            end -= 1
+        if end == i:
+            return READ_END
+        if not is_blank(header[i]):
+            break
+        if first:
+            return READ_MALFORMED
+    colon = <const char *> memchr(header + i, c':', end - i)
+    if colon == NULL or colon == header + i:
+        return READ_MALFORMED
+    key.p = <char *> header + i
+    key.n = colon - key.p
+    for i in range(key.n):
+        if not in_key(<uint8_t> key.p[i]):
+            return READ_MALFORMED
+    i = colon + 1 - header
+    while i < end and is_blank(header[i]):
+        i += 1
+    while end > i and is_blank(header[end - 1]):
+        end -= 1
+    value.p = <char *> header + i
+    value.n = end - i
+    for i in range(value.n):
+        if not in_value(<uint8_t> value.p[i]):
+            return READ_MALFORMED
+    return READ_FIELD
+
+
+cdef bint well_formed(const char *header, size_t n) noexcept nogil:
+    cdef Slice key, value
+    cdef size_t at = 0
+    cdef Read r = READ_FIELD
+    while r == READ_FIELD:
+        r = next_field(header, n, &at, &key, &value)
+    return r == READ_END
+
+
+cdef bint find(const char *header, size_t n, const char *name, Slice *value) noexcept nogil:
+    """The first value of a field in a well-formed block; its name is given in lower case."""
+    cdef Slice key
+    cdef size_t at = 0, i
+    while next_field(header, n, &at, &key, value) == READ_FIELD:
+        i = 0
+        while i < key.n and name[i] != 0 and lower(key.p[i]) == name[i]:
+            i += 1
+        if i == key.n and name[i] == 0:
             return True
-        at = end + 1
     return False
 
 
@@ -73,6 +143,8 @@ cdef bint sampled_by_header(const char *header, size_t n) noexcept nogil:
     cdef Slice value, part
     cdef size_t count
     cdef int flags
+    if not well_formed(header, n):
+        return False
     if find(header, n, b"uber-trace-id", &value):
         flags = hex_byte(&part) if field(&value, c':', 3, &part) == 4 else -1
         return flags >= 0 and flags & 1
@@ -96,3 +168,16 @@ cdef bint sampled_by_header(const char *header, size_t n) noexcept nogil:
 def sampled(bytes header not None) -> bool:
     """Does this header block ask for a measurement?"""
     return sampled_by_header(PyBytes_AS_STRING(header), PyBytes_GET_SIZE(header))
+
+
+def fields(bytes header not None) -> list:
+    """The fields of a header block in order, (key, value); none where the block is not well-formed."""
+    cdef Slice key, value
+    cdef size_t at = 0
+    cdef size_t n = PyBytes_GET_SIZE(header)
+    cdef const char *p = PyBytes_AS_STRING(header)
+    cdef list found = []
+    if well_formed(p, n):
+        while next_field(p, n, &at, &key, &value) == READ_FIELD:
+            found.append((key.p[:key.n], value.p[:value.n]))
+    return found

@@ -16,7 +16,6 @@ from gnats.core.connection cimport (
 from gnats.core.outbound cimport OutQueue, outq_append, outq_clear, outq_free, outq_merge, outq_send
 from gnats.core.pollstate cimport PollState
 from gnats.core.records cimport (
-    LOG_CLOSING_OUT_OF_MEMORY,
     LOG_TLS_COMPLETE,
     LOG_TLS_ERROR,
     LOG_TLS_NOT_PINNED,
@@ -25,7 +24,7 @@ from gnats.core.records cimport (
     LOG_TLS_TIMEOUT,
     LOG_TLS_VERSION,
 )
-from gnats.core.timers cimport timer_clear, timer_set
+from gnats.core.timers cimport timer_clear
 from gnats.core.tlsstate cimport (
     TLS_CLOSED,
     TLS_EOF,
@@ -40,7 +39,8 @@ from gnats.core.tlsstate cimport (
     TLSBase,
 )
 from gnats.includes.atomics cimport load8, load8_acquire
-from gnats.includes.linux cimport EAGAIN, EIO, MSG_DONTWAIT, MSG_PEEK, errno, monotonic_ns, recv, ssize_t
+from gnats.includes.linux cimport EAGAIN, EINTR, EIO, MSG_DONTWAIT, MSG_PEEK, errno, monotonic_ns, recv, ssize_t
+from gnats.includes.times cimport duration_of
 
 cdef enum:
     HELLO = 0x16          # the first byte of a TLS connection
@@ -50,20 +50,17 @@ cdef enum:
     WIRE = 256 * 1024     # of records waiting for the socket; a whole queue is not encrypted ahead
     TURN = 1000000        # ns that handshakes may take of a batch, after which they wait for the next
 
-cdef int64_t SECOND = 1000000000
 
-
-cdef char *copied(bytes data, size_t *n) except? NULL:
-    """A copy that is ours, NULL for nothing. Raises MemoryError."""
-    cdef char *copy
+cdef bint copied(bytes data, char **copy, size_t *n):
+    """Make a copy that is ours, NULL for nothing; False without memory."""
     n[0] = <size_t> PyBytes_GET_SIZE(data)
     if n[0] == 0:
-        return NULL
-    copy = <char *> malloc(n[0])
-    if copy == NULL:
-        raise MemoryError
-    memcpy(copy, PyBytes_AS_STRING(data), n[0])
-    return copy
+        return True
+    copy[0] = <char *> malloc(n[0])
+    if copy[0] == NULL:
+        return False
+    memcpy(copy[0], PyBytes_AS_STRING(data), n[0])
+    return True
 
 
 cdef class SecureConnection(Connection):
@@ -97,14 +94,18 @@ cdef class SecureConnection(Connection):
         Without `secure_info`, `clear_info` is sent at once and the handshake follows; with `mixed` only if the
         client's first byte begins one. With `secure_info` the handshake comes first and then that is sent, unless
         `fallback` is not 0 and no byte has come after so many seconds: then it is as without.
-        Else as start(). Raises MemoryError.
+        Else as start().
         """
         cdef Tls *t = <Tls *> calloc(1, sizeof(Tls))
-        if t == NULL:
-            raise MemoryError
         self.tls_state = t
-        t.secure_info = copied(secure_info, &t.secure_len)
-        t.clear_info = copied(clear_info, &t.clear_len)
+        if (
+            t == NULL
+            or not copied(secure_info, &t.secure_info, &t.secure_len)
+            or not copied(clear_info, &t.clear_info, &t.clear_len)
+        ):
+            self.close_without_memory()
+            self.request(CTL_START, 0)
+            return
         t.context = <void *> context
         t.first = t.secure_info != NULL
         t.mixed = mixed
@@ -115,7 +116,7 @@ cdef class SecureConnection(Connection):
         self.keep.append(context)
         self.tls = t
         self.auth_set = expect_connect
-        self.auth_timeout = <int64_t> (auth_timeout * SECOND) if expect_connect else 0
+        self.auth_timeout = duration_of(auth_timeout) if expect_connect else 0
         self.request(CTL_START, 0)
 
     def tls_info(self) -> dict | None:
@@ -152,7 +153,7 @@ cdef class SecureConnection(Connection):
         t.pool = &self.ps.pool
         if t.first and t.fallback > 0:
             t.phase = TLS_WAIT
-            timer_set(&self.ps.timers, &t.timer, self.ps.now + <int64_t> (t.fallback * SECOND))
+            self.set_timer(&t.timer, duration_of(t.fallback))
         elif t.first:
             self.tls_start_handshake()
         else:
@@ -162,15 +163,14 @@ cdef class SecureConnection(Connection):
         """Send INFO in clear; a handshake follows, or may follow."""
         cdef Tls *t = self.tls
         if outq_append(&t.wire, t.pool, t.clear_info, t.clear_len) < 0:
-            self.log(LOG_CLOSING_OUT_OF_MEMORY, 0, NULL, 0)
-            self.close_connection_nogil(TLS_HANDSHAKE_ERROR)
+            self.out_of_memory(TLS_HANDSHAKE_ERROR)
             return
         t.phase = TLS_SNIFF
         self.flush_outbound()
         if load8(&self.closing):
             return
         if t.mixed:
-            timer_set(&self.ps.timers, &t.timer, self.ps.now + <int64_t> (t.timeout * SECOND))
+            self.set_timer(&t.timer, duration_of(t.timeout))
         else:
             self.tls_start_handshake()
 
@@ -184,11 +184,10 @@ cdef class SecureConnection(Connection):
             return
         self.debugf(LOG_TLS_STARTING, 0, NULL, 0)
         if not (<TLSBase> t.context).open(t):
-            self.log(LOG_CLOSING_OUT_OF_MEMORY, 0, NULL, 0)
-            self.close_connection_nogil(TLS_HANDSHAKE_ERROR)
+            self.out_of_memory(TLS_HANDSHAKE_ERROR)
             return
         t.phase = TLS_HANDSHAKE
-        timer_set(&self.ps.timers, &t.timer, self.ps.now + <int64_t> (t.timeout * SECOND))
+        self.set_timer(&t.timer, duration_of(t.timeout))
 
     cdef void tls_fall_back(self) noexcept nogil:
         """No handshake has come first."""
@@ -223,7 +222,7 @@ cdef class SecureConnection(Connection):
         cdef char byte = 0
         cdef ssize_t n = recv(self.fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT)
         if n < 0:
-            if errno != EAGAIN:
+            if errno != EAGAIN and errno != EINTR:
                 self.close_connection_nogil(READ_ERROR)
             return False
         if self.tls.phase == TLS_WAIT:
@@ -304,7 +303,7 @@ cdef class SecureConnection(Connection):
                 return -EAGAIN   # epoll reports it again
         n = recv(self.fd, ps.rbuf + HEADROOM, ps.rbuf_len - HEADROOM, MSG_DONTWAIT)
         if n <= 0:
-            if n < 0 and errno == EAGAIN:
+            if n < 0 and (errno == EAGAIN or errno == EINTR):
                 return -EAGAIN
             if t.phase == TLS_HANDSHAKE:
                 t.error_text[0] = 0

@@ -92,6 +92,11 @@ cdef class ExportedService:
     def closed(self) -> bool:
         return self.se.closed != 0
 
+    @property
+    def in_use(self) -> bool:
+        """Whether imports, or responses that are expected, hold it."""
+        return loadi64(&self.se.refs) > 1
+
     def allow_trace(self, bint allow) -> None:
         """Whether traces of requests tell what becomes of them in the account that serves them."""
         store8(&self.se.allow_trace, allow)

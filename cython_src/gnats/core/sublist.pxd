@@ -27,7 +27,7 @@ cdef struct Node
 
 cdef struct Subscription:
     Subscription *next   # chain in the subscriber's sid table; only the subscriber's poller touches it
-    uint32_t sid_hash    # hash of the sid, for that table
+    uint32_t hash        # of the sid, for that table
     uint32_t index       # position in the node's list; under the sublist's write lock
     void *client         # the subscriber, a borrowed core.client.Client; NULL only in tests
     Node *node           # where the trie keeps it, NULL when it is not in one; under the sublist's write lock

@@ -40,7 +40,7 @@ cdef Subscription *sub_new(
     s.subject_len = <uint32_t>subject_len
     s.queue_len = <uint32_t>queue_len
     s.sid_len = <uint32_t>sid_len
-    s.sid_hash = hash_bytes(sid, sid_len)
+    s.hash = hash_bytes(sid, sid_len)
     memcpy(s.data, subject, subject_len)
     if queue_len:   # without one `queue` may be NULL
         memcpy(s.data + subject_len, queue, queue_len)

@@ -1,18 +1,18 @@
 """The subscriptions of one connection by sid; see subtable.pxd."""
 from libc.stddef cimport size_t
 from libc.stdint cimport uint32_t
-from libc.stdio cimport snprintf
 from libc.stdlib cimport malloc
 from libc.string cimport memcmp, memcpy
 
-from gnats.core.chains cimport chains_add, chains_clear, chains_remove
+from gnats.core.chains cimport as_chained, as_chains, chains_add, chains_clear, chains_remove
 from gnats.core.subject cimport hash_bytes
 from gnats.core.sublist cimport Subscription, sub_queue, sub_sid, sub_subject
 from gnats.includes.atomics cimport loadi64
+from gnats.includes.text cimport NUMBER_ROOM, put_number, put_text
 
 cdef enum:
     FIRST_SLOTS = 8
-    NUMBERS = 48        # room for a line's two numbers, its blanks and its end
+    NUMBERS = 2 * NUMBER_ROOM + 5    # room for a line's two numbers, its four blanks and its end
 
 
 cdef Subscription *subtable_find(SubTable *t, const char *sid, size_t n) noexcept nogil:
@@ -23,25 +23,25 @@ cdef Subscription *subtable_find(SubTable *t, const char *sid, size_t n) noexcep
     hash = hash_bytes(sid, n)
     s = t.slots[hash & t.mask]
     while s != NULL:
-        if s.sid_hash == hash and s.sid_len == n and memcmp(sub_sid(s), sid, n) == 0:
+        if s.hash == hash and s.sid_len == n and memcmp(sub_sid(s), sid, n) == 0:
             return s
         s = s.next
     return NULL
 
 
 cdef bint subtable_add(SubTable *t, Subscription *s) noexcept nogil:
-    return chains_add(t, s, FIRST_SLOTS)
+    return chains_add(as_chains(t), as_chained(s), FIRST_SLOTS)
 
 
 cdef bint subtable_remove(SubTable *t, Subscription *s) noexcept nogil:
-    if not chains_remove(t, s):
+    if not chains_remove(as_chains(t), as_chained(s)):
         return False
     if t.n == 0:
-        chains_clear(t)
+        chains_clear(as_chains(t))
     return True
 
 
-cdef char *put(char *at, const char *word, size_t n) noexcept nogil:
+cdef char *put_word(char *at, const char *word, size_t n) noexcept nogil:
     memcpy(at, word, n)
     at[n] = c' '
     return at + n + 1
@@ -76,10 +76,10 @@ cdef char *subtable_text(SubTable *t, size_t most, size_t *n) noexcept nogil:
             if at + s.subject_len + s.queue_len + s.sid_len + NUMBERS > end:
                 n[0] = at - text
                 return text
-            at = put(at, sub_subject(s), s.subject_len)
-            at = put(at, sub_queue(s), s.queue_len)
-            at = put(at, sub_sid(s), s.sid_len)
-            at += snprintf(at, NUMBERS - 3, b"%lld %lld\n", <long long> loadi64(&s.nm), <long long> loadi64(&s.max))
+            at = put_word(at, sub_subject(s), s.subject_len)
+            at = put_word(at, sub_queue(s), s.queue_len)
+            at = put_word(at, sub_sid(s), s.sid_len)
+            at = put_text(put_number(put_text(put_number(at, loadi64(&s.nm)), b" "), loadi64(&s.max)), b"\n")
             s = s.next
     n[0] = at - text
     return text
@@ -97,5 +97,5 @@ cdef Subscription *subtable_take(SubTable *t) noexcept nogil:
             t.slots[i] = s.next
             s.next = chain
             chain = s
-    chains_clear(t)
+    chains_clear(as_chains(t))
     return chain

@@ -53,6 +53,8 @@ from gnats.includes.openssl cimport (
     X509_CHECK_FLAG_NEVER_CHECK_SUBJECT,
     X509_STORE,
     X509_STORE_CTX,
+    X509_V_ERR_CERT_SIGNATURE_FAILURE,
+    X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT_LOCALLY,
     X509_V_FLAG_PARTIAL_CHAIN,
     X509_V_OK,
     ASN1_TIME_to_tm,
@@ -143,6 +145,7 @@ from gnats.includes.openssl cimport (
     X509_STORE_CTX_get0_untrusted,
     X509_STORE_CTX_get_error,
     X509_STORE_CTX_get_ex_data,
+    X509_STORE_CTX_set_error,
     X509_STORE_set_flags,
     X509_up_ref,
     i2d_X509,
@@ -248,6 +251,10 @@ cdef int note_refusal(int good, X509_STORE_CTX *store) noexcept nogil:
     cdef SSL *ssl
     cdef Tls *t
     if not good:
+        # An authority that only has the name of a trusted one is unknown, as it is for Go, not a failure of OpenSSL.
+        if X509_STORE_CTX_get_error(store) == X509_V_ERR_CERT_SIGNATURE_FAILURE:
+            X509_STORE_CTX_set_error(store, X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT_LOCALLY)
+        ERR_clear_error()   # of what it has tried: the handshake adds that the verification has failed
         ssl = <SSL *> X509_STORE_CTX_get_ex_data(store, SSL_get_ex_data_X509_STORE_CTX_idx())
         t = <Tls *> SSL_get_app_data(ssl)
         if t.chain == NULL:

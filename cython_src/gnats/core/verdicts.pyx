@@ -5,7 +5,7 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcmp, memcpy, memset
 
-from gnats.core.chains cimport chains_add, chains_clear
+from gnats.core.chains cimport as_chained, as_chains, chains_add, chains_clear
 from gnats.core.door cimport door_known
 from gnats.core.parser cimport CLIENT
 from gnats.core.permissions cimport Permissions
@@ -51,7 +51,7 @@ cdef bint verdict_find(
     if v == NULL:
         return allowed
     v.hash = hash
-    if not chains_add(c, v, FIRST_SLOTS):
+    if not chains_add(as_chains(c), as_chained(v), FIRST_SLOTS):
         free(v)
         return allowed
     v.id = p.id
@@ -76,7 +76,7 @@ cdef void clear(VerdictCache *c) noexcept nogil:
                 v = c.slots[i]
                 c.slots[i] = v.next
                 free(v)
-    chains_clear(c)
+    chains_clear(as_chains(c))
     c.bytes = 0
     memset(c.last, 0, sizeof(c.last))
 

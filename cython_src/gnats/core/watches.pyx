@@ -4,7 +4,7 @@ from libc.stdint cimport uint32_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcmp, memcpy
 
-from gnats.core.chains cimport chains_add, chains_clear, chains_remove
+from gnats.core.chains cimport as_chained, as_chains, chains_add, chains_clear, chains_remove
 from gnats.core.subject cimport hash_bytes
 
 cdef enum:
@@ -35,14 +35,14 @@ cdef Watch *watch_new(
 
 
 cdef bint watch_add(WatchTable *t, Watch *w) noexcept nogil:
-    return chains_add(t, w, FIRST_SLOTS)
+    return chains_add(as_chains(t), as_chained(w), FIRST_SLOTS)
 
 
 cdef void watch_remove(WatchTable *t, Watch *w) noexcept nogil:
-    chains_remove(t, w)
+    chains_remove(as_chains(t), as_chained(w))
     free(w)
     if t.n == 0:
-        chains_clear(t)
+        chains_clear(as_chains(t))
 
 
 cdef void watch_notify(

@@ -23,6 +23,7 @@ cdef extern from "<sys/eventfd.h>" nogil:
     enum:
         EFD_CLOEXEC, EFD_NONBLOCK
     int eventfd(unsigned int initval, int flags)
+    # Fails only when the counter is at its maximum: whoever waits for it is woken then, too. Nobody needs to look.
     int eventfd_write(int fd, uint64_t value)
     int eventfd_read(int fd, uint64_t *value)
 

@@ -93,11 +93,13 @@ cdef extern from "<openssl/x509_vfy.h>" nogil:
         pass
     enum:
         X509_V_OK, X509_V_FLAG_PARTIAL_CHAIN
+        X509_V_ERR_CERT_SIGNATURE_FAILURE, X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT_LOCALLY
     int X509_STORE_add_cert(X509_STORE *store, X509 *cert)
     int X509_STORE_set_flags(X509_STORE *store, unsigned long flags)
     X509_stack *X509_STORE_CTX_get0_untrusted(const X509_STORE_CTX *ctx)
     const char *X509_verify_cert_error_string(long error)
     int X509_STORE_CTX_get_error(const X509_STORE_CTX *ctx)
+    void X509_STORE_CTX_set_error(X509_STORE_CTX *ctx, int error)
     void *X509_STORE_CTX_get_ex_data(const X509_STORE_CTX *ctx, int index)
     X509_stack *sk_X509_new_null()
     int sk_X509_push(X509_stack *stack, X509 *cert)

@@ -48,6 +48,7 @@ cdef extern from "<pthread.h>" nogil:
     int pthread_join(pthread_t thread, void **result)
     int pthread_detach(pthread_t thread)
     pthread_t pthread_self()
+    int pthread_setname_np(pthread_t thread, const char *name)   # at most 15 bytes; ps and top show it
     bint pthread_equal(pthread_t a, pthread_t b)
 
 cdef extern from * nogil:

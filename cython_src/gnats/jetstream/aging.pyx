@@ -5,13 +5,15 @@ from libc.stdio cimport snprintf
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcmp, memcpy
 
+from gnats.core.headers cimport find_header
 from gnats.core.parser cimport Slice
 from gnats.core.pollstate cimport PollState
 from gnats.includes.linux cimport monotonic_ns, realtime_ns
 from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
+from gnats.includes.times cimport time_after, time_before
 from gnats.jetstream.dedupe cimport dedupe_expire
 from gnats.jetstream.engine cimport local_of, stream_failed
-from gnats.jetstream.headers cimport find_header, parse_headers
+from gnats.jetstream.headers cimport parse_headers
 from gnats.jetstream.ingest cimport TOLD, Inbound, process_jetstream_msg
 from gnats.jetstream.streamcore cimport StreamCore
 from gnats.store.base cimport STORE_OK, StoreMsg
@@ -116,11 +118,15 @@ cdef void store_marker(StreamCore s, PollState *ps, char *subject, size_t n) noe
 
 cdef void purge_msg_ids(void *owner, PollState *ps) noexcept nogil:
     """Forget message ids that are older than the window."""
-    cdef int64_t now = realtime_ns(), oldest
     pthread_mutex_lock(&(<StreamCore> owner).store.lock)
-    oldest = dedupe_expire(&(<StreamCore> owner).dedupe, now - (<StreamCore> owner).cfg.duplicates)
-    if oldest and not (<StreamCore> owner).closed:
-        (<StreamCore> owner).engine.arm(
-            &(<StreamCore> owner).dedupe_timer,
-            monotonic_ns() + max(oldest + (<StreamCore> owner).cfg.duplicates - now, MIN_FIRE))
+    forget_msg_ids(<StreamCore> owner, realtime_ns())
     pthread_mutex_unlock(&(<StreamCore> owner).store.lock)
+
+
+cdef void forget_msg_ids(StreamCore s, int64_t now) noexcept nogil:
+    cdef int64_t oldest = dedupe_expire(&s.dedupe, time_before(now, s.cfg.duplicates))
+    cdef int64_t wait
+    s.dedupe_timer_set = oldest != 0 and not s.closed
+    if s.dedupe_timer_set:
+        wait = time_before(time_after(oldest, s.cfg.duplicates), now)
+        s.engine.arm(&s.dedupe_timer, time_after(monotonic_ns(), max(wait, MIN_FIRE)))

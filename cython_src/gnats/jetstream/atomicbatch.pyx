@@ -4,6 +4,7 @@ from libc.stdint cimport int64_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcmp, memcpy
 
+from gnats.core.headers cimport add_header, remove_header
 from gnats.core.parser cimport Slice
 from gnats.core.subject cimport hash_bytes
 from gnats.includes.atomics cimport add64, load64
@@ -28,13 +29,11 @@ from gnats.jetstream.headers cimport (
     H_REQUIRED_API_LEVEL,
     H_STREAM_SOURCE,
     MsgHeaders,
-    add_header,
     has_header,
     header_set,
     level_too_high,
     parse_headers,
     put_uint64,
-    remove_header,
 )
 from gnats.jetstream.ingest cimport (
     MSG_DUPLICATE,

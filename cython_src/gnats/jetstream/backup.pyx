@@ -9,6 +9,7 @@ from gnats.core.quiesce cimport QsParticipant, qs_offline, qs_online, qs_registe
 from gnats.core.subject cimport is_valid_publish_subject
 from gnats.includes.linux cimport realtime_ns
 from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
+from gnats.includes.times cimport time_after
 from gnats.includes.varint cimport MAX_VARINT, get_uvarint, get_varint, put_uvarint, put_varint
 from gnats.store.base cimport STORE_DAMAGED, STORE_EOF, STORE_NO_MEMORY, STORE_OK
 from gnats.store.expiry cimport header_ttl
@@ -431,7 +432,7 @@ cdef class BackupReader:
             code = store.skip_msgs(self.lseq + 1, gap)
         self.lseq = e.seq
         if code == STORE_OK:
-            if ttl > 0 and e.ts // SECOND + ttl < now // SECOND:
+            if ttl > 0 and time_after(e.ts // SECOND, ttl) < now // SECOND:
                 # It has expired; its sequence is not given to another one.
                 code = store.skip_msgs(e.seq, 1)
             else:

@@ -2,11 +2,12 @@
 from libc.stddef cimport size_t
 from libc.stdint cimport INT64_MAX, int64_t, uint32_t, uint64_t
 
-from gnats.core.inbox cimport EV_JETSTREAM, Inbox
+from gnats.core.inbox cimport Inbox
 from gnats.core.pollstate cimport PollState
 from gnats.includes.atomics cimport add32, add64, loadi64
 from gnats.includes.linux cimport monotonic_ns
 from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
+from gnats.includes.times cimport time_after, time_before
 from gnats.jetstream.atomicbatch cimport drop_atomic_batch
 from gnats.jetstream.batchtable cimport BatchTable, OpenBatch, batch_add
 from gnats.jetstream.engine cimport Local
@@ -54,7 +55,8 @@ cdef OpenBatch *open_batch(
     if b == NULL:
         add64(open, <uint64_t> -1)
     elif not s.batch_timer_set:
-        s.batch_timer_set = s.engine.arm(&s.batch_timer, now + loadi64(&s.batch_limits.timeout))
+        s.batch_timer_set = True
+        s.engine.arm(&s.batch_timer, time_after(now, loadi64(&s.batch_limits.timeout)))
     return b
 
 
@@ -62,7 +64,7 @@ cdef void advise_abandoned(StreamCore s, AbandonReason why, const char *id, size
     if add32(&s.untold, 1) >= MAX_UNTOLD:
         add32(&s.untold, <uint32_t> -1)
         return
-    (<Inbox> s.client.inbox).post_data(EV_JETSTREAM, <void *> s, BATCH_ABANDONED, why, id, n)
+    (<Inbox> s.client.inbox).post_jetstream(<void *> s, BATCH_ABANDONED, why, id, n)
 
 
 cdef void abandon_batches(void *owner, PollState *ps) noexcept nogil:
@@ -73,7 +75,7 @@ cdef void abandon_batches(void *owner, PollState *ps) noexcept nogil:
 
 cdef void abandon_silent(StreamCore s, int64_t timeout) noexcept nogil:
     """Give up what has not been heard of for so long, a few of them, and have the timer come again for the others."""
-    cdef int64_t since = monotonic_ns() - timeout
+    cdef int64_t since = time_before(monotonic_ns(), timeout)
     cdef int64_t oldest = INT64_MAX
     cdef OpenBatch *b
     cdef int _
@@ -92,4 +94,6 @@ cdef void abandon_silent(StreamCore s, int64_t timeout) noexcept nogil:
         oldest = s.atomic_batches.oldest.heard
     if s.fast_batches.oldest != NULL:
         oldest = min(oldest, s.fast_batches.oldest.heard)
-    s.batch_timer_set = oldest != INT64_MAX and s.engine.arm(&s.batch_timer, oldest + timeout)
+    s.batch_timer_set = oldest != INT64_MAX
+    if s.batch_timer_set:
+        s.engine.arm(&s.batch_timer, time_after(oldest, timeout))

@@ -11,7 +11,7 @@ cdef enum:
 
 # What an atomic and a fast batch begin with.
 cdef struct OpenBatch:
-    OpenBatch *next      # a Chained, with hash
+    OpenBatch *next      # begins as core.chains wants it
     uint32_t hash
     uint32_t id_n
     OpenBatch *older     # by when they were heard of
@@ -22,7 +22,7 @@ cdef struct OpenBatch:
 
 # All zero: empty.
 cdef struct BatchTable:
-    OpenBatch **slots    # a Chains, with mask and n
+    OpenBatch **slots    # begins as core.chains wants it
     uint32_t mask
     uint32_t n
     OpenBatch *oldest

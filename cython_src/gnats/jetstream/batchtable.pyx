@@ -5,7 +5,7 @@ from libc.stdint cimport int64_t, uint32_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy
 
-from gnats.core.chains cimport chains_add, chains_clear, chains_remove
+from gnats.core.chains cimport as_chained, as_chains, chains_add, chains_clear, chains_remove
 from gnats.core.subject cimport hash_bytes, same_bytes
 from gnats.includes.atomics cimport load64, loadi64, store64, storei64
 
@@ -78,7 +78,7 @@ cdef OpenBatch *batch_add(BatchTable *t, size_t size, const char *id, size_t n, 
     b.hash = hash_bytes(id, n)
     b.id_n = <uint32_t> n
     memcpy(b.id, id, n)
-    if not chains_add(t, b, FIRST_SLOTS):
+    if not chains_add(as_chains(t), as_chained(b), FIRST_SLOTS):
         free(b)
         return NULL
     b.heard = now
@@ -115,10 +115,10 @@ cdef void batch_touch(BatchTable *t, OpenBatch *b, int64_t now) noexcept nogil:
 
 
 cdef void batch_remove(BatchTable *t, OpenBatch *b) noexcept nogil:
-    chains_remove(t, b)
+    chains_remove(as_chains(t), as_chained(b))
     unlink(t, b)
     if t.n == 0:
-        chains_clear(t)
+        chains_clear(as_chains(t))
 
 
 cdef class BatchTableProbe:

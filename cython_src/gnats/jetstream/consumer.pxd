@@ -12,7 +12,6 @@ cdef class Consumer(ConsumerDelivery):
     cdef Watch *watch                  # who listens to the deliver subject; NULL: none
     cdef uint8_t listeners             # the watch's word; atomic
     cdef tuple names                   # of stream and consumer in subjects, of version 1 and 2
-    cdef bint started
     cdef bint reconciled               # it does not begin where the state says that it was given
     cdef int64_t burst
 

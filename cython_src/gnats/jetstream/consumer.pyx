@@ -7,12 +7,14 @@ from libc.string cimport memcmp, memcpy, memset
 
 from gnats.core.account cimport Account
 from gnats.core.delivery cimport Deliverer, NativeSub
+from gnats.core.headers cimport find_header
 from gnats.core.parser cimport Slice
 from gnats.core.quiesce cimport QsParticipant, qs_offline, qs_online, qs_register, qs_unregister
 from gnats.core.sublist cimport Subscription
 from gnats.includes.atomics cimport exchange8, load8, store8
 from gnats.includes.linux cimport monotonic_ns, realtime_ns
 from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
+from gnats.includes.times cimport time_after, time_before
 from gnats.jetstream.consumeracks cimport Acked
 from gnats.jetstream.consumerstate cimport (
     CONSUMER_INACTIVE,
@@ -23,7 +25,7 @@ from gnats.jetstream.consumerstate cimport (
     Notice,
 )
 from gnats.jetstream.engine cimport local_of, run_later
-from gnats.jetstream.headers cimport find_header, level_too_high
+from gnats.jetstream.headers cimport level_too_high
 from gnats.jetstream.outq cimport outq_ended, outq_status
 from gnats.jetstream.pending cimport (
     Entry,
@@ -168,21 +170,22 @@ cdef class Consumer(ConsumerDelivery):
         cfg.ack_wait = max(config.ack_wait, 0)
         cfg.max_deliver = max(config.max_deliver, 0)
         cfg.max_ack_pending = max(config.max_ack_pending, 0) if cfg.ack_policy != POLICY_NONE else 0
-        cfg.max_waiting = max(config.max_waiting, 0)
+        cfg.max_waiting = min(max(config.max_waiting, 0), 0xffffffff)
         cfg.max_batch = config.max_batch
         cfg.max_expires = config.max_expires
         cfg.max_bytes = config.max_bytes
         cfg.heartbeat = max(config.idle_heartbeat, 0) if cfg.push else 0
         cfg.pinned_ttl = config.priority_timeout
         cfg.pause_until = gotime.unix_ns(config.pause_until)
-        cfg.sample = max(int(config.sample_freq.removesuffix("%") or 0), 0)
+        # an int32 that wraps around, as in nats-server
+        cfg.sample = max((int(config.sample_freq.removesuffix("%") or 0) + 2**31) % 2**32 - 2**31, 0)
         cfg.rate = config.rate_limit_bps // 8
         cfg.burst = self.stream.cfg.max_msg_size if self.stream.cfg.max_msg_size > 0 else self.burst
         jitter = random.randrange(100, 1000) * 10**6
         if not config.durable_name and config.inactive_threshold <= 0:
             cfg.inactive = INACTIVE_DEFAULT + jitter
         elif config.inactive_threshold > 0:
-            cfg.inactive = config.inactive_threshold + (0 if cfg.push else jitter)
+            cfg.inactive = time_after(config.inactive_threshold, 0 if cfg.push else jitter)
         text = gofmt.duration(config.max_expires).encode()
         group = config.priority_groups[0].encode() if config.priority_groups else None
         if config.backoff:
@@ -264,27 +267,29 @@ cdef class Consumer(ConsumerDelivery):
         self.cfg = cfg
         e = pending_first(&self.pending)
         while e != NULL:
-            pending_set_deadline(&self.pending, e, e.ts + self.wait_of(e.rdc))
+            pending_set_deadline(&self.pending, e, time_after(e.ts, self.wait_of(e.rdc)))
             e = pending_next(&self.pending, e)
         if config.inactive_threshold != self.config.inactive_threshold:
-            self.inactive_at = now + cfg.inactive if cfg.inactive else 0
+            self.inactive_at = time_after(now, cfg.inactive) if cfg.inactive else 0
         else:
             self.cfg.inactive = before.inactive   # with the jitter it has
         if cfg.pause_until != before.pause_until:
-            self.pause_at = now + (cfg.pause_until - wall) if cfg.pause_until > wall else 0
+            self.pause_at = time_after(now, cfg.pause_until - wall) if cfg.pause_until > wall else 0
         if filtered:
             self.stream_num_pending()
         pthread_mutex_unlock(&self.lock)
         free(before.backoff)
         self.config = config
-        self.wake_now()
+        self.kick()
 
     # -- its life ----------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
         """Subscribe, and deliver from now on. The stream knows it from here on. Raises MemoryError.
 
-        Of the state that it begins with nobody is told, unless it is another one than it was given.
+        Of the state that it begins with nobody is told, unless it is another one than it was given. The first delivery
+        comes when the control loop has come round: whoever asks for a consumer has the answer, with the state that it
+        begins with, before the first message.
         """
         cdef int64_t now = monotonic_ns(), wall = realtime_ns()
         names, v2 = self.names
@@ -297,13 +302,13 @@ cdef class Consumer(ConsumerDelivery):
             self.replay = True
             self.replay_end = self.store.last_seq
         if self.cfg.heartbeat:
-            self.heartbeat_at = now + self.cfg.heartbeat
+            self.heartbeat_at = time_after(now, self.cfg.heartbeat)
         if self.cfg.pause_until > wall:
-            self.pause_at = now + (self.cfg.pause_until - wall)
+            self.pause_at = time_after(now, self.cfg.pause_until - wall)
         if self.cfg.push:
             self.update_delivery_interest(load8(&self.listeners) != 0, now)
         if self.cfg.inactive and (not self.cfg.push or not self.active):
-            self.inactive_at = now + self.cfg.inactive
+            self.inactive_at = time_after(now, self.cfg.inactive)
         self.started = True
         self.dirty = False
         if self.reconciled:
@@ -316,7 +321,7 @@ cdef class Consumer(ConsumerDelivery):
         if self.cfg.flow_control:
             self.subscribe_native(b"$JS.FC." + names + b".*", ON_FLOW_CONTROL)
             self.subscribe_native(b"$JS.FC." + v2 + b".*", ON_FLOW_CONTROL)
-        self.wake_now()
+        self.kick()
 
     cdef int subscribe_native(self, bytes subject, int which) except -1:
         cdef NativeSub native
@@ -361,6 +366,7 @@ cdef class Consumer(ConsumerDelivery):
         pthread_mutex_unlock(&self.lock)
         self.engine.arm(&self.timer, 0)
         self.engine.arm(&self.kicker, 0)
+        self.release_timers()
         self.wake_now()
         if self.started:
             self.stream.remove_consumer(self)
@@ -456,7 +462,7 @@ cdef class Consumer(ConsumerDelivery):
             "num_pending": pending,
             "push_bound": bool(self.cfg.push and self.active),
             "paused": self.cfg.pause_until > wall,
-            "pause_remaining": max(self.cfg.pause_until - wall, 0),
+            "pause_remaining": max(time_before(self.cfg.pause_until, wall), 0),
             "pin": PyBytes_FromStringAndSize(self.pin, sizeof(self.pin)).decode() if self.pinned else None,
             "pinned_ts": self.pinned_ts,
         }
@@ -516,7 +522,7 @@ cdef class Consumer(ConsumerDelivery):
         if count:
             self.stream_num_pending()
         pthread_mutex_unlock(&self.lock)
-        self.wake_now()
+        self.kick()
         return seq
 
     @staticmethod
@@ -617,8 +623,8 @@ cdef class Consumer(ConsumerDelivery):
                 pending_track(
                     &self.pending, snap.pending[i].stream_seq, snap.pending[i].consumer_seq, snap.pending[i].ts, 0)
                 pending_set_deadline(
-                    &self.pending, last_tracked(self, snap.pending[i].stream_seq), snap.pending[i].ts
-                    + self.wait_of(pending_rdc(&self.pending, snap.pending[i].stream_seq)))
+                    &self.pending, last_tracked(self, snap.pending[i].stream_seq), time_after(
+                        snap.pending[i].ts, self.wait_of(pending_rdc(&self.pending, snap.pending[i].stream_seq))))
             if self.sseq - 1 > last:
                 reconcile_with_stream(self, last)
                 self.reconciled = True
@@ -637,7 +643,7 @@ cdef class Consumer(ConsumerDelivery):
             return
         self.waiting.last = now
         if self.inactive_at:
-            self.inactive_at = now + self.cfg.inactive
+            self.inactive_at = time_after(now, self.cfg.inactive)
 
     cdef bint listened_to(self) noexcept nogil:
         if self.failed:
@@ -651,7 +657,7 @@ cdef class Consumer(ConsumerDelivery):
         if interest:
             self.inactive_at = 0
         elif self.cfg.inactive and self.inactive_at == 0:
-            self.inactive_at = now + self.cfg.inactive
+            self.inactive_at = time_after(now, self.cfg.inactive)
 
     cdef void delete_not_active(self, int64_t now, int64_t wall) noexcept nogil:
         """Nobody has used it for a while: it is to be deleted, unless somebody has after all."""
@@ -663,19 +669,20 @@ cdef class Consumer(ConsumerDelivery):
                 self.notify(CONSUMER_INACTIVE, 0, 0, 0, 0, NULL, 0)
             return
         if now - self.waiting.last < self.cfg.inactive:
-            self.inactive_at = self.waiting.last + self.cfg.inactive
+            self.inactive_at = time_after(self.waiting.last, self.cfg.inactive)
             return
         self.process_waiting(True, now)
         if self.waiting.n:
-            self.inactive_at = now + self.cfg.inactive
+            self.inactive_at = time_after(now, self.cfg.inactive)
             return
         # Who has messages may still be at work on them.
         e = pending_first(&self.pending)
         while e != NULL:
             until = max(until, e.deadline)
             e = pending_next(&self.pending, e)
-        if until and until + self.cfg.inactive > wall:
-            self.inactive_at = now + (until + self.cfg.inactive - wall)
+        until = time_after(until, self.cfg.inactive) if until else 0
+        if until > wall:
+            self.inactive_at = time_after(now, until - wall)
             return
         self.notify(CONSUMER_INACTIVE, 0, 0, 0, 0, NULL, 0)
 
@@ -764,7 +771,7 @@ cdef bint on_flow_control(void *ctx, Deliverer producer, const Subscription *s, 
         stream_seq = parse_int64(sseq.p, sseq.n) if sseq.p != NULL else 0
         if stream_seq > 0:
             (<Consumer> ctx).process_ack_msg(
-                <uint64_t> stream_seq, <uint64_t> max(consumer_seq, <int64_t> 0), 1, False, realtime_ns(), &acked,
+                NULL, <uint64_t> stream_seq, <uint64_t> max(consumer_seq, <int64_t> 0), 1, realtime_ns(), &acked,
                 &signal)
     pthread_mutex_unlock(&(<Consumer> ctx).lock)
     (<Consumer> ctx).tell_stream(producer.ps, &acked)

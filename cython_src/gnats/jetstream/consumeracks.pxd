@@ -20,9 +20,10 @@ cdef class ConsumerAcks(ConsumerState):
     cdef void process_ack(self, PollState *ps, const Slice *subject, const Slice *reply, const char *msg,
                           size_t n) noexcept nogil
     # -- lock held --
-    # Whether it is to be answered. signal[0] is set when there is room again for what waits to be delivered.
-    cdef bint process_ack_msg(self, uint64_t sseq, uint64_t dseq, uint64_t dc, bint sample, int64_t wall, Acked *acked,
-                              bint *signal) noexcept nogil
+    # Whether it is to be answered. signal[0] is set when there is room again for what waits to be delivered. It may be
+    # sampled, with the random numbers of the calling poller; sampler is NULL for what is no client's ack.
+    cdef bint process_ack_msg(self, PollState *sampler, uint64_t sseq, uint64_t dseq, uint64_t dc, int64_t wall,
+                              Acked *acked, bint *signal) noexcept nogil
     # True when there is something to deliver again at once.
     cdef bint process_nak(self, uint64_t sseq, uint64_t dseq, uint64_t dc, int64_t wall, const char *rest,
                           size_t n) noexcept nogil
@@ -34,9 +35,11 @@ cdef class ConsumerAcks(ConsumerState):
     cdef bint has_max_deliveries(self, uint64_t sseq, int64_t wall) noexcept nogil
     # The ack wait of some is over: into the redelivery queue with them. True when there is something in it.
     cdef bint check_pending(self, int64_t wall) noexcept nogil
+    cdef int64_t next_deadline(self, int64_t start, const Entry *e) noexcept nogil
     cdef bint expire_entries(self, uint64_t *seqs, size_t n, int64_t wall) noexcept nogil
     cdef void force_expire_pending(self, int64_t wall) noexcept nogil
-    cdef void sample_ack(self, const Entry *e, uint64_t sseq, uint64_t dseq, uint64_t dc, int64_t wall) noexcept nogil
+    cdef void sample_ack(self, PollState *sampler, const Entry *e, uint64_t sseq, uint64_t dseq,
+                         uint64_t dc) noexcept nogil
     cdef bint is_equal_or_subset_match(self, const char *subject, uint32_t n) noexcept nogil
     cdef void purge(self, uint64_t first, bint wider) noexcept nogil
     # -- no lock held --

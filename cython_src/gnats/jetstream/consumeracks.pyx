@@ -9,6 +9,7 @@ from gnats.core.pollstate cimport PollState, poller_random
 from gnats.core.subject cimport subject_is_subset_match
 from gnats.includes.linux cimport realtime_ns
 from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
+from gnats.includes.times cimport time_after, time_before
 from gnats.jetstream.acks cimport (
     ACK_ACK,
     ACK_NAK,
@@ -56,6 +57,8 @@ from gnats.store.filter cimport filter_match
 
 cdef enum:
     REASON_ROOM = 4096        # bytes of a reason, or of a delay, that are passed on
+
+cdef int64_t MIN_WAIT = 1000000    # ns
 
 cdef const char *DELETED_REASON = b"Unacknowledged message was deleted"
 cdef size_t DELETED_REASON_N = 34
@@ -109,9 +112,9 @@ cdef class ConsumerAcks(ConsumerState):
             return
         self.suppress_deletion(ps.now)
         if what == ACK_ACK:
-            answer = self.process_ack_msg(info.sseq, info.dseq, info.dc, True, wall, &acked, &signal)
+            answer = self.process_ack_msg(ps, info.sseq, info.dseq, info.dc, wall, &acked, &signal)
         elif what == ACK_NEXT:
-            self.process_ack_msg(info.sseq, info.dseq, info.dc, True, wall, &acked, &signal)
+            self.process_ack_msg(ps, info.sseq, info.dseq, info.dc, wall, &acked, &signal)
             answer = False
         elif what == ACK_NAK:
             signal = self.process_nak(info.sseq, info.dseq, info.dc, wall, rest, rest_n)
@@ -138,7 +141,7 @@ cdef class ConsumerAcks(ConsumerState):
             free(acked.seqs)
 
     cdef bint process_ack_msg(
-        self, uint64_t sseq, uint64_t dseq, uint64_t dc, bint sample, int64_t wall, Acked *acked, bint *signal
+        self, PollState *sampler, uint64_t sseq, uint64_t dseq, uint64_t dc, int64_t wall, Acked *acked, bint *signal
     ) noexcept nogil:
         cdef Entry *e
         cdef Entry *following
@@ -158,8 +161,8 @@ cdef class ConsumerAcks(ConsumerState):
             e = pending_find(&self.pending, sseq)
             was_pending = e != NULL and e.flags & PENDING
             if was_pending:
-                if sample:
-                    self.sample_ack(e, sseq, dseq, dc, wall)
+                if sampler != NULL:
+                    self.sample_ack(sampler, e, sseq, dseq, dc)
                 signal[0] |= full
                 dseq = e.dseq
             if e != NULL:
@@ -189,13 +192,13 @@ cdef class ConsumerAcks(ConsumerState):
         return True
 
     cdef void sample_ack(
-        self, const Entry *e, uint64_t sseq, uint64_t dseq, uint64_t dc, int64_t wall
+        self, PollState *sampler, const Entry *e, uint64_t sseq, uint64_t dseq, uint64_t dc
     ) noexcept nogil:
         if self.cfg.sample == 0:
             return
-        if self.cfg.sample < 100 and poller_random(self.engine.control) % 100 > self.cfg.sample:
+        if self.cfg.sample < 100 and poller_random(sampler) % 100 > self.cfg.sample:
             return
-        self.notify(CONSUMER_ACKED, sseq, dseq, dc, realtime_ns() - e.ts, NULL, 0)
+        self.notify(CONSUMER_ACKED, sseq, dseq, dc, time_before(realtime_ns(), e.ts), NULL, 0)
 
     cdef void move_ack_floor(self, uint64_t dseq, uint64_t sseq) noexcept nogil:
         cdef Entry *e = pending_first(&self.pending)
@@ -224,8 +227,8 @@ cdef class ConsumerAcks(ConsumerState):
         if nak_delay(rest, n, &delay, &bad):
             pending_dequeue(&self.pending, e)
             # as if it had been delivered so long ago that its time is over after the delay
-            e.ts = wall - self.cfg.ack_wait + min(max(delay, -(<int64_t> 1 << 61)), <int64_t> 1 << 61)
-            pending_set_deadline(&self.pending, e, e.ts + self.wait_of(e.rdc))
+            e.ts = time_after(time_before(wall, self.cfg.ack_wait), delay)
+            pending_set_deadline(&self.pending, e, time_after(e.ts, self.wait_of(e.rdc)))
             self.update_delivered(e.dseq, sseq, wall)
             return True   # for the timer
         if bad:
@@ -239,14 +242,14 @@ cdef class ConsumerAcks(ConsumerState):
         cdef Entry *e = pending_find(&self.pending, sseq)
         if e != NULL and e.flags & PENDING:
             e.ts = wall
-            pending_set_deadline(&self.pending, e, wall + self.wait_of(e.rdc))
+            pending_set_deadline(&self.pending, e, time_after(wall, self.wait_of(e.rdc)))
             self.update_delivered(e.dseq, sseq, wall)
 
     cdef bint process_term(
         self, uint64_t sseq, uint64_t dseq, uint64_t dc, int64_t wall, const char *reason, size_t n, Acked *acked,
         bint *signal
     ) noexcept nogil:
-        cdef bint answer = self.process_ack_msg(sseq, dseq, dc, False, wall, acked, signal)
+        cdef bint answer = self.process_ack_msg(NULL, sseq, dseq, dc, wall, acked, signal)
         self.notify(CONSUMER_TERMINATED, sseq, dseq, dc, 0, reason, n)
         return answer
 
@@ -278,7 +281,7 @@ cdef class ConsumerAcks(ConsumerState):
         cdef Entry *e = pending_earliest(&self.pending)
         cdef uint64_t first, seq
         cdef Acked expired
-        if e == NULL or e.deadline > wall or (self.cfg.ack_wait == 0 and self.cfg.nbackoff == 0):
+        if e == NULL or e.deadline > wall or not self.has_ack_wait():
             return self.pending.nqueued != 0
         # A hint: what goes from now on is found out later, too.
         pthread_mutex_lock(&self.store.lock)
@@ -293,10 +296,10 @@ cdef class ConsumerAcks(ConsumerState):
                 pending_forget(&self.pending, e)
                 self.mark_dirty()
             elif e.flags & QUEUED:
-                pending_set_deadline(&self.pending, e, wall + max(self.wait_of(e.rdc), <int64_t> 1000000))
+                pending_set_deadline(&self.pending, e, self.next_deadline(wall, e))
             elif not self.has_max_deliveries(seq, wall):
                 # out of the way of those that follow, until all are known
-                pending_set_deadline(&self.pending, e, wall + max(self.wait_of(e.rdc), <int64_t> 1000000))
+                pending_set_deadline(&self.pending, e, self.next_deadline(wall, e))
                 if not acked_add(&expired, seq):
                     break   # the others later
             e = pending_earliest(&self.pending)
@@ -320,10 +323,14 @@ cdef class ConsumerAcks(ConsumerState):
             pending_enqueue(&self.pending, seqs[i])
             e = pending_find(&self.pending, seqs[i])
             if i == 0:
-                off = wall - e.ts
-            e.ts += off
-            pending_set_deadline(&self.pending, e, max(e.ts, wall) + max(self.wait_of(e.rdc), <int64_t> 1000000))
+                off = time_before(wall, e.ts)
+            e.ts = time_after(e.ts, off)
+            pending_set_deadline(&self.pending, e, self.next_deadline(max(e.ts, wall), e))
         return True
+
+    cdef int64_t next_deadline(self, int64_t start, const Entry *e) noexcept nogil:
+        """When the ack wait of a message ends that begins anew, always later than it begins."""
+        return time_after(start, max(self.wait_of(e.rdc), MIN_WAIT))
 
     cdef void force_expire_pending(self, int64_t wall) noexcept nogil:
         """All that is pending is to be delivered again: there is another deliver subject."""

@@ -5,9 +5,11 @@ from libc.stdio cimport snprintf
 from libc.stdlib cimport free
 from libc.string cimport memcmp, memcpy
 
+from gnats.core.headers cimport LINE_END, begin_header, header_begin_size
 from gnats.core.pollstate cimport PollState, poller_random
 from gnats.includes.atomics cimport exchange8, fence, load8, store8, unlikely
 from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
+from gnats.includes.times cimport duration_of, time_after, time_before
 from gnats.jetstream.acks cimport ACK_NUMBERS, AckInfo, ack_reply
 from gnats.jetstream.consumeracks cimport Acked
 from gnats.jetstream.consumerstate cimport (
@@ -72,7 +74,7 @@ cdef class ConsumerDelivery(ConsumerPull):
             exchange8(&self.again, 0)
             wall = batch_time(local_of(ps))
             pthread_mutex_lock(&self.lock)
-            if self.closed:
+            if self.closed or not self.begun:
                 found = GATHER_WAIT
             else:
                 self.timers_due(ps, wall)
@@ -259,17 +261,19 @@ cdef class ConsumerDelivery(ConsumerPull):
 
     cdef bint held_back(self, PollState *ps, const StoreMsg *sm) noexcept nogil:
         """Is it not time for this message yet?"""
-        cdef int64_t wait = 0
+        cdef int64_t wait = 0, since
         if self.cfg.rate > 0:
             if ps.now > self.tokens_at:
                 self.tokens = min(self.cfg.burst, self.tokens + (ps.now - self.tokens_at) * self.cfg.rate / 1e9)
                 self.tokens_at = ps.now
             if self.tokens < 0:
-                wait = <int64_t> (-self.tokens / self.cfg.rate * 1e9) + 1
-        if self.replay and self.replay_ts and self.held_until == 0 and sm.ts - self.replay_ts > MILLISECOND:
-            wait = max(wait, sm.ts - self.replay_ts)
+                wait = time_after(duration_of(-self.tokens / self.cfg.rate), 1)
+        if self.replay and self.replay_ts and self.held_until == 0:
+            since = time_before(sm.ts, self.replay_ts)
+            if since > MILLISECOND:
+                wait = max(wait, since)
         if wait:
-            self.held_until = ps.now + wait
+            self.held_until = time_after(ps.now, wait)
             return True
         self.held_until = 0
         return False
@@ -346,7 +350,7 @@ cdef class ConsumerDelivery(ConsumerPull):
         numbers = ack_reply(number_text, b"", 0, &info)
         if self.cfg.headers_only:
             line_n = snprintf(line, HEADER_ROOM, b"Nats-Msg-Size: %u\r\n", sm.msg_n)
-            hdr_n = (sm.hdr_n if sm.hdr_n else 12) + line_n
+            hdr_n = header_begin_size(sm.hdr_n) + line_n + LINE_END
             body_n = 0
         size = sm.subject_n + prefix + numbers + (hdr_n if hdr_n else sm.hdr_n) + (0 if hdr_n else sm.msg_n)
         if not self.cfg.push:
@@ -361,9 +365,9 @@ cdef class ConsumerDelivery(ConsumerPull):
                 line_n += snprintf(
                     line + line_n, HEADER_ROOM - line_n, b"Nats-Pin-Id: %.*s\r\n", <int> (PIN_N if self.pinned else 0),
                     self.pin)
-                hdr_n = (sm.hdr_n if sm.hdr_n else 12) + line_n
+                hdr_n = header_begin_size(sm.hdr_n) + line_n + LINE_END
             if wr.n > 0 and wr.hb:
-                wr.hbt = ps.now + wr.hb
+                wr.hbt = time_after(ps.now, wr.hb)
         o = outq_add(&self.out, dest_n, prefix + numbers, hdr_n)
         if o == NULL:
             if wr != NULL and wr.n <= 0:
@@ -381,15 +385,9 @@ cdef class ConsumerDelivery(ConsumerPull):
         memcpy(out_reply(o), self.ack_prefix_p, prefix)
         memcpy(out_reply(o) + prefix, number_text, numbers)
         if hdr_n:
-            p = out_hdr(o)
-            if sm.hdr_n:
-                memcpy(p, sm.hdr, sm.hdr_n - 2)
-                p += sm.hdr_n - 2
-            else:
-                memcpy(p, b"NATS/1.0\r\n", 10)
-                p += 10
+            p = begin_header(out_hdr(o), sm.hdr, sm.hdr_n)
             memcpy(p, line, line_n)
-            memcpy(p + line_n, b"\r\n", 2)
+            memcpy(p + line_n, b"\r\n", LINE_END)
             if not self.cfg.headers_only:
                 o.body = sm.hdr + sm.hdr_n
                 o.body_hdr_n = 0
@@ -425,12 +423,13 @@ cdef class ConsumerDelivery(ConsumerPull):
             self.asflr = sm.seq
         else:
             pending_track(
-                &self.pending, sm.seq, dseq, wall, wall + self.wait_of(pending_rdc(&self.pending, sm.seq)))
+                &self.pending, sm.seq, dseq, wall,
+                time_after(wall, self.wait_of(pending_rdc(&self.pending, sm.seq))))
         if self.maxpb > 0 and self.need_flow_control(size):
             self.send_flow_control(ps)
         if self.cfg.push:
             if self.cfg.heartbeat:
-                self.heartbeat_at = ps.now + self.cfg.heartbeat
+                self.heartbeat_at = time_after(ps.now, self.cfg.heartbeat)
         elif self.cfg.inactive:
             self.waiting.last = ps.now
 
@@ -518,8 +517,12 @@ cdef class ConsumerDelivery(ConsumerPull):
         cdef int64_t now = ps.now
         self.check_pending(wall)
         if self.pause_at and self.pause_at <= now:
-            self.pause_at = 0
-            self.notify(CONSUMER_UNPAUSED, 0, 0, 0, 0, NULL, 0)
+            if self.cfg.pause_until > wall:
+                # The clock, by which it ends, is behind: a moment, or it was set back.
+                self.pause_at = time_after(now, time_before(self.cfg.pause_until, wall))
+            else:
+                self.pause_at = 0
+                self.notify(CONSUMER_UNPAUSED, 0, 0, 0, 0, NULL, 0)
         if self.pinned_at and self.pinned_at <= now:
             self.unassign_pin()
             self.notify(CONSUMER_UNPINNED, 0, 0, 0, 0, NULL, 0)
@@ -528,7 +531,7 @@ cdef class ConsumerDelivery(ConsumerPull):
                 self.send_idle_heartbeat(self.dsubj, self.dsubj_n)
                 if self.cfg.ack_policy == POLICY_FLOW_CONTROL and self.pending.n and self.fcid_n == 0:
                     self.send_flow_control(ps)
-            self.heartbeat_at = now + self.cfg.heartbeat
+            self.heartbeat_at = time_after(now, self.cfg.heartbeat)
         if self.cfg.push and exchange8(&self.recheck, 0):
             self.update_delivery_interest(self.listened_to(), now)
         if self.inactive_at and self.inactive_at <= now:
@@ -537,8 +540,8 @@ cdef class ConsumerDelivery(ConsumerPull):
     cdef void arm_timer(self, PollState *ps, int64_t wall) noexcept nogil:
         cdef int64_t when = 0
         cdef Entry *e = pending_earliest(&self.pending)
-        if e != NULL and self.cfg.ack_wait:
-            when = ps.now + max(e.deadline - wall, <int64_t> 0) + ACK_DELAY
+        if e != NULL and self.has_ack_wait():
+            when = time_after(ps.now, time_after(max(time_before(e.deadline, wall), <int64_t> 0), ACK_DELAY))
         when = earlier(when, self.waiting.due)
         when = earlier(when, self.inactive_at)
         when = earlier(when, self.heartbeat_at)

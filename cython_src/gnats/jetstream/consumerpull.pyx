@@ -11,6 +11,7 @@ from gnats.core.responses cimport Expected, expected_other, replymap_find
 from gnats.core.sublist cimport sl_generation_at
 from gnats.includes.linux cimport realtime_ns
 from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
+from gnats.includes.times cimport time_after
 from gnats.jetstream.consumerstate cimport (
     CONSUMER_PINNED,
     PIN_N,
@@ -253,7 +254,7 @@ cdef class ConsumerPull(ConsumerAcks):
         return True
 
     cdef void set_pinned_timer(self, int64_t now) noexcept nogil:
-        self.pinned_at = now + self.cfg.pinned_ttl
+        self.pinned_at = time_after(now, self.cfg.pinned_ttl)
 
     cdef void assign_new_pin(self, PollState *ps, WaitingRequest *wr) noexcept nogil:
         cdef int i
@@ -295,7 +296,7 @@ cdef class ConsumerPull(ConsumerAcks):
                 if wr.hbt:
                     if now >= wr.hbt:
                         self.send_idle_heartbeat(wr.reply, wr.reply_n)
-                        wr.hbt = now + wr.hb
+                        wr.hbt = time_after(now, wr.hb)
                     waitq_due(&self.waiting, wr.hbt)
                 waitq_due(&self.waiting, wr.expires)
             wr = following

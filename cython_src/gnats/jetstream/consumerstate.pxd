@@ -100,6 +100,9 @@ cdef class ConsumerState(Observer):
     # -- under lock --
     cdef ConsumerSettings cfg
     cdef bint closed
+    cdef bint started
+    # The control loop has come round since start(), so whoever had it made is answered: it may deliver.
+    cdef bint begun
     cdef uint64_t sseq                 # the next stream sequence
     cdef uint64_t dseq                 # the next consumer sequence
     cdef uint64_t adflr, asflr         # ack floors
@@ -126,6 +129,7 @@ cdef class ConsumerState(Observer):
     # -- timers, monotonic ns; under lock --
     cdef JsTimer timer                 # all of them, the first that is due
     cdef JsTimer kicker                # set off from any thread, by kick()
+    cdef bint reserved                 # room for the two in the engine
     cdef int64_t armed                 # when `timer` goes off, 0: it does not
     cdef int64_t inactive_at           # when to look whether the consumer is still used, 0: not
     cdef int64_t heartbeat_at          # of a push consumer that is idle
@@ -140,11 +144,14 @@ cdef class ConsumerState(Observer):
     # Something stored would be delivered: read by the stream under the store's lock; atomic
     cdef uint8_t hungry
 
+    cdef void release_timers(self) noexcept
     cdef int64_t num_pending(self) noexcept nogil         # the store's lock is held
     # Count what is pending for delivery anew. Lock held, not the store's.
     cdef void stream_num_pending(self) noexcept nogil
     # For a new consumer: where it begins. No lock is held. False when out of memory.
     cdef bint select_starting_seq(self, int policy, uint64_t start_seq, int64_t start_time) noexcept nogil
+    # Is what is not acknowledged delivered again after a while?
+    cdef bint has_ack_wait(self) noexcept nogil
     # How long until a message, if it is delivered now, is due again.
     cdef int64_t wait_of(self, int64_t rdc) noexcept nogil
     cdef void mark_dirty(self) noexcept nogil

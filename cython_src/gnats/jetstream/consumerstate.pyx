@@ -4,7 +4,7 @@ from libc.stdint cimport int64_t, uint64_t
 from libc.stdlib cimport free
 from libc.string cimport memcpy, memset
 
-from gnats.core.inbox cimport EV_JETSTREAM, Event, Inbox
+from gnats.core.inbox cimport Event, Inbox
 from gnats.core.pollstate cimport PollState
 from gnats.includes.linux cimport realtime_ns
 from gnats.includes.pthread cimport (
@@ -19,6 +19,10 @@ from gnats.jetstream.requests cimport waitq_free
 from gnats.jetstream.streamcore cimport StreamCore
 from gnats.store.filter cimport filter_free
 
+cdef enum:
+    TIMERS = 2    # of a consumer
+
+
 cdef class ConsumerState(Observer):
     """A consumer's state; see Consumer."""
 
@@ -32,6 +36,9 @@ cdef class ConsumerState(Observer):
         self.timer.timer.owner = self.kicker.timer.owner = <void *> self
         self.timer.fn = on_timer
         self.kicker.fn = on_kick
+        self.reserved = self.engine.reserve(TIMERS)
+        if not self.reserved:
+            raise MemoryError
 
     def __dealloc__(self):
         pending_free(&self.pending)
@@ -42,6 +49,12 @@ cdef class ConsumerState(Observer):
         free(self.cfg.backoff)
         filter_free(self.filter)
         pthread_mutex_destroy(&self.lock)
+        self.release_timers()
+
+    cdef void release_timers(self) noexcept:
+        if self.reserved and self.engine is not None:
+            self.engine.reserve(-TIMERS)
+        self.reserved = False
 
     # -- where it begins ---------------------------------------------------------------------------------------------
 
@@ -107,6 +120,9 @@ cdef class ConsumerState(Observer):
 
     # -- the state that is stored ------------------------------------------------------------------------------------
 
+    cdef bint has_ack_wait(self) noexcept nogil:
+        return self.cfg.ack_wait != 0 or self.cfg.nbackoff != 0
+
     cdef int64_t wait_of(self, int64_t rdc) noexcept nogil:
         if self.cfg.nbackoff == 0:
             return self.cfg.ack_wait
@@ -160,10 +176,11 @@ cdef class ConsumerState(Observer):
     ) noexcept nogil:
         """Out of memory, nobody is told."""
         cdef Notice *notice
-        cdef Event *ev = (<Inbox> self.engine.control.inbox).new_event(EV_JETSTREAM, <void *> self, sizeof(Notice) + n)
+        cdef Event *ev = (<Inbox> self.engine.control.inbox).jetstream_event(<void *> self, sizeof(Notice) + n)
         if ev == NULL:
             return
         ev.a = what
+        ev.may_drop = is_advice(what)
         notice = <Notice *> ev.data
         notice.sseq = sseq
         notice.dseq = dseq
@@ -174,10 +191,17 @@ cdef class ConsumerState(Observer):
         (<Inbox> self.engine.control.inbox).post(ev)
 
     cdef void wake(self, PollState *ps) noexcept nogil:
-        run_later(local_of(ps), self)
+        if not run_later(local_of(ps), self):
+            self.kick()   # that needs no memory
 
     cdef void kick(self) noexcept nogil:
         self.engine.arm(&self.kicker, 1)
+
+
+cdef inline bint is_advice(int what) noexcept nogil:
+    """Is nothing done about it but to tell others?"""
+    return (
+        CONSUMER_ACKED <= what <= CONSUMER_MAX_DELIVERIES or what == CONSUMER_BAD_NAK or what == CONSUMER_ACK_BEYOND)
 
 
 cdef void on_timer(void *owner, PollState *ps) noexcept nogil:
@@ -188,7 +212,14 @@ cdef void on_timer(void *owner, PollState *ps) noexcept nogil:
 
 
 cdef void on_kick(void *owner, PollState *ps) noexcept nogil:
+    pthread_mutex_lock(&(<ConsumerState> owner).lock)
+    begin(<ConsumerState> owner)
+    pthread_mutex_unlock(&(<ConsumerState> owner).lock)
     (<ConsumerState> owner).run(ps)
+
+
+cdef void begin(ConsumerState o) noexcept nogil:
+    o.begun = o.started
 
 
 cdef void set_armed(ConsumerState o, int64_t when) noexcept nogil:

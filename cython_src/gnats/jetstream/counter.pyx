@@ -4,6 +4,7 @@ from libc.stddef cimport size_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memchr, memcmp, memcpy, memmove, memset
 
+from gnats.core.headers cimport find_header, set_header
 from gnats.core.parser cimport Slice
 from gnats.jetstream.countersources cimport (
     SOURCES_BAD,
@@ -15,7 +16,7 @@ from gnats.jetstream.countersources cimport (
     sources_room,
     sources_set,
 )
-from gnats.jetstream.headers cimport H_INCR, H_STREAM_SOURCE, find_header, header_set, parse_headers, set_header
+from gnats.jetstream.headers cimport H_INCR, H_STREAM_SOURCE, header_set, parse_headers
 from gnats.jetstream.ingest cimport Inbound
 from gnats.jetstream.jsonreq cimport JSON_OK, JSON_STRING, JsonError, JsonField, JsonValue, json_object
 from gnats.jetstream.streamcore cimport StreamCore

@@ -1,17 +1,24 @@
-"""Direct gets; see directget.pxd."""
+"""Direct gets; see directget.pxd.
+
+An answer of many messages, or a search through many, is given in slices: the first in place, the others when it is
+their turn (gnats.jetstream.turns).
+"""
 from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdio cimport snprintf
 from libc.stdlib cimport free, malloc
-from libc.string cimport memcpy
+from libc.string cimport memcpy, memset
 
 from gnats.core.delivery cimport Deliverer
+from gnats.core.headers cimport add_header
 from gnats.core.parser cimport Slice
 from gnats.core.pollstate cimport PollState
-from gnats.core.subject cimport subject_has_wildcard
+from gnats.core.subject cimport is_valid_subject, subject_has_wildcard
 from gnats.core.sublist cimport Subscription
-from gnats.jetstream.engine cimport publish_now
-from gnats.jetstream.headers cimport add_header, add_number_header, level_too_high, parse_time, put_time
+from gnats.includes.atomics cimport add64_seq
+from gnats.includes.linux cimport monotonic_ns
+from gnats.jetstream.engine cimport Local, local_of, publish_now, take_turns
+from gnats.jetstream.headers cimport add_number_header, level_too_high, parse_time, put_time
 from gnats.jetstream.jsonreq cimport (
     JSON_BOOL,
     JSON_INT,
@@ -28,13 +35,23 @@ from gnats.jetstream.jsonreq cimport (
     json_unescape,
 )
 from gnats.jetstream.streamcore cimport StreamCore
-from gnats.store.base cimport STORE_OK, StoreMsg
+from gnats.jetstream.turns cimport Work, work_in_place, work_took
+from gnats.store.base cimport STORE_AGAIN, STORE_OK, StoreMsg
 from gnats.store.filter cimport Filter
+from gnats.store.questions cimport count_some, pending_known
+from gnats.store.reading cimport search_next, search_prev
 from gnats.store.stree cimport STreeFilter
 
 cdef enum:
     MOST_SUBJECTS = 1024     # of one multiple request (maxAllowedResponses)
     AT_ONCE = 64             # messages that are found under one lock
+    SLICE_MSGS = 256         # messages of one slice
+    SLICE_BYTES = 256 * 1024
+    SLICE_SEARCH = 16384     # messages that are looked at in one slice
+
+# What is to be done next.
+cdef enum Phase:
+    BEGIN, COUNT, SEND, SEND_MULTI, RECOUNT, DONE
 
 cdef enum:
     SEQ, LAST_FOR, NEXT_FOR, BATCH, MAX_BYTES, START_TIME, MULTI_LAST, UP_TO_SEQ, UP_TO_TIME, NO_HEADERS, MEMBERS
@@ -69,9 +86,32 @@ cdef struct Get:
     uint8_t *wild
     bint all                 # one of them is `>`
     char *text               # the strings, to be freed with all else
+    size_t text_n
     # how far it has got
     uint64_t pending, last_seq
     int64_t sent_bytes
+
+
+# A request that is being answered: in place on the stack, and in memory of its own when it takes more than a slice.
+cdef struct Answer:
+    Work work
+    void *stream             # borrowed StreamCore; kept by its `refs` while this is in nobody's stack
+    Get get
+    Slice reply
+    STreeFilter only         # next_by_subj
+    uint8_t wild
+    Filter f
+    const Filter *next_for   # NULL: all
+    uint8_t phase
+    bint batched, any
+    int64_t left             # messages that may still be sent
+    uint64_t seq             # from here on
+    uint64_t valid_through   # last of the stream when the pending ones were counted
+    uint64_t count_at, counted
+    uint64_t back            # how far last_by_subj with a wildcard has looked; 0: not begun
+    uint64_t *seqs           # of multi_last
+    int64_t nseqs, next_of_seqs, multi_sent
+    uint64_t up_to
 
 
 cdef void answer(StreamCore s, PollState *ps, const Slice *reply, const char *hdr, size_t hn, const char *msg,
@@ -110,15 +150,11 @@ cdef bint process_direct_get(
         or (get.next_for.n and get.nmulti) or (get.up_to_seq and get.has_up_to)
     ):
         refusal = b"408 Bad Request"
-    get.ps = producer.ps
-    get.reply = &reply
     if refusal != NULL:
         answer_status(<StreamCore> ctx, producer.ps, &reply, refusal)
-    elif get.nmulti:
-        get_direct_multi(<StreamCore> ctx, &get)
+        free(get.text)
     else:
-        get_direct(<StreamCore> ctx, &get)
-    free(get.text)
+        begin_answer(<StreamCore> ctx, producer, &get, &reply)
     return True
 
 
@@ -150,14 +186,12 @@ cdef bint process_direct_get_last(
     elif key.n == 0 or get.seq or get.last_for.n or get.next_for.n or get.nmulti or get.has_start or get.batch or (
             get.up_to_seq or get.has_up_to):
         refusal = b"408 Bad Request"
-    get.ps = producer.ps
-    get.reply = &reply
     get.last_for = key
     if refusal != NULL:
         answer_status(<StreamCore> ctx, producer.ps, &reply, refusal)
+        free(get.text)
     else:
-        get_direct(<StreamCore> ctx, &get)
-    free(get.text)
+        begin_answer(<StreamCore> ctx, producer, &get, &reply)
     return True
 
 
@@ -165,6 +199,7 @@ cdef bint process_direct_get_last(
 
 cdef void clear_get(Get *get) noexcept nogil:
     get.text = NULL
+    get.text_n = 0
     get.multi = NULL
     get.seq = get.up_to_seq = get.pending = get.last_seq = 0
     get.last_for.p = get.next_for.p = NULL
@@ -187,7 +222,8 @@ cdef bint read_get(const char *text, size_t n, Get *get) noexcept nogil:
         return False
     while json_next(&v[MULTI_LAST], &at, &item):
         count += 1
-    get.text = <char *> malloc(count * (sizeof(STreeFilter) + 1) + 3 * n + 8)
+    get.text_n = count * (sizeof(STreeFilter) + 1) + 3 * n + 8
+    get.text = <char *> malloc(get.text_n)
     if get.text == NULL:
         return False
     get.multi = <STreeFilter *> get.text
@@ -270,94 +306,236 @@ cdef void send_end(StreamCore s, Get *get, uint64_t up_to) noexcept nogil:
     answer(s, get.ps, get.reply, hdr, n, NULL, 0)
 
 
-cdef void only_filter(Get *get, STreeFilter *only, uint8_t *wild, Filter *f) noexcept nogil:
-    """The filter of next_by_subj."""
-    only.at = get.next_for.p
-    only.n = get.next_for.n
-    wild[0] = subject_has_wildcard(get.next_for.p, get.next_for.n)
-    f.subjects = only
-    f.wild = wild
-    f.n = 1
-    f.all = get.next_for.n == 1 and get.next_for.p[0] == c'>'
+cdef void begin_answer(StreamCore s, Deliverer producer, const Get *get, const Slice *reply) noexcept nogil:
+    """Answer: a slice in place, unless this batch has answered for long enough, and the rest in turns."""
+    cdef Local *local = local_of(producer.ps)
+    cdef Answer a
+    cdef bint more = True
+    cdef int64_t begin
+    memset(&a, 0, sizeof(a))
+    a.stream = <void *> s
+    a.get = get[0]
+    a.reply = reply[0]
+    a.batched = get.batch != 0
+    a.left = get.batch if a.batched else 1
+    a.seq = get.seq
+    point(&a)
+    if work_in_place(&local.work, producer.ps):
+        begin = monotonic_ns()
+        more = answer_slice(&a.work, producer.ps)
+        work_took(&local.work, monotonic_ns() - begin)
+    if more:
+        if later(local, producer, &a):
+            return
+        answer_status(s, producer.ps, &a.reply, b"503 Too Many Requests")
+    free(a.seqs)
+    free(a.get.text)
 
 
-cdef void get_direct(StreamCore s, Get *get) noexcept nogil:
-    """One message, or a batch of those that follow each other."""
-    cdef StoreMsg[AT_ONCE] found
-    cdef STreeFilter only
-    cdef uint8_t wild
-    cdef Filter f
-    cdef const Filter *next_for = &f if get.next_for.n else NULL
-    cdef bint batched = get.batch != 0, more = True
-    cdef int64_t left = get.batch if batched else 1
-    cdef uint64_t seq = get.seq, valid_through
-    cdef uint32_t i, n = 0
-    cdef bint any = False
-    if next_for != NULL:
-        only_filter(get, &only, &wild, &f)
+cdef void point(Answer *a) noexcept nogil:
+    """Have what points into the answer point to where it is."""
+    cdef Get *get = &a.get
+    get.reply = &a.reply
+    if get.nmulti:
+        a.f.subjects = get.multi
+        a.f.wild = get.wild
+        a.f.n = get.nmulti
+        a.f.all = get.all
+    elif get.next_for.n:
+        a.only.at = get.next_for.p
+        a.only.n = get.next_for.n
+        a.wild = subject_has_wildcard(get.next_for.p, get.next_for.n)
+        a.f.subjects = &a.only
+        a.f.wild = &a.wild
+        a.f.n = 1
+        a.f.all = get.next_for.n == 1 and get.next_for.p[0] == c'>'
+        a.next_for = &a.f
+
+
+cdef bint later(Local *local, Deliverer producer, Answer *a) noexcept nogil:
+    """Go on in turns, with a copy of all that is the request's; False: it cannot be."""
+    cdef size_t room = sizeof(Answer) + a.reply.n + a.get.last_for.n
+    cdef Answer *copy = <Answer *> malloc(room)
+    cdef char *p = <char *> (copy + 1)
+    if copy == NULL:
+        return False
+    copy[0] = a[0]
+    memcpy(p, a.reply.p, a.reply.n)
+    copy.reply.p = p
+    if a.get.last_for.n:
+        memcpy(p + a.reply.n, a.get.last_for.p, a.get.last_for.n)
+        copy.get.last_for.p = p + a.reply.n
+    point(copy)
+    copy.work.size = room + a.get.text_n
+    copy.work.step = answer_slice
+    copy.work.end = end_answer
+    add64_seq(&(<StreamCore> a.stream).refs, 1)
+    if take_turns(local, &copy.work, &producer.source):
+        return True
+    add64_seq(&(<StreamCore> a.stream).refs, <uint64_t> -1)
+    free(copy)
+    return False
+
+
+cdef void end_answer(Work *w) noexcept nogil:
+    cdef Answer *a = <Answer *> w
+    free(a.seqs)
+    free(a.get.text)
+    add64_seq(&(<StreamCore> a.stream).refs, <uint64_t> -1)
+    free(a)
+
+
+cdef bint answer_slice(Work *w, PollState *ps) noexcept nogil:
+    """Work.step."""
+    cdef Answer *a = <Answer *> w
+    a.get.ps = ps
+    if a.phase == BEGIN:
+        if a.get.nmulti:
+            begin_multi(<StreamCore> a.stream, a)
+        else:
+            begin_messages(<StreamCore> a.stream, a)
+    if a.phase == COUNT or a.phase == RECOUNT:
+        count_slice(<StreamCore> a.stream, a)
+    elif a.phase == SEND:
+        send_slice(<StreamCore> a.stream, a)
+    elif a.phase == SEND_MULTI:
+        send_multi_slice(<StreamCore> a.stream, a)
+    return a.phase != DONE
+
+
+cdef void begin_messages(StreamCore s, Answer *a) noexcept nogil:
     s.enter()
-    if get.has_start:
-        seq = s.store.seq_from_time(get.start_time)
-    valid_through = s.store.last_seq
-    if batched:
-        get.pending = s.store.num_pending(seq, next_for, False)
-    s.leave(get.ps)
-    while left > 0 and more:
-        n = find_some(s, get, next_for, batched, <uint32_t> min(left, AT_ONCE), &seq, found)
+    if a.get.has_start:
+        a.seq = s.store.seq_from_time(a.get.start_time)
+    a.phase = SEND
+    if a.batched:
+        begin_count(s, a, SEND, COUNT)
+    s.leave(a.get.ps)
+
+
+cdef void begin_count(StreamCore s, Answer *a, uint8_t known, uint8_t unknown) noexcept nogil:
+    """Of what follows a.seq, under the lock."""
+    a.valid_through = s.store.last_seq
+    a.count_at = a.seq
+    a.counted = 0
+    a.phase = known if pending_known(s.store, a.seq, a.next_for, &a.get.pending) else unknown
+
+
+cdef void count_slice(StreamCore s, Answer *a) noexcept nogil:
+    s.enter()
+    a.counted += count_some(s.store, a.next_for, &a.count_at, a.valid_through, SLICE_SEARCH)
+    s.leave(a.get.ps)
+    if a.count_at > a.valid_through:
+        a.get.pending = a.counted
+        if a.phase == COUNT:
+            a.phase = SEND
+        else:
+            end_batch_of(s, a)
+
+
+cdef void send_slice(StreamCore s, Answer *a) noexcept nogil:
+    """One message, or some of a batch of those that follow each other."""
+    cdef StoreMsg[AT_ONCE] found
+    cdef int64_t search = SLICE_SEARCH, sent = 0, bytes = a.get.sent_bytes
+    cdef uint32_t i, n = 0
+    cdef bint more = True, again = False
+    while a.left > 0 and more and not again:
+        if sent >= SLICE_MSGS or a.get.sent_bytes - bytes >= SLICE_BYTES:
+            return
+        n = find_some(s, a, <uint32_t> min(a.left, AT_ONCE), found, &search, &again)
         if n == 0:
             break
-        any = True
-        left -= n
+        a.any = True
+        a.left -= n
+        sent += n
         for i in range(n):
-            if batched and get.pending:
-                get.pending -= 1
-            if not send_msg(s, get, &found[i], batched):
+            if a.batched and a.get.pending:
+                a.get.pending -= 1
+            if not send_msg(s, &a.get, &found[i], a.batched):
                 more = False
                 break
-    if not any and (not batched or get.batch > 0):
-        answer_status(s, get.ps, get.reply, b"404 Message Not Found")
-    elif batched:
+            if a.get.sent_bytes - bytes >= SLICE_BYTES and i + 1 < n:
+                a.seq = found[i].seq + 1
+                a.left += n - (i + 1)
+                return
+    if again and more and a.left > 0:
+        return
+    if not a.any and (not a.batched or a.get.batch > 0):
+        answer_status(s, a.get.ps, a.get.reply, b"404 Message Not Found")
+    elif a.batched:
         s.enter()
-        if s.store.last_seq > valid_through:
-            get.pending = s.store.num_pending(seq, next_for, False)
-        s.leave(get.ps)
-        send_end(s, get, 0)
+        a.phase = DONE
+        if s.store.last_seq > a.valid_through:
+            begin_count(s, a, DONE, RECOUNT)
+        s.leave(a.get.ps)
+        if a.phase == RECOUNT:
+            return
+        end_batch_of(s, a)
+    a.phase = DONE
+
+
+cdef void end_batch_of(StreamCore s, Answer *a) noexcept nogil:
+    send_end(s, &a.get, 0)
+    a.phase = DONE
 
 
 cdef uint32_t find_some(
-    StreamCore s, Get *get, const Filter *f, bint batched, uint32_t most, uint64_t *seq, StoreMsg *found
+    StreamCore s, Answer *a, uint32_t most, StoreMsg *found, int64_t *search, bint *again
 ) noexcept nogil:
-    """The next messages that are asked for, and where to go on behind them."""
+    """The next messages that are asked for. `again`: there may be more, but enough were looked at."""
     cdef uint32_t n = 0
-    cdef int rc
+    cdef uint64_t at = 0
+    cdef int rc = STORE_OK
     s.enter()
-    if get.last_for.n:
-        n = s.store.load_last(get.last_for.p, <uint32_t> get.last_for.n, found) == STORE_OK
-    elif f == NULL and not batched:
-        n = s.store.load(seq[0], found) == STORE_OK
+    if a.get.last_for.n:
+        n = find_last(s, a, found, search, again)
+    elif a.next_for == NULL and not a.batched:
+        n = s.store.load(a.seq, found) == STORE_OK
     else:
         while n < most:
-            rc = s.store.load_next(f, seq[0], &found[n], NULL)
+            rc = search_next(s.store, a.next_for, a.seq, &found[n], &at, search)
+            if rc == STORE_AGAIN:
+                a.seq = at + 1
+                again[0] = True
             if rc != STORE_OK:
                 break
-            seq[0] = found[n].seq + 1
+            a.seq = found[n].seq + 1
             n += 1
-    s.leave(get.ps)
+    s.leave(a.get.ps)
     return n
 
 
-cdef void get_direct_multi(StreamCore s, Get *get) noexcept nogil:
-    """The last message of each of many subjects."""
+cdef uint32_t find_last(StreamCore s, Answer *a, StoreMsg *found, int64_t *search, bint *again) noexcept nogil:
+    """The last message of a subject, which may have wildcards; the lock is held."""
+    cdef Slice *subject = &a.get.last_for
+    cdef STreeFilter one
     cdef Filter f
-    cdef StoreMsg sm
-    cdef uint64_t *seqs = NULL
-    cdef uint64_t up_to = get.up_to_seq
-    cdef int64_t i, n, sent = 0
+    cdef uint8_t wild = 1
     cdef int rc
-    f.subjects = get.multi
-    f.wild = get.wild
-    f.n = get.nmulti
-    f.all = get.all
+    if (
+        not subject_has_wildcard(subject.p, subject.n) or (subject.n == 1 and subject.p[0] == c'>')
+        or not is_valid_subject(subject.p, subject.n)
+    ):
+        return s.store.load_last(subject.p, <uint32_t> subject.n, found) == STORE_OK
+    one.at = subject.p
+    one.n = subject.n
+    f.subjects = &one
+    f.wild = &wild
+    f.n = 1
+    f.all = False
+    if a.back == 0:
+        a.back = s.store.last_seq + 1
+    rc = search_prev(s.store, &f, a.back - 1, found, &a.back, search)
+    again[0] = rc == STORE_AGAIN
+    return rc == STORE_OK
+
+
+cdef void begin_multi(StreamCore s, Answer *a) noexcept nogil:
+    """The last message of each of many subjects."""
+    cdef Get *get = &a.get
+    cdef uint64_t up_to = get.up_to_seq
+    cdef int64_t n
+    a.phase = DONE
     s.enter()
     if get.has_up_to:
         up_to = s.store.seq_from_time(get.up_to_time)
@@ -368,7 +546,7 @@ cdef void get_direct_multi(StreamCore s, Get *get) noexcept nogil:
         up_to -= 1
     if up_to == 0:
         up_to = s.store.last_seq
-    n = s.store.multi_last_seqs(&f, up_to, MOST_SUBJECTS, &seqs)
+    n = s.store.multi_last_seqs(&a.f, up_to, MOST_SUBJECTS, &a.seqs)
     s.leave(get.ps)
     if n <= 0:
         if n == 0:
@@ -379,21 +557,36 @@ cdef void get_direct_multi(StreamCore s, Get *get) noexcept nogil:
             answer_status(s, get.ps, get.reply, b"500 out of memory")
         return
     get.pending = <uint64_t> n
-    for i in range(n):
+    a.nseqs = n
+    a.up_to = up_to
+    a.phase = SEND_MULTI
+
+
+cdef void send_multi_slice(StreamCore s, Answer *a) noexcept nogil:
+    cdef Get *get = &a.get
+    cdef StoreMsg sm
+    cdef int64_t bytes = get.sent_bytes
+    cdef uint64_t seq
+    cdef int rc
+    while a.next_of_seqs < a.nseqs:
+        if get.sent_bytes - bytes >= SLICE_BYTES:
+            return
+        seq = a.seqs[a.next_of_seqs]
+        a.next_of_seqs += 1
         get.pending -= 1
-        if seqs[i] < get.seq:
+        if seq < get.seq:
             continue
         s.enter()
-        rc = s.store.load(seqs[i], &sm)
+        rc = s.store.load(seq, &sm)
         s.leave(get.ps)
         if rc != STORE_OK:
             answer_status(s, get.ps, get.reply, b"404 Message Not Found")
-            free(seqs)
+            a.phase = DONE
             return
         if not send_msg(s, get, &sm, True):
             break
-        sent += 1
-        if 0 < get.batch <= sent:
+        a.multi_sent += 1
+        if 0 < get.batch <= a.multi_sent:
             break
-    free(seqs)
-    send_end(s, get, up_to)
+    send_end(s, get, a.up_to)
+    a.phase = DONE

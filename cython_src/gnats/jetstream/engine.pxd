@@ -11,12 +11,14 @@ timers. Both are leaves (docs/locks.md). Everything else of a Local is its polle
 from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
+from gnats.core.inbox cimport Source
 from gnats.core.msgtrace cimport MsgTrace
 from gnats.core.pollstate cimport PollState
 from gnats.core.timers cimport Timer, TimerHeap
 from gnats.includes.atomics cimport load32
 from gnats.includes.pthread cimport pthread_cond_t, pthread_mutex_t, pthread_t
 from gnats.jetstream.observer cimport Observer
+from gnats.jetstream.turns cimport Work, WorkList
 
 
 # A deadline. `fn` is called in the control loop's thread, which is online, with no lock held; it may arm it again.
@@ -59,6 +61,7 @@ cdef struct Local:
     PtrList ready        # Observers that have more to deliver than a slice
     Outbox out           # what is sent once it is flushed
     Outbox synced        # and what once it is synced
+    WorkList work        # what clients have asked for that takes its time
     MsgTrace *mt         # of the message that a stream is given; NULL for none
     PtrList held         # Observers to run then
     int64_t wall_at      # ps.now of `wall`, ns since 1970
@@ -105,11 +108,19 @@ cdef class Engine:
     cdef list clients, graveyard
     cdef bint closed
 
-    # Any thread. Sets the deadline, monotonic ns; 0 disarms. A timer that is disarmed by another thread than the
-    # control loop's may just be being called. False when out of memory.
-    cdef bint arm(self, JsTimer *t, int64_t when) noexcept nogil
+    cdef uint64_t rounds           # of timers; atomic, the control loop's
+    # Room for n more timers, n below 0 gives it back: whoever has timers reserves it before it arms the first.
+    # False when out of memory.
+    cdef bint reserve(self, int n) noexcept nogil
+    # Any thread. Sets the deadline, monotonic ns; 0 disarms. What is due already is called soon, after what was due
+    # before. A timer that is disarmed by another thread than the control loop's may just be being called.
+    cdef void arm(self, JsTimer *t, int64_t when) noexcept nogil
     cdef void expire(self) noexcept nogil
     cdef void give_to_sync(self, Local *local) noexcept nogil
+
+
+# Have a step of `w` done whenever it has its turn; `causer` has asked for it. False: it has asked for too much.
+cdef bint take_turns(Local *local, Work *w, Source *causer) noexcept nogil
 
 
 cdef inline bint stream_failed(StreamBase s) noexcept nogil:

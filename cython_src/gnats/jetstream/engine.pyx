@@ -7,11 +7,12 @@ from libc.string cimport memcpy, memset
 from gnats.core.account cimport Account
 from gnats.core.batch cimport end_batch
 from gnats.core.client cimport Client
+from gnats.core.inbox cimport Source
 from gnats.core.parser cimport JETSTREAM
 from gnats.core.pollstate cimport PollerBase, PollState
 from gnats.core.quiesce cimport qs_advance, qs_offline, qs_online, qs_passed
 from gnats.core.state cimport ServerState
-from gnats.core.timers cimport Timer, timer_clear, timer_expired, timer_set, timers_free, timers_next
+from gnats.core.timers cimport Timer, timer_clear, timer_expired, timer_set, timers_free, timers_next, timers_reserve
 from gnats.includes.arrays cimport array_grow
 from gnats.includes.atomics cimport (
     add64_seq,
@@ -51,8 +52,11 @@ from gnats.includes.pthread cimport (
     pthread_mutex_init,
     pthread_mutex_lock,
     pthread_mutex_unlock,
+    pthread_self,
+    pthread_setname_np,
 )
 from gnats.jetstream.observer cimport Observer
+from gnats.jetstream.turns cimport Work, work_add, work_drop, work_run
 
 cdef enum:
     ROUNDS = 4               # of what deliveries cause in turn, within one batch
@@ -212,7 +216,7 @@ cdef class Engine:
     def reap(self) -> None:
         """Let go of what was buried and is no longer used."""
         cdef list kept = []
-        if not self.graveyard or len((<Client> self.clients[0]).keep[2]):
+        if not self.graveyard or (<Client> self.clients[0]).keep[2].names_jetstream:
             return   # an event that is waiting may name one of them
         for number, what in self.graveyard:
             if not qs_passed(number) or refs_of(what):
@@ -220,12 +224,27 @@ cdef class Engine:
         self.graveyard = kept
 
     def stats(self) -> dict:
-        """`syncs`: fdatasyncs so far; `timers` armed; `buried`: closed streams and consumers still kept."""
+        """Counters, and how it is at the moment.
+
+        `syncs`: fdatasyncs so far; `rounds` of timers so far; `timers` armed; `overdue`: nanoseconds by which the first
+        deadline has passed; `unwatched`: whether that deadline would pass unnoticed; `buried`: closed streams and
+        consumers still kept.
+        """
         cdef uint32_t timers
+        cdef int64_t first, armed
         pthread_mutex_lock(&self.timer_lock)
         timers = self.timers.n
+        first = timers_next(&self.timers)
+        armed = self.armed
         pthread_mutex_unlock(&self.timer_lock)
-        return {"syncs": load64(&self.syncs), "timers": timers, "buried": len(self.graveyard)}
+        return {
+            "syncs": load64(&self.syncs),
+            "rounds": load64(&self.rounds),
+            "timers": timers,
+            "overdue": max(monotonic_ns() - first, 0) if first else 0,
+            "unwatched": first != 0 and (armed == 0 or armed > first),
+            "buried": len(self.graveyard),
+        }
 
     def close(self) -> None:
         """Streams and consumers are closed, and the pollers' threads have ended. Idempotent."""
@@ -236,22 +255,28 @@ cdef class Engine:
         self.stop_sync()
         for poller in self.pollers:
             poller.ps.js_hook = js_nothing
+            work_drop(&(<Local *> poller.ps.js_local).work, &poller.ps)
         self.graveyard.clear()
 
     # -- timers ------------------------------------------------------------------------------------------------------
 
-    cdef bint arm(self, JsTimer *t, int64_t when) noexcept nogil:
-        cdef bint ok = True
+    cdef bint reserve(self, int n) noexcept nogil:
+        cdef bint ok
+        pthread_mutex_lock(&self.timer_lock)
+        ok = timers_reserve(&self.timers, n) == 0
+        pthread_mutex_unlock(&self.timer_lock)
+        return ok
+
+    cdef void arm(self, JsTimer *t, int64_t when) noexcept nogil:
         pthread_mutex_lock(&self.timer_lock)
         if when == 0:
             timer_clear(&self.timers, &t.timer)
         else:
-            ok = timer_set(&self.timers, &t.timer, when) == 0
+            timer_set(&self.timers, &t.timer, when)
             # A deadline that is later than the timerfd's is set when that one has passed.
             if self.armed == 0 or timers_next(&self.timers) < self.armed:
                 set_timerfd(self)
         pthread_mutex_unlock(&self.timer_lock)
-        return ok
 
     cdef void expire(self) noexcept nogil:
         cdef PollState *ps = self.control
@@ -259,6 +284,7 @@ cdef class Engine:
         cdef uint32_t _
         qs_online(&ps.qs)
         ps.now = monotonic_ns()
+        bump64(&self.rounds, 1)
         for _ in range(TIMERS_AT_ONCE):
             pthread_mutex_lock(&self.timer_lock)
             t = timer_expired(&self.timers, ps.now)
@@ -355,6 +381,7 @@ cdef void *sync_loop(void *arg) noexcept nogil:
     cdef uint32_t i
     cdef uint64_t turn = 0
     cdef bint stop
+    pthread_setname_np(pthread_self(), "gnats-sync")
     while True:
         pthread_mutex_lock(&(<Engine> arg).lock)
         while (<Engine> arg).queue == NULL and not (<Engine> arg).stopping:
@@ -407,7 +434,8 @@ cdef void js_hook(PollState *ps) noexcept nogil:
         if local.dirty.n == 0 and local.out.n == 0 and local.run.n == 0:
             break
     ps.js_dirty = <void *> local if local.dirty.n or local.out.n or local.run.n else NULL
-    ps.js_ready = <void *> local if local.ready.n else NULL
+    work_run(&local.work, ps)
+    ps.js_ready = <void *> local if local.ready.n or local.work.head != NULL else NULL
 
 
 cdef void finish_streams(Local *local) noexcept nogil:
@@ -527,6 +555,9 @@ cdef bint publish_later(
     cdef size_t cap
     cdef Outgoing *o
     cdef char *p
+    # First of all: a reply that is in the outbox leaves when the streams of the batch have been flushed.
+    if not mark_dirty(local, stream):
+        return False
     if out.cap - out.n < need:
         cap = max(out.cap * 2, max(out.n + need, <size_t> 16384))
         p = <char *> realloc(out.p, cap)
@@ -547,7 +578,7 @@ cdef bint publish_later(
         memcpy(p + sn, hdr, hn)
     if n:
         memcpy(p + sn + hn, msg, n)
-    return mark_dirty(local, stream)
+    return True
 
 
 cdef bint publish_now(
@@ -578,6 +609,13 @@ cdef bint run_synced(Local *local, StreamBase stream, Observer o) noexcept nogil
         or64(&o.held, bit)
         add64_seq(&o.refs, 1)
     return mark_dirty(local, stream)
+
+
+cdef bint take_turns(Local *local, Work *w, Source *causer) noexcept nogil:
+    if not work_add(&local.work, local.ps, w, causer):
+        return False
+    local.ps.js_ready = <void *> local
+    return True
 
 
 cdef bint run_again(Local *local, Observer o) noexcept nogil:

@@ -33,9 +33,6 @@ cdef inline bint is_fast_batch(const Slice *reply) noexcept nogil:
 
 # False for a pattern that is none, of a reply subject that ends in .$FI.
 cdef bint parse_fast_pattern(const Slice *reply, FastPattern *out) noexcept nogil
-# Of a message that came through an import, before its header is rewritten: `reply` becomes what its publisher wrote, if
-# that is of a fast batch, in the memory that is returned (or NULL), to be freed.
-cdef char *original_reply(const Inbound *m, Slice *reply) noexcept nogil
 # A message whose reply subject, as its publisher wrote it, is_fast_batch(); takes the stream's lock.
 cdef void process_fast_batch_msg(StreamCore s, Local *local, Inbound *m, const Slice *pattern) noexcept nogil
 # Forget it; the lock is held.

@@ -3,9 +3,10 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdio cimport snprintf
-from libc.stdlib cimport free, malloc
+from libc.stdlib cimport free
 from libc.string cimport memcmp
 
+from gnats.core.headers cimport remove_header
 from gnats.core.msgtrace cimport TRACE_DUPLICATE, trace_jetstream_error
 from gnats.core.parser cimport Slice
 from gnats.includes.atomics cimport add64, load64, unlikely
@@ -13,15 +14,7 @@ from gnats.jetstream.batchchecks cimport Before, check_batched, store_batched
 from gnats.jetstream.batching cimport may_batch, open_batch
 from gnats.jetstream.batchtable cimport MAX_BATCH_ID, OpenBatch, batch_find, batch_remove, batch_touch
 from gnats.jetstream.engine cimport Local, publish_later
-from gnats.jetstream.headers cimport (
-    H_REQUEST_INFO,
-    H_REQUIRED_API_LEVEL,
-    has_header,
-    header_set,
-    level_too_high,
-    parse_headers,
-    remove_header,
-)
+from gnats.jetstream.headers cimport H_REQUIRED_API_LEVEL, header_set, level_too_high, parse_headers
 from gnats.jetstream.ingest cimport (
     MSG_DUPLICATE,
     MSG_STORED,
@@ -37,15 +30,6 @@ from gnats.jetstream.ingest cimport (
     own_header,
     refuse,
     transform_subject,
-)
-from gnats.jetstream.jsonreq cimport (
-    JSON_OK,
-    JSON_STRING,
-    JsonError,
-    JsonField,
-    JsonValue,
-    json_object,
-    json_unescape,
 )
 from gnats.jetstream.puback cimport (
     ERR_BATCH_DISABLED,
@@ -81,12 +65,6 @@ cdef struct FastBatch:
     uint16_t ack_messages, max_ack_messages
     uint8_t gap_ok
     uint8_t commit       # it takes nothing more
-
-
-cdef JsonField[1] REPLY_FIELD
-
-REPLY_FIELD[0].name = b"reply"
-REPLY_FIELD[0].type = JSON_STRING
 
 
 # -- the reply subject -------------------------------------------------------------------------------------------------
@@ -133,30 +111,6 @@ cdef bint parse_fast_pattern(const Slice *reply, FastPattern *out) noexcept nogi
     flow = parse_int64(token.p, token.n)
     out.flow = <uint16_t> (DEFAULT_FLOW if flow <= 0 else min(flow, <int64_t> 65535))
     return last_token(&rest, &out.id)
-
-
-cdef char *original_reply(const Inbound *m, Slice *reply) noexcept nogil:
-    cdef const Slice *info = &m.h.values[H_REQUEST_INFO]
-    cdef JsonValue v
-    cdef JsonError err
-    cdef Slice found
-    cdef char *text
-    if not has_header(&m.h, H_REQUEST_INFO) or is_fast_batch(reply):
-        return NULL
-    if reply.n <= 4 or memcmp(reply.p, b"_R_.", 4) != 0:
-        return NULL
-    if json_object(info.p, info.n, REPLY_FIELD, 1, &v, &err) != JSON_OK or not v.set:
-        return NULL
-    text = <char *> malloc(3 * v.n + 1)
-    if text == NULL:
-        return NULL
-    found.p = text
-    found.n = json_unescape(v.p, v.n, text)
-    if not is_fast_batch(&found):
-        free(text)
-        return NULL
-    reply[0] = found
-    return text
 
 
 def fast_pattern(bytes reply not None) -> tuple | None:

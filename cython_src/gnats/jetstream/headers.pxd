@@ -1,9 +1,4 @@
-"""Headers of messages that streams take: found, read, removed and added, without Python.
-
-A header is a block from its "NATS/1.0" line to the empty line behind the last one, of a size that the protocol has
-checked; nothing else about it is trusted. A line counts from CR LF to CR LF, its name exactly as it is written, and of
-several lines with one name the first counts. Values lose the blanks before them.
-"""
+"""What streams read in headers, and the numbers and times in them; lines are found as core.headers does."""
 from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
@@ -36,7 +31,6 @@ cdef enum:
     H_REQUIRED_API_LEVEL = 23
     H_MARKER_REASON = 24
     HEADERS = 25
-    EMPTY_HEADER = 12    # bytes of a block without lines
 
 
 cdef struct MsgHeaders:
@@ -45,8 +39,6 @@ cdef struct MsgHeaders:
 
 
 cdef void parse_headers(char *hdr, size_t n, MsgHeaders *out) noexcept nogil
-# The value of the first line with that name; p is NULL without one.
-cdef Slice find_header(char *hdr, size_t n, const char *name, size_t name_n) noexcept nogil
 
 
 cdef inline bint has_header(const MsgHeaders *h, int which) noexcept nogil:
@@ -58,20 +50,7 @@ cdef inline bint header_set(const MsgHeaders *h, int which) noexcept nogil:
     return h.found >> which & 1 and h.values[which].n
 
 
-# Without its status ("NATS/1.0 503 ..." becomes "NATS/1.0"), in place; the size, 0 when nothing is left.
-cdef size_t remove_status(char *hdr, size_t n) noexcept nogil
-# Without the lines of that name, in place; the size, 0 when nothing is left.
-cdef size_t remove_header(char *hdr, size_t n, const char *name, size_t name_n) noexcept nogil
-# Is there a line that begins with this?
-cdef bint has_header_like(const char *hdr, size_t n, const char *prefix, size_t prefix_n) noexcept nogil
-# Without all of them, in place; the size, 0 when nothing is left.
-cdef size_t remove_headers_like(char *hdr, size_t n, const char *prefix, size_t prefix_n) noexcept nogil
-# The block with one line more, at out, which has room for n + name_n + value_n + 16 bytes and may be hdr; its size.
-cdef size_t add_header(char *out, const char *hdr, size_t n, const char *name, size_t name_n, const char *value,
-                       size_t value_n) noexcept nogil
-# The same, but in the place of the first line of that name, if there is one (setHeader).
-cdef size_t set_header(char *hdr, size_t n, const char *name, size_t name_n, const char *value,
-                       size_t value_n) noexcept nogil
+# add_header() with a number.
 cdef size_t add_number_header(char *out, const char *hdr, size_t n, const char *name, size_t name_n,
                               uint64_t value) noexcept nogil
 

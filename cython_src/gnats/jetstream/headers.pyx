@@ -3,8 +3,9 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes
 from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
-from libc.string cimport memchr, memcmp, memcpy, memmove
+from libc.string cimport memchr, memcmp, memcpy
 
+from gnats.core.headers cimport LINE_END, add_header, find_header, header_line_end, header_value_at
 from gnats.core.quoting cimport put_json_string
 from gnats.store.calendar cimport days_of, put_time_at
 from gnats.store.durations cimport parse_int64, parse_uint64
@@ -37,37 +38,14 @@ cdef uint64_t SECOND = 1000000000
 cdef int64_t api_level = JS_API_LEVEL
 
 
-cdef inline size_t line_end(const char *hdr, size_t n, size_t at) noexcept nogil:
-    """Where the next CR LF is, n without one."""
-    cdef const char *p
-    while at + 1 < n:
-        p = <const char *> memchr(hdr + at, c'\r', n - 1 - at)
-        if p == NULL:
-            return n
-        at = p - hdr
-        if p[1] == c'\n':
-            return at
-        at += 1
-    return n
-
-
-cdef inline Slice value_of(char *hdr, size_t at, size_t end) noexcept nogil:
-    cdef Slice value
-    while at < end and hdr[at] == c' ':
-        at += 1
-    value.p = hdr + at
-    value.n = end - at
-    return value
-
-
 cdef void parse_headers(char *hdr, size_t n, MsgHeaders *out) noexcept nogil:
-    cdef size_t at = line_end(hdr, n, 0), end, name_n
+    cdef size_t at = header_line_end(hdr, n, 0), end, name_n
     cdef const char *colon
     cdef int i
     out.found = 0
-    while at + 2 < n:
-        at += 2
-        end = line_end(hdr, n, at)
+    while at + LINE_END < n:
+        at += LINE_END
+        end = header_line_end(hdr, n, at)
         if end - at > 5 and memcmp(hdr + at, b"Nats-", 5) == 0:
             colon = <const char *> memchr(hdr + at, c':', end - at)
             if colon != NULL:
@@ -77,123 +55,9 @@ cdef void parse_headers(char *hdr, size_t n, MsgHeaders *out) noexcept nogil:
                             gnats_header_names[i].p + 5, hdr + at + 5, name_n - 5) == 0:
                         if not out.found >> i & 1:
                             out.found |= <uint32_t> 1 << i
-                            out.values[i] = value_of(hdr, at + name_n + 1, end)
+                            out.values[i] = header_value_at(hdr, at + name_n + 1, end)
                         break
         at = end
-
-
-cdef size_t find_line(const char *hdr, size_t n, const char *name, size_t name_n, size_t *end) noexcept nogil:
-    """Where the first line of that name begins, 0 for none."""
-    cdef size_t at = line_end(hdr, n, 0)
-    while at + 2 < n:
-        at += 2
-        end[0] = line_end(hdr, n, at)
-        if end[0] - at > name_n and hdr[at + name_n] == c':' and memcmp(hdr + at, name, name_n) == 0:
-            return at
-        at = end[0]
-    return 0
-
-
-cdef Slice find_header(char *hdr, size_t n, const char *name, size_t name_n) noexcept nogil:
-    cdef size_t end = 0
-    cdef size_t at = find_line(hdr, n, name, name_n, &end)
-    cdef Slice none
-    none.p = NULL
-    none.n = 0
-    return value_of(hdr, at + name_n + 1, end) if at else none
-
-
-cdef size_t remove_status(char *hdr, size_t n) noexcept nogil:
-    cdef const char *cr
-    if n < 8 or memcmp(hdr, b"NATS/1.0", 8) != 0:
-        return n
-    cr = <const char *> memchr(hdr, c'\r', n)
-    if cr == NULL or cr - hdr <= 8:
-        return n
-    n -= cr - hdr - 8
-    memmove(hdr + 8, cr, n - 8)
-    return n if n != EMPTY_HEADER else 0
-
-
-cdef bint cut_line(char *hdr, size_t *n, size_t at, size_t end) noexcept nogil:
-    """Take out the line from at to end; False when there is none, or nothing is left."""
-    if at == 0 or end == n[0]:
-        return False
-    end += 2
-    memmove(hdr + at, hdr + end, n[0] - end)
-    n[0] -= end - at
-    if n[0] <= EMPTY_HEADER:
-        n[0] = 0
-    return n[0] != 0
-
-
-cdef size_t remove_header(char *hdr, size_t n, const char *name, size_t name_n) noexcept nogil:
-    cdef size_t at, end = 0
-    while True:
-        at = find_line(hdr, n, name, name_n, &end)
-        if not cut_line(hdr, &n, at, end):
-            return n
-
-
-cdef size_t find_like(const char *hdr, size_t n, const char *prefix, size_t prefix_n, size_t *end) noexcept nogil:
-    """Where the first line begins that begins so, 0 for none."""
-    cdef size_t at = line_end(hdr, n, 0)
-    while at + 2 < n:
-        at += 2
-        end[0] = line_end(hdr, n, at)
-        if end[0] - at >= prefix_n and memcmp(hdr + at, prefix, prefix_n) == 0:
-            return at
-        at = end[0]
-    return 0
-
-
-cdef bint has_header_like(const char *hdr, size_t n, const char *prefix, size_t prefix_n) noexcept nogil:
-    cdef size_t end = 0
-    return find_like(hdr, n, prefix, prefix_n, &end) != 0
-
-
-cdef size_t remove_headers_like(char *hdr, size_t n, const char *prefix, size_t prefix_n) noexcept nogil:
-    cdef size_t at, end = 0
-    while True:
-        at = find_like(hdr, n, prefix, prefix_n, &end)
-        if not cut_line(hdr, &n, at, end):
-            return n
-
-
-cdef size_t add_header(
-    char *out, const char *hdr, size_t n, const char *name, size_t name_n, const char *value, size_t value_n
-) noexcept nogil:
-    cdef char *p = out
-    if n > 2:
-        if out != hdr:
-            memcpy(out, hdr, n - 2)
-        p += n - 2
-    else:
-        memcpy(p, b"NATS/1.0\r\n", 10)
-        p += 10
-    memcpy(p, name, name_n)
-    p += name_n
-    memcpy(p, b": ", 2)
-    p += 2
-    memcpy(p, value, value_n)
-    p += value_n
-    memcpy(p, b"\r\n\r\n", 4)
-    return p + 4 - out
-
-
-cdef size_t set_header(
-    char *hdr, size_t n, const char *name, size_t name_n, const char *value, size_t value_n
-) noexcept nogil:
-    cdef size_t end = 0
-    cdef size_t at = find_line(hdr, n, name, name_n, &end)
-    if at == 0:
-        return add_header(hdr, hdr, n, name, name_n, value, value_n)
-    at += name_n + 1
-    if at < end and hdr[at] == c' ':
-        at += 1
-    memmove(hdr + at + value_n, hdr + end, n - end)
-    memcpy(hdr + at, value, value_n)
-    return n - (end - at) + value_n
 
 
 cdef size_t add_number_header(
@@ -291,6 +155,11 @@ cdef bint level_too_high(char *hdr, size_t n) noexcept nogil:
     return v > <uint64_t> api_level
 
 
+def required_level(bytes header not None) -> bool:
+    """Whether a request's header requires no API level but what this server has (errorOnRequiredApiLevel)."""
+    return not level_too_high(PyBytes_AS_STRING(header), PyBytes_GET_SIZE(header))
+
+
 # -- for tests -------------------------------------------------------------------------------------------------------
 
 def probe_headers(bytes hdr not None) -> dict:
@@ -308,37 +177,6 @@ def probe_headers(bytes hdr not None) -> dict:
 def header_names() -> list:
     """The names that probe_headers() numbers."""
     return [gnats_header_names[i].p[:gnats_header_names[i].n] for i in range(HEADERS)]
-
-
-def probe_remove(bytes hdr not None, bytes name) -> bytes:
-    """A header without the lines of a name; without its status when name is None."""
-    cdef size_t n = PyBytes_GET_SIZE(hdr)
-    cdef char *copy = <char *> malloc(n + 1)
-    if copy == NULL:
-        raise MemoryError
-    try:
-        memcpy(copy, PyBytes_AS_STRING(hdr), n)
-        if name is None:
-            n = remove_status(copy, n)
-        else:
-            n = remove_header(copy, n, PyBytes_AS_STRING(name), PyBytes_GET_SIZE(name))
-        return PyBytes_FromStringAndSize(copy, n)
-    finally:
-        free(copy)
-
-
-def probe_add(bytes hdr not None, bytes name not None, bytes value not None) -> bytes:
-    """A header with one line more."""
-    cdef char *out = <char *> malloc(len(hdr) + len(name) + len(value) + 16)
-    if out == NULL:
-        raise MemoryError
-    try:
-        n = add_header(
-            out, PyBytes_AS_STRING(hdr), len(hdr), PyBytes_AS_STRING(name), len(name), PyBytes_AS_STRING(value),
-            len(value))
-        return PyBytes_FromStringAndSize(out, n)
-    finally:
-        free(out)
 
 
 def probe_json_string(bytes text not None) -> bytes:

@@ -5,6 +5,7 @@ from libc.stdlib cimport free, malloc
 from libc.string cimport memcmp, memcpy, memmove
 
 from gnats.core.delivery cimport Deliverer
+from gnats.core.headers cimport add_header, find_header, remove_header, remove_status
 from gnats.core.msgtrace cimport (
     TRACE_DUPLICATE,
     TRACE_LAST_SUBJECT_SEQUENCE,
@@ -20,6 +21,7 @@ from gnats.core.sublist cimport Subscription
 from gnats.core.transform cimport transform_apply, transform_matches
 from gnats.includes.atomics cimport unlikely
 from gnats.includes.linux cimport realtime_ns
+from gnats.includes.times cimport time_after, whole_seconds
 from gnats.jetstream.atomicbatch cimport process_atomic_batch_msg
 from gnats.jetstream.counter cimport (
     COUNTER_BROKEN,
@@ -31,7 +33,7 @@ from gnats.jetstream.counter cimport (
 )
 from gnats.jetstream.engine cimport Local, batch_time, local_of, publish_later
 from gnats.jetstream.dedupe cimport dedupe_find
-from gnats.jetstream.fastbatch cimport is_fast_batch, original_reply, process_fast_batch_msg
+from gnats.jetstream.fastbatch cimport is_fast_batch, process_fast_batch_msg
 from gnats.jetstream.headers cimport (
     H_BATCH_ID,
     H_EXPECTED_LAST_MSG_ID,
@@ -48,16 +50,12 @@ from gnats.jetstream.headers cimport (
     H_STREAM_SOURCE,
     H_TTL,
     MsgHeaders,
-    add_header,
     add_number_header,
-    find_header,
     has_header,
     header_set,
     parse_headers,
     put_time,
     put_uint64,
-    remove_header,
-    remove_status,
 )
 from gnats.jetstream.puback cimport (
     ERR_ACCOUNT_RESOURCES,
@@ -106,8 +104,6 @@ cdef enum:
     ROOM = 256                      # bytes of a subject that need no memory but the stack's
     HEADER_MORE = 128               # what a header may grow by here
 
-cdef int64_t SECOND = 1000000000
-
 
 cdef bint process_inbound_jetstream_msg(
     void *ctx, Deliverer producer, const Subscription *sub, char *msg, size_t n
@@ -116,7 +112,6 @@ cdef bint process_inbound_jetstream_msg(
     cdef Local *local = local_of(producer.ps)
     cdef Inbound m
     cdef Slice pattern
-    cdef char *original = NULL
     m.subject = pa.subject
     m.reply = pa.reply
     if m.reply.p == NULL:
@@ -131,13 +126,12 @@ cdef bint process_inbound_jetstream_msg(
     m.h.found = 0
     m.unheard = False
     m.told_as = TOLD
-    pattern = m.reply
+    # Through imported services, the subject that tells of a fast batch is the requester's.
+    pattern = producer.hop.reply if producer.hop != NULL and producer.hop.reply.n else m.reply
     if m.hdr_n:
         parse_headers(m.hdr, m.hdr_n, &m.h)
         if unlikely(has_header(&m.h, H_REQUEST_INFO) or has_status(&m) or producer.mt != NULL):
-            original = original_reply(&m, &pattern)
             if not rewrite_header(&m, producer.mt != NULL):
-                free(original)
                 return True
         if unlikely(producer.mt != NULL):
             begin_trace(<StreamCore> ctx, local, producer.mt)
@@ -146,8 +140,6 @@ cdef bint process_inbound_jetstream_msg(
     else:
         process_jetstream_msg(<StreamCore> ctx, local, &m, False)
     local.mt = NULL
-    if unlikely(original != NULL):
-        free(original)
     free(m.owned)
     free(m.counted)
     return not m.unheard
@@ -600,9 +592,9 @@ cdef bint append(StreamCore s, Local *local, Inbound *m, Checked *c) noexcept no
     if c.msg_id.n:
         s.remember_msg_id(c.msg_id.p, c.msg_id.n, s.store.last_seq, ts)
     if s.store.limits.max_age > 0:
-        s.arm_expiry(ts + s.store.limits.max_age)
-    if c.ttl > 0 and c.ttl < <int64_t> 9000000000:
-        s.arm_expiry(ts + c.ttl * SECOND)
+        s.arm_expiry(time_after(ts, s.store.limits.max_age))
+    if c.ttl > 0:
+        s.arm_expiry(time_after(ts, whole_seconds(c.ttl)))
     if s.cfg.allow_schedules:
         arm_schedules(s)
     s.observing.stored(local, s, s.store.last_seq, m.subject.p, <uint32_t> m.subject.n)

@@ -62,7 +62,7 @@ cdef struct WaitQueue:
     uint32_t n, max
     uint32_t nowait             # requests with no_wait
     int64_t last                # when something was asked for last, monotonic ns
-    int64_t due                 # nothing expires and no heartbeat is due before; 0: nothing at all
+    int64_t due                 # nothing expires and no heartbeat is due before; 0: nothing at all, as when it is empty
 
 
 # What msg[:n], without header, asks for. The pointers go into msg.

@@ -6,6 +6,7 @@ from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 
 from gnats.core.sublist cimport sl_generation_slot
+from gnats.includes.times cimport time_after
 from gnats.jetstream.acks cimport trim
 from gnats.jetstream.jsonreq cimport (
     JSON_BOOL,
@@ -101,11 +102,10 @@ cdef WaitingRequest *request_new(const NextRequest *req, const char *reply, size
     wr.b = req.max_bytes
     wr.received = now
     if req.expires:
-        # far enough away is never
-        wr.expires = now + min(req.expires, <int64_t> 1 << 61) if req.expires > 0 else now
+        wr.expires = time_after(now, req.expires) if req.expires > 0 else now
     if req.heartbeat > 0:
         wr.hb = req.heartbeat
-        wr.hbt = now + min(req.heartbeat, <int64_t> 1 << 61)
+        wr.hbt = time_after(now, req.heartbeat)
     wr.no_wait = req.no_wait
     wr.has_group = req.has_group
     wr.min_pending = req.min_pending
@@ -160,6 +160,13 @@ cdef void link_out(WaitQueue *q, WaitingRequest *wr) noexcept nogil:
     q.nowait -= wr.no_wait
 
 
+cdef inline void leave(WaitQueue *q, WaitingRequest *wr) noexcept nogil:
+    """For good."""
+    link_out(q, wr)
+    if q.head == NULL:
+        q.due = 0
+
+
 cdef bint waitq_add(WaitQueue *q, WaitingRequest *wr) noexcept nogil:
     if q.n >= q.max:
         return False
@@ -171,7 +178,7 @@ cdef bint waitq_add(WaitQueue *q, WaitingRequest *wr) noexcept nogil:
 
 
 cdef void waitq_remove(WaitQueue *q, WaitingRequest *wr) noexcept nogil:
-    link_out(q, wr)
+    leave(q, wr)
     free(wr)
 
 
@@ -194,7 +201,7 @@ cdef WaitingRequest *waitq_pop(WaitQueue *q) noexcept nogil:
             link_out(q, wr)
             link_in(q, wr)
     else:
-        link_out(q, wr)
+        leave(q, wr)
     return wr
 
 
@@ -240,13 +247,18 @@ cdef class RequestQueue:
     def __dealloc__(self):
         waitq_free(&self.q)
 
-    def add(self, bytes reply not None, int64_t batch, int priority=0) -> bool:
+    def add(
+        self, bytes reply not None, int64_t batch, int priority=0, *, int64_t expires=0, int64_t heartbeat=0,
+        int64_t now=1
+    ) -> bool:
         """False when it is full."""
         cdef NextRequest req
         cdef WaitingRequest *wr
         memset(&req, 0, sizeof(req))
         req.batch = batch
-        wr = request_new(&req, PyBytes_AS_STRING(reply), PyBytes_GET_SIZE(reply), 1)
+        req.expires = expires
+        req.heartbeat = heartbeat
+        wr = request_new(&req, PyBytes_AS_STRING(reply), PyBytes_GET_SIZE(reply), now)
         if wr == NULL:
             raise MemoryError
         wr.priority = priority
@@ -264,6 +276,11 @@ cdef class RequestQueue:
         if wr.n <= 0:
             free(wr)
         return reply
+
+    @property
+    def due(self) -> int:
+        """When something is due, or before; 0: nothing is."""
+        return self.q.due
 
     def cycle(self) -> None:
         """The first becomes the last."""

@@ -4,10 +4,12 @@ from libc.stdint cimport INT64_MAX, int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcmp, memcpy
 
+from gnats.core.headers cimport add_header, find_header, remove_header, remove_headers_like
 from gnats.core.parser cimport Slice
 from gnats.core.pollstate cimport PollState
 from gnats.core.subject cimport is_valid_literal_subject, same_bytes
 from gnats.includes.linux cimport monotonic_ns, realtime_ns
+from gnats.includes.times cimport time_after, time_before
 from gnats.jetstream.engine cimport Local, local_of, stream_failed
 from gnats.jetstream.headers cimport (
     H_ROLLUP,
@@ -20,13 +22,9 @@ from gnats.jetstream.headers cimport (
     H_SCHEDULE_TTL,
     H_SCHEDULER,
     MsgHeaders,
-    add_header,
-    find_header,
     has_header,
     header_set,
     parse_headers,
-    remove_header,
-    remove_headers_like,
 )
 from gnats.jetstream.ingest cimport (
     MSG_STORED,
@@ -197,7 +195,7 @@ cdef void arm_schedules(StreamCore s) noexcept nogil:
         return
     now = realtime_ns()
     s.schedules_at = when
-    s.engine.arm(&s.schedule_timer, monotonic_ns() + (when - now if when > now + SOON else SOON))
+    s.engine.arm(&s.schedule_timer, time_after(monotonic_ns(), max(time_before(when, now), SOON)))
 
 
 cdef bint write_header(Inbound *m, const StoreMsg *content, const Slice *scheduler, const MsgHeaders *h,
@@ -295,7 +293,7 @@ cdef bint run_next(StreamCore s, PollState *ps, int64_t now) noexcept nogil:
         if kind == SCHEDULE_REPEATS:
             schedule_due(&s.store.schedules, sc, due.ts)
         elif t.c.outcome != MSG_STORED:
-            schedule_again(&s.store.schedules, sc, now + AGAIN)
+            schedule_again(&s.store.schedules, sc, time_after(now, AGAIN))
     s.leave(ps)
     after_take(s, &m, &t)
     free(m.owned)

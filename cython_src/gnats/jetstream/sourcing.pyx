@@ -6,7 +6,8 @@ from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memchr, memcmp, memcpy
 
 from gnats.core.delivery cimport Deliverer, NativeSub
-from gnats.core.inbox cimport EV_JETSTREAM, Inbox
+from gnats.core.headers cimport add_header, find_header, has_header_like, remove_header, remove_headers_like
+from gnats.core.inbox cimport Inbox
 from gnats.core.parser cimport PubArg, Slice
 from gnats.core.quiesce cimport QsParticipant, qs_offline, qs_online, qs_register, qs_unregister
 from gnats.core.sublist cimport Subscription
@@ -19,15 +20,10 @@ from gnats.jetstream.engine cimport Local, local_of, publish_later
 from gnats.jetstream.headers cimport (
     H_REQUEST_INFO,
     H_STREAM_SOURCE,
-    add_header,
     add_number_header,
-    find_header,
     has_header,
-    has_header_like,
     parse_headers,
     put_uint64,
-    remove_header,
-    remove_headers_like,
 )
 from gnats.jetstream.ingest cimport MSG_DUPLICATE, MSG_STORED, TOLD, Inbound, Outcome, Taken, after_take, take
 from gnats.jetstream.streamcore cimport StreamCore
@@ -173,8 +169,7 @@ cdef class SourceConsumer:
     cdef void lose(self) noexcept nogil:
         """The lock is held."""
         self.closed = True
-        (<Inbox> self.stream.client.inbox).post_data(
-            EV_JETSTREAM, <void *> self, SOURCE_LOST, 0, NULL, 0)
+        (<Inbox> self.stream.client.inbox).post_jetstream(<void *> self, SOURCE_LOST, 0, NULL, 0)
 
 
 # -- messages ----------------------------------------------------------------------------------------------------------
@@ -389,7 +384,7 @@ cdef void settle(SourceConsumer c, const AckInfo *info, Outcome outcome) noexcep
     c.lag = info.pending - 1 if info.pending else 0
     if c.tell_caught_up and info.pending < CAUGHT_UP:
         c.tell_caught_up = False
-        (<Inbox> c.stream.client.inbox).post_data(EV_JETSTREAM, <void *> c, SOURCE_CAUGHT_UP, 0, NULL, 0)
+        (<Inbox> c.stream.client.inbox).post_jetstream(<void *> c, SOURCE_CAUGHT_UP, 0, NULL, 0)
 
 
 # -- what has been stored ----------------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from gnats.core.transform cimport SubjectTransform, Transform, transform_copy
 from gnats.includes.atomics cimport add32, load32
 from gnats.includes.linux cimport monotonic_ns, realtime_ns
 from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
+from gnats.includes.times cimport time_before
 from gnats.jetstream.aging cimport expire_msgs, purge_msg_ids
 from gnats.jetstream.atomicbatch cimport drop_atomic_batches, drop_partial_batch
 from gnats.jetstream.batching cimport abandon_batches
@@ -96,6 +97,7 @@ cdef class Stream(StreamCore):
         BatchLimits batch_limits=None,
     ):
         self.engine = engine
+        self.reserve_timers()
         self.store = store
         self.observing = ConsumerList(store)
         self.name = name
@@ -219,6 +221,8 @@ cdef class Stream(StreamCore):
             self.account_for(<int64_t> self.store.bytes)
         if cfg.duplicates <= 0:
             dedupe_free(&self.dedupe)
+        if self.dedupe_timer_set:
+            self.engine.arm(&self.dedupe_timer, monotonic_ns())    # by the window that there is now
         if not cfg.allow_atomic:
             drop_atomic_batches(self)
         if not cfg.allow_batched:
@@ -334,6 +338,7 @@ cdef class Stream(StreamCore):
         self.engine.arm(&self.expiry_timer, 0)
         self.engine.arm(&self.schedule_timer, 0)
         self.engine.arm(&self.batch_timer, 0)
+        self.release_timers()
         drop_atomic_batches(self)
         drop_fast_batches(self)
         pthread_mutex_unlock(&self.store.lock)
@@ -441,7 +446,7 @@ cdef class Stream(StreamCore):
             pthread_mutex_lock(&self.store.lock)
             last = self.store.last_seq
             if self.cfg.duplicates > 0 and self.store.msgs:
-                seq = self.store.seq_from_time(now - self.cfg.duplicates)
+                seq = self.store.seq_from_time(time_before(now, self.cfg.duplicates))
                 while seq and seq <= last and self.store.load_next(NULL, seq, &sm, NULL) == STORE_OK:
                     seq = sm.seq + 1
                     h.found = 0

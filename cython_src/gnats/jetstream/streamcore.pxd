@@ -75,16 +75,19 @@ cdef class StreamCore(StreamBase):
     cdef size_t last_msg_id_n, last_msg_id_cap
     cdef BatchTable atomic_batches, fast_batches
     cdef size_t batch_bytes                # that the atomic ones wait with
-    cdef bint batch_timer_set
+    cdef bint batch_timer_set, dedupe_timer_set
     cdef int64_t accounted                 # of store.bytes, in the usages
     cdef Removals removals
     # atomic
     cdef uint32_t untold                   # advisories about batches that the control loop has not published yet
     # timers; armed under the lock
     cdef JsTimer dedupe_timer, expiry_timer, batch_timer, schedule_timer
+    cdef bint reserved                     # room for the four in the engine
     cdef int64_t expires_at                # ns since 1970 that expiry_timer is armed for, 0 when it is not
     cdef int64_t schedules_at              # the same of schedule_timer
 
+    cdef int reserve_timers(self) except -1
+    cdef void release_timers(self) noexcept
     cdef void enter(self) noexcept nogil
     # Unlock, and tell consumers what has been removed. The calling thread is online; what was stored or removed is
     # flushed at the end of its batch, at once without one (ps NULL).

@@ -4,12 +4,13 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy, memset
 
-from gnats.core.inbox cimport EV_JETSTREAM, Inbox
+from gnats.core.inbox cimport Inbox
 from gnats.core.pollstate cimport PollState
 from gnats.core.subject cimport subject_has_wildcard
 from gnats.includes.atomics cimport exchange8, store32
 from gnats.includes.linux cimport monotonic_ns, realtime_ns
 from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
+from gnats.includes.times cimport time_after, time_before
 from gnats.jetstream.consumerlist cimport (
     WITH_EVERYTHING,
     WITH_SUBJECT,
@@ -29,6 +30,7 @@ from gnats.store.stree cimport STreeFilter
 
 cdef enum:
     FEW_REMOVED = 512    # bytes of removals that need no memory but the stack's
+    TIMERS = 4           # of a stream
 
 cdef int64_t SOON = 10000000    # ns; expiry waits this long at least
 
@@ -49,6 +51,18 @@ cdef class StreamCore(StreamBase):
         filter_free(self.schedule_subjects)
         free(self.last_msg_id)
         free(self.removals.p)
+        self.release_timers()
+
+    cdef int reserve_timers(self) except -1:
+        self.reserved = self.engine.reserve(TIMERS)
+        if not self.reserved:
+            raise MemoryError
+        return 0
+
+    cdef void release_timers(self) noexcept:
+        if self.reserved and self.engine is not None:
+            self.engine.reserve(-TIMERS)
+        self.reserved = False
 
     # -- around changes of the store ---------------------------------------------------------------------------------
 
@@ -80,8 +94,8 @@ cdef class StreamCore(StreamBase):
         pthread_mutex_unlock(&self.store.lock)
         if err:
             self.fail(err)
-        if ps != NULL:
-            mark_dirty(local_of(ps), self)
+        if ps != NULL and not mark_dirty(local_of(ps), self):
+            self.flush()   # there is no memory to do it at the end of the batch
         if gone.n:
             self.tell_removed(gone.p, gone.n)
         if gone.many:
@@ -184,15 +198,16 @@ cdef class StreamCore(StreamBase):
     cdef void fail(self, int error) noexcept nogil:
         if not stream_failed(self):
             store32(<uint32_t *> &self.failed, <uint32_t> error)
-            (<Inbox> self.client.inbox).post_data(EV_JETSTREAM, <void *> self, STREAM_FAILED, -error, NULL, 0)
+            (<Inbox> self.client.inbox).post_jetstream(<void *> self, STREAM_FAILED, -error, NULL, 0)
 
     # -- message ids -------------------------------------------------------------------------------------------------
 
     cdef void remember_msg_id(self, const char *id, size_t n, uint64_t seq, int64_t ts) noexcept nogil:
         if self.cfg.duplicates <= 0 or not dedupe_add(&self.dedupe, id, n, seq, ts):
             return
-        if self.dedupe_timer.timer.slot == 0:
-            self.engine.arm(&self.dedupe_timer, monotonic_ns() + self.cfg.duplicates)
+        if not self.dedupe_timer_set:
+            self.dedupe_timer_set = True
+            self.engine.arm(&self.dedupe_timer, time_after(monotonic_ns(), self.cfg.duplicates))
 
     cdef bint set_last_msg_id(self, const char *id, size_t n) noexcept nogil:
         cdef char *grown
@@ -214,12 +229,12 @@ cdef class StreamCore(StreamBase):
             return
         self.expires_at = when
         # at least a moment from now, so that a clock that was set back does not keep the loop busy
-        self.engine.arm(&self.expiry_timer, monotonic_ns() + max(when - realtime_ns(), SOON))
+        self.engine.arm(&self.expiry_timer, time_after(monotonic_ns(), max(time_before(when, realtime_ns()), SOON)))
 
 
 cdef void note_damage(void *ctx) noexcept nogil:
     """The store's on_lost: its lock is held."""
-    (<Inbox> (<StreamCore> ctx).client.inbox).post_data(EV_JETSTREAM, ctx, STREAM_DAMAGED, 0, NULL, 0)
+    (<Inbox> (<StreamCore> ctx).client.inbox).post_jetstream(ctx, STREAM_DAMAGED, 0, NULL, 0)
 
 
 cdef void note_removed(

@@ -29,6 +29,7 @@ cdef enum StoreError:
     STORE_SEQ_MISMATCH           # not the next sequence
     STORE_DAMAGED                # stored, and cannot be read
     STORE_NO_SEQ                 # the sequence would be greater than MAX_SEQ
+    STORE_AGAIN                  # not found so far: the search has looked at as much as it may at once
 
 
 cdef struct StoreMsg:
@@ -46,6 +47,13 @@ cdef enum:
 cdef struct LostNote:
     uint32_t block
     uint64_t first, last, n      # n messages between two sequences
+
+
+# A message that a limit has removed for one that is not written yet: it comes back if that cannot be written.
+cdef struct Replaced:
+    uint64_t seq, offset
+    uint64_t end                 # what waited in the last block, `block`, ended there
+    uint32_t block
 
 
 cdef struct StoreLimits:
@@ -87,6 +95,8 @@ cdef class StoreBase:
     cdef STree subjects               # of SimpleState
     cdef SeqSet lost                  # what damage has cost
     cdef uint64_t lost_bytes
+    cdef Replaced *replaced           # since the last block was written; older ones among them mean nothing
+    cdef size_t n_replaced, replaced_room
     cdef LostNote notes[LOST_NOTES]   # what of it nobody was told yet, the last one of all that is left
     cdef size_t n_notes
     cdef bint rescan                  # pages could not be read: the next start looks at all records again
@@ -158,6 +168,8 @@ cdef void note_lost(StoreBase s, uint32_t block, SeqSet *but, uint64_t first, ui
 cdef void lose_slot(StoreBase s, MsgBlock *b, uint32_t k) noexcept nogil
 # The subjects from all messages, after damage.
 cdef bint rebuild_subjects(StoreBase s) noexcept nogil
+# A limit has removed the message of a slot that was at an offset.
+cdef void note_replaced(StoreBase s, uint64_t seq, uint64_t offset) noexcept nogil
 cdef int flush_last(StoreBase s) noexcept nogil                              # 0 or -errno; frozen then
 # The same, and with sync_always all of it is durable: before something goes from the disk that it replaces.
 cdef int sync_written(StoreBase s) noexcept nogil

@@ -64,6 +64,7 @@ cdef class StoreBase:
         for i in range(self.n_blks):
             block_free(&self.env, self.blks[i])
         free(self.blks)
+        free(self.replaced)
         seqset_clear(&self.lost)
         stree_clear(&self.subjects)
         wheel_clear(&self.ttls)
@@ -365,14 +366,72 @@ cdef int write_tombstone(StoreBase s, uint64_t seq, int64_t ts) noexcept nogil:
 
 cdef int flush_last(StoreBase s) noexcept nogil:
     cdef int rc
-    if s.env.error:
-        return -s.env.error
     if s.last == NULL or s.last.flushed == s.last.rbytes:
-        return 0
-    rc = block_flush(&s.env, s.last)
+        return -s.env.error
+    rc = -s.env.error if s.env.error else block_flush(&s.env, s.last)
     if rc != 0:
         drop_pending(s)
     return rc
+
+
+cdef void note_replaced(StoreBase s, uint64_t seq, uint64_t offset) noexcept nogil:
+    cdef MsgBlock *b = s.last
+    cdef Replaced *r = s.replaced + s.n_replaced - 1 if s.n_replaced else NULL
+    if r != NULL and (r.block != b.index or r.end <= b.flushed):
+        s.n_replaced = 0
+    if s.n_replaced == s.replaced_room and not array_grow(&s.replaced, &s.replaced_room, 16, sizeof(Replaced)):
+        return
+    r = s.replaced + s.n_replaced
+    r.seq = seq
+    r.offset = offset
+    r.end = b.rbytes
+    r.block = b.index
+    s.n_replaced += 1
+
+
+cdef void bring_back(StoreBase s, const Replaced *gone) noexcept nogil:
+    # The message is in its block's file, as it was.
+    cdef size_t i = blk_at(s, gone.seq)
+    cdef MsgBlock *b = s.blks[i] if i < s.n_blks else NULL
+    cdef SimpleState *st
+    cdef Record r
+    cdef uint32_t k
+    cdef bint was_there
+    if b == NULL or not b.indexed or gone.offset >= b.rbytes:
+        return
+    k = slot_from(b, gone.seq)
+    if k == b.n_slots or slot_seq(b, k) != gone.seq or b.offs[k] != NO_SLOT:
+        return
+    if gone.seq < b.first_seq:
+        # those between are deleted
+        if b.msgs and seqset_insert_range(&b.dmap, gone.seq + 1, b.first_seq - 1) < 0:
+            return
+        if b.msgs == 0 and seqset_insert_range(&b.dmap, gone.seq + 1, b.last_seq) < 0:
+            return
+        b.first_seq = gone.seq
+    elif seqset_delete_range(&b.dmap, gone.seq, gone.seq) < 0:
+        return
+    b.offs[k] = <uint32_t> gone.offset
+    if not block_record(&s.env, b, k, &r):
+        return
+    if gone.seq == b.first_seq:
+        b.first_ts = r.ts
+    b.msgs += 1
+    b.bytes += r.size
+    s.msgs += 1
+    s.bytes += r.size
+    st = <SimpleState *> stree_insert(&s.subjects, r.subject, r.subject_n, &was_there) if r.subject_n else NULL
+    if st == NULL:
+        return
+    if st.msgs == 0 or r.seq < st.first or st.first_needs_update:
+        st.first = r.seq
+        st.first_block = b.index
+        st.first_needs_update = False
+    if st.msgs == 0 or r.seq > st.last:
+        st.last = r.seq
+        st.last_block = b.index
+        st.last_needs_update = False
+    st.msgs += 1
 
 
 cdef void drop_pending(StoreBase s) noexcept nogil:
@@ -381,6 +440,7 @@ cdef void drop_pending(StoreBase s) noexcept nogil:
     cdef Record r
     cdef uint32_t k
     cdef uint64_t size
+    cdef size_t i
     while b.n_slots and slot_seq(b, b.n_slots - 1) > b.flushed_last:
         k = b.n_slots - 1
         if b.offs[k] != NO_SLOT and block_record(&s.env, b, k, &r):
@@ -402,6 +462,11 @@ cdef void drop_pending(StoreBase s) noexcept nogil:
     if s.msgs == 0:
         s.first_seq = s.last_seq + 1
         s.first_ts = 0
+    for i in range(s.n_replaced, 0, -1):
+        if s.replaced[i - 1].block == b.index and s.replaced[i - 1].end > b.flushed:
+            bring_back(s, &s.replaced[i - 1])
+    s.n_replaced = 0
+    select_next_first(s)
     block_drop_pending(&s.env, b)
     forget_links(s)
 

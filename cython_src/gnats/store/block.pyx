@@ -248,10 +248,21 @@ cdef int read_packed(BlockEnv *env, MsgBlock *b, int fd, size_t size, uint64_t *
     return err
 
 
+cdef int is_packed(int fd) noexcept nogil:
+    # Is a file that is not encrypted compressed? 1, 0 or -errno.
+    cdef char magic[4]
+    cdef ssize_t n = pread(fd, magic, 4, 0)
+    while n < 0 and errno == EINTR:
+        n = pread(fd, magic, 4, 0)
+    if n < 0:
+        return -errno
+    return n == 4 and magic[0] == c'c' and magic[1] == c'm' and magic[2] == c'p' and magic[3] <= 1
+
+
 cdef int block_open_body(BlockEnv *env, MsgBlock *b) noexcept nogil:
     cdef char name[NAME_SIZE]
-    cdef char magic[4]
     cdef int64_t size
+    cdef int packed = 1
     cdef uint64_t records = 0
     cdef int fd = b.fd, err = 0
     if b.kind != BODY_NONE:
@@ -266,11 +277,14 @@ cdef int block_open_body(BlockEnv *env, MsgBlock *b) noexcept nogil:
         if err == ENOENT:
             err = 0
     size = lseek(fd, 0, SEEK_END)
-    if size < 0 or err:
-        err = err if err else errno
-    elif b.seal_key != NULL or (
-            pread(fd, magic, 4, 0) == 4 and magic[0] == c'c' and magic[1] == c'm' and magic[2] == c'p'
-            and magic[3] <= 1):
+    if size < 0:
+        err = errno
+    elif err == 0 and b.seal_key == NULL:
+        packed = is_packed(fd)
+        err = -packed if packed < 0 else 0
+    if err:
+        pass    # nothing of it is looked at
+    elif packed:
         err = read_packed(env, b, fd, size, &records)
         b.kind = BODY_MEMORY
         b.packed = True

@@ -265,6 +265,7 @@ cdef int consumer_fields(ConsumerSnapshot *s, const uint8_t *data, size_t n) noe
     cdef PendingEntry *e
     cdef RedeliveredEntry *r
     cdef int version
+    cdef bint pends
     if n < 2 or data[0] != CONSUMER_MAGIC or data[1] < 1 or data[1] > CONSUMER_VERSION:
         return CODEC_BAD
     version = data[1]
@@ -281,8 +282,11 @@ cdef int consumer_fields(ConsumerSnapshot *s, const uint8_t *data, size_t n) noe
             s.delivered_consumer += s.floor_consumer - 1
         if s.floor_stream > 1:
             s.delivered_stream += s.floor_stream - 1
-    if (s.floor_stream | s.delivered_stream) >> 63:
+    if (s.floor_stream | s.delivered_stream | s.floor_consumer | s.delivered_consumer) >> 63:
         return CODEC_BAD
+    # What is acknowledged was delivered.
+    s.delivered_stream = max(s.delivered_stream, s.floor_stream)
+    s.delivered_consumer = max(s.delivered_consumer, s.floor_consumer)
     # a file may end after each of its parts
     if get_uvarint(&p, end, &count) and count:
         if not get_varint(&p, end, &base) or count > <uint64_t> (end - p) // <uint64_t> (version + 1):
@@ -299,14 +303,16 @@ cdef int consumer_fields(ConsumerSnapshot *s, const uint8_t *data, size_t n) noe
                 return CODEC_BAD
             if not get_varint(&p, end, &ts):
                 return CODEC_BAD
+            # What waits for its acknowledgement has been delivered, and is behind the floor.
+            pends = (
+                0 < e.stream_seq <= s.delivered_stream - s.floor_stream
+                and e.consumer_seq <= s.delivered_consumer - s.floor_consumer)
             e.stream_seq += s.floor_stream
             if version >= 2:
                 e.consumer_seq += s.floor_consumer
             ts = plus(base, ts) if version == 1 else less(base, ts)
             e.ts = <int64_t> (<uint64_t> ts * SECOND)
-            if e.stream_seq == 0:
-                return CODEC_BAD
-            s.n_pending += 1
+            s.n_pending += pends
     count = 0
     if get_uvarint(&p, end, &count) and count:
         if count > <uint64_t> (end - p) // 2:
@@ -319,7 +325,7 @@ cdef int consumer_fields(ConsumerSnapshot *s, const uint8_t *data, size_t n) noe
             r = &s.redelivered[s.n_redelivered]
             if not get_uvarint(&p, end, &seq) or not get_uvarint(&p, end, &r.count):
                 break
-            if seq and r.count:
+            if 0 < seq <= s.delivered_stream - s.floor_stream and r.count:
                 r.seq = seq + s.floor_stream
                 s.n_redelivered += 1
     return 0

@@ -1,8 +1,10 @@
 """What expires; see expiry.pxd (expireMsgs of filestore.go, getMessageTTL of stream.go)."""
 from libc.stddef cimport size_t
 from libc.stdint cimport INT64_MAX, int64_t, uint32_t, uint64_t
-from libc.string cimport memcmp
 
+from gnats.core.headers cimport find_header
+from gnats.core.parser cimport Slice
+from gnats.includes.times cimport time_after, whole_seconds
 from gnats.store.base cimport STORE_OK, StoreBase, StoreMsg, blk_at, blk_load
 from gnats.store.block cimport NO_SLOT, MsgBlock, block_record, slot_from
 from gnats.store.durations cimport parse_message_ttl
@@ -13,10 +15,8 @@ from gnats.store.wheel cimport Expiry, wheel_add, wheel_clear, wheel_next, wheel
 cdef enum:
     TAKEN = 32       # from the wheel at once
 
-cdef int64_t SECOND = 1000000000
-
 cdef inline int64_t expiry_of(int64_t ts, int64_t ttl) noexcept nogil:
-    return ts + ttl * SECOND if ttl < (INT64_MAX - ts) // SECOND else INT64_MAX
+    return time_after(ts, whole_seconds(ttl))
 
 
 cdef void ttl_stored(StoreBase s, uint64_t seq, int64_t ts, int64_t ttl) noexcept nogil:
@@ -56,20 +56,11 @@ cdef void ttl_scan(StoreBase s, uint64_t start) noexcept nogil:
 # --- Nats-TTL ---
 
 cdef int64_t header_ttl(const char *hdr, uint32_t n) noexcept nogil:
-    cdef uint32_t i = 0, end
-    cdef int64_t ttl
-    while i + 10 < n:
-        if hdr[i] == c'\n' and memcmp(hdr + i + 1, b"Nats-TTL:", 9) == 0:
-            i += 10
-            while i < n and (hdr[i] == c' ' or hdr[i] == c'\t'):
-                i += 1
-            end = i
-            while end < n and hdr[end] != c'\r' and hdr[end] != c'\n':
-                end += 1
-            parse_message_ttl(hdr + i, end - i, &ttl)
-            return ttl
-        i += 1
-    return 0
+    cdef Slice value = find_header(hdr, n, b"Nats-TTL", 8)
+    cdef int64_t ttl = 0
+    if value.n:
+        parse_message_ttl(value.p, value.n, &ttl)
+    return ttl
 
 
 # --- what is due ---
@@ -90,7 +81,7 @@ cdef int64_t next_expiry(StoreBase s) noexcept nogil:
     cdef StoreMsg msg
     cdef int64_t due = wheel_next(&s.ttls) if s.limits.allow_ttl else INT64_MAX
     if s.limits.max_age > 0 and s.msgs and oldest(s, 0, &msg):
-        due = min(due, msg.ts + s.limits.max_age)
+        due = min(due, time_after(msg.ts, s.limits.max_age))
     return due
 
 
@@ -106,7 +97,7 @@ cdef uint32_t expired(StoreBase s, int64_t now, uint64_t *seqs, uint32_t n) noex
             seqs[found] = due[i].seq
             found += 1
     if s.limits.max_age > 0:
-        while found < n and oldest(s, start, &msg) and msg.ts <= now - s.limits.max_age:
+        while found < n and oldest(s, start, &msg) and time_after(msg.ts, s.limits.max_age) <= now:
             seqs[found] = msg.seq
             found += 1
             start = msg.seq + 1

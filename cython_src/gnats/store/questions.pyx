@@ -12,7 +12,7 @@ from gnats.includes.arrays cimport array_grow
 from gnats.store.base cimport STORE_OK, StoreBase, StoreMsg, blk_at, blk_load, last_of
 from gnats.store.block cimport NO_SLOT, MsgBlock, block_record, slot_from, slot_seq
 from gnats.store.filter cimport Filter, filter_match
-from gnats.store.reading cimport load_next, load_prev
+from gnats.store.reading cimport FEW_SUBJECTS, load_next, load_prev
 from gnats.store.record cimport Record
 from gnats.store.stree cimport (
     STree,
@@ -111,6 +111,56 @@ cdef uint64_t num_pending(StoreBase s, uint64_t seq, const Filter *f, bint last_
     if seq - s.first_seq < s.last_seq - seq:
         return total - count_between(s, f, s.first_seq, seq - 1)
     return count_between(s, f, seq, s.last_seq)
+
+
+cdef bint pending_known(StoreBase s, uint64_t seq, const Filter *f, uint64_t *n) noexcept nogil:
+    cdef STreeIter it
+    cdef SimpleState *st
+    cdef uint64_t total = 0, sure = 0
+    cdef bint straddling = False
+    seq = max(seq, s.first_seq)
+    if f == NULL or f.all or s.msgs == 0 or seq > s.last_seq:
+        n[0] = num_pending(s, seq, f, False)
+        return True
+    if s.subjects.size > FEW_SUBJECTS and not (f.n == 1 and not f.wild[0]):
+        return False
+    iter_filter(&it, s, f)
+    while stree_next(&it):
+        st = <SimpleState *> it.value
+        total += st.msgs
+        if st.first >= seq:
+            sure += st.msgs
+        elif st.last >= seq:
+            straddling = True
+    stree_end(&it)
+    n[0] = total if seq == s.first_seq else sure
+    return seq == s.first_seq or not straddling
+
+
+cdef uint64_t count_some(
+    StoreBase s, const Filter *f, uint64_t *at, uint64_t last, int64_t most
+) noexcept nogil:
+    cdef uint64_t n = 0
+    cdef size_t i = blk_at(s, at[0])
+    cdef MsgBlock *b
+    cdef Record r
+    cdef uint32_t k
+    while i < s.n_blks and s.blks[i].first_seq <= last:
+        b = s.blks[i]
+        i += 1
+        if b.msgs == 0 or not blk_load(s, b):
+            continue
+        for k in range(slot_from(b, max(at[0], b.first_seq)), b.n_slots):
+            if slot_seq(b, k) > last:
+                break
+            if most <= 0:
+                at[0] = slot_seq(b, k)
+                return n
+            most -= 1
+            if b.offs[k] != NO_SLOT and block_record(&s.env, b, k, &r):
+                n += filter_match(f, r.subject, r.subject_n)
+    at[0] = last + 1
+    return n
 
 
 cdef uint64_t filtered_state(

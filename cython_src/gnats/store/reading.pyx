@@ -1,10 +1,11 @@
 """Loading messages; see reading.pxd (LoadMsg, LoadNextMsg, LoadPrevMsg and LoadLastMsg of filestore.go)."""
 from libc.stddef cimport size_t
-from libc.stdint cimport uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
 from gnats.core.subject cimport is_valid_subject, subject_has_wildcard
 from gnats.includes.atomics cimport likely
 from gnats.store.base cimport (
+    STORE_AGAIN,
     STORE_CLOSED,
     STORE_DAMAGED,
     STORE_DELETED,
@@ -20,7 +21,7 @@ from gnats.store.base cimport (
     lose_slot,
     msg_of,
 )
-from gnats.store.block cimport BODY_MAPPED, NO_SLOT, MsgBlock, block_record, slot_from, slot_of
+from gnats.store.block cimport BODY_MAPPED, NO_SLOT, MsgBlock, block_record, slot_from, slot_of, slot_seq
 from gnats.store.filter cimport filter_match
 from gnats.store.record cimport Record, record_hash, record_stored_hash
 from gnats.store.region cimport region_hits
@@ -149,7 +150,22 @@ cdef int load_at(StoreBase s, uint64_t seq, StoreMsg *out, uint64_t *skip) noexc
     return code
 
 
+cdef inline bint may_ask(StoreBase s, const int64_t *left) noexcept nogil:
+    # May it take as long as there are subjects?
+    return left == NULL or s.subjects.size <= FEW_SUBJECTS
+
+
 cdef int load_next(StoreBase s, const Filter *f, uint64_t start, StoreMsg *out, uint64_t *skip) noexcept nogil:
+    return search_next(s, f, start, out, skip, NULL)
+
+
+cdef int load_prev(StoreBase s, const Filter *f, uint64_t start, StoreMsg *out, uint64_t *skip) noexcept nogil:
+    return search_prev(s, f, start, out, skip, NULL)
+
+
+cdef int search_next(
+    StoreBase s, const Filter *f, uint64_t start, StoreMsg *out, uint64_t *skip, int64_t *left
+) noexcept nogil:
     cdef MsgBlock *b = s.near
     cdef SimpleState *st
     cdef size_t i
@@ -193,11 +209,16 @@ cdef int load_next(StoreBase s, const Filter *f, uint64_t start, StoreMsg *out, 
                     if skip != NULL:
                         skip[0] = out.seq
                     return STORE_OK
+                if left != NULL:
+                    left[0] -= 1
+                    if left[0] <= 0:
+                        skip[0] = slot_seq(b, k)
+                        return STORE_AGAIN
                 k += 1
             missed += 1
         if i >= s.n_blks:
             i = blk_at(s, b.last_seq + 1)
-        if f != NULL and missed % SKIP_AFTER == 0 and missed:
+        if f != NULL and missed % SKIP_AFTER == 0 and missed and may_ask(s, left):
             at = bounds_of(s, f, b.index)
             if at.next == 0:
                 break
@@ -210,7 +231,9 @@ cdef int load_next(StoreBase s, const Filter *f, uint64_t start, StoreMsg *out, 
     return STORE_EOF
 
 
-cdef int load_prev(StoreBase s, const Filter *f, uint64_t start, StoreMsg *out, uint64_t *skip) noexcept nogil:
+cdef int search_prev(
+    StoreBase s, const Filter *f, uint64_t start, StoreMsg *out, uint64_t *skip, int64_t *left
+) noexcept nogil:
     cdef MsgBlock *b
     cdef SimpleState *st
     cdef size_t i
@@ -247,8 +270,13 @@ cdef int load_prev(StoreBase s, const Filter *f, uint64_t start, StoreMsg *out, 
                 if skip != NULL:
                     skip[0] = out.seq
                 return STORE_OK
+            if left != NULL:
+                left[0] -= 1
+                if left[0] <= 0:
+                    skip[0] = slot_seq(b, k)
+                    return STORE_AGAIN
         missed += 1
-        if f != NULL and missed % SKIP_AFTER == 0:
+        if f != NULL and missed % SKIP_AFTER == 0 and may_ask(s, left):
             at = bounds_of(s, f, b.index)
             if at.before == 0:
                 return STORE_EOF

@@ -21,6 +21,7 @@ from gnats.store.base cimport (
     flush_last,
     msg_size,
     next_first,
+    note_replaced,
     roll,
     select_next_first,
     subject_removed,
@@ -171,6 +172,8 @@ cdef int remove_from(StoreBase s, MsgBlock *b, uint64_t seq, bint erase, bint by
         # it may have moved what waits
         if r.size:
             block_record(&s.env, b, k, &r)
+    elif not s.env.in_memory and s.last.flushed != s.last.rbytes:
+        note_replaced(s, seq, b.offs[k])
     offset = b.offs[k]
     size = min(msg_size(s, &r), b.bytes) if r.size else (b.bytes // b.msgs)
     b.offs[k] = NO_SLOT
@@ -231,6 +234,9 @@ cdef int purge_block(StoreBase s, MsgBlock *b) noexcept nogil:
     cdef Record r
     cdef uint32_t k
     cdef uint64_t msgs = b.msgs, size = b.bytes
+    # what they go for is written first
+    if flush_last(s) != 0:
+        return STORE_FAILED
     if not blk_load(s, b):
         return STORE_DAMAGED
     for k in range(slot_from(b, b.first_seq), b.n_slots):

@@ -16,7 +16,7 @@ cdef enum SchedulesError:
 
 
 cdef struct Schedule:
-    Schedule *next           # Chained
+    Schedule *next           # begins as core.chains wants it
     uint32_t hash
     uint32_t slot            # in the heap, from 1; 0: in flight
     uint64_t seq
@@ -27,7 +27,7 @@ cdef struct Schedule:
 
 
 cdef struct Schedules:
-    Schedule **slots         # Chains
+    Schedule **slots         # begins as core.chains wants it
     uint32_t mask
     uint32_t n
     Schedule **heap          # heap[0] is unused

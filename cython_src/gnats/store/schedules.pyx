@@ -5,7 +5,7 @@ from libc.stdint cimport INT64_MAX, int64_t, uint8_t, uint16_t, uint32_t, uint64
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 
-from gnats.core.chains cimport chains_add, chains_clear, chains_remove
+from gnats.core.chains cimport as_chained, as_chains, chains_add, chains_clear, chains_remove
 from gnats.core.subject cimport hash_bytes, same_bytes
 from gnats.includes.arrays cimport array_grow
 from gnats.includes.varint cimport MAX_VARINT, get_uvarint, get_varint, put_uvarint, put_varint
@@ -96,7 +96,7 @@ cdef int schedule_add(Schedules *all, uint64_t seq, const char *subject, uint32_
         sc.slot = 0
         sc.subject_n = n
         memcpy(sc.subject, subject, n)
-        if not chains_add(all, sc, FIRST_SLOTS):
+        if not chains_add(as_chains(all), as_chained(sc), FIRST_SLOTS):
             free(sc)
             return SCHEDULES_NO_MEMORY
         all.text += n
@@ -118,7 +118,7 @@ cdef void schedule_drop(Schedules *all, Schedule *sc) noexcept nogil:
     if sc.slot:
         unwait(all, sc)
     all.text -= sc.subject_n
-    chains_remove(all, sc)
+    chains_remove(as_chains(all), as_chained(sc))
     free(sc)
     if all.n == 0:
         schedules_clear(all)
@@ -148,7 +148,7 @@ cdef void schedules_clear(Schedules *all) noexcept nogil:
                 following = sc.next
                 free(sc)
                 sc = following
-    chains_clear(all)
+    chains_clear(as_chains(all))
     free(all.heap)
     memset(all, 0, sizeof(Schedules))
 

@@ -2,8 +2,8 @@
 from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
-from libc.string cimport memcmp
 
+from gnats.core.headers cimport find_header
 from gnats.core.parser cimport Slice
 from gnats.includes.linux cimport realtime_ns
 from gnats.store.base cimport STORE_OK, StoreBase, StoreMsg, blk_at, blk_load, blk_select
@@ -30,38 +30,15 @@ cdef bint has_schedule_words(const char *hdr, uint32_t n) noexcept nogil:
     return n and memmem(hdr, n, b"\nNats-Schedule", 14) != NULL
 
 
-cdef void take_word(Slice *out, const char *name, size_t name_n, const char *line, size_t n) noexcept nogil:
-    # The first line of a name counts.
-    if out.p != NULL or n <= name_n or line[name_n] != c':' or memcmp(line, name, name_n) != 0:
-        return
-    line += name_n + 1
-    n -= name_n + 1
-    while n and line[0] == c' ':
-        line += 1
-        n -= 1
-    out.p = <char *> line
-    out.n = n
-
-
 cdef void find_words(const char *hdr, uint32_t hdr_n, Words *out) noexcept nogil:
-    cdef const char *end = hdr + hdr_n
-    cdef const char *line
-    cdef const char *stop
     out.pattern.p = out.zone.p = out.scheduler.p = out.following.p = NULL
     out.pattern.n = out.zone.n = out.scheduler.n = out.following.n = 0
     if not has_schedule_words(hdr, hdr_n):
         return
-    line = <const char *> memmem(hdr, hdr_n, b"\r\n", 2)
-    while line != NULL and end - line > 2:
-        line += 2
-        stop = <const char *> memmem(line, end - line, b"\r\n", 2)
-        if stop == NULL:
-            return
-        take_word(&out.pattern, b"Nats-Schedule", 13, line, stop - line)
-        take_word(&out.zone, b"Nats-Schedule-Time-Zone", 23, line, stop - line)
-        take_word(&out.scheduler, b"Nats-Scheduler", 14, line, stop - line)
-        take_word(&out.following, b"Nats-Schedule-Next", 18, line, stop - line)
-        line = stop
+    out.pattern = find_header(hdr, hdr_n, b"Nats-Schedule", 13)
+    out.zone = find_header(hdr, hdr_n, b"Nats-Schedule-Time-Zone", 23)
+    out.scheduler = find_header(hdr, hdr_n, b"Nats-Scheduler", 14)
+    out.following = find_header(hdr, hdr_n, b"Nats-Schedule-Next", 18)
 
 
 cdef bint due_of(const Words *w, int64_t ts, Due *due) noexcept nogil:

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from gnats.includes.linux cimport realtime_ns
 from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
+from gnats.includes.times cimport time_after
 from gnats.store cimport expiry, purging, questions, reading, recovery, removing, scheduling, upkeep, writing
 from gnats.store.base cimport (
     STORE_DELETED,
@@ -173,7 +174,7 @@ cdef class MsgStore(StoreBase):
         cdef uint32_t some = expiry.expired(self, now, seqs, n), i
         # The stream removes them; until it has, they are told again.
         for i in range(some):
-            expiry.ttl_again(self, seqs[i], now + AGAIN)
+            expiry.ttl_again(self, seqs[i], time_after(now, AGAIN))
         return some
 
     # --- questions ---

@@ -1,6 +1,7 @@
 """Storing messages; see writing.pxd."""
 from libc.stdint cimport int64_t, uint16_t, uint32_t, uint64_t
 
+from gnats.core.headers cimport find_header
 from gnats.includes.atomics cimport likely, unlikely
 from gnats.store.base cimport (
     STORE_CLOSED,
@@ -36,17 +37,7 @@ cdef enum:
 
 cdef bint has_rollup(const char *hdr, uint32_t n) noexcept nogil:
     # A rollup is let through by discard_new_per: storing it removes what was there.
-    cdef uint32_t i
-    cdef const char *name = b"\nNats-Rollup:"
-    cdef uint32_t k
-    for i in range(n - 13 if n > 13 else 0):
-        if hdr[i] == c'\n':
-            k = 1
-            while k < 13 and hdr[i + k] == name[k]:
-                k += 1
-            if k == 13:
-                return True
-    return False
+    return find_header(hdr, n, b"Nats-Rollup", 11).n != 0
 
 
 cdef int refuse_new(

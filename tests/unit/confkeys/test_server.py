@@ -20,7 +20,7 @@ def changed(opts: Options) -> dict[str, object]:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("listen: 127.0.0.1:4333", {"host": "127.0.0.1", "port": 4333}),
+        ("listen: 127.0.0.2:4333", {"host": "127.0.0.2", "port": 4333}),
         ("listen: '[::1]:-1'", {"host": "::1", "port": -1}),
         ("listen: 5", {"port": 5}),
         ("host: ::1\nport: -1", {"host": "::1", "port": -1}),

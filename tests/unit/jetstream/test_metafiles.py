@@ -10,9 +10,15 @@ from typing import Any
 
 import pytest
 
-from gnats.jetstream.config import ConsumerConfig
+from gnats.jetstream.config import ConsumerConfig, StreamConfig
 from gnats.jetstream.encryption import Keys
-from gnats.jetstream.metafiles import MetaError, read_consumer_meta, write_consumer_meta
+from gnats.jetstream.metafiles import (
+    MetaError,
+    Undo,
+    read_consumer_meta,
+    write_consumer_meta,
+    write_stream_meta,
+)
 from gnats.jetstream.options import JetStreamOptions
 
 KEYS = Keys(JetStreamOptions())
@@ -112,3 +118,24 @@ def test_it_is_made_durable_only_where_that_is_asked_for(
     assert [Path(path).name.split(".")[:2] for path in synced].count(["meta", "inf"]) == 1
     assert [Path(path).name.split(".")[:2] for path in synced].count(["meta", "sum"]) == 1
     assert synced[-1] == str(tmp_path / "D")
+
+
+def test_what_is_undone_is_as_it_was(tmp_path: Path) -> None:
+    stream = tmp_path / "account" / "streams" / "S"
+    undo = Undo(stream)
+    write_stream_meta(stream, StreamConfig(name="S", description="refused"), 1)
+    (stream / "msgs").mkdir()
+    (stream / "msgs" / "1.blk").write_bytes(b"block")
+    undo.undo()
+    assert not list(tmp_path.iterdir())
+    undo.undo()  # there is nothing to do
+    write_stream_meta(stream, StreamConfig(name="S", description="old"), 1)
+    (stream / "msgs").mkdir()
+    before = {path.name: path.read_bytes() for path in stream.iterdir() if path.is_file()}
+    undo = Undo(stream)
+    write_stream_meta(stream, StreamConfig(name="S", description="refused"), 1)
+    (stream / "meta.key").write_bytes(b"key")
+    (stream / "meta.inf.new").write_bytes(b"interrupted")
+    undo.undo()
+    assert {path.name: path.read_bytes() for path in stream.iterdir() if path.is_file()} == before
+    assert (stream / "msgs").is_dir()

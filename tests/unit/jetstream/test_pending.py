@@ -9,7 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from gnats.jetstream.pending import PendingTable
 
 SEQ = st.integers(1, 40) | st.sampled_from([2**40, 2**40 + 1, 2**63])
-TIME = st.integers(0, 100)
+TIME = st.integers(0, 100) | st.sampled_from([-(2**63), 9 * 10**18, 2**63 - 2, 2**63 - 1])
 
 
 class PendingAgainstModel(RuleBasedStateMachine):

@@ -90,8 +90,12 @@ def test_any_request_is_survived(data: bytes) -> None:
     read_request(data)
 
 
+NEVER = 2**63 - 1
+DURATION = st.integers(0, 50) | st.sampled_from([8 * 10**18, 2**63 - 1])
+
+
 class QueueAgainstModel(RuleBasedStateMachine):
-    """A list of [reply, left, priority]; among equal priorities the order is that of arrival."""
+    """A list of [reply, left, priority, when it is due]; equal priorities are in the order of arrival."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -105,14 +109,17 @@ class QueueAgainstModel(RuleBasedStateMachine):
             at -= 1
         self.model.insert(at, entry)
 
-    @rule(n=st.integers(-1, 4), priority=st.integers(0, 10))
-    def add(self, n: int, priority: int) -> None:
+    @rule(n=st.integers(-1, 4), priority=st.integers(0, 10), expires=DURATION, heartbeat=DURATION)
+    def add(self, n: int, priority: int, expires: int, heartbeat: int) -> None:
         self.added += 1
         reply = b"%d" % self.added
         full = len(self.model) == 12
-        assert self.queue.add(reply, n, priority) is not full
+        now = 10**18 + self.added
+        added = self.queue.add(reply, n, priority, expires=expires, heartbeat=heartbeat, now=now)
+        assert added is not full
         if not full:
-            self.put([reply, n, priority])
+            due = min((min(now + each, NEVER) for each in (expires, heartbeat) if each), default=0)
+            self.put([reply, n, priority, due])
 
     @rule()
     def pop(self) -> None:
@@ -140,7 +147,16 @@ class QueueAgainstModel(RuleBasedStateMachine):
 
     @invariant()
     def same(self) -> None:
-        assert self.queue.list() == [(reply, n) for reply, n, _ in self.model]
+        assert self.queue.list() == [(reply, n) for reply, n, *_ in self.model]
+
+    @invariant()
+    def nothing_is_due_before(self) -> None:
+        """It may be too early, for a request that was satisfied meanwhile, as long as there are others."""
+        due = min((each[3] for each in self.model if each[3]), default=0)
+        if due:
+            assert 0 < self.queue.due <= due
+        if not self.model:
+            assert self.queue.due == 0
 
 
 QueueAgainstModel.TestCase.settings = settings(max_examples=100, stateful_step_count=50, deadline=None)

@@ -1,0 +1,49 @@
+"""Sums of times and durations, in ns, that end at the ends of their range instead of wrapping around.
+
+A duration comes from a client or a configuration, and may be as long as an int64 says: centuries. INT64_MAX is never
+(the year 2262 of the clock, centuries after the start of the machine). Every deadline is made here.
+"""
+from libc.stdint cimport INT64_MAX, INT64_MIN, int64_t
+
+cdef extern from *:
+    """
+    #define GNATS_SUM_OVERFLOWS(a, b, out) __builtin_add_overflow((a), (b), (out))
+    #define GNATS_DIFFERENCE_OVERFLOWS(a, b, out) __builtin_sub_overflow((a), (b), (out))
+    #define GNATS_PRODUCT_OVERFLOWS(a, b, out) __builtin_mul_overflow((a), (b), (out))
+    """
+    bint GNATS_SUM_OVERFLOWS(int64_t a, int64_t b, int64_t *out) nogil
+    bint GNATS_DIFFERENCE_OVERFLOWS(int64_t a, int64_t b, int64_t *out) nogil
+    bint GNATS_PRODUCT_OVERFLOWS(int64_t a, int64_t b, int64_t *out) nogil
+
+
+cdef inline int64_t time_after(int64_t t, int64_t d) noexcept nogil:
+    """The time a duration after another."""
+    cdef int64_t sum
+    if GNATS_SUM_OVERFLOWS(t, d, &sum):
+        return INT64_MAX if d > 0 else INT64_MIN
+    return sum
+
+
+cdef inline int64_t time_before(int64_t t, int64_t d) noexcept nogil:
+    """The time a duration before another; and how long it is from d to t."""
+    cdef int64_t difference
+    if GNATS_DIFFERENCE_OVERFLOWS(t, d, &difference):
+        return INT64_MIN if d > 0 else INT64_MAX
+    return difference
+
+
+cdef inline int64_t whole_seconds(int64_t secs) noexcept nogil:
+    """ns of so many seconds."""
+    cdef int64_t ns
+    if GNATS_PRODUCT_OVERFLOWS(secs, 1000000000, &ns):
+        return INT64_MAX if secs > 0 else INT64_MIN
+    return ns
+
+
+cdef inline int64_t duration_of(double secs) noexcept nogil:
+    """ns of so many seconds, and a part of one."""
+    if secs >= 9223372036.0:
+        return INT64_MAX
+    if secs <= -9223372036.0:
+        return INT64_MIN
+    return <int64_t> (secs * 1e9) if secs == secs else 0

@@ -1,0 +1,24 @@
+"""Everything that waits in JetStream, side by side, ends when it is due, also in a crowd of other waits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from support.jetstream import config
+from support.servers import Server
+from support.waits import CONFIG, Waiter, all_waits, crowd, set_up
+
+pytestmark = [pytest.mark.timeout(120), pytest.mark.waits]
+
+Launch = Callable[..., Server]
+
+
+@pytest.mark.parametrize("others", [0, 1000])
+def test_each_wait_ends_when_it_is_due(launch: Launch, tmp_path: Path, others: int) -> None:
+    server = launch(config=config(tmp_path / "js", CONFIG))
+    with Waiter(server) as client:
+        set_up(client)
+        crowd(client, others)
+        all_waits(client).end()

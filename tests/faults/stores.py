@@ -1,0 +1,367 @@
+"""A store is used while each of its calls fails once; run in a process of its own (test_failing_calls).
+
+Prints a line for each thing that is not as it must be:
+
+* a message that was acknowledged is in the store while that runs, after it was killed, and, of one that syncs
+  always, after all was lost that was not synced;
+* what a store says that it has stored or removed is stored or removed;
+* a store that could not write is frozen, and serves what it has; the next one that opens the directory works.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import shutil
+import stat
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from support.failing import ERRORS, Failing, here
+
+from gnats.store.store import FileStore, StoreFailure
+
+KEY = b"a key of the server"
+Contents = dict[int, tuple[bytes, bytes]]
+
+
+class Disk:
+    """What of a directory has been synced: files by their inodes, directories by what was in them."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._files: dict[int, bytes] = {}
+        self._held: dict[int, int] = {}
+        """Descriptors: an inode number is not given out again."""
+        self._directories: dict[int, dict[str, tuple[int, bool]]] = {}
+        self.synced(os.open(root, os.O_RDONLY | os.O_CLOEXEC), close=True)
+
+    def synced(self, fd: int, *, close: bool = False) -> None:
+        """A descriptor was synced."""
+        path = Path(f"/proc/self/fd/{fd}").readlink()
+        if path.is_relative_to(self._root):
+            found = os.fstat(fd)
+            if stat.S_ISDIR(found.st_mode):
+                names = {}
+                for name in os.listdir(fd):
+                    each = os.stat(name, dir_fd=fd, follow_symlinks=False)
+                    self._hold(each.st_ino, name, fd)
+                    names[name] = each.st_ino, stat.S_ISDIR(each.st_mode)
+                self._directories[found.st_ino] = names
+            else:
+                self._hold(found.st_ino, f"/proc/self/fd/{fd}", None)
+                self._files[found.st_ino] = Path(f"/proc/self/fd/{fd}").read_bytes()
+        if close:
+            os.close(fd)
+
+    def _hold(self, inode: int, name: str, fd: int | None) -> None:
+        if inode not in self._held:
+            self._held[inode] = os.open(name, os.O_RDONLY | os.O_CLOEXEC, dir_fd=fd)
+
+    def write(self, path: Path) -> None:
+        """Put what was synced somewhere else."""
+        self._write(path, self._root.stat().st_ino)
+
+    def _write(self, path: Path, inode: int) -> None:
+        path.mkdir()
+        for name, (child, is_directory) in self._directories.get(inode, {}).items():
+            if is_directory:
+                self._write(path / name, child)
+            else:
+                (path / name).write_bytes(self._files.get(child, b""))
+
+    def close(self) -> None:
+        for fd in self._held.values():
+            os.close(fd)
+
+
+class Use:
+    """A store in use: what was acknowledged, and what may have been removed."""
+
+    def __init__(self, directory: Path, settings: dict[str, Any]) -> None:
+        self.store: FileStore | None = None
+        self.directory = directory
+        self.settings = settings
+        self.acked: Contents = {}
+        self.doubtful: set[int] = set()
+        """Sequences that somebody has tried to remove."""
+        self.removed: set[int] = set()
+        """And of them, those of which the store says so."""
+        self.always = bool(settings.get("sync_always"))
+        self.problems: list[str] = []
+        self.waiting: Contents = {}
+        self._numbers = itertools.count()
+
+    def open(self) -> None:
+        with contextlib.suppress(OSError, MemoryError):
+            self.store = FileStore(str(self.directory), "S", **self.settings)
+
+    def call(self, work: Callable[[FileStore], Any]) -> Any:
+        """What the store answers; None: it refused."""
+        try:
+            return work(self.store) if self.store is not None else None
+        except (OSError, MemoryError):
+            return None
+
+    def publish(self, subject: bytes, size: int) -> None:
+        """Append a message, which is not acknowledged yet."""
+        payload = b"%d " % next(self._numbers) + b"x" * size
+        seq = self.call(lambda store: store.store_msg(subject, payload, flush=False))
+        if seq is not None:
+            if seq in self.acked or (seq in self.waiting and self.store and not self.store.failure()):
+                self.problems.append(f"sequence {seq} was given out twice")
+            self.waiting[seq] = subject, payload
+
+    def flush(self) -> None:
+        """Acknowledge what was appended, if it is stored."""
+
+        def work(store: FileStore) -> bool:
+            store.flush_pending()
+            if self.always:
+                store.sync_flushed()
+            return True
+
+        if self.call(work):
+            self.acked |= self.waiting
+        self.waiting = {}
+
+    def remove(self, seq: int, erase: bool = False) -> None:
+        self.doubtful.add(seq)
+        if self.call(lambda store: store.remove_msg(seq, erase)):
+            self.removed.add(seq)
+
+    def purge(self, **what: Any) -> None:
+        seqs = set(self.acked)
+        self.doubtful |= seqs
+        if self.call(lambda store: store.purge_msgs(**what)) is not None and not what:
+            self.removed |= seqs
+
+    def check(self, store: FileStore, when: str, *, lost_removals: bool = False) -> None:
+        """`lost_removals`: what was removed may have come back."""
+        found: Contents = {}
+        message = store.get_next()
+        while message:
+            found[message[0]] = message[2], message[4]
+            message = store.get_next((), message[0] + 1)
+        for seq, each in self.acked.items():
+            if seq in found and found[seq] != each:
+                self.problems.append(f"{when}: sequence {seq} is another message")
+            if seq not in found and seq not in self.doubtful:
+                self.problems.append(f"{when}: sequence {seq} is lost")
+            if seq in found and seq in self.removed and not lost_removals:
+                self.problems.append(f"{when}: sequence {seq} is removed, and there")
+        state = store.state()
+        if state.msgs != len(found):
+            self.problems.append(f"{when}: {state.msgs} messages are counted, {len(found)} are there")
+        if state.lost_msgs:
+            self.problems.append(f"{when}: {state.lost_msgs} messages count as lost")
+        if found and (state.first_seq, state.last_seq < max(found)) != (min(found), False):
+            self.problems.append(f"{when}: first is {state.first_seq} and last {state.last_seq}")
+
+    def check_next(self, directory: Path, when: str, *, lost_removals: bool = False) -> None:
+        """The store that opens the directory next."""
+        try:
+            store = FileStore(str(directory), "S", **self.settings)
+        except OSError as exc:
+            self.problems.append(f"{when}: it does not open: {exc}")
+            return
+        self.check(store, when, lost_removals=lost_removals)
+        seq = store.store_msg(b"next", b"message")
+        if seq <= max(self.acked, default=0):
+            self.problems.append(f"{when}: sequence {seq} is given out twice")
+        if store.get(seq)[4] != b"message":
+            self.problems.append(f"{when}: it stores nothing")
+        store.close()
+
+
+def append(use: Use) -> None:
+    use.open()
+    for round_ in range(5):
+        for number in range(6):
+            use.publish(b"a.%d" % (number % 3), 100 * (number % 4))
+        use.flush()
+        use.call(lambda store: store.write_state(True))
+        if round_ % 2:
+            use.call(lambda store: store.maintain(idle=0))
+    use.call(lambda store: store.get(2))
+    use.publish(b"a.large", 5000)
+    use.flush()
+
+
+def remove(use: Use) -> None:
+    use.open()
+    for number in range(24):
+        use.publish(b"a.%d" % (number % 3), 150)
+        use.flush()
+    use.call(lambda store: store.write_state(True))
+    for seq in (3, 1, 2, 9, 10, 11, 12, 24):
+        use.remove(seq, erase=seq in (3, 11))
+    use.call(lambda store: store.maintain(idle=0))
+    use.publish(b"a.next", 100)
+    use.flush()
+    use.purge(subject=b"a.1", keep=1)
+    use.publish(b"a.next", 100)
+    use.flush()
+
+
+def purge(use: Use) -> None:
+    use.open()
+    for _ in range(2):
+        for number in range(9):
+            use.publish(b"a.%d" % (number % 3), 300)
+        use.flush()
+        use.call(lambda store: store.write_state(True))
+        use.purge()
+        use.publish(b"a.after", 100)
+        use.flush()
+
+
+def keep_last(use: Use) -> None:
+    """Messages that replace others: the last of a subject that is acknowledged stays, or a later one."""
+    use.open()
+    for number in range(40):
+        subject = b"k.%d" % (number % 4)
+        use.doubtful |= {seq for seq, (other, _) in use.acked.items() if other == subject}
+        use.publish(subject, 150)
+        if number % 2:
+            use.flush()
+    use.flush()
+    use.call(lambda store: store.maintain(idle=0))
+
+
+MOST = 12
+
+
+def limit(use: Use) -> None:
+    """A stream of the last so many messages."""
+    use.open()
+    for number in range(50):
+        # what is not acknowledged may be stored
+        use.doubtful |= set(sorted({**use.acked, **use.waiting})[: -MOST + 1])
+        use.publish(b"a.%d" % (number % 4), 100)
+        if number % 2:
+            use.flush()
+    use.flush()
+
+
+SMALL = {"block_size": 1500}
+USES: dict[str, tuple[Callable[[Use], None], dict[str, Any]]] = {
+    "append": (append, SMALL),
+    "append, sync": (append, SMALL | {"sync_always": True}),
+    "append, encrypted": (
+        append,
+        SMALL | {"sync_always": True, "cipher": "chacha", "key": KEY, "account": "A"},
+    ),
+    "append, compressed": (append, SMALL | {"compression": "s2"}),
+    "remove": (remove, SMALL),
+    "remove, sync": (remove, SMALL | {"sync_always": True}),
+    "purge": (purge, SMALL),
+    "purge, sync": (purge, SMALL | {"sync_always": True}),
+    "limit": (limit, SMALL | {"max_msgs": MOST}),
+    "limit, sync": (limit, SMALL | {"max_msgs": MOST, "sync_always": True}),
+    "last": (keep_last, SMALL | {"max_msgs_per_subject": 1}),
+    "last, sync": (keep_last, SMALL | {"max_msgs_per_subject": 1, "sync_always": True}),
+}
+
+
+def latest_are_there(use: Use, store: FileStore, when: str) -> None:
+    """Of each subject whose messages replace each other, the last that is acknowledged, or a later one."""
+    newest: dict[bytes, int] = {}
+    for seq, (subject, _) in use.acked.items():
+        newest[subject] = max(newest.get(subject, 0), seq)
+    for subject, seq in newest.items():
+        last = store.get_last(subject)
+        if last is None or last[0] < seq or (last[0] == seq and (last[2], last[4]) != use.acked[seq]):
+            use.problems.append(
+                f"{when}: the last message of {subject!r} was {seq}, and is {last and last[0]}"
+            )
+
+
+class Turn:
+    """One use of a store in a directory, in which a call fails."""
+
+    def __init__(self, failing: Failing, directory: Path, name: str) -> None:
+        self._failing = failing
+        self._root = directory
+        self._work, settings = USES[name]
+        home = directory / "home"
+        home.mkdir(parents=True)
+        self.use = Use(home, settings)
+        self._disk = Disk(home)
+        failing.on_sync(self._disk.synced)
+
+    def run(self, kind: str, call: int, error: int) -> None:
+        self._failing.arm(kind, call, error)
+        self._work(self.use)
+        self._failing.disarm()
+
+    def count(self) -> Failing:
+        """How many calls of each kind there are, when none fails."""
+        self._failing.count()
+        self._work(self.use)
+        return self._failing
+
+    def check(self) -> None:
+        use, root = self.use, self._root
+        shutil.copytree(use.directory, root / "killed")
+        if use.always:
+            self._disk.write(root / "power")
+        if use.store is not None:
+            self._check(use.store, "while it runs")
+            use.call(lambda store: store.close())
+        self._check_next(root / "killed", "after kill -9")
+        if use.always:
+            self._check_next(root / "power", "after the loss of what was not synced", lost_removals=True)
+        self._check_next(use.directory, "after its end")
+
+    def _check(self, store: FileStore, when: str) -> None:
+        self.use.check(store, when)
+        if self._work is keep_last:
+            latest_are_there(self.use, store, when)
+
+    def _check_next(self, directory: Path, when: str, *, lost_removals: bool = False) -> None:
+        if self._work is keep_last:
+            with contextlib.suppress(StoreFailure):
+                store = FileStore(str(directory), "S", **self.use.settings)
+                latest_are_there(self.use, store, when)
+                store.close()
+        self.use.check_next(directory, when, lost_removals=lost_removals)
+
+    def close(self) -> None:
+        self._disk.close()
+        shutil.rmtree(self._root)
+
+
+def turns(failing: Failing, root: Path, name: str) -> Iterator[tuple[str, int, int]]:
+    """Every call that there is to fail: its kind, its number and an errno."""
+    turn = Turn(failing, root / "count", name)
+    turn.count()
+    counts = {kind: failing.seen(kind) for kind in ERRORS}
+    turn.check()
+    assert not turn.use.problems, turn.use.problems
+    assert turn.use.acked
+    turn.close()
+    for kind, errors in ERRORS.items():
+        for call, error in itertools.product(range(1, counts[kind] + 1), errors):
+            yield kind, call, error
+
+
+def main(root: Path, name: str) -> None:
+    failing = here()
+    tried = 0
+    for kind, call, error in turns(failing, root, name):
+        turn = Turn(failing, root / f"{kind}{call}", name)
+        turn.run(kind, call, error)
+        tried += failing.hits
+        turn.check()
+        for problem in dict.fromkeys(turn.use.problems):
+            print(f"{kind} {call} ({os.strerror(error)}): {problem}")
+        turn.close()
+    print(f"{tried} calls failed", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), sys.argv[2])
