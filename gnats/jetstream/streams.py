@@ -177,7 +177,11 @@ class Stream:
         except OSError as exc:
             raise errors.STREAM_STORE_FAILED(err=os_error(exc)) from exc
         except MetaError as exc:
-            raise errors.STREAM_STORE_FAILED(err=exc) from exc
+            if recovering:
+                raise errors.STREAM_STORE_FAILED(err=exc) from exc
+            # clients are not told where the server stores anything
+            js.server.log.error(f"Error creating stream '{jsa.name} > {config.name}': {exc}")
+            raise errors.STREAM_STORE_FAILED(err="metadata cannot be used") from exc
         self._store = store
         self._native = NativeStream(
             js.engine,

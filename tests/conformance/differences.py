@@ -115,3 +115,6 @@ JETSTREAM_OTHERWISE: tuple[tuple[tuple[str, ...], tuple[bytes, ...] | None], ...
         for verb, name in (("STREAM.PURGE.S", "seq"), ("STREAM", "first_seq"), ("CONSUMER.RESET.S.C", "seq"))
     ),
 )  # fmt: skip
+
+# Values in configuration files at the ends of their ranges that only one of both takes: (key, value).
+CONFIG_ENDS: frozenset[tuple[str, str]] = frozenset()

@@ -255,13 +255,17 @@ def test_consumers(two: Two, part: int, push: bool) -> None:
     accepted = []
     for number, (path, raw) in enumerate(fields(ConsumerConfig.schema(), part)):
         name = f"E{number}"
+        if is_otherwise(path, raw):
+            continue
         body = put({"stream_name": "S", "config": consumer_base(name, path, push)}, ("config", *path), raw)
         refused = not two.is_accepted(f"{API}CONSUMER.CREATE.S.{name}", body, differs(path, raw))
         if refused:
             two.ask(f"{API}CONSUMER.DELETE.S.{name}")
             continue
+        config = two.ask(f"{API}CONSUMER.INFO.S.{name}", differs=differs(path, raw)).json.get("config")
+        if config is None:  # it has another name
+            continue
         accepted.append(name)
-        config = two.ask(f"{API}CONSUMER.INFO.S.{name}", differs=differs(path, raw)).json["config"]
         if not config.get("deliver_subject") and "pause_until" not in config and path[0] != "priority_groups":
             two.pull(f"S.{name}", b'{"batch":1,"no_wait":true,"group":"a"}')
             two.ask(f"{API}CONSUMER.INFO.S.{name}", differs=differs(path, raw))
