@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Self
 
-from gnats.gojson import Custom, JSONError, ListOf, MapOf
+from gnats.gojson import Custom, JSONError, ListOf, MapOf, Named
 from gnats.ident import server_hash
 from gnats.jetstream.document import TIME, Document, always, many, omitempty, one, one_of, strings
 from gnats.jetstream.gotime import ZERO_TIME
@@ -164,7 +164,9 @@ class StreamConfig(Document):
     deny_purge: bool = always("bool", False)
     allow_rollup_hdrs: bool = always("bool", False)
     consumer_limits: StreamConsumerLimits = always(
-        StreamConsumerLimits.schema(), StreamConsumerLimits(), StreamConsumerLimits.from_members
+        Named("StreamConsumerLimits", StreamConsumerLimits.schema()),
+        StreamConsumerLimits(),
+        StreamConsumerLimits.from_members,
     )
     allow_msg_ttl: bool = always("bool", False)
     subject_delete_marker_ttl: int = omitempty("duration", 0)

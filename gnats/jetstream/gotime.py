@@ -80,10 +80,13 @@ def parse_rfc3339(text: str) -> tuple[int, str]:
 
 
 def unix_ns(text: str) -> int:
-    """Nanoseconds since 1970 of a time that was read before, within an int64; "" and ZERO_TIME give 0."""
+    """Nanoseconds since 1970 of a time that was read before, within an int64; "" and ZERO_TIME give 0.
+
+    A time before 1970 is the first moment of it: nothing is as old.
+    """
     if not text or text == ZERO_TIME:
         return 0
-    return max(-_MAX_INT64, min(parse_rfc3339(text)[0], _MAX_INT64))
+    return max(1, min(parse_rfc3339(text)[0], _MAX_INT64))
 
 
 def _days(year: int, month: int) -> int:

@@ -466,7 +466,8 @@ def _check_republish(cfg: StreamConfig, republish: RePublish, pedantic: bool) ->
     if any(collide(republish.dest, subject) for subject in cfg.subjects):
         raise _invalid("stream configuration for republish destination forms a cycle")
     try:
-        SubjectTransform(republish.src, republish.dest)
+        if republish.dest:  # nothing is published again without
+            SubjectTransform(republish.src, republish.dest)
     except ValueError:
         raise _invalid(
             f"stream configuration for republish with transform from '{republish.src}' to"

@@ -177,7 +177,11 @@ class Stream:
         except OSError as exc:
             raise errors.STREAM_STORE_FAILED(err=os_error(exc)) from exc
         except MetaError as exc:
-            raise errors.STREAM_STORE_FAILED(err=exc) from exc
+            if recovering:
+                raise errors.STREAM_STORE_FAILED(err=exc) from exc
+            # clients are not told where the server stores anything
+            js.server.log.error(f"Error creating stream '{jsa.name} > {config.name}': {exc}")
+            raise errors.STREAM_STORE_FAILED(err="metadata cannot be used") from exc
         self._store = store
         self._native = NativeStream(
             js.engine,
@@ -491,7 +495,7 @@ class Stream:
         state: Json = {
             "messages": found.msgs,
             "bytes": found.bytes,
-            "first_seq": found.first_seq if found.msgs or found.last_seq else 0,
+            "first_seq": found.first_seq if found.msgs or found.last_seq or self.config.first_seq else 0,
             "first_ts": rfc3339(found.first_ts) if found.first_ts else ZERO_TIME,
             "last_seq": found.last_seq,
             "last_ts": rfc3339(found.last_ts) if found.last_ts else ZERO_TIME,

@@ -1,5 +1,6 @@
 """/healthz: is the server well (Healthz in monitor.go)?"""
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -42,12 +43,12 @@ def healthz(server: "Server", options: HealthzOptions) -> Page:
 def _jetstream_health(js: "JetStream", options: HealthzOptions) -> Page:
     account, stream, consumer = options.account, options.stream, options.consumer
     base = Path(js.config.store_dir)
-    problems = list(_problems(js, base, options))
-    if account and not (base / account).is_dir():
+    if account and not (_is_name(account) and (base / account).is_dir()):
         return _missing("ACCOUNT", f"JetStream account {quote(account)} not found", options)
-    if stream and not (base / account / "streams" / stream).is_dir():
+    if stream and not (_is_name(stream) and (base / account / "streams" / stream).is_dir()):
         problem = f"JetStream stream {quote(stream)} not found on account {quote(account)}"
         return _missing("STREAM", problem, options)
+    problems = list(_problems(js, base, options))
     if problems:
         if not options.details:
             return {"status": "unavailable", "status_code": UNAVAILABLE, "error": problems[0]["error"]}
@@ -61,6 +62,15 @@ def _jetstream_health(js: "JetStream", options: HealthzOptions) -> Page:
             )
             return _missing("CONSUMER", problem, options)
     return {"status": "ok", "status_code": OK}
+
+
+_LONGEST = 255
+"""Bytes of a file's name."""
+
+
+def _is_name(text: str) -> bool:
+    """Can a directory be called that: no path, and none that is always there?"""
+    return not set(text) & {"/", "\0"} and text not in (".", "..") and len(os.fsencode(text)) <= _LONGEST
 
 
 def _problems(js: "JetStream", base: Path, options: HealthzOptions) -> Iterator[Page]:

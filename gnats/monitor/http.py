@@ -1,6 +1,7 @@
 """The monitoring endpoints over HTTP (StartMonitoring in server.go). Needs `pip install 'gnats[monitor]'`."""
 
 import asyncio
+import logging
 import posixpath
 import re
 import socket
@@ -55,6 +56,9 @@ SHUTDOWN_TIMEOUT = 1.0
 HEADER_TIMEOUT = 5.0
 """Seconds that a new connection has for its TLS handshake, and for the header of its first request."""
 
+LONGEST_LINE = 64 * 1024
+"""Bytes of a URL, or of a header."""
+
 BACKLOG = 128
 
 TURN = 0.002
@@ -65,6 +69,24 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 _CALLBACK = re.compile(r"[A-Za-z_$][\w$]*(\.[A-Za-z_$][\w$]*)*", re.ASCII)
 _LONGEST_CALLBACK = 128
+
+
+class _OneLine(logging.Handler):
+    """What aiohttp says about requests that it cannot read becomes a line of the server's log."""
+
+    def __init__(self, server: "Server") -> None:
+        super().__init__()
+        self._server = server
+
+    def emit(self, record: logging.LogRecord) -> None:
+        why = record.exc_info[1] if record.exc_info else None
+        self._server.log.debug(f"Monitoring: {record.getMessage()}" + (f": {why!r:.200}" if why else ""))
+
+
+def _quiet(server: "Server") -> logging.Logger:
+    logger = logging.Logger("gnats.monitor")
+    logger.addHandler(_OneLine(server))
+    return logger
 
 
 class Monitor:
@@ -84,7 +106,14 @@ class Monitor:
         for path, (counted, handler) in self._endpoints().items():
             where = posixpath.normpath(posixpath.join(self._base, path.lstrip("/")))
             app.router.add_route("*", where, self._counted(counted, handler))
-        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=SHUTDOWN_TIMEOUT)
+        self._runner = web.AppRunner(
+            app,
+            access_log=None,
+            logger=_quiet(server),
+            shutdown_timeout=SHUTDOWN_TIMEOUT,
+            max_line_size=LONGEST_LINE,
+            max_field_size=LONGEST_LINE,
+        )
 
     @classmethod
     async def listen(cls, server: "Server") -> "Monitor":

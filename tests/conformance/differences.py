@@ -71,9 +71,8 @@ MONITOR = {
     "queues": "the names of /ipqueuesz are those of queues that gnats has",
 }
 
-# Requests to JetStream at the ends of their ranges (test_js_ends). Of these only that both answer is
-# compared, or that both refuse: the last names of a path, or a verb and a field, and which values
-# (None: all).
+# Requests to JetStream at the ends of their ranges (test_js_ends). Of these it is compared only that both
+# accept or both refuse: the last names of a path, or a verb and a field, and which values (None: all).
 _BROKEN_TEXTS = (b'"a\xffb"', b'"\\ud800"')
 JETSTREAM_WORDS: tuple[tuple[tuple[str, ...], tuple[bytes, ...] | None], ...] = (
     # a refusal quotes the JSON as it came; gnats quotes what it has read
@@ -96,7 +95,7 @@ JETSTREAM_WORDS: tuple[tuple[tuple[str, ...], tuple[bytes, ...] | None], ...] = 
 )  # fmt: skip
 # Where the answers differ.
 JETSTREAM_OTHERWISE: tuple[tuple[tuple[str, ...], tuple[bytes, ...] | None], ...] = (
-    # what is no time in nanoseconds of an int64 the reference takes for another one, gnats for the last one
+    # a time that no int64 of nanoseconds holds is another one in the reference, and the last one in gnats
     *(((name,), (b'"9999-12-31T23:59:59.999999999Z"',)) for name in ("opt_start_time", "start_time")),
     # the reference cannot store a time of a year below 0, gnats keeps it as it came
     (("pause_until",), (b'"0000-01-01T00:00:00+23:59"',)),
@@ -110,8 +109,12 @@ JETSTREAM_OTHERWISE: tuple[tuple[tuple[str, ...], tuple[bytes, ...] | None], ...
     # gnats refuses what would bring sequences to their end
     *(
         ((verb, name), (
+            b"4611686018427387904",
             b"8000000000000000000", b"9223372036854775807", b"9223372036854775808", b"18446744073709551615",
         ))
         for verb, name in (("STREAM.PURGE.S", "seq"), ("STREAM", "first_seq"), ("CONSUMER.RESET.S.C", "seq"))
     ),
 )  # fmt: skip
+
+# Values in configuration files at the ends of their ranges that only one of both takes: (key, value).
+CONFIG_ENDS: frozenset[tuple[str, str]] = frozenset()

@@ -6,13 +6,16 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from server.peer import Peer
 from support.certs import Certificates
 from support.servers import REFERENCE, Kind, NotInstalled
 
-from gnats.errors import OptionError
+from gnats import Server
+from gnats.errors import OptionError, ServerError
 from gnats.flags import configure_options
 
 from .config_files import BAD, CONFLICTS, DOUBTFUL, GOOD, IGNORED_BY_REFERENCE, MANY, NOT_YET
+from .differences import CONFIG_ENDS
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -162,3 +165,67 @@ def test_tls_of_the_command_line_needs_a_certificate_and_a_key(
 def test_a_signal_takes_one_process(kind: Kind, tmp_path: Path) -> None:
     done = kind.run(tmp_path, "--signal", "reload=1=2")
     assert (done.returncode, done.stderr) == (1, f"{kind.command}: invalid signal parameters: [2]\n")
+
+
+ENDS = (
+    "0", "-1", "1", "2147483647", "2147483648", "4294967295", "4294967296", "9007199254740993",
+    "4611686018427387904", "9223372036854775807", "9223372036854775808", "-9223372036854775808",
+    "18446744073709551616", "1e400", "1.5", '""', '"x"', "true", "[]", "{}", "8GB", "9000PB",
+    "1s", "-1s", "9223372036s", "9999999999999h", '"\\x00"',
+)  # fmt: skip
+"""What a number, a size or a duration can be."""
+ENDED = (
+    "port", "http_port", "max_traced_msg_len", "log_size_limit", "log_max_num", "connect_error_reports",
+    "reconnect_error_reports", "prof_port", "prof_block_rate", "max_connections", "max_subs",
+    "max_subscription_tokens", "max_control_line", "max_payload", "max_pending", "max_closed_clients",
+    "write_deadline", "ping_interval", "ping_max", "lame_duck_duration", "lame_duck_grace_period",
+    *(f"jetstream.{name}" for name in (
+        "max_mem", "max_file", "sync", "request_queue_limit", "info_queue_limit", "limits.max_ack_pending",
+        "limits.max_request_batch", "limits.duplicate_window", "limits.default_max_consumers",
+        "limits.batch.max_msgs", "limits.batch.timeout", "limits.batch.max_inflight_total",
+        "limits.batch.max_inflight_per_stream",
+    )),
+    *(f"accounts.A.jetstream.{name}" for name in ("mem", "disk", "streams", "consumers", "max_ack_pending")),
+    *(f"accounts.A.limits.{name}" for name in ("max_conn", "max_subs", "max_payload", "max_leafnodes")),
+)  # fmt: skip
+STARTED_ELSEWHERE = ("port", "http_port", "prof_port", "accounts.", "lame_duck")
+"""Ports that may be taken, and what needs more than a number to be of use."""
+
+
+def nested(path: str, value: str) -> str:
+    first, _, rest = path.partition(".")
+    return f"{first} {{ {nested(rest, value)} }}" if rest else f"{first}: {value}"
+
+
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("key", ENDED)
+async def test_values_at_the_ends_of_their_ranges(
+    key: str, gnats: Check, reference: Check, tmp_path: Path
+) -> None:
+    """Both take them or both refuse them, and with what is taken a server starts and serves."""
+    different = []
+    for value in ENDS:
+        if (key, value) in CONFIG_ENDS:
+            continue
+        text = nested(key, value)
+        found, expected = (check(text).startswith("sha256:") for check in (gnats, reference))
+        if found != expected:
+            different.append(f"{text}: gnats {gnats(text)!r}, reference {reference(text)!r}")
+        if found and not key.startswith(STARTED_ELSEWHERE):
+            different += await starts(tmp_path, f"{text}\njetstream {{ store_dir: js }}")
+    assert not different, "\n".join(different)
+
+
+async def starts(directory: Path, text: str) -> list[str]:
+    """Has a server of that configuration serve a message; what is wrong, if anything."""
+    (directory / NAME).write_text(text)
+    options = configure_options(["-a", "127.0.0.1", "-p", "-1", "-c", NAME]).options
+    try:
+        async with Server(options) as server:
+            peer = await Peer.connect(server.port)
+            await peer.close()
+    except (OptionError, ServerError):
+        return []  # what a file may say need not go together
+    except (OverflowError, ValueError, ConnectionError) as exc:
+        return [f"{text}: {exc!r}"]
+    return []

@@ -68,7 +68,6 @@ TOKENS = (
     "a\\b",
     "a/b",
     "%",
-    "..x",
 )
 """What a token of a subject can be, though hardly anybody has one like it."""
 

@@ -197,7 +197,7 @@ cdef class Stream(StreamCore):
         cfg.marker_ttl = config.subject_delete_marker_ttl // SECOND
         if config.subject_transform is not None and config.subject_transform.dest:
             itr = copied(SubjectTransform(config.subject_transform.src, config.subject_transform.dest))
-        if config.republish is not None:
+        if config.republish is not None and config.republish.dest:
             try:
                 tr = copied(SubjectTransform(config.republish.src, config.republish.dest))
             except BaseException:
