@@ -251,7 +251,10 @@ SMALL = {"block_size": 1500}
 USES: dict[str, tuple[Callable[[Use], None], dict[str, Any]]] = {
     "append": (append, SMALL),
     "append, sync": (append, SMALL | {"sync_always": True}),
-    "append, encrypted": (append, SMALL | {"sync_always": True, "cipher": "chacha", "key": KEY, "account": "A"}),
+    "append, encrypted": (
+        append,
+        SMALL | {"sync_always": True, "cipher": "chacha", "key": KEY, "account": "A"},
+    ),
     "append, compressed": (append, SMALL | {"compression": "s2"}),
     "remove": (remove, SMALL),
     "remove, sync": (remove, SMALL | {"sync_always": True}),
@@ -272,7 +275,9 @@ def latest_are_there(use: Use, store: FileStore, when: str) -> None:
     for subject, seq in newest.items():
         last = store.get_last(subject)
         if last is None or last[0] < seq or (last[0] == seq and (last[2], last[4]) != use.acked[seq]):
-            use.problems.append(f"{when}: the last message of {subject!r} was {seq}, and is {last and last[0]}")
+            use.problems.append(
+                f"{when}: the last message of {subject!r} was {seq}, and is {last and last[0]}"
+            )
 
 
 class Turn:

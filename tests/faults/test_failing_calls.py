@@ -97,7 +97,9 @@ def test_a_server_goes_on_without_the_stream(
                 acked[message.json["seq"]] = asked[message.subject]
         state = info(caller, "S")["state"]
         found = stored(caller, "S")
-        assert not {seq for seq, each in acked.items() if seq >= state["first_seq"] and found.get(seq) != each}
+        assert not {
+            seq for seq, each in acked.items() if seq >= state["first_seq"] and found.get(seq) != each
+        }
         assert "lost" not in state
     home.kill()
     home.wrapper = ()

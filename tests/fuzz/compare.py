@@ -172,10 +172,10 @@ class Comparison:
 
     def difference(self, steps: list[Step]) -> str:
         """The first difference, in words; empty for none."""
-        if not self._playing:
-            self._playing = [Playing(kind) for kind in self._kinds]
         asked = [step for step in steps if step[0] != "connect"]
         try:
+            for kind in self._kinds[len(self._playing) :]:
+                self._playing.append(Playing(kind))
             (expected, pushed), *others = self._pool.map(lambda each: each.play(steps), self._playing)
         except Exception as error:  # noqa: BLE001 - a server that fails is what is looked for
             self.end()

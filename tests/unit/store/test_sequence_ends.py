@@ -185,12 +185,19 @@ def test_the_state_of_a_consumer_is_made_to_fit() -> None:
     end = 2**63 - 1
     data = encode_consumer((1, 1), (5, 7), [(9, 6, 0)], [(9, 1)], 0)
     assert decode_consumer(data) == ((5, 7), (5, 7), [], [])
-    data = encode_consumer((9, 9), (5, 5), [(5, 6, 0), (6, 6, 0), (9, 9, 0), (10, 9, 0), (8, 10, 0)], [(6, 2), (10, 1)], 0)
+    data = encode_consumer(
+        (9, 9), (5, 5), [(5, 6, 0), (6, 6, 0), (9, 9, 0), (10, 9, 0), (8, 10, 0)], [(6, 2), (10, 1)], 0
+    )
     delivered, floor, pending, redelivered = decode_consumer(data)
     assert (delivered, floor) == ((9, 9), (5, 5))
     assert [(seq, dseq) for seq, dseq, _ in pending] == [(6, 6), (9, 9)]
     assert redelivered == [(6, 2)]
     assert decode_consumer(encode_consumer((end, end), (end, end), [], [], 0))[0] == (end, end)
-    for numbers in (((end + 1, 1), (1, 1)), ((1, end + 1), (1, 1)), ((1, 1), (end + 1, 1)), ((1, 1), (1, end + 1))):
+    for numbers in (
+        ((end + 1, 1), (1, 1)),
+        ((1, end + 1), (1, 1)),
+        ((1, 1), (end + 1, 1)),
+        ((1, 1), (1, end + 1)),
+    ):
         with pytest.raises(ValueError):
             decode_consumer(encode_consumer(*numbers, [], [], 0))
