@@ -17,6 +17,8 @@ from support.jetstream import config
 from support.kernel import SocketDiag
 from support.servers import REFERENCE, Kind, NotInstalled, Server, selected
 
+from gnats import Server as Embedded
+from gnats.rest import wait_for_rest_in_loop
 from gnats.testing import ServerThread
 
 Launch = Callable[..., Server]
@@ -62,9 +64,19 @@ def kind(request: pytest.FixtureRequest) -> Kind:
 
 @pytest.fixture(scope="session", autouse=True)
 def rest() -> Iterator[None]:
-    """Has every server that tests start in a thread rest before it is stopped."""
+    """Has every server that tests start in their own process rest before it is stopped."""
+    leave = Embedded.__aexit__
+
+    async def rest_and_leave(server: Embedded, kind: Any, exc: Any, trace: Any) -> None:
+        try:
+            if kind is None and server.pollers:
+                await wait_for_rest_in_loop(server)
+        finally:
+            await leave(server, kind, exc, trace)
+
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ServerThread, "checks_rest", True)
+        patch.setattr(Embedded, "__aexit__", rest_and_leave)
         yield
 
 

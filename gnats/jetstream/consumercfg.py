@@ -30,7 +30,7 @@ from gnats.jetstream.config import (
     StreamConfig,
 )
 from gnats.jetstream.errors import ApiError
-from gnats.jetstream.gotime import unix_ns
+from gnats.jetstream.gotime import parse_rfc3339
 from gnats.jetstream.limits import JetStreamAccountLimits, JSLimitOpts
 from gnats.jetstream.overlaps import Overlaps, first_invalid
 from gnats.jetstream.streamcfg import (
@@ -380,7 +380,7 @@ def check_consumer_update(
     for name, what in _FIXED:
         was, will = getattr(old, name), getattr(new, name)
         if name == "opt_start_time" and was and will:
-            was, will = unix_ns(was), unix_ns(will)
+            was, will = parse_rfc3339(was)[0], parse_rfc3339(will)[0]
         if was != will:
             raise errors.CONSUMER_CREATE(err=f"{what} can not be updated")
     if old.deliver_subject != new.deliver_subject:

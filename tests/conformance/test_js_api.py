@@ -278,3 +278,10 @@ def test_a_stream_says_how_long_its_consumers_may_be_inactive(asker: Asker, thre
     asker.api("STREAM.CREATE.S", {"name": "S", "subjects": ["s"], "consumer_limits": limits})
     for config in ({"name": "C"}, {"name": "D", "durable_name": "D"}):
         asker.api(f"CONSUMER.CREATE.S.{config['name']}", {"stream_name": "S", "config": config})
+
+
+def test_the_time_at_which_a_consumer_starts_stays_as_it_is(asker: Asker) -> None:
+    asker.api("STREAM.CREATE.S", {"name": "S", "subjects": ["s"]})
+    for time in ("2262-04-12T00:00:00Z", "2262-04-11T23:47:16.854775807Z", "2262-04-12T02:00:00+02:00"):
+        config = {"durable_name": "C", "deliver_policy": "by_start_time", "opt_start_time": time}
+        asker.api("CONSUMER.DURABLE.CREATE.S.C", {"stream_name": "S", "config": config})

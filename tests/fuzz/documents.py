@@ -17,7 +17,16 @@ TIMES = (
         "1677-01-01T00:00:00Z",
     ),
 )
+TIMES_TO_COMPARE = (
+    *("2020-01-01T00:00:00Z", "2030-06-01T12:00:00.5+02:00", "0001-01-01T00:00:00Z"),
+    "2262-04-11T23:47:16.854775807Z",
+)
+"""Those of an int64 of nanoseconds, and the zero time: others wrap around in nats-server."""
 KEYS = ("a", "b", "a.b", "c.d.e", "x" * 100)
+
+
+def time(draw: Draw) -> str:
+    return draw.choice(TIMES_TO_COMPARE if draw.alone else TIMES)
 
 
 def prefix(stream: str) -> str:
@@ -38,7 +47,7 @@ def _source(draw: Draw) -> dict[str, Any]:
     stream = draw.choice(STREAMS)
     table: dict[str, object] = {
         "opt_start_seq": Draw.number,
-        "opt_start_time": lambda draw: draw.choice(TIMES),
+        "opt_start_time": lambda draw: time(draw),
         "filter_subject": lambda draw: filter_of(draw, stream),
     }
     source = {"name": stream} | draw.fields(table, 2)
@@ -159,10 +168,10 @@ _CONSUMER: dict[str, object] = {
     "inactive_threshold": Draw.duration,
     "num_replicas": lambda draw: draw.one(0, 1, 3, -1),
     "mem_storage": lambda draw: draw.maybe(0.7),
-    "pause_until": lambda draw: draw.choice(TIMES),
+    "pause_until": lambda draw: time(draw),
     "rate_limit_bps": Draw.number,
     "opt_start_seq": Draw.number,
-    "opt_start_time": lambda draw: draw.choice(TIMES),
+    "opt_start_time": lambda draw: time(draw),
     "description": lambda draw: "d" * draw.one(0, 1, 4096, 4097),
     "metadata": lambda draw: {"k": "v"},
     "direct": lambda draw: draw.maybe(0.5),
@@ -182,7 +191,7 @@ def consumer(draw: Draw, of: str, name: str, wild: int) -> dict[str, Any]:
     if start < 0.15:
         config |= {"deliver_policy": "by_start_sequence", "opt_start_seq": draw.number()}
     elif start < 0.25:
-        config |= {"deliver_policy": "by_start_time", "opt_start_time": draw.choice(TIMES)}
+        config |= {"deliver_policy": "by_start_time", "opt_start_time": time(draw)}
     if draw.maybe(0.35):
         config["deliver_subject"] = draw.one("push.a", "push.b", f"push.{name}")
         if draw.maybe(0.3):
@@ -227,10 +236,10 @@ _DIRECT: dict[str, object] = {
     "next_by_subj": lambda draw: f"{prefix(draw.choice(STREAMS))}.>",
     "batch": Draw.small,
     "max_bytes": Draw.number,
-    "start_time": lambda draw: draw.choice(TIMES),
+    "start_time": lambda draw: time(draw),
     "multi_last": lambda draw: [f"{prefix(draw.choice(STREAMS))}.>" for _ in range(draw.randint(1, 2))],
     "up_to_seq": Draw.number,
-    "up_to_time": lambda draw: draw.choice(TIMES),
+    "up_to_time": lambda draw: time(draw),
     "no_hdr": lambda draw: draw.maybe(0.5),
 }
 

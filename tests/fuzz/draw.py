@@ -18,7 +18,12 @@ MAX_PAYLOAD = 1 << 20
 
 
 class Draw(random.Random):
-    """A generator with a seed; the same seed gives the same values."""
+    """A generator with a seed; the same seed gives the same values.
+
+    `alone`: what comes of them is compared between servers.
+    """
+
+    alone = False
 
     def maybe(self, chance: float) -> bool:
         return self.random() < chance

@@ -45,7 +45,7 @@ class Maker:
     def __init__(self, draw: Draw, connections: int, *, alone: bool = False) -> None:
         self.draw = draw
         self.connections = connections
-        self.alone = alone
+        self.alone = draw.alone = alone
         self._sids = 10
         self._made: dict[str, list[str]] = {}  # consumers that pull, by streams, as far as they could be made
         self._kinds: list[tuple[float, Callable[[int], list[Step]]]] = [
@@ -285,7 +285,7 @@ class Maker:
     def pin(self, c: int) -> list[Step]:
         draw = self.draw
         at = self.pulling()
-        pause = {"pause_until": draw.choice(documents.TIMES)}
+        pause = {"pause_until": documents.time(draw)}
         if self.alone:
             pause = {"pause_until": draw.one("2020-01-01T00:00:00Z", "2262-01-01T00:00:00Z")}
         return [

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from gnats import Options, Server
-from gnats.rest import wait_for_rest_in_loop
 
 from .peer import Log, Peer
 
@@ -31,17 +30,9 @@ async def start(io_threads: int) -> AsyncIterator[Start]:
         async def start(log: Log | None = None, opts: Options | None = None, **options: Any) -> Server:
             defaults: dict[str, Any] = {"host": "127.0.0.1", "port": -1, "io_threads": io_threads}
             server = Server(replace(opts or Options(), **defaults | options), log)
-            await servers.enter_async_context(server)
-            servers.push_async_callback(rests, server)
-            return server
+            return await servers.enter_async_context(server)
 
         yield start
-
-
-async def rests(server: Server) -> None:
-    """Sees that a server rests, unless the test has shut it down."""
-    if server.pollers:
-        await wait_for_rest_in_loop(server)
 
 
 @pytest.fixture
