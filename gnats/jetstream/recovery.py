@@ -86,7 +86,8 @@ def _set_aside(jsa: JSAccount, name: str, exc: Exception, log: Logger) -> None:
 
 async def _recover_stream(jsa: JSAccount, directory: Path, log: Logger) -> None:
     try:
-        meta = read_stream_meta(directory, jsa.js.keys, jsa.name)
+        # in a thread: the monitoring pages are answered meanwhile
+        meta = await asyncio.to_thread(read_stream_meta, directory, jsa.js.keys, jsa.name)
     except MetaError as exc:
         log.warn(f"  {exc}")
         return
