@@ -156,11 +156,11 @@ def _info(request: Request) -> Json:
             offset = max(found.get("offset", 0), 0)
             total = len(totals)
             if offset or total > MAX_SUBJECT_DETAILS:
-                offset = min(offset, total)
                 page = sorted(totals)[offset : offset + MAX_SUBJECT_DETAILS]
                 totals = {name: totals[name] for name in page}
             paged = {"total": total, "offset": offset, "limit": MAX_SUBJECT_DETAILS}
-            info["state"] = _with_subjects(info["state"], dict(sorted(totals.items())))
+            if totals:
+                info["state"] = _with_subjects(info["state"], dict(sorted(totals.items())))
     return paged | info
 
 
