@@ -349,9 +349,14 @@ def completed(config: ConsumerConfig) -> ConsumerConfig:
         if len(config.durable_name.encode()) > MAX_NAME_LEN:
             raise errors.CONSUMER_NAME_TOO_LONG(max=MAX_NAME_LEN)
         return config
+    return ending(config)
+
+
+def ending(config: ConsumerConfig) -> ConsumerConfig:
+    """One that goes when it is not used for long enough; a stream's limit of that may be below 0."""
     if config.inactive_threshold > 0:
         return config
-    return replace(config, inactive_threshold=DEFAULT_INACTIVE_THRESHOLD)  # a stream's limit may be below 0
+    return replace(config, inactive_threshold=DEFAULT_INACTIVE_THRESHOLD)
 
 
 _FIXED: tuple[tuple[str, str], ...] = (

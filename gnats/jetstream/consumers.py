@@ -19,7 +19,7 @@ from gnats.jetstream import errors
 from gnats.jetstream.config import FILE, ConsumerConfig
 from gnats.jetstream.consumer import Consumer as NativeConsumer
 from gnats.jetstream.consumer import ResetError
-from gnats.jetstream.consumercfg import check_consumer_update
+from gnats.jetstream.consumercfg import check_consumer_update, ending
 from gnats.jetstream.consumerstate import ConsumerEvent
 from gnats.jetstream.conversion import convert_consumer, read_consumer_state
 from gnats.jetstream.errors import ApiError
@@ -176,6 +176,8 @@ class Consumer:
     def update(self, config: ConsumerConfig) -> None:
         """Have another configuration. Raises ApiError, and it has not changed."""
         config = replace(config, pause_until=utc(config.pause_until))
+        if not self.config.is_durable:  # also where it becomes a durable one now
+            config = ending(config)
         account = self.stream.jsa.account
 
         def has_interest(subject: str) -> bool:

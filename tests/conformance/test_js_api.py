@@ -285,3 +285,18 @@ def test_the_time_at_which_a_consumer_starts_stays_as_it_is(asker: Asker) -> Non
     for time in ("2262-04-12T00:00:00Z", "2262-04-11T23:47:16.854775807Z", "2262-04-12T02:00:00+02:00"):
         config = {"durable_name": "C", "deliver_policy": "by_start_time", "opt_start_time": time}
         asker.api("CONSUMER.DURABLE.CREATE.S.C", {"stream_name": "S", "config": config})
+
+
+def test_an_ephemeral_consumer_that_is_changed_goes_as_it_would_have(asker: Asker) -> None:
+    asker.api("STREAM.CREATE.S", {"name": "S", "subjects": ["s.>"]})
+    for more in ({"inactive_threshold": 7_000_000_000}, {}, {"filter_subject": "s.a"}, {"durable_name": "C"}):
+        asker.api("CONSUMER.CREATE.S.C", {"stream_name": "S", "config": {"name": "C"} | more})
+        asker.api("CONSUMER.INFO.S.C")
+
+
+def test_a_page_of_subjects_may_begin_behind_the_last(asker: Asker) -> None:
+    asker.api("STREAM.CREATE.S", {"name": "S", "subjects": ["s.>"]})
+    for subject in ("s.a", "s.b"):
+        asker.ask(subject, b"x")
+    for offset in (-1, 0, 1, 2, 3, 255, 2**63 - 1):
+        asker.api("STREAM.INFO.S", {"subjects_filter": ">", "offset": offset})

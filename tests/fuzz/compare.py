@@ -34,6 +34,8 @@ QUIET = 0.015
 """Seconds that nothing may come before a step is over."""
 _ACK = re.compile(r"(\$JS\.ACK\.[^.]+\.[^.]+\.\d+\.\d+\.\d+\.)\d+(\.\d+)")
 _TIME = re.compile(rb"\d{4}-\d\d-\d\dT[0-9:.]+Z")
+_ON_PURPOSE = ("there are no more sequences",)
+"""Answers after which servers differ on purpose: a sequence that leads to one is not compared further."""
 _UNCLEAR = frozenset(("inactive_threshold_left", "avg", "last_active", "active", "lag"))
 
 
@@ -44,6 +46,7 @@ def simple(op: bytes) -> Any:
     message: Message = parse(re.sub(rb"  +", b" ", op[: op.index(b"\r\n")]) + op[op.index(b"\r\n") :])
     header = _TIME.sub(b"time", message.header)
     header = re.sub(rb"(Nats-Pin-Id: )\S+", rb"\1id", header)
+    header = re.sub(_ACK.pattern.encode(), rb"\1T\2", header)
     try:
         payload: Any = comparable(_without(json.loads(message.payload)))
     except ValueError:
@@ -58,6 +61,10 @@ def _without(value: Any) -> Any:
         hidden: set[str] = set()
         if value.get("deleted") == [0]:  # of a stream that never had a message: differs on purpose
             hidden = {"deleted", "num_deleted"}
+        elif (
+            value.get("last_seq") == 0 == value.get("messages")
+        ):  # 1 where it was purged, or is to begin there
+            hidden = {"first_seq"}
         elif "lag" in value:  # of a mirror: what is known when its consumer has been asked for
             hidden = {"filter_subject", "error"}
         return {key: _without(each) for key, each in value.items() if key not in _UNCLEAR | hidden}
@@ -185,6 +192,8 @@ class Comparison:
         for playing, (answers, also) in zip(self._playing[1:], others, strict=True):
             for step, right, wrong in zip(asked, expected, answers, strict=False):
                 if right != wrong:
+                    if any(text in str(wrong) for text in _ON_PURPOSE):
+                        return ""
                     return f"{playing.kind.name} to {json.dumps(step)[:300]}\n  {apart(wrong, right)}"
             for subject in sorted({*pushed, *also}):
                 if pushed.get(subject, []) != also.get(subject, []):

@@ -120,7 +120,7 @@ def stream(draw: Draw, name: str, wild: int) -> dict[str, Any]:
             "allow_direct": True,
         }
         config |= {"deny_delete": draw.maybe(0.5), "discard": draw.one("new", "old", "old")}
-    if draw.maybe(0.08):
+    if draw.maybe(0.08) and not draw.alone:  # when what is mirrored comes is up to chance
         return config | {"mirror": _source(draw), "subjects": []} | draw.fields(_STREAM, wild)
     flags = ["allow_msg_ttl", "allow_atomic", "allow_direct", "allow_batched", "allow_rollup_hdrs"]
     if "discard" not in config:
