@@ -52,6 +52,10 @@ class Message:
         """The value of the first header line with that name, b"" without one."""
         return header_value(self.header, name) or b""
 
+    def has_header(self, name: bytes) -> bool:
+        """Whether there is a header line with that name, its value may be empty."""
+        return header_value(self.header, name) is not None
+
 
 Callback = Callable[[Message], None]
 

@@ -356,7 +356,7 @@ class Consumer:
 
             answer |= consumer_info(self) | {"reset_seq": seq}
         header = None
-        if message.header_value(b"Nats-Stream-Identity") and "error" not in answer:
+        if message.has_header(b"Nats-Stream-Identity") and "error" not in answer:
             header = b"NATS/1.0\r\nNats-Stream-Identity: %s\r\n\r\n" % self.stream.identity.encode()
         jsa = self.stream.jsa
         client = jsa.js.server.account_client(jsa.account)
