@@ -95,7 +95,7 @@ from gnats.includes.pthread cimport (
     pthread_mutex_unlock,
 )
 from gnats.includes.text cimport put_text
-from gnats.includes.times cimport duration_of, time_after
+from gnats.includes.times cimport duration_of, time_after, time_before
 
 cdef enum:
     FLUSH_OVER = 256 * 1024        # flush in place beyond this: memory stays hot, readers get going
@@ -755,7 +755,7 @@ cdef class Connection(Recorder):
         if self.stall_next != NULL:
             set_stall_prev(<Connection> self.stall_next, <void *> self)
         self.ps.stalled = <void *> self
-        self.set_timer(&self.stall_timer, monotonic_ns() - self.ps.now + ns)
+        self.set_timer(&self.stall_timer, time_after(time_before(monotonic_ns(), self.ps.now), ns))
 
     cdef void unpause(self) noexcept nogil:
         timer_clear(&self.ps.timers, &self.stall_timer)
