@@ -237,7 +237,7 @@ def _reload_limits(server: "Server", session: "Session") -> None:
             max_payload=max_payload,
             max_subs=max_subs,
             ping_interval=opts.ping_interval,
-            ping_max=opts.ping_max,
+            ping_max=max(opts.ping_max, -1),
         )
 
 

@@ -533,7 +533,7 @@ class Server:
             max_subs=opts.max_subs or -1,
             write_deadline=opts.write_deadline,
             ping_interval=opts.ping_interval,
-            ping_max=opts.ping_max,
+            ping_max=max(opts.ping_max, -1),
         )
         sock.detach()
         nonce = new_nonce() if self.auth.nonce_required else ""
