@@ -140,7 +140,7 @@ def _apply(server: "Server", changed: Set[str]) -> None:
     if "Trace" in changed:
         log.trace_on = state.trace = opts.trace
     state.trace_verbose, state.trace_headers = opts.trace_verbose, opts.trace_headers
-    state.max_traced_msg_len = opts.max_traced_msg_len
+    state.max_traced_msg_len = max(opts.max_traced_msg_len, 0)
     state.no_fast_producer_stall = opts.no_fast_producer_stall
     if "PidFile" in changed and opts.pid_file:
         server.update_pid_file()
@@ -237,7 +237,7 @@ def _reload_limits(server: "Server", session: "Session") -> None:
             max_payload=max_payload,
             max_subs=max_subs,
             ping_interval=opts.ping_interval,
-            ping_max=opts.ping_max,
+            ping_max=max(opts.ping_max, -1),
         )
 
 

@@ -96,7 +96,7 @@ class Server:
         self.state.trace = self.log.trace_on
         self.state.trace_verbose = opts.trace_verbose
         self.state.trace_headers = opts.trace_headers
-        self.state.max_traced_msg_len = opts.max_traced_msg_len
+        self.state.max_traced_msg_len = max(opts.max_traced_msg_len, 0)
         self.state.no_fast_producer_stall = opts.no_fast_producer_stall
         self.trust: Trust | None = None
         if operators:
@@ -114,7 +114,7 @@ class Server:
         """JetStream's part of the data plane, once there has been one."""
         self.auth: Authenticator = configure_authorization(self, opts)
         self.clients: dict[int, Session] = {}
-        self.closed_clients: deque[Session] = deque(maxlen=opts.max_closed_clients)
+        self.closed_clients: deque[Session] = deque(maxlen=max(opts.max_closed_clients, 0))
         self.total_clients = 0
         self.http_requests: dict[str, int] = {}
         self.pollers: Pollers | None = None
@@ -528,12 +528,12 @@ class Server:
             self.pollers.choose(),
             self.state,
             max_control_line=opts.max_control_line,
-            max_payload=opts.max_payload,
+            max_payload=max(opts.max_payload, -1),
             max_pending=opts.max_pending,
             max_subs=opts.max_subs or -1,
             write_deadline=opts.write_deadline,
             ping_interval=opts.ping_interval,
-            ping_max=opts.ping_max,
+            ping_max=max(opts.ping_max, -1),
         )
         sock.detach()
         nonce = new_nonce() if self.auth.nonce_required else ""

@@ -219,8 +219,8 @@ async def test_values_at_the_ends_of_their_ranges(
 async def starts(directory: Path, text: str) -> list[str]:
     """Has a server of that configuration serve a message; what is wrong, if anything."""
     (directory / NAME).write_text(text)
-    options = configure_options(["-a", "127.0.0.1", "-p", "-1", "-c", NAME]).options
     try:
+        options = configure_options(["-a", "127.0.0.1", "-p", "-1", "-c", NAME]).options
         async with Server(options) as server:
             peer = await Peer.connect(server.port)
             await peer.close()

@@ -124,7 +124,8 @@ cdef class Client(Deliverer):
     """A connection that speaks the protocol, or one of the server's own subscribers; see Connection."""
 
     def __dealloc__(self):
-        self.remove_all_subs()
+        if self.ps != NULL:   # else arguments were refused, and the methods are not there yet either
+            self.remove_all_subs()
 
     # -- what Python calls ---------------------------------------------------------------------------------------
 

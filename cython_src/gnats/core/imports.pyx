@@ -111,7 +111,8 @@ cdef class Importer(Traced):
     """A connection whose account may import; see Client."""
 
     def __dealloc__(self):
-        self.drop_all_shadows()
+        if self.ps != NULL:   # see Client
+            self.drop_all_shadows()
         free(self.details)
 
     def renew_imports(self) -> None:
