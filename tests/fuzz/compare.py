@@ -60,13 +60,11 @@ def _without(value: Any) -> Any:
     if isinstance(value, dict):
         hidden: set[str] = set()
         if value.get("deleted") == [0]:  # of a stream that never had a message: differs on purpose
-            hidden = {"deleted", "num_deleted"}
-        elif (
-            value.get("last_seq") == 0 == value.get("messages")
-        ):  # 1 where it was purged, or is to begin there
-            hidden = {"first_seq"}
-        elif "lag" in value:  # of a mirror: what is known when its consumer has been asked for
-            hidden = {"filter_subject", "error"}
+            hidden |= {"deleted", "num_deleted"}
+        if value.get("last_seq") == 0 and value.get("messages") == 0:  # nats-server: 1 once it was purged
+            hidden |= {"first_seq"}
+        if "lag" in value:  # of a mirror: what is known when its consumer has been asked for
+            hidden |= {"filter_subject", "error"}
         return {key: _without(each) for key, each in value.items() if key not in _UNCLEAR | hidden}
     return [_without(each) for each in value] if isinstance(value, list) else value
 

@@ -32,6 +32,7 @@ MEMORY = 2 << 30
 """Bytes that a server may have in use."""
 GROWTH = 192 << 20
 """Bytes that it may have more after its streams are gone than before."""
+SANITIZER = re.compile(r"^.*(runtime error:|ERROR: \w+Sanitizer|WARNING: ThreadSanitizer)", re.MULTILINE)
 SANITIZED = os.environ.get("GNATS_SANITIZED", "")
 
 ACCOUNTS = """
@@ -208,6 +209,8 @@ class Hunt:
             code = server.process.poll()
             lines = [line for line in server.log.splitlines() if "Violation" not in line and line not in told]
             told += f"\n(exit code {code})\n  " + "\n  ".join(lines[-12:])
+            if found := SANITIZER.search(server.log):
+                told += "\n" + server.log[found.start() :][:4000]
         return told + reports()
 
 
