@@ -340,19 +340,19 @@ cdef class Importer(Traced):
         const char *header, size_t n
     ) noexcept nogil:
         """Tell the control plane of a measurement."""
-        cdef Measured *m
+        cdef Measured m
         cdef Event *ev = (<Inbox> self.inbox).new_event(
             EV_LATENCY, NULL, &self.source, sizeof(Measured) + n)
         if ev == NULL:
             return
         ev.a = <int64_t> se.id
         ev.b = status
-        m = <Measured *> ev.data
         m.requester = requester
         m.responder = responder
         m.elapsed = elapsed
         m.when = realtime_ns()
         m.share = share
+        memcpy(ev.data, &m, sizeof(Measured))   # the data of an event is not aligned
         if n:
             memcpy(ev.data + sizeof(Measured), header, n)
         (<Inbox> self.inbox).post_caused(ev, &self.source)

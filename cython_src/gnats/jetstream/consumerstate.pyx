@@ -175,17 +175,17 @@ cdef class ConsumerState(Observer):
         self, int what, uint64_t sseq, uint64_t dseq, uint64_t deliveries, int64_t ack_time, const char *text, size_t n
     ) noexcept nogil:
         """Out of memory, nobody is told."""
-        cdef Notice *notice
+        cdef Notice notice
         cdef Event *ev = (<Inbox> self.engine.control.inbox).jetstream_event(<void *> self, sizeof(Notice) + n)
         if ev == NULL:
             return
         ev.a = what
         ev.may_drop = is_advice(what)
-        notice = <Notice *> ev.data
         notice.sseq = sseq
         notice.dseq = dseq
         notice.deliveries = deliveries
         notice.ack_time = ack_time
+        memcpy(ev.data, &notice, sizeof(Notice))   # the data of an event is not aligned
         if n:
             memcpy(ev.data + sizeof(Notice), text, n)
         (<Inbox> self.engine.control.inbox).post(ev)
