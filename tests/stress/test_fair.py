@@ -139,13 +139,13 @@ def test_connections_take_turns_and_keep_their_order() -> None:
     [
         (
             0,
-            20_000,
+            5000,
             1,
             SOURCE_EVENTS + READ // len(REQUEST),
             SOURCE_BYTES + READ // len(REQUEST) * REQUEST_SIZE,
         ),
         (1_000_000, 10, 8, 8 * 4, 8 * (SOURCE_BYTES + 1_000_000 + 2 * REQUEST_SIZE)),
-        (100_000, 40, 80, 1000, INBOX_BYTES + 80 * (100_000 + SHORT_READ + REQUEST_SIZE)),
+        (100_000, 15, 80, 1000, INBOX_BYTES + 80 * (100_000 + SHORT_READ + REQUEST_SIZE)),
     ],
     ids=["small", "large", "from many"],
 )
@@ -189,10 +189,10 @@ def test_what_waits_is_bounded_and_is_all_answered(
 
 def test_a_parked_connection_that_goes_is_closed() -> None:
     with ServerThread(io_threads=1) as server:
-        for _ in range(5):
+        for _ in range(3):
             hostile = Peer(server.port)
             with held(server):
-                push(hostile, REQUEST * 3000)
+                push(hostile, REQUEST * 1500)
                 wait_for(lambda: stats(server)["parked"] > 0)
                 hostile.reset()
         settle(server)
