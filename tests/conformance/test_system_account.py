@@ -361,9 +361,14 @@ class Watch:
         self._caller.__exit__()
 
     def until(self, subject: str) -> None:
-        """Note events up to one on a subject; STATSZ and the repetitions of CONNS come by the clock."""
+        """Note events up to one on a subject; STATSZ and the repetitions of CONNS come by the clock.
+
+        The answer to a request may come before what the request brought about, or behind it.
+        """
         while True:
             message = self._caller.next()
+            if message.subject.startswith("_INBOX."):
+                continue
             name = message.subject.replace(self._site.id, "ID")
             own = name.startswith("$SYS.ACCOUNT.SYS.")
             if not (own or name.endswith((".STATSZ", ".CONNS"))) or name == subject:
