@@ -100,6 +100,7 @@ class Stream:
         self.origins = Origins(self)
         self.seal: Seal | None = None
         self._meta_unsynced = False
+        self._written_sources: SourcesState | None = None
         self._undo: Undo | None = None
         self._native: NativeStream | None = None
         self._store: MsgStore | None = None
@@ -278,6 +279,8 @@ class Stream:
         if store is None or self.config.storage == MEMORY or self.failure:
             return
         sources = self.origins.state()
+        if store.rests() and sources in (None, self._written_sources) and not self._meta_unsynced:
+            return
         try:
             if self._meta_unsynced:
                 await asyncio.to_thread(sync_meta, self.directory)
@@ -293,8 +296,10 @@ class Stream:
 
     async def _write_sources(self, state: SourcesState | None) -> None:
         """Write down how far sources have come; what is counted there is stored. Raises OSError."""
-        if state is not None:
+        if state is not None and state != self._written_sources:
+            self._written_sources = None
             await asyncio.to_thread(write_sources_state, self.directory, state)
+            self._written_sources = state
 
     def check_consumers(self, config: StreamConfig) -> None:
         """Raise ApiError where consumers would not go with a configuration's limits."""

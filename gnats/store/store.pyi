@@ -113,6 +113,8 @@ class MsgStore:
         """Other limits; what is over them goes. max_age is in ns; -1 and 0 mean no limit."""
     def write_state(self, force: bool = False) -> None:
         """Write index.db, from which the store opens at once. Raises OSError; the store goes on."""
+    def rests(self) -> bool:
+        """Whether sync_flushed(), write_state() and maintain() would find nothing to do."""
     def maintain(self, rewrites: int = 4, idle: int = 2) -> int:
         """Rewrite sparse blocks, let go of idle ones; may wait for the disk. How many were rewritten."""
     def close(self) -> None:

@@ -587,6 +587,13 @@ cdef class MsgStore(StoreBase):
         if rc > 1:
             raise OSError(rc, os.strerror(rc), "index.db")
 
+    def rests(self) -> bool:
+        """Whether sync_flushed(), write_state() and maintain() would find nothing to do."""
+        cdef bint rest
+        with nogil:
+            rest = upkeep.rests(self)
+        return rest
+
     def maintain(self, rewrites: int = 4, idle: int = 2) -> int:
         """Rewrite at most so many sparse blocks, and let go of blocks not used since `idle` calls of this.
 

@@ -12,3 +12,6 @@ cdef int write_state(StoreBase s, bint force) noexcept nogil
 cdef bint rewrite_next(StoreBase s) noexcept nogil
 # Blocks not used since `ticks` calls give up body and slots.
 cdef void unload_idle(StoreBase s, unsigned int ticks) noexcept nogil
+# Nothing is written that is not durable, nothing has changed since index.db was written, and no block waits for one of
+# the above. False, too, for a store that has failed or is closed.
+cdef bint rests(StoreBase s) noexcept nogil

@@ -10,6 +10,7 @@ from gnats.core.quiesce cimport qs_reclaim, qs_retire
 from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
 from gnats.store.base cimport STORE_OK, StoreBase, blk_by_index, blk_load, flush_last, sync_written
 from gnats.store.block cimport (
+    BODY_NONE,
     NO_SLOT,
     SEAL_KEY,
     MsgBlock,
@@ -206,3 +207,30 @@ cdef void unload_idle(StoreBase s, unsigned int ticks) noexcept nogil:
             s.last.wlent = False
     pthread_mutex_unlock(&s.lock)
     qs_reclaim()
+
+
+cdef bint blocks_rest(StoreBase s) noexcept nogil:
+    cdef MsgBlock *b
+    cdef size_t i
+    for i in range(s.n_blks):
+        b = s.blks[i]
+        if b.need_sync or b.need_key_sync or b.syncing:
+            return False
+        if b == s.last:
+            if b.wbuf != NULL or b.rbytes != b.flushed:
+                return False
+        elif due(s, b) or (b.kind != BODY_NONE and not b.pinned):
+            return False
+    return s.n_blks == 0 or s.blks[0] == s.last or s.blks[0].msgs > 0
+
+
+cdef bint rests(StoreBase s) noexcept nogil:
+    cdef bint rest
+    pthread_mutex_lock(&s.lock)
+    rest = (
+        not s.closed and s.env.error == 0 and s.dirty == 0 and not s.subjects_stale
+        and not s.env.dir_dirty and s.env.dir_syncing == 0
+        and blocks_rest(s)
+    )
+    pthread_mutex_unlock(&s.lock)
+    return rest

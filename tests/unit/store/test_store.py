@@ -311,3 +311,42 @@ def test_the_size_of_blocks_follows_the_limits() -> None:
     assert dyn_block_size(100_000) == 32_000
     assert dyn_block_size(10 << 20) == 4 << 20
     assert dyn_block_size(1 << 30) == 8 << 20
+
+
+def tidied(store: FileStore | MemStore) -> None:
+    store.sync_flushed()
+    store.write_state()
+    store.maintain()
+
+
+def test_a_store_rests_until_something_is_to_be_done(tmp_path: Path) -> None:
+    store = FileStore(str(tmp_path), "S", block_size=1000)
+
+    def comes_to_rest() -> bool:
+        for _ in range(4):  # blocks that were read stay for a while
+            tidied(store)
+        return store.rests()
+
+    for i in range(100):
+        store.store_msg(b"s.%d" % i, flush=False)
+    assert not store.rests()
+    assert comes_to_rest()
+    store.store_msg(b"s")
+    assert not store.rests()
+    assert comes_to_rest()
+    store.get(1)  # of a block that is not the last
+    assert not store.rests()
+    assert comes_to_rest()
+    for seq in (3, 4, 5, 6, 7, 8, 9, 10):
+        store.remove_msg(seq)
+        assert not store.rests()
+    assert comes_to_rest()
+    assert store.purge_msgs() == 93
+    assert not store.rests()
+    assert comes_to_rest()
+    assert not list(tmp_path.glob("__*"))
+    store.close()
+    assert not store.rests()
+    store = FileStore(str(tmp_path), "S", block_size=1000)
+    assert comes_to_rest()
+    store.close()
