@@ -58,7 +58,7 @@ from gnats.store.schedules cimport schedules_clear
 from gnats.store.scheduling cimport schedule_removed
 from gnats.store.seqset cimport seqset_delete_range
 from gnats.store.statefile cimport invalidate
-from gnats.store.stree cimport stree_clear
+from gnats.store.stree cimport STreeIter, SimpleState, stree_clear, stree_end, stree_iter, stree_next
 
 cdef extern from "<dirent.h>" nogil:
     ctypedef struct DIR:
@@ -318,6 +318,17 @@ cdef int cut_block(StoreBase s, MsgBlock *b, uint64_t seq, Marks *tombs) noexcep
     return STORE_OK if blk_load(s, b) else STORE_DAMAGED
 
 
+cdef void forget_blocks(StoreBase s) noexcept nogil:
+    # No subject names a block behind the last one: index.db would have it.
+    cdef STreeIter it
+    cdef SimpleState *st
+    stree_iter(&it, &s.subjects, NULL, 0)
+    while stree_next(&it):
+        st = <SimpleState *> it.value
+        st.last_block = min(st.last_block, s.last.index)
+    stree_end(&it)
+
+
 cdef int truncate(StoreBase s, uint64_t seq, uint64_t *purged) noexcept nogil:
     cdef MsgBlock *b
     cdef Marks tombs
@@ -356,6 +367,7 @@ cdef int truncate(StoreBase s, uint64_t seq, uint64_t *purged) noexcept nogil:
             error = cut_block(s, b, seq, &tombs) if blk_load(s, b) else STORE_DAMAGED
         select_next_first(s)
         forget_links(s)
+        forget_blocks(s)
         s.dirty += 1
     free(tombs.at)
     purged[0] = msgs - s.msgs

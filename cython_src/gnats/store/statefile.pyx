@@ -235,10 +235,10 @@ cdef bint place_subjects(StoreBase s, uint64_t msgs) noexcept nogil:
                 low = mid + 1
             else:
                 high = mid
-        st.first = s.blks[low].first_seq if low < s.n_blks else s.first_seq
+        st.first = s.blks[low].first_seq if low < s.n_blks else 0
         while low < s.n_blks and s.blks[low].index < st.last_block:
             low += 1
-        st.last = s.blks[low].last_seq if low < s.n_blks else s.last_seq
+        st.last = s.blks[min(low, s.n_blks - 1)].last_seq if s.n_blks else 0
         good = st.msgs > 0
     good = good and not it.failed
     stree_end(&it)

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from gnats.store.highway import checksum
 from gnats.store.store import FileStore, MemStore, StoreFailure, dyn_block_size
 
 SECOND = 1_000_000_000
@@ -196,6 +197,7 @@ def test_a_change_of_compression_is_for_blocks_that_are_full_afterwards(tmp_path
 
 WRITER = """
 import sys
+from gnats.store.highway import checksum
 from gnats.store.store import FileStore
 store = FileStore(sys.argv[1], "S", block_size=32 * 1024, max_msgs_per_subject=int(sys.argv[2]))
 n = store.state().last_seq
@@ -349,4 +351,25 @@ def test_a_store_rests_until_something_is_to_be_done(tmp_path: Path) -> None:
     assert not store.rests()
     store = FileStore(str(tmp_path), "S", block_size=1000)
     assert comes_to_rest()
+    store.close()
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_the_last_message_of_a_subject_is_found_after_a_truncation(tmp_path: Path, named: bool) -> None:
+    """`named`: index.db names a block that is not there any more, as servers wrote it."""
+    store = FileStore(str(tmp_path), "S", block_size=200)
+    for _ in range(6):
+        store.store_msg(b"a", b"xyz", flush=False)
+    store.truncate_to(2)
+    store.close()
+    index = (tmp_path / "msgs" / "index.db").read_bytes()
+    subject = index.index(b"\x01a\x02\x01\x01")  # its length, itself, how many, the blocks of first and last
+    if named:
+        changed = index[: subject + 4] + b"\x04" + index[subject + 5 : -8]
+        (tmp_path / "msgs" / "index.db").write_bytes(changed + checksum(b"S", changed))
+    store = FileStore(str(tmp_path), "S", block_size=200)
+    last = store.get_last(b"a")
+    assert last is not None
+    assert last[0] == 2
+    assert store.subjects_state() == {b"a": (2, 1, 2)}
     store.close()
