@@ -1,18 +1,24 @@
 #!/bin/sh
-# The tests: those that mostly wait (marked so) beside the others. With arguments all of them in one go:
+# The tests in three parts beside each other: those that mostly wait (marked so), those beside nats-server, all others.
+# With arguments all of them in one go:
 #   test.sh PYTHON [pytest arguments]
 set -u
 python=$1
 shift
 [ $# -eq 0 ] || exec "$python" -P -m pytest tests "$@"
-log=$(mktemp)
-trap 'rm -f "$log"' EXIT
-"$python" -P -m pytest tests -m waits >"$log" 2>&1 &
+logs=$(mktemp -d)
+"$python" -P -m pytest tests -m waits >"$logs/waits" 2>&1 &
 waiting=$!
-trap 'kill "$waiting"; exit 130' INT TERM
+"$python" -P -m pytest tests/conformance -m 'not waits' >"$logs/conformance" 2>&1 &
+comparing=$!
+trap 'rm -rf "$logs"' EXIT
+trap 'kill "$waiting" "$comparing" 2>/dev/null; exit 130' INT TERM
 status=0
-"$python" -P -m pytest tests -m 'not waits' || status=$?
+"$python" -P -m pytest tests --ignore=tests/conformance -m 'not waits' || status=$?
+wait "$comparing" || status=$?
+echo "beside nats-server:"
+cat "$logs/conformance"
 wait "$waiting" || status=$?
 echo "those that wait:"
-cat "$log"
+cat "$logs/waits"
 exit "$status"

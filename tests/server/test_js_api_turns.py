@@ -166,7 +166,7 @@ async def test_what_is_asked_for_while_the_server_stops_ends_with_it(
     start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, log: Log
 ) -> None:
     server = await start(log=log, jetstream=JetStreamOptions(enabled=True, store_dir=str(tmp_path)))
-    async with connected(server) as client:
+    async with connected(server, allow_reconnect=False) as client:
         await make(client, "S")
         slow = SlowPurges(monkeypatch)
         await ask_later(client, "STREAM.PURGE.S")

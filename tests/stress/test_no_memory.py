@@ -48,7 +48,7 @@ def test_a_connect_that_cannot_be_handed_over_closes_the_connection(server: tupl
         assert sock.recv(4096) == b""
         memory.end()
     until(lambda: get_in(running.port)).close()
-    assert "Out of memory - Closing" in running.log
+    running.wait_log("Out of memory - Closing")
 
 
 def test_the_end_of_a_connection_is_told(server: tuple[Server, NoMemory]) -> None:
