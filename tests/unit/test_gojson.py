@@ -1,13 +1,14 @@
 """JSON as Go reads it."""
 
 import json
+from collections.abc import Callable
 from contextlib import suppress
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gnats.gojson import Custom, JSONError, MapOf, Struct, unmarshal
+from gnats.gojson import Custom, JSONError, MapOf, Struct, unmarshal, unmarshal_stream
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -129,6 +130,18 @@ def test_what_is_not_json_is_one_kind_of_error(text: str) -> None:
     with pytest.raises(JSONError) as caught:
         read(text)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("read_any", [unmarshal, unmarshal_stream])
+def test_no_depth_of_nesting_raises_anything_else(read_any: Callable[..., dict[str, object]]) -> None:
+    refused = 0
+    for depth in range(0, 2000, 50):  # at some of these the decoder has stack enough, and others have not
+        for text in ("[" * depth + "]" * depth, '{"x":' * depth + "1" + "}" * depth):
+            try:
+                read_any(b'{"any":%b}' % text.encode(), {"any": "any"}, "Thing")
+            except JSONError as exc:
+                refused += "nested too deeply" in str(exc)
+    assert refused
 
 
 @settings(deadline=None)
