@@ -111,6 +111,7 @@ class Monitor:
             access_log=None,
             logger=_quiet(server),
             shutdown_timeout=SHUTDOWN_TIMEOUT,
+            auto_decompress=False,  # nobody reads the body: a small one could become very large
             max_line_size=LONGEST_LINE,
             max_field_size=LONGEST_LINE,
         )

@@ -410,6 +410,19 @@ async def test_a_long_page_lets_clients_have_their_turn(
     assert turns > 20
 
 
+async def test_the_body_of_a_request_is_not_unpacked(start: Start) -> None:
+    server = await start(http_port=-1)
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.monitor_port)
+    request = b"POST /healthz HTTP/1.1\r\nHost: a\r\nContent-Encoding: deflate\r\nContent-Length: %d\r\n"
+    body = b"this was not deflated"
+    async with asyncio.timeout(30):
+        for closing in (b"", b"Connection: close\r\n"):
+            writer.write(request % len(body) + closing + b"\r\n" + body)
+            assert (await reader.readuntil(b"\r\n")).split()[1] == b"200"
+            assert b'"ok"' in await reader.readuntil(b"}")
+    writer.close()
+
+
 async def test_the_health_of_a_server_that_lets_nobody_in(start: Start, http: aiohttp.ClientSession) -> None:
     server = await start(http_port=-1)
     server.stop_accepting()
