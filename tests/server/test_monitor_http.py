@@ -423,6 +423,16 @@ async def test_the_body_of_a_request_is_not_unpacked(start: Start) -> None:
     writer.close()
 
 
+@pytest.mark.parametrize("accept", ["application/openmetrics-text; version=x", "text/plain; version=\u00ff"])
+async def test_metrics_for_those_who_accept_what_there_is_not(
+    start: Start, http: aiohttp.ClientSession, accept: str
+) -> None:
+    server = await start(http_port=-1)
+    async with http.get(url(server, "/metrics"), headers={"Accept": accept}) as response:
+        assert response.status == 200
+        assert response.headers["Content-Type"].startswith("text/plain; version=0.0.4")
+
+
 async def test_the_health_of_a_server_that_lets_nobody_in(start: Start, http: aiohttp.ClientSession) -> None:
     server = await start(http_port=-1)
     server.stop_accepting()
