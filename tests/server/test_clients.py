@@ -1,11 +1,15 @@
 """Clients as the control plane sees them: limits, second CONNECTs, the answers of the server itself."""
 
 import asyncio
+import itertools
 import json
+import time
 from typing import Any
 
 import pytest
 
+from gnats import Server, pollers
+from gnats.monitor import services
 from gnats.version import NATS_VERSION
 
 from .conftest import Connect, Start
@@ -110,3 +114,35 @@ async def test_many_clients_at_once_are_all_served(start: Start, connect: Connec
     assert await asyncio.gather(*(peer.connected() for peer in peers)) == [[]] * 200
     assert server.num_clients == 200
     assert len({peer.info["client_id"] for peer in peers}) == 200
+
+
+async def test_requests_that_take_long_let_others_have_their_turn(
+    start: Start, connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rounds = 0
+    turns: list[int] = []
+
+    def slow_page(server: Server, options: object) -> dict[str, object]:
+        turns.append(rounds)
+        until = time.monotonic() + 2 * pollers.TURN
+        while time.monotonic() < until:
+            pass
+        return {}
+
+    async def count_rounds() -> None:
+        nonlocal rounds
+        while True:
+            rounds += 1
+            await asyncio.sleep(0)
+
+    monkeypatch.setattr(services, "connz", slow_page)
+    peer = await connect(await start())
+    await peer.connected()
+    counting = asyncio.create_task(count_rounds())
+    peer.send(b"SUB inbox 1\r\n" + 20 * b"PUB $SYS.REQ.ACCOUNT.PING.CONNZ inbox 0\r\n\r\n")
+    for _ in range(20):
+        while not (await peer.line()).startswith(b"MSG inbox 1 "):
+            continue
+    counting.cancel()
+    assert len(turns) == 20
+    assert all(after > before for before, after in itertools.pairwise(turns))
