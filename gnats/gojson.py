@@ -8,7 +8,7 @@ pairs, become U+FFFD; a value of another type is an error.
 import codecs
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from typing import NamedTuple, NoReturn, Union
 
 from gnats.gofmt import quote
@@ -339,3 +339,19 @@ def marshal(value: object) -> bytes:
     """The compact JSON of a value, with the characters escaped that Go escapes for the sake of HTML."""
     text = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
     return _ESCAPED.sub(lambda found: _ESCAPES[found[0]], text).encode("utf-8", "replace")
+
+
+def marshal_steps(value: object, depth: int = 3) -> Generator[None, None, bytes]:
+    """marshal() in steps, a yield behind each item of a list; what is nested `depth` deep is one step."""
+    if depth and isinstance(value, dict):
+        members = []
+        for name, item in value.items():
+            members.append(marshal(name) + b":" + (yield from marshal_steps(item, depth - 1)))
+        return b"{" + b",".join(members) + b"}"
+    if depth and isinstance(value, list):
+        items = []
+        for item in value:
+            items.append((yield from marshal_steps(item, depth - 1)))
+            yield
+        return b"[" + b",".join(items) + b"]"
+    return marshal(value)

@@ -109,9 +109,10 @@ def connz_steps(server: "Server", options: ConnzOptions) -> Steps[Page]:
     else:
         chosen = yield from _sorted(sessions, sort, offset, last, now)
     infos = []
+    lists = options.subscriptions or options.subscriptions_detail  # which may be long
     for index, session in enumerate(chosen):
         infos.append(connection_info(session, now, options))
-        if index % 64 == 63:
+        if lists or index % 64 == 63:
             yield
     return page | {"num_connections": len(infos), "connections": infos}
 

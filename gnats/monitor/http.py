@@ -33,7 +33,7 @@ from gnats.monitor.options import (
     RoutezOptions,
     SubszOptions,
 )
-from gnats.monitor.render import Page, Steps, chunks, marshal
+from gnats.monitor.render import Page, Steps, at_once, chunks, marshal
 from gnats.monitor.subsz import subsz_steps
 from gnats.monitor.varz import varz
 from gnats.tlsopts import TLSOptions
@@ -276,7 +276,7 @@ class Monitor:
         options = HealthzOptions.from_query(query)
         if options.js_enabled:
             log.warn("Healthcheck: js-enabled deprecated, use js-enabled-only instead")
-        page = await _drive(request, _at_once(lambda: healthz(self._server, options)))
+        page = await _drive(request, at_once(lambda: healthz(self._server, options)))
         code = page.pop("status_code")
         assert isinstance(code, int)
         if error := page.get("error"):
@@ -298,14 +298,14 @@ class Monitor:
 
         process = await asyncio.to_thread(process_metrics)
         accept = request.headers.get("Accept", "")
-        steps = _at_once(lambda: exposition(self._server, process, accept))
+        steps = at_once(lambda: exposition(self._server, process, accept))
         body, content_type = await _drive(request, steps)
         return web.Response(body=body, headers={"Content-Type": content_type})
 
 
 def _page(page: Callable[[Query], Page], indent: int) -> Handler:
     async def handle(request: web.Request) -> web.Response:
-        made = await _drive(request, _at_once(lambda: page(Query(request.query))))
+        made = await _drive(request, at_once(lambda: page(Query(request.query))))
         return await _json(request, made, indent=indent)
 
     return handle
@@ -317,12 +317,6 @@ def _static(name: str) -> Handler:
         return web.Response(body=body, content_type=content_type, charset="utf-8", headers=POLICY)
 
     return handle
-
-
-def _at_once(work: Callable[[], T]) -> Steps[T]:
-    """Work that is not divided."""
-    yield
-    return work()
 
 
 async def _drive(request: web.Request, steps: Steps[T]) -> T:

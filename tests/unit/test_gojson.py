@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gnats.gojson import Custom, JSONError, MapOf, Struct, unmarshal, unmarshal_stream
+from gnats.gojson import Custom, JSONError, MapOf, Struct, marshal, marshal_steps, unmarshal, unmarshal_stream
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -166,3 +166,20 @@ def test_only_values_of_the_right_type_come_through(value: dict[str, object]) ->
         return
     assert all(type(item) is kinds[name] for name, item in found.items())
     assert found.keys() == {name for name, item in value.items() if item is not None}
+
+
+JSON_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=20,
+)
+
+
+@settings(deadline=None)
+@given(JSON_VALUES)
+def test_steps_make_the_same_text(value: object) -> None:
+    steps = marshal_steps(value)
+    with pytest.raises(StopIteration) as ended:
+        while True:
+            next(steps)
+    assert ended.value.value == marshal(value)
