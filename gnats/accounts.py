@@ -72,8 +72,8 @@ class Accounts(dict[str, Account]):
     """Accounts by name: the global one, the system's unless the options want none, those of the options, and
     those of JWTs.
 
-    Raises OptionError for options that do not go together. What cannot be of an account of a JWT is left out,
-    and `complain` is told.
+    Raises OptionError for options that do not go together; `log_error` is told what accounts of the options
+    have to do without. What cannot be of an account of a JWT is left out, and `complain` is told.
     """
 
     def __init__(
@@ -82,8 +82,10 @@ class Accounts(dict[str, Account]):
         server_name: str = "",
         check_activation: CheckActivation | None = None,
         complain: Complain | None = None,
+        log_error: Callable[[str], object] = len,
     ) -> None:
         super().__init__()
+        self._log_error = log_error
         self._check_activation = check_activation
         self._complain = complain or (lambda name, what, why: None)
         self._server = json.dumps(server_name, ensure_ascii=False).encode()
@@ -133,7 +135,8 @@ class Accounts(dict[str, Account]):
         exchange.add(self._claims.values(), self._complain)
         served: set[str] = set()
         if system:
-            exchange.add_system_exports(system)
+            for problem in exchange.add_system_exports(system):
+                self._log_error(problem)
             served = self._add_jetstream(exchange, system, [*own, *self._claims.values()])
         for name in served | {system}:
             if name in rows:

@@ -168,6 +168,8 @@ class Authenticator:
             return Grant()
         if user is not None and not _connection_type_allowed(user):
             raise Denied
+        if user is not None and user.proxy_required:  # there are no proxies that are trusted
+            raise Denied("proxy connection required", ClosedState.PROXY_REQUIRED)
         if isinstance(user, NkeyUser):
             if user.nkey != opts.no_auth_user:
                 verify_signature(user.nkey, session.nonce, client.sig)
@@ -195,11 +197,12 @@ class Authenticator:
         was = session.grant.user
         if isinstance(was, NkeyUser):
             nkey = self.nkeys.get(was.nkey)
-            if nkey and _connection_type_allowed(nkey):
+            if nkey and _connection_type_allowed(nkey) and not nkey.proxy_required:
                 return _grant_nkey(nkey)
         if isinstance(was, User) and not self._tls_map:
             user = self.users.get(was.username)
-            if user and user.password == was.password and _connection_type_allowed(user):
+            same = user and user.password == was.password and not user.proxy_required
+            if user and same and _connection_type_allowed(user):
                 return Grant(user.account or GLOBAL_ACCOUNT, user.permissions, user=user)
         if was is None and before.required and self._secrets == before._secrets:
             return self._single_grant()

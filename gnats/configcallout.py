@@ -10,6 +10,7 @@ from gnats.authopts import AuthCallout, NkeyUser, User
 from gnats.gofmt import quote
 from gnats.jwt.claims import AuthorizationResponseClaims, UserClaims
 from gnats.opts import Options
+from gnats.reasons import ClosedState
 
 if TYPE_CHECKING:
     from gnats.account import Account
@@ -75,6 +76,8 @@ class CalloutAuthenticator(Authenticator):
             decision = self._verify(session, user)
             grant = decision if isinstance(decision, Grant) else await decision
         except Denied as exc:
+            if exc.state is ClosedState.PROXY_REQUIRED:  # which no service can do without
+                raise
             refused = exc
         if grant is not None and not self._is_delegated(grant):
             return grant

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Coroutine
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from gnats.account import NO_LIMIT, lowest
@@ -15,6 +16,8 @@ from gnats.reasons import ClosedState
 from gnats.session import CLIENT_PROTO_INFO, Session
 
 if TYPE_CHECKING:
+    from asyncio import Task
+
     from gnats.account import Account
     from gnats.server import Server
 
@@ -67,7 +70,16 @@ def _decide(server: "Server", session: Session) -> None:
         if isinstance(decision, Grant):
             _granted(server, session, decision)
         else:
-            session.decide(server.spawn(_decide_later(server, session, auth, decision)))
+            deciding = server.spawn(_decide_later(server, session, auth, decision))
+            deciding.add_done_callback(partial(_decided, server, session))
+            session.decide(deciding)
+
+
+def _decided(server: "Server", session: Session, deciding: "Task[None]") -> None:
+    """Refuse the client when the decision has failed: it waits for one, and nothing else would end that."""
+    if not deciding.cancelled() and (exc := deciding.exception()):
+        server.log.error(f"{session} - Authentication failed: {exc!r:.500}")
+        auth_violation(server, session)
 
 
 async def _decide_later(

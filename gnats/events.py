@@ -18,6 +18,7 @@ from gnats.reasons import ClosedState
 from gnats.version import NATS_VERSION, feature_flags
 
 if TYPE_CHECKING:
+    from gnats.monitor.render import Steps
     from gnats.server import Server
     from gnats.session import Session
 
@@ -31,6 +32,7 @@ STATSZ_INTERVAL = 10.0
 STATSZ_FIRST = 0.25
 """Seconds; each time until the next STATSZ doubles up to STATSZ_INTERVAL."""
 STATSZ_RATE_LIMIT = 1.0
+_PACKED_AT_ONCE = 1 << 16
 JETSTREAM_FLAGS = 1 | 2 | 4
 """JetStream, binary stream snapshots, accounts that carry their own Raft traffic."""
 
@@ -258,6 +260,20 @@ def encode(payload: bytes, accept_encoding: bytes) -> tuple[bytes | None, bytes]
 
         return b"NATS/1.0\r\nContent-Encoding: gzip\r\n\r\n", gzip.compress(payload, mtime=0)
     return b"NATS/1.0\r\nContent-Encoding: identity\r\n\r\n", payload
+
+
+def encode_steps(payload: bytes, accept_encoding: bytes) -> "Steps[tuple[bytes | None, bytes]]":
+    """encode() in steps."""
+    if b"gzip" not in accept_encoding.lower():
+        return encode(payload, accept_encoding)
+    import zlib
+
+    packer = zlib.compressobj(zlib.Z_BEST_COMPRESSION, wbits=16 + zlib.MAX_WBITS)  # as gzip
+    parts = []
+    for start in range(0, len(payload), _PACKED_AT_ONCE):
+        parts.append(packer.compress(payload[start : start + _PACKED_AT_ONCE]))
+        yield
+    return b"NATS/1.0\r\nContent-Encoding: gzip\r\n\r\n", b"".join(parts) + packer.flush()
 
 
 def by_kind(clients: int) -> dict[str, int]:

@@ -100,6 +100,7 @@ SYSTEM_EXPORTS = (
 JETSTREAM_API = "$JS.API.>"
 """What it offers for JetStream."""
 JETSTREAM_INFO = "$JS.API.INFO"
+_NO_IMPORT = "Error setting up system service import"
 
 
 def system_imports(name: str, system: str) -> list[ServiceImport]:
@@ -316,17 +317,16 @@ class Exchange:
 
     # -- the system account ----------------------------------------------------------------------------------
 
-    def add_system_exports(self, system: str) -> None:
+    def add_system_exports(self, system: str) -> list[str]:
         """Offer the services of the system account to all accounts, and have them all import these.
 
-        What is exported already by a configuration is left as it is.
+        What is exported already by a configuration is left as it is. Returns what add_system_imports() does.
         """
         party = self._party(system)
         for export in SYSTEM_EXPORTS:
             if not party.exports_service(export.subject):
                 self.add_service_export(system, export)
-        for name in self.parties:
-            self.add_system_imports(name, system)
+        return [text for name in self.parties for text in self.add_system_imports(name, system)]
 
     def add_jetstream(self, system: str, configured: Iterable[str], others: Iterable[str]) -> set[str]:
         """Have accounts import the JetStream API from the system account.
@@ -349,8 +349,22 @@ class Exchange:
                 self.add_service_import(name, item, internal=True)
         return names
 
-    def add_system_imports(self, name: str, system: str) -> None:
-        """Have an account import the services of the system account."""
+    def add_system_imports(self, name: str, system: str) -> list[str]:
+        """Have an account import the services of the system account; what the log says where it cannot.
+
+        A configuration may name an account so that no subject, or not one token of a subject, can have it.
+        """
+        problems = []
         for item in system_imports(name, system):
-            if not self.imports_service(name, system, item.to):
-                self.add_service_import(name, item, internal=True)
+            what = f"{item.to} -> {item.subject} for account" if name != system else item.subject
+            if not valid_subject(item.subject):
+                problems.append(f"{_NO_IMPORT} {what}: sublist: invalid subject")
+            elif not self.imports_service(name, system, item.to) and self._serves(system, item.subject):
+                try:
+                    self.add_service_import(name, item, internal=True)
+                except ValueError as exc:
+                    problems.append(f"{_NO_IMPORT} {what}: {exc}")
+        return problems
+
+    def _serves(self, exporter: str, subject: str) -> bool:
+        return self.parties[exporter].service_export(subject) is not None

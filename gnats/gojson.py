@@ -8,7 +8,7 @@ pairs, become U+FFFD; a value of another type is an error.
 import codecs
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from typing import NamedTuple, NoReturn, Union
 
 from gnats.gofmt import quote
@@ -73,6 +73,7 @@ _ESCAPED_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 _MINUS_ZERO = re.compile(r"-0(?![0-9.eE])")
 _LONGEST_INTEGER = 4300
 """Digits that int() takes."""
+_TOO_DEEP = "invalid JSON: nested too deeply"
 
 
 class JSONError(ValueError):
@@ -130,6 +131,13 @@ def unmarshal(data: bytes, fields: Struct, what: str, *, strict: bool = False) -
 
     With `strict`, a member that is not in `fields` is an error. Raises JSONError.
     """
+    try:
+        return _unmarshal(data, fields, what, strict)
+    except RecursionError:  # of the decoder, or of what walks through its values and needs more of the stack
+        raise JSONError(_TOO_DEEP) from None
+
+
+def _unmarshal(data: bytes, fields: Struct, what: str, strict: bool) -> dict[str, object]:
     text = data.decode("utf-8", "gnats.fffd")
     try:
         value = _decoder(text).decode(text)
@@ -139,8 +147,6 @@ def unmarshal(data: bytes, fields: Struct, what: str, *, strict: bool = False) -
         raise
     except ValueError as exc:
         raise JSONError(_syntax_error(data) or f"invalid JSON: {exc}") from None
-    except RecursionError:
-        raise JSONError("invalid JSON: nested too deeply") from None
     if value is None:
         return {}
     if not isinstance(value, _Pairs):
@@ -153,6 +159,13 @@ def unmarshal_stream(data: bytes, fields: Struct, what: str, *, strict: bool = F
 
     Raises JSONError, which says where the text is no JSON.
     """
+    try:
+        return _unmarshal_stream(data, fields, what, strict)
+    except RecursionError:
+        raise JSONError(_TOO_DEEP) from None
+
+
+def _unmarshal_stream(data: bytes, fields: Struct, what: str, strict: bool) -> dict[str, object]:
     found: dict[str, object] = {}
     text = data.decode("utf-8", "gnats.fffd")
     decoder, halves = _decoder(text), _ESCAPED_SURROGATE.search(text)
@@ -166,8 +179,6 @@ def unmarshal_stream(data: bytes, fields: Struct, what: str, *, strict: bool = F
             raise
         except ValueError:
             raise JSONError(_stream_error(data, at)) from None
-        except RecursionError:
-            raise JSONError("invalid JSON: nested too deeply") from None
         if value is not None:
             if not isinstance(value, _Pairs):
                 raise JSONError(f"json: cannot unmarshal {_kind(value)} into Go value of type server.{what}")
@@ -328,3 +339,19 @@ def marshal(value: object) -> bytes:
     """The compact JSON of a value, with the characters escaped that Go escapes for the sake of HTML."""
     text = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
     return _ESCAPED.sub(lambda found: _ESCAPES[found[0]], text).encode("utf-8", "replace")
+
+
+def marshal_steps(value: object, depth: int = 3) -> Generator[None, None, bytes]:
+    """marshal() in steps, a yield behind each item of a list; what is nested `depth` deep is one step."""
+    if depth and isinstance(value, dict):
+        members = []
+        for name, item in value.items():
+            members.append(marshal(name) + b":" + (yield from marshal_steps(item, depth - 1)))
+        return b"{" + b",".join(members) + b"}"
+    if depth and isinstance(value, list):
+        items = []
+        for item in value:
+            items.append((yield from marshal_steps(item, depth - 1)))
+            yield
+        return b"[" + b",".join(items) + b"]"
+    return marshal(value)

@@ -63,6 +63,7 @@ class Pollers:
         self._next = 0
         self._dropped = 0
         self._telling: asyncio.TimerHandle | None = None
+        self._next_turn: asyncio.Handle | None = None
         self._loop.add_reader(self._inbox.fileno(), self._drain)
         self._loop.add_reader(self.internal.fileno(), self._run_internal)
         for thread in self._threads:
@@ -109,18 +110,29 @@ class Pollers:
             self._drain()
 
     def _drain(self) -> None:
+        if self._next_turn is None:  # else what came waits for it: one turn in each round of the loop
+            self._take_turn()
+
+    def _go_on(self) -> None:
+        self._next_turn = None
+        self._take_turn()
+
+    def _take_turn(self) -> None:
         events, inbox = self._events, self._inbox
         resumed = False
         until = time.monotonic() + TURN
         try:
-            while events or (len(inbox) and time.monotonic() < until):
+            while events or len(inbox):
                 if not events:
                     events.extend(inbox.drain(SLICE))
-                while events:
+                if events:
                     resumed |= self._handle(events.popleft())
+                if time.monotonic() >= until:
+                    break
         finally:
-            if events:  # a handler has failed: the events behind it must not wait for the next one
-                self._loop.call_soon(self._drain)
+            # Others of the loop have their turn; where a handler has failed, the events behind it go on, too.
+            if (events or len(inbox)) and self._next_turn is None:
+                self._next_turn = self._loop.call_soon(self._go_on)
         if resumed and not self._threaded:
             # What is behind a CONNECT in the connection's buffer need not wait for the loop to come round.
             self.internal.run_once(0)
@@ -150,9 +162,10 @@ class Pollers:
             self._log.error(f"I/O threads still running: {', '.join(running)}")
         self._loop.remove_reader(self.internal.fileno())
         self._loop.remove_reader(self._inbox.fileno())
-        while len(self._inbox):
-            self._drain()
-        self._events.clear()
+        while len(self._inbox) or self._events:
+            self._take_turn()
+        if self._next_turn:
+            self._next_turn.cancel()
         if self._telling:
             self._telling.cancel()
             self._tell_dropped()

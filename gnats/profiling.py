@@ -54,7 +54,9 @@ class Profiler:
         app.router.add_get("/debug/pprof/", self._index)
         for name, (_, handler) in self._pages().items():
             app.router.add_get(f"/debug/pprof/{name}", handler)
-        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=SHUTDOWN_TIMEOUT)
+        self._runner = web.AppRunner(
+            app, access_log=None, shutdown_timeout=SHUTDOWN_TIMEOUT, auto_decompress=False
+        )
 
     @classmethod
     async def listen(cls, server: "Server") -> "Profiler":

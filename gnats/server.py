@@ -105,7 +105,7 @@ class Server:
             self.trust = trust.Trust(self, opts)
             self.accounts = Accounts(opts, self.name, self.trust.check_activation, self.trust.complain)
         else:
-            self.accounts = Accounts(opts, self.name)
+            self.accounts = Accounts(opts, self.name, log_error=self.log.error)
         self.global_account = self.accounts.global_account
         self.system_account = self.accounts.system_account
         self.events: Events | None = None

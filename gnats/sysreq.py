@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from gnats.authopts import Permissions, SubjectPermission
 from gnats.errors import FilteredError, OptionError, RequestError, ServerError
-from gnats.events import Events, encode
-from gnats.gojson import JSONError, Struct, marshal, unmarshal
+from gnats.events import Events, encode, encode_steps
+from gnats.gojson import JSONError, Struct, marshal, marshal_steps, unmarshal
 from gnats.internal import InternalClient, Message
+from gnats.turns import Turns
 
 if TYPE_CHECKING:
     from gnats.account import Account
+    from gnats.monitor.render import Steps
     from gnats.server import Server
     from gnats.session import Session
 
@@ -48,7 +50,7 @@ SERVER_PAGES = (
 
 ACCOUNT_PAGES = ("SUBSZ", "CONNZ", "LEAFZ", "JSZ", "INFO")
 
-Answer = Callable[[Message], object]
+Answer = Callable[[Message], "Steps[object]"]
 
 
 class Services:
@@ -58,6 +60,7 @@ class Services:
         self._server = server
         self._events = events
         self._client = client
+        self._turns = Turns(server)
         me = f"$SYS.REQ.SERVER.{server.id}"
         self._on("$SYS.REQ.SERVER.PING", self._statsz)
         for prefix in (me, "$SYS.REQ.SERVER.PING"):
@@ -90,14 +93,21 @@ class Services:
         Its JSONError is told as a bad request, its RequestError as an error of the server, its FilteredError
         not at all.
         """
-        self._on(subject, lambda request: self._answer(request, f"{what}EventOptions", answer))
 
-    def _answer(self, request: Message, what: str, answer: Answer) -> None:
-        if not request.reply:
-            return
+        def begin(request: Message) -> None:
+            if request.reply:
+                self._turns.begin(request.producer, self._answer(request, f"{what}EventOptions", answer))
+
+        self._on(subject, begin)
+
+    def _answer(self, request: Message, what: str, answer: Answer) -> "Steps[None]":
         try:
             if not self._filtered(request, what):
-                self._respond(request, {"data": answer(request)})
+                page = yield from answer(request)
+                message = yield from marshal_steps({"server": self._events.server_info(), "data": page})
+                accepts = request.header_value(b"Accept-Encoding")
+                header, payload = yield from encode_steps(message, accepts)
+                self._client.publish(request.reply, payload, reply=b"", header=header)
         except FilteredError:
             return
         except JSONError as exc:
@@ -138,7 +148,7 @@ class Services:
 
     # -- the server ------------------------------------------------------------------------------------------
 
-    def _page(self, name: str, request: Message) -> object:
+    def _page(self, name: str, request: Message) -> "Steps[object]":
         from gnats.monitor.services import server_page  # only those who ask load the pages
 
         return server_page(self._server, name, request.payload)
@@ -206,21 +216,22 @@ class Services:
 
     # -- accounts and users ----------------------------------------------------------------------------------
 
-    def _account_page(self, name: str, request: Message) -> object:
+    def _account_page(self, name: str, request: Message) -> "Steps[object]":
         from gnats.monitor.services import account_page
 
         return account_page(self._server, name, _account_name(request), request.payload)
 
-    def _account_statz(self, request: Message) -> object:
+    def _account_statz(self, request: Message) -> "Steps[object]":
         name = _account_name(request)
         if name == "PING":  # that has a subscription of its own
             raise FilteredError
-        return self._statz(request, name)
+        return (yield from self._statz(request, name))
 
-    def _statz(self, request: Message, *accounts: str) -> object:
+    def _statz(self, request: Message, *accounts: str) -> "Steps[object]":
+        from gnats.monitor.render import at_once
         from gnats.monitor.services import statz
 
-        page = statz(self._server, request.payload, accounts)
+        page = yield from at_once(lambda: statz(self._server, request.payload, accounts))
         if page is None:
             raise FilteredError
         return page
@@ -267,7 +278,11 @@ class Services:
     ) -> None:
         from gnats.monitor.services import subscribers
 
-        self._events.respond(request.reply, subscribers(self._server, account, subject, queue))
+        def count() -> "Steps[None]":
+            found = yield from subscribers(self._server, account, subject, queue)
+            self._events.respond(request.reply, found)
+
+        self._turns.begin(request.producer, count())
 
     def _user_info(self, request: Message) -> None:
         session = self._server.clients.get(request.producer)

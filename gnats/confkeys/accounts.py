@@ -52,6 +52,9 @@ def accounts(key: str, token: Token, problems: Problems) -> Accounts:
         if name == GLOBAL_ACCOUNT:
             problems.error(each, f"{quote(name)} is a Reserved Account")
             continue
+        if not name:  # a user's account "" is the global one
+            problems.error(each, "an account needs a name")
+            continue
         fields = read_block(_ACCOUNT, name, each, problems) if isinstance(each.value, dict) else {}
         account_exports, account_imports = fields.pop("exports", []), fields.pop("imports", [])
         account_users: Users | None = fields.pop("users", None)

@@ -33,7 +33,8 @@ LOCAL = "Local"
 """The name of the machine's own time zone."""
 _MAX_INFO_LENGTH = 8 * 1024
 _CLOCK = re.compile(r"(?:[01]?\d|2[0-3]):[0-5]\d:[0-5]\d(?:[.,]\d+)?")
-_REFERENCE = re.compile(r"\$[+-]?\d+")
+_REFERENCE = re.compile(r"\$[+-]?\d{1,18}")
+"""A token for the text of a wildcard. One with more digits would be for a wildcard that no subject has."""
 _SERVICE_SCHEMES = ("nats", "tls", "ws", "wss")
 
 

@@ -2,7 +2,6 @@
 
 import base64
 import heapq
-import json
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -14,6 +13,7 @@ from gnats.core.subject import collide
 from gnats.core.survey import column
 from gnats.errors import RequestError
 from gnats.gofmt import duration, rfc3339, uptime
+from gnats.gojson import Struct, unmarshal
 from gnats.monitor.options import ALL, CLOSED, DEFAULT_LIMIT, OPEN, ConnzOptions
 from gnats.monitor.render import SLICE, Page, Steps, finish, without_empty
 from gnats.session import Session
@@ -59,6 +59,8 @@ _OMITTED = frozenset(
         "tags",
     )
 )
+
+_BEARER: Struct = {"nats": {"bearer_token": "bool"}}
 
 SubRow = tuple[bytes, bytes, bytes, int, int]
 """Subject, queue, sid, delivered, max."""
@@ -107,9 +109,10 @@ def connz_steps(server: "Server", options: ConnzOptions) -> Steps[Page]:
     else:
         chosen = yield from _sorted(sessions, sort, offset, last, now)
     infos = []
+    lists = options.subscriptions or options.subscriptions_detail  # which may be long
     for index, session in enumerate(chosen):
         infos.append(connection_info(session, now, options))
-        if index % 64 == 63:
+        if lists or index % 64 == 63:
             yield
     return page | {"num_connections": len(infos), "connections": infos}
 
@@ -253,10 +256,11 @@ def _without_bearer(jwt: str) -> str:
     """A user's JWT, but nothing of one that is good without the user's key."""
     try:
         payload = jwt.split(".")[1]
-        claims = json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
-        return "" if claims["nats"].get("bearer_token") else jwt
-    except (IndexError, KeyError, TypeError, AttributeError, ValueError):
+        data = base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4))
+        claims: dict[str, Any] = unmarshal(data, _BEARER, "UserClaims")
+    except (IndexError, ValueError):  # no JWT: also of clients that were refused
         return jwt
+    return "" if claims.get("nats", {}).get("bearer_token") else jwt
 
 
 def subscriptions(session: Session) -> Iterator[SubRow]:

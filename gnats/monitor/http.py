@@ -33,7 +33,7 @@ from gnats.monitor.options import (
     RoutezOptions,
     SubszOptions,
 )
-from gnats.monitor.render import Page, Steps, chunks, marshal
+from gnats.monitor.render import Page, Steps, at_once, chunks, marshal
 from gnats.monitor.subsz import subsz_steps
 from gnats.monitor.varz import varz
 from gnats.tlsopts import TLSOptions
@@ -63,6 +63,9 @@ BACKLOG = 128
 
 TURN = 0.002
 """Seconds of work on a page before others get their turn."""
+
+_TURNS = web.AppKey("turns", asyncio.Lock)
+"""Held by the page that has its turn: pages take turns, so that many cost others no more than one does."""
 
 T = TypeVar("T")
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -102,6 +105,7 @@ class Monitor:
         self._silent: dict[web.RequestHandler, asyncio.TimerHandle] = {}
         """Connections whose first request is still to come."""
         app = web.Application(middlewares=[self._heard, _errors])
+        app[_TURNS] = asyncio.Lock()
         app.on_response_prepare.append(_hide_library)
         for path, (counted, handler) in self._endpoints().items():
             where = posixpath.normpath(posixpath.join(self._base, path.lstrip("/")))
@@ -111,6 +115,8 @@ class Monitor:
             access_log=None,
             logger=_quiet(server),
             shutdown_timeout=SHUTDOWN_TIMEOUT,
+            handler_cancellation=True,  # nobody reads the page
+            auto_decompress=False,  # nobody reads the body: a small one could become very large
             max_line_size=LONGEST_LINE,
             max_field_size=LONGEST_LINE,
         )
@@ -259,18 +265,18 @@ class Monitor:
     async def _connz(self, request: web.Request) -> web.Response:
         options = ConnzOptions.from_query(Query(request.query))
         self._count("/connz")
-        return await _json(request, await _drive(connz_steps(self._server, options)))
+        return await _json(request, await _drive(request, connz_steps(self._server, options)))
 
     async def _subsz(self, request: web.Request) -> web.Response:
         options = SubszOptions.from_query(Query(request.query))
-        return await _json(request, await _drive(subsz_steps(self._server, options)))
+        return await _json(request, await _drive(request, subsz_steps(self._server, options)))
 
     async def _healthz(self, request: web.Request) -> web.Response:
         query, log = Query(request.query), self._server.log
         options = HealthzOptions.from_query(query)
         if options.js_enabled:
             log.warn("Healthcheck: js-enabled deprecated, use js-enabled-only instead")
-        page = healthz(self._server, options)
+        page = await _drive(request, at_once(lambda: healthz(self._server, options)))
         code = page.pop("status_code")
         assert isinstance(code, int)
         if error := page.get("error"):
@@ -291,13 +297,16 @@ class Monitor:
         from gnats.monitor.metrics import exposition, process_metrics
 
         process = await asyncio.to_thread(process_metrics)
-        body, content_type = exposition(self._server, process, request.headers.get("Accept", ""))
+        accept = request.headers.get("Accept", "")
+        steps = at_once(lambda: exposition(self._server, process, accept))
+        body, content_type = await _drive(request, steps)
         return web.Response(body=body, headers={"Content-Type": content_type})
 
 
 def _page(page: Callable[[Query], Page], indent: int) -> Handler:
     async def handle(request: web.Request) -> web.Response:
-        return await _json(request, page(Query(request.query)), indent=indent)
+        made = await _drive(request, at_once(lambda: page(Query(request.query))))
+        return await _json(request, made, indent=indent)
 
     return handle
 
@@ -310,22 +319,25 @@ def _static(name: str) -> Handler:
     return handle
 
 
-async def _drive(steps: Steps[T]) -> T:
-    """The result of work in steps; the loop's other work goes on meanwhile."""
-    until = time.monotonic() + TURN
+async def _drive(request: web.Request, steps: Steps[T]) -> T:
+    """The result of work in steps; between two turns the loop does its other work."""
+    turns = request.app[_TURNS]
     while True:
-        try:
-            next(steps)
-        except StopIteration as done:
-            result: T = done.value
-            return result
-        if time.monotonic() > until:
-            await asyncio.sleep(0)
+        async with turns:
             until = time.monotonic() + TURN
+            while True:
+                try:
+                    next(steps)
+                except StopIteration as done:
+                    result: T = done.value
+                    return result
+                if time.monotonic() > until:
+                    break
+            await asyncio.sleep(0)
 
 
 async def _json(request: web.Request, page: Page, indent: int | None = 2, status: int = 200) -> web.Response:
-    return _answer(request, await _drive(_text(page, indent)), status)
+    return _answer(request, await _drive(request, _text(page, indent)), status)
 
 
 def _text(page: Page, indent: int | None) -> Steps[str]:

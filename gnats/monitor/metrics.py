@@ -26,7 +26,10 @@ def exposition(server: "Server", process: list[Metric], accept: str = "") -> tup
     registry = CollectorRegistry(auto_describe=False)
     registry.register(ServerCollector(server, process))
     GCCollector(registry=registry)
-    encode, content_type = choose_encoder(accept)
+    try:
+        encode, content_type = choose_encoder(accept)
+    except TypeError:  # it compares a version that is none
+        encode, content_type = choose_encoder("")
     return encode(registry), content_type
 
 

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Collection, Generator, Iterator, Mapping
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -25,6 +25,12 @@ def finish(steps: Steps[T]) -> T:
         except StopIteration as done:
             result: T = done.value
             return result
+
+
+def at_once(work: Callable[[], T]) -> Steps[T]:
+    """Work that is not divided."""
+    yield
+    return work()
 
 
 def without_empty(page: Mapping[str, object], names: Collection[str]) -> Page:

@@ -9,7 +9,7 @@ from gnats.core.subject import subset_match, valid_literal_subject
 from gnats.core.survey import matching
 from gnats.monitor.accountz import account_info, account_statz, accountz
 from gnats.monitor.clusterz import gatewayz, leafz, routez
-from gnats.monitor.connz import connz, subscriptions
+from gnats.monitor.connz import connz_steps, subscriptions
 from gnats.monitor.debugz import expvarz, ipqueuesz
 from gnats.monitor.healthz import healthz
 from gnats.monitor.jsz import jsz, jsz_account
@@ -26,17 +26,19 @@ from gnats.monitor.options import (
     RoutezOptions,
     SubszOptions,
 )
-from gnats.monitor.render import Page
-from gnats.monitor.subsz import subsz
+from gnats.monitor.render import Page, Steps
+from gnats.monitor.subsz import subsz_steps
 from gnats.monitor.varz import varz
 
 if TYPE_CHECKING:
     from gnats.server import Server
 
+_STEPS: dict[str, Callable[["Server", bytes], Steps[Page]]] = {
+    "SUBSZ": lambda server, body: subsz_steps(server, SubszOptions.from_json(body)),
+    "CONNZ": lambda server, body: connz_steps(server, ConnzOptions.from_json(body)),
+}
 _SERVER: dict[str, Callable[["Server", bytes], Page]] = {
     "VARZ": lambda server, body: varz(server),
-    "SUBSZ": lambda server, body: subsz(server, SubszOptions.from_json(body)),
-    "CONNZ": lambda server, body: connz(server, ConnzOptions.from_json(body)),
     "ROUTEZ": lambda server, body: routez(server, RoutezOptions.from_json(body)),
     "GATEWAYZ": lambda server, body: gatewayz(server, GatewayzOptions.from_json(body)),
     "LEAFZ": lambda server, body: leafz(server, LeafzOptions.from_json(body)),
@@ -54,19 +56,21 @@ def _no_groups(options: RaftzOptions) -> Page:
     return {}
 
 
-def server_page(server: "Server", name: str, body: bytes) -> Page:
+def server_page(server: "Server", name: str, body: bytes) -> Steps[Page]:
     """A page about the server. Raises JSONError for a bad body, RequestError."""
+    if name in _STEPS:
+        return (yield from _STEPS[name](server, body))
     return _SERVER[name](server, body)
 
 
-def account_page(server: "Server", name: str, account: str, body: bytes) -> Page:
+def account_page(server: "Server", name: str, account: str, body: bytes) -> Steps[Page]:
     """A page about an account. Raises JSONError for a bad body, RequestError."""
     match name:
         case "SUBSZ":
             subs = replace(SubszOptions.from_json(body), subscriptions=True, account=account)
-            return subsz(server, subs)
+            return (yield from subsz_steps(server, subs))
         case "CONNZ":
-            return connz(server, replace(ConnzOptions.from_json(body), acc=account))
+            return (yield from connz_steps(server, replace(ConnzOptions.from_json(body), acc=account)))
         case "LEAFZ":
             return leafz(server, replace(LeafzOptions.from_json(body), account=account))
         case "JSZ":
@@ -81,14 +85,15 @@ def statz(server: "Server", body: bytes, accounts: tuple[str, ...]) -> Page | No
     return page if page["account_statz"] or options.include_unused else None
 
 
-def subscribers(server: "Server", account: Account, subject: str, queue: bytes | None) -> int:
+def subscribers(server: "Server", account: Account, subject: str, queue: bytes | None) -> Steps[int]:
     """How many clients' subscriptions, of a queue group or all, a subject or what is below a wildcard has."""
-    literal = valid_literal_subject(subject)
-    if literal:
-        rows = [row[:2] for row in matching(account.sublist, subject.encode()) if row[5] in server.clients]
-    else:
-        sessions = account.clients.values()
-        rows = [
-            row[:2] for session in sessions for row in subscriptions(session) if subset_match(row[0], subject)
-        ]
-    return sum(1 for _, group in rows if queue is None or (group == queue and (group or not literal)))
+    if valid_literal_subject(subject):
+        found = [row[:2] for row in matching(account.sublist, subject.encode()) if row[5] in server.clients]
+        return sum(1 for _, group in found if queue is None or group == queue)
+    count = 0
+    for session in list(account.clients.values()):
+        for subscribed, group, *_ in subscriptions(session):
+            if subset_match(subscribed, subject) and (queue is None or (group == queue and group)):
+                count += 1
+        yield
+    return count

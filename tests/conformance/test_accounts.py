@@ -7,7 +7,7 @@ import json
 import pytest
 from conftest import Launch
 from support.accounts import members
-from support.servers import Server
+from support.servers import REFERENCE, Kind, Server
 from support.wire import Closed, Connection
 
 pytestmark = pytest.mark.timeout(120)
@@ -132,3 +132,21 @@ def test_the_system_account_may_be_another(launch: Launch) -> None:
         system.subscribe(b"$SYS.ACCOUNT.A.DISCONNECT")
         a.connection.close()
         assert system.connection.read_op().startswith(b"MSG $SYS.ACCOUNT.A.DISCONNECT 1 ")
+
+
+@pytest.mark.parametrize("name", ["A B", "A.B", "A..B", "A.>", "*"])
+def test_an_account_may_have_a_name_that_no_subject_has(launch: Launch, kind: Kind, name: str) -> None:
+    def errors(server: Server) -> list[str]:
+        return [line.partition("[ERR] ")[2] for line in server.log.splitlines() if "[ERR] " in line]
+
+    users = "users: [{user: a, password: p}]"
+    config = f'accounts {{ "{name}" {{ {users} }}, B {{ users: [{{user: b, password: p}}] }} }}'
+    server = launch(config=config)
+    with members(server, "ab") as (a, b):
+        a.subscribe(b"s", b"inbox")
+        b.subscribe(b"s", b"inbox")
+        assert (a.publish(b"s", b"1"), b.hear()) == (b"MSG s 1 1\r\n1\r\n", b"")
+        assert b"503" in a.publish(b"$SYS.REQ.USER.INFO", b"", b"inbox")
+        assert b"503" not in b.publish(b"$SYS.REQ.USER.INFO", b"", b"inbox")
+    if not kind.is_reference:
+        assert errors(server) == errors(launch(config=config, kind=REFERENCE))

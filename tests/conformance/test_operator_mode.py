@@ -666,6 +666,20 @@ def test_a_refusal_is_logged_once(launch: Launch) -> None:
     assert server.log.count("authentication error") == 1
 
 
+@pytest.mark.parametrize("depth", [700, 1100])
+def test_a_jwt_that_is_nested_deeply_is_one_that_is_not_valid(launch: Launch, depth: int) -> None:
+    trust = Trust()
+    server = launch("-m", "-1", config=trust.config())
+    nested = '{"nats":{"x":' + "[" * depth + "]" * depth + "}}"
+    header = jwts.raw_base64(b'{"typ":"JWT","alg":"ed25519-nkey"}')
+    token = ".".join((header, jwts.raw_base64(nested.encode()), "AAAA"))
+    with pytest.raises(Refused, match="Authorization Violation"):
+        connect(server, jwt=token)
+    server.wait_log("authentication error")
+    (refused,) = monitor(server, "/connz?state=closed&auth=1")["connections"]
+    assert refused["jwt"] == token
+
+
 async def test_nats_py_with_credentials(launch: Launch, tmp_path: Path) -> None:
     trust = Trust()
     account = trust.account()

@@ -1,11 +1,16 @@
 """Clients as the control plane sees them: limits, second CONNECTs, the answers of the server itself."""
 
 import asyncio
+import itertools
 import json
+import time
 from typing import Any
 
 import pytest
 
+from gnats import Server, pollers, turns
+from gnats.monitor import services
+from gnats.monitor.render import Page, Steps
 from gnats.version import NATS_VERSION
 
 from .conftest import Connect, Start
@@ -110,3 +115,101 @@ async def test_many_clients_at_once_are_all_served(start: Start, connect: Connec
     assert await asyncio.gather(*(peer.connected() for peer in peers)) == [[]] * 200
     assert server.num_clients == 200
     assert len({peer.info["client_id"] for peer in peers}) == 200
+
+
+class Slow:
+    """Pages of several steps, each of which takes longer than a turn, and the loop's rounds that they had."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, steps: int) -> None:
+        self.rounds = 0
+        self.turns: list[int] = []
+        self.steps = steps
+        self.done = 0
+        self.ended = asyncio.Event()
+        monkeypatch.setattr(services, "connz_steps", self.page)
+
+    async def count(self) -> None:
+        while True:
+            self.rounds += 1
+            await asyncio.sleep(0)
+
+    def page(self, server: Server, options: object) -> Steps[Page]:
+        try:
+            for step in range(self.steps):
+                self.turns.append(self.rounds)
+                until = time.monotonic() + 2 * pollers.TURN
+                while time.monotonic() < until:
+                    pass
+                if step < self.steps - 1:
+                    yield
+            self.done += 1
+        finally:
+            self.ended.set()
+        return {}
+
+
+ASK = b"PUB $SYS.REQ.ACCOUNT.PING.CONNZ inbox 0\r\n\r\n"
+
+
+@pytest.mark.parametrize("steps", [1, 5])
+async def test_requests_that_take_long_let_others_have_their_turn(
+    start: Start, connect: Connect, monkeypatch: pytest.MonkeyPatch, steps: int
+) -> None:
+    slow = Slow(monkeypatch, steps)
+    peer = await connect(await start())
+    await peer.connected()
+    counting = asyncio.create_task(slow.count())
+    peer.send(b"SUB inbox 1\r\n" + 10 * ASK)
+    for _ in range(10):
+        while not (await peer.line()).startswith(b"MSG inbox 1 "):
+            continue
+    counting.cancel()
+    assert len(slow.turns) == 10 * steps
+    assert all(after > before for before, after in itertools.pairwise(slow.turns))
+
+
+async def test_long_requests_of_several_clients_take_turns(
+    start: Start, connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow = Slow(monkeypatch, steps=10)
+    server = await start()
+    many, one = await connect(server), await connect(server)
+    for peer in (many, one):
+        await peer.connected()
+    await many.ask(b"SUB inbox 1\r\n" + 20 * ASK)
+    one.send(b"SUB inbox 1\r\n" + ASK)
+    while not (await one.line()).startswith(b"MSG inbox 1 "):
+        continue
+    assert slow.done < 15
+
+
+async def test_long_requests_of_those_who_have_gone_are_given_up(
+    start: Start, connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow, log = Slow(monkeypatch, steps=1000), Log()
+    server = await start(log)
+    peer = await connect(server)
+    await peer.connected()
+    await peer.ask(3 * ASK)
+    await peer.close()
+    await log.seen("Client connection closed")
+    async with asyncio.timeout(30):
+        await slow.ended.wait()
+    assert slow.done == 0
+
+
+async def test_too_many_long_requests_drop_the_latest_of_the_client_with_most(
+    start: Start, connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(turns, "MOST_WAITING", 4)
+    slow, log = Slow(monkeypatch, steps=10), Log()
+    server = await start(log)
+    many, one = await connect(server), await connect(server)
+    for peer in (many, one):
+        await peer.connected()
+    await many.ask(10 * ASK)
+    one.send(b"SUB inbox 1\r\n" + ASK)
+    while not (await one.line()).startswith(b"MSG inbox 1 "):
+        continue
+    await log.seen("Dropped requests to the system account")
+    assert slow.done < 10

@@ -2,6 +2,7 @@
 
 import asyncio
 import datetime
+import itertools
 import json
 import ssl
 from collections.abc import AsyncIterator
@@ -32,6 +33,7 @@ from gnats.monitor.accountz import account_info, account_statz
 from gnats.monitor.connz import connz
 from gnats.monitor.debugz import redact_args
 from gnats.monitor.options import ALL, OPEN, AccountStatzOptions, ConnzOptions
+from gnats.monitor.render import Page, Steps
 from gnats.tlsopts import TLSOptions
 
 from .conftest import Connect, Start
@@ -408,6 +410,90 @@ async def test_a_long_page_lets_clients_have_their_turn(
     await other
     assert len(page["connections"][0]["subscriptions_list_detail"]) == 20_000
     assert turns > 20
+
+
+async def test_pages_that_are_asked_for_at_once_take_turns(
+    start: Start, monkeypatch: pytest.MonkeyPatch, http: aiohttp.ClientSession
+) -> None:
+    server = await start(http_port=-1)
+    turns: list[int] = []
+    rounds = 0
+
+    def steps(server: Server, options: ConnzOptions) -> Steps[Page]:
+        for _ in range(50):
+            turns.append(rounds)
+            yield
+        return {}
+
+    def varz(server: Server) -> Page:
+        turns.append(rounds)
+        return {}
+
+    monkeypatch.setattr(http_server, "TURN", -1.0)  # over at once
+    monkeypatch.setattr(http_server, "connz_steps", steps)
+    monkeypatch.setattr(http_server, "varz", varz)
+
+    async def count_rounds() -> None:
+        nonlocal rounds
+        while True:
+            rounds += 1
+            await asyncio.sleep(0)
+
+    async def ask(path: str) -> None:
+        async with http.get(url(server, path)) as response:
+            assert await response.json() == {}
+
+    counting = asyncio.create_task(count_rounds())
+    await asyncio.gather(*(ask(path) for path in ("/connz", "/varz") for _ in range(4)))
+    counting.cancel()
+    assert len(turns) == 204
+    assert all(after > before for before, after in itertools.pairwise(turns))
+
+
+async def test_a_page_that_nobody_waits_for_is_given_up(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, given_up = asyncio.Event(), asyncio.Event()
+
+    def steps(server: Server, options: ConnzOptions) -> Steps[Page]:
+        begun.set()
+        try:
+            while True:
+                yield
+        finally:
+            given_up.set()
+
+    monkeypatch.setattr(http_server, "connz_steps", steps)
+    server = await start(http_port=-1)
+    _, writer = await asyncio.open_connection("127.0.0.1", server.monitor_port)
+    writer.write(b"GET /connz HTTP/1.1\r\nHost: a\r\n\r\n")
+    async with asyncio.timeout(30):
+        await begun.wait()
+        writer.close()
+        await given_up.wait()
+
+
+async def test_the_body_of_a_request_is_not_unpacked(start: Start) -> None:
+    server = await start(http_port=-1)
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.monitor_port)
+    request = b"POST /healthz HTTP/1.1\r\nHost: a\r\nContent-Encoding: deflate\r\nContent-Length: %d\r\n"
+    body = b"this was not deflated"
+    async with asyncio.timeout(30):
+        for closing in (b"", b"Connection: close\r\n"):
+            writer.write(request % len(body) + closing + b"\r\n" + body)
+            assert (await reader.readuntil(b"\r\n")).split()[1] == b"200"
+            assert b'"ok"' in await reader.readuntil(b"}")
+    writer.close()
+
+
+@pytest.mark.parametrize("accept", ["application/openmetrics-text; version=x", "text/plain; version=\u00ff"])
+async def test_metrics_for_those_who_accept_what_there_is_not(
+    start: Start, http: aiohttp.ClientSession, accept: str
+) -> None:
+    server = await start(http_port=-1)
+    async with http.get(url(server, "/metrics"), headers={"Accept": accept}) as response:
+        assert response.status == 200
+        assert response.headers["Content-Type"].startswith("text/plain; version=0.0.4")
 
 
 async def test_the_health_of_a_server_that_lets_nobody_in(start: Start, http: aiohttp.ClientSession) -> None:

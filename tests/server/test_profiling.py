@@ -43,6 +43,21 @@ async def test_the_index_names_pages_that_exist(start: Start) -> None:
     assert (await get(server, "nosuch"))[0] == 404
 
 
+async def test_the_body_of_a_request_is_not_unpacked(start: Start) -> None:
+    server = await start(prof_port=-1)
+    reader, writer = await asyncio.open_connection("127.0.0.1", prof_port(server))
+    header = b"Host: a\r\nContent-Encoding: deflate\r\nContent-Length: 5\r\n"
+    async with asyncio.timeout(30):
+        for _ in range(2):  # a body that cannot be unpacked would end the connection
+            writer.write(b"GET /debug/pprof/ HTTP/1.1\r\n" + header + b"\r\nplain")
+            head = await reader.readuntil(b"\r\n\r\n")
+            assert head.split()[1] == b"200"
+            length = re.search(rb"Content-Length: (\d+)", head)
+            assert length
+            await reader.readexactly(int(length[1]))
+    writer.close()
+
+
 async def test_the_log_names_the_port(start: Start) -> None:
     log = Log()
     server = await start(log, prof_port=-1)

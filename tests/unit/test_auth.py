@@ -1,10 +1,14 @@
 """Who may connect."""
 
+from typing import Any
+
 import pytest
 
 from gnats.auth import Authenticator, Denied
+from gnats.authopts import NkeyUser, User
 from gnats.logger import SilentLogger
 from gnats.opts import Options
+from gnats.reasons import ClosedState
 from gnats.session import ClientOptions
 
 pytestmark = pytest.mark.timeout(60)
@@ -95,3 +99,25 @@ def test_the_token_wins_over_the_user() -> None:
     opts = Options(username="bob", password="pw", authorization="tok")
     assert check_authentication(opts, ClientOptions(auth_token="tok"))
     assert not check_authentication(opts, ClientOptions(user="bob", password="pw"))
+
+
+@pytest.mark.parametrize("required", [False, True])
+def test_a_user_that_requires_a_proxy_does_not_come_without(required: bool) -> None:
+    opts = Options(
+        users=[User("bob", "pw", proxy_required=required)],
+        nkeys=[NkeyUser("UBOB", proxy_required=required)],
+        no_auth_user="UBOB",
+    )
+    for client in (ClientOptions(user="bob", password="pw"), ClientOptions()):
+        assert check_authentication(opts, client) is not required
+
+
+def test_a_reload_may_require_a_proxy() -> None:
+    before = Authenticator(Options(users=[User("bob", "pw")]), SilentLogger())
+    after = Authenticator(Options(users=[User("bob", "pw", proxy_required=True)]), SilentLogger())
+    asking: Any = Asking(ClientOptions(user="bob", password="pw"))
+    asking.grant = before.check(asking)
+    assert before.recheck(asking, before) == asking.grant
+    with pytest.raises(Denied) as refused:
+        after.recheck(asking, before)
+    assert refused.value.state is ClosedState.PROXY_REQUIRED

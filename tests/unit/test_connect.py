@@ -1,12 +1,14 @@
 """CONNECT and INFO: what the control plane tells the data plane, and the log."""
 
+import asyncio
 import json
+from collections.abc import Coroutine
 from typing import Any
 
 import pytest
 
 from gnats.account import Account
-from gnats.auth import Authenticator
+from gnats.auth import Authenticator, Grant
 from gnats.connect import process_connect, process_info, remove_secrets_from_trace
 from gnats.logger import Logger
 from gnats.opts import Options
@@ -46,12 +48,17 @@ class Server:
         self.log = Logger(lambda line: self.lines.append(line.decode()), logtime=False, trace=trace)
         self.events = None
         self.auth = Authenticator(self.opts, self.log)
+        self.tasks: list[asyncio.Task[None]] = []
 
         self.accounts = {name: Account(name) for name in ("$G", "$SYS")}
         self.system_account = self.accounts["$SYS"]
 
     def lookup_account(self, name: str) -> Account:
         return self.accounts[name]
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        self.tasks.append(asyncio.create_task(work))
+        return self.tasks[-1]
 
     def client_info(self, session: Session, **changes: object) -> bytes:
         return json.dumps({"cid": session.cid} | changes).encode()
@@ -274,6 +281,21 @@ def test_secrets_are_redacted(connect: str, shown: str | None) -> None:
     assert "s3" not in found
     if shown is not None:
         assert found == shown
+
+
+async def test_a_decision_that_fails_ends_the_connection(client: Client, session: Session) -> None:
+    async def fail() -> Grant:
+        raise RuntimeError("nobody has thought of that")
+
+    server = Server()
+    server.auth.check = lambda session: fail()  # type: ignore[method-assign]
+    connect(server, session, "{}")
+    (deciding,) = server.tasks
+    await asyncio.wait([deciding])
+    await asyncio.sleep(0)  # its callbacks
+    reason = ClosedState.AUTHENTICATION_VIOLATION
+    assert client.calls == [("close", (reason, "Authorization Violation"))]
+    assert "nobody has thought of that" in server.logged[0]
 
 
 def test_a_client_that_sends_info_goes_on(client: Client, session: Session) -> None:

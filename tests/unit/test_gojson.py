@@ -1,13 +1,14 @@
 """JSON as Go reads it."""
 
 import json
+from collections.abc import Callable
 from contextlib import suppress
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gnats.gojson import Custom, JSONError, MapOf, Struct, unmarshal
+from gnats.gojson import Custom, JSONError, MapOf, Struct, marshal, marshal_steps, unmarshal, unmarshal_stream
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -131,6 +132,18 @@ def test_what_is_not_json_is_one_kind_of_error(text: str) -> None:
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize("read_any", [unmarshal, unmarshal_stream])
+def test_no_depth_of_nesting_raises_anything_else(read_any: Callable[..., dict[str, object]]) -> None:
+    refused = 0
+    for depth in range(0, 2000, 50):  # at some of these the decoder has stack enough, and others have not
+        for text in ("[" * depth + "]" * depth, '{"x":' * depth + "1" + "}" * depth):
+            try:
+                read_any(b'{"any":%b}' % text.encode(), {"any": "any"}, "Thing")
+            except JSONError as exc:
+                refused += "nested too deeply" in str(exc)
+    assert refused
+
+
 @settings(deadline=None)
 @given(st.binary(max_size=200))
 def test_no_input_raises_anything_else(data: bytes) -> None:
@@ -153,3 +166,20 @@ def test_only_values_of_the_right_type_come_through(value: dict[str, object]) ->
         return
     assert all(type(item) is kinds[name] for name, item in found.items())
     assert found.keys() == {name for name, item in value.items() if item is not None}
+
+
+JSON_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=20,
+)
+
+
+@settings(deadline=None)
+@given(JSON_VALUES)
+def test_steps_make_the_same_text(value: object) -> None:
+    steps = marshal_steps(value)
+    with pytest.raises(StopIteration) as ended:
+        while True:
+            next(steps)
+    assert ended.value.value == marshal(value)

@@ -125,6 +125,12 @@ def test_mappings_of_an_account_and_of_the_global_one(text: str, dests: list[Map
     assert options(f"maps {{ a: {text} }}").mappings == expected
 
 
+@pytest.mark.parametrize("text", ['accounts { "": { users: [{user: a}] } }', 'accounts: [""]'])
+def test_an_account_has_a_name(text: str) -> None:
+    with pytest.raises(OptionError, match=r":1:\d+: an account needs a name"):
+        options(text)
+
+
 def test_a_threshold_is_for_services_only() -> None:
     """nats-server finds it or not, by chance."""
     with pytest.raises(OptionError, match=r":1:\d+: Detected response directive on non-service"):

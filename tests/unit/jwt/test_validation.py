@@ -100,6 +100,7 @@ BAD_ACCOUNTS: list[tuple[acc.AccountClaims, str]] = [
     (account(imports=(service("a", allow_trace=True),)), "AllowTrace only valid for stream import"),
     (account(imports=(imported("a.*", local_subject="b"),)), "does not contain enough"),
     (account(imports=(imported("a.*", local_subject="b.$2"),)), "that do not exist"),
+    (account(imports=(imported("a.*", local_subject="b.$" + "1" * 5000),)), "does not contain enough"),
     (account(imports=(imported("a.>", local_subject="b"),)), "need to end or not end in >"),
     (account(imports=(imported(local_subject="b", to="c"),)), "Local Subject replaces To"),
     (account(imports=(service("x.*"), service("x.y"))), "overlapping subject namespace"),
