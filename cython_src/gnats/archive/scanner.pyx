@@ -127,13 +127,13 @@ cdef class BlockReader:
 
 cdef struct Chosen:
     uint64_t first, last        # sequences
-    int64_t start, end          # ns, half open
+    int64_t start, last_ts      # ns, both included
     Filter *filter
     SeqSet *deleted
 
 
 cdef inline bint chosen(const Chosen *c, const Record *r) noexcept nogil:
-    return (r.kind == MESSAGE and r.seq >= c.first and c.start <= r.ts < c.end
+    return (r.kind == MESSAGE and r.seq >= c.first and c.start <= r.ts <= c.last_ts
             and (c.deleted.size == 0 or not seqset_exists(c.deleted, r.seq))
             and (c.filter == NULL or filter_match(c.filter, r.subject, r.subject_n)))
 
@@ -142,7 +142,7 @@ cdef inline void choose_all(Chosen *c, uint64_t low, SequenceSet deleted):
     memset(c, 0, sizeof(c[0]))
     c.first = low
     c.start = INT64_MIN
-    c.end = INT64_MAX
+    c.last_ts = INT64_MAX
     c.deleted = &deleted.set
 
 
@@ -216,7 +216,7 @@ cdef class Scanner:
         self.chosen.first = first
         self.chosen.last = last
         self.chosen.start = INT64_MIN if start is None else start
-        self.chosen.end = INT64_MAX if end is None else end
+        self.chosen.last_ts = INT64_MAX if end is None else end - 1
         self.chosen.filter = filter_make(filters)
         batch_init(&self.batch, most_rows, most_bytes)
 

@@ -98,6 +98,25 @@ def test_times_are_microseconds_rounded_down_beside_nanoseconds(tmp_path: Path) 
     assert table.column("time").cast(pa.int64()).to_pylist() == [-1, 0, 1, 1_700_000_000_123_456]
 
 
+def test_the_latest_time_there_is_is_no_end(tmp_path: Path) -> None:
+    latest = 2**63 - 1
+    home = make_home(tmp_path / "S")
+    store = home.open()
+    for ts in (latest - 1, latest):
+        store.store_msg(b"s", b"", ts=ts)
+    store.close()
+
+    def times(start_ns: int | None = None, end_ns: int | None = None) -> list[int]:
+        found: list[int] = (
+            read_stream(home.path, start_ns=start_ns, end_ns=end_ns).read_all()["time_ns"].to_pylist()
+        )
+        return found
+
+    assert times() == [latest - 1, latest]
+    assert times(end_ns=latest) == [latest - 1]
+    assert times(start_ns=latest) == [latest]
+
+
 def test_columns_are_those_of_the_schema(tmp_path: Path) -> None:
     home = make_home(tmp_path / "jetstream" / "ACC" / "streams" / "S")
     store = home.open()
