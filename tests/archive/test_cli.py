@@ -15,8 +15,10 @@ from pathlib import Path
 import pytest
 
 from gnats.archive.arguments import DAMAGED, moment, size
+from gnats.archive.broker import Broker
 from gnats.archive.cli import archive_main
-from gnats.archive.target import LocalStorage
+from gnats.archive.errors import ArchiveError
+from gnats.archive.target import LocalStorage, Target
 
 from .stores import DAY, START, Writing, listed, parquet_files, plain
 
@@ -78,6 +80,43 @@ def test_numbers() -> None:
     assert moment("1970-01-02T00:00:00.000001002") == DAY + 1002
     assert moment("1970-01-02T02:00:00,0000010020+02:00") == DAY + 1002
     assert moment("19700102T000000.0000001Z") == DAY + 100
+
+
+@pytest.mark.parametrize(
+    ("url", "named"),
+    [
+        ("s3://ID:se/cret@bucket/a", "s3://bucket/a"),
+        ("s3://ID:se cret@bucket/a", "s3://bucket/a"),
+        ("s3://ID:se?cret@bucket/a", "s3://bucket/a"),
+        ("s3://ID:se#cret@bucket/a", "s3://bucket/a"),
+        ("s3://ID:secret@[bucket/a", "s3://[bucket/a"),
+        ("s3://ID:secret@bucket:99999/a", "s3://bucket:99999/a"),
+        ("s3://bucket/a@b?key=secret", "s3://bucket/a@b"),
+        ("ftp://joe:secret@host/a", "ftp://"),
+        ("file://joe:secret@host/a", "file://host/a"),
+        ("hdfs://joe:secret@host:9000/a@b", "hdfs://host:9000/a@b"),
+    ],
+)
+def test_an_error_has_no_password_of_a_target(url: str, named: str) -> None:
+    with pytest.raises(ArchiveError) as error:
+        Target(url).open()
+    assert "cret" not in str(error.value)
+    assert named in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "server",
+    [
+        "nats://joe:secret@host:port",
+        "joe:secret@host:99999",
+        "nats://joe:se/cret@host",
+        "nats://joe:[cret@host",
+    ],
+)
+def test_an_error_has_no_password_of_a_server(server: str) -> None:
+    with pytest.raises(ArchiveError, match=r"'nats://host.*' is no server") as error:
+        Broker(server).check()
+    assert "cret" not in str(error.value)
 
 
 @pytest.mark.parametrize(
