@@ -410,8 +410,10 @@ def _list(msgs: Path) -> list[Block]:
     try:
         last = max((block.index for block in _blocks(msgs)), default=0)
         return sorted(block for block in _blocks(msgs) if block.index <= last)
-    except PermissionError as exc:
-        raise ArchiveError(f"{msgs} cannot be read: {exc.strerror}") from None
+    except FileNotFoundError:
+        raise
+    except OSError as exc:
+        raise ArchiveError(f"{exc.filename or msgs} cannot be read: {exc.strerror}") from None
 
 
 def _blocks(msgs: Path) -> Iterator[Block]:

@@ -119,6 +119,27 @@ def test_an_error_has_no_password_of_a_server(server: str) -> None:
     assert "cret" not in str(error.value)
 
 
+def test_files_that_are_no_blocks(tmp_path: Path, out: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Another program left them in the directory of a stream: they keep no other stream back."""
+    first, second, third = (Writing(tmp_path / "store", name) for name in ("A", "B", "C"))
+    for stream in (first, second, third):
+        stream.publish(3)
+        stream.store.close()
+    os.mkfifo(first.directory / "msgs" / "8.blk")
+    with (first.directory / "msgs" / "9.blk").open("wb") as large:
+        large.truncate(1 << 40)
+    (second.directory / "msgs" / "9.blk").symlink_to("9.blk")
+    args = ["--store", str(tmp_path / "store"), "--out", str(out), "--all", *HERE]
+    assert archive_main(args) == 1
+    said = capsys.readouterr()
+    assert "$G > A: 3 messages" in said.out and "$G > C: 3 messages" in said.out
+    assert "damage: $G > A: block 8, bytes 0 to 0: it is no file" in said.err
+    assert (
+        "block 9, bytes 0 to 1099511627776: it has 1,099,511,627,776 bytes, and no block has more" in said.err
+    )
+    assert f"gnats archive: {second.directory}/msgs/9.blk cannot be read: Too many levels" in said.err
+
+
 @pytest.mark.parametrize(
     "args, reason",
     [
