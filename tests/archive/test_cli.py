@@ -119,6 +119,17 @@ def test_an_error_has_no_password_of_a_server(server: str) -> None:
     assert "cret" not in str(error.value)
 
 
+def test_a_name_does_not_write_to_the_terminal(
+    tmp_path: Path, out: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stream = Writing(tmp_path / "store", "A\x1b[2JB\x9b")
+    stream.publish(3)
+    assert gnats_archive("--store", stream.root, "--out", out, "--all", *HERE) == 0
+    assert capsys.readouterr().out.startswith("$G > A\\x1b[2JB\\x9b: 3 messages archived")
+    assert gnats_archive("restore", "--out", out, "--stream", "\x1b[2J") == 1
+    assert "\\x1b[2J" in capsys.readouterr().err
+
+
 def test_files_that_are_no_blocks(tmp_path: Path, out: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Another program left them in the directory of a stream: they keep no other stream back."""
     first, second, third = (Writing(tmp_path / "store", name) for name in ("A", "B", "C"))
