@@ -51,8 +51,10 @@ class BlockFiles:
             raise ArchiveError(f"{path} is not opened by this key: {exc}") from None
 
     @contextmanager
-    def open(self, path: str, index: int, *, is_last: bool, start: int = 0) -> Iterator[BlockReader]:
-        """A block from byte `start` of its records on.
+    def open(
+        self, path: str, index: int, *, is_last: bool, start: int = 0, after: int = 0
+    ) -> Iterator[BlockReader]:
+        """A block from byte `start` of its records on, behind message `after` (0: none).
 
         Raises FileNotFoundError: it was removed; BlockDamage, ArchiveError.
         """
@@ -71,7 +73,9 @@ class BlockFiles:
                     f"it has {about.st_size:,} bytes, and no block has more than {_MOST_BYTES:,}"
                 )
             content = self._packed(fd, Path(path), index) if about.st_size else None
-            yield BlockReader(self._stream.name, index, fd if content is None else content, is_last, start)
+            yield BlockReader(
+                self._stream.name, index, fd if content is None else content, is_last, start, after
+            )
         except ReadError as exc:
             raise BlockDamage(f"the file cannot be read: {exc.strerror}") from None
         finally:
