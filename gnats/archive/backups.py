@@ -129,7 +129,7 @@ def _unpack_messages(reader: BackupReader, file: IO[bytes], name: str, directory
 
 
 class _Plain:
-    """The tar file that a backup stands for, as tarfile reads it: from its beginning to its end."""
+    """The tar file that a backup stands for, read from its beginning to its end."""
 
     def __init__(self, reader: BackupReader, file: IO[bytes]) -> None:
         self._reader = reader
@@ -151,7 +151,7 @@ class _Plain:
 
 
 def _unpack_tar(plain: _Plain, directory: Path) -> None:
-    extract(cast(IO[bytes], plain), directory, "r|")
+    extract(cast(IO[bytes], plain), directory)
     while plain.read(_PIECE):
         pass
     if plain.tail != _TAR_END:

@@ -6,6 +6,7 @@ A packed block is in memory as a whole while it is read, twice for a moment.
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,7 +21,8 @@ from gnats.jetstream.options import JetStreamOptions
 from gnats.store.s2 import decompress_block
 
 _COMPRESSED = b"cmp"
-_MOST_UNPACKED = 128 << 20
+_MOST_BYTES = 128 << 20
+"""Of a block, compressed or not."""
 
 
 class BlockDamage(Exception):
@@ -49,20 +51,31 @@ class BlockFiles:
             raise ArchiveError(f"{path} is not opened by this key: {exc}") from None
 
     @contextmanager
-    def open(self, path: str, index: int, *, is_last: bool, start: int = 0) -> Iterator[BlockReader]:
-        """A block from byte `start` of its records on.
+    def open(
+        self, path: str, index: int, *, is_last: bool, start: int = 0, after: int = 0
+    ) -> Iterator[BlockReader]:
+        """A block from byte `start` of its records on, behind message `after` (0: none).
 
         Raises FileNotFoundError: it was removed; BlockDamage, ArchiveError.
         """
         try:
-            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         except FileNotFoundError:
             raise
         except OSError as exc:
             raise BlockDamage(f"the file cannot be opened: {exc.strerror}") from None
         try:
-            content = self._packed(fd, Path(path), index) if os.fstat(fd).st_size else None
-            yield BlockReader(self._stream.name, index, fd if content is None else content, is_last, start)
+            about = os.fstat(fd)
+            if not stat.S_ISREG(about.st_mode):
+                raise BlockDamage("it is no file")
+            if about.st_size > _MOST_BYTES:
+                raise BlockDamage(
+                    f"it has {about.st_size:,} bytes, and no block has more than {_MOST_BYTES:,}"
+                )
+            content = self._packed(fd, Path(path), index) if about.st_size else None
+            yield BlockReader(
+                self._stream.name, index, fd if content is None else content, is_last, start, after
+            )
         except ReadError as exc:
             raise BlockDamage(f"the file cannot be read: {exc.strerror}") from None
         finally:
@@ -87,7 +100,7 @@ class BlockFiles:
             data = seal.xor_block(data)
         if data.startswith(_COMPRESSED):
             try:
-                data = decompress_block(data, _MOST_UNPACKED)
+                data = decompress_block(data, _MOST_BYTES)
             except ValueError as exc:
                 raise BlockDamage(f"the block cannot be decompressed: {exc}") from None
         return data

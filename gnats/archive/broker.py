@@ -15,7 +15,7 @@ from urllib.parse import SplitResult, urlsplit
 
 from gnats.archive.errors import ArchiveError
 from gnats.archive.files import times
-from gnats.archive.target import first_line
+from gnats.archive.target import first_line, shown
 from gnats.archive.verify import Verified, purgeable
 from gnats.jetstream.gotime import unix_ns
 
@@ -94,19 +94,23 @@ class Broker:
         except OSError as exc:  # a file that has no certificate, too
             raise ArchiveError(f"CA {self.tls_ca} cannot be used: {exc.strerror or exc}") from None
 
+    @property
+    def _url(self) -> str:
+        return self.server if "://" in self.server else f"nats://{self.server}"
+
     def _split(self) -> SplitResult:
         try:
-            split = urlsplit(self.server if "://" in self.server else f"nats://{self.server}")
+            split = urlsplit(self._url)
             _ = split.port  # raises for one that is no number
         except ValueError as exc:
-            raise ArchiveError(f"{self.server!r} is no server: {exc}") from None
+            why = str(exc).partition(" as ")[0]  # behind that is a part of the URL
+            raise ArchiveError(f"{shown(self._url)!r} is no server: {why}") from None
         return split
 
     @property
     def shown(self) -> str:
         """The URL without its password."""
-        split = self._split()
-        return f"{split.scheme}://{split.netloc.rpartition('@')[2]}"
+        return shown(self._url)
 
     @property
     def prefix(self) -> str:

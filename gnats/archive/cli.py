@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import logging
 import os
+import re
 import signal
 import sys
 import threading
@@ -41,10 +42,18 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+_UNSEEN = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+
+
+def in_line(text: str) -> str:
+    """A text as a terminal and a log can take it: clients choose the names of streams."""
+    return _UNSEEN.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
+
+
 def say(text: str) -> None:
     """A line on standard output. Raises ArchiveError."""
     try:
-        print(text, flush=True)
+        print(in_line(text), flush=True)
     except OSError as exc:
         with Path(os.devnull).open("wb") as nothing:  # for what is still to be written at the exit
             os.dup2(nothing.fileno(), sys.stdout.fileno())
@@ -62,7 +71,7 @@ class Console:
         if sys.stderr.isatty():
             from tqdm import tqdm
 
-            self._bar = tqdm(total=size, desc=stream, unit="B", unit_scale=True, leave=False)
+            self._bar = tqdm(total=size, desc=in_line(stream), unit="B", unit_scale=True, leave=False)
 
     def advance(self, size: int) -> None:
         if self._bar is not None:
@@ -104,7 +113,7 @@ class Each:
 
 
 def complain(text: str) -> None:
-    print(f"gnats archive: {text}", file=sys.stderr, flush=True)
+    print(f"gnats archive: {in_line(text)}", file=sys.stderr, flush=True)
 
 
 def _keys(args: argparse.Namespace) -> Keys | None:

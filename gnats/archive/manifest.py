@@ -49,6 +49,16 @@ ABANDONED_AFTER = 24 * 3600.0
 
 _VERSION = re.compile(r"(\d{10,})\.json")
 _SUM = re.compile(r"(\d{10,})\.sum\.json")
+_PATH = re.compile(r"date=[^/]+/(hour=[^/]+/)?[^/]+\.parquet")
+_STAGED = re.compile(rf"{STAGING}/(?!\.{{1,2}}/)[^/]+/[^/]+\.staged")
+"""Files are moved and deleted by what a manifest says: no other files."""
+
+
+def _matched(pattern: re.Pattern[str], path: str) -> str:
+    """Raises ValueError."""
+    if not pattern.fullmatch(path):
+        raise ValueError(f"{path!r} is no file of an archive")
+    return path
 
 
 class Overlap(Exception):
@@ -74,6 +84,11 @@ class Entry:
     first_subject: str
     last_subject: str
     digest: str
+
+    def __post_init__(self) -> None:
+        """Raises ValueError."""
+        _matched(_PATH, self.path)
+        _matched(_STAGED, self.staged)
 
 
 @dataclass(frozen=True)
@@ -186,7 +201,7 @@ class State:
             Ranges(document["covered"]),
             Ranges(document["verified"]),
             {each["path"]: Entry(**each) for each in document["files"]},
-            set(document["retired"]),
+            {_matched(_PATH, path) for path in document["retired"]},
             [Lost(**each) for each in document["lost"]],
             set(document["abandoned"]),
             document.get("archived_at", 0),  # older ones do not say it
@@ -250,7 +265,7 @@ class Manifest:
             if document["format"] != FORMAT:
                 raise ArchiveError(f"{where} has format {document['format']}, not {FORMAT}")
             yield document
-        except (ValueError, KeyError, TypeError, AttributeError) as exc:
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as exc:
             raise ArchiveError(f"{where} is not what a manifest has: {type(exc).__name__}: {exc}") from None
 
     def check_origin(self, state: State) -> None:

@@ -108,13 +108,25 @@ def same_origin(said: str, origin: Origin) -> bool:
     return all(one == other or UNKNOWN in (one, other) for one, other in pairs)
 
 
+def _acts(name: str) -> bool:
+    """Whether a header of this name would have the server do something."""
+    return name.lower() in _ACTING_NAMES or name.lower().startswith(_ACTING)
+
+
+def _set_aside(rest: bytes) -> bytes:
+    """What came behind the headers: servers look for their headers there as well."""
+    lines = rest.split(b"\n")
+    names = [line.partition(b":")[0].decode("latin-1") for line in lines]
+    pairs = zip(names, lines, strict=True)
+    return b"\n".join(ASIDE.encode() + line if _acts(name) else line for name, line in pairs)
+
+
 def headers_of(row: dict[str, Any], origin: Origin, expected: int, behind: int | None) -> bytes:
     """The headers that a message is published with: to be stored after sequence `expected`, which is where
     the message was stored that had the sequence `behind` in the archive."""
     lines, rest = [b"NATS/1.0"], b""
     for name, values in row["headers"] or ():
-        acts = name.lower() in _ACTING_NAMES or name.lower().startswith(_ACTING)
-        key = unshow(f"{ASIDE}{name}" if acts else name)
+        key = unshow(f"{ASIDE}{name}" if _acts(name) else name)
         for value in map(unshow, values):
             if key:
                 lines.append(b"%s: %s" % (key, value))
@@ -129,7 +141,7 @@ def headers_of(row: dict[str, Any], origin: Origin, expected: int, behind: int |
     if behind is not None:
         own.append((EXPECTED_ID, f"archived:{stream}:{behind}"))
     lines += [f"{name}: {value}".encode() for name, value in own]
-    return b"\r\n".join([*lines, b"", rest])
+    return b"\r\n".join([*lines, b"", _set_aside(rest)])
 
 
 def restore(broker: Broker, manifest: Manifest, wanted: Wanted) -> Restored:
@@ -160,7 +172,8 @@ async def _restored_up_to(broker: Broker, connection: Any, stream: str, last: in
     except ArchiveError:
         pass  # it was deleted
     else:
-        lines = base64.b64decode(answer["message"].get("hdrs", "")).decode(errors="replace").split("\r\n")
+        text = base64.b64decode(answer["message"].get("hdrs", "")).decode(errors="replace")
+        lines = text.partition("\r\n\r\n")[0].split("\r\n")  # behind an empty line the publisher has the word
         headers = {name: value.strip() for name, _, value in (line.partition(":") for line in lines)}
     ours = headers.get(STREAM) == archived.stream and same_origin(headers.get(ORIGIN, ""), archived)
     if not ours or not headers.get(SEQUENCE, "").isdigit():

@@ -18,7 +18,7 @@ class BlockReader:
     done: bool
 
     def __init__(
-        self, name: str, index: int, content: bytes | int, is_last: bool, start: int = 0
+        self, name: str, index: int, content: bytes | int, is_last: bool, start: int = 0, after: int = 0
     ) -> None: ...
     @property
     def last_seq(self) -> int:

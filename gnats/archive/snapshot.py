@@ -149,7 +149,8 @@ class _Gathering:
     def _gather(self, known: _Known, start: int, blocks: list[Block]) -> None:
         block = known.block
         try:
-            with self._open(block, start=start, is_last=block is blocks[-1]) as reader:
+            after = known.last if known.msgs else 0
+            with self._open(block, start=start, after=after, is_last=block is blocks[-1]) as reader:
                 first, last, msgs, size, low_ns, high_ns, tomb = gather(
                     reader, 1, self._deleted, self._absent
                 )
@@ -276,9 +277,9 @@ class _Gathering:
                     self._damage.append(Damage(index, 0, 0, "the file is missing", first, last))
 
     def _open(
-        self, block: Block, *, start: int = 0, is_last: bool = False
+        self, block: Block, *, start: int = 0, after: int = 0, is_last: bool = False
     ) -> AbstractContextManager[BlockReader]:
-        return self._files.open(block.path, block.index, is_last=is_last, start=start)
+        return self._files.open(block.path, block.index, is_last=is_last, start=start, after=after)
 
     # --- limits ---
 
@@ -410,8 +411,10 @@ def _list(msgs: Path) -> list[Block]:
     try:
         last = max((block.index for block in _blocks(msgs)), default=0)
         return sorted(block for block in _blocks(msgs) if block.index <= last)
-    except PermissionError as exc:
-        raise ArchiveError(f"{msgs} cannot be read: {exc.strerror}") from None
+    except FileNotFoundError:
+        raise
+    except OSError as exc:
+        raise ArchiveError(f"{exc.filename or msgs} cannot be read: {exc.strerror}") from None
 
 
 def _blocks(msgs: Path) -> Iterator[Block]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import posixpath
+import re
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -29,6 +30,10 @@ ATTEMPTS = 100
 FILE_ERRORS = (OSError, pa.ArrowException)
 """What pyarrow's file systems raise."""
 TEMPORARY = ".tmp"
+_USER = re.compile(r"[^/@:\[]*:(?!\d*/)[^@]*@([^/]*@)?|[^/]*@")
+"""A user behind the scheme of a URL, with what is a password: anything behind a colon that is no port."""
+_S3_USER = re.compile(r"[^/@:]*:[^@]*@([^/]*@)?|[^/]*@")
+"""The same where there are no ports."""
 
 
 @dataclass(frozen=True)
@@ -44,11 +49,13 @@ class Target:
         try:
             split = urlsplit(url)
         except ValueError as exc:
-            raise ArchiveError(f"{url!r} is no target: {exc}") from None
+            raise ArchiveError(f"{shown(url)!r} is no target: {exc}") from None
         if split.scheme in ("", "file"):
             named = split.path if split.scheme else url
             if not named or (split.scheme and split.netloc):
-                raise ArchiveError(f"{url!r} is no target: it does not name a directory of this machine")
+                raise ArchiveError(
+                    f"{shown(url)!r} is no target: it does not name a directory of this machine"
+                )
             path = Path(named).absolute()
             return LocalStorage(pafs.LocalFileSystem(), str(path), str(path))
         if split.scheme in ("hdfs", "viewfs"):
@@ -64,18 +71,20 @@ class Target:
         try:
             files, path = pafs.FileSystem.from_uri(url)
         except FILE_ERRORS as exc:
-            raise ArchiveError(f"{shown(url)} cannot be used: {first_line(exc)}") from None
+            why = first_line(exc).replace(url, shown(url))
+            raise ArchiveError(f"{shown(url)} cannot be used: {why}") from None
         if not path:
             raise ArchiveError(f"{shown(url)} is no target: it does not name a bucket")
         return S3Storage(files, path.rstrip("/"), url)
 
 
 def shown(url: str) -> str:
-    """A URL without its password and options."""
-    split = urlsplit(url)
-    if not split.scheme:
+    """A URL without its password and options; also of one whose password should have been quoted."""
+    scheme, found, rest = url.partition("://")
+    if not found:
         return url
-    return f"{split.scheme}://{split.netloc.rpartition('@')[2]}{split.path}"
+    rest = rest[user.end() :] if (user := (_S3_USER if scheme == "s3" else _USER).match(rest)) else rest
+    return f"{scheme}://{re.split('[?#]', rest, maxsplit=1)[0]}"
 
 
 def beside_of(path: str) -> str:

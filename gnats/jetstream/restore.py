@@ -366,7 +366,7 @@ class Restore:
         directory = self._staging / _TAR_FILES / self._config.name
         self._tar.flush()
         self._tar.seek(0)
-        extract(self._tar, directory, "r:", f" (account={self._jsa.name})")
+        extract(self._tar, directory, f" (account={self._jsa.name})")
         try:
             meta = read_stream_meta(directory, self._js.keys, self._jsa.name)
         except MetaError as exc:

@@ -148,7 +148,7 @@ WHOLE = backup(state(1, 300), *(Entry(b"s", b"%d" % seq * 99, 1, seq) for seq in
         (backup(state(1, 2), Entry(b"s", b"x", 1, 1), end=False), "is damaged"),
         (backup(Entry(b"s", b"x", 1, 1)), "is damaged: expected state.json first"),
         (archive(state()), "is damaged: s2: corrupt input"),
-        (s2.encode(b"no tar file, and no archive"), "is damaged: archive/tar: invalid tar header"),
+        (s2.encode(b"no tar file, and no archive"), "is damaged: unexpected EOF"),
         (WHOLE[:30], "is damaged: it was truncated"),
         (b"", "is damaged: it is empty"),
     ],

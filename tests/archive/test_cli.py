@@ -15,8 +15,10 @@ from pathlib import Path
 import pytest
 
 from gnats.archive.arguments import DAMAGED, moment, size
+from gnats.archive.broker import Broker
 from gnats.archive.cli import archive_main
-from gnats.archive.target import LocalStorage
+from gnats.archive.errors import ArchiveError
+from gnats.archive.target import LocalStorage, Target
 
 from .stores import DAY, START, Writing, listed, parquet_files, plain
 
@@ -78,6 +80,75 @@ def test_numbers() -> None:
     assert moment("1970-01-02T00:00:00.000001002") == DAY + 1002
     assert moment("1970-01-02T02:00:00,0000010020+02:00") == DAY + 1002
     assert moment("19700102T000000.0000001Z") == DAY + 100
+
+
+@pytest.mark.parametrize(
+    ("url", "named"),
+    [
+        ("s3://ID:se/cret@bucket/a", "s3://bucket/a"),
+        ("s3://ID:se cret@bucket/a", "s3://bucket/a"),
+        ("s3://ID:se?cret@bucket/a", "s3://bucket/a"),
+        ("s3://ID:se#cret@bucket/a", "s3://bucket/a"),
+        ("s3://ID:secret@[bucket/a", "s3://[bucket/a"),
+        ("s3://ID:secret@bucket:99999/a", "s3://bucket:99999/a"),
+        ("s3://bucket/a@b?key=secret", "s3://bucket/a@b"),
+        ("ftp://joe:secret@host/a", "ftp://"),
+        ("file://joe:secret@host/a", "file://host/a"),
+        ("hdfs://joe:secret@host:9000/a@b", "hdfs://host:9000/a@b"),
+    ],
+)
+def test_an_error_has_no_password_of_a_target(url: str, named: str) -> None:
+    with pytest.raises(ArchiveError) as error:
+        Target(url).open()
+    assert "cret" not in str(error.value)
+    assert named in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "server",
+    [
+        "nats://joe:secret@host:port",
+        "joe:secret@host:99999",
+        "nats://joe:se/cret@host",
+        "nats://joe:[cret@host",
+    ],
+)
+def test_an_error_has_no_password_of_a_server(server: str) -> None:
+    with pytest.raises(ArchiveError, match=r"'nats://host.*' is no server") as error:
+        Broker(server).check()
+    assert "cret" not in str(error.value)
+
+
+def test_a_name_does_not_write_to_the_terminal(
+    tmp_path: Path, out: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stream = Writing(tmp_path / "store", "A\x1b[2JB\x9b")
+    stream.publish(3)
+    assert gnats_archive("--store", stream.root, "--out", out, "--all", *HERE) == 0
+    assert capsys.readouterr().out.startswith("$G > A\\x1b[2JB\\x9b: 3 messages archived")
+    assert gnats_archive("restore", "--out", out, "--stream", "\x1b[2J") == 1
+    assert "\\x1b[2J" in capsys.readouterr().err
+
+
+def test_files_that_are_no_blocks(tmp_path: Path, out: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Another program left them in the directory of a stream: they keep no other stream back."""
+    first, second, third = (Writing(tmp_path / "store", name) for name in ("A", "B", "C"))
+    for stream in (first, second, third):
+        stream.publish(3)
+        stream.store.close()
+    os.mkfifo(first.directory / "msgs" / "8.blk")
+    with (first.directory / "msgs" / "9.blk").open("wb") as large:
+        large.truncate(1 << 40)
+    (second.directory / "msgs" / "9.blk").symlink_to("9.blk")
+    args = ["--store", str(tmp_path / "store"), "--out", str(out), "--all", *HERE]
+    assert archive_main(args) == 1
+    said = capsys.readouterr()
+    assert "$G > A: 3 messages" in said.out and "$G > C: 3 messages" in said.out
+    assert "damage: $G > A: block 8, bytes 0 to 0: it is no file" in said.err
+    assert (
+        "block 9, bytes 0 to 1099511627776: it has 1,099,511,627,776 bytes, and no block has more" in said.err
+    )
+    assert f"gnats archive: {second.directory}/msgs/9.blk cannot be read: Too many levels" in said.err
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from collections.abc import Callable
@@ -363,3 +364,45 @@ def test_memory_is_bounded_by_the_setting(orders: Writing, out: Path) -> None:
         archive(orders, out, Options(layout=layout))
     assert 0 < peak < 4 * layout.memory
     assert plain(listed(out)) == orders.rows
+
+
+@pytest.mark.parametrize(
+    "path", ["../../../precious", "/precious", "date=x/../../../precious", "date=x/y", "_manifest/x"]
+)
+@pytest.mark.parametrize("field", ["path", "staged"])
+def test_a_manifest_names_files_of_its_archive_only(
+    orders: Writing, out: Path, field: str, path: str
+) -> None:
+    orders.publish(10)
+    archive(orders, out)
+    (precious := out.parent / "precious").touch()
+    first = out / ORDERS / "_manifest" / "0000000001.json"
+    document = json.loads(first.read_text()) | {"covered": []}
+    document["add"][0][field] = path.replace("/precious", str(precious)) if path[0] == "/" else path
+    first.with_name("0000000002.json").write_text(json.dumps(document))
+    document |= {"remove": [document["add"][0]["path"]], "add": []}
+    first.with_name("0000000003.json").write_text(json.dumps(document))
+    with pytest.raises(
+        ArchiveError, match=r"is not what a manifest has: ValueError: .* is no file of an archive"
+    ):
+        manifest_of(out).recover()
+    assert precious.exists()
+
+
+def test_a_sum_names_files_of_its_archive_only(orders: Writing, out: Path) -> None:
+    orders.publish(10)
+    state = archive(orders, out).state
+    document = state.document() | {"retired": ["../../../precious"]}
+    (out / ORDERS / "_manifest" / "0000000001.sum.json").write_text(json.dumps(document))
+    (precious := out.parent / "precious").touch()
+    with pytest.raises(ArchiveError, match="is no file of an archive"):
+        manifest_of(out).recover()
+    assert precious.exists()
+
+
+def test_a_manifest_of_brackets(orders: Writing, out: Path) -> None:
+    orders.publish(10)
+    archive(orders, out)
+    (out / ORDERS / "_manifest" / "0000000002.json").write_text("[" * 100_000)
+    with pytest.raises(ArchiveError, match="is not what a manifest has: RecursionError"):
+        manifest_of(out).load()

@@ -220,6 +220,27 @@ async def test_subjects_and_headers_that_are_no_text_are_restored(server: Server
             assert after["payload"] == b"\xff\r\n"
 
 
+async def test_what_comes_behind_headers_is_not_the_restores(server: Server, out: Path) -> None:
+    """Servers look for their headers in all that a publisher sends before the payload."""
+    behind = [b"Nats-Rollup: all", b"a\r\nNATS-ROLLUP: all", b"Nats-Archived-Sequence: 1"]
+    async with connected(server, "ORDERS", "AGAIN") as js:
+        config = (await js.stream_info("ORDERS")).config
+        await js.update_stream(replace(config, allow_rollup_hdrs=True))
+        for text in behind:
+            await published(js, b"orders.1", b"NATS/1.0\r\nA: 1\r\n\r\n%s\r\n" % text, b"x")
+        archived(server, out)
+        wanted = Wanted("AGAIN", prefix="again.")
+        for count, after in ((3, 0), (0, 3)):
+            done = await asyncio.to_thread(restore, Broker(server.url), manifest_of(out), wanted)
+            assert (done.messages, done.resumed_after) == (count, after)
+        rows = StreamSource(find_stream(server.directory / "js", "AGAIN")).scan().reader.read_all()
+        assert [dict(each)[""] for each in rows["headers"].to_pylist()] == [
+            ["Nats-Archived-Header-Nats-Rollup: all\r\n"],
+            ["a\r\nNats-Archived-Header-NATS-ROLLUP: all\r\n"],
+            ["Nats-Archived-Sequence: 1\r\n"],
+        ]
+
+
 async def test_a_restore_ends_at_what_the_server_does_not_take(server: Server, out: Path) -> None:
     async with connected(server, "ORDERS", "AGAIN") as js:
         for size in (1, 1 << 20, 1):

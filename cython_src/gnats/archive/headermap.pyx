@@ -13,6 +13,7 @@ from libc.string cimport memchr, memcmp, memcpy, memset
 
 from gnats.archive.arrow cimport BATCH_NO_MEMORY, Batch, Buffer, HeaderLine, buffer_room
 from gnats.archive.text cimport MOST_SHOWN, is_plain, show_bytes
+from gnats.core.subject cimport hash_bytes
 from gnats.includes.arrays cimport array_grow
 
 cdef enum:
@@ -92,13 +93,6 @@ cdef inline bint same_key(const HeaderLine *x, const HeaderLine *y) noexcept nog
     return x.key_n == y.key_n and memcmp(x.key, y.key, x.key_n) == 0
 
 
-cdef inline uint32_t hash_of(const HeaderLine *line) noexcept nogil:
-    cdef uint32_t h = 2166136261, i
-    for i in range(line.key_n):
-        h = (h ^ line.key[i]) * 16777619
-    return h ^ h >> 15
-
-
 cdef inline void follow(Batch *b, uint32_t first, uint32_t i) noexcept nogil:
     b.lines[b.lines[first].last].next = i
     b.lines[first].last = i
@@ -120,7 +114,7 @@ cdef int join_keys(Batch *b, uint32_t n) noexcept nogil:
     mask = <uint32_t> b.table_room - 1
     memset(b.table, 0, b.table_room * sizeof(uint32_t))
     for i in range(n):
-        k = hash_of(&b.lines[i]) & mask
+        k = hash_bytes(<const char *> b.lines[i].key, b.lines[i].key_n) & mask
         while b.table[k] and not same_key(&b.lines[b.table[k] - 1], &b.lines[i]):
             k = (k + 1) & mask
         if b.table[k]:

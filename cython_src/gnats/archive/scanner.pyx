@@ -54,7 +54,8 @@ class ReadError(OSError):
 cdef class BlockReader:
     """One block: an open file that is not packed, or the content of one that was.
 
-    `name` is the stream's. The descriptor is the caller's; it must stay open.
+    `name` is the stream's. The descriptor is the caller's; it must stay open. `after` is the sequence of the last
+    message in front of `start`, where there is one.
     """
     cdef Walk walk
     cdef Record record
@@ -63,11 +64,13 @@ cdef class BlockReader:
     cdef readonly uint32_t index
     cdef bytes content
 
-    def __cinit__(self, str name not None, uint32_t index, content, bint is_last, uint64_t start=0):
+    def __cinit__(self, str name not None, uint32_t index, content, bint is_last, uint64_t start=0, uint64_t after=0):
         cdef bytes key = f"{name}-{index}".encode()
         highway_key_of(&self.walk.key, PyBytes_AS_STRING(key), PyBytes_GET_SIZE(key))
         self.index = index
         self.walk.is_last = is_last
+        self.walk.last = after
+        self.walk.seen = after != 0
         self.walk.fd = -1
         if isinstance(content, bytes):
             self.content = content
@@ -127,13 +130,13 @@ cdef class BlockReader:
 
 cdef struct Chosen:
     uint64_t first, last        # sequences
-    int64_t start, end          # ns, half open
+    int64_t start, last_ts      # ns, both included
     Filter *filter
     SeqSet *deleted
 
 
 cdef inline bint chosen(const Chosen *c, const Record *r) noexcept nogil:
-    return (r.kind == MESSAGE and r.seq >= c.first and c.start <= r.ts < c.end
+    return (r.kind == MESSAGE and r.seq >= c.first and c.start <= r.ts <= c.last_ts
             and (c.deleted.size == 0 or not seqset_exists(c.deleted, r.seq))
             and (c.filter == NULL or filter_match(c.filter, r.subject, r.subject_n)))
 
@@ -142,7 +145,7 @@ cdef inline void choose_all(Chosen *c, uint64_t low, SequenceSet deleted):
     memset(c, 0, sizeof(c[0]))
     c.first = low
     c.start = INT64_MIN
-    c.end = INT64_MAX
+    c.last_ts = INT64_MAX
     c.deleted = &deleted.set
 
 
@@ -216,7 +219,7 @@ cdef class Scanner:
         self.chosen.first = first
         self.chosen.last = last
         self.chosen.start = INT64_MIN if start is None else start
-        self.chosen.end = INT64_MAX if end is None else end
+        self.chosen.last_ts = INT64_MAX if end is None else end - 1
         self.chosen.filter = filter_make(filters)
         batch_init(&self.batch, most_rows, most_bytes)
 
@@ -273,7 +276,7 @@ cdef int add_up(Walk *w, Record *r, uint64_t low, SeqSet *deleted, SeqSet *absen
             if seqset_insert(deleted, r.seq) < 0:
                 return WALK_NO_MEMORY
             continue
-        if last and r.seq > last + 1 and seqset_insert_range(absent, last + 1, r.seq - 1) < 0:
+        if s.msgs and r.seq > last + 1 and seqset_insert_range(absent, last + 1, r.seq - 1) < 0:
             return WALK_NO_MEMORY
         last = r.seq
         s.last = r.seq

@@ -46,6 +46,8 @@ cdef struct Walk:
     uint64_t end                # of the file
     uint64_t at                 # of the next record
     uint64_t last               # sequence of the last record that was no tombstone
+    uint64_t skipped            # sequences between records since then
+    bint seen                   # there was a message
     bint is_last                # block
     bint every                  # records come whatever their sequences are
     bint reread                 # the rest of the file is in the window

@@ -23,6 +23,19 @@ from gnats.store.record cimport (
 
 cdef enum:
     GAP_MAX = 1 << 24       # between two records of a block: more is damage
+    GAPS_MAX = 1 << 26      # of a block behind its first message, together
+
+
+cdef inline bint too_far(const Walk *w, uint64_t seq) noexcept nogil:
+    return w.last != 0 and (seq - w.last > GAP_MAX or seq - w.last + w.skipped > GAPS_MAX)
+
+
+cdef inline void step_to(Walk *w, const Record *r) noexcept nogil:
+    if w.seen:
+        w.skipped += r.seq - w.last - 1
+    elif r.kind == MESSAGE:
+        w.seen = True
+    w.last = r.seq
 
 
 cdef void walk_free(Walk *w) noexcept nogil:
@@ -149,7 +162,7 @@ cdef int walk_next(Walk *w, Record *r) noexcept nogil:
             bad = record_decode(p, n, &w.key, r)
         gap = False
         if bad == RECORD_OK and r.kind != TOMBSTONE and r.seq > w.last:
-            gap = w.last and r.seq - w.last > GAP_MAX
+            gap = too_far(w, r.seq)
         elif bad == RECORD_OK:
             w.at += r.size
             if r.kind == TOMBSTONE or w.every:
@@ -162,7 +175,7 @@ cdef int walk_next(Walk *w, Record *r) noexcept nogil:
             continue
         if w.open_holes < w.n_holes:
             close_holes(w, r.seq)
-        w.last = r.seq
+        step_to(w, r)
         w.at += r.size
         w.large = r.size >= LARGE_RECORD
         return WALK_RECORD
@@ -203,12 +216,12 @@ cdef int walk_into(
     memcpy(start, p, there)
     if (read_at(w, <uint8_t *> start + there, size - there, w.at + there, &done) != 0
             or record_decode(start, size, &w.key, r) != RECORD_OK or r.kind != MESSAGE or r.msg != payload
-            or r.seq <= w.last or (w.last and r.seq - w.last > GAP_MAX)):
+            or r.seq <= w.last or too_far(w, r.seq)):
         memcpy(start, saved, front)
         return 0
     if w.open_holes < w.n_holes:
         close_holes(w, r.seq)
-    w.last = r.seq
+    step_to(w, r)
     w.at += size
     lead[0] = front
     return WALK_RECORD

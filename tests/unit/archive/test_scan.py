@@ -5,9 +5,11 @@ from __future__ import annotations
 import gc
 import os
 import shutil
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -96,6 +98,60 @@ def test_times_are_microseconds_rounded_down_beside_nanoseconds(tmp_path: Path) 
     table = read_stream(home.path).read_all()
     assert table.column("time_ns").to_pylist() == [-1, 1, 1_999, 1_700_000_000_123_456_789]
     assert table.column("time").cast(pa.int64()).to_pylist() == [-1, 0, 1, 1_700_000_000_123_456]
+
+
+def test_the_latest_time_there_is_is_no_end(tmp_path: Path) -> None:
+    latest = 2**63 - 1
+    home = make_home(tmp_path / "S")
+    store = home.open()
+    for ts in (latest - 1, latest):
+        store.store_msg(b"s", b"", ts=ts)
+    store.close()
+
+    def times(start_ns: int | None = None, end_ns: int | None = None) -> list[int]:
+        found: list[int] = (
+            read_stream(home.path, start_ns=start_ns, end_ns=end_ns).read_all()["time_ns"].to_pylist()
+        )
+        return found
+
+    assert times() == [latest - 1, latest]
+    assert times(end_ns=latest) == [latest - 1]
+    assert times(start_ns=latest) == [latest]
+
+
+def keys_that_collide(stages: int) -> list[bytes]:
+    """Keys of headers that have one hash as FNV-1a makes it, which anybody can compute."""
+    random = np.random.default_rng(1)
+    state, keys = np.uint32(2166136261), [b""]
+    for _ in range(stages):
+        blocks = random.integers(97, 122, (3 << 16, 8), np.uint32)
+        hashes = np.full(len(blocks), state, np.uint32)
+        for letter in blocks.T:
+            hashes = (hashes ^ letter) * np.uint32(16777619)
+        order = np.argsort(hashes, kind="stable")
+        first = np.flatnonzero(np.diff(hashes[order]) == 0)[0]
+        pair = [blocks[order[at]].astype(np.uint8).tobytes() for at in (first, first + 1)]
+        state = hashes[order[first]]
+        keys = [key + block for key in keys for block in pair]
+    assert len(set(keys)) == 1 << stages
+    return keys
+
+
+def test_nobody_can_choose_keys_that_collide(tmp_path: Path) -> None:
+    keys = keys_that_collide(13)
+    others = [
+        each.tobytes() for each in np.random.default_rng(2).integers(97, 122, (len(keys), 104), np.uint8)
+    ]
+    took = []
+    for name, each in (("hostile", keys), ("others", others)):
+        home = make_home(tmp_path / name / "S")
+        store = home.open()
+        store.store_msg(b"s", b"", b"NATS/1.0\r\n" + b"".join(b"%s:\r\n" % key for key in each) + b"\r\n")
+        store.close()
+        before = time.thread_time()
+        assert len(read_stream(home.path).read_all()["headers"][0]) == len(each)
+        took.append(time.thread_time() - before)
+    assert took[0] < 10 * took[1]
 
 
 def test_columns_are_those_of_the_schema(tmp_path: Path) -> None:

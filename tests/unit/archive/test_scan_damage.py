@@ -14,6 +14,7 @@ from support.archive_homes import CREATED, Home, Message, make_home, messages, s
 from gnats.archive import ArchiveError, DamageWarning, Scan, StreamSource, read_stream
 from gnats.jetstream.config import StreamConfig
 from gnats.jetstream.metafiles import write_stream_meta
+from gnats.store.record import encode
 
 SUBJECT_LENGTH = (20, 21)
 """Bytes of a record that no checksum covers: one byte more or less of a subject goes unseen."""
@@ -255,3 +256,32 @@ def test_a_block_that_is_cut_while_it_is_read_ends_there(tmp_path: Path) -> None
     assert seqs == list(range(2, len(seqs) + 2))
     assert len(seqs) < 39
     assert scan.damage or scan.tail
+
+
+def test_gaps_that_are_damage_together_cost_no_memory(tmp_path: Path) -> None:
+    """Each record is as far from the one before as one may be; what is between them would fill the memory."""
+    home = make_home(tmp_path / "S")
+    home.open().close()
+    step = 1 << 24
+    records = [encode(b"S-1", 1 + at * step, 10**18, b"s", b"", b"") for at in range(4000)]
+    block = home.path / "msgs" / "1.blk"
+    block.parent.mkdir(exist_ok=True)
+    (block.parent / "index.db").unlink(missing_ok=True)
+    block.write_bytes(b"".join(records))
+    with pytest.warns(DamageWarning, match="a record of a sequence that cannot be"):
+        read = read_stream(home.path, damage="warn").read_all()["sequence"].to_pylist()
+    assert read == [1 + at * step for at in range(5)]
+    store = home.open()
+    assert [message[0] for message in served(store)] == read
+    store.close()
+
+
+def test_a_record_behind_the_index_is_not_anywhere(tmp_path: Path) -> None:
+    home = make_home(tmp_path / "S")
+    store = home.open()
+    store.store_msg(b"s", b"")
+    store.close()
+    with (home.path / "msgs" / "1.blk").open("ab") as block:
+        block.write(encode(b"S-1", 1 << 60, 10**18, b"s", b"", b""))
+    with pytest.warns(DamageWarning, match="a record of a sequence that cannot be"):
+        assert read_stream(home.path, damage="warn").read_all()["sequence"].to_pylist() == [1]
