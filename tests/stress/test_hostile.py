@@ -1,11 +1,14 @@
 """What a hostile or unlucky client does to others: nothing."""
 
+import gc
 import socket
 
 import pytest
 from support.peer import HELLO, Peer
 from support.process import SANITIZED, resident
 
+from gnats.core.client import Client
+from gnats.core.parser import CLIENT
 from gnats.testing import ServerThread
 
 pytestmark = pytest.mark.timeout(120)
@@ -120,3 +123,22 @@ def test_a_refused_connection_publishes_nothing() -> None:
                 except ConnectionResetError:
                     pass
         assert subscriber.fence() == b"PONG\r\n"
+
+
+def clients(server: ServerThread) -> int:
+    """Those there are, when the inbox has let go of those it may."""
+    with Peer(server.port) as peer:
+        peer.fence()
+    gc.collect()
+    return sum(isinstance(found, Client) and found.kind == CLIENT for found in gc.get_objects())
+
+
+@pytest.mark.timeout(20)
+def test_a_client_that_is_closed_before_its_connect_is_answered_is_let_go(server: ServerThread) -> None:
+    before = clients(server)
+    for _ in range(50):
+        sock = socket.create_connection(("127.0.0.1", server.port))
+        sock.sendall(b"PUB a 0\r\n\r\nCONNECT {}\r\n")  # nobody reads the +OK, so that it closes
+        sock.close()
+    while clients(server) > before + 5:
+        pass

@@ -183,6 +183,41 @@ def test_what_is_kept_of_unanswered_requests_is_bounded() -> None:
 
 
 @BOTH
+@pytest.mark.timeout(40)
+@pytest.mark.parametrize("order", [1, -1], ids=["first come first", "last come first"])
+def test_many_requests_wait_on_one_reply_subject(threads: int, order: int) -> None:
+    """Each response takes one of them out, which is no search through the others."""
+    count, answered, slice_ = 60000, 50000, 2000
+    with (
+        ServerThread(service(threads)) as server,
+        Peer(server.port, hello("a")) as a,
+        Peer(server.port, hello("b")) as b,
+    ):
+        a.send(b"SUB svc 1\r\n")
+        a.fence()
+        b.send(b"SUB in 1\r\nSUB in 2\r\n")
+        replies: list[bytes] = []
+        for _ in range(0, count, slice_):
+            b.send(b"PUB svc in 0\r\n\r\n" * slice_)
+            b.fence()
+            replies += re.findall(rb"HMSG svc \S+ (_R_\S+) ", a.fence())
+        assert len(replies) == count
+        assert pending(server) == (count, count)
+        replies = replies[::order][:answered]
+        for start in range(0, answered, slice_):
+            a.send(b"".join(b"PUB %b 0\r\n\r\n" % reply for reply in replies[start : start + slice_]))
+            a.fence()
+            assert b.fence().count(b"MSG in ") == 2 * slice_
+        assert pending(server) == (count - answered, count - answered)
+        b.send(b"UNSUB 1\r\n")
+        b.fence()
+        assert pending(server) == (count - answered, count - answered)
+        b.send(b"UNSUB 2\r\n")
+        b.fence()
+        assert pending(server) == (0, 0)
+
+
+@BOTH
 def test_who_leaves_while_its_request_is_on_the_way_leaves_nothing(threads: int) -> None:
     """Subscriptions to the replies of another client's requests come and go."""
     done = threading.Event()

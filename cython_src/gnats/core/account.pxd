@@ -97,7 +97,7 @@ cdef class Account:
     cdef Queue strays                  # responses that an export of another account is the reason for, by time
     cdef Subscription *responder       # to `_R_.xxxxxx.>`, once there was a request; atomic to look at
     cdef char[16] prefix               # _R_.xxxxxx.; set before it
-    cdef uint64_t nresponses, nreverse  # entries in the two; atomic, for a look without the lock
+    cdef uint64_t nresponses, nreverse  # entries of the two; atomic, for a look without the lock
 
     # A new reply subject here for a request of `requester`'s account that waits on `to`: written to out[:REPLY_ROOM].
     # Its length, 0 when out of memory or when the export is closed. `arm`: the control plane is to be told that
@@ -115,7 +115,10 @@ cdef class Account:
     # What waits on a reply subject, a wildcard too, that nobody listens to any more: a chain through `newer` of entries
     # that were in the tables of those who serve, to be freed.
     cdef Expected *check_for_reverse_entries(self, const char *reply, size_t n) noexcept nogil
-    cdef void forget(self, const char *reply, size_t n, Account server, const char *subject, size_t sn) noexcept nogil
+    # Take out the entry the other way, `back`, of a response that is not expected any more; the caller has taken that
+    # out of its table.
+    cdef void forget(self, Expected *back) noexcept nogil
+    cdef void unlink_waiting(self, Expected *back) noexcept nogil
     cdef Expected *abandon(self, const char *subject, size_t n) noexcept nogil
     # Of another account; it is the table's now. False when out of memory.
     cdef bint await_response(self, Expected *back) noexcept nogil

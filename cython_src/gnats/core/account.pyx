@@ -11,6 +11,7 @@ from gnats.core.mappings cimport Mappings, mappings_compile
 from gnats.core.parser cimport ACCOUNT
 from gnats.core.quiesce cimport qs_retire
 from gnats.core.responses cimport (
+    DONE,
     EXPECTED,
     LEFT,
     MAX_BYTES,
@@ -30,8 +31,10 @@ from gnats.core.responses cimport (
     replymap_add,
     replymap_find,
     replymap_free,
-    replymap_next,
     replymap_remove,
+    waiting_add,
+    waiting_free,
+    waiting_remove,
 )
 from gnats.core.subject cimport hash_seed_a, hash_seed_b, match_literal, mul_mix, subject_has_wildcard
 from gnats.core.sublist cimport SL_OK, SUB_RESPONSES, Sublist, Subscription, sub_new, sub_row
@@ -84,7 +87,7 @@ cdef class Account:
             self.sublist.remove(self.responder)
             free(import_sub(self.responder))
         replymap_free(&self.responses)
-        replymap_free(&self.reverse)
+        waiting_free(&self.reverse)
         drop_streams(self.streams)
         free(self.mappings)
         free(self.trace_dest)
@@ -262,6 +265,7 @@ cdef class Account:
             free(e)
             return 0
         e.account = <void *> requester
+        e.back = back
         e.ts = now
         e.requester = cid
         e.rt = se.response_type
@@ -272,7 +276,7 @@ cdef class Account:
         # A closed export may be about to be freed: whoever closed it counts on nothing being added.
         if taken or (own and se.closed) or not replymap_add(&self.responses, e):
             pthread_mutex_unlock(&self.lock)
-            requester.forget(to, n, self, out, size)
+            requester.forget(back)
             free(e)
             if not taken:
                 return 0
@@ -302,14 +306,14 @@ cdef class Account:
         while lost != NULL:
             oldest = lost
             lost = lost.newer
-            discard(self, oldest)
+            discard(oldest)
         return size
 
     cdef bint await_response(self, Expected *back) noexcept nogil:
         cdef bint added
         pthread_mutex_lock(&self.lock)
-        added = replymap_add(&self.reverse, back)
-        store64(&self.nreverse, self.reverse.n)
+        added = waiting_add(&self.reverse, back)
+        store64(&self.nreverse, self.nreverse + added)
         pthread_mutex_unlock(&self.lock)
         if not added:
             free(back)
@@ -323,7 +327,7 @@ cdef class Account:
             unlink(self, e)
         pthread_mutex_unlock(&self.lock)
         if e != NULL:
-            (<Account> e.account).forget(expected_other(e), e.other_n, self, subject, n)
+            (<Account> e.account).forget(e.back)
         return e
 
     cdef Expected *find_response(self, const char *subject, size_t n) noexcept nogil:
@@ -356,21 +360,20 @@ cdef class Account:
                 queue_push(q, e)
         pthread_mutex_unlock(&self.lock)
 
-    cdef void forget(
-        self, const char *reply, size_t n, Account server, const char *subject, size_t sn
-    ) noexcept nogil:
-        """Take out the entry the other way of a response that is not expected any more."""
-        cdef Expected *e
+    cdef void forget(self, Expected *back) noexcept nogil:
+        cdef bint ours
         pthread_mutex_lock(&self.lock)
-        e = replymap_find(&self.reverse, reply, n)
-        while e != NULL:
-            if e.account == <void *> server and e.other_n == sn and memcmp(expected_other(e), subject, sn) == 0:
-                replymap_remove(&self.reverse, e)
-                free(e)
-                break
-            e = replymap_next(e)
-        store64(&self.nreverse, self.reverse.n)
+        ours = back.linked
+        if ours:
+            self.unlink_waiting(back)
         pthread_mutex_unlock(&self.lock)
+        if ours or exchange8(&back.stage, DONE) == DONE:
+            free(back)
+
+    cdef void unlink_waiting(self, Expected *back) noexcept nogil:
+        """Out of `reverse`; the lock is held."""
+        waiting_remove(&self.reverse, back)
+        store64(&self.nreverse, self.nreverse - 1)
 
     cdef Expected *check_for_reverse_entries(self, const char *reply, size_t n) noexcept nogil:
         cdef Expected *lost = NULL
@@ -383,39 +386,30 @@ cdef class Account:
         pthread_mutex_lock(&self.lock)
         if not subject_has_wildcard(reply, n):
             e = replymap_find(&self.reverse, reply, n)
-            if e != NULL and self.sublist.has_interest(reply, n):
-                e = NULL
-            while e != NULL:
-                if exchange8(&e.stage, LEFT) == EXPECTED:
-                    e.newer = lost   # unlinked below: removing may move the entries
-                    lost = e
-                e = replymap_next(e)
+            if e != NULL and not self.sublist.has_interest(reply, n):
+                lost = leave(e, lost)
         elif self.reverse.n:
             for i in range(self.reverse.mask + 1):
                 e = self.reverse.slots[i]
                 while e != NULL:
-                    following = e.next
-                    if match_literal(expected_key(e), e.key_n, reply, n):
-                        if (
-                            not self.sublist.has_interest(expected_key(e), e.key_n)
-                            and exchange8(&e.stage, LEFT) == EXPECTED
-                        ):
-                            e.newer = lost
-                            lost = e
-                    e = following
-        e = lost
+                    if match_literal(expected_key(e), e.key_n, reply, n) and (
+                            not self.sublist.has_interest(expected_key(e), e.key_n)):
+                        lost = leave(e, lost)
+                    e = e.next
+        e = lost   # not before: taking them out may move the entries
         while e != NULL:
-            replymap_remove(&self.reverse, e)
-            e = e.newer
-        store64(&self.nreverse, self.reverse.n)
+            self.unlink_waiting(e)
+            e = e.back
         pthread_mutex_unlock(&self.lock)
         while lost != NULL:
-            following = lost.newer
+            following = lost.back
             e = (<Account> lost.account).abandon(expected_other(lost), lost.other_n)
             if e != NULL:
                 e.newer = taken
                 taken = e
-            free(lost)
+            # Who has taken it out before us still comes to forget(), or has been there.
+            if e != NULL or exchange8(&lost.stage, DONE) == DONE:
+                free(lost)
             lost = following
         return taken
 
@@ -430,6 +424,17 @@ cdef class Account:
         return e
 
 
+cdef Expected *leave(Expected *e, Expected *lost) noexcept nogil:
+    """Nobody listens to a reply subject: put what is expected there before `lost`. What is about to be expected is left
+    to who makes it."""
+    while e != NULL:
+        if exchange8(&e.stage, LEFT) == EXPECTED:
+            e.back = lost
+            lost = e
+        e = e.newer
+    return lost
+
+
 cdef void unlink(Account a, Expected *e) noexcept nogil:
     """Take an entry out of `responses`; the lock is held."""
     queue_drop(e)
@@ -437,9 +442,9 @@ cdef void unlink(Account a, Expected *e) noexcept nogil:
     store64(&a.nresponses, a.responses.n)
 
 
-cdef void discard(Account server, Expected *e) noexcept nogil:
-    """Free an entry that is out of the table of `server`, and what its requester has of it."""
-    (<Account> e.account).forget(expected_other(e), e.other_n, server, expected_key(e), e.key_n)
+cdef void discard(Expected *e) noexcept nogil:
+    """Free an entry that is out of its table, and what its requester has of it."""
+    (<Account> e.account).forget(e.back)
     export_release(e.se)
     free(e)
 

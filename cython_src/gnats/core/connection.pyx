@@ -271,7 +271,13 @@ cdef class Connection(Recorder):
         self.request(0, 0)
 
     def request(self, uint32_t ctl, uint32_t reason) -> None:
-        """Leave a CTL_* request for the owner and signal it."""
+        """Leave a CTL_* request for the owner and signal it; nothing when it has closed us."""
+        cdef bint gone
+        pthread_mutex_lock(&self.ps.lock)
+        gone = self.torn
+        pthread_mutex_unlock(&self.ps.lock)
+        if gone:
+            return   # the inbox may have let go of us already, and nobody would have it let go again
         (<Inbox> self.inbox).named.add(self)
         pthread_mutex_lock(&self.lock)
         self.ctl |= ctl

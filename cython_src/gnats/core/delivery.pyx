@@ -77,7 +77,7 @@ cdef enum:
     FEW_LAST = 16                  # imports and native subscribers of one subject that need no memory but the stack's
 
 
-# Who gets a message after all others: imports and native subscribers.
+# Who gets a message after all others: imports, native subscribers and their shadows.
 cdef struct LastOnes:
     uint32_t n
     Subscription **subs
@@ -94,6 +94,11 @@ cdef bint add_last(LastOnes *last, Subscription *s, const MatchResult *r) noexce
     last.subs[last.n] = s
     last.n += 1
     return True
+
+
+cdef inline bint is_native_shadow(const Subscription *s) noexcept nogil:
+    """Is this a shadow of a native subscriber? What hears the message may publish in place."""
+    return s.flags == SUB_SHADOW and s.kind == JETSTREAM
 
 
 cdef class Deliverer(Importer):
@@ -117,7 +122,7 @@ cdef class Deliverer(Importer):
         for i in range(r.npsubs):
             s = r.psubs[i]
             if unlikely(s.flags != 0):
-                if s.flags == SUB_SHADOW:
+                if s.flags == SUB_SHADOW and not is_native_shadow(s):
                     if self.deliver_shadow(s, msg, n, &full, &bare):
                         received = 1
                         delivered += not s.internal
@@ -138,8 +143,8 @@ cdef class Deliverer(Importer):
             for i in range(group.n):
                 s = group.subs[(start + i) % group.n]
                 if unlikely(s.flags != 0):
-                    if s.flags & SUB_NATIVE:
-                        if load8(&s.closed):
+                    if s.flags & SUB_NATIVE or is_native_shadow(s):
+                        if load8(&s.closed) or (s.flags == SUB_SHADOW and self.hop != NULL):
                             continue
                         if not add_last(&last, s, r):
                             self.out_of_memory(WRITE_ERROR)
@@ -162,6 +167,9 @@ cdef class Deliverer(Importer):
             for i in range(last.n):
                 s = last.subs[i]
                 if load8(&s.closed):
+                    continue
+                if is_native_shadow(s):
+                    received |= self.deliver_shadow(s, msg, n, &full, &bare)
                     continue
                 addi64_seq(&s.nm, 1)
                 received |= (

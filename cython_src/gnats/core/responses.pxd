@@ -26,6 +26,7 @@ cdef enum:
     BEGUN = 0
     EXPECTED = 1
     LEFT = 2
+    DONE = 3       # one of two who hold the requester's entry needs it no more: the other frees it
 
 
 cdef struct Queue:
@@ -53,9 +54,10 @@ cdef struct ServiceExport:
 cdef struct Expected:
     Expected *next         # in its bucket
     uint32_t hash
-    Expected *older        # in its queue
+    Expected *older        # in its queue; in the requester's table: among those with the same reply subject
     Expected *newer
     Queue *queue
+    Expected *back         # the one in the requester's table; there: the next of those that are lost
     ServiceExport *se      # a reference; NULL in the requester's table
     void *account          # where the response goes; in the requester's table: who serves
     int64_t ts             # monotonic ns
@@ -63,7 +65,8 @@ cdef struct Expected:
     uint8_t rt             # the export's response type when it was made
     uint8_t share
     uint8_t tracked        # the time it takes is measured
-    uint8_t stage          # in the requester's table: BEGUN, EXPECTED or LEFT; atomic
+    uint8_t stage          # in the requester's table: BEGUN, EXPECTED, LEFT or DONE; atomic
+    uint8_t linked         # it is in the requester's table
     uint32_t key_n
     uint32_t other_n
     uint32_t header_n
@@ -101,12 +104,16 @@ cdef inline const char *expected_header(const Expected *e) noexcept nogil:
 # NULL when out of memory.
 cdef Expected *expected_new(
     const char *key, size_t kn, const char *other, size_t on, const char *header, size_t hn) noexcept nogil
-# The first entry of a key, and the next one.
 cdef Expected *replymap_find(ReplyMap *t, const char *key, size_t n) noexcept nogil
-cdef Expected *replymap_next(Expected *e) noexcept nogil
 cdef bint replymap_add(ReplyMap *t, Expected *e) noexcept nogil        # False when out of memory
 cdef void replymap_remove(ReplyMap *t, Expected *e) noexcept nogil
 cdef void replymap_free(ReplyMap *t) noexcept nogil
+
+# The requester's table has one entry of each reply subject; the others with it hang on that one, so that each is taken
+# out at once however many there are.
+cdef bint waiting_add(ReplyMap *t, Expected *e) noexcept nogil         # False when out of memory
+cdef void waiting_remove(ReplyMap *t, Expected *e) noexcept nogil
+cdef void waiting_free(ReplyMap *t) noexcept nogil
 
 cdef void queue_push(Queue *q, Expected *e) noexcept nogil
 cdef void queue_drop(Expected *e) noexcept nogil                       # out of its queue

@@ -45,15 +45,6 @@ cdef Expected *replymap_find(ReplyMap *t, const char *key, size_t n) noexcept no
     return NULL
 
 
-cdef Expected *replymap_next(Expected *e) noexcept nogil:
-    cdef Expected *other = e.next
-    while other != NULL:
-        if other.hash == e.hash and other.key_n == e.key_n and same_bytes(other.data, e.data, e.key_n):
-            return other
-        other = other.next
-    return NULL
-
-
 cdef bint replymap_add(ReplyMap *t, Expected *e) noexcept nogil:
     return chains_add(as_chains(t), as_chained(e), FIRST_SLOTS)
 
@@ -74,6 +65,58 @@ cdef void replymap_free(ReplyMap *t) noexcept nogil:
             if e.se != NULL:
                 export_release(e.se)
             free(e)
+    chains_clear(as_chains(t))
+
+
+cdef bint waiting_add(ReplyMap *t, Expected *e) noexcept nogil:
+    cdef Expected *first = replymap_find(t, expected_key(e), e.key_n)
+    e.older = first
+    e.newer = NULL
+    if first == NULL:
+        if not replymap_add(t, e):
+            return False
+    else:
+        e.newer = first.newer
+        if e.newer != NULL:
+            e.newer.older = e
+        first.newer = e
+    e.linked = 1
+    return True
+
+
+cdef void waiting_remove(ReplyMap *t, Expected *e) noexcept nogil:
+    cdef Expected **link
+    e.linked = 0
+    if e.newer != NULL:
+        e.newer.older = e.older
+    if e.older != NULL:
+        e.older.newer = e.newer
+    elif e.newer == NULL:
+        replymap_remove(t, e)
+    else:   # the next one takes its place
+        link = &t.slots[e.hash & t.mask]
+        while link[0] != e:
+            link = &link[0].next
+        e.newer.next = e.next
+        link[0] = e.newer
+
+
+cdef void waiting_free(ReplyMap *t) noexcept nogil:
+    cdef Expected *e
+    cdef Expected *following
+    cdef Expected *same
+    cdef uint32_t i
+    if t.slots == NULL:
+        return
+    for i in range(t.mask + 1):
+        e = t.slots[i]
+        while e != NULL:
+            following = e.next
+            while e != NULL:
+                same = e.newer
+                free(e)
+                e = same
+            e = following
     chains_clear(as_chains(t))
 
 

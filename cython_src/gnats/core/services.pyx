@@ -22,8 +22,6 @@ from gnats.core.responses cimport (
     export_hold,
     export_release,
     expected_header,
-    expected_key,
-    expected_other,
     queue_drop,
     replymap_remove,
 )
@@ -135,8 +133,7 @@ cdef class ExportedService:
         while expired != NULL:
             e = expired
             expired = e.newer
-            (<Account> e.account).forget(
-                expected_other(e), e.other_n, self.account, expected_key(e), e.key_n)
+            (<Account> e.account).forget(e.back)
             if e.tracked:
                 measured.requester = e.requester
                 measured.responder = 0
