@@ -164,6 +164,43 @@ def test_a_consumer_goes_on_where_it_was(js: NativeJs, name: str) -> None:
         assert js.consumer_info(name, "C")["ack_floor"] == (3, 3)
 
 
+@pytest.mark.parametrize("flow_control", [False, True])
+@pytest.mark.parametrize("sseq", [2, 1 << 63, (1 << 64) - 1])
+@pytest.mark.parametrize("dseq", [1000, (1 << 63) + 5, (1 << 64) - 1])
+def test_no_ack_takes_floors_beyond_what_was_delivered(
+    js: NativeJs, name: str, flow_control: bool, sseq: int, dseq: int
+) -> None:
+    """Clients write the numbers of an ack: of AckAll, too, the state stays one that can be read."""
+    push = {"deliver_subject": f"{name}.d", "flow_control": True, "idle_heartbeat": SECOND}
+    with js.peer() as peer:
+        if flow_control:
+            peer.sub(f"{name}.d")
+        setup(js, name, 3, ack_policy="all", **(push if flow_control else {}))
+        _ = peer.msgs(3) if flow_control else pull(peer, name, 3)
+        peer.pub(f"$JS.ACK.{name}.C.1.{sseq}.{dseq}.1.0")
+        peer.flush()
+    known = sseq == 2
+    info = js.consumer_info(name, "C")
+    assert (info["ack_floor"], info["num_ack_pending"]) == (((3, 2), 1) if known else ((0, 0), 3))
+    again(js, name, ack_policy="all", **(push if flow_control else {}))
+    after = js.consumer_info(name, "C")
+    assert (after["delivered"], after["ack_floor"]) == ((3, 3), info["ack_floor"])
+    assert after["num_ack_pending"] == info["num_ack_pending"]
+
+
+def test_what_is_pending_below_a_later_delivery_is_remembered(js: NativeJs, name: str) -> None:
+    """The second message is acknowledged as the fifth delivery. The third, also the third, still waits."""
+    setup(js, name, 3, ack_policy="all", ack_wait=SECOND // 5)
+    with js.peer() as peer:
+        pull(peer, name, 3)
+        second = pull(peer, name, 3)[1]
+        assert second.ack[:3] == (2, 2, 5)
+        peer.request(second.reply)
+    again(js, name, ack_policy="all", ack_wait=SECOND // 5)
+    with js.peer() as peer:
+        assert pull(peer, name)[0].ack[:2] == (3, 3)
+
+
 def test_redeliveries_are_remembered(js: NativeJs, name: str) -> None:
     setup(js, name, 2, ack_wait=SECOND // 5)
     with js.peer() as peer:

@@ -561,7 +561,7 @@ cdef class Consumer(ConsumerDelivery):
             if snap.pending != NULL and snap.redelivered != NULL:
                 e = pending_first(&self.pending)
                 while e != NULL:
-                    if e.seq > snap.floor_stream and e.dseq > snap.floor_consumer:
+                    if e.seq > snap.floor_stream:
                         snap.pending[snap.n_pending].stream_seq = e.seq
                         snap.pending[snap.n_pending].consumer_seq = e.dseq
                         snap.pending[snap.n_pending].ts = e.ts

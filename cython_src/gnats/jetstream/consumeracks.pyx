@@ -29,6 +29,7 @@ from gnats.jetstream.consumerstate cimport (
     CONSUMER_MAX_DELIVERIES,
     CONSUMER_NAKED,
     CONSUMER_TERMINATED,
+    POLICY_ALL,
     POLICY_EXPLICIT,
     POLICY_NONE,
 )
@@ -148,7 +149,7 @@ cdef class ConsumerAcks(ConsumerState):
         cdef bint was_pending, tell = self.cfg.retention != LIMITS_POLICY
         cdef bint full = self.cfg.max_ack_pending and self.pending.n >= self.cfg.max_ack_pending
         cdef bint beyond
-        if sseq >= self.sseq and not self.cfg.flow_control:
+        if sseq >= self.sseq and (not self.cfg.flow_control or self.cfg.ack_policy == POLICY_ALL):
             pthread_mutex_lock(&self.store.lock)
             beyond = sseq > self.store.last_seq
             pthread_mutex_unlock(&self.store.lock)
@@ -172,6 +173,9 @@ cdef class ConsumerAcks(ConsumerState):
             if tell:
                 acked_add(acked, sseq)
         else:
+            # The number is the client's: it may be any, and is too high after a reset. No floor may be above what was
+            # delivered: the state would not be one.
+            dseq = min(dseq, self.dseq - 1)
             if dseq <= self.adflr or sseq <= self.asflr:
                 return True
             signal[0] |= full
