@@ -37,7 +37,7 @@ from gnats.jetstream.pending cimport (
     pending_track,
     pending_untrack,
 )
-from gnats.jetstream.requests cimport WaitingRequest
+from gnats.jetstream.requests cimport WaitingRequest, waitq_set_n
 from gnats.jetstream.streamcore cimport LIMITS_POLICY
 from gnats.store.base cimport STORE_DELETED, STORE_EOF, STORE_NOT_FOUND, STORE_OK, StoreMsg
 
@@ -503,7 +503,7 @@ cdef class ConsumerDelivery(ConsumerPull):
             return
         while wr != NULL:
             if wr.reply_n == n and memcmp(wr.reply, dest, n) == 0:
-                wr.n += 1
+                waitq_set_n(&self.waiting, wr, wr.n + 1)
                 wr.d -= 1
                 break
             wr = wr.next
