@@ -138,6 +138,19 @@ def test_a_pause_that_is_over(js: NativeJs, name: str) -> None:
     assert js.call(lambda _: js.consumers[name, "C"].info())["paused"] is False
 
 
+# -- work that does not end ----------------------------------------------------------------------------
+
+
+def test_messages_that_wait_to_be_delivered_again_are_left_alone(js: NativeJs, name: str) -> None:
+    """No timer goes round for them, however short the ack wait is, as long as nobody asks."""
+    timers = js.call(lambda _: js.engine.stats()["timers"])
+    setup(js, name, 3, ack_wait=1)
+    with js.peer() as peer:
+        pull(peer, name, 3)
+        until(lambda: js.call(lambda _: js.engine.stats()["timers"]) == timers)
+        assert [each.ack[:2] for each in pull(peer, name, 3)] == [(2, 1), (2, 2), (2, 3)]
+
+
 # -- state ---------------------------------------------------------------------------------------------
 
 

@@ -28,6 +28,7 @@ from gnats.jetstream.engine cimport local_of, run_later
 from gnats.jetstream.headers cimport level_too_high
 from gnats.jetstream.outq cimport outq_ended, outq_status
 from gnats.jetstream.pending cimport (
+    QUEUED,
     Entry,
     pending_first,
     pending_find,
@@ -678,7 +679,7 @@ cdef class Consumer(ConsumerDelivery):
         # Who has messages may still be at work on them.
         e = pending_first(&self.pending)
         while e != NULL:
-            until = max(until, e.deadline)
+            until = max(until, e.deadline if not e.flags & QUEUED else time_after(e.ts, self.wait_of(e.rdc)))
             e = pending_next(&self.pending, e)
         until = time_after(until, self.cfg.inactive) if until else 0
         if until > wall:

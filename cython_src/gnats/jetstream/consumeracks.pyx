@@ -1,6 +1,6 @@
 """What a consumer does with acknowledgements; see consumeracks.pxd."""
 from libc.stddef cimport size_t
-from libc.stdint cimport int64_t, uint32_t, uint64_t
+from libc.stdint cimport INT64_MAX, int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free, qsort, realloc
 from libc.string cimport memcpy
 
@@ -300,7 +300,7 @@ cdef class ConsumerAcks(ConsumerState):
                 pending_forget(&self.pending, e)
                 self.mark_dirty()
             elif e.flags & QUEUED:
-                pending_set_deadline(&self.pending, e, self.next_deadline(wall, e))
+                pending_set_deadline(&self.pending, e, INT64_MAX)
             elif not self.has_max_deliveries(seq, wall):
                 # out of the way of those that follow, until all are known
                 pending_set_deadline(&self.pending, e, self.next_deadline(wall, e))
@@ -316,7 +316,8 @@ cdef class ConsumerAcks(ConsumerState):
         return self.pending.nqueued != 0
 
     cdef bint expire_entries(self, uint64_t *seqs, size_t n, int64_t wall) noexcept nogil:
-        """Into the redelivery queue, in the order of the stream; their time begins anew, in that order."""
+        """Into the redelivery queue, in the order of the stream. Their time begins anew, in that order, when they are
+        delivered again: until then none of them is looked at."""
         cdef Entry *e
         cdef int64_t off = 0
         cdef size_t i
@@ -329,7 +330,7 @@ cdef class ConsumerAcks(ConsumerState):
             if i == 0:
                 off = time_before(wall, e.ts)
             e.ts = time_after(e.ts, off)
-            pending_set_deadline(&self.pending, e, self.next_deadline(max(e.ts, wall), e))
+            pending_set_deadline(&self.pending, e, INT64_MAX)
         return True
 
     cdef int64_t next_deadline(self, int64_t start, const Entry *e) noexcept nogil:
@@ -458,8 +459,10 @@ cdef class ConsumerAcks(ConsumerState):
             pending_free(&self.pending)
             self.adflr = self.dseq - 1
             self.asflr = self.sseq - 1
-        while pending_pop(&self.pending):
-            pass   # what is left comes again after its ack wait
+        while self.pending.nqueued:
+            e = pending_find(&self.pending, pending_pop(&self.pending))
+            if e != NULL and e.flags & PENDING:
+                pending_set_deadline(&self.pending, e, self.next_deadline(wall, e))   # it comes again then
         self.delivered.consumer = self.dseq - 1
         self.delivered.stream = self.sseq - 1
         self.floor.consumer = self.adflr

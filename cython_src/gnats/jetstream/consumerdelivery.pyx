@@ -1,6 +1,6 @@
 """How a consumer delivers; see consumerdelivery.pxd."""
 from libc.stddef cimport size_t
-from libc.stdint cimport UINT64_MAX, int64_t, uint32_t, uint64_t
+from libc.stdint cimport INT64_MAX, UINT64_MAX, int64_t, uint32_t, uint64_t
 from libc.stdio cimport snprintf
 from libc.stdlib cimport free
 from libc.string cimport memcmp, memcpy
@@ -30,6 +30,7 @@ from gnats.jetstream.pending cimport (
     pending_earliest,
     pending_enqueue,
     pending_find,
+    pending_forget,
     pending_pop,
     pending_rdc,
     pending_reserve,
@@ -314,6 +315,9 @@ cdef class ConsumerDelivery(ConsumerPull):
                     &signal)
                 if unused.seqs != unused.few:
                     free(unused.seqs)
+                e = pending_find(&self.pending, seq)
+                if e != NULL:
+                    pending_forget(&self.pending, e)   # a floor was above it already
             return 0
         if rc != STORE_OK:
             pending_enqueue(&self.pending, seq)
@@ -540,7 +544,7 @@ cdef class ConsumerDelivery(ConsumerPull):
     cdef void arm_timer(self, PollState *ps, int64_t wall) noexcept nogil:
         cdef int64_t when = 0
         cdef Entry *e = pending_earliest(&self.pending)
-        if e != NULL and self.has_ack_wait():
+        if e != NULL and e.deadline != INT64_MAX and self.has_ack_wait():
             when = time_after(ps.now, time_after(max(time_before(e.deadline, wall), <int64_t> 0), ACK_DELAY))
         when = earlier(when, self.waiting.due)
         when = earlier(when, self.inactive_at)
