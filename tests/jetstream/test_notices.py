@@ -151,6 +151,21 @@ def test_messages_that_wait_to_be_delivered_again_are_left_alone(js: NativeJs, n
         assert [each.ack[:2] for each in pull(peer, name, 3)] == [(2, 1), (2, 2), (2, 3)]
 
 
+def test_expiry_keeps_up_with_publishers(js: NativeJs, name: str) -> None:
+    """What has been stored since the last round may go in the next one."""
+    js.create_stream(name, max_age=SECOND, duplicate_window=SECOND)
+    stream, rounds = js.streams[name], js.call(lambda _: js.engine.stats()["rounds"])
+
+    def store(_: object) -> None:
+        for _ in range(40_000):
+            stream.store.store_msg(name.encode(), ts=time.time_ns() - 2 * SECOND)
+        stream.look_for_expired()
+
+    js.call(store)
+    until(lambda: js.messages(name) == 0)
+    assert js.call(lambda _: js.engine.stats()["rounds"]) - rounds < 20
+
+
 # -- state ---------------------------------------------------------------------------------------------
 
 
