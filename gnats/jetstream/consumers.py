@@ -5,7 +5,6 @@ What they deliver is the business of the native consumer (gnats.jetstream.consum
 
 from __future__ import annotations
 
-import contextlib
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -227,8 +226,13 @@ class Consumer:
             return
         with self.stream.jsa.js.states.leaving(self):
             if deleting:
-                with contextlib.suppress(OSError):
+                try:
                     remove_directory(self.directory)
+                except OSError as exc:
+                    if not isinstance(exc, FileNotFoundError):
+                        self.stream.jsa.js.server.log.error(
+                            f"Error removing consumer {self._where}: {os_error(exc)}"
+                        )
             elif native.is_dirty or self._unwritten:
                 self.write(native.state())
 

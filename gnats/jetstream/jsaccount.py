@@ -244,8 +244,10 @@ class JSAccount:
         del self.streams[stream.name]
         self._subjects.discard(stream.config.subjects)
         consumers = list(stream.consumers.values())
-        await stream.delete()
-        self.js.reserve(stream.config.storage, -max(stream.config.max_bytes, 0))
+        try:
+            await stream.delete()
+        finally:
+            self.js.reserve(stream.config.storage, -max(stream.config.max_bytes, 0))
         advisories = self.js.advisories
         for consumer in consumers:
             advisories.consumer_action(self.account, stream.name, consumer.name, "delete")

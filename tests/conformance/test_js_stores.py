@@ -321,3 +321,34 @@ def test_a_stream_that_cannot_be_read_is_left_alone(launch: Launch, tmp_path: Pa
         assert text in server.log
     server.stop()
     assert {path for path in files if path.suffix != ".db"} <= set(streams.rglob("*"))
+
+
+def test_the_longest_names_are_gone_for_good(launch: Launch, tmp_path: Path) -> None:
+    """A directory that is being deleted is called something that a file system takes."""
+    name, options = "N" * 255, config(tmp_path / "js", "max_file_store: 1000000")
+    stream = {"name": name, "subjects": ["n"], "max_bytes": 900_000}
+    consumer = {"stream_name": "S", "config": EXPLICIT | {"durable_name": name}}
+    server = launch(config=options)
+    with Caller(server) as caller:
+        for _ in range(2):  # its bytes are free again
+            assert "error" not in caller.request(f"$JS.API.STREAM.CREATE.{name}", stream).json
+            assert caller.request(f"$JS.API.STREAM.DELETE.{name}").json.get("success") is True
+        assert "error" not in caller.request("$JS.API.STREAM.CREATE.S", {"name": "S"}).json
+        assert "error" not in caller.request(f"$JS.API.CONSUMER.DURABLE.CREATE.S.{name}", consumer).json
+        assert caller.request(f"$JS.API.CONSUMER.DELETE.S.{name}").json["success"] is True
+    server.stop()
+    with Caller(launch(config=options)) as caller:
+        assert caller.request("$JS.API.STREAM.NAMES").json["streams"] == ["S"]
+        assert caller.request("$JS.API.CONSUMER.NAMES.S").json["consumers"] == []
+
+
+def test_what_cannot_be_deleted_reserves_nothing(launch: Launch, tmp_path: Path, kind: Kind) -> None:
+    if kind.is_reference:
+        pytest.skip("how it deletes is its own")
+    stream = {"name": "S", "max_bytes": 900_000}
+    server = launch(config=config(tmp_path / "js", "max_file_store: 1000000"))
+    with Caller(server) as caller:
+        assert "error" not in caller.request("$JS.API.STREAM.CREATE.S", stream).json
+        (tmp_path / "js/jetstream/$G/streams/.S").touch()  # in its way
+        assert caller.request("$JS.API.STREAM.DELETE.S").json["error"]["err_code"] == 10050
+        assert "error" not in caller.request("$JS.API.STREAM.CREATE.T", stream | {"name": "T"}).json
