@@ -198,7 +198,9 @@ class Consumer:
             if isinstance(exc, OSError):
                 raise errors.CONSUMER_STORE_FAILED(err=os_error(exc)) from exc
             raise
-        self.config = config
+        filters, self.config = self.config.filters, config
+        if filters != config.filters:
+            self.stream.jsa.js.forget_unneeded(native)
         if unix_ns(was) != unix_ns(config.pause_until):
             js, names = self.stream.jsa.js, (self.stream.name, self.name)
             # those who audit the API hear of the request first
@@ -209,21 +211,21 @@ class Consumer:
         if self._native is not None:
             self._native.signal_shutdown()
 
-    def stop(self, *, deleting: bool = False, files: bool = True) -> None:
+    def stop(self, *, deleting: bool = False, files: bool = True) -> NativeConsumer | None:
         """Deliver no more; the state is written, or with `deleting` all that is stored is deleted.
 
-        Not `files`: whoever calls takes care of them.
+        Not `files`: the caller takes care of them. Returns what has stopped, None where it had before.
         """
         native, self._native = self._native, None
         if native is None:
-            return
+            return None
         if self._reset:
             unsubscribe, sid = self._reset
             unsubscribe(sid)
         self.stream.jsa.js.unregister(native)
         native.close(deleted=deleting)
         if not self.is_stored or not files:
-            return
+            return native
         with self.stream.jsa.js.states.leaving(self):
             if deleting:
                 try:
@@ -235,6 +237,7 @@ class Consumer:
                         )
             elif native.is_dirty or self._unwritten:
                 self.write(native.state())
+        return native
 
     # -- the state -------------------------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from support.caller import Caller
 from support.jetstream import comparable, config
-from support.servers import REFERENCE, Kind, Server
+from support.servers import REFERENCE, Kind, Server, until
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -352,3 +352,31 @@ def test_what_cannot_be_deleted_reserves_nothing(launch: Launch, tmp_path: Path,
         (tmp_path / "js/jetstream/$G/streams/.S").touch()  # in its way
         assert caller.request("$JS.API.STREAM.DELETE.S").json["error"]["err_code"] == 10050
         assert "error" not in caller.request("$JS.API.STREAM.CREATE.T", stream | {"name": "T"}).json
+
+
+def test_messages_that_nobody_is_interested_in_any_more(launch: Launch, tmp_path: Path) -> None:
+    """They go with the consumer, and when it filters others."""
+    consumer = EXPLICIT | {"durable_name": "C", "filter_subjects": ["i.a", "i.b"]}
+    other = EXPLICIT | {"durable_name": "D", "filter_subject": "i.c"}
+    with Caller(launch(config=config(tmp_path / "js"))) as caller:
+
+        def make(config: dict[str, Any]) -> None:
+            subject = f"$JS.API.CONSUMER.CREATE.I.{config['durable_name']}"
+            assert "error" not in caller.request(subject, {"stream_name": "I", "config": config}).json
+
+        def messages() -> int:
+            return int(caller.request("$JS.API.STREAM.INFO.I").json["state"]["messages"])
+
+        stream = {"name": "I", "subjects": ["i.>"], "retention": "interest"}
+        assert "error" not in caller.request("$JS.API.STREAM.CREATE.I", stream).json
+        make(consumer)
+        make(other)
+        for subject in ("i.a", "i.b", "i.c", "i.b"):
+            caller.request(subject, b"x")
+        assert messages() == 4
+        make(EXPLICIT | {"durable_name": "C", "filter_subject": "i.a"})
+        until(lambda: messages() == 2)
+        assert caller.request("$JS.API.CONSUMER.DELETE.I.D").json["success"] is True
+        assert messages() == 1
+        assert caller.request("$JS.API.CONSUMER.DELETE.I.C").json["success"] is True
+        assert messages() == 0
