@@ -526,10 +526,10 @@ class Stream:
         """Consumers, but for those of other streams that take messages from this one."""
         return len(self.consumers) - self._direct
 
-    def subjects_totals(self, subject: str) -> dict[str, int]:
-        """How many messages each subject has that matches."""
-        totals = self.store.subjects_totals((subject.encode(),))
-        return {name.decode("utf-8", "replace"): total for name, total in totals.items()}
+    def subjects_page(self, subject: str, offset: int, most: int) -> tuple[int, dict[str, int]]:
+        """How many subjects match, and of some of them, in order, how many messages each has. Any thread."""
+        total, page = self.store.subjects_page((subject.encode(),), offset, most)
+        return total, {name.decode("utf-8", "replace"): count for name, count in page}
 
     # -- consumers -------------------------------------------------------------------------------------------
 
