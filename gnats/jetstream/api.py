@@ -27,6 +27,7 @@ from gnats.jetstream.apiqueue import Job, Ready, RequestQueue
 from gnats.jetstream.errors import ApiError
 from gnats.jetstream.headers import required_level
 from gnats.jetstream.lanes import Claim, account_claim, creation_claims, stream_claim
+from gnats.jetstream.threads import in_thread
 
 if TYPE_CHECKING:
     from gnats.account import Account
@@ -148,7 +149,8 @@ class Request:
 
 
 Handler = Callable[[Request], "Awaitable[Json | None] | Json | None"]
-"""Answers with what the response has besides its type; None: it does not answer, or has. Raises ApiError."""
+"""Answers with what the response has besides its type; None: it does not answer, or has. Raises ApiError.
+One that is no coroutine may return one where it finds out that it has to wait."""
 
 
 class Scope(Enum):
@@ -360,30 +362,30 @@ class Api:
             self._start_worker()
 
     def _begin(self, job: Job) -> None:
-        if job.route.is_slow:
-            task = asyncio.create_task(self._carry_out(job))
-            self._running[task] = job
-            task.add_done_callback(self._ran)
-            return
         self._current = job
         try:
             answer = job.route.handle(job.request)
-            assert not isinstance(answer, Awaitable)
+            if isinstance(answer, Awaitable):
+                self._current = None
+                task = asyncio.create_task(self._carry_out(job, answer))
+                self._running[task] = job
+                task.add_done_callback(partial(self._ran, answer))
+                return
             self._take_answer(job.request, answer)
         except ApiError as exc:
             self._refuse(job.request, exc)
         self._current = None
         self._done(job)
 
-    async def _carry_out(self, job: Job) -> None:
+    async def _carry_out(self, job: Job, answer: Awaitable[Json | None]) -> None:
         try:
-            answer = job.route.handle(job.request)
-            assert isinstance(answer, Awaitable)
             self._take_answer(job.request, await answer)
         except ApiError as exc:
             self._refuse(job.request, exc)
 
-    def _ran(self, task: asyncio.Task[None]) -> None:
+    def _ran(self, answer: Awaitable[Json | None], task: asyncio.Task[None]) -> None:
+        if inspect.iscoroutine(answer):
+            answer.close()  # a task that is cancelled at once has not begun it
         job = self._running.pop(task)
         if not task.cancelled() and (exc := task.exception()):
             self._fail(job.request, exc)
@@ -431,7 +433,14 @@ class Api:
 
     def respond_with(self, request: Request, response: Json, *, failed: bool = False) -> None:
         """Answer, count it, and tell those who audit the API."""
-        payload = marshal(response)
+        self._respond(request, marshal(response), failed=failed)
+
+    async def respond_at_length(self, request: Request, members: Json) -> None:
+        """Answer that all is well, with so much that a thread writes it."""
+        response = {"type": request.response_type} | members
+        self._respond(request, await in_thread(lambda: marshal(response)), failed=False)
+
+    def _respond(self, request: Request, payload: bytes, *, failed: bool) -> None:
         self.js.count_request(request.account, failed=failed)
         self.send(request, payload)
         self.js.advisories.api_audit(

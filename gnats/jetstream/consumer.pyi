@@ -44,10 +44,13 @@ class Consumer(Observer):
     def start(self) -> None:
         """Subscribe, and deliver from now on. The stream knows it from here on. Raises MemoryError."""
     def close(self, *, deleted: bool = False) -> None:
-        """Leave the stream. Idempotent. `deleted`: for good; whoever waits is told, and the stream forgets
-        what only this consumer was waiting for."""
+        """Leave the stream. Idempotent. `deleted`: for good, which clients that wait are told; then
+        forget_unneeded() is to be called, unless the stream goes, too."""
     def signal_shutdown(self) -> None:
         """Tell those who wait for messages that the server stops. The control loop."""
+    def forget_unneeded(self) -> None:
+        """Have the stream remove what no consumer is interested in any more, when this one has been deleted
+        or filters others. It looks at each message behind the ack floor: any thread."""
     def check_state_for_interest_stream(self) -> None:
         """After recovery, in a stream that keeps messages until they are acknowledged: those that were
         acknowledged to this consumer, but had not been removed yet. Any thread."""

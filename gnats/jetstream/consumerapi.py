@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -189,12 +190,13 @@ def _info(request: Request) -> Json:
     return consumer_info(_online(request, _known(stream, request.tokens[3])))
 
 
-def _delete(request: Request) -> Json:
+async def _delete(request: Request) -> Json:
     request.check_level()
     jsa = request.jsa
     request.require_empty()
     stream = jsa.stream(request.tokens[2])
-    stream.delete_consumer(_known(stream, request.tokens[3]))
+    if removing := stream.delete_consumer(_known(stream, request.tokens[3])):
+        await asyncio.shield(removing)
     return {"success": True}
 
 

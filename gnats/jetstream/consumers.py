@@ -5,7 +5,6 @@ What they deliver is the business of the native consumer (gnats.jetstream.consum
 
 from __future__ import annotations
 
-import contextlib
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -199,7 +198,9 @@ class Consumer:
             if isinstance(exc, OSError):
                 raise errors.CONSUMER_STORE_FAILED(err=os_error(exc)) from exc
             raise
-        self.config = config
+        filters, self.config = self.config.filters, config
+        if filters != config.filters:
+            self.stream.jsa.js.forget_unneeded(native)
         if unix_ns(was) != unix_ns(config.pause_until):
             js, names = self.stream.jsa.js, (self.stream.name, self.name)
             # those who audit the API hear of the request first
@@ -210,27 +211,33 @@ class Consumer:
         if self._native is not None:
             self._native.signal_shutdown()
 
-    def stop(self, *, deleting: bool = False, files: bool = True) -> None:
+    def stop(self, *, deleting: bool = False, files: bool = True) -> NativeConsumer | None:
         """Deliver no more; the state is written, or with `deleting` all that is stored is deleted.
 
-        Not `files`: whoever calls takes care of them.
+        Not `files`: the caller takes care of them. Returns what has stopped, None where it had before.
         """
         native, self._native = self._native, None
         if native is None:
-            return
+            return None
         if self._reset:
             unsubscribe, sid = self._reset
             unsubscribe(sid)
         self.stream.jsa.js.unregister(native)
         native.close(deleted=deleting)
         if not self.is_stored or not files:
-            return
+            return native
         with self.stream.jsa.js.states.leaving(self):
             if deleting:
-                with contextlib.suppress(OSError):
+                try:
                     remove_directory(self.directory)
+                except OSError as exc:
+                    if not isinstance(exc, FileNotFoundError):
+                        self.stream.jsa.js.server.log.error(
+                            f"Error removing consumer {self._where}: {os_error(exc)}"
+                        )
             elif native.is_dirty or self._unwritten:
                 self.write(native.state())
+        return native
 
     # -- the state -------------------------------------------------------------------------------------------
 

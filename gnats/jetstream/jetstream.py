@@ -29,11 +29,13 @@ from gnats.jetstream.overlaps import Overlaps
 from gnats.jetstream.recovery import recover
 from gnats.jetstream.snapshot import AT_ONCE
 from gnats.jetstream.statewriter import StateWriter
+from gnats.jetstream.threads import in_thread
 from gnats.jetstream.usage import Usage
 from gnats.version import JS_API_LEVEL
 
 if TYPE_CHECKING:
     from gnats.account import Account
+    from gnats.jetstream.consumer import Consumer as NativeConsumer
     from gnats.jetstream.consumers import Consumer
     from gnats.jetstream.sources import Origin
     from gnats.jetstream.streams import Stream
@@ -81,6 +83,7 @@ class JetStream:
         self._owners: dict[int, Stream | Consumer | Origin] = {}
         self.snapshots = asyncio.Semaphore(AT_ONCE)
         self._transfers: set[asyncio.Task[None]] = set()
+        self._forgetting: set[asyncio.Task[None]] = set()
 
     # -- resources -------------------------------------------------------------------------------------------
 
@@ -270,6 +273,8 @@ class JetStream:
             await asyncio.wait(self._transfers)
         for jsa in self.accounts.values():
             await jsa.close()
+        if self._forgetting:  # their streams have closed: they end
+            await asyncio.wait(self._forgetting)
         await self.states.close()
         self.accounts.clear()
         self.loop.remove_reader(self.engine.fileno())
@@ -280,6 +285,18 @@ class JetStream:
         task = asyncio.create_task(work)
         self._transfers.add(task)
         task.add_done_callback(self._transferred)
+
+    def forget_unneeded(self, consumer: NativeConsumer) -> asyncio.Task[None]:
+        """Have a stream remove, in a thread, what a consumer wanted that is gone, or filters others now."""
+        task = asyncio.create_task(in_thread(consumer.forget_unneeded))
+        self._forgetting.add(task)
+        task.add_done_callback(self._forgotten)
+        return task
+
+    def _forgotten(self, task: asyncio.Task[None]) -> None:
+        self._forgetting.discard(task)
+        if not task.cancelled() and (exc := task.exception()):  # a bug
+            self.server.log.error(f"JetStream cannot remove messages without interest: {exc!r}")
 
     def _transferred(self, task: asyncio.Task[None]) -> None:
         self._transfers.discard(task)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from gnats.store.store import MsgStore
 
 Json = dict[str, Any]
+_LOOKS_AT_ONCE = 2
 
 
 class JSAccount:
@@ -37,6 +39,8 @@ class JSAccount:
         self.limits = limits
         self.streams: dict[str, Stream] = {}
         self.api_total = self.api_errors = 0
+        self.looking = asyncio.Semaphore(_LOOKS_AT_ONCE)
+        """Threads that look through what the account has stored, for answers."""
         self.store_dir = Path(js.config.store_dir) / account.name
         self._usage: dict[str, Usage] = {}
         self._restoring: set[str] = set()
@@ -244,8 +248,10 @@ class JSAccount:
         del self.streams[stream.name]
         self._subjects.discard(stream.config.subjects)
         consumers = list(stream.consumers.values())
-        await stream.delete()
-        self.js.reserve(stream.config.storage, -max(stream.config.max_bytes, 0))
+        try:
+            await stream.delete()
+        finally:
+            self.js.reserve(stream.config.storage, -max(stream.config.max_bytes, 0))
         advisories = self.js.advisories
         for consumer in consumers:
             advisories.consumer_action(self.account, stream.name, consumer.name, "delete")

@@ -15,6 +15,7 @@ import os
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -36,6 +37,8 @@ DELETED = "."
 MESSAGES, CONSUMERS, STREAMS = "msgs", "obs", "streams"
 STATE_FILE = "o.dat"
 _FILE_MODE, _DIR_MODE = 0o600, 0o700
+_LONGEST_NAME = 255
+"""Bytes that a file system takes."""
 _TOGETHER = META_KEY, META_FILE, META_SUM
 
 
@@ -179,13 +182,21 @@ def remove_directory(directory: Path, *, sync: bool = False) -> None:
 
     With `sync` it does not come back.
     """
-    gone = directory.with_name(f"{DELETED}{directory.name}")
+    gone = _deleted(directory)
     if gone.exists():
         shutil.rmtree(gone)
     directory.rename(gone)
     if sync:
         sync_path(directory.parent)
     shutil.rmtree(gone)
+
+
+def _deleted(directory: Path) -> Path:
+    """What a directory is called while it is deleted; the longest names leave no room for the prefix."""
+    name = directory.name.encode()
+    if len(DELETED) + len(name) > _LONGEST_NAME:
+        return directory.with_name(DELETED + sha256(name).hexdigest())
+    return directory.with_name(DELETED + directory.name)
 
 
 class Undo:
@@ -210,7 +221,7 @@ class Undo:
                     replace_file(path, content)
             return
         if self._directory.is_dir():
-            gone = self._directory.with_name(f"{DELETED}{self._directory.name}")
+            gone = _deleted(self._directory)
             if gone.is_dir():
                 shutil.rmtree(gone)
             self._directory.rename(gone)

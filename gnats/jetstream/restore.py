@@ -458,7 +458,7 @@ def encode_state(name: str, found: Json) -> bytes:
         or delivered[0] < floor[0]
         or delivered[1] < floor[1]
         or any(not floor[1] < seq <= delivered[1] for seq, _, _ in pending)
-        or any(not floor[0] < dseq <= delivered[0] for _, dseq, _ in pending)
+        or any(not 0 < dseq <= delivered[0] for _, dseq, _ in pending)
         or any(seq > delivered[1] for seq, _ in redelivered)
     )
     if wrong:

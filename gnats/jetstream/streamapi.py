@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 from base64 import b64encode
-from collections.abc import Iterable
+from collections.abc import Awaitable, Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,6 +24,7 @@ from gnats.jetstream.info import stream_info
 from gnats.jetstream.restore import Restore
 from gnats.jetstream.snapshot import Snapshot
 from gnats.jetstream.streamcfg import check_stream_create
+from gnats.jetstream.threads import in_thread
 
 if TYPE_CHECKING:
     from gnats.jetstream.streams import Stream
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 NAMES_LIMIT = 1024
 LIST_LIMIT = 256
 MAX_SUBJECT_DETAILS = 100_000
+MANY_SUBJECTS = 1024
+"""Subjects of a stream from which on a thread looks at them."""
 
 _PAGE = {"offset": "int"}
 _FILTERED_PAGE = {**_PAGE, "subject": "string"}
@@ -121,27 +124,42 @@ def _filtered(streams: Iterable[Stream], subject: str) -> list[Stream]:
     return [each for each in found if any(collide(subject, other) for other in each.config.subjects)]
 
 
-def _list(request: Request) -> Json:
+def _list(request: Request) -> Json | Awaitable[None]:
     request.check_level()
     jsa = request.jsa
     found = request.read_optional(_FILTERED_PAGE, "JSApiStreamListRequest")
     streams = _filtered(jsa.streams.values(), found.get("subject", ""))
     streams.sort(key=lambda stream: stream.name)
     offset = min(max(found.get("offset", 0), 0), len(streams))
-    page: list[Json] = []
     offline: dict[str, str] = {}
+    listed: list[Stream] = []
     for stream in streams[offset:]:
         if stream.offline_reason:
             offline[stream.name] = stream.offline_reason
             continue
-        page.append(stream_info(stream, domain=request.js.domain, dynamic=False))
-        if len(page) >= LIST_LIMIT:
+        listed.append(stream)
+        if len(listed) >= LIST_LIMIT:
             break
-    answer: Json = {"total": len(streams), "offset": offset, "limit": LIST_LIMIT, "streams": page}
-    return answer | ({"missing": list(offline), "offline": offline} if offline else {})
+
+    def show(page: list[Json]) -> Json:
+        answer: Json = {"total": len(streams), "offset": offset, "limit": LIST_LIMIT, "streams": page}
+        return answer | ({"missing": list(offline), "offline": offline} if offline else {})
+
+    if sum(len(stream.config.subjects) for stream in listed) < MANY_SUBJECTS:
+        return show([stream_info(each, domain=request.js.domain, dynamic=False) for each in listed])
+
+    async def look() -> None:
+        page = []
+        async with jsa.looking:
+            for each in listed:  # others have their turn after each of them
+                page.append(stream_info(each, domain=request.js.domain, dynamic=False))
+                await asyncio.sleep(0)
+            await request.api.respond_at_length(request, show(page))
+
+    return look()
 
 
-def _info(request: Request) -> Json:
+def _info(request: Request) -> Json | Awaitable[None]:
     request.check_level()
     jsa = request.jsa
     found = request.read_optional(_INFO_REQUEST, "JSApiStreamInfoRequest")
@@ -149,19 +167,28 @@ def _info(request: Request) -> Json:
     details = bool(found.get("deleted_details"))
     leader = request.js.server.name
     info = stream_info(stream, domain=request.js.domain, details=details, leader=leader)
-    paged = dict(_PAGED)
-    if subject := found.get("subjects_filter", ""):
-        totals = stream.subjects_totals(subject)
-        if totals:
-            offset = max(found.get("offset", 0), 0)
-            total = len(totals)
-            if offset or total > MAX_SUBJECT_DETAILS:
-                page = sorted(totals)[offset : offset + MAX_SUBJECT_DETAILS]
-                totals = {name: totals[name] for name in page}
-            paged = {"total": total, "offset": offset, "limit": MAX_SUBJECT_DETAILS}
-            if totals:
-                info["state"] = _with_subjects(info["state"], dict(sorted(totals.items())))
-    return paged | info
+    subject, offset = found.get("subjects_filter", ""), max(found.get("offset", 0), 0)
+    if not subject:
+        return _PAGED | info
+    if stream.store.state().num_subjects < MANY_SUBJECTS:
+        return _with_page(info, offset, stream.subjects_page(subject, offset, MAX_SUBJECT_DETAILS))
+
+    async def look() -> None:
+        async with jsa.looking:
+            page = await in_thread(lambda: stream.subjects_page(subject, offset, MAX_SUBJECT_DETAILS))
+            await request.api.respond_at_length(request, _with_page(info, offset, page))
+
+    return look()
+
+
+def _with_page(info: Json, offset: int, page: tuple[int, dict[str, int]]) -> Json:
+    """A stream with some of its subjects."""
+    total, subjects = page
+    if not total:
+        return _PAGED | info
+    if subjects:
+        info["state"] = _with_subjects(info["state"], subjects)
+    return {"total": total, "offset": offset, "limit": MAX_SUBJECT_DETAILS} | info
 
 
 def _with_subjects(state: Json, subjects: dict[str, int]) -> Json:

@@ -19,7 +19,16 @@ from gnats.gofmt import os_error, rfc3339
 from gnats.ident import DIGITS, server_hash
 from gnats.jetstream import errors
 from gnats.jetstream.batching import AbandonReason
-from gnats.jetstream.config import ASYNC, FILE, LIMITS, MEMORY, WORKQUEUE, ConsumerConfig, StreamConfig
+from gnats.jetstream.config import (
+    ASYNC,
+    FILE,
+    INTEREST,
+    LIMITS,
+    MEMORY,
+    WORKQUEUE,
+    ConsumerConfig,
+    StreamConfig,
+)
 from gnats.jetstream.consumercfg import (
     check_consumer_cfg,
     check_workqueue,
@@ -522,10 +531,10 @@ class Stream:
         """Consumers, but for those of other streams that take messages from this one."""
         return len(self.consumers) - self._direct
 
-    def subjects_totals(self, subject: str) -> dict[str, int]:
-        """How many messages each subject has that matches."""
-        totals = self.store.subjects_totals((subject.encode(),))
-        return {name.decode("utf-8", "replace"): total for name, total in totals.items()}
+    def subjects_page(self, subject: str, offset: int, most: int) -> tuple[int, dict[str, int]]:
+        """How many subjects match, and of some of them, in order, how many messages each has. Any thread."""
+        total, page = self.store.subjects_page((subject.encode(),), offset, most)
+        return total, {name.decode("utf-8", "replace"): count for name, count in page}
 
     # -- consumers -------------------------------------------------------------------------------------------
 
@@ -642,16 +651,17 @@ class Stream:
                 return False
         return True
 
-    def delete_consumer(self, consumer: Consumer) -> None:
-        """Delete a consumer and what is stored of it."""
+    def delete_consumer(self, consumer: Consumer) -> asyncio.Task[None] | None:
+        """Delete a consumer and what is stored of it. The task removes messages that only it was to have."""
         if self.consumers.get(consumer.name) is not consumer:
-            return
+            return None
         del self.consumers[consumer.name]
         self._count(consumer, -1)
-        consumer.stop(deleting=True)
+        native = consumer.stop(deleting=True)
         if not consumer.config.direct:
             jsa = self.jsa
             jsa.js.advisories.consumer_action(jsa.account, self.name, consumer.name, "delete")
+        return self.jsa.js.forget_unneeded(native) if native and self.config.retention == INTEREST else None
 
 
 def _sequences(ranges: list[tuple[int, int]], most: int) -> list[int]:

@@ -89,6 +89,11 @@ class MsgStore:
         """Of each subject that the filters take: messages, first and last sequence."""
     def subjects_totals(self, filters: Iterable[bytes | str] = ()) -> dict[bytes, int]:
         """Of each subject that the filters take, how many messages there are."""
+    def subjects_page(
+        self, filters: Iterable[bytes | str] = (), offset: int = 0, most: int = 0
+    ) -> tuple[int, list[tuple[bytes, int]]]:
+        """How many subjects there are that the filters take, and of those from `offset` on, in order and
+        `most` at most, how many messages there are. Any thread. Raises MemoryError."""
     def state(self) -> StreamState:
         """The counts as they are now."""
     def deleted(self) -> list[tuple[int, int]]:

@@ -294,6 +294,19 @@ def test_an_ephemeral_consumer_that_is_changed_goes_as_it_would_have(asker: Aske
         asker.api("CONSUMER.INFO.S.C")
 
 
+def test_what_threads_write_is_answered_the_same(asker: Asker) -> None:
+    """There are more subjects than the loop writes by itself."""
+    asker.api("STREAM.CREATE.S", {"name": "S", "subjects": ["s.>"], "storage": "memory"})
+    for caller in asker.callers:
+        caller.send(b"".join(b"PUB s.%d 1\r\nx\r\n" % (number % 1100) for number in range(1200)))
+        caller.fence()
+    for request in ({}, {"offset": 1090}, {"offset": 1200}, {"subjects_filter": "s.*"}):
+        asker.api("STREAM.INFO.S", {"subjects_filter": ">"} | request)
+    asker.api("STREAM.CREATE.W", {"name": "W", "subjects": [f"w.{number}" for number in range(1100)]})
+    asker.api("STREAM.LIST")
+    asker.api("STREAM.LIST", {"offset": 1})
+
+
 def test_a_page_of_subjects_may_begin_behind_the_last(asker: Asker) -> None:
     asker.api("STREAM.CREATE.S", {"name": "S", "subjects": ["s.>"]})
     for subject in ("s.a", "s.b"):

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from support.caller import Caller
 from support.jetstream import comparable, config
-from support.servers import REFERENCE, Kind, Server
+from support.servers import REFERENCE, Kind, Server, until
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -321,3 +321,62 @@ def test_a_stream_that_cannot_be_read_is_left_alone(launch: Launch, tmp_path: Pa
         assert text in server.log
     server.stop()
     assert {path for path in files if path.suffix != ".db"} <= set(streams.rglob("*"))
+
+
+def test_the_longest_names_are_gone_for_good(launch: Launch, tmp_path: Path) -> None:
+    """A directory that is being deleted is called something that a file system takes."""
+    name, options = "N" * 255, config(tmp_path / "js", "max_file_store: 1000000")
+    stream = {"name": name, "subjects": ["n"], "max_bytes": 900_000}
+    consumer = {"stream_name": "S", "config": EXPLICIT | {"durable_name": name}}
+    server = launch(config=options)
+    with Caller(server) as caller:
+        for _ in range(2):  # its bytes are free again
+            assert "error" not in caller.request(f"$JS.API.STREAM.CREATE.{name}", stream).json
+            assert caller.request(f"$JS.API.STREAM.DELETE.{name}").json.get("success") is True
+        assert "error" not in caller.request("$JS.API.STREAM.CREATE.S", {"name": "S"}).json
+        assert "error" not in caller.request(f"$JS.API.CONSUMER.DURABLE.CREATE.S.{name}", consumer).json
+        assert caller.request(f"$JS.API.CONSUMER.DELETE.S.{name}").json["success"] is True
+    server.stop()
+    with Caller(launch(config=options)) as caller:
+        assert caller.request("$JS.API.STREAM.NAMES").json["streams"] == ["S"]
+        assert caller.request("$JS.API.CONSUMER.NAMES.S").json["consumers"] == []
+
+
+def test_what_cannot_be_deleted_reserves_nothing(launch: Launch, tmp_path: Path, kind: Kind) -> None:
+    if kind.is_reference:
+        pytest.skip("how it deletes is its own")
+    stream = {"name": "S", "max_bytes": 900_000}
+    server = launch(config=config(tmp_path / "js", "max_file_store: 1000000"))
+    with Caller(server) as caller:
+        assert "error" not in caller.request("$JS.API.STREAM.CREATE.S", stream).json
+        (tmp_path / "js/jetstream/$G/streams/.S").touch()  # in its way
+        assert caller.request("$JS.API.STREAM.DELETE.S").json["error"]["err_code"] == 10050
+        assert "error" not in caller.request("$JS.API.STREAM.CREATE.T", stream | {"name": "T"}).json
+
+
+def test_messages_that_nobody_is_interested_in_any_more(launch: Launch, tmp_path: Path) -> None:
+    """They go with the consumer, and when it filters others."""
+    consumer = EXPLICIT | {"durable_name": "C", "filter_subjects": ["i.a", "i.b"]}
+    other = EXPLICIT | {"durable_name": "D", "filter_subject": "i.c"}
+    with Caller(launch(config=config(tmp_path / "js"))) as caller:
+
+        def make(config: dict[str, Any]) -> None:
+            subject = f"$JS.API.CONSUMER.CREATE.I.{config['durable_name']}"
+            assert "error" not in caller.request(subject, {"stream_name": "I", "config": config}).json
+
+        def messages() -> int:
+            return int(caller.request("$JS.API.STREAM.INFO.I").json["state"]["messages"])
+
+        stream = {"name": "I", "subjects": ["i.>"], "retention": "interest"}
+        assert "error" not in caller.request("$JS.API.STREAM.CREATE.I", stream).json
+        make(consumer)
+        make(other)
+        for subject in ("i.a", "i.b", "i.c", "i.b"):
+            caller.request(subject, b"x")
+        assert messages() == 4
+        make(EXPLICIT | {"durable_name": "C", "filter_subject": "i.a"})
+        until(lambda: messages() == 2)
+        assert caller.request("$JS.API.CONSUMER.DELETE.I.D").json["success"] is True
+        assert messages() == 1
+        assert caller.request("$JS.API.CONSUMER.DELETE.I.C").json["success"] is True
+        assert messages() == 0

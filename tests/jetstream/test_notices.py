@@ -138,6 +138,34 @@ def test_a_pause_that_is_over(js: NativeJs, name: str) -> None:
     assert js.call(lambda _: js.consumers[name, "C"].info())["paused"] is False
 
 
+# -- work that does not end ----------------------------------------------------------------------------
+
+
+def test_messages_that_wait_to_be_delivered_again_are_left_alone(js: NativeJs, name: str) -> None:
+    """No timer goes round for them, however short the ack wait is, as long as nobody asks."""
+    timers = js.call(lambda _: js.engine.stats()["timers"])
+    setup(js, name, 3, ack_wait=1)
+    with js.peer() as peer:
+        pull(peer, name, 3)
+        until(lambda: js.call(lambda _: js.engine.stats()["timers"]) == timers)
+        assert [each.ack[:2] for each in pull(peer, name, 3)] == [(2, 1), (2, 2), (2, 3)]
+
+
+def test_expiry_keeps_up_with_publishers(js: NativeJs, name: str) -> None:
+    """What has been stored since the last round may go in the next one."""
+    js.create_stream(name, max_age=SECOND, duplicate_window=SECOND)
+    stream, rounds = js.streams[name], js.call(lambda _: js.engine.stats()["rounds"])
+
+    def store(_: object) -> None:
+        for _ in range(40_000):
+            stream.store.store_msg(name.encode(), ts=time.time_ns() - 2 * SECOND)
+        stream.look_for_expired()
+
+    js.call(store)
+    until(lambda: js.messages(name) == 0)
+    assert js.call(lambda _: js.engine.stats()["rounds"]) - rounds < 20
+
+
 # -- state ---------------------------------------------------------------------------------------------
 
 
@@ -162,6 +190,43 @@ def test_a_consumer_goes_on_where_it_was(js: NativeJs, name: str) -> None:
         # what was delivered before is acknowledged as if nothing had happened
         peer.request(messages[1].reply)
         assert js.consumer_info(name, "C")["ack_floor"] == (3, 3)
+
+
+@pytest.mark.parametrize("flow_control", [False, True])
+@pytest.mark.parametrize("sseq", [2, 1 << 63, (1 << 64) - 1])
+@pytest.mark.parametrize("dseq", [1000, (1 << 63) + 5, (1 << 64) - 1])
+def test_no_ack_takes_floors_beyond_what_was_delivered(
+    js: NativeJs, name: str, flow_control: bool, sseq: int, dseq: int
+) -> None:
+    """Clients write the numbers of an ack: of AckAll, too, the state stays one that can be read."""
+    push = {"deliver_subject": f"{name}.d", "flow_control": True, "idle_heartbeat": SECOND}
+    with js.peer() as peer:
+        if flow_control:
+            peer.sub(f"{name}.d")
+        setup(js, name, 3, ack_policy="all", **(push if flow_control else {}))
+        _ = peer.msgs(3) if flow_control else pull(peer, name, 3)
+        peer.pub(f"$JS.ACK.{name}.C.1.{sseq}.{dseq}.1.0")
+        peer.flush()
+    known = sseq == 2
+    info = js.consumer_info(name, "C")
+    assert (info["ack_floor"], info["num_ack_pending"]) == (((3, 2), 1) if known else ((0, 0), 3))
+    again(js, name, ack_policy="all", **(push if flow_control else {}))
+    after = js.consumer_info(name, "C")
+    assert (after["delivered"], after["ack_floor"]) == ((3, 3), info["ack_floor"])
+    assert after["num_ack_pending"] == info["num_ack_pending"]
+
+
+def test_what_is_pending_below_a_later_delivery_is_remembered(js: NativeJs, name: str) -> None:
+    """The second message is acknowledged as the fifth delivery. The third, also the third, still waits."""
+    setup(js, name, 3, ack_policy="all", ack_wait=SECOND // 5)
+    with js.peer() as peer:
+        pull(peer, name, 3)
+        second = pull(peer, name, 3)[1]
+        assert second.ack[:3] == (2, 2, 5)
+        peer.request(second.reply)
+    again(js, name, ack_policy="all", ack_wait=SECOND // 5)
+    with js.peer() as peer:
+        assert pull(peer, name)[0].ack[:2] == (3, 3)
 
 
 def test_redeliveries_are_remembered(js: NativeJs, name: str) -> None:

@@ -221,6 +221,24 @@ def test_no_wait_behind_others(js: Js, name: str) -> None:
         assert status(peer.msg()) == ("408 Requests Pending", {})
 
 
+def test_no_wait_behind_very_many_others(js: Js, name: str) -> None:
+    """Looking at all that wait for each that does not would take minutes."""
+    n = 150_000 if not js.is_reference else 100
+    js.create_stream(name)
+    js.create_consumer(name, "C", ack_policy="explicit", max_waiting=n, max_ack_pending=1)
+    js.publish(*[name] * 3)
+    subject = f"$JS.API.CONSUMER.MSG.NEXT.{name}.C"
+    with js.peer() as peer:
+        ask(peer, name, "C", peer.inbox(), batch=1)
+        assert peer.msg().ack[1] == 1
+        inbox = peer.inbox()
+        peer.send(f"PUB {subject} {inbox} 1\r\n1\r\n".encode() * n)
+        peer.flush()
+        body = b'{"batch":1,"no_wait":true}'
+        peer.send((f"PUB {subject} {inbox} {len(body)}\r\n".encode() + body + b"\r\n") * 3000)
+        assert {status(each)[0] for each in peer.msgs(3000)} == {"408 Requests Pending"}
+
+
 def test_max_bytes(js: Js, name: str) -> None:
     js.create_stream(name, subjects=[name])
     js.create_consumer(name, "C", ack_policy="explicit")

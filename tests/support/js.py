@@ -330,7 +330,12 @@ class NativeJs(Js):
         self.call(lambda _: self.consumers[stream, name].configure(cfg))
 
     def delete_consumer(self, stream: str, name: str) -> None:
-        self.call(lambda _: self.consumers.pop((stream, name)).close(deleted=True))
+        def delete(_: GnatsServer) -> None:
+            consumer = self.consumers.pop((stream, name))
+            consumer.close(deleted=True)
+            consumer.forget_unneeded()
+
+        self.call(delete)
 
     def delete_msg(self, stream: str, seq: int) -> None:
         assert self.call(lambda _: self.streams[stream].delete_msg(seq))

@@ -19,7 +19,8 @@ from gnats.jetstream.streamcore cimport StreamCore
 from gnats.store.base cimport STORE_OK, StoreMsg
 
 cdef enum:
-    AT_ONCE = 1024       # messages that go before others have their turn
+    AT_ONCE = 1024       # messages that go under one lock, and in one round of those that nothing was stored for
+    MOST_STORED = 1 << 17
     SOME = 64
 
 cdef int64_t MIN_FIRE = 50000000    # ns between two looks for message ids that are too old
@@ -27,36 +28,62 @@ cdef int64_t MIN_FIRE = 50000000    # ns between two looks for message ids that 
 
 cdef void expire_msgs(void *owner, PollState *ps) noexcept nogil:
     cdef int64_t now = realtime_ns(), following
-    cdef bint markers
+    cdef uint64_t most
+    cdef bint markers, more
     (<StreamCore> owner).enter()
     markers = (<StreamCore> owner).cfg.marker_ttl != 0
+    most = quota(<StreamCore> owner)
     (<StreamCore> owner).leave(ps)
-    if markers:
-        leave_markers(<StreamCore> owner, ps, now)
+    more = leave_markers(<StreamCore> owner, ps, now, most) if markers else expire_some(
+        <StreamCore> owner, ps, now, most)
     (<StreamCore> owner).enter()
     (<StreamCore> owner).expires_at = 0
     if not (<StreamCore> owner).closed:
-        if not markers:
-            (<StreamCore> owner).store.expire(now, AT_ONCE)
         following = (<StreamCore> owner).store.next_expiry()
         if following != INT64_MAX and not stream_failed(<StreamCore> owner):
-            (<StreamCore> owner).arm_expiry(following)
+            if more and following <= now:
+                # in the next round, when others have had their turn
+                (<StreamCore> owner).expires_at = following
+                (<StreamCore> owner).engine.arm(&(<StreamCore> owner).expiry_timer, monotonic_ns())
+            else:
+                (<StreamCore> owner).arm_expiry(following)
     (<StreamCore> owner).leave(ps)
 
 
-cdef void leave_markers(StreamCore s, PollState *ps, int64_t now) noexcept nogil:
-    """Remove what has expired; who was the last of its subject leaves a marker."""
+cdef uint64_t quota(StreamCore s) noexcept nogil:
+    """How many messages may go in one round. Those that publishers have stored since the last one count twice: however
+    fast they are, a stream does not grow beyond its age. The lock is held."""
+    cdef uint64_t last = s.store.last_seq
+    cdef uint64_t more = last - s.aged_seq if last > s.aged_seq else 0
+    s.aged_seq = last
+    return AT_ONCE + 2 * min(more, <uint64_t> MOST_STORED)
+
+
+cdef bint expire_some(StreamCore s, PollState *ps, int64_t now, uint64_t most) noexcept nogil:
+    """Remove what has expired, in parts; True: there may be more."""
+    cdef uint64_t gone = 0
+    cdef uint32_t n = AT_ONCE
+    while gone < most and n >= AT_ONCE:
+        s.enter()
+        n = s.store.expire(now, AT_ONCE) if not s.closed else 0
+        s.leave(ps)
+        gone += n
+    return n >= AT_ONCE
+
+
+cdef bint leave_markers(StreamCore s, PollState *ps, int64_t now, uint64_t most) noexcept nogil:
+    """Remove what has expired; who was the last of its subject leaves a marker. True: there may be more."""
     cdef uint64_t[SOME] seqs
-    cdef uint32_t i, n, gone = 0
-    while gone < AT_ONCE:
+    cdef uint64_t gone = 0
+    cdef uint32_t i, n = SOME
+    while gone < most and n == SOME:
         s.enter()
         n = s.store.expired(now, seqs, SOME) if not s.closed and not stream_failed(s) else 0
         s.leave(ps)
         for i in range(n):
             expire_one(s, ps, seqs[i])
         gone += n
-        if n < SOME:
-            break
+    return n == SOME
 
 
 cdef void expire_one(StreamCore s, PollState *ps, uint64_t seq) noexcept nogil:

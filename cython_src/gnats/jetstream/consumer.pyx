@@ -28,6 +28,7 @@ from gnats.jetstream.engine cimport local_of, run_later
 from gnats.jetstream.headers cimport level_too_high
 from gnats.jetstream.outq cimport outq_ended, outq_status
 from gnats.jetstream.pending cimport (
+    QUEUED,
     Entry,
     pending_first,
     pending_find,
@@ -342,10 +343,9 @@ cdef class Consumer(ConsumerDelivery):
         return 0
 
     def close(self, *, bint deleted=False) -> None:
-        """Leave the stream. Idempotent. `deleted`: for good; whoever waits is told, and the stream forgets what only
-        this consumer was waiting for."""
+        """Leave the stream. Idempotent. `deleted`: for good, which clients that wait are told; then forget_unneeded()
+        is to be called, unless the stream goes, too."""
         cdef WaitingRequest *wr
-        cdef uint64_t floor
         if self.closed:
             return
         for address in self.subs:
@@ -362,7 +362,6 @@ cdef class Consumer(ConsumerDelivery):
             outq_status(&self.out, wr.reply, wr.reply_n, NULL, 0, b"409 Consumer Deleted", b"")
             wr = wr.next
         waitq_free(&self.waiting)
-        floor = self.asflr
         pthread_mutex_unlock(&self.lock)
         self.engine.arm(&self.timer, 0)
         self.engine.arm(&self.kicker, 0)
@@ -370,8 +369,6 @@ cdef class Consumer(ConsumerDelivery):
         self.wake_now()
         if self.started:
             self.stream.remove_consumer(self)
-            if deleted and self.cfg.retention == INTEREST_POLICY:
-                self.remove_unneeded(False, floor + 1, UINT64_MAX)    # cleanupNoInterestMessages
         self.engine.bury(self)
 
     def signal_shutdown(self) -> None:
@@ -386,6 +383,17 @@ cdef class Consumer(ConsumerDelivery):
         pthread_mutex_unlock(&self.lock)
         if told:
             self.wake_now()
+
+    def forget_unneeded(self) -> None:
+        """Have the stream remove what no consumer is interested in any more (cleanupNoInterestMessages), when this one
+        has been deleted or filters others. It looks at each message behind the ack floor: any thread."""
+        cdef uint64_t floor
+        if self.cfg.retention != INTEREST_POLICY:
+            return
+        pthread_mutex_lock(&self.lock)
+        floor = self.asflr
+        pthread_mutex_unlock(&self.lock)
+        self.remove_unneeded(False, floor + 1, UINT64_MAX)
 
     def check_state_for_interest_stream(self) -> None:
         """After recovery, in a stream that keeps messages until they are acknowledged: those that were acknowledged to
@@ -412,7 +420,8 @@ cdef class Consumer(ConsumerDelivery):
             while more:
                 qs_online(&me)
                 pthread_mutex_lock(&self.store.lock)
-                more = self.store.load_next(self.filter if filtered else NULL, seq, &sm, NULL) == STORE_OK
+                more = not self.stream.closed and self.store.load_next(
+                    self.filter if filtered else NULL, seq, &sm, NULL) == STORE_OK
                 pthread_mutex_unlock(&self.store.lock)
                 more = more and sm.seq < end
                 if more:
@@ -561,7 +570,7 @@ cdef class Consumer(ConsumerDelivery):
             if snap.pending != NULL and snap.redelivered != NULL:
                 e = pending_first(&self.pending)
                 while e != NULL:
-                    if e.seq > snap.floor_stream and e.dseq > snap.floor_consumer:
+                    if e.seq > snap.floor_stream:
                         snap.pending[snap.n_pending].stream_seq = e.seq
                         snap.pending[snap.n_pending].consumer_seq = e.dseq
                         snap.pending[snap.n_pending].ts = e.ts
@@ -678,7 +687,7 @@ cdef class Consumer(ConsumerDelivery):
         # Who has messages may still be at work on them.
         e = pending_first(&self.pending)
         while e != NULL:
-            until = max(until, e.deadline)
+            until = max(until, e.deadline if not e.flags & QUEUED else time_after(e.ts, self.wait_of(e.rdc)))
             e = pending_next(&self.pending, e)
         until = time_after(until, self.cfg.inactive) if until else 0
         if until > wall:

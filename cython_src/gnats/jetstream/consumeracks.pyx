@@ -1,6 +1,6 @@
 """What a consumer does with acknowledgements; see consumeracks.pxd."""
 from libc.stddef cimport size_t
-from libc.stdint cimport int64_t, uint32_t, uint64_t
+from libc.stdint cimport INT64_MAX, int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free, qsort, realloc
 from libc.string cimport memcpy
 
@@ -29,6 +29,7 @@ from gnats.jetstream.consumerstate cimport (
     CONSUMER_MAX_DELIVERIES,
     CONSUMER_NAKED,
     CONSUMER_TERMINATED,
+    POLICY_ALL,
     POLICY_EXPLICIT,
     POLICY_NONE,
 )
@@ -148,7 +149,7 @@ cdef class ConsumerAcks(ConsumerState):
         cdef bint was_pending, tell = self.cfg.retention != LIMITS_POLICY
         cdef bint full = self.cfg.max_ack_pending and self.pending.n >= self.cfg.max_ack_pending
         cdef bint beyond
-        if sseq >= self.sseq and not self.cfg.flow_control:
+        if sseq >= self.sseq and (not self.cfg.flow_control or self.cfg.ack_policy == POLICY_ALL):
             pthread_mutex_lock(&self.store.lock)
             beyond = sseq > self.store.last_seq
             pthread_mutex_unlock(&self.store.lock)
@@ -172,6 +173,9 @@ cdef class ConsumerAcks(ConsumerState):
             if tell:
                 acked_add(acked, sseq)
         else:
+            # The number is the client's: it may be any, and is too high after a reset. No floor may be above what was
+            # delivered: the state would not be one.
+            dseq = min(dseq, self.dseq - 1)
             if dseq <= self.adflr or sseq <= self.asflr:
                 return True
             signal[0] |= full
@@ -296,7 +300,7 @@ cdef class ConsumerAcks(ConsumerState):
                 pending_forget(&self.pending, e)
                 self.mark_dirty()
             elif e.flags & QUEUED:
-                pending_set_deadline(&self.pending, e, self.next_deadline(wall, e))
+                pending_set_deadline(&self.pending, e, INT64_MAX)
             elif not self.has_max_deliveries(seq, wall):
                 # out of the way of those that follow, until all are known
                 pending_set_deadline(&self.pending, e, self.next_deadline(wall, e))
@@ -312,7 +316,8 @@ cdef class ConsumerAcks(ConsumerState):
         return self.pending.nqueued != 0
 
     cdef bint expire_entries(self, uint64_t *seqs, size_t n, int64_t wall) noexcept nogil:
-        """Into the redelivery queue, in the order of the stream; their time begins anew, in that order."""
+        """Into the redelivery queue, in the order of the stream. Their time begins anew, in that order, when they are
+        delivered again: until then none of them is looked at."""
         cdef Entry *e
         cdef int64_t off = 0
         cdef size_t i
@@ -325,7 +330,7 @@ cdef class ConsumerAcks(ConsumerState):
             if i == 0:
                 off = time_before(wall, e.ts)
             e.ts = time_after(e.ts, off)
-            pending_set_deadline(&self.pending, e, self.next_deadline(max(e.ts, wall), e))
+            pending_set_deadline(&self.pending, e, INT64_MAX)
         return True
 
     cdef int64_t next_deadline(self, int64_t start, const Entry *e) noexcept nogil:
@@ -454,8 +459,10 @@ cdef class ConsumerAcks(ConsumerState):
             pending_free(&self.pending)
             self.adflr = self.dseq - 1
             self.asflr = self.sseq - 1
-        while pending_pop(&self.pending):
-            pass   # what is left comes again after its ack wait
+        while self.pending.nqueued:
+            e = pending_find(&self.pending, pending_pop(&self.pending))
+            if e != NULL and e.flags & PENDING:
+                pending_set_deadline(&self.pending, e, self.next_deadline(wall, e))   # it comes again then
         self.delivered.consumer = self.dseq - 1
         self.delivered.stream = self.sseq - 1
         self.floor.consumer = self.adflr

@@ -1,6 +1,6 @@
 """How a consumer delivers; see consumerdelivery.pxd."""
 from libc.stddef cimport size_t
-from libc.stdint cimport UINT64_MAX, int64_t, uint32_t, uint64_t
+from libc.stdint cimport INT64_MAX, UINT64_MAX, int64_t, uint32_t, uint64_t
 from libc.stdio cimport snprintf
 from libc.stdlib cimport free
 from libc.string cimport memcmp, memcpy
@@ -30,6 +30,7 @@ from gnats.jetstream.pending cimport (
     pending_earliest,
     pending_enqueue,
     pending_find,
+    pending_forget,
     pending_pop,
     pending_rdc,
     pending_reserve,
@@ -37,7 +38,7 @@ from gnats.jetstream.pending cimport (
     pending_track,
     pending_untrack,
 )
-from gnats.jetstream.requests cimport WaitingRequest
+from gnats.jetstream.requests cimport WaitingRequest, waitq_set_n
 from gnats.jetstream.streamcore cimport LIMITS_POLICY
 from gnats.store.base cimport STORE_DELETED, STORE_EOF, STORE_NOT_FOUND, STORE_OK, StoreMsg
 
@@ -314,6 +315,9 @@ cdef class ConsumerDelivery(ConsumerPull):
                     &signal)
                 if unused.seqs != unused.few:
                     free(unused.seqs)
+                e = pending_find(&self.pending, seq)
+                if e != NULL:
+                    pending_forget(&self.pending, e)   # a floor was above it already
             return 0
         if rc != STORE_OK:
             pending_enqueue(&self.pending, seq)
@@ -503,7 +507,7 @@ cdef class ConsumerDelivery(ConsumerPull):
             return
         while wr != NULL:
             if wr.reply_n == n and memcmp(wr.reply, dest, n) == 0:
-                wr.n += 1
+                waitq_set_n(&self.waiting, wr, wr.n + 1)
                 wr.d -= 1
                 break
             wr = wr.next
@@ -540,7 +544,7 @@ cdef class ConsumerDelivery(ConsumerPull):
     cdef void arm_timer(self, PollState *ps, int64_t wall) noexcept nogil:
         cdef int64_t when = 0
         cdef Entry *e = pending_earliest(&self.pending)
-        if e != NULL and self.has_ack_wait():
+        if e != NULL and e.deadline != INT64_MAX and self.has_ack_wait():
             when = time_after(ps.now, time_after(max(time_before(e.deadline, wall), <int64_t> 0), ACK_DELAY))
         when = earlier(when, self.waiting.due)
         when = earlier(when, self.inactive_at)

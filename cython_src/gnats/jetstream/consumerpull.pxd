@@ -31,8 +31,9 @@ cdef class ConsumerPull(ConsumerAcks):
     cdef bint may_be_served(self, PollState *ps, WaitingRequest *wr, int64_t npc, bint *removed,
                             bint *assigned) noexcept nogil
     # End requests: those that expire, those nobody listens for, those that do not wait (eos: there is nothing for
-    # them). Heartbeats. How many messages the others ask for.
-    cdef int64_t process_waiting(self, bint eos, int64_t now) noexcept nogil
+    # them). Heartbeats.
+    cdef void process_waiting(self, bint eos, int64_t now) noexcept nogil
+    cdef int64_t asked_before(self, int64_t now) noexcept nogil
     cdef void end_request(self, WaitingRequest *wr, const char *text) noexcept nogil    # and free it
     cdef void send_idle_heartbeat(self, const char *dest, size_t n) noexcept nogil
     cdef void set_pinned_timer(self, int64_t now) noexcept nogil

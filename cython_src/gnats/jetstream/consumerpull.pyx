@@ -34,6 +34,7 @@ from gnats.jetstream.requests cimport (
     waitq_due,
     waitq_pop,
     waitq_remove,
+    waitq_set_n,
 )
 
 cdef enum:
@@ -106,7 +107,7 @@ cdef class ConsumerPull(ConsumerAcks):
             if pending == 0 and req.expires == 0:
                 self.waiting.last = ps.now
                 return self.refuse(reply, rn, b"404 No Messages")
-            if pending > 0 and pending < self.process_waiting(False, ps.now):
+            if 0 < pending < <int64_t> self.waiting.asked and pending < self.asked_before(ps.now):
                 self.waiting.last = ps.now
                 return self.refuse(reply, rn, b"408 Requests Pending")
         wr = request_new(&req, reply, rn, ps.now)
@@ -223,7 +224,7 @@ cdef class ConsumerPull(ConsumerAcks):
                     continue
                 wr.b -= <int64_t> size
                 if wr.b == 0:
-                    wr.n = 1   # this one, and no more
+                    waitq_set_n(&self.waiting, wr, 1)   # this one, and no more
             if not self.request_has_interest(wr):
                 waitq_remove(&self.waiting, wr)
                 continue
@@ -276,10 +277,15 @@ cdef class ConsumerPull(ConsumerAcks):
 
     # -- those that wait ---------------------------------------------------------------------------------------------
 
-    cdef int64_t process_waiting(self, bint eos, int64_t now) noexcept nogil:
+    cdef int64_t asked_before(self, int64_t now) noexcept nogil:
+        """Messages that requests wait for that are still there. All are looked at once a batch, however many ask."""
+        if self.looked_at != now:
+            self.process_waiting(False, now)
+        return <int64_t> self.waiting.asked
+
+    cdef void process_waiting(self, bint eos, int64_t now) noexcept nogil:
         cdef WaitingRequest *wr = self.waiting.head
         cdef WaitingRequest *following
-        cdef int64_t asked = 0
         self.looked_at = now
         self.waiting.due = 0
         while wr != NULL:
@@ -292,7 +298,6 @@ cdef class ConsumerPull(ConsumerAcks):
             elif not self.request_has_interest(wr):
                 waitq_remove(&self.waiting, wr)
             else:
-                asked += wr.n
                 if wr.hbt:
                     if now >= wr.hbt:
                         self.send_idle_heartbeat(wr.reply, wr.reply_n)
@@ -300,7 +305,6 @@ cdef class ConsumerPull(ConsumerAcks):
                     waitq_due(&self.waiting, wr.hbt)
                 waitq_due(&self.waiting, wr.expires)
             wr = following
-        return asked
 
     cdef void send_idle_heartbeat(self, const char *dest, size_t n) noexcept nogil:
         cdef char[FIELDS_ROOM] fields

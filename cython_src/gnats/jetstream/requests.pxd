@@ -61,6 +61,7 @@ cdef struct WaitQueue:
     WaitingRequest *last_of[PRIORITIES]    # the last of each priority that there is
     uint32_t n, max
     uint32_t nowait             # requests with no_wait
+    uint64_t asked              # messages still to come, of all of them; modulo 2**64
     int64_t last                # when something was asked for last, monotonic ns
     int64_t due                 # nothing expires and no heartbeat is due before; 0: nothing at all, as when it is empty
 
@@ -75,6 +76,8 @@ cdef void waitq_remove(WaitQueue *q, WaitingRequest *wr) noexcept nogil    # and
 cdef void waitq_cycle(WaitQueue *q) noexcept nogil                         # the first becomes the last
 # One message for the first, which becomes the last of its priority, or, when that was all, is taken out: the caller's.
 cdef WaitingRequest *waitq_pop(WaitQueue *q) noexcept nogil
+# A request in the queue has n messages still to come.
+cdef void waitq_set_n(WaitQueue *q, WaitingRequest *wr, int64_t n) noexcept nogil
 cdef void waitq_free(WaitQueue *q) noexcept nogil
 # Something is due at `when`.
 cdef void waitq_due(WaitQueue *q, int64_t when) noexcept nogil

@@ -1,7 +1,7 @@
 """Pull requests; see requests.pxd."""
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stddef cimport size_t
-from libc.stdint cimport int64_t, uint32_t
+from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 
@@ -143,6 +143,7 @@ cdef void link_in(WaitQueue *q, WaitingRequest *wr) noexcept nogil:
     q.last_of[wr.priority] = wr
     q.n += 1
     q.nowait += wr.no_wait
+    q.asked += <uint64_t> wr.n
 
 
 cdef void link_out(WaitQueue *q, WaitingRequest *wr) noexcept nogil:
@@ -158,6 +159,7 @@ cdef void link_out(WaitQueue *q, WaitingRequest *wr) noexcept nogil:
         q.tail = wr.prev
     q.n -= 1
     q.nowait -= wr.no_wait
+    q.asked -= <uint64_t> wr.n
 
 
 cdef inline void leave(WaitQueue *q, WaitingRequest *wr) noexcept nogil:
@@ -190,12 +192,17 @@ cdef void waitq_cycle(WaitQueue *q) noexcept nogil:
         q.last = wr.received
 
 
+cdef void waitq_set_n(WaitQueue *q, WaitingRequest *wr, int64_t n) noexcept nogil:
+    q.asked += <uint64_t> n - <uint64_t> wr.n
+    wr.n = n
+
+
 cdef WaitingRequest *waitq_pop(WaitQueue *q) noexcept nogil:
     cdef WaitingRequest *wr = q.head
     if wr == NULL:
         return NULL
     wr.d += 1
-    wr.n -= 1
+    waitq_set_n(q, wr, wr.n - 1)
     if wr.n > 0:
         if q.n > 1:
             link_out(q, wr)
@@ -297,7 +304,7 @@ cdef class RequestQueue:
         raise KeyError(reply)
 
     def list(self) -> list:
-        """[(reply, messages still to come)], and that the links say the same from behind."""
+        """[(reply, messages still to come)], and that the links say the same from behind, and the sum."""
         cdef list out = []
         cdef list back = []
         cdef WaitingRequest *wr = self.q.head
@@ -309,4 +316,5 @@ cdef class RequestQueue:
             back.append((PyBytes_FromStringAndSize(wr.reply, wr.reply_n), wr.n))
             wr = wr.prev
         assert out == back[::-1] and len(out) == self.q.n
+        assert self.q.asked == sum(n for _, n in out) % 2**64
         return out

@@ -83,6 +83,7 @@ cdef class StreamCore(StreamBase):
     # timers; armed under the lock
     cdef JsTimer dedupe_timer, expiry_timer, batch_timer, schedule_timer
     cdef bint reserved                     # room for the four in the engine
+    cdef uint64_t aged_seq                 # the last sequence when expiry_timer went off last; under the lock
     cdef int64_t expires_at                # ns since 1970 that expiry_timer is armed for, 0 when it is not
     cdef int64_t schedules_at              # the same of schedule_timer
 

@@ -162,7 +162,7 @@ cdef class StreamCore(StreamBase):
                 return False
         concerned_free(&c)
         self.enter()
-        gone = self.store.remove(seq, False) == STORE_OK
+        gone = not self.closed and self.store.remove(seq, False) == STORE_OK
         self.leave(ps)
         return gone
 

@@ -303,13 +303,13 @@ cdef int consumer_fields(ConsumerSnapshot *s, const uint8_t *data, size_t n) noe
                 return CODEC_BAD
             if not get_varint(&p, end, &ts):
                 return CODEC_BAD
-            # What waits for its acknowledgement has been delivered, and is behind the floor.
-            pends = (
-                0 < e.stream_seq <= s.delivered_stream - s.floor_stream
-                and e.consumer_seq <= s.delivered_consumer - s.floor_consumer)
+            # What waits for its acknowledgement has been delivered, and is behind the floor of the stream. The number
+            # of its first delivery may be below the other floor: that is of a later delivery of a message before it.
+            pends = 0 < e.stream_seq <= s.delivered_stream - s.floor_stream
             e.stream_seq += s.floor_stream
             if version >= 2:
-                e.consumer_seq += s.floor_consumer
+                e.consumer_seq += s.floor_consumer    # modulo 2**64
+                pends = pends and 0 < e.consumer_seq <= s.delivered_consumer
             ts = plus(base, ts) if version == 1 else less(base, ts)
             e.ts = <int64_t> (<uint64_t> ts * SECOND)
             if e.stream_seq == 0:

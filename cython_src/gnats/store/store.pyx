@@ -3,13 +3,15 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.errno cimport errno
 from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint32_t, uint64_t
-from libc.stdlib cimport free
+from libc.stdlib cimport free, qsort
+from libc.string cimport memcmp, memcpy, memset
 from posix.unistd cimport close, dup
 
 import os
 import shutil
 from typing import NamedTuple
 
+from gnats.includes.arrays cimport array_grow
 from gnats.includes.linux cimport realtime_ns
 from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
 from gnats.includes.times cimport time_after
@@ -59,6 +61,60 @@ MESSAGES = (
 
 
 cdef int64_t AGAIN = 2000000000    # ns
+
+
+# The messages of a subject; `at` is where it begins in the text.
+cdef struct Total:
+    uint64_t msgs
+    size_t at
+    const char *subject
+    uint32_t n
+
+
+# All zero: empty.
+cdef struct Totals:
+    Total *all
+    size_t n, room
+    char *text
+    size_t text_n, text_room
+
+
+cdef bint collect_totals(MsgStore s, const Filter *f, Totals *t) noexcept nogil:
+    """Of each subject that a filter takes; False when out of memory."""
+    cdef STreeIter it
+    cdef Total *one
+    cdef bint ok = True
+    iter_filter(&it, s, f)
+    while ok and stree_next(&it):
+        if t.n == t.room:
+            ok = array_grow(&t.all, &t.room, 256, sizeof(Total))
+        while ok and t.text_room - t.text_n < it.subject_n:
+            ok = array_grow(&t.text, &t.text_room, 16384, 1)
+        if ok:
+            one = &t.all[t.n]
+            one.msgs = (<SimpleState *> it.value).msgs
+            one.at = t.text_n
+            one.n = <uint32_t> it.subject_n
+            memcpy(t.text + t.text_n, it.subject, it.subject_n)
+            t.text_n += it.subject_n
+            t.n += 1
+    stree_end(&it)
+    return ok
+
+
+cdef int compare_totals(const void *a, const void *b) noexcept nogil:
+    cdef const Total *x = <const Total *> a
+    cdef const Total *y = <const Total *> b
+    cdef int order = memcmp(x.subject, y.subject, min(x.n, y.n))
+    return order if order else (x.n > y.n) - (x.n < y.n)
+
+
+cdef void sort_totals(Totals *t) noexcept nogil:
+    cdef size_t i
+    for i in range(t.n):
+        t.all[i].subject = t.text + t.all[i].at
+    if t.n:
+        qsort(t.all, t.n, sizeof(Total), compare_totals)
 
 
 cdef struct Text:
@@ -465,6 +521,33 @@ cdef class MsgStore(StoreBase):
             return totals
         finally:
             pthread_mutex_unlock(&self.lock)
+            filter_free(f)
+
+    def subjects_page(self, filters=(), size_t offset=0, size_t most=0) -> tuple[int, list[tuple[bytes, int]]]:
+        """How many subjects there are that the filters take, and of those from `offset` on, in order and `most` at
+        most, how many messages there are. Any thread. Raises MemoryError."""
+        cdef Filter *f = filter_make(filters)
+        cdef Totals t
+        cdef size_t i, end
+        cdef bint ok
+        cdef list page = []
+        memset(&t, 0, sizeof(t))
+        try:
+            with nogil:
+                pthread_mutex_lock(&self.lock)
+                ok = collect_totals(self, f, &t)
+                pthread_mutex_unlock(&self.lock)
+                if ok:
+                    sort_totals(&t)
+            if not ok:
+                raise MemoryError
+            end = t.n if most > t.n or offset > t.n - most else offset + most
+            for i in range(offset, end):
+                page.append((t.all[i].subject[:t.all[i].n], t.all[i].msgs))
+            return t.n, page
+        finally:
+            free(t.all)
+            free(t.text)
             filter_free(f)
 
     def state(self):

@@ -257,7 +257,11 @@ class StoreMachine(RuleBasedStateMachine):
             name: [s for s in own if self.model[s][1] == name] for name in {self.model[s][1] for s in own}
         }
         assert self.store.subjects_state(chosen) == {n: (len(s), s[0], s[-1]) for n, s in counts.items()}
-        assert self.store.subjects_totals(chosen) == {n: len(s) for n, s in counts.items()}
+        totals = {n: len(s) for n, s in counts.items()}
+        assert self.store.subjects_totals(chosen) == totals
+        for offset, most in ((0, 100), (1, 2), (start, (1 << 64) - 1)):
+            page = sorted(totals.items())[offset : offset + most]
+            assert self.store.subjects_page(chosen, offset, most) == (len(totals), page)
         when = data.draw(st.integers(0, self.now + SECOND))
         late = [s for s in sorted(self.model) if self.model[s][0] >= when]
         assert self.store.seq_at(when) == (late[0] if late else self.last + 1)
