@@ -1,5 +1,5 @@
 """A store's state, blocks and subjects; see base.pxd."""
-from libc.errno cimport EAGAIN, EMFILE, ENFILE, ENOENT, ENOMEM
+from libc.errno cimport EAGAIN, EBADMSG, EMFILE, ENFILE, ENOENT, ENOMEM
 from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free
@@ -177,8 +177,8 @@ cdef bint blk_load(StoreBase s, MsgBlock *b) noexcept nogil:
     s.refused = rc == -EMFILE or rc == -ENFILE or rc == -ENOMEM or rc == -EAGAIN
     if rc == 0 and not s.env.in_memory:
         settle(s, b)
-    elif rc == -ENOENT:
-        # Somebody removed the file.
+    elif rc == -ENOENT or rc == -EBADMSG:
+        # Somebody removed the file, or it is compressed and damaged.
         b.damaged = True
         lose(s, b, b.first_seq, b.last_seq, b.msgs, b.bytes)
     return rc == 0

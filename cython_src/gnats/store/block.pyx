@@ -302,7 +302,7 @@ cdef int read_packed(BlockEnv *env, MsgBlock *b, int fd, size_t size, uint64_t *
         if b.seal_key != NULL:
             err = env.sealer.apply(b.seal_key, 0, raw, size)
     if err == 0:
-        b.region = unpack_records(raw, size, env.block_size if b.last else 0, records, &err)
+        b.region = unpack_records(&b.key, raw, size, env.block_size if b.last else 0, records, &err)
     free(raw)
     return err
 

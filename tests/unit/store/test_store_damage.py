@@ -335,3 +335,48 @@ def test_a_damaged_index_is_not_needed(tmp_path: Path) -> None:
         assert readable(store) == payloads
         assert said
         store.close()
+
+
+@pytest.mark.parametrize("index", [True, False])
+def test_a_compressed_block_that_is_damaged_costs_itself_only(tmp_path: Path, index: bool) -> None:
+    store = FileStore(str(tmp_path), "S", block_size=8192, compression="s2")
+    payloads = {store.store_msg(b"s", b"%d" % i * 30): b"%d" % i * 30 for i in range(400)}
+    assert store.maintain(rewrites=100) > 2
+    store.close()
+    path = blocks(tmp_path)[1]
+    content = bytearray(path.read_bytes())
+    assert content.startswith(b"cmp")
+    content[len(content) // 2] ^= 16
+    path.write_bytes(content)
+    if not index:
+        (tmp_path / "msgs" / "index.db").unlink()
+    store = FileStore(str(tmp_path), "S", block_size=8192, compression="s2")
+    found = readable(store)
+    assert 100 < len(found) < 400 and found.items() <= payloads.items()
+    assert store.state().msgs == len(found)
+    # limits apply again
+    store.update_config(max_msgs=10)
+    assert store.state().msgs == len(readable(store)) == 10
+    store.close()
+    assert path.with_suffix(".blk.bad").read_bytes() == content
+
+
+@pytest.mark.parametrize(
+    ("size", "sealed", "index"),
+    [(0x706D63, False, True), (0x706D63, False, False), (0x706D63, True, True), (0x1706D63, False, False)],
+)
+def test_a_record_whose_length_reads_as_the_magic_of_compression(
+    tmp_path: Path, size: int, sealed: bool, index: bool
+) -> None:
+    """ "cmp" and the kind of compression, in the first four bytes of a block."""
+    options: dict[str, Any] = {"cipher": "aes", "key": b"key"} if sealed else {}
+    payload = bytes(size - len(record.encode(b"S-1", 1, 1, b"s", b"", b"")))
+    store = FileStore(str(tmp_path), "S", block_size=2 * size, **options)
+    store.store_msg(b"s", payload)
+    store.store_msg(b"s", b"next")
+    store.close()
+    if not index:
+        (tmp_path / "msgs" / "index.db").unlink()
+    store = FileStore(str(tmp_path), "S", block_size=2 * size, **options)
+    assert readable(store) == {1: payload, 2: b"next"}
+    store.close()
