@@ -35,6 +35,8 @@ DELETED = "."
 """What the name of a stream's or a consumer's directory begins with that is being deleted."""
 MESSAGES, CONSUMERS, STREAMS = "msgs", "obs", "streams"
 STATE_FILE = "o.dat"
+_NAME_MAX = 255
+"""Bytes of a name."""
 _FILE_MODE, _DIR_MODE = 0o600, 0o700
 _TOGETHER = META_KEY, META_FILE, META_SUM
 
@@ -174,12 +176,18 @@ def replace_file(path: Path, data: bytes, *, sync: bool = True) -> None:
         raise
 
 
+def _deleted(directory: Path) -> Path:
+    """What a directory is called while it is deleted; a name may be as long as the file system lets it be."""
+    name = os.fsencode(DELETED + directory.name)
+    return directory.with_name(os.fsdecode(name[:_NAME_MAX]))
+
+
 def remove_directory(directory: Path, *, sync: bool = False) -> None:
     """Delete a stream's or a consumer's, at once: when it has another name it is nobody's. Raises OSError.
 
     With `sync` it does not come back.
     """
-    gone = directory.with_name(f"{DELETED}{directory.name}")
+    gone = _deleted(directory)
     if gone.exists():
         shutil.rmtree(gone)
     directory.rename(gone)
@@ -210,7 +218,7 @@ class Undo:
                     replace_file(path, content)
             return
         if self._directory.is_dir():
-            gone = self._directory.with_name(f"{DELETED}{self._directory.name}")
+            gone = _deleted(self._directory)
             if gone.is_dir():
                 shutil.rmtree(gone)
             self._directory.rename(gone)
