@@ -206,6 +206,11 @@ class Stream:
         )
         js.register(self._native, self)
         self._configure(config)
+        if _holds_limits(config):
+            try:
+                await in_thread(lambda: _update_store(store, config))
+            except StoreFailure as exc:
+                raise errors.STREAM_STORE_FAILED(err=exc) from exc
         self._native.subscribe()
         if not recovering:
             await self.origins.start()
@@ -255,7 +260,8 @@ class Stream:
             if new:
                 self._undo = Undo(self.directory)
             self._unlock(new=new)
-        return open_store(self.jsa, self.config, self.directory, self.seal, self._warn)
+        held = _holds_limits(self.config)
+        return open_store(self.jsa, self.config, self.directory, self.seal, self._warn, hold_limits=held)
 
     def _unlock(self, *, new: bool) -> None:
         """Have a description on the disk, and know the keys. Raises OSError or MetaError."""
@@ -686,10 +692,18 @@ def open_store(
     directory: Path,
     seal: Seal | None,
     warn: Callable[[str], None] | None = None,
+    *,
+    hold_limits: bool = False,
 ) -> MsgStore:
-    """The store of a stream; in a thread. `warn` gets what recovery has to say. Raises OSError."""
+    """The store of a stream; in a thread. `warn` gets what recovery has to say. Raises OSError.
+
+    With `hold_limits`, nothing is removed for there being too much until the store is configured again.
+    """
+    limits = store_limits(config)
+    if hold_limits:
+        limits |= {"max_msgs": -1, "max_bytes": -1, "max_msgs_per_subject": -1}
     if config.storage == MEMORY:
-        return MemStore(config.name, first_seq=config.first_seq, **store_limits(config))
+        return MemStore(config.name, first_seq=config.first_seq, **limits)
     size = block_size(config, jsa.js.server.opts.max_payload)
     return FileStore(
         str(directory),
@@ -702,8 +716,13 @@ def open_store(
         key=seal.key if seal else b"",
         account=jsa.name,
         warn=warn,
-        **store_limits(config),
+        **limits,
     )
+
+
+def _holds_limits(config: StreamConfig) -> bool:
+    """Whether limits wait at a start: what there is of an atomic batch goes, and must not push others out."""
+    return config.storage == FILE and config.allow_atomic
 
 
 def _update_store(store: MsgStore, config: StreamConfig) -> None:

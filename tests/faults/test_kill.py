@@ -156,3 +156,32 @@ def test_a_stream_is_there_as_soon_as_it_is_said_to_be(home: Home) -> None:
     with Caller(home.start()) as caller:
         assert caller.request("$JS.API.STREAM.NAMES").json["streams"] == ["EMPTY", "N0", "N1", "N2", "N3"]
         home.stop()
+
+
+def test_a_part_of_a_batch_pushes_nothing_out(home: Home) -> None:
+    """A commit was cut off: what there is of it goes, and what limits had removed for it is there."""
+
+    def batched(subject: str, seq: int) -> None:
+        lines = [b"NATS/1.0", b"Nats-Batch-Id: one", b"Nats-Batch-Sequence: %d" % seq]
+        lines += [b"Nats-Batch-Commit: 1"] if seq == 2 else []
+        caller.publish(subject, b"batched", header=b"\r\n".join([*lines, b"", b""]), reply="_INBOX.caller")
+
+    with Caller(home.start()) as caller:
+        create(caller, "S", storage="file", allow_atomic=True, max_msgs_per_subject=1, max_msgs=3)
+        for subject in ("S.a", "S.b", "S.c"):
+            assert "error" not in caller.request(subject, b"acknowledged").json
+        before = stored(caller, "S")
+    home.kill()
+    [block] = home.blocks("S")
+    with Caller(home.start()) as caller:
+        batched("S.a", 1)
+        batched("S.d", 2)
+        caller.fence()
+        assert info(caller, "S")["state"]["last_seq"] == 5
+    home.kill()
+    os.truncate(block, block.stat().st_size - 1)
+    (block.parent / "index.db").unlink(missing_ok=True)
+    for _ in range(2):
+        with Caller(home.start()) as caller:
+            assert stored(caller, "S") == before
+        home.stop()

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.caller import Caller
+from support.caller import Caller, Message
 from support.faults import Home, create, info, stored
 from support.servers import Server
 
@@ -163,3 +163,54 @@ def test_streams_that_cannot_be_recovered_keep_no_server_from_starting(home: Hom
             assert ask(caller, "STREAM.DELETE.NEW")["success"]
         assert "junk" in server.log
         home.stop()
+
+
+def sequence(message: Message) -> int:
+    """In the stream, of a message that a consumer has delivered."""
+    return int(message.reply.split(".")[-4])
+
+
+def test_a_consumer_waits_for_what_cannot_be_read_now(home: Home) -> None:
+    """Without descriptors, messages are late; none is passed over."""
+    with Caller(home.start()) as caller:
+        create(caller, "S", storage="file", max_bytes=100_000, duplicate_window=100_000_000)
+        for number in range(1000):
+            caller.publish(f"S.{number % 3}", b"%d " % number * 20)
+        caller.fence()
+        config = {"durable_name": "C", "ack_policy": "explicit"}
+        assert "error" not in ask(caller, "CONSUMER.CREATE.S.C", {"stream_name": "S", "config": config})
+    home.stop()
+    server = home.start()
+    with Caller(server) as caller:
+        state = info(caller, "S")["state"]
+        assert len(home.blocks("S")) > 2
+        with no_descriptors(server):
+            # what there is to be had now, and a word that it is all
+            caller.ask("$JS.API.CONSUMER.MSG.NEXT.S.C", b'{"batch": 1000, "no_wait": true}')
+            found = []
+            while not (message := caller.next()).header:
+                found.append(sequence(message))
+            assert len(found) < state["messages"]
+        while len(found) < state["messages"]:
+            caller.ask("$JS.API.CONSUMER.MSG.NEXT.S.C", b"1")
+            found.append(sequence(caller.next()))
+        assert found == list(range(state["first_seq"], state["last_seq"] + 1))
+    home.stop()
+
+
+def test_the_longest_names_can_be_deleted(home: Home) -> None:
+    """Nothing comes back at the next start."""
+    name = "N" * 255
+    with Caller(home.start()) as caller:
+        create(caller, "S", storage="file")
+        assert "error" not in ask(caller, f"STREAM.CREATE.{name}", {"name": name, "subjects": ["long"]})
+        body = {"stream_name": "S", "config": DURABLE | {"durable_name": name}}
+        assert "error" not in ask(caller, f"CONSUMER.CREATE.S.{name}", body)
+        assert ask(caller, f"STREAM.DELETE.{name}")["success"]
+        assert ask(caller, f"CONSUMER.DELETE.S.{name}")["success"]
+        assert not [path for path in files(home) if "NNN" in path]
+    home.stop()
+    with Caller(home.start()) as caller:
+        assert ask(caller, "STREAM.NAMES")["streams"] == ["S"]
+        assert not ask(caller, "CONSUMER.NAMES.S")["consumers"]
+    home.stop()

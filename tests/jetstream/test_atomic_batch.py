@@ -263,3 +263,18 @@ def test_nothing_goes_for_what_one_header_says(tmp_path: Path) -> None:
         streams.streams.clear()
         streams.add(name="PART", subjects=["part.>"], **both)
         assert streams.state("PART") == (3, 1, 3)
+
+
+def test_what_comes_of_a_schedule_that_was_in_a_batch_stays(tmp_path: Path) -> None:
+    """It has the schedule's headers, and is no part of the batch."""
+    with GnatsStreams(tmp_path, 0) as streams:
+        config = {"name": "PART", "subjects": ["part.>"], "allow_atomic": True}
+        streams.add(**config)
+        stream = streams.streams["PART"]
+        lines = b"Nats-Batch-Id: one\r\nNats-Batch-Sequence: 1\r\nNats-Scheduler: part.a\r\n"
+        streams.call(stream.store.store_msg, b"part.b", b"x", b"NATS/1.0\r\n" + lines + b"\r\n")
+        streams.call(stream.close)
+        stream.store.close()
+        streams.streams.clear()
+        streams.add(**config)
+        assert streams.state("PART") == (1, 1, 1)

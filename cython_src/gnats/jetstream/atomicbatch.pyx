@@ -27,6 +27,7 @@ from gnats.jetstream.headers cimport (
     H_EXPECTED_LAST_MSG_ID,
     H_MSG_ID,
     H_REQUIRED_API_LEVEL,
+    H_SCHEDULER,
     H_STREAM_SOURCE,
     MsgHeaders,
     has_header,
@@ -294,7 +295,9 @@ cdef bint is_part(StreamCore s, uint64_t seq, const Slice *id, uint64_t batch_se
         has_header(&h, H_BATCH_ID) and h.values[H_BATCH_ID].n == id.n
         and memcmp(h.values[H_BATCH_ID].p, id.p, id.n) == 0 and header_set(&h, H_BATCH_SEQ)
         and parse_uint64(h.values[H_BATCH_SEQ].p, h.values[H_BATCH_SEQ].n, &found) and found == batch_seq
-        and not has_header(&h, H_BATCH_COMMIT) and not has_header(&h, H_STREAM_SOURCE))
+        and not has_header(&h, H_BATCH_COMMIT) and not has_header(&h, H_STREAM_SOURCE)
+        # of a schedule that was in a batch, its message has all of the schedule's other headers
+        and not has_header(&h, H_SCHEDULER))
 
 
 cdef uint64_t drop_partial_batch(StreamCore s) noexcept nogil:

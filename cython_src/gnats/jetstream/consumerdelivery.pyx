@@ -40,7 +40,7 @@ from gnats.jetstream.pending cimport (
 )
 from gnats.jetstream.requests cimport WaitingRequest, waitq_set_n
 from gnats.jetstream.streamcore cimport LIMITS_POLICY
-from gnats.store.base cimport STORE_DELETED, STORE_EOF, STORE_NOT_FOUND, STORE_OK, StoreMsg
+from gnats.store.base cimport STORE_DELETED, STORE_EOF, STORE_NOT_FOUND, STORE_OK, STORE_UNREADABLE, StoreMsg
 
 cdef enum:
     SLICE_MSGS = 256           # of one gathering
@@ -228,6 +228,8 @@ cdef class ConsumerDelivery(ConsumerPull):
                     waits = True
                     break
                 rc = self.store.load(seq, &a.msgs[0])
+                if unlikely(rc == STORE_UNREADABLE):
+                    break
                 if rc != STORE_OK:
                     self.next_skipped()
                     seq = self.sseq
@@ -253,7 +255,9 @@ cdef class ConsumerDelivery(ConsumerPull):
                 self.npf = self.store.last_seq
         elif rc == STORE_EOF and not waits and self.npc > <int64_t> a.n and self.skip_at >= self.skip_n:
             self.npc = <int64_t> a.n   # the others turned out to be lost
-        a.end = rc != STORE_OK and self.skip_at >= self.skip_n
+        a.end = rc != STORE_OK and rc != STORE_UNREADABLE and self.skip_at >= self.skip_n
+        if unlikely(rc == STORE_UNREADABLE and a.n == 0):
+            self.held_until = ps.now + RETRY
         a.npc = self.num_pending()
         pthread_mutex_unlock(&self.store.lock)
         if unlikely(waits):

@@ -20,7 +20,7 @@ from gnats.jetstream.headers cimport H_INCR, H_STREAM_SOURCE, header_set, parse_
 from gnats.jetstream.ingest cimport Inbound
 from gnats.jetstream.jsonreq cimport JSON_OK, JSON_STRING, JsonError, JsonField, JsonValue, json_object
 from gnats.jetstream.streamcore cimport StreamCore
-from gnats.store.base cimport STORE_OK, StoreMsg
+from gnats.store.base cimport STORE_OK, STORE_UNREADABLE, StoreMsg
 
 cdef JsonField FIELD[1]
 FIELD[0].name = b"val"
@@ -214,7 +214,7 @@ cdef CounterError apply_increment(StreamCore s, Inbound *m) noexcept nogil:
     cdef Slice sources, more_text
     cdef Made made
     cdef CounterError err = COUNTER_OK
-    cdef int read = SOURCES_OK
+    cdef int read = SOURCES_OK, rc
     memset(&made, 0, sizeof(Made))
     before.p = NULL
     before.n = 0
@@ -222,7 +222,10 @@ cdef CounterError apply_increment(StreamCore s, Inbound *m) noexcept nogil:
     more_text.p = NULL
     more_text.n = 0
     read_decimal(m.h.values[H_INCR].p, m.h.values[H_INCR].n, &more)
-    if s.store.load_last(m.subject.p, <unsigned int> m.subject.n, &sm) == STORE_OK:
+    rc = s.store.load_last(m.subject.p, <unsigned int> m.subject.n, &sm)
+    if rc == STORE_UNREADABLE:
+        return COUNTER_NO_MEMORY
+    if rc == STORE_OK:
         if not read_value(sm.hdr + sm.hdr_n, sm.msg_n, &before):
             return COUNTER_BROKEN
         sources = find_header(<char *> sm.hdr, sm.hdr_n, b"Nats-Counter-Sources", 20)

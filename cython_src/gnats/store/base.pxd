@@ -30,6 +30,7 @@ cdef enum StoreError:
     STORE_DAMAGED                # stored, and cannot be read
     STORE_NO_SEQ                 # the sequence would be greater than MAX_SEQ
     STORE_AGAIN                  # not found so far: the search has looked at as much as it may at once
+    STORE_UNREADABLE             # a block cannot be read now, for want of descriptors or memory: it can be later
 
 
 cdef struct StoreMsg:
@@ -101,6 +102,7 @@ cdef class StoreBase:
     cdef size_t n_notes
     cdef bint rescan                  # pages could not be read: the next start looks at all records again
     cdef bint subjects_stale          # messages were lost, and it is not known of which subjects
+    cdef bint refused                 # the block that was to be loaded last is one of STORE_UNREADABLE
     cdef object sealer                # keeps env.sealer
     cdef bytes name_bytes
     cdef str directory
@@ -159,9 +161,11 @@ cdef bint follow(
 # Sequences will be given out again: links to them must go.
 cdef void forget_links(StoreBase s) noexcept nogil
 cdef uint64_t subject_removed(StoreBase s, const Record *r) noexcept nogil   # how many are left
-cdef uint64_t first_of(StoreBase s, SimpleState *st, const char *subject, uint32_t n) noexcept nogil   # 0: none
+# 0: none, or `refused`
+cdef uint64_t first_of(StoreBase s, SimpleState *st, const char *subject, uint32_t n) noexcept nogil
 cdef uint64_t last_of(StoreBase s, SimpleState *st, const char *subject, uint32_t n) noexcept nogil
-cdef bint blk_load(StoreBase s, MsgBlock *b) noexcept nogil                  # False: it cannot be read at all
+# False: it cannot be read at all, or not now (`refused`): then nobody may go on as if it were empty.
+cdef bint blk_load(StoreBase s, MsgBlock *b) noexcept nogil
 # At most n sequences from first to last, without those in `but` (may be NULL), are lost to damage of a block.
 cdef void note_lost(StoreBase s, uint32_t block, SeqSet *but, uint64_t first, uint64_t last, uint64_t n) noexcept nogil
 # The message of a slot cannot be read any more: it is lost.

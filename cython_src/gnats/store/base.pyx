@@ -1,5 +1,5 @@
 """A store's state, blocks and subjects; see base.pxd."""
-from libc.errno cimport ENOENT
+from libc.errno cimport EAGAIN, EBADMSG, EMFILE, ENFILE, ENOENT, ENOMEM
 from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free
@@ -169,14 +169,16 @@ cdef int blk_drop(StoreBase s, MsgBlock *b) noexcept nogil:
 
 cdef bint blk_load(StoreBase s, MsgBlock *b) noexcept nogil:
     cdef int rc
+    s.refused = False
     if b.indexed:
         b.used = s.env.tick
         return True
     rc = block_load(&s.env, b)
+    s.refused = rc == -EMFILE or rc == -ENFILE or rc == -ENOMEM or rc == -EAGAIN
     if rc == 0 and not s.env.in_memory:
         settle(s, b)
-    elif rc == -ENOENT:
-        # Somebody removed the file.
+    elif rc == -ENOENT or rc == -EBADMSG:
+        # Somebody removed the file, or it is compressed and damaged.
         b.damaged = True
         lose(s, b, b.first_seq, b.last_seq, b.msgs, b.bytes)
     return rc == 0
@@ -300,7 +302,10 @@ cdef bint rebuild_subjects(StoreBase s) noexcept nogil:
     s.subjects_stale = False
     for i in range(s.n_blks):
         b = s.blks[i]
-        if b.msgs == 0 or not blk_load(s, b):
+        if b.msgs == 0:
+            continue
+        if not blk_load(s, b):
+            s.subjects_stale |= s.refused
             continue
         for k in range(slot_from(b, b.first_seq), b.n_slots):
             if b.offs[k] == NO_SLOT or not block_record(&s.env, b, k, &r) or r.subject_n == 0:
@@ -630,11 +635,16 @@ cdef uint64_t first_of(StoreBase s, SimpleState *st, const char *subject, uint32
     cdef uint32_t k
     if not st.first_needs_update:
         return st.first
+    s.refused = False
     i = blk_at(s, st.first)
     while i < s.n_blks and s.blks[i].first_seq <= st.last:
         b = s.blks[i]
         i += 1
-        if b.msgs == 0 or b.index < st.first_block or not blk_load(s, b):
+        if b.msgs == 0 or b.index < st.first_block:
+            continue
+        if not blk_load(s, b):
+            if s.refused:
+                return 0
             continue
         if not b.resolved:
             resolve(s, b)
@@ -660,11 +670,16 @@ cdef uint64_t last_of(StoreBase s, SimpleState *st, const char *subject, uint32_
     cdef uint32_t k, low
     if not st.last_needs_update:
         return st.last
+    s.refused = False
     i = min(blk_at(s, st.last) + 1, s.n_blks)
     while i > 0 and s.blks[i - 1].last_seq >= st.first:
         i -= 1
         b = s.blks[i]
-        if b.msgs == 0 or b.first_seq > st.last or not blk_load(s, b):
+        if b.msgs == 0 or b.first_seq > st.last:
+            continue
+        if not blk_load(s, b):
+            if s.refused:
+                return 0
             continue
         if not b.resolved:
             resolve(s, b)

@@ -113,7 +113,7 @@ cdef extern from * nogil:
 
 
 # Where the next whole record begins after damage at p[at], n when there is none. Sequences of records only grow: `last`
-# is the greatest one before.
+# is the greatest one before. The payload of a damaged message is not searched for records.
 cdef size_t record_resync(const HighwayKey *key, const char *p, size_t n, size_t at, uint64_t last) noexcept nogil
 
 cdef MsgBlock *block_alloc(BlockEnv *env, uint32_t index) noexcept nogil

@@ -1,7 +1,7 @@
 """Message blocks; see block.pxd."""
 from libc.errno cimport EINTR, EIO, ENOENT, ENOMEM, ENOSPC, errno
 from libc.stddef cimport size_t
-from libc.stdint cimport int64_t, uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint16_t, uint32_t, uint64_t
 from libc.stdio cimport snprintf
 from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memcpy, memset
@@ -13,10 +13,16 @@ from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
 from gnats.store.highway cimport HighwayKey, highway_key_of
 from gnats.store.packing cimport pack_records, unpack_records
 from gnats.store.record cimport (
+    EBIT,
     EMPTY_RECORD,
     MESSAGE,
+    RECORD_BAD,
+    RECORD_HASH,
+    RECORD_HEADER,
     RECORD_HEADERS_BAD,
     RECORD_OK,
+    RECORD_SHORT,
+    TBIT,
     TOMBSTONE,
     Record,
     record_decode,
@@ -24,6 +30,7 @@ from gnats.store.record cimport (
     record_parse,
     record_put,
     record_stored_hash,
+    record_sum,
 )
 from gnats.store.region cimport Region, region_map, region_memory, region_retire
 from gnats.store.seqset cimport seqset_clear, seqset_exists
@@ -49,22 +56,74 @@ cdef enum:
 
 # --- records ---
 
-cdef size_t record_resync(const HighwayKey *key, const char *p, size_t n, size_t at, uint64_t last) noexcept nogil:
+cdef inline bint in_order(uint64_t seq, uint64_t last) noexcept nogil:
+    return last == 0 or (seq > last and seq - last <= GAP_MAX)
+
+
+cdef inline bint is_record(
+    const HighwayKey *key, const char *p, size_t n, uint64_t last, uint64_t *budget,
+) noexcept nogil:
+    # Does a record begin here that may follow the sequence `last`? Hashing takes from the budget.
     cdef Record r
-    cdef uint64_t budget = <uint64_t> n * RESYNC_BUDGET
+    cdef int bad = record_parse(p, n, &r)
+    if bad != RECORD_OK and bad != RECORD_HEADERS_BAD or r.kind != TOMBSTONE and not in_order(r.seq, last):
+        return False
+    if r.size > budget[0]:
+        budget[0] = 0
+        return False
+    budget[0] -= r.size
+    return record_decode(p, n, key, &r) == RECORD_OK
+
+
+cdef bint is_whole(const HighwayKey *key, const char *p, size_t n, uint64_t *budget) noexcept nogil:
+    # Is the checksum of a record right once it has n bytes, whatever its own length says?
+    cdef uint16_t subject_n
+    cdef uint64_t stored
+    cdef size_t body, gap
+    memcpy(&subject_n, p + 20, 2)
+    if n < EMPTY_RECORD + <size_t> subject_n:
+        return False
+    body = n - EMPTY_RECORD - subject_n
+    memcpy(&stored, p + n - RECORD_HASH, 8)
+    for gap in range(0, 5, 4):    # without headers, and with
+        if gap > body or n > budget[0]:
+            break
+        budget[0] -= n
+        if record_sum(p, key, subject_n, gap, body - gap) == stored:
+            return True
+    return False
+
+
+cdef size_t record_resync(const HighwayKey *key, const char *p, size_t n, size_t at, uint64_t last) noexcept nogil:
+    # A client may have put bytes into its payload that are records of this very block: what makes their checksums is
+    # no secret. What is found within a damaged message is therefore a record only if the message is shown to end before
+    # it: by its own length, or by its checksum, which a client cannot know beforehand. So nothing is found in a message
+    # that was cut off while it was written.
+    cdef Record hit
+    cdef uint64_t budget = <uint64_t> n * RESYNC_BUDGET, seq
+    cdef size_t start = at, least = at + 1, first = n
+    cdef bint message
     cdef int bad
-    at += 1
-    while at + EMPTY_RECORD <= n:
-        bad = record_parse(p + at, n - at, &r)
-        if ((bad == RECORD_OK or bad == RECORD_HEADERS_BAD)
-                and (r.kind == TOMBSTONE or last == 0 or (r.seq > last and r.seq - last <= GAP_MAX))):
-            if r.size > budget:
-                return n
-            budget -= r.size
-            if record_decode(p + at, n - at, key, &r) == RECORD_OK:
+    if n - at < RECORD_HEADER:
+        return n
+    bad = record_parse(p + at, n - at, &hit)
+    memcpy(&seq, p + at + 4, 8)
+    message = seq and seq & (EBIT | TBIT) == 0 and in_order(seq, last)
+    if bad == RECORD_OK or bad == RECORD_HEADERS_BAD:
+        at += hit.size
+        if at == n or is_record(key, p + at, n - at, last, &budget):
+            return at
+    if message and bad != RECORD_BAD:
+        least = n if bad == RECORD_SHORT else at
+    at = start + 1
+    while at + EMPTY_RECORD <= n and budget:
+        if is_record(key, p + at, n - at, last, &budget):
+            if not message or is_whole(key, p + start, at - start, &budget):
                 return at
+            if at >= least and first == n:
+                first = at
         at += 1
-    return n
+    return first
 
 
 cdef uint64_t block_encode(
@@ -243,7 +302,7 @@ cdef int read_packed(BlockEnv *env, MsgBlock *b, int fd, size_t size, uint64_t *
         if b.seal_key != NULL:
             err = env.sealer.apply(b.seal_key, 0, raw, size)
     if err == 0:
-        b.region = unpack_records(raw, size, env.block_size if b.last else 0, records, &err)
+        b.region = unpack_records(&b.key, raw, size, env.block_size if b.last else 0, records, &err)
     free(raw)
     return err
 

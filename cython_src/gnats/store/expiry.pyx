@@ -4,6 +4,7 @@ from libc.stdint cimport INT64_MAX, int64_t, uint32_t, uint64_t
 
 from gnats.core.headers cimport find_header
 from gnats.core.parser cimport Slice
+from gnats.includes.linux cimport realtime_ns
 from gnats.includes.times cimport time_after, whole_seconds
 from gnats.store.base cimport STORE_OK, StoreBase, StoreMsg, blk_at, blk_load
 from gnats.store.block cimport NO_SLOT, MsgBlock, block_record, slot_from
@@ -14,6 +15,8 @@ from gnats.store.wheel cimport Expiry, wheel_add, wheel_clear, wheel_next, wheel
 
 cdef enum:
     TAKEN = 32       # from the wheel at once
+
+cdef int64_t RETRY = 2000000000    # ns until a block that could not be read is looked at again
 
 cdef inline int64_t expiry_of(int64_t ts, int64_t ttl) noexcept nogil:
     return time_after(ts, whole_seconds(ttl))
@@ -80,8 +83,11 @@ cdef bint oldest(StoreBase s, uint64_t start, StoreMsg *msg) noexcept nogil:
 cdef int64_t next_expiry(StoreBase s) noexcept nogil:
     cdef StoreMsg msg
     cdef int64_t due = wheel_next(&s.ttls) if s.limits.allow_ttl else INT64_MAX
-    if s.limits.max_age > 0 and s.msgs and oldest(s, 0, &msg):
-        due = min(due, time_after(msg.ts, s.limits.max_age))
+    if s.limits.max_age > 0 and s.msgs:
+        if oldest(s, 0, &msg):
+            due = min(due, time_after(msg.ts, s.limits.max_age))
+        elif s.refused:
+            due = min(due, time_after(realtime_ns(), RETRY))
     return due
 
 

@@ -5,6 +5,8 @@ from libc.stdint cimport uint8_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
 
+from gnats.store.highway cimport HighwayKey
+from gnats.store.record cimport RECORD_OK, Record, record_decode
 from gnats.store.region cimport Region, region_memory
 from gnats.store.s2 cimport S2_NO_MEMORY, compress_file, decompress_file, is_compressed
 
@@ -12,12 +14,16 @@ cdef enum:
     LIMIT = 128 * 1024 * 1024     # of what a file may stand for
 
 
-cdef Region *unpack_records(const char *raw, size_t n, size_t least, uint64_t *records, int *err) noexcept nogil:
+cdef Region *unpack_records(
+    const HighwayKey *key, const char *raw, size_t n, size_t least, uint64_t *records, int *err,
+) noexcept nogil:
+    cdef Record first
     cdef Region *r
     cdef uint8_t *data = NULL
     cdef size_t size = n
     cdef int rc
-    if is_compressed(<const uint8_t *> raw, n):
+    # A record of 7368035 or 24145251 bytes begins as a compressed file does.
+    if is_compressed(<const uint8_t *> raw, n) and record_decode(raw, n, key, &first) != RECORD_OK:
         rc = decompress_file(<const uint8_t *> raw, n, LIMIT, &data, &size)
         if rc != 0:
             err[0] = ENOMEM if rc == S2_NO_MEMORY else EBADMSG

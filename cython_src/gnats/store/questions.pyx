@@ -203,7 +203,11 @@ cdef bint search_back(StoreBase s, STree *wanted, uint64_t most_seq, Sequences *
     while i > 0 and wanted.size:
         i -= 1
         b = s.blks[i]
-        if b.msgs == 0 or b.first_seq > most_seq or not blk_load(s, b):
+        if b.msgs == 0 or b.first_seq > most_seq:
+            continue
+        if not blk_load(s, b):
+            if s.refused:
+                return False
             continue
         low = slot_from(b, b.first_seq)
         k = slot_from(b, most_seq + 1)
@@ -241,6 +245,8 @@ cdef int64_t multi_last_seqs(
             good = stree_insert(&wanted, it.subject, it.subject_n, &was_there) != NULL
         elif seq:
             good = note_seq(&list, seq)
+        else:
+            good = not s.refused
         if most > 0 and list.n > <size_t> most:
             break
     good = good and not it.failed
@@ -266,7 +272,11 @@ cdef uint64_t seq_from_time(StoreBase s, int64_t ts) noexcept nogil:
     cdef uint64_t found
     for i in range(s.n_blks):
         b = s.blks[i]
-        if b.msgs == 0 or b.last_ts < ts or not blk_load(s, b):
+        if b.msgs == 0 or b.last_ts < ts:
+            continue
+        if not blk_load(s, b):
+            if s.refused:
+                return b.first_seq    # rather too many than too few
             continue
         low = slot_from(b, b.first_seq)
         high = b.n_slots

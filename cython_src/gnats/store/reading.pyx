@@ -12,6 +12,7 @@ from gnats.store.base cimport (
     STORE_EOF,
     STORE_NOT_FOUND,
     STORE_OK,
+    STORE_UNREADABLE,
     blk_at,
     blk_load,
     blk_select,
@@ -86,7 +87,7 @@ cdef int load(StoreBase s, uint64_t seq, StoreMsg *out) noexcept nogil:
     if b == NULL or seq < b.first_seq:
         return STORE_DELETED
     if not blk_load(s, b):
-        return STORE_DAMAGED
+        return STORE_UNREADABLE if s.refused else STORE_DAMAGED
     k = slot_of(b, seq)
     if k == NO_SLOT:
         return STORE_DELETED
@@ -150,6 +151,13 @@ cdef int load_at(StoreBase s, uint64_t seq, StoreMsg *out, uint64_t *skip) noexc
     return code
 
 
+cdef inline int unreadable(uint64_t seq, uint64_t *skip) noexcept nogil:
+    # There is nothing before seq, and nobody knows yet what is there.
+    if skip != NULL:
+        skip[0] = seq - 1
+    return STORE_UNREADABLE
+
+
 cdef inline bint may_ask(StoreBase s, const int64_t *left) noexcept nogil:
     # May it take as long as there are subjects?
     return left == NULL or s.subjects.size <= FEW_SUBJECTS
@@ -192,6 +200,8 @@ cdef int search_next(
             return load_at(s, start, out, skip)
         if st.first_needs_update and start == st.first:
             start = first_of(s, st, f.subjects[0].at, f.subjects[0].n)
+            if start == 0 and s.refused:
+                return unreadable(st.first, skip)
             if start == 0:
                 start = stop + 1
     if b != NULL and b.first_seq <= start <= b.last_seq:
@@ -216,6 +226,8 @@ cdef int search_next(
                         return STORE_AGAIN
                 k += 1
             missed += 1
+        elif b.msgs and s.refused:
+            return unreadable(max(start, b.first_seq), skip)
         if i >= s.n_blks:
             i = blk_at(s, b.last_seq + 1)
         if f != NULL and missed % SKIP_AFTER == 0 and missed and may_ask(s, left):
@@ -260,7 +272,11 @@ cdef int search_prev(
     while i > 0 and s.blks[i - 1].last_seq >= stop:
         i -= 1
         b = s.blks[i]
-        if b.msgs == 0 or b.first_seq > start or not blk_load(s, b):
+        if b.msgs == 0 or b.first_seq > start:
+            continue
+        if not blk_load(s, b):
+            if s.refused:
+                return STORE_UNREADABLE
             continue
         low = slot_from(b, b.first_seq)
         k = slot_from(b, start + 1)
@@ -313,4 +329,6 @@ cdef int load_last(StoreBase s, const char *subject, uint32_t n, StoreMsg *out) 
     if st == NULL:
         return STORE_NOT_FOUND
     seq = last_of(s, st, subject, n)
-    return load(s, seq, out) if seq else STORE_NOT_FOUND
+    if seq == 0:
+        return STORE_UNREADABLE if s.refused else STORE_NOT_FOUND
+    return load(s, seq, out)

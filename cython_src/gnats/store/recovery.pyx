@@ -1,4 +1,5 @@
 """Recovery; see recovery.pxd."""
+from libc.errno cimport EBADMSG
 from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free, qsort
@@ -285,6 +286,11 @@ cdef int scan_one(StoreBase s, MsgBlock *b, size_t start, bint last, Scan *scan,
             rc = scan_block(s, b, start, scan)
     if rc == STORE_NO_MEMORY:
         raise MemoryError
+    if rc == -EBADMSG:
+        warn(f"block {b.index} is compressed and damaged; its file is now {b.index}.blk.bad")
+        block_set_aside(&s.env, b)
+        blk_forget(s, b)
+        return 0
     if rc < 0:
         raise OSError(-rc, os.strerror(-rc), f"{b.index}.blk")
     if scan.tail and last and scan.tail == scan.damage and not b.packed:

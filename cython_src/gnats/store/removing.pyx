@@ -15,6 +15,7 @@ from gnats.store.base cimport (
     STORE_NO_SEQ,
     STORE_NOT_FOUND,
     STORE_OK,
+    STORE_UNREADABLE,
     blk_at,
     blk_drop,
     blk_load,
@@ -158,7 +159,7 @@ cdef int remove_from(StoreBase s, MsgBlock *b, uint64_t seq, bint erase, bint by
     if seq < b.first_seq or (b.dmap.size and seqset_exists(&b.dmap, seq)):
         return STORE_NOT_FOUND
     if not blk_load(s, b):
-        return STORE_DAMAGED
+        return STORE_UNREADABLE if s.refused else STORE_DAMAGED
     k = slot_of(b, seq)
     if k == NO_SLOT:
         return STORE_NOT_FOUND
@@ -241,7 +242,7 @@ cdef int purge_block(StoreBase s, MsgBlock *b) noexcept nogil:
     if flush_last(s) != 0:
         return STORE_FAILED
     if not blk_load(s, b):
-        return STORE_DAMAGED
+        return STORE_UNREADABLE if s.refused else STORE_DAMAGED
     for k in range(slot_from(b, b.first_seq), b.n_slots):
         if b.offs[k] != NO_SLOT and block_record(&s.env, b, k, &r):
             if r.hdr_n:
@@ -396,6 +397,8 @@ cdef int purge_subject(
         if st == NULL:
             break
         seq = first_of(s, st, subject, n)
+        if seq == 0 and s.refused:
+            error = STORE_UNREADABLE
         if seq == 0 or seq >= stop:
             break
         error = remove_msg(s, seq, False, False)
@@ -503,7 +506,7 @@ cdef int purge_some(
             i += 1
             continue
         if not blk_load(s, b):
-            return STORE_DAMAGED
+            return STORE_UNREADABLE if s.refused else STORE_DAMAGED
         index = b.index
         gone = False
         k = slot_from(b, max(p.at, b.first_seq))

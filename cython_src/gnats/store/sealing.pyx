@@ -166,7 +166,7 @@ def readable(str stream not None, uint32_t index, bytes raw not None) -> bool:
     cdef bint found
     highway_key_of(&key, PyBytes_AS_STRING(name), PyBytes_GET_SIZE(name))
     with nogil:
-        r = unpack_records(p, n, 0, &records, &err)
+        r = unpack_records(&key, p, n, 0, &records, &err)
         found = r != NULL and (
             record_decode(r.base, records, &key, &first) == RECORD_OK
             or record_resync(&key, r.base, records, 0, 0) < records)

@@ -56,7 +56,7 @@ MESSAGES = (
     "", "message not found", "message deleted", "no message so late", "maximum messages exceeded",
     "maximum bytes exceeded", "maximum messages per subject exceeded", "message too large", "the store is frozen",
     "out of memory", "the store is closed", "not the next sequence", "the message cannot be read",
-    "there are no more sequences",
+    "there are no more sequences", "the search goes on", "a block cannot be read now",
 )
 
 

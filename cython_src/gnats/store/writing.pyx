@@ -33,6 +33,7 @@ from gnats.store.stree cimport SimpleState, stree_find, stree_insert
 cdef enum:
     MAX_SKIPS = 64 * 1024       # deleted sequences of a block with messages
     MAX_GAP = 1 << 24           # sequences between two records of a block: more look like damage
+    MAX_SPAN = 1 << 30          # sequences from a block's first slot on, whose distances have 32 bits
 
 
 cdef bint has_rollup(const char *hdr, uint32_t n) noexcept nogil:
@@ -179,7 +180,9 @@ cdef int skip_msgs(StoreBase s, uint64_t seq, uint64_t n, int64_t now) noexcept 
     last = seq + n - 1
     ts = s.last_ts if s.last_ts else now
     b = s.last
-    if b != NULL and (b.msgs and b.dmap.size + n > MAX_SKIPS or b.rbytes and n > MAX_GAP):
+    if b != NULL and (
+            b.msgs and b.dmap.size + n > MAX_SKIPS or b.rbytes and n > MAX_GAP
+            or b.n_slots and last - b.base_seq > MAX_SPAN):
         error = roll(s)
         if error != STORE_OK:
             return error

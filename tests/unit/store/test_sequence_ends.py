@@ -196,3 +196,24 @@ def test_the_state_of_a_consumer_is_made_to_fit() -> None:
     for numbers in (((more, 1), (1, 1)), ((1, more), (1, 1)), ((1, 1), (more, 1)), ((1, 1), (1, more))):
         with pytest.raises(ValueError):
             decode_consumer(encode_consumer(*numbers, [], [], 0))
+
+
+def test_gaps_behind_a_message_that_is_gone(kind: str, tmp_path: Path) -> None:
+    """A block knows its messages by their distance from the first that it had, in 32 bits."""
+    store = opened(kind, tmp_path)
+    kept = {}
+    for step in range(300):
+        seq = store.store_msg(b"a", b"%d" % step)
+        if step < 258:
+            assert store.remove_msg(seq)
+        else:
+            kept[seq] = b"%d" % step
+        store.skip(n=2**24 - 2)
+    assert max(kept) > 2**32
+    for _ in range(2):
+        assert {seq: store.get(seq)[4] for seq in kept} == contents(store) == kept
+        if kind == "file":
+            store.close()
+            (tmp_path / "msgs" / "index.db").unlink()
+            store = opened(kind, tmp_path)
+    store.close()

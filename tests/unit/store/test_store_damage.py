@@ -9,17 +9,20 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from gnats.store import record
 from gnats.store.region import faults_seen
 from gnats.store.store import FileStore, StoreFailure
 
 PAGE = resource.getpagesize()
 RECORD = 22 + 3 + 100 + 8
 """Bytes of one of filled()'s."""
+LENGTH = (0, 1, 2, 3)
 SUBJECT_LENGTH = (20, 21)
 
 
@@ -76,6 +79,42 @@ def test_a_record_cut_off_at_any_byte_costs_itself_only(tmp_path: Path, index: b
         store.close()
 
 
+def forged(last: int) -> bytes:
+    """Records that a client can put into a payload: tombstones for other clients' messages, a message."""
+    gone = [record.encode(b"S-1", seq, 1, b"", b"", b"", "tombstone") for seq in range(1, last)]
+    return b"".join([*gone, record.encode(b"S-1", last + 1, 1, b"forged", b"", b"x")])
+
+
+@pytest.mark.parametrize("what", ["cut off", "in its payload", "in its sequence", "in its length"])
+@pytest.mark.parametrize("sealed", [False, True], ids=["clear", "encrypted"])
+@pytest.mark.parametrize("more", [0, 3])
+def test_what_a_payload_looks_like_is_no_record(tmp_path: Path, what: str, sealed: bool, more: int) -> None:
+    options: dict[str, Any] = {"cipher": "aes", "key": b"key"} if sealed else {}
+    store = FileStore(str(tmp_path), "S", **options)
+    for seq in range(1, 6):
+        store.store_msg(b"victim", b"%d" % seq)
+    [block] = blocks(tmp_path)
+    start = block.stat().st_size
+    store.store_msg(b"attacker", forged(6) + b"x" * 5000)
+    end = block.stat().st_size
+    for seq in range(7, 7 + more):
+        store.store_msg(b"victim", b"%d" % seq)
+    content = bytearray(block.read_bytes())
+    store.close()
+    (tmp_path / "msgs" / "index.db").unlink()
+    if what == "cut off":
+        more = 0
+        del content[end - 3000 :]
+    else:
+        places = {"in its payload": end - 100, "in its sequence": start + 5, "in its length": start + 1}
+        content[places[what]] ^= 64
+    block.write_bytes(content)
+    store = FileStore(str(tmp_path), "S", **options)
+    assert readable(store) == {seq: b"%d" % seq for seq in (*range(1, 6), *range(7, 7 + more))}
+    assert store.subjects_totals() == {b"victim": 5 + more}
+    store.close()
+
+
 @settings(max_examples=150, deadline=None)
 @given(data=st.data())
 def test_flipped_bits_cost_what_they_hit(
@@ -89,12 +128,19 @@ def test_flipped_bits_cost_what_they_hit(
     path = paths[data.draw(st.integers(0, len(paths) - 1), label="block")]
     content = bytearray(path.read_bytes())
     hit = set()
+    lengths = set()
     for _ in range(data.draw(st.integers(1, 3), label="flips")):
         at = data.draw(st.integers(0, len(content) - 1), label="at")
         # No checksum covers where a record's subject ends: one byte of it more or less goes unseen.
         assume(at % RECORD not in SUBJECT_LENGTH)
         content[at] ^= 1 << data.draw(st.integers(0, 7), label="bit")
         hit.add(at)
+        if at % RECORD in LENGTH:
+            lengths.add(at // RECORD)
+    # A record whose length and content are hit looks like one that was cut off. Where the one behind it is
+    # hit, nothing says where it ends.
+    content_hit = {at // RECORD for at in hit if at % RECORD not in LENGTH}
+    assume(lengths.isdisjoint(content_hit | {at // RECORD - 1 for at in hit}))
     path.write_bytes(content)
     before = sum(len(blocks(folder)[i].read_bytes()) for i in range(len(paths)))
     store = FileStore(str(folder), "S", block_size=8192, warn=lambda text: None)
@@ -289,3 +335,48 @@ def test_a_damaged_index_is_not_needed(tmp_path: Path) -> None:
         assert readable(store) == payloads
         assert said
         store.close()
+
+
+@pytest.mark.parametrize("index", [True, False])
+def test_a_compressed_block_that_is_damaged_costs_itself_only(tmp_path: Path, index: bool) -> None:
+    store = FileStore(str(tmp_path), "S", block_size=8192, compression="s2")
+    payloads = {store.store_msg(b"s", b"%d" % i * 30): b"%d" % i * 30 for i in range(400)}
+    assert store.maintain(rewrites=100) > 2
+    store.close()
+    path = blocks(tmp_path)[1]
+    content = bytearray(path.read_bytes())
+    assert content.startswith(b"cmp")
+    content[len(content) // 2] ^= 16
+    path.write_bytes(content)
+    if not index:
+        (tmp_path / "msgs" / "index.db").unlink()
+    store = FileStore(str(tmp_path), "S", block_size=8192, compression="s2")
+    found = readable(store)
+    assert 100 < len(found) < 400 and found.items() <= payloads.items()
+    assert store.state().msgs == len(found)
+    # limits apply again
+    store.update_config(max_msgs=10)
+    assert store.state().msgs == len(readable(store)) == 10
+    store.close()
+    assert path.with_suffix(".blk.bad").read_bytes() == content
+
+
+@pytest.mark.parametrize(
+    ("size", "sealed", "index"),
+    [(0x706D63, False, True), (0x706D63, False, False), (0x706D63, True, True), (0x1706D63, False, False)],
+)
+def test_a_record_whose_length_reads_as_the_magic_of_compression(
+    tmp_path: Path, size: int, sealed: bool, index: bool
+) -> None:
+    """ "cmp" and the kind of compression, in the first four bytes of a block."""
+    options: dict[str, Any] = {"cipher": "aes", "key": b"key"} if sealed else {}
+    payload = bytes(size - len(record.encode(b"S-1", 1, 1, b"s", b"", b"")))
+    store = FileStore(str(tmp_path), "S", block_size=2 * size, **options)
+    store.store_msg(b"s", payload)
+    store.store_msg(b"s", b"next")
+    store.close()
+    if not index:
+        (tmp_path / "msgs" / "index.db").unlink()
+    store = FileStore(str(tmp_path), "S", block_size=2 * size, **options)
+    assert readable(store) == {1: payload, 2: b"next"}
+    store.close()
