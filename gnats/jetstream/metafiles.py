@@ -36,8 +36,6 @@ DELETED = "."
 """What the name of a stream's or a consumer's directory begins with that is being deleted."""
 MESSAGES, CONSUMERS, STREAMS = "msgs", "obs", "streams"
 STATE_FILE = "o.dat"
-_NAME_MAX = 255
-"""Bytes of a name."""
 _FILE_MODE, _DIR_MODE = 0o600, 0o700
 _LONGEST_NAME = 255
 """Bytes that a file system takes."""
@@ -177,12 +175,6 @@ def replace_file(path: Path, data: bytes, *, sync: bool = True) -> None:
     except OSError:
         temporary.unlink(missing_ok=True)
         raise
-
-
-def _deleted(directory: Path) -> Path:
-    """What a directory is called while it is deleted; a name may be as long as the file system lets it be."""
-    name = os.fsencode(DELETED + directory.name)
-    return directory.with_name(os.fsdecode(name[:_NAME_MAX]))
 
 
 def remove_directory(directory: Path, *, sync: bool = False) -> None:

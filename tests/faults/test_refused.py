@@ -196,21 +196,3 @@ def test_a_consumer_waits_for_what_cannot_be_read_now(home: Home) -> None:
             found.append(sequence(caller.next()))
         assert found == list(range(state["first_seq"], state["last_seq"] + 1))
     home.stop()
-
-
-def test_the_longest_names_can_be_deleted(home: Home) -> None:
-    """Nothing comes back at the next start."""
-    name = "N" * 255
-    with Caller(home.start()) as caller:
-        create(caller, "S", storage="file")
-        assert "error" not in ask(caller, f"STREAM.CREATE.{name}", {"name": name, "subjects": ["long"]})
-        body = {"stream_name": "S", "config": DURABLE | {"durable_name": name}}
-        assert "error" not in ask(caller, f"CONSUMER.CREATE.S.{name}", body)
-        assert ask(caller, f"STREAM.DELETE.{name}")["success"]
-        assert ask(caller, f"CONSUMER.DELETE.S.{name}")["success"]
-        assert not [path for path in files(home) if "NNN" in path]
-    home.stop()
-    with Caller(home.start()) as caller:
-        assert ask(caller, "STREAM.NAMES")["streams"] == ["S"]
-        assert not ask(caller, "CONSUMER.NAMES.S")["consumers"]
-    home.stop()

@@ -218,6 +218,43 @@ def test_many_requests_wait_on_one_reply_subject(threads: int, order: int) -> No
 
 
 @BOTH
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("how", ["undone", "closed"])
+def test_many_wildcards_go_while_many_responses_are_waited_for(threads: int, how: str) -> None:
+    """One search tells what nobody waits for any more; what others wait for, or nobody ever did, stays."""
+    count, wildcards, others = 20000, 10000, 50
+    with (
+        ServerThread(service(threads)) as server,
+        Peer(server.port, hello("a")) as a,
+        Peer(server.port, hello("b")) as b,
+        Peer(server.port, hello("b")) as stays,
+    ):
+        a.send(b"SUB svc 1\r\n")
+        a.fence()
+        stays.send(b"SUB keep.* 1\r\nSUB in.7.* group 2\r\n")
+        stays.fence()
+        b.send(b"SUB in.> 0\r\n" + b"".join(b"SUB in.*.%d %d\r\n" % (n, n) for n in range(1, wildcards)))
+        b.send(b"SUB keep.> %d\r\n" % wildcards)
+        replies = [b"in.x.%d" % n for n in range(count)]
+        kept = [b"%b.%d" % (word, n) for word in (b"keep", b"odd", b"in.7") for n in range(others)]
+        for start in range(0, count, 1000):
+            b.send(b"".join(b"PUB svc %b 0\r\n\r\n" % reply for reply in replies[start : start + 1000]))
+            b.fence()
+        b.send(b"".join(b"PUB svc %b 0\r\n\r\n" % reply for reply in kept))
+        b.fence()
+        assert pending(server) == (count + len(kept), count + len(kept))
+        if how == "undone":
+            b.send(b"".join(b"UNSUB %d\r\n" % n for n in range(wildcards + 1)))
+            b.fence()
+        else:
+            b.close()
+        assert wait_for(lambda: pending(server) == (len(kept), len(kept)))
+        stays.send(b"UNSUB 1\r\nUNSUB 2\r\n")
+        stays.fence()
+        assert pending(server) == (others, others)
+
+
+@BOTH
 def test_who_leaves_while_its_request_is_on_the_way_leaves_nothing(threads: int) -> None:
     """Subscriptions to the replies of another client's requests come and go."""
     done = threading.Event()

@@ -37,7 +37,7 @@ from gnats.core.responses cimport (
     waiting_remove,
 )
 from gnats.core.subject cimport hash_seed_a, hash_seed_b, match_literal, mul_mix, subject_has_wildcard
-from gnats.core.sublist cimport SL_OK, SUB_RESPONSES, Sublist, Subscription, sub_new, sub_row
+from gnats.core.sublist cimport SL_OK, SUB_RESPONSES, MatchResult, Sublist, Subscription, sub_new, sub_row
 from gnats.core.transform cimport SubjectTransform, transform_copy
 from gnats.includes.atomics cimport (
     exchange8,
@@ -384,7 +384,7 @@ cdef class Account:
         if load64(&self.nreverse) == 0:
             return NULL
         pthread_mutex_lock(&self.lock)
-        if not subject_has_wildcard(reply, n):
+        if n and not subject_has_wildcard(reply, n):
             e = replymap_find(&self.reverse, reply, n)
             if e != NULL and not self.sublist.has_interest(reply, n):
                 lost = leave(e, lost)
@@ -392,8 +392,9 @@ cdef class Account:
             for i in range(self.reverse.mask + 1):
                 e = self.reverse.slots[i]
                 while e != NULL:
-                    if match_literal(expected_key(e), e.key_n, reply, n) and (
-                            not self.sublist.has_interest(expected_key(e), e.key_n)):
+                    if is_left(self.sublist, expected_key(e), e.key_n) if n == 0 else (
+                            match_literal(expected_key(e), e.key_n, reply, n)
+                            and not self.sublist.has_interest(expected_key(e), e.key_n)):
                         lost = leave(e, lost)
                     e = e.next
         e = lost   # not before: taking them out may move the entries
@@ -422,6 +423,23 @@ cdef class Account:
             unlink(self, e)
         pthread_mutex_unlock(&self.lock)
         return e
+
+
+cdef bint is_left(Sublist sl, const char *subject, size_t n) noexcept nogil:
+    """Has everybody who is subscribed to it been closed, and is there somebody?"""
+    cdef MatchResult *r = sl.match(subject, n)
+    cdef uint32_t i, k
+    cdef bint left
+    if r == NULL:
+        return False
+    left = r.npsubs != 0 or r.nqgroups != 0
+    for i in range(r.npsubs):
+        left = left and load8(&r.psubs[i].closed)
+    for i in range(r.nqgroups):
+        for k in range(r.qgroups[i].n):
+            left = left and load8(&r.qgroups[i].subs[k].closed)
+    free(r)
+    return left
 
 
 cdef Expected *leave(Expected *e, Expected *lost) noexcept nogil:

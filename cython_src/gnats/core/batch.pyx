@@ -3,6 +3,7 @@ from libc.stdint cimport int64_t, uint32_t
 from libc.string cimport memset
 
 from gnats.core.connection cimport Connection
+from gnats.core.departures cimport settle_departures
 from gnats.core.pollstate cimport PollState
 from gnats.core.timers cimport timers_next
 from gnats.includes.atomics cimport exchange8, load8_acquire, store64, storei64, unlikely
@@ -18,10 +19,12 @@ cdef int64_t SECOND = 1000000000
 cdef void end_batch(PollState *ps) noexcept nogil:
     if unlikely(ps.js_dirty != NULL or ps.js_ready != NULL or load8_acquire(&ps.js_signalled)):
         ps.js_hook(ps)
+    settle_departures()   # before anybody is answered
     flush_batch(ps)
     if exchange8(&ps.resume_stalled, 0):
         while ps.stalled != NULL:
             (<Connection> ps.stalled).unpause()
+    settle_departures()   # of those that were closed meanwhile
     if timers_next(&ps.timers) != ps.armed:
         arm_timer(ps)
 

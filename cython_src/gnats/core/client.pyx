@@ -21,6 +21,7 @@ from gnats.core.connection cimport (
     WRITE_ERROR,
 )
 from gnats.core.delivery cimport Deliverer, NativeSub, native_sub
+from gnats.core.departures cimport depart, settle_before_subscribing
 from gnats.core.imports cimport Hop
 from gnats.core.inbox cimport EV_CONNECT, EV_INFO, Inbox
 from gnats.core.mappings cimport Mappings
@@ -125,6 +126,7 @@ cdef class Client(Deliverer):
 
     def __dealloc__(self):
         if self.ps != NULL:   # else arguments were refused, and the methods are not there yet either
+            self.started = 0   # this is in no batch
             self.remove_all_subs()
 
     # -- what Python calls ---------------------------------------------------------------------------------------
@@ -469,6 +471,7 @@ cdef class Client(Deliverer):
 
     cdef Subscription *insert_sub(self, Subscription *s, int *error) noexcept nogil:
         cdef bint added
+        settle_before_subscribing()
         error[0] = (<Account> self.account).sublist.insert(s)
         if error[0] != SL_OK:
             free(sub_block(s))
@@ -565,8 +568,10 @@ cdef class Client(Deliverer):
         if self.trace:
             self.trace_line(TRACE_DELSUB, sub_sid(s), s.sid_len, NULL, 0)
         bump64(&self.nsubs, <uint64_t> -1)
-        (<Account> self.account).sublist.remove(s)
         self.drop_shadows(s)
+        if depart(self, <Account> self.account, s):
+            return
+        (<Account> self.account).sublist.remove(s)
         self.forget_requests(<Account> self.account, s)
         qs_retire(sub_block(s))
 
@@ -589,9 +594,11 @@ cdef class Client(Deliverer):
         while chain != NULL:
             n = 0
             while chain != NULL and n < SLICE:
-                some[n] = chain
+                s = chain
                 chain = chain.next
-                n += 1
+                if not depart(self, <Account> self.account, s):
+                    some[n] = s
+                    n += 1
             (<Account> self.account).sublist.remove_batch(some, n)
             for i in range(n):
                 self.forget_requests(<Account> self.account, some[i])
@@ -690,7 +697,7 @@ cdef class Client(Deliverer):
             self.out_of_memory(READ_ERROR)
             return
         for i in range(r.npsubs):
-            if r.psubs[i].client == <void *> self:
+            if r.psubs[i].client == <void *> self and not load8(&r.psubs[i].closed):
                 s = r.psubs[i]
                 break
         free(r)

@@ -268,9 +268,12 @@ cdef class Importer(Traced):
         cdef Expected *following
         if load64(&account.nreverse) == 0:
             return
-        if s.subject_len > 3 and memcmp(sub_subject(s), b"_R_.", 4) == 0:
+        if s == NULL:
+            lost = account.check_for_reverse_entries(NULL, 0)
+        elif s.subject_len > 3 and memcmp(sub_subject(s), b"_R_.", 4) == 0:
             return
-        lost = account.check_for_reverse_entries(sub_subject(s), s.subject_len)
+        else:
+            lost = account.check_for_reverse_entries(sub_subject(s), s.subject_len)
         while lost != NULL:
             following = lost.newer
             if lost.tracked:

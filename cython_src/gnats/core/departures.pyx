@@ -1,0 +1,101 @@
+"""Subscriptions that wait to be taken out; see departures.pxd."""
+from libc.stddef cimport size_t
+from libc.stdint cimport int64_t
+from libc.stdlib cimport free
+
+from gnats.core.account cimport Account
+from gnats.core.imports cimport Importer
+from gnats.core.parser cimport CLIENT
+from gnats.core.quiesce cimport qs_retire
+from gnats.core.subject cimport subject_has_wildcard
+from gnats.core.sublist cimport Subscription, sub_subject
+from gnats.includes.arrays cimport array_grow
+from gnats.includes.atomics cimport load64
+from gnats.includes.linux cimport monotonic_ns
+
+cdef extern from * nogil:
+    """
+    #include <stddef.h>
+    #include <stdint.h>
+    struct gnats_departure { void *client, *account, *sub; };
+    /* What this thread's batch has put off. */
+    static __thread struct { struct gnats_departure *at; size_t n, cap; int64_t spent; } gnats_departures;
+    """
+    cdef struct Departure "gnats_departure":
+        void *client      # borrowed Importer
+        void *account     # borrowed Account; NULL: done
+        void *sub
+
+    cdef struct Departures:
+        Departure *at
+        size_t n
+        size_t cap
+        int64_t spent     # ns, in this batch
+
+    Departures gnats_departures
+
+cdef enum:
+    FIRST = 64
+    TURN = 1000000        # ns of searches in a batch, after which they wait for its end
+
+
+cdef bint depart(Importer client, Account account, Subscription *s) noexcept nogil:
+    cdef Departure *d
+    # One that is not started, or one of the server's own, may be in no batch.
+    if load64(&account.nreverse) == 0 or client.kind != CLIENT or not client.started:
+        return False
+    if not subject_has_wildcard(sub_subject(s), s.subject_len):
+        return False
+    if gnats_departures.n == gnats_departures.cap and not array_grow(
+            &gnats_departures.at, &gnats_departures.cap, FIRST, sizeof(Departure)):
+        return False
+    d = &gnats_departures.at[gnats_departures.n]
+    gnats_departures.n += 1
+    d.client = <void *> client
+    d.account = <void *> account
+    d.sub = s
+    return True
+
+
+cdef void settle_departures() noexcept nogil:
+    if gnats_departures.n:
+        settle()
+    gnats_departures.spent = 0
+
+
+cdef void settle_before_subscribing() noexcept nogil:
+    cdef int64_t start
+    if gnats_departures.n and gnats_departures.spent < TURN:
+        start = monotonic_ns()
+        settle()
+        gnats_departures.spent += monotonic_ns() - start
+
+
+cdef void settle() noexcept nogil:
+    cdef size_t i
+    for i in range(gnats_departures.n):
+        if gnats_departures.at[i].account != NULL:
+            settle_account(gnats_departures.at + i, gnats_departures.n - i)
+    free(gnats_departures.at)
+    gnats_departures.at = NULL
+    gnats_departures.n = gnats_departures.cap = 0
+
+
+cdef void settle_account(Departure *first, size_t n) noexcept nogil:
+    """Do what there is to do for the account of the first of these."""
+    cdef void *account = first.account
+    cdef Subscription *s
+    cdef size_t i, count = 0
+    for i in range(n):
+        count += first[i].account == account
+    if count > 1:
+        (<Importer> first.client).forget_requests(<Account> account, NULL)
+    for i in range(n):
+        if first[i].account != account:
+            continue
+        s = <Subscription *> first[i].sub
+        (<Account> account).sublist.remove(s)
+        if count == 1:
+            (<Importer> first.client).forget_requests(<Account> account, s)
+        first[i].account = NULL
+        qs_retire(s)
