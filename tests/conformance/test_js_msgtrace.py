@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from support.caller import Caller
 from support.jetstream import comparable
-from support.servers import REFERENCE, Server
+from support.servers import REFERENCE, Server, until
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -109,6 +109,8 @@ def test_a_message_that_is_stored(
     def act(caller: Caller) -> list[Any]:
         before = last(caller, stream)
         event = traced(caller, subject, Nats_Trace_Only=only)
+        if not only:
+            until(lambda: last(caller, stream) > before)  # nats-server stores it later than it tells of it
         return [event, last(caller, stream) - before]
 
     event, more = same(callers, act)
@@ -118,7 +120,9 @@ def test_a_message_that_is_stored(
 
 def test_what_is_stored_is_not_traced_again(callers: tuple[Caller, Caller]) -> None:
     def act(caller: Caller) -> list[Any]:
+        before = last(caller, "S")
         traced(caller, "s.kept", Other="x")
+        until(lambda: last(caller, "S") > before)
         stored = caller.request("$JS.API.STREAM.MSG.GET.S", {"last_by_subj": "s.kept"}).json["message"]
         return [stored["hdrs"], stored["data"]]
 
@@ -247,6 +251,8 @@ def test_a_stream_of_another_account(launch: Launch, tmp_path: Path, allow: bool
             other.subscribe("dest")
             event = traced(other, "there", Nats_Trace_Only=only)
             other.fence()
+            if not only:
+                until(lambda: last(owner, "S"))  # nats-server stores it later than it tells of it
             return [event, last(owner, "S")]
 
     found = []
