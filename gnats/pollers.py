@@ -122,12 +122,14 @@ class Pollers:
         resumed = False
         until = time.monotonic() + TURN
         try:
-            while events or len(inbox):
+            while True:
                 if not events:
+                    # First of all even where nothing waits: a poller may say that it has posted something when
+                    # that has been taken already, and the inbox stays readable until it is drained.
                     events.extend(inbox.drain(SLICE))
                 if events:
                     resumed |= self._handle(events.popleft())
-                if time.monotonic() >= until:
+                if not (events or len(inbox)) or time.monotonic() >= until:
                     break
         finally:
             # Others of the loop have their turn; where a handler has failed, the events behind it go on, too.

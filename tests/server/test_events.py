@@ -2,12 +2,14 @@
 
 import asyncio
 import json
+import os
 from typing import Any
 
 import pytest
 
 from gnats.accountopts import AccountConfig
 from gnats.authopts import User
+from gnats.rest import wait_for_rest_in_loop
 from gnats.server import Server
 
 from .conftest import Connect, Start
@@ -78,3 +80,11 @@ async def test_one_who_does_not_read_its_events_is_a_slow_consumer(start: Start,
             await login(connect, server, "a")
     assert server.state.slow_consumers == 1
     assert await watch.ask(b"") == []
+
+
+async def test_a_word_of_events_that_were_taken_already_keeps_nobody_awake(start: Start) -> None:
+    """A poller posts, and says so when its event has been handled."""
+    server = await start()
+    assert server.pollers
+    os.eventfd_write(server.pollers._inbox.fileno(), 1)
+    await wait_for_rest_in_loop(server)
