@@ -124,8 +124,8 @@ class Pollers:
         try:
             while True:
                 if not events:
-                    # First of all even where nothing waits: a poller may say that it has posted something when
-                    # that has been taken already, and the inbox stays readable until it is drained.
+                    # First of all even where nothing waits: a poller may say that it has posted something
+                    # when that has been taken already, and the inbox is readable until it is drained.
                     events.extend(inbox.drain(SLICE))
                 if events:
                     resumed |= self._handle(events.popleft())
