@@ -16,6 +16,7 @@ from gnats.conf.lex import Item, Kind, Lexer
 from gnats.conf.tokens import Token, Value, error_at
 from gnats.errors import OptionError
 from gnats.gofmt import os_error
+from gnats.paths import system_path
 
 _Place: TypeAlias = tuple[str, int, int]
 
@@ -66,7 +67,7 @@ def parse(text: str, name: str = "") -> Config:
 
 
 def _read(path: str) -> str:
-    return Path(path).read_bytes().decode("utf-8", "surrogateescape")
+    return Path(system_path(path)).read_bytes().decode("utf-8", "surrogateescape")
 
 
 def _unreadable(path: str, exc: OSError) -> str:
