@@ -21,7 +21,7 @@ from gnats.exchange import (
     Exchange,
     Party,
 )
-from gnats.gofmt import quote
+from gnats.gofmt import quote, text_bytes
 from gnats.ident import server_hash
 from gnats.jetstream.limits import UNLIMITED
 from gnats.mappings import Row, compile_account_mappings, compile_mappings, domain_mappings
@@ -68,6 +68,11 @@ class Removed:
         return True
 
 
+def _json(name: str) -> bytes:
+    """The name as JSON, from which it can be read again: bytes that are not UTF-8 become halves of pairs."""
+    return json.dumps(name, ensure_ascii=False).encode("utf-8", "backslashreplace")
+
+
 class Accounts(dict[str, Account]):
     """Accounts by name: the global one, the system's unless the options want none, those of the options, and
     those of JWTs.
@@ -88,7 +93,7 @@ class Accounts(dict[str, Account]):
         self._log_error = log_error
         self._check_activation = check_activation
         self._complain = complain or (lambda name, what, why: None)
-        self._server = json.dumps(server_name, ensure_ascii=False).encode()
+        self._server = _json(server_name)
         self._hash = server_hash(server_name).encode()
         self._removed: dict[str, Removed] = {}
         self._looking: asyncio.TimerHandle | None = None
@@ -150,7 +155,7 @@ class Accounts(dict[str, Account]):
             account = self._register(config.name)
             account.set_mappings(rows[config.name])
             account.set_limits(config.limits)
-            account.set_trace_dest(config.trace_dest.encode(), config.trace_sampling)
+            account.set_trace_dest(text_bytes(config.trace_dest), config.trace_sampling)
             account.jetstream_limits = config.jetstream
         self.system_account = self[system] if system else None
         for account in self.values():
@@ -252,7 +257,7 @@ class Accounts(dict[str, Account]):
                 account = removed.account
             else:
                 account = Account(name)
-                account.set_identity(json.dumps(name, ensure_ascii=False).encode(), self._server, self._hash)
+                account.set_identity(_json(name), self._server, self._hash)
             self[name] = account
         return account
 
@@ -326,8 +331,8 @@ class Accounts(dict[str, Account]):
                 account.service_imports[key] = ImportedService(
                     account,
                     export,
-                    route.subject.encode(),
-                    route.to.encode(),
+                    text_bytes(route.subject),
+                    text_bytes(route.to),
                     route.transform,
                     use_published=route.use_published,
                     share=route.share,
@@ -349,8 +354,8 @@ class Accounts(dict[str, Account]):
                 [
                     (
                         self[r.exporter],
-                        r.subject.encode(),
-                        r.to.encode(),
+                        text_bytes(r.subject),
+                        text_bytes(r.to),
                         r.transform,
                         r.use_published,
                         r.allow_trace,

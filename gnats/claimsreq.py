@@ -4,9 +4,11 @@ What the requests mean is the resolver's and OperatorMode's business.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
-from typing import TYPE_CHECKING, Any
+from collections import Counter, deque
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from typing import TYPE_CHECKING
 
+from gnats.gofmt import quote
 from gnats.ident import NuidSource, server_hash
 from gnats.internal import InternalClient, Message
 from gnats.resolver.directory import DirectoryResolver
@@ -21,7 +23,13 @@ _NEW_ACCOUNT_AT, _OLD_ACCOUNT_AT = 3, 2
 """Tokens of $SYS.REQ.ACCOUNT.<account>.CLAIMS.UPDATE and of $SYS.ACCOUNT.<account>.CLAIMS.UPDATE."""
 
 
+MOST_WAITING = 64 << 20
+"""Bytes of the requests that wait in one queue, _OVERHEAD for each included: 1,024 small ones."""
+_OVERHEAD = 64 << 10
+
 Change = Callable[[Message], Awaitable[Reply]]
+Carry = Callable[[Message], Awaitable[None]]
+"""Carries a request out, and answers it."""
 
 
 class SystemInbox:
@@ -58,6 +66,73 @@ class SystemInbox:
             client.unsubscribe(sid)
 
 
+class InOrder:
+    """Carries out requests one after the other, in their order.
+
+    When too many wait, the connection with the most of them loses its latest. `refuse` answers a request that
+    is not carried out; it is told why.
+    """
+
+    def __init__(self, server: "Server", refuse: Callable[[Message, str], None]) -> None:
+        self._server = server
+        self._refuse = refuse
+        self._waiting: deque[tuple[Carry, Message]] = deque()
+        self._sizes: Counter[int] = Counter()
+        """Bytes by the connections that asked."""
+        self._task: asyncio.Task[None] | None = None
+
+    def add(self, carry: Carry, request: Message) -> None:
+        """Carry a request out when it is its turn."""
+        self._waiting.append((carry, request))
+        self._sizes[request.producer] += _size(request)
+        while self._sizes.total() > MOST_WAITING:
+            self._drop()
+        if self._task is None:
+            self._next()
+
+    def _drop(self) -> None:
+        crowded = max(self._sizes, key=self._sizes.__getitem__)
+        at = max(at for at, (_, request) in enumerate(self._waiting) if request.producer == crowded)
+        _, request = self._waiting[at]
+        del self._waiting[at]
+        self._took(request)
+        log = self._server.log
+        if log.allow(text := "Dropped requests about JWTs: too many wait"):
+            log.warn(text)
+        self._refuse(request, "too many requests wait")
+
+    def _took(self, request: Message) -> None:
+        self._sizes[request.producer] -= _size(request)
+        if not self._sizes[request.producer]:
+            del self._sizes[request.producer]
+
+    def _next(self) -> None:
+        """Begin the request that has waited longest; the end of each begins another."""
+        if not self._waiting:
+            return
+        carry, request = self._waiting.popleft()
+        self._took(request)
+
+        async def carry_out() -> None:
+            await carry(request)
+
+        def ended(task: asyncio.Task[None]) -> None:
+            self._task = None
+            if task.cancelled():  # the server ends
+                return
+            if exc := task.exception():  # nobody has foreseen that
+                self._server.log.error(f"Request {quote(request.subject)} failed: {exc!r:.500}")
+                self._refuse(request, "internal error")
+            self._next()
+
+        self._task = self._server.spawn(carry_out())
+        self._task.add_done_callback(ended)
+
+
+def _size(request: Message) -> int:
+    return len(request.payload) + len(request.header) + _OVERHEAD
+
+
 class ClaimsServices:
     """Answers the requests about JWTs; what changes something is done in the order of the requests."""
 
@@ -67,7 +142,8 @@ class ClaimsServices:
         self._server = server
         self._client = client
         self._events = events
-        self._changes: asyncio.Queue[tuple[Change, Message]] = asyncio.Queue()
+        self._changes = InOrder(server, self._refuse)
+        self._reads = InOrder(server, self._refuse)
         resolver = mode.resolver
         update: Callable[[str, bytes], Awaitable[Reply]] = mode.account_claim_update
         if isinstance(resolver, DirectoryResolver):
@@ -79,7 +155,6 @@ class ClaimsServices:
 
         self._on_change("$SYS.REQ.ACCOUNT.*.CLAIMS.UPDATE", change_at(_NEW_ACCOUNT_AT))
         self._on_change("$SYS.ACCOUNT.*.CLAIMS.UPDATE", change_at(_OLD_ACCOUNT_AT))
-        server.spawn(self._work())
 
     def _serve_directory(self, resolver: DirectoryResolver) -> None:
         self._on_change("$SYS.REQ.CLAIMS.UPDATE", lambda request: resolver.update(request.payload))
@@ -100,13 +175,8 @@ class ClaimsServices:
             if found is not None:
                 self._client.publish(request.reply, found)
 
-        def in_background(
-            answer: Callable[[Message], Coroutine[Any, Any, None]],
-        ) -> Callable[[Message], None]:
-            def begin(request: Message) -> None:
-                self._server.spawn(answer(request))
-
-            return begin
+        def in_background(answer: Carry) -> Callable[[Message], None]:
+            return lambda request: self._reads.add(answer, request)
 
         self._on_change("$SYS.REQ.CLAIMS.DELETE", delete)
         self._on("$SYS.REQ.CLAIMS.LIST", in_background(send_list))
@@ -124,14 +194,17 @@ class ClaimsServices:
         self._client.subscribe(subject.encode(), serve, queue)
 
     def _on_change(self, subject: str, change: Change) -> None:
-        self._client.subscribe(subject.encode(), lambda request: self._changes.put_nowait((change, request)))
+        async def carry(request: Message) -> None:
+            self._answer(request, await change(request))
 
-    async def _work(self) -> None:
-        while True:
-            change, request = await self._changes.get()
-            reply = await change(request)
-            if request.reply:
-                self._events.respond(request.reply, {"server": self._events.server_info(), **reply})
+        self._client.subscribe(subject.encode(), lambda request: self._changes.add(carry, request))
+
+    def _refuse(self, request: Message, why: str) -> None:
+        self._answer(request, {"error": {"code": 500, "description": why}})
+
+    def _answer(self, request: Message, reply: Reply) -> None:
+        if request.reply:
+            self._events.respond(request.reply, {"server": self._events.server_info(), **reply})
 
 
 def _token(request: Message, at: int) -> str:

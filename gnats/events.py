@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from gnats.account import Account
 from gnats.clientinfo import client_info
-from gnats.gofmt import rfc3339
+from gnats.gofmt import rfc3339, text_bytes
 from gnats.gojson import marshal
 from gnats.ident import NuidSource
 from gnats.internal import InternalClient
@@ -105,12 +105,12 @@ class Events:
 
     def _interest(self, subject: str) -> bool:
         system = self._server.system_account
-        return system is not None and system.sublist.interested(subject.encode())
+        return system is not None and system.sublist.interested(text_bytes(subject))
 
     def _publish_info(self, what: str) -> None:
         subject = f"$SYS.SERVER.{self._server.id}.{what}"
         if self._interest(subject):
-            self._client.publish(subject.encode(), marshal(self.server_info()), reply=b"")
+            self._client.publish(text_bytes(subject), marshal(self.server_info()), reply=b"")
 
     def lame_duck(self) -> None:
         """The server has entered lame duck mode."""
@@ -124,21 +124,21 @@ class Events:
         if self._interest(subject):
             event = self._event(CONNECT_EVENT, time.time_ns())
             event["client"] = client_info(session, name_tag=session.account.name_tag)
-            self._client.publish(subject.encode(), marshal(event), reply=b"")
+            self._client.publish(text_bytes(subject), marshal(event), reply=b"")
 
     def disconnected(self, session: "Session") -> None:
         """A client's connection has been closed."""
         subject = f"$SYS.ACCOUNT.{session.account.name}.DISCONNECT"
         if self._interest(subject):
             event = self._closing(session, session.stop, session.reason or ClosedState.CLIENT_CLOSED)
-            self._client.publish(subject.encode(), marshal(event), reply=b"")
+            self._client.publish(text_bytes(subject), marshal(event), reply=b"")
 
     def auth_error(self, session: "Session", reason: ClosedState) -> None:
         """A client has been refused."""
         subject = f"$SYS.SERVER.{self._server.id}.CLIENT.AUTH.ERR"
         if self._interest(subject):
             event = self._closing(session, time.time_ns(), reason)
-            self._client.publish(subject.encode(), marshal(event), reply=b"")
+            self._client.publish(text_bytes(subject), marshal(event), reply=b"")
 
     def account_auth_error(self, session: "Session", account: Account, reason: str) -> None:
         """A client that belongs to an account has been refused: its owners are told in it."""
@@ -186,7 +186,7 @@ class Events:
             for number, subject in enumerate(subjects):
                 if number:
                     event["server"] = self.server_info()
-                self.respond(subject.encode(), event)
+                self.respond(text_bytes(subject), event)
 
     # -- the server ------------------------------------------------------------------------------------------
 
@@ -207,7 +207,7 @@ class Events:
         self._last_statsz = time_now
         subject = f"$SYS.SERVER.{self._server.id}.STATSZ"
         if self._interest(subject):
-            self.respond(subject.encode(), self.statsz())
+            self.respond(text_bytes(subject), self.statsz())
 
     def statsz(self) -> dict[str, object]:
         """The server's figures (ServerStatsMsg)."""

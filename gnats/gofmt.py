@@ -38,6 +38,11 @@ def quote(text: str | bytes) -> str:
     return '"' + "".join(map(_quote_char, text)) + '"'
 
 
+def text_bytes(text: str) -> bytes:
+    """The bytes of a text of the configuration, those that are not UTF-8 as they were."""
+    return text.encode("utf-8", "surrogateescape")
+
+
 def _quote_char(char: str) -> str:
     if char in _ESCAPES:
         return _ESCAPES[char]

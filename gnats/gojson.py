@@ -88,6 +88,14 @@ def _replace(exc: UnicodeError) -> tuple[str, int]:
 codecs.register_error("gnats.fffd", _replace)  # Python's "replace" writes one U+FFFD for several bytes
 
 
+def _escape(exc: UnicodeError) -> tuple[str, int]:
+    assert isinstance(exc, UnicodeEncodeError)
+    return "\\ufffd" * (exc.end - exc.start), exc.end
+
+
+codecs.register_error("gnats.escaped", _escape)  # bytes that are not UTF-8, as encoding/json writes them
+
+
 def _constant(text: str) -> NoReturn:
     raise JSONError(f"invalid JSON: {text} is not a number")
 
@@ -338,7 +346,7 @@ _ESCAPED = re.compile("[<>&\u2028\u2029]")
 def marshal(value: object) -> bytes:
     """The compact JSON of a value, with the characters escaped that Go escapes for the sake of HTML."""
     text = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
-    return _ESCAPED.sub(lambda found: _ESCAPES[found[0]], text).encode("utf-8", "replace")
+    return _ESCAPED.sub(lambda found: _ESCAPES[found[0]], text).encode("utf-8", "gnats.escaped")
 
 
 def marshal_steps(value: object, depth: int = 3) -> Generator[None, None, bytes]:

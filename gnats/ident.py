@@ -27,7 +27,7 @@ _NUID_PREFIX, _NUID_TOTAL = 12, 22
 def server_hash(name: str) -> str:
     """Eight characters that stand for a server in subjects (getHash in events.go)."""
     digest = new_sha256()
-    digest.update(name.encode())
+    digest.update(name.encode("utf-8", "surrogateescape"))
     return "".join(DIGITS[byte % len(DIGITS)] for byte in digest.digest()[:8])
 
 

@@ -10,7 +10,7 @@ from gnats.account import Account
 from gnats.accountopts import ServiceLatency
 from gnats.clientinfo import client_info
 from gnats.core.sampling import fields
-from gnats.gofmt import rfc3339
+from gnats.gofmt import rfc3339, text_bytes
 from gnats.gojson import marshal
 from gnats.ident import NuidSource
 
@@ -55,7 +55,7 @@ class Latency:
         if header := tracing_fields(data[_MEASURED.size :]):
             report["header"] = header
         message = {name: report[name] for name in _ORDER if name in report}
-        self._server.account_client(account).publish(wanted.subject.encode(), marshal(message), reply=b"")
+        self._server.account_client(account).publish(text_bytes(wanted.subject), marshal(message), reply=b"")
 
     def _report(
         self, status: int, requester: int, responder: int, elapsed: int, when: int, *, share: bool

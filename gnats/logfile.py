@@ -8,6 +8,7 @@ from pathlib import Path
 from gnats.errors import ServerError
 from gnats.gofmt import os_error, quote
 from gnats.logger import Logger
+from gnats.paths import system_path
 
 _FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
 _MODE = 0o640
@@ -134,7 +135,7 @@ class LogFile:
             self._fd = -1
 
     def _open(self) -> None:
-        fd = os.open(self._path, _FLAGS, _MODE)
+        fd = os.open(system_path(self._path), _FLAGS, _MODE)
         self.close()
         self._fd = fd
         self.size = os.fstat(fd).st_size

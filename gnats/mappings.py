@@ -8,7 +8,7 @@ from gnats.accountopts import MapDest, Mapping
 from gnats.core.subject import has_wildcard, valid_subject
 from gnats.core.transform import SubjectTransform, transform_tokenize, validate_mapping
 from gnats.errors import OptionError
-from gnats.gofmt import quote
+from gnats.gofmt import quote, text_bytes
 
 Row = tuple[bytes, list[tuple[SubjectTransform, int]]]
 
@@ -21,7 +21,7 @@ def compile_mappings(mappings: Iterable[Mapping], cluster: str = "") -> list[Row
     """
     rows: dict[str, Row] = {}
     for mapping in mappings:
-        rows[mapping.source] = mapping.source.encode(), _destinations(mapping, cluster)
+        rows[mapping.source] = text_bytes(mapping.source), _destinations(mapping, cluster)
     return list(rows.values())
 
 
@@ -75,7 +75,7 @@ def domain_mappings(domain: str, *, system: bool, besides: Iterable[Row]) -> lis
     there = {source for source, _ in besides}
     table = {">": "$JS.API.>"} if system else _DOMAIN_API
     mappings = [Mapping(prefix + source, (MapDest(dest),)) for source, dest in table.items()]
-    return compile_mappings(each for each in mappings if each.source.encode() not in there)
+    return compile_mappings(each for each in mappings if text_bytes(each.source) not in there)
 
 
 _PARTS = ("STREAM", "CONSUMER", "DIRECT", "META", "SERVER", "ACCOUNT")

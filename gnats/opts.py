@@ -204,6 +204,8 @@ class Options:
             raise OptionError(
                 f"can't specify both HTTP ({self.http_port}) and HTTPs ({self.https_port}) ports"
             )
+        if self.http_port or self.https_port:
+            _check_base_path(self.http_base_path)
         if self.https_port and not (self.tls and (self.tls.cert_file or self.tls.certificates)):
             raise OptionError("TLS cert and key required for HTTPS")
         if not 0 <= self.max_sub_tokens <= MAX_SUB_TOKENS:
@@ -224,6 +226,21 @@ class Options:
             raise OptionError(
                 f'io_threads {threads} is neither a number from 0 to {MAX_IO_THREADS} nor "auto"'
             )
+
+
+def _check_base_path(path: str) -> None:
+    """Refuse a path that nats-server could not serve. Raises OptionError."""
+    names = set()
+    for part in path.split("/"):
+        if "{" not in part and "}" not in part:
+            continue
+        name = part[1:-1]
+        if part != f"{{{name}}}" or not (name.isascii() and name.isidentifier()) or name in names:
+            raise OptionError(
+                f"http_base_path {quote(path)}: {quote(part)} cannot be in it; a part with a"
+                " brace is {name}, with another name in each"
+            )
+        names.add(name)
 
 
 def read_config(opts: Options, path: str) -> list[str]:

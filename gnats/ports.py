@@ -10,6 +10,7 @@ from pathlib import Path
 from gnats.gofmt import join_host_port, os_error
 from gnats.logger import Logger
 from gnats.opts import Options
+from gnats.paths import system_path
 
 _SIOCGIFADDR = 0x8915
 _IFREQ_SIZE = 40
@@ -28,6 +29,7 @@ class PortsFile:
         # A reader polls for the file: it must never see half of one.
         unfinished = self.path.with_suffix(".ports.tmp")
         try:
+            system_path(unfinished)
             unfinished.write_text(json.dumps(urls, separators=(",", ":")))
             unfinished.rename(self.path)
         except OSError as exc:
@@ -35,6 +37,7 @@ class PortsFile:
 
     def delete(self) -> None:
         try:
+            system_path(self.path)
             self.path.unlink()
         except OSError as exc:
             self._log.error(f"Error cleaning up ports file {self.path}: remove {self.path}: {os_error(exc)}")

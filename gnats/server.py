@@ -40,6 +40,7 @@ from gnats.info import Info
 from gnats.internal import InternalClient
 from gnats.logger import Logger, SilentLogger, configure_logger, logs_somewhere
 from gnats.opts import MAX_PAYLOAD_WARNING, Options, parse_host_port
+from gnats.paths import system_path
 from gnats.pollers import Event, Pollers, io_threads
 from gnats.reasons import ClosedState
 from gnats.records import describe, trace_line
@@ -735,7 +736,7 @@ def _make_log(opts: Options) -> Logger:
 
 def write_pid_file(path: str) -> None:
     """Raises OSError."""
-    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    fd = os.open(system_path(path), os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     try:
         os.write(fd, b"%d" % os.getpid())
     finally:

@@ -201,7 +201,12 @@ def _local() -> Connection:
 
 
 def _remote(url: str) -> Connection:
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError as exc:
+        raise ServerError(f"error connecting to syslog: {quote(url)}: {exc}") from None
+    if "\0" in url:
+        raise ServerError(f"error connecting to syslog: {quote(url)}: a NUL is in no address")
     if parts.scheme == "unix" and parts.path:
         return Connection(url, socket.SOCK_STREAM, parts.path)
     if parts.scheme not in ("udp", "tcp"):

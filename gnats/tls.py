@@ -11,6 +11,7 @@ from gnats.core.tls import TLSContext, TLSError, knows_group, openssl_cipher
 from gnats.errors import OptionError
 from gnats.gofmt import os_error
 from gnats.logger import Logger
+from gnats.paths import system_path
 from gnats.tlsopts import TLSOptions
 
 if TYPE_CHECKING:
@@ -104,7 +105,7 @@ def _digest(opts: TLSOptions) -> bytes:
 
 def _read(path: str, what: str) -> bytes:
     try:
-        return Path(path).read_bytes()
+        return Path(system_path(path)).read_bytes()
     except OSError as exc:
         raise OptionError(f"{what}: open {path}: {os_error(exc)}") from None
 

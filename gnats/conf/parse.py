@@ -16,10 +16,14 @@ from gnats.conf.lex import Item, Kind, Lexer
 from gnats.conf.tokens import Token, Value, error_at
 from gnats.errors import OptionError
 from gnats.gofmt import os_error
+from gnats.paths import system_path
 
 _Place: TypeAlias = tuple[str, int, int]
 
 _MAX_CHAIN = 100  # includes and environment variables that lead to each other
+MAX_VALUES = 10_000_000
+"""Values of one configuration, those behind a variable counted wherever it is used."""
+MAX_INCLUDES = 10_000
 _BCRYPT = "2a$"
 _ENV_KEY = "pk"
 
@@ -66,7 +70,7 @@ def parse(text: str, name: str = "") -> Config:
 
 
 def _read(path: str) -> str:
-    return Path(path).read_bytes().decode("utf-8", "surrogateescape")
+    return Path(system_path(path)).read_bytes().decode("utf-8", "surrogateescape")
 
 
 def _unreadable(path: str, exc: OSError) -> str:
@@ -82,6 +86,13 @@ def _config(parser: _Parser) -> Config:
     return Config(root, digest(root))
 
 
+class _Files:
+    """How many files are included so far, by all that lead to each other."""
+
+    def __init__(self) -> None:
+        self.included = 0
+
+
 class _Parser:
     """Reads one text.
 
@@ -89,12 +100,21 @@ class _Parser:
     the value of an environment variable goes to, when that is what the text is.
     """
 
-    def __init__(self, text: str, name: str, chain: tuple[str, ...], place: _Place | None = None) -> None:
+    def __init__(
+        self,
+        text: str,
+        name: str,
+        chain: tuple[str, ...],
+        place: _Place | None = None,
+        files: _Files | None = None,
+    ) -> None:
         self._text = text
         self._name = name
         self._chain = chain
         self._place = place
+        self._files = files or _Files()
         self._open: list[dict[str, Token] | list[Token]] = [{}]
+        self._sizes = [0]  # values in each of those
         self._keys: list[Item] = []
 
     def parse(self) -> dict[str, Token]:
@@ -109,6 +129,11 @@ class _Parser:
                 raise self._error(item, "config is invalid")
         return root
 
+    @property
+    def size(self) -> int:
+        """How many values there are in what parse() has returned."""
+        return self._sizes[0]
+
     def _item(self, item: Item) -> None:
         kind = item.kind
         if kind is _KEY:
@@ -117,10 +142,12 @@ class _Parser:
             self._set(item, item.text)
         elif kind is _MAP_START:
             self._open.append({})
+            self._sizes.append(0)
         elif kind is _ARRAY_START:
             self._open.append([])
+            self._sizes.append(0)
         elif kind is _MAP_END or kind is _ARRAY_END:
-            self._set(item, self._open.pop())
+            self._set(item, self._open.pop(), 1 + self._sizes.pop())
         else:
             self._rare(item)
 
@@ -129,7 +156,7 @@ class _Parser:
             case Kind.INCLUDE:
                 self._include(item)
             case Kind.VARIABLE:
-                self._set(item, self._variable(item))
+                self._set(item, *self._variable(item))
             case Kind.INTEGER:
                 self._integer(item)
             case Kind.BOOL:
@@ -139,9 +166,13 @@ class _Parser:
             case Kind.DATETIME:
                 self._set(item, self._datetime(item))
 
-    def _set(self, item: Item, value: Value) -> None:
-        """Add `value` to the innermost array or map; in a map it belongs to the last key without one."""
-        token = Token(value, *(self._place or (self._name, item.line, item.pos)))
+    def _set(self, item: Item, value: Value, size: int = 1) -> None:
+        """Add `value` to the innermost array or map; in a map it belongs to the last key without one.
+
+        `size` values are it and those in it.
+        """
+        token = Token(value, *(self._place or (self._name, item.line, item.pos)), size=size)
+        self._grow(item, size)
         into = self._open[-1]
         if isinstance(into, list):
             into.append(token)
@@ -150,6 +181,14 @@ class _Parser:
         if self._place is None:
             token.line, token.pos = key.line, key.pos
         into[key.text] = token
+
+    def _grow(self, item: Item, size: int) -> None:
+        self._sizes[-1] += size
+        if self._sizes[-1] > MAX_VALUES:
+            reason = (
+                f"the configuration has more than {MAX_VALUES} values, with those of each use of a variable"
+            )
+            raise self._error(item, reason)
 
     def _error(self, item: Item, reason: str) -> OptionError:
         return error_at(self._name, item.line, item.pos, reason)
@@ -189,6 +228,9 @@ class _Parser:
     def _include(self, item: Item) -> None:
         # As nats-server does: a path that begins with / is relative as well
         path = os.path.normpath(Path(self._name).parent / f"./{item.text}")
+        self._files.included += 1
+        if self._files.included > MAX_INCLUDES:
+            raise self._error(item, f"more than {MAX_INCLUDES} files are included")
         try:
             text = _read(path)
         except OSError as exc:
@@ -197,27 +239,30 @@ class _Parser:
         chain = self._extended(item, _identity(path), f"include cycle for '{item.text}'")
         into = self._open[-1]
         assert isinstance(into, dict)  # the word include is a key, and keys are in maps
-        into.update(_Parser(text, path, chain, self._place).parse())
+        parser = _Parser(text, path, chain, self._place, self._files)
+        into.update(parser.parse())
+        self._grow(item, parser.size)
 
-    def _variable(self, item: Item) -> Value:
+    def _variable(self, item: Item) -> tuple[Value, int]:
+        """What a variable stands for, and how many values that is."""
         name = item.text
         if name.startswith(_BCRYPT):
-            return f"${name}"
+            return f"${name}", 1
         for scope in reversed(self._open):
             if isinstance(scope, dict) and name in scope:
                 scope[name].used_variable = True
-                return scope[name].value
+                return scope[name].value, scope[name].size
         chain = self._extended(item, f"${name}", f"variable reference cycle for '{name}'")
         text = os.environ.get(name)
         if text is not None:
             place = self._place or (self._name, item.line, item.pos)
             try:
-                found = _Parser(f"{_ENV_KEY}={text}", f"${name}", chain, place).parse()
+                found = _Parser(f"{_ENV_KEY}={text}", f"${name}", chain, place, self._files).parse()
             except OptionError as exc:
                 reason = f"variable reference for '{name}' could not be parsed: {exc}"
                 raise self._error(item, reason) from None
             if _ENV_KEY in found:
-                return found[_ENV_KEY].value
+                return found[_ENV_KEY].value, found[_ENV_KEY].size
         raise self._error(item, f"variable reference for '{name}' can not be found")
 
     def _extended(self, item: Item, link: str, cycle: str) -> tuple[str, ...]:

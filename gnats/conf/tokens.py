@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
 from gnats.errors import OptionError
@@ -27,6 +27,7 @@ class Token:
     line: int
     pos: int
     used_variable: bool = False  # a variable refers to the key: it need not be an option
+    size: int = field(default=1, compare=False, repr=False)  # it and all values in it
 
 
 def error_at(file: str, line: int, pos: int, reason: str) -> OptionError:

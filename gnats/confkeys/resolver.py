@@ -21,6 +21,7 @@ from gnats.confkeys.values import (
     string_or_strings,
 )
 from gnats.gofmt import os_error, quote
+from gnats.paths import system_path
 
 if TYPE_CHECKING:
     from gnats.jwt.claims import OperatorClaims
@@ -79,6 +80,10 @@ def _check_directory(directory: str, token: Token) -> None:
     if not directory:
         raise ConfigError(token, "dir has no value and needs to point to a directory")
     try:
+        system_path(directory)
+    except OSError as exc:
+        raise ConfigError(token, f"mkdir {directory}: {os_error(exc)}") from None
+    try:
         mode = Path(directory).stat().st_mode
     except OSError:
         return  # it will be made
@@ -127,11 +132,10 @@ def _operator(name: str, token: Token) -> "tuple[str, OperatorClaims]":
     from gnats.jwt.token import JWTError, decode_as
 
     try:
-        name = Path(name).read_text("utf-8", "surrogateescape")
-    except (OSError, ValueError) as exc:
+        name = Path(system_path(name)).read_text("utf-8", "surrogateescape")
+    except OSError as exc:
         if not name.startswith(_JWT_PREFIX):
-            reason = f"open {name}: {os_error(exc)}" if isinstance(exc, OSError) else str(exc)
-            raise ConfigError(token, f"error parsing operator JWT: {reason}") from None
+            raise ConfigError(token, f"error parsing operator JWT: open {name}: {os_error(exc)}") from None
     jwt = parse_decorated_jwt(name).strip()
     try:
         return jwt, decode_as(OperatorClaims, jwt)

@@ -23,6 +23,7 @@ from gnats.confkeys.values import (
 )
 from gnats.errors import OptionError
 from gnats.gofmt import os_error, parse_duration, quote
+from gnats.paths import system_path
 from gnats.tlsopts import HANDSHAKE_FIRST_FALLBACK, TLSOptions
 
 _SECURE_NAMES = """
@@ -96,7 +97,7 @@ def _check_files(options: TLSOptions, token: Token) -> None:
 
 def _check_readable(path: str, token: Token) -> None:
     try:
-        Path(path).read_bytes()
+        Path(system_path(path)).read_bytes()
     except OSError as exc:
         raise ConfigError(token, f"error parsing tls config: open {path}: {os_error(exc)}") from None
 

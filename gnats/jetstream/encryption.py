@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from gnats.gofmt import text_bytes
 from gnats.jetstream.metafiles import META_KEY, KeyTorn, MetaError, make_directories, replace_file
 from gnats.jetstream.options import AES, CHACHA, JetStreamOptions
 
@@ -65,7 +66,7 @@ class Keys:
         from gnats.store.crypto import create_key
 
         cipher, key = self._pairs[0]
-        file, seed = create_key(cipher, key, (account + name).encode())
+        file, seed = create_key(cipher, key, text_bytes(account + name))
         return file, Seal(cipher, key, seed, nonce=file[:_LONGEST_NONCE])
 
     def make(self, directory: Path, account: str, name: str, *, sync: bool = True) -> Seal | None:
@@ -94,7 +95,7 @@ class Keys:
 
         for pair in self._pairs:
             try:
-                seed = open_key(*pair, (account + name).encode(), file)
+                seed = open_key(*pair, text_bytes(account + name), file)
             except ValueError:
                 continue
             return Seal(*pair, seed, is_current=pair == self._pairs[0], nonce=file[:_LONGEST_NONCE])

@@ -13,6 +13,7 @@ from gnats.core.subject import valid_subject
 from gnats.errors import OptionError, ServerError
 from gnats.gofmt import quote
 from gnats.jetstream.limits import JSLimitOpts
+from gnats.paths import system_path
 
 STORE_DIR = "jetstream"
 """What is appended to the directory that is configured."""
@@ -114,6 +115,7 @@ def _temporary_directory() -> Path:
 def make_directory(path: Path) -> None:
     """Have a directory that can be written to (of enableJetStream). Raises ServerError."""
     try:
+        system_path(path)
         path.mkdir(mode=0o700, parents=True)
     except FileExistsError:
         if not path.is_dir():

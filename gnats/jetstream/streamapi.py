@@ -106,29 +106,74 @@ async def _update(request: Request) -> Json:
     return stream_info(stream, domain=request.js.domain)
 
 
-def _names(request: Request) -> Json:
+def _names(request: Request) -> Json | Awaitable[Json]:
     request.check_level()
     jsa = request.jsa
     found = request.read_optional(_FILTERED_PAGE, "JSApiStreamNamesRequest")
-    names = [stream.name for stream in _filtered(jsa.streams.values(), found.get("subject", ""))]
-    names.sort()
-    offset = min(max(found.get("offset", 0), 0), len(names))
-    page = names[offset : offset + NAMES_LIMIT]
-    return {"total": len(names), "offset": offset, "limit": NAMES_LIMIT, "streams": page or None}
+
+    def show(streams: list[Stream]) -> Json:
+        names = sorted(stream.name for stream in streams)
+        offset = min(max(found.get("offset", 0), 0), len(names))
+        page = names[offset : offset + NAMES_LIMIT]
+        return {"total": len(names), "offset": offset, "limit": NAMES_LIMIT, "streams": page or None}
+
+    streams, subject = list(jsa.streams.values()), found.get("subject", "")
+    if not (subject and _have_many_subjects(streams)):
+        return show(_filtered(streams, subject))
+
+    async def look() -> Json:
+        async with jsa.looking:
+            return show(await _filtered_in_turns(streams, subject))
+
+    return look()
 
 
-def _filtered(streams: Iterable[Stream], subject: str) -> list[Stream]:
-    found = list(streams)
+def _have_many_subjects(streams: Iterable[Stream]) -> bool:
+    return sum(len(stream.config.subjects) for stream in streams) >= MANY_SUBJECTS
+
+
+def _filtered(streams: list[Stream], subject: str) -> list[Stream]:
     if not subject:
-        return found
-    return [each for each in found if any(collide(subject, other) for other in each.config.subjects)]
+        return streams
+    return [each for each in streams if any(collide(subject, other) for other in each.config.subjects)]
 
 
-def _list(request: Request) -> Json | Awaitable[None]:
+async def _filtered_in_turns(streams: list[Stream], subject: str) -> list[Stream]:
+    """The same; others have their turn after each MANY_SUBJECTS comparisons."""
+    found, compared = [], 0
+    for stream in streams:
+        for other in stream.config.subjects:
+            compared += 1
+            if compared % MANY_SUBJECTS == 0:
+                await asyncio.sleep(0)
+            if collide(subject, other):
+                found.append(stream)
+                break
+    return found
+
+
+def _list(request: Request) -> Json | Awaitable[Json | None]:
     request.check_level()
     jsa = request.jsa
     found = request.read_optional(_FILTERED_PAGE, "JSApiStreamListRequest")
-    streams = _filtered(jsa.streams.values(), found.get("subject", ""))
+    streams, subject = list(jsa.streams.values()), found.get("subject", "")
+    if not (subject and _have_many_subjects(streams)):
+        return _list_page(request, _filtered(streams, subject), found)
+
+    async def look() -> Json | None:
+        async with jsa.looking:
+            filtered = await _filtered_in_turns(streams, subject)
+        answer = _list_page(request, filtered, found)
+        if not isinstance(answer, Awaitable):
+            return answer
+        await answer  # which has answered
+        return None
+
+    return look()
+
+
+def _list_page(request: Request, streams: list[Stream], found: Json) -> Json | Awaitable[None]:
+    jsa = request.jsa
     streams.sort(key=lambda stream: stream.name)
     offset = min(max(found.get("offset", 0), 0), len(streams))
     offline: dict[str, str] = {}

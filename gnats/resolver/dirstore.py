@@ -18,6 +18,7 @@ from gnats.gofmt import os_error, quote
 from gnats.jwt.claims import GenericClaims
 from gnats.jwt.token import JWTError, decode_generic
 from gnats.nkeys import Prefix, is_valid_public_key
+from gnats.paths import system_path
 from gnats.resolver.base import ResolverError
 
 _SUFFIX = ".jwt"
@@ -64,6 +65,7 @@ class DirStore:
         if self.directory.exists() and not self.directory.is_dir():
             raise ResolverError(f"the path [{self.directory}] is not a directory")
         try:
+            system_path(self.directory)
             self.directory.mkdir(_DIRECTORY_MODE, parents=True, exist_ok=True)
         except OSError as exc:
             raise ResolverError(f"{self.directory}: {os_error(exc)}") from None

@@ -18,6 +18,7 @@ from gnats.tlsopts import TLSOptions
 
 _MAX_BODY = 1 << 20
 """Bytes of a JWT."""
+_PLAIN = "identity"
 _IDLE_CONNECTIONS = 10
 _IDLE_TIMEOUT = 30.0
 
@@ -46,6 +47,11 @@ class URLResolver:
             async with self._client().get(url) as response:
                 if response.status != 200:
                     raise ResolverError(f"{where}: {response.status} {response.reason}")
+                coding = response.headers.get("Content-Encoding", _PLAIN)
+                if coding.lower() != _PLAIN:
+                    raise ResolverError(
+                        f"{where}: the answer is compressed ({coding}), which was not asked for"
+                    )
                 body = bytearray()
                 async for chunk in response.content.iter_any():
                     body += chunk
@@ -74,6 +80,8 @@ class URLResolver:
                     limit_per_host=_IDLE_CONNECTIONS, keepalive_timeout=_IDLE_TIMEOUT, ssl=_context(self._tls)
                 ),
                 timeout=aiohttp.ClientTimeout(total=self._timeout),
+                headers={"Accept-Encoding": _PLAIN},
+                auto_decompress=False,  # a small answer could become a very large one before it is counted
             )
         return self._session
 

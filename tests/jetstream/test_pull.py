@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from support.js import Js, Message, Peer
+from support.js import Js, Message, NativeJs, Peer
 
 pytestmark = pytest.mark.timeout(60)
 SECOND = 10**9
@@ -310,6 +310,19 @@ def test_heartbeats_of_a_request(js: Js, name: str) -> None:
         assert message.status == "408 Request Timeout"
         assert message.headers == {"Nats-Pending-Messages": "4", "Nats-Pending-Bytes": "0"}
         assert 2 <= beats <= 5
+
+
+def test_heartbeats_of_tiny_intervals_are_not_more_than_anybody_can_want(js: Js, name: str) -> None:
+    js.create_stream(name)
+    js.create_consumer(name, "C", ack_policy="explicit")
+    with js.peer() as peer:
+        ask(peer, name, "C", peer.inbox(), batch=1, expires=SECOND // 5, idle_heartbeat=1)
+        beats = 0
+        while (message := peer.msg()).status == "100 Idle Heartbeat":
+            beats += 1
+        assert message.status == "408 Request Timeout"
+        if isinstance(js, NativeJs):
+            assert 1 <= beats <= 20
 
 
 def test_headers_only(js: Js, name: str) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,11 @@ import pytest
 from nats.aio.client import Client
 
 from gnats import Server
-from gnats.jetstream import apiqueue
+from gnats.core import subject
+from gnats.jetstream import apiqueue, streamapi
 from gnats.jetstream.jsaccount import JSAccount
 from gnats.jetstream.options import JetStreamOptions
+from gnats.jetstream.streamapi import MANY_SUBJECTS
 from gnats.jetstream.streams import Stream
 
 from .conftest import Start
@@ -228,3 +231,41 @@ async def test_many_filters_are_looked_at_beside_the_others(
         assert answer["error"]["err_code"] == 10138
         again = {"name": "T", "subjects": [*(f"t{i}" for i in range(5000)), "s7.*"]}
         assert (await ask(client, "STREAM.CREATE.T", again))["error"]["err_code"] == 10065
+
+
+async def test_streams_with_many_subjects_are_looked_through_while_others_ask(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with connected(server) as client:
+        for name in "ST":
+            subjects = [f"{name}.{number}" for number in range(2 * MANY_SUBJECTS)] + [f"last.{name}"]
+            made = await ask(
+                client, f"STREAM.CREATE.{name}", {"name": name, "subjects": subjects, "storage": "memory"}
+            )
+            assert "error" not in made
+        compared, seen = 0, list[int]()
+
+        def collide(one: str, other: str) -> bool:
+            nonlocal compared
+            compared += 1
+            return subject.collide(one, other)
+
+        async def look() -> None:
+            while True:
+                seen.append(compared)
+                await asyncio.sleep(0)
+
+        monkeypatch.setattr(streamapi, "collide", collide)
+        looking = asyncio.create_task(look())
+        for verb in ("STREAM.NAMES", "STREAM.LIST"):
+            answers = [
+                await ask(client, verb, {"subject": each}) for each in ("last.*", "last.T", "S.0", "none")
+            ]
+            assert [each["total"] for each in answers] == [2, 1, 1, 0]
+        looking.cancel()
+        assert compared > 16 * MANY_SUBJECTS
+        assert max(after - before for before, after in pairwise(seen)) <= MANY_SUBJECTS
+        assert answers[1]["streams"][0]["config"]["name"] == "T"
+        assert (await ask(client, "STREAM.NAMES", {"subject": "last.S"}))["streams"] == ["S"]
+        assert (await ask(client, "STREAM.NAMES", {"subject": "last.*", "offset": 1}))["streams"] == ["T"]
+        assert (await ask(client, "STREAM.NAMES", {"subject": "none"}))["streams"] is None

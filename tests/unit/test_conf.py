@@ -1,6 +1,7 @@
 """The configuration language: keys, values, includes, variables, places, errors."""
 
 from datetime import UTC, datetime
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from gnats.errors import OptionError
 pytestmark = pytest.mark.timeout(60)
 
 HERE = "server.conf"
+conf_parse = import_module("gnats.conf.parse")  # its name is that of a function, too
 
 
 def plain(value: Value) -> object:
@@ -465,3 +467,40 @@ def test_arrays_and_maps_can_be_9999_deep() -> None:
     assert (
         error(nested(10000)) == "server.conf:1:10007: arrays and maps are more than 9999 deep in each other"
     )
+
+
+# How much one configuration may hold
+
+
+def test_variables_of_variables_hold_no_more_than_anybody_needs() -> None:
+    lines = ["v0 = {a: 1}"]
+    for level in range(1, 9):
+        lines.append(f"v{level} = {{{', '.join(f'k{number}: $v{level - 1}' for number in range(10))}}}")
+    assert error("\n".join(lines)) == (
+        f"{HERE}:8:48: the configuration has more than 10000000 values, with those of each use of a variable"
+    )
+
+
+def test_values_are_counted_wherever_a_variable_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(conf_parse, "MAX_VALUES", 10)
+    a = {"b": 1, "c": {"x": 1, "y": 2}}
+    assert values("a { b: 1, c: {x: 1, y: 2} }\nd: $a") == {"a": a, "d": a}
+    assert error("a { b: 1, c: {x: 1, y: 2} }\nd: $a\ne: 1").startswith(
+        f"{HERE}:3:4: the configuration has more than"
+    )
+    monkeypatch.setenv("MANY", "{w: 1, x: 2, y: 3, z: 4}")
+    assert error("a: $MANY\nb: $MANY\nc: 1").startswith(f"{HERE}:3:4: the configuration has more than")
+
+
+def test_files_are_counted_as_often_as_they_are_included(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(conf_parse, "MAX_INCLUDES", 30)
+    for level in range(8):
+        (tmp_path / f"{level}.conf").write_text(f'include "{level + 1}.conf"\n' * 10)
+    (tmp_path / "8.conf").write_text("a: 1")
+    assert "more than 30 files are included" in file_error(tmp_path / "0.conf")
+    (tmp_path / "one.conf").write_text('include "8.conf"\n' * 30)
+    parse_file(str(tmp_path / "one.conf"))
+    monkeypatch.setattr(conf_parse, "MAX_VALUES", 29)
+    assert "one.conf:30:" in file_error(tmp_path / "one.conf")

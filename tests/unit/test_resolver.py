@@ -1,6 +1,7 @@
 """Resolvers: directories of JWTs and what servers ask each other about them, URLs, memory."""
 
 import asyncio
+import gzip
 import hashlib
 import ssl
 import time
@@ -509,6 +510,23 @@ async def test_an_endless_answer_is_given_up() -> None:
         with pytest.raises(ResolverError, match="more than"):
             await resolver.fetch(NAMES[0])
         await resolver.close()
+
+
+async def test_a_compressed_answer_is_not_unpacked() -> None:
+    asked = []
+
+    async def pack(request: web.Request) -> web.Response:
+        asked.append(request.headers["Accept-Encoding"])
+        return web.Response(body=gzip.compress(bytes(1 << 24)), headers={"Content-Encoding": "gzip"})
+
+    async with served(pack) as port:
+        resolver = URLResolver(f"http://127.0.0.1:{port}/", 30.0)
+        with pytest.raises(
+            ResolverError, match=r"the answer is compressed \(gzip\), which was not asked for"
+        ):
+            await resolver.fetch(NAMES[0])
+        await resolver.close()
+    assert asked == ["identity"]
 
 
 async def test_an_answer_in_pieces_is_read_to_its_end() -> None:

@@ -74,7 +74,7 @@ cdef inline bytes as_bytes(subject):
     if isinstance(subject, bytes):
         return <bytes>subject
     if isinstance(subject, str):
-        return (<str>subject).encode()
+        return (<str>subject).encode("utf-8", "surrogateescape")
     raise TypeError(f"a subject is bytes or str, not {type(subject).__name__}")
 
 

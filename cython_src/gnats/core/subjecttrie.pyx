@@ -375,7 +375,7 @@ cdef bint ask(SubjectTrie trie, TrieNode *v, bint both) except -1:
 
 
 cdef bytes encoded(subject):
-    return (<str> subject).encode() if isinstance(subject, str) else bytes(subject)
+    return (<str> subject).encode("utf-8", "surrogateescape") if isinstance(subject, str) else bytes(subject)
 
 
 cdef void count(TrieNode *node, const char *p, size_t n, uint32_t more) noexcept nogil:

@@ -38,7 +38,7 @@ from gnats.jetstream.pending cimport (
     pending_track,
     pending_untrack,
 )
-from gnats.jetstream.requests cimport WaitingRequest, waitq_set_n
+from gnats.jetstream.requests cimport WaitingRequest, heartbeat_after, waitq_set_n
 from gnats.jetstream.streamcore cimport LIMITS_POLICY
 from gnats.store.base cimport STORE_DELETED, STORE_EOF, STORE_NOT_FOUND, STORE_OK, STORE_UNREADABLE, StoreMsg
 
@@ -375,7 +375,7 @@ cdef class ConsumerDelivery(ConsumerPull):
                     self.pin)
                 hdr_n = header_begin_size(sm.hdr_n) + line_n + LINE_END
             if wr.n > 0 and wr.hb:
-                wr.hbt = time_after(ps.now, wr.hb)
+                wr.hbt = heartbeat_after(ps.now, wr.hb)
         o = outq_add(&self.out, dest_n, prefix + numbers, hdr_n)
         if o == NULL:
             if wr != NULL and wr.n <= 0:

@@ -27,6 +27,7 @@ from gnats.jetstream.requests cimport (
     REQUEST_BAD_JSON,
     NextRequest,
     WaitingRequest,
+    heartbeat_after,
     next_request,
     request_new,
     waitq_add,
@@ -301,7 +302,7 @@ cdef class ConsumerPull(ConsumerAcks):
                 if wr.hbt:
                     if now >= wr.hbt:
                         self.send_idle_heartbeat(wr.reply, wr.reply_n)
-                        wr.hbt = time_after(now, wr.hb)
+                        wr.hbt = heartbeat_after(now, wr.hb)
                     waitq_due(&self.waiting, wr.hbt)
                 waitq_due(&self.waiting, wr.expires)
             wr = following

@@ -13,6 +13,8 @@ cdef enum:
     REQUEST_BAD_HEARTBEAT = -2
     PIN_ROOM = 32               # bytes of a pin that can be one of ours
     PRIORITIES = 11             # 0 to 9, and one behind for requests without
+    SHORT_HEARTBEAT = 100000000  # ns; heartbeats of shorter intervals come at ticks of a clock
+    HEARTBEAT_TICK = 10000000    # ns
 
 
 # What a request asks for. Durations in ns.
@@ -69,6 +71,8 @@ cdef struct WaitQueue:
 # What msg[:n], without header, asks for. The pointers go into msg.
 cdef int next_request(const char *msg, size_t n, NextRequest *out, JsonError *err) noexcept nogil
 # NULL when out of memory. To be freed by free(), unless it is in a queue.
+cdef int64_t heartbeat_after(int64_t now, int64_t interval) noexcept nogil
+
 cdef WaitingRequest *request_new(const NextRequest *req, const char *reply, size_t n, int64_t now) noexcept nogil
 # At the end of those of its priority. False when the queue is full.
 cdef bint waitq_add(WaitQueue *q, WaitingRequest *wr) noexcept nogil

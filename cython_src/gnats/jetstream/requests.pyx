@@ -93,6 +93,13 @@ cdef int next_request(const char *msg, size_t n, NextRequest *out, JsonError *er
 
 # -- the queue ---------------------------------------------------------------------------------------------------------
 
+cdef int64_t heartbeat_after(int64_t now, int64_t interval) noexcept nogil:
+    """When the next heartbeat of a request is due. Those of very short intervals share a clock's ticks: however many
+    requests have them, the consumer looks at its requests once a tick for them."""
+    cdef int64_t due = time_after(now, interval)
+    return due if interval >= SHORT_HEARTBEAT else due + HEARTBEAT_TICK - due % HEARTBEAT_TICK
+
+
 cdef WaitingRequest *request_new(const NextRequest *req, const char *reply, size_t n, int64_t now) noexcept nogil:
     cdef WaitingRequest *wr = <WaitingRequest *> malloc(sizeof(WaitingRequest) + n)
     if wr == NULL:
@@ -105,7 +112,7 @@ cdef WaitingRequest *request_new(const NextRequest *req, const char *reply, size
         wr.expires = time_after(now, req.expires) if req.expires > 0 else now
     if req.heartbeat > 0:
         wr.hb = req.heartbeat
-        wr.hbt = time_after(now, req.heartbeat)
+        wr.hbt = heartbeat_after(now, req.heartbeat)
     wr.no_wait = req.no_wait
     wr.has_group = req.has_group
     wr.min_pending = req.min_pending

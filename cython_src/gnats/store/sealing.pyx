@@ -118,7 +118,7 @@ cdef class StreamSealer:
         cdef bytes file
         self.held.cipher = {"chacha": CHACHA, "aes": AES}[cipher]
         self.server_key = key
-        self.context = (account + stream).encode()
+        self.context = (account + stream).encode("utf-8", "surrogateescape")
         self.held.key = <const uint8_t *> PyBytes_AS_STRING(self.server_key)
         self.held.key_n = PyBytes_GET_SIZE(self.server_key)
         self.held.context = PyBytes_AS_STRING(self.context)

@@ -12,6 +12,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from gnats.jetstream.requests import RequestQueue, read_request
 
+SHORT_HEARTBEAT, HEARTBEAT_TICK = 100_000_000, 10_000_000
+
 
 def batch(msg: bytes) -> Any:
     req = read_request(msg)
@@ -94,6 +96,22 @@ NEVER = 2**63 - 1
 DURATION = st.integers(0, 50) | st.sampled_from([8 * 10**18, 2**63 - 1])
 
 
+@pytest.mark.parametrize("interval", [1, 10**6, 10**7, SHORT_HEARTBEAT - 1])
+def test_heartbeats_of_short_intervals_come_at_ticks_of_a_clock(interval: int) -> None:
+    for now in (1, HEARTBEAT_TICK - 1, HEARTBEAT_TICK, 10**18 + 7):
+        queue = RequestQueue(2)
+        queue.add(b"a", 1, heartbeat=interval, now=now)
+        assert queue.due % HEARTBEAT_TICK == 0
+        assert 0 < queue.due - (now + interval) <= HEARTBEAT_TICK
+
+
+@pytest.mark.parametrize("interval", [SHORT_HEARTBEAT, SHORT_HEARTBEAT + 1, 10**9 + 7])
+def test_other_heartbeats_come_when_they_are_due(interval: int) -> None:
+    queue = RequestQueue(2)
+    queue.add(b"a", 1, heartbeat=interval, now=10**18 + 7)
+    assert queue.due == 10**18 + 7 + interval
+
+
 class QueueAgainstModel(RuleBasedStateMachine):
     """A list of [reply, left, priority, when it is due]; equal priorities are in the order of arrival."""
 
@@ -119,6 +137,9 @@ class QueueAgainstModel(RuleBasedStateMachine):
         assert added is not full
         if not full:
             due = min((min(now + each, NEVER) for each in (expires, heartbeat) if each), default=0)
+            if 0 < heartbeat < SHORT_HEARTBEAT:
+                tick = (now + heartbeat) // HEARTBEAT_TICK * HEARTBEAT_TICK + HEARTBEAT_TICK
+                due = min(now + expires, tick) if expires else tick
             self.put([reply, n, priority, due])
 
     @rule()
