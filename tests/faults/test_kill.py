@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from support.caller import Caller
 from support.faults import Home, Publisher, create, info, stored
+from support.servers import KINDS
 
 from .conftest import STRESS
 
@@ -16,6 +19,8 @@ pytestmark = pytest.mark.timeout(3600 if STRESS else 120)
 
 KILLS = 5 * max(STRESS, 1)
 SUBJECTS = 40
+MARK = 30
+"""Bytes of the record behind a message that says that it is whole."""
 
 
 def publish_and_kill(home: Home, chance: random.Random) -> list[Publisher]:
@@ -185,3 +190,92 @@ def test_a_part_of_a_batch_pushes_nothing_out(home: Home) -> None:
         with Caller(home.start()) as caller:
             assert stored(caller, "S") == before
         home.stop()
+
+
+@pytest.fixture
+def reference(tmp_path: Path) -> Iterator[Home]:
+    home = Home(KINDS["reference"], tmp_path / "reference")
+    yield home
+    home.kill()
+
+
+def looks_batched(seq: int) -> bytes:
+    return b"NATS/1.0\r\nNats-Batch-Id: one\r\nNats-Batch-Sequence: %d\r\n\r\n" % seq
+
+
+def store_fast(home: Home, n: int) -> dict[int, tuple[str, bytes]]:
+    """Store a message and a fast batch with the headers of an atomic one, and kill the server."""
+    server = home.start()
+    with Caller(server) as caller:
+        create(caller, "S", storage="file", allow_atomic=True, allow_batched=True)
+        caller.request("S.a", b"before")
+        with Caller(server) as publisher:
+            publisher.subscribe("reply.>")
+            for seq in range(1, n + 1):
+                op = 2 if seq == n else int(seq > 1)
+                reply = f"reply.one.1.ok.{seq}.{op}.$FI"
+                publisher.publish("S.a", b"fast", header=looks_batched(seq), reply=reply)
+            while b'"batch":"one"' not in publisher.next().payload:
+                pass
+        messages = stored(caller, "S")
+        assert len(messages) == n + 1
+    home.kill()
+    return messages
+
+
+def cut_off(home: Home, size: int) -> Path:
+    """Cut bytes off the end of the block, and have no index.db."""
+    [block] = home.blocks("S")
+    os.truncate(block, block.stat().st_size - size)
+    index = block.parent / "index.db"
+    index.unlink(missing_ok=True)
+    return index
+
+
+def test_an_acknowledged_message_with_the_headers_of_a_batch_stays(home: Home, reference: Home) -> None:
+    before = store_fast(home, 1)
+    shutil.copytree(home.store, reference.store)
+    for each in (reference, home):
+        for _ in range(2):
+            cut_off(each, 0)
+            with Caller(each.start()) as caller:
+                assert stored(caller, "S") == before
+                assert info(caller, "S")["state"]["last_seq"] == 2
+            each.kill()
+
+
+def test_a_part_of_a_batch_behind_a_message_that_looks_like_one_goes(home: Home) -> None:
+    before = store_fast(home, 1)
+    with Caller(home.start()) as caller:
+        for seq in (1, 2):
+            last = b"Nats-Batch-Commit: 1\r\n\r\n" if seq == 2 else b"\r\n"
+            caller.publish("S.a", b"x", header=looks_batched(seq)[:-2] + last, reply="_INBOX.caller")
+        caller.fence()
+        assert info(caller, "S")["state"]["last_seq"] == 4
+    home.kill()
+    cut_off(home, 1)
+    with Caller(home.start()) as caller:
+        assert stored(caller, "S") == before
+    home.stop()
+
+
+def test_a_message_that_may_be_a_part_costs_none_that_is_whole(home: Home) -> None:
+    """What says of the second message that it is whole was cut off, so it was not acknowledged."""
+    before = store_fast(home, 2)
+    cut_off(home, 1)
+    with Caller(home.start()) as caller:
+        assert stored(caller, "S").items() >= {seq: before[seq] for seq in (1, 2)}.items()
+    home.stop()
+
+
+def test_what_an_index_knows_is_no_part_of_a_batch(home: Home, reference: Home) -> None:
+    """A server that marks no message as whole has stored it, and was stopped."""
+    before = store_fast(home, 1)
+    index = cut_off(home, MARK)
+    shutil.copytree(home.store, reference.store)
+    reference.start()
+    reference.stop()
+    shutil.copy(reference.stream("S") / "msgs" / "index.db", index)
+    with Caller(home.start()) as caller:
+        assert stored(caller, "S") == before
+    home.stop()

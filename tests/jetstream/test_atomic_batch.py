@@ -241,6 +241,7 @@ def test_a_batch_that_was_stored_in_part_goes(tmp_path: Path) -> None:
         streams.call(stream.close)
         stream.store.truncate_to(3)
         stream.store.close()
+        (tmp_path / "PART" / "msgs" / "index.db").unlink(missing_ok=True)
         streams.streams.clear()
         streams.add(name="PART", subjects=["part.>"], allow_atomic=True)
         assert streams.state("PART") == (1, 1, 1)
@@ -260,6 +261,7 @@ def test_nothing_goes_for_what_one_header_says(tmp_path: Path) -> None:
         stream = streams.streams["PART"]
         streams.call(stream.close)
         stream.store.close()
+        (tmp_path / "PART" / "msgs" / "index.db").unlink(missing_ok=True)
         streams.streams.clear()
         streams.add(name="PART", subjects=["part.>"], **both)
         assert streams.state("PART") == (3, 1, 3)
@@ -275,6 +277,7 @@ def test_what_comes_of_a_schedule_that_was_in_a_batch_stays(tmp_path: Path) -> N
         streams.call(stream.store.store_msg, b"part.b", b"x", b"NATS/1.0\r\n" + lines + b"\r\n")
         streams.call(stream.close)
         stream.store.close()
+        (tmp_path / "PART" / "msgs" / "index.db").unlink(missing_ok=True)
         streams.streams.clear()
         streams.add(**config)
         assert streams.state("PART") == (1, 1, 1)

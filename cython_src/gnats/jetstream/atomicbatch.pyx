@@ -64,6 +64,7 @@ from gnats.jetstream.streamcore cimport StreamCore
 from gnats.jetstream.usage cimport usage_exceeds
 from gnats.store.base cimport STORE_OK, StoreMsg
 from gnats.store.durations cimport parse_uint64
+from gnats.store.reading cimport is_marked_whole
 
 cdef enum:
     MAX_KEPT = 256 * 1024 * 1024      # bytes that all batches of a stream may wait with
@@ -274,7 +275,7 @@ cdef bint store_batch(StreamCore s, Local *local, AtomicBatch *b, const Slice *r
             staged.m.batch.p = b.open.id
             staged.m.batch.n = b.open.id_n
             staged.m.batch_n = b.n
-        purged |= store_batched(s, local, &staged.m, &c)
+        purged |= store_batched(s, local, &staged.m, &c, True)
         if c.outcome == MSG_STORED:
             acknowledge(s, local, &staged.m)
         staged = staged.next
@@ -297,7 +298,9 @@ cdef bint is_part(StreamCore s, uint64_t seq, const Slice *id, uint64_t batch_se
         and parse_uint64(h.values[H_BATCH_SEQ].p, h.values[H_BATCH_SEQ].n, &found) and found == batch_seq
         and not has_header(&h, H_BATCH_COMMIT) and not has_header(&h, H_STREAM_SOURCE)
         # of a schedule that was in a batch, its message has all of the schedule's other headers
-        and not has_header(&h, H_SCHEDULER))
+        and not has_header(&h, H_SCHEDULER)
+        # it was stored alone, or in a fast batch
+        and not is_marked_whole(s.store, seq))
 
 
 cdef uint64_t drop_partial_batch(StreamCore s) noexcept nogil:
@@ -316,6 +319,9 @@ cdef uint64_t drop_partial_batch(StreamCore s) noexcept nogil:
     if not header_set(&h, H_BATCH_SEQ) or not parse_uint64(h.values[H_BATCH_SEQ].p, h.values[H_BATCH_SEQ].n, &seq):
         return 0
     if seq == 0 or seq > last:
+        return 0
+    if last - seq < s.store.indexed_seq:
+        # index.db is written when no batch is being stored: what it knows is no part
         return 0
     memcpy(kept, id.p, id.n)
     id.p = kept

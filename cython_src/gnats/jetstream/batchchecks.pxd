@@ -34,5 +34,5 @@ cdef Outcome check_batched(StreamCore s, Local *local, Inbound *m, const Before 
                            uint64_t *seq) noexcept nogil
 # What it takes in the stream's store.
 cdef size_t stored_size(StreamCore s, const Inbound *m) noexcept nogil
-# Store it without an answer; True when others have been purged. It has been checked.
-cdef bint store_batched(StreamCore s, Local *local, Inbound *m, Checked *c) noexcept nogil
+# Store it without an answer; True when others have been purged. It has been checked. part: of an atomic batch.
+cdef bint store_batched(StreamCore s, Local *local, Inbound *m, Checked *c, bint part) noexcept nogil

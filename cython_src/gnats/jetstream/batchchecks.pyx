@@ -232,8 +232,9 @@ cdef bint check_limits(StreamCore s, Local *local, const Inbound *m, const Befor
     return True
 
 
-cdef bint store_batched(StreamCore s, Local *local, Inbound *m, Checked *c) noexcept nogil:
+cdef bint store_batched(StreamCore s, Local *local, Inbound *m, Checked *c, bint part) noexcept nogil:
     memset(c, 0, sizeof(Checked))
+    c.part = part
     c.outcome = MSG_REFUSED
     if header_set(&m.h, H_INCR) and apply_increment(s, m) != COUNTER_OK:
         return False

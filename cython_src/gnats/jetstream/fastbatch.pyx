@@ -343,7 +343,7 @@ cdef void store_fast(
     b.pending += 1
     if not check_last_msg_id(s, local, m):
         return
-    t.purged = store_batched(s, local, m, &t.c)
+    t.purged = store_batched(s, local, m, &t.c, False)
     if t.c.outcome != MSG_STORED:
         return
     b.pending -= 1

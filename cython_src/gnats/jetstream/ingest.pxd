@@ -65,6 +65,7 @@ cdef struct Checked:
     Slice msg_id         # n is 0 without one
     Outcome outcome
     bint unscheduled     # it has ended a schedule
+    bint part            # of an atomic batch
 
 
 # What is kept between take() and after_take().

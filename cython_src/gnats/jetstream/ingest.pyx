@@ -421,7 +421,7 @@ cdef void process_jetstream_msg(StreamCore s, Local *local, Inbound *m, bint sou
 
 cdef Outcome take(StreamCore s, Local *local, Inbound *m, bint sourced, Taken *t) noexcept nogil:
     t.c.rollup = NO_ROLLUP
-    t.c.unscheduled = False
+    t.c.unscheduled = t.c.part = False
     t.c.ttl = 0
     t.c.msg_id.n = 0
     t.c.outcome = MSG_REFUSED
@@ -581,7 +581,7 @@ cdef bint append(StreamCore s, Local *local, Inbound *m, Checked *c) noexcept no
         ts = realtime_ns()   # another poller's batch was later than ours
     rc = store_msg(
         s.store, m.subject.p, <uint32_t> m.subject.n, m.hdr, <uint32_t> m.hdr_n, m.msg, <uint32_t> m.n, m.seq, ts,
-        c.ttl, True)
+        c.ttl, True, not c.part and header_set(&m.h, H_BATCH_ID))
     if unlikely(rc != STORE_OK):
         if rc == STORE_MAX_MSGS or rc == STORE_MAX_BYTES or rc == STORE_MAX_MSGS_PER_SUBJECT:
             c.outcome = MSG_LIMITED

@@ -87,6 +87,7 @@ cdef class StoreBase:
     cdef Schedules schedules
     cdef bint tracks_schedules        # it knows of all messages that are some
     cdef bint index_written           # there may be an index.db
+    cdef uint64_t indexed_seq         # the last sequence that index.db knew at the start; 0: of none
     cdef uint64_t invalidations
     cdef uint64_t dirty               # changes since the state was written
     cdef MsgBlock **blks              # by index and by sequence

@@ -19,5 +19,7 @@ cdef int search_next(
     StoreBase s, const Filter *f, uint64_t start, StoreMsg *out, uint64_t *skip, int64_t *left) noexcept nogil
 cdef int search_prev(
     StoreBase s, const Filter *f, uint64_t start, StoreMsg *out, uint64_t *skip, int64_t *left) noexcept nogil
+# Is there a mark behind the message of a sequence that it is no part of an atomic batch?
+cdef bint is_marked_whole(StoreBase s, uint64_t seq) noexcept nogil
 # The last message of a subject, which may have wildcards.
 cdef int load_last(StoreBase s, const char *subject, uint32_t n, StoreMsg *out) noexcept nogil

@@ -22,9 +22,9 @@ from gnats.store.base cimport (
     lose_slot,
     msg_of,
 )
-from gnats.store.block cimport BODY_MAPPED, NO_SLOT, MsgBlock, block_record, slot_from, slot_of, slot_seq
+from gnats.store.block cimport BODY_MAPPED, NO_SLOT, MsgBlock, block_at, block_record, slot_from, slot_of, slot_seq
 from gnats.store.filter cimport filter_match
-from gnats.store.record cimport Record, record_hash, record_stored_hash
+from gnats.store.record cimport RECORD_OK, Record, is_whole_mark, record_hash, record_parse, record_stored_hash
 from gnats.store.region cimport region_hits
 from gnats.store.stree cimport STreeFilter, STreeIter, SimpleState, stree_end, stree_find, stree_iter, stree_next
 
@@ -299,6 +299,20 @@ cdef int search_prev(
             while i > 0 and s.blks[i - 1].index > at.before:
                 i -= 1
     return STORE_EOF
+
+
+cdef bint is_marked_whole(StoreBase s, uint64_t seq) noexcept nogil:
+    cdef MsgBlock *b = blk_select(s, seq)
+    cdef Record r
+    cdef uint64_t at
+    cdef uint32_t k
+    if b == NULL or not blk_load(s, b):
+        return False
+    k = slot_of(b, seq)
+    if k == NO_SLOT or not block_record(&s.env, b, k, &r):
+        return False
+    at = b.offs[k] + r.size
+    return at < b.rbytes and record_parse(block_at(b, at), b.rbytes - at, &r) == RECORD_OK and is_whole_mark(&r)
 
 
 cdef int load_last(StoreBase s, const char *subject, uint32_t n, StoreMsg *out) noexcept nogil:

@@ -8,7 +8,9 @@
     -8  u64  HighwayHash-64 of [4:20], subject, headers, payload
 
 All little endian. An erased record stands for a sequence without a message; what its body holds means nothing. A
-tombstone says that the message of its sequence, in this block or an earlier one, is deleted.
+tombstone says that the message of its sequence, in this block or an earlier one, is deleted. An erased record of
+sequence 0 says that the message before it is whole: it is no part of an atomic batch, whatever its headers say.
+nats-server passes over it.
 """
 from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
@@ -187,3 +189,8 @@ cdef inline uint64_t record_encode_mark(
     char *out, const HighwayKey *key, uint64_t seq, int64_t ts, uint64_t bit,
 ) noexcept nogil:
     return record_encode(out, key, seq | bit, ts, out, 0, out, 0, out, 0)
+
+
+# Does it say that the message before it is no part of an atomic batch?
+cdef inline bint is_whole_mark(const Record *r) noexcept nogil:
+    return r.kind == ERASED and r.seq == 0

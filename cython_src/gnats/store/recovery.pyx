@@ -427,7 +427,7 @@ cdef object recover(StoreBase s, str directory, object warn):
             os.unlink(os.path.join(msgs, name))    # a block that was being rewritten; the one it was made of is there
     indices.sort()
     behind = load_index(s, indices, warn)
-    known = s.last_seq if behind >= 0 else 0
+    known = s.indexed_seq = s.last_seq if behind >= 0 else 0
     # before records are read that the index does not know: what they say of schedules comes after it
     high = load_schedules(s, warn) if s.limits.allow_schedules and behind >= 0 else 0
     scan_all(s, indices, behind, warn)

@@ -20,7 +20,7 @@ cdef class MsgStore(StoreBase):
     cdef int append(
         self, const char *subject, uint32_t subject_n, const char *hdr, uint32_t hdr_n,
         const char *msg, uint32_t msg_n, int64_t ts, int64_t ttl) noexcept nogil
-    # With its sequence, which must be the next one, or 0; discard new is not looked at. For mirrors, sources, restore.
+    # With its sequence, which must be the next one, or 0; discard new is not looked at. For a restore.
     cdef int store_raw(
         self, const char *subject, uint32_t subject_n, const char *hdr, uint32_t hdr_n,
         const char *msg, uint32_t msg_n, uint64_t seq, int64_t ts, int64_t ttl) noexcept nogil

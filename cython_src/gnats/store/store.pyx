@@ -11,6 +11,7 @@ import os
 import shutil
 from typing import NamedTuple
 
+from gnats.core.headers cimport find_header
 from gnats.includes.arrays cimport array_grow
 from gnats.includes.linux cimport realtime_ns
 from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
@@ -156,13 +157,15 @@ cdef class MsgStore(StoreBase):
         self, const char *subject, uint32_t subject_n, const char *hdr, uint32_t hdr_n,
         const char *msg, uint32_t msg_n, int64_t ts, int64_t ttl,
     ) noexcept nogil:
-        return writing.store_msg(self, subject, subject_n, hdr, hdr_n, msg, msg_n, 0, ts, ttl, True)
+        return writing.store_msg(self, subject, subject_n, hdr, hdr_n, msg, msg_n, 0, ts, ttl, True, False)
 
     cdef int store_raw(
         self, const char *subject, uint32_t subject_n, const char *hdr, uint32_t hdr_n,
         const char *msg, uint32_t msg_n, uint64_t seq, int64_t ts, int64_t ttl,
     ) noexcept nogil:
-        return writing.store_msg(self, subject, subject_n, hdr, hdr_n, msg, msg_n, seq, ts, ttl, False)
+        return writing.store_msg(
+            self, subject, subject_n, hdr, hdr_n, msg, msg_n, seq, ts, ttl, False,
+            hdr_n > 0 and find_header(hdr, hdr_n, b"Nats-Batch-Id", 13).n > 0)
 
     cdef int skip_msgs(self, uint64_t seq, uint64_t n) noexcept nogil:
         return writing.skip_msgs(self, seq, n, realtime_ns())
@@ -290,7 +293,7 @@ cdef class MsgStore(StoreBase):
         with nogil:
             pthread_mutex_lock(&self.lock)
             code = writing.store_msg(
-                self, s.p, s.n, h.p, h.n, m.p, m.n, asked, when, lives, not raw)
+                self, s.p, s.n, h.p, h.n, m.p, m.n, asked, when, lives, not raw, False)
             got = self.last_seq
             if at_once:
                 code = flushed(self, code)

@@ -31,6 +31,7 @@ from gnats.store.record cimport (
     RECORD_SHORT,
     TOMBSTONE,
     Record,
+    is_whole_mark,
     record_parse,
 )
 from gnats.store.removing cimport drop_empty
@@ -97,11 +98,13 @@ cdef bint due(StoreBase s, const MsgBlock *b) noexcept nogil:
 
 
 cdef size_t gather(StoreBase s, MsgBlock *b, char *out, bint *ends) noexcept nogil:
-    # The records that are still needed: messages, and tombstones for blocks before. `ends`: the last sequence is there.
+    # The records that are still needed: messages, tombstones for blocks before, and what is said of the store's last
+    # message. `ends`: the last sequence is there.
     cdef uint64_t at = 0
     cdef size_t n = 0
     cdef Record r
     cdef const char *p
+    cdef bint behind_last = False
     cdef int bad
     ends[0] = False
     while at < b.rbytes:
@@ -110,10 +113,12 @@ cdef size_t gather(StoreBase s, MsgBlock *b, char *out, bint *ends) noexcept nog
         if bad == RECORD_SHORT or bad == RECORD_BAD:
             break
         if (slot_of(b, r.seq) != NO_SLOT if r.kind == MESSAGE
-                else r.kind == TOMBSTONE and s.blks[0].low_seq <= r.seq < b.low_seq):
+                else r.kind == TOMBSTONE and s.blks[0].low_seq <= r.seq < b.low_seq
+                or is_whole_mark(&r) and behind_last):
             memcpy(out + n, p, r.size)
             n += r.size
             ends[0] = ends[0] or (r.kind == MESSAGE and r.seq == b.last_seq)
+        behind_last = r.kind == MESSAGE and r.seq == s.last_seq
         at += r.size
     return n
 

@@ -24,7 +24,16 @@ from gnats.store.base cimport (
 )
 from gnats.store.block cimport NO_SLOT, MsgBlock, block_commit, block_encode, block_push_slot, block_record, slot_of
 from gnats.store.expiry cimport ttl_stored
-from gnats.store.record cimport EBIT, EMPTY_RECORD, MAX_RECORD, MAX_SEQ, MAX_SUBJECT, Record, record_size
+from gnats.store.record cimport (
+    EBIT,
+    EMPTY_RECORD,
+    MAX_RECORD,
+    MAX_SEQ,
+    MAX_SUBJECT,
+    Record,
+    record_encode_mark,
+    record_size,
+)
 from gnats.store.removing cimport enforce_bytes, enforce_msgs, remove_msg
 from gnats.store.scheduling cimport schedule_stored
 from gnats.store.seqset cimport seqset_delete_range, seqset_insert_range
@@ -73,6 +82,7 @@ cdef int refuse_new(
 cdef int store_msg(
     StoreBase s, const char *subject, uint32_t subject_n, const char *hdr, uint32_t hdr_n,
     const char *msg, uint32_t msg_n, uint64_t seq, int64_t ts, int64_t ttl, bint check_new,
+    bint mark_whole,
 ) noexcept nogil:
     cdef uint64_t rl = record_size(subject_n, hdr_n, msg_n), size, first
     cdef SimpleState *st = NULL
@@ -81,6 +91,7 @@ cdef int store_msg(
     cdef char *p
     cdef int error = STORE_OK
     cdef bint was_there
+    cdef size_t mark = EMPTY_RECORD if mark_whole and not s.env.in_memory else 0
     if unlikely(s.closed):
         return STORE_CLOSED
     if unlikely(rl > MAX_RECORD or subject_n > MAX_SUBJECT):
@@ -99,7 +110,7 @@ cdef int store_msg(
         return STORE_NO_SEQ
     if unlikely(s.env.error):
         return STORE_FAILED
-    p = reserve(s, rl, &error)
+    p = reserve(s, rl + mark, &error)
     if unlikely(p == NULL):
         return error
     if unlikely(seq != s.last_seq + 1):
@@ -114,6 +125,8 @@ cdef int store_msg(
             return STORE_NO_MEMORY
     block_commit(
         b, rl, block_encode(&s.env, b, p, seq, ts, subject, subject_n, hdr, hdr_n, msg, msg_n))
+    if unlikely(mark):
+        block_commit(b, mark, record_encode_mark(p + rl, &b.key, 0, ts, EBIT))
     if st != NULL:
         subject_stored(s, st, seq, b.index)
     if b.msgs == 0:
