@@ -53,6 +53,8 @@ STALLED = 5.0
 STAGING = ".restore-"
 _MOST_WAITING = 32 * 1024 * 1024
 """Bytes that may have come and not been answered: a window's."""
+_MOST_GAPS = 1 << 26
+"""Sequences between the messages of a block of an old backup, which is not trusted to be a server's."""
 _SLICE = 4 * 1024 * 1024
 _TAR, _TAR_FILES = "backup.tar", "files"
 _MAX_SEQ = (1 << 62) - 1
@@ -385,7 +387,7 @@ class Restore:
             data = state.read_bytes() if state.exists() else b""
             config = replace(found.config, name=entry.name)
             self._consumers[entry.name] = (config, data, found.created)
-        files = FileStore(str(directory), self._config.name)
+        files = FileStore(str(directory), self._config.name, most_gaps=_MOST_GAPS)
         try:
             stored = files.state()
             first, last = max(stored.first_seq, 1), stored.last_seq

@@ -148,6 +148,7 @@ class FileStore(MsgStore):
         key: bytes = b"",
         account: str = "",
         warn: Callable[[str], object] | None = None,
+        most_gaps: int = ...,
         **limits: int | bool,
     ) -> None: ...
     def compress(self, compression: str) -> None:

@@ -23,7 +23,8 @@ from gnats.store.record cimport (
 
 cdef enum:
     GAP_MAX = 1 << 24       # between two records of a block: more is damage
-    GAPS_MAX = 1 << 26      # of a block behind its first message, together
+
+cdef uint64_t GAPS_MAX = 0xffffffff    # of a block behind its first message, together: as in the store
 
 
 cdef inline bint too_far(const Walk *w, uint64_t seq) noexcept nogil:

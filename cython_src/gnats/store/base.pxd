@@ -81,6 +81,7 @@ cdef class StoreBase:
     cdef StoreLimits limits
     cdef BlockEnv env
     cdef bint closed
+    cdef uint64_t most_gaps           # sequences between the records of a block: more are damage
     cdef uint64_t age_seq             # messages before it do not expire by age
     cdef Wheel ttls
     cdef bint tracks_ttls             # the wheel knows of all messages with a TTL

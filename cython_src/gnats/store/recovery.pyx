@@ -52,7 +52,6 @@ from gnats.store.stree cimport SimpleState, stree_insert
 
 cdef enum:
     KEEP_LOADED = 64          # blocks whose slots stay after the scan
-    GAPS_MAX = 1 << 26          # of a block, together: no block that a server writes has that many
     GAP_MAX = 1 << 24
 
 BLOCK_FILE = re.compile(r"([1-9][0-9]{0,9})\.blk")
@@ -106,7 +105,7 @@ cdef int scan_block(StoreBase s, MsgBlock *b, size_t at, Scan *scan) noexcept no
     while at < n:
         bad = record_decode(p + at, n - at, &b.key, &r)
         if bad != RECORD_OK or (r.kind != TOMBSTONE and last and r.seq > last and (
-                r.seq - last > GAP_MAX or r.seq - last + b.dmap.size > GAPS_MAX)):
+                r.seq - last > GAP_MAX or r.seq - last + b.dmap.size > s.most_gaps)):
             resumed = record_resync(&b.key, p, n, at, last)
             scan.damage += resumed - at
             if resumed >= n:

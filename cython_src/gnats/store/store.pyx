@@ -859,14 +859,15 @@ cdef class FileStore(MsgStore):
     name is the stream's. block_size is in bytes (dyn_block_size). With sync_always, what takes the place of something
     durable is durable itself before. compression "s2": of blocks that are full, by maintain(). cipher ("chacha",
     "aes") and the server's key: of the files; the account's name is a part of the keys. The other keywords are those
-    of update_config. `warn` gets what recovery has to say, a str at a time. Raises OSError when the directory cannot
-    be opened; its files are left as they are then.
+    of update_config. `warn` gets what recovery has to say, a str at a time. Where more than `most_gaps` sequences are
+    between the records of one block, which take memory, the rest of it is damage. Raises OSError when the directory
+    cannot be opened; its files are left as they are then.
     """
 
     def __init__(
         self, directory: str, name: str, *, block_size: int = 8 * 1024 * 1024, sync_always: bool = False,
         first_seq: int = 0, compression: str = "none", cipher: str | None = None, key: bytes = b"",
-        account: str = "", warn=None, **limits,
+        account: str = "", warn=None, most_gaps: int = 2**32 - 1, **limits,
     ) -> None:
         cdef uint64_t purged
         cdef uint64_t first = first_seq
@@ -877,6 +878,7 @@ cdef class FileStore(MsgStore):
         self.env.name_n = <uint32_t> len(self.name_bytes)
         self.env.block_size = block_size
         self.env.sync_always = sync_always
+        self.most_gaps = most_gaps
         self.compress(compression)
         if cipher is not None:
             # only now: it loads OpenSSL
