@@ -146,6 +146,11 @@ class Pollers:
         before, self._dropped = self._dropped, self._inbox.dropped
         self._log.warn(f"Dropped {self._dropped - before} internal events: more came than could be handled")
 
+    def hurry(self) -> None:
+        """Nobody needs to be served any more: see Poller.hurry()."""
+        for poller in self.all:
+            poller.hurry()
+
     def inbox_stats(self) -> dict[str, int]:
         """See Inbox.stats()."""
         return self._inbox.stats()

@@ -375,6 +375,7 @@ class Server:
             if self.events:
                 self.events.close()
                 self.events = None
+            self.pollers.hurry()
             for session in list(self.clients.values()):
                 session.close(self.log, ClosedState.SERVER_SHUTDOWN)
             for client in self._internal.values():

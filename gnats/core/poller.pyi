@@ -19,6 +19,11 @@ class Poller(PollerBase):
         """run_once until stop(), for a thread of its own; never takes the GIL in between."""
     def stop(self) -> None:
         """Make run() return. Any thread."""
+    def hurry(self) -> None:
+        """From now on remove all subscriptions of a closed connection in one batch: nobody waits.
+
+        Any thread.
+        """
     def wake(self) -> None:
         """Have run() or run_once() go round once, which stats()["wakeups"] counts.
 

@@ -25,6 +25,8 @@ cdef class Client(Deliverer):
     # somebody received it. Hooks and native subscribers may call it while it is running: what is in hand stays.
     cdef bint send(self, Account account, const char *subject, size_t sn, const char *shown, size_t shown_n,
                    const char *reply, size_t rn, const char *hdr, size_t hn, const char *msg, size_t n) noexcept nogil
+    # They are out of the table: take them out of the sublist, and retire them.
+    cdef void take_out(self, Subscription **subs, size_t n) noexcept nogil
     cdef int punt(self, uint32_t kind, const char *arg, size_t n) noexcept nogil
     cdef int refuse_msg(self, int what) noexcept nogil
     # Handle a message whose header may ask for a trace.

@@ -66,7 +66,15 @@ from gnats.core.records cimport (
 )
 from gnats.core.results cimport results_match
 from gnats.core.sublist cimport SL_NO_MEMORY, SL_OK, SUB_NATIVE, MatchResult, Subscription, sub_new, sub_row, sub_sid
-from gnats.core.subtable cimport subtable_add, subtable_find, subtable_remove, subtable_take, subtable_text
+from gnats.core.subtable cimport (
+    SOME,
+    subtable_add,
+    subtable_find,
+    subtable_remove,
+    subtable_take,
+    subtable_take_some,
+    subtable_text,
+)
 from gnats.core.timers cimport timer_clear
 from gnats.includes.atomics cimport bump64, load8, load64, loadi64, store8, store64, storei64, unlikely
 from gnats.includes.linux cimport eventfd_write, monotonic_ns
@@ -75,6 +83,7 @@ from gnats.includes.text cimport NUMBER_ROOM, put, put_number, put_text
 
 cdef enum:
     SLICE = 256                    # subscriptions removed under one lock
+    MANY = 512                     # more of them are not removed in one batch
     NOTED = 32768                  # bytes of a closed connection's subscriptions that monitoring can show
 
 cdef const char *NO_RESPONDERS = b"NATS/1.0 503\r\nNats-Subject: "
@@ -580,7 +589,7 @@ cdef class Client(Deliverer):
         cdef Subscription *chain
         cdef Subscription *s
         cdef Subscription *some[SLICE]
-        cdef size_t n, i
+        cdef size_t n
         pthread_mutex_lock(&self.lock)
         chain = subtable_take(&self.subs)
         s = chain
@@ -594,15 +603,40 @@ cdef class Client(Deliverer):
         while chain != NULL:
             n = 0
             while chain != NULL and n < SLICE:
-                s = chain
+                some[n] = chain
                 chain = chain.next
-                if not depart(self, <Account> self.account, s):
-                    some[n] = s
-                    n += 1
-            (<Account> self.account).sublist.remove_batch(some, n)
+                n += 1
+            self.take_out(some, n)
+
+    cdef void take_out(self, Subscription **subs, size_t n) noexcept nogil:
+        cdef size_t i, staying = 0
+        for i in range(n):
+            if not depart(self, <Account> self.account, subs[i]):
+                subs[staying] = subs[i]
+                staying += 1
+        (<Account> self.account).sublist.remove_batch(subs, staying)
+        for i in range(staying):
+            self.forget_requests(<Account> self.account, subs[i])
+            qs_retire(sub_block(subs[i]))
+
+    cdef bint has_many_subs(self) noexcept nogil:
+        # The server's own clients go at once.
+        return self.fd >= 0 and <uint64_t> self.subs.n + self.shadows.n > MANY
+
+    cdef bint remove_some_subs(self) noexcept nogil:
+        cdef Subscription *some[SOME]
+        cdef size_t i, n
+        if self.shadows.n:
+            self.drop_some_shadows()
+        else:
+            pthread_mutex_lock(&self.lock)
+            n = subtable_take_some(&self.subs, &self.leaving_at, some)
             for i in range(n):
-                self.forget_requests(<Account> self.account, some[i])
-                qs_retire(sub_block(some[i]))
+                store8(&some[i].closed, 1)
+            store64(&self.nsubs, self.subs.n)
+            pthread_mutex_unlock(&self.lock)
+            self.take_out(some, n)
+        return self.shadows.n != 0 or self.subs.n != 0
 
     cdef void note_subs(self) noexcept nogil:
         self.last_nsubs = load64(&self.nsubs)

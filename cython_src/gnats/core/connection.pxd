@@ -94,6 +94,10 @@ cdef class Connection(Recorder):
     cdef uint8_t gated            # over the gate; atomic
     cdef uint64_t stall_waiters   # pollers with producers stalled for us, a bit each; atomic
     cdef void *dirty_next
+    # closed with many subscriptions: those that are left are still to be taken out
+    cdef uint8_t leaving
+    cdef uint32_t leaving_at      # where its tables are looked at next
+    cdef void *leaving_next       # in ps.leaving
     # as a producer: ns to pause reading, asked for by slow consumers during this read
     cdef int64_t stall_ns
     cdef uint8_t paused
@@ -142,6 +146,8 @@ cdef class Connection(Recorder):
     cdef size_t unsent(self) noexcept nogil
     cdef void resume_reading(self) noexcept nogil
     cdef void post_closed(self) noexcept nogil
+    cdef void leave_later(self) noexcept nogil     # put us into ps.leaving
+    cdef void left(self) noexcept nogil            # ps.leaving names us no more
 
     cdef void close_connection_nogil(self, uint32_t reason) noexcept nogil
     # The owner has run out of memory in the middle of something that the peer relies on: log it and close. One of the
@@ -183,6 +189,9 @@ cdef class Connection(Recorder):
     cdef void process_ping_timer(self) noexcept nogil
     cdef void set_first_ping_timer(self) noexcept nogil
     cdef void remove_all_subs(self) noexcept nogil
+    cdef bint has_many_subs(self) noexcept nogil   # too many to be taken out in one batch, with others waiting
+    # Take some out, in a batch of our poller; False: there are none left. Only once we are closed.
+    cdef bint remove_some_subs(self) noexcept nogil
     cdef void note_subs(self) noexcept nogil       # into last_nsubs and last_subs
     # What core.secure does when there is `tls`: begin; read as recv and recvmsg do, -errno for an error; flush what is
     # queued, bytes sent or -errno; its timer; the end, before the socket is closed.

@@ -837,7 +837,10 @@ cdef class Connection(Recorder):
             timer_clear(&self.ps.timers, &self.tls.timer)
         self.unpause()
         self.note_subs()
-        self.remove_all_subs()
+        if self.has_many_subs() and not load8(&self.ps.hurry):
+            self.leave_later()
+        else:
+            self.remove_all_subs()
         self.release_stalled()
         if not skip_flush and self.fd >= 0 and self.started and self.unsent():
             self.draining = 1
@@ -846,6 +849,23 @@ cdef class Connection(Recorder):
             self.flush_outbound()
             return
         self.finish_close()
+
+    cdef void leave_later(self) noexcept nogil:
+        """Have the poller take out our subscriptions between its batches; until then they are in the sublist."""
+        cdef PollState *ps = self.ps
+        self.leaving = 1
+        self.leaving_next = NULL
+        if ps.leaving == NULL:
+            ps.leaving = <void *> self
+            eventfd_write(ps.evfd, 1)   # the batch may be one that Python runs
+        else:
+            set_leaving_next(<Connection> ps.leaving_last, <void *> self)
+        ps.leaving_last = <void *> self
+
+    cdef void left(self) noexcept nogil:
+        self.leaving = 0
+        if self.torn:
+            self.post_closed()
 
     cdef void finish_close(self) noexcept nogil:
         cdef int _i
@@ -878,7 +898,7 @@ cdef class Connection(Recorder):
         cdef bint now
         cdef Event *ev
         pthread_mutex_lock(&self.ps.lock)
-        now = self.torn == 1 and not self.sig_queued and not self.dirty
+        now = self.torn == 1 and not self.sig_queued and not self.dirty and not self.leaving
         if now:
             self.torn = 2
         pthread_mutex_unlock(&self.ps.lock)
@@ -896,6 +916,12 @@ cdef class Connection(Recorder):
 
     cdef void remove_all_subs(self) noexcept nogil:
         pass
+
+    cdef bint has_many_subs(self) noexcept nogil:
+        return False
+
+    cdef bint remove_some_subs(self) noexcept nogil:
+        return False
 
     cdef void note_subs(self) noexcept nogil:
         pass
@@ -930,6 +956,10 @@ cdef void add_control(Connection c, uint32_t ctl) noexcept nogil:
 
 cdef void set_stall_prev(Connection c, void *prev) noexcept nogil:
     c.stall_prev = prev
+
+
+cdef void set_leaving_next(Connection c, void *following) noexcept nogil:
+    c.leaving_next = following
 
 
 cdef void set_stall_next(Connection c, void *following) noexcept nogil:

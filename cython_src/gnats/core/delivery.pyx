@@ -252,6 +252,8 @@ cdef class Deliverer(Importer):
             error = EGRESS_SUB_DENY
         elif load8(&s.closed):
             error = EGRESS_SUB_CLOSED
+        elif load8(&(<Deliverer> s.client).closing):
+            error = EGRESS_CLIENT_CLOSED   # and its subscriptions are being taken out
         elif t.only:
             delivered = True
         else:
@@ -311,7 +313,7 @@ cdef class Deliverer(Importer):
         if unlikely(max > 0 and nm > max):
             return False   # another poller delivered the last; it is about to be taken out
         delivered = (<Deliverer> s.client).deliver_local(self, s, d)
-        if unlikely(max > 0 and nm == max):
+        if unlikely(max > 0 and nm == max) and not load8(&(<Deliverer> s.client).closing):
             (<Deliverer> s.client).debugf(LOG_AUTO_UNSUBSCRIBE, max, sub_sid(s), s.sid_len)
             (<Deliverer> s.client).unsubscribe(s)
         return delivered

@@ -57,6 +57,7 @@ cdef class Importer(Traced):
     cdef void log_import(self, const Subscription *shadow, Slice account) noexcept nogil
     cdef void drop_shadows(self, const Subscription *s) noexcept nogil
     cdef void drop_all_shadows(self) noexcept nogil
+    cdef void drop_some_shadows(self) noexcept nogil
     cdef void renew_shadows(self) noexcept nogil
     # Nobody may be listening to the reply subjects of `s` any more: forget the responses to them.
     cdef void forget_requests(self, Account account, const Subscription *s) noexcept nogil

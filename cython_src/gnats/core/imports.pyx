@@ -53,7 +53,14 @@ from gnats.core.sublist cimport (
     sub_sid,
     sub_subject,
 )
-from gnats.core.subtable cimport subtable_add, subtable_find, subtable_remove, subtable_take
+from gnats.core.subtable cimport (
+    SOME,
+    subtable_add,
+    subtable_find,
+    subtable_remove,
+    subtable_take,
+    subtable_take_some,
+)
 from gnats.core.transform cimport Transform, transform_apply
 from gnats.includes.atomics cimport exchange64, load8, load64, load_ptr_acquire, loadi64, store8, unlikely
 from gnats.includes.linux cimport monotonic_ns, realtime_ns
@@ -238,6 +245,12 @@ cdef class Importer(Traced):
 
     cdef void drop_all_shadows(self) noexcept nogil:
         close_chain(subtable_take(&self.shadows))
+
+    cdef void drop_some_shadows(self) noexcept nogil:
+        cdef Subscription *some[SOME]
+        cdef size_t i, n = subtable_take_some(&self.shadows, &self.leaving_at, some)
+        for i in range(n):
+            close_shadow(some[i])
 
     cdef void renew_shadows(self) noexcept nogil:
         """Those of imports that are no more go; of imports that stay they stay, so that nothing is missed or heard

@@ -16,8 +16,12 @@ cdef class Poller(PollerBase):
     cdef int64_t left         # monotonic ns when run_once returned
     cdef uint64_t lingered    # times that something came meanwhile; atomic
 
+    cdef int64_t settling     # ns that departures took at the end of the last remove_closed_subs
+
     cdef int once(self, int timeout_ms) noexcept nogil
     cdef int linger(self) noexcept nogil
     cdef void waited(self, int64_t ns) noexcept nogil
     cdef void drain_signals(self) noexcept nogil
     cdef void expire_timers(self) noexcept nogil
+    # Take subscriptions of closed connections out of their sublists, for a moment.
+    cdef void remove_closed_subs(self) noexcept nogil

@@ -7,6 +7,7 @@ from os import sched_getaffinity
 
 from gnats.core.batch cimport end_batch
 from gnats.core.connection cimport Connection
+from gnats.core.departures cimport settle_departures
 from gnats.core.inbox cimport Inbox
 from gnats.core.outbound cimport CHUNK_CLASSES, pool_free
 from gnats.core.pollstate cimport PollerBase, PollState, pollstate_busy
@@ -15,7 +16,18 @@ from gnats.core.results cimport results_free
 from gnats.core.state cimport MAX_POLLERS, ServerState
 from gnats.core.timers cimport Timer, timer_expired, timers_free
 from gnats.core.verdicts cimport verdicts_free
-from gnats.includes.atomics cimport bump64, load8_acquire, load32, load64, loadi64, store8_release, storei64
+from gnats.includes.atomics cimport (
+    bump64,
+    load8,
+    load8_acquire,
+    load32,
+    load64,
+    loadi64,
+    store8,
+    store8_release,
+    storei64,
+    unlikely,
+)
 from gnats.includes.linux cimport (
     CLOCK_MONOTONIC,
     EFD_CLOEXEC,
@@ -54,6 +66,7 @@ cdef enum:
     STREAK = 16                # short waits in a row: the next is expected to be short, too
     SHORT = 120000             # ns; a virtual machine takes a third of it to wake a core up
     LINGER = 60000             # ns that something is waited for without sleeping
+    REMOVING = 1000000         # ns of a round that go to the subscriptions of closed connections
     TURN = 1000000             # ns, then the control loop has its turn
     THREAD_NAME = 16           # bytes that the kernel keeps, the final NUL included
 
@@ -151,6 +164,13 @@ cdef class Poller(PollerBase):
         """Make run() return. Any thread."""
         store8_release(&self.stopping, 1)
         eventfd_write(self.ps.evfd, 1)
+
+    def hurry(self) -> None:
+        """From now on remove all subscriptions of a closed connection in one batch: nobody waits.
+
+        Any thread.
+        """
+        store8(&self.ps.hurry, 1)
 
     def wake(self) -> None:
         """Have run() or run_once() go round once, which stats()["wakeups"] counts. Any thread; not after close()."""
@@ -267,6 +287,8 @@ cdef class Poller(PollerBase):
             storei64(&ps.armed, 0)
             self.expire_timers()
         end_batch(ps)
+        if unlikely(ps.leaving != NULL):
+            self.remove_closed_subs()
         qs_offline(&ps.qs)
         qs_reclaim()
         return n
@@ -294,6 +316,21 @@ cdef class Poller(PollerBase):
             if t == NULL:
                 break
             (<Connection> t.owner).on_timer(t)
+
+    cdef void remove_closed_subs(self) noexcept nogil:
+        # What settles at the end takes as long for one subscription as for thousands: no less time goes to taking out.
+        cdef PollState *ps = &self.ps
+        cdef int64_t now = monotonic_ns()
+        cdef int64_t end = now + max(REMOVING, self.settling)
+        cdef void *at
+        while ps.leaving != NULL and (now < end or load8(&ps.hurry)):
+            at = ps.leaving
+            if not (<Connection> at).remove_some_subs():
+                ps.leaving = (<Connection> at).leaving_next
+                (<Connection> at).left()
+            now = monotonic_ns()
+        settle_departures()
+        self.settling = monotonic_ns() - now
 
 
 cdef void clear_signal(Connection c) noexcept nogil:

@@ -41,6 +41,10 @@ cdef struct PollState:
     uint32_t ntouched
     size_t touched_cap
     void *stalled           # paused producers, chained by stall_next
+    # closed connections whose subscriptions are taken out little by little, chained by leaving_next
+    void *leaving
+    void *leaving_last
+    uint8_t hurry           # atomic: nobody waits any more, take them out at once
     ChunkPool pool
     ResultCache cache
     VerdictCache verdicts
@@ -74,7 +78,7 @@ cdef class PollerBase:
 
 cdef inline bint pollstate_busy(PollState *p) noexcept nogil:
     """Is there work that must not wait for the next event?"""
-    return p.js_ready != NULL or p.js_dirty != NULL
+    return p.js_ready != NULL or p.js_dirty != NULL or p.leaving != NULL
 
 
 cdef inline uint32_t poller_random(PollState *p) noexcept nogil:

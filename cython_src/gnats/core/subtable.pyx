@@ -7,7 +7,7 @@ from libc.string cimport memcmp, memcpy
 from gnats.core.chains cimport as_chained, as_chains, chains_add, chains_clear, chains_remove
 from gnats.core.subject cimport hash_bytes
 from gnats.core.sublist cimport Subscription, sub_queue, sub_sid, sub_subject
-from gnats.includes.atomics cimport loadi64
+from gnats.includes.atomics cimport loadi64, store32
 from gnats.includes.text cimport NUMBER_ROOM, put_number, put_text
 
 cdef enum:
@@ -83,6 +83,23 @@ cdef char *subtable_text(SubTable *t, size_t most, size_t *n) noexcept nogil:
             s = s.next
     n[0] = at - text
     return text
+
+
+cdef size_t subtable_take_some(SubTable *t, uint32_t *at, Subscription **some) noexcept nogil:
+    cdef Subscription **slot
+    cdef size_t n = 0
+    while n < SOME and t.n:
+        slot = &t.slots[at[0] & t.mask]
+        if slot[0] == NULL:
+            at[0] += 1
+            continue
+        some[n] = slot[0]
+        slot[0] = slot[0].next
+        n += 1
+        store32(&t.n, t.n - 1)
+        if t.n == 0:
+            chains_clear(as_chains(t))
+    return n
 
 
 cdef Subscription *subtable_take(SubTable *t) noexcept nogil:
