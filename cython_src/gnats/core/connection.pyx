@@ -397,7 +397,9 @@ cdef class Connection(Recorder):
             self.begin_protocol()
 
     cdef void begin_protocol(self) noexcept nogil:
-        """What comes next from the peer is the protocol."""
+        """What comes next from the peer is the protocol, unless we have been closed: no timer may outlive us."""
+        if load8(&self.closing):
+            return
         if self.auth_timeout > 0:
             self.set_timer(&self.auth_timer, self.auth_timeout)
         if self.ping_interval > 0:
