@@ -46,7 +46,7 @@ cdef struct Walk:
     uint64_t end                # of the file
     uint64_t at                 # of the next record
     uint64_t last               # sequence of the last record that was no tombstone
-    uint64_t skipped            # sequences between records since then
+    uint64_t skipped            # how far that is from the first message
     bint seen                   # there was a message
     bint is_last                # block
     bint every                  # records come whatever their sequences are

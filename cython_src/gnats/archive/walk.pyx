@@ -24,7 +24,7 @@ from gnats.store.record cimport (
 cdef enum:
     GAP_MAX = 1 << 24       # between two records of a block: more is damage
 
-cdef uint64_t GAPS_MAX = 0xffffffff    # of a block behind its first message, together: as in the store
+cdef uint64_t GAPS_MAX = 0xffffffff    # from the first message of a block to its last: as in the store
 
 
 cdef inline bint too_far(const Walk *w, uint64_t seq) noexcept nogil:
@@ -33,7 +33,7 @@ cdef inline bint too_far(const Walk *w, uint64_t seq) noexcept nogil:
 
 cdef inline void step_to(Walk *w, const Record *r) noexcept nogil:
     if w.seen:
-        w.skipped += r.seq - w.last - 1
+        w.skipped += r.seq - w.last
     elif r.kind == MESSAGE:
         w.seen = True
     w.last = r.seq
