@@ -68,7 +68,8 @@ def test_a_full_disk(launch: Launch, disk: Mount, sync: str) -> None:
         body = {"stream_name": "OTHER", "config": {"durable_name": "D", "ack_policy": "explicit"}}
         assert "error" not in caller.request("$JS.API.CONSUMER.CREATE.OTHER.D", body).json
         acked = fill(server, caller)
-        assert len(acked) > (SIZE - BALLAST) // PAYLOAD // 2
+        # nats-server has been seen to stop earlier
+        assert len(acked) > (0 if server.kind.is_reference else (SIZE - BALLAST) // PAYLOAD // 2)
 
         assert caller.unanswered("S.1", b"small", "OTHER.1")
         found = stored(caller, "S")
