@@ -21,6 +21,8 @@ from gnats.accountopts import (
 )
 from gnats.authopts import Permissions, SubjectPermission, User
 from gnats.core import quiesce
+from gnats.core.account import Account
+from gnats.core.client import Client
 from gnats.core.permissions import compile_permissions
 from gnats.opts import Options
 from gnats.server import Server
@@ -562,22 +564,51 @@ def test_everything_changes_while_clients_come_and_go(threads: int) -> None:
 # -- clients ----------------------------------------------------------------------------------------------
 
 
+def connect_in(client: Client, account: Account) -> None:
+    """Have a connection go on as that of a client of `account`."""
+    client.connected(
+        account,
+        echo=True,
+        verbose=False,
+        pedantic=False,
+        headers=True,
+        no_responders=True,
+        protocol=1,
+        connect_info=b"",
+        greeting=b"+MOVED\r\n",
+    )
+
+
+def test_imports_change_while_the_first_connect_is_answered() -> None:
+    """Both reach the poller in one go; what was subscribed before the CONNECT gets the import."""
+
+    def both(s: Server) -> None:
+        early, other = (session.client for session in s.clients.values())
+        assert early is not None and other is not None
+        s.accounts.global_account.set_stream_imports([(s.accounts["A"], b"a", b"early", None, False, False)])
+        connect_in(early, s.accounts.global_account)
+        early.renew_imports()
+        connect_in(other, s.accounts["A"])
+
+    with ServerThread(options(AccountConfig("A"), threads=0, users=[])) as server:
+        with Peer(server.port, b"") as peer, Peer(server.port, b"") as other:
+            peer.send(b"SUB early 1\r\n")
+            peer.fence()
+            server.call(both)
+            peer.until(b"+MOVED\r\n")
+            other.until(b"+MOVED\r\n")
+            other.send(b"PUB a 0\r\n\r\n")
+            other.fence()
+            assert b"MSG early 1 0\r\n" in peer.fence()
+        settle(server)
+
+
 def test_what_was_subscribed_before_the_first_connect_does_not_come_along_to_another_account() -> None:
     """Nobody had to say who they are until a reload; then the CONNECT says it."""
 
     def move(s: Server) -> None:
         client = next(session.client for session in s.clients.values() if session.client)
-        client.connected(
-            s.accounts["A"],
-            echo=True,
-            verbose=False,
-            pedantic=False,
-            headers=True,
-            no_responders=True,
-            protocol=1,
-            connect_info=b"",
-            greeting=b"+MOVED\r\n",
-        )
+        connect_in(client, s.accounts["A"])
 
     with ServerThread(options(AccountConfig("A"), users=[])) as server:
         before = server.call(lambda s: s.accounts.global_account.sublist.count())

@@ -361,6 +361,8 @@ cdef class Client(Deliverer):
             self.remove_all_subs()
         self.account = account
         self.apply_permissions()
+        if ctl & CTL_IMPORTS:
+            self.renew_shadows()
         store8(&self.headers, self.opts.headers)
         self.pedantic = self.opts.pedantic
         self.max_subs = self.opts.max_subs
