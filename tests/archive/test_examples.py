@@ -12,7 +12,7 @@ import pytest
 
 from .stores import Writing, archive, no_java
 
-pytestmark = pytest.mark.timeout(180)
+pytestmark = pytest.mark.timeout(400)
 ROOT = Path(__file__).parents[2]
 
 
@@ -29,7 +29,7 @@ def test_three_questions(orders: Writing, out: Path, tmp_path: Path) -> None:
             env=os.environ | {"PYSPARK_PYTHON": sys.executable, "MPLCONFIGDIR": str(tmp_path)},
             capture_output=True,
             text=True,
-            timeout=80,
+            timeout=170,
         )
 
     done = ask("ORDERS")
