@@ -48,7 +48,8 @@ async def fill(server: Server, written: Written) -> None:
     client = await nats.connect(server.url)
 
     async def api(subject: str, request: object) -> dict[str, object]:
-        answer = json.loads((await client.request(f"$JS.API.{subject}", json.dumps(request).encode())).data)
+        message = await client.request(f"$JS.API.{subject}", json.dumps(request).encode(), timeout=30)
+        answer = json.loads(message.data)
         assert "error" not in answer, answer
         return answer  # type: ignore[no-any-return]
 

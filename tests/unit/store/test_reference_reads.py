@@ -119,23 +119,24 @@ def rewrite(written: Written, stream: str) -> None:
 
 async def stored(server: Server, stream: str, seqs: list[int]) -> dict[int, tuple[bytes, bytes, bytes]]:
     """What a server says it has."""
-    client = await nats.connect(server.url)
     found = {}
-    for seq in seqs:
-        request = json.dumps({"seq": seq}).encode()
-        answer = json.loads((await client.request(f"$JS.API.STREAM.MSG.GET.{stream}", request)).data)
-        if "message" in answer:
-            message = answer["message"]
-            parts = [base64.b64decode(message.get(part, "")) for part in ("hdrs", "data")]
-            found[seq] = (message["subject"].encode(), parts[0], parts[1])
-    await client.close()
+    async with await nats.connect(server.url) as client:
+        for seq in seqs:
+            request = json.dumps({"seq": seq}).encode()
+            answer = json.loads(
+                (await client.request(f"$JS.API.STREAM.MSG.GET.{stream}", request, timeout=30)).data
+            )
+            if "message" in answer:
+                message = answer["message"]
+                parts = [base64.b64decode(message.get(part, "")) for part in ("hdrs", "data")]
+                found[seq] = (message["subject"].encode(), parts[0], parts[1])
     return found
 
 
 async def consumer(server: Server, stream: str) -> dict[str, object]:
-    client = await nats.connect(server.url)
-    answer = json.loads((await client.request(f"$JS.API.CONSUMER.INFO.{stream}.BUSY", b"")).data)
-    await client.close()
+    async with await nats.connect(server.url) as client:
+        message = await client.request(f"$JS.API.CONSUMER.INFO.{stream}.BUSY", b"", timeout=30)
+    answer = json.loads(message.data)
     return {key: answer[key] for key in ("delivered", "ack_floor", "num_ack_pending", "num_redelivered")}
 
 

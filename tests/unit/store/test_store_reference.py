@@ -85,7 +85,8 @@ async def served(server: Server, stream: str) -> tuple[dict[str, Any], dict[int,
     client = await nats.connect(server.url)
 
     async def api(subject: str, request: object) -> dict[str, Any]:
-        return json.loads((await client.request(f"$JS.API.{subject}", json.dumps(request).encode())).data)  # type: ignore[no-any-return]
+        message = await client.request(f"$JS.API.{subject}", json.dumps(request).encode(), timeout=30)
+        return json.loads(message.data)  # type: ignore[no-any-return]
 
     state = (await api(f"STREAM.INFO.{stream}", {}))["state"]
     found = {}
