@@ -14,9 +14,8 @@ from pathlib import Path
 from gnats.archive.errors import ArchiveError
 from gnats.archive.scanner import BlockReader, ReadError
 from gnats.archive.streams import Keys, StreamDir
+from gnats.jetstream.encryption import META_KEY, MetaError, Seal
 from gnats.jetstream.encryption import Keys as ServerKeys
-from gnats.jetstream.encryption import Seal
-from gnats.jetstream.metafiles import META_KEY, MetaError
 from gnats.jetstream.options import JetStreamOptions
 from gnats.store.s2 import decompress_block
 

@@ -15,7 +15,7 @@ from urllib.parse import SplitResult, urlsplit
 
 from gnats.archive.errors import ArchiveError
 from gnats.archive.files import times
-from gnats.archive.target import first_line, shown
+from gnats.archive.storage import first_line, shown
 from gnats.archive.verify import Verified, purgeable
 from gnats.jetstream.gotime import unix_ns
 

@@ -33,8 +33,9 @@ from gnats.archive.job import Archived, Options, archive
 from gnats.archive.manifest import Manifest, Origin, manifests
 from gnats.archive.restore import Wanted, restore
 from gnats.archive.source import StreamSource
+from gnats.archive.storage import shown
 from gnats.archive.streams import Keys, StreamDir, find_streams
-from gnats.archive.target import Target, shown
+from gnats.archive.target import Target
 from gnats.archive.verify import Verified, verify
 from gnats.archive.writer import Layout
 

@@ -20,7 +20,8 @@ from gnats.archive.engine import Engine
 from gnats.archive.errors import ArchiveError
 from gnats.archive.files import batches, clusters
 from gnats.archive.manifest import Change, Entry, Manifest, Origin, Overlap, State, partition_of
-from gnats.archive.target import Storage, Target
+from gnats.archive.storage import Storage
+from gnats.archive.target import Target
 from gnats.archive.writer import FILE_SCHEMA, Layout, Writer
 
 

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from gnats.archive.digest import Digest
 from gnats.archive.errors import ArchiveError
 from gnats.archive.manifest import Entry, Manifest
-from gnats.archive.target import first_line, shown
+from gnats.archive.storage import first_line, shown
 from gnats.archive.writer import FILE_SCHEMA
 
 BATCH_ROWS = 16384

@@ -12,7 +12,7 @@ import pyarrow.fs as pafs
 from hdfs_native.fsspec import HdfsFileSystem, ViewfsFileSystem
 
 from gnats.archive.errors import ArchiveError
-from gnats.archive.target import FILE_ERRORS, Storage, beside_of, first_line, shown
+from gnats.archive.storage import FILE_ERRORS, Storage, beside_of, first_line, shown
 
 _ONE_SERVER = {"dfs.client.failover.max.attempts": "3"}
 """Where no configuration says that there are several: there is nothing to wait minutes for."""

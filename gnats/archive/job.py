@@ -37,8 +37,9 @@ from gnats.archive.plan import (
 )
 from gnats.archive.ranges import Ranges
 from gnats.archive.source import Damage, Selection, Snapshot, StreamSource
+from gnats.archive.storage import Storage
 from gnats.archive.streams import Keys, StreamDir
-from gnats.archive.target import Storage, Target
+from gnats.archive.target import Target
 from gnats.archive.writer import Layout
 
 MIN_TASK = 64 << 20

@@ -6,17 +6,17 @@ compressed, encrypted or damaged, by the size of a block (which servers keep bel
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pyarrow as pa
 
 from gnats.archive.blocks import BlockDamage, BlockFiles
 from gnats.archive.errors import ArchiveError
-from gnats.archive.model import Block, Damage, Selection, Snapshot
+from gnats.archive.model import ALL, BATCH_BYTES, BATCH_ROWS, Block, Damage, Selection
 from gnats.archive.scanner import BlockReader, Scanner
-from gnats.archive.streams import read_meta
+from gnats.archive.streams import Keys, StreamDir, read_meta
 from gnats.archive.text import unshow
 from gnats.core.subject import valid_subject
 from gnats.store.seqset import SequenceSet
@@ -39,6 +39,9 @@ SCHEMA = pa.schema(
 _NATIVE = pa.schema([field for field in SCHEMA if field.name not in ("account", "stream")])
 _MOST_ROWS = 2**24
 _LAST_SEQ = 2**63 - 1
+_MOST_SEQ = 2**64 - 1
+_SKEW = 3600 * 1_000_000_000
+"""ns that a clock may have been set back within a block, whose first and last message's times are known."""
 _FIRST_NS, _LAST_NS = -(2**63), 2**63 - 1
 
 
@@ -143,6 +146,76 @@ class Scan:
         if first > last or last + 1 - first == self._deleted.count(first, last):
             return Damage(block.index, start, end, reason)
         return Damage(block.index, start, end, reason, first, last)
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A stream as its files were at a moment: what a task needs to scan some of it, and can be pickled.
+
+    `created` is when the stream was, ns since 1970 (0: not known): another one of the same name has another
+    time. first_seq is last_seq + 1 when there are no messages. `deleted` is a SequenceSet, encoded.
+    """
+
+    stream: StreamDir
+    keys: Keys | None
+    created: int
+    first_seq: int
+    last_seq: int
+    messages: int
+    blocks: tuple[Block, ...]
+    deleted: bytes = field(repr=False)
+    damage: tuple[Damage, ...] = ()
+    vanished: tuple[int, ...] = ()
+    """Blocks that index.db knows and that are not there; those in front of a stream are removed like that."""
+
+    def select(self, selection: Selection = ALL) -> tuple[Block, ...]:
+        """The blocks that may have messages of a selection."""
+        return tuple(each for each in self.blocks if _may_have(each, selection))
+
+    def part(self, blocks: Iterable[Block | int]) -> Snapshot:
+        """Of these blocks only, for a task; what is damaged outside of blocks is not repeated in it."""
+        wanted = {each if isinstance(each, int) else each.index for each in blocks}
+        kept = tuple(each for each in self.blocks if each.index in wanted)
+        deleted, _ = SequenceSet.decode(self.deleted)
+        if kept and kept[0].after:
+            deleted.delete_range(0, kept[0].after)
+        if kept and kept[-1].before:
+            deleted.delete_range(kept[-1].before, _MOST_SEQ)
+        return replace(
+            self,
+            blocks=kept,
+            messages=sum(each.messages for each in kept),
+            deleted=deleted.encode(),
+            damage=(),
+            vanished=(),
+        )
+
+    def scan(
+        self,
+        selection: Selection = ALL,
+        blocks: Iterable[Block | int] | None = None,
+        batch_rows: int = BATCH_ROWS,
+        batch_bytes: int = BATCH_BYTES,
+    ) -> Scan:
+        """Read it. A batch has at most batch_rows messages and about batch_bytes, or one larger one."""
+        return Scan(self if blocks is None else self.part(blocks), selection, batch_rows, batch_bytes)
+
+
+def _may_have(block: Block, selection: Selection) -> bool:
+    if not block.messages:
+        return block.damaged
+    if block.first_seq is None or block.last_seq is None:
+        return True
+    if block.last_seq < selection.first_seq:
+        return False
+    if selection.last_seq is not None and block.first_seq > selection.last_seq:
+        return False
+    if block.first_ns is None or block.last_ns is None:
+        return True
+    earliest, latest = min(block.first_ns, block.last_ns) - _SKEW, max(block.first_ns, block.last_ns) + _SKEW
+    if selection.start_ns is not None and latest < selection.start_ns:
+        return False
+    return selection.end_ns is None or earliest < selection.end_ns
 
 
 def _in_range(selection: Selection) -> Selection:

@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING
 from gnats.archive.blocks import BlockDamage, BlockFiles
 from gnats.archive.errors import ArchiveError
 from gnats.archive.index import read_index
-from gnats.archive.model import Block, Damage, Selection, Snapshot
+from gnats.archive.model import Block, Damage, Selection
+from gnats.archive.scan import Snapshot
 from gnats.archive.scanner import BlockReader, Subjects, find_checksum, gather, weigh
 from gnats.archive.streams import BLOCK_FILE, Keys, StreamDir, messages_dir, read_meta
 from gnats.jetstream.config import StreamConfig

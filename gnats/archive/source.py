@@ -23,9 +23,8 @@ from gnats.archive.model import (
     Damage,
     DamageWarning,
     Selection,
-    Snapshot,
 )
-from gnats.archive.scan import SCHEMA, Scan
+from gnats.archive.scan import SCHEMA, Scan, Snapshot
 from gnats.archive.snapshot import check_gone, take_snapshot
 from gnats.archive.streams import Keys, StreamDir, find_stream
 

@@ -14,17 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gnats.archive.errors import ArchiveError
+from gnats.jetstream.encryption import META_KEY, MetaError
 from gnats.jetstream.encryption import Keys as ServerKeys
-from gnats.jetstream.metafiles import (
-    DELETED,
-    MESSAGES,
-    META_FILE,
-    META_KEY,
-    STREAMS,
-    Meta,
-    MetaError,
-    peek_stream_meta,
-)
+from gnats.jetstream.metafiles import DELETED, MESSAGES, META_FILE, STREAMS, Meta, peek_stream_meta
 from gnats.jetstream.options import AES, CHACHA, STORE_DIR, JetStreamOptions
 
 CIPHERS = {"": CHACHA, "chacha": CHACHA, "chachapoly": CHACHA, "aes": AES}

@@ -28,7 +28,8 @@ from gnats.archive.manifest import STAGING, Change, Entry, Manifest, Origin, Sta
 from gnats.archive.plan import not_rolled_back, origin_of, runs
 from gnats.archive.ranges import Ranges
 from gnats.archive.source import Selection, Snapshot, StreamSource
-from gnats.archive.target import Target, shown
+from gnats.archive.storage import shown
+from gnats.archive.target import Target
 
 ATTEMPTS = 10
 """How often what another job has compacted meanwhile is looked at again."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from gnats.jetstream.api import Request, Route
+    from gnats.jetstream.apirequest import Request, Route
     from gnats.jetstream.lanes import Turn
 
 MOST_BYTES = 64 << 20

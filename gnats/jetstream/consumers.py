@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gnats.files import replace_file
 from gnats.gofmt import os_error, rfc3339
 from gnats.gojson import JSONError, marshal, unmarshal
 from gnats.internal import Message
@@ -21,18 +22,10 @@ from gnats.jetstream.consumer import ResetError
 from gnats.jetstream.consumercfg import check_consumer_update, ending
 from gnats.jetstream.consumerstate import ConsumerEvent
 from gnats.jetstream.conversion import convert_consumer, read_consumer_state
+from gnats.jetstream.encryption import META_KEY, MetaError
 from gnats.jetstream.errors import ApiError
 from gnats.jetstream.gotime import ZERO_TIME, unix_ns, utc
-from gnats.jetstream.metafiles import (
-    META_FILE,
-    META_KEY,
-    STATE_FILE,
-    MetaError,
-    Undo,
-    remove_directory,
-    replace_file,
-    write_consumer_meta,
-)
+from gnats.jetstream.metafiles import META_FILE, STATE_FILE, Undo, remove_directory, write_consumer_meta
 
 if TYPE_CHECKING:
     from gnats.jetstream.encryption import Seal

@@ -13,18 +13,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from gnats.files import replace_file, sync_path
 from gnats.jetstream.config import ConsumerConfig, StreamConfig
-from gnats.jetstream.metafiles import (
-    MESSAGES,
-    NEW,
-    STATE_FILE,
-    KeyTorn,
-    MetaError,
-    replace_file,
-    sync_path,
-    write_consumer_meta,
-    write_stream_meta,
-)
+from gnats.jetstream.encryption import KeyTorn, MetaError
+from gnats.jetstream.metafiles import MESSAGES, NEW, STATE_FILE, write_consumer_meta, write_stream_meta
 
 if TYPE_CHECKING:
     from gnats.jetstream.encryption import Keys, Seal

@@ -10,12 +10,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from gnats.files import make_directories, replace_file
 from gnats.gofmt import text_bytes
-from gnats.jetstream.metafiles import META_KEY, KeyTorn, MetaError, make_directories, replace_file
 from gnats.jetstream.options import AES, CHACHA, JetStreamOptions
 
+META_KEY = "meta.key"
 _SHORTEST_KEY_FILE = 64
 _LONGEST_NONCE = 24
+
+
+class MetaError(Exception):
+    """Files that cannot be used; the text is for the log."""
+
+
+class KeyTorn(MetaError):
+    """A key file is shorter than any: it was not on the disk when the power went."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -11,43 +11,32 @@ Where there were none, meta.inf is written last.
 from __future__ import annotations
 
 import contextlib
-import os
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from gnats.files import make_directories, replace_file, sync_path
 from gnats.gofmt import rfc3339
 from gnats.gojson import JSONError, marshal, unmarshal
 from gnats.jetstream.config import ConsumerConfig, StreamConfig
 from gnats.jetstream.document import TIME
+from gnats.jetstream.encryption import META_KEY, Keys, MetaError, Seal
 from gnats.jetstream.gotime import unix_ns
 from gnats.store.highway import checksum
 
-if TYPE_CHECKING:
-    from gnats.jetstream.encryption import Keys, Seal
-
-META_FILE, META_SUM, META_KEY = "meta.inf", "meta.sum", "meta.key"
+META_FILE, META_SUM = "meta.inf", "meta.sum"
 NEW = ".new"
 """What the name of a file ends with that is to replace another one."""
 DELETED = "."
 """What the name of a stream's or a consumer's directory begins with that is being deleted."""
 MESSAGES, CONSUMERS, STREAMS = "msgs", "obs", "streams"
 STATE_FILE = "o.dat"
-_FILE_MODE, _DIR_MODE = 0o600, 0o700
 _LONGEST_NAME = 255
 """Bytes that a file system takes."""
 _TOGETHER = META_KEY, META_FILE, META_SUM
-
-
-class MetaError(Exception):
-    """Files that cannot be used; the text is for the log."""
-
-
-class KeyTorn(MetaError):
-    """A key file is shorter than any: it was not on the disk when the power went."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,44 +126,6 @@ def sync_meta(directory: Path) -> None:
     """Make durable what was written without `sync`. Raises OSError."""
     for path in (directory / META_SUM, directory / META_FILE, directory, directory.parent):
         sync_path(path)
-
-
-def make_directories(directory: Path, *, sync: bool = True) -> None:
-    """Make a directory and those above it that are missing; durable with `sync`. Raises OSError."""
-    if directory.is_dir():
-        return
-    make_directories(directory.parent, sync=sync)
-    directory.mkdir(_DIR_MODE, exist_ok=True)
-    if sync:
-        sync_path(directory.parent)
-
-
-def sync_path(path: Path) -> None:
-    """Make durable a file, or what has been renamed in a directory. Raises OSError."""
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
-
-
-def replace_file(path: Path, data: bytes, *, sync: bool = True) -> None:
-    """Write a file so that there is the old one or the new one; durable with `sync`. Raises OSError."""
-    temporary = path.with_name(path.name + ".tmp")
-    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, _FILE_MODE)
-    try:
-        try:
-            rest = memoryview(data)
-            while rest:
-                rest = rest[os.write(fd, rest) :]
-            if sync:
-                os.fsync(fd)
-        finally:
-            os.close(fd)
-        temporary.rename(path)
-    except OSError:
-        temporary.unlink(missing_ok=True)
-        raise
 
 
 def remove_directory(directory: Path, *, sync: bool = False) -> None:

@@ -17,15 +17,9 @@ from gnats.core.subject import valid_subject
 from gnats.gofmt import duration, os_error, quote
 from gnats.jetstream.config import LIMITS, REQUIRED_LEVEL_KEY, StreamConfig, supports_required_level
 from gnats.jetstream.consumers import Consumer
+from gnats.jetstream.encryption import MetaError
 from gnats.jetstream.errors import ApiError
-from gnats.jetstream.metafiles import (
-    CONSUMERS,
-    DELETED,
-    Meta,
-    MetaError,
-    read_consumer_meta,
-    read_stream_meta,
-)
+from gnats.jetstream.metafiles import CONSUMERS, DELETED, Meta, read_consumer_meta, read_stream_meta
 from gnats.jetstream.streams import Stream
 from gnats.version import JS_API_LEVEL
 

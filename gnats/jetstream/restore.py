@@ -15,22 +15,22 @@ from dataclasses import replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
+from gnats.files import sync_path
 from gnats.gofmt import duration, friendly_bytes, os_error
 from gnats.gojson import JSONError, MapOf, Struct, marshal, unmarshal
 from gnats.jetstream import errors
 from gnats.jetstream.backup import BackupError, BackupReader, BackupWriter
 from gnats.jetstream.backupparts import extract, first_seq, last_seq, read_state
 from gnats.jetstream.config import FILE, MEMORY, ConsumerConfig, StreamConfig
+from gnats.jetstream.encryption import MetaError
 from gnats.jetstream.errors import ApiError
 from gnats.jetstream.info import stream_info
 from gnats.jetstream.metafiles import (
     CONSUMERS,
     STATE_FILE,
-    MetaError,
     read_consumer_meta,
     read_stream_meta,
     remove_directory,
-    sync_path,
     write_consumer_meta,
     write_stream_meta,
 )
@@ -41,7 +41,7 @@ from gnats.store.store import FileStore, StoreFailure
 
 if TYPE_CHECKING:
     from gnats.internal import Message
-    from gnats.jetstream.api import Request
+    from gnats.jetstream.apirequest import Request
     from gnats.jetstream.encryption import Seal
     from gnats.jetstream.jsaccount import JSAccount
     from gnats.jetstream.streams import Stream

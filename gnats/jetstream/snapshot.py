@@ -17,7 +17,7 @@ from gnats.store.codec import decode_consumer
 
 if TYPE_CHECKING:
     from gnats.internal import Message
-    from gnats.jetstream.api import Request
+    from gnats.jetstream.apirequest import Request
     from gnats.jetstream.consumers import Consumer
     from gnats.jetstream.streams import Stream
 

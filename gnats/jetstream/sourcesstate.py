@@ -12,8 +12,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
+from gnats.files import replace_file
 from gnats.gofmt import os_error
-from gnats.jetstream.metafiles import replace_file
 
 SOURCES_FILE = "sources.db"
 

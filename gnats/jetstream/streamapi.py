@@ -14,7 +14,7 @@ from gnats.core.subject import collide, has_wildcard, valid_subject
 from gnats.gofmt import os_error, rfc3339
 from gnats.gojson import Struct
 from gnats.jetstream import errors
-from gnats.jetstream.api import OFFLINE_DELAY, Json, Request, Route, Scope
+from gnats.jetstream.apirequest import OFFLINE_DELAY, Json, Request, Route, Scope
 from gnats.jetstream.backupparts import STATE
 from gnats.jetstream.config import StreamConfig
 from gnats.jetstream.document import TIME
@@ -199,7 +199,7 @@ def _list_page(request: Request, streams: list[Stream], found: Json) -> Json | A
             for each in listed:  # others have their turn after each of them
                 page.append(stream_info(each, domain=request.js.domain, dynamic=False))
                 await asyncio.sleep(0)
-            await request.api.respond_at_length(request, show(page))
+            await request.responder.respond_at_length(request, show(page))
 
     return look()
 
@@ -221,7 +221,7 @@ def _info(request: Request) -> Json | Awaitable[None]:
     async def look() -> None:
         async with jsa.looking:
             page = await in_thread(lambda: stream.subjects_page(subject, offset, MAX_SUBJECT_DETAILS))
-            await request.api.respond_at_length(request, _with_page(info, offset, page))
+            await request.responder.respond_at_length(request, _with_page(info, offset, page))
 
     return look()
 
@@ -321,7 +321,7 @@ def _get_message(request: Request) -> Json | None:
     from gnats.gojson import marshal
 
     answer = {"type": request.response_type, "message": shown | {"time": rfc3339(when)}}
-    request.api.send(request, marshal(answer))
+    request.responder.send(request, marshal(answer))
     return None
 
 

@@ -37,12 +37,11 @@ from gnats.jetstream.consumercfg import (
 )
 from gnats.jetstream.consumers import Consumer
 from gnats.jetstream.conversion import convert_stream
+from gnats.jetstream.encryption import META_KEY, MetaError
 from gnats.jetstream.gotime import ZERO_TIME
 from gnats.jetstream.metafiles import (
     CONSUMERS,
     META_FILE,
-    META_KEY,
-    MetaError,
     Undo,
     remove_directory,
     sync_meta,

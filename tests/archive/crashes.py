@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from gnats.archive.target import LocalStorage
+from gnats.archive.storage import LocalStorage
 
 from .stores import ORDERS, listed, manifest_of, parquet_files, plain
 

@@ -18,7 +18,8 @@ from gnats.archive.arguments import DAMAGED, moment, size
 from gnats.archive.broker import Broker
 from gnats.archive.cli import archive_main
 from gnats.archive.errors import ArchiveError
-from gnats.archive.target import LocalStorage, Target
+from gnats.archive.storage import LocalStorage
+from gnats.archive.target import Target
 
 from .stores import DAY, START, Writing, listed, parquet_files, plain
 

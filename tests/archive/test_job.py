@@ -19,7 +19,8 @@ from gnats.archive.errors import ArchiveError
 from gnats.archive.job import Options, Silent, StreamJob
 from gnats.archive.job import archive as run_archive
 from gnats.archive.manifest import Manifest
-from gnats.archive.target import Storage, Target
+from gnats.archive.storage import Storage
+from gnats.archive.target import Target
 from gnats.archive.writer import FILE_SCHEMA, Layout
 
 from .crashes import Crash, Failing, consistent

@@ -21,7 +21,8 @@ from gnats.archive.errors import ArchiveError
 from gnats.archive.job import Silent
 from gnats.archive.job import archive as run_archive
 from gnats.archive.manifest import Manifest, Origin
-from gnats.archive.target import S3Storage, Target
+from gnats.archive.storage import S3Storage
+from gnats.archive.target import Target
 from gnats.archive.verify import verify
 from gnats.archive.writer import Layout
 

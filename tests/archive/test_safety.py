@@ -30,8 +30,9 @@ from gnats.archive.manifest import Change, Manifest, State
 from gnats.archive.plan import check_not_rolled_back
 from gnats.archive.snapshot import take_snapshot
 from gnats.archive.source import StreamSource, read_stream
+from gnats.archive.storage import LocalStorage
 from gnats.archive.streams import find_stream
-from gnats.archive.target import LocalStorage, Target
+from gnats.archive.target import Target
 from gnats.archive.verify import Verified, verify
 from gnats.archive.writer import Layout
 from gnats.jetstream.config import StreamConfig

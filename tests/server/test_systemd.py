@@ -143,7 +143,7 @@ async def test_a_poller_that_is_stuck_ends_the_pings(
     start: Start, manager: Manager, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server: Server = await start()
-    Service(server, Notifier(manager.address), watchdog=0.06)
+    service = Service(server, Notifier(manager.address), watchdog=0.06)
     assert (await manager.read_later())["READY"] == "1"
     for _ in range(3):
         assert await manager.read_later() == {"WATCHDOG": "1"}
@@ -169,3 +169,5 @@ async def test_a_poller_that_is_stuck_ends_the_pings(
         await rounds.wait()
         assert manager.silent()
     assert await manager.read_later() == {"WATCHDOG": "1"}
+    assert service._watchdog  # it wakes pollers more often than they do at rest
+    service._watchdog.cancel()

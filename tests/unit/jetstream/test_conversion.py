@@ -13,11 +13,9 @@ import pytest
 
 from gnats.jetstream.config import ConsumerConfig, StreamConfig
 from gnats.jetstream.conversion import convert_consumer, convert_stream, read_consumer_state
-from gnats.jetstream.encryption import Keys
+from gnats.jetstream.encryption import META_KEY, Keys, MetaError
 from gnats.jetstream.metafiles import (
     CONSUMERS,
-    META_KEY,
-    MetaError,
     read_consumer_meta,
     read_stream_meta,
     write_consumer_meta,

@@ -11,14 +11,8 @@ from typing import Any
 import pytest
 
 from gnats.jetstream.config import ConsumerConfig, StreamConfig
-from gnats.jetstream.encryption import Keys
-from gnats.jetstream.metafiles import (
-    MetaError,
-    Undo,
-    read_consumer_meta,
-    write_consumer_meta,
-    write_stream_meta,
-)
+from gnats.jetstream.encryption import Keys, MetaError
+from gnats.jetstream.metafiles import Undo, read_consumer_meta, write_consumer_meta, write_stream_meta
 from gnats.jetstream.options import JetStreamOptions
 
 KEYS = Keys(JetStreamOptions())

@@ -1,0 +1,272 @@
+"""The files of an archive: in a local directory and in an S3-compatible store (in HDFS: gnats.archive.hdfs).
+
+The manifest needs one operation that pyarrow's file systems do not have, `create`: make a file with all of
+its content, unless there is one of that name, as one step that others see whole or not at all. Locally that
+is a link of a file that was written and synced beside; in S3 a PUT with `If-None-Match: *`, sent by boto3;
+in HDFS a rename (gnats.archive.hdfs)."""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import re
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path
+from typing import IO, Any
+from urllib.parse import parse_qsl, urlsplit
+
+import pyarrow as pa
+import pyarrow.fs as pafs
+
+from gnats.archive.errors import ArchiveError
+from gnats.files import sync_path
+
+ATTEMPTS = 100
+"""How often something is created beside others that do so."""
+FILE_ERRORS = (OSError, pa.ArrowException)
+"""What pyarrow's file systems raise."""
+TEMPORARY = ".tmp"
+_USER = re.compile(r"[^/@:\[]*:(?!\d*/)[^@]*@([^/]*@)?|[^/]*@")
+"""A user behind the scheme of a URL, with what is a password: anything behind a colon that is no port."""
+_S3_USER = re.compile(r"[^/@:]*:[^@]*@([^/]*@)?|[^/]*@")
+"""The same where there are no ports."""
+
+
+def shown(url: str) -> str:
+    """A URL without its password and options; also of one whose password should have been quoted."""
+    scheme, found, rest = url.partition("://")
+    if not found:
+        return url
+    rest = rest[user.end() :] if (user := (_S3_USER if scheme == "s3" else _USER).match(rest)) else rest
+    return f"{scheme}://{re.split('[?#]', rest, maxsplit=1)[0]}"
+
+
+def beside_of(path: str) -> str:
+    """A name for what will be a file, until it is."""
+    return f"{path}.{uuid.uuid4().hex}{TEMPORARY}"
+
+
+def first_line(exc: BaseException) -> str:
+    if isinstance(exc, OSError) and exc.strerror:
+        return exc.strerror.partition("\n")[0]
+    return (str(exc) or type(exc).__name__).partition("\n")[0]
+
+
+class Storage:
+    """Files below a root; paths are relative to it, with slashes. Every error is an ArchiveError."""
+
+    faults: tuple[type[Exception], ...] = FILE_ERRORS
+    """What its file system raises."""
+
+    def __init__(self, files: pafs.FileSystem, root: str, url: str) -> None:
+        self.files = files
+        self.root = root
+        self.url = url
+
+    def full(self, path: str) -> str:
+        return posixpath.join(self.root, path) if path else self.root
+
+    @contextmanager
+    def errors(self, doing: str, path: str) -> Iterator[None]:
+        """Errors in this context become ArchiveErrors."""
+        try:
+            yield
+        except self.faults as exc:
+            where = posixpath.join(shown(self.url), path) if path else shown(self.url)
+            raise ArchiveError(f"{where} cannot be {doing}: {first_line(exc)}") from exc
+
+    def names(self, path: str) -> list[str]:
+        """What is in a directory, sorted; nothing, when there is none."""
+        with self.errors("listed", path):
+            return sorted(each.base_name for each in self._infos(path) if each.base_name)
+
+    def tree(self, path: str) -> dict[str, float]:
+        """The files below a directory: relative path -> when it was modified, seconds since 1970."""
+        with self.errors("listed", path):
+            return {
+                posixpath.relpath(each.path, self.full(path)): (each.mtime_ns or 0) / 1e9
+                for each in self._infos(path, recursive=True)
+                if each.type == pafs.FileType.File
+            }
+
+    def directories(self, path: str) -> dict[str, float]:
+        """The directories in a directory: name -> when it was modified, seconds since 1970. Object stores
+        have no such time, and do not need theirs."""
+        with self.errors("listed", path):
+            return {
+                each.base_name: each.mtime_ns / 1e9
+                for each in self._infos(path)
+                if each.type == pafs.FileType.Directory and each.mtime_ns is not None
+            }
+
+    def _infos(self, path: str, recursive: bool = False) -> list[pafs.FileInfo]:
+        selector = pafs.FileSelector(self.full(path), allow_not_found=True, recursive=recursive)
+        infos: list[pafs.FileInfo] = self.files.get_file_info(selector)
+        return infos
+
+    def exists(self, path: str) -> bool:
+        return self.size(path) is not None
+
+    def size(self, path: str) -> int | None:
+        """A file's length in bytes; None when there is no such file."""
+        with self.errors("read", path):
+            info = self.files.get_file_info(self.full(path))
+        return info.size if info.type == pafs.FileType.File else None
+
+    def read(self, path: str) -> bytes:
+        with self.errors("read", path), self.files.open_input_stream(self.full(path)) as stream:
+            data: bytes = stream.read()
+            return data
+
+    def open_input(self, path: str) -> pa.NativeFile:
+        with self.errors("read", path):
+            return self.files.open_input_file(self.full(path))
+
+    def open_output(self, path: str) -> IO[bytes]:
+        """A new file, to be read by others when sync() was called."""
+        with self.errors("written", path):
+            self.make_parent(path)
+            output: IO[bytes] = self.files.open_output_stream(self.full(path))
+            return output
+
+    def make_parent(self, path: str) -> None:
+        self.files.create_dir(posixpath.dirname(self.full(path)), recursive=True)
+
+    def sync(self, path: str) -> None:
+        """Returns when a file that was written and closed is safe. Object stores keep what they confirmed."""
+
+    def move(self, source: str, to: str) -> None:
+        """Gives a file its name, unless that was done before. Raises ArchiveError."""
+        if self.exists(source):
+            with self.errors("written", to):
+                self.make_parent(to)
+                try:
+                    self.files.move(self.full(source), self.full(to))
+                except self.faults:  # another job has done it meanwhile?
+                    if self.exists(source) or not self.exists(to):
+                        raise
+        elif not self.exists(to):
+            raise ArchiveError(f"{posixpath.join(shown(self.url), source)} is missing")
+
+    def delete(self, path: str) -> None:
+        """Deletes a file, if there is one."""
+        with self.errors("deleted", path):
+            try:
+                self.files.delete_file(self.full(path))
+            except OSError:
+                if self.exists(path):
+                    raise
+
+    def delete_tree(self, path: str) -> None:
+        """Deletes a directory and what is below it, if there is one."""
+        with self.errors("deleted", path):
+            if self.files.get_file_info(self.full(path)).type == pafs.FileType.Directory:
+                self.files.delete_dir(self.full(path))
+
+    def create(self, path: str, data: bytes) -> bool:
+        """Makes a file with this content in one step; False when there is one of that name already, which may
+        be this one: an attempt whose answer was lost is refused when it is sent again."""
+        raise NotImplementedError
+
+    def check_create(self, directory: str) -> None:
+        """Raises ArchiveError where create() would not be what it says."""
+
+
+class LocalStorage(Storage):
+    """A directory of this machine, or one that it has mounted."""
+
+    def sync(self, path: str) -> None:
+        with self.errors("written", path):
+            sync_path(Path(self.full(path)))
+            self._sync_directory(path)
+
+    def _sync_directory(self, path: str) -> None:
+        """Syncs the directories above a file, as far as the archive reaches."""
+        for each in Path(self.full(path)).parents:
+            sync_path(each)
+            if str(each) == self.root:
+                return
+
+    def move(self, source: str, to: str) -> None:
+        with self.errors("written", to):
+            self.make_parent(to)
+            try:
+                Path(self.full(source)).replace(self.full(to))
+            except FileNotFoundError:
+                if not self.exists(to):
+                    raise
+            self._sync_directory(to)
+
+    def create(self, path: str, data: bytes) -> bool:
+        beside = beside_of(path)
+        with self.errors("written", path):
+            self.make_parent(path)
+            with Path(self.full(beside)).open("xb") as stream:
+                try:
+                    stream.write(data)
+                    stream.flush()
+                    os.fsync(stream.fileno())
+                    os.link(self.full(beside), self.full(path))
+                except FileExistsError:
+                    return False
+                finally:
+                    Path(self.full(beside)).unlink()
+            self._sync_directory(path)
+            return True
+
+
+class S3Storage(Storage):
+    """A bucket of S3, or of what speaks its protocol (endpoint_override=, scheme=, region= in the URL)."""
+
+    def make_parent(self, path: str) -> None:
+        pass  # directories are no objects
+
+    @cached_property
+    def client(self) -> Any:
+        """boto3's client, with what the URL says, as pyarrow takes it."""
+        try:
+            import boto3
+        except ImportError:
+            raise ArchiveError("boto3 is needed to commit to S3: pip install gnats[s3]") from None
+        split = urlsplit(self.url)
+        options = dict(parse_qsl(split.query))
+        settings: dict[str, Any] = {"region_name": options.get("region")}
+        if endpoint := options.get("endpoint_override"):
+            scheme = options.get("scheme", "https")
+            settings["endpoint_url"] = endpoint if "://" in endpoint else f"{scheme}://{endpoint}"
+        if split.username:
+            settings["aws_access_key_id"] = split.username
+            settings["aws_secret_access_key"] = split.password
+        return boto3.client("s3", **settings)
+
+    def create(self, path: str, data: bytes) -> bool:
+        from botocore.exceptions import BotoCoreError, ClientError
+
+        bucket, _, key = self.full(path).partition("/")
+        where = posixpath.join(shown(self.url), path)
+        for _ in range(ATTEMPTS):
+            try:
+                self.client.put_object(Bucket=bucket, Key=key, Body=data, IfNoneMatch="*")
+            except ClientError as exc:
+                status = exc.response["ResponseMetadata"]["HTTPStatusCode"]
+                if status == 412:
+                    return False
+                if status == 409:  # somebody else is about to: who was first is seen by asking once more
+                    continue
+                raise ArchiveError(f"{where} cannot be written: {first_line(exc)}") from None
+            except BotoCoreError as exc:
+                raise ArchiveError(f"{where} cannot be written: {first_line(exc)}") from None
+            return True
+        raise ArchiveError(f"{where} cannot be written: others are about to, each time")
+
+    def check_create(self, directory: str) -> None:
+        probe = beside_of(posixpath.join(directory, "probe"))
+        taken = (self.create(probe, b"1"), self.create(probe, b"2"))
+        self.delete(probe)
+        if taken != (True, False):
+            raise ArchiveError(
+                f"{shown(self.url)} ignores If-None-Match: two jobs at once could not be told apart there"
+            )
