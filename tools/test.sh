@@ -1,5 +1,6 @@
 #!/bin/sh
 # The tests in three parts beside each other: those that mostly wait (marked so), those beside nats-server, all others.
+# Each part ends with its twenty slowest tests.
 # With arguments all of them in one go:
 #   test.sh PYTHON [pytest arguments]
 set -u
@@ -7,14 +8,14 @@ python=$1
 shift
 [ $# -eq 0 ] || exec "$python" -P -m pytest tests "$@"
 logs=$(mktemp -d)
-"$python" -P -m pytest tests -m waits >"$logs/waits" 2>&1 &
+"$python" -P -m pytest --durations=20 tests -m waits >"$logs/waits" 2>&1 &
 waiting=$!
-"$python" -P -m pytest tests/conformance -m 'not waits' >"$logs/conformance" 2>&1 &
+"$python" -P -m pytest --durations=20 tests/conformance -m 'not waits' >"$logs/conformance" 2>&1 &
 comparing=$!
 trap 'rm -rf "$logs"' EXIT
 trap 'kill "$waiting" "$comparing" 2>/dev/null; exit 130' INT TERM
 status=0
-"$python" -P -m pytest tests --ignore=tests/conformance -m 'not waits' || status=$?
+"$python" -P -m pytest --durations=20 tests --ignore=tests/conformance -m 'not waits' || status=$?
 wait "$comparing" || status=$?
 echo "beside nats-server:"
 cat "$logs/conformance"
