@@ -11,6 +11,7 @@ from tempfile import mkdtemp
 from typing import Any
 
 import pytest
+from hypothesis import settings
 from support.caller import Caller
 from support.certs import Certificates
 from support.jetstream import config
@@ -23,6 +24,9 @@ from gnats.testing import ServerThread
 
 Launch = Callable[..., Server]
 Move = Callable[..., tuple[Any, Server]]
+
+settings.register_profile("gnats", parent=settings(), deadline=None)  # a busy machine is no fault
+settings.load_profile("gnats")
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -39,7 +39,7 @@ def digest(*batches: pa.RecordBatch) -> str:
 
 
 @given(rows, st.data())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_it_does_not_matter_how_messages_are_cut_into_batches(
     messages: list[object], data: st.DataObject
 ) -> None:
@@ -50,7 +50,7 @@ def test_it_does_not_matter_how_messages_are_cut_into_batches(
 
 
 @given(rows, rows)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_other_messages_have_another_one(some: list[object], others: list[object]) -> None:
     same = digest(pa.RecordBatch.from_pylist(some, COLUMNS)) == digest(
         pa.RecordBatch.from_pylist(others, COLUMNS)

@@ -446,7 +446,7 @@ PIECES = [
 ]
 
 
-@settings(deadline=None, max_examples=300, derandomize=True)
+@settings(max_examples=300, derandomize=True)
 @given(st.lists(st.sampled_from(PIECES), max_size=15).map("".join))
 def test_mixtures_of_the_languages_pieces(nats_server: Path, snippet: str) -> None:
     Path("snippet.conf").write_bytes(snippet.encode("utf-8", "surrogateescape"))

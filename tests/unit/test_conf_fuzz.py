@@ -50,19 +50,17 @@ def tokens(value: Value) -> list[Token]:
     return inner + [deeper for token in inner for deeper in tokens(token.value)]
 
 
-@settings(deadline=None, max_examples=500)
+@settings(max_examples=500)
 @given(st.lists(st.sampled_from(PIECES), max_size=40).map("".join))
 def test_any_mixture_of_the_languages_pieces_is_read_or_refused_with_its_place(text: str) -> None:
     check(text)
 
 
-@settings(deadline=None)
 @given(st.text(st.characters(), max_size=40))
 def test_any_text_is_read_or_refused_with_its_place(text: str) -> None:
     check(text)
 
 
-@settings(deadline=None)
 @given(st.binary(max_size=60))
 def test_any_bytes_are_read_or_refused_with_their_place(data: bytes) -> None:
     check(data.decode("utf-8", "surrogateescape"))
@@ -98,7 +96,6 @@ def read(value: Value) -> object:
     return value
 
 
-@settings(deadline=None)
 @given(st.dictionaries(NAMES.filter(lambda name: name != "include"), VALUES, max_size=5))
 def test_what_is_written_is_read(values: dict[str, object]) -> None:
     text = "\n".join(f"{key} = {written(value)}" for key, value in values.items())
@@ -137,7 +134,7 @@ def items(lexer: Lexer) -> list[Item] | str:
         return str(exc)
 
 
-@settings(deadline=None, max_examples=1000)
+@settings(max_examples=1000)
 @given(st.lists(st.sampled_from([*PLAIN, *PLAIN, *PIECES, "\n", " "]), max_size=40).map("".join))
 def test_what_is_plain_is_read_as_anything_else(text: str) -> None:
     text = f"top: {{{text}".replace("\ud800", "")

@@ -4,7 +4,7 @@ import errno
 import os
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gnats.gofmt import (
@@ -105,7 +105,6 @@ def test_a_bad_duration_is_refused_with_its_reason(text: str, reason: str) -> No
     assert reason in str(caught.value)
 
 
-@settings(deadline=None)
 @given(st.integers(min_value=0, max_value=1 << 62))
 def test_a_printed_duration_reads_back(ns: int) -> None:
     assert parse_duration(duration(ns)) == ns

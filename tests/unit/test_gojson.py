@@ -5,7 +5,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gnats.gojson import Custom, JSONError, MapOf, Struct, marshal, marshal_steps, unmarshal, unmarshal_stream
@@ -144,14 +144,12 @@ def test_no_depth_of_nesting_raises_anything_else(read_any: Callable[..., dict[s
     assert refused
 
 
-@settings(deadline=None)
 @given(st.binary(max_size=200))
 def test_no_input_raises_anything_else(data: bytes) -> None:
     with suppress(JSONError):
         unmarshal(data, FIELDS, "Thing")
 
 
-@settings(deadline=None)
 @given(
     st.dictionaries(
         st.sampled_from(["flag", "name", "count"]),
@@ -175,7 +173,6 @@ JSON_VALUES = st.recursive(
 )
 
 
-@settings(deadline=None)
 @given(JSON_VALUES)
 def test_steps_make_the_same_text(value: object) -> None:
     steps = marshal_steps(value)

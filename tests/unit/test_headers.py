@@ -154,7 +154,7 @@ def test_blocks_of_every_length() -> None:
         check(hdr, rng.choice(NAMES), rng.choice([b"", b"v", b"value of some length"]))
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(blocks, names, st.binary(max_size=40))
 def test_any_bytes(hdr: bytes, name: bytes, value: bytes) -> None:
     if name != b"\r\n":  # which is no name: only that nothing is read or written outside is of interest

@@ -6,7 +6,7 @@ import datetime
 import json
 import re
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gnats.core.headers import probe_change
@@ -51,7 +51,6 @@ def find(hdr: bytes, name: bytes) -> bytes | None:
     return None
 
 
-@settings(deadline=None)
 @given(blocks)
 def test_headers_are_found(hdr: bytes) -> None:
     found = probe_headers(hdr)

@@ -151,7 +151,7 @@ def test_frames_are_counted_wherever_the_stream_is_cut() -> None:
             assert counter.between
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     frames=st.lists(
         st.tuples(st.binary(max_size=40), st.sampled_from([b"", b"_INBOX.x"]), st.integers(1, 4)), max_size=30
@@ -187,7 +187,6 @@ def test_an_error_line_is_reported_with_its_text() -> None:
 # Histogram
 
 
-@settings(deadline=None)
 @given(
     st.lists(st.integers(0, 10**11), min_size=1, max_size=300), st.sampled_from([0, 1, 50, 90, 99, 99.9, 100])
 )

@@ -211,7 +211,7 @@ REST = b"foo|bar.baz| |\t|\r\n|\n|\r|0|1|5|12|hello|$G |+ |\x00|\xff|NATS/1.0\r\
 WORDS = st.sampled_from([*VERBS, *REMOTE_VERBS, *REST, b"| "])
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=600)
 @given(
     data=st.lists(WORDS, max_size=30).map(b"".join),
     cuts=st.lists(st.integers(0, 200), max_size=6),

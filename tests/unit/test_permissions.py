@@ -115,7 +115,7 @@ def joined(entries: list[Entry]) -> tuple[str, ...]:
     deny=st.lists(SUBJECTS, max_size=6),
     subjects=st.lists(ODD, min_size=1, max_size=20),
 )
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 def test_publish_is_what_the_model_says(
     allow: list[str] | None, deny: list[str], subjects: list[str]
 ) -> None:
@@ -128,7 +128,7 @@ def test_publish_is_what_the_model_says(
 
 
 @given(allow=ENTRIES, deny=ENTRIES, wanted=st.lists(st.tuples(ODD, NAMES), min_size=1, max_size=20))
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 def test_subscribe_and_delivery_are_what_the_model_says(
     allow: list[Entry], deny: list[Entry], wanted: list[Entry]
 ) -> None:
@@ -245,7 +245,7 @@ def test_verdicts_are_remembered_by_permissions_and_question() -> None:
 
 
 @given(steps=st.lists(st.tuples(st.integers(0, 2), st.booleans(), PUBLISHED, NAMES), max_size=100))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_a_remembered_verdict_is_the_permissions_own(steps: list[tuple[int, bool, str, str]]) -> None:
     several = [
         Compiled(
@@ -322,7 +322,7 @@ def test_what_has_expired_goes_when_something_is_noted() -> None:
     expires=st.sampled_from([-1, 5, 20]),
     steps=st.lists(st.tuples(st.booleans(), st.integers(0, 30), st.integers(0, 4)), min_size=1, max_size=200),
 )
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_replies_are_what_a_lazy_table_says(
     most: int, expires: int, steps: list[tuple[bool, int, int]]
 ) -> None:

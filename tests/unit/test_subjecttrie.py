@@ -18,14 +18,14 @@ SUBJECTS = st.builds(lambda tokens, tail: ".".join(tokens + tail), TOKENS, st.sa
 SETS = st.lists(st.one_of(SUBJECTS, st.just(">")), max_size=8)
 
 
-@settings(deadline=None, max_examples=500)
+@settings(max_examples=500)
 @given(SETS, SETS)
 def test_two_sets(some: list[str], others: list[str]) -> None:
     expected = any(collide(a, b) for a in some for b in others)
     assert SubjectTrie(some).collides_with(SubjectTrie(others)) == expected
 
 
-@settings(deadline=None, max_examples=500)
+@settings(max_examples=500)
 @given(SETS)
 def test_one_set(subjects: list[str]) -> None:
     pairs = [(i, j) for i, j in itertools.combinations(range(len(subjects)), 2)]
@@ -36,7 +36,7 @@ def test_one_set(subjects: list[str]) -> None:
     assert SubjectTrie(subjects).has_subset() == contained
 
 
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 @given(SETS, SETS, st.data())
 def test_what_was_taken_away_is_not_there(some: list[str], others: list[str], data: st.DataObject) -> None:
     trie = SubjectTrie(some + others)

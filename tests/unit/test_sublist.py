@@ -462,7 +462,7 @@ def in_order(result: tuple[list[bytes], list[list[bytes]]]) -> tuple[list[bytes]
     return sorted(result[0]), sorted(sorted(g) for g in result[1])
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(operations)
 def test_any_sequence_of_operations_agrees_with_a_list_of_patterns(
     operations: list[tuple[str, Any, Any]],

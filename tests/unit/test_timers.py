@@ -81,7 +81,7 @@ class TimersAgainstModel(RuleBasedStateMachine):
         assert self.timers.next == min(self.model.values(), default=0)
 
 
-TimersAgainstModel.TestCase.settings = settings(max_examples=150, stateful_step_count=60, deadline=None)
+TimersAgainstModel.TestCase.settings = settings(max_examples=150, stateful_step_count=60)
 test_timers_against_a_naive_model = TimersAgainstModel.TestCase
 
 

@@ -74,7 +74,7 @@ def _at_a_boundary(data: bytes, cut: int) -> bool:
     return at == cut
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(data=st.data())
 def test_flipped_bits_never_make_a_message_and_are_never_silent(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject

@@ -163,7 +163,6 @@ class Directory(RuleBasedStateMachine):
 Directory.TestCase.settings = settings(
     max_examples=60,
     stateful_step_count=25,
-    deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 TestDirectory = Directory.TestCase

@@ -39,7 +39,7 @@ def restore(data: bytes, cuts: list[int], store: MemStore) -> BackupReader:
     return reader
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(messages=MESSAGES, cuts=st.lists(st.integers(0, 5000), max_size=8), size=st.integers(1, 3000))
 def test_a_backup_holds_what_the_store_held(
     messages: list[tuple[int, bytes, bytes, bytes]], cuts: list[int], size: int
@@ -69,7 +69,7 @@ def test_a_backup_holds_what_the_store_held(
 WHOLE = archive(state(1, 3), *(Entry(b"s", b"x" * 50, 1, seq, b"h") for seq in (1, 2, 5)))
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=500)
 @given(
     flips=st.lists(st.tuples(st.integers(0, len(WHOLE) - 1), st.integers(0, 255)), max_size=4),
     cut=st.integers(0, len(WHOLE)),

@@ -159,7 +159,7 @@ def wants(patterns: list[str], subject: str) -> bool:
     return not patterns or any(literal_match(subject, pattern) for pattern in patterns)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.lists(FILTERS, max_size=14), st.lists(STEPS, min_size=10, max_size=40), PATTERNS)
 def test_consumers_count_what_they_want(
     js: NativeJs, first: list[list[str]], steps: list[tuple[object, ...]], pattern: str

@@ -87,7 +87,7 @@ def test_one_that_goes_before_its_turn_is_in_nobodys_way() -> None:
     assert len(many.lanes) == 0
 
 
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 @given(st.lists(st.tuples(st.sampled_from(sorted(CLAIMS)), st.integers(0, 20)), max_size=40))
 def test_all_begin_once_and_no_two_that_exclude_each_other(steps: list[tuple[str, int]]) -> None:
     many = Many()

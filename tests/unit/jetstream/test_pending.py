@@ -90,7 +90,7 @@ class PendingAgainstModel(RuleBasedStateMachine):
             assert self.table.rdc(seq) == self.counts.get(seq, 0)
 
 
-PendingAgainstModel.TestCase.settings = settings(max_examples=150, stateful_step_count=60, deadline=None)
+PendingAgainstModel.TestCase.settings = settings(max_examples=150, stateful_step_count=60)
 test_pending_against_a_naive_model = PendingAgainstModel.TestCase
 
 

@@ -180,5 +180,5 @@ class QueueAgainstModel(RuleBasedStateMachine):
             assert self.queue.due == 0
 
 
-QueueAgainstModel.TestCase.settings = settings(max_examples=100, stateful_step_count=50, deadline=None)
+QueueAgainstModel.TestCase.settings = settings(max_examples=100, stateful_step_count=50)
 test_queue_against_a_naive_model = QueueAgainstModel.TestCase

@@ -8,7 +8,7 @@ from itertools import count
 from zoneinfo import ZoneInfo
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from gnats.store.calendar import probe_rfc3339, probe_time_at
@@ -85,7 +85,6 @@ def fields(low: int, high: int) -> st.SearchStrategy[str]:
 OFTEN = st.just("*")
 
 
-@settings(deadline=None)
 @given(
     st.tuples(*(fields(*bounds) for bounds in RANGES[:2]), OFTEN, OFTEN, OFTEN, OFTEN), st.integers(0, 10**9)
 )
@@ -96,7 +95,6 @@ def test_seconds_and_minutes_are_those_of_a_look_at_every_second(parts: tuple[st
     assert due(pattern, START + after) == expected
 
 
-@settings(deadline=None)
 @given(st.tuples(*(fields(*bounds) for bounds in RANGES[2:])), st.integers(0, 10**9))
 @example(("0", "29", "2", "*"), 0)
 @example(("0", "31", "4", "*"), 0)
@@ -119,7 +117,6 @@ def test_hours_and_days_are_those_of_a_look_at_every_hour(parts: tuple[str, ...]
 ZONES = ("Europe/Amsterdam", "America/New_York", "Asia/Kolkata", "Australia/Sydney", "UTC", "Pacific/Chatham")
 
 
-@settings(deadline=None)
 @given(
     st.sampled_from(ZONES),
     st.tuples(st.just("0"), fields(0, 59), fields(0, 23), OFTEN, OFTEN, OFTEN),
@@ -228,7 +225,6 @@ def test_zones_are_for_clocks_only(pattern: str) -> None:
     assert probe_due(pattern.encode(), b"No/Where", START * SECOND, 0)[0] == BAD_ZONE
 
 
-@settings(deadline=None)
 @given(st.datetimes(datetime(1, 1, 1), datetime(9999, 12, 31)), st.integers(-1439, 1439))
 def test_times_are_read_as_they_are_written(when: datetime, minutes: int) -> None:
     seconds = int((when.replace(microsecond=0) - datetime(1970, 1, 1)).total_seconds()) - minutes * 60
@@ -259,7 +255,6 @@ def test_times_as_go_reads_them(text: bytes, expected: tuple[int, int] | None) -
     assert probe_rfc3339(text) == expected
 
 
-@settings(deadline=None)
 @given(
     st.text("0123456789*?/-,abcjanmonfri \t+\x00\u00e9", max_size=30),
     st.sampled_from([None, "UTC", "Europe/Berlin", "x"]),

@@ -206,7 +206,7 @@ def run(store: FileStore | MemStore, steps: list[tuple[object, ...]]) -> Schedul
     return model
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(st.lists(STEPS, max_size=25), st.integers(0, 1))
 def test_a_store_knows_its_schedules(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[object, ...]], crashes: int

@@ -129,7 +129,7 @@ class Machine(RuleBasedStateMachine):
         assert self.set.ranges() == runs(self.model)
 
 
-Machine.TestCase.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+Machine.TestCase.settings = settings(max_examples=60, stateful_step_count=30)
 test_operations = Machine.TestCase
 
 

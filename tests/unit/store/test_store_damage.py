@@ -115,7 +115,7 @@ def test_what_a_payload_looks_like_is_no_record(tmp_path: Path, what: str, seale
     store.close()
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(data=st.data())
 def test_flipped_bits_cost_what_they_hit(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject

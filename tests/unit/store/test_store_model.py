@@ -302,7 +302,6 @@ class MemoryMachine(StoreMachine):
 RUN = settings(
     max_examples=60,
     stateful_step_count=50,
-    deadline=None,
     report_multiple_bugs=False,
     suppress_health_check=list(HealthCheck),
 )

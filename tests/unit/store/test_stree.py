@@ -82,7 +82,7 @@ class Machine(RuleBasedStateMachine):
         assert bool(self.tree.memory) == bool(self.model)
 
 
-Machine.TestCase.settings = settings(max_examples=80, stateful_step_count=30, deadline=None)
+Machine.TestCase.settings = settings(max_examples=80, stateful_step_count=30)
 test_operations = Machine.TestCase
 
 

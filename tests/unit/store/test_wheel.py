@@ -85,7 +85,7 @@ class Machine(RuleBasedStateMachine):
             assert self.wheel.next is None
 
 
-Machine.TestCase.settings = settings(max_examples=80, stateful_step_count=30, deadline=None)
+Machine.TestCase.settings = settings(max_examples=80, stateful_step_count=30)
 test_operations = Machine.TestCase
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from zoneinfo import ZoneInfo, available_timezones
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from gnats.store.zones import has_database, probe_parse, probe_zone
@@ -129,7 +129,6 @@ def test_names_of_their_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
     assert probe_zone(b"Asia/Tokyo", [0]) == [32400]
 
 
-@settings(deadline=None)
 @given(st.binary(max_size=200), st.integers(-(2**62), 2**62))
 @example(b"", 0)
 def test_any_file_is_one_or_refused(tail: bytes, when: int) -> None:
@@ -137,7 +136,6 @@ def test_any_file_is_one_or_refused(tail: bytes, when: int) -> None:
     assert found is None or -(2**31) <= found < 2**31
 
 
-@settings(deadline=None)
 @given(st.data())
 def test_damaged_files_do_no_harm(data: st.DataObject) -> None:
     file = bytearray((DIRECTORY / "Europe" / "Berlin").read_bytes())
