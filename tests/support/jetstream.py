@@ -54,7 +54,7 @@ class Asker:
         answers = [caller.request(subject, body, header) for caller in self.callers]
         first, *others = [comparable_message(answer) for answer in answers]
         for other in others:
-            assert (subject, body, other) == (subject, body, first)
+            assert other == first, (subject, body, other, first)
         try:
             return answers[-1].json
         except ValueError:
