@@ -16,9 +16,10 @@ else
     "$python" -c 'import ensurepip, venv' 2>/dev/null ||
         need "venv" "install it for $python (Debian: apt-get install python3-venv)"
 fi
-if ! command -v "${CC:-cc}" >/dev/null 2>&1; then
+cc=${CC:-cc}   # may have arguments, or be two commands: ccache gcc
+if ! command -v "${cc%% *}" >/dev/null 2>&1; then
     need "a C compiler" "install gcc (Debian: apt-get install gcc libc6-dev)"
-elif ! printf '#include <openssl/ssl.h>\n' | "${CC:-cc}" -E - >/dev/null 2>&1; then
+elif ! printf '#include <openssl/ssl.h>\n' | $cc -E - >/dev/null 2>&1; then
     need "openssl/ssl.h" "install OpenSSL's headers (Debian: apt-get install libssl-dev)"
 fi
 exit $missing
