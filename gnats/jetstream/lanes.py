@@ -48,6 +48,10 @@ class Turn:
         self.gone = False
 
 
+def _begun_or_gone() -> None:
+    """A turn that has been left does not begin."""
+
+
 class _Lane:
     __slots__ = ("alone", "sharing", "waiting")
 
@@ -108,6 +112,7 @@ class Lanes:
             lane.take_back(alone)
             self._advance(key, lane, begun)
         turn.held.clear()
+        turn.begin = _begun_or_gone  # which may lead back here: free both now, without a collection
         for each in begun:
             each.begin()
 
