@@ -7,7 +7,7 @@ import struct
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from gnats.core.msgtrace import fields
+from gnats.core.tracing import fields
 from gnats.gofmt import quote, rfc3339
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gnats.core import msgtrace, sampling
+from gnats.core import sampling, tracing
 from gnats.core.headers import header_value, probe_change
 from gnats.jetstream.headers import header_names, probe_headers, required_level
 from gnats.version import JS_API_LEVEL
@@ -143,7 +143,7 @@ def check(hdr: bytes, name: bytes, value: bytes) -> None:
     level = find(hdr, b"Nats-Required-Api-Level") or b"0"
     number_wanted = int(level) if re.fullmatch(rb"[+-]?[0-9]+", level) else 2**63
     assert required_level(hdr) == (-(2**63) <= number_wanted <= JS_API_LEVEL)
-    assert msgtrace.fields(hdr) == traced(hdr)
+    assert tracing.fields(hdr) == traced(hdr)
     assert sampling.fields(hdr) == textproto(hdr)
     assert isinstance(sampling.sampled(hdr), bool)
 
@@ -169,6 +169,6 @@ def test_large_blocks_are_read_in_one_go(blank: bytes) -> None:
     """Time by the square of the size would be minutes."""
     hdr = VERSION + b"a:" + blank * (LARGE // len(blank))
     for block in (hdr, hdr + b"\r\n\r\n"):
-        assert msgtrace.fields(block) == traced(block)
+        assert tracing.fields(block) == traced(block)
         assert sampling.fields(block) == textproto(block)
         assert header_value(block, b"a") == find(block, b"a")

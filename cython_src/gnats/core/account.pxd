@@ -8,6 +8,7 @@ from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
 from gnats.core.mappings cimport Mappings
+from gnats.core.message cimport MessageHandler
 from gnats.core.parser cimport Slice
 from gnats.core.responses cimport Expected, Queue, ReplyMap, ServiceExport
 from gnats.core.sublist cimport Sublist, Subscription
@@ -61,9 +62,9 @@ cdef struct ServiceImport:
     char to[1]
 
 
-# Stands before the subscription in its block: `what` is a StreamImport, a ServiceImport or an Account, by its flags.
+# Stands before a shadow in its block.
 cdef struct ImportSub:
-    void *what
+    StreamImport *what
     void *unused           # keeps the subscription aligned as malloc does
 
 
@@ -101,10 +102,11 @@ cdef class Account:
 
     # A new reply subject here for a request of `requester`'s account that waits on `to`: written to out[:REPLY_ROOM].
     # Its length, 0 when out of memory or when the export is closed. `arm`: the control plane is to be told that
-    # responses are expected.
+    # responses are expected. `take` is called with this account as its context for each response.
     cdef size_t expect_response(
-        self, Account requester, ServiceExport *se, const char *to, size_t n, bint share, uint64_t cid, bint tracked,
-        const char *header, size_t hn, uint64_t random, int64_t now, char *out, bint *arm) noexcept nogil
+        self, MessageHandler take, Account requester, ServiceExport *se, const char *to, size_t n, bint share,
+        uint64_t cid, bint tracked, const char *header, size_t hn, uint64_t random, int64_t now, char *out,
+        bint *arm) noexcept nogil
     # What a response that was sent to `subject` is for, the caller's to free; NULL when none is expected. A singleton
     # is not expected any more after that, of others it is a copy.
     cdef Expected *find_response(self, const char *subject, size_t n) noexcept nogil
@@ -122,8 +124,8 @@ cdef class Account:
     cdef Expected *abandon(self, const char *subject, size_t n) noexcept nogil
     # Of another account; it is the table's now. False when out of memory.
     cdef bint await_response(self, Expected *back) noexcept nogil
-    cdef bint has_responder(self, uint64_t random) noexcept nogil
-    cdef bint make_responder(self, uint64_t random) noexcept nogil
+    cdef bint has_responder(self, MessageHandler take, uint64_t random) noexcept nogil
+    cdef bint make_responder(self, MessageHandler take, uint64_t random) noexcept nogil
 
 
 cdef inline Mappings *account_mappings(Account a) noexcept nogil:

@@ -8,6 +8,7 @@ from libc.stdlib cimport free, malloc
 from libc.string cimport memcmp, memcpy, memset
 
 from gnats.core.mappings cimport Mappings, mappings_compile
+from gnats.core.message cimport MessageHandler, NativeSub, native_sub
 from gnats.core.parser cimport ACCOUNT
 from gnats.core.quiesce cimport qs_retire
 from gnats.core.responses cimport (
@@ -85,7 +86,7 @@ cdef class Account:
     def __dealloc__(self):
         if self.responder != NULL:
             self.sublist.remove(self.responder)
-            free(import_sub(self.responder))
+            free(native_sub(self.responder))
         replymap_free(&self.responses)
         waiting_free(&self.reverse)
         drop_streams(self.streams)
@@ -202,38 +203,39 @@ cdef class Account:
 
     # -- responses -----------------------------------------------------------------------------------------------
 
-    cdef bint has_responder(self, uint64_t random) noexcept nogil:
+    cdef bint has_responder(self, MessageHandler take, uint64_t random) noexcept nogil:
         """Whether there is one, made now if need be; False when out of memory."""
         cdef bint made
         if load_ptr_acquire(<void **> &self.responder) != NULL:
             return True
         pthread_mutex_lock(&self.lock)
-        made = self.responder != NULL or self.make_responder(random)
+        made = self.responder != NULL or self.make_responder(take, random)
         pthread_mutex_unlock(&self.lock)
         return made
 
-    cdef bint make_responder(self, uint64_t random) noexcept nogil:
+    cdef bint make_responder(self, MessageHandler take, uint64_t random) noexcept nogil:
         """Subscribe to all responses; the lock is held."""
         cdef Subscription *s
         memcpy(self.prefix, b"_R_.", 4)
         put_random(self.prefix + 4, random)
         self.prefix[PREFIX - 1] = c'.'
         self.prefix[PREFIX] = c'>'
-        s = sub_new(NULL, ACCOUNT, self.prefix, PREFIX + 1, b"", 0, b"1", 1, sizeof(ImportSub))
+        s = sub_new(NULL, ACCOUNT, self.prefix, PREFIX + 1, b"", 0, b"1", 1, sizeof(NativeSub))
         if s == NULL:
             return False
         s.internal = 1
         s.flags = SUB_RESPONSES
-        import_sub(s).what = <void *> self
+        native_sub(s).fn = take
+        native_sub(s).ctx = <void *> self
         if self.sublist.insert(s) != SL_OK:
-            free(import_sub(s))
+            free(native_sub(s))
             return False
         store_ptr_release(<void **> &self.responder, s)
         return True
 
     cdef size_t expect_response(
-        self, Account requester, ServiceExport *se, const char *to, size_t n, bint share, uint64_t cid, bint tracked,
-        const char *header, size_t hn, uint64_t random, int64_t now, char *out, bint *arm
+        self, MessageHandler take, Account requester, ServiceExport *se, const char *to, size_t n, bint share,
+        uint64_t cid, bint tracked, const char *header, size_t hn, uint64_t random, int64_t now, char *out, bint *arm
     ) noexcept nogil:
         cdef Expected *e
         cdef Expected *back
@@ -246,7 +248,7 @@ cdef class Account:
         cdef bint own = se.account == <void *> self
         cdef Queue *queue = &se.queue if own else &self.strays
         arm[0] = False
-        if not self.has_responder(random ^ <uint64_t> now):
+        if not self.has_responder(take, random ^ <uint64_t> now):
             return 0
         memcpy(out, self.prefix, PREFIX)
         put_random(out + PREFIX, random)
@@ -282,7 +284,7 @@ cdef class Account:
                 return 0
             # One of so many is, now and then, when there are many: another will not be.
             return self.expect_response(
-                requester, se, to, n, share, cid, tracked, header, hn, random + hash_seed_a, now, out, arm)
+                take, requester, se, to, n, share, cid, tracked, header, hn, random + hash_seed_a, now, out, arm)
         e.se = export_hold(se)
         while queue.n >= <uint32_t> (MAX_EXPECTED if own else MAX_STRAYS) or queue.bytes > MAX_BYTES:
             oldest = queue.oldest

@@ -6,7 +6,10 @@ from libc.stddef cimport size_t
 from libc.stdint cimport uint32_t, uint64_t
 
 from gnats.core.account cimport Account
-from gnats.core.delivery cimport Deliverer, NativeSub
+from gnats.core.delivery cimport Deliverer
+from gnats.core.mappings cimport Mappings
+from gnats.core.message cimport Message, NativeSub
+from gnats.core.parser cimport Slice
 from gnats.core.sublist cimport Subscription
 
 
@@ -28,8 +31,13 @@ cdef class Client(Deliverer):
     # They are out of the table: take them out of the sublist, and retire them.
     cdef void take_out(self, Subscription **subs, size_t n) noexcept nogil
     cdef int punt(self, uint32_t kind, const char *arg, size_t n) noexcept nogil
-    cdef int refuse_msg(self, int what) noexcept nogil
+    # -- messages it publishes; see core.message --
+    cdef int process_inbound_client_msg(self, Message *m) noexcept nogil
+    cdef int refuse_msg(self, const Message *m, int what) noexcept nogil
+    cdef void map_subject(self, Message *m, Mappings *mappings) noexcept nogil
+    cdef void trace_in_mapping(self, const Slice *subject, const char *to, size_t n) noexcept nogil
     # Handle a message whose header may ask for a trace.
-    cdef int process_traced_msg(self, char *msg, size_t n) noexcept nogil
-    cdef bint route_msg(self, char *msg, size_t n) noexcept nogil
-    cdef void no_responders(self) noexcept nogil
+    cdef int process_traced_msg(self, Message *m) noexcept nogil
+    cdef void trace_over_max_payload(self) noexcept nogil
+    cdef bint route_msg(self, const Message *m) noexcept nogil
+    cdef void no_responders(self, const Message *m) noexcept nogil

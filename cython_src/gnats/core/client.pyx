@@ -2,7 +2,7 @@
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stddef cimport size_t
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
-from libc.stdlib cimport free, malloc
+from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcmp, memcpy, strlen
 
 from gnats.core.account cimport Account, account_imports_streams, account_mappings
@@ -20,19 +20,12 @@ from gnats.core.connection cimport (
     READ_ERROR,
     WRITE_ERROR,
 )
-from gnats.core.delivery cimport Deliverer, NativeSub, native_sub
+from gnats.core.delivery cimport Deliverer
 from gnats.core.departures cimport depart, settle_before_subscribing
-from gnats.core.imports cimport Hop
 from gnats.core.inbox cimport EV_CONNECT, EV_INFO, Inbox
-from gnats.core.mappings cimport Mappings
-from gnats.core.msgtrace cimport (
-    REFUSED_REPLY,
-    REFUSED_SUBJECT,
-    TRACE_SKIP,
-    set_trace_dest,
-    trace_mapping,
-    trace_refused,
-)
+from gnats.core.mappings cimport Mappings, select_mapped_subject
+from gnats.core.message cimport SIZES_ROOM, Message, NativeSub, message_set_data, native_sub
+from gnats.core.msgtrace cimport REFUSED_REPLY, REFUSED_SIZE, REFUSED_SUBJECT, trace_mapping, trace_refused
 from gnats.core.parser cimport (
     ACCOUNT,
     BAD_OPERATION,
@@ -52,7 +45,7 @@ from gnats.core.parser cimport (
     parse_size,
 )
 from gnats.core.permissions cimport Permissions
-from gnats.core.pollstate cimport pollstate_busy
+from gnats.core.pollstate cimport PollState, pollstate_busy
 from gnats.core.quiesce cimport QsParticipant, qs_offline, qs_online, qs_register, qs_retire, qs_unregister
 from gnats.core.records cimport (
     LOG_AUTH_VIOLATION,
@@ -65,6 +58,7 @@ from gnats.core.records cimport (
     TRACE_OUT,
 )
 from gnats.core.results cimport results_match
+from gnats.core.route cimport ROUTE_DELIVERED, ROUTE_NO_MEMORY, RouteOutcome, process_msg_results, route
 from gnats.core.sublist cimport SL_NO_MEMORY, SL_OK, SUB_NATIVE, MatchResult, Subscription, sub_new, sub_row, sub_sid
 from gnats.core.subtable cimport (
     SOME,
@@ -76,6 +70,7 @@ from gnats.core.subtable cimport (
     subtable_text,
 )
 from gnats.core.timers cimport timer_clear
+from gnats.core.tracing cimport TRACE_ON, TRACE_SKIP, init_msg_trace, may_be_traced, send_msg_trace, set_trace_dest
 from gnats.includes.atomics cimport bump64, load8, load64, loadi64, store8, store64, storei64, unlikely
 from gnats.includes.linux cimport eventfd_write, monotonic_ns
 from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
@@ -107,6 +102,33 @@ cdef inline bint is_reserved_reply(const Slice *reply) noexcept nogil:
 cdef inline int go_on(Client c) noexcept nogil:
     """What a handler returns: the parser stops once we are closing."""
     return PARSE_CLOSED if load8(&c.closing) else PARSE_OK
+
+
+cdef inline void begin_message(Client c, Message *m) noexcept nogil:
+    """A message of a client without a subject, reply or data yet."""
+    m.ps = c.ps
+    m.origin = <void *> c
+    m.account = c.account
+    m.shown.p = m.reply.p = NULL
+    m.shown.n = m.reply.n = 0
+    m.hop = NULL
+    m.trace = NULL
+
+
+cdef inline void take_message(Client c, Message *m, char *data, size_t n) noexcept nogil:
+    """The message of n bytes that the parser of a client has in hand."""
+    cdef const PubArg *pa = &c.pa
+    begin_message(c, m)
+    m.subject = pa.subject
+    m.reply = pa.reply
+    m.data = data
+    m.n = n
+    m.hdr = <size_t> pa.hdr if pa.hdr > 0 else 0
+    m.hdr_text = pa.hdb
+    m.n_text = pa.szb
+    # A message with a header of no bytes goes out without one: its line cannot be used again.
+    m.line = pa.line if pa.canonical and (pa.hdr > 0 or pa.hdb.p == NULL) else NULL
+    m.ended = 1
 
 
 cdef uint32_t split_line(char *arg, size_t n, Slice *out, uint32_t most) noexcept nogil:
@@ -222,24 +244,20 @@ cdef class Client(Deliverer):
         leaves its place in the MSG line empty, as nats-server's own messages do. Raises MemoryError.
         """
         cdef bytes hdr = headers or b""
-        cdef bytes msg = hdr + payload + b"\r\n"
-        cdef bytes hdb = b"%d" % len(hdr)
-        cdef bytes szb = b"%d" % (len(msg) - 2)
+        cdef bytes msg = hdr + payload
+        cdef char[SIZES_ROOM] sizes
+        cdef Message m
         cdef bint delivered
-        self.pa.subject.p = PyBytes_AS_STRING(subject)
-        self.pa.subject.n = PyBytes_GET_SIZE(subject)
-        self.pa.reply.p = PyBytes_AS_STRING(reply) if reply is not None else NULL
-        self.pa.reply.n = PyBytes_GET_SIZE(reply) if reply is not None else 0
-        self.pa.hdb.p = PyBytes_AS_STRING(hdb)
-        self.pa.hdb.n = PyBytes_GET_SIZE(hdb)
-        self.pa.szb.p = PyBytes_AS_STRING(szb)
-        self.pa.szb.n = PyBytes_GET_SIZE(szb)
-        self.pa.size = <int32_t> (PyBytes_GET_SIZE(msg) - 2)
-        self.pa.hdr = <int32_t> PyBytes_GET_SIZE(hdr) if hdr else -1
-        self.pa.canonical = 0
         qs_online(&self.ps.qs)
         self.ps.now = monotonic_ns()
-        delivered = self.route_msg(PyBytes_AS_STRING(msg), PyBytes_GET_SIZE(msg))
+        begin_message(self, &m)
+        m.subject.p = PyBytes_AS_STRING(subject)
+        m.subject.n = PyBytes_GET_SIZE(subject)
+        if reply is not None:
+            m.reply.p = PyBytes_AS_STRING(reply)
+            m.reply.n = PyBytes_GET_SIZE(reply)
+        message_set_data(&m, PyBytes_AS_STRING(msg), PyBytes_GET_SIZE(hdr), PyBytes_GET_SIZE(msg), sizes)
+        delivered = self.route_msg(&m)
         end_batch(self.ps)
         if pollstate_busy(self.ps):
             eventfd_write(self.ps.evfd, 1)
@@ -250,13 +268,10 @@ cdef class Client(Deliverer):
         self, Account account, const char *subject, size_t sn, const char *shown, size_t shown_n,
         const char *reply, size_t rn, const char *hdr, size_t hn, const char *msg, size_t n
     ) noexcept nogil:
-        cdef PubArg *pa = &self.pa
-        cdef PubArg saved
-        cdef void *account_before = self.account
-        cdef Hop *hop_before = self.hop
-        cdef char[2 * NUMBER_ROOM] sizes
+        cdef char[SIZES_ROOM] sizes
         cdef char *joined = NULL
-        cdef bint delivered = False
+        cdef Message m
+        cdef bint delivered
         cdef MatchResult *r = results_match(&self.ps.cache, account.sublist, subject, sn)
         if r == NULL:
             self.out_of_memory(WRITE_ERROR)
@@ -270,31 +285,17 @@ cdef class Client(Deliverer):
                 return False
             memcpy(joined, hdr, hn)
             memcpy(joined + hn, msg, n)
-        saved = pa[0]
-        self.account = <void *> account
-        self.hop = NULL
-        pa.subject.p = <char *> subject
-        pa.subject.n = sn
-        pa.deliver.p = <char *> shown
-        pa.deliver.n = shown_n
-        pa.reply.p = <char *> reply if rn else NULL
-        pa.reply.n = rn
-        pa.size = <int32_t> (hn + n)
-        pa.szb.p = sizes
-        pa.szb.n = put_number(sizes, hn + n) - sizes
-        pa.hdr = -1
-        pa.hdb.p = NULL
-        if hn:
-            pa.hdr = <int32_t> hn
-            pa.hdb.p = sizes + NUMBER_ROOM
-            pa.hdb.n = put_number(pa.hdb.p, hn) - pa.hdb.p
-        pa.canonical = 0
-        pa.no_crlf = 1
-        delivered = self.process_msg_results(
-            r, joined if joined != NULL else <char *> (hdr if hn else msg), hn + n + 2)
-        pa[0] = saved
-        self.hop = hop_before
-        self.account = account_before
+        begin_message(self, &m)
+        m.account = <void *> account
+        m.subject.p = <char *> subject
+        m.subject.n = sn
+        m.shown.p = <char *> shown
+        m.shown.n = shown_n
+        if rn:
+            m.reply.p = <char *> reply
+            m.reply.n = rn
+        message_set_data(&m, joined if joined != NULL else <char *> (hdr if hn else msg), hn, hn + n, sizes)
+        delivered = process_msg_results(&m, r) == ROUTE_DELIVERED
         free(joined)
         return delivered
 
@@ -648,83 +649,122 @@ cdef class Client(Deliverer):
     # -- messages ------------------------------------------------------------------------------------------------
 
     cdef int process_inbound_msg(self, char *msg, size_t n) noexcept nogil:
-        """A whole message of this client, its arguments in `pa` (processInboundClientMsg)."""
-        cdef PubArg *pa = &self.pa
+        """Handle a whole message of this client, its arguments in `pa`."""
+        cdef Message m
+        take_message(self, &m, msg, n - 2)
+        if unlikely(m.hdr != 0) and may_be_traced(self, &m):
+            return self.process_traced_msg(&m)
+        return self.process_inbound_client_msg(&m)
+
+    cdef int process_inbound_client_msg(self, Message *m) noexcept nogil:
         cdef Mappings *mappings = account_mappings(<Account> self.account)
-        if unlikely(pa.hdr > 0) and self.may_be_traced(msg):
-            return self.process_traced_msg(msg, n)
         self.batch_msgs += 1
-        self.batch_bytes += n - 2
+        self.batch_bytes += m.n
         if unlikely(mappings != NULL):
-            self.map_subject(mappings)   # what follows knows the new subject only
-            if unlikely(self.mt != NULL) and pa.subject.p == self.ps.mapped:
-                trace_mapping(self.mt, &pa.subject)
+            self.map_subject(m, mappings)   # what follows knows the new subject only
         if self.trace:
-            self.trace_msg(TRACE_IN_PAYLOAD, msg, n, pa.hdr if pa.hdr > 0 else 0)
-        if unlikely(pa.subject.n and (pa.subject.p[0] == c'_' or pa.subject.p[0] == c'$')):
-            if is_gateway_reply(&pa.subject) or (
-                pa.subject.n >= 5 and memcmp(pa.subject.p, b"$NRG.", 5) == 0
+            self.trace_msg(TRACE_IN_PAYLOAD, m.data, m.n + 2, m.hdr)
+        if unlikely(m.subject.n and (m.subject.p[0] == c'_' or m.subject.p[0] == c'$')):
+            if is_gateway_reply(&m.subject) or (
+                m.subject.n >= 5 and memcmp(m.subject.p, b"$NRG.", 5) == 0
                 and not load8(&(<Account> self.account)._is_system)
             ):
-                return self.refuse_msg(REFUSED_SUBJECT)
-        if unlikely(self.permissions != NULL) and not self.may_publish(&pa.subject):
-            return self.refuse_msg(REFUSED_SUBJECT)
-        if pa.reply.p != NULL and is_reserved_reply(&pa.reply):
-            return self.refuse_msg(REFUSED_REPLY)
+                return self.refuse_msg(m, REFUSED_SUBJECT)
+        if unlikely(self.permissions != NULL) and not self.may_publish(&m.subject):
+            return self.refuse_msg(m, REFUSED_SUBJECT)
+        if m.reply.p != NULL and is_reserved_reply(&m.reply):
+            return self.refuse_msg(m, REFUSED_REPLY)
         if unlikely(self.opts.verbose):
             self.send_ok()
-        self.route_msg(msg, n)
+        self.route_msg(m)
         return PARSE_OK
 
-    cdef int refuse_msg(self, int what) noexcept nogil:
-        cdef PubArg *pa = &self.pa
-        if self.mt != NULL:
-            trace_refused(self.mt, what, &pa.subject if what == REFUSED_SUBJECT else &pa.reply)
+    cdef int refuse_msg(self, const Message *m, int what) noexcept nogil:
+        if m.trace != NULL:
+            trace_refused(m.trace, what, &m.subject if what == REFUSED_SUBJECT else &m.reply)
         if what == REFUSED_SUBJECT:
-            self.refuse_publish(&pa.subject)
+            self.refuse_publish(&m.subject)
         else:
             self.send_err_quoting(
-                b"Permissions Violation for Publish with Reply of ", pa.reply.p, pa.reply.n, NULL, NULL, 0)
-            self.log(LOG_REPLY_VIOLATION, 0, pa.reply.p, pa.reply.n)
+                b"Permissions Violation for Publish with Reply of ", m.reply.p, m.reply.n, NULL, NULL, 0)
+            self.log(LOG_REPLY_VIOLATION, 0, m.reply.p, m.reply.n)
         return PARSE_OK
 
-    cdef int process_traced_msg(self, char *msg, size_t n) noexcept nogil:
-        cdef char[24] sizes
+    cdef void map_subject(self, Message *m, Mappings *mappings) noexcept nogil:
+        """Replace the subject that was published by the one it is mapped to, if it is."""
+        cdef PollState *ps = self.ps
+        cdef size_t n = 0
+        cdef char *grown
+        while True:
+            if not select_mapped_subject(
+                    mappings, m.subject.p, m.subject.n, &ps.rng, ps.mapped, ps.mapped_len, &n):
+                return
+            if n < ps.mapped_len:
+                break
+            grown = <char *> realloc(ps.mapped, n + 256)
+            if grown == NULL:
+                self.out_of_memory(READ_ERROR)
+                m.subject.n = 0
+                return
+            ps.mapped = grown
+            ps.mapped_len = n + 256
+        if unlikely(self.trace):
+            self.trace_in_mapping(&m.subject, ps.mapped, n)
+        m.subject.p = ps.mapped
+        m.subject.n = n
+        m.line = NULL
+        if unlikely(m.trace != NULL):
+            trace_mapping(m.trace, &m.subject)
+
+    cdef void trace_in_mapping(self, const Slice *subject, const char *to, size_t n) noexcept nogil:
+        cdef size_t size = subject.n + strlen(b" -> ") + n
+        cdef char *line = <char *> malloc(size)
+        if line == NULL:
+            return
+        put(put_text(put(line, subject.p, subject.n), b" -> "), to, n)
+        self.trace_line(TRACE_IN, b"MAPPING", strlen(b"MAPPING"), line, size)
+        free(line)
+
+    cdef int process_traced_msg(self, Message *m) noexcept nogil:
+        cdef char[SIZES_ROOM] sizes
         cdef char *changed = NULL
         cdef bint disable = False
-        cdef int result = PARSE_OK
-        if self.init_msg_trace(msg, &disable) == TRACE_SKIP:
+        cdef int result
+        if init_msg_trace(self, m, &disable) == TRACE_SKIP:
             return go_on(self)
         if disable:
-            changed = set_trace_dest(&self.pa, msg, &n, NULL, sizes)
-        self.traced = 1
-        result = self.process_inbound_msg(changed if changed != NULL else msg, n)
-        self.traced = 0
+            changed = set_trace_dest(m, NULL, sizes)
+        result = self.process_inbound_client_msg(m)
         free(changed)
-        if self.mt != NULL:
-            self.send_msg_trace()
+        if m.trace != NULL:
+            send_msg_trace(self, m.trace)
         return result
 
-    cdef bint route_msg(self, char *msg, size_t n) noexcept nogil:
-        """Deliver to whoever is subscribed; True when somebody was."""
-        cdef PubArg *pa = &self.pa
-        cdef MatchResult *r = results_match(
-            &self.ps.cache, (<Account> self.account).sublist, pa.subject.p, pa.subject.n)
-        cdef bint delivered = False
-        if unlikely(r == NULL):
-            self.out_of_memory(READ_ERROR)
-            return False
-        if r.npsubs or r.nqgroups:
-            delivered = self.process_msg_results(r, msg, n)
-        if not delivered and pa.reply.p != NULL and self.opts.no_responders:
-            self.no_responders()
-        return delivered
+    cdef void trace_over_max_payload(self) noexcept nogil:
+        """Trace a message over the largest payload, if what has come of its header asks for it."""
+        cdef Message m
+        cdef bint disable = False
+        if self.pa.hdr <= 0 or not self.rest.n:
+            return
+        take_message(self, &m, self.rest.p, <size_t> self.pa.size)
+        m.hdr = min(m.hdr, self.rest.n)
+        if may_be_traced(self, &m) and init_msg_trace(self, &m, &disable) == TRACE_ON:
+            trace_refused(m.trace, REFUSED_SIZE, &m.subject)
+            send_msg_trace(self, m.trace)
 
-    cdef void no_responders(self) noexcept nogil:
+    cdef bint route_msg(self, const Message *m) noexcept nogil:
+        """Deliver to the subscribers in the account; True when one received it."""
+        cdef RouteOutcome outcome = route(m, (<Account> self.account).sublist)
+        if unlikely(outcome == ROUTE_NO_MEMORY):
+            self.out_of_memory(READ_ERROR)
+        elif outcome != ROUTE_DELIVERED and m.reply.p != NULL and self.opts.no_responders:
+            self.no_responders(m)
+        return outcome == ROUTE_DELIVERED
+
+    cdef void no_responders(self, const Message *m) noexcept nogil:
         """Nobody is there: tell a requester that wants to know, if it listens on its reply itself."""
-        cdef PubArg *pa = &self.pa
-        cdef MatchResult *r = (<Account> self.account).sublist.match(pa.reply.p, pa.reply.n)
-        cdef size_t status = strlen(NO_RESPONDERS) + pa.subject.n + strlen(b"\r\n\r\n")
+        cdef MatchResult *r = (<Account> self.account).sublist.match(m.reply.p, m.reply.n)
+        cdef size_t status = strlen(NO_RESPONDERS) + m.subject.n + strlen(b"\r\n\r\n")
         cdef uint32_t i
         cdef Subscription *s = NULL
         cdef char *line
@@ -740,14 +780,14 @@ cdef class Client(Deliverer):
         if s == NULL:
             return
         line = <char *> malloc(
-            strlen(b"HMSG   \r\n\r\n") + pa.reply.n + s.sid_len + 2 * (1 + NUMBER_ROOM) + status)
+            strlen(b"HMSG   \r\n\r\n") + m.reply.n + s.sid_len + 2 * (1 + NUMBER_ROOM) + status)
         if line == NULL:
             self.out_of_memory(READ_ERROR)
             return
-        p = put(put_text(line, b"HMSG "), pa.reply.p, pa.reply.n)
+        p = put(put_text(line, b"HMSG "), m.reply.p, m.reply.n)
         p = put(put_text(p, b" "), sub_sid(s), s.sid_len)
         p = put_number(put_text(put_number(put_text(p, b" "), status), b" "), status)
-        p = put(put_text(put_text(p, b"\r\n"), NO_RESPONDERS), pa.subject.p, pa.subject.n)
+        p = put(put_text(put_text(p, b"\r\n"), NO_RESPONDERS), m.subject.p, m.subject.n)
         p = put_text(put_text(p, b"\r\n\r\n"), b"\r\n")
         self.queue_outbound(line, p - line)
         free(line)

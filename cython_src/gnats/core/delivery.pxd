@@ -1,27 +1,27 @@
-"""Messages on their way to subscribers (the delivering half of client.go).
+"""The receiving half of a connection that subscribes (deliverMsg of client.go).
 
-The producer's poller walks the match result and delivers, to connections of its own directly, to others under their
-lock.
+The publisher's poller delivers: to connections of its own directly, to others under their lock.
 """
 from libc.stddef cimport size_t
-from libc.stdint cimport uint32_t, uint64_t
+from libc.stdint cimport uint32_t
 
-from gnats.core.account cimport StreamImport
+from gnats.core.encode cimport Frame
 from gnats.core.imports cimport Importer
-from gnats.core.sublist cimport MatchResult, Subscription
+from gnats.core.message cimport Message
+from gnats.core.pollstate cimport PollState
+from gnats.core.records cimport Recorder
+from gnats.core.sublist cimport Subscription
 
 
-# One message on its way to subscribers: what comes before the sid, between it and the payload, and the payload.
-cdef struct Delivery:
-    const char *pre      # NULL until it is needed
-    size_t pre_n
-    const char *mid
-    size_t mid_n
-    const char *pay
-    size_t pay_n         # CR LF included, but for the tail
-    size_t hdr           # bytes of the payload that are a header
-    size_t size          # for the statistics: without it
-    size_t tail_n        # 2: CR LF follows that is not in the payload's memory
+# What became of a delivery; gnats.msgtrace words them.
+cdef enum Egress:
+    EGRESS_OK
+    EGRESS_NO_ECHO
+    EGRESS_SUB_DENY
+    EGRESS_SUB_CLOSED
+    EGRESS_CLIENT_CLOSED
+    EGRESS_AUTO_UNSUBSCRIBED
+    EGRESS_NO_STALL
 
 
 cdef class Deliverer(Importer):
@@ -30,34 +30,11 @@ cdef class Deliverer(Importer):
     cdef uint32_t nreap
     cdef size_t reap_cap
 
-    # -- of the producer --
-    cdef bint deliver_shadow(self, Subscription *s, char *msg, size_t n, Delivery *full, Delivery *bare) noexcept nogil
-    cdef bint deliver_traced(self, Subscription *s, char *msg, size_t n, Delivery *full, Delivery *bare) noexcept nogil
-    cdef bint deliver_export(self, Subscription *s, StreamImport *im, char *msg, size_t n, Delivery *full,
-                             Delivery *bare) noexcept nogil
-    cdef bint deliver_msg(self, Subscription *s, char *msg, size_t n, Delivery *full, Delivery *bare) noexcept nogil
-    cdef void delivery(self, Delivery *d, char *msg, size_t n, bint bare) noexcept nogil
-    cdef bint deliver_internal(self, Deliverer dest, const Subscription *s, char *msg, size_t n) noexcept nogil
-    # To a native subscriber, or the one that something is a shadow of.
-    cdef bint deliver_native(self, Subscription *s, char *msg, size_t n) noexcept nogil
-    cdef bint deliver_native_shadow(self, Deliverer dest, const Subscription *shadow, char *msg,
-                                    size_t n) noexcept nogil
-    cdef void touch(self, Deliverer dest) noexcept nogil
-    # -- of the receiver --
-    cdef bint deliver_local(self, Deliverer producer, const Subscription *s, const Delivery *d) noexcept nogil
-    cdef bint deliver_remote(self, Deliverer producer, Subscription *s, const Delivery *d) noexcept nogil
+    # Queue a message to us, a connection of the calling poller.
+    cdef Egress deliver_local(self, const Message *m, const Subscription *s, const Frame *f) noexcept nogil
+    # Queue a message to us, a connection of another poller than the caller's.
+    cdef Egress deliver_remote(self, const Message *m, Subscription *s, const Frame *f) noexcept nogil
+    # Have our owner look at us, when the calling poller `ps` ends its batch.
+    cdef void signal_after_batch(self, PollState *ps) noexcept nogil
     cdef bint reap_later(self, Subscription *s) noexcept nogil
-    cdef void trace_out(self, Deliverer producer, const Subscription *s, const Delivery *d) noexcept nogil
-
-
-# Stands before a subscription with SUB_NATIVE in its block. Whoever delivers calls `fn` in place, after all other
-# subscribers but with the message still in hand: producer.pa has its subject, reply and header size, msg n - 2 bytes of
-# header and payload. All of it is good until fn returns. No lock is held; fn may publish with another client
-# (PollState.js), not with `producer`. False: it was just being unsubscribed, and has not heard the message.
-cdef struct NativeSub:
-    bint (*fn)(void *ctx, Deliverer producer, const Subscription *s, char *msg, size_t n) noexcept nogil
-    void *ctx            # lives until every poller has been between two batches since the unsubscription
-
-
-cdef inline NativeSub *native_sub(const Subscription *s) noexcept nogil:
-    return <NativeSub *> (<char *> s - sizeof(NativeSub))
+    cdef void trace_out(self, Recorder publisher, const Subscription *s, const Frame *f) noexcept nogil

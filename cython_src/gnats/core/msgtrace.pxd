@@ -1,28 +1,11 @@
-"""Tracing of messages whose headers ask for it (msgtrace.go): what happens to one is noted while it is handled, and
-then posted to the control plane, which tells the subject that the message or its account names.
+"""Notes of what happens to a message that is traced (msgtrace.go).
 
-A trace belongs to the producer's poller. `mt` is NULL nearly always, and for messages without a header nothing is done.
+A trace belongs to the poller that routes the message. core.tracing begins and ends it.
 """
 from libc.stddef cimport size_t
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
-from gnats.core.guard cimport Guarded
-from gnats.core.parser cimport PubArg, Slice
-
-cdef enum:
-    TRACE_NOT     # handle the message, there is nothing to trace
-    TRACE_SKIP    # do not handle it
-    TRACE_ON
-
-# Why a message was not delivered to a subscription; gnats.msgtrace words them.
-cdef enum:
-    EGRESS_OK
-    EGRESS_NO_ECHO
-    EGRESS_SUB_DENY
-    EGRESS_SUB_CLOSED
-    EGRESS_CLIENT_CLOSED
-    EGRESS_AUTO_UNSUBSCRIBED
-    EGRESS_NO_STALL
+from gnats.core.parser cimport Slice
 
 # Why a message was refused.
 cdef enum:
@@ -62,21 +45,13 @@ cdef struct MsgTrace:
     char *data
 
 
-cdef class Traced(Guarded):
-    """A connection whose messages may be traced; see Client."""
-    cdef MsgTrace *mt     # of the message in hand; NULL for none
-    cdef uint8_t traced   # the message in hand was asked about
+# A trace of a message of `size` bytes, the first n of them its header, to be told to `dest`, which lives as long as the
+# message or the batch. NULL when out of memory.
+cdef MsgTrace *trace_new(const char *header, size_t n, const Slice *dest, size_t size) noexcept nogil
+cdef void trace_free(MsgTrace *t) noexcept nogil
 
-    # Does the header of the message in hand say anything about tracing? A quick look, that may be wrong with yes.
-    cdef bint may_be_traced(self, const char *msg) noexcept nogil
-    # What to do with it. `disable`: others are not to trace it.
-    cdef int init_msg_trace(self, const char *msg, bint *disable) noexcept nogil
-    # A message is over the largest payload: trace that, if what has come of its header says so.
-    cdef void trace_over_max_payload(self) noexcept nogil
-    # Post what was noted.
-    cdef void send_msg_trace(self) noexcept nogil
-
-
+# The message comes in.
+cdef void trace_ingress(MsgTrace *t, uint64_t cid, const Slice *subject) noexcept nogil
 # Notes in a trace; `name` is an account's, in JSON with quotes.
 cdef void trace_mapping(MsgTrace *t, const Slice *to) noexcept nogil
 cdef void trace_refused(MsgTrace *t, int what, const Slice *subject) noexcept nogil
@@ -88,7 +63,3 @@ cdef void trace_egress(MsgTrace *t, uint64_t cid, const Slice *subject, const Sl
 cdef void trace_jetstream(MsgTrace *t, const Slice *stream) noexcept nogil
 cdef void trace_jetstream_subject(MsgTrace *t, const Slice *subject, bint no_interest) noexcept nogil
 cdef void trace_jetstream_error(MsgTrace *t, int64_t error, const char *text, size_t n) noexcept nogil
-
-# The message, which `pa` tells of, with Nats-Trace-Dest set to `value` (NULL: to what says that it is not to be
-# traced): in memory to be freed, or NULL when there is none. `sizes[:24]` has to live as long.
-cdef char *set_trace_dest(PubArg *pa, const char *msg, size_t *n, const Slice *value, char *sizes) noexcept nogil

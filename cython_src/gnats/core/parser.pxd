@@ -61,9 +61,6 @@ cdef struct PubArg:
     int32_t hdr        # header bytes, -1 without headers
     uint8_t canonical  # "PUB subject [reply] size\r\npayload\r\n" stands in the buffer with single blanks:
     char *line         # it starts here, writable, and its tail can be copied as it is
-    # Of what JetStream publishes (core.client.Client.send):
-    Slice deliver      # the subject that clients are shown; p is NULL: the subject itself
-    uint8_t no_crlf    # the payload has no CR LF behind it: n counts one that is not there
 
 
 cdef class Parser:

@@ -81,8 +81,12 @@ cdef inline bint pollstate_busy(PollState *p) noexcept nogil:
     return p.js_ready != NULL or p.js_dirty != NULL or p.leaving != NULL
 
 
-cdef inline uint32_t poller_random(PollState *p) noexcept nogil:
+cdef inline uint64_t poller_random64(PollState *p) noexcept nogil:
     p.rng ^= p.rng << 13
     p.rng ^= p.rng >> 7
     p.rng ^= p.rng << 17
-    return <uint32_t> (p.rng >> 32)
+    return p.rng
+
+
+cdef inline uint32_t poller_random(PollState *p) noexcept nogil:
+    return <uint32_t> (poller_random64(p) >> 32)

@@ -121,3 +121,5 @@ cdef void queue_drop(Expected *e) noexcept nogil                       # out of 
 # Another reference to an export, and one less: the last one retires it.
 cdef ServiceExport *export_hold(ServiceExport *se) noexcept nogil
 cdef void export_release(ServiceExport *se) noexcept nogil
+# Free an entry that is in no table, if there is one, with its reference.
+cdef void expected_release(Expected *e) noexcept nogil

@@ -162,3 +162,9 @@ cdef ServiceExport *export_hold(ServiceExport *se) noexcept nogil:
 cdef void export_release(ServiceExport *se) noexcept nogil:
     if addi64_seq(&se.refs, -1) == 1:
         qs_retire(se)
+
+
+cdef void expected_release(Expected *e) noexcept nogil:
+    if e != NULL:
+        export_release(e.se)
+        free(e)

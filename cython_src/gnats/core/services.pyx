@@ -9,7 +9,8 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memset
 
-from gnats.core.account cimport Account, ImportSub, ServiceImport, import_sub
+from gnats.core.account cimport Account, ServiceImport
+from gnats.core.message cimport NativeSub, native_sub
 from gnats.core.parser cimport ACCOUNT
 from gnats.core.quiesce cimport qs_retire
 from gnats.core.responses cimport (
@@ -25,6 +26,7 @@ from gnats.core.responses cimport (
     queue_drop,
     replymap_remove,
 )
+from gnats.core.serviceimports cimport take_request
 from gnats.core.sublist cimport SL_OK, SUB_SERVICE, Subscription, sub_new, sub_row
 from gnats.core.transform cimport SubjectTransform, transform_copy
 from gnats.includes.atomics cimport load8, loadi64, store8, store64, storei64
@@ -183,14 +185,15 @@ cdef class ImportedService:
                 raise MemoryError
         self.sub = sub_new(
             NULL, ACCOUNT, PyBytes_AS_STRING(subject), len(subject), b"", 0, PyBytes_AS_STRING(sid), len(sid),
-            sizeof(ImportSub))
+            sizeof(NativeSub))
         if self.sub == NULL:
             raise MemoryError
         self.sub.internal = 1
         self.sub.flags = SUB_SERVICE
-        import_sub(self.sub).what = self.si
+        native_sub(self.sub).fn = take_request
+        native_sub(self.sub).ctx = self.si
         if account.sublist.insert(self.sub) != SL_OK:
-            free(import_sub(self.sub))
+            free(native_sub(self.sub))
             self.sub = NULL
             raise ValueError(f"invalid subject {subject!r}")
 
@@ -202,7 +205,7 @@ cdef class ImportedService:
         if self.sub != NULL:
             store8(&self.sub.closed, 1)
             self.account.sublist.remove(self.sub)
-            qs_retire(import_sub(self.sub))
+            qs_retire(native_sub(self.sub))
             self.sub = NULL
         if self.si != NULL:
             if self.si.tr != NULL:

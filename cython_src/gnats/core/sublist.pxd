@@ -47,12 +47,12 @@ cdef struct Subscription:
 
 
 cdef enum:
-    # Subscriptions that imports make; core.account.ImportSub stands before them.
-    SUB_SHADOW = 1       # of a client, in an account it imports a stream from
+    # Of a client, in an account it imports a stream from: core.account.ImportSub stands before it.
+    SUB_SHADOW = 1
+    # A function takes its messages: core.message.NativeSub stands before it.
     SUB_SERVICE = 2      # takes requests of an account to where they are served
     SUB_RESPONSES = 4    # takes responses back
-    # Of JetStream: what it hears is handled by a function in place, core.delivery.NativeSub stands before it.
-    SUB_NATIVE = 8
+    SUB_NATIVE = 8       # of JetStream
     # Of a subscriber that is in the same sublist already: where each is to be found once, those with it do not count.
     SUB_FURTHER = 16
 

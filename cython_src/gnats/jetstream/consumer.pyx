@@ -6,8 +6,8 @@ from libc.stdlib cimport free, malloc
 from libc.string cimport memcmp, memcpy, memset
 
 from gnats.core.account cimport Account
-from gnats.core.delivery cimport Deliverer, NativeSub
 from gnats.core.headers cimport find_header
+from gnats.core.message cimport Message, NativeSub
 from gnats.core.parser cimport Slice
 from gnats.core.quiesce cimport QsParticipant, qs_offline, qs_online, qs_register, qs_unregister
 from gnats.core.sublist cimport Subscription
@@ -734,37 +734,30 @@ cdef void on_interest(void *ctx, bint interest) noexcept nogil:
     (<Consumer> ctx).kick()
 
 
-cdef bint on_ack(void *ctx, Deliverer producer, const Subscription *s, char *msg, size_t n) noexcept nogil:
-    cdef size_t hdr = producer.pa.hdr if producer.pa.hdr > 0 else 0
-    cdef Slice reply = producer.pa.reply
-    if reply.p == NULL:
-        reply.n = 0
-    (<Consumer> ctx).process_ack(producer.ps, &producer.pa.subject, &reply, msg + hdr, n - 2 - hdr)
+cdef bint on_ack(void *ctx, const Message *m, const Subscription *s) noexcept nogil:
+    (<Consumer> ctx).process_ack(m.ps, &m.subject, &m.reply, m.data + m.hdr, m.n - m.hdr)
     return True
 
 
-cdef bint on_request(void *ctx, Deliverer producer, const Subscription *s, char *msg, size_t n) noexcept nogil:
-    cdef size_t hdr = producer.pa.hdr if producer.pa.hdr > 0 else 0
+cdef bint on_request(void *ctx, const Message *m, const Subscription *s) noexcept nogil:
     cdef bint refused
-    if producer.pa.reply.p == NULL or producer.pa.reply.n == 0:
+    if m.reply.n == 0:
         return True
-    if hdr and level_too_high(msg, hdr):
+    if m.hdr and level_too_high(m.data, m.hdr):
         pthread_mutex_lock(&(<Consumer> ctx).lock)
         refused = not (<Consumer> ctx).cfg.push
         if refused:
-            (<Consumer> ctx).refuse(producer.pa.reply.p, producer.pa.reply.n, b"412 Required Api Level")
+            (<Consumer> ctx).refuse(m.reply.p, m.reply.n, b"412 Required Api Level")
         pthread_mutex_unlock(&(<Consumer> ctx).lock)
         if refused:
-            (<Consumer> ctx).wake(producer.ps)
+            (<Consumer> ctx).wake(m.ps)
             return True
     return (<Consumer> ctx).process_next_msg_request(
-        producer.ps, producer.pa.reply.p, producer.pa.reply.n, msg + hdr, n - 2 - hdr)
+        m.ps, m.reply.p, m.reply.n, m.data + m.hdr, m.n - m.hdr)
 
 
-cdef bint on_flow_control(void *ctx, Deliverer producer, const Subscription *s, char *msg, size_t n) noexcept nogil:
+cdef bint on_flow_control(void *ctx, const Message *m, const Subscription *s) noexcept nogil:
     """An answer to a flow control request."""
-    cdef size_t hdr = producer.pa.hdr if producer.pa.hdr > 0 else 0
-    cdef Slice *subject = &producer.pa.subject
     cdef Slice dseq, sseq
     cdef Acked acked
     cdef int64_t consumer_seq, stream_seq
@@ -773,9 +766,10 @@ cdef bint on_flow_control(void *ctx, Deliverer producer, const Subscription *s, 
     acked.n = 0
     acked.cap = 8
     pthread_mutex_lock(&(<Consumer> ctx).lock)
-    if take_flow_control(<Consumer> ctx, subject) and hdr and (<Consumer> ctx).cfg.ack_policy == POLICY_FLOW_CONTROL:
-        dseq = find_header(msg, hdr, b"Nats-Last-Consumer", 18)
-        sseq = find_header(msg, hdr, b"Nats-Last-Stream", 16)
+    if take_flow_control(<Consumer> ctx, &m.subject) and m.hdr and (
+            (<Consumer> ctx).cfg.ack_policy == POLICY_FLOW_CONTROL):
+        dseq = find_header(m.data, m.hdr, b"Nats-Last-Consumer", 18)
+        sseq = find_header(m.data, m.hdr, b"Nats-Last-Stream", 16)
         consumer_seq = parse_int64(dseq.p, dseq.n) if dseq.p != NULL else 0
         stream_seq = parse_int64(sseq.p, sseq.n) if sseq.p != NULL else 0
         if stream_seq > 0:
@@ -783,8 +777,8 @@ cdef bint on_flow_control(void *ctx, Deliverer producer, const Subscription *s, 
                 NULL, <uint64_t> stream_seq, <uint64_t> max(consumer_seq, <int64_t> 0), 1, realtime_ns(), &acked,
                 &signal)
     pthread_mutex_unlock(&(<Consumer> ctx).lock)
-    (<Consumer> ctx).tell_stream(producer.ps, &acked)
-    (<Consumer> ctx).wake(producer.ps)
+    (<Consumer> ctx).tell_stream(m.ps, &acked)
+    (<Consumer> ctx).wake(m.ps)
     return True
 
 

@@ -3,10 +3,9 @@
 """
 from libc.stddef cimport size_t
 
-from gnats.core.delivery cimport Deliverer
+from gnats.core.message cimport Message
 from gnats.core.sublist cimport Subscription
 
 # Functions of NativeSubs, whose ctx is the StreamCore: $JS.API.DIRECT.GET.<stream>, and the same with a subject.
-cdef bint process_direct_get(void *ctx, Deliverer producer, const Subscription *sub, char *msg, size_t n) noexcept nogil
-cdef bint process_direct_get_last(void *ctx, Deliverer producer, const Subscription *sub, char *msg,
-                                  size_t n) noexcept nogil
+cdef bint process_direct_get(void *ctx, const Message *m, const Subscription *sub) noexcept nogil
+cdef bint process_direct_get_last(void *ctx, const Message *m, const Subscription *sub) noexcept nogil

@@ -9,8 +9,9 @@ from libc.stdio cimport snprintf
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 
-from gnats.core.delivery cimport Deliverer
+from gnats.core.connection cimport Connection
 from gnats.core.headers cimport add_header
+from gnats.core.message cimport Message
 from gnats.core.parser cimport Slice
 from gnats.core.pollstate cimport PollState
 from gnats.core.subject cimport is_valid_subject, subject_has_wildcard
@@ -125,22 +126,19 @@ cdef void answer_status(StreamCore s, PollState *ps, const Slice *reply, const c
     answer(s, ps, reply, hdr, n, NULL, 0)
 
 
-cdef bint process_direct_get(
-    void *ctx, Deliverer producer, const Subscription *sub, char *msg, size_t n
-) noexcept nogil:
+cdef bint process_direct_get(void *ctx, const Message *m, const Subscription *sub) noexcept nogil:
     cdef Get get
-    cdef Slice reply = producer.pa.reply
-    cdef size_t hn = <size_t> producer.pa.hdr if producer.pa.hdr > 0 else 0
+    cdef const char *msg = m.data + m.hdr
+    cdef size_t n = m.n - m.hdr
     cdef const char *refusal = NULL
-    if reply.p == NULL or reply.n == 0:
+    if m.reply.n == 0:
         return True
-    n -= 2 + hn
     get.text = NULL
-    if level_too_high(msg, hn):
+    if level_too_high(m.data, m.hdr):
         refusal = b"412 Required Api Level"
     elif n == 0:
         refusal = b"408 Empty Request"
-    elif not read_get(msg + hn, n, &get):
+    elif not read_get(msg, n, &get):
         refusal = b"408 Malformed Request"
     elif not (get.seq or get.last_for.n or get.next_for.n or get.nmulti or get.has_start):
         refusal = b"408 Empty Request"
@@ -151,25 +149,22 @@ cdef bint process_direct_get(
     ):
         refusal = b"408 Bad Request"
     if refusal != NULL:
-        answer_status(<StreamCore> ctx, producer.ps, &reply, refusal)
+        answer_status(<StreamCore> ctx, m.ps, &m.reply, refusal)
         free(get.text)
     else:
-        begin_answer(<StreamCore> ctx, producer, &get, &reply)
+        begin_answer(<StreamCore> ctx, m, &get)
     return True
 
 
-cdef bint process_direct_get_last(
-    void *ctx, Deliverer producer, const Subscription *sub, char *msg, size_t n
-) noexcept nogil:
+cdef bint process_direct_get_last(void *ctx, const Message *m, const Subscription *sub) noexcept nogil:
     cdef Get get
-    cdef Slice reply = producer.pa.reply
-    cdef Slice key = producer.pa.subject
-    cdef size_t hn = <size_t> producer.pa.hdr if producer.pa.hdr > 0 else 0
+    cdef Slice key = m.subject
+    cdef const char *msg = m.data + m.hdr
+    cdef size_t n = m.n - m.hdr
     cdef const char *refusal = NULL
     cdef size_t i, dots = 0
-    if reply.p == NULL or reply.n == 0:
+    if m.reply.n == 0:
         return True
-    n -= 2 + hn
     # $JS.API.DIRECT.GET.<stream>.<subject>
     for i in range(key.n):
         dots += key.p[i] == c'.'
@@ -179,19 +174,19 @@ cdef bint process_direct_get_last(
     key.n -= i + 1 if dots == 5 else key.n
     get.text = NULL
     clear_get(&get)
-    if level_too_high(msg, hn):
+    if level_too_high(m.data, m.hdr):
         refusal = b"412 Required Api Level"
-    elif n and not read_get(msg + hn, n, &get):
+    elif n and not read_get(msg, n, &get):
         refusal = b"408 Malformed Request"
     elif key.n == 0 or get.seq or get.last_for.n or get.next_for.n or get.nmulti or get.has_start or get.batch or (
             get.up_to_seq or get.has_up_to):
         refusal = b"408 Bad Request"
     get.last_for = key
     if refusal != NULL:
-        answer_status(<StreamCore> ctx, producer.ps, &reply, refusal)
+        answer_status(<StreamCore> ctx, m.ps, &m.reply, refusal)
         free(get.text)
     else:
-        begin_answer(<StreamCore> ctx, producer, &get, &reply)
+        begin_answer(<StreamCore> ctx, m, &get)
     return True
 
 
@@ -306,28 +301,28 @@ cdef void send_end(StreamCore s, Get *get, uint64_t up_to) noexcept nogil:
     answer(s, get.ps, get.reply, hdr, n, NULL, 0)
 
 
-cdef void begin_answer(StreamCore s, Deliverer producer, const Get *get, const Slice *reply) noexcept nogil:
+cdef void begin_answer(StreamCore s, const Message *m, const Get *get) noexcept nogil:
     """Answer: a slice in place, unless this batch has answered for long enough, and the rest in turns."""
-    cdef Local *local = local_of(producer.ps)
+    cdef Local *local = local_of(m.ps)
     cdef Answer a
     cdef bint more = True
     cdef int64_t begin
     memset(&a, 0, sizeof(a))
     a.stream = <void *> s
     a.get = get[0]
-    a.reply = reply[0]
+    a.reply = m.reply
     a.batched = get.batch != 0
     a.left = get.batch if a.batched else 1
     a.seq = get.seq
     point(&a)
-    if work_in_place(&local.work, producer.ps):
+    if work_in_place(&local.work, m.ps):
         begin = monotonic_ns()
-        more = answer_slice(&a.work, producer.ps)
+        more = answer_slice(&a.work, m.ps)
         work_took(&local.work, monotonic_ns() - begin)
     if more:
-        if later(local, producer, &a):
+        if later(local, m, &a):
             return
-        answer_status(s, producer.ps, &a.reply, b"503 Too Many Requests")
+        answer_status(s, m.ps, &a.reply, b"503 Too Many Requests")
     free(a.seqs)
     free(a.get.text)
 
@@ -352,7 +347,7 @@ cdef void point(Answer *a) noexcept nogil:
         a.next_for = &a.f
 
 
-cdef bint later(Local *local, Deliverer producer, Answer *a) noexcept nogil:
+cdef bint later(Local *local, const Message *m, Answer *a) noexcept nogil:
     """Go on in turns, with a copy of all that is the request's; False: it cannot be."""
     cdef size_t room = sizeof(Answer) + a.reply.n + a.get.last_for.n
     cdef Answer *copy = <Answer *> malloc(room)
@@ -370,7 +365,7 @@ cdef bint later(Local *local, Deliverer producer, Answer *a) noexcept nogil:
     copy.work.step = answer_slice
     copy.work.end = end_answer
     add64_seq(&(<StreamCore> a.stream).refs, 1)
-    if take_turns(local, &copy.work, &producer.source):
+    if take_turns(local, &copy.work, &(<Connection> m.origin).source):
         return True
     add64_seq(&(<StreamCore> a.stream).refs, <uint64_t> -1)
     free(copy)

@@ -6,7 +6,7 @@ checks it, stores it and notes the reply. The order of the checks, the replies a
 from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 
-from gnats.core.delivery cimport Deliverer
+from gnats.core.message cimport Message
 from gnats.core.parser cimport Slice
 from gnats.core.sublist cimport Subscription
 from gnats.jetstream.engine cimport Local
@@ -76,8 +76,7 @@ cdef struct Taken:
 
 
 # The function of a stream's NativeSub; ctx is the StreamCore.
-cdef bint process_inbound_jetstream_msg(void *ctx, Deliverer producer, const Subscription *sub, char *msg,
-                                        size_t n) noexcept nogil
+cdef bint process_inbound_jetstream_msg(void *ctx, const Message *msg, const Subscription *sub) noexcept nogil
 # A message of the server itself, or of another stream when `sourced`, which is stored as it is.
 cdef void process_jetstream_msg(StreamCore s, Local *local, Inbound *m, bint sourced) noexcept nogil
 # The same in two steps, for who holds the stream's lock: the first with it, the second after leave().

@@ -4,8 +4,8 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcmp, memcpy, memmove
 
-from gnats.core.delivery cimport Deliverer
 from gnats.core.headers cimport add_header, find_header, remove_header, remove_status
+from gnats.core.message cimport Message
 from gnats.core.msgtrace cimport (
     TRACE_DUPLICATE,
     TRACE_LAST_SUBJECT_SEQUENCE,
@@ -14,7 +14,7 @@ from gnats.core.msgtrace cimport (
     trace_jetstream_error,
     trace_jetstream_subject,
 )
-from gnats.core.parser cimport PubArg, Slice
+from gnats.core.parser cimport Slice
 from gnats.core.quoting cimport quote
 from gnats.core.subject cimport is_valid_literal_subject
 from gnats.core.sublist cimport Subscription
@@ -105,21 +105,16 @@ cdef enum:
     HEADER_MORE = 128               # what a header may grow by here
 
 
-cdef bint process_inbound_jetstream_msg(
-    void *ctx, Deliverer producer, const Subscription *sub, char *msg, size_t n
-) noexcept nogil:
-    cdef PubArg *pa = &producer.pa
-    cdef Local *local = local_of(producer.ps)
+cdef bint process_inbound_jetstream_msg(void *ctx, const Message *msg, const Subscription *sub) noexcept nogil:
+    cdef Local *local = local_of(msg.ps)
     cdef Inbound m
     cdef Slice pattern
-    m.subject = pa.subject
-    m.reply = pa.reply
-    if m.reply.p == NULL:
-        m.reply.n = 0
-    m.hdr = msg
-    m.hdr_n = <size_t> pa.hdr if pa.hdr > 0 else 0
-    m.msg = msg + m.hdr_n
-    m.n = n - 2 - m.hdr_n
+    m.subject = msg.subject
+    m.reply = msg.reply
+    m.hdr = msg.data
+    m.hdr_n = msg.hdr
+    m.msg = msg.data + msg.hdr
+    m.n = msg.n - msg.hdr
     m.owned = m.counted = m.batch.p = NULL
     m.seq = 0
     m.ts = 0
@@ -127,14 +122,14 @@ cdef bint process_inbound_jetstream_msg(
     m.unheard = False
     m.told_as = TOLD
     # Through imported services, the subject that tells of a fast batch is the requester's.
-    pattern = producer.hop.reply if producer.hop != NULL and producer.hop.reply.n else m.reply
+    pattern = msg.hop.reply if msg.hop != NULL and msg.hop.reply.n else m.reply
     if m.hdr_n:
         parse_headers(m.hdr, m.hdr_n, &m.h)
-        if unlikely(has_header(&m.h, H_REQUEST_INFO) or has_status(&m) or producer.mt != NULL):
-            if not rewrite_header(&m, producer.mt != NULL):
+        if unlikely(has_header(&m.h, H_REQUEST_INFO) or has_status(&m) or msg.trace != NULL):
+            if not rewrite_header(&m, msg.trace != NULL):
                 return True
-        if unlikely(producer.mt != NULL):
-            begin_trace(<StreamCore> ctx, local, producer.mt)
+        if unlikely(msg.trace != NULL):
+            begin_trace(<StreamCore> ctx, local, msg.trace)
     if unlikely(is_fast_batch(&pattern)) and not only_traced(local):
         process_fast_batch_msg(<StreamCore> ctx, local, &m, &pattern)
     else:

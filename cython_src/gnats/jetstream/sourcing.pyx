@@ -5,10 +5,10 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memchr, memcmp, memcpy
 
-from gnats.core.delivery cimport Deliverer, NativeSub
 from gnats.core.headers cimport add_header, find_header, has_header_like, remove_header, remove_headers_like
 from gnats.core.inbox cimport Inbox
-from gnats.core.parser cimport PubArg, Slice
+from gnats.core.message cimport Message, NativeSub, message_shown
+from gnats.core.parser cimport Slice
 from gnats.core.quiesce cimport QsParticipant, qs_offline, qs_online, qs_register, qs_unregister
 from gnats.core.sublist cimport Subscription
 from gnats.core.transform cimport SubjectTransform, transform_apply, transform_copy, transform_matches
@@ -174,26 +174,20 @@ cdef class SourceConsumer:
 
 # -- messages ----------------------------------------------------------------------------------------------------------
 
-cdef bint process_inbound(
-    void *ctx, Deliverer producer, const Subscription *sub, char *msg, size_t n
-) noexcept nogil:
-    receive(<SourceConsumer> ctx, local_of(producer.ps), &producer.pa, msg, n)
+cdef bint process_inbound(void *ctx, const Message *m, const Subscription *sub) noexcept nogil:
+    receive(<SourceConsumer> ctx, local_of(m.ps), m)
     return True
 
 
-cdef void receive(SourceConsumer c, Local *local, const PubArg *pa, char *msg, size_t n) noexcept nogil:
-    cdef size_t hdr_n = <size_t> pa.hdr if pa.hdr > 0 else 0
-    cdef Slice reply = pa.reply
-    cdef Slice subject = pa.deliver if pa.deliver.p != NULL else pa.subject
+cdef void receive(SourceConsumer c, Local *local, const Message *m) noexcept nogil:
+    cdef size_t n = m.n - m.hdr
+    cdef Slice subject = message_shown(m)
     cdef AckInfo info
-    if reply.p == NULL:
-        reply.n = 0
-    n -= 2 + hdr_n
     storei64(&c.last, local.ps.now)
-    if n == 0 and hdr_n >= 13 and memcmp(msg, b"NATS/1.0 100 ", 13) == 0:
-        process_control(c, local, &reply, msg, hdr_n)
-    elif is_from(c, &reply) and ack_reply_info(reply.p, reply.n, &info) and info.dc <= 1:
-        store_inbound(c, c.stream, local, &subject, msg, hdr_n, n, &info)
+    if n == 0 and m.hdr >= 13 and memcmp(m.data, b"NATS/1.0 100 ", 13) == 0:
+        process_control(c, local, &m.reply, m.data, m.hdr)
+    elif is_from(c, &m.reply) and ack_reply_info(m.reply.p, m.reply.n, &info) and info.dc <= 1:
+        store_inbound(c, c.stream, local, &subject, m.data, m.hdr, n, &info)
 
 
 cdef bint is_from(SourceConsumer c, const Slice *reply) noexcept nogil:
