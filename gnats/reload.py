@@ -12,7 +12,8 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from gnats.auth import Authenticator, Denied, Grant, configure_authorization
+from gnats.auth import Authenticator, Denied, Grant
+from gnats.authorization import configure_authorization
 from gnats.connect import auth_violation, close_over_maximum, limits, permissions_of
 from gnats.errors import OptionError, ServerError
 from gnats.opts import GLOBAL_ACCOUNT, Options, read_config

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, Self
 from gnats.accept import AcceptLoop, listen_for_clients
 from gnats.account import Account
 from gnats.accounts import Accounts
-from gnats.auth import Authenticator, configure_authorization, new_nonce
+from gnats.auth import Authenticator, new_nonce
+from gnats.authorization import configure_authorization
 from gnats.connect import process_connect, process_info
 from gnats.core.client import Client
 from gnats.core.inbox import (
