@@ -11,6 +11,7 @@ from collections.abc import Coroutine
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from gnats.accountopts import GLOBAL_ACCOUNT
 from gnats.authopts import NkeyUser, Permissions, User
 from gnats.gofmt import quote
 from gnats.logger import Logger
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from gnats.jwtauth import JWTUser
     from gnats.session import Session
 
-GLOBAL_ACCOUNT = "$G"
 NONCE_BYTES = 11
 
 
