@@ -19,8 +19,6 @@ NO_LIMIT = -1
 MANY_CLIENTS = 1000
 COUNT_INTERVAL = 0.1
 """Seconds between two counts of the traffic of many clients."""
-GLOBAL_ACCOUNT = "$G"
-SYSTEM_ACCOUNT = "$SYS"
 
 ImportKey = tuple[str, ...]
 """The names and subjects that make an import what it is."""

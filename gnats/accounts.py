@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
-from gnats.account import GLOBAL_ACCOUNT, SYSTEM_ACCOUNT, Account
-from gnats.accountopts import AccountConfig, ServiceLatency
+from gnats.account import Account
+from gnats.accountopts import GLOBAL_ACCOUNT, SYSTEM_ACCOUNT, AccountConfig, ServiceLatency
 from gnats.clientinfo import share_details
 from gnats.core.quiesce import advance, passed
 from gnats.core.services import ExportedService, ImportedService

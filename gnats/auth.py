@@ -11,6 +11,7 @@ from collections.abc import Coroutine
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from gnats.accountopts import GLOBAL_ACCOUNT
 from gnats.authopts import NkeyUser, Permissions, User
 from gnats.gofmt import quote
 from gnats.logger import Logger
@@ -20,10 +21,8 @@ from gnats.reasons import ClosedState
 
 if TYPE_CHECKING:
     from gnats.jwtauth import JWTUser
-    from gnats.server import Server
     from gnats.session import Session
 
-GLOBAL_ACCOUNT = "$G"
 NONCE_BYTES = 11
 
 
@@ -103,19 +102,6 @@ def verify_signature(public_key: str, nonce: str, sig: str) -> None:
         raise Denied(f"User nkey not valid: {exc}") from None
     if not good:
         raise Denied("Signature not verified")
-
-
-def configure_authorization(server: "Server", opts: Options) -> "Authenticator":
-    """Who decides about a server's clients with these options."""
-    if server.trust:
-        from gnats.jwtusers import JWTAuthenticator
-
-        return JWTAuthenticator(server, opts, server.trust.mode)
-    if opts.auth_callout:
-        from gnats.configcallout import CalloutAuthenticator
-
-        return CalloutAuthenticator(server, opts, opts.auth_callout)
-    return Authenticator(opts, server.log)
 
 
 class Authenticator:

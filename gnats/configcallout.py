@@ -4,7 +4,8 @@ from collections.abc import Coroutine
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from gnats.auth import GLOBAL_ACCOUNT, Authenticator, Denied, Grant
+from gnats.accountopts import GLOBAL_ACCOUNT
+from gnats.auth import Authenticator, Denied, Grant
 from gnats.authcallout import Callout, Placement, Violation, deny_callouts
 from gnats.authopts import AuthCallout, NkeyUser, User
 from gnats.gofmt import quote

@@ -1,10 +1,8 @@
-"""The server's log (log.go): one line an event, in nats-server's format, to stderr, a file or syslog."""
+"""Lines of the server's log, one an event, in nats-server's format (logger/log.go)."""
 
 import os
 import time
 from collections.abc import Callable
-
-from gnats.opts import Options
 
 RATE_LIMIT_INTERVAL = 1.0
 """Seconds in which the same rate limited statement is logged once."""
@@ -114,35 +112,6 @@ class SilentLogger(Logger):
 
     def log(self, level: str, text: str) -> None:
         return
-
-
-def logs_somewhere(opts: Options) -> bool:
-    """Whether the options ask for another log than stderr."""
-    return bool(opts.log_file or opts.syslog or opts.remote_syslog)
-
-
-def configure_logger(opts: Options) -> Logger:
-    """The log that the options ask for: a file, syslog, or stderr, in colours on a terminal.
-
-    Raises ServerError when the file cannot be opened, or there is no syslog to speak to.
-    """
-    switches = {"debug": opts.debug, "trace": opts.trace, "logtime": opts.logtime, "utc": opts.logtime_utc}
-    if opts.log_file:
-        from gnats.logfile import FileLogger
-
-        limit, files = opts.log_size_limit, opts.log_max_num
-        return FileLogger(opts.log_file, size_limit=limit, max_num=files, **switches)
-    if opts.syslog or opts.remote_syslog:
-        from gnats.syslog import SyslogLogger
-
-        return SyslogLogger(opts.remote_syslog, debug=opts.debug, trace=opts.trace)
-    return Logger(lambda line: os.write(2, line), colors=os.isatty(2), **switches)
-
-
-def should_report_connect_err(opts: Options, first_connect: bool, attempts: int) -> bool:
-    """Whether a failed attempt to reach another server is logged: the first, then every so many."""
-    every = opts.connect_error_reports if first_connect else opts.reconnect_error_reports
-    return attempts == 1 or attempts % max(every, 1) == 0
 
 
 def _label(level: str, colors: bool) -> str:

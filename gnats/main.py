@@ -75,7 +75,7 @@ def run(command: CommandLine) -> int:
 
     import uvloop
 
-    from gnats.logger import configure_logger
+    from gnats.log import configure_logger
 
     try:
         log = configure_logger(opts)
@@ -95,7 +95,7 @@ def run(command: CommandLine) -> int:
 async def _serve(command: CommandLine, log: "Logger") -> None:
     import gc
 
-    from gnats.logger import configure_logger
+    from gnats.log import configure_logger
     from gnats.server import Server
 
     server = Server(command.options, log)

@@ -1,6 +1,7 @@
 """The operators that a server trusts, and what its other options must satisfy for them (jwt.go)."""
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from gnats.errors import OptionError
 from gnats.gofmt import quote
@@ -8,11 +9,13 @@ from gnats.jwt.claims import OperatorClaims, UserClaims
 from gnats.jwt.token import JWTError, decode_as
 from gnats.jwt.validation import parse_server_version
 from gnats.nkeys import Prefix, is_valid_public_key
-from gnats.opts import Options
 from gnats.version import NATS_VERSION
 
+if TYPE_CHECKING:
+    from gnats.opts import Options
 
-def decode_operators(opts: Options) -> list[OperatorClaims]:
+
+def decode_operators(opts: "Options") -> list[OperatorClaims]:
     """The claims of the trusted operators. Raises OptionError."""
     operators = []
     for token in opts.trusted_operators:
@@ -23,14 +26,14 @@ def decode_operators(opts: Options) -> list[OperatorClaims]:
     return operators
 
 
-def system_account(opts: Options, operators: list[OperatorClaims]) -> str:
+def system_account(opts: "Options", operators: list[OperatorClaims]) -> str:
     """The system account of the options, or of their only operator; "" when neither has one."""
     if not opts.system_account and len(operators) == 1:
         return operators[0].nats.system_account
     return opts.system_account
 
 
-def validate_trust(opts: Options) -> None:
+def validate_trust(opts: "Options") -> None:
     """Refuse what does not go with operators and resolvers (validateTrustedOperators, configureResolver).
 
     Raises OptionError with nats-server's text.

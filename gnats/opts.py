@@ -4,18 +4,16 @@ import os
 import warnings
 from dataclasses import dataclass, field, fields, replace
 
-from gnats.accountopts import AccountConfig, Mapping
+from gnats.accountopts import GLOBAL_ACCOUNT, AccountConfig, Mapping
 from gnats.authopts import AuthCallout, NkeyUser, Permissions, ResolverOptions, User, check_permissions
 from gnats.errors import OptionError
 from gnats.gofmt import duration, quote
+from gnats.hostport import RANDOM_PORT, parse_host_port
 from gnats.jetstream.options import JetStreamOptions
 from gnats.tlsopts import TLSOptions
 
-GLOBAL_ACCOUNT = "$G"
-SYSTEM_ACCOUNT = "$SYS"
 ANY_HOST = "0.0.0.0"
 """All interfaces: where a server of its own listens, as nats-server does, unless it is told otherwise."""
-RANDOM_PORT = -1
 DEFAULT_PORT = 4222
 MAX_PAYLOAD_WARNING = 8 << 20
 _AUTH_TIMEOUT = 2.0
@@ -300,36 +298,6 @@ def validate_accounts(opts: Options) -> None:
     for account in opts.accounts:
         compile_account_mappings(account.name, account.mappings)
     exchange.add(opts.accounts)
-
-
-def split_host_port(text: str) -> tuple[str, str]:
-    """The host and the port of host:port or [host]:port.
-
-    Raises OptionError when it is neither.
-    """
-    host, colon, port = text.rpartition(":")
-    if host.startswith("[") and host.endswith("]"):
-        host = host[1:-1]
-    elif ":" in host:
-        raise OptionError(f"address {text}: too many colons in address")
-    if not colon:
-        raise OptionError(f"address {text}: missing port in address")
-    return host, port
-
-
-def parse_host_port(text: str, default_port: int) -> tuple[str, int]:
-    """The host and port of an advertised address; the port may be missing.
-
-    Raises OptionError when it is neither host nor host:port.
-    """
-    if ":" not in text or text.endswith("]"):
-        text = f"{text}:{default_port}"
-    host, number = split_host_port(text)
-    try:
-        port = int(number)
-    except ValueError:
-        raise OptionError(f"address {text}: {quote(number)} is not a port") from None
-    return host.strip(), port if port not in (0, RANDOM_PORT) else default_port
 
 
 def _seconds(value: float) -> str:

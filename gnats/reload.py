@@ -12,10 +12,12 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from gnats.auth import Authenticator, Denied, Grant, configure_authorization
+from gnats.accountopts import GLOBAL_ACCOUNT
+from gnats.auth import Authenticator, Denied, Grant
+from gnats.authorization import configure_authorization
 from gnats.connect import auth_violation, close_over_maximum, limits, permissions_of
 from gnats.errors import OptionError, ServerError
-from gnats.opts import GLOBAL_ACCOUNT, Options, read_config
+from gnats.opts import Options, read_config
 from gnats.reasons import ClosedState
 from gnats.reloadable import diff_options
 

@@ -3,11 +3,12 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from gnats.accountopts import GLOBAL_ACCOUNT, SYSTEM_ACCOUNT
 from gnats.authopts import AuthCallout
 from gnats.errors import OptionError
 from gnats.gofmt import duration, friendly_bytes
 from gnats.jetstream.options import DYNAMIC, JetStreamOptions
-from gnats.opts import GLOBAL_ACCOUNT, SYSTEM_ACCOUNT, Options
+from gnats.opts import Options
 from gnats.tlsopts import TLSOptions
 
 Notice = Callable[[Any], str]

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, Self
 from gnats.accept import AcceptLoop, listen_for_clients
 from gnats.account import Account
 from gnats.accounts import Accounts
-from gnats.auth import Authenticator, configure_authorization, new_nonce
+from gnats.auth import Authenticator, new_nonce
+from gnats.authorization import configure_authorization
 from gnats.connect import process_connect, process_info
 from gnats.core.client import Client
 from gnats.core.inbox import (
@@ -35,11 +36,13 @@ from gnats.core.state import ServerState
 from gnats.errors import OptionError, ServerError
 from gnats.events import Events
 from gnats.gofmt import friendly_bytes, join_host_port, os_error
+from gnats.hostport import parse_host_port
 from gnats.ident import ServerKeys, new_server_id
 from gnats.info import Info
 from gnats.internal import InternalClient
-from gnats.logger import Logger, SilentLogger, configure_logger, logs_somewhere
-from gnats.opts import MAX_PAYLOAD_WARNING, Options, parse_host_port
+from gnats.log import configure_logger, logs_somewhere
+from gnats.logger import Logger, SilentLogger
+from gnats.opts import MAX_PAYLOAD_WARNING, Options
 from gnats.paths import system_path
 from gnats.pollers import Event, Pollers, io_threads
 from gnats.reasons import ClosedState

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 import uvloop
 
 from gnats.errors import OptionError, ServerError
-from gnats.opts import RANDOM_PORT, Options
+from gnats.hostport import RANDOM_PORT
+from gnats.opts import Options
 from gnats.server import Server
 
 if TYPE_CHECKING:

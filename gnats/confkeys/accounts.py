@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gnats.accountopts import (
+    GLOBAL_ACCOUNT,
     AccountConfig,
     AccountLimits,
     ServiceExport,
@@ -32,7 +33,6 @@ from gnats.confkeys.values import (
 )
 from gnats.core.subject import valid_publish_subject
 from gnats.gofmt import quote
-from gnats.opts import GLOBAL_ACCOUNT
 
 
 @dataclass(slots=True)

@@ -29,7 +29,7 @@ from gnats.confkeys.values import (
 )
 from gnats.errors import OptionError
 from gnats.gofmt import duration as show_duration
-from gnats.opts import split_host_port
+from gnats.hostport import split_host_port
 from gnats.version import FEATURE_FLAGS, SETTABLE_FLAGS
 
 _PORT = re.compile(r"[+-]?[0-9]+")

@@ -5,8 +5,9 @@ import time
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
-from gnats.account import GLOBAL_ACCOUNT, Account
+from gnats.account import Account
 from gnats.accountopts import (
+    GLOBAL_ACCOUNT,
     AccountConfig,
     Mapping,
     ServiceExport,

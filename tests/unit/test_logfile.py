@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from gnats.log import configure_logger
 from gnats.logfile import FileLogger
-from gnats.logger import configure_logger
 from gnats.opts import Options
 
 pytestmark = pytest.mark.timeout(60)

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from gnats.errors import ServerError
+from gnats.log import configure_logger
 from gnats.logfile import FileLogger
-from gnats.logger import Logger, SilentLogger, configure_logger
+from gnats.logger import Logger, SilentLogger
 from gnats.opts import Options
 
 pytestmark = pytest.mark.timeout(60)

@@ -6,7 +6,8 @@ from support import jwts
 from gnats.accountopts import Mapping
 from gnats.authopts import NkeyUser, Permissions, ResolverOptions, SubjectPermission, User
 from gnats.errors import OptionError
-from gnats.opts import Options, parse_host_port, split_host_port
+from gnats.hostport import parse_host_port, split_host_port
+from gnats.opts import Options
 from gnats.tlsopts import TLSOptions
 
 pytestmark = pytest.mark.timeout(60)

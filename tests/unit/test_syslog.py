@@ -11,7 +11,7 @@ import pytest
 
 from gnats import syslog
 from gnats.errors import ServerError
-from gnats.logger import configure_logger
+from gnats.log import configure_logger
 from gnats.opts import Options
 from gnats.syslog import SyslogLogger
 

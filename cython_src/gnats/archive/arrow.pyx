@@ -5,6 +5,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memset
 
+from gnats.archive.columns cimport BATCH_FULL, BATCH_NO_MEMORY, SMALL, Batch, Buffer, buffer_room
 from gnats.archive.headermap cimport add_headers
 from gnats.archive.spare cimport spare_give, spare_take
 from gnats.archive.text cimport MOST_SHOWN, is_plain, show_bytes

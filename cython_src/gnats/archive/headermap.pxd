@@ -2,7 +2,7 @@
 from libc.stddef cimport size_t
 from libc.stdint cimport uint8_t
 
-from gnats.archive.arrow cimport Batch
+from gnats.archive.columns cimport Batch
 
 
 # The headers of the next row: 0 or BATCH_NO_MEMORY.

@@ -11,7 +11,7 @@ from libc.stddef cimport size_t
 from libc.stdint cimport int32_t, uint8_t, uint32_t
 from libc.string cimport memchr, memcmp, memcpy, memset
 
-from gnats.archive.arrow cimport BATCH_NO_MEMORY, Batch, Buffer, HeaderLine, buffer_room
+from gnats.archive.columns cimport BATCH_NO_MEMORY, Batch, Buffer, HeaderLine, buffer_room
 from gnats.archive.text cimport MOST_SHOWN, is_plain, show_bytes
 from gnats.core.subject cimport hash_bytes
 from gnats.includes.arrays cimport array_grow

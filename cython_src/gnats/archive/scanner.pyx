@@ -7,16 +7,8 @@ from posix.unistd cimport pread
 
 import os
 
-from gnats.archive.arrow cimport (
-    BATCH_FULL,
-    ROW_SIZE,
-    Batch,
-    batch_add,
-    batch_capsule,
-    batch_free,
-    batch_init,
-    batch_text_full,
-)
+from gnats.archive.arrow cimport ROW_SIZE, batch_add, batch_capsule, batch_free, batch_init, batch_text_full
+from gnats.archive.columns cimport BATCH_FULL, Batch
 from gnats.archive.spare cimport spare_enter, spare_leave
 from gnats.archive.walk cimport (
     DAMAGE_GAP,

@@ -9,6 +9,7 @@ from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
 from gnats.core.subject cimport hash_bytes, token_end
+from gnats.core.trie cimport EdgeTable, Node, Subscription
 from gnats.core.watches cimport Watch, WatchTable
 from gnats.includes.atomics cimport load64_acquire
 from gnats.includes.pthread cimport pthread_rwlock_t
@@ -20,30 +21,6 @@ cdef enum:
     SL_NO_MEMORY = -3
     # generation counters: literal first tokens share these, the others have `wild_gen`
     SL_GENERATIONS = 256
-
-
-cdef struct Node
-
-
-cdef struct Subscription:
-    Subscription *next   # chain in the subscriber's sid table; only the subscriber's poller touches it
-    uint32_t hash        # of the sid, for that table
-    uint32_t index       # position in the node's list; under the sublist's write lock
-    void *client         # the subscriber, a borrowed core.client.Client; NULL only in tests
-    Node *node           # where the trie keeps it, NULL when it is not in one; under the sublist's write lock
-    int64_t nm           # messages delivered so far; atomic
-    int64_t max          # auto-unsubscribe after this many, 0 for never; atomic
-    uint32_t subject_len
-    uint32_t queue_len   # 0 when it belongs to no queue group
-    uint32_t sid_len
-    # weight of a remote queue subscription (routes and leaf nodes), 0 counts as 1; while it is in a trie only
-    # Sublist.update_remote_qsub may change it
-    uint32_t qw
-    uint8_t kind         # kind of the subscriber's connection (CLIENT, ROUTER, ...)
-    uint8_t closed       # 1 once unsubscribed or its connection has gone; atomic
-    uint8_t internal     # 1 when the server itself is the subscriber
-    uint8_t flags        # SUB_*; set before it is in a trie
-    char data[1]         # subject, queue, sid, one after the other
 
 
 cdef enum:
@@ -95,43 +72,6 @@ cdef Subscription *sub_new(
     const char *sid, size_t sid_len,
     size_t before=*,
 ) noexcept nogil
-
-
-# ---- the trie; only core.trie and the Sublist look inside ----
-
-cdef struct SubVec:
-    uint32_t cap
-    Subscription *subs[1]
-
-
-cdef union Subs:
-    Subscription *one   # when there is one
-    SubVec *many        # when there are more
-
-
-cdef struct Node:
-    # what a leaf has no use for comes first, so that the rest of it is close together in memory
-    Node *pwc           # child for `*`; in a queue group: the next group
-    Node *fwc           # child for `>`; in a queue group: the one before
-    Node *groups        # queue groups, linked
-    uint32_t nchildren  # literal ones; in a queue group: how many of its subscriptions are remote
-    uint32_t nsubs
-    Subs subs           # of the subject itself, in no queue group; in a queue group: its members
-    Node *parent
-    Node *chain         # the next edge in the same bucket
-    uint32_t hash       # of the edge
-    uint32_t token_len
-    uint8_t kind
-    char token[1]       # or the name of the queue group
-
-
-cdef struct EdgeTable:
-    # Linear hashing (Litwin 1980): it grows and shrinks by one bucket at a time, so that no single write pays
-    # for a rehash of everything.
-    Node **segments[32]  # segment i holds the 2**i buckets from 2**i - 1 on; NULL when none of them is in use
-    uint32_t mask        # the smallest 2**k - 1 that covers all buckets
-    uint32_t nbuckets
-    uint32_t nnodes
 
 
 @cython.final

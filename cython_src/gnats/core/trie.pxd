@@ -1,16 +1,15 @@
-"""The trie below a Sublist: its nodes, the table of its edges, and the walk along a subject.
+"""The trie below a Sublist: its subscriptions and nodes, the table of its edges, and the walk along a subject.
 
 Wildcard children hang from their parent; the literal edges of all nodes live in one hash table, so that a
 node costs little more than its token. A queue group is a node as well, below the node of its subject.
 Everything here belongs to one Sublist and needs its lock: to write where it changes something, else to read.
 """
 from libc.stddef cimport size_t
-from libc.stdint cimport uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcmp, memcpy, memset
 
 from gnats.core.subject cimport hash_bytes, hash_seed_a, hash_seed_b, mul_mix, token_end
-from gnats.core.sublist cimport EdgeTable, Node, Subscription, SubVec
 
 cdef extern from * nogil:
     int clz32 "__builtin_clz"(uint32_t x)
@@ -26,7 +25,57 @@ cdef enum:
     KIND_LEAF = 4
 
 
-# ---- nodes ----
+cdef struct Node
+
+
+cdef struct Subscription:
+    Subscription *next   # chain in the subscriber's sid table; only the subscriber's poller touches it
+    uint32_t hash        # of the sid, for that table
+    uint32_t index       # position in the node's list; under the sublist's write lock
+    void *client         # the subscriber, a borrowed core.client.Client; NULL only in tests
+    Node *node           # where the trie keeps it, NULL when it is not in one; under the sublist's write lock
+    int64_t nm           # messages delivered so far; atomic
+    int64_t max          # auto-unsubscribe after this many, 0 for never; atomic
+    uint32_t subject_len
+    uint32_t queue_len   # 0 when it belongs to no queue group
+    uint32_t sid_len
+    # weight of a remote queue subscription (routes and leaf nodes), 0 counts as 1; while it is in a trie only
+    # Sublist.update_remote_qsub may change it
+    uint32_t qw
+    uint8_t kind         # kind of the subscriber's connection (CLIENT, ROUTER, ...)
+    uint8_t closed       # 1 once unsubscribed or its connection has gone; atomic
+    uint8_t internal     # 1 when the server itself is the subscriber
+    uint8_t flags        # SUB_* of core.sublist; set before it is in a trie
+    char data[1]         # subject, queue, sid, one after the other
+
+
+# ---- nodes; only this module and the Sublist look inside ----
+
+cdef struct SubVec:
+    uint32_t cap
+    Subscription *subs[1]
+
+
+cdef union Subs:
+    Subscription *one   # when there is one
+    SubVec *many        # when there are more
+
+
+cdef struct Node:
+    # what a leaf has no use for comes first, so that the rest of it is close together in memory
+    Node *pwc           # child for `*`; in a queue group: the next group
+    Node *fwc           # child for `>`; in a queue group: the one before
+    Node *groups        # queue groups, linked
+    uint32_t nchildren  # literal ones; in a queue group: how many of its subscriptions are remote
+    uint32_t nsubs
+    Subs subs           # of the subject itself, in no queue group; in a queue group: its members
+    Node *parent
+    Node *chain         # the next edge in the same bucket
+    uint32_t hash       # of the edge
+    uint32_t token_len
+    uint8_t kind
+    char token[1]       # or the name of the queue group
+
 
 cdef inline Node *next_group(const Node *group) noexcept nogil:
     return group.pwc
@@ -114,6 +163,15 @@ cdef inline void node_drop_sub(Node *node, Subscription *s) noexcept nogil:
 
 
 # ---- the table of edges ----
+
+cdef struct EdgeTable:
+    # Linear hashing (Litwin 1980): it grows and shrinks by one bucket at a time, so that no single write pays
+    # for a rehash of everything.
+    Node **segments[32]  # segment i holds the 2**i buckets from 2**i - 1 on; NULL when none of them is in use
+    uint32_t mask        # the smallest 2**k - 1 that covers all buckets
+    uint32_t nbuckets
+    uint32_t nnodes
+
 
 cdef inline uint32_t edge_hash(const Node *parent, uint8_t kind, const char *token, size_t n) noexcept nogil:
     return <uint32_t>mul_mix(
