@@ -7,7 +7,7 @@ SOURCES := $(shell find cython_src -name '*.pyx' -o -name '*.pxd' -o -name '*.h'
 STAMP  := $(VENV)/.installed
 ARGS   ?=
 
-.PHONY: help build run test hadoop faults soak bench bench-full lint asan tsan fuzz sdist clean check-tools
+.PHONY: help build run test hadoop faults soak bench bench-full lint asan tsan fuzz docs sdist clean check-tools
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -63,12 +63,16 @@ $(VENV)/.lint-tools: $(STAMP)
 	$(BIN)/python -m pip install --quiet --no-build-isolation --editable '.[monitor,test,lint,bench]'
 	@touch $@
 
-lint: build $(VENV)/.lint-tools ## ruff, mypy, cython-lint, and Cython's hints about the GIL
+lint: build $(VENV)/.lint-tools ## ruff, mypy, cython-lint, Cython's hints about the GIL, docs/where-is-it.md
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	PATH="$(CURDIR)/$(BIN):$$PATH" cython-lint cython_src
 	$(BIN)/python tools/check_gil_hints.py
+	$(BIN)/python tools/where_is_it.py --check
+
+docs: ## write docs/where-is-it.md anew: where nats-server's files and functions are
+	@page=$$($(PYTHON) tools/where_is_it.py) && printf '%s\n' "$$page" >docs/where-is-it.md
 
 # Sanitizers: a second build beside the first, run by a Python that has the runtime preloaded.
 asan: build $(VENV)/.test-tools ## core and stress tests under the address and undefined behaviour sanitizers

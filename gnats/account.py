@@ -1,4 +1,4 @@
-"""Accounts: isolated subject spaces, and the clients in them."""
+"""Accounts (accounts.go): isolated subject spaces, and the clients in them."""
 
 import itertools
 import time

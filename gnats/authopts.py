@@ -97,7 +97,7 @@ class ResolverOptions:
 
 
 def check_permission_subjects(subjects: Iterable[str], *, queues: bool) -> None:
-    """Refuse what is no subject, nor with `queues` a subject and a queue (checkPermSubjectArray).
+    """Refuse what is no subject, nor with `queues` a subject and a queue (checkPermSubjectArray in opts.go).
 
     Raises ValueError.
     """

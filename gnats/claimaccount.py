@@ -1,4 +1,4 @@
-"""An account that a JWT describes: what its users are checked against, and its AccountConfig.
+"""An account that a JWT describes (accounts.go): what its users are checked against, and its AccountConfig.
 
 Accounts of JWTs and of a configuration are built by the same code, from AccountConfig.
 """

@@ -1,4 +1,4 @@
-"""Requests about account JWTs in the system account: those that are answered, and those of the resolver.
+"""Requests about account JWTs in the system account (accounts.go, events.go), and those of the resolver.
 
 What the requests mean is the resolver's and OperatorMode's business.
 """

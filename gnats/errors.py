@@ -1,4 +1,4 @@
-"""The errors that a person is told, each in one line."""
+"""Errors for a person to read (errors.go), each in one line."""
 
 
 class ServerError(Exception):

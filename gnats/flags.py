@@ -1,4 +1,4 @@
-"""The command line of gnats-server: nats-server's flags, in Go's style, and what becomes of them."""
+"""The command line of gnats-server (opts.go): nats-server's flags, in Go's style, as options."""
 
 from dataclasses import dataclass, field, replace
 from typing import Any

@@ -1,4 +1,4 @@
-"""A server's identity: a public nkey and, where something is signed with it, the key pair."""
+"""A server's identity (server.go): a public nkey and, where something is signed with it, the key pair."""
 
 import os
 import random

@@ -1,4 +1,4 @@
-"""Clients of the server itself: they subscribe with a callback and publish, within one account."""
+"""Clients of the server itself (server.go): they subscribe with callbacks and publish, in one account."""
 
 import itertools
 import json

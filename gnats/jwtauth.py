@@ -1,4 +1,4 @@
-"""One client's way from a CONNECT with a JWT to a user: the JWT part of processClientOrLeafAuthentication."""
+"""One client's way from a CONNECT with a JWT to a user: the JWT part of auth.go."""
 
 import time
 from collections.abc import Sequence

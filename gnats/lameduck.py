@@ -1,4 +1,4 @@
-"""Lame duck mode: a server that leaves without all of its clients reconnecting elsewhere at once."""
+"""Lame duck mode (lameDuckMode in server.go): leave without all clients reconnecting elsewhere at once."""
 
 import asyncio
 import random

@@ -1,5 +1,5 @@
 """Subject mappings of an account: from what a configuration says to what the data plane asks
-(AddWeightedMappings)."""
+(AddWeightedMappings in accounts.go)."""
 
 from collections.abc import Iterable
 from itertools import accumulate
@@ -64,7 +64,7 @@ def _destinations(mapping: Mapping, cluster: str) -> list[tuple[SubjectTransform
 
 
 def domain_mappings(domain: str, *, system: bool, besides: Iterable[Row]) -> list[Row]:
-    """What makes an account reach its server's JetStream by the name of its domain (generateJSMappingTable).
+    """Map the API of a domain to that of the server itself (generateJSMappingTable in jetstream_api.go).
 
     `system`: for the system account; `besides`: the mappings that are there, which count. None without a
     domain.

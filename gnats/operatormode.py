@@ -211,7 +211,7 @@ class OperatorMode:
             self._log.error(f"DirResolver - Update for account {quote(name)} resulted in error {exc}")
 
     def account_removed(self, name: str) -> None:
-        """A resolver's JWT of an account was deleted: the account is closed (removeCb)."""
+        """A resolver's JWT of an account was deleted: the account is closed (removeCb in accounts.go)."""
         account = self.accounts.get(name)
         if account is None:
             return

@@ -1,4 +1,4 @@
-"""What a server can be told: its options, their defaults and what they must satisfy."""
+"""The options of a server (opts.go), their defaults, and what they must satisfy."""
 
 import os
 import warnings

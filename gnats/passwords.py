@@ -1,4 +1,4 @@
-"""Passwords and tokens: what is configured against what is given, in the clear or as a bcrypt hash.
+"""Compare passwords and tokens (auth.go) with those of the configuration, in clear or as a bcrypt hash.
 
 A bcrypt comparison takes as long as its cost says, seconds for a high one: in an event loop use
 check_password_async. It compares in threads that do nothing else, so that many logins hold up neither those

@@ -1,4 +1,4 @@
-"""The ports file: where a server can be reached, for the tests and scripts that started it on free ports."""
+"""The ports file (server.go): where a server that a test or a script started on free ports can be reached."""
 
 import fcntl
 import json

@@ -1,4 +1,4 @@
-"""What the data plane's log and trace records say: from code to level and text, in nats-server's words."""
+"""Words of the data plane's log and trace records (client.go): from code to level and nats-server's text."""
 
 import os
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""The control plane's side of a client: who it is, what it said in CONNECT, and how the log names it."""
+"""The control plane's side of a client (client.go): who it is, its CONNECT, how the log names it."""
 
 import asyncio
 import time

@@ -1,4 +1,4 @@
-"""Operator mode in a server: its accounts and clients are made what OperatorMode finds out (AccountsHook)."""
+"""Operator mode in a server (accounts.go, server.go): apply what OperatorMode finds out (AccountsHook)."""
 
 import asyncio
 import time

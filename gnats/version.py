@@ -1,4 +1,4 @@
-"""The version of gnats, and that of the nats-server whose behaviour it has: clients switch features on it."""
+"""The versions (const.go) of gnats and of the nats-server whose behaviour it has: clients look at that."""
 
 import sys
 

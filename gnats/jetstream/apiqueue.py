@@ -1,4 +1,4 @@
-"""Requests to the API that wait: how many and how large they may be, and whose is next.
+"""Requests to the API that wait (jetstream_api.go): how many and how large they may be, and whose is next.
 
 Whoever asks has its turn after each other that asks, however many requests it has sent.
 """

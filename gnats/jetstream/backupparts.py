@@ -1,5 +1,5 @@
-"""What a backup has besides messages: the state it begins with, or, of one that nats-server before 2.15 made,
-the files of its stream.
+"""The parts of a backup besides messages (stream_backup.go): the state it begins with, or, of one that
+nats-server before 2.15 made, the files of its stream.
 
 Tar files are read here, not by tarfile: a client sends them, and tarfile's time and memory for a header have
 no bound."""

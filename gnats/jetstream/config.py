@@ -108,7 +108,7 @@ class StreamSource(Document):
     consumer: StreamConsumerSource | None = one(StreamConsumerSource)
 
     def index_name(self) -> str:
-        """What tells the sources of a stream apart (composeIName)."""
+        """What tells the sources of a stream apart (composeIName in stream.go)."""
         name = self.header_name()
         if self.consumer:
             name += ":C=" + server_hash(self.consumer.name)
@@ -118,7 +118,7 @@ class StreamSource(Document):
         return f"{name} {sources} " + "\f".join(each.dest or ">" for each in self.subject_transforms)
 
     def consumer_index_name(self) -> str:
-        """What tells the consumers apart that sources name (composeCName)."""
+        """What tells the consumers apart that sources name (composeCName in stream.go)."""
         return f"{self.header_name()} {self.consumer.name if self.consumer else ''}"
 
     def header_name(self) -> str:
@@ -280,7 +280,7 @@ class ConsumerConfig(Document):
 
     @property
     def filters(self) -> tuple[str, ...]:
-        """The subjects that are delivered; none: all of the stream's (gatherSubjectFilters)."""
+        """The subjects to deliver; none: all of the stream's (gatherSubjectFilters in consumer.go)."""
         return ((self.filter_subject,) if self.filter_subject else ()) + self.filter_subjects
 
     def replicas(self, stream: StreamConfig) -> int:

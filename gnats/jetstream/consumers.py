@@ -1,4 +1,4 @@
-"""Consumers as the control plane has them: configuration, state on the disk, what is asked and told.
+"""Consumers as the control plane has them (consumer.go): configuration, state on the disk, what is asked.
 
 What they deliver is the business of the native consumer (gnats.jetstream.consumer).
 """

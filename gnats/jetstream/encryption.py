@@ -1,4 +1,4 @@
-"""What is stored is encrypted with the server's key: key files of streams and consumers, their small files.
+"""Encryption with the server's key (jetstream.go): key files of streams and consumers, their small files.
 
 A stream or a consumer has a seed in its meta.key, which the server's key opens. After another key or cipher
 has been configured the old ones still open what was stored, to be converted (gnats.jetstream.conversion).

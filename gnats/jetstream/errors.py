@@ -1,4 +1,4 @@
-"""The errors of the JetStream API (errors.json): HTTP code, error code and text, as clients know them."""
+"""The errors of the JetStream API (jetstream_errors_generated.go): HTTP code, error code and text."""
 
 from typing import NamedTuple
 

@@ -1,4 +1,4 @@
-"""What is told of streams and consumers (StreamInfo and ConsumerInfo)."""
+"""What is told of streams and consumers (StreamInfo in stream.go, ConsumerInfo in consumer.go)."""
 
 from __future__ import annotations
 

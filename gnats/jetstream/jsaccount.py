@@ -84,7 +84,7 @@ class JSAccount:
         return found
 
     def check_stream_limits(self, config: StreamConfig) -> None:
-        """Raise ApiError where there is no room for a new stream (jsNonClusteredStreamLimitsCheck)."""
+        """Raise ApiError without room for a stream (jsNonClusteredStreamLimitsCheck in jetstream_api.go)."""
         limits, tier = self.select_limits(config.num_replicas)
         others = [
             each

@@ -1,4 +1,4 @@
-"""What a server can be told about JetStream (the jetstream block), and what it makes of that.
+"""The options of JetStream (jetstream.go): the jetstream block, and what a server makes of it.
 
 Sizes are bytes, durations seconds.
 """

@@ -1,4 +1,4 @@
-"""The streams that a stream takes messages from: found where they were left, begun, changed and stopped."""
+"""The streams that a stream takes messages from (stream.go): found again, begun, changed, stopped."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Subjects that must not overlap, however many there are: of a stream, and of all streams of an account.
+"""Subjects that must not overlap (stream.go), of a stream and of all streams of an account, however many.
 
 What is found is what comparing each with each finds, in the time that it takes to look at each. Only
 wildcards in the same places of very many subjects take longer: threads do that, and stop() ends it.

@@ -1,4 +1,4 @@
-"""What consumers have done is written down, soon after it has changed, by one thread for all of them.
+"""Write down what consumers have done (filestore.go), soon after it has changed: one thread for all of them.
 
 What changes until then is written with it. A lock is held while one state is written: whoever holds it may
 write, or delete, the same files.

@@ -49,7 +49,7 @@ Lookup = Callable[[str], StreamConfig | None]
 
 
 def valid_asset_name(name: str) -> bool:
-    """Can a stream or a consumer be called that? (isValidAssetName)"""
+    """Can a stream or a consumer be called that? (isValidAssetName in jetstream.go)"""
     return name != "" and not _NOT_IN_NAMES.search(name)
 
 

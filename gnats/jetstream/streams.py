@@ -1,4 +1,4 @@
-"""Streams as the control plane has them: configuration, consumers, what is asked and told about them.
+"""Streams as the control plane has them (stream.go): configuration, consumers, questions and answers.
 
 Their messages are the business of the native stream (gnats.jetstream.stream) and its store.
 """

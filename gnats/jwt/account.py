@@ -209,5 +209,5 @@ class AccountClaims(Claims):
 
 
 def is_revoked(revocations: Mapping[str, int], key: str, issued_at: int) -> bool:
-    """Is a JWT for `key` that was issued then no longer good? (isRevoked)"""
+    """Is a JWT for `key` that was issued then no longer good? (isRevoked in accounts.go)"""
     return any(name in revocations and revocations[name] >= issued_at for name in (key, ALL))

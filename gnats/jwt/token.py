@@ -1,4 +1,4 @@
-"""JWTs as text: claims signed with an nkey, and back (claims.go and decoder.go of the jwt library)."""
+"""JWTs as text: claims signed with an nkey, and back (claims and decoder of the jwt library)."""
 
 import base64
 import json

@@ -1,4 +1,4 @@
-"""From where and when a user may connect: networks and times of the day (validateSrc and validateTimes)."""
+"""From where and when a user may connect: networks, times of day (validateSrc, validateTimes in jwt.go)."""
 
 import ipaddress
 import time

@@ -1,4 +1,4 @@
-"""/accountz and /accstatz: accounts, what they share and what they send (Accountz and AccountStatz)."""
+"""/accountz and /accstatz: accounts, what they share and send (Accountz and AccountStatz in monitor.go)."""
 
 import itertools
 import time

@@ -1,4 +1,4 @@
-"""/routez, /gatewayz, /leafz and /raftz: of what a server has not, the documents that say so."""
+"""/routez, /gatewayz, /leafz and /raftz (monitor.go): of what a server has not, the documents that say so."""
 
 import time
 from typing import TYPE_CHECKING

@@ -1,4 +1,4 @@
-"""/connz: connections, open and closed (Connz in monitor.go)."""
+"""/connz: connections, open and closed (Connz in monitor.go, and monitor_sort_opts.go)."""
 
 import base64
 import heapq

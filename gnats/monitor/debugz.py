@@ -1,4 +1,4 @@
-"""/ipqueuesz, /debug/vars and /stacksz: a look inside the process."""
+"""/ipqueuesz, /debug/vars and /stacksz (monitor.go): a look inside the process."""
 
 import asyncio
 import gc

@@ -1,4 +1,4 @@
-"""What the pages can be asked for, by the query of a URL or the JSON of a request to the system account."""
+"""Options of the pages (monitor.go), in the query of a URL or the JSON of a request to the system account."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields

@@ -1,4 +1,4 @@
-"""The pages as answers to requests in the system account, their options in the request's body."""
+"""The pages as answers to requests in the system account (events.go), their options in the request's body."""
 
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""What the process takes of the machine."""
+"""CPU and memory that the process takes (pse/pse_linux.go)."""
 
 import os
 import time

@@ -1,4 +1,4 @@
-"""Where account JWTs come from: memory, a URL, directories."""
+"""Where account JWTs come from (accounts.go): memory, a URL, directories."""
 
 from gnats.opts import Options
 from gnats.resolver.base import Log, Resolver, SystemRequests

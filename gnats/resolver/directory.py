@@ -1,4 +1,4 @@
-"""The full and the cache resolver: a directory of JWTs, kept alike by the servers of a cluster.
+"""The full and the cache resolver (accounts.go): a directory of JWTs, kept alike by the servers of a cluster.
 
 A full one has every account's JWT, answers look-ups and packs, and asks the others every `interval` seconds
 whether it has missed something; a cache keeps what it was asked for. (DirAccResolver, CacheDirAccResolver)

@@ -1,4 +1,4 @@
-"""The memory resolver: it has the preloaded JWTs, and what is stored while the server runs."""
+"""The memory resolver (accounts.go): it has the preloaded JWTs, and what is stored while the server runs."""
 
 from gnats.resolver.base import ResolverError
 

@@ -1,4 +1,4 @@
-"""The URL resolver: JWTs come from an HTTP server, one GET for each account (URLAccResolver)."""
+"""The URL resolver: JWTs from an HTTP server, one GET for each account (URLAccResolver in accounts.go)."""
 
 import ssl
 from urllib.parse import urlsplit, urlunsplit

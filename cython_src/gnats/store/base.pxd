@@ -1,4 +1,5 @@
-"""What a store is made of: its state, its blocks, its subjects. The other modules of the store work on this.
+"""The parts of a store (filestore.go, memstore.go): state, blocks, subjects. The other modules
+of the store work on this.
 
 Everything needs `lock`, which the caller takes; functions never take it themselves. Errors of writing *freeze* a
 store: `env.error` is the errno, nothing is stored or removed any more, and reading goes on.

@@ -1,4 +1,4 @@
-"""Numbers and durations as clients write them into headers (time.ParseDuration, parseMessageTTL), without Python."""
+"""Numbers and durations as clients write them into headers (time.ParseDuration, parseMessageTTL of stream.go)."""
 from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint64_t
 

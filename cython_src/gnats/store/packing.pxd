@@ -1,4 +1,4 @@
-"""Between the records of a block and its file: compression."""
+"""Between the records of a block and its file: compression (filestore.go)."""
 from libc.stddef cimport size_t
 from libc.stdint cimport uint64_t
 

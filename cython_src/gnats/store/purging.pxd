@@ -1,4 +1,4 @@
-"""All messages at once, and those behind a sequence."""
+"""Removing all messages at once, and those behind a sequence (filestore.go)."""
 from libc.stdint cimport uint64_t
 
 from gnats.store.base cimport StoreBase

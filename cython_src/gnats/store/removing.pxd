@@ -1,4 +1,4 @@
-"""Removing messages: one by one, by limits, from the front, by subject."""
+"""Removing messages (filestore.go): one by one, by limits, from the front, by subject."""
 from libc.stdint cimport uint32_t, uint64_t
 
 from gnats.store.base cimport StoreBase

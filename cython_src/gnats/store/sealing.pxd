@@ -1,4 +1,6 @@
-"""Encryption of a store in files: block keys, and the stream's own for index.db. Loads OpenSSL (gnats.store.crypto)."""
+"""Encryption of a store in files (filestore.go): block keys, and the stream's own for index.db.
+
+Loads OpenSSL (gnats.store.crypto)."""
 from libc.stddef cimport size_t
 from libc.stdint cimport uint8_t
 

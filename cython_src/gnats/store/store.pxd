@@ -1,4 +1,4 @@
-"""The message store of a stream: blocks of records in files, or in memory.
+"""The message store of a stream (store.go, filestore.go, memstore.go): blocks of records in files, or in memory.
 
 `lock` is the stream's lock; every method is called with it held, except those that say otherwise. What a StoreMsg
 points to stays valid until the calling thread's next quiescent point (core.quiesce): a poller's batch, or what a

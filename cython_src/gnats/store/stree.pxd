@@ -1,4 +1,4 @@
-"""The subject tree: from literal subjects to a struct of fixed size, ordered, searched by filters (stree/).
+"""The subject tree: from literal subjects to a struct of fixed size, ordered, searched by filters (stree/stree.go).
 
 An adaptive radix tree (Leis, Kemper, Neumann: The Adaptive Radix Tree) over the bytes of subjects. A leaf holds its
 whole subject and never moves, so a value's address is good until its subject is deleted; inner nodes have 2, 5,
