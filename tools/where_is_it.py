@@ -23,7 +23,7 @@ TABLE = {
         DirAccResolver=DirectoryResolver internalClient=Server.internal_client
         processServiceImportResponse removeRespServiceImport=Account.take_response
         respondToUpdate=requests.answer selectMappedSubject sendTrackingLatency=Latency.measured
-        serviceImportFormsCycle=_check_service_cycles setTraceDest shouldSample=Importer.should_sample
+        serviceImportFormsCycle=_check_service_cycles setTraceDest shouldSample
         streamImportFormsCycle=_check_stream_cycles subscribeInternal
         UpdateAccountClaims=Accounts.update_claims URLAccResolver=URLResolver""",
     "archive/archive.go": "jetstream/backup NewReader=BackupReader NewWriter=BackupWriter",
