@@ -176,7 +176,7 @@ def backs_off(w: Worker) -> list[str]:
     first, second = w.random.randint(1, 2) * UNIT, w.random.randint(1, 3) * UNIT
     name = w.consumer(backoff=[first, second], max_deliver=3)
     begun = w.store(name)
-    sid, _ = w.pull(name, batch=100, expires=first + second + UNIT // 2)
+    sid, _ = w.pull(name, batch=100, expires=first + second + UNIT)
     came = w.until_status(sid)
     due = [0, first, first + second]
     for message, after in zip(came, due, strict=False):

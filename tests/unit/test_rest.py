@@ -128,7 +128,8 @@ def test_an_embedded_server_that_goes_round_is_found(
     server.start()
     for fd in timers() - before:
         set_timer(fd, nanoseconds)
-    with pytest.raises(NotAtRest, match=r"poller \d went round"):
+    # On a busy machine the poller may not have had its turn in the last window.
+    with pytest.raises(NotAtRest, match=r"poller \d went round|thread \S+ \(\d+\) runs"):
         server.stop()
 
 
