@@ -1,6 +1,6 @@
-"""Messages on their way to subscribers."""
+"""The receiving half of a connection that subscribes."""
 
 from gnats.core.imports import Importer
 
 class Deliverer(Importer):
-    """A connection that messages come from and go to; see Client."""
+    """A connection that messages are delivered to; see Client."""

@@ -1,4 +1,4 @@
-"""What imports do to a connection."""
+"""What a connection has of imports."""
 
 from gnats.core.guard import Guarded
 
