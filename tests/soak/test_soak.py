@@ -8,8 +8,8 @@ from support.servers import KINDS, REFERENCE, NotInstalled
 from .soak import differences, soak
 
 TRIES = 3
-"""A busy machine can hold a server up for longer than the waits are apart. A server that waits wrongly does so in
-every try of the same episodes."""
+"""A busy machine can hold a server up for longer than the waits are apart. A server that waits wrongly does
+so in every try of the same episodes."""
 
 pytestmark = [pytest.mark.timeout(300), pytest.mark.waits]
 
