@@ -1,6 +1,6 @@
 """The receiving half of a connection that subscribes; see delivery.pxd."""
 from libc.stddef cimport size_t
-from libc.stdint cimport int64_t, uint32_t
+from libc.stdint cimport int64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport strlen
 

@@ -64,7 +64,7 @@ cdef enum:
 
 
 cdef inline void message_set_data(Message *m, char *data, size_t hdr, size_t n, char *sizes) noexcept nogil:
-    """Give a message n bytes, the first `hdr` of them its header, without CR LF; `sizes` lives as long as the message."""
+    """Give a message n bytes, the first `hdr` of them its header, no CR LF behind; `sizes` lives as long as it does."""
     m.data = data
     m.n = n
     m.hdr = hdr

@@ -15,5 +15,5 @@ cdef enum RouteOutcome:
 
 # Deliver a message to the subscribers of its subject in an account's sublist.
 cdef RouteOutcome route(const Message *m, Sublist sublist) noexcept nogil
-# The same to those of a match result. The publisher is closed when memory runs out on the way (Connection.out_of_memory).
+# The same to those of a match result. The publisher is closed when memory runs out on the way.
 cdef RouteOutcome process_msg_results(const Message *m, const MatchResult *r) noexcept nogil

@@ -1,5 +1,4 @@
 """Messages from their publisher to their subscribers; see route.pxd."""
-from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
@@ -33,7 +32,7 @@ from gnats.core.inbox cimport (
 from gnats.core.message cimport Message, NativeSub, native_sub
 from gnats.core.msgtrace cimport trace_egress, trace_stream_export
 from gnats.core.parser cimport GATEWAY, JETSTREAM, LEAF, ROUTER, Slice
-from gnats.core.pollstate cimport PollState, poller_random
+from gnats.core.pollstate cimport poller_random
 from gnats.core.records cimport LOG_AUTO_UNSUBSCRIBE
 from gnats.core.results cimport results_match
 from gnats.core.sublist cimport (

@@ -1,5 +1,5 @@
-"""Traces of messages whose headers ask for them (msgtrace.go): what happens to a message is noted while it is routed, and
-then posted to the control plane, which tells the subject that the message or its account names.
+"""Traces of messages whose headers ask for them (msgtrace.go): what happens to a message is noted while it is routed,
+and then posted to the control plane, which tells the subject that the message or its account names.
 
 Nearly no message has a trace, and for those without a header nothing is done.
 """

@@ -1,7 +1,7 @@
 """Traces of messages whose headers ask for them; see tracing.pxd."""
 from cpython.bytes cimport PyBytes_AS_STRING
 from libc.stddef cimport size_t
-from libc.stdlib cimport free, malloc
+from libc.stdlib cimport malloc
 from libc.string cimport memchr, memcmp, memset
 
 from gnats.core.account cimport Account, TraceDest, account_trace_dest
