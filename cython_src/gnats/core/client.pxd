@@ -32,12 +32,10 @@ cdef class Client(Deliverer):
     cdef void take_out(self, Subscription **subs, size_t n) noexcept nogil
     cdef int punt(self, uint32_t kind, const char *arg, size_t n) noexcept nogil
     # -- messages it publishes; see core.message --
-    cdef int process_inbound_client_msg(self, Message *m) noexcept nogil
     cdef int refuse_msg(self, const Message *m, int what) noexcept nogil
     cdef void map_subject(self, Message *m, Mappings *mappings) noexcept nogil
     cdef void trace_in_mapping(self, const Slice *subject, const char *to, size_t n) noexcept nogil
     # Handle a message whose header may ask for a trace.
     cdef int process_traced_msg(self, Message *m) noexcept nogil
     cdef void trace_over_max_payload(self) noexcept nogil
-    cdef bint route_msg(self, const Message *m) noexcept nogil
     cdef void no_responders(self, const Message *m) noexcept nogil

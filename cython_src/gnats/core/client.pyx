@@ -131,6 +131,40 @@ cdef inline void take_message(Client c, Message *m, char *data, size_t n) noexce
     m.ended = 1
 
 
+cdef inline bint route_msg(Client c, const Message *m) noexcept nogil:
+    """Deliver to the subscribers in the account; True when one received it."""
+    cdef RouteOutcome outcome = route(m, (<Account> c.account).sublist)
+    if unlikely(outcome == ROUTE_NO_MEMORY):
+        c.out_of_memory(READ_ERROR)
+    elif outcome != ROUTE_DELIVERED and m.reply.p != NULL and c.opts.no_responders:
+        c.no_responders(m)
+    return outcome == ROUTE_DELIVERED
+
+
+cdef inline int process_inbound_client_msg(Client c, Message *m) noexcept nogil:
+    cdef Mappings *mappings = account_mappings(<Account> c.account)
+    c.batch_msgs += 1
+    c.batch_bytes += m.n
+    if unlikely(mappings != NULL):
+        c.map_subject(m, mappings)   # what follows knows the new subject only
+    if c.trace:
+        c.trace_msg(TRACE_IN_PAYLOAD, m.data, m.n + 2, m.hdr)
+    if unlikely(m.subject.n and (m.subject.p[0] == c'_' or m.subject.p[0] == c'$')):
+        if is_gateway_reply(&m.subject) or (
+            m.subject.n >= 5 and memcmp(m.subject.p, b"$NRG.", 5) == 0
+            and not load8(&(<Account> c.account)._is_system)
+        ):
+            return c.refuse_msg(m, REFUSED_SUBJECT)
+    if unlikely(c.permissions != NULL) and not c.may_publish(&m.subject):
+        return c.refuse_msg(m, REFUSED_SUBJECT)
+    if m.reply.p != NULL and is_reserved_reply(&m.reply):
+        return c.refuse_msg(m, REFUSED_REPLY)
+    if unlikely(c.opts.verbose):
+        c.send_ok()
+    route_msg(c, m)
+    return PARSE_OK
+
+
 cdef uint32_t split_line(char *arg, size_t n, Slice *out, uint32_t most) noexcept nogil:
     """The words of a line into out[:most]; how many there are, most + 1 for more."""
     cdef uint32_t count = 0
@@ -257,7 +291,7 @@ cdef class Client(Deliverer):
             m.reply.p = PyBytes_AS_STRING(reply)
             m.reply.n = PyBytes_GET_SIZE(reply)
         message_set_data(&m, PyBytes_AS_STRING(msg), PyBytes_GET_SIZE(hdr), PyBytes_GET_SIZE(msg), sizes)
-        delivered = self.route_msg(&m)
+        delivered = route_msg(self, &m)
         end_batch(self.ps)
         if pollstate_busy(self.ps):
             eventfd_write(self.ps.evfd, 1)
@@ -654,30 +688,7 @@ cdef class Client(Deliverer):
         take_message(self, &m, msg, n - 2)
         if unlikely(m.hdr != 0) and may_be_traced(self, &m):
             return self.process_traced_msg(&m)
-        return self.process_inbound_client_msg(&m)
-
-    cdef int process_inbound_client_msg(self, Message *m) noexcept nogil:
-        cdef Mappings *mappings = account_mappings(<Account> self.account)
-        self.batch_msgs += 1
-        self.batch_bytes += m.n
-        if unlikely(mappings != NULL):
-            self.map_subject(m, mappings)   # what follows knows the new subject only
-        if self.trace:
-            self.trace_msg(TRACE_IN_PAYLOAD, m.data, m.n + 2, m.hdr)
-        if unlikely(m.subject.n and (m.subject.p[0] == c'_' or m.subject.p[0] == c'$')):
-            if is_gateway_reply(&m.subject) or (
-                m.subject.n >= 5 and memcmp(m.subject.p, b"$NRG.", 5) == 0
-                and not load8(&(<Account> self.account)._is_system)
-            ):
-                return self.refuse_msg(m, REFUSED_SUBJECT)
-        if unlikely(self.permissions != NULL) and not self.may_publish(&m.subject):
-            return self.refuse_msg(m, REFUSED_SUBJECT)
-        if m.reply.p != NULL and is_reserved_reply(&m.reply):
-            return self.refuse_msg(m, REFUSED_REPLY)
-        if unlikely(self.opts.verbose):
-            self.send_ok()
-        self.route_msg(m)
-        return PARSE_OK
+        return process_inbound_client_msg(self, &m)
 
     cdef int refuse_msg(self, const Message *m, int what) noexcept nogil:
         if m.trace != NULL:
@@ -734,7 +745,7 @@ cdef class Client(Deliverer):
             return go_on(self)
         if disable:
             changed = set_trace_dest(m, NULL, sizes)
-        result = self.process_inbound_client_msg(m)
+        result = process_inbound_client_msg(self, m)
         free(changed)
         if m.trace != NULL:
             send_msg_trace(self, m.trace)
@@ -751,15 +762,6 @@ cdef class Client(Deliverer):
         if may_be_traced(self, &m) and init_msg_trace(self, &m, &disable) == TRACE_ON:
             trace_refused(m.trace, REFUSED_SIZE, &m.subject)
             send_msg_trace(self, m.trace)
-
-    cdef bint route_msg(self, const Message *m) noexcept nogil:
-        """Deliver to the subscribers in the account; True when one received it."""
-        cdef RouteOutcome outcome = route(m, (<Account> self.account).sublist)
-        if unlikely(outcome == ROUTE_NO_MEMORY):
-            self.out_of_memory(READ_ERROR)
-        elif outcome != ROUTE_DELIVERED and m.reply.p != NULL and self.opts.no_responders:
-            self.no_responders(m)
-        return outcome == ROUTE_DELIVERED
 
     cdef void no_responders(self, const Message *m) noexcept nogil:
         """Nobody is there: tell a requester that wants to know, if it listens on its reply itself."""

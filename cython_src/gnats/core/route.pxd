@@ -4,7 +4,9 @@ The publisher's poller walks the match result. A subscriber whose messages a fun
 imported service) comes after all others.
 """
 from gnats.core.message cimport Message
+from gnats.core.results cimport results_match
 from gnats.core.sublist cimport MatchResult, Sublist
+from gnats.includes.atomics cimport unlikely
 
 
 cdef enum RouteOutcome:
@@ -13,7 +15,15 @@ cdef enum RouteOutcome:
     ROUTE_NO_MEMORY        # for the match: nothing was done
 
 
-# Deliver a message to the subscribers of its subject in an account's sublist.
-cdef RouteOutcome route(const Message *m, Sublist sublist) noexcept nogil
-# The same to those of a match result. The publisher is closed when memory runs out on the way.
+# Deliver a message to the subscribers of a match result. The publisher is closed when memory runs out on the way.
 cdef RouteOutcome process_msg_results(const Message *m, const MatchResult *r) noexcept nogil
+
+
+cdef inline RouteOutcome route(const Message *m, Sublist sublist) noexcept nogil:
+    """Deliver a message to the subscribers of its subject in an account's sublist."""
+    cdef MatchResult *r = results_match(&m.ps.cache, sublist, m.subject.p, m.subject.n)
+    if unlikely(r == NULL):
+        return ROUTE_NO_MEMORY
+    if r.npsubs == 0 and r.nqgroups == 0:
+        return ROUTE_NOBODY
+    return process_msg_results(m, r)

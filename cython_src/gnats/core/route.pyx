@@ -34,13 +34,11 @@ from gnats.core.msgtrace cimport trace_egress, trace_stream_export
 from gnats.core.parser cimport GATEWAY, JETSTREAM, LEAF, ROUTER, Slice
 from gnats.core.pollstate cimport poller_random
 from gnats.core.records cimport LOG_AUTO_UNSUBSCRIBE
-from gnats.core.results cimport results_match
 from gnats.core.sublist cimport (
     SUB_NATIVE,
     SUB_SHADOW,
     MatchResult,
     QueueGroup,
-    Sublist,
     Subscription,
     sub_queue,
     sub_sid,
@@ -77,15 +75,6 @@ cdef bint add_last(LastOnes *last, Subscription *s, const MatchResult *r) noexce
 cdef inline bint is_native_shadow(const Subscription *s) noexcept nogil:
     """Is this a shadow of a subscription with a NativeSub? Its function may publish in place."""
     return s.flags == SUB_SHADOW and s.kind == JETSTREAM
-
-
-cdef RouteOutcome route(const Message *m, Sublist sublist) noexcept nogil:
-    cdef MatchResult *r = results_match(&m.ps.cache, sublist, m.subject.p, m.subject.n)
-    if unlikely(r == NULL):
-        return ROUTE_NO_MEMORY
-    if r.npsubs == 0 and r.nqgroups == 0:
-        return ROUTE_NOBODY
-    return process_msg_results(m, r)
 
 
 cdef RouteOutcome process_msg_results(const Message *m, const MatchResult *r) noexcept nogil:
