@@ -63,11 +63,12 @@ $(VENV)/.lint-tools: $(STAMP)
 	$(BIN)/python -m pip install --quiet --no-build-isolation --editable '.[monitor,test,lint,bench]'
 	@touch $@
 
-lint: build $(VENV)/.lint-tools ## ruff, mypy, cython-lint, and Cython's hints about the GIL
+lint: build $(VENV)/.lint-tools ## ruff, mypy, cython-lint, circles of imports, and Cython's hints about the GIL
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	PATH="$(CURDIR)/$(BIN):$$PATH" cython-lint cython_src
+	$(BIN)/python tools/check_layers.py
 	$(BIN)/python tools/check_gil_hints.py
 
 # Sanitizers: a second build beside the first, run by a Python that has the runtime preloaded.
