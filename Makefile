@@ -63,11 +63,12 @@ $(VENV)/.lint-tools: $(STAMP)
 	$(BIN)/python -m pip install --quiet --no-build-isolation --editable '.[monitor,test,lint,bench]'
 	@touch $@
 
-lint: build $(VENV)/.lint-tools ## ruff, mypy, cython-lint, Cython's hints about the GIL, docs/where-is-it.md
+lint: build $(VENV)/.lint-tools ## ruff, mypy, cython-lint, circles of imports, the GIL, docs/where-is-it.md
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	PATH="$(CURDIR)/$(BIN):$$PATH" cython-lint cython_src
+	$(BIN)/python tools/check_layers.py
 	$(BIN)/python tools/check_gil_hints.py
 	$(BIN)/python tools/where_is_it.py --check
 

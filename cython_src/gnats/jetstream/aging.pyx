@@ -14,7 +14,8 @@ from gnats.includes.times cimport time_after, time_before
 from gnats.jetstream.dedupe cimport dedupe_expire
 from gnats.jetstream.engine cimport local_of, stream_failed
 from gnats.jetstream.headers cimport parse_headers
-from gnats.jetstream.ingest cimport TOLD, Inbound, process_jetstream_msg
+from gnats.jetstream.inbound cimport TOLD, Inbound
+from gnats.jetstream.ingest cimport process_jetstream_msg
 from gnats.jetstream.streamcore cimport StreamCore
 from gnats.store.base cimport STORE_OK, StoreMsg
 

@@ -8,7 +8,7 @@ from libc.stdint cimport uint64_t
 
 from gnats.jetstream.batchtable cimport OpenBatch
 from gnats.jetstream.engine cimport Local
-from gnats.jetstream.ingest cimport Inbound
+from gnats.jetstream.inbound cimport Inbound
 from gnats.jetstream.streamcore cimport StreamCore
 
 # A message with a Nats-Batch-Id; the lock is held. True when messages have been purged.

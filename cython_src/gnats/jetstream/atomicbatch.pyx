@@ -36,13 +36,12 @@ from gnats.jetstream.headers cimport (
     parse_headers,
     put_uint64,
 )
-from gnats.jetstream.ingest cimport (
+from gnats.jetstream.inbound cimport (
     MSG_DUPLICATE,
     MSG_STORED,
     Checked,
     Inbound,
     Outcome,
-    acknowledge,
     refuse,
     refuse_with,
     transform_subject,
@@ -60,6 +59,7 @@ from gnats.jetstream.puback cimport (
     ERR_ATOMIC_UNSUPPORTED_HEADER,
     ERR_REQUIRED_API_LEVEL,
 )
+from gnats.jetstream.storing cimport acknowledge
 from gnats.jetstream.streamcore cimport StreamCore
 from gnats.jetstream.usage cimport usage_exceeds
 from gnats.store.base cimport STORE_OK, StoreMsg

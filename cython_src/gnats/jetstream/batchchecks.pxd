@@ -7,7 +7,7 @@ from libc.stddef cimport size_t
 from libc.stdint cimport uint32_t, uint64_t
 
 from gnats.jetstream.engine cimport Local
-from gnats.jetstream.ingest cimport Checked, Inbound, Outcome
+from gnats.jetstream.inbound cimport Checked, Inbound, Outcome
 from gnats.jetstream.streamcore cimport StreamCore
 
 

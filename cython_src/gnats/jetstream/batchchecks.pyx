@@ -6,7 +6,7 @@ from libc.string cimport memcmp, memset
 
 from gnats.core.parser cimport Slice
 from gnats.core.subject cimport hash_bytes
-from gnats.jetstream.counter cimport COUNTER_OK, CounterError, apply_increment
+from gnats.jetstream.counter cimport COUNTER_OK, CounterError, apply_increment, check_increment
 from gnats.jetstream.dedupe cimport dedupe_find
 from gnats.jetstream.engine cimport Local
 from gnats.jetstream.headers cimport (
@@ -24,7 +24,7 @@ from gnats.jetstream.headers cimport (
     MsgHeaders,
     header_set,
 )
-from gnats.jetstream.ingest cimport (
+from gnats.jetstream.inbound cimport (
     MAX_HEADER,
     MAX_RECORD,
     MSG_DUPLICATE,
@@ -37,7 +37,6 @@ from gnats.jetstream.ingest cimport (
     Inbound,
     Outcome,
     Rollup,
-    check_increment,
     record_size,
     refuse,
     refuse_rollup,
@@ -45,7 +44,6 @@ from gnats.jetstream.ingest cimport (
     refuse_store,
     refuse_with,
     rollup_of,
-    store_checked,
 )
 from gnats.jetstream.puback cimport (
     ERR_COUNTER_BROKEN,
@@ -60,7 +58,8 @@ from gnats.jetstream.puback cimport (
     ERR_TTL_INVALID,
     ERR_WRONG_LAST_SEQUENCE_CONSTANT,
 )
-from gnats.jetstream.scheduler cimport NONE_EARLIER, OTHER_EARLIER, SCHEDULE_EARLIER, Earlier, check_schedule
+from gnats.jetstream.schedulechecks cimport NONE_EARLIER, OTHER_EARLIER, SCHEDULE_EARLIER, Earlier, check_schedule
+from gnats.jetstream.storing cimport store_checked
 from gnats.jetstream.streamcore cimport StreamCore
 from gnats.store.base cimport STORE_NOT_FOUND, STORE_OK, StoreMsg
 from gnats.store.durations cimport parse_int64, parse_message_ttl

@@ -1,15 +1,13 @@
-"""Batches of a stream, of both kinds (batching of jetstream_batching.go): how many may be open, when they are given up.
+"""Batches of a stream, of both kinds (batching of jetstream_batching.go): whether another may be opened.
 
-A batch that nothing is heard of for the limits' time-out is forgotten, by one timer of its stream. What publishers are
-not told of an atomic batch that is given up, an advisory tells. The stream's lock is held, but for the timer.
+What publishers are not told of an atomic batch that is given up, an advisory tells. The stream's lock is held.
 """
 from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint64_t
 
-from gnats.core.pollstate cimport PollState
 from gnats.jetstream.batchtable cimport BatchTable, OpenBatch
 from gnats.jetstream.engine cimport Local
-from gnats.jetstream.ingest cimport Inbound
+from gnats.jetstream.inbound cimport Inbound
 from gnats.jetstream.streamcore cimport StreamCore
 
 cpdef enum AbandonReason:
@@ -27,5 +25,3 @@ cdef OpenBatch *open_batch(StreamCore s, BatchTable *t, size_t size, const char 
                            uint64_t *open, uint64_t total, int64_t now) noexcept nogil
 # Publish an advisory about a batch that is given up.
 cdef void advise_abandoned(StreamCore s, AbandonReason why, const char *id, size_t n) noexcept nogil
-# The function of a timer, whose owner is the StreamCore.
-cdef void abandon_batches(void *owner, PollState *ps) noexcept nogil

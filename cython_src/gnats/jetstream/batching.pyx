@@ -1,18 +1,13 @@
 """Batches of a stream, of both kinds; see batching.pxd."""
 from libc.stddef cimport size_t
-from libc.stdint cimport INT64_MAX, int64_t, uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 from gnats.core.inbox cimport Inbox
-from gnats.core.pollstate cimport PollState
 from gnats.includes.atomics cimport add32, add64, loadi64
-from gnats.includes.linux cimport monotonic_ns
-from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
-from gnats.includes.times cimport time_after, time_before
-from gnats.jetstream.atomicbatch cimport drop_atomic_batch
+from gnats.includes.times cimport time_after
 from gnats.jetstream.batchtable cimport BatchTable, OpenBatch, batch_add
 from gnats.jetstream.engine cimport Local
-from gnats.jetstream.fastbatch cimport drop_fast_batch
-from gnats.jetstream.ingest cimport Inbound, record_size, refuse
+from gnats.jetstream.inbound cimport Inbound, record_size, refuse
 from gnats.jetstream.puback cimport (
     ERR_ACCOUNT_RESOURCES,
     ERR_INSUFFICIENT_RESOURCES,
@@ -23,7 +18,6 @@ from gnats.jetstream.streamcore cimport BATCH_ABANDONED, StreamCore
 from gnats.jetstream.usage cimport usage_exceeds
 
 cdef enum:
-    AT_ONCE = 64         # batches that one call of the timer gives up
     MAX_UNTOLD = 1024    # advisories that wait for the control loop; more of them are not told
 
 
@@ -65,35 +59,3 @@ cdef void advise_abandoned(StreamCore s, AbandonReason why, const char *id, size
         add32(&s.untold, <uint32_t> -1)
         return
     (<Inbox> s.client.inbox).post_jetstream(<void *> s, BATCH_ABANDONED, why, id, n)
-
-
-cdef void abandon_batches(void *owner, PollState *ps) noexcept nogil:
-    pthread_mutex_lock(&(<StreamCore> owner).store.lock)
-    abandon_silent(<StreamCore> owner, loadi64(&(<StreamCore> owner).batch_limits.timeout))
-    pthread_mutex_unlock(&(<StreamCore> owner).store.lock)
-
-
-cdef void abandon_silent(StreamCore s, int64_t timeout) noexcept nogil:
-    """Give up what has not been heard of for so long, a few of them, and have the timer come again for the others."""
-    cdef int64_t since = time_before(monotonic_ns(), timeout)
-    cdef int64_t oldest = INT64_MAX
-    cdef OpenBatch *b
-    cdef int _
-    for _ in range(AT_ONCE):
-        b = s.atomic_batches.oldest
-        if b == NULL or b.heard > since:
-            break
-        advise_abandoned(s, ABANDONED_TIMEOUT, b.id, b.id_n)
-        drop_atomic_batch(s, b)
-    for _ in range(AT_ONCE):
-        b = s.fast_batches.oldest
-        if b == NULL or b.heard > since:
-            break
-        drop_fast_batch(s, b)
-    if s.atomic_batches.oldest != NULL:
-        oldest = s.atomic_batches.oldest.heard
-    if s.fast_batches.oldest != NULL:
-        oldest = min(oldest, s.fast_batches.oldest.heard)
-    s.batch_timer_set = oldest != INT64_MAX
-    if s.batch_timer_set:
-        s.engine.arm(&s.batch_timer, time_after(oldest, timeout))

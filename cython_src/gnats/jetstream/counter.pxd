@@ -1,8 +1,9 @@
 """Message counters (ADR-49): increments added to the last value of a subject, numbers of any size."""
 from libc.stddef cimport size_t
 
+from gnats.jetstream.engine cimport Local
+from gnats.jetstream.inbound cimport Inbound
 from gnats.jetstream.streamcore cimport StreamCore
-from gnats.jetstream.ingest cimport Inbound
 
 
 # A number in decimal: its digits without leading zeros, none for 0.
@@ -25,3 +26,5 @@ cdef enum CounterError:
 # Make the payload of `m` the new value of its subject: {"val":"..."}, in memory of m's own; the lock is held. What it
 # replaces is in m.val.
 cdef CounterError apply_increment(StreamCore s, Inbound *m) noexcept nogil
+# May what its publisher says be added? If not, its reply has been told why.
+cdef bint check_increment(StreamCore s, Local *local, const Inbound *m) noexcept nogil

@@ -16,9 +16,23 @@ from gnats.jetstream.countersources cimport (
     sources_room,
     sources_set,
 )
-from gnats.jetstream.headers cimport H_INCR, H_STREAM_SOURCE, header_set, parse_headers
-from gnats.jetstream.ingest cimport Inbound
+from gnats.jetstream.engine cimport Local
+from gnats.jetstream.headers cimport (
+    H_EXPECTED_LAST_MSG_ID,
+    H_EXPECTED_LAST_SEQ,
+    H_EXPECTED_LAST_SUBJ_SEQ,
+    H_EXPECTED_LAST_SUBJ_SEQ_SUBJ,
+    H_EXPECTED_STREAM,
+    H_INCR,
+    H_ROLLUP,
+    H_STREAM_SOURCE,
+    MsgHeaders,
+    header_set,
+    parse_headers,
+)
+from gnats.jetstream.inbound cimport Inbound, refuse
 from gnats.jetstream.jsonreq cimport JSON_OK, JSON_STRING, JsonError, JsonField, JsonValue, json_object
+from gnats.jetstream.puback cimport ERR_INCR_DISABLED, ERR_INCR_INVALID, ERR_INCR_PAYLOAD
 from gnats.jetstream.streamcore cimport StreamCore
 from gnats.store.base cimport STORE_OK, STORE_UNREADABLE, StoreMsg
 
@@ -242,6 +256,24 @@ cdef CounterError apply_increment(StreamCore s, Inbound *m) noexcept nogil:
     free(made.list)
     free(more_text.p)
     return err
+
+
+cdef bint check_increment(StreamCore s, Local *local, const Inbound *m) noexcept nogil:
+    cdef const MsgHeaders *h = &m.h
+    cdef Decimal d
+    if not read_decimal(h.values[H_INCR].p, h.values[H_INCR].n, &d):
+        return refuse(s, local, m, ERR_INCR_INVALID)
+    if not s.cfg.allow_counter:
+        return refuse(s, local, m, ERR_INCR_DISABLED)
+    if m.n:
+        return refuse(s, local, m, ERR_INCR_PAYLOAD)
+    if (
+        header_set(h, H_ROLLUP) or header_set(h, H_EXPECTED_STREAM) or header_set(h, H_EXPECTED_LAST_MSG_ID)
+        or header_set(h, H_EXPECTED_LAST_SUBJ_SEQ_SUBJ) or header_set(h, H_EXPECTED_LAST_SEQ)
+        or header_set(h, H_EXPECTED_LAST_SUBJ_SEQ)
+    ):
+        return refuse(s, local, m, ERR_INCR_INVALID)
+    return True
 
 
 def probe_sum(bytes a not None, bytes b not None) -> bytes | None:

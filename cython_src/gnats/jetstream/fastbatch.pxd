@@ -15,7 +15,7 @@ from libc.string cimport memcmp
 from gnats.core.parser cimport Slice
 from gnats.jetstream.batchtable cimport OpenBatch
 from gnats.jetstream.engine cimport Local
-from gnats.jetstream.ingest cimport Inbound
+from gnats.jetstream.inbound cimport Inbound
 from gnats.jetstream.streamcore cimport StreamCore
 
 

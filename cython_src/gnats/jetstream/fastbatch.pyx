@@ -15,7 +15,7 @@ from gnats.jetstream.batching cimport may_batch, open_batch
 from gnats.jetstream.batchtable cimport MAX_BATCH_ID, OpenBatch, batch_find, batch_remove, batch_touch
 from gnats.jetstream.engine cimport Local, publish_later
 from gnats.jetstream.headers cimport H_REQUIRED_API_LEVEL, header_set, level_too_high, parse_headers
-from gnats.jetstream.ingest cimport (
+from gnats.jetstream.inbound cimport (
     MSG_DUPLICATE,
     MSG_STORED,
     NO_ROLLUP,
@@ -25,7 +25,6 @@ from gnats.jetstream.ingest cimport (
     Inbound,
     Outcome,
     Taken,
-    after_take,
     check_last_msg_id,
     own_header,
     refuse,
@@ -40,6 +39,7 @@ from gnats.jetstream.puback cimport (
     ERR_REQUIRED_API_LEVEL,
     send_batch_ack,
 )
+from gnats.jetstream.storing cimport after_take
 from gnats.jetstream.streamcore cimport StreamCore
 from gnats.store.durations cimport parse_int64, parse_uint64
 

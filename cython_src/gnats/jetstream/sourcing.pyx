@@ -25,7 +25,9 @@ from gnats.jetstream.headers cimport (
     parse_headers,
     put_uint64,
 )
-from gnats.jetstream.ingest cimport MSG_DUPLICATE, MSG_STORED, TOLD, Inbound, Outcome, Taken, after_take, take
+from gnats.jetstream.inbound cimport MSG_DUPLICATE, MSG_STORED, TOLD, Inbound, Outcome, Taken
+from gnats.jetstream.ingest cimport take
+from gnats.jetstream.storing cimport after_take
 from gnats.jetstream.streamcore cimport StreamCore
 from gnats.store.base cimport STORE_OK, StoreMsg
 from gnats.store.durations cimport parse_int64

@@ -20,8 +20,8 @@ from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
 from gnats.includes.times cimport time_before
 from gnats.jetstream.aging cimport expire_msgs, purge_msg_ids
 from gnats.jetstream.atomicbatch cimport drop_atomic_batches, drop_partial_batch
-from gnats.jetstream.batching cimport abandon_batches
 from gnats.jetstream.batchtable cimport BatchLimits
+from gnats.jetstream.batchtimer cimport abandon_batches
 from gnats.jetstream.consumerlist cimport (
     WITH_SUBJECT,
     WITH_SUBJECTS,
@@ -37,13 +37,14 @@ from gnats.jetstream.fastbatch cimport drop_fast_batches
 from gnats.jetstream.headers cimport H_MSG_ID, MsgHeaders, header_set, parse_headers
 from gnats.jetstream.ingest cimport process_inbound_jetstream_msg
 from gnats.jetstream.observer cimport Observer
-from gnats.jetstream.scheduler cimport arm_schedules, run_msg_scheduling
+from gnats.jetstream.scheduler cimport run_msg_scheduling
 from gnats.jetstream.streamcore cimport (
     INTEREST_POLICY,
     LIMITS_POLICY,
     WORK_QUEUE_POLICY,
     StreamCore,
     StreamSettings,
+    arm_schedules,
     note_damage,
     note_removed,
 )

@@ -114,6 +114,8 @@ cpdef enum StreamEvent:
     STREAM_DAMAGED = 3           # messages were found to be lost
 
 
+# Have schedule_timer go off when the next schedule is due; under the lock.
+cdef void arm_schedules(StreamCore s) noexcept nogil
 # The store's on_lost and on_removed, whose ctx is the StreamCore.
 cdef void note_damage(void *ctx) noexcept nogil
 cdef void note_removed(void *ctx, uint64_t seq, const char *subject, uint32_t n, uint64_t msgs,

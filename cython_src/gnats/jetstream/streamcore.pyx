@@ -1,6 +1,6 @@
 """What a stream is made of; see streamcore.pxd."""
 from libc.stddef cimport size_t
-from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport INT64_MAX, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy, memset
 
@@ -26,13 +26,14 @@ from gnats.jetstream.observer cimport Observer
 from gnats.jetstream.usage cimport usage_add
 from gnats.store.base cimport STORE_OK, StoreMsg
 from gnats.store.filter cimport Filter, filter_free
+from gnats.store.schedules cimport schedules_next
 from gnats.store.stree cimport STreeFilter
 
 cdef enum:
     FEW_REMOVED = 512    # bytes of removals that need no memory but the stack's
     TIMERS = 4           # of a stream
 
-cdef int64_t SOON = 10000000    # ns; expiry waits this long at least
+cdef int64_t SOON = 10000000    # ns; the timers of expiry and of schedules wait this long at least
 
 
 # What stands before the subject in Removals.
@@ -230,6 +231,15 @@ cdef class StreamCore(StreamBase):
         self.expires_at = when
         # at least a moment from now, so that a clock that was set back does not keep the loop busy
         self.engine.arm(&self.expiry_timer, time_after(monotonic_ns(), max(time_before(when, realtime_ns()), SOON)))
+
+
+cdef void arm_schedules(StreamCore s) noexcept nogil:
+    cdef int64_t when = schedules_next(&s.store.schedules), now
+    if when == INT64_MAX or (s.schedules_at and s.schedules_at <= when):
+        return
+    now = realtime_ns()
+    s.schedules_at = when
+    s.engine.arm(&s.schedule_timer, time_after(monotonic_ns(), max(time_before(when, now), SOON)))
 
 
 cdef void note_damage(void *ctx) noexcept nogil:

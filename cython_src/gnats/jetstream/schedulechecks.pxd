@@ -1,0 +1,33 @@
+"""May a schedule be stored, or a message that ends one? (stream.go, jetstream_batching.go)"""
+from libc.stdint cimport int64_t
+
+from gnats.core.parser cimport Slice
+from gnats.jetstream.engine cimport Local
+from gnats.jetstream.headers cimport H_SCHEDULE, H_SCHEDULE_TIME_ZONE, MsgHeaders, has_header
+from gnats.jetstream.inbound cimport Inbound
+from gnats.jetstream.streamcore cimport StreamCore
+from gnats.store.cron cimport Due, ScheduleKind, next_due
+
+# The last message on the subject whose schedule a message ends, when it is in the same batch.
+cdef enum Earlier:
+    NONE_EARLIER = 0
+    SCHEDULE_EARLIER = 1
+    OTHER_EARLIER = 2
+
+
+# What a message's header says of schedules, of its own or one to end; a schedule gets the rollup that it has to have.
+# False: it is refused, and told so. The lock is held.
+cdef bint check_schedule(StreamCore s, Local *local, Inbound *m, Earlier earlier) noexcept nogil
+
+
+cdef inline Slice value_of(const MsgHeaders *h, int which) noexcept nogil:
+    """p is NULL for what is not there."""
+    cdef Slice none
+    none.p = NULL
+    none.n = 0
+    return h.values[which] if has_header(h, which) else none
+
+
+cdef inline ScheduleKind kind_of(const MsgHeaders *h, int64_t ts, int64_t now, Due *due) noexcept nogil:
+    cdef Slice pattern = value_of(h, H_SCHEDULE), zone = value_of(h, H_SCHEDULE_TIME_ZONE)
+    return next_due(pattern.p, pattern.n, zone.p, zone.n, ts, now, due)
