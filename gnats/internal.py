@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from gnats.core.client import Client
 from gnats.core.headers import header_value
-from gnats.core.parser import ACCOUNT, SYSTEM
+from gnats.core.kinds import ACCOUNT, SYSTEM
 from gnats.core.records import TraceCode
 from gnats.reasons import ClosedState
 from gnats.records import trace_line

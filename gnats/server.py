@@ -30,7 +30,7 @@ from gnats.core.inbox import (
     EV_RESPONSES,
     EV_TRACE,
 )
-from gnats.core.parser import ACCOUNT, CLIENT, SYSTEM
+from gnats.core.kinds import ACCOUNT, CLIENT, SYSTEM
 from gnats.core.records import LogCode
 from gnats.core.state import ServerState
 from gnats.errors import OptionError, ServerError

@@ -7,6 +7,8 @@ from gnats.core.permissions import Permissions
 class Client(Deliverer):
     """A connection that speaks the protocol, or one of the server's own subscribers (fd -1)."""
 
+    def register(self, account: Account) -> None:
+        """Bind to an account, before start()."""
     def connected(
         self,
         account: Account,

@@ -1,6 +1,5 @@
 """The I/O of a connection: socket, outbound queue, timers, opening and closing."""
 
-from gnats.core.account import Account
 from gnats.core.poller import Poller
 from gnats.core.records import Recorder
 from gnats.core.state import ServerState
@@ -40,8 +39,6 @@ class Connection(Recorder):
         """Greet, send `-ERR 'err'` and close, without reading anything."""
     def resume(self) -> None:
         """Go on parsing after a punted INFO has been answered."""
-    def register(self, account: Account) -> None:
-        """Bind to an account, before start()."""
     def close_connection(self, reason: int, err: str | None = None) -> None:
         """Send `-ERR 'err'` if given and close; EV_CLOSED follows once that is done. Idempotent."""
     def abort(self) -> None:

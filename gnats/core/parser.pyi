@@ -2,14 +2,6 @@
 
 from enum import IntEnum
 
-CLIENT: int
-ROUTER: int
-GATEWAY: int
-SYSTEM: int
-LEAF: int
-JETSTREAM: int
-ACCOUNT: int
-
 class Violation(IntEnum):
     BAD_OPERATION = 1
     BAD_PUB_ARGS = 2

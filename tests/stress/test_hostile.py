@@ -8,7 +8,7 @@ from support.peer import HELLO, Peer
 from support.process import SANITIZED, resident
 
 from gnats.core.client import Client
-from gnats.core.parser import CLIENT
+from gnats.core.kinds import CLIENT
 from gnats.testing import ServerThread
 
 pytestmark = pytest.mark.timeout(120)

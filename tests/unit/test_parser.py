@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gnats.core.parser import CLIENT, GATEWAY, LEAF, ROUTER, Violation
+from gnats.core.kinds import CLIENT, GATEWAY, LEAF, ROUTER
+from gnats.core.parser import Violation
 from gnats.core.parser_probe import ParserProbe
 
 pytestmark = pytest.mark.timeout(60)

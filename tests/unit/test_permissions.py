@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gnats.authopts import Permissions, ResponsePermission, SubjectPermission
-from gnats.core.parser import CLIENT, LEAF, ROUTER
+from gnats.core.kinds import CLIENT, LEAF, ROUTER
 from gnats.core.permissions import Permissions as Compiled
 from gnats.core.permissions import compile_permissions
 from gnats.core.replies import Replies

@@ -9,7 +9,7 @@ import pytest
 
 from gnats.core.client import Client
 from gnats.core.inbox import Inbox
-from gnats.core.parser import CLIENT
+from gnats.core.kinds import CLIENT
 from gnats.core.poller import Poller
 from gnats.core.state import ServerState
 

@@ -9,8 +9,8 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
 from gnats.core.mappings cimport Mappings
 from gnats.core.message cimport MessageHandler
-from gnats.core.parser cimport Slice
 from gnats.core.responses cimport Expected, Queue, ReplyMap, ServiceExport
+from gnats.core.slice cimport Slice
 from gnats.core.sublist cimport Sublist, Subscription
 from gnats.core.transform cimport Transform
 from gnats.includes.atomics cimport load64, load64_acquire, load_ptr_acquire

@@ -7,9 +7,9 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcmp, memcpy, memset
 
+from gnats.core.kinds cimport ACCOUNT
 from gnats.core.mappings cimport Mappings, mappings_compile
 from gnats.core.message cimport MessageHandler, NativeSub, native_sub
-from gnats.core.parser cimport ACCOUNT
 from gnats.core.quiesce cimport qs_retire
 from gnats.core.responses cimport (
     DONE,

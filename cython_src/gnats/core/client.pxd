@@ -9,7 +9,7 @@ from gnats.core.account cimport Account
 from gnats.core.delivery cimport Deliverer
 from gnats.core.mappings cimport Mappings
 from gnats.core.message cimport Message, NativeSub
-from gnats.core.parser cimport Slice
+from gnats.core.slice cimport Slice
 from gnats.core.sublist cimport Subscription
 
 

@@ -23,25 +23,20 @@ from gnats.core.connection cimport (
 from gnats.core.delivery cimport Deliverer
 from gnats.core.departures cimport depart, settle_before_subscribing
 from gnats.core.inbox cimport EV_CONNECT, EV_INFO, Inbox
+from gnats.core.kinds cimport ACCOUNT, CLIENT, JETSTREAM, SYSTEM
 from gnats.core.mappings cimport Mappings, select_mapped_subject
 from gnats.core.message cimport SIZES_ROOM, Message, NativeSub, message_set_data, native_sub
 from gnats.core.msgtrace cimport REFUSED_REPLY, REFUSED_SIZE, REFUSED_SUBJECT, trace_mapping, trace_refused
 from gnats.core.parser cimport (
-    ACCOUNT,
     BAD_OPERATION,
     BAD_SUB_ARGS,
     BAD_UNSUB_ARGS,
-    CLIENT,
-    JETSTREAM,
     OVER_MAX_CONTROL_LINE,
     OVER_MAX_PAYLOAD,
+    PARSER_OUT_OF_MEMORY,
     PARSE_CLOSED,
     PARSE_OK,
     PARSE_PUNT,
-    PARSER_OUT_OF_MEMORY,
-    SYSTEM,
-    PubArg,
-    Slice,
     parse_size,
 )
 from gnats.core.permissions cimport Permissions
@@ -59,6 +54,7 @@ from gnats.core.records cimport (
 )
 from gnats.core.results cimport results_match
 from gnats.core.route cimport ROUTE_DELIVERED, ROUTE_NO_MEMORY, RouteOutcome, process_msg_results, route
+from gnats.core.slice cimport Slice
 from gnats.core.sublist cimport SL_NO_MEMORY, SL_OK, SUB_NATIVE, MatchResult, Subscription, sub_new, sub_row, sub_sid
 from gnats.core.subtable cimport (
     SOME,
@@ -105,7 +101,7 @@ cdef inline int go_on(Client c) noexcept nogil:
 
 
 cdef inline void begin_message(Client c, Message *m) noexcept nogil:
-    """A message of a client without a subject, reply or data yet."""
+    """Set what the messages of a client have in common; shown as their subject, without a reply."""
     m.ps = c.ps
     m.origin = <void *> c
     m.account = c.account
@@ -113,22 +109,6 @@ cdef inline void begin_message(Client c, Message *m) noexcept nogil:
     m.shown.n = m.reply.n = 0
     m.hop = NULL
     m.trace = NULL
-
-
-cdef inline void take_message(Client c, Message *m, char *data, size_t n) noexcept nogil:
-    """The message of n bytes that the parser of a client has in hand."""
-    cdef const PubArg *pa = &c.pa
-    begin_message(c, m)
-    m.subject = pa.subject
-    m.reply = pa.reply
-    m.data = data
-    m.n = n
-    m.hdr = <size_t> pa.hdr if pa.hdr > 0 else 0
-    m.hdr_text = pa.hdb
-    m.n_text = pa.szb
-    # A message with a header of no bytes goes out without one: its line cannot be used again.
-    m.line = pa.line if pa.canonical and (pa.hdr > 0 or pa.hdb.p == NULL) else NULL
-    m.ended = 1
 
 
 cdef inline bint route_msg(Client c, const Message *m) noexcept nogil:
@@ -141,8 +121,8 @@ cdef inline bint route_msg(Client c, const Message *m) noexcept nogil:
     return outcome == ROUTE_DELIVERED
 
 
-cdef inline int process_inbound_client_msg(Client c, Message *m) noexcept nogil:
-    cdef Mappings *mappings = account_mappings(<Account> c.account)
+cdef inline int process_inbound_client_msg(Client c, Message *m, Mappings *mappings) noexcept nogil:
+    """Check and route a message; the mappings, NULL for none, change it."""
     c.batch_msgs += 1
     c.batch_bytes += m.n
     if unlikely(mappings != NULL):
@@ -195,6 +175,12 @@ cdef class Client(Deliverer):
             self.remove_all_subs()
 
     # -- what Python calls ---------------------------------------------------------------------------------------
+
+    def register(self, Account account not None) -> None:
+        """Bind to an account, before start()."""
+        self.keep.append(account)
+        self.account = <void *> account
+        begin_message(self, &self.pa.m)
 
     def connected(
         self,
@@ -395,6 +381,7 @@ cdef class Client(Deliverer):
             # without any, while that was allowed, is in the other account's sublist.
             self.remove_all_subs()
         self.account = account
+        begin_message(self, &self.pa.m)
         self.apply_permissions()
         if ctl & CTL_IMPORTS:
             self.renew_shadows()
@@ -682,13 +669,19 @@ cdef class Client(Deliverer):
 
     # -- messages ------------------------------------------------------------------------------------------------
 
-    cdef int process_inbound_msg(self, char *msg, size_t n) noexcept nogil:
-        """Handle a whole message of this client, its arguments in `pa`."""
-        cdef Message m
-        take_message(self, &m, msg, n - 2)
-        if unlikely(m.hdr != 0) and may_be_traced(self, &m):
-            return self.process_traced_msg(&m)
-        return process_inbound_client_msg(self, &m)
+    cdef int process_inbound_msg(self) noexcept nogil:
+        """Handle a whole message of this client."""
+        cdef Message *m = &self.pa.m
+        cdef Mappings *mappings
+        cdef Message own
+        if unlikely(m.hdr != 0) and may_be_traced(self, m):
+            own = m[0]   # which may be changed
+            return self.process_traced_msg(&own)
+        mappings = account_mappings(<Account> self.account)
+        if unlikely(mappings != NULL):
+            own = m[0]
+            return process_inbound_client_msg(self, &own, mappings)
+        return process_inbound_client_msg(self, m, NULL)
 
     cdef int refuse_msg(self, const Message *m, int what) noexcept nogil:
         if m.trace != NULL:
@@ -745,7 +738,7 @@ cdef class Client(Deliverer):
             return go_on(self)
         if disable:
             changed = set_trace_dest(m, NULL, sizes)
-        result = process_inbound_client_msg(self, m)
+        result = process_inbound_client_msg(self, m, account_mappings(<Account> self.account))
         free(changed)
         if m.trace != NULL:
             send_msg_trace(self, m.trace)
@@ -753,12 +746,13 @@ cdef class Client(Deliverer):
 
     cdef void trace_over_max_payload(self) noexcept nogil:
         """Trace a message over the largest payload, if what has come of its header asks for it."""
-        cdef Message m
+        cdef Message m = self.pa.m
         cdef bint disable = False
         if self.pa.hdr <= 0 or not self.rest.n:
             return
-        take_message(self, &m, self.rest.p, <size_t> self.pa.size)
-        m.hdr = min(m.hdr, self.rest.n)
+        m.data = self.rest.p
+        m.n = <size_t> self.pa.size
+        m.hdr = min(<size_t> self.pa.hdr, self.rest.n)
         if may_be_traced(self, &m) and init_msg_trace(self, &m, &disable) == TRACE_ON:
             trace_refused(m.trace, REFUSED_SIZE, &m.subject)
             send_msg_trace(self, m.trace)

@@ -8,8 +8,8 @@ from libc.stdio cimport snprintf
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, strlen
 
-from gnats.core.account cimport Account
 from gnats.core.inbox cimport EV_CLOSED, SHORT_READ, Event, Inbox, inbox_full, inbox_owes, inbox_reading
+from gnats.core.kinds cimport CLIENT
 from gnats.core.outbound cimport (
     OutMark,
     outq_append,
@@ -21,7 +21,7 @@ from gnats.core.outbound cimport (
     outq_rollback,
     outq_send,
 )
-from gnats.core.parser cimport CLIENT, PARSE_OK, PARSE_PUNT
+from gnats.core.parser cimport PARSE_OK, PARSE_PUNT
 from gnats.core.pollstate cimport PollerBase, PollState, poller_random
 from gnats.core.quoting cimport quote, quote_room
 from gnats.core.records cimport (
@@ -198,11 +198,6 @@ cdef class Connection(Recorder):
     def closed_reason(self) -> int:
         """A gnats.reasons.ClosedState, 0 while open."""
         return load32(&self.reason)
-
-    def register(self, Account account not None) -> None:
-        """Bind to an account, before start()."""
-        self.keep.append(account)
-        self.account = <void *> account
 
     def start(self, bytes info not None, *, bint expect_connect, double auth_timeout=0.0) -> None:
         """Hand the connection to its poller: send `info`, then read.

@@ -8,9 +8,9 @@ from gnats.core.connection cimport SLOW_CONSUMER_PENDING_BYTES, WRITE_ERROR, Con
 from gnats.core.encode cimport Frame, append_frame, frame_size, put_frame
 from gnats.core.guard cimport NOTE_REPLIES
 from gnats.core.imports cimport Importer
+from gnats.core.kinds cimport CLIENT
 from gnats.core.message cimport Message
 from gnats.core.outbound cimport outq_commit, outq_reserve
-from gnats.core.parser cimport CLIENT
 from gnats.core.pollstate cimport PollState
 from gnats.core.records cimport TRACE_OUT, TRACE_OUT_PAYLOAD, Recorder
 from gnats.core.state cimport ServerState

@@ -5,7 +5,7 @@ from libc.stdlib cimport free
 
 from gnats.core.account cimport Account
 from gnats.core.imports cimport Importer
-from gnats.core.parser cimport CLIENT
+from gnats.core.kinds cimport CLIENT
 from gnats.core.quiesce cimport qs_retire
 from gnats.core.subject cimport subject_has_wildcard
 from gnats.core.sublist cimport Subscription, sub_subject

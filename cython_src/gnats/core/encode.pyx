@@ -6,8 +6,8 @@ from libc.string cimport strlen
 
 from gnats.core.message cimport Message, message_bytes, message_shown
 from gnats.core.outbound cimport ChunkPool, OutMark, OutQueue, outq_append, outq_mark, outq_rollback
-from gnats.core.parser cimport Slice
 from gnats.core.pollstate cimport PollState
+from gnats.core.slice cimport Slice
 from gnats.core.sublist cimport Subscription, sub_sid
 from gnats.includes.atomics cimport store64
 from gnats.includes.text cimport NUMBER_ROOM, put, put_number, put_text

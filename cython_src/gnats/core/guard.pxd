@@ -7,11 +7,11 @@ that were replaced until no poller can be looking at them (core.quiesce).
 from libc.stddef cimport size_t
 from libc.stdint cimport uint8_t, uint64_t
 
-from gnats.core.parser cimport Slice
 from gnats.core.permissions cimport Permissions
 from gnats.core.pollstate cimport PollState
 from gnats.core.replies cimport ReplyTable
 from gnats.core.secure cimport SecureConnection
+from gnats.core.slice cimport Slice
 from gnats.core.sublist cimport Subscription
 from gnats.core.subtable cimport SubTable
 

@@ -5,7 +5,6 @@ from libc.stdlib cimport free, malloc
 from libc.string cimport strlen
 
 from gnats.core.connection cimport CTL_PERMISSIONS, READ_ERROR, WRITE_ERROR, Connection
-from gnats.core.parser cimport Slice
 from gnats.core.permissions cimport Permissions
 from gnats.core.pollstate cimport PollState
 from gnats.core.quiesce cimport qs_advance, qs_passed
@@ -17,6 +16,7 @@ from gnats.core.records cimport (
 )
 from gnats.core.replies cimport replies_free, replies_new, replies_note, replies_use
 from gnats.core.secure cimport SecureConnection
+from gnats.core.slice cimport Slice
 from gnats.core.sublist cimport Subscription, sub_queue, sub_sid, sub_subject
 from gnats.core.verdicts cimport verdict_deliver, verdict_publish
 from gnats.includes.atomics cimport load8, load_ptr_acquire, store8, store_ptr_release

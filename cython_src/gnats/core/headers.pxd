@@ -8,7 +8,8 @@ and of several lines with one name the first counts. Values lose the blanks befo
 from libc.stddef cimport size_t
 from libc.string cimport memchr
 
-from gnats.core.parser cimport Slice
+from gnats.core.slice cimport Slice
+
 
 cdef enum:
     LINE_END = 2         # bytes of CR LF: an empty line ends a block

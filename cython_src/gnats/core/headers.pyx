@@ -4,7 +4,8 @@ from libc.stddef cimport size_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memchr, memcmp, memcpy, memmove
 
-from gnats.core.parser cimport Slice
+from gnats.core.slice cimport Slice
+
 
 cdef const char *VERSION = b"NATS/1.0\r\n"
 

@@ -9,8 +9,8 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 from gnats.core.account cimport Account, StreamImport
 from gnats.core.guard cimport Guarded
-from gnats.core.parser cimport Slice
 from gnats.core.responses cimport ServiceExport
+from gnats.core.slice cimport Slice
 from gnats.core.sublist cimport Subscription
 from gnats.core.subtable cimport SubTable
 from gnats.core.transform cimport Transform

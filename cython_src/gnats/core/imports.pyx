@@ -19,10 +19,10 @@ from gnats.core.connection cimport CTL_IMPORTS
 from gnats.core.guard cimport Guarded
 from gnats.core.inbox cimport EV_LATENCY, Event, Inbox
 from gnats.core.overlap cimport ALL_OF_IT, CROSSING, NO_OVERLAP, PART_OF_IT, import_overlap
-from gnats.core.parser cimport Slice
 from gnats.core.quiesce cimport qs_retire
 from gnats.core.records cimport LOG_IMPORT_SUBSCRIPTION
 from gnats.core.responses cimport Expected, Measured, ServiceExport, expected_header, expected_release
+from gnats.core.slice cimport Slice
 from gnats.core.state cimport ServerState
 from gnats.core.sublist cimport SL_OK, SUB_SHADOW, Subscription, sub_new, sub_queue, sub_sid, sub_subject
 from gnats.core.subtable cimport (

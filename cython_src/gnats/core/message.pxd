@@ -8,9 +8,9 @@ from libc.stddef cimport size_t
 from libc.stdint cimport uint8_t, uint32_t
 
 from gnats.core.msgtrace cimport MsgTrace
-from gnats.core.parser cimport Slice
 from gnats.core.pollstate cimport PollState
 from gnats.core.responses cimport ServiceExport
+from gnats.core.slice cimport Slice
 from gnats.core.sublist cimport Subscription
 from gnats.includes.text cimport NUMBER_ROOM, put_number
 

@@ -5,7 +5,8 @@ A trace belongs to the poller that routes the message. core.tracing begins and e
 from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
-from gnats.core.parser cimport Slice
+from gnats.core.slice cimport Slice
+
 
 # Why a message was refused.
 cdef enum:

@@ -4,7 +4,7 @@ from libc.stdint cimport int64_t, uint8_t, uint64_t
 from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcpy, memset
 
-from gnats.core.parser cimport Slice
+from gnats.core.slice cimport Slice
 from gnats.includes.linux cimport realtime_ns
 
 cdef enum:

@@ -7,14 +7,8 @@ Only the owning poller touches a parser.
 from libc.stddef cimport size_t
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 
-cpdef enum:
-    CLIENT = 0
-    ROUTER = 1
-    GATEWAY = 2
-    SYSTEM = 3
-    LEAF = 4
-    JETSTREAM = 5
-    ACCOUNT = 6
+from gnats.core.message cimport Message
+from gnats.core.slice cimport Slice
 
 cdef enum:
     PARSE_OK = 0
@@ -42,25 +36,16 @@ cpdef enum Violation:
     PARSER_OUT_OF_MEMORY = 17
 
 
-cdef struct Slice:
-    char *p
-    size_t n
-
-
+# The arguments of a message in hand.
 cdef struct PubArg:
+    Message m          # all that its subscribers get; the parser sets subject, reply, data, sizes and line
     Slice arg          # the whole argument line
     Slice origin       # LMSG of a route: the leaf node cluster it came from
     Slice account
-    Slice subject
-    Slice reply        # p is NULL without one
-    Slice szb          # the size as it was written
-    Slice hdb          # the header size as it was written
     Slice *queues      # RMSG and LMSG: queue groups to deliver to
     uint32_t nqueues
     int32_t size       # payload, headers included
     int32_t hdr        # header bytes, -1 without headers
-    uint8_t canonical  # "PUB subject [reply] size\r\npayload\r\n" stands in the buffer with single blanks:
-    char *line         # it starts here, writable, and its tail can be copied as it is
 
 
 cdef class Parser:
@@ -102,8 +87,8 @@ cdef class Parser:
     cdef void rebase(self, char *old, char *new) noexcept nogil
     cdef int bad_operation(self, const char *buf, size_t n, size_t at) noexcept nogil
 
-    # Handlers: PARSE_OK to go on, PARSE_PUNT or PARSE_CLOSED to stop. `msg` ends in CR LF, which n counts.
-    cdef int process_inbound_msg(self, char *msg, size_t n) noexcept nogil
+    # Handlers: PARSE_OK to go on, PARSE_PUNT or PARSE_CLOSED to stop. The message is in pa.m, CR LF behind its data.
+    cdef int process_inbound_msg(self) noexcept nogil
     cdef int process_sub(self, char *arg, size_t n) noexcept nogil
     cdef int process_unsub(self, char *arg, size_t n) noexcept nogil
     cdef int process_remote_sub(self, char *arg, size_t n) noexcept nogil

@@ -8,6 +8,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memchr, memcpy, memset
 
+from gnats.core.kinds cimport CLIENT, GATEWAY, LEAF, ROUTER
 from gnats.core.subject cimport is_valid_literal_subject
 from gnats.includes.atomics cimport load8, unlikely
 
@@ -133,6 +134,16 @@ cdef int parse_size(const char *p, size_t n) noexcept nogil:
 cdef inline void move(Slice *s, char *old, char *new) noexcept nogil:
     if s.p != NULL:
         s.p = new + (s.p - old)
+
+
+cdef inline void hand_on(Parser parser, char *data) noexcept nogil:
+    """Have the message in hand processed, whose payload is complete."""
+    cdef Message *m = &parser.pa.m
+    m.data = data
+    m.n = <size_t> parser.pa.size
+    m.hdr = <size_t> parser.pa.hdr if parser.pa.hdr > 0 else 0
+    m.ended = 1
+    parser.process_inbound_msg()
 
 
 cdef class Parser:
@@ -295,7 +306,7 @@ cdef class Parser:
             if self.kind != ROUTER and self.kind != GATEWAY and self.kind != LEAF:
                 # nats-server takes an HMSG of a client for an empty message to nobody
                 memset(&self.pa, 0, sizeof(self.pa))
-                self.pa.arg.p = self.pa.subject.p = arg
+                self.pa.arg.p = self.pa.m.subject.p = arg
                 self.pa.arg.n = n
                 self.state = MSG_PAYLOAD
                 return PARSE_OK
@@ -360,19 +371,19 @@ cdef class Parser:
             return self.violation(BAD_HPUB_ARGS if header else BAD_PUB_ARGS, 0, arg, n)
         pa.arg.p = arg
         pa.arg.n = n
-        pa.subject = args[0]
-        pa.reply.p = NULL
-        pa.reply.n = 0
+        pa.m.subject = args[0]
+        pa.m.reply.p = NULL
+        pa.m.reply.n = 0
         if count == least + 1:
-            pa.reply = args[1]
-        pa.szb = args[count - 1]
-        pa.size = parse_size(pa.szb.p, pa.szb.n)
+            pa.m.reply = args[1]
+        pa.m.n_text = args[count - 1]
+        pa.size = parse_size(pa.m.n_text.p, pa.m.n_text.n)
         pa.hdr = -1
-        pa.hdb.p = NULL
-        pa.canonical = 0
+        pa.m.hdr_text.p = NULL
+        pa.m.line = NULL
         if header:
-            pa.hdb = args[count - 2]
-            pa.hdr = parse_size(pa.hdb.p, pa.hdb.n)
+            pa.m.hdr_text = args[count - 2]
+            pa.hdr = parse_size(pa.m.hdr_text.p, pa.m.hdr_text.n)
             if pa.hdr < 0:
                 return self.violation(BAD_HPUB_HEADER_SIZE, 0, arg, n)
             if pa.size < 0:
@@ -383,7 +394,7 @@ cdef class Parser:
             return self.violation(BAD_PUB_SIZE, 0, arg, n)
         if self.max_payload >= 0 and pa.size > self.max_payload:
             return self.violation(OVER_MAX_PAYLOAD, pa.size, NULL, 0)
-        if self.pedantic and not is_valid_literal_subject(pa.subject.p, pa.subject.n):
+        if self.pedantic and not is_valid_literal_subject(pa.m.subject.p, pa.m.subject.n):
             return self.process_invalid_publish_subject()
         return PARSE_OK
 
@@ -424,11 +435,11 @@ cdef class Parser:
             return self.violation(PARSER_OUT_OF_MEMORY, 0, NULL, 0)
         pa.arg.p = arg
         pa.arg.n = n
-        pa.origin = pa.account = pa.reply = pa.hdb = none
+        pa.origin = pa.account = pa.m.reply = pa.m.hdr_text = none
         pa.queues = NULL
         pa.nqueues = 0
         pa.hdr = -1
-        pa.canonical = 0
+        pa.m.line = NULL
         if not header and self.kind == ROUTER and (self.op | 0x20) == c'l':
             header = True   # a message on behalf of a leaf node always has a header size
             at += 1
@@ -443,21 +454,21 @@ cdef class Parser:
                 pa.origin = self.argv[0]
                 if not self.has_account:
                     pa.account = none
-        pa.subject = self.argv[at]
-        pa.szb = self.argv[self.argc - 1]
-        pa.size = parse_size(pa.szb.p, pa.szb.n)
+        pa.m.subject = self.argv[at]
+        pa.m.n_text = self.argv[self.argc - 1]
+        pa.size = parse_size(pa.m.n_text.p, pa.m.n_text.n)
         if header:
-            pa.hdb = self.argv[self.argc - 2]
-            pa.hdr = parse_size(pa.hdb.p, pa.hdb.n)
+            pa.m.hdr_text = self.argv[self.argc - 2]
+            pa.hdr = parse_size(pa.m.hdr_text.p, pa.m.hdr_text.n)
         at += 1
         if self.argc == at + 1 + sizes:
-            pa.reply = self.argv[at]
+            pa.m.reply = self.argv[at]
         elif self.argc > at + 1 + sizes:
             if self.argv[at].n != 1 or (self.argv[at].p[0] != c'+' and self.argv[at].p[0] != c'|'):
                 return self.violation(BAD_REMOTE_REPLY_INDICATOR, 0, arg, n)
             if self.argv[at].p[0] == c'+':
                 at += 1
-                pa.reply = self.argv[at]
+                pa.m.reply = self.argv[at]
             pa.queues = self.argv + at + 1
             pa.nqueues = self.argc - sizes - at - 1
         if pa.size < 0 or (header and (pa.hdr < 0 or pa.hdr > pa.size)):
@@ -530,25 +541,25 @@ cdef class Parser:
             return 0
         if end - p < size + 2 or p[size] != c'\r' or p[size + 1] != c'\n':
             return 0
-        pa.subject = args[0]
-        pa.reply.p = NULL
-        pa.reply.n = 0
+        pa.m.subject = args[0]
+        pa.m.reply.p = NULL
+        pa.m.reply.n = 0
         if count == most:
-            pa.reply = args[1]
-        pa.szb = args[count - 1]
-        pa.hdb.p = NULL
+            pa.m.reply = args[1]
+        pa.m.n_text = args[count - 1]
+        pa.m.hdr_text.p = NULL
         if header:
-            pa.hdb = args[count - 2]
+            pa.m.hdr_text = args[count - 2]
         pa.size = size
         pa.hdr = hdr
-        pa.line = line
-        pa.canonical = 1
+        # A message with a header of no bytes goes out without one: its line cannot be used again.
+        pa.m.line = line if hdr != 0 else NULL
         at[0] = p + size + 2 - buf
-        if self.pedantic and not is_valid_literal_subject(pa.subject.p, pa.subject.n):
+        if self.pedantic and not is_valid_literal_subject(pa.m.subject.p, pa.m.subject.n):
             rc = self.process_invalid_publish_subject()
             if rc != PARSE_OK:
                 return rc
-        self.process_inbound_msg(p, size + 2)
+        hand_on(self, p)
         if unlikely(load8(&self.closing)):
             return PARSE_CLOSED
         return 1
@@ -602,7 +613,7 @@ cdef class Parser:
         if msg[size] != c'\r' or msg[size + 1] != c'\n':
             self.state = MSG_END_R if msg[size] != c'\r' else MSG_END_N
             return self.bad_operation(msg, size + 2, size if msg[size] != c'\r' else size + 1)
-        self.process_inbound_msg(msg, size + 2)
+        hand_on(self, msg)
         free(self.msg_buf)
         self.msg_buf = NULL
         self.msg_len = 0
@@ -618,16 +629,16 @@ cdef class Parser:
         move(&pa.arg, old, new)
         move(&pa.origin, old, new)
         move(&pa.account, old, new)
-        move(&pa.subject, old, new)
-        move(&pa.reply, old, new)
-        move(&pa.szb, old, new)
-        move(&pa.hdb, old, new)
+        move(&pa.m.subject, old, new)
+        move(&pa.m.reply, old, new)
+        move(&pa.m.n_text, old, new)
+        move(&pa.m.hdr_text, old, new)
         for i in range(pa.nqueues):
             move(&pa.queues[i], old, new)
 
     # -- handlers: what a connection overrides --------------------------------------------------------------
 
-    cdef int process_inbound_msg(self, char *msg, size_t n) noexcept nogil:
+    cdef int process_inbound_msg(self) noexcept nogil:
         return PARSE_OK
 
     cdef int process_sub(self, char *arg, size_t n) noexcept nogil:

@@ -4,7 +4,8 @@ from libc.stdint cimport int64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
 
-from gnats.core.parser cimport PARSE_CLOSED, PARSE_OK, PARSE_PUNT, Parser, Slice
+from gnats.core.parser cimport PARSE_CLOSED, PARSE_OK, PARSE_PUNT, Parser
+from gnats.core.slice cimport Slice
 from gnats.includes.atomics cimport store8
 
 
@@ -58,17 +59,17 @@ cdef class ParserProbe(Parser):
         free(buf)
         return rc == PARSE_OK
 
-    cdef int process_inbound_msg(self, char *msg, size_t n) noexcept nogil:
+    cdef int process_inbound_msg(self) noexcept nogil:
         with gil:
             if self.pa.nqueues:
                 queues = [text(&self.pa.queues[i]) for i in range(self.pa.nqueues)]
             else:
                 queues = []
             self.calls.append((
-                "msg", text(&self.pa.subject), text(&self.pa.reply), self.pa.hdr, msg[:n - 2],
+                "msg", text(&self.pa.m.subject), text(&self.pa.m.reply), self.pa.hdr, self.pa.m.data[:self.pa.m.n],
                 text(&self.pa.account), text(&self.pa.origin), queues,
             ) if self.kind else (
-                "msg", text(&self.pa.subject), text(&self.pa.reply), self.pa.hdr, msg[:n - 2]))
+                "msg", text(&self.pa.m.subject), text(&self.pa.m.reply), self.pa.hdr, self.pa.m.data[:self.pa.m.n]))
         return PARSE_OK
 
     cdef int record(self, const char *name, const char *arg, size_t n, int rc) noexcept nogil:

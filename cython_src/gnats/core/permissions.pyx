@@ -10,7 +10,7 @@ from weakref import WeakValueDictionary
 
 from gnats.gofmt import quote
 
-from gnats.core.parser cimport CLIENT, LEAF
+from gnats.core.kinds cimport CLIENT, LEAF
 from gnats.core.subject cimport is_valid_subject, subject_has_wildcard, subject_is_subset_match
 from gnats.core.sublist cimport MatchResult, Sublist
 from gnats.core.trie cimport ARRIVE, Node, Walk, has_empty_token, next_group, walk_next

@@ -4,7 +4,8 @@ from libc.stdint cimport int64_t
 from libc.string cimport memcpy, strlen
 
 from gnats.core.inbox cimport EV_LOG, EV_TRACE, Event, Inbox
-from gnats.core.parser cimport SYSTEM, Parser
+from gnats.core.kinds cimport SYSTEM
+from gnats.core.parser cimport Parser
 from gnats.core.state cimport ServerState
 from gnats.includes.atomics cimport add64, exchange64, load8, load64
 from gnats.includes.linux cimport monotonic_ns

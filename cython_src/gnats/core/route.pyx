@@ -29,11 +29,12 @@ from gnats.core.inbox cimport (
     Event,
     Inbox,
 )
+from gnats.core.kinds cimport GATEWAY, JETSTREAM, LEAF, ROUTER
 from gnats.core.message cimport Message, NativeSub, native_sub
 from gnats.core.msgtrace cimport trace_egress, trace_stream_export
-from gnats.core.parser cimport GATEWAY, JETSTREAM, LEAF, ROUTER, Slice
 from gnats.core.pollstate cimport poller_random
 from gnats.core.records cimport LOG_AUTO_UNSUBSCRIBE
+from gnats.core.slice cimport Slice
 from gnats.core.sublist cimport (
     SUB_NATIVE,
     SUB_SHADOW,

@@ -4,7 +4,8 @@ from libc.stddef cimport size_t
 from libc.stdint cimport uint8_t
 from libc.string cimport memchr
 
-from gnats.core.parser cimport Slice
+from gnats.core.slice cimport Slice
+
 
 
 cdef inline char lower(char c) noexcept nogil:

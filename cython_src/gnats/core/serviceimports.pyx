@@ -9,10 +9,10 @@ from gnats.core.account cimport REPLY_ROOM, Account, ServiceImport, account_mapp
 from gnats.core.imports cimport ClientDetails, Importer, transformed
 from gnats.core.inbox cimport EV_RESPONSES, Inbox
 from gnats.core.headers cimport begin_header_without
+from gnats.core.kinds cimport ACCOUNT, CLIENT, JETSTREAM, LEAF
 from gnats.core.mappings cimport Mappings, select_mapped_subject
 from gnats.core.message cimport SIZES_ROOM, Hop, Message, message_set_data
 from gnats.core.msgtrace cimport MsgTrace, trace_service_import
-from gnats.core.parser cimport ACCOUNT, CLIENT, JETSTREAM, LEAF, Slice
 from gnats.core.pollstate cimport PollState, poller_random64
 from gnats.core.quoting cimport put_json_string
 from gnats.core.responses cimport (
@@ -25,6 +25,7 @@ from gnats.core.responses cimport (
 )
 from gnats.core.route cimport ROUTE_DELIVERED, route
 from gnats.core.sampling cimport sampled_by_header
+from gnats.core.slice cimport Slice
 from gnats.core.sublist cimport Subscription
 from gnats.core.tracing cimport set_trace_dest
 from gnats.includes.atomics cimport load8, load_ptr_acquire, loadi64, unlikely

@@ -10,8 +10,8 @@ from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memset
 
 from gnats.core.account cimport Account, ServiceImport
+from gnats.core.kinds cimport ACCOUNT
 from gnats.core.message cimport NativeSub, native_sub
-from gnats.core.parser cimport ACCOUNT
 from gnats.core.quiesce cimport qs_retire
 from gnats.core.responses cimport (
     CHUNKED,

@@ -8,7 +8,7 @@ from libc.stddef cimport size_t
 from gnats.core.guard cimport Guarded
 from gnats.core.message cimport Message
 from gnats.core.msgtrace cimport MsgTrace
-from gnats.core.parser cimport Slice
+from gnats.core.slice cimport Slice
 
 
 cdef enum TraceOutcome:

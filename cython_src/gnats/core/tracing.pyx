@@ -8,11 +8,12 @@ from gnats.core.account cimport Account, TraceDest, account_trace_dest
 from gnats.core.guard cimport Guarded
 from gnats.core.headers cimport LINE_END, VERSION_LINE, begin_header_without, header_line_end
 from gnats.core.inbox cimport EV_MSG_TRACE, Inbox
+from gnats.core.kinds cimport CLIENT
 from gnats.core.message cimport Message, message_set_data
 from gnats.core.msgtrace cimport MsgTrace, trace_free, trace_ingress, trace_new
-from gnats.core.parser cimport CLIENT, Slice
 from gnats.core.pollstate cimport poller_random
 from gnats.core.records cimport LOG_TRACE_BAD_DESTINATION, LOG_TRACE_ORIGIN
+from gnats.core.slice cimport Slice
 from gnats.core.subject cimport is_valid_publish_subject
 from gnats.includes.text cimport put, put_text
 
@@ -209,11 +210,15 @@ def fields(bytes header not None) -> list:
 
 
 cdef char *set_trace_dest(Message *m, const Slice *value, char *sizes) noexcept nogil:
-    cdef const char *dest = value.p if value != NULL else DISABLED
-    cdef size_t dn = value.n if value != NULL else DISABLED_N
+    cdef const char *dest = DISABLED
+    cdef size_t dn = DISABLED_N
     cdef size_t hdr
-    cdef char *out = <char *> malloc(m.n + dn + ALLOWANCE)
-    cdef char *p = out
+    cdef char *out
+    cdef char *p
+    if value != NULL:
+        dest = value.p
+        dn = value.n
+    out = p = <char *> malloc(m.n + dn + ALLOWANCE)
     if out == NULL:
         return NULL
     p = put(begin_header_without(p, m.data, m.hdr, DEST, DEST_N), DEST, DEST_N)

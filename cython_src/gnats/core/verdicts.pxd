@@ -8,7 +8,7 @@ from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.string cimport memcmp
 
 from gnats.core.door cimport Door
-from gnats.core.parser cimport CLIENT
+from gnats.core.kinds cimport CLIENT
 from gnats.core.permissions cimport Permissions
 from gnats.core.subject cimport same_bytes
 

@@ -7,7 +7,7 @@ from libc.string cimport memcmp, memcpy, memset
 
 from gnats.core.chains cimport as_chained, as_chains, chains_add, chains_clear
 from gnats.core.door cimport door_known
-from gnats.core.parser cimport CLIENT
+from gnats.core.kinds cimport CLIENT
 from gnats.core.permissions cimport Permissions
 from gnats.core.subject cimport hash_bytes, hash_seed_b, mul_mix, same_bytes
 from gnats.includes.linux cimport monotonic_ns

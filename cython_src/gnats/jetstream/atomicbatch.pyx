@@ -5,7 +5,7 @@ from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcmp, memcpy
 
 from gnats.core.headers cimport add_header, remove_header
-from gnats.core.parser cimport Slice
+from gnats.core.slice cimport Slice
 from gnats.core.subject cimport hash_bytes
 from gnats.includes.atomics cimport add64, load64
 from gnats.jetstream.batchchecks cimport Before, Staged, check_batched, store_batched, stored_size

@@ -4,7 +4,7 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free
 from libc.string cimport memcmp, memset
 
-from gnats.core.parser cimport Slice
+from gnats.core.slice cimport Slice
 from gnats.core.subject cimport hash_bytes
 from gnats.jetstream.counter cimport COUNTER_OK, CounterError, apply_increment, check_increment
 from gnats.jetstream.dedupe cimport dedupe_find

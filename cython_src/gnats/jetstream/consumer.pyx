@@ -8,8 +8,8 @@ from libc.string cimport memcmp, memcpy, memset
 from gnats.core.account cimport Account
 from gnats.core.headers cimport find_header
 from gnats.core.message cimport Message, NativeSub
-from gnats.core.parser cimport Slice
 from gnats.core.quiesce cimport QsParticipant, qs_offline, qs_online, qs_register, qs_unregister
+from gnats.core.slice cimport Slice
 from gnats.core.sublist cimport Subscription
 from gnats.includes.atomics cimport exchange8, load8, store8
 from gnats.includes.linux cimport monotonic_ns, realtime_ns

@@ -2,8 +2,8 @@
 from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
-from gnats.core.parser cimport Slice
 from gnats.core.pollstate cimport PollState
+from gnats.core.slice cimport Slice
 from gnats.jetstream.consumerstate cimport ConsumerState
 from gnats.jetstream.pending cimport Entry
 

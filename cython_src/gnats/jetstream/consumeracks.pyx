@@ -4,8 +4,8 @@ from libc.stdint cimport INT64_MAX, int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free, qsort, realloc
 from libc.string cimport memcpy
 
-from gnats.core.parser cimport Slice
 from gnats.core.pollstate cimport PollState, poller_random
+from gnats.core.slice cimport Slice
 from gnats.core.subject cimport subject_is_subset_match
 from gnats.includes.linux cimport realtime_ns
 from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock

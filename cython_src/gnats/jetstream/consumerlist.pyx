@@ -2,7 +2,7 @@
 from libc.stdint cimport uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
 
-from gnats.core.parser cimport JETSTREAM
+from gnats.core.kinds cimport JETSTREAM
 from gnats.core.quiesce cimport qs_retire
 from gnats.core.sublist cimport SL_NO_MEMORY, SUB_FURTHER, MatchResult, Sublist, Subscription, sub_new
 from gnats.includes.atomics cimport load_ptr_acquire, store_ptr_release, unlikely

@@ -5,7 +5,7 @@ from libc.stdlib cimport free, malloc
 from libc.string cimport memchr, memcmp, memcpy, memmove, memset
 
 from gnats.core.headers cimport find_header, set_header
-from gnats.core.parser cimport Slice
+from gnats.core.slice cimport Slice
 from gnats.jetstream.countersources cimport (
     SOURCES_BAD,
     SOURCES_OK,

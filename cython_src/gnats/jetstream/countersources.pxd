@@ -6,7 +6,8 @@ of several members with one name the last one counts.
 from libc.stddef cimport size_t
 from libc.stdint cimport uint32_t
 
-from gnats.core.parser cimport Slice
+from gnats.core.slice cimport Slice
+
 
 
 # Of one subject; or that a stream has none (subject.p is NULL), `null` or `{}`.

@@ -5,8 +5,8 @@ from libc.stdint cimport uint32_t
 from libc.stdlib cimport free, malloc, qsort
 from libc.string cimport memcmp, memcpy, memset
 
-from gnats.core.parser cimport Slice
 from gnats.core.quoting cimport put_json_string
+from gnats.core.slice cimport Slice
 from gnats.includes.arrays cimport array_grow
 from gnats.jetstream.jsonreq cimport JSON_MORE, JSON_OK, JsonValue, json_member, json_unescape
 

@@ -12,8 +12,8 @@ from libc.string cimport memcpy, memset
 from gnats.core.connection cimport Connection
 from gnats.core.headers cimport add_header
 from gnats.core.message cimport Message
-from gnats.core.parser cimport Slice
 from gnats.core.pollstate cimport PollState
+from gnats.core.slice cimport Slice
 from gnats.core.subject cimport is_valid_subject, subject_has_wildcard
 from gnats.core.sublist cimport Subscription
 from gnats.includes.atomics cimport add64_seq

@@ -8,7 +8,7 @@ from gnats.core.account cimport Account
 from gnats.core.batch cimport end_batch
 from gnats.core.client cimport Client
 from gnats.core.inbox cimport Source
-from gnats.core.parser cimport JETSTREAM
+from gnats.core.kinds cimport JETSTREAM
 from gnats.core.pollstate cimport PollerBase, PollState
 from gnats.core.quiesce cimport qs_advance, qs_offline, qs_online, qs_passed
 from gnats.core.state cimport ServerState

@@ -12,7 +12,7 @@ message, with the id and the size of the batch. A batch that may have no gaps en
 from libc.stdint cimport uint8_t, uint16_t, uint64_t
 from libc.string cimport memcmp
 
-from gnats.core.parser cimport Slice
+from gnats.core.slice cimport Slice
 from gnats.jetstream.batchtable cimport OpenBatch
 from gnats.jetstream.engine cimport Local
 from gnats.jetstream.inbound cimport Inbound

@@ -8,7 +8,7 @@ from libc.string cimport memcmp
 
 from gnats.core.headers cimport remove_header
 from gnats.core.msgtrace cimport TRACE_DUPLICATE, trace_jetstream_error
-from gnats.core.parser cimport Slice
+from gnats.core.slice cimport Slice
 from gnats.includes.atomics cimport add64, load64, unlikely
 from gnats.jetstream.batchchecks cimport Before, check_batched, store_batched
 from gnats.jetstream.batching cimport may_batch, open_batch

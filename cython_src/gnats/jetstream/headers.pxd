@@ -2,7 +2,8 @@
 from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
-from gnats.core.parser cimport Slice
+from gnats.core.slice cimport Slice
+
 
 cdef enum:
     H_MSG_ID = 0

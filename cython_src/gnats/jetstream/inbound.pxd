@@ -8,7 +8,7 @@ from libc.stdint cimport int64_t, uint8_t, uint64_t
 from libc.stdlib cimport malloc
 from libc.string cimport memcmp, memcpy
 
-from gnats.core.parser cimport Slice
+from gnats.core.slice cimport Slice
 from gnats.core.transform cimport transform_apply, transform_matches
 from gnats.jetstream.engine cimport Local
 from gnats.jetstream.headers cimport H_EXPECTED_LAST_MSG_ID, MsgHeaders, header_set

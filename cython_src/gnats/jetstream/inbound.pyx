@@ -5,8 +5,8 @@ from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
 
 from gnats.core.msgtrace cimport TRACE_LAST_SUBJECT_SEQUENCE, trace_jetstream_error
-from gnats.core.parser cimport Slice
 from gnats.core.quoting cimport quote
+from gnats.core.slice cimport Slice
 from gnats.includes.atomics cimport unlikely
 from gnats.jetstream.engine cimport Local
 from gnats.jetstream.headers cimport H_ROLLUP, parse_headers, put_uint64

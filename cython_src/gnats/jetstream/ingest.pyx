@@ -7,7 +7,7 @@ from libc.string cimport memcmp, memcpy, memmove
 from gnats.core.headers cimport add_header, find_header, remove_header, remove_status
 from gnats.core.message cimport Message
 from gnats.core.msgtrace cimport TRACE_DUPLICATE, MsgTrace, trace_jetstream, trace_jetstream_error
-from gnats.core.parser cimport Slice
+from gnats.core.slice cimport Slice
 from gnats.core.sublist cimport Subscription
 from gnats.includes.atomics cimport unlikely
 from gnats.jetstream.atomicbatch cimport process_atomic_batch_msg

@@ -2,7 +2,7 @@
 from libc.stddef cimport size_t
 from libc.stdint cimport uint64_t
 
-from gnats.core.parser cimport Slice
+from gnats.core.slice cimport Slice
 from gnats.jetstream.engine cimport Local
 from gnats.jetstream.streamcore cimport StreamCore
 

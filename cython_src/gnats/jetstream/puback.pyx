@@ -5,8 +5,8 @@ from libc.stdio cimport snprintf
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memmove, strlen
 
-from gnats.core.parser cimport Slice
 from gnats.core.quoting cimport put_json_string, quote
+from gnats.core.slice cimport Slice
 from gnats.jetstream.batchtable cimport MAX_BATCH_ID
 from gnats.jetstream.engine cimport Local, publish_later
 from gnats.jetstream.headers cimport put_uint64

@@ -1,7 +1,7 @@
 """May a schedule be stored, or a message that ends one? (stream.go, jetstream_batching.go)"""
 from libc.stdint cimport int64_t
 
-from gnats.core.parser cimport Slice
+from gnats.core.slice cimport Slice
 from gnats.jetstream.engine cimport Local
 from gnats.jetstream.headers cimport H_SCHEDULE, H_SCHEDULE_TIME_ZONE, MsgHeaders, has_header
 from gnats.jetstream.inbound cimport Inbound

@@ -8,8 +8,8 @@ from libc.string cimport memchr, memcmp, memcpy
 from gnats.core.headers cimport add_header, find_header, has_header_like, remove_header, remove_headers_like
 from gnats.core.inbox cimport Inbox
 from gnats.core.message cimport Message, NativeSub, message_shown
-from gnats.core.parser cimport Slice
 from gnats.core.quiesce cimport QsParticipant, qs_offline, qs_online, qs_register, qs_unregister
+from gnats.core.slice cimport Slice
 from gnats.core.sublist cimport Subscription
 from gnats.core.transform cimport SubjectTransform, transform_apply, transform_copy, transform_matches
 from gnats.includes.atomics cimport loadi64, storei64

@@ -6,7 +6,7 @@ from libc.string cimport memcmp, memcpy
 
 from gnats.core.headers cimport add_header, remove_header
 from gnats.core.msgtrace cimport trace_jetstream_error, trace_jetstream_subject
-from gnats.core.parser cimport Slice
+from gnats.core.slice cimport Slice
 from gnats.core.subject cimport is_valid_literal_subject
 from gnats.core.transform cimport transform_apply, transform_matches
 from gnats.includes.atomics cimport unlikely

@@ -8,8 +8,8 @@ from posix.unistd cimport usleep
 
 from gnats.core.account cimport Account
 from gnats.core.client cimport Client
+from gnats.core.kinds cimport JETSTREAM
 from gnats.core.message cimport NativeSub
-from gnats.core.parser cimport JETSTREAM
 from gnats.core.quiesce cimport QsParticipant, qs_offline, qs_online, qs_register, qs_unregister
 from gnats.core.subject cimport subject_has_wildcard
 from gnats.core.sublist cimport Subscription

@@ -3,7 +3,7 @@ from libc.stddef cimport size_t
 from libc.stdint cimport INT64_MAX, int64_t, uint32_t, uint64_t
 
 from gnats.core.headers cimport find_header
-from gnats.core.parser cimport Slice
+from gnats.core.slice cimport Slice
 from gnats.includes.linux cimport realtime_ns
 from gnats.includes.times cimport time_after, whole_seconds
 from gnats.store.base cimport STORE_OK, StoreBase, StoreMsg, blk_at, blk_load

@@ -4,7 +4,7 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 
 from gnats.core.headers cimport find_header
-from gnats.core.parser cimport Slice
+from gnats.core.slice cimport Slice
 from gnats.includes.linux cimport realtime_ns
 from gnats.store.base cimport STORE_OK, StoreBase, StoreMsg, blk_at, blk_load, blk_select
 from gnats.store.block cimport NO_SLOT, MsgBlock, block_record, slot_from
