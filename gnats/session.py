@@ -6,6 +6,7 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
 from gnats.auth import Grant
+from gnats.core.tlstransport import tls_info
 from gnats.gofmt import join_host_port, quote
 from gnats.gojson import Struct, unmarshal
 from gnats.info import PERMISSION
@@ -14,7 +15,7 @@ from gnats.reasons import ClosedState
 if TYPE_CHECKING:
     from gnats.account import Account
     from gnats.core.client import Client
-    from gnats.core.secure import TLSInfo
+    from gnats.core.tlstransport import TLSInfo
     from gnats.logger import Logger
 
 CLIENT_PROTO_INFO = 1
@@ -264,8 +265,8 @@ class Session:
         return self.client.snapshot() if self.client else self.final
 
     def tls_info(self) -> "TLSInfo | None":
-        """What its TLS handshake has settled, see SecureConnection.tls_info; kept when it has closed."""
-        return self.client.tls_info() if self.client else self.tls_final
+        """What its TLS handshake has settled, see core.tlstransport.tls_info; kept when it has closed."""
+        return tls_info(self.client) if self.client else self.tls_final
 
     def rate_limit(self, log: "Logger", level: str, text: str) -> None:
         """Log a statement about the client unless the same was just logged about another one."""

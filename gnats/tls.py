@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gnats.conf.digest import new_sha256
-from gnats.core.secure import SecureConnection
+from gnats.core.connection import Connection
 from gnats.core.tls import TLSContext, TLSError, knows_group, openssl_cipher
+from gnats.core.tlstransport import start_tls
 from gnats.errors import OptionError
 from gnats.gofmt import os_error
 from gnats.logger import Logger
@@ -202,14 +203,15 @@ class ClientTLS:
 
     def start(
         self,
-        client: SecureConnection,
+        client: Connection,
         info: Callable[..., bytes],
         *,
         expect_connect: bool,
         auth_timeout: float,
     ) -> None:
         """Start a client; `info` makes its INFO line, with changed fields."""
-        client.start_tls(
+        start_tls(
+            client,
             self.context,
             clear_info=b"" if self.first_only else info(),
             secure_info=info(tls_required=True) if self.first else b"",

@@ -71,7 +71,7 @@ _VERIFICATION = {
 
 
 def handshake_error(code: int, data: bytes) -> str:
-    """What LOG_TLS_ERROR is about; for how `data` is laid out see core.secure."""
+    """What LOG_TLS_ERROR is about; for how `data` is laid out see core.tlstransport."""
     detail = int.from_bytes(data[:4], sys.byteorder, signed=True)
     text, _, chain = data[4:].partition(b"\0")
     if code == _EOF:

@@ -34,7 +34,7 @@ TABLE = {
     "auth_callout.go": "fillClientInfo=Callout._describe processClientOrLeafCallout=Callout.ask",
     "avl/seqset.go": "Delete=seqset_delete Encode=seqset_encode Exists=seqset_exists Insert=seqset_insert",
     "ciphersuites.go": "defaultCipherSuites=openssl_ciphers",
-    "client.go": """core/batch core/door core/headers core/quoting core/records core/results core/secure
+    "client.go": """core/batch core/door core/headers core/quoting core/records core/results core/tlstransport
         core/subtable core/tlsstate core/verdicts addShadowSub=Importer.add_shadow
         addShadowSubscriptions=Importer.add_shadows authViolation canSubscribe closeConnection
         connectionTypeAllowed deliverMsg doTLSHandshake=tls_start_handshake enqueueProto
@@ -143,7 +143,7 @@ TABLE = {
     "sendq.go": "send=InternalClient.publish",
     "server.go": """acceptConnections=AcceptLoop._accept acceptError=AcceptLoop._back_off ClientURL
         configureAccounts=Accounts.configure configureResolver createClient
-        createClientEx=SecureConnection.start_tls deletePortsFile=PortsFile.delete DisconnectClientByID
+        createClientEx=start_tls deletePortsFile=PortsFile.delete DisconnectClientByID
         fetchAccountClaims LDMClientByID logPid=write_pid_file logPorts=update_ports_file LookupAccount
         NumClients NumSubscriptions registerAccount=Accounts._register Running
         saveClosedClient=Server._remove shouldReportConnectErr Shutdown Start=Server.start

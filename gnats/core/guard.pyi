@@ -1,9 +1,9 @@
 """What a connection may do."""
 
+from gnats.core.connection import Connection
 from gnats.core.permissions import Permissions
-from gnats.core.secure import SecureConnection
 
-class Guarded(SecureConnection):
+class Guarded(Connection):
     """A connection with permissions; see Client."""
 
     def set_permissions(self, permissions: Permissions | None) -> None:

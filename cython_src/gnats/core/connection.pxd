@@ -12,7 +12,7 @@ from gnats.core.outbound cimport OutQueue
 from gnats.core.pollstate cimport PollState
 from gnats.core.records cimport Recorder
 from gnats.core.timers cimport Timer
-from gnats.core.tlsstate cimport Tls
+from gnats.core.transport cimport Transport
 from gnats.includes.pthread cimport pthread_mutex_t
 
 # Reasons a connection closes for by the data plane's decision (gnats.reasons.ClosedState).
@@ -50,7 +50,7 @@ cdef enum:
     BEHIND = 2                # the control plane is, until CTL_GO_ON
 
 cdef enum:
-    T_AUTH, T_PING, T_WRITE, T_STALL, T_TLS
+    T_AUTH, T_PING, T_WRITE, T_STALL, T_TRANSPORT
 
 
 # What a CONNECT settled, staged by the control plane for the owner.
@@ -73,7 +73,9 @@ cdef class Connection(Recorder):
     cdef uint32_t interest        # what epoll watches the socket for
     cdef uint8_t watched          # it is in the epoll set
     cdef uint32_t reason          # ClosedState, 0 while open; atomic
-    cdef Tls *tls                 # NULL on a connection that does without; core.secure owns it
+    cdef Transport *transport     # the first layer of the chain to the peer
+    cdef Transport *layers        # all that are to be freed with us, through `owned`
+    cdef Transport socket         # the last layer
     # options
     cdef ConnectOptions opts
     cdef uint8_t connect_received, parked, started, torn, draining
@@ -193,10 +195,3 @@ cdef class Connection(Recorder):
     # Take some out, in a batch of our poller; False: there are none left. Only once we are closed.
     cdef bint remove_some_subs(self) noexcept nogil
     cdef void note_subs(self) noexcept nogil       # into last_nsubs and last_subs
-    # What core.secure does when there is `tls`: begin; read as recv and recvmsg do, -errno for an error; flush what is
-    # queued, bytes sent or -errno; its timer; the end, before the socket is closed.
-    cdef void tls_begin(self) noexcept nogil
-    cdef long tls_receive(self, size_t want) noexcept nogil
-    cdef long tls_flush(self) noexcept nogil
-    cdef void tls_expired(self) noexcept nogil
-    cdef void tls_end(self) noexcept nogil

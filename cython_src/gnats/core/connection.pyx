@@ -13,13 +13,11 @@ from gnats.core.kinds cimport CLIENT
 from gnats.core.outbound cimport (
     OutMark,
     outq_append,
-    outq_chunks,
     outq_clear,
     outq_free,
     outq_mark,
     outq_merge,
     outq_rollback,
-    outq_send,
 )
 from gnats.core.parser cimport PARSE_OK, PARSE_PUNT
 from gnats.core.pollstate cimport PollerBase, PollState, poller_random
@@ -41,7 +39,7 @@ from gnats.core.records cimport (
 )
 from gnats.core.state cimport MAX_POLLERS, ServerState
 from gnats.core.timers cimport Timer, timer_clear, timer_set
-from gnats.core.tlsstate cimport TLS_FAILED, TLS_OPEN
+from gnats.core.transport cimport Transport, transport_init_socket
 from gnats.includes.atomics cimport (
     add32,
     add64,
@@ -161,6 +159,8 @@ cdef class Connection(Recorder):
         self.ping_timer.kind = T_PING
         self.write_timer.kind = T_WRITE
         self.stall_timer.kind = T_STALL
+        transport_init_socket(&self.socket, <void *> self, self.ps, fd)
+        self.transport = &self.socket
         self.source.owner = <void *> self
         self.closed_event.client = <void *> self
         self.closed_event.about = &self.source
@@ -173,6 +173,7 @@ cdef class Connection(Recorder):
             self.opts.headers = 1
 
     def __dealloc__(self):
+        cdef Transport *layer
         # A started connection is dropped only after its EV_CLOSED, so the poller has let go of everything.
         if self.ps != NULL:
             if self.source.head != NULL and self.keep:
@@ -182,6 +183,10 @@ cdef class Connection(Recorder):
             # never into the poller's pool: this is not its thread
             outq_free(&self.remote)
             outq_free(&self.out)
+        while self.layers != NULL:
+            layer = self.layers
+            self.layers = layer.owned
+            layer.type.free(layer)
         free(self.pre)
         free(self.connect_info)
         free(self.last_subs)
@@ -386,8 +391,8 @@ cdef class Connection(Recorder):
             self.watched = 0
             self.log(LOG_NOT_WATCHED, errno, NULL, 0)
             self.close_connection_nogil(READ_ERROR)
-        elif self.tls != NULL:
-            self.tls_begin()
+        elif self.transport.type.begin != NULL:
+            self.transport.type.begin(self.transport)
         else:
             self.begin_protocol()
 
@@ -436,13 +441,14 @@ cdef class Connection(Recorder):
     cdef void resume_reading(self) noexcept nogil:
         if load8(&self.closing) or self.parked or self.paused:
             return
-        if unlikely(self.tls != NULL) and self.tls.eof:
-            self.close_connection_nogil(READ_ERROR if self.tls.phase == TLS_FAILED else CLIENT_CLOSED)
+        if unlikely(self.transport.ended):
+            self.close_connection_nogil(self.transport.ended)
         else:
             self.set_interest(self.interest | EPOLLIN)
 
     cdef void on_timer(self, Timer *t) noexcept nogil:
         cdef char[64] detail
+        cdef Transport *layer = self.transport
         cdef uint32_t chunks
         if t.kind == T_PING:
             self.process_ping_timer()
@@ -452,16 +458,16 @@ cdef class Connection(Recorder):
             self.close_connection_nogil(AUTHENTICATION_TIMEOUT)
         elif t.kind == T_STALL:
             self.unpause()
-        elif t.kind == T_TLS:
-            self.tls_expired()
+        elif t.kind == T_TRANSPORT:
+            while &layer.timer != t:
+                layer = layer.below
+            layer.type.expired(layer)
         elif self.draining:
             self.finish_close()
         else:
-            chunks = outq_chunks(&self.out)
-            if self.tls != NULL:
-                chunks += outq_chunks(&self.tls.wire)
+            chunks = layer.type.chunks(layer, &self.out)
             snprintf(detail, sizeof(detail), b"%u %zu", chunks, self.unsent())
-            if not self.auth_set or self.tls != NULL:
+            if not self.auth_set or layer.below != NULL:
                 add64(&(<ServerState> self.server)._slow_consumers, 1)
                 self.log(LOG_SLOW_DEADLINE, self.write_deadline, detail, strlen(detail))
             self.close_connection_nogil(SLOW_CONSUMER_WRITE_DEADLINE)
@@ -502,37 +508,16 @@ cdef class Connection(Recorder):
     cdef void read_loop(self) noexcept nogil:
         """One read of what the socket has, parsed. What is left makes epoll report it again: connections take
         turns."""
-        cdef ssize_t n
+        cdef long n
         cdef size_t want = 0, got, room
-        cdef iovec[2] iov
-        cdef msghdr msg
         cdef PollState *ps = self.ps
         if self.msg_buf != NULL:
             # The rest of a split payload goes where it belongs, only what follows it through the buffer.
             want = <size_t> self.pa.size + 2 - self.msg_len
         # While the control plane has all that it may have, a read must not cause much more.
         room = <size_t> SHORT_READ if inbox_full(<Inbox> self.inbox) else ps.rbuf_len
-        if unlikely(self.tls != NULL):
-            n = self.tls_receive(want)
-        elif want:
-            iov[0].iov_base = self.msg_buf + self.msg_len
-            iov[0].iov_len = want
-            iov[1].iov_base = ps.rbuf
-            iov[1].iov_len = room
-            msg.msg_name = NULL
-            msg.msg_namelen = 0
-            msg.msg_control = NULL
-            msg.msg_controllen = 0
-            msg.msg_flags = 0
-            msg.msg_iov = iov
-            msg.msg_iovlen = 2
-            n = recvmsg(self.fd, &msg, MSG_DONTWAIT)
-            if n < 0:
-                n = -errno
-        else:
-            n = recv(self.fd, ps.rbuf, room, MSG_DONTWAIT)
-            if n < 0:
-                n = -errno
+        n = self.transport.type.receive(
+            self.transport, self.msg_buf + self.msg_len if want else NULL, want, room)
         if n <= 0:
             if n == 0:
                 self.close_connection_nogil(CLIENT_CLOSED)
@@ -561,7 +546,7 @@ cdef class Connection(Recorder):
                 self.log(LOG_PRODUCER_STALLED, self.stall_ns, NULL, 0)
             self.pause(self.stall_ns)
             self.stall_ns = 0
-        elif unlikely(self.tls != NULL) and self.tls.eof:
+        elif unlikely(self.transport.ended):
             self.resume_reading()
 
     cdef void parse_bytes(self, char *buf, size_t n) noexcept nogil:
@@ -673,7 +658,7 @@ cdef class Connection(Recorder):
         cdef size_t left
         if self.fd < 0:
             return
-        n = self.tls_flush() if unlikely(self.tls != NULL) else outq_send(&self.out, &self.ps.pool, self.fd)
+        n = self.transport.type.flush(self.transport, &self.out)
         if n < 0:
             if self.draining:
                 self.finish_close()
@@ -707,9 +692,7 @@ cdef class Connection(Recorder):
 
     cdef size_t unsent(self) noexcept nogil:
         """Bytes on their way to the socket; what waits for the end of a handshake is not."""
-        if unlikely(self.tls != NULL):
-            return self.tls.wire.bytes + (self.out.bytes if self.tls.phase == TLS_OPEN else 0)
-        return self.out.bytes
+        return self.transport.type.unsent(self.transport, &self.out)
 
     cdef void outbound_over(self, Connection producer) noexcept nogil:
         """The queue is long: flush it now; if the socket takes no more, stall the producer or give up."""
@@ -820,6 +803,7 @@ cdef class Connection(Recorder):
         cdef bint skip_flush = (
             reason == READ_ERROR or reason == WRITE_ERROR or reason == SLOW_CONSUMER_PENDING_BYTES
             or reason == SLOW_CONSUMER_WRITE_DEADLINE or reason == TLS_HANDSHAKE_ERROR)
+        cdef Transport *layer = self.transport
         if load8(&self.closing):
             return
         pthread_mutex_lock(&self.lock)
@@ -830,8 +814,9 @@ cdef class Connection(Recorder):
         store32(&self.reason, reason)
         timer_clear(&self.ps.timers, &self.auth_timer)
         timer_clear(&self.ps.timers, &self.ping_timer)
-        if self.tls != NULL:
-            timer_clear(&self.ps.timers, &self.tls.timer)
+        while layer != NULL:
+            timer_clear(&self.ps.timers, &layer.timer)
+            layer = layer.below
         self.unpause()
         self.note_subs()
         if self.has_many_subs() and not load8(&self.ps.hurry):
@@ -868,9 +853,10 @@ cdef class Connection(Recorder):
         cdef int _i
         if self.fd >= 0:
             epoll_ctl(self.ps.epfd, EPOLL_CTL_DEL, self.fd, NULL)
-            if self.tls != NULL:
-                self.tls_end()
-                self.draining = 1   # its last record may be an alert
+            while self.transport.below != NULL:
+                self.transport.type.end(self.transport)
+                self.transport = self.transport.below
+                self.draining = 1   # a layer's last bytes may be an alert
             if self.draining:
                 # Unread bytes would turn the close into a reset, which can overtake the -ERR just sent.
                 shutdown(self.fd, SHUT_WR)
@@ -909,7 +895,7 @@ cdef class Connection(Recorder):
             self.last_subs = NULL
             (<Inbox> self.inbox).post(ev)
 
-    # -- what core.secure and core.client override ------------------------------------------------------------------
+    # -- what core.client overrides ------------------------------------------------------------------
 
     cdef void remove_all_subs(self) noexcept nogil:
         pass
@@ -921,21 +907,6 @@ cdef class Connection(Recorder):
         return False
 
     cdef void note_subs(self) noexcept nogil:
-        pass
-
-    cdef void tls_begin(self) noexcept nogil:
-        pass
-
-    cdef long tls_receive(self, size_t want) noexcept nogil:
-        return 0
-
-    cdef long tls_flush(self) noexcept nogil:
-        return 0
-
-    cdef void tls_expired(self) noexcept nogil:
-        pass
-
-    cdef void tls_end(self) noexcept nogil:
         pass
 
 

@@ -7,10 +7,10 @@ that were replaced until no poller can be looking at them (core.quiesce).
 from libc.stddef cimport size_t
 from libc.stdint cimport uint8_t, uint64_t
 
+from gnats.core.connection cimport Connection
 from gnats.core.permissions cimport Permissions
 from gnats.core.pollstate cimport PollState
 from gnats.core.replies cimport ReplyTable
-from gnats.core.secure cimport SecureConnection
 from gnats.core.slice cimport Slice
 from gnats.core.sublist cimport Subscription
 from gnats.core.subtable cimport SubTable
@@ -21,7 +21,7 @@ cdef enum:
     NOTE_REPLIES = 2        # the client may publish to the replies of what it is sent
 
 
-cdef class Guarded(SecureConnection):
+cdef class Guarded(Connection):
     cdef void *permissions           # borrowed Permissions, NULL: everything is allowed; atomic, the owner writes it
     cdef uint8_t checks              # atomic, the owner writes it
     # under lock

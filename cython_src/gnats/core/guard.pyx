@@ -15,7 +15,6 @@ from gnats.core.records cimport (
     LOG_SUBSCRIPTION_VIOLATION,
 )
 from gnats.core.replies cimport replies_free, replies_new, replies_note, replies_use
-from gnats.core.secure cimport SecureConnection
 from gnats.core.slice cimport Slice
 from gnats.core.sublist cimport Subscription, sub_queue, sub_sid, sub_subject
 from gnats.core.verdicts cimport verdict_deliver, verdict_publish
@@ -24,7 +23,7 @@ from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
 from gnats.includes.text cimport put, put_text
 
 
-cdef class Guarded(SecureConnection):
+cdef class Guarded(Connection):
     """A connection with permissions; see Client."""
 
     def __dealloc__(self):

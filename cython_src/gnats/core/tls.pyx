@@ -200,7 +200,7 @@ cdef int bio_read(BIO *bio, char *p, int n) noexcept nogil:
 cdef int bio_write(BIO *bio, const char *p, int n) noexcept nogil:
     cdef Tls *t = <Tls *> BIO_get_data(bio)
     BIO_clear_retry_flags(bio)
-    if t.wire.bytes > WIRE_LIMIT or outq_append(&t.wire, t.pool, p, <size_t> n) < 0:
+    if t.wire.bytes > WIRE_LIMIT or outq_append(&t.wire, &t.base.ps.pool, p, <size_t> n) < 0:
         return -1
     return n
 
@@ -618,9 +618,9 @@ cdef class TLSContext(TLSBase):
                 if n > 0 and SSL_write(ssl, out.head.data + out.head.sent, <int> n) <= 0:
                     t.phase = TLS_FAILED
                     return False
-                outq_drop(out, t.pool, n)
+                outq_drop(out, &t.base.ps.pool, n)
                 continue
-            n = outq_take(out, t.pool, gathered, RECORD)
+            n = outq_take(out, &t.base.ps.pool, gathered, RECORD)
             if SSL_write(ssl, gathered, <int> n) <= 0:
                 t.phase = TLS_FAILED
                 return False

@@ -6,8 +6,8 @@
 from libc.stddef cimport size_t
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
-from gnats.core.outbound cimport ChunkPool, OutQueue
-from gnats.core.timers cimport Timer
+from gnats.core.outbound cimport OutQueue
+from gnats.core.transport cimport Transport
 
 # Where a connection is on its way to TLS. Nothing of the connection's own queue leaves it before TLS_OPEN.
 cdef enum TLSPhase:
@@ -31,16 +31,15 @@ cdef enum:
 
 
 cdef struct Tls:
+    Transport base
     void *ssl            # SSL, while phase is TLS_HANDSHAKE or later and the connection is open
     void *context        # borrowed TLSBase
     uint8_t phase
     uint8_t first        # the handshake comes before INFO
     uint8_t mixed        # a client need not speak TLS
     uint8_t eof          # the peer has said that it ends, and what came before has been parsed or kept
-    Timer timer          # of the handshake, or of waiting for the first byte
     double timeout       # seconds for the handshake
     double fallback      # seconds to wait for a hello before INFO goes in clear; 0: the handshake comes first
-    ChunkPool *pool      # the owner's
     OutQueue wire        # bytes for the socket: records, or INFO in clear
     const char *input    # records read from the socket and not taken by OpenSSL yet
     size_t input_len
