@@ -94,6 +94,10 @@ SERVER_VERBS = {
         QUIET + b"SUB zzzz 1\r\nHMSG zzzz 1 12 12\r\n\r\n",
         OPEN,
     ),
+    "hmsg, and then messages": (
+        QUIET + b"SUB zzzz 1\r\nHMSG zzzz 1 12 12\r\n\r\nPUB zzzz 2\r\nhi\r\n" + b"PUB zzzz  2\r\nho\r\n",
+        b"MSG zzzz 1 2\r\nhi\r\nMSG zzzz 1 2\r\nho\r\n" + OPEN,
+    ),
     "hmsg of a verbose client": (b"HMSG zzzz 1 12 12\r\n\r\n", OK + OPEN),
     "hmsg with a payload": (QUIET + b"HMSG zzzz 1 12 12\r\nNATS/1.0\r\n\r\n\r\n", UNKNOWN),
     "hmsg without arguments": (QUIET + b"HMSG\r\n", UNKNOWN),

@@ -79,6 +79,7 @@ cdef class Parser:
     cdef int end_arg(self, uint8_t state, char *arg, size_t n, bint in_arg_buf) noexcept nogil
     cdef int payload(self, char *buf, size_t n, size_t *at) noexcept nogil
     cdef int end_msg(self, char *msg) noexcept nogil
+    cdef void empty_args(self, char *arg, size_t n) noexcept nogil
     cdef int parse_pub(self, char *arg, size_t n, bint header) noexcept nogil
     cdef int parse_remote_msg(self, char *arg, size_t n, bint header) noexcept nogil
     cdef int save_arg(self, const char *p, size_t n) noexcept nogil

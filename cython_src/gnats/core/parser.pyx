@@ -305,9 +305,7 @@ cdef class Parser:
         if state == MSG_ARG or state == HMSG_ARG:
             if self.kind != ROUTER and self.kind != GATEWAY and self.kind != LEAF:
                 # nats-server takes an HMSG of a client for an empty message to nobody
-                memset(&self.pa, 0, sizeof(self.pa))
-                self.pa.arg.p = self.pa.m.subject.p = arg
-                self.pa.arg.n = n
+                self.empty_args(arg, n)
                 self.state = MSG_PAYLOAD
                 return PARSE_OK
             if self.trace:
@@ -344,6 +342,20 @@ cdef class Parser:
         if self.trace:
             self.trace_in_op("A+" if state == ASUB_ARG else "A-", arg, n)
         return self.process_account_sub(arg, n, state == ASUB_ARG)
+
+    cdef void empty_args(self, char *arg, size_t n) noexcept nogil:
+        """A message of no bytes without a subject; what all messages of the connection have in common stays."""
+        cdef PubArg *pa = &self.pa
+        pa.arg.p = arg
+        pa.arg.n = n
+        pa.m.subject.p = arg
+        pa.m.subject.n = 0
+        pa.m.reply.p = NULL
+        pa.m.reply.n = 0
+        pa.m.hdr_text.p = pa.m.n_text.p = NULL
+        pa.m.hdr_text.n = pa.m.n_text.n = 0
+        pa.m.line = NULL
+        pa.size = pa.hdr = 0
 
     cdef int parse_pub(self, char *arg, size_t n, bint header) noexcept nogil:
         cdef Slice[MAX_CLIENT_ARGS] args
