@@ -37,7 +37,7 @@ TABLE = {
     "client.go": """core/batch core/door core/headers core/quoting core/records core/results core/tlstransport
         core/subtable core/tlsstate core/verdicts addShadowSub=Importer.add_shadow
         addShadowSubscriptions=Importer.add_shadows authViolation canSubscribe closeConnection
-        connectionTypeAllowed deliverMsg doTLSHandshake=tls_start_handshake enqueueProto
+        connectionTypeAllowed deliverMsg doTLSHandshake=start_handshake enqueueProto
         flushClients=end_batch flushOutbound genHeader=begin_header getHeader=find_header processErr
         processHeaderPub=Parser.parse_pub processInboundClientMsg processInboundMsg processMsgResults
         processPing processPingTimer processPong processPub=Parser.parse_pub processServiceImport

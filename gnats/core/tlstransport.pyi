@@ -33,6 +33,7 @@ def start_tls(
     the client's first byte begins one. With `secure_info` the handshake comes first, unless `fallback`
     is not 0 and no byte has come after so many seconds.
     """
+
 def tls_info(connection: Connection) -> TLSInfo | None:
     """What the handshake of a connection has settled, None before that and without TLS.
 
