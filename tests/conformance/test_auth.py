@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 from support.exchange import ask
 from support.kernel import SocketDiag
+from support.launch import Launch
 from support.servers import Server
 from support.wire import PING, Connection
 
 from .cases import CLOSED, INFO, OK, OPEN, UNKNOWN, params
 
 pytestmark = pytest.mark.timeout(60)
-
-Launch = Callable[..., Server]
 
 VIOLATION = b"-ERR 'Authorization Violation'\r\n"
 GOOD_TOKEN = b'CONNECT {"verbose":false,"auth_token":"t0ken"}\r\n'

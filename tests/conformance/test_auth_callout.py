@@ -11,7 +11,6 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from conftest import Launch
 from nats.aio.msg import Msg
 from support import jwts
 from support.callouts import (
@@ -29,6 +28,7 @@ from support.callouts import (
 )
 from support.certs import Certificates
 from support.jwts import HOUR
+from support.launch import Launch
 from support.monitor import wait_connections
 from support.servers import Server
 from support.tlswire import TLSConnection, client_context

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from support.jetstream import config
+from support.launch import Launch
 from support.servers import Server
 from support.waits import MS, NEVER, SECOND, Waiter, header, status
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.waits]
-
-Launch = Callable[..., Server]
 
 
 @pytest.fixture(scope="module")

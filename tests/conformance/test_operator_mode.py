@@ -17,10 +17,10 @@ from typing import Any
 
 import nats
 import pytest
-from conftest import Launch, start
 from interop.test_jwt_reference import CASES, in_order
 from support import jwts
 from support.jwts import HOUR, Attempt
+from support.launch import Launch, start
 from support.monitor import monitor
 from support.reload import reload
 from support.servers import REFERENCE, Kind, Server, until

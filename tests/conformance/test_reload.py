@@ -22,8 +22,8 @@ import signal
 from pathlib import Path
 
 import pytest
-from conftest import Launch
 from support.certs import Certificates
+from support.launch import Launch
 from support.monitor import monitor
 from support.reload import hang_up, refused, reload, without_always
 from support.servers import TIMEOUT, Kind, Server, until

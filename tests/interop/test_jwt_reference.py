@@ -12,9 +12,9 @@ from typing import Any
 
 import nats
 import pytest
-from conftest import start
 from support import jwts
 from support.jwts import HOUR, Attempt
+from support.launch import start
 from support.servers import REFERENCE, Server
 from support.wire import PONG, Closed, Connection
 

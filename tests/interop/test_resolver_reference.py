@@ -11,9 +11,9 @@ from typing import Any
 
 import nats
 import pytest
-from conftest import start
 from nats.aio.client import Client
 from support import jwts
+from support.launch import start
 from support.servers import REFERENCE, Server
 
 from gnats.authopts import ResolverOptions

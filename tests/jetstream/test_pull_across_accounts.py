@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from support.js import Peer
-from support.servers import Kind, NotInstalled, Server, selected
+from support.launch import Launch
+from support.servers import Server
 from support.wire import PING, PONG, Connection
 
 pytestmark = pytest.mark.timeout(60)
@@ -50,16 +50,9 @@ class UserPeer(Peer):
         return self
 
 
-@pytest.fixture(params=selected(), ids=lambda kind: kind.name)
-def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Server]:
-    kind: Kind = request.param
-    try:
-        kind.find()
-    except NotInstalled as error:
-        pytest.skip(str(error))
-    server = Server(kind, tmp_path, config=CONFIG % (tmp_path / "store"))
-    yield server
-    server.stop()
+@pytest.fixture
+def server(launch: Launch, tmp_path: Path) -> Server:
+    return launch(config=CONFIG % (tmp_path / "store"))
 
 
 def ask(peer: Peer, subject: str, body: object) -> dict[str, object]:

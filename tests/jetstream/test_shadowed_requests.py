@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.servers import Kind, NotInstalled, Server, selected
+from support.launch import Launch
+from support.servers import Server
 from support.wire import PING, PONG, Connection
 
 pytestmark = pytest.mark.timeout(60)
@@ -30,16 +30,9 @@ GET = b"$JS.API.DIRECT.GET.S"
 REQUEST = b'{"seq":1}'
 
 
-@pytest.fixture(params=selected(), ids=lambda kind: kind.name)
-def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Server]:
-    kind: Kind = request.param
-    try:
-        kind.find()
-    except NotInstalled as error:
-        pytest.skip(str(error))
-    server = Server(kind, tmp_path, config=CONFIG % (tmp_path / "store"))
-    yield server
-    server.stop()
+@pytest.fixture
+def server(launch: Launch, tmp_path: Path) -> Server:
+    return launch(config=CONFIG % (tmp_path / "store"))
 
 
 class User(Connection):
