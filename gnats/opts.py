@@ -155,6 +155,11 @@ class Options:
             warnings.warn(doubt, stacklevel=2)
         return opts
 
+    @property
+    def accounts_by_jwt(self) -> bool:
+        """Do JWTs say which accounts and users there are (operator mode), rather than the configuration?"""
+        return bool(self.trusted_operators or self.trusted_keys)
+
     def baseline(self) -> "Options":
         """A copy with defaults where they are asked for by an empty or zero value.
 
@@ -210,7 +215,7 @@ class Options:
             raise OptionError(
                 f"max_sub_tokens {self.max_sub_tokens} is not a number from 0 to {MAX_SUB_TOKENS}"
             )
-        if self.trusted_operators or self.trusted_keys or self.default_sentinel or self.resolver:
+        if self.accounts_by_jwt or self.default_sentinel or self.resolver:
             from gnats.operators import validate_trust  # reads JWTs
 
             validate_trust(self)
@@ -275,7 +280,7 @@ def validate_auth(opts: Options) -> None:
                 f'no_auth_user: "{opts.no_auth_user}" not present as user or nkey in authorization block'
                 " or account configuration"
             )
-    if opts.system_account and not (opts.trusted_operators or opts.trusted_keys):
+    if opts.system_account and not opts.accounts_by_jwt:
         accounts = {account.name for account in opts.accounts} | {GLOBAL_ACCOUNT}
         if opts.system_account not in accounts:
             raise OptionError(f"error resolving system account {quote(opts.system_account)}: account missing")
