@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 from gnats.account import Account
-from gnats.accountopts import GLOBAL_ACCOUNT, SYSTEM_ACCOUNT, AccountConfig, ServiceLatency
+from gnats.accountopts import AccountConfig, ServiceLatency
+from gnats.authopts import GLOBAL_ACCOUNT, SYSTEM_ACCOUNT
 from gnats.clientinfo import share_details
 from gnats.core.quiesce import advance, passed
 from gnats.core.services import ExportedService, ImportedService

@@ -10,8 +10,7 @@ from collections.abc import Coroutine
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from gnats.accountopts import GLOBAL_ACCOUNT
-from gnats.authopts import NkeyUser, Permissions, User
+from gnats.authopts import GLOBAL_ACCOUNT, NkeyUser, Permissions, User
 from gnats.gofmt import quote
 from gnats.logger import Logger
 from gnats.nkeys import NkeyError, verify_nonce

@@ -4,8 +4,16 @@ import os
 import warnings
 from dataclasses import dataclass, field, fields, replace
 
-from gnats.accountopts import GLOBAL_ACCOUNT, AccountConfig, Mapping
-from gnats.authopts import AuthCallout, NkeyUser, Permissions, ResolverOptions, User, check_permissions
+from gnats.accountopts import AccountConfig, Mapping
+from gnats.authopts import (
+    GLOBAL_ACCOUNT,
+    AuthCallout,
+    NkeyUser,
+    Permissions,
+    ResolverOptions,
+    User,
+    check_permissions,
+)
 from gnats.errors import OptionError
 from gnats.gofmt import duration, quote
 from gnats.hostport import RANDOM_PORT, parse_host_port

@@ -3,8 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from gnats.accountopts import GLOBAL_ACCOUNT, SYSTEM_ACCOUNT
-from gnats.authopts import AuthCallout
+from gnats.authopts import GLOBAL_ACCOUNT, SYSTEM_ACCOUNT, AuthCallout
 from gnats.errors import OptionError
 from gnats.gofmt import duration, friendly_bytes
 from gnats.jetstream.options import DYNAMIC, JetStreamOptions

@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gnats.accountopts import (
-    GLOBAL_ACCOUNT,
     AccountConfig,
     AccountLimits,
     ServiceExport,
@@ -13,6 +12,7 @@ from gnats.accountopts import (
     StreamExport,
     StreamImport,
 )
+from gnats.authopts import GLOBAL_ACCOUNT
 from gnats.conf import Token
 from gnats.confkeys.authorization import Users, users
 from gnats.confkeys.exports import Export, Import, exports, imports

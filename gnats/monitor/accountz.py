@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from gnats.account import Account
 from gnats.accountopts import (
-    GLOBAL_ACCOUNT,
     AccountConfig,
     Mapping,
     ServiceExport,
@@ -16,6 +15,7 @@ from gnats.accountopts import (
     StreamExport,
     StreamImport,
 )
+from gnats.authopts import GLOBAL_ACCOUNT
 from gnats.core.subject import subset_match
 from gnats.errors import RequestError
 from gnats.exchange import SYSTEM_EXPORTS, system_imports
