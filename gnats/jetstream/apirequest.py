@@ -130,6 +130,11 @@ class Request:
             raise errors.BAD_REQUEST()
 
 
+def cluster_required(request: Request) -> Json:
+    """Refuse what only a server of a cluster can do. Raises ApiError."""
+    raise errors.CLUSTER_REQUIRED()
+
+
 Handler = Callable[[Request], "Awaitable[Json | None] | Json | None"]
 """Answers with what the response has besides its type; None: it does not answer, or has. Raises ApiError.
 One that is no coroutine may return one where it finds out that it has to wait."""

@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gnats.files import remove_empty
 from gnats.gofmt import friendly_bytes
 from gnats.jetstream import errors
 from gnats.jetstream.config import FILE, MEMORY, StreamConfig
@@ -256,11 +257,7 @@ class JSAccount:
         for consumer in consumers:
             advisories.consumer_action(self.account, stream.name, consumer.name, "delete")
         advisories.stream_action(self.account, stream.name, "delete")
-        for directory in (self.streams_dir, self.store_dir):
-            try:
-                directory.rmdir()
-            except OSError:  # there are others
-                return
+        remove_empty(self.streams_dir, self.store_dir)
 
     async def close(self) -> None:
         """Stop all streams; what they have stored stays."""

@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from gnats.files import sync_path
+from gnats.files import remove_empty, sync_path
 from gnats.gofmt import duration, friendly_bytes, os_error
 from gnats.gojson import JSONError, MapOf, Struct, marshal, unmarshal
 from gnats.jetstream import errors
@@ -427,11 +427,7 @@ class Restore:
         if self._staging is None:
             return
         shutil.rmtree(self._staging, ignore_errors=True)
-        for directory in (self._jsa.streams_dir, self._jsa.store_dir):
-            try:
-                directory.rmdir()
-            except OSError:  # there are streams
-                return
+        remove_empty(self._jsa.streams_dir, self._jsa.store_dir)
 
 
 def encode_state(name: str, found: Json) -> bytes:
