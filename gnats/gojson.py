@@ -11,15 +11,15 @@ import re
 from collections.abc import Callable, Generator, Mapping
 from typing import NamedTuple, NoReturn, Union
 
-from gnats.gofmt import quote
+from gnats.gofmt import MAX_INT32, MAX_INT64, MAX_UINT64, quote
 
 _INTEGERS = {
-    "int": (-(1 << 63), (1 << 63) - 1),
-    "int64": (-(1 << 63), (1 << 63) - 1),
-    "duration": (-(1 << 63), (1 << 63) - 1),
-    "int32": (-(1 << 31), (1 << 31) - 1),
+    "int": (-MAX_INT64 - 1, MAX_INT64),
+    "int64": (-MAX_INT64 - 1, MAX_INT64),
+    "duration": (-MAX_INT64 - 1, MAX_INT64),
+    "int32": (-MAX_INT32 - 1, MAX_INT32),
     "uint8": (0, 255),
-    "uint64": (0, (1 << 64) - 1),
+    "uint64": (0, MAX_UINT64),
 }
 
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from gnats.core.subject import has_wildcard, subset_match, valid_subject
-from gnats.gofmt import duration, quote
+from gnats.gofmt import MILLISECOND, SECOND, duration, quote
 from gnats.jetstream import errors
 from gnats.jetstream.config import (
     ACK_ALL,
@@ -47,10 +47,9 @@ DEFAULT_MAX_WAITING = 512
 DEFAULT_PINNED_TTL = 120_000_000_000
 DEFAULT_INACTIVE_THRESHOLD = 5_000_000_000
 """Of ephemeral consumers."""
-SOURCE_HEARTBEAT = 1_000_000_000
+SOURCE_HEARTBEAT = SECOND
 """The idle heartbeats of consumers that streams take their messages from, in nanoseconds."""
 
-_MILLISECOND = 1_000_000
 _SHORTEST_HEARTBEAT = 100_000_000
 _GROUP_NAME = re.compile(r"[a-zA-Z0-9/_=-]{1,16}")
 _DECIMAL = re.compile(r"[+-]?[0-9]+")
@@ -234,7 +233,7 @@ def _check_pull(config: ConsumerConfig, server: JSLimitOpts, stream: StreamConfi
         raise errors.CONSUMER_HB_REQUIRES_PUSH()
     if config.flow_control:
         raise errors.CONSUMER_FC_REQUIRES_PUSH()
-    if 0 < config.max_expires < _MILLISECOND:
+    if 0 < config.max_expires < MILLISECOND:
         raise errors.CONSUMER_MAX_REQUEST_EXPIRES_TOO_SMALL()
     if 0 < server.max_request_batch < config.max_batch:
         raise errors.CONSUMER_MAX_REQUEST_BATCH_EXCEEDED(limit=server.max_request_batch)

@@ -10,7 +10,7 @@ from dataclasses import replace
 from gnats.core.subject import collide, has_wildcard, subset_match, valid_publish_subject, valid_subject
 from gnats.core.subjecttrie import SubjectTrie
 from gnats.core.transform import SubjectTransform, validate_mapping
-from gnats.gofmt import duration, quote
+from gnats.gofmt import SECOND, duration, quote
 from gnats.jetstream import errors
 from gnats.jetstream.config import (
     ASYNC,
@@ -38,7 +38,6 @@ MAX_REPLICAS = 5
 DEFAULT_DUPLICATE_WINDOW = 120_000_000_000
 API_PREFIX = "$JS.API"
 
-_SECOND = 1_000_000_000
 _SHORTEST = 100_000_000
 _NOT_IN_NAMES = re.compile(r"[ \t\r\n\f.*>\\/]")
 _PRIVATE = ("$JS.>", "$JSC.>", "$NRG.>")
@@ -184,7 +183,7 @@ def _check_features(cfg: StreamConfig, pedantic: bool) -> StreamConfig:
     if cfg.subject_delete_marker_ttl < 0:
         raise _invalid("subject delete marker TTL must not be negative")
     if cfg.subject_delete_marker_ttl > 0:
-        if cfg.subject_delete_marker_ttl < _SECOND:
+        if cfg.subject_delete_marker_ttl < SECOND:
             raise _invalid("subject delete marker TTL must be at least 1 second")
         if not cfg.allow_msg_ttl:
             if pedantic:
