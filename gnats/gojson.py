@@ -9,7 +9,7 @@ import codecs
 import json
 import re
 from collections.abc import Callable, Generator, Mapping
-from typing import NamedTuple, NoReturn, Union
+from typing import Any, NamedTuple, NoReturn, Union
 
 from gnats.gofmt import MAX_INT32, MAX_INT64, MAX_UINT64, quote
 
@@ -74,6 +74,10 @@ _MINUS_ZERO = re.compile(r"-0(?![0-9.eE])")
 _LONGEST_INTEGER = 4300
 """Digits that int() takes."""
 _TOO_DEEP = "invalid JSON: nested too deeply"
+
+
+Json = dict[str, Any]
+"""An object to be written."""
 
 
 class JSONError(ValueError):

@@ -7,9 +7,9 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from gnats.gojson import Custom, JSONError, Named, Struct
+from gnats.gojson import Custom, Json, JSONError, Named, Struct
 from gnats.jetstream import errors
-from gnats.jetstream.apirequest import OFFLINE_DELAY, Json, Request, Route, Scope, cluster_required
+from gnats.jetstream.apirequest import OFFLINE_DELAY, Request, Route, Scope, cluster_required
 from gnats.jetstream.config import ACK_FLOW_CONTROL, FILE, LIMITS, ConsumerConfig
 from gnats.jetstream.consumercfg import is_group_name
 from gnats.jetstream.document import TIME

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 
-from gnats.gojson import Struct
+from gnats.gojson import Json, Struct
 
 NAMES_LIMIT = 1024
 LIST_LIMIT = 256
@@ -27,7 +27,7 @@ class _Listed(Protocol):
 L = TypeVar("L", bound=_Listed)
 
 
-def names_page(names: list[str], request: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
+def names_page(names: list[str], request: Json) -> tuple[Json, list[str]]:
     """The members of a response that are about its page, and the names on it."""
     offset = _offset(names, request)
     return _about(names, offset, NAMES_LIMIT), names[offset : offset + NAMES_LIMIT]
@@ -36,7 +36,7 @@ def names_page(names: list[str], request: dict[str, Any]) -> tuple[dict[str, Any
 class ListPage(Generic[L]):
     """A page of a list. Those that are offline take no place on it: they are named beside it, with why."""
 
-    def __init__(self, items: Sequence[L], request: dict[str, Any]) -> None:
+    def __init__(self, items: Sequence[L], request: Json) -> None:
         offset = _offset(items, request)
         self._about = _about(items, offset, LIST_LIMIT)
         self._offline: dict[str, str] = {}
@@ -49,16 +49,16 @@ class ListPage(Generic[L]):
             if len(self.items) >= LIST_LIMIT:
                 break
 
-    def answer(self, what: str, shown: list[dict[str, Any]]) -> dict[str, Any]:
+    def answer(self, what: str, shown: list[Json]) -> Json:
         """The response, with the items as they are shown."""
         offline = {"missing": list(self._offline), "offline": self._offline} if self._offline else {}
         return {**self._about, what: shown, **offline}
 
 
-def _offset(items: Sequence[object], request: dict[str, Any]) -> int:
+def _offset(items: Sequence[object], request: Json) -> int:
     asked: int = request.get("offset", 0)
     return min(max(asked, 0), len(items))
 
 
-def _about(items: Sequence[object], offset: int, limit: int) -> dict[str, Any]:
+def _about(items: Sequence[object], offset: int, limit: int) -> Json:
     return {"total": len(items), "offset": offset, "limit": limit}

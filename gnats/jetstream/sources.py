@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from gnats.core.transform import SubjectTransform
 from gnats.gofmt import SECOND, rfc3339
-from gnats.gojson import marshal
+from gnats.gojson import Json, marshal
 from gnats.ident import DIGITS, server_hash
 from gnats.internal import Message
 from gnats.jetstream import errors
@@ -57,7 +57,6 @@ _MOST = 1 << 64
 _MALFORMED = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
 """What an answer of another shape than a server's causes."""
 
-Json = dict[str, Any]
 Position = dict[str, Any]
 """Where a consumer starts: members of its configuration."""
 

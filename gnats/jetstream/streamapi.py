@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from gnats.core.subject import collide, has_wildcard, valid_subject
 from gnats.gofmt import os_error, rfc3339
-from gnats.gojson import Struct
+from gnats.gojson import Json, Struct
 from gnats.jetstream import errors
-from gnats.jetstream.apirequest import OFFLINE_DELAY, Json, Request, Route, Scope, cluster_required
+from gnats.jetstream.apirequest import OFFLINE_DELAY, Request, Route, Scope, cluster_required
 from gnats.jetstream.backupparts import STATE
 from gnats.jetstream.config import StreamConfig
 from gnats.jetstream.document import TIME

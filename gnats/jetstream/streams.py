@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from gnats.core.subject import has_wildcard
 from gnats.gofmt import os_error, rfc3339
+from gnats.gojson import Json
 from gnats.ident import DIGITS, server_hash
 from gnats.jetstream import errors
 from gnats.jetstream.batching import AbandonReason
@@ -61,7 +62,6 @@ if TYPE_CHECKING:
     from gnats.jetstream.encryption import Seal
     from gnats.jetstream.jsaccount import JSAccount
     from gnats.store.store import MsgStore
-Json = dict[str, Any]
 StoredMessage = tuple[bytes, int, bytes, bytes, int]
 """Subject, sequence, header, payload, and ns since 1970."""
 
