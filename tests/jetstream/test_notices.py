@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.js import Message, NativeJs, Peer
+from support.caller import Message
+from support.js import NativeJs, Peer
 from support.servers import selected, until
 
 from gnats.jetstream.consumerstate import ConsumerEvent

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from support.launch import Launch
 from support.servers import Server
-from support.wire import PING, PONG, Connection
+from support.wire import Connection, connect_op
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -40,9 +40,8 @@ class User(Connection):
 
     def __init__(self, server: Server, user: str, subject: bytes) -> None:
         super().__init__(server.address)
-        options = {"headers": True, "user": user, "pass": user, "verbose": False}
-        self.send(b"CONNECT " + json.dumps(options).encode() + b"\r\nSUB " + subject + b" 1\r\n" + PING)
-        self.read_until(PONG)
+        self.send(connect_op(user, password=user, headers=True) + b"SUB " + subject + b" 1\r\n")
+        self.fence()
 
 
 def test_who_is_served_behind_a_direct_get_hears_what_was_published(server: Server) -> None:

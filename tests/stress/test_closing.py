@@ -41,7 +41,7 @@ def test_publishers_are_answered_when_the_stream_goes(js: NativeJs) -> None:
             asking.join()
             answers += peer.msgs(REQUESTS - 1)
             assert {answer.status for answer in answers} <= {"", "503"}
-            assert [json.loads(answer.data)["seq"] for answer in answers if not answer.status] == list(
+            assert [json.loads(answer.payload)["seq"] for answer in answers if not answer.status] == list(
                 range(1, stored + 1)
             )
             assert len({answer.subject for answer in answers}) == REQUESTS

@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from support.js import Message, NativeJs, Peer
+from support.caller import Message
+from support.js import NativeJs, Peer
 from support.servers import until
 
 pytestmark = pytest.mark.timeout(300)

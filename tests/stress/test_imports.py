@@ -9,6 +9,7 @@ from functools import partial
 import pytest
 from support.peer import Peer
 from support.stress import settle, together
+from support.wire import connect_op
 
 from gnats.accountopts import (
     AccountConfig,
@@ -69,10 +70,7 @@ def configure(server: Server, options: Options) -> None:
 
 
 def hello(user: str) -> bytes:
-    return (
-        b'CONNECT {"verbose":false,"pedantic":false,"headers":true,"no_responders":true,'
-        b'"user":"%b","pass":"p"}\r\n' % user.encode()
-    )
+    return connect_op(user, "p", pedantic=False, headers=True, no_responders=True)
 
 
 class Responder:

@@ -9,6 +9,7 @@ from functools import partial
 import pytest
 from support.peer import Peer
 from support.stress import settle, together
+from support.wire import connect_op
 
 from gnats.accountopts import (
     AccountConfig,
@@ -74,10 +75,7 @@ def configure(server: ServerThread, opts: Options) -> None:
 
 
 def hello(user: str) -> bytes:
-    return (
-        b'CONNECT {"verbose":false,"pedantic":false,"headers":true,"no_responders":true,'
-        b'"user":"%b","pass":"p"}\r\n' % user.encode()
-    )
+    return connect_op(user, "p", pedantic=False, headers=True, no_responders=True)
 
 
 def request(peer: Peer, responder: Peer, reply: bytes) -> bytes:

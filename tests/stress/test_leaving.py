@@ -13,6 +13,7 @@ import pytest
 from support.peer import Peer
 from support.process import SANITIZED
 from support.stress import settle, together
+from support.wire import connect_op
 
 from gnats.accountopts import AccountConfig, ServiceExport, ServiceImport, StreamExport, StreamImport
 from gnats.authopts import User
@@ -58,9 +59,7 @@ def loop() -> Iterator[ServerThread]:
 
 
 def join(port: int, name: str) -> Peer:
-    return Peer(
-        port, b'CONNECT {"user":"%s","pass":"p","headers":true,"no_responders":true}\r\n' % name.encode()
-    )
+    return Peer(port, connect_op(name, "p", verbose=True, headers=True, no_responders=True))
 
 
 def subscribe(peer: Peer, line: Callable[[int], bytes], count: int = MANY) -> None:

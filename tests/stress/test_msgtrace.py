@@ -7,6 +7,7 @@ import threading
 import pytest
 from support.peer import Peer
 from support.process import SANITIZED
+from support.wire import connect_op
 
 from gnats.accountopts import AccountConfig, ServiceExport, ServiceImport, StreamExport, StreamImport
 from gnats.authopts import User
@@ -30,8 +31,7 @@ USERS = [User(name.lower(), "pw", account=name) for name in ("A", "B")]
 
 
 def connect(user: str) -> bytes:
-    options = {"verbose": False, "pedantic": False, "headers": True, "user": user, "pass": "pw"}
-    return b"CONNECT " + json.dumps(options).encode() + b"\r\n"
+    return connect_op(user, "pw", pedantic=False, headers=True)
 
 
 def request(subject: bytes, dest: bytes, only: bytes) -> bytes:

@@ -1,6 +1,5 @@
 """Reloads under full load: who no change is about loses nothing; GNATS_STRESS multiplies the work."""
 
-import json
 import os
 import re
 import threading
@@ -11,6 +10,7 @@ import pytest
 from support.peer import Peer
 from support.process import SANITIZED
 from support.servers import until
+from support.wire import connect_op
 
 from gnats.accountopts import AccountConfig, AccountLimits, MapDest, Mapping, StreamExport, StreamImport
 from gnats.authopts import Permissions, SubjectPermission, User
@@ -69,7 +69,7 @@ def configuration(base: Options, n: int) -> Options:
 
 
 def hello(name: str) -> bytes:
-    return b"CONNECT %s\r\n" % json.dumps({"verbose": False, "user": name, "pass": "pw"}).encode()
+    return connect_op(name, "pw")
 
 
 class Reader:

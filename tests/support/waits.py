@@ -23,12 +23,6 @@ def header(*lines: str) -> bytes:
     return b"NATS/1.0\r\n" + b"".join(line.encode() + b"\r\n" for line in lines) + b"\r\n"
 
 
-def status(message: Message) -> str:
-    """The status of a message that is nothing but one, else ""."""
-    line = message.header.split(b"\r\n")[0].decode()
-    return line.removeprefix("NATS/1.0").strip()
-
-
 class Waiter(Caller):
     """A client that knows of each message when it came (monotonic ns)."""
 
@@ -187,7 +181,7 @@ def redelivered(times: int) -> Callable[[Message], bool]:
 
 
 def says(text: str) -> Callable[[Message], bool]:
-    return lambda message: status(message) == text
+    return lambda message: message.status == text
 
 
 def about(**members: str) -> Callable[[Message], bool]:
