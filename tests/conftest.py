@@ -46,6 +46,13 @@ def kind(request: pytest.FixtureRequest) -> Kind:
     return kind
 
 
+@pytest.fixture(params=[0, 2], ids=["loop", "threads"])
+def io_threads(request: pytest.FixtureRequest) -> int:
+    """How many threads serve connections, in both ways of running a server inside a test."""
+    count: int = request.param
+    return count
+
+
 @pytest.fixture(scope="session", autouse=True)
 def rest() -> Iterator[None]:
     """Has every server that tests start in their own process rest before it is stopped."""

@@ -33,7 +33,7 @@ from support.monitor import wait_connections
 from support.servers import Server
 from support.tlswire import TLSConnection, client_context
 from support.trust import Refused, Trust, connect, hears
-from support.wire import Connection
+from support.wire import VIOLATION, Connection
 
 from gnats.jwt.account import ExternalAuthorization
 from gnats.jwt.claims import Permission, TimeRange
@@ -43,7 +43,6 @@ from gnats.nkeys import CurveKeyPair, KeyPair, Prefix
 
 pytestmark = pytest.mark.timeout(120)
 
-VIOLATION = b"-ERR 'Authorization Violation'\r\n"
 REFUSED = "Authorization Violation"
 
 

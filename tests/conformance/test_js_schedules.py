@@ -16,13 +16,13 @@ from support.launch import Launch, Move
 from support.schedules import read_schedules
 from support.servers import Kind
 
+from gnats.gofmt import SECOND
 from gnats.jetstream.gotime import unix_ns
 from gnats.store.cron import probe_due
 
 pytestmark = pytest.mark.timeout(120)
 
 BAD = -1
-SECOND = 10**9
 STREAM: dict[str, Any] = {
     "name": "S",
     "subjects": ["s.>"],

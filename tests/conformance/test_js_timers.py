@@ -9,7 +9,9 @@ import pytest
 from support.jetstream import config
 from support.launch import Launch
 from support.servers import Server
-from support.waits import MS, NEVER, SECOND, Waiter, header
+from support.waits import MS, NEVER, Waiter, header
+
+from gnats.gofmt import SECOND
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.waits]
 

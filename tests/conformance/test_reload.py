@@ -28,13 +28,11 @@ from support.monitor import monitor
 from support.reload import hang_up, refused, reload, without_always
 from support.servers import TIMEOUT, Kind, Server, until
 from support.tlswire import TLSConnection, client_context
-from support.wire import Closed, Connection
+from support.wire import VIOLATION, Closed, Connection
 
 from .cases import params
 
 pytestmark = pytest.mark.timeout(120)
-
-VIOLATION = b"-ERR 'Authorization Violation'\r\n"
 
 
 def connect(server: Server, **options: object) -> Connection:

@@ -9,8 +9,9 @@ import pytest
 from support.caller import Message
 from support.js import Js, Peer
 
+from gnats.gofmt import SECOND
+
 pytestmark = pytest.mark.timeout(60)
-SECOND = 10**9
 
 
 def pull(peer: Peer, stream: str, n: int = 1, consumer: str = "C") -> list[Message]:

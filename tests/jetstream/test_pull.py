@@ -9,8 +9,9 @@ import pytest
 from support.caller import Message
 from support.js import Js, NativeJs, Peer
 
+from gnats.gofmt import SECOND
+
 pytestmark = pytest.mark.timeout(60)
-SECOND = 10**9
 
 
 def ask(peer: Peer, stream: str, consumer: str, inbox: str, **request: Any) -> None:

@@ -10,8 +10,9 @@ from support.js import Peer
 from support.launch import Launch
 from support.servers import Server
 
+from gnats.gofmt import SECOND
+
 pytestmark = pytest.mark.timeout(60)
-SECOND = 10**9
 
 CONFIG = """
 jetstream: {store_dir: "%s"}

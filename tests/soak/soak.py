@@ -19,7 +19,9 @@ from tempfile import TemporaryDirectory
 from support.caller import Message
 from support.jetstream import config
 from support.servers import KINDS, Kind, Server
-from support.waits import MS, SECOND, Waiter, header, is_marker, rfc3339
+from support.waits import MS, Waiter, header, is_marker, rfc3339
+
+from gnats.gofmt import SECOND
 
 WORKERS = 12
 UNIT = 500 * MS

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
 
 import pytest
 from support.js import NativeJs, Peer
@@ -12,13 +11,6 @@ from support.js import NativeJs, Peer
 pytestmark = pytest.mark.timeout(120)
 ROUNDS = 5
 REQUESTS = 10_000
-
-
-@pytest.fixture(params=[0, 2], ids=["loop", "threads"])
-def js(request: pytest.FixtureRequest) -> Iterator[NativeJs]:
-    js = NativeJs(request.param)
-    yield js
-    js.close()
 
 
 def ask(peer: Peer, inbox: str, subject: str, body: bytes = b"x") -> None:

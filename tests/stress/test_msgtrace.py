@@ -1,12 +1,12 @@
 """Messages that are traced while subscribers of several pollers come and go; GNATS_STRESS repeats it."""
 
 import json
-import os
 import threading
 
 import pytest
 from support.peer import Peer
 from support.process import SANITIZED
+from support.stress import SCALE
 from support.wire import connect_op
 
 from gnats.accountopts import AccountConfig, ServiceExport, ServiceImport, StreamExport, StreamImport
@@ -14,7 +14,6 @@ from gnats.authopts import User
 from gnats.opts import Options
 from gnats.testing import ServerThread
 
-SCALE = int(os.environ.get("GNATS_STRESS", "1"))
 pytestmark = pytest.mark.timeout(300 * SCALE)
 
 PUBLISHERS = 3

@@ -1,6 +1,5 @@
 """Reloads under full load: who no change is about loses nothing; GNATS_STRESS multiplies the work."""
 
-import os
 import re
 import threading
 from collections.abc import Callable
@@ -10,6 +9,7 @@ import pytest
 from support.peer import Peer
 from support.process import SANITIZED
 from support.servers import until
+from support.stress import SCALE
 from support.wire import connect_op
 
 from gnats.accountopts import AccountConfig, AccountLimits, MapDest, Mapping, StreamExport, StreamImport
@@ -17,7 +17,6 @@ from gnats.authopts import Permissions, SubjectPermission, User
 from gnats.opts import Options
 from gnats.testing import ServerThread
 
-SCALE = int(os.environ.get("GNATS_STRESS", "1"))
 pytestmark = pytest.mark.timeout(300 * SCALE)
 
 RELOADS = (10 if SANITIZED else 40) * SCALE

@@ -10,10 +10,11 @@ from datetime import UTC, datetime
 from itertools import count
 from typing import Any
 
+from gnats.gofmt import SECOND
+
 from .caller import Caller, Listening, Message
 from .servers import TIMEOUT
 
-SECOND = 10**9
 MS = 10**6
 NEVER = 2**63 - 1
 """The longest duration there is, in ns: 292 years."""

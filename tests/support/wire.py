@@ -13,6 +13,7 @@ CRLF = b"\r\n"
 PING = b"PING\r\n"
 PONG = b"PONG\r\n"
 HELLO = b'CONNECT {"verbose":false,"pedantic":false,"headers":true,"no_responders":true}\r\n'
+VIOLATION = b"-ERR 'Authorization Violation'\r\n"
 _MESSAGE = re.compile(rb"H?MSG [^\r\n]* (\d+)\r\n")
 
 
