@@ -5,9 +5,6 @@ from dataclasses import dataclass, field
 from gnats.authopts import Permissions
 from gnats.jetstream.limits import Tiers
 
-GLOBAL_ACCOUNT = "$G"
-SYSTEM_ACCOUNT = "$SYS"
-
 
 @dataclass(frozen=True, slots=True)
 class MapDest:

@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 from gnats.account import Account
-from gnats.accountopts import GLOBAL_ACCOUNT, SYSTEM_ACCOUNT, AccountConfig, ServiceLatency
+from gnats.accountopts import AccountConfig, ServiceLatency
+from gnats.authopts import GLOBAL_ACCOUNT, SYSTEM_ACCOUNT
 from gnats.clientinfo import share_details
 from gnats.core.quiesce import advance, passed
 from gnats.core.services import ExportedService, ImportedService
@@ -21,7 +22,7 @@ from gnats.exchange import (
     Exchange,
     Party,
 )
-from gnats.gofmt import quote, text_bytes
+from gnats.gofmt import text_bytes
 from gnats.ident import server_hash
 from gnats.jetstream.limits import UNLIMITED
 from gnats.mappings import Row, compile_account_mappings, compile_mappings, domain_mappings
@@ -122,16 +123,13 @@ class Accounts(dict[str, Account]):
         """
         configs = {config.name: config for config in opts.accounts}
         system = opts.system_account or (SYSTEM_ACCOUNT if SYSTEM_ACCOUNT in configs else "")
-        by_jwt = bool(opts.trusted_operators or opts.trusted_keys)
-        if system and system not in configs and system != GLOBAL_ACCOUNT and not by_jwt:
-            raise OptionError(f"error resolving system account {quote(system)}: account missing")
         if not system and (opts.jetstream.enabled or not opts.no_system_account):
             system = SYSTEM_ACCOUNT
         self._options = opts
         configs.setdefault(GLOBAL_ACCOUNT, AccountConfig(GLOBAL_ACCOUNT, mappings=opts.mappings))
         if system:
             configs.setdefault(system, AccountConfig(system))
-        if opts.jetstream.enabled and not by_jwt and configs.keys() <= {GLOBAL_ACCOUNT, system}:
+        if opts.jetstream.enabled and not opts.accounts_by_jwt and configs.keys() <= {GLOBAL_ACCOUNT, system}:
             configs[GLOBAL_ACCOUNT] = replace(configs[GLOBAL_ACCOUNT], jetstream=UNLIMITED)
         own = [config for config in configs.values() if config.name not in self._claims]
         rows = {config.name: compile_account_mappings(config.name, config.mappings) for config in own}

@@ -5,16 +5,15 @@ Denied. What a client is not told, the debug log is.
 """
 
 import base64
-import binascii
 import os
 from collections.abc import Coroutine
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from gnats.accountopts import GLOBAL_ACCOUNT
-from gnats.authopts import NkeyUser, Permissions, User
+from gnats.authopts import GLOBAL_ACCOUNT, NkeyUser, Permissions, User
 from gnats.gofmt import quote
 from gnats.logger import Logger
+from gnats.nkeys import NkeyError, verify_nonce
 from gnats.opts import Options
 from gnats.passwords import TooManyWaitError, check_password, check_password_async, is_bcrypt
 from gnats.reasons import ClosedState
@@ -73,35 +72,11 @@ def new_nonce() -> str:
     return base64.urlsafe_b64encode(os.urandom(NONCE_BYTES)).rstrip(b"=").decode()
 
 
-def decode_signature(sig: str) -> bytes:
-    """A signature from URL-safe base64 without padding, or else from standard base64.
-
-    Raises Denied.
-    """
+def _check_nonce(public_key: str, nonce: str, sig: str) -> None:
     try:
-        if set(sig) & set("+/="):
-            return base64.b64decode(sig, validate=True)
-        return base64.b64decode(sig + "=" * (-len(sig) % 4), altchars=b"-_", validate=True)
-    except (binascii.Error, ValueError):
-        raise Denied("Signature not valid base64") from None
-
-
-def verify_signature(public_key: str, nonce: str, sig: str) -> None:
-    """Require that `sig` is the nonce signed with a user's nkey.
-
-    Raises Denied.
-    """
-    from gnats.nkeys import NkeyError, PublicKey
-
-    if not sig:
-        raise Denied("Signature missing")
-    signature = decode_signature(sig)
-    try:
-        good = PublicKey(public_key).verify(nonce.encode(), signature)
+        verify_nonce(public_key, nonce, sig)
     except NkeyError as exc:
-        raise Denied(f"User nkey not valid: {exc}") from None
-    if not good:
-        raise Denied("Signature not verified")
+        raise Denied(str(exc)) from None
 
 
 class Authenticator:
@@ -158,7 +133,7 @@ class Authenticator:
             raise Denied("proxy connection required", ClosedState.PROXY_REQUIRED)
         if isinstance(user, NkeyUser):
             if user.nkey != opts.no_auth_user:
-                verify_signature(user.nkey, session.nonce, client.sig)
+                _check_nonce(user.nkey, session.nonce, client.sig)
             return _grant_nkey(user)
         if user is not None:
             return self._check_user(session, user, client.password)

@@ -6,6 +6,10 @@ from dataclasses import dataclass, field
 from gnats.core.subject import valid_subject
 from gnats.gofmt import quote
 
+GLOBAL_ACCOUNT = "$G"
+"""Users without an account are in it."""
+SYSTEM_ACCOUNT = "$SYS"
+
 
 @dataclass(frozen=True, slots=True)
 class SubjectPermission:
@@ -71,7 +75,7 @@ class AuthCallout:
 
     issuer: str
     """Public account nkey that signs the answers."""
-    account: str = "$G"
+    account: str = GLOBAL_ACCOUNT
     auth_users: tuple[str, ...] = ()
     xkey: str = ""
     """Public curve key of the service; requests are sealed when it is set."""

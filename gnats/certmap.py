@@ -2,23 +2,12 @@
 
 from collections.abc import Iterable
 
-from gnats.certs import PeerCertificate
+from gnats.certs import ATTRIBUTES, PeerCertificate
 from gnats.dn import DN, parse_dn, same_dn, same_rdns
 from gnats.gofmt import quote
 
 _DC = "0.9.2342.19200300.100.1.25"
-_TYPES = {
-    "2.5.4.3": "CN",
-    "2.5.4.5": "SERIALNUMBER",
-    "2.5.4.6": "C",
-    "2.5.4.7": "L",
-    "2.5.4.8": "ST",
-    "2.5.4.9": "STREET",
-    "2.5.4.10": "O",
-    "2.5.4.11": "OU",
-    "2.5.4.17": "POSTALCODE",
-    _DC: "DC",
-}
+_TYPES = ATTRIBUTES | {_DC: "DC"}
 """The attributes that a distinguished name in the configuration may have."""
 
 

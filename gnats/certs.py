@@ -6,7 +6,7 @@ from hashlib import sha256
 
 from gnats.core.x509 import read_certificate
 
-_STANDARD = {
+ATTRIBUTES = {
     "2.5.4.6": "C",
     "2.5.4.10": "O",
     "2.5.4.11": "OU",
@@ -48,7 +48,7 @@ class PeerCertificate:
         """Raises ValueError when it is no certificate."""
         rdns, emails, dns_names, uris, spki, not_before, not_after = read_certificate(der)
         names = _ordered(rdns)
-        others = [[entry] for rdn in rdns for entry in rdn if entry[0] not in _STANDARD]
+        others = [[entry] for rdn in rdns for entry in rdn if entry[0] not in ATTRIBUTES]
         return cls(
             rdns,
             rdn_string(others + names),
@@ -66,7 +66,7 @@ class PeerCertificate:
 def _ordered(rdns: RDNs) -> RDNs:
     """The named attributes in Go's order, equal ones together; of some only the last counts."""
     ordered = []
-    for oid, name in _STANDARD.items():
+    for oid, name in ATTRIBUTES.items():
         values = [entry for rdn in rdns for entry in rdn if entry[0] == oid]
         if name in _SINGLE:
             values = [entry for entry in values[-1:] if entry[1]]
@@ -81,7 +81,7 @@ def rdn_string(rdns: RDNs) -> str:
 
 
 def _attribute(oid: str, value: str) -> str:
-    name = _STANDARD.get(oid)
+    name = ATTRIBUTES.get(oid)
     if name is None:
         text = value.encode()
         tag = 0x13 if _PRINTABLE.issuperset(value) else 0x0C  # PrintableString or UTF8String

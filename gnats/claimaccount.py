@@ -18,6 +18,7 @@ from gnats.accountopts import (
 )
 from gnats.authopts import Permissions, ResponsePermission, SubjectPermission
 from gnats.core.subject import valid_publish_subject
+from gnats.gofmt import MAX_INT32, SECOND
 from gnats.jetstream.limits import DEFAULT_TIER, JetStreamAccountLimits, Tiers
 from gnats.jwt import claims as jwt
 from gnats.jwt.account import (
@@ -31,8 +32,6 @@ from gnats.jwt.account import (
 )
 
 _RESPONSE_TYPES = {"Stream": "stream", "Chunked": "chunked"}
-_NANOSECONDS = 1e9
-_MIN_INT32, _MAX_INT32 = -(1 << 31), (1 << 31) - 1
 _NOTHING = AccountLimits(max_connections=0, max_leafnodes=0, max_subscriptions=0, max_payload=0)
 
 
@@ -183,7 +182,7 @@ def build_permissions(permissions: jwt.Permissions) -> Permissions | None:
     default = ResponsePermission()
     response = ResponsePermission(
         max_msgs=permissions.resp.max or default.max_msgs,
-        expires=permissions.resp.ttl / _NANOSECONDS or default.expires,
+        expires=permissions.resp.ttl / SECOND or default.expires,
     )
     # Who may publish answers may publish nothing else, unless something is allowed.
     if publish is None or publish.allow is None:
@@ -199,7 +198,7 @@ def _subjects(permission: jwt.Permission) -> SubjectPermission | None:
 
 def clamp(limit: int) -> int:
     """A limit as nats-server keeps it: 32 bits."""
-    return max(_MIN_INT32, min(_MAX_INT32, limit))
+    return max(-MAX_INT32 - 1, min(MAX_INT32, limit))
 
 
 def _export(export: Export) -> StreamExport | ServiceExport:
@@ -212,7 +211,7 @@ def _export(export: Export) -> StreamExport | ServiceExport:
         accounts,
         export.account_token_position,
         _RESPONSE_TYPES.get(export.response_type, "singleton"),
-        export.response_threshold / _NANOSECONDS,
+        export.response_threshold / SECOND,
         ServiceLatency(latency.results, latency.sampling) if latency else None,
         export.allow_trace,
     )

@@ -4,10 +4,9 @@ from collections.abc import Coroutine
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from gnats.accountopts import GLOBAL_ACCOUNT
 from gnats.auth import Authenticator, Denied, Grant
 from gnats.authcallout import Callout, Placement, Violation, deny_callouts
-from gnats.authopts import AuthCallout, NkeyUser, User
+from gnats.authopts import GLOBAL_ACCOUNT, AuthCallout, NkeyUser, User
 from gnats.gofmt import quote
 from gnats.jwt.claims import AuthorizationResponseClaims, UserClaims
 from gnats.opts import Options

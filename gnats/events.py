@@ -14,7 +14,7 @@ from gnats.gojson import marshal
 from gnats.ident import NuidSource
 from gnats.internal import InternalClient
 from gnats.monitor.usage import cores, process, resident_bytes
-from gnats.reasons import ClosedState
+from gnats.reasons import ClosedState, count_by_kind
 from gnats.version import NATS_VERSION, feature_flags
 
 if TYPE_CHECKING:
@@ -236,10 +236,10 @@ class Events:
             "slow_consumers": slow,
         }
         if slow:
-            stats["slow_consumer_stats"] = by_kind(slow)
+            stats["slow_consumer_stats"] = count_by_kind(slow)
         if stale:
             stats["stale_connections"] = stale
-            stats["stale_connection_stats"] = by_kind(stale)
+            stats["stale_connection_stats"] = count_by_kind(stale)
         if stalls:
             stats["stalled_clients"] = stalls
         stats["active_servers"] = 1
@@ -274,8 +274,3 @@ def encode_steps(payload: bytes, accept_encoding: bytes) -> "Steps[tuple[bytes |
         parts.append(packer.compress(payload[start : start + _PACKED_AT_ONCE]))
         yield
     return b"NATS/1.0\r\nContent-Encoding: gzip\r\n\r\n", b"".join(parts) + packer.flush()
-
-
-def by_kind(clients: int) -> dict[str, int]:
-    """A figure by the kinds of connections, of which there are only clients."""
-    return {"clients": clients, "routes": 0, "gateways": 0, "leafs": 0}

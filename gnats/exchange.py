@@ -125,6 +125,15 @@ class Exchange:
         for name in names:
             self.parties.setdefault(name, Party(name))
 
+    def steps(self) -> tuple[tuple[str, type, Callable[[str, Any], None]], ...]:
+        """What there is to add, in order: what errors call it, its class, and the method that adds it."""
+        return (
+            ("stream export", StreamExport, self.add_stream_export),
+            ("service export", ServiceExport, self.add_service_export),
+            ("stream import", StreamImport, self.add_stream_import),
+            ("service import", ServiceImport, self.add_service_import),
+        )
+
     def add(self, configs: Iterable[AccountConfig], complain: Complain | None = None) -> None:
         """Take in what configured accounts say, the exports of all before any import.
 
@@ -132,13 +141,7 @@ class Exchange:
         """
         configs = list(configs)
         self.add_accounts(config.name for config in configs)
-        steps: tuple[tuple[str, type, Callable[[str, Any], None]], ...] = (
-            ("stream export", StreamExport, self.add_stream_export),
-            ("service export", ServiceExport, self.add_service_export),
-            ("stream import", StreamImport, self.add_stream_import),
-            ("service import", ServiceImport, self.add_service_import),
-        )
-        for kind, cls, add in steps:
+        for kind, cls, add in self.steps():
             for config in configs:
                 for item in (*config.exports, *config.imports):
                     if isinstance(item, cls):

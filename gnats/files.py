@@ -16,6 +16,15 @@ def make_directories(directory: Path, *, sync: bool = True) -> None:
         sync_path(directory.parent)
 
 
+def remove_empty(*directories: Path) -> None:
+    """Remove directories one after the other, up to the first that is not there or has something in it."""
+    for directory in directories:
+        try:
+            directory.rmdir()
+        except OSError:
+            return
+
+
 def sync_path(path: Path) -> None:
     """Make durable a file, or what has been renamed in a directory. Raises OSError."""
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)

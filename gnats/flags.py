@@ -1,10 +1,11 @@
 """The command line of gnats-server (opts.go): nats-server's flags, in Go's style, as options."""
 
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from gnats.errors import OptionError
-from gnats.gofmt import quote
+from gnats.gofmt import parse_bool, quote
 from gnats.opts import ANY_HOST, Options, read_config
 from gnats.tlsopts import TLSOptions
 
@@ -68,8 +69,6 @@ _NOT_YET_NAMES = """
 """
 _NOT_YET = frozenset(_NOT_YET_NAMES.split())
 
-_TRUE = frozenset(("1", "t", "T", "true", "TRUE", "True"))
-_FALSE = frozenset(("0", "f", "F", "false", "FALSE", "False"))
 
 HELP = """\
 Usage: gnats-server [options]
@@ -256,11 +255,9 @@ def parse_flags(args: list[str]) -> tuple[dict[str, object], list[str]]:
 def _parse_value(name: str, kind: str, text: str) -> object:
     if kind == _STRING or (kind == _THREADS and text == "auto"):
         return text
-    if kind == _BOOL and text in _TRUE | _FALSE:
-        return text in _TRUE
-    if kind in (_INT, _THREADS) and text.isascii() and text == text.strip():
-        try:
+    with suppress(ValueError):
+        if kind == _BOOL:
+            return parse_bool(text)
+        if kind in (_INT, _THREADS) and text.isascii() and text == text.strip():
             return int(text, 0)  # decimal, 0x, 0o or 0b
-        except ValueError:
-            pass
     raise OptionError(f"invalid value {quote(text)} for flag -{name}: it takes {kind}")

@@ -14,17 +14,23 @@ _ESCAPES = {
     "\v": "\\v",
 }
 
+MICROSECOND, MILLISECOND, SECOND = 1_000, 1_000_000, 1_000_000_000
+"""In nanoseconds, as Go counts time."""
 _UNITS = {
     "ns": 1,
-    "us": 1_000,
-    "µs": 1_000,  # U+00B5, micro sign
-    "μs": 1_000,  # U+03BC, Greek letter mu
-    "ms": 1_000_000,
-    "s": 1_000_000_000,
-    "m": 60_000_000_000,
-    "h": 3_600_000_000_000,
+    "us": MICROSECOND,
+    "µs": MICROSECOND,  # U+00B5, micro sign
+    "μs": MICROSECOND,  # U+03BC, Greek letter mu
+    "ms": MILLISECOND,
+    "s": SECOND,
+    "m": 60 * SECOND,
+    "h": 3600 * SECOND,
 }
-_MAX_INT64 = (1 << 63) - 1
+MAX_INT32 = (1 << 31) - 1
+MAX_INT64 = (1 << 63) - 1
+MAX_UINT64 = (1 << 64) - 1
+_TRUE = frozenset(("1", "t", "T", "true", "TRUE", "True"))
+_FALSE = frozenset(("0", "f", "F", "false", "FALSE", "False"))
 _YEAR_0, _YEAR_9999_END = -62167219200, 253402300799
 """The first second of the years that have four digits, and the last, since 1970."""
 
@@ -61,7 +67,7 @@ def duration(ns: int) -> str:
     sign, ns = ("-", -ns) if ns < 0 else ("", ns)
     if ns == 0:
         return "0s"
-    for unit, size in (("ns", 1), ("µs", 1_000), ("ms", 1_000_000)):
+    for unit, size in (("ns", 1), ("µs", MICROSECOND), ("ms", MILLISECOND)):
         if ns < size * 1000:
             return f"{sign}{_decimal(ns, size)}{unit}"
     minutes, rest = divmod(ns, _UNITS["m"])
@@ -72,6 +78,11 @@ def duration(ns: int) -> str:
         if hours:
             text = f"{hours}h{text}"
     return sign + text
+
+
+def duration_of(seconds: float) -> str:
+    """A duration in seconds, printed likewise."""
+    return duration(round(seconds * SECOND))
 
 
 def _decimal(value: int, size: int) -> str:
@@ -109,14 +120,21 @@ def parse_duration(text: str) -> int:
         total += int(whole or "0") * _UNITS[unit]
         if part:
             total += int(part) * _UNITS[unit] // 10 ** len(part)
-    if total > _MAX_INT64:
+    if total > MAX_INT64:
         raise ValueError(f"invalid duration {quote(text)}: too long")
     return -total if text.startswith("-") else total
 
 
+def parse_bool(text: str) -> bool:
+    """A truth value as strconv.ParseBool reads it. Raises ValueError with its reason."""
+    if text not in _TRUE | _FALSE:
+        raise ValueError(f"strconv.ParseBool: parsing {quote(text)}: invalid syntax")
+    return text in _TRUE
+
+
 def uptime(ns: int) -> str:
     """An age in nanoseconds as the monitoring endpoints print it: 5s, 1m0s, 2d3h4m5s."""
-    minutes, seconds = divmod(ns // 1_000_000_000, 60)
+    minutes, seconds = divmod(ns // SECOND, 60)
     hours, minutes = divmod(minutes, 60)
     days, hours = divmod(hours, 24)
     years, days = divmod(days, 365)
@@ -128,7 +146,7 @@ def uptime(ns: int) -> str:
 
 def rfc3339(unix_ns: int) -> str:
     """A time as encoding/json prints it: UTC, nanoseconds without trailing zeros, the years 0 to 9999."""
-    seconds, ns = divmod(unix_ns, 1_000_000_000)
+    seconds, ns = divmod(unix_ns, SECOND)
     part = f".{ns:09d}".rstrip("0") if ns else ""
     when = time.gmtime(max(_YEAR_0, min(seconds, _YEAR_9999_END)))
     return f"{when.tm_year:04d}{time.strftime('-%m-%dT%H:%M:%S', when)}{part}Z"

@@ -9,17 +9,17 @@ import codecs
 import json
 import re
 from collections.abc import Callable, Generator, Mapping
-from typing import NamedTuple, NoReturn, Union
+from typing import Any, NamedTuple, NoReturn, Union
 
-from gnats.gofmt import quote
+from gnats.gofmt import MAX_INT32, MAX_INT64, MAX_UINT64, quote
 
 _INTEGERS = {
-    "int": (-(1 << 63), (1 << 63) - 1),
-    "int64": (-(1 << 63), (1 << 63) - 1),
-    "duration": (-(1 << 63), (1 << 63) - 1),
-    "int32": (-(1 << 31), (1 << 31) - 1),
+    "int": (-MAX_INT64 - 1, MAX_INT64),
+    "int64": (-MAX_INT64 - 1, MAX_INT64),
+    "duration": (-MAX_INT64 - 1, MAX_INT64),
+    "int32": (-MAX_INT32 - 1, MAX_INT32),
     "uint8": (0, 255),
-    "uint64": (0, (1 << 64) - 1),
+    "uint64": (0, MAX_UINT64),
 }
 
 
@@ -76,6 +76,10 @@ _LONGEST_INTEGER = 4300
 _TOO_DEEP = "invalid JSON: nested too deeply"
 
 
+Json = dict[str, Any]
+"""An object to be written."""
+
+
 class JSONError(ValueError):
     """Text that is not JSON, or not of the type it is read into."""
 
@@ -86,14 +90,6 @@ def _replace(exc: UnicodeError) -> tuple[str, int]:
 
 
 codecs.register_error("gnats.fffd", _replace)  # Python's "replace" writes one U+FFFD for several bytes
-
-
-def _escape(exc: UnicodeError) -> tuple[str, int]:
-    assert isinstance(exc, UnicodeEncodeError)
-    return "\\ufffd" * (exc.end - exc.start), exc.end
-
-
-codecs.register_error("gnats.escaped", _escape)  # bytes that are not UTF-8, as encoding/json writes them
 
 
 def _constant(text: str) -> NoReturn:
@@ -339,14 +335,23 @@ def _kind(value: object) -> str:
     return "string" if type(value) is str else "number"
 
 
-_ESCAPES = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
-_ESCAPED = re.compile("[<>&\u2028\u2029]")
+_ESCAPED = re.compile("[<>&\u2028\u2029\ud800-\udfff]")
+
+
+def escape(text: str) -> str:
+    """JSON text as Go writes it: characters that HTML would interpret are escaped, bytes that are not UTF-8
+    replaced."""
+    return _ESCAPED.sub(_escape_one, text)
+
+
+def _escape_one(found: re.Match[str]) -> str:
+    code = ord(found[0])
+    return "\ufffd" if 0xD800 <= code <= 0xDFFF else f"\\u{code:04x}"
 
 
 def marshal(value: object) -> bytes:
-    """The compact JSON of a value, with the characters escaped that Go escapes for the sake of HTML."""
-    text = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
-    return _ESCAPED.sub(lambda found: _ESCAPES[found[0]], text).encode("utf-8", "gnats.escaped")
+    """The compact JSON of a value, as Go writes it."""
+    return escape(json.dumps(value, separators=(",", ":"), ensure_ascii=False)).encode()
 
 
 def marshal_steps(value: object, depth: int = 3) -> Generator[None, None, bytes]:

@@ -14,7 +14,7 @@ from gnats.jwt.templates import TemplateError, expand
 from gnats.jwt.token import JWTError, decode_as
 from gnats.jwt.validation import validate
 from gnats.jwt.windows import validate_src, validate_times
-from gnats.nkeys import NkeyError, PublicKey, decode_signature
+from gnats.nkeys import NkeyError, verify_nonce
 from gnats.reasons import ClosedState
 from gnats.session import ClientOptions
 
@@ -222,17 +222,10 @@ class Attempt:
         return known
 
     def _check_nonce(self, claims: UserClaims) -> None:
-        if not self.connect.sig:
-            raise Refused("Signature missing")
-        signature = decode_signature(self.connect.sig)
-        if signature is None:
-            raise Refused("Signature not valid base64")
         try:
-            key = PublicKey(claims.sub)
+            verify_nonce(claims.sub, self.nonce, self.connect.sig)
         except NkeyError as exc:
-            raise Refused(f"User nkey not valid: {exc}") from None
-        if not key.verify(self.nonce.encode(), signature):
-            raise Refused("Signature not verified")
+            raise Refused(str(exc)) from None
 
     def describe(self, user: JWTUser) -> str:
         """The log's line about a user that may connect."""

@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 from gnats.errors import ServerError
-from gnats.gofmt import os_error, quote
+from gnats.gofmt import SECOND, os_error, quote
 from gnats.logger import Logger
 from gnats.paths import system_path
 
@@ -103,7 +103,7 @@ class LogFile:
 
         Raises OSError; the old file stays in use.
         """
-        second, ns = divmod(time.time_ns(), 1_000_000_000)
+        second, ns = divmod(time.time_ns(), SECOND)
         stamp = time.strftime("%Y.%m.%d.%H.%M.%S", time.localtime(second))
         backup = self._path.rename(f"{self._path}.{stamp}.{ns:09d}")
         try:

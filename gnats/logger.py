@@ -4,6 +4,8 @@ import os
 import time
 from collections.abc import Callable
 
+from gnats.gofmt import SECOND
+
 RATE_LIMIT_INTERVAL = 1.0
 """Seconds in which the same rate limited statement is logged once."""
 
@@ -70,7 +72,7 @@ class Logger:
     def _time(self) -> str:
         if not self._logtime:
             return ""
-        second, ns = divmod(time.time_ns(), 1_000_000_000)
+        second, ns = divmod(time.time_ns(), SECOND)
         if second != self._second:
             self._second = second
             self._stamp = time.strftime("%Y/%m/%d %H:%M:%S", self._clock(second))

@@ -140,6 +140,24 @@ def decode_signature(text: str) -> bytes | None:
         return None
 
 
+def verify_nonce(public_key: str, nonce: str, sig: str) -> None:
+    """Require that `sig`, of a CONNECT, is the nonce signed with a user's nkey.
+
+    Raises NkeyError with nats-server's text.
+    """
+    if not sig:
+        raise NkeyError("Signature missing")
+    signature = decode_signature(sig)
+    if signature is None:
+        raise NkeyError("Signature not valid base64")
+    try:
+        key = PublicKey(public_key)
+    except NkeyError as exc:
+        raise NkeyError(f"User nkey not valid: {exc}") from None
+    if not key.verify(nonce.encode(), signature):
+        raise NkeyError("Signature not verified")
+
+
 class PublicKey:
     """The public half of a key pair, which checks signatures."""
 

@@ -14,7 +14,7 @@ from typing import Protocol
 from gnats.accountopts import ServiceImport, StreamImport
 from gnats.claimaccount import AccountError, ClaimAccount
 from gnats.errors import ServerError
-from gnats.gofmt import duration, quote
+from gnats.gofmt import duration_of, quote
 from gnats.jwt.account import AccountClaims, is_revoked
 from gnats.jwt.claims import ActivationClaims
 from gnats.jwt.token import JWTError, decode_as
@@ -287,7 +287,7 @@ class OperatorMode:
             raise AccountError(str(exc)) from None
         took = time.monotonic() - start
         log = self._log.warn if took > _SLOW_FETCH else self._log.debug
-        log(f"Account [{name}] fetch took {duration(round(took * 1e9))}")
+        log(f"Account [{name}] fetch took {duration_of(took)}")
         return token
 
     async def _fetch_account_claims(self, name: str) -> tuple[AccountClaims, str]:

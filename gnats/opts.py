@@ -4,10 +4,18 @@ import os
 import warnings
 from dataclasses import dataclass, field, fields, replace
 
-from gnats.accountopts import GLOBAL_ACCOUNT, AccountConfig, Mapping
-from gnats.authopts import AuthCallout, NkeyUser, Permissions, ResolverOptions, User, check_permissions
+from gnats.accountopts import AccountConfig, Mapping
+from gnats.authopts import (
+    GLOBAL_ACCOUNT,
+    AuthCallout,
+    NkeyUser,
+    Permissions,
+    ResolverOptions,
+    User,
+    check_permissions,
+)
 from gnats.errors import OptionError
-from gnats.gofmt import duration, quote
+from gnats.gofmt import MAX_INT32, duration_of, quote
 from gnats.hostport import RANDOM_PORT, parse_host_port
 from gnats.jetstream.options import JetStreamOptions
 from gnats.tlsopts import TLSOptions
@@ -17,7 +25,6 @@ ANY_HOST = "0.0.0.0"
 DEFAULT_PORT = 4222
 MAX_PAYLOAD_WARNING = 8 << 20
 _AUTH_TIMEOUT = 2.0
-_MAX_INT32 = (1 << 31) - 1
 MAX_SUB_TOKENS = 255
 MAX_IO_THREADS = 63
 """A connection notes the pollers that wait for it in the 64 bits of a word; one is the loop's."""
@@ -155,6 +162,11 @@ class Options:
             warnings.warn(doubt, stacklevel=2)
         return opts
 
+    @property
+    def accounts_by_jwt(self) -> bool:
+        """Do JWTs say which accounts and users there are (operator mode), rather than the configuration?"""
+        return bool(self.trusted_operators or self.trusted_keys)
+
     def baseline(self) -> "Options":
         """A copy with defaults where they are asked for by an empty or zero value.
 
@@ -175,15 +187,15 @@ class Options:
         """Raise OptionError, one line, for what nats-server refuses."""
         if self.lame_duck_grace_period >= self.lame_duck_duration:
             raise OptionError(
-                f"lame duck grace period ({_seconds(self.lame_duck_grace_period)}) should be strictly lower"
-                f" than lame duck duration ({_seconds(self.lame_duck_duration)})"
+                f"lame duck grace period ({duration_of(self.lame_duck_grace_period)}) should be strictly"
+                f" lower than lame duck duration ({duration_of(self.lame_duck_duration)})"
             )
         if self.max_payload > self.max_pending:
             raise OptionError(
                 f"max_payload ({self.max_payload}) cannot be higher than max_pending ({self.max_pending})"
             )
         for name in ("max_payload", "max_control_line", "max_subs", "ping_max"):
-            if getattr(self, name) > _MAX_INT32:
+            if getattr(self, name) > MAX_INT32:
                 raise OptionError(f"{name} value is too big")
         for name in ("max_control_line", "max_pending", "max_subs", "write_deadline", "ping_interval"):
             if getattr(self, name) < 0:
@@ -210,7 +222,7 @@ class Options:
             raise OptionError(
                 f"max_sub_tokens {self.max_sub_tokens} is not a number from 0 to {MAX_SUB_TOKENS}"
             )
-        if self.trusted_operators or self.trusted_keys or self.default_sentinel or self.resolver:
+        if self.accounts_by_jwt or self.default_sentinel or self.resolver:
             from gnats.operators import validate_trust  # reads JWTs
 
             validate_trust(self)
@@ -275,7 +287,7 @@ def validate_auth(opts: Options) -> None:
                 f'no_auth_user: "{opts.no_auth_user}" not present as user or nkey in authorization block'
                 " or account configuration"
             )
-    if opts.system_account and not (opts.trusted_operators or opts.trusted_keys):
+    if opts.system_account and not opts.accounts_by_jwt:
         accounts = {account.name for account in opts.accounts} | {GLOBAL_ACCOUNT}
         if opts.system_account not in accounts:
             raise OptionError(f"error resolving system account {quote(opts.system_account)}: account missing")
@@ -298,7 +310,3 @@ def validate_accounts(opts: Options) -> None:
     for account in opts.accounts:
         compile_account_mappings(account.name, account.mappings)
     exchange.add(opts.accounts)
-
-
-def _seconds(value: float) -> str:
-    return duration(round(value * 1e9))

@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from gnats.accountopts import GLOBAL_ACCOUNT
 from gnats.auth import Authenticator, Denied, Grant
+from gnats.authopts import GLOBAL_ACCOUNT
 from gnats.authorization import configure_authorization
 from gnats.connect import auth_violation, close_over_maximum, limits, permissions_of
 from gnats.errors import OptionError, ServerError

@@ -3,10 +3,9 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from gnats.accountopts import GLOBAL_ACCOUNT, SYSTEM_ACCOUNT
-from gnats.authopts import AuthCallout
+from gnats.authopts import GLOBAL_ACCOUNT, SYSTEM_ACCOUNT, AuthCallout
 from gnats.errors import OptionError
-from gnats.gofmt import duration, friendly_bytes
+from gnats.gofmt import duration_of, friendly_bytes
 from gnats.jetstream.options import DYNAMIC, JetStreamOptions
 from gnats.opts import Options
 from gnats.tlsopts import TLSOptions
@@ -127,10 +126,6 @@ def _switch(value: object) -> str:
     return str(value).lower()
 
 
-def _duration(seconds: float) -> str:
-    return duration(round(seconds * 1e9))
-
-
 def _number(value: float) -> str:
     return f"{value:g}"
 
@@ -153,7 +148,7 @@ _RELOADABLE: Mapping[str, Notice | None] = {
     "Username": _words("authorization username"),
     "Password": _words("authorization password"),
     "Authorization": _words("authorization token"),
-    "PingInterval": _assigned("ping_interval", _duration),
+    "PingInterval": _assigned("ping_interval", duration_of),
     "MaxPingsOut": _assigned("ping_max"),
     "AuthTimeout": _assigned("authorization timeout", _number),
     "MaxControlLine": _assigned("max_control_line"),
@@ -175,9 +170,9 @@ _RELOADABLE: Mapping[str, Notice | None] = {
     "TLSPinnedCerts": lambda pinned: f"Reloaded: {len(pinned)} pinned_certs",
     "TLSHandshakeFirst": lambda on: f"Reloaded: Client TLS handshake first: {_switch(on)}",
     "TLSHandshakeFirstFallback": (
-        lambda delay: f"Reloaded: Client TLS handshake first fallback delay: {_duration(delay)}"
+        lambda delay: f"Reloaded: Client TLS handshake first fallback delay: {duration_of(delay)}"
     ),
-    "WriteDeadline": _assigned("write_deadline", _duration),
+    "WriteDeadline": _assigned("write_deadline", duration_of),
     "MaxTracedMsgLen": _assigned("max_traced_msg_len"),
     "ResolverPreload": None,
     "AccountResolverTLSConfig": _words("accounts"),
@@ -254,7 +249,7 @@ def _may_change(name: str, before: object, new: Options) -> bool:
 def _show(name: str, value: object) -> str:
     """A value as Go's %v shows it; what would be an address there is shown as it is not."""
     if name in _DURATIONS and isinstance(value, float):
-        return _duration(value)
+        return duration_of(value)
     if value is None:
         return "<nil>"
     if isinstance(value, bool):

@@ -88,8 +88,7 @@ class Server:
         self.log = log or _make_log(opts)
         self.read_options: Callable[[], Options] | None = None
         """Reads the options again for a reload; None: the configuration file, if there is one."""
-        operators = bool(opts.trusted_operators or opts.trusted_keys)
-        self.keys = ServerKeys() if operators or opts.auth_callout else None
+        self.keys = ServerKeys() if opts.accounts_by_jwt or opts.auth_callout else None
         """What auth callouts are signed with; the id is the public key then."""
         self.id = self.keys.signing.public_key if self.keys else new_server_id()
         self.name = opts.server_name or self.id
@@ -103,7 +102,7 @@ class Server:
         self.state.max_traced_msg_len = max(opts.max_traced_msg_len, 0)
         self.state.no_fast_producer_stall = opts.no_fast_producer_stall
         self.trust: Trust | None = None
-        if operators:
+        if opts.accounts_by_jwt:
             from gnats import trust
 
             self.trust = trust.Trust(self, opts)

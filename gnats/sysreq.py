@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from gnats.authopts import Permissions, SubjectPermission
 from gnats.errors import FilteredError, OptionError, RequestError, ServerError
 from gnats.events import Events, encode, encode_steps
+from gnats.gofmt import SECOND
 from gnats.gojson import JSONError, Struct, marshal, marshal_steps, unmarshal
 from gnats.internal import InternalClient, Message
 from gnats.turns import Turns
@@ -307,7 +308,7 @@ def user_info(session: "Session", account: str) -> dict[str, object]:
     if session.grant.permissions is not None:
         info["permissions"] = public_permissions(session.grant.permissions)
     if expires := int(session.expires_in()):
-        info["expires"] = expires * 1_000_000_000
+        info["expires"] = expires * SECOND
     return info
 
 

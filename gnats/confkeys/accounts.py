@@ -1,18 +1,14 @@
 """The accounts block: users, limits, exports, imports, mappings (parseAccounts in opts.go)."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 from gnats.accountopts import (
-    GLOBAL_ACCOUNT,
     AccountConfig,
     AccountLimits,
-    ServiceExport,
-    ServiceImport,
-    StreamExport,
-    StreamImport,
 )
+from gnats.authopts import GLOBAL_ACCOUNT
 from gnats.conf import Token
 from gnats.confkeys.authorization import Users, users
 from gnats.confkeys.exports import Export, Import, exports, imports
@@ -79,13 +75,7 @@ def check_items(found: Accounts, names: set[str], problems: Problems) -> None:
 
     exchange = Exchange()
     exchange.add_accounts(names)
-    steps: tuple[tuple[str, type, Callable[[str, Any], None]], ...] = (
-        ("stream export", StreamExport, exchange.add_stream_export),
-        ("service export", ServiceExport, exchange.add_service_export),
-        ("stream import", StreamImport, exchange.add_stream_import),
-        ("service import", ServiceImport, exchange.add_service_import),
-    )
-    for what, kind, add in steps:
+    for what, kind, add in exchange.steps():
         for account, token, item in found.items:
             if not isinstance(item, kind):
                 continue

@@ -3,8 +3,8 @@
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from gnats.accountopts import GLOBAL_ACCOUNT, ServiceExport
-from gnats.authopts import ResolverOptions
+from gnats.accountopts import ServiceExport
+from gnats.authopts import GLOBAL_ACCOUNT, ResolverOptions
 from gnats.conf import Config, Token
 from gnats.confkeys.accounts import Accounts, check_items
 from gnats.confkeys.authorization import Authorization, Users, check_duplicates

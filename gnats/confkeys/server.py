@@ -28,12 +28,11 @@ from gnats.confkeys.values import (
     string_or_strings,
 )
 from gnats.errors import OptionError
-from gnats.gofmt import duration as show_duration
+from gnats.gofmt import MAX_INT32, duration_of
 from gnats.hostport import split_host_port
 from gnats.version import FEATURE_FLAGS, SETTABLE_FLAGS
 
 _PORT = re.compile(r"[+-]?[0-9]+")
-_MAX_INT32 = (1 << 31) - 1
 _MIN_LAME_DUCK_DURATION = 30.0
 
 
@@ -90,7 +89,7 @@ def _max_connections(key: str, token: Token, problems: Problems) -> int:
 def _lame_duck_duration(key: str, token: Token, problems: Problems) -> float:
     found = duration(key, token, problems)
     if found < _MIN_LAME_DUCK_DURATION:
-        shown = show_duration(round(found * 1e9))
+        shown = duration_of(found)
         raise ConfigError(token, f"invalid {key} of {shown}, minimum is 30 seconds")
     return found
 
@@ -188,8 +187,8 @@ SERVER = keys(
     ("max_conn", _max_connections, "max_connections max_conn"),
     ("max_subs", integer, "max_subscriptions max_subs"),
     ("max_sub_tokens", _up_to(255, 1), "max_sub_tokens max_subscription_tokens"),
-    ("max_control_line", _up_to(_MAX_INT32), "max_control_line"),
-    ("max_payload", _up_to(_MAX_INT32), "max_payload"),
+    ("max_control_line", _up_to(MAX_INT32), "max_control_line"),
+    ("max_payload", _up_to(MAX_INT32), "max_payload"),
     ("max_pending", integer, "max_pending"),
     ("max_closed_clients", integer, "max_closed_clients"),
     ("write_deadline", seconds, "write_deadline"),

@@ -17,11 +17,11 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from gnats.gofmt import quote
-from gnats.gojson import marshal
+from gnats.gojson import Json, marshal
 from gnats.internal import InternalClient, Message
 from gnats.jetstream import consumerapi, errors, streamapi
 from gnats.jetstream.apiqueue import Job, Ready, RequestQueue
-from gnats.jetstream.apirequest import Json, Request, Route, Scope
+from gnats.jetstream.apirequest import Request, Route, Scope
 from gnats.jetstream.errors import ApiError
 from gnats.jetstream.threads import in_thread
 

@@ -7,10 +7,10 @@ import json
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from enum import Enum, auto
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from gnats.core.headers import header_value
-from gnats.gojson import JSONError, Struct, unmarshal, unmarshal_stream
+from gnats.gojson import Json, JSONError, Struct, unmarshal, unmarshal_stream
 from gnats.jetstream import errors
 from gnats.jetstream.headers import required_level
 from gnats.jetstream.lanes import Claim, account_claim, creation_claims, stream_claim
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
 OFFLINE_DELAY = 0.5
 """Seconds before it is said that a stream or consumer is offline."""
-
-Json = dict[str, Any]
 
 
 class Responder(Protocol):
@@ -128,6 +126,11 @@ class Request:
     def require_body(self) -> None:
         if self.is_empty:
             raise errors.BAD_REQUEST()
+
+
+def cluster_required(request: Request) -> Json:
+    """Refuse what only a server of a cluster can do. Raises ApiError."""
+    raise errors.CLUSTER_REQUIRED()
 
 
 Handler = Callable[[Request], "Awaitable[Json | None] | Json | None"]

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
+from gnats.gofmt import MAX_INT64
 from gnats.gojson import JSONError, ListOf, MapOf, Struct, unmarshal
 from gnats.jetstream.backup import BackupError
 from gnats.jetstream.document import TIME
 
-_MAX_INT64 = (1 << 63) - 1
 _IN_TAR = re.compile(
     r"(meta\.inf|meta\.sum|msgs/[0-9a-z][0-9a-z.]*|obs/(?!\.{1,2}/)[^/\0]+/(?:meta\.inf|meta\.sum|o\.dat))"
 )
@@ -45,7 +45,7 @@ def read_state(name: bytes, data: bytes) -> dict[str, Any]:
         state = unmarshal(data, STATE, "StreamState")
     except JSONError as exc:
         raise BackupError(f"error in state.json: {exc}") from None
-    if max(first_seq(state), last_seq(state)) > _MAX_INT64:
+    if max(first_seq(state), last_seq(state)) > MAX_INT64:
         raise BackupError("error in state.json: sequence out of range")
     return state
 

@@ -7,15 +7,16 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from gnats.gojson import Custom, JSONError, Named, Struct
+from gnats.gojson import Custom, Json, JSONError, Named, Struct
 from gnats.jetstream import errors
-from gnats.jetstream.apirequest import OFFLINE_DELAY, Json, Request, Route, Scope
+from gnats.jetstream.apirequest import OFFLINE_DELAY, Request, Route, Scope, cluster_required
 from gnats.jetstream.config import ACK_FLOW_CONTROL, FILE, LIMITS, ConsumerConfig
 from gnats.jetstream.consumercfg import is_group_name
 from gnats.jetstream.document import TIME
 from gnats.jetstream.gotime import ZERO_TIME, unix_ns, utc
 from gnats.jetstream.info import consumer_info
-from gnats.jetstream.streamapi import LIST_LIMIT, NAMES_LIMIT, online
+from gnats.jetstream.paging import PAGE, PAGED, ListPage, names_page
+from gnats.jetstream.streamapi import online
 
 if TYPE_CHECKING:
     from gnats.jetstream.consumers import Consumer
@@ -40,8 +41,6 @@ _CREATE_REQUEST: Struct = {
     "pedantic": "bool",
 }
 PAUSE_REQUEST: Struct = {"pause_until": TIME}
-_PAGE = {"offset": "int"}
-_PAGED = {"total": 0, "offset": 0, "limit": 0}
 
 
 async def _create(request: Request) -> Json:
@@ -148,6 +147,14 @@ def _known(stream: Stream, name: str) -> Consumer:
     return consumer
 
 
+def _unless_offline(stream: Stream, name: str) -> Consumer | None:
+    """A consumer; None where it or its stream is offline: such a request is not answered. Raises ApiError."""
+    if stream.offline_reason:
+        return None
+    consumer = _known(stream, name)
+    return None if consumer.offline_reason else consumer
+
+
 def _public(stream: Stream) -> list[Consumer]:
     """Those that are not a stream's that takes messages from this one, in order."""
     found = [consumer for consumer in stream.consumers.values() if not consumer.config.direct]
@@ -157,30 +164,19 @@ def _public(stream: Stream) -> list[Consumer]:
 def _names(request: Request) -> Json:
     request.check_level()
     jsa = request.jsa
-    found = request.read_optional(_PAGE, "JSApiConsumersRequest")
+    found = request.read_optional(PAGE, "JSApiConsumersRequest")
     consumers = _public(jsa.stream(request.tokens[2]))
-    offset = min(max(found.get("offset", 0), 0), len(consumers))
-    page = [consumer.name for consumer in consumers[offset : offset + NAMES_LIMIT]]
-    return {"total": len(consumers), "offset": offset, "limit": NAMES_LIMIT, "consumers": page}
+    about, names = names_page([consumer.name for consumer in consumers], found)
+    return about | {"consumers": names}
 
 
 def _list(request: Request) -> Json:
     request.check_level()
     jsa = request.jsa
-    found = request.read_optional(_PAGE, "JSApiConsumersRequest")
+    found = request.read_optional(PAGE, "JSApiConsumersRequest")
     consumers = _public(jsa.stream(request.tokens[2]))
-    offset = min(max(found.get("offset", 0), 0), len(consumers))
-    page: list[Json] = []
-    offline: dict[str, str] = {}
-    for consumer in consumers[offset:]:
-        if consumer.offline_reason:
-            offline[consumer.name] = consumer.offline_reason
-            continue
-        page.append(consumer_info(consumer, dynamic=False))
-        if len(page) >= LIST_LIMIT:
-            break
-    answer: Json = {"total": len(consumers), "offset": offset, "limit": LIST_LIMIT, "consumers": page}
-    return answer | ({"missing": list(offline), "offline": offline} if offline else {})
+    page = ListPage(consumers, found)
+    return page.answer("consumers", [consumer_info(consumer, dynamic=False) for consumer in page.items])
 
 
 def _info(request: Request) -> Json:
@@ -203,11 +199,8 @@ async def _delete(request: Request) -> Json:
 def _pause(request: Request) -> Json | None:
     found = request.read_optional(PAUSE_REQUEST, "JSApiConsumerPauseRequest")
     request.check_level()
-    stream = request.jsa.stream(request.tokens[2])
-    if stream.offline_reason:
-        return None
-    consumer = _known(stream, request.tokens[3])
-    if consumer.offline_reason:
+    consumer = _unless_offline(request.jsa.stream(request.tokens[2]), request.tokens[3])
+    if consumer is None:
         return None
     until = utc(found.get("pause_until", ""))
     config = replace(consumer.config, pause_until="" if until in ("", ZERO_TIME) else until)
@@ -228,19 +221,13 @@ def _unpin(request: Request) -> Json | None:
     stream = request.jsa.streams.get(request.tokens[2])
     if stream is None:
         raise errors.STREAM_NOT_FOUND()
-    if stream.offline_reason:
-        return None
-    consumer = _known(stream, request.tokens[3])
-    if consumer.offline_reason:
+    consumer = _unless_offline(stream, request.tokens[3])
+    if consumer is None:
         return None
     if group not in consumer.config.priority_groups:
         raise errors.CONSUMER_INVALID_PRIORITY_GROUP()
     consumer.unpin(group)
     return {}
-
-
-def _cluster_required(request: Request) -> Json:
-    raise errors.CLUSTER_REQUIRED()
 
 
 ROUTES = (
@@ -252,7 +239,7 @@ ROUTES = (
         "consumer_names_response",
         1,
         is_info=True,
-        empty={**_PAGED, "consumers": []},
+        empty={**PAGED, "consumers": []},
         scope=Scope.STREAM,
     ),
     Route(
@@ -261,7 +248,7 @@ ROUTES = (
         "consumer_list_response",
         1,
         is_info=True,
-        empty={**_PAGED, "consumers": []},
+        empty={**PAGED, "consumers": []},
         scope=Scope.STREAM,
     ),
     Route("CONSUMER.INFO", _info, "consumer_info_response", 2, is_info=True, scope=Scope.STREAM),
@@ -274,5 +261,5 @@ ROUTES = (
         empty={"paused": False, "pause_until": ZERO_TIME},
     ),
     Route("CONSUMER.UNPIN", _unpin, "consumer_unpin_response", 2),
-    Route("CONSUMER.LEADER.STEPDOWN", _cluster_required, "consumer_leader_stepdown_response", 2),
+    Route("CONSUMER.LEADER.STEPDOWN", cluster_required, "consumer_leader_stepdown_response", 2),
 )

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from gnats.core.subject import has_wildcard, subset_match, valid_subject
-from gnats.gofmt import duration, quote
+from gnats.gofmt import MILLISECOND, SECOND, duration, quote
 from gnats.jetstream import errors
 from gnats.jetstream.config import (
     ACK_ALL,
@@ -29,7 +29,7 @@ from gnats.jetstream.config import (
     ConsumerConfig,
     StreamConfig,
 )
-from gnats.jetstream.errors import ApiError
+from gnats.jetstream.errors import ApiError, invalid_config, pedantic_error
 from gnats.jetstream.gotime import parse_rfc3339
 from gnats.jetstream.limits import JetStreamAccountLimits, JSLimitOpts
 from gnats.jetstream.overlaps import Overlaps, first_invalid
@@ -47,10 +47,9 @@ DEFAULT_MAX_WAITING = 512
 DEFAULT_PINNED_TTL = 120_000_000_000
 DEFAULT_INACTIVE_THRESHOLD = 5_000_000_000
 """Of ephemeral consumers."""
-SOURCE_HEARTBEAT = 1_000_000_000
+SOURCE_HEARTBEAT = SECOND
 """The idle heartbeats of consumers that streams take their messages from, in nanoseconds."""
 
-_MILLISECOND = 1_000_000
 _SHORTEST_HEARTBEAT = 100_000_000
 _GROUP_NAME = re.compile(r"[a-zA-Z0-9/_=-]{1,16}")
 _DECIMAL = re.compile(r"[+-]?[0-9]+")
@@ -63,14 +62,6 @@ _NOT_NEGATIVE = (
     ("inactive_threshold", "inactive_threshold must not be negative"),
     ("priority_timeout", "priority_timeout must not be negative"),
 )
-
-
-def _pedantic(text: str) -> ApiError:
-    return errors.PEDANTIC(err=text)
-
-
-def _invalid(text: str) -> ApiError:
-    return errors.STREAM_INVALID_CONFIG(err=text)
 
 
 def with_defaults(
@@ -93,16 +84,16 @@ def with_defaults(
         new["ack_wait"] = DEFAULT_ACK_WAIT
     if config.backoff:
         if pedantic and new.get("ack_wait", config.ack_wait) != config.backoff[0]:
-            raise _pedantic("first backoff value has to equal batch AckWait")
+            raise pedantic_error("first backoff value has to equal batch AckWait")
         new["ack_wait"] = config.backoff[0]
     limits = stream.consumer_limits
     if config.max_ack_pending == 0:
         if pedantic and limits.max_ack_pending > 0:
-            raise _pedantic("max_ack_pending must be set if it's configured in stream limits")
+            raise pedantic_error("max_ack_pending must be set if it's configured in stream limits")
         new["max_ack_pending"] = limits.max_ack_pending
     if config.inactive_threshold == 0:
         if pedantic and limits.inactive_threshold > 0:
-            raise _pedantic("inactive_threshold must be set if it's configured in stream limits")
+            raise pedantic_error("inactive_threshold must be set if it's configured in stream limits")
         new["inactive_threshold"] = limits.inactive_threshold
     config = replace(config, **new) if new else config
     new = {}
@@ -111,7 +102,7 @@ def with_defaults(
         new["max_ack_pending"] = min(limit for limit in most if limit > 0)
     if not config.deliver_subject and config.max_batch == 0 and server.max_request_batch > 0:
         if pedantic:
-            raise _pedantic("max_request_batch must be set if it's JetStream limits are set")
+            raise pedantic_error("max_request_batch must be set if it's JetStream limits are set")
         new["max_batch"] = server.max_request_batch
     if config.priority_policy == PRIORITY_PINNED and config.priority_timeout == 0:
         new["priority_timeout"] = DEFAULT_PINNED_TTL
@@ -124,20 +115,20 @@ def _without_negatives(config: ConsumerConfig, pedantic: bool) -> ConsumerConfig
     new = {}
     if config.max_deliver == 0 or config.max_deliver < -1:
         if pedantic and config.max_deliver < -1:
-            raise _pedantic("max_deliver must be set to -1")
+            raise pedantic_error("max_deliver must be set to -1")
         new["max_deliver"] = -1
     if config.max_waiting < 0:
         if pedantic:
-            raise _pedantic("max_waiting must not be negative")
+            raise pedantic_error("max_waiting must not be negative")
         new["max_waiting"] = 0
     if config.max_ack_pending < -1:
         if pedantic:
-            raise _pedantic("max_ack_pending must be set to -1")
+            raise pedantic_error("max_ack_pending must be set to -1")
         new["max_ack_pending"] = -1
     for name, refusal in _NOT_NEGATIVE:
         if getattr(config, name) < 0:
             if pedantic:
-                raise _pedantic(refusal)
+                raise pedantic_error(refusal)
             new[name] = 0
     return replace(config, **new) if new else config  # type: ignore[arg-type]
 
@@ -153,9 +144,9 @@ def check_consumer_cfg(
 ) -> None:
     """Raise ApiError for what cannot be, of a configuration that has its defaults, or Stopped. Any thread."""
     if config.name and not valid_asset_name(config.name):
-        raise _invalid("consumer name can not contain '.', '*', '>', '\\', '/'")
+        raise invalid_config("consumer name can not contain '.', '*', '>', '\\', '/'")
     if config.durable_name and not valid_asset_name(config.durable_name):
-        raise _invalid("consumer durable name can not contain '.', '*', '>', '\\', '/'")
+        raise invalid_config("consumer durable name can not contain '.', '*', '>', '\\', '/'")
     if 0 < stream.num_replicas < config.num_replicas:
         raise errors.CONSUMER_REPLICAS_EXCEEDS_STREAM()
     if config.num_replicas < 0:
@@ -201,7 +192,7 @@ def _check_flow_control_acks(config: ConsumerConfig) -> None:
     if not config.flow_control:
         raise errors.CONSUMER_ACK_FC_REQUIRES_FC()
     if config.idle_heartbeat != SOURCE_HEARTBEAT:
-        raise _invalid("flow control ack policy heartbeat needs to be 1s")
+        raise invalid_config("flow control ack policy heartbeat needs to be 1s")
     if config.max_ack_pending <= 0:
         raise errors.CONSUMER_ACK_FC_REQUIRES_MAX_ACK_PENDING()
     if config.ack_wait != 0 or config.backoff:
@@ -234,7 +225,7 @@ def _check_pull(config: ConsumerConfig, server: JSLimitOpts, stream: StreamConfi
         raise errors.CONSUMER_HB_REQUIRES_PUSH()
     if config.flow_control:
         raise errors.CONSUMER_FC_REQUIRES_PUSH()
-    if 0 < config.max_expires < _MILLISECOND:
+    if 0 < config.max_expires < MILLISECOND:
         raise errors.CONSUMER_MAX_REQUEST_EXPIRES_TOO_SMALL()
     if 0 < server.max_request_batch < config.max_batch:
         raise errors.CONSUMER_MAX_REQUEST_BATCH_EXCEEDED(limit=server.max_request_batch)
@@ -255,7 +246,7 @@ def _check_filters(config: ConsumerConfig, overlaps: Overlaps) -> None:
     if config.filter_subject and config.filter_subjects:
         raise errors.CONSUMER_DUPLICATE_FILTER_SUBJECTS()
     if config.filter_subject and not valid_subject(config.filter_subject):
-        raise _invalid("invalid subject")
+        raise invalid_config("invalid subject")
     if not all(config.filter_subjects):
         raise errors.CONSUMER_EMPTY_FILTER()
     filters = config.filters
@@ -263,7 +254,7 @@ def _check_filters(config: ConsumerConfig, overlaps: Overlaps) -> None:
     if overlaps.has_subset(filters[:good]):
         raise errors.CONSUMER_OVERLAPPING_SUBJECT_FILTERS()
     if good < len(filters):
-        raise _invalid("invalid subject")
+        raise invalid_config("invalid subject")
 
 
 def _check_start(config: ConsumerConfig) -> None:

@@ -9,11 +9,11 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from gnats.files import replace_file
 from gnats.gofmt import os_error, rfc3339
-from gnats.gojson import JSONError, marshal, unmarshal
+from gnats.gojson import Json, JSONError, marshal, unmarshal
 from gnats.internal import Message
 from gnats.jetstream import errors
 from gnats.jetstream.config import FILE, ConsumerConfig
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from gnats.jetstream.encryption import Seal
     from gnats.jetstream.streams import Stream
 
-Json = dict[str, Any]
 _RESET_RESPONSE = "io.nats.jetstream.api.v1.consumer_reset_response"
 
 

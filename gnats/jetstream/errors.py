@@ -334,3 +334,13 @@ MESSAGE_SOURCE_HDR_NOT_ALLOWED = Kind(400, 10227, "message stream source header 
 def by_number(err_code: int) -> Kind:
     """The kind of error with a number."""
     return next(kind for kind in globals().values() if isinstance(kind, Kind) and kind.err_code == err_code)
+
+
+def invalid_config(text: str) -> ApiError:
+    """The refusal of a stream's or consumer's configuration that has no number of its own."""
+    return STREAM_INVALID_CONFIG(err=text)
+
+
+def pedantic_error(text: str) -> ApiError:
+    """The refusal to change in pedantic mode what a configuration says."""
+    return PEDANTIC(err=text)

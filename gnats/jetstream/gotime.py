@@ -2,7 +2,7 @@
 
 import re
 
-from gnats.gofmt import rfc3339
+from gnats.gofmt import MAX_INT64, SECOND, rfc3339
 
 ZERO_TIME = "0001-01-01T00:00:00Z"
 """Go's time.Time{}: no time."""
@@ -23,8 +23,7 @@ _STEPS = (
     (re.compile("Z|[+-][0-9]{2}:[0-9]{2}"), "Z07:00"),
 )
 _NANOSECONDS = 9
-_MAX_INT64 = (1 << 63) - 1
-_FIRST, _END = -62167219200 * 10**9, 253402300800 * 10**9
+_FIRST, _END = -62167219200 * SECOND, 253402300800 * SECOND
 """The years 0 to 9999, in nanoseconds since 1970."""
 
 
@@ -74,7 +73,7 @@ def parse_rfc3339(text: str) -> tuple[int, str]:
         offset = (int(zone[1:3]) * 60 + int(zone[4:6])) * (-60 if zone[0] == "-" else 60)
     fraction = fraction[:_NANOSECONDS]
     seconds = _days_since_1970(year, month, day) * 86400 + hour * 3600 + minute * 60 + int(second) - offset
-    ns = seconds * 1_000_000_000 + int(fraction.ljust(_NANOSECONDS, "0"))
+    ns = seconds * SECOND + int(fraction.ljust(_NANOSECONDS, "0"))
     part = f".{fraction}".rstrip("0").rstrip(".")
     return ns, f"{text[:17]}{second}{part}{zone if offset else 'Z'}"
 
@@ -86,7 +85,7 @@ def unix_ns(text: str) -> int:
     """
     if not text or text == ZERO_TIME:
         return 0
-    return max(1, min(parse_rfc3339(text)[0], _MAX_INT64))
+    return max(1, min(parse_rfc3339(text)[0], MAX_INT64))
 
 
 def _days(year: int, month: int) -> int:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from gnats.gofmt import rfc3339
+from gnats.gojson import Json
 
 if TYPE_CHECKING:
     from gnats.jetstream.consumers import Consumer
     from gnats.jetstream.streams import Stream
-
-Json = dict[str, Any]
 
 
 def stream_info(

@@ -6,9 +6,11 @@ import asyncio
 from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from gnats.files import remove_empty
 from gnats.gofmt import friendly_bytes
+from gnats.gojson import Json
 from gnats.jetstream import errors
 from gnats.jetstream.config import FILE, MEMORY, StreamConfig
 from gnats.jetstream.limits import DEFAULT_TIER, JetStreamAccountLimits, Tiers, select_limits, tier_name
@@ -26,7 +28,6 @@ if TYPE_CHECKING:
     from gnats.jetstream.jetstream import JetStream
     from gnats.store.store import MsgStore
 
-Json = dict[str, Any]
 _LOOKS_AT_ONCE = 2
 
 
@@ -256,11 +257,7 @@ class JSAccount:
         for consumer in consumers:
             advisories.consumer_action(self.account, stream.name, consumer.name, "delete")
         advisories.stream_action(self.account, stream.name, "delete")
-        for directory in (self.streams_dir, self.store_dir):
-            try:
-                directory.rmdir()
-            except OSError:  # there are others
-                return
+        remove_empty(self.streams_dir, self.store_dir)
 
     async def close(self) -> None:
         """Stop all streams; what they have stored stays."""

@@ -18,7 +18,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from gnats.files import make_directories, replace_file, sync_path
+from gnats.files import make_directories, remove_empty, replace_file, sync_path
 from gnats.gofmt import rfc3339
 from gnats.gojson import JSONError, marshal, unmarshal
 from gnats.jetstream.config import ConsumerConfig, StreamConfig
@@ -177,11 +177,7 @@ class Undo:
                 shutil.rmtree(gone)
             self._directory.rename(gone)
             _remove_known(gone)
-        for directory in self._missing:
-            try:
-                directory.rmdir()
-            except OSError:  # others have something in it, or it was never made
-                return
+        remove_empty(*self._missing)
 
 
 def _remove_known(directory: Path) -> None:

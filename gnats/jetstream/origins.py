@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from gnats.gojson import Json
 from gnats.jetstream.config import FILE, StreamConfig
 from gnats.jetstream.sources import Mirror, Origin, Source, consumer_name
 from gnats.jetstream.sourcesstate import SourcesState, read_sources_state
@@ -12,8 +13,6 @@ from gnats.jetstream.sourcing import last_sourced
 
 if TYPE_CHECKING:
     from gnats.jetstream.streams import Stream
-
-Json = dict[str, Any]
 
 
 class Origins:

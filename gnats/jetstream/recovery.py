@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gnats.core.subject import valid_subject
-from gnats.gofmt import duration, os_error, quote
+from gnats.gofmt import MILLISECOND, duration, os_error, quote
 from gnats.jetstream.config import LIMITS, REQUIRED_LEVEL_KEY, StreamConfig, supports_required_level
 from gnats.jetstream.consumers import Consumer
 from gnats.jetstream.encryption import MetaError
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from gnats.logger import Logger
 
 SNAPSHOTS = ".snap-staging"
-_MILLISECOND = 1_000_000
 
 
 async def recover(jsa: JSAccount) -> None:
@@ -103,7 +102,7 @@ async def _recover_stream(jsa: JSAccount, directory: Path, log: Logger) -> None:
     except ApiError as exc:
         log.warn(f"  Error recreating stream {quote(config.name)}: {exc}")
         return
-    took = round((time.monotonic_ns() - start) / _MILLISECOND) * _MILLISECOND
+    took = round((time.monotonic_ns() - start) / MILLISECOND) * MILLISECOND
     messages = f"{stream.state()['messages']:,}"
     log.notice(f"  Restored {messages} messages for stream {where} in {duration(took)}")
     _recover_consumers(stream, directory / CONSUMERS, log)

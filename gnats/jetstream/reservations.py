@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from gnats.gofmt import MAX_INT64
 from gnats.jetstream.config import FILE, MEMORY, StreamConfig
 from gnats.jetstream.errors import (
     MAXIMUM_CONSUMERS_LIMIT,
@@ -11,8 +12,6 @@ from gnats.jetstream.errors import (
     STORAGE_RESOURCES_EXCEEDED,
 )
 from gnats.jetstream.limits import DEFAULT_TIER, JetStreamAccountLimits
-
-_MAX_INT64 = (1 << 63) - 1
 
 
 class Reserved(Protocol):
@@ -31,7 +30,7 @@ def account_reservation(tier: str, replicas: int, max_bytes: int) -> int:
     """What a stream of that size reserves of its account: limits without tiers count every replica."""
     if max_bytes <= 0:
         return 0
-    return min(max_bytes * replicas, _MAX_INT64) if tier == DEFAULT_TIER and replicas > 1 else max_bytes
+    return min(max_bytes * replicas, MAX_INT64) if tier == DEFAULT_TIER and replicas > 1 else max_bytes
 
 
 def check_limits(

@@ -13,11 +13,11 @@ import shutil
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING
 
-from gnats.files import sync_path
+from gnats.files import remove_empty, sync_path
 from gnats.gofmt import duration, friendly_bytes, os_error
-from gnats.gojson import JSONError, MapOf, Struct, marshal, unmarshal
+from gnats.gojson import Json, JSONError, MapOf, Struct, marshal, unmarshal
 from gnats.jetstream import errors
 from gnats.jetstream.backup import BackupError, BackupReader, BackupWriter
 from gnats.jetstream.backupparts import extract, first_seq, last_seq, read_state
@@ -47,7 +47,6 @@ if TYPE_CHECKING:
     from gnats.jetstream.streams import Stream
     from gnats.store.store import MsgStore
 
-Json = dict[str, Any]
 STALLED = 5.0
 """Seconds without a chunk after which a restore is given up."""
 STAGING = ".restore-"
@@ -427,11 +426,7 @@ class Restore:
         if self._staging is None:
             return
         shutil.rmtree(self._staging, ignore_errors=True)
-        for directory in (self._jsa.streams_dir, self._jsa.store_dir):
-            try:
-                directory.rmdir()
-            except OSError:  # there are streams
-                return
+        remove_empty(self._jsa.streams_dir, self._jsa.store_dir)
 
 
 def encode_state(name: str, found: Json) -> bytes:

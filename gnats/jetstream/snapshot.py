@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from gnats.gofmt import duration, friendly_bytes
-from gnats.gojson import marshal
+from gnats.gojson import Json, marshal
 from gnats.jetstream.backup import BackupError, BackupWriter
 from gnats.jetstream.threads import in_thread
 from gnats.store.codec import decode_consumer
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from gnats.jetstream.consumers import Consumer
     from gnats.jetstream.streams import Stream
 
-Json = dict[str, Any]
 CHUNK_SIZE, LEAST_CHUNK, MOST_CHUNK = 128 * 1024, 1024, 1024 * 1024
 WINDOW_SIZE, MOST_WINDOW = 8 * 1024 * 1024, 32 * 1024 * 1024
 ACK_TIMEOUT = 5.0

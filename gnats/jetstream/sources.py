@@ -18,8 +18,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from gnats.core.transform import SubjectTransform
-from gnats.gofmt import rfc3339
-from gnats.gojson import marshal
+from gnats.gofmt import SECOND, rfc3339
+from gnats.gojson import Json, marshal
 from gnats.ident import DIGITS, server_hash
 from gnats.internal import Message
 from gnats.jetstream import errors
@@ -50,15 +50,13 @@ CONSUMER_WAIT, DURABLE_WAIT = 30.0, 5.0
 JITTER = (0.1, 0.2)
 
 _API = "$JS.API"
-_NS = 1_000_000_000
-_ACK_WAIT = 22 * 3600 * _NS
+_ACK_WAIT = 22 * 3600 * SECOND
 _SUFFIX = 8
 _IDENTITY = "Nats-Stream-Identity"
 _MOST = 1 << 64
 _MALFORMED = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
 """What an answer of another shape than a server's causes."""
 
-Json = dict[str, Any]
 Position = dict[str, Any]
 """Where a consumer starts: members of its configuration."""
 
@@ -329,11 +327,11 @@ class Origin:
             ack_policy=ACK_NONE,
             ack_wait=_ACK_WAIT,
             max_deliver=1,
-            idle_heartbeat=_NS,
+            idle_heartbeat=SECOND,
             flow_control=True,
             direct=True,
             sourcing=True,
-            inactive_threshold=int(HEALTH_CHECK) * _NS,
+            inactive_threshold=int(HEALTH_CHECK) * SECOND,
             filter_subject=filter_subject,
             filter_subjects=filters,
             metadata=metadata,
@@ -427,7 +425,7 @@ class Origin:
     def _check(self) -> None:
         """Has it been silent for too long?"""
         self._note_numbers()
-        if time.monotonic_ns() - self._last > HEALTH_CHECK * _NS:
+        if time.monotonic_ns() - self._last > HEALTH_CHECK * SECOND:
             self._retry()
         else:
             self._timer = asyncio.get_running_loop().call_later(HEALTH_CHECK, self._check)

@@ -14,13 +14,12 @@ from typing import NamedTuple
 
 from gnats.files import replace_file
 from gnats.gofmt import os_error
+from gnats.uvarint import UvarintReader, encode_uvarint
 
 SOURCES_FILE = "sources.db"
 
 _MAGIC = 1
 _HEAD = 17
-_VARINT = 10
-_MOST = 1 << 64
 
 
 class SourcesState(NamedTuple):
@@ -39,9 +38,9 @@ def encode(state: SourcesState) -> bytes:
     ]
     for name, (seq, identity) in state.positions.items():
         for text, number in ((name.encode(), seq), (identity.encode(), None)):
-            parts += [_uvarint(len(text)), text]
+            parts += [encode_uvarint(len(text)), text]
             if number is not None:
-                parts.append(_uvarint(number))
+                parts.append(encode_uvarint(number))
     return b"".join(parts)
 
 
@@ -51,7 +50,7 @@ def decode(data: bytes) -> SourcesState:
         raise ValueError("short buffer")
     if data[0] != _MAGIC:
         raise ValueError("sources: encoded version not known")
-    reader = _Reader(data)
+    reader = _Reader(data, _HEAD)
     positions = {}
     for _ in range(int.from_bytes(data[1:9], "little")):
         name = reader.text()
@@ -60,38 +59,14 @@ def decode(data: bytes) -> SourcesState:
     return SourcesState(int.from_bytes(data[9:17], "little"), positions)
 
 
-class _Reader:
-    def __init__(self, data: bytes) -> None:
-        self._data = data
-        self._at = _HEAD
-
-    def number(self) -> int:
-        value = 0
-        for i, byte in enumerate(self._data[self._at : self._at + _VARINT]):
-            value |= (byte & 0x7F) << 7 * i
-            if byte < 0x80:
-                if value >= _MOST:
-                    break
-                self._at += i + 1
-                return value
-        raise ValueError("unexpected EOF")
-
+class _Reader(UvarintReader):
     def text(self) -> str:
         size = self.number()
-        found = self._data[self._at : self._at + size]
+        found = self.data[self.at : self.at + size]
         if len(found) < size:
             raise ValueError("unexpected EOF")
-        self._at += size
+        self.at += size
         return found.decode()
-
-
-def _uvarint(value: int) -> bytes:
-    out = bytearray()
-    while value >= 0x80:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
 
 
 def read_sources_state(directory: Path, warn: Callable[[str], None]) -> SourcesState:

@@ -12,15 +12,16 @@ from typing import TYPE_CHECKING, Any
 
 from gnats.core.subject import collide, has_wildcard, valid_subject
 from gnats.gofmt import os_error, rfc3339
-from gnats.gojson import Struct
+from gnats.gojson import Json, Struct
 from gnats.jetstream import errors
-from gnats.jetstream.apirequest import OFFLINE_DELAY, Json, Request, Route, Scope
+from gnats.jetstream.apirequest import OFFLINE_DELAY, Request, Route, Scope, cluster_required
 from gnats.jetstream.backupparts import STATE
 from gnats.jetstream.config import StreamConfig
 from gnats.jetstream.document import TIME
 from gnats.jetstream.errors import ApiError
 from gnats.jetstream.gotime import unix_ns
 from gnats.jetstream.info import stream_info
+from gnats.jetstream.paging import PAGE, PAGED, ListPage, names_page
 from gnats.jetstream.restore import Restore
 from gnats.jetstream.snapshot import Snapshot
 from gnats.jetstream.streamcfg import check_stream_create
@@ -29,16 +30,13 @@ from gnats.jetstream.threads import in_thread
 if TYPE_CHECKING:
     from gnats.jetstream.streams import Stream
 
-NAMES_LIMIT = 1024
-LIST_LIMIT = 256
 MAX_SUBJECT_DETAILS = 100_000
 MANY_SUBJECTS = 1024
 """Subjects of a stream from which on a thread looks at them."""
 
-_PAGE = {"offset": "int"}
-_FILTERED_PAGE = {**_PAGE, "subject": "string"}
+_FILTERED_PAGE = {**PAGE, "subject": "string"}
 _STREAM_REQUEST = {**StreamConfig.schema(), "pedantic": "bool"}
-_INFO_REQUEST = {**_PAGE, "deleted_details": "bool", "subjects_filter": "string"}
+_INFO_REQUEST = {**PAGE, "deleted_details": "bool", "subjects_filter": "string"}
 PURGE_REQUEST: Struct = {"seq": "uint64", "filter": "string", "keep": "uint64"}
 DELETE_REQUEST: Struct = {"seq": "uint64", "no_erase": "bool"}
 GET_REQUEST: Struct = {
@@ -61,7 +59,6 @@ SNAPSHOT_REQUEST: Struct = {
     "jsck": "bool",
 }
 _RESTORE_REQUEST = {"config": StreamConfig.schema(), "state": STATE}
-_PAGED = {"total": 0, "offset": 0, "limit": 0}
 
 
 def online(request: Request, stream: Stream) -> Stream:
@@ -112,10 +109,8 @@ def _names(request: Request) -> Json | Awaitable[Json]:
     found = request.read_optional(_FILTERED_PAGE, "JSApiStreamNamesRequest")
 
     def show(streams: list[Stream]) -> Json:
-        names = sorted(stream.name for stream in streams)
-        offset = min(max(found.get("offset", 0), 0), len(names))
-        page = names[offset : offset + NAMES_LIMIT]
-        return {"total": len(names), "offset": offset, "limit": NAMES_LIMIT, "streams": page or None}
+        about, names = names_page(sorted(stream.name for stream in streams), found)
+        return about | {"streams": names or None}
 
     streams, subject = list(jsa.streams.values()), found.get("subject", "")
     if not (subject and _have_many_subjects(streams)):
@@ -175,31 +170,21 @@ def _list(request: Request) -> Json | Awaitable[Json | None]:
 def _list_page(request: Request, streams: list[Stream], found: Json) -> Json | Awaitable[None]:
     jsa = request.jsa
     streams.sort(key=lambda stream: stream.name)
-    offset = min(max(found.get("offset", 0), 0), len(streams))
-    offline: dict[str, str] = {}
-    listed: list[Stream] = []
-    for stream in streams[offset:]:
-        if stream.offline_reason:
-            offline[stream.name] = stream.offline_reason
-            continue
-        listed.append(stream)
-        if len(listed) >= LIST_LIMIT:
-            break
+    page = ListPage(streams, found)
 
-    def show(page: list[Json]) -> Json:
-        answer: Json = {"total": len(streams), "offset": offset, "limit": LIST_LIMIT, "streams": page}
-        return answer | ({"missing": list(offline), "offline": offline} if offline else {})
+    def show(each: Stream) -> Json:
+        return stream_info(each, domain=request.js.domain, dynamic=False)
 
-    if sum(len(stream.config.subjects) for stream in listed) < MANY_SUBJECTS:
-        return show([stream_info(each, domain=request.js.domain, dynamic=False) for each in listed])
+    if sum(len(stream.config.subjects) for stream in page.items) < MANY_SUBJECTS:
+        return page.answer("streams", [show(each) for each in page.items])
 
     async def look() -> None:
-        page = []
+        shown = []
         async with jsa.looking:
-            for each in listed:  # others have their turn after each of them
-                page.append(stream_info(each, domain=request.js.domain, dynamic=False))
+            for each in page.items:  # others have their turn after each of them
+                shown.append(show(each))
                 await asyncio.sleep(0)
-            await request.responder.respond_at_length(request, show(page))
+            await request.responder.respond_at_length(request, page.answer("streams", shown))
 
     return look()
 
@@ -214,7 +199,7 @@ def _info(request: Request) -> Json | Awaitable[None]:
     info = stream_info(stream, domain=request.js.domain, details=details, leader=leader)
     subject, offset = found.get("subjects_filter", ""), max(found.get("offset", 0), 0)
     if not subject:
-        return _PAGED | info
+        return PAGED | info
     if stream.store.state().num_subjects < MANY_SUBJECTS:
         return _with_page(info, offset, stream.subjects_page(subject, offset, MAX_SUBJECT_DETAILS))
 
@@ -230,7 +215,7 @@ def _with_page(info: Json, offset: int, page: tuple[int, dict[str, int]]) -> Jso
     """A stream with some of its subjects."""
     total, subjects = page
     if not total:
-        return _PAGED | info
+        return PAGED | info
     if subjects:
         info["state"] = _with_subjects(info["state"], subjects)
     return {"total": total, "offset": offset, "limit": MAX_SUBJECT_DETAILS} | info
@@ -331,10 +316,6 @@ def _known(stream: Stream | None) -> Stream:
     return stream
 
 
-def _cluster_required(request: Request) -> Json:
-    raise errors.CLUSTER_REQUIRED()
-
-
 def _snapshot(request: Request) -> Json | None:
     request.check_level()
     jsa = request.jsa
@@ -409,26 +390,26 @@ def _route(verb: str, handle: object, response: str, tokens: int = 1, **more: An
     return replace(Route(verb, handle, response, tokens), **more)  # type: ignore[arg-type]
 
 
-_NOTHING_PAGED = {**_PAGED, "streams": None}
+_NOTHING_PAGED = {**PAGED, "streams": None}
 _OF_ACCOUNT: dict[str, Any] = {"is_info": True, "scope": Scope.ACCOUNT}
 _OF_STREAM: dict[str, Any] = {"is_info": True, "scope": Scope.STREAM}
 _CHANGE: dict[str, Any] = {"scope": Scope.STREAMS_CHANGE}
-_NO_STREAMS = {**_PAGED, "streams": []}
+_NO_STREAMS = {**PAGED, "streams": []}
 ROUTES = (
     _route("INFO", _account_info, "account_info_response", 0, **_OF_ACCOUNT),
     _route("STREAM.CREATE", _create, "stream_create_response", **_CHANGE),
     _route("STREAM.UPDATE", _update, "stream_update_response", **_CHANGE),
     _route("STREAM.NAMES", _names, "stream_names_response", 0, empty=_NOTHING_PAGED, **_OF_ACCOUNT),
     _route("STREAM.LIST", _list, "stream_list_response", 0, empty=_NO_STREAMS, **_OF_ACCOUNT),
-    _route("STREAM.INFO", _info, "stream_info_response", empty=_PAGED, **_OF_STREAM),
+    _route("STREAM.INFO", _info, "stream_info_response", empty=PAGED, **_OF_STREAM),
     _route("STREAM.DELETE", _delete, "stream_delete_response", **_CHANGE),
     _route("STREAM.PURGE", _purge, "stream_purge_response", empty={"purged": 0}),
     _route("STREAM.MSG.DELETE", _delete_message, "stream_msg_delete_response"),
     _route("STREAM.MSG.GET", _get_message, "stream_msg_get_response", scope=Scope.STREAM),
     _route("STREAM.SNAPSHOT", _snapshot, "stream_snapshot_response"),
     _route("STREAM.RESTORE", _restore, "stream_restore_response", empty={"deliver_subject": ""}, **_CHANGE),
-    _route("STREAM.PEER.REMOVE", _cluster_required, "stream_remove_peer_response"),
-    _route("STREAM.PEER.EVACUATE", _cluster_required, "stream_evacuate_peer_response"),
-    _route("STREAM.CANCEL_MOVE", _cluster_required, "stream_cancel_move_response"),
-    _route("STREAM.LEADER.STEPDOWN", _cluster_required, "stream_leader_stepdown_response"),
+    _route("STREAM.PEER.REMOVE", cluster_required, "stream_remove_peer_response"),
+    _route("STREAM.PEER.EVACUATE", cluster_required, "stream_evacuate_peer_response"),
+    _route("STREAM.CANCEL_MOVE", cluster_required, "stream_cancel_move_response"),
+    _route("STREAM.LEADER.STEPDOWN", cluster_required, "stream_leader_stepdown_response"),
 )

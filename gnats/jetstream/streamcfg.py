@@ -10,7 +10,7 @@ from dataclasses import replace
 from gnats.core.subject import collide, has_wildcard, subset_match, valid_publish_subject, valid_subject
 from gnats.core.subjecttrie import SubjectTrie
 from gnats.core.transform import SubjectTransform, validate_mapping
-from gnats.gofmt import duration, quote
+from gnats.gofmt import SECOND, duration, quote
 from gnats.jetstream import errors
 from gnats.jetstream.config import (
     ASYNC,
@@ -25,7 +25,7 @@ from gnats.jetstream.config import (
     StreamSource,
     SubjectTransformConfig,
 )
-from gnats.jetstream.errors import ApiError, Kind
+from gnats.jetstream.errors import ApiError, Kind, invalid_config, pedantic_error
 from gnats.jetstream.limits import JetStreamAccountLimits, JSLimitOpts
 from gnats.jetstream.overlaps import MANY, Overlaps
 from gnats.jetstream.reservations import max_bytes_limits
@@ -38,7 +38,6 @@ MAX_REPLICAS = 5
 DEFAULT_DUPLICATE_WINDOW = 120_000_000_000
 API_PREFIX = "$JS.API"
 
-_SECOND = 1_000_000_000
 _SHORTEST = 100_000_000
 _NOT_IN_NAMES = re.compile(r"[ \t\r\n\f.*>\\/]")
 _PRIVATE = ("$JS.>", "$JSC.>", "$NRG.>")
@@ -56,14 +55,6 @@ def valid_asset_name(name: str) -> bool:
 def metadata_len(metadata: dict[str, str]) -> int:
     """The bytes of all keys and values."""
     return sum(len(key.encode()) + len(value.encode()) for key, value in metadata.items())
-
-
-def _invalid(text: str) -> ApiError:
-    return errors.STREAM_INVALID_CONFIG(err=text)
-
-
-def _pedantic(text: str) -> ApiError:
-    return errors.PEDANTIC(err=text)
 
 
 def check_stream_cfg(
@@ -107,39 +98,39 @@ def check_stream_cfg(
     if cfg.placement == Placement():
         cfg = replace(cfg, placement=None)
     if cfg.placement and cfg.placement.preferred:
-        raise _invalid("preferred server not permitted in placement")
+        raise invalid_config("preferred server not permitted in placement")
     return cfg
 
 
 def _check_names(config: StreamConfig) -> None:
     if not valid_asset_name(config.name):
-        raise _invalid("stream name is required and can not contain '.', '*', '>', '\\', '/'")
+        raise invalid_config("stream name is required and can not contain '.', '*', '>', '\\', '/'")
     if len(config.name.encode()) > MAX_NAME_LEN:
-        raise _invalid(f"stream name is too long, maximum allowed is {MAX_NAME_LEN}")
+        raise invalid_config(f"stream name is too long, maximum allowed is {MAX_NAME_LEN}")
     if len(config.description.encode()) > MAX_DESCRIPTION_LEN:
-        raise _invalid(f"stream description is too long, maximum allowed is {MAX_DESCRIPTION_LEN}")
+        raise invalid_config(f"stream description is too long, maximum allowed is {MAX_DESCRIPTION_LEN}")
     if metadata_len(config.metadata) > MAX_METADATA_LEN:
-        raise _invalid(f"stream metadata exceeds maximum size of {MAX_METADATA_LEN} bytes")
+        raise invalid_config(f"stream metadata exceeds maximum size of {MAX_METADATA_LEN} bytes")
 
 
 def _with_defaults(config: StreamConfig, pedantic: bool) -> StreamConfig:
     cfg = replace(config, storage=config.storage or FILE, num_replicas=config.num_replicas or 1)
     if cfg.num_replicas > MAX_REPLICAS:
-        raise _invalid(f"maximum replicas is {MAX_REPLICAS}")
+        raise invalid_config(f"maximum replicas is {MAX_REPLICAS}")
     if cfg.num_replicas < 0:
         raise errors.REPLICAS_COUNT_CANNOT_BE_NEGATIVE()
     unlimited = {}
     for name in _UNLIMITED:
         value = getattr(cfg, name)
         if pedantic and value < -1:
-            raise _pedantic(f"{name} must be set to -1")
+            raise pedantic_error(f"{name} must be set to -1")
         if value <= 0:
             unlimited[name] = -1
     cfg = replace(cfg, **unlimited)  # type: ignore[arg-type]
     if cfg.max_age < 0:
-        raise _invalid("max age can not be negative")
+        raise invalid_config("max age can not be negative")
     if 0 < cfg.max_age < _SHORTEST:
-        raise _invalid("max age needs to be >= 100ms")
+        raise invalid_config("max age needs to be >= 100ms")
     return cfg
 
 
@@ -149,74 +140,74 @@ def _with_duplicate_window(cfg: StreamConfig, server: JSLimitOpts, pedantic: boo
         window = DEFAULT_DUPLICATE_WINDOW
         if 0 < most < window:
             if pedantic:
-                raise _pedantic("duplicate window limits are higher than current limits")
+                raise pedantic_error("duplicate window limits are higher than current limits")
             window = most
         if 0 < cfg.max_age < window:
             if pedantic:
-                raise _pedantic("duplicate window cannot be bigger than max age")
+                raise pedantic_error("duplicate window cannot be bigger than max age")
             window = cfg.max_age
         cfg = replace(cfg, duplicate_window=window)
     window = cfg.duplicate_window
     if window < 0:
-        raise _invalid("duplicates window can not be negative")
+        raise invalid_config("duplicates window can not be negative")
     if 0 < cfg.max_age < window:
-        raise _invalid("duplicates window can not be larger then max age")
+        raise invalid_config("duplicates window can not be larger then max age")
     if 0 < most < window:
-        raise _invalid(f"duplicates window can not be larger then server limit of {duration(most)}")
+        raise invalid_config(f"duplicates window can not be larger then server limit of {duration(most)}")
     if 0 < window < _SHORTEST:
-        raise _invalid("duplicates window needs to be >= 100ms")
+        raise invalid_config("duplicates window needs to be >= 100ms")
     return cfg
 
 
 def _check_features(cfg: StreamConfig, pedantic: bool) -> StreamConfig:
     if cfg.deny_purge and cfg.allow_rollup_hdrs:
-        raise _invalid("roll-ups require the purge permission")
+        raise invalid_config("roll-ups require the purge permission")
     if cfg.allow_msg_counter:
         if cfg.discard == NEW:
-            raise _invalid("counter stream cannot use discard new")
+            raise invalid_config("counter stream cannot use discard new")
         if cfg.allow_msg_ttl:
-            raise _invalid("counter stream cannot use message TTLs")
+            raise invalid_config("counter stream cannot use message TTLs")
         if cfg.allow_msg_schedules:
-            raise _invalid("counter stream cannot use message schedules")
+            raise invalid_config("counter stream cannot use message schedules")
         if cfg.retention != LIMITS:
-            raise _invalid("counter stream can only use limits retention")
+            raise invalid_config("counter stream can only use limits retention")
     _check_discard_new_per_subject(cfg)
     if cfg.subject_delete_marker_ttl < 0:
-        raise _invalid("subject delete marker TTL must not be negative")
+        raise invalid_config("subject delete marker TTL must not be negative")
     if cfg.subject_delete_marker_ttl > 0:
-        if cfg.subject_delete_marker_ttl < _SECOND:
-            raise _invalid("subject delete marker TTL must be at least 1 second")
+        if cfg.subject_delete_marker_ttl < SECOND:
+            raise invalid_config("subject delete marker TTL must be at least 1 second")
         if not cfg.allow_msg_ttl:
             if pedantic:
-                raise _invalid("subject delete marker cannot be set if message TTLs are disabled")
+                raise invalid_config("subject delete marker cannot be set if message TTLs are disabled")
             cfg = replace(cfg, allow_msg_ttl=True)
         if not cfg.allow_rollup_hdrs:
             if pedantic:
-                raise _invalid("subject delete marker cannot be set if roll-ups are disabled")
+                raise invalid_config("subject delete marker cannot be set if roll-ups are disabled")
             cfg = replace(cfg, allow_rollup_hdrs=True, deny_purge=False)
     if cfg.allow_msg_schedules:
         if cfg.discard == NEW:
-            raise _invalid("message scheduling cannot use discard new")
+            raise invalid_config("message scheduling cannot use discard new")
         if not cfg.allow_rollup_hdrs:
             if pedantic:
-                raise _invalid("message scheduling cannot be set if roll-ups are disabled")
+                raise invalid_config("message scheduling cannot be set if roll-ups are disabled")
             cfg = replace(cfg, allow_rollup_hdrs=True, deny_purge=False)
     if cfg.persist_mode == ASYNC:
         if cfg.storage != FILE:
-            raise _invalid("async persist mode is only supported on file storage")
+            raise invalid_config("async persist mode is only supported on file storage")
         if cfg.num_replicas > 1:
-            raise _invalid("async persist mode is not supported on replicated streams")
+            raise invalid_config("async persist mode is not supported on replicated streams")
         if cfg.allow_atomic:
-            raise _invalid("async persist mode is not supported with atomic batch publish")
+            raise invalid_config("async persist mode is not supported with atomic batch publish")
     return cfg
 
 
 def _check_discard_new_per_subject(cfg: StreamConfig) -> None:
     if cfg.discard_new_per_subject:
         if cfg.discard != NEW:
-            raise _invalid("discard new per subject requires discard new policy to be set")
+            raise invalid_config("discard new per subject requires discard new policy to be set")
         if cfg.max_msgs_per_subject <= 0:
-            raise _invalid("discard new per subject requires max msgs per subject > 0")
+            raise invalid_config("discard new per subject requires max msgs per subject > 0")
 
 
 # -- mirrors and sources ---------------------------------------------------------------------------------
@@ -260,7 +251,7 @@ class _Known:
                     raise errors.STREAM_EXTERNAL_DEL_PREFIX_OVERLAPS(prefix=prefix, subject=subject)
         for prefix in self._api_prefixes:
             if not valid_publish_subject(prefix):
-                raise _invalid(
+                raise invalid_config(
                     f"stream external api prefix {quote(prefix)} must be a valid subject without wildcards"
                 )
             if collide(prefix, API_PREFIX):
@@ -329,7 +320,7 @@ def _check_mirror(cfg: StreamConfig, mirror: StreamSource, known: _Known, pedant
     if mirror.filter_subject and mirror.subject_transforms:
         raise errors.MIRROR_MULTIPLE_FILTERS_NOT_ALLOWED()
     if cfg.subject_delete_marker_ttl > 0:
-        raise _invalid("subject delete markers forbidden on mirrors")
+        raise invalid_config("subject delete markers forbidden on mirrors")
     for transform in mirror.subject_transforms:
         _check_transform(
             transform, errors.MIRROR_INVALID_SUBJECT_FILTER, errors.MIRROR_INVALID_TRANSFORM_DESTINATION
@@ -342,7 +333,7 @@ def _check_mirror(cfg: StreamConfig, mirror: StreamSource, known: _Known, pedant
     if origin is None:
         return cfg.mirror_direct
     if pedantic and cfg.mirror_direct != origin.allow_direct:
-        raise _pedantic("origin stream has direct get set, mirror has it disabled")
+        raise pedantic_error("origin stream has direct get set, mirror has it disabled")
     return origin.allow_direct
 
 
@@ -402,12 +393,12 @@ def _origins_to_visit(cfg: StreamConfig, visited: set[str], known: _Known) -> li
             continue
         if source.name in visited:
             if not source.filter_subject or known.touches(cfg, source.filter_subject):
-                raise _invalid("detected cycle")
+                raise invalid_config("detected cycle")
         elif origin := known.lookup(source.name):
             found.append(origin)
     if cfg.mirror and not cfg.mirror.external:
         if cfg.mirror.name in visited:
-            raise _invalid("detected cycle")
+            raise invalid_config("detected cycle")
         if origin := known.lookup(cfg.mirror.name):
             found.append(origin)
     return found
@@ -428,48 +419,48 @@ def _check_subjects(cfg: StreamConfig, overlaps: Overlaps) -> None:
     pair = overlaps.first_collision(cfg.subjects)
     if pair and pair[0] < good:
         subject, other = cfg.subjects[pair[0]], cfg.subjects[pair[1]]
-        raise _invalid(f"subject {quote(subject)} overlaps with {quote(other)}")
+        raise invalid_config(f"subject {quote(subject)} overlaps with {quote(other)}")
     if refusal:
         raise refusal
 
 
 def _refusal_of_subject(cfg: StreamConfig, subject: str, seen: set[str]) -> ApiError | None:
     if not valid_subject(subject):
-        return _invalid("invalid subject")
+        return invalid_config("invalid subject")
     if subject in seen:
-        return _invalid("duplicate subjects detected")
+        return invalid_config("duplicate subjects detected")
     if subject == ">":
         if not cfg.no_ack:
-            return _invalid("capturing all subjects requires no-ack to be true")
+            return invalid_config("capturing all subjects requires no-ack to be true")
         if cfg.num_replicas != 1:
-            return _invalid("capturing all subjects requires replicas of 1")
+            return invalid_config("capturing all subjects requires replicas of 1")
     if not cfg.no_ack and subject[0] in "$*>":
         if any(collide(subject, private) for private in _PRIVATE) and not subset_match(
             subject, "$JS.EVENT.>"
         ):
-            return _invalid("subjects that overlap with jetstream api require no-ack to be true")
+            return invalid_config("subjects that overlap with jetstream api require no-ack to be true")
         if collide(subject, "$SYS.>") and not subset_match(subject, "$SYS.ACCOUNT.>"):
-            return _invalid("subjects that overlap with system api require no-ack to be true")
+            return invalid_config("subjects that overlap with system api require no-ack to be true")
     return None
 
 
 def _check_republish(cfg: StreamConfig, republish: RePublish, pedantic: bool) -> RePublish:
     if not republish.src:
         if pedantic:
-            raise _pedantic("republish source can not be empty")
+            raise pedantic_error("republish source can not be empty")
         republish = replace(republish, src=">")
     transform = cfg.subject_transform
     if (republish.src, republish.dest) == (">", ">") and transform and cfg.subjects == (transform.src,):
         if pedantic:
-            raise _pedantic("implicit republish based on subject transform")
+            raise pedantic_error("implicit republish based on subject transform")
         republish = replace(republish, src=transform.dest, dest=transform.dest)
     if any(collide(republish.dest, subject) for subject in cfg.subjects):
-        raise _invalid("stream configuration for republish destination forms a cycle")
+        raise invalid_config("stream configuration for republish destination forms a cycle")
     try:
         if republish.dest:  # nothing is published again without
             SubjectTransform(republish.src, republish.dest)
     except ValueError:
-        raise _invalid(
+        raise invalid_config(
             f"stream configuration for republish with transform from '{republish.src}' to"
             f" '{republish.dest}' not valid"
         ) from None
@@ -485,29 +476,29 @@ def check_stream_update(old: StreamConfig, new: StreamConfig) -> StreamConfig:
     Raises ApiError for what can not change. Limits are the caller's business.
     """
     if new.name != old.name:
-        raise _invalid("stream configuration name must match original")
+        raise invalid_config("stream configuration name must match original")
     if new.num_replicas > 1:
         raise errors.STREAM_REPLICAS_NOT_SUPPORTED()
     if new.storage != old.storage:
-        raise _invalid("stream configuration update can not change storage type")
+        raise invalid_config("stream configuration update can not change storage type")
     if new.retention != old.retention and WORKQUEUE in (old.retention, new.retention):
-        raise _invalid("stream configuration update can not change retention policy to/from workqueue")
+        raise invalid_config("stream configuration update can not change retention policy to/from workqueue")
     if old.sealed and not new.sealed:
-        raise _invalid("stream configuration update can not unseal a sealed stream")
+        raise invalid_config("stream configuration update can not unseal a sealed stream")
     if old.deny_delete and not new.deny_delete:
-        raise _invalid("stream configuration update can not cancel deny message deletes")
+        raise invalid_config("stream configuration update can not cancel deny message deletes")
     if old.deny_purge and not new.deny_purge:
-        raise _invalid("stream configuration update can not cancel deny purge")
+        raise invalid_config("stream configuration update can not cancel deny purge")
     if new.mirror and new.mirror != old.mirror:
         raise errors.STREAM_MIRROR_NOT_UPDATABLE()
     if old.allow_msg_ttl and not new.allow_msg_ttl:
-        raise _invalid("message TTL status can not be disabled")
+        raise invalid_config("message TTL status can not be disabled")
     if new.allow_msg_counter != old.allow_msg_counter:
-        raise _invalid("stream configuration update can not change message counter setting")
+        raise invalid_config("stream configuration update can not change message counter setting")
     if old.allow_msg_schedules and not new.allow_msg_schedules:
-        raise _invalid("message schedules can not be disabled")
+        raise invalid_config("message schedules can not be disabled")
     if old.persist_mode != new.persist_mode:
-        raise _invalid("stream configuration update can not change persist mode")
+        raise invalid_config("stream configuration update can not change persist mode")
     if not new.sealed:
         return new
     return replace(new, max_age=0, discard=NEW, deny_delete=True, deny_purge=True, allow_rollup_hdrs=False)
@@ -516,9 +507,9 @@ def check_stream_update(old: StreamConfig, new: StreamConfig) -> StreamConfig:
 def check_stream_create(config: StreamConfig) -> None:
     """Raise ApiError for what a stream cannot be made with, but can become."""
     if config.sealed:
-        raise _invalid("stream configuration for create can not be sealed")
+        raise invalid_config("stream configuration for create can not be sealed")
     if config.mirror_direct and not config.mirror:
-        raise _invalid("stream has no mirror but does have mirror direct")
+        raise invalid_config("stream has no mirror but does have mirror direct")
 
 
 def check_filters(cfg: StreamConfig) -> None:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from gnats.core.subject import has_wildcard
 from gnats.gofmt import os_error, rfc3339
+from gnats.gojson import Json
 from gnats.ident import DIGITS, server_hash
 from gnats.jetstream import errors
 from gnats.jetstream.batching import AbandonReason
@@ -61,7 +62,6 @@ if TYPE_CHECKING:
     from gnats.jetstream.encryption import Seal
     from gnats.jetstream.jsaccount import JSAccount
     from gnats.store.store import MsgStore
-Json = dict[str, Any]
 StoredMessage = tuple[bytes, int, bytes, bytes, int]
 """Subject, sequence, header, payload, and ns since 1970."""
 
@@ -218,9 +218,7 @@ class Stream:
     async def _give_up(self) -> None:
         """Stop what has begun; what has been written goes, too, if the stream is new."""
         self.origins.stop()
-        if self._native is not None:
-            self.jsa.js.unregister(self._native)
-            self._native.close()
+        self._close_native()
         undo, store = self._undo, self._store
         self._native = self._store = self._undo = None
         try:
@@ -233,6 +231,12 @@ class Stream:
                 await asyncio.to_thread(undo.undo)
         except OSError as exc:
             self._log_error("removing", exc)
+
+    def _close_native(self) -> None:
+        """Have the data plane forget the stream, if it knows it."""
+        if self._native is not None:
+            self.jsa.js.unregister(self._native)
+            self._native.close()
 
     def _log_error(self, doing: str, exc: OSError) -> None:
         log = self.jsa.js.server.log
@@ -379,9 +383,7 @@ class Stream:
             consumer.stop()
         self.origins.stop()
         sources = self.origins.state() if self._store is not None else None
-        if self._native is not None:
-            self.jsa.js.unregister(self._native)
-            self._native.close()
+        self._close_native()
         if self._store is not None:
             store = self._store
             try:
@@ -395,9 +397,7 @@ class Stream:
         """Stop, but be told about."""
         self.offline_reason = reason
         self.origins.stop()
-        if self._native is not None:
-            self.jsa.js.unregister(self._native)
-            self._native.close()
+        self._close_native()
         store = self._store
         self._native = self._store = None
         if store is not None:
@@ -414,10 +414,8 @@ class Stream:
         self._direct = self._sourcing = 0
         self.origins.stop()
         store, self._store = self._store, None
-        if self._native is not None:
-            self.jsa.js.unregister(self._native)
-            self._native.close()
-            self._native = None
+        self._close_native()
+        self._native = None
         if store is not None:
             try:
                 await in_thread(store.close)

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from gnats.account import Account
 from gnats.accountopts import (
-    GLOBAL_ACCOUNT,
     AccountConfig,
     Mapping,
     ServiceExport,
@@ -16,10 +15,11 @@ from gnats.accountopts import (
     StreamExport,
     StreamImport,
 )
+from gnats.authopts import GLOBAL_ACCOUNT
 from gnats.core.subject import subset_match
 from gnats.errors import RequestError
 from gnats.exchange import SYSTEM_EXPORTS, system_imports
-from gnats.gofmt import rfc3339
+from gnats.gofmt import SECOND, rfc3339
 from gnats.monitor.options import AccountStatzOptions, AccountzOptions
 from gnats.monitor.render import Page, without_empty
 from gnats.monitor.subsz import sublist_stats
@@ -105,7 +105,7 @@ def _claims(claim: "ClaimAccount") -> Page:
     from gnats.jwt.validation import validate
 
     nats = claim.claims.nats
-    revoked = {key: rfc3339(at * 1_000_000_000) for key, at in nats.revocations.items()}
+    revoked = {key: rfc3339(at * SECOND) for key, at in nats.revocations.items()}
     page: Page = {"jwt": claim.token, "issuer_key": claim.issuer, "tags": list(nats.tags or ())}
     if claim.token:
         page["decoded_jwt"] = to_json(claim.claims)

@@ -5,7 +5,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from gnats.certs import PeerCertificate
-from gnats.gofmt import rfc3339
+from gnats.gofmt import SECOND, rfc3339
 
 _BEGIN, _END = b"-----BEGIN CERTIFICATE-----", b"-----END CERTIFICATE-----"
 
@@ -22,7 +22,7 @@ def not_after(path: str) -> str:
 def _not_after(path: str, mtime: int) -> str:
     _, _, rest = Path(path).read_bytes().partition(_BEGIN)
     cert = PeerCertificate.from_der(a2b_base64(rest.partition(_END)[0]))
-    return rfc3339(int(cert.not_after.timestamp()) * 1_000_000_000)
+    return rfc3339(int(cert.not_after.timestamp()) * SECOND)
 
 
 def peer_certs(chain: list[bytes]) -> list[dict[str, str]]:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from gnats.accountopts import GLOBAL_ACCOUNT
+from gnats.authopts import GLOBAL_ACCOUNT
 from gnats.core.subject import collide
 from gnats.core.survey import column
 from gnats.errors import RequestError

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 from gnats.accept import listen
 from gnats.errors import RequestError, ServerError
 from gnats.gofmt import join_host_port, os_error, quote
+from gnats.gojson import marshal
 from gnats.monitor.accountz import account_statz, accountz
 from gnats.monitor.clusterz import NotFoundError, gatewayz, leafz, raftz, routez
 from gnats.monitor.connz import connz_steps
@@ -33,7 +34,7 @@ from gnats.monitor.options import (
     RoutezOptions,
     SubszOptions,
 )
-from gnats.monitor.render import Page, Steps, at_once, chunks, marshal
+from gnats.monitor.render import Page, Steps, at_once, chunks
 from gnats.monitor.subsz import subsz_steps
 from gnats.monitor.varz import varz
 from gnats.tlsopts import TLSOptions
@@ -290,7 +291,7 @@ class Monitor:
 
     async def _expvarz(self, request: web.Request) -> web.Response:
         variables = expvarz(self._server)
-        lines = ",\n".join(f'"{name}": {marshal(value, None)}' for name, value in variables.items())
+        lines = ",\n".join(f'"{name}": {marshal(value).decode()}' for name, value in variables.items())
         return web.Response(text=f"{{\n{lines}\n}}\n", content_type="application/json", charset="utf-8")
 
     async def _metrics(self, request: web.Request) -> web.Response:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Self, cast
 
 from gnats.errors import RequestError
-from gnats.gofmt import quote
+from gnats.gofmt import MAX_INT64, MAX_UINT64, parse_bool, quote
 from gnats.gojson import unmarshal
 
 DEFAULT_LIMIT = 1024
@@ -15,10 +15,6 @@ OPEN, CLOSED, ALL = range(3)
 """States of a connection to ask for."""
 
 _STATES = {"": OPEN, "open": OPEN, "closed": CLOSED, "any": ALL, "all": ALL}
-_TRUE = frozenset(("1", "t", "T", "true", "TRUE", "True"))
-_FALSE = frozenset(("", "0", "f", "F", "false", "FALSE", "False"))
-_MAX_INT64 = (1 << 63) - 1
-_MAX_UINT64 = (1 << 64) - 1
 
 
 class Query:
@@ -32,22 +28,19 @@ class Query:
 
     def flag(self, name: str) -> bool:
         text = self.text(name)
-        if text in _TRUE:
-            return True
-        if text in _FALSE:
-            return False
-        raise RequestError(
-            f"Error decoding boolean for '{name}': strconv.ParseBool: parsing {quote(text)}: invalid syntax"
-        )
+        try:
+            return bool(text) and parse_bool(text)
+        except ValueError as exc:
+            raise RequestError(f"Error decoding boolean for '{name}': {exc}") from None
 
     def integer(self, name: str) -> int:
         text = self.text(name)
         digits = text[1:] if text[:1] in ("+", "-") else text
-        return _number(name, "int", "Atoi", text, digits, -_MAX_INT64 - 1, _MAX_INT64)
+        return _number(name, "int", "Atoi", text, digits, -MAX_INT64 - 1, MAX_INT64)
 
     def unsigned(self, name: str) -> int:
         text = self.text(name)
-        return _number(name, "uint64", "ParseUint", text, text, 0, _MAX_UINT64)
+        return _number(name, "uint64", "ParseUint", text, text, 0, MAX_UINT64)
 
     def subs(self) -> tuple[bool, bool]:
         """Whether subscriptions are asked for: as a list, in detail."""

@@ -1,9 +1,10 @@
 """Pages as text: JSON the way Go's encoding/json indents and escapes it."""
 
 import json
-import re
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping
 from typing import TypeVar
+
+from gnats.gojson import escape
 
 T = TypeVar("T")
 
@@ -13,8 +14,6 @@ Steps = Generator[None, None, T]
 
 SLICE = 512
 """Connections or subscriptions looked at between two yields."""
-
-_HTML = re.compile("[<>&\u2028\u2029\ud800-\udfff]")
 
 
 def finish(steps: Steps[T]) -> T:
@@ -43,19 +42,9 @@ def number(value: float) -> float:
     return int(value) if value == int(value) else value
 
 
-def marshal(page: object, indent: int | None = 2) -> str:
-    """JSON text; see chunks()."""
-    return "".join(chunks(page, indent))
-
-
 def chunks(page: object, indent: int | None = 2) -> Iterator[str]:
-    """JSON text piece by piece: characters that HTML would interpret are escaped, as Go does."""
+    """JSON text piece by piece."""
     separators = (",", ": ") if indent else (",", ":")
     encoder = json.JSONEncoder(indent=indent, separators=separators, ensure_ascii=False)
     for chunk in encoder.iterencode(page):
-        yield _HTML.sub(_escape, chunk) if _HTML.search(chunk) else chunk
-
-
-def _escape(match: re.Match[str]) -> str:
-    code = ord(match[0])
-    return "\ufffd" if 0xD800 <= code <= 0xDFFF else f"\\u{code:04x}"
+        yield escape(chunk)

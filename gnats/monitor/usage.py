@@ -4,8 +4,10 @@ import os
 import time
 from pathlib import Path
 
+from gnats.gofmt import SECOND
+
 _PAGE = os.sysconf("SC_PAGE_SIZE")
-_INTERVAL = 1_000_000_000
+_INTERVAL = SECOND
 
 
 class Usage:

@@ -7,6 +7,7 @@ from gnats.gofmt import rfc3339, uptime
 from gnats.monitor.jsz import varz_jetstream
 from gnats.monitor.render import Page, number, without_empty
 from gnats.monitor.usage import cores, process, resident_bytes
+from gnats.reasons import count_by_kind
 from gnats.version import NATS_VERSION, PROTO, RUNTIME, __version__, feature_flags
 
 if TYPE_CHECKING:
@@ -106,8 +107,8 @@ def varz(server: "Server") -> Page:
         "trusted_operators_claim": _operators(server),
         "system_account": system_account(server),
         "pinned_account_fails": server.trust.mode.pinned_failures if server.trust else 0,
-        "slow_consumer_stats": _by_kind(server.state.slow_consumers),
-        "stale_connection_stats": _by_kind(server.state.stale_connections),
+        "slow_consumer_stats": count_by_kind(server.state.slow_consumers),
+        "stale_connection_stats": count_by_kind(server.state.stale_connections),
         "disk_io_wait_stats": {"waiters": 0, "waits": 0, "wait_time": 0, "max_wait_time": 0},
         "tls_cert_not_after": _not_after(tls.cert_file) if tls else "",
     }
@@ -125,10 +126,6 @@ def _operators(server: "Server") -> list[Page]:
     from gnats.jwt.schema import to_json
 
     return [to_json(operator) for operator in server.trust.mode.operators]
-
-
-def _by_kind(clients: int) -> dict[str, int]:
-    return {"clients": clients, "routes": 0, "gateways": 0, "leafs": 0}
 
 
 def _not_after(path: str) -> str:

@@ -154,11 +154,7 @@ class DirStore:
         """<public key>|<JWT> of each account whose JWT has not expired. May be iterated in a thread."""
         for key in list(self._items):
             path = self._path(key)
-            try:
-                token = path.read_text("utf-8", "replace")
-            except OSError:  # it has just gone
-                continue
-            if not token:
+            if not (token := _read(path)):
                 continue
             claims = self._decode(path)
             if claims is None or not 0 < claims.exp < time.time():
@@ -216,11 +212,8 @@ class DirStore:
             key = path.name.removesuffix(_SUFFIX)
             if not is_valid_public_key(key):
                 continue
-            try:
-                token = path.read_text("utf-8", "replace")
-            except OSError:
-                continue
-            self._track(key, token, _digest(token))
+            if (token := _read(path)) is not None:
+                self._track(key, token, _digest(token))
 
     def _track(self, key: str, token: str, digest: int) -> None:
         self._untrack(key)
@@ -260,13 +253,21 @@ class DirStore:
 
     def _decode(self, path: Path) -> GenericClaims | None:
         try:
-            return decode_generic(path.read_text("utf-8", "replace"))
-        except (OSError, JWTError):
+            return decode_generic(_read(path) or "")
+        except JWTError:
             return None
 
 
 def _digest(token: str) -> int:
     return int.from_bytes(hashlib.sha256(token.encode()).digest(), "big")
+
+
+def _read(path: Path) -> str | None:
+    """What a file holds; None: it has just gone, or cannot be read."""
+    try:
+        return path.read_text("utf-8", "replace")
+    except OSError:
+        return None
 
 
 def _write(path: Path, token: str) -> None:

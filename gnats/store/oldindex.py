@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from gnats.uvarint import UvarintReader
+
 _MAGIC, _VERSION = 22, 1
 _CHECKSUM = 8
 _EBIT = 1 << 63
@@ -24,28 +26,7 @@ class OldIndex:
     deleted: tuple[int, ...]
 
 
-class _Short(Exception):
-    pass
-
-
-class _Reader:
-    def __init__(self, data: bytes) -> None:
-        self._data = data
-        self.at = 2
-
-    def number(self) -> int:
-        """A uvarint."""
-        value = shift = 0
-        while True:
-            if self.at >= len(self._data) or shift > 63:
-                raise _Short
-            byte = self._data[self.at]
-            self.at += 1
-            value |= (byte & 0x7F) << shift
-            shift += 7
-            if byte < 0x80:
-                return value
-
+class _Reader(UvarintReader):
     def sequence(self) -> int:
         return self.number() & ~_EBIT
 
@@ -58,7 +39,7 @@ def read_old_index(path: Path) -> OldIndex | None:
         return None
     if data[:2] != bytes((_MAGIC, _VERSION)):
         return None
-    reader = _Reader(data)
+    reader = _Reader(data, at=2)
     try:
         msgs, _, first, _, last, _, count = (reader.sequence() for _ in range(7))
         checksum = data[reader.at : reader.at + _CHECKSUM]
@@ -66,6 +47,6 @@ def read_old_index(path: Path) -> OldIndex | None:
         if len(checksum) < _CHECKSUM or msgs != last - first + 1 - count:
             return None
         deleted = tuple(first + reader.sequence() for _ in range(count))
-    except _Short:
+    except ValueError:
         return None
     return OldIndex(msgs, first, last, int.from_bytes(checksum, "little"), deleted)

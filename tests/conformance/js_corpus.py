@@ -5,7 +5,8 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
-SECOND = 1_000_000_000
+from gnats.gofmt import SECOND
+
 NAMES = ["", "a b", "a.b", "a*", "a>", "a/b", "a\\b", "\u00e4", "x" * 255, "x" * 256, "a\tb"]
 
 _NUMBERS = (-2, -1, 0, 1, 5)

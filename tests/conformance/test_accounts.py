@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 
 import pytest
-from conftest import Launch
 from support.accounts import members
+from support.launch import Launch
 from support.servers import REFERENCE, Kind, Server
 from support.wire import Closed, Connection
 

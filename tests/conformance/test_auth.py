@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 from support.exchange import ask
 from support.kernel import SocketDiag
+from support.launch import Launch
 from support.servers import Server
-from support.wire import PING, Connection
+from support.wire import PING, VIOLATION, Connection
 
 from .cases import CLOSED, INFO, OK, OPEN, UNKNOWN, params
 
 pytestmark = pytest.mark.timeout(60)
 
-Launch = Callable[..., Server]
-
-VIOLATION = b"-ERR 'Authorization Violation'\r\n"
 GOOD_TOKEN = b'CONNECT {"verbose":false,"auth_token":"t0ken"}\r\n'
 GOOD_USER = b'CONNECT {"verbose":false,"user":"me","pass":"s3cret"}\r\n'
 

@@ -11,7 +11,6 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from conftest import Launch
 from nats.aio.msg import Msg
 from support import jwts
 from support.callouts import (
@@ -29,11 +28,12 @@ from support.callouts import (
 )
 from support.certs import Certificates
 from support.jwts import HOUR
+from support.launch import Launch
 from support.monitor import wait_connections
 from support.servers import Server
 from support.tlswire import TLSConnection, client_context
 from support.trust import Refused, Trust, connect, hears
-from support.wire import Connection
+from support.wire import VIOLATION, Connection
 
 from gnats.jwt.account import ExternalAuthorization
 from gnats.jwt.claims import Permission, TimeRange
@@ -43,7 +43,6 @@ from gnats.nkeys import CurveKeyPair, KeyPair, Prefix
 
 pytestmark = pytest.mark.timeout(120)
 
-VIOLATION = b"-ERR 'Authorization Violation'\r\n"
 REFUSED = "Authorization Violation"
 
 

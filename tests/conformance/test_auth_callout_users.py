@@ -9,9 +9,9 @@ from itertools import product
 from typing import Any
 
 import pytest
-from conftest import Launch
 from support import jwts
 from support.callouts import Answering, Change, Service, delegated, joined, with_password
+from support.launch import Launch
 from support.servers import Server
 from support.trust import Refused, connect, user_info
 

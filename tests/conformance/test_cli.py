@@ -12,14 +12,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from support.launch import Launch
 from support.servers import LISTENING, READY, REFERENCE, TIMEOUT, Kind, Server, until
 from support.wire import Closed, Connection, parse_info
 
 from .cases import QUIET
 
 pytestmark = pytest.mark.timeout(60)
-
-Launch = Callable[..., Server]
 
 FLAGS = (
     "-t",

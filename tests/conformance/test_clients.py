@@ -20,11 +20,11 @@ from nats.errors import (
     NoRespondersError,
     SlowConsumerError,
 )
+from support.launch import Launch
 from support.servers import Server
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.timeout(60)]
 
-Launch = Callable[..., Server]
 Connect = Callable[..., "asyncio.Future[Client]"]
 
 

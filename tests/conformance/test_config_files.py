@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from server.peer import Peer
 from support.certs import Certificates
-from support.servers import REFERENCE, Kind, NotInstalled
+from support.launch import require
+from support.servers import REFERENCE, Kind
 
 from gnats import Server
 from gnats.errors import OptionError, ServerError
@@ -60,10 +61,7 @@ def gnats(write: Callable[[str], None], tmp_path: Path, monkeypatch: pytest.Monk
 @pytest.fixture
 def reference(write: Callable[[str], None], tmp_path: Path) -> Check:
     """What the reference says about a configuration."""
-    try:
-        REFERENCE.find()
-    except NotInstalled as error:
-        pytest.skip(str(error))
+    require(REFERENCE)
 
     def check(text: str) -> str:
         write(text)

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 
 import pytest
-from conftest import Launch
 from support.caller import Caller
 from support.jetstream import Asker
+from support.launch import Launch
 from support.servers import REFERENCE, Kind, Server
 
 pytestmark = pytest.mark.timeout(120)

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 import pytest
 from support.exchange import TOKEN, ask
 from support.kernel import SocketDiag
+from support.launch import Launch
 from support.servers import REFERENCE, Server
 from support.wire import split_ops
 
@@ -24,7 +25,6 @@ REPEATS = 10  # how often the reference is asked again: who gets a queue's messa
 
 pytestmark = pytest.mark.timeout(60 + CASES // 5)
 
-Launch = Callable[..., Server]
 Pieces = Sequence[bytes]
 
 FRAGMENTS = (

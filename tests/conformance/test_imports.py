@@ -7,8 +7,8 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from conftest import Launch
 from support.accounts import Member, members, plain, replies
+from support.launch import Launch
 from support.monitor import monitor
 from support.servers import REFERENCE, Server, until
 

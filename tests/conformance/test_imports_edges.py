@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from conftest import Launch
 from support.accounts import Member, members, plain
+from support.launch import Launch
 from support.servers import Server
 
 pytestmark = pytest.mark.timeout(120)

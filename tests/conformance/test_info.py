@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 from support.exchange import ask
 from support.kernel import SocketDiag
+from support.launch import Launch
 from support.servers import REFERENCE, Server
 from support.wire import PONG, Connection, parse_info
 
@@ -17,7 +17,6 @@ from .differences import INFO_EXTRA, INFO_MISSING
 
 pytestmark = pytest.mark.timeout(60)
 
-Launch = Callable[..., Server]
 
 # Their values differ between any two servers; those of git_commit, go and xkey depend on the build.
 VOLATILE = {"server_id", "server_name", "port", "client_id", "nonce", "git_commit", "go", "xkey"}

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 
 import pytest
-from conftest import Launch
 from support.caller import Caller, Message
+from support.launch import Launch
 from support.servers import Kind, Server
 
 pytestmark = pytest.mark.timeout(120)

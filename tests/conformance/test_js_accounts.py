@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
@@ -13,11 +13,10 @@ from typing import Any
 import pytest
 from support.caller import Caller
 from support.jetstream import Asker, comparable
+from support.launch import Launch
 from support.servers import REFERENCE, Kind, Server
 
 pytestmark = pytest.mark.timeout(60)
-
-Launch = Callable[..., Server]
 
 CONFIG = """
 server_name: srv

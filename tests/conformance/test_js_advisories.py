@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Any
 
 import pytest
 from support.caller import Caller
 from support.jetstream import Asker, comparable
-from support.servers import REFERENCE, Kind, Server
+from support.launch import Launch
+from support.servers import REFERENCE, Kind
 
 pytestmark = pytest.mark.timeout(60)
 
-Launch = Callable[..., Server]
 CONFIG = "server_name: srv, jetstream { store_dir: js, domain: hub }"
 EVENTS = "$JS.EVENT."
 OF_THE_CLIENT = frozenset(("rtt", "start", "id", "ack_time"))

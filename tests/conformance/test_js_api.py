@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 
 import pytest
 from support.caller import Caller
 from support.jetstream import Asker
-from support.servers import REFERENCE, Kind, Server
+from support.launch import Launch
+from support.servers import REFERENCE, Kind
 
 pytestmark = pytest.mark.timeout(60)
-
-Launch = Callable[..., Server]
 
 CONFIG = "server_name: srv, jetstream { store_dir: js, max_mem: 100M, max_file: 1G }"
 STORAGES = ("memory", "file")

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from support.caller import INBOX, Caller, Message
+from support.launch import Launch
 from support.reload import reload, without_always
 from support.servers import REFERENCE, Kind, Server
 
 pytestmark = pytest.mark.timeout(60)
 
-Launch = Callable[..., Server]
 Json = dict[str, Any]
 LIMITED = "jetstream {{ store_dir: js, limits {{ batch {{ {} }} }} }}"
 ABANDONED = "$JS.EVENT.ADVISORY.STREAM.BATCH_ABANDONED"

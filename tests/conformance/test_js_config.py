@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import launcher
 from support.caller import Caller
+from support.launch import launcher
 from support.servers import REFERENCE
 
 from gnats.jetstream import errors

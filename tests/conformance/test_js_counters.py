@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import time
 from base64 import b64decode
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 from support.caller import Caller
 from support.jetstream import API
+from support.launch import Launch
 from support.servers import Server
 
 pytestmark = pytest.mark.timeout(120)
 
-Launch = Callable[..., Server]
 _names = count(1)
 Line = tuple[str, list[str], str]
 """Subject, header lines, payload."""

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from support.caller import Caller
+from support.launch import Launch
 from support.servers import Server
 
 pytestmark = pytest.mark.timeout(60)
 
-Launch = Callable[..., Server]
 COUNT = 60
 
 

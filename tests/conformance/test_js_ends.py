@@ -7,13 +7,14 @@ where the server stores anything.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from support.caller import Caller, Message
 from support.ends import TOKENS, leaves, put, values
 from support.jetstream import API, comparable, comparable_message
+from support.launch import Launch
 from support.servers import REFERENCE, Kind, Server
 
 from gnats.gojson import Struct
@@ -24,7 +25,6 @@ from .differences import JETSTREAM_OTHERWISE, JETSTREAM_WORDS
 
 pytestmark = pytest.mark.timeout(300)
 
-Launch = Callable[..., Server]
 Path_ = tuple[str, ...]
 
 CONFIG = "server_name: srv, jetstream { store_dir: js, max_mem: 100M, max_file: 1G }"

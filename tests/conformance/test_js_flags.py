@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from support.caller import Caller
 from support.jetstream import config
-from support.servers import Server
+from support.launch import Launch
 
 pytestmark = pytest.mark.timeout(60)
-
-Launch = Callable[..., Server]
 
 
 @pytest.mark.parametrize("domain", ["", "hub"])

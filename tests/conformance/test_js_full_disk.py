@@ -5,18 +5,17 @@ Whoever published what was not written gets no answer, as with nats-server: it m
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from support.caller import Caller
 from support.disks import Mount, NotPossible, tmpfs
 from support.faults import create, info, stored
+from support.launch import Launch
 from support.servers import Server
 
 pytestmark = pytest.mark.timeout(60)
-
-Launch = Callable[..., Server]
 
 SIZE = 8 << 20
 BALLAST = 2 << 20

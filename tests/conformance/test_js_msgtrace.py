@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from support.caller import Caller
 from support.jetstream import comparable
+from support.launch import Launch
 from support.servers import REFERENCE, Server, until
 
 pytestmark = pytest.mark.timeout(60)
 
-Launch = Callable[..., Server]
 Act = Callable[[Caller], list[Any]]
 
 STREAMS: list[dict[str, Any]] = [

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 import signal
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,11 +12,11 @@ from typing import Any
 import pytest
 from support.caller import Caller
 from support.jetstream import comparable, config
+from support.launch import Launch
 from support.servers import REFERENCE, Kind, Server
 
 pytestmark = pytest.mark.timeout(60)
 
-Launch = Callable[..., Server]
 PLACES = ("/usr/sbin", "/usr/bin", "/usr/local/sbin", "/usr/local/bin")
 EXPLICIT = {"ack_policy": "explicit", "deliver_policy": "all", "replay_policy": "instant"}
 

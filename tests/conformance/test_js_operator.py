@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import pytest
 from support.jetstream import comparable
+from support.launch import Launch
 from support.servers import REFERENCE, Kind, Server
 from support.trust import Account, Trust, request
 from support.wire import Connection
@@ -17,7 +18,6 @@ from gnats.jwt.account import JetStreamLimits
 
 pytestmark = pytest.mark.timeout(60)
 
-Launch = Callable[..., Server]
 MORE = "server_name: srv\njetstream { store_dir: js, max_mem: 10M, max_file: 100M }"
 STREAM = {"name": "S", "subjects": ["s"]}
 

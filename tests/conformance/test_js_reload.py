@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 from support.caller import Caller
+from support.launch import Launch
 from support.reload import refused, reload, without_always
-from support.servers import Server
 
 pytestmark = pytest.mark.timeout(60)
 
-Launch = Callable[..., Server]
 BASE = "jetstream { store_dir: js, max_mem: 1M, max_file: 10M }"
 DYNAMIC = "jetstream { store_dir: js }"
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -13,18 +12,17 @@ from zoneinfo import ZoneInfo
 import pytest
 from support.caller import Caller
 from support.jetstream import config
+from support.launch import Launch, Move
 from support.schedules import read_schedules
-from support.servers import Kind, Server
+from support.servers import Kind
 
+from gnats.gofmt import SECOND
 from gnats.jetstream.gotime import unix_ns
 from gnats.store.cron import probe_due
 
 pytestmark = pytest.mark.timeout(120)
 
-Launch = Callable[..., Server]
-Move = Callable[..., tuple[Any, Server]]
 BAD = -1
-SECOND = 10**9
 STREAM: dict[str, Any] = {
     "name": "S",
     "subjects": ["s.>"],

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 
 import pytest
 from support.caller import Caller, parse
 from support.jetstream import API
-from support.servers import Server
+from support.launch import Launch
 from support.wire import PING, PONG, Closed
 
 pytestmark = pytest.mark.timeout(60)
 
-Launch = Callable[..., Server]
 CONFIG = "jetstream { store_dir: js }"
 
 

@@ -6,7 +6,7 @@ import json
 import random
 import tarfile
 from base64 import b64decode
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -28,13 +28,13 @@ from support.backups import (
 )
 from support.caller import Caller
 from support.jetstream import comparable
+from support.launch import Launch
 from support.servers import REFERENCE, Kind, Server
 
 from gnats.store import s2
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.waits]
 
-Launch = Callable[..., Server]
 CONFIG = "server_name: srv, jetstream { store_dir: js }, accounts {}"
 EVENTS = "$JS.EVENT.ADVISORY.STREAM."
 STREAM: dict[str, Any] = {"name": "S", "subjects": ["s.>"], "metadata": {"a": "b"}, "description": "<d>"}

@@ -11,15 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import launcher
 from support.caller import Caller, Message
 from support.jetstream import API, comparable, config
+from support.launch import Launch, Move, launcher
 from support.servers import KINDS, REFERENCE, Kind, Server, selected
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.waits]
 
-Launch = Callable[..., Server]
-Move = Callable[..., tuple[Any, Server]]
 Scenario = Callable[[Caller], Any]
 PATIENCE = 60.0
 """Seconds that servers may take to notice something: they look at what is silent every ten."""

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from support.caller import Caller
 from support.jetstream import comparable, config
+from support.launch import Launch, Move
 from support.servers import REFERENCE, Kind, Server, until
 
 pytestmark = pytest.mark.timeout(120)
 
-Launch = Callable[..., Server]
-Move = Callable[..., tuple[Any, Server]]
 NO_ACKS = {"ack_policy": "none"}
 EXPLICIT = {"ack_policy": "explicit"}
 

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from support.jetstream import config
+from support.launch import Launch
 from support.servers import Server
-from support.waits import MS, NEVER, SECOND, Waiter, header, status
+from support.waits import MS, NEVER, Waiter, header
+
+from gnats.gofmt import SECOND
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.waits]
-
-Launch = Callable[..., Server]
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +35,7 @@ def test_others_wait_beside_a_request_that_was_satisfied(shared: Server) -> None
         inbox = client.pull("SAT", "D", batch=3, expires=1700 * MS)
         assert [client.next_with(inbox).reply.split(".")[4] for _ in range(2)] == ["1", "2"]
         end = client.next_with(inbox)
-        assert status(end) == "408 Request Timeout"
+        assert end.status == "408 Request Timeout"
         assert client.when(end) - asked >= 1700 * MS
 
 
@@ -75,16 +75,14 @@ def test_ack_wait_of_centuries(launch: Launch, tmp_path: Path, waits: dict[str, 
         (got,) = [client.next_with(client.pull("W", "C", batch=1, expires=5 * SECOND))]
         assert got.reply.split(".")[4] == "1"
         assert (
-            status(client.next_with(client.pull("W", "C", batch=1, expires=300 * MS)))
-            == "408 Request Timeout"
+            client.next_with(client.pull("W", "C", batch=1, expires=300 * MS)).status == "408 Request Timeout"
         )
         assert client.api("CONSUMER.INFO.W.C")["num_ack_pending"] == 1
     server.stop()
     server = launch(config=config(tmp_path / "js"))
     with Waiter(server) as client:
         assert (
-            status(client.next_with(client.pull("W", "C", batch=1, expires=300 * MS)))
-            == "408 Request Timeout"
+            client.next_with(client.pull("W", "C", batch=1, expires=300 * MS)).status == "408 Request Timeout"
         )
         assert client.api("CONSUMER.INFO.W.C")["num_ack_pending"] == 1
 
@@ -153,7 +151,7 @@ def test_pause_of_centuries(shared: Server, until: str) -> None:
         client.consumer(name, "C", deliver_subject=f"deliver.{name}", ack_policy="none", pause_until=until)
         client.consumer(name, "other", filter_subject=f"{name}.none")
         other = client.pull(name, "other", batch=1, expires=300 * MS)
-        assert status(client.next_with(other)) == "408 Request Timeout"
+        assert client.next_with(other).status == "408 Request Timeout"
         assert client.api(f"CONSUMER.INFO.{name}.C")["paused"] is True
         assert client.api(f"CONSUMER.PAUSE.{name}.C", {})["paused"] is False
         client.store(f"{name}.b")
@@ -169,7 +167,7 @@ def test_requests_of_centuries(shared: Server) -> None:
         asked = time.monotonic_ns()
         short = client.pull("AGES", "C", batch=1, expires=400 * MS)
         end = client.next_with(short)
-        assert status(end) == "408 Request Timeout"
+        assert end.status == "408 Request Timeout"
         assert client.when(end) - asked >= 400 * MS
         client.store("AGES.a")
         assert client.next_with(long).subject == "AGES.a"

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from support.jetstream import config
-from support.servers import Server
+from support.launch import Launch
 from support.waits import CONFIG, Waiter, all_waits, crowd, set_up
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.waits]
-
-Launch = Callable[..., Server]
 
 
 @pytest.mark.parametrize("others", [0, 1000])

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from conftest import Launch
 from support.accounts import Member, members, replies
+from support.launch import Launch
 from support.servers import Server
 
 pytestmark = pytest.mark.timeout(120)

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 from support.exchange import ask
 from support.kernel import SocketDiag
+from support.launch import Launch
 from support.servers import Server
 from support.wire import Closed, Connection
 
 from .cases import CLOSED, HEADERS, OK, OPEN, QUIET, UNKNOWN, params
 
 pytestmark = pytest.mark.timeout(60)
-
-Launch = Callable[..., Server]
 
 TOO_LONG = b"-ERR 'maximum control line exceeded'\r\n"
 TOO_LARGE = b"-ERR 'Maximum Payload Violation'\r\n"

@@ -5,17 +5,15 @@ from __future__ import annotations
 import re
 import signal
 import socket
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from support.launch import Launch
 from support.quiet import quiet_server
 from support.servers import REFERENCE, TIMEOUT, Kind, Server
 from support.wire import Connection
 
 pytestmark = pytest.mark.timeout(60)
-
-Launch = Callable[..., Server]
 
 CONNECT = b'CONNECT {"verbose":false,"headers":true,"user":"u","pass":"p","auth_token":"t"}\r\n'
 SESSION = (

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterator
 
 import pytest
-from conftest import Launch
 from support.accounts import Member
+from support.launch import Launch
 from support.servers import REFERENCE, Server
 from support.wire import Connection
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import socket
-from collections.abc import Callable
 from typing import Any
 from urllib.error import HTTPError
 from urllib.request import urlopen
 
 import pytest
+from support.launch import Launch
 from support.monitor import monitor, wait_connections
 from support.servers import REFERENCE, TIMEOUT, Server
 from support.wire import Connection
@@ -17,8 +17,6 @@ from support.wire import Connection
 from .cases import HEADERS, QUIET
 
 pytestmark = pytest.mark.timeout(60)
-
-Launch = Callable[..., Server]
 
 SETTINGS = (
     "version", "proto", "host", "http_host", "max_connections", "ping_interval", "ping_max", "auth_timeout",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from http.client import HTTPConnection
 from typing import Any
@@ -11,11 +11,10 @@ from urllib.parse import quote
 
 import pytest
 from support.caller import Caller
+from support.launch import Launch
 from support.servers import REFERENCE, Kind, Server
 
 pytestmark = pytest.mark.timeout(120)
-
-Launch = Callable[..., Server]
 
 CONFIG = "server_name: srv, http: '127.0.0.1:-1', jetstream { store_dir: js, max_mem: 100M, max_file: 1G }"
 NUMBERS = (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +12,7 @@ from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 import pytest
+from support.launch import Launch
 from support.monitor import monitor, wait_connections
 from support.servers import REFERENCE, TIMEOUT, Server
 from support.wire import Connection
@@ -19,8 +20,6 @@ from support.wire import Connection
 from .differences import MONITOR_EXTRA, MONITOR_MISSING, MONITOR_OTHER
 
 pytestmark = pytest.mark.timeout(60)
-
-Launch = Callable[..., Server]
 
 CONNECT = {
     "verbose": False,

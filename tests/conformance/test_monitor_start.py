@@ -12,9 +12,9 @@ from urllib.error import HTTPError
 from urllib.request import urlopen
 
 import pytest
-from conftest import require
 from support.caller import Caller
 from support.jetstream import config
+from support.launch import require
 from support.servers import TIMEOUT, Kind, Server
 
 pytestmark = pytest.mark.timeout(120)

@@ -11,12 +11,11 @@ from typing import Any
 
 import pytest
 from support.caller import Caller, Message
+from support.launch import Launch
 from support.servers import REFERENCE, Server
 from support.wire import Connection
 
 pytestmark = pytest.mark.timeout(60)
-
-Launch = Callable[..., Server]
 
 CONFIG = """
 system_account: SYS

@@ -17,15 +17,15 @@ from typing import Any
 
 import nats
 import pytest
-from conftest import Launch, start
 from interop.test_jwt_reference import CASES, in_order
 from support import jwts
 from support.jwts import HOUR, Attempt
+from support.launch import Launch, start
 from support.monitor import monitor
 from support.reload import reload
 from support.servers import REFERENCE, Kind, Server, until
 from support.trust import Account, Refused, Trust, connect, hears, request, user_info
-from support.wire import PING, PONG, Closed, Connection
+from support.wire import PING, PONG, VIOLATION, Closed, Connection
 
 from gnats.jwt.account import Export, Import, UserScope, WeightedMapping
 from gnats.jwt.claims import ActivationClaims, GenericClaims, Permission, unlimited
@@ -33,8 +33,6 @@ from gnats.jwt.decorated import format_user_config
 from gnats.jwt.token import encode
 
 pytestmark = pytest.mark.timeout(120)
-
-VIOLATION = b"-ERR 'Authorization Violation'\r\n"
 
 
 # -- who gets in -----------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from support.exchange import OPEN, TOKEN, new_word, talk
+from support.launch import Launch
 from support.servers import Kind, Server
 from support.wire import Connection
 
@@ -22,7 +23,6 @@ from .cases import OK, params
 
 pytestmark = pytest.mark.timeout(60)
 
-Launch = Callable[..., Server]
 PASSWORD = "s3cret"
 
 

@@ -22,19 +22,17 @@ import signal
 from pathlib import Path
 
 import pytest
-from conftest import Launch
 from support.certs import Certificates
+from support.launch import Launch
 from support.monitor import monitor
 from support.reload import hang_up, refused, reload, without_always
 from support.servers import TIMEOUT, Kind, Server, until
 from support.tlswire import TLSConnection, client_context
-from support.wire import Closed, Connection
+from support.wire import VIOLATION, Closed, Connection
 
 from .cases import params
 
 pytestmark = pytest.mark.timeout(120)
-
-VIOLATION = b"-ERR 'Authorization Violation'\r\n"
 
 
 def connect(server: Server, **options: object) -> Connection:

@@ -7,6 +7,7 @@ from contextlib import ExitStack
 from itertools import count
 
 import pytest
+from support.launch import Launch
 from support.monitor import monitor, wait_connections
 from support.servers import Server
 from support.wire import PING, Connection
@@ -14,8 +15,6 @@ from support.wire import PING, Connection
 from .cases import QUIET
 
 pytestmark = pytest.mark.timeout(120)
-
-Launch = Callable[..., Server]
 
 SIZE = 1000
 BATCH = 10  # messages between two fences: far less than the max_pending used here

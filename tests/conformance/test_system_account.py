@@ -14,14 +14,13 @@ from typing import Any
 
 import pytest
 from support.caller import Caller, Message
+from support.launch import Launch
 from support.servers import REFERENCE, Server, until
 from support.wire import Closed, Connection
 
 from .differences import MONITOR_EXTRA, MONITOR_MISSING, MONITOR_OTHER
 
 pytestmark = pytest.mark.timeout(60)
-
-Launch = Callable[..., Server]
 
 CONFIG = """
 server_name: "srv<1>"

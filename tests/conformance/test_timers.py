@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from contextlib import ExitStack
 
 import pytest
+from support.launch import Launch
 from support.servers import Server
 from support.wire import PING, PONG, Connection
 
 from .cases import QUIET
 
 pytestmark = [pytest.mark.timeout(60), pytest.mark.waits]
-
-Launch = Callable[..., Server]
 
 STALE = b"-ERR 'Stale Connection'\r\n"
 UNANSWERED = PING * 2 + STALE

@@ -14,8 +14,8 @@ from contextlib import ExitStack
 
 import nats
 import pytest
-from conftest import Launch
 from support.certs import Certificate, Certificates
+from support.launch import Launch
 from support.servers import TIMEOUT, Server
 from support.tlswire import PLAIN_CONNECT, TLS_1_2, TLS_1_3, TLSConnection, client_context, outcome
 from support.wire import PING, Closed, Connection

@@ -8,11 +8,11 @@ from typing import Any
 import bcrypt
 import nats
 import pytest
-from conftest import Launch
 from cryptography import x509
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from support import jwts
 from support.certs import Certificates
+from support.launch import Launch
 from support.monitor import monitor
 from support.servers import Server
 from support.tlswire import TLSConnection, client_context

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from .draw import SECOND, Draw
+from gnats.gofmt import SECOND
+
+from .draw import Draw
 
 STREAMS = ("S0", "S1", "S2", "KV_k")
 CONSUMERS = ("C0", "C1", "C2")

@@ -6,6 +6,8 @@ import random
 from collections.abc import Sequence
 from typing import TypeVar
 
+from gnats.gofmt import SECOND
+
 T = TypeVar("T")
 
 ENDS = (
@@ -13,7 +15,6 @@ ENDS = (
     *(2**31 - 1, 2**31, -(2**31), 2**32 - 1, 2**32),
     *(2**62, 2**63 - 1, 2**63 - 2, -(2**63), 2**63, 2**64 - 1, 2**64 - 2, 2**64),
 )
-SECOND = 1_000_000_000
 MAX_PAYLOAD = 1 << 20
 
 

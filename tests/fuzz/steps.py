@@ -16,9 +16,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from gnats.gofmt import SECOND
+
 from . import documents
 from .documents import CONSUMERS, STREAMS, prefix, subject
-from .draw import SECOND, Draw
+from .draw import Draw
 
 Step = list[Any]
 API = "$JS.API."

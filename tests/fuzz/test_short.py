@@ -9,7 +9,8 @@ import os
 from collections.abc import Iterator
 
 import pytest
-from support.servers import REFERENCE, Kind, NotInstalled, selected
+from support.launch import require
+from support.servers import REFERENCE, Kind, selected
 
 from .compare import Comparison, apart
 from .compare import sequence as sequence_of_one
@@ -31,10 +32,7 @@ def hunt(request: pytest.FixtureRequest) -> Iterator[Hunt]:
 
 @pytest.fixture
 def comparison() -> Iterator[Comparison]:
-    try:
-        REFERENCE.find()
-    except NotInstalled as error:
-        pytest.skip(str(error))
+    require(REFERENCE)
     comparison = Comparison([kind for kind in selected() if not kind.is_reference])
     yield comparison
     comparison.end()

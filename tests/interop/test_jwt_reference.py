@@ -12,9 +12,10 @@ from typing import Any
 
 import nats
 import pytest
-from conftest import start
 from support import jwts
 from support.jwts import HOUR, Attempt
+from support.launch import start
+from support.operatormode import Hook, Log
 from support.servers import REFERENCE, Server
 from support.wire import PONG, Closed, Connection
 
@@ -659,26 +660,6 @@ def user_info(connection: Connection) -> dict[str, Any]:
             data: dict[str, Any] = json.loads(op.split(b"\r\n")[1])["data"]
             return data
     return user_info(connection)
-
-
-class Hook:
-    """A server without accounts."""
-
-    def update_accounts(self, accounts: object) -> None:
-        pass
-
-    def expire_account(self, account: object) -> None:
-        pass
-
-    def forget_account(self, account: object) -> None:
-        pass
-
-
-class Log:
-    def notice(self, text: str) -> None:
-        pass
-
-    warn = error = debug = notice
 
 
 async def ask_ours(world: World, attempt: Attempt) -> Authentication:

@@ -11,9 +11,10 @@ from typing import Any
 
 import nats
 import pytest
-from conftest import start
 from nats.aio.client import Client
 from support import jwts
+from support.launch import start
+from support.operatormode import Hook, Log
 from support.servers import REFERENCE, Server
 
 from gnats.authopts import ResolverOptions
@@ -31,24 +32,6 @@ from gnats.resolver.dirstore import DirStore
 pytestmark = pytest.mark.timeout(120)
 
 KINDS = ["full", "cache"]
-
-
-class Log:
-    def notice(self, text: str) -> None:
-        pass
-
-    warn = error = debug = notice
-
-
-class Hook:
-    def update_accounts(self, accounts: object) -> None:
-        pass
-
-    def expire_account(self, account: object) -> None:
-        pass
-
-    def forget_account(self, account: object) -> None:
-        pass
 
 
 class World:

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 from support.js import NativeJs, ReferenceJs
-from support.servers import Kind, NotInstalled, selected
+from support.launch import require
+from support.servers import REFERENCE, Kind, selected
 from support.streams import GnatsStreams, ReferenceStreams, Streams
 
 _names = count(1)
@@ -39,11 +40,8 @@ def tested(
 @pytest.fixture(scope="module")
 def compared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ReferenceStreams]:
     """The reference server with JetStream."""
-    try:
-        selected_reference = ReferenceStreams(tmp_path_factory.mktemp("compared"))
-    except LookupError as error:
-        pytest.skip(str(error))
-    with selected_reference as streams:
+    require(REFERENCE)
+    with ReferenceStreams(tmp_path_factory.mktemp("compared")) as streams:
         yield streams
 
 
@@ -53,10 +51,7 @@ def js(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory)
     kind: Kind = request.param
     made: ReferenceJs | NativeJs
     if kind.is_reference:
-        try:
-            kind.find()
-        except NotInstalled as error:
-            pytest.skip(str(error))
+        require(kind)
         made = ReferenceJs(tmp_path_factory.mktemp("reference"))
     else:
         assert kind.io_threads is not None

@@ -6,10 +6,12 @@ import json
 import time
 
 import pytest
-from support.js import Js, Message, Peer
+from support.caller import Message
+from support.js import Js, Peer
+
+from gnats.gofmt import SECOND
 
 pytestmark = pytest.mark.timeout(60)
-SECOND = 10**9
 
 
 def pull(peer: Peer, stream: str, n: int = 1, consumer: str = "C") -> list[Message]:
@@ -37,7 +39,7 @@ def test_the_floor_follows_the_acks(js: Js, name: str) -> None:
     with js.peer() as peer:
         messages = pull(peer, name, 5)
         for n, expected in ((2, (0, 4)), (1, (2, 3)), (5, (2, 2)), (3, (3, 1)), (4, (5, 0))):
-            assert peer.request(messages[n - 1].reply, b"+ACK").data == b""
+            assert peer.request(messages[n - 1].reply, b"+ACK").payload == b""
             floor, left = expected
             assert floors(js, name) == ((floor, floor), left, 0)
 
@@ -128,7 +130,7 @@ def test_term_ends_it(js: Js, name: str) -> None:
     setup(js, name, 1)
     with js.peer() as peer:
         (message,) = pull(peer, name)
-        assert peer.request(message.reply, b"+TERM for a reason").data == b""
+        assert peer.request(message.reply, b"+TERM for a reason").payload == b""
     assert floors(js, name) == ((1, 1), 0, 0)
 
 

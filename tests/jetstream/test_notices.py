@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.js import Message, NativeJs, Peer
+from support.caller import Message
+from support.js import NativeJs, Peer
 from support.servers import selected, until
 
+from gnats.gofmt import SECOND
 from gnats.jetstream.consumerstate import ConsumerEvent
 
 pytestmark = pytest.mark.timeout(60)
-SECOND = 10**9
 
 
 @pytest.fixture(

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from support.js import Js, Peer
 
+from gnats.gofmt import SECOND
+
 pytestmark = pytest.mark.timeout(60)
-SECOND = 10**9
 
 
 def ask(peer: Peer, name: str, inbox: str, **request: Any) -> None:

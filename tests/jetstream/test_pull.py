@@ -6,10 +6,12 @@ import json
 from typing import Any
 
 import pytest
-from support.js import Js, Message, NativeJs, Peer
+from support.caller import Message
+from support.js import Js, NativeJs, Peer
+
+from gnats.gofmt import SECOND
 
 pytestmark = pytest.mark.timeout(60)
-SECOND = 10**9
 
 
 def ask(peer: Peer, stream: str, consumer: str, inbox: str, **request: Any) -> None:
@@ -17,7 +19,7 @@ def ask(peer: Peer, stream: str, consumer: str, inbox: str, **request: Any) -> N
 
 
 def status(message: Message) -> tuple[str, dict[str, str]]:
-    assert not message.data
+    assert not message.payload
     return message.status, message.headers
 
 
@@ -30,7 +32,7 @@ def test_messages_come_in_order_and_say_where_they_are(js: Js, name: str) -> Non
         ask(peer, name, "C", inbox, batch=5, expires=SECOND * 30)
         for seq, message in enumerate(peer.msgs(3), 1):
             assert message.subject == f"{name}.{'abc'[seq - 1]}"
-            assert message.data == b"hello"
+            assert message.payload == b"hello"
             assert message.reply.startswith(f"$JS.ACK.{name}.C.1.{seq}.{seq}.")
             assert message.ack == (1, seq, seq, 3 - seq)
         js.publish(f"{name}.d")
@@ -194,7 +196,7 @@ def test_no_wait_at_the_limit_of_acks_ends_with_its_first_timer(js: Js, name: st
         assert status(peer.msg()) == ("404 No Messages", {})
         for message in (first, second):
             peer.pub(message.reply, b"+ACK", inbox)
-            assert not peer.msg().data
+            assert not peer.msg().payload
         assert peer.nothing()
         # who has had nothing waits on
         ask(peer, name, "C", inbox, batch=2, expires=60 * SECOND)
@@ -252,7 +254,7 @@ def test_max_bytes(js: Js, name: str) -> None:
         )
         ask(peer, name, "C", inbox, batch=10, max_bytes=350, expires=60 * SECOND)
         first, second, end = peer.msgs(3)
-        used = sum(len(each.subject) + len(each.reply) + len(each.data) for each in (first, second))
+        used = sum(len(each.subject) + len(each.reply) + len(each.payload) for each in (first, second))
         assert (first.ack[1], second.ack[1]) == (1, 2)
         assert status(end) == (
             "409 Message Size Exceeds MaxBytes",
@@ -260,7 +262,7 @@ def test_max_bytes(js: Js, name: str) -> None:
         )
         ask(peer, name, "C", inbox, batch=1, max_bytes=1000, expires=60 * SECOND)
         last, end = peer.msgs(2)
-        used = len(last.subject) + len(last.reply) + len(last.data)
+        used = len(last.subject) + len(last.reply) + len(last.payload)
         assert status(end) == (
             "409 Batch Completed",
             {"Nats-Pending-Messages": "0", "Nats-Pending-Bytes": str(1000 - used)},
@@ -333,8 +335,8 @@ def test_headers_only(js: Js, name: str) -> None:
     with js.peer() as peer:
         ask(peer, name, "C", peer.inbox(), batch=2)
         one, two = peer.msgs(2)
-        assert (one.header, one.data) == (b"NATS/1.0\r\nNats-Msg-Size: 5\r\n\r\n", b"")
-        assert (two.header, two.data) == (b"NATS/1.0\r\nA: b\r\nNats-Msg-Size: 0\r\n\r\n", b"")
+        assert (one.header, one.payload) == (b"NATS/1.0\r\nNats-Msg-Size: 5\r\n\r\n", b"")
+        assert (two.header, two.payload) == (b"NATS/1.0\r\nA: b\r\nNats-Msg-Size: 0\r\n\r\n", b"")
 
 
 def test_headers_come_as_they_were(js: Js, name: str) -> None:
@@ -344,7 +346,7 @@ def test_headers_come_as_they_were(js: Js, name: str) -> None:
     js.publish(name, data=b"payload", header=header)
     with js.peer() as peer:
         message = peer.request(f"$JS.API.CONSUMER.MSG.NEXT.{name}.C")
-        assert (message.header, message.data) == (header, b"payload")
+        assert (message.header, message.payload) == (header, b"payload")
 
 
 def test_deleted_consumers_say_so(js: Js, name: str) -> None:

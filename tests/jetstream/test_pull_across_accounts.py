@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from support.js import Peer
-from support.servers import Kind, NotInstalled, Server, selected
-from support.wire import PING, PONG, Connection
+from support.launch import Launch
+from support.servers import Server
+
+from gnats.gofmt import SECOND
 
 pytestmark = pytest.mark.timeout(60)
-SECOND = 10**9
 
 CONFIG = """
 jetstream: {store_dir: "%s"}
@@ -33,47 +33,28 @@ accounts {
 """
 
 
-class UserPeer(Peer):
+def login(server: Server, user: str) -> Peer:
     """A client of a user whose password is the name."""
-
-    def __init__(self, address: tuple[str, int], user: str) -> None:
-        Connection.__init__(self, address)
-        options = {"headers": True, "no_responders": True, "user": user, "pass": user, "verbose": False}
-        self.send(b"CONNECT " + json.dumps(options).encode() + b"\r\n" + PING)
-        self.read_until(PONG)
-        self._sids = 0
-        self._inboxes = 0
-
-    def __new__(cls, address: tuple[str, int], user: str) -> UserPeer:
-        self = super().__new__(cls, address)
-        assert isinstance(self, UserPeer)
-        return self
+    return Peer(server.address, user, password=user)
 
 
-@pytest.fixture(params=selected(), ids=lambda kind: kind.name)
-def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Server]:
-    kind: Kind = request.param
-    try:
-        kind.find()
-    except NotInstalled as error:
-        pytest.skip(str(error))
-    server = Server(kind, tmp_path, config=CONFIG % (tmp_path / "store"))
-    yield server
-    server.stop()
+@pytest.fixture
+def server(launch: Launch, tmp_path: Path) -> Server:
+    return launch(config=CONFIG % (tmp_path / "store"))
 
 
 def ask(peer: Peer, subject: str, body: object) -> dict[str, object]:
-    answer: dict[str, object] = json.loads(peer.request(subject, json.dumps(body).encode()).data)
+    answer: dict[str, object] = json.loads(peer.request(subject, json.dumps(body).encode()).payload)
     assert "error" not in answer, answer
     return answer
 
 
 def waiting(peer: Peer) -> object:
-    return json.loads(peer.request("$JS.API.CONSUMER.INFO.S.C").data)["num_waiting"]
+    return json.loads(peer.request("$JS.API.CONSUMER.INFO.S.C").payload)["num_waiting"]
 
 
 def test_requests_of_another_account(server: Server) -> None:
-    with UserPeer(server.address, "a") as owner, UserPeer(server.address, "b") as peer:
+    with login(server, "a") as owner, login(server, "b") as peer:
         ask(owner, "$JS.API.STREAM.CREATE.S", {"name": "S", "subjects": ["s"], "storage": "memory"})
         config = {"durable_name": "C", "ack_policy": "explicit", "ack_wait": 30 * SECOND}
         ask(owner, "$JS.API.CONSUMER.CREATE.S.C", {"stream_name": "S", "config": {"name": "C"} | config})
@@ -86,12 +67,12 @@ def test_requests_of_another_account(server: Server) -> None:
         first, second = peer.msgs(2)
         # what is pending behind the first one depends on when it is delivered
         assert (first.ack[:3], second.ack) == ((1, 1, 1), (1, 2, 2, 0))
-        assert first.data == b"payload"
+        assert first.payload == b"payload"
         peer.request(first.reply)
-        info = json.loads(owner.request("$JS.API.CONSUMER.INFO.S.C").data)
+        info = json.loads(owner.request("$JS.API.CONSUMER.INFO.S.C").payload)
         assert (info["ack_floor"]["stream_seq"], info["num_ack_pending"], info["num_waiting"]) == (1, 1, 1)
         # who does not listen any more does not get the third one, nobody does
         peer.unsub("1")
         assert waiting(owner) == 0
         owner.request("s", b"payload")
-        assert json.loads(owner.request("$JS.API.CONSUMER.INFO.S.C").data)["num_pending"] == 1
+        assert json.loads(owner.request("$JS.API.CONSUMER.INFO.S.C").payload)["num_pending"] == 1

@@ -8,8 +8,9 @@ from datetime import UTC, datetime
 import pytest
 from support.js import Js
 
+from gnats.gofmt import SECOND
+
 pytestmark = pytest.mark.timeout(60)
-SECOND = 10**9
 
 
 def test_messages_come_as_they_are_stored(js: Js, name: str) -> None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.servers import Kind, NotInstalled, Server, selected
-from support.wire import PING, PONG, Connection
+from support.launch import Launch
+from support.servers import Server
+from support.wire import Connection, connect_op
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -30,16 +30,9 @@ GET = b"$JS.API.DIRECT.GET.S"
 REQUEST = b'{"seq":1}'
 
 
-@pytest.fixture(params=selected(), ids=lambda kind: kind.name)
-def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Server]:
-    kind: Kind = request.param
-    try:
-        kind.find()
-    except NotInstalled as error:
-        pytest.skip(str(error))
-    server = Server(kind, tmp_path, config=CONFIG % (tmp_path / "store"))
-    yield server
-    server.stop()
+@pytest.fixture
+def server(launch: Launch, tmp_path: Path) -> Server:
+    return launch(config=CONFIG % (tmp_path / "store"))
 
 
 class User(Connection):
@@ -47,9 +40,8 @@ class User(Connection):
 
     def __init__(self, server: Server, user: str, subject: bytes) -> None:
         super().__init__(server.address)
-        options = {"headers": True, "user": user, "pass": user, "verbose": False}
-        self.send(b"CONNECT " + json.dumps(options).encode() + b"\r\nSUB " + subject + b" 1\r\n" + PING)
-        self.read_until(PONG)
+        self.send(connect_op(user, password=user, headers=True) + b"SUB " + subject + b" 1\r\n")
+        self.fence()
 
 
 def test_who_is_served_behind_a_direct_get_hears_what_was_published(server: Server) -> None:

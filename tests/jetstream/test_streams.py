@@ -22,12 +22,6 @@ from gnats.store.store import StoreFailure
 pytestmark = pytest.mark.timeout(120)
 
 
-@pytest.fixture(params=[0, 2], ids=["loop", "threads"])
-def io_threads(request: pytest.FixtureRequest) -> int:
-    threads: int = request.param
-    return threads
-
-
 def acked(payload: bytes) -> int:
     """The sequence that a reply tells of. Raises AssertionError for an error."""
     answer = json.loads(payload)

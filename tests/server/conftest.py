@@ -15,13 +15,6 @@ Start = Callable[..., Awaitable[Server]]
 Connect = Callable[[Server], Awaitable[Peer]]
 
 
-@pytest.fixture(params=[0, 2], ids=["loop", "threads"])
-def io_threads(request: pytest.FixtureRequest) -> int:
-    """How many threads serve connections."""
-    count: int = request.param
-    return count
-
-
 @pytest.fixture
 async def start(io_threads: int) -> AsyncIterator[Start]:
     """Starts servers in the test's loop: `await start(max_payload=10)`; they are shut down afterwards."""

@@ -3,16 +3,14 @@
 import re
 import resource
 import signal
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from support.launch import Launch
 from support.servers import TIMEOUT, Server
 from support.wire import Connection
 
 pytestmark = pytest.mark.timeout(120)
-
-Launch = Callable[..., Server]
 
 QUIET = b'CONNECT {"verbose":false}\r\n'
 

@@ -19,7 +19,9 @@ from tempfile import TemporaryDirectory
 from support.caller import Message
 from support.jetstream import config
 from support.servers import KINDS, Kind, Server
-from support.waits import MS, SECOND, Waiter, header, is_marker, rfc3339, status
+from support.waits import MS, Waiter, header, is_marker, rfc3339
+
+from gnats.gofmt import SECOND
 
 WORKERS = 12
 UNIT = 500 * MS
@@ -105,7 +107,7 @@ class Worker:
         came = []
         while True:
             came.append(self.client.next_with(sid))
-            if status(came[-1]) and "Idle Heartbeat" not in status(came[-1]):
+            if came[-1].status and "Idle Heartbeat" not in came[-1].status:
                 return came
 
     def gone(self, name: str) -> None:
@@ -115,7 +117,7 @@ class Worker:
 
 def delivery(message: Message) -> str:
     """Which delivery of which message of the consumer, or the status that it is."""
-    if found := status(message):
+    if found := message.status:
         return found
     _, _, _, _, deliveries, _, dseq, *_ = message.reply.split(".")
     return f"{deliveries}/{dseq}"
@@ -145,7 +147,7 @@ def satisfied(w: Worker) -> list[str]:
         late = 0
         for sid in sids:
             message = w.client.next_with(sid)
-            if status(message):
+            if message.status:
                 late += 1
             else:
                 w.client.ack_sync(message)
@@ -180,7 +182,7 @@ def backs_off(w: Worker) -> list[str]:
     came = w.until_status(sid)
     due = [0, first, first + second]
     for message, after in zip(came, due, strict=False):
-        if not status(message):
+        if not message.status:
             w.ended(w.client.when(message), begun + after)
     w.gone(name)
     return [delivery(message).split("/")[0] for message in came]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from support.servers import KINDS, REFERENCE, NotInstalled
+from support.launch import require
+from support.servers import KINDS, REFERENCE
 
 from .soak import differences, soak
 
@@ -15,10 +16,7 @@ pytestmark = [pytest.mark.timeout(300), pytest.mark.waits]
 
 
 def test_waits_end_as_those_of_the_reference() -> None:
-    try:
-        REFERENCE.find()
-    except NotInstalled as error:
-        pytest.skip(str(error))
+    require(REFERENCE)
     found: list[str] = []
     for _ in range(TRIES):
         records = soak(list(KINDS.values()), 1, episodes=6)

@@ -1,13 +1,22 @@
-"""A server in a thread of its own, in both ways of running."""
+"""Servers in a thread of their own, in both ways of running."""
 
 from collections.abc import Iterator
 
 import pytest
+from support.js import NativeJs
 
 from gnats.testing import ServerThread
 
 
-@pytest.fixture(params=[0, 2], ids=["loop", "threads"])
-def server(request: pytest.FixtureRequest) -> Iterator[ServerThread]:
-    with ServerThread(io_threads=request.param, max_closed_clients=100) as running:
+@pytest.fixture
+def server(io_threads: int) -> Iterator[ServerThread]:
+    with ServerThread(io_threads=io_threads, max_closed_clients=100) as running:
         yield running
+
+
+@pytest.fixture
+def js(io_threads: int) -> Iterator[NativeJs]:
+    """A server with streams and consumers, in memory."""
+    js = NativeJs(io_threads)
+    yield js
+    js.close()

@@ -10,20 +10,15 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from support.js import Message, NativeJs, Peer
+from support.caller import Message
+from support.js import NativeJs, Peer
 from support.servers import until
 
+from gnats.gofmt import SECOND
+
 pytestmark = pytest.mark.timeout(300)
-SECOND = 10**9
 MESSAGES = 4000
 WORKERS = 4
-
-
-@pytest.fixture(params=[0, 2], ids=["loop", "threads"])
-def js(request: pytest.FixtureRequest) -> Iterator[NativeJs]:
-    js = NativeJs(request.param)
-    yield js
-    js.close()
 
 
 @pytest.fixture(params=[0, 2], ids=["loop", "threads"])

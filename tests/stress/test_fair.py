@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from support.peer import HELLO, Peer
+from support.peer import Peer
 from support.stress import settle, together
+from support.wire import HELLO
 
 from gnats.authopts import Permissions, SubjectPermission, User
 from gnats.core.inbox import (

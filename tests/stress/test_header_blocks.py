@@ -5,18 +5,16 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 from support.caller import Caller, Message
 from support.jetstream import config
-from support.servers import Kind, Server
+from support.launch import Launch
+from support.servers import Kind
 
 pytestmark = pytest.mark.timeout(300)
-
-Launch = Callable[..., Server]
 
 VERSION = b"NATS/1.0\r\n"
 INCREMENT = VERSION + b"Nats-Incr: 1\r\n\r\n"

@@ -4,8 +4,9 @@ import gc
 import socket
 
 import pytest
-from support.peer import HELLO, Peer
+from support.peer import Peer
 from support.process import SANITIZED, resident
+from support.wire import HELLO
 
 from gnats.core.client import Client
 from gnats.core.kinds import CLIENT

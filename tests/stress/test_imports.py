@@ -1,14 +1,14 @@
 """Imports that change while messages cross accounts and pollers: nothing is lost that stays imported, and
 what is made on the way is gone in the end."""
 
-import os
 import re
 import threading
 from functools import partial
 
 import pytest
 from support.peer import Peer
-from support.stress import settle, together
+from support.stress import SCALE, settle, together
+from support.wire import connect_op
 
 from gnats.accountopts import (
     AccountConfig,
@@ -25,7 +25,6 @@ from gnats.opts import Options
 from gnats.server import Server
 from gnats.testing import ServerThread
 
-SCALE = int(os.environ.get("GNATS_STRESS", "1"))
 pytestmark = pytest.mark.timeout(300 * SCALE)
 
 ROUNDS = 60 * SCALE
@@ -69,10 +68,7 @@ def configure(server: Server, options: Options) -> None:
 
 
 def hello(user: str) -> bytes:
-    return (
-        b'CONNECT {"verbose":false,"pedantic":false,"headers":true,"no_responders":true,'
-        b'"user":"%b","pass":"p"}\r\n' % user.encode()
-    )
+    return connect_op(user, "p", pedantic=False, headers=True, no_responders=True)
 
 
 class Responder:

@@ -1,6 +1,5 @@
 """What hostile or unlucky clients, and reloads at a bad moment, do to those of other accounts: nothing."""
 
-import os
 import re
 import threading
 from collections.abc import Callable
@@ -8,7 +7,8 @@ from functools import partial
 
 import pytest
 from support.peer import Peer
-from support.stress import settle, together
+from support.stress import SCALE, settle, together
+from support.wire import connect_op
 
 from gnats.accountopts import (
     AccountConfig,
@@ -28,7 +28,6 @@ from gnats.opts import Options
 from gnats.server import Server
 from gnats.testing import ServerThread
 
-SCALE = int(os.environ.get("GNATS_STRESS", "1"))
 pytestmark = pytest.mark.timeout(300 * SCALE)
 
 ROUNDS = 600 * SCALE
@@ -74,10 +73,7 @@ def configure(server: ServerThread, opts: Options) -> None:
 
 
 def hello(user: str) -> bytes:
-    return (
-        b'CONNECT {"verbose":false,"pedantic":false,"headers":true,"no_responders":true,'
-        b'"user":"%b","pass":"p"}\r\n' % user.encode()
-    )
+    return connect_op(user, "p", pedantic=False, headers=True, no_responders=True)
 
 
 def request(peer: Peer, responder: Peer, reply: bytes) -> bytes:

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
 
 import pytest
 from support.caller import Caller
-from support.servers import Server
+from support.launch import Launch
 
 pytestmark = pytest.mark.timeout(120)
 
-Launch = Callable[..., Server]
 VERB_NAMES = """
     INFO STREAM.CREATE.S STREAM.UPDATE.S STREAM.NAMES STREAM.LIST STREAM.INFO.S STREAM.DELETE.T
     STREAM.PURGE.S STREAM.MSG.GET.S STREAM.MSG.DELETE.S STREAM.SNAPSHOT.S STREAM.RESTORE.T

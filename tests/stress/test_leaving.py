@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import threading
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -12,7 +11,8 @@ from functools import partial
 import pytest
 from support.peer import Peer
 from support.process import SANITIZED
-from support.stress import settle, together
+from support.stress import SCALE, settle, together
+from support.wire import connect_op
 
 from gnats.accountopts import AccountConfig, ServiceExport, ServiceImport, StreamExport, StreamImport
 from gnats.authopts import User
@@ -21,7 +21,6 @@ from gnats.opts import Options
 from gnats.server import Server
 from gnats.testing import ServerThread
 
-SCALE = int(os.environ.get("GNATS_STRESS", "1"))
 pytestmark = pytest.mark.timeout(300 * SCALE)
 MANY = 20_000
 """Subscriptions that take many turns to remove."""
@@ -58,9 +57,7 @@ def loop() -> Iterator[ServerThread]:
 
 
 def join(port: int, name: str) -> Peer:
-    return Peer(
-        port, b'CONNECT {"user":"%s","pass":"p","headers":true,"no_responders":true}\r\n' % name.encode()
-    )
+    return Peer(port, connect_op(name, "p", verbose=True, headers=True, no_responders=True))
 
 
 def subscribe(peer: Peer, line: Callable[[int], bytes], count: int = MANY) -> None:

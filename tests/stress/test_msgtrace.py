@@ -1,19 +1,19 @@
 """Messages that are traced while subscribers of several pollers come and go; GNATS_STRESS repeats it."""
 
 import json
-import os
 import threading
 
 import pytest
 from support.peer import Peer
 from support.process import SANITIZED
+from support.stress import SCALE
+from support.wire import connect_op
 
 from gnats.accountopts import AccountConfig, ServiceExport, ServiceImport, StreamExport, StreamImport
 from gnats.authopts import User
 from gnats.opts import Options
 from gnats.testing import ServerThread
 
-SCALE = int(os.environ.get("GNATS_STRESS", "1"))
 pytestmark = pytest.mark.timeout(300 * SCALE)
 
 PUBLISHERS = 3
@@ -30,8 +30,7 @@ USERS = [User(name.lower(), "pw", account=name) for name in ("A", "B")]
 
 
 def connect(user: str) -> bytes:
-    options = {"verbose": False, "pedantic": False, "headers": True, "user": user, "pass": "pw"}
-    return b"CONNECT " + json.dumps(options).encode() + b"\r\n"
+    return connect_op(user, "pw", pedantic=False, headers=True)
 
 
 def request(subject: bytes, dest: bytes, only: bytes) -> bytes:

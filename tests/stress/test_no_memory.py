@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 from support.nomemory import NoMemory
-from support.peer import HELLO, Peer
+from support.peer import Peer
 from support.process import SANITIZED
 from support.servers import KINDS, Server, until
+from support.wire import HELLO
 
 pytestmark = [
     pytest.mark.timeout(120),

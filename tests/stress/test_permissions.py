@@ -1,7 +1,6 @@
 """Permissions that change while messages cross pollers; GNATS_STRESS multiplies the amount of work."""
 
 import gc
-import os
 import re
 import threading
 import weakref
@@ -10,6 +9,7 @@ import pytest
 from support.peer import Peer
 from support.process import SANITIZED
 from support.servers import until
+from support.stress import SCALE
 
 from gnats.authopts import Permissions, ResponsePermission, SubjectPermission
 from gnats.core.permissions import Permissions as Compiled
@@ -17,7 +17,6 @@ from gnats.core.permissions import compile_permissions
 from gnats.server import Server
 from gnats.testing import ServerThread
 
-SCALE = int(os.environ.get("GNATS_STRESS", "1"))
 pytestmark = pytest.mark.timeout(300 * SCALE)
 
 WATCHED = b'CONNECT {"verbose":false,"pedantic":false,"name":"watched"}\r\n'

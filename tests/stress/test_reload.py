@@ -1,7 +1,5 @@
 """Reloads under full load: who no change is about loses nothing; GNATS_STRESS multiplies the work."""
 
-import json
-import os
 import re
 import threading
 from collections.abc import Callable
@@ -11,13 +9,14 @@ import pytest
 from support.peer import Peer
 from support.process import SANITIZED
 from support.servers import until
+from support.stress import SCALE
+from support.wire import connect_op
 
 from gnats.accountopts import AccountConfig, AccountLimits, MapDest, Mapping, StreamExport, StreamImport
 from gnats.authopts import Permissions, SubjectPermission, User
 from gnats.opts import Options
 from gnats.testing import ServerThread
 
-SCALE = int(os.environ.get("GNATS_STRESS", "1"))
 pytestmark = pytest.mark.timeout(300 * SCALE)
 
 RELOADS = (10 if SANITIZED else 40) * SCALE
@@ -69,7 +68,7 @@ def configuration(base: Options, n: int) -> Options:
 
 
 def hello(name: str) -> bytes:
-    return b"CONNECT %s\r\n" % json.dumps({"verbose": False, "user": name, "pass": "pw"}).encode()
+    return connect_op(name, "pw")
 
 
 class Reader:

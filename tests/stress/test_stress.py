@@ -4,7 +4,6 @@
 or leaked. GNATS_STRESS multiplies the amount of work (the default is a short form).
 """
 
-import os
 import random
 import re
 import threading
@@ -13,14 +12,13 @@ from collections.abc import Callable
 import pytest
 from support.peer import Peer
 from support.process import SANITIZED, resident
-from support.stress import settle, together
+from support.stress import SCALE, settle, together
 
 from gnats.bench.loadgen import PubSub
 from gnats.bench.target import Target
 from gnats.core import quiesce
 from gnats.testing import ServerThread
 
-SCALE = int(os.environ.get("GNATS_STRESS", "1"))
 pytestmark = pytest.mark.timeout(300 * SCALE)
 
 

@@ -41,12 +41,6 @@ def tls_options(certs: Certificates, cert: Certificate | None = None, **more: ob
     return TLSOptions(**{name: str(path) for name, path in files.items()} | more)  # type: ignore[arg-type]
 
 
-@pytest.fixture(params=[0, 2], ids=["loop", "threads"])
-def io_threads(request: pytest.FixtureRequest) -> int:
-    threads: int = request.param
-    return threads
-
-
 @pytest.fixture
 def server(io_threads: int, certs: Certificates) -> Iterator[ServerThread]:
     with ServerThread(io_threads=io_threads, tls=tls_options(certs, timeout=30.0)) as running:

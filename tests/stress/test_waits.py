@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from support.waits import BATCH_TIMEOUT, SECOND, Waiter, all_waits, crowd, set_up
+from support.waits import BATCH_TIMEOUT, Waiter, all_waits, crowd, set_up
 
+from gnats.gofmt import SECOND
 from gnats.jetstream.limits import JSLimitOpts
 from gnats.jetstream.options import JetStreamOptions
 from gnats.testing import ServerThread

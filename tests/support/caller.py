@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from .wire import Connection
+from .wire import Connection, connect_op, publish_op
 
 INBOX = "_INBOX.caller"
 
@@ -24,6 +24,23 @@ class Message:
     @property
     def json(self) -> Any:
         return json.loads(self.payload)
+
+    @property
+    def status(self) -> str:
+        """The header's first line behind "NATS/1.0": of a message that is nothing but a status."""
+        return self.header.partition(b"\r\n")[0].decode().removeprefix("NATS/1.0").strip()
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """The header's other lines."""
+        lines = (line.partition(":") for line in self.header.decode().split("\r\n")[1:] if line)
+        return {key: value.strip() for key, _, value in lines}
+
+    @property
+    def ack(self) -> tuple[int, int, int, int]:
+        """(deliveries, stream sequence, consumer sequence, pending) of its reply subject."""
+        words = self.reply.split(".")
+        return int(words[-5]), int(words[-4]), int(words[-3]), int(words[-1])
 
 
 def parse(op: bytes) -> Message:
@@ -54,15 +71,13 @@ class Caller:
         self, server: Listening, user: str = "", password: str = "pw", inbox: str = INBOX, **connect: object
     ) -> None:
         self.connection = Connection(server.address)
-        options = {"verbose": False, "pedantic": False, "headers": True, "protocol": 1, "lang": "py<&>"}
-        if user:
-            options |= {"user": user, "pass": password}
+        options: dict[str, object] = {"pedantic": False, "headers": True, "protocol": 1, "lang": "py<&>"}
         self._sids = 0
         self._waiting: list[Message] = []
         self._inbox = inbox
         self._requests = 0
         try:
-            self.send(b"CONNECT " + json.dumps(options | connect).encode() + b"\r\n")
+            self.send(connect_op(user, password if user else "", **options | connect))
             self.fence()
             self.subscribe(f"{inbox}.*")
         except BaseException:
@@ -102,12 +117,7 @@ class Caller:
         return sid
 
     def publish(self, subject: str, payload: bytes = b"", reply: str = "", header: bytes = b"") -> None:
-        if header:
-            size = f"{len(header)} {len(header) + len(payload)}"
-            line = f"HPUB {subject} {reply} {size}\r\n"
-        else:
-            line = f"PUB {subject} {reply} {len(payload)}\r\n"
-        self.send(line.encode() + header + payload + b"\r\n")
+        self.send(publish_op(subject, payload, reply, header))
 
     def next(self) -> Message:
         """The next message. Operations before it are dropped."""

@@ -19,11 +19,11 @@ from gnats.jwt.token import encode
 from gnats.nkeys import CurveKeyPair, KeyPair
 
 from . import jwts
+from .launch import Launch
 from .servers import Server
 from .trust import Account, Trust, User, connect, user_info
 
 SUBJECT = "$SYS.REQ.USER.AUTH"
-Launch = Callable[..., Server]
 
 
 @dataclass

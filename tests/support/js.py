@@ -23,8 +23,9 @@ from gnats.jetstream.streamcfg import check_stream_cfg
 from gnats.server import Server as GnatsServer
 from gnats.store.store import FileStore, MemStore
 from gnats.testing import ServerThread
+from support.caller import Message, parse
 from support.servers import REFERENCE, Server
-from support.wire import PING, PONG, Connection
+from support.wire import PING, PONG, Connection, connect_op, publish_op
 
 NUMBERS = (
     "num_ack_pending",
@@ -38,84 +39,34 @@ NUMBERS = (
 TWO_BLANKS = b'"io.nats.jetstream.api.v1.consumer_reset_response"'
 
 
-class Message:
-    """A message as it came: `status` is its header's first line behind "NATS/1.0 ", `headers` the others."""
-
-    def __init__(self, op: bytes) -> None:
-        line, _, rest = op.partition(b"\r\n")
-        words = line.split(b" ")
-        assert all(words) or TWO_BLANKS in rest, op
-        with_header = words[0] == b"HMSG"
-        sizes = [int(word) for word in words[-2 if with_header else -1 :]]
-        self.subject = words[1].decode()
-        self.sid = words[2].decode()
-        self.reply = words[3].decode() if len(words) > 4 + with_header else ""
-        header = rest[: sizes[0]] if with_header else b""
-        self.data = rest[len(header) : sizes[-1]]
-        lines = header.decode().split("\r\n")
-        self.status = lines[0].removeprefix("NATS/1.0").strip()
-        self.header = header
-        self.headers = {
-            key: value.strip() for key, _, value in (each.partition(":") for each in lines[1:] if each)
-        }
-
-    def __repr__(self) -> str:
-        return f"<{self.subject} {self.reply} {self.status} {self.headers} {self.data!r}>"
-
-    @property
-    def ack(self) -> tuple[int, int, int, int]:
-        """(deliveries, stream sequence, consumer sequence, pending) of its reply subject."""
-        words = self.reply.split(".")
-        return int(words[-5]), int(words[-4]), int(words[-3]), int(words[-1])
-
-
 class Peer(Connection):
     """A client with headers that hears of missing responders."""
 
-    def __init__(self, address: tuple[str, int]) -> None:
+    def __init__(self, address: tuple[str, int], user: str = "", password: str = "") -> None:
         super().__init__(address)
-        self.send(
-            b'CONNECT {"verbose":false,"headers":true,"no_responders":true,"lang":"raw","version":"1"}\r\n'
-            + PING
-        )
-        self.read_until(PONG)
+        self._waiting: list[bytes] = []
         self._sids = 0
         self._inboxes = 0
+        self.send(connect_op(user, password, headers=True, no_responders=True, lang="raw", version="1"))
+        self.fence()
 
     def sub(self, subject: str, queue: str = "") -> str:
         """Subscribes and waits until the server knows; the sid."""
         self._sids += 1
-        self.send(f"SUB {subject} {queue} {self._sids}\r\n".encode() + PING)
-        self._kept = [op for op in self.read_until(PONG) if op != PONG]
-        self._waiting.extend(self._kept)
+        self.send(f"SUB {subject} {queue} {self._sids}\r\n".encode())
+        self.flush()
         return str(self._sids)
-
-    _waiting: list[bytes]
-
-    def __new__(cls, *_: object) -> Peer:
-        self = super().__new__(cls)
-        self._waiting = []
-        return self
 
     def unsub(self, sid: str) -> None:
         self.send(f"UNSUB {sid}\r\n".encode())
         self.flush()
 
     def pub(self, subject: str, data: bytes = b"", reply: str = "", header: bytes = b"") -> None:
-        if header:
-            self.send(
-                f"HPUB {subject} {reply} {len(header)} {len(header) + len(data)}\r\n".encode()
-                + header
-                + data
-                + b"\r\n"
-            )
-        else:
-            self.send(f"PUB {subject} {reply} {len(data)}\r\n".encode() + data + b"\r\n")
+        self.send(publish_op(subject, data, reply, header))
 
     def flush(self) -> None:
         """Waits until the server has handled everything; what comes meanwhile is kept."""
-        self.send(PING)
-        self._waiting.extend(op for op in self.read_until(PONG) if op != PONG)
+        self._waiting += self.fence()
 
     def msg(self) -> Message:
         """The next message."""
@@ -124,7 +75,8 @@ class Peer(Connection):
             if op == PING:
                 self.send(PONG)
             elif b"MSG" in op[:4]:
-                return Message(op)
+                assert b"  " not in op.partition(b"\r\n")[0] or TWO_BLANKS in op, op
+                return parse(op)
             elif op != PONG:
                 raise AssertionError(f"unexpected {op!r}")
 
@@ -179,7 +131,7 @@ class Js:
         """Stores a message for each subject, in order; returns when they are stored."""
         with self.peer() as peer:
             for subject in subjects:
-                answer = json.loads(peer.request(subject, data, header).data)
+                answer = json.loads(peer.request(subject, data, header).payload)
                 assert "error" not in answer, answer
 
 
@@ -196,7 +148,7 @@ class ReferenceJs(Js):
     def api(self, subject: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
         with self.peer() as peer:
             answer = json.loads(
-                peer.request(f"$JS.API.{subject}", json.dumps(body).encode() if body else b"").data
+                peer.request(f"$JS.API.{subject}", json.dumps(body).encode() if body else b"").payload
             )
         assert "error" not in answer, answer
         return dict(answer)

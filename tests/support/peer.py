@@ -3,7 +3,7 @@
 import socket
 import struct
 
-HELLO = b'CONNECT {"verbose":false,"pedantic":false,"headers":true,"no_responders":true}\r\n'
+from .wire import HELLO
 
 
 class Peer:

@@ -23,11 +23,10 @@ from gnats.testing import ServerThread
 
 from .servers import REFERENCE
 from .servers import Server as Process
-from .wire import Connection
+from .wire import HELLO, Connection
 
 Address = tuple[str, int]
 _inboxes = itertools.count(1)
-HELLO = b'CONNECT {"verbose":false,"pedantic":false,"headers":true,"no_responders":true}\r\n'
 
 
 class Streams(Protocol):

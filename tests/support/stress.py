@@ -1,10 +1,14 @@
 """What the stress tests share: jobs side by side, and a server that comes to rest."""
 
 import asyncio
+import os
 import threading
 from collections.abc import Callable
 
 from gnats.testing import ServerThread
+
+SCALE = int(os.environ.get("GNATS_STRESS", "1"))
+"""By how much the work is multiplied."""
 
 
 def together(*jobs: Callable[[], None]) -> None:

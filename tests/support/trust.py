@@ -14,7 +14,7 @@ from gnats.nkeys import KeyPair
 
 from . import jwts
 from .servers import Server
-from .wire import PONG, Closed, Connection
+from .wire import Closed, Connection, connect_op
 
 
 class Refused(Exception):
@@ -105,9 +105,8 @@ def connect(server: Server, key: KeyPair | None = None, **options: Any) -> Conne
         if key:
             nonce = connection.info["nonce"]
             options.setdefault("sig", jwts.raw_base64(key.sign(nonce.encode())))
-        fields = {"verbose": False, "pedantic": False} | options
-        connection.send(f"CONNECT {json.dumps(fields)}\r\nPING\r\n".encode())
-        connection.read_until(PONG)
+        connection.send(connect_op(**{"pedantic": False} | options))
+        connection.fence()
     except Closed as closed:
         connection.close()
         raise Refused(closed.args[0]) from None

@@ -10,10 +10,11 @@ from datetime import UTC, datetime
 from itertools import count
 from typing import Any
 
+from gnats.gofmt import SECOND
+
 from .caller import Caller, Listening, Message
 from .servers import TIMEOUT
 
-SECOND = 10**9
 MS = 10**6
 NEVER = 2**63 - 1
 """The longest duration there is, in ns: 292 years."""
@@ -21,12 +22,6 @@ NEVER = 2**63 - 1
 
 def header(*lines: str) -> bytes:
     return b"NATS/1.0\r\n" + b"".join(line.encode() + b"\r\n" for line in lines) + b"\r\n"
-
-
-def status(message: Message) -> str:
-    """The status of a message that is nothing but one, else ""."""
-    line = message.header.split(b"\r\n")[0].decode()
-    return line.removeprefix("NATS/1.0").strip()
 
 
 class Waiter(Caller):
@@ -187,7 +182,7 @@ def redelivered(times: int) -> Callable[[Message], bool]:
 
 
 def says(text: str) -> Callable[[Message], bool]:
-    return lambda message: status(message) == text
+    return lambda message: message.status == text
 
 
 def about(**members: str) -> Callable[[Message], bool]:

@@ -12,6 +12,8 @@ TIMEOUT = 30.0  # seconds without a byte from the server before a read fails
 CRLF = b"\r\n"
 PING = b"PING\r\n"
 PONG = b"PONG\r\n"
+HELLO = b'CONNECT {"verbose":false,"pedantic":false,"headers":true,"no_responders":true}\r\n'
+VIOLATION = b"-ERR 'Authorization Violation'\r\n"
 _MESSAGE = re.compile(rb"H?MSG [^\r\n]* (\d+)\r\n")
 
 
@@ -36,6 +38,19 @@ def split_ops(data: bytes) -> list[bytes]:
         ops.append(data[start:end])
         start = end
     return ops
+
+
+def connect_op(user: str = "", password: str = "", **options: object) -> bytes:
+    """CONNECT with these options, and with user and password unless empty; not verbose unless asked for."""
+    login = {name: text for name, text in (("user", user), ("pass", password)) if text}
+    return f"CONNECT {json.dumps({'verbose': False} | options | login)}\r\n".encode()
+
+
+def publish_op(subject: str, payload: bytes = b"", reply: str = "", header: bytes = b"") -> bytes:
+    """PUB or, with a header's whole block, HPUB; the place of an empty reply stays empty."""
+    size = f"{len(header)} {len(header) + len(payload)}" if header else f"{len(payload)}"
+    line = f"{'HPUB' if header else 'PUB'} {subject} {reply} {size}\r\n"
+    return line.encode() + header + payload + b"\r\n"
 
 
 class Closed(Exception):

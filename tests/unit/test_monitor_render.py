@@ -8,9 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gnats.monitor.render import finish, marshal, number, without_empty
+from gnats.monitor.render import chunks, finish, number, without_empty
 
 pytestmark = pytest.mark.timeout(60)
+
+
+def marshal(value: object, indent: int | None = 2) -> str:
+    return "".join(chunks(value, indent))
+
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(),

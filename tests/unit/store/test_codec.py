@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from support.varints import uvarint, varint
 from support.written import Written
 
+from gnats.gofmt import SECOND
 from gnats.store.codec import (
     decode_consumer,
     decode_index,
@@ -24,7 +25,6 @@ pytestmark = pytest.mark.timeout(120)
 U64 = st.integers(0, 2**64 - 1)
 U32 = st.integers(0, 2**32 - 1)
 I64 = st.integers(-(2**63), 2**63 - 1)
-SECOND = 10**9
 
 
 def sequences(seqs: set[int]) -> SequenceSet:

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from gnats.gofmt import SECOND
 from gnats.store.calendar import probe_rfc3339, probe_time_at
 from gnats.store.cron import probe_due
 
-SECOND = 10**9
 BAD_ZONE, BAD, NONE, ONCE, REPEATS = -2, -1, 0, 1, 2
 START = 1_600_000_000
 """Seconds since 1970."""

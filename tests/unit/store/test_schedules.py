@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.schedules import Scheduled, parse_schedules, read_schedules
 
+from gnats.gofmt import SECOND
 from gnats.store.schedules import SchedulesProbe
 from gnats.store.store import FileStore, MemStore
 
-SECOND = 10**9
 U64 = st.integers(0, 2**64 - 1)
 I64 = st.integers(-(2**63), 2**63 - 1)
 SUBJECTS = [b"a", b"b", b"c.d", b"e" * 300, b""]

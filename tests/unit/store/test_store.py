@@ -13,10 +13,9 @@ from typing import Any
 
 import pytest
 
+from gnats.gofmt import SECOND
 from gnats.store.highway import checksum
 from gnats.store.store import FileStore, MemStore, StoreFailure, dyn_block_size
-
-SECOND = 1_000_000_000
 
 
 @pytest.fixture(params=["file", "memory"])

@@ -9,11 +9,11 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from gnats.gofmt import SECOND
 from gnats.store.store import FileStore, MemStore, StoreFailure
 
 SUBJECTS = [b"a", b"a.b", b"a.c", b"b.b", b"b.c.d", b"kv.one", b"kv.two"]
 FILTERS = [b">", b"a", b"a.*", b"*.b", b"b.>", b"kv.one", b"none", b"kv.*"]
-SECOND = 1_000_000_000
 
 Message = tuple[int, bytes, bytes, bytes]
 

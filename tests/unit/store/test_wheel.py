@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from support.written import Written
 
+from gnats.gofmt import SECOND
 from gnats.store.wheel import HashWheel
 
 pytestmark = pytest.mark.timeout(120)
 
-SECOND = 10**9
 SEQS = st.one_of(st.integers(0, 300), st.integers(2**64 - 50, 2**64 - 1))
 # the same slot in several turns of the wheel, and the ends of what there is
 TIMES = st.one_of(

@@ -1,0 +1,34 @@
+"""Numbers of variable length, as Go writes them (encoding/binary): seven bits a byte, the lowest first."""
+
+MAX_LENGTH = 10
+"""Bytes of a number of 64 bits."""
+
+
+class UvarintReader:
+    """Reads numbers out of `data`, from the position `at` on."""
+
+    def __init__(self, data: bytes, at: int) -> None:
+        self.data = data
+        self.at = at
+
+    def number(self) -> int:
+        """Raises ValueError where the data ends, or the number has more than 64 bits."""
+        value = 0
+        for i, byte in enumerate(self.data[self.at : self.at + MAX_LENGTH]):
+            value |= (byte & 0x7F) << 7 * i
+            if byte < 0x80:
+                if value >= 1 << 64:
+                    break
+                self.at += i + 1
+                return value
+        raise ValueError("unexpected EOF")
+
+
+def encode_uvarint(value: int) -> bytes:
+    """The bytes of a number."""
+    out = bytearray()
+    while value >= 0x80:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)

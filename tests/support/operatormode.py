@@ -1,0 +1,40 @@
+"""Stand-ins for what OperatorMode and resolvers report to: the server with its accounts, and the log."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from gnats.claimaccount import ClaimAccount
+
+
+class Hook:
+    """A server that notes which accounts it is told about."""
+
+    def __init__(self) -> None:
+        self.updates: list[list[str]] = []
+        self.updated = asyncio.Event()
+        self.expired: asyncio.Queue[str] = asyncio.Queue()
+        self.forgotten: list[str] = []
+
+    def update_accounts(self, accounts: Sequence[ClaimAccount]) -> None:
+        self.updates.append([account.name for account in accounts])
+        self.updated.set()
+
+    def expire_account(self, account: ClaimAccount) -> None:
+        self.expired.put_nowait(account.name)
+
+    def forget_account(self, account: ClaimAccount) -> None:
+        self.forgotten.append(account.name)
+
+
+class Log:
+    """A log that keeps its lines, of whatever level."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def notice(self, text: str) -> None:
+        self.lines.append(text)
+
+    warn = error = debug = notice
