@@ -77,14 +77,10 @@ from gnats.includes.linux cimport (
     epoll_event,
     errno,
     eventfd_write,
-    iovec,
     monotonic_ns,
-    msghdr,
     realtime_ns,
     recv,
-    recvmsg,
     shutdown,
-    ssize_t,
 )
 from gnats.includes.pthread cimport (
     pthread_mutex_destroy,

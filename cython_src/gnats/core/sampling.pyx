@@ -7,7 +7,6 @@ from libc.string cimport memchr
 from gnats.core.slice cimport Slice
 
 
-
 cdef inline char lower(char c) noexcept nogil:
     return c + 32 if c'A' <= c <= c'Z' else c
 

@@ -117,6 +117,7 @@ def start_tls(
     c.auth_timeout = duration_of(auth_timeout) if expect_connect else 0
     c.request(CTL_START, 0)
 
+
 def tls_info(Connection c not None) -> dict | None:
     """What the handshake of a connection has settled, None before that and without TLS.
 

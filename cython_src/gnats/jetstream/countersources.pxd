@@ -9,7 +9,6 @@ from libc.stdint cimport uint32_t
 from gnats.core.slice cimport Slice
 
 
-
 # Of one subject; or that a stream has none (subject.p is NULL), `null` or `{}`.
 cdef struct SourceEntry:
     Slice stream, subject, value
