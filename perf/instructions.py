@@ -1,0 +1,176 @@
+"""Instructions the server takes for a message: `python -m perf.instructions [--base DIR] [SCENARIO ...]`.
+
+It prints a table: user instructions for each published message in this build, beside those in the build of
+another checkout (`--base`). Valgrind counts them (Debian: valgrind), so neither other work on the machine nor
+its clock matters, and one run is enough. What the kernel does for a system call is not among them.
+
+Each scenario runs twice, with few and with many messages; the difference is theirs, without start and end.
+"""
+
+import argparse
+import re
+import signal
+import socket
+import subprocess
+import tempfile
+import threading
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+FEW, MANY = 5_000, 45_000
+BATCH = 500  # messages that are written at once, and answered before the next
+TIMEOUT = 300.0  # seconds; valgrind takes fifty times the time
+HERE = Path(__file__).resolve().parent.parent
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """What is published: to how many subscribers, and in what form."""
+
+    about: str
+    size: int = 16
+    subscribers: int = 0
+    group: str = ""
+    reply: str = ""
+    stream: bool = False
+
+    def message(self) -> bytes:
+        words = ["PUB", "a", *([self.reply] if self.reply else []), str(self.size)]
+        return " ".join(words).encode() + b"\r\n" + b"x" * self.size + b"\r\n"
+
+
+SCENARIOS = {
+    "pub/16B": Scenario("nobody subscribed"),
+    "reply/16B": Scenario("nobody subscribed, with a reply subject", reply="r.x"),
+    "1:1/16B": Scenario("one subscriber", subscribers=1),
+    "1:1/1KiB": Scenario("one subscriber", size=1024, subscribers=1),
+    "1:5/16B": Scenario("five subscribers", subscribers=5),
+    "queue/16B": Scenario("a queue group of four", subscribers=4, group="q"),
+    "js/128B": Scenario("a stream in memory", size=128, stream=True),
+}
+
+
+class Client:
+    """A connection whose CONNECT has been answered."""
+
+    def __init__(self, port: int) -> None:
+        self._sock = socket.create_connection(("127.0.0.1", port), timeout=TIMEOUT)
+        self.send(b'CONNECT {"verbose":false,"headers":true}\r\n')
+        self.fence()
+
+    def send(self, data: bytes) -> None:
+        self._sock.sendall(data)
+
+    def fence(self) -> bytes:
+        """Return what came when the server has handled all that was sent. Raises EOFError."""
+        self.send(b"PING\r\n")
+        came = b""
+        while not came.endswith(b"PONG\r\n"):
+            if not (more := self._sock.recv(1 << 16)):
+                raise EOFError("the server has closed the connection")
+            came += more
+        return came
+
+    def read_all(self) -> None:
+        """Read, and drop, what comes until the end."""
+        while self._sock.recv(1 << 20):
+            pass
+
+    def close(self) -> None:
+        # A read of another thread ends.
+        self._sock.shutdown(socket.SHUT_RDWR)
+        self._sock.close()
+
+
+def prepare(stack: ExitStack, port: int, scenario: Scenario) -> Client:
+    """Subscribers that read, or a stream; the publisher."""
+    for _ in range(scenario.subscribers):
+        subscriber = Client(port)
+        subscriber.send(b"SUB a %s 1\r\n" % scenario.group.encode())
+        subscriber.fence()
+        reader = threading.Thread(target=subscriber.read_all)
+        reader.start()
+        stack.callback(reader.join)
+        stack.callback(subscriber.close)
+    publisher = Client(port)
+    stack.callback(publisher.close)
+    if scenario.stream:
+        body = b'{"name":"S","subjects":["a"],"storage":"memory"}'
+        publisher.send(b"SUB r 1\r\nPUB $JS.API.STREAM.CREATE.S r %d\r\n%s\r\n" % (len(body), body))
+        while b'"created"' not in publisher.fence():
+            pass
+        publisher.send(b"UNSUB 1\r\n")
+    return publisher
+
+
+def run(build: Path, scenario: Scenario, messages: int) -> int:
+    """All instructions of a server that got so many messages."""
+    with tempfile.TemporaryDirectory() as where, ExitStack() as stack:
+        config = Path(where) / "server.conf"
+        config.write_text(
+            f"port: -1, host: 127.0.0.1, io_threads: 0, ports_file_dir: '{where}'\n"
+            + (f"jetstream {{ store_dir: '{where}/js' }}\n" if scenario.stream else "")
+        )
+        log = stack.enter_context((Path(where) / "log").open("w+"))
+        server = subprocess.Popen(
+            [
+                *("valgrind", "--tool=callgrind", f"--callgrind-out-file={where}/out"),
+                *(str(build / ".venv/bin/python"), "-P", "-m", "gnats.main", "-c", str(config)),
+            ],
+            cwd=where,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+        )
+        try:
+            port = wait_for_port(server, Path(where))
+            publisher = prepare(stack, port, scenario)
+            batch = scenario.message() * BATCH
+            for _ in range(messages // BATCH):
+                publisher.send(batch)
+                publisher.fence()
+        finally:
+            server.send_signal(signal.SIGTERM)
+            server.wait(TIMEOUT)
+        said = (Path(where) / "log").read_text()
+        if not (collected := re.search(r"Collected : (\d+)", said)):
+            raise SystemExit(f"valgrind has counted nothing:\n{said}")
+        return int(collected[1])
+
+
+def wait_for_port(server: "subprocess.Popen[bytes]", where: Path) -> int:
+    """The port that the server listens to, once it says so in its ports file."""
+    pause = threading.Event()
+    for _ in range(int(TIMEOUT / 0.1)):
+        for path in where.glob("*.ports"):
+            if found := re.search(r"nats://[\d.]+:(\d+)", path.read_text()):
+                return int(found[1])
+        if server.poll() is not None:
+            break
+        pause.wait(0.1)
+    raise SystemExit(f"the server did not start:\n{(where / 'log').read_text()}")
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(prog="python -m perf.instructions", description=__doc__.split("\n")[0])
+    parser.add_argument("scenarios", nargs="*", metavar="SCENARIO", help=f"of {', '.join(SCENARIOS)}")
+    parser.add_argument("--base", type=Path, help="another checkout, with a build, to compare with")
+    args = parser.parse_args()
+    if unknown := set(args.scenarios) - set(SCENARIOS):
+        parser.error(f"no such scenario: {', '.join(sorted(unknown))}")
+    builds = [*([args.base.resolve()] if args.base else []), HERE]
+    print("| scenario | |" + (" base |" if args.base else "") + " here |" + (" ratio |" if args.base else ""))
+    print("| --- " * (3 + 2 * bool(args.base)) + "|")
+    for name in args.scenarios or SCENARIOS:
+        scenario = SCENARIOS[name]
+        counts = [(run(build, scenario, MANY) - run(build, scenario, FEW)) / (MANY - FEW) for build in builds]
+        cells = [f"{count:,.0f}" for count in counts] + (
+            [f"{counts[1] / counts[0]:.3f}"] if args.base else []
+        )
+        print(f"| {name} | {scenario.about} | " + " | ".join(cells) + " |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
