@@ -93,15 +93,13 @@ def start_tls(
     Else as Connection.start().
     """
     cdef Tls *t = <Tls *> calloc(1, sizeof(Tls))
-    if t != NULL:
-        transport_push(&c.transport, &t.base, &TLS)
-        t.base.owned = c.layers
-        c.layers = &t.base
     if (
         t == NULL
         or not copied(secure_info, &t.secure_info, &t.secure_len)
         or not copied(clear_info, &t.clear_info, &t.clear_len)
     ):
+        if t != NULL:
+            free_tls(&t.base)
         c.close_without_memory()
         c.request(CTL_START, 0)
         return
@@ -112,7 +110,15 @@ def start_tls(
     t.timeout = timeout
     t.base.timer.owner = <void *> c
     t.base.timer.kind = T_TRANSPORT
-    c.keep.append(context)
+    try:
+        c.keep.append(context)
+    except MemoryError:
+        free_tls(&t.base)
+        raise
+    # Last: a layer in the chain is complete.
+    transport_push(&c.transport, &t.base, &TLS)
+    t.base.owned = c.layers
+    c.layers = &t.base
     c.auth_set = expect_connect
     c.auth_timeout = duration_of(auth_timeout) if expect_connect else 0
     c.request(CTL_START, 0)

@@ -44,12 +44,14 @@ cdef struct Transport:
     PollState *ps
     int fd
     Timer timer              # of a layer that waits
-    uint32_t ended           # the peer has said that it ends: close for this reason when all before it is parsed; or 0
+    # The peer has said that it ends: close for this reason when all before it is parsed; 0: it has not. The connection
+    # looks at the first layer's, so each layer passes on that of the one below.
+    uint32_t ended
 
 
 # The layer that every connection has; it is part of the connection.
 cdef void transport_init_socket(Transport *t, void *connection, PollState *ps, int fd) noexcept nogil
-# Put a layer before the first one of a chain.
+# Put a layer, which is complete, before the first one of a chain.
 cdef void transport_push(Transport **first, Transport *t, const TransportType *type) noexcept nogil
 # Take a layer out of a chain. It stays among those that are freed with the connection.
 cdef void transport_remove(Transport **first, Transport *t) noexcept nogil

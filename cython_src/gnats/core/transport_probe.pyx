@@ -19,13 +19,14 @@ cdef struct Disturbed:
     Transport base
     size_t most       # bytes that a read or a write moves
     bint late_read, late_write    # the next one finds nothing to do
-    int64_t reads, writes         # that are left until all fail; below 0: they never do
+    int64_t reads, writes         # the number of the first that fails; 0: it has come; below 0: none does
     OutQueue held
 
 
 def disturb(Connection c not None, size_t most, *, int64_t reads=-1, int64_t writes=-1) -> None:
-    """Have a connection that is not started yet read and write at most so many bytes at a time (64 at the most), and
-    nothing every other time. After so many reads or writes each is an error. Raises MemoryError."""
+    """Have a connection that is not started yet read and write at most so many bytes at a time (1 to 64), and nothing
+    every other time. The read or write with this number (1 is the first) fails, and all behind it. Raises
+    MemoryError."""
     cdef Disturbed *d = <Disturbed *> calloc(1, sizeof(Disturbed))
     if d == NULL:
         raise MemoryError
@@ -46,14 +47,18 @@ cdef bint fails(int64_t *left) noexcept nogil:
 cdef long receive(Transport *base, char *to, size_t want, size_t room) noexcept nogil:
     cdef Disturbed *d = <Disturbed *> base
     cdef Transport *below = base.below
+    cdef long n
     d.late_read = not d.late_read
     if d.late_read:
         return -EAGAIN
     if fails(&d.reads):
         return -ECONNRESET
     if want:
-        return below.type.receive(below, to, min(want, d.most), 0)
-    return below.type.receive(below, NULL, 0, min(room, d.most))
+        n = below.type.receive(below, to, min(want, d.most), 0)
+    else:
+        n = below.type.receive(below, NULL, 0, min(room, d.most))
+    base.ended = below.ended
+    return n
 
 
 cdef long flush(Transport *base, OutQueue *out) noexcept nogil:
