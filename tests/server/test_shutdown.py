@@ -95,7 +95,11 @@ async def test_a_client_that_reads_nothing_does_not_keep_the_server(
         deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         deaf.setblocking(False)
         await loop.sock_connect(deaf, ("127.0.0.1", server.port))
-        await loop.sock_sendall(deaf, b'CONNECT {"verbose":false}\r\nSUB a 1\r\n')
+        await loop.sock_sendall(deaf, b'CONNECT {"verbose":false}\r\nSUB a 1\r\nPING\r\n')
+        heard = b""
+        async with asyncio.timeout(30):
+            while b"PONG\r\n" not in heard:  # from here on it is subscribed, and reads nothing
+                heard += await loop.sock_recv(deaf, 4096)
         peer = await Peer.connect(server.port)
         await peer.connected()
         payload = b"x" * 1_000_000
