@@ -52,6 +52,7 @@ from gnats.core.records cimport (
     TRACE_IN_PAYLOAD,
     TRACE_OUT,
 )
+from gnats.core.reserved cimport is_gateway_reply, is_jetstream_ack, is_raft_subject
 from gnats.core.results cimport results_match
 from gnats.core.route cimport ROUTE_DELIVERED, ROUTE_NO_MEMORY, RouteOutcome, process_msg_results, route
 from gnats.core.slice cimport Slice
@@ -80,19 +81,11 @@ cdef enum:
 cdef const char *NO_RESPONDERS = b"NATS/1.0 503\r\nNats-Subject: "
 
 
-cdef inline bint has_prefix(const Slice *s, const char *prefix, size_t n) noexcept nogil:
-    return s.n > n and memcmp(s.p, prefix, n) == 0
-
-
-cdef inline bint is_gateway_reply(const Slice *s) noexcept nogil:
-    return has_prefix(s, b"_GR_.", 5) or has_prefix(s, b"$GR.", 4)
-
-
 cdef inline bint is_reserved_reply(const Slice *reply) noexcept nogil:
     # service imports, JetStream acknowledgements, gateway replies
     if reply.p[0] == c'_':
         return (reply.n > 3 and memcmp(reply.p, b"_R_.", 4) == 0) or is_gateway_reply(reply)
-    return reply.p[0] == c'$' and (has_prefix(reply, b"$JS.ACK.", 8) or is_gateway_reply(reply))
+    return reply.p[0] == c'$' and (is_jetstream_ack(reply) or is_gateway_reply(reply))
 
 
 cdef inline int go_on(Client c) noexcept nogil:
@@ -131,8 +124,7 @@ cdef inline int process_inbound_client_msg(Client c, Message *m, Mappings *mappi
         c.trace_msg(TRACE_IN_PAYLOAD, m.data, m.n + 2, m.hdr)
     if unlikely(m.subject.n and (m.subject.p[0] == c'_' or m.subject.p[0] == c'$')):
         if is_gateway_reply(&m.subject) or (
-            m.subject.n >= 5 and memcmp(m.subject.p, b"$NRG.", 5) == 0
-            and not load8(&(<Account> c.account)._is_system)
+            is_raft_subject(&m.subject) and not load8(&(<Account> c.account)._is_system)
         ):
             return c.refuse_msg(m, REFUSED_SUBJECT)
     if unlikely(c.permissions != NULL) and not c.may_publish(&m.subject):

@@ -5,6 +5,7 @@ from libc.stdlib cimport free, malloc
 from libc.string cimport memchr, memcmp, memcpy, memmove
 
 from gnats.core.slice cimport Slice
+from gnats.includes.text cimport put
 
 
 cdef const char *VERSION = b"NATS/1.0\r\n"
@@ -91,11 +92,6 @@ cdef size_t remove_headers_like(char *hdr, size_t n, const char *prefix, size_t 
         at = find_like(hdr, n, prefix, prefix_n, &end)
         if not cut_line(hdr, &n, at, end):
             return n
-
-
-cdef inline char *put(char *p, const char *text, size_t n) noexcept nogil:
-    memcpy(p, text, n)
-    return p + n
 
 
 cdef char *begin_header(char *out, const char *hdr, size_t n) noexcept nogil:

@@ -15,6 +15,7 @@ from gnats.core.message cimport SIZES_ROOM, Hop, Message, message_set_data
 from gnats.core.msgtrace cimport MsgTrace, trace_service_import
 from gnats.core.pollstate cimport PollState, poller_random64
 from gnats.core.quoting cimport put_json_string
+from gnats.core.reserved cimport has_prefix, is_jetstream_ack
 from gnats.core.responses cimport (
     SINGLETON,
     Expected,
@@ -143,10 +144,6 @@ cdef bint served_here(const Slice *subject) noexcept nogil:
     """Is this a request to the JetStream API that streams and consumers subscribe to in the account itself? It need not
     go through the import."""
     return has_prefix(subject, b"$JS.API.DIRECT.GET.") or has_prefix(subject, b"$JS.API.CONSUMER.MSG.NEXT.")
-
-
-cdef inline bint is_jetstream_ack(const Slice *reply) noexcept nogil:
-    return has_prefix(reply, b"$JS.ACK.")
 
 
 cdef bint through_response(const Hop *hop) noexcept nogil:
@@ -384,11 +381,6 @@ cdef char *untrace(Message *m, char *sizes) noexcept nogil:
 
 cdef inline bint is_text(const char *p, size_t n, const char *text) noexcept nogil:
     return n == strlen(text) and memcmp(p, text, n) == 0
-
-
-cdef inline bint has_prefix(const Slice *s, const char *text) noexcept nogil:
-    """Does it begin so, and go on?"""
-    return s.n > strlen(text) and memcmp(s.p, text, strlen(text)) == 0
 
 
 cdef inline bint has_suffix(const Slice *s, const char *text) noexcept nogil:

@@ -13,6 +13,7 @@ from gnats.core.message cimport Message, message_set_data
 from gnats.core.msgtrace cimport MsgTrace, trace_free, trace_ingress, trace_new
 from gnats.core.pollstate cimport poller_random
 from gnats.core.records cimport LOG_TRACE_BAD_DESTINATION, LOG_TRACE_ORIGIN
+from gnats.core.reserved cimport is_gateway_reply, is_raft_subject
 from gnats.core.slice cimport Slice
 from gnats.core.subject cimport is_valid_publish_subject
 from gnats.includes.text cimport put, put_text
@@ -109,9 +110,7 @@ cdef void send_msg_trace(Guarded publisher, MsgTrace *t) noexcept nogil:
 
 
 cdef inline bint is_reserved(const Slice *s) noexcept nogil:
-    return (
-        (s.n > 5 and memcmp(s.p, b"_GR_.", 5) == 0) or (s.n > 4 and memcmp(s.p, b"$GR.", 4) == 0)
-        or (s.n >= 5 and memcmp(s.p, b"$NRG.", 5) == 0))
+    return is_gateway_reply(s) or is_raft_subject(s)
 
 
 cdef inline bint is_on(const Slice *s) noexcept nogil:
