@@ -14,10 +14,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from gnats.auth import Denied, Grant
+from gnats.auth import Denied
 from gnats.authopts import CONNECTION_TYPES, Permissions, SubjectPermission
 from gnats.claimaccount import build_permissions
 from gnats.gofmt import quote
+from gnats.grant import Grant, JWTUser
 from gnats.ident import NuidSource, server_hash
 from gnats.internal import Message
 from gnats.jwt.claims import (
@@ -34,7 +35,7 @@ from gnats.jwt.claims import (
 from gnats.jwt.token import PREFIX, JWTError, decode, decode_as, encode
 from gnats.jwt.validation import validate
 from gnats.jwt.windows import validate_times
-from gnats.jwtauth import JWTUser, expires, seconds_left
+from gnats.jwtauth import expires, seconds_left
 from gnats.nkeys import CurveKeyPair, KeyPair, NkeyError, Prefix
 from gnats.reasons import ClosedState
 from gnats.version import NATS_VERSION

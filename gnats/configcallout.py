@@ -4,17 +4,17 @@ from collections.abc import Coroutine
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from gnats.auth import Authenticator, Denied, Grant
+from gnats.auth import Authenticator, Denied
 from gnats.authcallout import Callout, Placement, Violation, deny_callouts
 from gnats.authopts import GLOBAL_ACCOUNT, AuthCallout, NkeyUser, User
 from gnats.gofmt import quote
+from gnats.grant import Grant, JWTUser
 from gnats.jwt.claims import AuthorizationResponseClaims, UserClaims
 from gnats.opts import Options
 from gnats.reasons import ClosedState
 
 if TYPE_CHECKING:
     from gnats.account import Account
-    from gnats.jwtauth import JWTUser
     from gnats.server import Server
     from gnats.session import Session
 
@@ -117,7 +117,7 @@ class CalloutAuthenticator(Authenticator):
             return grant
         return replace(grant, permissions=deny_callouts(grant.permissions))
 
-    def _name_of(self, session: "Session", user: "User | NkeyUser | JWTUser | None") -> str:
+    def _name_of(self, session: "Session", user: User | NkeyUser | JWTUser | None) -> str:
         """What `auth_users` calls the user that a client claims to be, "" when it claims none."""
         if isinstance(user, NkeyUser):
             return user.nkey

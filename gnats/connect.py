@@ -6,22 +6,21 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from gnats.account import NO_LIMIT, lowest
-from gnats.auth import Authenticator, Denied, Grant
-from gnats.clientinfo import share_details
+from gnats.auth import Authenticator, Denied
+from gnats.clientopts import CLIENT_PROTO_INFO
 from gnats.core.permissions import Permissions, compile_permissions
 from gnats.gofmt import quote
 from gnats.gojson import JSONError, unmarshal
+from gnats.grant import Grant
 from gnats.info import INFO_FIELDS
 from gnats.reasons import ClosedState
-from gnats.session import CLIENT_PROTO_INFO, Session
+from gnats.session import Session
 
 if TYPE_CHECKING:
     from asyncio import Task
 
     from gnats.account import Account
     from gnats.server import Server
-
-"""The protocol from which on a client takes INFO at any time."""
 
 _SECRET = re.compile(
     r'("(?:(?:auth_token|pass)[^"]*|proxy_sig|nkey|sig)"\s*:\s*)(?:"(?:\\.|[^"\\])*"?|[^",\s}]+)',
@@ -148,7 +147,7 @@ def _granted(server: "Server", session: Session, grant: Grant) -> None:
     if opts.verbose:
         log.trace(f"{session} - ->> [OK]")
     if session.account.shares_details:
-        share_details(session)
+        session.share_details()
     max_subs, max_payload = limits(server, session)
     client.connected(
         session.account,

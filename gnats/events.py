@@ -8,7 +8,6 @@ import time
 from typing import TYPE_CHECKING
 
 from gnats.account import Account
-from gnats.clientinfo import client_info
 from gnats.gofmt import rfc3339, text_bytes
 from gnats.gojson import marshal
 from gnats.ident import NuidSource
@@ -123,7 +122,7 @@ class Events:
         subject = f"$SYS.ACCOUNT.{session.account.name}.CONNECT"
         if self._interest(subject):
             event = self._event(CONNECT_EVENT, time.time_ns())
-            event["client"] = client_info(session, name_tag=session.account.name_tag)
+            event["client"] = session.client_info(name_tag=session.account.name_tag)
             self._client.publish(text_bytes(subject), marshal(event), reply=b"")
 
     def disconnected(self, session: "Session") -> None:
@@ -152,8 +151,7 @@ class Events:
     ) -> dict[str, object]:
         event = self._event(DISCONNECT_EVENT, now)
         counts = session.snapshot()
-        event["client"] = client_info(
-            session,
+        event["client"] = session.client_info(
             rtt=counts["rtt"] // 1000 * 1000,
             stop=rfc3339(now),
             name_tag=session.account.name_tag,

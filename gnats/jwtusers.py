@@ -4,14 +4,15 @@ from collections.abc import Coroutine
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from gnats.auth import Authenticator, Denied, Grant
+from gnats.auth import Authenticator, Denied
 from gnats.authcallout import Callout, Placement, Violation, deny_callouts
 from gnats.authopts import Permissions
 from gnats.claimaccount import AccountError, ClaimAccount
 from gnats.gofmt import quote
+from gnats.grant import Grant, JWTUser
 from gnats.jwt.claims import AuthorizationResponseClaims, UserClaims, UserPermissionLimits
 from gnats.jwt.templates import TemplateError, expand
-from gnats.jwtauth import JWTUser, seconds_left
+from gnats.jwtauth import seconds_left
 from gnats.opts import Options
 
 if TYPE_CHECKING:

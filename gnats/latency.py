@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from gnats.account import Account
 from gnats.accountopts import ServiceLatency
-from gnats.clientinfo import client_info
 from gnats.core.sampling import fields
 from gnats.gofmt import rfc3339, text_bytes
 from gnats.gojson import marshal
@@ -82,8 +81,8 @@ class Latency:
             return 0
         rtt = session.snapshot()["rtt"]
         if share:
-            report[what] = client_info(
-                session, rtt=rtt, server=self._server.name, name_tag=session.grant.name_tag
+            report[what] = session.client_info(
+                rtt=rtt, server=self._server.name, name_tag=session.grant.name_tag
             )
         else:
             report[what] = {"acc": session.account.name} | ({"rtt": rtt} if rtt else {})

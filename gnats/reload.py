@@ -12,11 +12,12 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from gnats.auth import Authenticator, Denied, Grant
+from gnats.auth import Authenticator, Denied
 from gnats.authopts import GLOBAL_ACCOUNT
 from gnats.authorization import configure_authorization
 from gnats.connect import auth_violation, close_over_maximum, limits, permissions_of
 from gnats.errors import OptionError, ServerError
+from gnats.grant import Grant
 from gnats.opts import Options, read_config
 from gnats.reasons import ClosedState
 from gnats.reloadable import diff_options

@@ -13,8 +13,8 @@ from gnats.claimsreq import ClaimsServices, SystemInbox
 from gnats.connect import auth_violation, close_over_maximum, limits, permissions_of
 from gnats.errors import ServerError
 from gnats.gofmt import quote
+from gnats.grant import JWTUser
 from gnats.internal import InternalClient
-from gnats.jwtauth import JWTUser
 from gnats.jwtusers import granted_permissions
 from gnats.operatormode import OperatorMode
 from gnats.reasons import ClosedState

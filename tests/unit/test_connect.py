@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from gnats.account import Account
-from gnats.auth import Authenticator, Grant
+from gnats.auth import Authenticator
 from gnats.connect import process_connect, process_info, remove_secrets_from_trace
+from gnats.grant import Grant
 from gnats.logger import Logger
 from gnats.opts import Options
 from gnats.reasons import ClosedState
