@@ -2,7 +2,7 @@
 
 import itertools
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from gnats.accountopts import AccountLimits
 from gnats.core import account
@@ -10,10 +10,10 @@ from gnats.core.survey import total
 from gnats.reasons import ClosedState
 
 if TYPE_CHECKING:
+    from gnats.core.client import Client
     from gnats.core.services import ExportedService, ImportedService
     from gnats.internal import InternalClient
     from gnats.jetstream.limits import Tiers
-    from gnats.session import Session
 
 NO_LIMIT = -1
 MANY_CLIENTS = 1000
@@ -25,6 +25,23 @@ ImportKey = tuple[str, ...]
 
 TRAFFIC = ("in_msgs", "in_bytes", "out_msgs", "out_bytes")
 _SLOW = (ClosedState.SLOW_CONSUMER_PENDING_BYTES, ClosedState.SLOW_CONSUMER_WRITE_DEADLINE)
+
+
+class Member(Protocol):
+    """A client as its account sees it: a Session."""
+
+    client: "Client | None"
+
+    @property
+    def cid(self) -> int: ...
+    @property
+    def reason(self) -> ClosedState | None: ...
+
+    def snapshot(self) -> dict[str, int]:
+        """The client's counters."""
+
+    def share_details(self) -> None:
+        """Have services, where an import shares it, told of the client."""
 
 
 def lowest(*limits: int) -> int:
@@ -41,7 +58,7 @@ class Account(account.Account):
         self.updated = time.time_ns()
         self.max_connections = max_connections
         self.max_leafnodes = self.max_subscriptions = self.max_payload = NO_LIMIT
-        self.clients: dict[int, Session] = {}
+        self.clients: dict[int, Member] = {}
         self.internal: InternalClient | None = None
         """The server's client in it, when it has needed one."""
         self.internal_cid = 0
@@ -84,7 +101,7 @@ class Account(account.Account):
         self.max_subscriptions = limits.max_subscriptions
         self.max_payload = limits.max_payload
 
-    def add_client(self, session: "Session") -> bool:
+    def add_client(self, session: Member) -> bool:
         """Count a connection in; False when there are as many as there may be."""
         if 0 <= self.max_connections <= len(self.clients):
             return False
@@ -94,7 +111,7 @@ class Account(account.Account):
         self.clients[session.cid] = session
         return True
 
-    def remove_client(self, session: "Session") -> bool:
+    def remove_client(self, session: Member) -> bool:
         """Count a connection out, if it was in; whether it was."""
         if self.clients.pop(session.cid, None) is None:
             return False

@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from gnats.account import Account
 from gnats.accountopts import AccountConfig, ServiceLatency
 from gnats.authopts import GLOBAL_ACCOUNT, SYSTEM_ACCOUNT
-from gnats.clientinfo import share_details
 from gnats.core.quiesce import advance, passed
 from gnats.core.services import ExportedService, ImportedService
 from gnats.errors import OptionError
@@ -344,7 +343,7 @@ class Accounts(dict[str, Account]):
         )
         if account.shares_details:
             for session in account.clients.values():
-                share_details(session)
+                session.share_details()
         streams = {route.key: route for route in party.stream_imports}
         if streams.keys() != account.stream_imports:
             account.stream_imports = set(streams)

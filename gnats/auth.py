@@ -7,11 +7,11 @@ Denied. What a client is not told, the debug log is.
 import base64
 import os
 from collections.abc import Coroutine
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from gnats.authopts import GLOBAL_ACCOUNT, NkeyUser, Permissions, User
+from gnats.authopts import GLOBAL_ACCOUNT, NkeyUser, User
 from gnats.gofmt import quote
+from gnats.grant import Grant, JWTUser
 from gnats.logger import Logger
 from gnats.nkeys import NkeyError, verify_nonce
 from gnats.opts import Options
@@ -19,7 +19,6 @@ from gnats.passwords import TooManyWaitError, check_password, check_password_asy
 from gnats.reasons import ClosedState
 
 if TYPE_CHECKING:
-    from gnats.jwtauth import JWTUser
     from gnats.session import Session
 
 NONCE_BYTES = 11
@@ -44,24 +43,6 @@ class Denied(Exception):
         self.state = state
         self.account = account
         self.reason = str(state) if reason is None else reason
-
-
-@dataclass(frozen=True, slots=True)
-class Grant:
-    """What a client that may connect gets; `expires` in seconds from now, limits -1 for none."""
-
-    account: str = GLOBAL_ACCOUNT
-    permissions: Permissions | None = None
-    expires: float | None = None
-    max_subs: int = -1
-    max_payload: int = -1
-    pub_key: str = ""
-    """The user's public nkey, of a JWT."""
-    issuer_key: str = ""
-    name_tag: str = ""
-    tags: tuple[str, ...] = ()
-    user: "User | NkeyUser | JWTUser | None" = None
-    """The user of the configuration or of a JWT, for a reload or other claims to compare."""
 
 
 Decision = Grant | Coroutine[Any, Any, Grant]
@@ -169,7 +150,7 @@ class Authenticator:
             return self._single_grant()
         return None
 
-    def user_like(self, user: "User | NkeyUser | JWTUser") -> User | NkeyUser | None:
+    def user_like(self, user: User | NkeyUser | JWTUser) -> User | NkeyUser | None:
         """The user of that name or key."""
         if isinstance(user, NkeyUser):
             return self.nkeys.get(user.nkey)

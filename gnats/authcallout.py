@@ -12,12 +12,13 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
-from gnats.auth import Denied, Grant
+from gnats.auth import Denied
 from gnats.authopts import CONNECTION_TYPES, Permissions, SubjectPermission
 from gnats.claimaccount import build_permissions
 from gnats.gofmt import quote
+from gnats.grant import Grant, JWTUser
 from gnats.ident import NuidSource, server_hash
 from gnats.internal import Message
 from gnats.jwt.claims import (
@@ -34,15 +35,18 @@ from gnats.jwt.claims import (
 from gnats.jwt.token import PREFIX, JWTError, decode, decode_as, encode
 from gnats.jwt.validation import validate
 from gnats.jwt.windows import validate_times
-from gnats.jwtauth import JWTUser, expires, seconds_left
+from gnats.jwtauth import expires, seconds_left
 from gnats.nkeys import CurveKeyPair, KeyPair, NkeyError, Prefix
 from gnats.reasons import ClosedState
 from gnats.version import NATS_VERSION
 
 if TYPE_CHECKING:
     from gnats.account import Account
+    from gnats.ident import ServerKeys
+    from gnats.internalclients import InternalClients
     from gnats.jwt.account import UserScope
-    from gnats.server import Server
+    from gnats.logger import Logger
+    from gnats.opts import Options
     from gnats.session import Session
 
 SUBJECT = "$SYS.REQ.USER.AUTH"
@@ -71,12 +75,31 @@ class Placement:
     scope: "UserScope | None" = None
 
 
+class Host(Protocol):
+    """The server that asks."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def keys(self) -> "ServerKeys | None":
+        """Requests are signed with; never None where there are callouts."""
+
+    @property
+    def log(self) -> "Logger": ...
+    @property
+    def internal_clients(self) -> "InternalClients": ...
+
+    def lookup_account(self, name: str) -> "Account | None":
+        """The account of that name."""
+
+
 class Callout(ABC):
     """The callout of an account: `subject` is what requests are about, `xkey` seals them unless empty."""
 
-    def __init__(self, server: "Server", account: "Account", subject: str, xkey: str) -> None:
+    def __init__(self, server: Host, opts: "Options", account: "Account", subject: str, xkey: str) -> None:
         assert server.keys is not None
         self._server = server
+        self._opts = opts
         self._keys = server.keys
         self._account = account
         self._subject = subject
@@ -130,7 +153,7 @@ class Callout(ABC):
         claims = AuthorizationRequestClaims(
             sub=self._subject,
             aud=AUDIENCE,
-            exp=int(time.time() + self._server.opts.auth_timeout),
+            exp=int(time.time() + self._opts.auth_timeout),
             nats=self._describe(session, grant),
         )
         claims.nats.user_nkey = user
@@ -150,26 +173,26 @@ class Callout(ABC):
             if not answer.done():
                 answer.set_result(reply.payload)
 
-        client = self._server.account_client(self._account)
+        client = self._server.internal_clients.of(self._account)
         inbox = f"$SYS._INBOX.{server_hash(self._server.name)}.{_ids.next()}".encode()
         sid = client.subscribe(inbox, receive)
         try:
             client.publish(SUBJECT.encode(), request, reply=inbox, header=header)
-            async with asyncio.timeout(self._server.opts.auth_timeout):
+            async with asyncio.timeout(self._opts.auth_timeout):
                 return await answer
         finally:
             client.unsubscribe(sid)
 
     def _describe(self, session: "Session", grant: Grant) -> AuthorizationRequest:
-        server, opts = self._server, session.opts
+        mine, opts = self._opts, session.opts
         name = opts.nkey or opts.user or grant.pub_key or ("[REDACTED]" if opts.auth_token else "")
         return AuthorizationRequest(
             server_id=ServerID(
-                name=server.name,
-                host=server.opts.host,
+                name=self._server.name,
+                host=mine.host,
                 id=self._keys.signing.public_key,
                 version=NATS_VERSION,
-                tags=server.opts.server_tags or None,
+                tags=mine.server_tags or None,
             ),
             client_info=ClientInformation(
                 host=session.host,

@@ -6,15 +6,16 @@ from gnats.auth import Authenticator
 from gnats.opts import Options
 
 if TYPE_CHECKING:
-    from gnats.server import Server
+    from gnats.authcallout import Host
+    from gnats.operatormode import OperatorMode
 
 
-def configure_authorization(server: "Server", opts: Options) -> Authenticator:
-    """Who decides about a server's clients with these options."""
-    if server.trust:
+def configure_authorization(server: "Host", opts: Options, mode: "OperatorMode | None") -> Authenticator:
+    """Return the one that decides about the server's clients; `mode`: JWTs say which users there are."""
+    if mode:
         from gnats.jwtusers import JWTAuthenticator  # reads JWTs
 
-        return JWTAuthenticator(server, opts, server.trust.mode)
+        return JWTAuthenticator(server, opts, mode)
     if opts.auth_callout:
         from gnats.configcallout import CalloutAuthenticator  # reads JWTs
 

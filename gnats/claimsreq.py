@@ -5,8 +5,8 @@ What the requests mean is the resolver's and OperatorMode's business.
 
 import asyncio
 from collections import Counter, deque
-from collections.abc import AsyncGenerator, Awaitable, Callable
-from typing import TYPE_CHECKING
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
+from typing import TYPE_CHECKING, Any
 
 from gnats.gofmt import quote
 from gnats.ident import NuidSource, server_hash
@@ -16,8 +16,8 @@ from gnats.resolver.requests import Reply
 
 if TYPE_CHECKING:
     from gnats.events import Events
+    from gnats.logger import Logger
     from gnats.operatormode import OperatorMode
-    from gnats.server import Server
 
 _NEW_ACCOUNT_AT, _OLD_ACCOUNT_AT = 3, 2
 """Tokens of $SYS.REQ.ACCOUNT.<account>.CLAIMS.UPDATE and of $SYS.ACCOUNT.<account>.CLAIMS.UPDATE."""
@@ -32,11 +32,15 @@ Carry = Callable[[Message], Awaitable[None]]
 """Carries a request out, and answers it."""
 
 
+Spawn = Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]
+"""Runs something that takes its time until the server ends."""
+
+
 class SystemInbox:
     """Asks others through the system account (SystemRequests)."""
 
-    def __init__(self, server: "Server") -> None:
-        self._prefix = f"$SYS._INBOX.{server_hash(server.name)}"
+    def __init__(self, server_name: str) -> None:
+        self._prefix = f"$SYS._INBOX.{server_hash(server_name)}"
         self._ids = NuidSource()
         self.client: InternalClient | None = None
         """None until there is a system account."""
@@ -73,8 +77,9 @@ class InOrder:
     is not carried out; it is told why.
     """
 
-    def __init__(self, server: "Server", refuse: Callable[[Message, str], None]) -> None:
-        self._server = server
+    def __init__(self, spawn: Spawn, log: "Logger", refuse: Callable[[Message, str], None]) -> None:
+        self._spawn = spawn
+        self._log = log
         self._refuse = refuse
         self._waiting: deque[tuple[Carry, Message]] = deque()
         self._sizes: Counter[int] = Counter()
@@ -96,7 +101,7 @@ class InOrder:
         _, request = self._waiting[at]
         del self._waiting[at]
         self._took(request)
-        log = self._server.log
+        log = self._log
         if log.allow(text := "Dropped requests about JWTs: too many wait"):
             log.warn(text)
         self._refuse(request, "too many requests wait")
@@ -121,11 +126,11 @@ class InOrder:
             if task.cancelled():  # the server ends
                 return
             if exc := task.exception():  # nobody has foreseen that
-                self._server.log.error(f"Request {quote(request.subject)} failed: {exc!r:.500}")
+                self._log.error(f"Request {quote(request.subject)} failed: {exc!r:.500}")
                 self._refuse(request, "internal error")
             self._next()
 
-        self._task = self._server.spawn(carry_out())
+        self._task = self._spawn(carry_out())
         self._task.add_done_callback(ended)
 
 
@@ -137,13 +142,17 @@ class ClaimsServices:
     """Answers the requests about JWTs; what changes something is done in the order of the requests."""
 
     def __init__(
-        self, server: "Server", mode: "OperatorMode", client: InternalClient, events: "Events"
+        self,
+        spawn: Spawn,
+        log: "Logger",
+        mode: "OperatorMode",
+        client: InternalClient,
+        events: "Events",
     ) -> None:
-        self._server = server
         self._client = client
         self._events = events
-        self._changes = InOrder(server, self._refuse)
-        self._reads = InOrder(server, self._refuse)
+        self._changes = InOrder(spawn, log, self._refuse)
+        self._reads = InOrder(spawn, log, self._refuse)
         resolver = mode.resolver
         update: Callable[[str, bytes], Awaitable[Reply]] = mode.account_claim_update
         if isinstance(resolver, DirectoryResolver):

@@ -4,26 +4,25 @@ from collections.abc import Coroutine
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from gnats.auth import Authenticator, Denied, Grant
-from gnats.authcallout import Callout, Placement, Violation, deny_callouts
+from gnats.auth import Authenticator, Denied
+from gnats.authcallout import Callout, Host, Placement, Violation, deny_callouts
 from gnats.authopts import GLOBAL_ACCOUNT, AuthCallout, NkeyUser, User
 from gnats.gofmt import quote
+from gnats.grant import Grant, JWTUser
 from gnats.jwt.claims import AuthorizationResponseClaims, UserClaims
 from gnats.opts import Options
 from gnats.reasons import ClosedState
 
 if TYPE_CHECKING:
     from gnats.account import Account
-    from gnats.jwtauth import JWTUser
-    from gnats.server import Server
     from gnats.session import Session
 
 
 class ConfigCallout(Callout):
     """Users are signed by the key that the configuration names, and say in `aud` which account is theirs."""
 
-    def __init__(self, server: "Server", account: "Account", callout: AuthCallout) -> None:
-        super().__init__(server, account, callout.issuer, callout.xkey)
+    def __init__(self, server: Host, opts: Options, account: "Account", callout: AuthCallout) -> None:
+        super().__init__(server, opts, account, callout.issuer, callout.xkey)
         self._issuer = callout.issuer
 
     def check_signer(self, response: AuthorizationResponseClaims) -> None:
@@ -51,7 +50,7 @@ class ConfigCallout(Callout):
 class CalloutAuthenticator(Authenticator):
     """Asks a service about all clients but the `auth_users` and those of accounts that are not delegated."""
 
-    def __init__(self, server: "Server", opts: Options, callout: AuthCallout) -> None:
+    def __init__(self, server: Host, opts: Options, callout: AuthCallout) -> None:
         super().__init__(opts, server.log)
         self._server = server
         self._callout = callout
@@ -110,14 +109,14 @@ class CalloutAuthenticator(Authenticator):
             text = f"No valid account {quote(name)} for auth callout request: account missing"
             self._log.warn(text)
             raise Denied(account=name, reason=text)
-        return await ConfigCallout(self._server, account, self._callout).ask(session, grant)
+        return await ConfigCallout(self._server, self._opts, account, self._callout).ask(session, grant)
 
     def _without_callouts(self, grant: Grant) -> Grant:
         if grant.account != self._callout.account:
             return grant
         return replace(grant, permissions=deny_callouts(grant.permissions))
 
-    def _name_of(self, session: "Session", user: "User | NkeyUser | JWTUser | None") -> str:
+    def _name_of(self, session: "Session", user: User | NkeyUser | JWTUser | None) -> str:
         """What `auth_users` calls the user that a client claims to be, "" when it claims none."""
         if isinstance(user, NkeyUser):
             return user.nkey

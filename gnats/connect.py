@@ -1,27 +1,28 @@
 """What a client's CONNECT and INFO lead to (processConnect and processInfo in client.go)."""
 
 import re
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from gnats.account import NO_LIMIT, lowest
-from gnats.auth import Authenticator, Denied, Grant
-from gnats.clientinfo import share_details
+from gnats.auth import Authenticator, Denied
+from gnats.clientopts import CLIENT_PROTO_INFO
 from gnats.core.permissions import Permissions, compile_permissions
 from gnats.gofmt import quote
 from gnats.gojson import JSONError, unmarshal
+from gnats.grant import Grant
 from gnats.info import INFO_FIELDS
 from gnats.reasons import ClosedState
-from gnats.session import CLIENT_PROTO_INFO, Session
+from gnats.session import Session
 
 if TYPE_CHECKING:
     from asyncio import Task
 
     from gnats.account import Account
-    from gnats.server import Server
-
-"""The protocol from which on a client takes INFO at any time."""
+    from gnats.events import Events
+    from gnats.logger import Logger
+    from gnats.opts import Options
 
 _SECRET = re.compile(
     r'("(?:(?:auth_token|pass)[^"]*|proxy_sig|nkey|sig)"\s*:\s*)(?:"(?:\\.|[^"\\])*"?|[^",\s}]+)',
@@ -34,7 +35,33 @@ def remove_secrets_from_trace(connect: str) -> str:
     return _SECRET.sub(r'\1"[REDACTED]"', connect)
 
 
-def process_connect(server: "Server", session: Session, arg: bytes) -> None:
+class Host(Protocol):
+    """The server that a client wants to be let in to. A reload replaces `opts` and `auth`."""
+
+    @property
+    def opts(self) -> "Options": ...
+    @property
+    def auth(self) -> Authenticator: ...
+    @property
+    def log(self) -> "Logger": ...
+    @property
+    def events(self) -> "Events | None":
+        """None without a system account."""
+
+    @property
+    def system_account(self) -> "Account | None": ...
+
+    def lookup_account(self, name: str) -> "Account | None":
+        """The account of that name."""
+
+    def client_info(self, session: Session, **changes: object) -> bytes:
+        """The INFO line for a client."""
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> "Task[None]":
+        """Run something that takes its time."""
+
+
+def process_connect(server: Host, session: Session, arg: bytes) -> None:
     """Answer a CONNECT: the client goes on with the options it asked for, or is closed.
 
     A second CONNECT changes the options it names and authenticates again; the data plane then drops the
@@ -60,7 +87,7 @@ def process_connect(server: "Server", session: Session, arg: bytes) -> None:
     _decide(server, session)
 
 
-def _decide(server: "Server", session: Session) -> None:
+def _decide(server: Host, session: Session) -> None:
     auth = server.auth
     try:
         decision = auth.check(session)
@@ -75,15 +102,15 @@ def _decide(server: "Server", session: Session) -> None:
             session.decide(deciding)
 
 
-def _decided(server: "Server", session: Session, deciding: "Task[None]") -> None:
+def _decided(server: Host, session: Session, deciding: "Task[None]") -> None:
     """Refuse the client when the decision has failed: it waits for one, and nothing else would end that."""
     if not deciding.cancelled() and (exc := deciding.exception()):
         server.log.error(f"{session} - Authentication failed: {exc!r:.500}")
-        auth_violation(server, session)
+        auth_violation(session, server.log, server.events)
 
 
 async def _decide_later(
-    server: "Server", session: Session, auth: Authenticator, decision: Coroutine[Any, Any, Grant]
+    server: Host, session: Session, auth: Authenticator, decision: Coroutine[Any, Any, Grant]
 ) -> None:
     try:
         grant = await decision
@@ -96,23 +123,23 @@ async def _decide_later(
             _decide(server, session)
 
 
-def _denied(server: "Server", session: Session, why: Denied) -> None:
+def _denied(server: Host, session: Session, why: Denied) -> None:
     if text := str(why):
         server.log.debug(f"{session} - {text}")
-    auth_violation(server, session, why.state)
+    auth_violation(session, server.log, server.events, why.state)
     account = server.lookup_account(why.account) if why.account else session.account
     if server.events and account:
         server.events.account_auth_error(session, account, why.reason)
 
 
-def _granted(server: "Server", session: Session, grant: Grant) -> None:
+def _granted(server: Host, session: Session, grant: Grant) -> None:
     """Bind the client to its account and let it go on as it asked in CONNECT."""
     client, opts, log = session.client, session.opts, server.log
     if client is None:  # gone while its credentials were checked
         return
     # Accounts are not for a client to choose any more: asking for one is refused.
     if opts.new_account or opts.account:
-        auth_violation(server, session)
+        auth_violation(session, server.log, server.events)
         return
     account = server.lookup_account(grant.account)
     if account is None:
@@ -148,8 +175,8 @@ def _granted(server: "Server", session: Session, grant: Grant) -> None:
     if opts.verbose:
         log.trace(f"{session} - ->> [OK]")
     if session.account.shares_details:
-        share_details(session)
-    max_subs, max_payload = limits(server, session)
+        session.share_details()
+    max_subs, max_payload = limits(session, server.opts)
     client.connected(
         session.account,
         echo=opts.echo,
@@ -166,61 +193,67 @@ def _granted(server: "Server", session: Session, grant: Grant) -> None:
             max_payload=max_payload,
         ),
         greeting=b"+OK\r\n" if opts.verbose else b"",
-        permissions=permissions_of(server, session),
+        permissions=permissions_of(session, log),
         max_subs=max_subs,
         max_payload=max_payload,
     )
 
 
-def permissions_of(server: "Server", session: Session) -> Permissions | None:
+def permissions_of(session: Session, log: "Logger") -> Permissions | None:
     """What a client was granted, compiled; what of it is not valid is logged."""
     granted = session.grant.permissions
     permissions = compile_permissions(granted) if granted else None
     if permissions is not None:
         for error in permissions.errors:
-            server.log.error(f"{session} - {error}")
+            log.error(f"{session} - {error}")
     return permissions
 
 
-def limits(server: "Server", session: Session) -> tuple[int, int]:
+def limits(session: Session, opts: "Options") -> tuple[int, int]:
     """The most subscriptions a client may have, and its largest payload; -1 for no limit."""
-    grant, account, opts = session.grant, session.account, server.opts
+    grant, account = session.grant, session.account
     max_subs = lowest(grant.max_subs, account.max_subscriptions, opts.max_subs or NO_LIMIT)
     return max_subs, lowest(grant.max_payload, account.max_payload, opts.max_payload)
 
 
-def close_over_maximum(server: "Server", account: "Account") -> list[Session]:
-    """Close the connections that an account has too many, the latest; the others, in their order."""
-    here = [session for session in account.clients.values() if not session.leaving]
+def close_over_maximum(account: "Account", sessions: Mapping[int, Session], log: "Logger") -> list[Session]:
+    """Close the connections that an account has too many, the latest; return the others, in their order.
+
+    `sessions` are all clients of the server, by id.
+    """
+    here = [session for cid in account.clients if not (session := sessions[cid]).leaving]
     here.sort(key=lambda session: session.start)
     if not 0 <= account.max_connections < len(here):
         return here
     for session in here[account.max_connections :]:
         error = "maximum account active connections exceeded"
-        session.rate_limit(server.log, "ERR", error)
-        session.close(server.log, ClosedState.MAX_ACCOUNT_CONNECTIONS_EXCEEDED, error)
+        session.rate_limit(log, "ERR", error)
+        session.close(log, ClosedState.MAX_ACCOUNT_CONNECTIONS_EXCEEDED, error)
     return here[: account.max_connections]
 
 
 def auth_violation(
-    server: "Server", session: Session, state: ClosedState = ClosedState.AUTHENTICATION_VIOLATION
+    session: Session,
+    log: "Logger",
+    events: "Events | None",
+    state: ClosedState = ClosedState.AUTHENTICATION_VIOLATION,
 ) -> None:
     """Refuse a client's credentials."""
     user = session.auth_user()
-    server.log.error(f"{session} - authentication error" + (f" - {user}" if user else ""))
-    session.close(server.log, state, "Authorization Violation")
-    if server.events:
-        server.events.auth_error(session, state)
+    log.error(f"{session} - authentication error" + (f" - {user}" if user else ""))
+    session.close(log, state, "Authorization Violation")
+    if events:
+        events.auth_error(session, state)
 
 
-def process_info(server: "Server", session: Session, arg: bytes) -> None:
+def process_info(session: Session, arg: bytes, log: "Logger") -> None:
     """A client's own INFO: it must be one, and is of no use otherwise."""
     if session.client is None:
         return
     try:
         unmarshal(arg, INFO_FIELDS, "Info")
     except JSONError as exc:
-        server.log.error(f"{session} - {exc}")
-        session.close(server.log, ClosedState.PROTOCOL_VIOLATION)
+        log.error(f"{session} - {exc}")
+        session.close(log, ClosedState.PROTOCOL_VIOLATION)
     else:
         session.client.resume()

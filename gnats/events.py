@@ -5,22 +5,23 @@ Nothing is written down for an event that nobody listens to.
 
 import asyncio
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
 
 from gnats.account import Account
-from gnats.clientinfo import client_info
 from gnats.gofmt import rfc3339, text_bytes
 from gnats.gojson import marshal
 from gnats.ident import NuidSource
 from gnats.internal import InternalClient
-from gnats.monitor.usage import cores, process, resident_bytes
-from gnats.reasons import ClosedState, count_by_kind
+from gnats.reasons import ClosedState
 from gnats.version import NATS_VERSION, feature_flags
 
 if TYPE_CHECKING:
-    from gnats.monitor.render import Steps
-    from gnats.server import Server
+    from gnats.accounts import Accounts
+    from gnats.internalclients import InternalClients
+    from gnats.opts import Options
     from gnats.session import Session
+    from gnats.steps import Steps
 
 CONNECT_EVENT = "io.nats.server.advisory.v1.client_connect"
 DISCONNECT_EVENT = "io.nats.server.advisory.v1.client_disconnect"
@@ -37,12 +38,46 @@ JETSTREAM_FLAGS = 1 | 2 | 4
 """JetStream, binary stream snapshots, accounts that carry their own Raft traffic."""
 
 
-class Events:
-    """Publishes what happens; made with the server's start, closed with its end."""
+class JetStream(Protocol):
+    """JetStream, while it runs."""
 
-    def __init__(self, server: "Server", client: InternalClient) -> None:
+    @property
+    def domain(self) -> str: ...
+
+
+class Host(Protocol):
+    """The server as events name it."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def id(self) -> str: ...
+    @property
+    def opts(self) -> "Options": ...
+    @property
+    def jetstream(self) -> JetStream | None: ...
+
+
+class Events:
+    """Publishes what happens; made with the server's start, closed with its end.
+
+    `client` is one of the system account, `clients` gives those of other accounts; `stats` makes the server's
+    figures (ServerStats).
+    """
+
+    def __init__(
+        self,
+        server: Host,
+        accounts: "Accounts",
+        client: InternalClient,
+        clients: "InternalClients",
+        stats: Callable[[], dict[str, object]],
+    ) -> None:
         self._server = server
+        self._accounts = accounts
         self._client = client
+        self._clients = clients
+        self._stats = stats
         self._ids = NuidSource()
         self._seq = 0
         self._conns_timers: dict[str, asyncio.TimerHandle] = {}
@@ -57,6 +92,14 @@ class Events:
         self._statsz_timer.cancel()
         for timer in self._conns_timers.values():
             timer.cancel()
+
+    @property
+    def server_name(self) -> str:
+        return self._server.name
+
+    @property
+    def server_id(self) -> str:
+        return self._server.id
 
     # -- envelopes -------------------------------------------------------------------------------------------
 
@@ -91,8 +134,8 @@ class Events:
     ) -> None:
         """Publish in any account, compressed if that is asked for in a way known here."""
         header, payload = encode(marshal(message), accept_encoding)
-        system = account is self._server.system_account
-        client = self._client if system else self._server.account_client(account)
+        system = account is self._accounts.system_account
+        client = self._client if system else self._clients.of(account)
         client.publish(subject, payload, reply=b"", header=header)
 
     def _event(self, kind: str, now: int) -> dict[str, object]:
@@ -104,7 +147,7 @@ class Events:
         }
 
     def _interest(self, subject: str) -> bool:
-        system = self._server.system_account
+        system = self._accounts.system_account
         return system is not None and system.sublist.interested(text_bytes(subject))
 
     def _publish_info(self, what: str) -> None:
@@ -123,7 +166,7 @@ class Events:
         subject = f"$SYS.ACCOUNT.{session.account.name}.CONNECT"
         if self._interest(subject):
             event = self._event(CONNECT_EVENT, time.time_ns())
-            event["client"] = client_info(session, name_tag=session.account.name_tag)
+            event["client"] = session.client_info(name_tag=session.account.name_tag)
             self._client.publish(text_bytes(subject), marshal(event), reply=b"")
 
     def disconnected(self, session: "Session") -> None:
@@ -152,8 +195,7 @@ class Events:
     ) -> dict[str, object]:
         event = self._event(DISCONNECT_EVENT, now)
         counts = session.snapshot()
-        event["client"] = client_info(
-            session,
+        event["client"] = session.client_info(
             rtt=counts["rtt"] // 1000 * 1000,
             stop=rfc3339(now),
             name_tag=session.account.name_tag,
@@ -168,7 +210,7 @@ class Events:
 
     def conns_update(self, account: Account) -> None:
         """The connections of an account have changed; repeated from time to time while there are any."""
-        if account is self._server.global_account:
+        if account is self._accounts.global_account:
             return
         if timer := self._conns_timers.pop(account.name, None):
             timer.cancel()
@@ -211,44 +253,7 @@ class Events:
 
     def statsz(self) -> dict[str, object]:
         """The server's figures (ServerStatsMsg)."""
-        server = self._server
-        traffic = server.pollers.stats() if server.pollers else {}
-        sent = {"msgs": traffic.get("out_msgs", 0), "bytes": traffic.get("out_bytes", 0)}
-        received = {"msgs": traffic.get("in_msgs", 0), "bytes": traffic.get("in_bytes", 0)}
-        slow, stale, stalls = (
-            server.state.slow_consumers,
-            server.state.stale_connections,
-            server.state.stalls,
-        )
-        stats: dict[str, object] = {
-            "start": rfc3339(server.start_time),
-            "mem": resident_bytes(),
-            "cores": cores(),
-            "cpu": process.cpu(),
-            "connections": server.num_clients,
-            "total_connections": server.total_clients,
-            "active_accounts": sum(1 for account in server.accounts.values() if account.clients),
-            "subscriptions": server.num_subscriptions,
-            "sent": sent,
-            "sent_to_clients": sent,
-            "received": received,
-            "received_from_clients": received,
-            "slow_consumers": slow,
-        }
-        if slow:
-            stats["slow_consumer_stats"] = count_by_kind(slow)
-        if stale:
-            stats["stale_connections"] = stale
-            stats["stale_connection_stats"] = count_by_kind(stale)
-        if stalls:
-            stats["stalled_clients"] = stalls
-        stats["active_servers"] = 1
-        if server.jetstream:
-            from gnats.monitor.jsz import varz_jetstream
-
-            stats["jetstream"] = varz_jetstream(server, directory=False)
-        stats["gomaxprocs"] = cores()
-        return {"server": self.server_info(), "statsz": stats}
+        return {"server": self.server_info(), "statsz": self._stats()}
 
 
 def encode(payload: bytes, accept_encoding: bytes) -> tuple[bytes | None, bytes]:

@@ -5,10 +5,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from gnats.authopts import CONNECTION_TYPES, Permissions
+from gnats.authopts import CONNECTION_TYPES
 from gnats.claimaccount import AccountError, ClaimAccount, build_permissions, clamp
+from gnats.clientopts import ClientOptions
 from gnats.gofmt import quote
-from gnats.jwt.account import UserScope
+from gnats.grant import JWTUser
 from gnats.jwt.claims import UserClaims, UserPermissionLimits
 from gnats.jwt.templates import TemplateError, expand
 from gnats.jwt.token import JWTError, decode_as
@@ -16,7 +17,6 @@ from gnats.jwt.validation import validate
 from gnats.jwt.windows import validate_src, validate_times
 from gnats.nkeys import NkeyError, verify_nonce
 from gnats.reasons import ClosedState
-from gnats.session import ClientOptions
 
 
 class Accounts(Protocol):
@@ -33,37 +33,6 @@ class Accounts(Protocol):
 
     async def lookup_account(self, name: str) -> ClaimAccount:
         """Raises AccountError."""
-
-
-@dataclass(frozen=True, slots=True)
-class JWTUser:
-    """A user that may connect."""
-
-    account: str
-    """The account's public key."""
-    user: str
-    """The user's."""
-    name: str
-    tags: tuple[str, ...]
-    issuer: str
-    signing_key: str
-    """The issuer, when it is a signing key."""
-    issued_at: int
-    token: str
-    permissions: Permissions | None
-    uses_default_permissions: bool
-    """`permissions` are the account's."""
-    max_subs: int
-    """-1: no limit but the account's; so max_payload and max_data."""
-    max_payload: int
-    max_data: int
-    expires: float
-    """Unix time at which the client is to be closed, "User Authentication Expired"; 0: never."""
-    connection_types: frozenset[str]
-    scope: UserScope | None
-    """Of the signing key, when it has one."""
-    bearer: bool
-    proxy_required: bool
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,20 +4,20 @@ from collections.abc import Coroutine
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from gnats.auth import Authenticator, Denied, Grant
-from gnats.authcallout import Callout, Placement, Violation, deny_callouts
+from gnats.auth import Authenticator, Denied
+from gnats.authcallout import Callout, Host, Placement, Violation, deny_callouts
 from gnats.authopts import Permissions
 from gnats.claimaccount import AccountError, ClaimAccount
 from gnats.gofmt import quote
+from gnats.grant import Grant, JWTUser
 from gnats.jwt.claims import AuthorizationResponseClaims, UserClaims, UserPermissionLimits
 from gnats.jwt.templates import TemplateError, expand
-from gnats.jwtauth import JWTUser, seconds_left
+from gnats.jwtauth import seconds_left
 from gnats.opts import Options
 
 if TYPE_CHECKING:
     from gnats.account import Account
     from gnats.operatormode import OperatorMode
-    from gnats.server import Server
     from gnats.session import Session
 
 
@@ -25,9 +25,9 @@ class OperatorCallout(Callout):
     """Users are signed by a key of their account: the service's, or one where it may place users."""
 
     def __init__(
-        self, server: "Server", account: "Account", claim: ClaimAccount, mode: "OperatorMode"
+        self, server: Host, opts: Options, account: "Account", claim: ClaimAccount, mode: "OperatorMode"
     ) -> None:
-        super().__init__(server, account, claim.name, claim.claims.nats.authorization.xkey)
+        super().__init__(server, opts, account, claim.name, claim.claims.nats.authorization.xkey)
         self._claim = claim
         self._mode = mode
 
@@ -71,7 +71,7 @@ class JWTAuthenticator(Authenticator):
 
     takes_jwts = True
 
-    def __init__(self, server: "Server", opts: Options, mode: "OperatorMode") -> None:
+    def __init__(self, server: Host, opts: Options, mode: "OperatorMode") -> None:
         super().__init__(opts, server.log)
         self.required = self.nonce_required = True
         self._server = server
@@ -93,8 +93,9 @@ class JWTAuthenticator(Authenticator):
         grant = _grant(user)
         if claim.external_auth:
             if not claim.is_external_auth_user(user.user):
-                account = self._server.accounts[claim.name]
-                callout = OperatorCallout(self._server, account, claim, self._mode)
+                account = self._server.lookup_account(claim.name)
+                assert account is not None
+                callout = OperatorCallout(self._server, self._opts, account, claim, self._mode)
                 grant = await callout.ask(session, grant, user.token)
             if grant.account == claim.name:
                 grant = replace(grant, permissions=deny_callouts(grant.permissions))

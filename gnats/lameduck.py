@@ -2,24 +2,37 @@
 
 import asyncio
 import random
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable, Mapping
 
+from gnats.logger import Logger
+from gnats.opts import Options
 from gnats.reasons import ClosedState
-
-if TYPE_CHECKING:
-    from gnats.server import Server
+from gnats.session import Session
 
 MAX_INTERVAL = 1.0
 """Seconds between two closes, at most: a few clients need not be spread over the whole duration."""
 
 
 class LameDuck:
-    """Stops accepting, tells the clients, waits the grace period, closes them one by one, shuts down."""
+    """Sends the clients INFO, waits the grace period, closes them one by one, shuts down.
 
-    def __init__(self, server: "Server") -> None:
-        self._server = server
-        server.log.notice("Entering lame duck mode, stop accepting new clients")
-        server.stop_accepting()
+    `clients` are those of a server that accepts no more; `ldm_info` makes the INFO of one, `shutdown` ends
+    the server.
+    """
+
+    def __init__(
+        self,
+        clients: Mapping[int, Session],
+        opts: Options,
+        log: Logger,
+        ldm_info: Callable[[Session], bytes],
+        shutdown: Callable[[], Awaitable[None]],
+    ) -> None:
+        self._clients = clients
+        self._opts = opts
+        self._log = log
+        self._ldm_info = ldm_info
+        self._shutdown = shutdown
         self._task = asyncio.create_task(self._run())
 
     def cancel(self) -> None:
@@ -27,18 +40,18 @@ class LameDuck:
         self._task.cancel()
 
     async def _run(self) -> None:
-        server, opts = self._server, self._server.opts
-        clients = list(server.clients.values())
+        opts, log = self._opts, self._log
+        clients = list(self._clients.values())
         if clients:
             for session in clients:
                 if session.client and session.takes_info():
-                    session.client.enqueue_proto(server.client_info(session, ldm=True))
+                    session.client.enqueue_proto(self._ldm_info(session))
             await asyncio.sleep(opts.lame_duck_grace_period)
-            server.log.notice("Closing existing clients")
+            log.notice("Closing existing clients")
             spread = opts.lame_duck_duration - opts.lame_duck_grace_period
             interval = min(spread / len(clients), MAX_INTERVAL)
             for session in clients[:-1]:
-                session.close(server.log, ClosedState.SERVER_SHUTDOWN)
+                session.close(log, ClosedState.SERVER_SHUTDOWN)
                 await asyncio.sleep(random.uniform(interval / 2, interval))
-            clients[-1].close(server.log, ClosedState.SERVER_SHUTDOWN)
-        await server.shutdown()
+            clients[-1].close(log, ClosedState.SERVER_SHUTDOWN)
+        await self._shutdown()

@@ -4,18 +4,16 @@
 import re
 import struct
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 from gnats.account import Account
 from gnats.accountopts import ServiceLatency
-from gnats.clientinfo import client_info
 from gnats.core.sampling import fields
 from gnats.gofmt import rfc3339, text_bytes
 from gnats.gojson import marshal
 from gnats.ident import NuidSource
-
-if TYPE_CHECKING:
-    from gnats.server import Server
+from gnats.internalclients import InternalClients
+from gnats.session import Session
 
 SERVICE_LATENCY = "io.nats.server.metric.v1.service_latency"
 STATUS = {
@@ -43,8 +41,10 @@ _WITH = {
 class Latency:
     """Publishes measurements in the accounts that serve."""
 
-    def __init__(self, server: "Server") -> None:
-        self._server = server
+    def __init__(self, server_name: str, sessions: Mapping[int, Session], clients: InternalClients) -> None:
+        self._server_name = server_name
+        self._sessions = sessions
+        self._clients = clients
         self._ids = NuidSource()
 
     def measured(self, account: Account, wanted: ServiceLatency, status: int, data: bytes) -> None:
@@ -55,7 +55,7 @@ class Latency:
         if header := tracing_fields(data[_MEASURED.size :]):
             report["header"] = header
         message = {name: report[name] for name in _ORDER if name in report}
-        self._server.account_client(account).publish(text_bytes(wanted.subject), marshal(message), reply=b"")
+        self._clients.of(account).publish(text_bytes(wanted.subject), marshal(message), reply=b"")
 
     def _report(
         self, status: int, requester: int, responder: int, elapsed: int, when: int, *, share: bool
@@ -77,13 +77,13 @@ class Latency:
 
     def _describe(self, report: dict[str, object], what: str, cid: int, *, share: bool) -> int:
         """Put a client, if it is still there, into a report; its round trip time in ns."""
-        session = self._server.clients.get(cid)
+        session = self._sessions.get(cid)
         if session is None:
             return 0
         rtt = session.snapshot()["rtt"]
         if share:
-            report[what] = client_info(
-                session, rtt=rtt, server=self._server.name, name_tag=session.grant.name_tag
+            report[what] = session.client_info(
+                rtt=rtt, server=self._server_name, name_tag=session.grant.name_tag
             )
         else:
             report[what] = {"acc": session.account.name} | ({"rtt": rtt} if rtt else {})

@@ -4,7 +4,7 @@ import json
 import os
 import re
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from gnats.core.tracing import fields
@@ -12,7 +12,6 @@ from gnats.gofmt import quote, rfc3339
 
 if TYPE_CHECKING:
     from gnats.events import Events
-    from gnats.server import Server
     from gnats.session import Session
 
 CLIENT = 0
@@ -57,8 +56,8 @@ Entry = tuple[int, int, str, int, list[bytes]]
 """When (unix time, ns), a connection's id, what, a code that says more, texts; see core.msgtrace."""
 
 
-def publish(server: "Server", events: "Events", session: "Session", data: bytes) -> None:
-    """Tell what was noted of a client's message, in its account."""
+def publish(sessions: "Mapping[int, Session]", events: "Events", session: "Session", data: bytes) -> None:
+    """Publish what was noted of a client's message in its account; `sessions` are all clients by id."""
     header_n, dest_n, size = _HEAD.unpack_from(data)
     header = data[_HEAD.size : _HEAD.size + header_n]
     at = _HEAD.size + header_n + dest_n
@@ -66,7 +65,7 @@ def publish(server: "Server", events: "Events", session: "Session", data: bytes)
     event = {
         "server": events.server_info(),
         "request": {"header": dict(sorted(headers.items())), "msgsize": size},
-        "events": trace_events(server, session, headers, entries(data, at)),
+        "events": trace_events(sessions, session, headers, entries(data, at)),
     }
     encoding = headers.get("Accept-Encoding", [""])[0].encode(errors="replace")
     events.publish_in(session.account, data[at - dest_n : at], event, encoding)
@@ -93,7 +92,7 @@ def entries(data: bytes, at: int) -> Iterator[Entry]:
 
 
 def trace_events(
-    server: "Server", session: "Session", headers: Headers, noted: Iterator[Entry]
+    sessions: "Mapping[int, Session]", session: "Session", headers: Headers, noted: Iterator[Entry]
 ) -> list[dict[str, object]]:
     """The events of a trace, by its notes: the first one is that the message came in."""
     events: list[dict[str, object]] = []
@@ -126,7 +125,7 @@ def trace_events(
                 continue
             case _:
                 event = {"type": "eg", "ts": ts, "kind": CLIENT, "cid": cid}
-                if receiver := server.clients.get(cid):
+                if receiver := sessions.get(cid):
                     event |= _named(receiver)
                     if receiver.account.name != account:
                         event["acc"] = receiver.account.name

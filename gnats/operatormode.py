@@ -13,20 +13,21 @@ from typing import Protocol
 
 from gnats.accountopts import ServiceImport, StreamImport
 from gnats.claimaccount import AccountError, ClaimAccount
+from gnats.clientopts import ClientOptions
 from gnats.errors import ServerError
 from gnats.gofmt import duration_of, quote
+from gnats.grant import JWTUser
 from gnats.jwt.account import AccountClaims, is_revoked
 from gnats.jwt.claims import ActivationClaims
 from gnats.jwt.token import JWTError, decode_as
 from gnats.jwt.validation import validate
-from gnats.jwtauth import Attempt, Authentication, Eviction, JWTUser, Refused
+from gnats.jwtauth import Attempt, Authentication, Eviction, Refused
 from gnats.nkeys import Prefix, is_valid_public_key
 from gnats.operators import decode_operators, system_account
 from gnats.opts import Options
 from gnats.reasons import ClosedState
 from gnats.resolver.base import Log, Resolver, ResolverError
 from gnats.resolver.requests import Reply, answer, failure
-from gnats.session import ClientOptions
 
 _TOO_SOON = 1.0
 """Seconds after an update before a resolver is asked about an expired account again."""

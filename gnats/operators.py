@@ -12,10 +12,10 @@ from gnats.nkeys import Prefix, is_valid_public_key
 from gnats.version import NATS_VERSION
 
 if TYPE_CHECKING:
-    from gnats.opts import Options
+    from gnats.optionfields import OptionFields
 
 
-def decode_operators(opts: "Options") -> list[OperatorClaims]:
+def decode_operators(opts: "OptionFields") -> list[OperatorClaims]:
     """The claims of the trusted operators. Raises OptionError."""
     operators = []
     for token in opts.trusted_operators:
@@ -26,14 +26,14 @@ def decode_operators(opts: "Options") -> list[OperatorClaims]:
     return operators
 
 
-def system_account(opts: "Options", operators: list[OperatorClaims]) -> str:
+def system_account(opts: "OptionFields", operators: list[OperatorClaims]) -> str:
     """The system account of the options, or of their only operator; "" when neither has one."""
     if not opts.system_account and len(operators) == 1:
         return operators[0].nats.system_account
     return opts.system_account
 
 
-def validate_trust(opts: "Options") -> None:
+def validate_trust(opts: "OptionFields") -> None:
     """Refuse what does not go with operators and resolvers (validateTrustedOperators, configureResolver).
 
     Raises OptionError with nats-server's text.

@@ -20,3 +20,12 @@ def system_path(path: str | os.PathLike[str]) -> str:
     if bad:
         raise OSError(errno.EINVAL, os.strerror(errno.EINVAL), text)
     return text
+
+
+def write_pid_file(path: str) -> None:
+    """Write this process's id. Raises OSError."""
+    fd = os.open(system_path(path), os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    try:
+        os.write(fd, b"%d" % os.getpid())
+    finally:
+        os.close(fd)

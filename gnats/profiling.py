@@ -13,7 +13,7 @@ import sys
 import threading
 import tracemalloc
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from gnats.accept import listen
 from gnats.errors import ServerError
@@ -29,7 +29,10 @@ except ImportError as missing:
     ) from missing
 
 if TYPE_CHECKING:
-    from gnats.server import Server
+    from gnats.core.state import ServerState
+    from gnats.logger import Logger
+    from gnats.opts import Options
+    from gnats.pollers import Pollers
 
 SHUTDOWN_TIMEOUT = 1.0
 """Seconds that a request in progress has at a shutdown."""
@@ -40,10 +43,23 @@ ALLOCATION_LINES = 50
 Handler = Callable[[web.Request], Awaitable[web.Response]]
 
 
+class Profiled(Protocol):
+    """A server that is measured."""
+
+    @property
+    def opts(self) -> "Options": ...
+    @property
+    def log(self) -> "Logger": ...
+    @property
+    def state(self) -> "ServerState": ...
+    @property
+    def pollers(self) -> "Pollers | None": ...
+
+
 class Profiler:
     """The HTTP server for a Server's profiles."""
 
-    def __init__(self, server: "Server", sock: socket.socket) -> None:
+    def __init__(self, server: Profiled, sock: socket.socket) -> None:
         self.sock = sock
         self.port: int = sock.getsockname()[1]
         self._server = server
@@ -59,7 +75,7 @@ class Profiler:
         )
 
     @classmethod
-    async def listen(cls, server: "Server") -> "Profiler":
+    async def listen(cls, server: Profiled) -> "Profiler":
         """Serve at a server's host and its prof_port.
 
         Raises ServerError.

@@ -10,6 +10,9 @@ from gnats.jetstream.options import DYNAMIC, JetStreamOptions
 from gnats.opts import Options
 from gnats.tlsopts import TLSOptions
 
+LOG_OPTIONS = frozenset(("Logtime", "LogtimeUTC", "LogFile", "Syslog", "RemoteSyslog"))
+"""Those that another log has to be made for."""
+
 Notice = Callable[[Any], str]
 
 

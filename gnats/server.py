@@ -1,12 +1,11 @@
 """The server (server.go): its life from start to shutdown, and the clients it has."""
 
 import asyncio
-import itertools
-import os
 import socket
 import time
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Set
+from dataclasses import replace
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -16,6 +15,7 @@ from gnats.account import Account
 from gnats.accounts import Accounts
 from gnats.auth import Authenticator, new_nonce
 from gnats.authorization import configure_authorization
+from gnats.banner import print_banner
 from gnats.connect import process_connect, process_info
 from gnats.core.client import Client
 from gnats.core.inbox import (
@@ -30,26 +30,25 @@ from gnats.core.inbox import (
     EV_RESPONSES,
     EV_TRACE,
 )
-from gnats.core.kinds import ACCOUNT, CLIENT, SYSTEM
+from gnats.core.kinds import CLIENT
 from gnats.core.records import LogCode
 from gnats.core.state import ServerState
 from gnats.errors import OptionError, ServerError
 from gnats.events import Events
-from gnats.gofmt import friendly_bytes, join_host_port, os_error
+from gnats.gofmt import duration, join_host_port, os_error
 from gnats.hostport import parse_host_port
 from gnats.ident import ServerKeys, new_server_id
 from gnats.info import Info
-from gnats.internal import InternalClient
+from gnats.internalclients import InternalClients
 from gnats.log import configure_logger, logs_somewhere
 from gnats.logger import Logger, SilentLogger
-from gnats.opts import MAX_PAYLOAD_WARNING, Options
-from gnats.paths import system_path
+from gnats.opts import Options
+from gnats.paths import write_pid_file
 from gnats.pollers import Event, Pollers, io_threads
 from gnats.reasons import ClosedState
 from gnats.records import describe, trace_line
 from gnats.session import Session
 from gnats.sysreq import Services
-from gnats.version import FEATURE_FLAGS, NATS_VERSION, RUNTIME, __version__
 
 if TYPE_CHECKING:
     from gnats.accountopts import ServiceLatency
@@ -58,6 +57,7 @@ if TYPE_CHECKING:
     from gnats.lameduck import LameDuck
     from gnats.latency import Latency
     from gnats.monitor.http import Monitor
+    from gnats.operatormode import OperatorMode
     from gnats.ports import PortsFile
     from gnats.profiling import Profiler
     from gnats.tls import ClientTLS
@@ -101,22 +101,22 @@ class Server:
         self.state.trace_headers = opts.trace_headers
         self.state.max_traced_msg_len = max(opts.max_traced_msg_len, 0)
         self.state.no_fast_producer_stall = opts.no_fast_producer_stall
+        self.clients: dict[int, Session] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
         self.trust: Trust | None = None
         if opts.accounts_by_jwt:
-            from gnats import trust
-
-            self.trust = trust.Trust(self, opts)
+            self.trust = self._read_jwts(opts)
             self.accounts = Accounts(opts, self.name, self.trust.check_activation, self.trust.complain)
         else:
             self.accounts = Accounts(opts, self.name, log_error=self.log.error)
         self.global_account = self.accounts.global_account
         self.system_account = self.accounts.system_account
+        self.internal_clients = InternalClients(self.state, self.log, self.system_account)
         self.events: Events | None = None
         self.jetstream: JetStream | None = None
         self.js_engine: Engine | None = None
         """JetStream's part of the data plane, once there has been one."""
-        self.auth: Authenticator = configure_authorization(self, opts)
-        self.clients: dict[int, Session] = {}
+        self.auth: Authenticator = configure_authorization(self, opts, self.operator_mode)
         self.closed_clients: deque[Session] = deque(maxlen=max(opts.max_closed_clients, 0))
         self.total_clients = 0
         self.http_requests: dict[str, int] = {}
@@ -136,10 +136,7 @@ class Server:
             xkey=self.keys.curve.public_key if self.keys else "",
         )
         self.tls: ClientTLS | None = None
-        self._cids = itertools.count(1)
         self._others: dict[int, Session] = {}  # refused connections
-        self._internal: dict[int, InternalClient] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
         self._closed = asyncio.Event()
         self._began = False
         self._accepting = False
@@ -156,6 +153,11 @@ class Server:
         self._stopped = asyncio.Event()
         self.replace_tls(opts)
 
+    def _read_jwts(self, opts: Options) -> "Trust":
+        from gnats.trust import Trust
+
+        return Trust(self, opts, self.clients, self._reconfigure_jetstream, self.spawn)
+
     # -- what others ask -------------------------------------------------------------------------------------
 
     @property
@@ -169,11 +171,6 @@ class Server:
         return self._monitor.port if self._monitor else 0
 
     @property
-    def internal_clients(self) -> Iterable[InternalClient]:
-        """The server's own clients."""
-        return self._internal.values()
-
-    @property
     def accepting(self) -> bool:
         """Are clients let in?"""
         return self._accepting
@@ -183,6 +180,11 @@ class Server:
         """A URL that clients on this machine can connect to."""
         host = LOOPBACK.get(self.opts.host, self.opts.host)
         return f"{'tls' if self.tls else 'nats'}://{join_host_port(host, self.port)}"
+
+    @property
+    def operator_mode(self) -> "OperatorMode | None":
+        """Accounts and users as JWTs say; None: as the configuration says."""
+        return self.trust.mode if self.trust else None
 
     @property
     def num_clients(self) -> int:
@@ -235,7 +237,8 @@ class Server:
             raise RuntimeError("a Server starts once; make another one")
         self._began = True
         async with self._changing:
-            self._banner()
+            plaintext = self.auth.plaintext_passwords
+            print_banner(self.opts, self.log, self.name, self.id, plaintext_passwords=plaintext)
             try:
                 await self._start()
             except BaseException:
@@ -258,6 +261,7 @@ class Server:
                 reason = f"open {opts.pid_file}: {os_error(exc)}"
                 raise ServerError(f"Could not write pidfile: {reason}") from exc
         self.pollers = Pollers(self.state, io_threads(opts.io_threads), self._on_event, self.log)
+        self.internal_clients.poller = self.pollers.internal
         self.accounts.no_events = self._let_go_of_streams
         if self.trust:
             await self.trust.start()
@@ -268,9 +272,7 @@ class Server:
 
             self._monitor = await Monitor.listen(self)
         if opts.jetstream.enabled:
-            from gnats.jetstream.jetstream import enable
-
-            await enable(self)
+            await self.enable_jetstream()
         sock = await listen_for_clients(opts.host, max(opts.port, 0))
         self._accepting = True
         self._listener = AcceptLoop(sock, "Client", self.create_client, self.log)
@@ -285,41 +287,6 @@ class Server:
         if self._profiler:
             self._listening["profile"] = self._profiler.sock
         self.update_ports_file()
-
-    def _banner(self) -> None:
-        opts, log = self.opts, self.log
-        log.notice("Starting nats-server")
-        log.notice(f"  Version:  {NATS_VERSION}")
-        log.notice("  Git:      [not set]")
-        log.notice(f"  gnats:    {__version__}")
-        log.debug(f"  Go build: {RUNTIME}")
-        log.notice(f"  Name:     {self.name}")
-        log.notice(f"  ID:       {self.id}")
-        self._log_feature_flags()
-        if self.auth.plaintext_passwords:
-            log.warn("Plaintext passwords detected, use nkeys or bcrypt")
-        if opts.config_file:
-            log.notice(f"Using configuration file: {opts.config_file} ({opts.config_digest})")
-        if opts.max_payload > MAX_PAYLOAD_WARNING:
-            limit = friendly_bytes(MAX_PAYLOAD_WARNING)
-            log.warn(
-                f"Maximum payloads over {limit} are generally discouraged and could lead to poor performance"
-            )
-
-    def _log_feature_flags(self) -> None:
-        """Say which feature flags are configured (printFeatureFlags)."""
-        flags = self.opts.feature_flags
-        if not flags:
-            return
-        words = {(True, True): "enabled", (True, False): "opt-out", (False, True): "opt-in"}
-        known = [
-            f"{name} ({words.get((FEATURE_FLAGS[name], flags[name]), 'disabled')})"
-            for name in sorted(flags.keys() & FEATURE_FLAGS.keys())
-        ]
-        self.log.notice("  Feature flags:")
-        self.log.notice(f"    Configured:    {', '.join(known) or 'none'}")
-        if unknown := sorted(flags.keys() - FEATURE_FLAGS.keys()):
-            self.log.notice(f"    Unsupported:   {', '.join(unknown)}")
 
     async def shutdown(self) -> None:
         """Stop accepting, close every connection, and return when everything this server started has ended.
@@ -380,8 +347,7 @@ class Server:
             self.pollers.hurry()
             for session in list(self.clients.values()):
                 session.close(self.log, ClosedState.SERVER_SHUTDOWN)
-            for client in self._internal.values():
-                client.close()
+            self.internal_clients.close()
             closed = await self._wait_for_closed()
             self.pollers.stop(close=closed, before=self.js_engine.close if self.js_engine else None)
             self.pollers = None
@@ -394,7 +360,7 @@ class Server:
         for _ in range(2):
             try:
                 async with asyncio.timeout(CLOSE_TIMEOUT):
-                    while self.clients or self._others or self._internal:
+                    while self.clients or self._others or self.internal_clients:
                         self._closed.clear()
                         await self._closed.wait()
                 return True
@@ -420,7 +386,10 @@ class Server:
             from gnats.lameduck import LameDuck
 
             self.tell("lame duck")
-            self._lame_duck = LameDuck(self)
+            self.log.notice("Entering lame duck mode, stop accepting new clients")
+            self.stop_accepting()
+            ldm_info = partial(self.client_info, ldm=True)
+            self._lame_duck = LameDuck(self.clients, self.opts, self.log, ldm_info, self.shutdown)
             if self.events:
                 self.events.lame_duck()
 
@@ -469,40 +438,73 @@ class Server:
         if tls and self._accepting:
             tls.report_blocked()
 
+    # -- JetStream -------------------------------------------------------------------------------------------
+
+    async def enable_jetstream(self) -> None:
+        """Start JetStream as the options say (EnableJetStream). Raises ServerError."""
+        log = self.log
+        log.notice("Starting JetStream")
+        start = time.monotonic_ns()
+        try:
+            await self._start_jetstream()
+        finally:
+            log.notice(f"Took {duration(time.monotonic_ns() - start)} to start JetStream")
+
+    async def _start_jetstream(self) -> None:
+        from gnats.jetstream.advisories import Advisories
+        from gnats.jetstream.api import Api
+        from gnats.jetstream.engine import Engine
+        from gnats.jetstream.jetstream import JetStream, configure
+        from gnats.jetstream.shared import Shared
+
+        clients, system = self.internal_clients, self.system_account
+        assert self.pollers and self.events and system
+        if system.jetstream_limits:
+            raise ServerError("Not allowed to enable JetStream on the system account")
+        config = configure(self.opts.jetstream, self.log)
+        if self.js_engine is None:
+            pollers = list(self.pollers.all)
+            self.js_engine = Engine(pollers, self.state, [clients.next_cid() for _ in pollers])
+        advisories = Advisories(self.events, system, config.options.domain)
+        shared = Shared(config, self.js_engine, clients, advisories, self.log, lambda: self.opts)
+        js = self.jetstream = JetStream(shared, self.name, self.accounts, self.spawn)
+        await js.start(lambda: Api(js, clients.new(system), self.clients))
+
+    async def disable_jetstream(self) -> None:
+        """Stop JetStream; the server goes on without it (DisableJetStream)."""
+        js, self.jetstream = self.jetstream, None
+        self.update_info()
+        if js:
+            await js.close()
+
+    async def restart_jetstream(self) -> None:
+        """Start JetStream while the server runs; what goes wrong is logged (restartJetStream)."""
+        self.log.notice("Restarting JetStream")
+        try:
+            await self.enable_jetstream()
+        except ServerError as exc:
+            self.log.warn(f"Can't start JetStream: {exc}")
+            await self.disable_jetstream()
+        self.update_info()
+
+    def _reconfigure_jetstream(self, account: Account) -> None:
+        if self.jetstream:
+            self.jetstream.reconfigure_soon(account)
+
     # -- clients ---------------------------------------------------------------------------------------------
 
-    def next_cid(self) -> int:
-        """A connection id that was not used yet."""
-        return next(self._cids)
-
-    def account_cid(self, account: Account) -> int:
-        """The connection id of the server's own client in an account, be there one already or not."""
-        if not account.internal_cid:
-            account.internal_cid = self.next_cid()
-        return account.internal_cid
-
-    def internal_client(self, account: Account, cid: int = 0) -> InternalClient:
-        """A new client of the server itself in an account, with a new connection id unless one is given."""
-        assert self.pollers is not None
-        cid = cid or self.next_cid()
-        kind = SYSTEM if account is self.system_account else ACCOUNT
-        internal = InternalClient(account, cid, self.pollers.internal, self.state, kind, self.log)
-        self._internal[cid] = internal
-        return internal
-
-    def account_client(self, account: Account) -> InternalClient:
-        """The server's own client in an account, which stays."""
-        if account.internal is None:
-            account.internal = self.internal_client(account, self.account_cid(account))
-        return account.internal
-
     def _start_system_account(self, account: Account) -> None:
-        client = self.internal_client(account)
-        self.events = Events(self, client)
-        Services(self, client, self.events)
+        client = self.internal_clients.new(account)
+        self.events = Events(self, self.accounts, client, self.internal_clients, self._stats)
+        Services(self, self, client, self.events)
         self.accounts.measured = self._measured
         if self.trust:
             self.trust.serve(client, self.events)
+
+    def _stats(self) -> dict[str, object]:
+        from gnats.monitor.statsz import server_stats
+
+        return server_stats(self)
 
     def _let_go_of_streams(self) -> bool:
         """Free closed streams, which keep their accounts; whether no event of a poller waits."""
@@ -514,7 +516,7 @@ class Server:
         if self._latency is None:
             from gnats.latency import Latency
 
-            self._latency = Latency(self)
+            self._latency = Latency(self.name, self.clients, self.internal_clients)
         self._latency.measured(account, wanted, status, data)
 
     def create_client(self, sock: socket.socket, host: str, port: int) -> None:
@@ -528,7 +530,7 @@ class Server:
         client = Client(
             CLIENT,
             sock.fileno(),
-            self.next_cid(),
+            self.internal_clients.next_cid(),
             self.pollers.choose(),
             self.state,
             max_control_line=opts.max_control_line,
@@ -595,20 +597,114 @@ class Server:
         Raises OptionError or ServerError, after logging it, when they are no good or cannot change while the
         server runs: then the old ones stay. Reloads that are asked for at once happen one after the other.
         """
-        from gnats.reload import read_options, reload
+        from gnats.reload import read_options
 
         async with self._reloading:
             if self.running:
                 self.tell("reloading")
             try:
-                new = opts.baseline() if opts else await asyncio.to_thread(read_options, self)
-                await reload(self, new)
+                new = (
+                    opts.baseline()
+                    if opts
+                    else await asyncio.to_thread(read_options, self.opts, self.read_options)
+                )
+                await self._reload(new)
             except (OptionError, ServerError) as exc:
                 self.log.error(f"Failed to reload server configuration: {exc}")
                 raise
             finally:
                 if self.running:
                     self.tell("lame duck" if self.in_lame_duck_mode else "ready")
+
+    async def _reload(self, new: Options) -> None:
+        """Put these options, which are a baseline(), into force.
+
+        First all that can fail is done: then either nothing at all has changed, or everything changes.
+        Raises OptionError or ServerError, and the old ones stay.
+        """
+        from gnats.reload import reload_clients
+        from gnats.reloadable import LOG_OPTIONS, diff_options
+
+        self._require_running()
+        old, before = replace(self.opts, port=self.port), self.auth
+        if new.port <= 0:  # any port: the one that was taken
+            new = replace(new, port=old.port)
+        changed = diff_options(old, new)
+        auth = configure_authorization(self, new, self.operator_mode)
+        tls = self.make_tls(new)
+        if "TLSConfig" not in changed and tls and self.tls and tls.digest != self.tls.digest:
+            changed["TLSConfig"] = "Reloaded: tls = enabled"  # other certificates of the same names
+        self.check_endpoints(new)
+        log = self.make_log(new) if self.make_log and changed.keys() & LOG_OPTIONS else None
+        try:
+            if self.trust:
+                await self.trust.reload(new)
+                self._require_running()
+            if changed.keys() & {"Accounts", "JetStream"}:
+                self.accounts.configure(new)
+        except (OptionError, ServerError):
+            if log:
+                log.close()
+            raise
+
+        self.opts, self.auth = new, auth
+        self.use_tls(tls)
+        self.update_info()
+        self._apply_options(changed.keys())
+        for notice in filter(None, changed.values()):
+            self.log.notice(notice)
+        if log:
+            self.log.become(log)
+        self.config_time = time.time_ns()
+        if old.jetstream.enabled or new.jetstream.enabled:
+            await self._reload_jetstream(changed.keys())
+
+        await reload_clients(self, changed.keys(), before)
+        digest = f"({new.config_digest})" if new.config_digest else ""
+        self.log.notice(f"Reloaded server configuration {digest}")
+
+    async def _reload_jetstream(self, changed: Set[str]) -> None:
+        """JetStream begins, ends, or has other limits and accounts."""
+        js, opts = self.jetstream, self.opts.jetstream
+        if not opts.enabled:
+            await self.disable_jetstream()
+        elif js is None:
+            await self.restart_jetstream()
+        else:
+            if changed & {"JetStreamMaxMemory", "JetStreamMaxStore"}:
+                js.set_limits(
+                    opts.max_memory if "JetStreamMaxMemory" in changed else js.max_memory,
+                    opts.max_store if "JetStreamMaxStore" in changed else js.max_store,
+                )
+            if "JetStreamLimits" in changed:
+                js.set_stream_limits(opts.limits)
+            await js.configure_accounts()
+
+    def _require_running(self) -> None:
+        if not self.running:
+            raise ServerError("the server is not running")
+
+    def _apply_options(self, changed: Set[str]) -> None:
+        """What has no further part than to be told to somebody; what goes wrong with a file is logged."""
+        opts, state, log = self.opts, self.state, self.log
+        if "Debug" in changed:
+            log.debug_on = state.debug = opts.debug
+        if "Trace" in changed:
+            log.trace_on = state.trace = opts.trace
+        state.trace_verbose, state.trace_headers = opts.trace_verbose, opts.trace_headers
+        state.max_traced_msg_len = max(opts.max_traced_msg_len, 0)
+        state.no_fast_producer_stall = opts.no_fast_producer_stall
+        if "PidFile" in changed and opts.pid_file:
+            self.update_pid_file()
+        if "PortsFileDir" in changed:
+            self.update_ports_file()
+        self.reload_endpoints()
+        if "MaxConn" in changed:
+            from gnats.reload import close_clients_over_maximum
+
+            close_clients_over_maximum(self)
+        if changed & {"Tags", "Metadata"} and self.events:
+            self.events.statsz_update()
 
     @property
     def running(self) -> bool:
@@ -667,12 +763,11 @@ class Server:
         elif kind == EV_CLOSED:
             self._remove(cid, ClosedState(a), b, data if isinstance(data, bytes) else b"")
         elif kind == EV_MSG:
-            internal = self._internal.get(cid)
-            if internal and isinstance(data, tuple):
-                internal.process_message(a, data)
+            if isinstance(data, tuple):
+                self.internal_clients.process_message(cid, a, data)
         elif kind == EV_JETSTREAM:
             if self.jetstream:
-                self.jetstream.on_event(client, a, b, data)
+                self.jetstream.shared.on_event(client, a, b, data)
         elif session is None:
             # of one of the server's own clients
             if kind == EV_LOG and a == LogCode.LOG_OUT_OF_MEMORY and isinstance(data, bytes):
@@ -699,14 +794,16 @@ class Server:
             if self.events:
                 from gnats.msgtrace import publish  # only those who trace messages load it
 
-                publish(self, self.events, session, data)
+                publish(self.clients, self.events, session, data)
         elif cid not in self.clients:  # refused: it is being closed
             return False
         elif kind in (EV_CONNECT, EV_INFO):
             assert isinstance(client, Client)
-            act = process_connect if kind == EV_CONNECT else process_info
             try:
-                act(self, session, data)
+                if kind == EV_CONNECT:
+                    process_connect(self, session, data)
+                else:
+                    process_info(session, data, self.log)
             except MemoryError:  # it would wait for an answer for ever
                 self.log.error(f"{session} - Out of memory - Closing")
                 client.close_connection(ClosedState.READ_ERROR)
@@ -717,7 +814,7 @@ class Server:
         session = self.clients.pop(cid, None) or self._others.pop(cid, None)
         self._closed.set()
         if session is None:
-            self._internal.pop(cid, None)
+            self.internal_clients.closed(cid)
             return
         account = session.account
         was_in = cid in account.clients
@@ -735,12 +832,3 @@ class Server:
 def _make_log(opts: Options) -> Logger:
     """The log of an embedded server: none, unless the options name one. Raises ServerError."""
     return configure_logger(opts) if logs_somewhere(opts) else SilentLogger()
-
-
-def write_pid_file(path: str) -> None:
-    """Raises OSError."""
-    fd = os.open(system_path(path), os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    try:
-        os.write(fd, b"%d" % os.getpid())
-    finally:
-        os.close(fd)

@@ -2,90 +2,27 @@
 
 import asyncio
 import time
-from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
-from gnats.auth import Grant
+from gnats.account import Account
+from gnats.clientopts import CLIENT_PROTO_INFO, ClientOptions
 from gnats.core.tlstransport import tls_info
-from gnats.gofmt import join_host_port, quote
-from gnats.gojson import Struct, unmarshal
-from gnats.info import PERMISSION
+from gnats.gofmt import join_host_port, quote, rfc3339
+from gnats.gojson import marshal
+from gnats.grant import Grant
 from gnats.reasons import ClosedState
 
 if TYPE_CHECKING:
-    from gnats.account import Account
     from gnats.core.client import Client
     from gnats.core.tlstransport import TLSInfo
     from gnats.logger import Logger
 
-CLIENT_PROTO_INFO = 1
-"""The protocol of clients that take INFO at any time."""
-
 LEFT_OUT_TOLD = 1.0
 """Seconds after which it is told how many log entries were left out."""
 
-CONNECT_FIELDS: Struct = {
-    "echo": "bool",
-    "verbose": "bool",
-    "pedantic": "bool",
-    "tls_required": "bool",
-    "nkey": "string",
-    "jwt": "string",
-    "sig": "string",
-    "auth_token": "string",
-    "user": "string",
-    "pass": "string",
-    "name": "string",
-    "lang": "string",
-    "version": "string",
-    "protocol": "int",
-    "account": "string",
-    "new_account": "bool",
-    "headers": "bool",
-    "no_responders": "bool",
-    "import": PERMISSION,
-    "export": PERMISSION,
-    "remote_account": "string",
-    "proxy_sig": "string",
-}
-"""CONNECT's fields; those that ClientOptions has not are checked and otherwise ignored."""
-
-
-@dataclass(slots=True)
-class ClientOptions:
-    """What a client asked for: CONNECT's fields (ClientOpts in client.go); before the first, its defaults."""
-
-    echo: bool = True
-    verbose: bool = True
-    pedantic: bool = True
-    nkey: str = ""
-    jwt: str = ""
-    sig: str = ""
-    proxy_sig: str = ""
-    auth_token: str = ""
-    user: str = ""
-    password: str = ""
-    name: str = ""
-    lang: str = ""
-    version: str = ""
-    protocol: int = 0
-    account: str = ""
-    new_account: bool = False
-    headers: bool = False
-    no_responders: bool = False
-
-    def merge(self, connect: bytes) -> None:
-        """Take over what a CONNECT's argument sets.
-
-        Raises JSONError.
-        """
-        for name, value in unmarshal(connect, CONNECT_FIELDS, "ClientOpts").items():
-            name = "password" if name == "pass" else name
-            if name in _KEPT:
-                setattr(self, name, value)
-
-
-_KEPT = frozenset(field.name for field in fields(ClientOptions))
+_HEAD = ("start", "host", "id")
+_MID = ("user", "name", "lang", "ver")
+"""Fields of a ClientInfo before and amid those that depend on the service."""
 
 
 class Session:
@@ -118,7 +55,7 @@ class Session:
         "tls_final",
     )
 
-    def __init__(self, client: "Client", host: str, port: int, account: "Account", nonce: str = "") -> None:
+    def __init__(self, client: "Client", host: str, port: int, account: Account, nonce: str = "") -> None:
         self.client: Client | None = client
         self.cid = client.cid
         self.host = host
@@ -181,7 +118,7 @@ class Session:
             return f"jwt:{self.grant.pub_key}"
         return "token" if self.opts.auth_token else ""
 
-    def register_with_account(self, account: "Account") -> bool:
+    def register_with_account(self, account: Account) -> bool:
         """Belong to an account from now on; False when it has as many connections as it may."""
         if account is self.account and self.connected and self.cid in account.clients:
             return True
@@ -274,3 +211,42 @@ class Session:
         if log.allow(statement):
             user = self.auth_user_label() if self.connected else ""
             log.log(level, f"{self} - {statement}" + (f" - {user}" if user else ""))
+
+    def client_info(self, **changes: object) -> dict[str, object]:
+        """The client as events, services and auth callouts are told of it (ClientInfo in events.go).
+
+        Fields in nats-server's order, without the empty ones; `changes` replace some of them.
+        """
+        opts, grant = self.opts, self.grant
+        fields: dict[str, object] = {
+            "start": rfc3339(self.start),
+            "host": self.host,
+            "id": self.cid,
+            "acc": self.account.name,
+            "svc": "",
+            "user": self.raw_auth_user(),
+            "name": opts.name,
+            "lang": opts.lang,
+            "ver": opts.version,
+            "rtt": 0,
+            "server": "",
+            "stop": "",
+            "jwt": opts.jwt,
+            "issuer_key": grant.issuer_key,
+            "name_tag": "",
+            "tags": list(grant.tags),
+            "kind": "Client",
+            "client_type": "nats",
+        }
+        fields |= changes
+        return {name: value for name, value in fields.items() if value}
+
+    def share_details(self) -> None:
+        """Have the data plane tell services, where an import shares it, who the client is."""
+        info = self.client_info(acc="", name_tag=self.grant.name_tag)
+        texts = {name: f'"{name}":'.encode() + marshal(value) for name, value in info.items()}
+        head = b"".join(text + b"," for name, text in texts.items() if name in _HEAD)
+        mid = b"".join(b"," + text for name, text in texts.items() if name in _MID)
+        tail = b"".join(b"," + text for name, text in texts.items() if name not in _HEAD + _MID)
+        if self.client:
+            self.client.set_details(head, mid, tail)

@@ -3,9 +3,9 @@
 import binascii
 import json
 from base64 import b64decode
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from gnats.authopts import Permissions, SubjectPermission
 from gnats.errors import FilteredError, OptionError, RequestError, ServerError
@@ -16,10 +16,15 @@ from gnats.internal import InternalClient, Message
 from gnats.turns import Turns
 
 if TYPE_CHECKING:
+    import asyncio
+
     from gnats.account import Account
-    from gnats.monitor.render import Steps
-    from gnats.server import Server
+    from gnats.accounts import Accounts
+    from gnats.logger import Logger
+    from gnats.monitor.services import PagesServer
+    from gnats.opts import Options
     from gnats.session import Session
+    from gnats.steps import Steps
 
 _ACCOUNT_AT = 3  # the token of $SYS.REQ.ACCOUNT.<account>.<what>
 
@@ -54,14 +59,47 @@ ACCOUNT_PAGES = ("SUBSZ", "CONNZ", "LEAFZ", "JSZ", "INFO")
 Answer = Callable[[Message], "Steps[object]"]
 
 
-class Services:
-    """Answers the requests that arrive in the system account."""
+class Host(Protocol):
+    """The server that the system account's clients ask. A reload replaces `opts`."""
 
-    def __init__(self, server: "Server", client: InternalClient, events: Events) -> None:
+    @property
+    def id(self) -> str: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def opts(self) -> "Options": ...
+    @property
+    def log(self) -> "Logger": ...
+    @property
+    def accounts(self) -> "Accounts": ...
+    @property
+    def clients(self) -> "Mapping[int, Session]": ...
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
+        """Run something that takes its time."""
+
+    def disconnect_client_by_id(self, cid: int) -> None:
+        """Close a client's connection. Raises KeyError."""
+
+    def ldm_client_by_id(self, cid: int) -> None:
+        """Tell a client to go elsewhere. Raises KeyError."""
+
+    async def reload(self) -> None:
+        """Read the configuration again. Raises OptionError, ServerError."""
+
+
+class Services:
+    """Answers the requests that arrive in the system account.
+
+    `pages` is the server as the monitor shows it.
+    """
+
+    def __init__(self, server: Host, pages: "PagesServer", client: InternalClient, events: Events) -> None:
         self._server = server
+        self._pages = pages
         self._events = events
         self._client = client
-        self._turns = Turns(server)
+        self._turns = Turns(server.clients, server.spawn, server.log)
         me = f"$SYS.REQ.SERVER.{server.id}"
         self._on("$SYS.REQ.SERVER.PING", self._statsz)
         for prefix in (me, "$SYS.REQ.SERVER.PING"):
@@ -152,7 +190,7 @@ class Services:
     def _page(self, name: str, request: Message) -> "Steps[object]":
         from gnats.monitor.services import server_page  # only those who ask load the pages
 
-        return server_page(self._server, name, request.payload)
+        return server_page(self._pages, name, request.payload)
 
     def _statsz(self, request: Message) -> None:
         try:
@@ -220,7 +258,7 @@ class Services:
     def _account_page(self, name: str, request: Message) -> "Steps[object]":
         from gnats.monitor.services import account_page
 
-        return account_page(self._server, name, _account_name(request), request.payload)
+        return account_page(self._pages, name, _account_name(request), request.payload)
 
     def _account_statz(self, request: Message) -> "Steps[object]":
         name = _account_name(request)
@@ -229,10 +267,10 @@ class Services:
         return (yield from self._statz(request, name))
 
     def _statz(self, request: Message, *accounts: str) -> "Steps[object]":
-        from gnats.monitor.render import at_once
         from gnats.monitor.services import statz
+        from gnats.steps import at_once
 
-        page = yield from at_once(lambda: statz(self._server, request.payload, accounts))
+        page = yield from at_once(lambda: statz(self._pages, request.payload, accounts))
         if page is None:
             raise FilteredError
         return page
@@ -280,7 +318,7 @@ class Services:
         from gnats.monitor.services import subscribers
 
         def count() -> "Steps[None]":
-            found = yield from subscribers(self._server, account, subject, queue)
+            found = yield from subscribers(self._pages, account, subject, queue)
             self._events.respond(request.reply, found)
 
         self._turns.begin(request.producer, count())

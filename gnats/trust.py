@@ -2,19 +2,19 @@
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from gnats.accountopts import ServiceImport, StreamImport
 from gnats.claimaccount import ClaimAccount
-from gnats.claimsreq import ClaimsServices, SystemInbox
+from gnats.claimsreq import ClaimsServices, Spawn, SystemInbox
 from gnats.connect import auth_violation, close_over_maximum, limits, permissions_of
 from gnats.errors import ServerError
 from gnats.gofmt import quote
+from gnats.grant import JWTUser
 from gnats.internal import InternalClient
-from gnats.jwtauth import JWTUser
 from gnats.jwtusers import granted_permissions
 from gnats.operatormode import OperatorMode
 from gnats.reasons import ClosedState
@@ -24,20 +24,51 @@ from gnats.resolver.directory import DirectoryResolver
 
 if TYPE_CHECKING:
     from gnats.account import Account
+    from gnats.accounts import Accounts
     from gnats.events import Events
+    from gnats.logger import Logger
     from gnats.opts import Options
-    from gnats.server import Server
     from gnats.session import Session
 
 
-class Trust:
-    """Carries out in `server` what JWTs say; made before the server's accounts."""
+class Host(Protocol):
+    """The server whose accounts JWTs make. A reload replaces `opts`."""
 
-    def __init__(self, server: "Server", opts: "Options") -> None:
+    @property
+    def name(self) -> str: ...
+    @property
+    def log(self) -> "Logger": ...
+    @property
+    def opts(self) -> "Options": ...
+    @property
+    def accounts(self) -> "Accounts": ...
+    @property
+    def events(self) -> "Events | None":
+        """None without a system account."""
+
+
+class Trust:
+    """Carries out in `server` what JWTs say; made before the server's accounts.
+
+    `sessions` are the server's clients by id. `limits_changed` is called with an account that has other
+    limits for JetStream; `spawn` runs what takes its time.
+    """
+
+    def __init__(
+        self,
+        server: Host,
+        opts: "Options",
+        sessions: "Mapping[int, Session]",
+        limits_changed: "Callable[[Account], None]",
+        spawn: Spawn,
+    ) -> None:
         self._server = server
         self._opts = opts
+        self._clients = sessions
+        self._limits_changed = limits_changed
+        self._spawn = spawn
         self.mode = OperatorMode(opts, None, self, server.log)
-        self.inbox = SystemInbox(server)
+        self.inbox = SystemInbox(server.name)
         self._activations: dict[str, asyncio.TimerHandle] = {}
         """When tokens end that accounts import something with."""
         self._failed: set[str] = set()
@@ -72,7 +103,7 @@ class Trust:
     def serve(self, client: InternalClient, events: "Events") -> None:
         """Answer requests about JWTs, with a client of the system account."""
         self.inbox.client = client
-        ClaimsServices(self._server, self.mode, client, events)
+        ClaimsServices(self._spawn, self._server.log, self.mode, client, events)
 
     async def reload(self, opts: "Options") -> None:
         """Take over what the options say about JWTs, and look at them again. Raises ServerError."""
@@ -103,11 +134,10 @@ class Trust:
             account.name_tag = claim.claims.name or claim.name
             if not claim.removed:  # else they are told that they go
                 self._update_clients(claim, account)
-            if server.jetstream:
-                server.jetstream.reconfigure_soon(account)
+            self._limits_changed(account)
 
     def _update_clients(self, claim: ClaimAccount, account: "Account") -> None:
-        for session in close_over_maximum(self._server, account):
+        for session in close_over_maximum(account, self._clients, self._server.log):
             if isinstance(session.grant.user, JWTUser):
                 self._update_client(session, session.grant.user, claim)
 
@@ -115,7 +145,7 @@ class Trust:
         server, client = self._server, session.client
         if eviction := self.mode.recheck(user):
             if eviction.err == "Authorization Violation":
-                auth_violation(server, session)
+                auth_violation(session, server.log, server.events)
                 return
             if eviction.err:
                 session.rate_limit(server.log, "DBG", eviction.err)
@@ -123,7 +153,7 @@ class Trust:
             return
         if client is None:
             return
-        max_subs, max_payload = limits(server, session)
+        max_subs, max_payload = limits(session, server.opts)
         opts = server.opts
         client.set_limits(
             max_control_line=opts.max_control_line,
@@ -141,7 +171,7 @@ class Trust:
             session.grant = replace(
                 session.grant, user=changed, permissions=granted_permissions(changed, claim)
             )
-            client.set_permissions(permissions_of(server, session))
+            client.set_permissions(permissions_of(session, server.log))
 
     def expire_account(self, account: ClaimAccount) -> None:
         """Its clients go."""
@@ -156,11 +186,11 @@ class Trust:
         self._disarm(account.name)
         self._server.accounts.forget(account.name)
         for session in sessions:
-            auth_violation(self._server, session)
+            auth_violation(session, self._server.log, self._server.events)
 
     def _sessions(self, name: str) -> "list[Session]":
-        account = self._server.lookup_account(name)
-        return list(account.clients.values()) if account else []
+        account = self._server.accounts.get(name)
+        return [self._clients[cid] for cid in account.clients] if account else []
 
     # -- exports and imports ---------------------------------------------------------------------------------
 

@@ -3,13 +3,14 @@
 import asyncio
 import time
 from collections import deque
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Container, Coroutine
+from typing import TYPE_CHECKING, Any
 
+from gnats.logger import Logger
 from gnats.pollers import TURN
 
 if TYPE_CHECKING:
-    from gnats.monitor.render import Steps
-    from gnats.server import Server
+    from gnats.steps import Steps
 
 MOST_WAITING = 1024
 """Pieces of work that may wait; then the connection with the most of them loses its latest."""
@@ -18,11 +19,19 @@ MOST_WAITING = 1024
 class Turns:
     """Does work in turns: connections take turns, and what each has asked for is done in order.
 
-    Work of a connection that has gone is given up.
+    Work of a connection that has gone is given up: `connections` are the ids of those that are here. `spawn`
+    runs a task until the server ends.
     """
 
-    def __init__(self, server: "Server") -> None:
-        self._server = server
+    def __init__(
+        self,
+        connections: Container[int],
+        spawn: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]],
+        log: Logger,
+    ) -> None:
+        self._connections = connections
+        self._spawn = spawn
+        self._log = log
         self._waiting: dict[int, deque[Steps[None]]] = {}
         self._count = 0
         self._task: asyncio.Task[None] | None = None
@@ -37,14 +46,14 @@ class Turns:
             crowded = max(self._waiting, key=lambda each: len(self._waiting[each]))
             self._waiting[crowded].pop()
             self._removed(crowded)
-            log = self._server.log
+            log = self._log
             if log.allow(text := "Dropped requests to the system account: too many wait for long answers"):
                 log.warn(text)
         if self._task is None:
             self._start()
 
     def _start(self) -> None:
-        self._task = self._server.spawn(self._work())
+        self._task = self._spawn(self._work())
         self._task.add_done_callback(self._ended)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
@@ -52,7 +61,7 @@ class Turns:
         if task.cancelled():
             return
         if exc := task.exception():
-            self._server.log.error(f"A request to the system account failed: {exc!r:.500}")
+            self._log.error(f"A request to the system account failed: {exc!r:.500}")
         if self._waiting:
             self._start()
 
@@ -62,7 +71,7 @@ class Turns:
             asker = next(iter(self._waiting))
             works = self._waiting.pop(asker)
             self._waiting[asker] = works  # behind the others
-            if asker not in self._server.clients:
+            if asker not in self._connections:
                 self._count -= len(works)
                 del self._waiting[asker]
                 continue

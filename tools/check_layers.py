@@ -1,6 +1,7 @@
-"""Fails when modules import each other in a circle: of Python, of Cython, or of both.
+"""Fails when modules import each other in a circle, of Python, of Cython, or of both, and when a lower
+package imports a higher one.
 
-An import inside a function counts; one under `if TYPE_CHECKING:`, which never runs, does not.
+An import inside a function counts, and so does one for types alone, under `if TYPE_CHECKING:`.
 """
 
 import ast
@@ -13,6 +14,17 @@ ROOT = Path(__file__).resolve().parent.parent
 CYTHON_IMPORT = re.compile(
     r"^\s*(?:from\s+(?P<source>[\w.]+)\s+)?c?import\s+(?P<names>\([^)]*\)|[^(#\n]+)", re.MULTILINE
 )
+
+ORDER = (
+    "gnats.errors",
+    "gnats.version",
+    "gnats.includes",
+    "gnats.gofmt",
+    "gnats.core",
+    "gnats",
+)
+"""Packages, and modules that stand alone, from the lowest to the highest: none imports one that follows
+it. A module belongs to the longest name that is its own or begins it, and so at least to the last."""
 
 Imports = dict[str, set[str]]
 """The modules that each module imports."""
@@ -35,9 +47,6 @@ def read_imports(root: Path) -> Imports:
 def python_imports(tree: ast.AST) -> Iterator[str]:
     """Names that may be modules: `from a import b` may import a.b."""
     for node in ast.iter_child_nodes(tree):
-        if isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING"):
-            yield from python_imports(ast.Module(node.orelse, []))
-            continue
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:
@@ -78,15 +87,34 @@ def reach(imports: Imports, name: str) -> set[str]:
     return found
 
 
+def package_of(name: str) -> str:
+    """The entry of ORDER that a module belongs to."""
+    return max((each for each in ORDER if f"{name}.".startswith(f"{each}.")), key=len)
+
+
+def find_upward(imports: Imports) -> list[tuple[str, str]]:
+    """Imports of modules of higher packages: importer and imported."""
+    rank = {package: number for number, package in enumerate(ORDER)}
+    return sorted(
+        (name, other)
+        for name, others in imports.items()
+        for other in others
+        if rank[package_of(name)] < rank[package_of(other)]
+    )
+
+
 def main(root: Path) -> int:
-    """Print each circle below `root` in a line; 1 when there is one."""
+    """Print each circle and each import upward below `root` in a line; 1 when there is one."""
     imports = read_imports(root)
     circles = find_circles(imports)
     for circle in circles:
         print(f"{len(circle)} modules import each other in a circle: {', '.join(circle)}")
-    if not circles:
-        print(f"{len(imports)} modules, no circles")
-    return 1 if circles else 0
+    upward = find_upward(imports)
+    for name, other in upward:
+        print(f"{name} imports {other}, which is of a higher package")
+    if not circles and not upward:
+        print(f"{len(imports)} modules, no circles, no import upward")
+    return 1 if circles or upward else 0
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ TABLE = {
         addRespServiceImport=Account.expect_response AddServiceExport AddServiceImport
         addServiceImport=Accounts._import AddStreamExport AddStreamImport AddWeightedMappings
         CacheDirAccResolver=DirectoryResolver checkActivation checkExpiredResponses checkForReverseEntries
-        DirAccResolver=DirectoryResolver internalClient=Server.internal_client
+        DirAccResolver=DirectoryResolver internalClient=InternalClients.new
         processServiceImportResponse removeRespServiceImport=Account.take_response
         respondToUpdate=requests.answer selectMappedSubject sendTrackingLatency=Latency.measured
         serviceImportFormsCycle=_check_service_cycles setTraceDest shouldSample
@@ -91,9 +91,10 @@ TABLE = {
     "ipqueue.go": "drain=Inbox.drain push=Inbox.post",
     "jetstream.go": """jetstream/usage accountReservation checkAllLimits
         checkJetStreamExports=add_jetstream checkLimits=reservations.check_limits configJetStream
-        decryptMeta=Keys.open DisableJetStream=jetstream.disable dynJetStreamConfig=JetStreamConfig.of
-        EnableJetStream=jetstream.enable friendlyBytes JetStreamUsage jsAccount=JSAccount maxBytesLimits
-        restartJetStream=jetstream.restart selectLimits shutdownJetStream=JetStream.close
+        decryptMeta=Keys.open DisableJetStream=Server.disable_jetstream dynJetStreamConfig=JetStreamConfig.of
+        EnableJetStream=Server.enable_jetstream friendlyBytes JetStreamUsage jsAccount=JSAccount
+        maxBytesLimits
+        restartJetStream=Server.restart_jetstream selectLimits shutdownJetStream=JetStream.close
         signalPullConsumers sufficientResources tierName UpdateJetStreamLimits validateJetStreamOptions""",
     "jetstream_api.go": """apiDispatch=Api._dispatch delayedAPIResponder=Api._call_later getRequestInfo
         isEmptyRequest jsAccountInfoRequest=_account_info jsConsumerCreateRequest=consumerapi._create
@@ -134,8 +135,8 @@ TABLE = {
         setBaselineOptions=Options.baseline TLSConfigOpts=TLSOptions""",
     "parser.go": "parse",
     "rate_counter.go": "allow=TLSContext.allow",
-    "reload.go": """applyOptions=reload._apply clientHasMovedToDifferentAccount=_has_moved
-        recheckPinnedCerts=reload._is_pinned Reload=reload.reload reloadAuthorization ReloadOptions""",
+    "reload.go": """applyOptions=Server._apply_options clientHasMovedToDifferentAccount=_has_moved
+        recheckPinnedCerts=reload._is_pinned Reload=Server.reload reloadAuthorization ReloadOptions""",
     "ring.go": "append=Server._remove",
     "scheduler.go": """add=schedule_add decode=schedules_decode encode=schedules_encode
         getScheduledMessages=run_next parseMsgSchedule=cron_due remove=schedule_drop""",

@@ -15,10 +15,10 @@ from gnats.errors import OptionError
 from gnats.gofmt import quote
 
 if TYPE_CHECKING:
-    from gnats.opts import Options
+    from gnats.optionfields import OptionFields
 
 
-def apply_config(opts: "Options", config: Config, path: str) -> list[str]:
+def apply_config(opts: "OptionFields", config: Config, path: str) -> list[str]:
     """Set the options that a configuration names, of a key's names the last; return warnings.
 
     Raises OptionError with all that is wrong, warnings first, one line each with file, line and position.
@@ -52,14 +52,14 @@ def apply_config(opts: "Options", config: Config, path: str) -> list[str]:
     return problems.warnings
 
 
-def _set_authorization(opts: "Options", auth: Authorization) -> None:
+def _set_authorization(opts: "OptionFields", auth: Authorization) -> None:
     opts.username, opts.password, opts.authorization = auth.username, auth.password, auth.secret
     opts.auth_timeout = auth.timeout
     opts.permissions = auth.permissions
     opts.auth_callout = auth.callout
 
 
-def _set_operators(opts: "Options", operators: Operators) -> None:
+def _set_operators(opts: "OptionFields", operators: Operators) -> None:
     """What the configuration itself says about the system account and the resolver takes precedence."""
     opts.trusted_operators = operators.jwts
     opts.system_account = opts.system_account or operators.system_account
@@ -68,7 +68,7 @@ def _set_operators(opts: "Options", operators: Operators) -> None:
 
 
 def _set_users(
-    opts: "Options", auth: Authorization | None, accounts: Accounts | None, problems: Problems
+    opts: "OptionFields", auth: Authorization | None, accounts: Accounts | None, problems: Problems
 ) -> None:
     lists: list[Users] = [auth.users] if auth and auth.users else []
     for each in accounts.users if accounts else ():
@@ -82,7 +82,7 @@ def _set_users(
     opts.nkeys = [user for each in lists for user in each.nkeys]
 
 
-def _check_accounts(opts: "Options", accounts: Accounts, problems: Problems) -> None:
+def _check_accounts(opts: "OptionFields", accounts: Accounts, problems: Problems) -> None:
     names = {account.name for account in accounts.accounts}
     if opts.mappings:
         names.add(GLOBAL_ACCOUNT)
@@ -96,7 +96,7 @@ def _check_accounts(opts: "Options", accounts: Accounts, problems: Problems) -> 
             )
 
 
-def _check_callout(opts: "Options", auth: Authorization, problems: Problems) -> None:
+def _check_callout(opts: "OptionFields", auth: Authorization, problems: Problems) -> None:
     names = {account.name for account in opts.accounts}
     for name in auth.callout.allowed_accounts if auth.callout else ():
         if name not in names:

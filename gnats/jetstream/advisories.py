@@ -15,7 +15,7 @@ from gnats.jetstream.gotime import ZERO_TIME, unix_ns
 
 if TYPE_CHECKING:
     from gnats.account import Account
-    from gnats.server import Server
+    from gnats.events import Events
 
 ADVISORY = "$JS.EVENT.ADVISORY"
 _TYPE = "io.nats.jetstream.advisory.v1."
@@ -32,18 +32,18 @@ _REASONS = {
 class Advisories:
     """Publishes them in the accounts they are about."""
 
-    def __init__(self, server: Server, domain: str) -> None:
-        self._server = server
+    def __init__(self, events: Events, system_account: Account | None, domain: str) -> None:
+        self._events = events
+        self._system_account = system_account
         self._domain = {"domain": domain} if domain else {}
         self._ids = NuidSource()
 
     def _publish(self, account: Account | None, where: str, kind: str, fields: dict[str, Any]) -> None:
-        server = self._server
-        account = account or server.system_account
-        if account is None or server.events is None or not account.sublist.interested(where.encode()):
+        account = account or self._system_account
+        if account is None or not account.sublist.interested(where.encode()):
             return
         event = {"type": kind, "id": self._ids.next(), "timestamp": rfc3339(time.time_ns())}
-        server.events.publish_in(account, where.encode(), event | fields)
+        self._events.publish_in(account, where.encode(), event | fields)
 
     def advise(self, account: Account | None, what: str, kind: str, **fields: Any) -> None:
         """Publish `$JS.EVENT.ADVISORY.<what>`; without an account in the system's."""
@@ -58,7 +58,7 @@ class Advisories:
             account,
             "API",
             "api_audit",
-            server=self._server.name,
+            server=self._events.server_name,
             client=_shown(client),
             subject=subject,
             **more,
@@ -67,7 +67,7 @@ class Advisories:
 
     def limit_reached(self, dropped: int) -> None:
         """Requests to the API have been dropped: there are too many."""
-        fields = {"server": self._server.name} | self._domain | {"dropped": dropped}
+        fields = {"server": self._events.server_name} | self._domain | {"dropped": dropped}
         self._publish(None, f"{ADVISORY}.API.LIMIT_REACHED", _TYPE + "api_limit_reached", fields)
 
     def stream_action(self, account: Account, stream: str, action: str) -> None:
@@ -144,7 +144,12 @@ class Advisories:
 
     def out_of_storage(self, stream: str) -> None:
         """A stream could not be written."""
-        fields = {"server": self._server.name, "server_id": self._server.id, "stream": stream, "cluster": ""}
+        fields = {
+            "server": self._events.server_name,
+            "server_id": self._events.server_id,
+            "stream": stream,
+            "cluster": "",
+        }
         self.advise(None, "SERVER.OUT_OF_STORAGE", "server_out_of_space", **fields)
 
     def ack_metric(self, account: Account, stream: str, consumer: str, **fields: Any) -> None:

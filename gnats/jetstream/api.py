@@ -12,7 +12,7 @@ import asyncio
 import inspect
 import json
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Container
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -46,10 +46,11 @@ _AT_ONCE_OF_ONE = 4
 
 
 class Api:
-    """The API of a server's JetStream."""
+    """The API of a server's JetStream; `sessions` are the ids of its clients."""
 
-    def __init__(self, js: JetStream, client: InternalClient) -> None:
+    def __init__(self, js: JetStream, client: InternalClient, sessions: Container[int]) -> None:
         self.js = js
+        self._sessions = sessions
         self._client = client
         routes = (*streamapi.ROUTES, *consumerapi.ROUTES)
         self._routes: dict[str, Route] = {route.verb: route for route in routes}
@@ -106,7 +107,7 @@ class Api:
             self.js, self, subject, tokens, message.reply, message.header, message.payload, account, client
         )
         if not message.asker and tokens != ["INFO"]:
-            if message.producer in self.js.server.clients:
+            if message.producer in self._sessions:
                 request.response_type, request.client = SYSTEM_RESPONSE, None
                 self._answer(request, errors.NOT_ENABLED_FOR_ACCOUNT())
             return
@@ -118,10 +119,10 @@ class Api:
 
     def _asker(self, message: Message) -> tuple[Json | None, Account | None]:
         """What is known of who asks, and the account that is meant (getRequestInfo)."""
-        account = self.js.server.accounts.get(message.account_name)
+        account = self.js.server_accounts.get(message.account_name)
         if message.asker:
             return json.loads(message.asker), account
-        return {}, account if account is self.js.server.system_account else None
+        return {}, account if account is self.js.server_accounts.system_account else None
 
     # -- the queues --------------------------------------------------------------------------------------
 
@@ -146,7 +147,7 @@ class Api:
         dropped = queue.drop()
         for job in dropped:
             self._done(job)
-        log, text = self.js.server.log, f"{queue.name} limit reached, dropping"
+        log, text = self.js.log, f"{queue.name} limit reached, dropping"
         if log.allow(text):
             log.warn(f"{text} {len(dropped)} requests")
         self.js.advisories.limit_reached(len(dropped))
@@ -244,7 +245,7 @@ class Api:
     def _fail(self, request: Request, exc: BaseException) -> None:
         """Nobody has foreseen that: a bug, or out of memory."""
         where = quote(f"{request.account.label} > {request.subject}")
-        self.js.server.log.error(f"JetStream API request {where} failed: {exc!r:.500}")
+        self.js.log.error(f"JetStream API request {where} failed: {exc!r:.500}")
         self._answer(request, errors.STREAM_GENERAL(err="internal error"))
 
     def _refuse(self, request: Request, exc: ApiError) -> None:
@@ -301,7 +302,7 @@ class Api:
     def _purge_account(self, message: Message) -> None:
         """Delete all that an account has stored (jsLeaderAccountPurgeRequest)."""
         client, account = self._asker(message)
-        if account is None or account is not self.js.server.system_account:
+        if account is None or account is not self.js.server_accounts.system_account:
             return
         subject = message.subject.decode("utf-8", "replace")
         request = Request(

@@ -87,9 +87,7 @@ class Request:
         try:
             return unmarshal_stream(self.payload, fields, what, strict=True)
         except JSONError as exc:
-            self.js.server.log.warn(
-                f"Invalid JetStream request '{self.account.label} > {self.subject}': {exc}"
-            )
+            self.js.log.warn(f"Invalid JetStream request '{self.account.label} > {self.subject}': {exc}")
             if self.js.config.options.strict:
                 raise errors.INVALID_JSON(err=exc) from None
         return self.read_leniently(fields, what)

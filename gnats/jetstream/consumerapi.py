@@ -12,9 +12,9 @@ from gnats.jetstream import errors
 from gnats.jetstream.apirequest import OFFLINE_DELAY, Request, Route, Scope, cluster_required
 from gnats.jetstream.config import ACK_FLOW_CONTROL, FILE, LIMITS, ConsumerConfig
 from gnats.jetstream.consumercfg import is_group_name
+from gnats.jetstream.consumers import consumer_info
 from gnats.jetstream.document import TIME
 from gnats.jetstream.gotime import ZERO_TIME, unix_ns, utc
-from gnats.jetstream.info import consumer_info
 from gnats.jetstream.paging import PAGE, PAGED, ListPage, names_page
 from gnats.jetstream.streamapi import online
 

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from gnats.files import replace_file
 from gnats.gofmt import os_error, rfc3339
@@ -28,17 +28,46 @@ from gnats.jetstream.gotime import ZERO_TIME, unix_ns, utc
 from gnats.jetstream.metafiles import META_FILE, STATE_FILE, Undo, remove_directory, write_consumer_meta
 
 if TYPE_CHECKING:
+    from gnats.jetstream.config import StreamConfig
     from gnats.jetstream.encryption import Seal
-    from gnats.jetstream.streams import Stream
+    from gnats.jetstream.shared import StreamAccount
+    from gnats.jetstream.stream import Stream as NativeStream
 
 _RESET_RESPONSE = "io.nats.jetstream.api.v1.consumer_reset_response"
+
+
+class ConsumerStream(Protocol):
+    """A stream as its consumers see it."""
+
+    jsa: StreamAccount
+    config: StreamConfig
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def native(self) -> NativeStream: ...
+    @property
+    def identity(self) -> str: ...
+    @property
+    def sync_always(self) -> bool: ...
+    @property
+    def consumers_directory(self) -> Path: ...
+
+    def delete_consumer(self, consumer: Consumer) -> object:
+        """Delete a consumer and what is stored of it."""
 
 
 class Consumer:
     """A consumer of a stream; with an `offline_reason` it is told about only."""
 
     def __init__(
-        self, stream: Stream, name: str, config: ConsumerConfig, created: int, *, offline_reason: str = ""
+        self,
+        stream: ConsumerStream,
+        name: str,
+        config: ConsumerConfig,
+        created: int,
+        *,
+        offline_reason: str = "",
     ) -> None:
         self.stream = stream
         self.name = name
@@ -93,7 +122,7 @@ class Consumer:
 
     def _begin(self, restored: bytes, *, recovering: bool) -> None:
         jsa = self.stream.jsa
-        js = jsa.js
+        shared = jsa.shared
         state, stored = restored or None, b""
         if self.is_stored:
             if self._unlock(recovering=recovering):
@@ -104,17 +133,17 @@ class Consumer:
             self.name,
             self.config,
             account=jsa.name,
-            domain=js.domain,
-            reply_v2=js.server.opts.feature_flags.get("js_ack_fc_v2", False),
+            domain=shared.domain,
+            reply_v2=shared.options().feature_flags.get("js_ack_fc_v2", False),
             state=state,
-            burst=js.server.opts.max_payload,
+            burst=shared.options().max_payload,
             created=self.created,
         )
-        js.register(self._native, self)
+        shared.register(self._native, self)
         if self.is_stored and not stored:
             self.write(self._native.state())
         self._native.start()
-        client = js.server.account_client(jsa.account)
+        client = shared.clients.of(jsa.account)
         subject = f"$JS.API.CONSUMER.RESET.{self.stream.name}.{self.name}".encode()
         self._reset = client.unsubscribe, client.subscribe(subject, self._process_reset)
 
@@ -122,13 +151,13 @@ class Consumer:
         """Stop what has begun; what has been written goes, too, if the consumer is new."""
         native, self._native = self._native, None
         if native is not None:
-            self.stream.jsa.js.unregister(native)
+            self.stream.jsa.shared.unregister(native)
             native.close(deleted=undo is not None)
         try:
             if undo:
                 undo.undo()
         except OSError as exc:
-            self.stream.jsa.js.server.log.error(f"Error removing consumer {self._where}: {os_error(exc)}")
+            self.stream.jsa.shared.log.error(f"Error removing consumer {self._where}: {os_error(exc)}")
 
     @property
     def _where(self) -> str:
@@ -136,7 +165,11 @@ class Consumer:
 
     def _unlock(self, *, recovering: bool) -> bool:
         """Have a description on the disk, and what it and the state is encrypted with; was there one?"""
-        keys, account, name = self.stream.jsa.js.keys, self.stream.jsa.name, f"{self.stream.name}.{self.name}"
+        keys, account, name = (
+            self.stream.jsa.shared.keys,
+            self.stream.jsa.name,
+            f"{self.stream.name}.{self.name}",
+        )
         directory = self.directory
         if (directory / META_FILE).exists():
             self._seal = keys.open(directory / META_KEY, account, name)
@@ -192,11 +225,11 @@ class Consumer:
             raise
         filters, self.config = self.config.filters, config
         if filters != config.filters:
-            self.stream.jsa.js.forget_unneeded(native)
+            self.stream.jsa.shared.forget_unneeded(native)
         if unix_ns(was) != unix_ns(config.pause_until):
-            js, names = self.stream.jsa.js, (self.stream.name, self.name)
+            shared, names = self.stream.jsa.shared, (self.stream.name, self.name)
             # those who audit the API hear of the request first
-            js.loop.call_soon(js.advisories.consumer_pause, account, *names, config.pause_until)
+            shared.loop.call_soon(shared.advisories.consumer_pause, account, *names, config.pause_until)
 
     def signal_shutdown(self) -> None:
         """Tell those who wait for messages that the server stops."""
@@ -214,17 +247,17 @@ class Consumer:
         if self._reset:
             unsubscribe, sid = self._reset
             unsubscribe(sid)
-        self.stream.jsa.js.unregister(native)
+        self.stream.jsa.shared.unregister(native)
         native.close(deleted=deleting)
         if not self.is_stored or not files:
             return native
-        with self.stream.jsa.js.states.leaving(self):
+        with self.stream.jsa.shared.states.leaving(self):
             if deleting:
                 try:
                     remove_directory(self.directory)
                 except OSError as exc:
                     if not isinstance(exc, FileNotFoundError):
-                        self.stream.jsa.js.server.log.error(
+                        self.stream.jsa.shared.log.error(
                             f"Error removing consumer {self._where}: {os_error(exc)}"
                         )
             elif native.is_dirty or self._unwritten:
@@ -255,7 +288,7 @@ class Consumer:
         except FileNotFoundError:  # it has been deleted meanwhile
             return
         except OSError as exc:
-            self.stream.jsa.js.server.log.error(
+            self.stream.jsa.shared.log.error(
                 f"State of consumer {self._where} cannot be written: {os_error(exc)}"
             )
 
@@ -266,10 +299,10 @@ class Consumer:
         if self._native is None:
             return
         jsa = self.stream.jsa
-        advisories, account, names = jsa.js.advisories, jsa.account, (self.stream.name, self.name)
+        advisories, account, names = jsa.shared.advisories, jsa.account, (self.stream.name, self.name)
         if what == ConsumerEvent.CONSUMER_DIRTY:
             if self.is_stored:
-                jsa.js.states.note(self)
+                jsa.shared.states.note(self)
             return
         if what == ConsumerEvent.CONSUMER_INACTIVE:
             self.stream.delete_consumer(self)
@@ -329,7 +362,7 @@ class Consumer:
         self.native.unpin()
         jsa = self.stream.jsa
         names = self.stream.name, self.name
-        jsa.js.advisories.group(
+        jsa.shared.advisories.group(
             jsa.account, "UNPINNED", "consumer_group_unpinned", *names, group, reason="admin"
         )
 
@@ -351,14 +384,12 @@ class Consumer:
         except ResetError as exc:
             answer |= {"error": errors.CONSUMER_INVALID_RESET(err=exc).json(), "reset_seq": 0}
         else:
-            from gnats.jetstream.info import consumer_info
-
             answer |= consumer_info(self) | {"reset_seq": seq}
         header = None
         if message.has_header(b"Nats-Stream-Identity") and "error" not in answer:
             header = b"NATS/1.0\r\nNats-Stream-Identity: %s\r\n\r\n" % self.stream.identity.encode()
         jsa = self.stream.jsa
-        client = jsa.js.server.account_client(jsa.account)
+        client = jsa.shared.clients.of(jsa.account)
         client.publish(message.reply, marshal(answer), reply=b"", header=header)
 
 
@@ -373,3 +404,39 @@ def _reset_to(payload: bytes) -> int:
     seq = found.get("seq", 0)
     assert isinstance(seq, int)
     return seq
+
+
+def consumer_info(consumer: Consumer, *, dynamic: bool = True) -> Json:
+    """A consumer as responses have it (ConsumerInfo in consumer.go)."""
+    config = consumer.config.with_dynamic_metadata() if dynamic else consumer.config
+    numbers = consumer.numbers()
+    info: Json = {
+        "stream_name": consumer.stream.name,
+        "name": consumer.name,
+        "created": rfc3339(consumer.created),
+        "config": config.json(),
+        "delivered": _sequences(numbers, "delivered"),
+        "ack_floor": _sequences(numbers, "ack_floor"),
+        "num_ack_pending": numbers["num_ack_pending"],
+        "num_redelivered": 0 if config.max_deliver == 1 else numbers["num_redelivered"],
+        "num_waiting": numbers["num_waiting"],
+        "num_pending": numbers["num_pending"],
+    }
+    if numbers.get("push_bound"):
+        info["push_bound"] = True
+    if remaining := consumer.pause_remaining():
+        info |= {"paused": True, "pause_remaining": remaining}
+    info["ts"] = rfc3339(time.time_ns())
+    if config.priority_groups:
+        info["priority_groups"] = [consumer.priority_group(numbers)]
+    return info
+
+
+def _sequences(numbers: Json, which: str) -> Json:
+    found = {
+        "consumer_seq": numbers[f"{which}_consumer"],
+        "stream_seq": numbers[f"{which}_stream"],
+    }
+    if last := numbers.get(f"{which}_last"):
+        found["last_active"] = rfc3339(last)
+    return found

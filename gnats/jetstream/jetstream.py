@@ -3,43 +3,32 @@
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from contextlib import AbstractAsyncContextManager
-from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from gnats.core.subjecttrie import Stopped
 from gnats.errors import ServerError
-from gnats.gofmt import duration, friendly_bytes
+from gnats.gofmt import friendly_bytes
 from gnats.jetstream import errors
-from gnats.jetstream.advisories import Advisories
-from gnats.jetstream.api import Api
-from gnats.jetstream.batchtable import BatchLimits
-from gnats.jetstream.config import MEMORY
-from gnats.jetstream.encryption import Keys
-from gnats.jetstream.engine import Engine
 from gnats.jetstream.errors import ApiError
-from gnats.jetstream.jsaccount import JSAccount
+from gnats.jetstream.jsaccount import JSAccount, difference
 from gnats.jetstream.lanes import Lanes, Turn, account_claim, creation_claims
-from gnats.jetstream.limits import JSLimitOpts, Tiers, limit_batches
-from gnats.jetstream.options import JetStreamConfig, make_directory
-from gnats.jetstream.overlaps import Overlaps
+from gnats.jetstream.limits import JSLimitOpts, Tiers
+from gnats.jetstream.options import JetStreamConfig, JetStreamOptions, make_directory
 from gnats.jetstream.recovery import recover
-from gnats.jetstream.snapshot import AT_ONCE
-from gnats.jetstream.statewriter import StateWriter
-from gnats.jetstream.threads import in_thread
-from gnats.jetstream.usage import Usage
+from gnats.jetstream.reservations import Resources
+from gnats.jetstream.shared import Shared
 from gnats.version import JS_API_LEVEL
 
 if TYPE_CHECKING:
     from gnats.account import Account
-    from gnats.jetstream.consumer import Consumer as NativeConsumer
-    from gnats.jetstream.consumers import Consumer
-    from gnats.jetstream.sources import Origin
-    from gnats.jetstream.streams import Stream
-    from gnats.server import Server
+    from gnats.accounts import Accounts
+    from gnats.logger import Logger
+
+SNAPSHOTS_AT_ONCE = 16
+"""Snapshots of a server that are made at a time; others wait for their turn."""
 
 _BANNER = (
     "    _ ___ _____ ___ _____ ___ ___   _   __  __",
@@ -52,38 +41,52 @@ _BANNER = (
 )
 
 
-class JetStream:
-    """JetStream of a running server. Made by enable(); used from the loop's thread only."""
+class RequestApi(Protocol):
+    """The API of a JetStream: an Api."""
 
-    def __init__(self, server: Server, config: JetStreamConfig) -> None:
-        assert server.pollers is not None and server.system_account is not None
-        self.server = server
-        self.config = config
-        self.domain = config.options.domain
-        self.keys = Keys(config.options)
+    inflight: int
+    """Requests that wait or are carried out."""
+
+    async def close(self) -> None:
+        """Take no more requests."""
+
+
+class JetStream:
+    """JetStream of a running server. Made by Server.enable_jetstream(); used from the loop's thread only.
+
+    `server_accounts` are all accounts of the server, also those without JetStream; `spawn` runs what takes
+    its time until the server ends.
+    """
+
+    def __init__(
+        self,
+        shared: Shared,
+        server_name: str,
+        server_accounts: Accounts,
+        spawn: Callable[[Coroutine[Any, Any, None]], object],
+    ) -> None:
+        self.shared = shared
+        self.server_name = server_name
+        self.server_accounts = server_accounts
+        self.config = config = shared.config
+        self.domain = shared.domain
+        self.keys = shared.keys
+        self.log = shared.log
+        self.usage = shared.usage
+        self.advisories = shared.advisories
+        self._spawn = spawn
         self.lanes = Lanes()
-        self.overlaps = Overlaps()
         self.accounts: dict[str, JSAccount] = {}
-        self.memory_reserved = self.store_reserved = 0
+        self._resources = Resources(config.max_memory, config.max_store)
         self.api_total = self.api_errors = 0
-        self.advisories = Advisories(server, self.domain)
-        self.usage = Usage(max_memory=config.max_memory, max_storage=config.max_store)
-        self.batch_limits = BatchLimits()
-        self.states = StateWriter()
-        limit_batches(self.batch_limits, config.options.limits)
-        self.engine = server.js_engine or _new_engine(server)
-        server.js_engine = self.engine
         if config.options.sync_always:
-            self.engine.start_sync()
-        self.loop = asyncio.get_running_loop()
-        self.loop.add_reader(self.engine.fileno(), self.engine.run_timers)
-        self._api: Api | None = None
+            shared.engine.start_sync()
+        shared.loop.add_reader(shared.engine.fileno(), shared.engine.run_timers)
+        self._api: RequestApi | None = None
         self._syncing: asyncio.Task[None] | None = None
         self._enabling = asyncio.Lock()
-        self._owners: dict[int, Stream | Consumer | Origin] = {}
-        self.snapshots = asyncio.Semaphore(AT_ONCE)
+        self.snapshots = asyncio.Semaphore(SNAPSHOTS_AT_ONCE)
         self._transfers: set[asyncio.Task[None]] = set()
-        self._forgetting: set[asyncio.Task[None]] = set()
 
     # -- resources -------------------------------------------------------------------------------------------
 
@@ -98,31 +101,24 @@ class JetStream:
     def set_limits(self, max_memory: int, max_store: int) -> None:
         """Have more memory or storage, after a reload."""
         self.config.max_memory, self.config.max_store = max_memory, max_store
+        self._resources.max_memory, self._resources.max_store = max_memory, max_store
         self.usage.max_memory, self.usage.max_storage = max_memory, max_store
 
     def set_stream_limits(self, limits: JSLimitOpts) -> None:
         """Have other limits for each stream and consumer, after a reload: what is there stays as it is."""
-        self.config.options = replace(self.config.options, limits=limits)
-        limit_batches(self.batch_limits, limits)
+        self.shared.set_stream_limits(limits)
         for jsa in self.accounts.values():
             for stream in jsa.streams.values():
                 stream.look_at_batches()
-
-    def reserve(self, storage: str, max_bytes: int) -> None:
-        """Reserve resources for a stream, or with a negative number release them."""
-        if storage == MEMORY:
-            self.memory_reserved += max_bytes
-        else:
-            self.store_reserved += max_bytes
 
     def check_resources(self, limits: Tiers) -> None:
         """Raise ApiError where there is not as much as an account is to have (sufficientResources)."""
         memory, store = _maxima(limits)
         mine = [_maxima(jsa.limits) for jsa in self.accounts.values()]
-        for taken in (self.memory_reserved, sum(memory for memory, _ in mine)):
+        for taken in (self._resources.memory_reserved, sum(memory for memory, _ in mine)):
             if taken + memory > self.max_memory:
                 raise errors.MEMORY_RESOURCES_EXCEEDED()
-        for taken in (self.store_reserved, sum(store for _, store in mine)):
+        for taken in (self._resources.store_reserved, sum(store for _, store in mine)):
             if taken + store > self.max_store:
                 raise errors.STORAGE_RESOURCES_EXCEEDED()
 
@@ -142,8 +138,8 @@ class JetStream:
         return {
             "memory": max(self.usage.memory, 0),
             "storage": max(self.usage.storage, 0),
-            "reserved_memory": self.memory_reserved,
-            "reserved_storage": self.store_reserved,
+            "reserved_memory": self._resources.memory_reserved,
+            "reserved_storage": self._resources.store_reserved,
             "accounts": len(self.accounts),
             "ha_assets": 0,
             "api": api,
@@ -151,17 +147,16 @@ class JetStream:
 
     # -- life ------------------------------------------------------------------------------------------------
 
-    async def start(self) -> None:
+    async def start(self, serve_api: Callable[[], RequestApi]) -> None:
         """Serve the API and recover what accounts have stored. Raises ServerError."""
         make_directory(Path(self.config.store_dir))
         self._banner()
-        assert self.server.system_account is not None
-        self._api = Api(self, self.server.internal_client(self.server.system_account))
-        log = self.server.log
+        self._api = serve_api()
+        log = self.log
         self._syncing = asyncio.create_task(self._sync_loop())
         log.debug("  Exports:")
         log.debug("     $JS.API.>")
-        for account in list(self.server.accounts.values()):
+        for account in list(self.server_accounts.values()):
             try:
                 await self.configure_account(account)
             except ApiError as exc:
@@ -169,11 +164,11 @@ class JetStream:
 
     async def configure_accounts(self) -> None:
         """Look again at the limits of all accounts; what cannot be is logged."""
-        for name in [name for name in self.accounts if name not in self.server.accounts]:
+        for name in [name for name in self.accounts if name not in self.server_accounts]:
             async with self.changing_account(name):
                 if jsa := self.accounts.pop(name, None):
                     await jsa.close()
-        for account in list(self.server.accounts.values()):
+        for account in list(self.server_accounts.values()):
             if (account.name in self.accounts) != (account.jetstream_limits is not None):
                 async with self.changing_account(account.name):
                     await self.reconfigure(account)
@@ -187,7 +182,7 @@ class JetStream:
         except Stopped:  # so is the server
             return
         except ApiError as exc:
-            self.server.log.error(f"Error configuring jetstream for account [{account.name}]: {exc}")
+            self.log.error(f"Error configuring jetstream for account [{account.name}]: {exc}")
 
     def reconfigure_soon(self, account: Account) -> None:
         """Begin to look again at an account's limits; requests that come later wait for that."""
@@ -201,7 +196,7 @@ class JetStream:
 
         begun = asyncio.Event()
         turn = self.lanes.enter([account_claim(account.name, alone=True)], begun.set)
-        self.server.spawn(wait_and_reconfigure(turn, begun))
+        self._spawn(wait_and_reconfigure(turn, begun))
 
     def changing_account(self, name: str) -> AbstractAsyncContextManager[None]:
         """Wait until nothing else is done in an account; requests that come meanwhile wait."""
@@ -220,7 +215,7 @@ class JetStream:
                     await stream.sync()
 
     def _banner(self) -> None:
-        log, config = self.server.log, self.config
+        log, config = self.log, self.config
         for line in (*_BANNER, "---------------- JETSTREAM ----------------"):
             log.notice(line)
         if config.options.strict:
@@ -237,17 +232,18 @@ class JetStream:
         """Give an account what its limits say, or take it away (configJetStream). Raises ApiError."""
         async with self._enabling:
             jsa, limits = self.accounts.get(account.name), account.jetstream_limits
-            if account is self.server.system_account:
+            if account is self.server_accounts.system_account:
                 return
             if limits is None:
                 if jsa:
                     del self.accounts[account.name]
                     await jsa.close()
             elif jsa:
+                self.check_resources(difference(jsa.limits, limits))
                 jsa.set_limits(limits)
             else:
                 self.check_resources(limits)
-                jsa = self.accounts[account.name] = JSAccount(self, account, limits)
+                jsa = self.accounts[account.name] = JSAccount(self.shared, self._resources, account, limits)
                 jsa.log_limits()
                 await recover(jsa)
 
@@ -260,9 +256,9 @@ class JetStream:
 
     async def close(self) -> None:
         """Stop everything; what is stored stays."""
-        log = self.server.log
+        log = self.log
         log.notice("Initiating JetStream Shutdown...")
-        self.overlaps.stop()
+        self.shared.overlaps.stop()
         if self._api:
             await self._api.close()
         if self._syncing:
@@ -273,11 +269,9 @@ class JetStream:
             await asyncio.wait(self._transfers)
         for jsa in self.accounts.values():
             await jsa.close()
-        if self._forgetting:  # their streams have closed: they end
-            await asyncio.wait(self._forgetting)
-        await self.states.close()
+        await self.shared.close()
         self.accounts.clear()
-        self.loop.remove_reader(self.engine.fileno())
+        self.shared.loop.remove_reader(self.shared.engine.fileno())
         log.notice("JetStream Shutdown")
 
     def transfer(self, work: Coroutine[None, None, None]) -> None:
@@ -286,43 +280,10 @@ class JetStream:
         self._transfers.add(task)
         task.add_done_callback(self._transferred)
 
-    def forget_unneeded(self, consumer: NativeConsumer) -> asyncio.Task[None]:
-        """Have a stream remove, in a thread, what a consumer wanted that is gone, or filters others now."""
-        task = asyncio.create_task(in_thread(consumer.forget_unneeded))
-        self._forgetting.add(task)
-        task.add_done_callback(self._forgotten)
-        return task
-
-    def _forgotten(self, task: asyncio.Task[None]) -> None:
-        self._forgetting.discard(task)
-        if not task.cancelled() and (exc := task.exception()):  # a bug
-            self.server.log.error(f"JetStream cannot remove messages without interest: {exc!r}")
-
     def _transferred(self, task: asyncio.Task[None]) -> None:
         self._transfers.discard(task)
         if not task.cancelled() and (exc := task.exception()):  # a bug
-            self.server.log.error(f"JetStream backup failed: {exc!r}")
-
-    # -- what the data plane tells ---------------------------------------------------------------------------
-
-    def register(self, native: object, owner: Stream | Consumer | Origin) -> None:
-        """Have `owner` told what its native stream or consumer says."""
-        self._owners[id(native)] = owner
-
-    def unregister(self, native: object) -> None:
-        """Undo register()."""
-        self._owners.pop(id(native), None)
-
-    def on_event(self, native: object, what: int, number: int, data: object) -> None:
-        """A stream or a consumer has something to tell."""
-        if owner := self._owners.get(id(native)):
-            owner.on_event(what, number, data if isinstance(data, bytes) else b"")
-
-
-def _new_engine(server: Server) -> Engine:
-    assert server.pollers is not None
-    pollers = list(server.pollers.all)
-    return Engine(pollers, server.state, [server.next_cid() for _ in pollers])
+            self.log.error(f"JetStream backup failed: {exc!r}")
 
 
 def _maxima(limits: Tiers) -> tuple[int, int]:
@@ -332,42 +293,12 @@ def _maxima(limits: Tiers) -> tuple[int, int]:
     )
 
 
-async def enable(server: Server) -> JetStream:
-    """Start JetStream as the server's options say (EnableJetStream). Raises ServerError."""
-    log, options = server.log, server.opts.jetstream
-    log.notice("Starting JetStream")
-    start = time.monotonic_ns()
-    try:
-        if server.system_account and server.system_account.jetstream_limits:
-            raise ServerError("Not allowed to enable JetStream on the system account")
-        config = JetStreamConfig.of(options)
-        if options.max_memory <= 0 or options.max_store <= 0:
-            memory, disk = friendly_bytes(config.max_memory), friendly_bytes(config.max_store)
-            log.debug(f"JetStream creating dynamic configuration - {memory} memory, {disk} disk")
-        if config.temporary:
-            log.warn("Temporary storage directory used, data could be lost on system reboot")
-        js = JetStream(server, config)
-        server.jetstream = js
-        await js.start()
-        return js
-    finally:
-        log.notice(f"Took {duration(time.monotonic_ns() - start)} to start JetStream")
-
-
-async def disable(server: Server) -> None:
-    """Stop JetStream; the server goes on without it."""
-    js, server.jetstream = server.jetstream, None
-    server.update_info()
-    if js:
-        await js.close()
-
-
-async def restart(server: Server) -> None:
-    """Start JetStream in a server that runs; what goes wrong is logged (restartJetStream)."""
-    server.log.notice("Restarting JetStream")
-    try:
-        await enable(server)
-    except ServerError as exc:
-        server.log.warn(f"Can't start JetStream: {exc}")
-        await disable(server)
-    server.update_info()
+def configure(options: JetStreamOptions, log: Logger) -> JetStreamConfig:
+    """Decide sizes and the directory (EnableJetStream). Raises ServerError."""
+    config = JetStreamConfig.of(options)
+    if options.max_memory <= 0 or options.max_store <= 0:
+        memory, disk = friendly_bytes(config.max_memory), friendly_bytes(config.max_store)
+        log.debug(f"JetStream creating dynamic configuration - {memory} memory, {disk} disk")
+    if config.temporary:
+        log.warn("Temporary storage directory used, data could be lost on system reboot")
+    return config

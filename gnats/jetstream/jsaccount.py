@@ -16,7 +16,7 @@ from gnats.jetstream.config import FILE, MEMORY, StreamConfig
 from gnats.jetstream.limits import DEFAULT_TIER, JetStreamAccountLimits, Tiers, select_limits, tier_name
 from gnats.jetstream.metafiles import STREAMS
 from gnats.jetstream.overlaps import MANY, subject_count
-from gnats.jetstream.reservations import account_reservation, check_limits
+from gnats.jetstream.reservations import Resources, account_reservation, check_limits
 from gnats.jetstream.streamcfg import check_filters, check_stream_cfg, check_stream_update
 from gnats.jetstream.streams import Stream
 from gnats.jetstream.threads import in_thread
@@ -25,7 +25,7 @@ from gnats.version import JS_API_LEVEL
 
 if TYPE_CHECKING:
     from gnats.account import Account
-    from gnats.jetstream.jetstream import JetStream
+    from gnats.jetstream.shared import Shared
     from gnats.store.store import MsgStore
 
 _LOOKS_AT_ONCE = 2
@@ -34,18 +34,19 @@ _LOOKS_AT_ONCE = 2
 class JSAccount:
     """An account that has JetStream; `limits` by tier."""
 
-    def __init__(self, js: JetStream, account: Account, limits: Tiers) -> None:
-        self.js = js
+    def __init__(self, shared: Shared, resources: Resources, account: Account, limits: Tiers) -> None:
+        self.shared = shared
+        self._resources = resources
         self.account = account
         self.limits = limits
         self.streams: dict[str, Stream] = {}
         self.api_total = self.api_errors = 0
         self.looking = asyncio.Semaphore(_LOOKS_AT_ONCE)
         """Threads that look through what the account has stored, for answers."""
-        self.store_dir = Path(js.config.store_dir) / account.name
+        self.store_dir = Path(shared.config.store_dir) / account.name
         self._usage: dict[str, Usage] = {}
         self._restoring: set[str] = set()
-        self._subjects = js.overlaps.trie()
+        self._subjects = shared.overlaps.trie()
         """Of all streams. Whoever has the turn to change streams looks at them, in a thread if need be."""
 
     @property
@@ -63,8 +64,7 @@ class JSAccount:
     # -- limits ----------------------------------------------------------------------------------------------
 
     def set_limits(self, limits: Tiers) -> None:
-        """Limits for what is stored from now on (UpdateJetStreamLimits). Raises ApiError."""
-        self.js.check_resources(_difference(self.limits, limits))
+        """Limits for what is stored from now on (UpdateJetStreamLimits)."""
         self.limits = limits
         for tier, usage in self._usage.items():
             _limit(usage, limits.get(tier))
@@ -95,7 +95,7 @@ class JSAccount:
         if 0 < limits.max_streams <= len(others):
             raise errors.MAXIMUM_STREAMS_LIMIT()
         if config.storage:
-            check_limits(limits, tier, config, self._reserved_by_others(tier, config), self.js)
+            check_limits(limits, tier, config, self._reserved_by_others(tier, config), self._resources)
 
     def _reserved_by_others(self, tier: str, config: StreamConfig) -> int:
         return sum(
@@ -129,11 +129,11 @@ class JSAccount:
         check = partial(
             check_stream_cfg,
             config,
-            self.js.config.options.limits,
+            self.shared.config.options.limits,
             found[0] if found else None,
             self._lookup,
             pedantic=pedantic,
-            overlaps=self.js.overlaps,
+            overlaps=self.shared.overlaps,
         )
         return await in_thread(check) if subject_count(config) >= MANY else check()
 
@@ -175,19 +175,19 @@ class JSAccount:
             raise errors.STREAM_NAME_EXIST()
         limits, tier = self.select_limits(cfg.num_replicas)
         if not recovering:
-            check_limits(limits, tier, cfg, self._reserved_by_others(tier, cfg), self.js)
+            check_limits(limits, tier, cfg, self._reserved_by_others(tier, cfg), self._resources)
         check_filters(cfg)
         await self.check_overlap(cfg.subjects)
         self.check_storable(cfg)
         reserved = max(cfg.max_bytes, 0)
-        self.js.reserve(cfg.storage, reserved)  # other accounts must not have it meanwhile
+        self._resources.reserve(cfg.storage, reserved)  # other accounts must not have it meanwhile
         try:
             stream = await Stream.create(self, cfg, tier, created, recovering=recovering, store=store)
         except BaseException:
-            self.js.reserve(cfg.storage, -reserved)
+            self._resources.reserve(cfg.storage, -reserved)
             raise
         self._enter(stream)
-        self.js.advisories.stream_action(self.account, cfg.name, "create")
+        self.shared.advisories.stream_action(self.account, cfg.name, "create")
         return stream
 
     @staticmethod
@@ -208,7 +208,7 @@ class JSAccount:
         """Raise ApiError where a stream has one of the subjects."""
 
         def look() -> bool:
-            return self._subjects.collides_with(self.js.overlaps.trie(subjects))
+            return self._subjects.collides_with(self.shared.overlaps.trie(subjects))
 
         if await in_thread(look) if len(subjects) >= MANY else look():
             raise errors.STREAM_SUBJECT_OVERLAP()
@@ -220,18 +220,18 @@ class JSAccount:
         self._check_update_limits(old, new)
         stream.check_consumers(new)
         more = max(new.max_bytes, 0) - max(old.max_bytes, 0)
-        self.js.reserve(new.storage, max(more, 0))  # other accounts must not have it meanwhile
+        self._resources.reserve(new.storage, max(more, 0))  # other accounts must not have it meanwhile
         self._subjects.discard(old.subjects)
         try:
             await self.check_overlap(new.subjects)
             await stream.update(new)
         except BaseException:
-            self.js.reserve(new.storage, -max(more, 0))
+            self._resources.reserve(new.storage, -max(more, 0))
             raise
         finally:
             self._subjects.add(stream.config.subjects)
-        self.js.reserve(new.storage, min(more, 0))
-        self.js.advisories.stream_action(self.account, stream.name, "modify")
+        self._resources.reserve(new.storage, min(more, 0))
+        self.shared.advisories.stream_action(self.account, stream.name, "modify")
 
     def _check_update_limits(self, old: StreamConfig, new: StreamConfig) -> None:
         from dataclasses import replace
@@ -240,7 +240,7 @@ class JSAccount:
         more = max(max(new.max_bytes, 0) - max(old.max_bytes, 0), 0)
         reserved = self._reserved_by_others(tier, new)
         reserved += account_reservation(tier, new.num_replicas, new.max_bytes - more)
-        check_limits(limits, tier, replace(new, max_bytes=more), reserved, self.js)
+        check_limits(limits, tier, replace(new, max_bytes=more), reserved, self._resources)
 
     async def delete_stream(self, stream: Stream) -> None:
         """Delete a stream and all that it has stored. Raises ApiError."""
@@ -252,8 +252,8 @@ class JSAccount:
         try:
             await stream.delete()
         finally:
-            self.js.reserve(stream.config.storage, -max(stream.config.max_bytes, 0))
-        advisories = self.js.advisories
+            self._resources.reserve(stream.config.storage, -max(stream.config.max_bytes, 0))
+        advisories = self.shared.advisories
         for consumer in consumers:
             advisories.consumer_action(self.account, stream.name, consumer.name, "delete")
         advisories.stream_action(self.account, stream.name, "delete")
@@ -280,7 +280,7 @@ class JSAccount:
             "consumers": sum(len(stream.consumers) for stream in streams),
             "limits": (default or _NONE).json(),
         }
-        if domain := self.js.domain:
+        if domain := self.shared.domain:
             info["domain"] = domain
         info["api"] = {"level": JS_API_LEVEL, "total": self.api_total, "errors": self.api_errors}
         if default is None:
@@ -308,7 +308,7 @@ class JSAccount:
 
     def log_limits(self) -> None:
         """Say what the account may use."""
-        log = self.js.server.log
+        log = self.shared.log
         log.debug(f'Enabled JetStream for account "{self.name}"')
         for tier, limits in self.limits.items():
             indent = "  "
@@ -339,7 +339,7 @@ def _limit(usage: Usage, limits: JetStreamAccountLimits | None) -> None:
     usage.max_storage = limits.max_storage if limits else 0
 
 
-def _difference(old: Tiers, new: Tiers) -> Tiers:
+def difference(old: Tiers, new: Tiers) -> Tiers:
     """What limits would add to others."""
     none = _NONE
     return {

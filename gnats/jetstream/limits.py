@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
-from gnats.jetstream.batchtable import BatchLimits
-
 DEFAULT_TIER = ""
 """The tier that limits without tiers are under: they are for all streams together."""
 
@@ -32,16 +30,6 @@ class JSLimitOpts:
     def json(self) -> dict[str, int]:
         """As a page of the monitor has them."""
         return {name: value for name, value in asdict(self).items() if value}
-
-
-def limit_batches(batches: BatchLimits, limits: JSLimitOpts) -> None:
-    """Have a server's batches limited."""
-    batches.set(
-        per_stream=limits.max_batch_inflight_per_stream,
-        total=limits.max_batch_inflight_total,
-        size=limits.max_batch_size,
-        timeout=limits.max_batch_timeout,
-    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
 
 from gnats.gojson import Json
 from gnats.jetstream.config import FILE, StreamConfig
-from gnats.jetstream.sources import Mirror, Origin, Source, consumer_name
+from gnats.jetstream.sources import Mirror, Origin, Source, TargetStream, consumer_name
 from gnats.jetstream.sourcesstate import SourcesState, read_sources_state
 from gnats.jetstream.sourcing import last_sourced
-
-if TYPE_CHECKING:
-    from gnats.jetstream.streams import Stream
 
 
 class Origins:
     """What a stream is a mirror of, or its sources. Used from the loop's thread."""
 
-    def __init__(self, stream: Stream) -> None:
+    def __init__(self, stream: TargetStream) -> None:
         self.stream = stream
         self.mirror: Mirror | None = None
         self.sources: dict[str, Source] = {}
@@ -61,9 +57,9 @@ class Origins:
                 origin.stored = origin.sseq
 
     def _warn(self, text: str) -> None:
-        js = self.stream.jsa.js
+        shared = self.stream.jsa.shared
         name = f"{self.stream.jsa.name} > {self.stream.name}"
-        js.loop.call_soon_threadsafe(js.server.log.warn, f"Stream '{name}': {text}")
+        shared.loop.call_soon_threadsafe(shared.log.warn, f"Stream '{name}': {text}")
 
     async def update(self, old: StreamConfig) -> None:
         """The stream has another configuration (updateWithAdvisory); a mirror may be one no more."""

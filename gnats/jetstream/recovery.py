@@ -32,7 +32,7 @@ SNAPSHOTS = ".snap-staging"
 
 async def recover(jsa: JSAccount) -> None:
     """Serve what an account has stored."""
-    log = jsa.js.server.log
+    log = jsa.shared.log
     try:
         entries = sorted(jsa.streams_dir.iterdir())
     except FileNotFoundError:
@@ -80,7 +80,7 @@ def _set_aside(jsa: JSAccount, name: str, exc: Exception, log: Logger) -> None:
 async def _recover_stream(jsa: JSAccount, directory: Path, log: Logger) -> None:
     try:
         # in a thread: the monitoring pages are answered meanwhile
-        meta = await asyncio.to_thread(read_stream_meta, directory, jsa.js.keys, jsa.name)
+        meta = await asyncio.to_thread(read_stream_meta, directory, jsa.shared.keys, jsa.name)
     except MetaError as exc:
         log.warn(f"  {exc}")
         return
@@ -169,7 +169,7 @@ def _recover_consumers(stream: Stream, directory: Path, log: Logger) -> None:
 def _recover_consumer(stream: Stream, directory: Path, log: Logger) -> None:
     """Raises MetaError, ApiError, and whatever a damaged description or state may lead to."""
     name = directory.name
-    meta = read_consumer_meta(directory, stream.jsa.js.keys, stream.jsa.name, stream.name)
+    meta = read_consumer_meta(directory, stream.jsa.shared.keys, stream.jsa.name, stream.name)
     if reason := _unsupported(meta):
         log.warn(f"  Detected unsupported consumer '{stream.jsa.name} > {stream.name} > {name}': {reason}")
         if not stream.offline_reason:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Protocol
-
 from gnats.gofmt import MAX_INT64
 from gnats.jetstream.config import FILE, MEMORY, StreamConfig
 from gnats.jetstream.errors import (
@@ -14,16 +12,20 @@ from gnats.jetstream.errors import (
 from gnats.jetstream.limits import DEFAULT_TIER, JetStreamAccountLimits
 
 
-class Reserved(Protocol):
-    """The server's resources: what there is, and what is reserved by streams' max_bytes."""
+class Resources:
+    """The server's memory and storage, and how much of it streams have reserved by their max_bytes."""
 
-    @property
-    def max_memory(self) -> int: ...
-    @property
-    def max_store(self) -> int: ...
+    def __init__(self, max_memory: int, max_store: int) -> None:
+        self.max_memory = max_memory
+        self.max_store = max_store
+        self.memory_reserved = self.store_reserved = 0
 
-    memory_reserved: int
-    store_reserved: int
+    def reserve(self, storage: str, max_bytes: int) -> None:
+        """Reserve for a stream, or with a negative number release."""
+        if storage == MEMORY:
+            self.memory_reserved += max_bytes
+        else:
+            self.store_reserved += max_bytes
 
 
 def account_reservation(tier: str, replicas: int, max_bytes: int) -> int:
@@ -34,7 +36,7 @@ def account_reservation(tier: str, replicas: int, max_bytes: int) -> int:
 
 
 def check_limits(
-    limits: JetStreamAccountLimits, tier: str, config: StreamConfig, reserved: int, server: Reserved
+    limits: JetStreamAccountLimits, tier: str, config: StreamConfig, reserved: int, server: Resources
 ) -> None:
     """Raise ApiError where a stream would be too much for its account, which has `reserved`, or the server
     (checkAllLimits)."""

@@ -81,8 +81,7 @@ class Restore:
         self._config = config
         self._asker = request.client
         self._started = time.time_ns()
-        server = js.server
-        self._client = server.account_client(jsa.account)
+        self._client = js.shared.clients.of(jsa.account)
         self._reader = self._new_reader()
         _, tier = jsa.select_limits(config.num_replicas)
         self._usage = jsa.usage(tier)
@@ -99,12 +98,12 @@ class Restore:
         self._seal: Seal | None = None
         self._consumers: dict[str, tuple[ConsumerConfig, bytes, int]] = {}
         self.subject = f"$JS.SNAPSHOT.RESTORE.{config.name}.{js.advisories.new_id()}"
-        server.log.notice(f"Starting restore for stream {self._where}")
+        js.log.notice(f"Starting restore for stream {self._where}")
         js.advisories.restore_create(jsa.account, config.name, self._asker)
         self._sid = self._client.subscribe(self.subject.encode(), self._on_chunk)
 
     def _new_reader(self) -> BackupReader:
-        opts = self._js.server.opts
+        opts = self._js.shared.options()
         return BackupReader(
             max_payload=opts.max_payload,
             max_subject=opts.max_control_line,
@@ -122,7 +121,7 @@ class Restore:
 
     async def run(self) -> None:
         """Take chunks until all have come, something is wrong, or none comes any more."""
-        log = self._js.server.log
+        log = self._js.log
         try:
             await self._take_chunks()
         except TimeoutError:
@@ -175,7 +174,7 @@ class Restore:
         size, took = friendly_bytes(self._came), duration(ended - self._started)
         if stream is not None:
             answer: Json = {"type": _CREATE_RESPONSE} | stream_info(stream)
-            js.server.log.notice(f"Completed restore of {size} for stream {self._where} in {took}")
+            js.log.notice(f"Completed restore of {size} for stream {self._where} in {took}")
         else:
             if isinstance(exc, (BackupError, ApiError, StoreFailure)):
                 text = str(exc)
@@ -183,7 +182,7 @@ class Restore:
                 text = os_error(exc) if isinstance(exc, OSError) else "internal error"
             error = exc if isinstance(exc, ApiError) else errors.STREAM_RESTORE(err=text)
             answer = {"type": _CREATE_RESPONSE, "error": error.json()}
-            js.server.log.warn(f"Restore failed for {size} for stream {self._where} in {took}: {text}")
+            js.log.warn(f"Restore failed for {size} for stream {self._where} in {took}: {text}")
         if reply:
             self._client.publish(reply, marshal(answer), reply=b"")
 
@@ -241,7 +240,7 @@ class Restore:
         assert self._staging is not None
         directory = self._staging / config.name
         if config.storage == FILE:
-            self._seal = jsa.js.keys.make(directory, jsa.name, config.name)
+            self._seal = jsa.shared.keys.make(directory, jsa.name, config.name)
         self._store = open_store(jsa, config, directory, self._seal)
 
     def _take_consumer(self) -> bool:

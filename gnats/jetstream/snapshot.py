@@ -26,8 +26,6 @@ WINDOW_SIZE, MOST_WINDOW = 8 * 1024 * 1024, 32 * 1024 * 1024
 ACK_TIMEOUT = 5.0
 INTEREST_WAIT = 2.0
 """Seconds for somebody to subscribe to the chunks' subject."""
-AT_ONCE = 16
-"""Snapshots of a server that are made at a time; others wait for their turn."""
 _LOOK = 0.1
 """Seconds between looks at whether somebody listens, while nothing else happens."""
 _READ = 256 * 1024
@@ -73,7 +71,7 @@ class Snapshot:
             document = consumer_document(consumer, self.state["last_seq"])
             self._writer.add(b"consumers/" + consumer.name.encode(), marshal(document), self._started)
         check = "health check and " if options.get("jsck") else ""
-        self._js.server.log.notice(f"Starting {check}snapshot for stream {self._where}")
+        self._js.log.notice(f"Starting {check}snapshot for stream {self._where}")
 
     @property
     def _where(self) -> str:
@@ -81,7 +79,7 @@ class Snapshot:
 
     async def run(self) -> None:
         """Send it; who asked has been answered."""
-        log, advisories = self._js.server.log, self._js.advisories
+        log, advisories = self._js.log, self._js.advisories
         account, name = self._jsa.account, self._stream.name
         advisories.snapshot_create(account, name, self.state, self._client)
         error = ""
@@ -100,7 +98,7 @@ class Snapshot:
             log.notice(f"Completed snapshot of {size} for stream {self._where} in {took}")
 
     async def _send(self) -> None:
-        client = self._js.server.account_client(self._jsa.account)
+        client = self._js.shared.clients.of(self._jsa.account)
         subject = self._deliver.encode()
         acks = f"$JS.SNAPSHOT.ACK.{self._stream.name}.{self._js.advisories.new_id()}"
         sid = client.subscribe(f"{acks}.>".encode(), self._on_ack)

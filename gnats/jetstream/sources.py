@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from gnats.core.transform import SubjectTransform
 from gnats.gofmt import SECOND, rfc3339
@@ -38,7 +38,12 @@ from gnats.jetstream.sourcing import SourceConsumer, SourceEvent
 from gnats.store.store import StoreFailure
 
 if TYPE_CHECKING:
-    from gnats.jetstream.streams import Stream
+    from pathlib import Path
+
+    from gnats.jetstream.config import StreamConfig
+    from gnats.jetstream.shared import StreamAccount
+    from gnats.jetstream.stream import Stream as NativeStream
+    from gnats.store.store import MsgStore
 
 RETRY_THRESHOLD = 2.0
 """Seconds between two requests for a consumer, at least."""
@@ -61,15 +66,36 @@ Position = dict[str, Any]
 """Where a consumer starts: members of its configuration."""
 
 
+class TargetStream(Protocol):
+    """The stream that takes messages from origins."""
+
+    jsa: StreamAccount
+    config: StreamConfig
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def native(self) -> NativeStream: ...
+    @property
+    def store(self) -> MsgStore: ...
+    @property
+    def directory(self) -> Path: ...
+    @property
+    def failure(self) -> str: ...
+
+    def answer_for_origin(self) -> None:
+        """Answer direct gets for the stream that this one is a mirror of."""
+
+
 def retry_backoff(fails: int) -> float:
     """Seconds more to wait after so many failures (calculateRetryBackoff)."""
     return min(RETRY_BACKOFF * 2 * fails, RETRY_MAXIMUM)
 
 
-def consumer_name(stream: Stream, source: StreamSource, *, mirror: bool) -> str:
+def consumer_name(stream: TargetStream, source: StreamSource, *, mirror: bool) -> str:
     """What the consumer of an origin is called there: always the same."""
     parts = [stream.name, stream.jsa.name]
-    if domain := stream.jsa.js.domain:
+    if domain := stream.jsa.shared.domain:
         parts.append(domain)
     name = server_hash(" ".join(parts))
     if mirror:
@@ -95,14 +121,14 @@ class Call:
 
     def __init__(
         self,
-        stream: Stream,
+        stream: TargetStream,
         subject: str,
         payload: bytes,
         headers: dict[str, str],
         timeout: float,
         done: Callable[[Message | None], None],
     ) -> None:
-        self._client = stream.jsa.js.server.account_client(stream.jsa.account)
+        self._client = stream.jsa.shared.clients.of(stream.jsa.account)
         self._done: Callable[[Message | None], None] | None = done
         reply = _unique("$JSC.R").encode()
         self._sid = self._client.subscribe(reply, self._end)
@@ -169,7 +195,7 @@ class Origin:
     _setup_failed = errors.SOURCE_CONSUMER_SETUP_FAILED
     _requires_flow_control = errors.SOURCE_CONSUMER_REQUIRES_ACK_FC
 
-    def __init__(self, stream: Stream, source: StreamSource) -> None:
+    def __init__(self, stream: TargetStream, source: StreamSource) -> None:
         self.stream = stream
         self.source = source
         self.error: ApiError | None = None
@@ -232,7 +258,7 @@ class Origin:
 
     @property
     def _log(self) -> Any:
-        return self.stream.jsa.js.server.log
+        return self.stream.jsa.shared.log
 
     def _note_numbers(self) -> None:
         if self._consumer:
@@ -247,13 +273,13 @@ class Origin:
             self._call.cancel()
             self._call = None
         if self._probe:
-            self.stream.jsa.js.server.account_client(self.stream.jsa.account).unsubscribe(self._probe)
+            self.stream.jsa.shared.clients.of(self.stream.jsa.account).unsubscribe(self._probe)
             self._probe = None
         if consumer := self._consumer:
             consumer.close()
             self._note_numbers()
             self._consumer = None
-            self.stream.jsa.js.unregister(consumer)
+            self.stream.jsa.shared.unregister(consumer)
 
     # -- asking ----------------------------------------------------------------------------------------------
 
@@ -314,7 +340,7 @@ class Origin:
         self.consumer_name = consumer_name(stream, source, mirror=self.mirror)
         key = f"_nats.{'mirror' if self.mirror else 'src'}"
         metadata = {f"{key}.stream": stream.name, f"{key}.acc": stream.jsa.name}
-        if domain := stream.jsa.js.domain:
+        if domain := stream.jsa.shared.domain:
             metadata[f"{key}.domain"] = domain
         prefix = f"{source.external.deliver}." if source.external and source.external.deliver else "$JS."
         filters = tuple(each.src for each in source.subject_transforms)
@@ -392,7 +418,7 @@ class Origin:
         def alive(_: Message) -> None:
             self._retry()
 
-        client = self.stream.jsa.js.server.account_client(self.stream.jsa.account)
+        client = self.stream.jsa.shared.clients.of(self.stream.jsa.account)
         self._probe = client.subscribe(self.source.consumer.deliver_subject.encode(), alive)
 
     def _start(self, answer: Answer) -> None:
@@ -411,7 +437,7 @@ class Origin:
         if self.source.consumer:
             subject = self.source.consumer.deliver_subject
         self._consumer = consumer
-        self.stream.jsa.js.register(consumer, self)
+        self.stream.jsa.shared.register(consumer, self)
         try:
             consumer.start(subject.encode(), delivered=answer.delivered, seen=self.sseq)
         except (StoreFailure, ValueError) as exc:
@@ -494,7 +520,7 @@ class Mirror(Origin):
 class Source(Origin):
     """A stream whose messages are stored among others."""
 
-    def __init__(self, stream: Stream, source: StreamSource) -> None:
+    def __init__(self, stream: TargetStream, source: StreamSource) -> None:
         super().__init__(stream, source)
         self._made_again = False
 

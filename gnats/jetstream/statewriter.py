@@ -11,12 +11,9 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from gnats.jetstream.threads import in_thread
-
-if TYPE_CHECKING:
-    from gnats.jetstream.consumers import Consumer
 
 WRITE_DELAY = 0.05
 """Seconds between a change of a state and its being written."""
@@ -24,22 +21,35 @@ _AT_ONCE = 256
 """States that are held in memory."""
 
 
+class Stored(Protocol):
+    """A consumer whose state is written."""
+
+    @property
+    def is_running(self) -> bool: ...
+
+    def state(self) -> bytes | None:
+        """What is to be written; None: nothing has changed."""
+
+    def write(self, state: bytes) -> None:
+        """Write what state() gave."""
+
+
 class StateWriter:
     """The states of one server's consumers. Used from the loop, but for what it does in threads."""
 
     def __init__(self) -> None:
-        self._changed: dict[Consumer, None] = {}
+        self._changed: dict[Stored, None] = {}
         self._writing = threading.Lock()
         self._task: asyncio.Task[None] | None = None
 
-    def note(self, consumer: Consumer) -> None:
+    def note(self, consumer: Stored) -> None:
         """Its state has changed."""
         self._changed[consumer] = None
         if self._task is None:
             self._task = asyncio.create_task(self._write_all())
 
     @contextmanager
-    def leaving(self, consumer: Consumer) -> Iterator[None]:
+    def leaving(self, consumer: Stored) -> Iterator[None]:
         """Nothing is written of it but by whom holds this, nor afterwards."""
         self._changed.pop(consumer, None)
         with self._writing:
@@ -66,7 +76,7 @@ class StateWriter:
         finally:
             self._task = None
 
-    def _write(self, states: list[tuple[Consumer, bytes]]) -> None:
+    def _write(self, states: list[tuple[Stored, bytes]]) -> None:
         """In a thread."""
         for consumer, state in states:
             with self._writing:

@@ -195,7 +195,7 @@ def _info(request: Request) -> Json | Awaitable[None]:
     found = request.read_optional(_INFO_REQUEST, "JSApiStreamInfoRequest")
     stream = online(request, jsa.stream(request.tokens[2]))
     details = bool(found.get("deleted_details"))
-    leader = request.js.server.name
+    leader = request.js.server_name
     info = stream_info(stream, domain=request.js.domain, details=details, leader=leader)
     subject, offset = found.get("subjects_filter", ""), max(found.get("offset", 0), 0)
     if not subject:
@@ -364,13 +364,11 @@ async def purge_account(request: Request) -> Json:
     if set(name) & set("\\/"):
         raise errors.STREAM_GENERAL(err="account name can not contain path separators")
     js = request.js
-    account = js.server.accounts.get(name)
+    account = js.server_accounts.get(name)
     jsa = js.accounts.get(name)
     streams = list(jsa.streams.values()) if jsa else []
     has_account = str(account is not None).lower()
-    js.server.log.notice(
-        f"Purge request for account {name} (streams: {len(streams)}, hasAccount: {has_account})"
-    )
+    js.log.notice(f"Purge request for account {name} (streams: {len(streams)}, hasAccount: {has_account})")
     for stream in streams:
         assert jsa is not None
         await jsa.delete_stream(stream)

@@ -60,7 +60,7 @@ from gnats.store.zones import has_database
 
 if TYPE_CHECKING:
     from gnats.jetstream.encryption import Seal
-    from gnats.jetstream.jsaccount import JSAccount
+    from gnats.jetstream.shared import StreamAccount
     from gnats.store.store import MsgStore
 StoredMessage = tuple[bytes, int, bytes, bytes, int]
 """Subject, sequence, header, payload, and ns since 1970."""
@@ -96,7 +96,7 @@ class Stream:
     """A stream of an account; made by create(), or, to be told about only, with an `offline_reason`."""
 
     def __init__(
-        self, jsa: JSAccount, config: StreamConfig, tier: str, created: int, *, offline_reason: str = ""
+        self, jsa: StreamAccount, config: StreamConfig, tier: str, created: int, *, offline_reason: str = ""
     ) -> None:
         self.jsa = jsa
         self.config = config
@@ -156,7 +156,7 @@ class Stream:
     @classmethod
     async def create(
         cls,
-        jsa: JSAccount,
+        jsa: StreamAccount,
         config: StreamConfig,
         tier: str,
         created: int,
@@ -179,7 +179,7 @@ class Stream:
 
     async def _begin(self, *, recovering: bool, store: MsgStore | None) -> None:
         """Raises ApiError."""
-        jsa, config, js = self.jsa, self.config, self.jsa.js
+        jsa, config, shared = self.jsa, self.config, self.jsa.shared
         try:
             if store is None:
                 store = await in_thread(lambda: self._open(new=not recovering))
@@ -189,21 +189,21 @@ class Stream:
             if recovering:
                 raise errors.STREAM_STORE_FAILED(err=exc) from exc
             # clients are not told where the server stores anything
-            js.server.log.error(f"Error creating stream '{jsa.name} > {config.name}': {exc}")
+            shared.log.error(f"Error creating stream '{jsa.name} > {config.name}': {exc}")
             raise errors.STREAM_STORE_FAILED(err="metadata cannot be used") from exc
         self._store = store
         self._native = NativeStream(
-            js.engine,
+            shared.engine,
             jsa.account,
             config.name,
             store,
-            cid=js.server.next_cid(),
-            domain=js.domain,
+            cid=shared.clients.next_cid(),
+            domain=shared.domain,
             account_usage=jsa.usage(self.tier),
-            server_usage=js.usage,
-            batch_limits=js.batch_limits,
+            server_usage=shared.usage,
+            batch_limits=shared.batch_limits,
         )
-        js.register(self._native, self)
+        shared.register(self._native, self)
         self._configure(config)
         if _holds_limits(config):
             try:
@@ -235,17 +235,17 @@ class Stream:
     def _close_native(self) -> None:
         """Have the data plane forget the stream, if it knows it."""
         if self._native is not None:
-            self.jsa.js.unregister(self._native)
+            self.jsa.shared.unregister(self._native)
             self._native.close()
 
     def _log_error(self, doing: str, exc: OSError) -> None:
-        log = self.jsa.js.server.log
+        log = self.jsa.shared.log
         log.error(f"Error {doing} stream '{self.jsa.name} > {self.name}': {os_error(exc)}")
 
     def _configure(self, config: StreamConfig) -> None:
         if config.allow_msg_schedules and not has_database():
             where = f"stream '{self.jsa.name} > {self.name}'"
-            self.jsa.js.server.log.warn(f"No time zone database: {where} refuses schedules with time zones")
+            self.jsa.shared.log.warn(f"No time zone database: {where} refuses schedules with time zones")
         self.native.configure(config, sync_always=is_synced(self.jsa, config))
 
     @property
@@ -268,7 +268,7 @@ class Stream:
 
     def _unlock(self, *, new: bool) -> None:
         """Have a description on the disk, and know the keys. Raises OSError or MetaError."""
-        keys, account = self.jsa.js.keys, self.jsa.name
+        keys, account = self.jsa.shared.keys, self.jsa.name
         there = (self.directory / META_FILE).exists()
         self.seal = keys.open(self.directory / META_KEY, account, self.name)
         if not there and not self.seal:
@@ -283,13 +283,15 @@ class Stream:
 
     def _warn(self, text: str) -> None:
         """What recovery has to say; from a thread."""
-        log = self.jsa.js.server.log
-        self.jsa.js.loop.call_soon_threadsafe(log.warn, f"Stream '{self.jsa.name} > {self.name}': {text}")
+        log = self.jsa.shared.log
+        self.jsa.shared.loop.call_soon_threadsafe(log.warn, f"Stream '{self.jsa.name} > {self.name}': {text}")
 
     def _say(self, text: str) -> None:
         """What a conversion has to say; from a thread."""
-        log = self.jsa.js.server.log
-        self.jsa.js.loop.call_soon_threadsafe(log.notice, f"Stream '{self.jsa.name} > {self.name}': {text}")
+        log = self.jsa.shared.log
+        self.jsa.shared.loop.call_soon_threadsafe(
+            log.notice, f"Stream '{self.jsa.name} > {self.name}': {text}"
+        )
 
     async def sync(self) -> None:
         """Make durable what is written, and tidy up; what goes wrong is logged."""
@@ -310,7 +312,7 @@ class Stream:
         except (OSError, StoreFailure) as exc:
             if self._store is None:  # it has been deleted meanwhile
                 return
-            self.jsa.js.server.log.error(f"Error syncing stream '{self.jsa.name} > {self.name}': {exc}")
+            self.jsa.shared.log.error(f"Error syncing stream '{self.jsa.name} > {self.name}': {exc}")
 
     async def _write_sources(self, state: SourcesState | None) -> None:
         """Write down how far sources have come; what is counted there is stored. Raises OSError."""
@@ -390,7 +392,7 @@ class Stream:
                 await in_thread(store.close)
                 await self._write_sources(sources)
             except (StoreFailure, OSError) as exc:
-                self.jsa.js.server.log.error(f"Error stopping stream '{self.jsa.name} > {self.name}': {exc}")
+                self.jsa.shared.log.error(f"Error stopping stream '{self.jsa.name} > {self.name}': {exc}")
         self._native = self._store = None
 
     def go_offline(self, reason: str) -> None:
@@ -420,7 +422,7 @@ class Stream:
             try:
                 await in_thread(store.close)
             except StoreFailure as exc:  # it is going anyway
-                self.jsa.js.server.log.debug(f"Closing stream '{self.jsa.name} > {self.name}': {exc}")
+                self.jsa.shared.log.debug(f"Closing stream '{self.jsa.name} > {self.name}': {exc}")
         if self.config.storage == FILE and self.directory.is_dir():
             try:
                 await asyncio.to_thread(remove_directory, self.directory, sync=self.sync_always)
@@ -473,17 +475,17 @@ class Stream:
     def on_event(self, what: int, number: int, data: bytes) -> None:
         """The native stream has something to tell: damage, a batch that is given up, or that nothing can be
         written any more."""
-        js = self.jsa.js
+        shared = self.jsa.shared
         if what == StreamEvent.STREAM_DAMAGED:
             self._report_damage()
             return
         if what == StreamEvent.BATCH_ABANDONED:
             self.native.told_abandoned()
-            js.advisories.batch_abandoned(self.jsa.account, self.name, data, AbandonReason(number))
+            shared.advisories.batch_abandoned(self.jsa.account, self.name, data, AbandonReason(number))
             return
         reason = self.failure or os.strerror(number)
-        js.server.log.error(f"JetStream stream '{self.jsa.name} > {self.name}' is read-only: {reason}")
-        js.advisories.out_of_storage(self.name)
+        shared.log.error(f"JetStream stream '{self.jsa.name} > {self.name}' is read-only: {reason}")
+        shared.advisories.out_of_storage(self.name)
 
     def look_at_batches(self) -> None:
         """The limits of batches have changed."""
@@ -492,7 +494,7 @@ class Stream:
 
     def _report_damage(self) -> None:
         """Log what was found to be lost while messages were read."""
-        log = self.jsa.js.server.log
+        log = self.jsa.shared.log
         for block, first, last, count in self._store.newly_lost() if self._store else ():
             where = f"Stream '{self.jsa.name} > {self.name}': block {block}"
             log.error(f"{where}: {count} messages are lost to damage, sequences {first} to {last}")
@@ -553,7 +555,7 @@ class Stream:
         if len(config.filter_subjects) < MANY:
             return False
         limits, _ = self.jsa.select_limits(config.replicas(self.config))
-        server, overlaps = self.jsa.js.config.options.limits, self.jsa.js.overlaps
+        server, overlaps = self.jsa.shared.config.options.limits, self.jsa.shared.overlaps
         complete = with_defaults(config, self.config, server, limits, pedantic=pedantic)
         check = partial(check_consumer_cfg, complete, server, self.config, limits, overlaps=overlaps)
         await in_thread(check)
@@ -577,10 +579,10 @@ class Stream:
         """
         jsa = self.jsa
         limits, _ = jsa.select_limits(config.replicas(self.config))
-        server = jsa.js.config.options.limits
+        server = jsa.shared.config.options.limits
         config = with_defaults(config, self.config, server, limits, pedantic=pedantic)
         if not checked:
-            check_consumer_cfg(config, server, self.config, limits, overlaps=jsa.js.overlaps)
+            check_consumer_cfg(config, server, self.config, limits, overlaps=jsa.shared.overlaps)
         name = config.durable_name or config.name
         if there := self.consumers.get(name):
             if action == "create" and config.with_metadata_of(there.config.metadata) != there.config:
@@ -606,15 +608,15 @@ class Stream:
         consumer.start(state, recovering=bool(created))
         self.enter_consumer(consumer)
         if not config.direct:
-            jsa.js.advisories.consumer_action(jsa.account, self.name, name, "create")
+            jsa.shared.advisories.consumer_action(jsa.account, self.name, name, "create")
         return consumer
 
     def recover_consumer(self, name: str, config: ConsumerConfig, created: int) -> Consumer:
         """A consumer that was there before. Raises ApiError."""
         limits, _ = self.jsa.select_limits(config.replicas(self.config))
-        server = self.jsa.js.config.options.limits
+        server = self.jsa.shared.config.options.limits
         config = with_defaults(config, self.config, server, limits)
-        overlaps = self.jsa.js.overlaps
+        overlaps = self.jsa.shared.overlaps
         check_consumer_cfg(config, server, self.config, limits, recovering=True, overlaps=overlaps)
         consumer = Consumer(self, name, completed(config), created)
         consumer.start(recovering=True)
@@ -644,7 +646,7 @@ class Stream:
 
     def _unique(self, name: str, subjects: tuple[str, ...]) -> bool:
         """Whether no other consumer has any of these subjects (partitionUnique)."""
-        overlaps = self.jsa.js.overlaps
+        overlaps = self.jsa.shared.overlaps
         names = {found.name for subject in subjects for found in self.native.consumers_with(subject.encode())}
         mine = overlaps.trie(subjects)
         for other in (self.consumers[each].config for each in names if each != name):
@@ -663,8 +665,10 @@ class Stream:
         native = consumer.stop(deleting=True)
         if not consumer.config.direct:
             jsa = self.jsa
-            jsa.js.advisories.consumer_action(jsa.account, self.name, consumer.name, "delete")
-        return self.jsa.js.forget_unneeded(native) if native and self.config.retention == INTEREST else None
+            jsa.shared.advisories.consumer_action(jsa.account, self.name, consumer.name, "delete")
+        return (
+            self.jsa.shared.forget_unneeded(native) if native and self.config.retention == INTEREST else None
+        )
 
 
 def _sequences(ranges: list[tuple[int, int]], most: int) -> list[int]:
@@ -677,14 +681,14 @@ def _sequences(ranges: list[tuple[int, int]], most: int) -> list[int]:
     return found
 
 
-def is_synced(jsa: JSAccount, config: StreamConfig) -> bool:
+def is_synced(jsa: StreamAccount, config: StreamConfig) -> bool:
     """Whether what a stream stores is synced before it is acknowledged."""
-    always = jsa.js.config.options.sync_always
+    always = jsa.shared.config.options.sync_always
     return always and config.storage == FILE and config.persist_mode != ASYNC
 
 
 def open_store(
-    jsa: JSAccount,
+    jsa: StreamAccount,
     config: StreamConfig,
     directory: Path,
     seal: Seal | None,
@@ -701,7 +705,7 @@ def open_store(
         limits |= {"max_msgs": -1, "max_bytes": -1, "max_msgs_per_subject": -1}
     if config.storage == MEMORY:
         return MemStore(config.name, first_seq=config.first_seq, **limits)
-    size = block_size(config, jsa.js.server.opts.max_payload)
+    size = block_size(config, jsa.shared.options().max_payload)
     return FileStore(
         str(directory),
         config.name,

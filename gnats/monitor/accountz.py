@@ -3,7 +3,7 @@
 import itertools
 import time
 from operator import itemgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from gnats.account import Account
 from gnats.accountopts import (
@@ -20,14 +20,16 @@ from gnats.core.subject import subset_match
 from gnats.errors import RequestError
 from gnats.exchange import SYSTEM_EXPORTS, system_imports
 from gnats.gofmt import SECOND, rfc3339
+from gnats.monitor.jsz import JszServer
 from gnats.monitor.options import AccountStatzOptions, AccountzOptions
 from gnats.monitor.render import Page, without_empty
 from gnats.monitor.subsz import sublist_stats
-from gnats.monitor.varz import system_account
+from gnats.monitor.varz import name_of
 
 if TYPE_CHECKING:
     from gnats.claimaccount import ClaimAccount
-    from gnats.server import Server
+    from gnats.operatormode import OperatorMode
+    from gnats.opts import Options
 
 _OMITTED = (
     "is_system",
@@ -43,7 +45,18 @@ _OMITTED = (
 _RESPONSES = {"singleton": "Singleton", "stream": "Streamed", "chunked": "Chunked"}
 
 
-def accountz(server: "Server", options: AccountzOptions) -> Page:
+class AccountzServer(JszServer, Protocol):
+    """A server as pages about its accounts need it."""
+
+    @property
+    def opts(self) -> "Options": ...
+    @property
+    def system_account(self) -> Account | None: ...
+    @property
+    def operator_mode(self) -> "OperatorMode | None": ...
+
+
+def accountz(server: AccountzServer, options: AccountzOptions) -> Page:
     """The accounts' names, or everything about one.
 
     Raises RequestError.
@@ -51,7 +64,7 @@ def accountz(server: "Server", options: AccountzOptions) -> Page:
     page: Page = {
         "server_id": server.id,
         "now": rfc3339(time.time_ns()),
-        "system_account": system_account(server),
+        "system_account": name_of(server.system_account),
     }
     if not options.account:
         page["accounts"] = list(server.accounts)
@@ -60,7 +73,7 @@ def accountz(server: "Server", options: AccountzOptions) -> Page:
     return without_empty(page, ("system_account", "accounts"))
 
 
-def account_info(server: "Server", name: str) -> Page:
+def account_info(server: AccountzServer, name: str) -> Page:
     """Everything about an account (AccountInfo in monitor.go).
 
     Raises RequestError when there is none of this name.
@@ -68,7 +81,7 @@ def account_info(server: "Server", name: str) -> Page:
     account = server.accounts.get(name)
     if account is None:
         raise RequestError(f"Account {name} does not exist")
-    claim = server.trust.mode.accounts.get(name) if server.trust else None
+    claim = server.operator_mode.accounts.get(name) if server.operator_mode else None
     if claim:
         config = claim.config()
     else:
@@ -79,7 +92,7 @@ def account_info(server: "Server", name: str) -> Page:
     info: Page = {
         "account_name": name,
         "update_time": rfc3339(account.updated),
-        "is_system": name == system_account(server),
+        "is_system": name == name_of(server.system_account),
         "expired": claim is not None and claim.is_expired,
         "complete": claim is None or not claim.incomplete,
         "jetstream_enabled": server.jetstream is not None and account.name in server.jetstream.accounts,
@@ -121,7 +134,7 @@ def _claims(claim: "ClaimAccount") -> Page:
 
 
 def _all_exports(
-    server: "Server", account: Account, config: AccountConfig
+    server: AccountzServer, account: Account, config: AccountConfig
 ) -> list[StreamExport | ServiceExport]:
     """With those that the system account has by itself."""
     named = {export.subject for export in config.exports}
@@ -130,7 +143,7 @@ def _all_exports(
 
 
 def _all_imports(
-    server: "Server", account: Account, config: AccountConfig
+    server: AccountzServer, account: Account, config: AccountConfig
 ) -> list[StreamImport | ServiceImport]:
     """With those from the system account."""
     if server.system_account is None:
@@ -181,7 +194,7 @@ def _export(export: StreamExport | ServiceExport) -> Page:
     return without_empty(page, ("response_type", "service_latency", "approved_accounts"))
 
 
-def _import(server: "Server", item: StreamImport | ServiceImport) -> Page:
+def _import(server: AccountzServer, item: StreamImport | ServiceImport) -> Page:
     service = item if isinstance(item, ServiceImport) else None
     if isinstance(item, ServiceImport):
         local = item.to or item.subject
@@ -201,7 +214,7 @@ def _import(server: "Server", item: StreamImport | ServiceImport) -> Page:
     return without_empty(page, ("to", "latency"))
 
 
-def _exported_latency(server: "Server", item: ServiceImport) -> ServiceLatency | None:
+def _exported_latency(server: AccountzServer, item: ServiceImport) -> ServiceLatency | None:
     for config in server.opts.accounts:
         for export in config.exports if config.name == item.account else ():
             if isinstance(export, ServiceExport) and subset_match(item.subject, export.subject):
@@ -209,7 +222,7 @@ def _exported_latency(server: "Server", item: ServiceImport) -> ServiceLatency |
     return None
 
 
-def account_statz(server: "Server", options: AccountStatzOptions) -> Page:
+def account_statz(server: AccountzServer, options: AccountStatzOptions) -> Page:
     """Connections and traffic of accounts."""
     names = options.accounts or tuple(server.accounts)
     accounts = [account for name in names if (account := server.accounts.get(name))]

@@ -1,7 +1,6 @@
 """/routez, /gatewayz, /leafz and /raftz (monitor.go): of what a server has not, the documents that say so."""
 
 import time
-from typing import TYPE_CHECKING
 
 from gnats.gofmt import rfc3339
 from gnats.monitor.options import (
@@ -10,17 +9,14 @@ from gnats.monitor.options import (
     RaftzOptions,
     RoutezOptions,
 )
-from gnats.monitor.render import Page
-
-if TYPE_CHECKING:
-    from gnats.server import Server
+from gnats.monitor.render import Named, Page
 
 
 class NotFoundError(Exception):
     """There is nothing of the kind; the text is for the one who asked."""
 
 
-def routez(server: "Server", options: RoutezOptions) -> Page:
+def routez(server: Named, options: RoutezOptions) -> Page:
     """The routes to other servers of the cluster."""
     return {
         "server_id": server.id,
@@ -31,7 +27,7 @@ def routez(server: "Server", options: RoutezOptions) -> Page:
     }
 
 
-def gatewayz(server: "Server", options: GatewayzOptions) -> Page:
+def gatewayz(server: Named, options: GatewayzOptions) -> Page:
     """The connections to and from other clusters."""
     return {
         "server_id": server.id,
@@ -41,12 +37,12 @@ def gatewayz(server: "Server", options: GatewayzOptions) -> Page:
     }
 
 
-def leafz(server: "Server", options: LeafzOptions) -> Page:
+def leafz(server: Named, options: LeafzOptions) -> Page:
     """The leaf nodes."""
     return {"server_id": server.id, "now": rfc3339(time.time_ns()), "leafnodes": 0, "leafs": []}
 
 
-def raftz(server: "Server", options: RaftzOptions) -> Page:
+def raftz(server: Named, options: RaftzOptions) -> Page:
     """Raft groups.
 
     Raises NotFoundError.

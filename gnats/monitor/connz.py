@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from gnats.authopts import GLOBAL_ACCOUNT
 from gnats.core.subject import collide
@@ -15,11 +15,12 @@ from gnats.errors import RequestError
 from gnats.gofmt import duration, rfc3339, uptime
 from gnats.gojson import Struct, unmarshal
 from gnats.monitor.options import ALL, CLOSED, DEFAULT_LIMIT, OPEN, ConnzOptions
-from gnats.monitor.render import SLICE, Page, Steps, finish, without_empty
+from gnats.monitor.render import SLICE, Named, Page, without_empty
 from gnats.session import Session
+from gnats.steps import Steps, finish
 
 if TYPE_CHECKING:
-    from gnats.server import Server
+    from gnats.account import Account
 
 _COUNTERS = {
     # sorts that a counter decides, the largest first
@@ -66,7 +67,19 @@ SubRow = tuple[bytes, bytes, bytes, int, int]
 """Subject, queue, sid, delivered, max."""
 
 
-def connz(server: "Server", options: ConnzOptions) -> Page:
+class ConnzServer(Named, Protocol):
+    """A server with the connections that it has and has had."""
+
+    @property
+    def clients(self) -> dict[int, Session]: ...
+    @property
+    def closed_clients(self) -> Iterable[Session]: ...
+
+    def lookup_account(self, name: str) -> "Account | None":
+        """The account of that name."""
+
+
+def connz(server: ConnzServer, options: ConnzOptions) -> Page:
     """A page of connections.
 
     Raises RequestError.
@@ -74,7 +87,7 @@ def connz(server: "Server", options: ConnzOptions) -> Page:
     return finish(connz_steps(server, options))
 
 
-def connz_steps(server: "Server", options: ConnzOptions) -> Steps[Page]:
+def connz_steps(server: ConnzServer, options: ConnzOptions) -> Steps[Page]:
     """connz() in steps."""
     sort = options.sort or "cid"
     _check(options, sort)
@@ -126,7 +139,7 @@ def _check(options: ConnzOptions, sort: str) -> None:
         raise RequestError("filter by subject only valid with account filtering")
 
 
-def _candidates(server: "Server", options: ConnzOptions) -> tuple[dict[int, Session], list[Session]]:
+def _candidates(server: ConnzServer, options: ConnzOptions) -> tuple[dict[int, Session], list[Session]]:
     opened: dict[int, Session] = server.clients if options.state in (OPEN, ALL) else {}
     closed = list(server.closed_clients) if options.state in (CLOSED, ALL) else []
     if options.acc:
@@ -135,7 +148,7 @@ def _candidates(server: "Server", options: ConnzOptions) -> tuple[dict[int, Sess
     return opened, closed
 
 
-def _with_cid(server: "Server", options: ConnzOptions, closed: list[Session]) -> list[Session]:
+def _with_cid(server: ConnzServer, options: ConnzOptions, closed: list[Session]) -> list[Session]:
     session = server.clients.get(options.cid) if options.state in (OPEN, ALL) else None
     if session:
         return [session]

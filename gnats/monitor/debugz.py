@@ -7,20 +7,27 @@ import re
 import sys
 import threading
 import traceback
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from gnats.monitor.options import IpqueueszOptions
 from gnats.monitor.render import Page
 from gnats.monitor.usage import resident_bytes
 
 if TYPE_CHECKING:
-    from gnats.server import Server
+    from gnats.pollers import Pollers
 
 INBOX = "Poller events"
 _SECRET = re.compile(r"--?(user|pass|auth)(=.*)?", re.DOTALL)
 
 
-def ipqueuesz(server: "Server", options: IpqueueszOptions) -> Page:
+class Polled(Protocol):
+    """A server with pollers, once it runs."""
+
+    @property
+    def pollers(self) -> "Pollers | None": ...
+
+
+def ipqueuesz(server: Polled, options: IpqueueszOptions) -> Page:
     """What waits between the data plane and the control plane."""
     pending = server.pollers.pending_events if server.pollers else 0
     if (pending or options.all) and options.filter in INBOX:
@@ -28,7 +35,7 @@ def ipqueuesz(server: "Server", options: IpqueueszOptions) -> Page:
     return {}
 
 
-def expvarz(server: "Server") -> Page:
+def expvarz() -> Page:
     """The command line, secrets hidden, and the memory of the process in bytes."""
     collected = sum(generation["collections"] for generation in gc.get_stats())
     return {

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from gnats.gofmt import quote
 from gnats.monitor.options import HealthzOptions
@@ -11,12 +11,23 @@ from gnats.monitor.render import Page
 
 if TYPE_CHECKING:
     from gnats.jetstream.jetstream import JetStream
-    from gnats.server import Server
+    from gnats.opts import Options
 
 OK, BAD_REQUEST, NOT_FOUND, INTERNAL_ERROR, UNAVAILABLE = 200, 400, 404, 500, 503
 
 
-def healthz(server: "Server", options: HealthzOptions) -> Page:
+class HealthzServer(Protocol):
+    """A server that is asked whether it is well."""
+
+    @property
+    def accepting(self) -> bool: ...
+    @property
+    def opts(self) -> "Options": ...
+    @property
+    def jetstream(self) -> "JetStream | None": ...
+
+
+def healthz(server: HealthzServer, options: HealthzOptions) -> Page:
     """`status` ("ok", "error" or "unavailable"), `status_code` as of HTTP, and `error` or, with details,
     `errors`."""
     for missing, asked, what in (
@@ -80,7 +91,7 @@ def _problems(js: "JetStream", base: Path, options: HealthzOptions) -> Iterator[
         if directory.name.startswith(".") or not directory.is_dir():
             continue
         name = directory.name
-        if name not in js.server.accounts:
+        if name not in js.server_accounts:
             problem = f"JetStream account '{name}' could not be resolved"
             yield {"type": "ACCOUNT", "account": name, "error": problem}
             continue

@@ -7,18 +7,18 @@ import re
 import socket
 import time
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from gnats.accept import listen
 from gnats.errors import RequestError, ServerError
 from gnats.gofmt import join_host_port, os_error, quote
 from gnats.gojson import marshal
-from gnats.monitor.accountz import account_statz, accountz
+from gnats.monitor.accountz import AccountzServer, account_statz, accountz
 from gnats.monitor.clusterz import NotFoundError, gatewayz, leafz, raftz, routez
-from gnats.monitor.connz import connz_steps
+from gnats.monitor.connz import ConnzServer, connz_steps
 from gnats.monitor.dashboard import FILES, POLICY, index_page, static_file
-from gnats.monitor.debugz import expvarz, ipqueuesz, stacksz
-from gnats.monitor.healthz import healthz
+from gnats.monitor.debugz import Polled, expvarz, ipqueuesz, stacksz
+from gnats.monitor.healthz import HealthzServer, healthz
 from gnats.monitor.jsz import jsz
 from gnats.monitor.options import (
     AccountStatzOptions,
@@ -34,9 +34,10 @@ from gnats.monitor.options import (
     RoutezOptions,
     SubszOptions,
 )
-from gnats.monitor.render import Page, Steps, at_once, chunks
-from gnats.monitor.subsz import subsz_steps
-from gnats.monitor.varz import varz
+from gnats.monitor.render import Page, chunks
+from gnats.monitor.subsz import SubszServer, subsz_steps
+from gnats.monitor.varz import VarzServer, varz
+from gnats.steps import Steps, at_once
 from gnats.tlsopts import TLSOptions
 
 try:
@@ -49,7 +50,7 @@ except ImportError as missing:
 if TYPE_CHECKING:
     import ssl
 
-    from gnats.server import Server
+    from gnats.logger import Logger
 
 SHUTDOWN_TIMEOUT = 1.0
 """Seconds that a request in progress has at a shutdown."""
@@ -75,10 +76,19 @@ _CALLBACK = re.compile(r"[A-Za-z_$][\w$]*(\.[A-Za-z_$][\w$]*)*", re.ASCII)
 _LONGEST_CALLBACK = 128
 
 
+class MonitoredServer(VarzServer, AccountzServer, ConnzServer, SubszServer, HealthzServer, Polled, Protocol):
+    """A server as its endpoints need it. Requests are counted in `http_requests`."""
+
+    http_requests: dict[str, int]
+
+    @property
+    def log(self) -> "Logger": ...
+
+
 class _OneLine(logging.Handler):
     """What aiohttp says about requests that it cannot read becomes a line of the server's log."""
 
-    def __init__(self, server: "Server") -> None:
+    def __init__(self, server: MonitoredServer) -> None:
         super().__init__()
         self._server = server
 
@@ -87,7 +97,7 @@ class _OneLine(logging.Handler):
         self._server.log.debug(f"Monitoring: {record.getMessage()}" + (f": {why!r:.200}" if why else ""))
 
 
-def _quiet(server: "Server") -> logging.Logger:
+def _quiet(server: MonitoredServer) -> logging.Logger:
     logger = logging.Logger("gnats.monitor")
     logger.addHandler(_OneLine(server))
     return logger
@@ -96,7 +106,7 @@ def _quiet(server: "Server") -> logging.Logger:
 class Monitor:
     """The HTTP server of a Server."""
 
-    def __init__(self, server: "Server", sock: socket.socket) -> None:
+    def __init__(self, server: MonitoredServer, sock: socket.socket) -> None:
         self.sock = sock
         self.port: int = sock.getsockname()[1]
         self._server = server
@@ -123,7 +133,7 @@ class Monitor:
         )
 
     @classmethod
-    async def listen(cls, server: "Server") -> "Monitor":
+    async def listen(cls, server: MonitoredServer) -> "Monitor":
         """Serve a server's endpoints at the host and port of its options.
 
         Raises ServerError.
@@ -290,7 +300,7 @@ class Monitor:
         return _answer(request, stacksz())
 
     async def _expvarz(self, request: web.Request) -> web.Response:
-        variables = expvarz(self._server)
+        variables = expvarz()
         lines = ",\n".join(f'"{name}": {marshal(value).decode()}' for name, value in variables.items())
         return web.Response(text=f"{{\n{lines}\n}}\n", content_type="application/json", charset="utf-8")
 

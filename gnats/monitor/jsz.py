@@ -1,23 +1,33 @@
 """/jsz: what JetStream has and does (Jsz in monitor.go), and its part of other pages."""
 
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from gnats.errors import FilteredError, RequestError
 from gnats.gofmt import quote, rfc3339
 from gnats.monitor.options import JszOptions
-from gnats.monitor.render import Page
+from gnats.monitor.render import Named, Page
 
 if TYPE_CHECKING:
+    from gnats.accounts import Accounts
+    from gnats.jetstream.jetstream import JetStream
     from gnats.jetstream.jsaccount import JSAccount
     from gnats.jetstream.streams import Stream
-    from gnats.server import Server
 
 PAGE_SIZE = 1024
 _NO_API = {"level": 0, "total": 0, "errors": 0}
 
 
-def jsz(server: "Server", options: JszOptions) -> Page:
+class JszServer(Named, Protocol):
+    """A server that may have JetStream."""
+
+    @property
+    def accounts(self) -> "Accounts": ...
+    @property
+    def jetstream(self) -> "JetStream | None": ...
+
+
+def jsz(server: JszServer, options: JszOptions) -> Page:
     """JetStream.
 
     Raises FilteredError.
@@ -64,12 +74,12 @@ def jsz(server: "Server", options: JszOptions) -> Page:
     page["messages"] = sum(state["messages"] for state in states)
     page["bytes"] = sum(state["bytes"] for state in states)
     if accounts := _asked(server, options):
-        page["account_details"] = [account_detail(jsa, options) for jsa in accounts]
+        page["account_details"] = [account_detail(jsa, options, server.name) for jsa in accounts]
     page["total"] = len(js.accounts)
     return page
 
 
-def _asked(server: "Server", options: JszOptions) -> "list[JSAccount]":
+def _asked(server: JszServer, options: JszOptions) -> "list[JSAccount]":
     """The accounts to tell about."""
     assert server.jetstream is not None
     accounts = server.jetstream.accounts
@@ -84,7 +94,7 @@ def _asked(server: "Server", options: JszOptions) -> "list[JSAccount]":
     return found[offset : offset + limit] if limit > 0 else found
 
 
-def account_detail(jsa: "JSAccount", options: JszOptions) -> Page:
+def account_detail(jsa: "JSAccount", options: JszOptions, server_name: str) -> Page:
     """An account, and its streams if they are asked for."""
     info = jsa.usage_info()
     default = jsa.limits.get("")
@@ -100,7 +110,9 @@ def account_detail(jsa: "JSAccount", options: JszOptions) -> Page:
         "api": {"level": 0, "total": jsa.api_total, "errors": jsa.api_errors},
     }
     if (options.streams or options.consumer) and jsa.streams:
-        detail["stream_detail"] = [_stream_detail(each, options) for each in jsa.streams.values()]
+        detail["stream_detail"] = [
+            _stream_detail(each, options, server_name) for each in jsa.streams.values()
+        ]
     return detail
 
 
@@ -109,11 +121,11 @@ def _unsigned(value: int) -> int:
     return value % (1 << 64)
 
 
-def _stream_detail(stream: "Stream", options: JszOptions) -> Page:
-    from gnats.jetstream.info import consumer_info
+def _stream_detail(stream: "Stream", options: JszOptions, server_name: str) -> Page:
+    from gnats.jetstream.consumers import consumer_info
 
     detail: Page = {"name": stream.name, "created": rfc3339(stream.created)}
-    detail["cluster"] = {"leader": stream.jsa.js.server.name}
+    detail["cluster"] = {"leader": server_name}
     if options.config:
         detail["config"] = stream.config.json()
     detail["state"] = stream.state()
@@ -135,7 +147,7 @@ def _stream_detail(stream: "Stream", options: JszOptions) -> Page:
     return detail
 
 
-def jsz_account(server: "Server", name: str, options: JszOptions) -> Page:
+def jsz_account(server: JszServer, name: str, options: JszOptions) -> Page:
     """One account (JszAccount). Raises RequestError."""
     js = server.jetstream
     if js is None:
@@ -144,10 +156,10 @@ def jsz_account(server: "Server", name: str, options: JszOptions) -> Page:
         raise RequestError(f"account {quote(name)} not found")
     if name not in js.accounts:
         raise RequestError(f"account {quote(name)} not jetstream enabled")
-    return account_detail(js.accounts[name], options)
+    return account_detail(js.accounts[name], options, server.name)
 
 
-def varz_jetstream(server: "Server", *, directory: bool = True) -> Page:
+def varz_jetstream(server: JszServer, *, directory: bool = True) -> Page:
     """JetStream's part of varz, and of statsz, which does not say where it stores."""
     js = server.jetstream
     if js is None:

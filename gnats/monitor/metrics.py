@@ -1,19 +1,50 @@
 """/metrics: the server for Prometheus. Nothing is kept between two scrapes; no series is a connection's."""
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from prometheus_client import CollectorRegistry, GCCollector, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
+from gnats.monitor.render import Named
 from gnats.version import NATS_VERSION, __version__
 
 if TYPE_CHECKING:
-    from gnats.server import Server
+    from gnats.accounts import Accounts
+    from gnats.core.state import ServerState
+    from gnats.opts import Options
+    from gnats.pollers import Pollers
 
 _DIRECTIONS = ("in", "out")
+
+
+class MetricsServer(Named, Protocol):
+    """A server as its metrics need it."""
+
+    @property
+    def opts(self) -> "Options": ...
+    @property
+    def accounts(self) -> "Accounts": ...
+    @property
+    def accepting(self) -> bool: ...
+    @property
+    def pollers(self) -> "Pollers | None": ...
+    @property
+    def state(self) -> "ServerState": ...
+    @property
+    def start_time(self) -> int: ...
+    @property
+    def config_time(self) -> int: ...
+    @property
+    def num_clients(self) -> int: ...
+    @property
+    def total_clients(self) -> int: ...
+    @property
+    def num_subscriptions(self) -> int: ...
+    @property
+    def http_requests(self) -> dict[str, int]: ...
 
 
 def process_metrics() -> list[Metric]:
@@ -21,7 +52,7 @@ def process_metrics() -> list[Metric]:
     return [*ProcessCollector(namespace="gnats", registry=None).collect()]
 
 
-def exposition(server: "Server", process: list[Metric], accept: str = "") -> tuple[bytes, str]:
+def exposition(server: MetricsServer, process: list[Metric], accept: str = "") -> tuple[bytes, str]:
     """All metrics in Prometheus's text format, or what an Accept header prefers, and its content type."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(ServerCollector(server, process))
@@ -36,7 +67,7 @@ def exposition(server: "Server", process: list[Metric], accept: str = "") -> tup
 class ServerCollector(Collector):
     """Reads a server's counters."""
 
-    def __init__(self, server: "Server", process: list[Metric]) -> None:
+    def __init__(self, server: MetricsServer, process: list[Metric]) -> None:
         self._server = server
         self._process = process
 

@@ -1,35 +1,23 @@
 """Pages as text: JSON the way Go's encoding/json indents and escapes it."""
 
 import json
-from collections.abc import Callable, Collection, Generator, Iterator, Mapping
-from typing import TypeVar
+from collections.abc import Collection, Iterator, Mapping
+from typing import Protocol
 
 from gnats.gojson import escape
 
-T = TypeVar("T")
-
 Page = dict[str, object]
-Steps = Generator[None, None, T]
-"""Work that gives others their turn at each yield; its value is the result."""
-
 SLICE = 512
 """Connections or subscriptions looked at between two yields."""
 
 
-def finish(steps: Steps[T]) -> T:
-    """The result, without a pause."""
-    while True:
-        try:
-            next(steps)
-        except StopIteration as done:
-            result: T = done.value
-            return result
+class Named(Protocol):
+    """A server as every page names it."""
 
-
-def at_once(work: Callable[[], T]) -> Steps[T]:
-    """Work that is not divided."""
-    yield
-    return work()
+    @property
+    def id(self) -> str: ...
+    @property
+    def name(self) -> str: ...
 
 
 def without_empty(page: Mapping[str, object], names: Collection[str]) -> Page:

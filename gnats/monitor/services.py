@@ -2,16 +2,16 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from gnats.account import Account
 from gnats.core.subject import subset_match, valid_literal_subject
 from gnats.core.survey import matching
-from gnats.monitor.accountz import account_info, account_statz, accountz
+from gnats.monitor.accountz import AccountzServer, account_info, account_statz, accountz
 from gnats.monitor.clusterz import gatewayz, leafz, routez
-from gnats.monitor.connz import connz_steps, subscriptions
-from gnats.monitor.debugz import expvarz, ipqueuesz
-from gnats.monitor.healthz import healthz
+from gnats.monitor.connz import ConnzServer, connz_steps, subscriptions
+from gnats.monitor.debugz import Polled, expvarz, ipqueuesz
+from gnats.monitor.healthz import HealthzServer, healthz
 from gnats.monitor.jsz import jsz, jsz_account
 from gnats.monitor.options import (
     AccountStatzOptions,
@@ -26,18 +26,21 @@ from gnats.monitor.options import (
     RoutezOptions,
     SubszOptions,
 )
-from gnats.monitor.render import Page, Steps
-from gnats.monitor.subsz import subsz_steps
-from gnats.monitor.varz import varz
+from gnats.monitor.render import Page
+from gnats.monitor.subsz import SubszServer, subsz_steps
+from gnats.monitor.varz import VarzServer, varz
+from gnats.steps import Steps
 
-if TYPE_CHECKING:
-    from gnats.server import Server
 
-_STEPS: dict[str, Callable[["Server", bytes], Steps[Page]]] = {
+class PagesServer(VarzServer, AccountzServer, ConnzServer, SubszServer, HealthzServer, Polled, Protocol):
+    """A server as all pages together need it."""
+
+
+_STEPS: dict[str, Callable[[PagesServer, bytes], Steps[Page]]] = {
     "SUBSZ": lambda server, body: subsz_steps(server, SubszOptions.from_json(body)),
     "CONNZ": lambda server, body: connz_steps(server, ConnzOptions.from_json(body)),
 }
-_SERVER: dict[str, Callable[["Server", bytes], Page]] = {
+_SERVER: dict[str, Callable[[PagesServer, bytes], Page]] = {
     "VARZ": lambda server, body: varz(server),
     "ROUTEZ": lambda server, body: routez(server, RoutezOptions.from_json(body)),
     "GATEWAYZ": lambda server, body: gatewayz(server, GatewayzOptions.from_json(body)),
@@ -45,7 +48,7 @@ _SERVER: dict[str, Callable[["Server", bytes], Page]] = {
     "ACCOUNTZ": lambda server, body: accountz(server, AccountzOptions.from_json(body)),
     "JSZ": lambda server, body: jsz(server, JszOptions.from_json(body)),
     "HEALTHZ": lambda server, body: healthz(server, HealthzOptions.from_json(body)),
-    "EXPVARZ": lambda server, body: expvarz(server),
+    "EXPVARZ": lambda server, body: expvarz(),
     "IPQUEUESZ": lambda server, body: ipqueuesz(server, IpqueueszOptions.from_json(body)),
     "RAFTZ": lambda server, body: _no_groups(RaftzOptions.from_json(body)),
 }
@@ -56,14 +59,14 @@ def _no_groups(options: RaftzOptions) -> Page:
     return {}
 
 
-def server_page(server: "Server", name: str, body: bytes) -> Steps[Page]:
+def server_page(server: PagesServer, name: str, body: bytes) -> Steps[Page]:
     """A page about the server. Raises JSONError for a bad body, RequestError."""
     if name in _STEPS:
         return (yield from _STEPS[name](server, body))
     return _SERVER[name](server, body)
 
 
-def account_page(server: "Server", name: str, account: str, body: bytes) -> Steps[Page]:
+def account_page(server: PagesServer, name: str, account: str, body: bytes) -> Steps[Page]:
     """A page about an account. Raises JSONError for a bad body, RequestError."""
     match name:
         case "SUBSZ":
@@ -78,20 +81,20 @@ def account_page(server: "Server", name: str, account: str, body: bytes) -> Step
     return account_info(server, account)
 
 
-def statz(server: "Server", body: bytes, accounts: tuple[str, ...]) -> Page | None:
+def statz(server: PagesServer, body: bytes, accounts: tuple[str, ...]) -> Page | None:
     """The figures of these accounts, or of those the body names; None when there is nothing to tell."""
     options = AccountStatzOptions.from_json(body)
     page = account_statz(server, replace(options, accounts=accounts or options.accounts))
     return page if page["account_statz"] or options.include_unused else None
 
 
-def subscribers(server: "Server", account: Account, subject: str, queue: bytes | None) -> Steps[int]:
+def subscribers(server: PagesServer, account: Account, subject: str, queue: bytes | None) -> Steps[int]:
     """How many clients' subscriptions, of a queue group or all, a subject or what is below a wildcard has."""
     if valid_literal_subject(subject):
         found = [row[:2] for row in matching(account.sublist, subject.encode()) if row[5] in server.clients]
         return sum(1 for _, group in found if queue is None or group == queue)
     count = 0
-    for session in list(account.clients.values()):
+    for session in [server.clients[cid] for cid in account.clients]:
         for subscribed, group, *_ in subscriptions(session):
             if subset_match(subscribed, subject) and (queue is None or (group == queue and group)):
                 count += 1

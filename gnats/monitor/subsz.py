@@ -1,8 +1,8 @@
 """/subsz: the subscription tables, and the subscriptions in them (Subsz in monitor.go)."""
 
 import time
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Protocol
 
 from gnats.account import Account
 from gnats.core.client import Client
@@ -12,14 +12,31 @@ from gnats.errors import RequestError
 from gnats.gofmt import rfc3339
 from gnats.monitor.connz import SubRow, sub_detail
 from gnats.monitor.options import DEFAULT_LIMIT, SubszOptions
-from gnats.monitor.render import Page, Steps, finish, number
+from gnats.monitor.render import Named, Page, number
+from gnats.steps import Steps, finish
 
 if TYPE_CHECKING:
+    from gnats.accounts import Accounts
     from gnats.core.survey import Row
-    from gnats.server import Server
+    from gnats.internalclients import InternalClients
+    from gnats.pollers import Pollers
+    from gnats.session import Session
 
 
-def subsz(server: "Server", options: SubszOptions) -> Page:
+class SubszServer(Named, Protocol):
+    """A server with the subscriptions of its clients and its own."""
+
+    @property
+    def accounts(self) -> "Accounts": ...
+    @property
+    def clients(self) -> "Mapping[int, Session]": ...
+    @property
+    def internal_clients(self) -> "InternalClients": ...
+    @property
+    def pollers(self) -> "Pollers | None": ...
+
+
+def subsz(server: SubszServer, options: SubszOptions) -> Page:
     """The state of the subscription tables and, if asked for, a page of the subscriptions.
 
     Raises RequestError.
@@ -27,7 +44,7 @@ def subsz(server: "Server", options: SubszOptions) -> Page:
     return finish(subsz_steps(server, options))
 
 
-def subsz_steps(server: "Server", options: SubszOptions) -> Steps[Page]:
+def subsz_steps(server: SubszServer, options: SubszOptions) -> Steps[Page]:
     """subsz() in steps."""
     if options.test and not valid_literal_subject(options.test):
         raise RequestError(f"invalid test subject, must be valid publish subject: {options.test}")
@@ -50,7 +67,7 @@ def subsz_steps(server: "Server", options: SubszOptions) -> Steps[Page]:
     return page
 
 
-def sublist_stats(accounts: Iterable[Account], server: "Server | None" = None) -> Page:
+def sublist_stats(accounts: Iterable[Account], server: SubszServer | None = None) -> Page:
     """Counters of the accounts' tables, added up (SublistStats in sublist.go).
 
     Results are cached by the pollers and not by account: `num_cache` and `cache_hit_rate` are those of a
@@ -83,7 +100,7 @@ Listing = tuple[int, list[Page]]
 
 
 def _matching(
-    server: "Server", accounts: list[Account], subject: str, offset: int, limit: int
+    server: SubszServer, accounts: list[Account], subject: str, offset: int, limit: int
 ) -> Steps[Listing]:
     total = 0
     details: list[Page] = []
@@ -96,7 +113,7 @@ def _matching(
     return total, details
 
 
-def _all(server: "Server", accounts: list[Account], offset: int, limit: int) -> Steps[Listing]:
+def _all(server: SubszServer, accounts: list[Account], offset: int, limit: int) -> Steps[Listing]:
     """A page of all subscriptions, connection by connection: only those that the page shows are looked at."""
     chosen = {id(account) for account in accounts}
     clients: list[tuple[Client, Account]] = []
@@ -132,12 +149,12 @@ def _all(server: "Server", accounts: list[Account], offset: int, limit: int) -> 
     return len(own) + sum(counts), details
 
 
-def _row_detail(server: "Server", account: Account, row: "Row") -> Page:
+def _row_detail(server: SubszServer, account: Account, row: "Row") -> Page:
     """Of a subscription in an account's table; with an import it is another's."""
     cid, owner = row[5:]
     if isinstance(owner, Account):
         return _detail(owner, cid, row[:5])
-    return _detail(account, server.account_cid(account), row[:5])
+    return _detail(account, server.internal_clients.cid_of(account), row[:5])
 
 
 def _detail(account: Account, cid: int, sub: SubRow) -> Page:

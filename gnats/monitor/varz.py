@@ -1,17 +1,23 @@
 """/varz: the server's configuration and counters (Varz in monitor.go)."""
 
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Protocol
 
 from gnats.gofmt import rfc3339, uptime
-from gnats.monitor.jsz import varz_jetstream
+from gnats.monitor.jsz import JszServer, varz_jetstream
 from gnats.monitor.render import Page, number, without_empty
 from gnats.monitor.usage import cores, process, resident_bytes
 from gnats.reasons import count_by_kind
 from gnats.version import NATS_VERSION, PROTO, RUNTIME, __version__, feature_flags
 
 if TYPE_CHECKING:
-    from gnats.server import Server
+    from gnats.account import Account
+    from gnats.auth import Authenticator
+    from gnats.core.state import ServerState
+    from gnats.operatormode import OperatorMode
+    from gnats.opts import Options
+    from gnats.pollers import Pollers
 
 _OMITTED = frozenset(
     (
@@ -31,7 +37,38 @@ _OMITTED = frozenset(
 )
 
 
-def varz(server: "Server") -> Page:
+class VarzServer(JszServer, Protocol):
+    """A server as its page shows it."""
+
+    @property
+    def opts(self) -> "Options": ...
+    @property
+    def port(self) -> int: ...
+    @property
+    def auth(self) -> "Authenticator": ...
+    @property
+    def pollers(self) -> "Pollers | None": ...
+    @property
+    def state(self) -> "ServerState": ...
+    @property
+    def start_time(self) -> int: ...
+    @property
+    def config_time(self) -> int: ...
+    @property
+    def num_clients(self) -> int: ...
+    @property
+    def total_clients(self) -> int: ...
+    @property
+    def num_subscriptions(self) -> int: ...
+    @property
+    def http_requests(self) -> Mapping[str, int]: ...
+    @property
+    def system_account(self) -> "Account | None": ...
+    @property
+    def operator_mode(self) -> "OperatorMode | None": ...
+
+
+def varz(server: VarzServer) -> Page:
     """The server's configuration and counters; fields have nats-server's names and order."""
     opts, now = server.opts, time.time_ns()
     traffic = server.pollers.stats() if server.pollers else {}
@@ -105,8 +142,8 @@ def varz(server: "Server") -> Page:
         "feature_flags": feature_flags(opts.feature_flags),
         "trusted_operators_jwt": list(opts.trusted_operators),
         "trusted_operators_claim": _operators(server),
-        "system_account": system_account(server),
-        "pinned_account_fails": server.trust.mode.pinned_failures if server.trust else 0,
+        "system_account": name_of(server.system_account),
+        "pinned_account_fails": server.operator_mode.pinned_failures if server.operator_mode else 0,
         "slow_consumer_stats": count_by_kind(server.state.slow_consumers),
         "stale_connection_stats": count_by_kind(server.state.stale_connections),
         "disk_io_wait_stats": {"waiters": 0, "waits": 0, "wait_time": 0, "max_wait_time": 0},
@@ -115,17 +152,17 @@ def varz(server: "Server") -> Page:
     return without_empty(page, _OMITTED)
 
 
-def system_account(server: "Server") -> str:
-    """The system account's name, "" when there is none."""
-    return server.system_account.name if server.system_account else ""
+def name_of(account: "Account | None") -> str:
+    """An account's name, "" for None."""
+    return account.name if account else ""
 
 
-def _operators(server: "Server") -> list[Page]:
-    if server.trust is None:
+def _operators(server: VarzServer) -> list[Page]:
+    if server.operator_mode is None:
         return []
     from gnats.jwt.schema import to_json
 
-    return [to_json(operator) for operator in server.trust.mode.operators]
+    return [to_json(operator) for operator in server.operator_mode.operators]
 
 
 def _not_after(path: str) -> str:

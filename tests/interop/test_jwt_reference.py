@@ -20,6 +20,7 @@ from support.servers import REFERENCE, Server
 from support.wire import PONG, Closed, Connection
 
 from gnats.authopts import Permissions, ResolverOptions, SubjectPermission
+from gnats.clientopts import ClientOptions
 from gnats.jwt.account import UserScope
 from gnats.jwt.claims import (
     Permission,
@@ -32,7 +33,6 @@ from gnats.jwtauth import Authentication
 from gnats.operatormode import OperatorMode
 from gnats.opts import Options
 from gnats.resolver.memory import MemoryResolver
-from gnats.session import ClientOptions
 
 pytestmark = pytest.mark.timeout(120)
 

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.timeout(60)
 async def ask(server: Server, *subjects: str) -> list[dict[str, Any]]:
     """Ask in the system account, all at once; the answers in their order."""
     assert server.system_account
-    client = server.internal_client(server.system_account)
+    client = server.internal_clients.new(server.system_account)
     answers: list[dict[str, Any]] = []
     done = asyncio.Event()
 
@@ -92,7 +92,7 @@ async def test_too_many_requests_cost_the_connection_with_the_most_its_latest(st
         assert why == "too many requests wait"
         refused.append(request)
 
-    queue = InOrder(server, refuse)
+    queue = InOrder(server.spawn, server.log, refuse)
     most = MOST_WAITING // (64 << 10)
     few = [Message(b"few", b"", b"", b"", 1) for _ in range(3)]
     many = [Message(b"many %d" % number, b"", b"", b"", 2) for number in range(most)]

@@ -10,7 +10,8 @@ import pytest
 
 from gnats import Server, pollers, turns
 from gnats.monitor import services
-from gnats.monitor.render import Page, Steps
+from gnats.monitor.render import Page
+from gnats.steps import Steps
 from gnats.version import NATS_VERSION
 
 from .conftest import Connect, Start

@@ -191,7 +191,7 @@ async def test_whoever_asks_for_too_much_has_its_requests_dropped(
     server = await start(log=log, jetstream=options)
     told: asyncio.Queue[Any] = asyncio.Queue()
     assert server.system_account is not None
-    system = server.internal_client(server.system_account)
+    system = server.internal_clients.new(server.system_account)
     system.subscribe(b"$JS.EVENT.ADVISORY.API.LIMIT_REACHED", told.put_nowait)
     async with connected(server) as client, connected(server) as other:
         await make(client, "S", "T")

@@ -33,7 +33,8 @@ from gnats.monitor.accountz import account_info, account_statz
 from gnats.monitor.connz import connz
 from gnats.monitor.debugz import redact_args
 from gnats.monitor.options import ALL, OPEN, AccountStatzOptions, ConnzOptions
-from gnats.monitor.render import Page, Steps
+from gnats.monitor.render import Page
+from gnats.steps import Steps
 from gnats.tlsopts import TLSOptions
 
 from .conftest import Connect, Start

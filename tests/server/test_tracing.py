@@ -34,7 +34,7 @@ async def test_the_system_accounts_clients_are_traced_verbosely(
     server = await start(log, **options)
     log.lines.clear()
     for account in (server.global_account, server.system_account):
-        client = server.internal_client(account)
+        client = server.internal_clients.new(account)
         client.subscribe(b"a", lambda message: None, b"q")
         client.publish(b"b", b"hello")
         client.publish(b"c", b"", reply=b"d")

@@ -219,7 +219,9 @@ class NativeJs(Js):
             return handle(event)
 
         pollers._handle = on_event
-        self.engine = Engine(list(pollers.all), server.state, [server.next_cid() for _ in pollers.all])
+        self.engine = Engine(
+            list(pollers.all), server.state, [server.internal_clients.next_cid() for _ in pollers.all]
+        )
         asyncio.get_running_loop().add_reader(self.engine.fileno(), self.engine.run_timers)
 
     def close(self) -> None:
@@ -253,7 +255,9 @@ class NativeJs(Js):
                 store = FileStore(str(self.directory / name), name, **limits)
             else:
                 store = MemStore(name, **limits)
-            stream = Stream(self.engine, server.global_account, name, store, cid=server.next_cid())
+            stream = Stream(
+                self.engine, server.global_account, name, store, cid=server.internal_clients.next_cid()
+            )
             stream.configure(cfg)
             stream.subscribe()
             self.streams[name] = stream

@@ -110,7 +110,9 @@ class GnatsStreams:
     def _start(self, server: Gnats) -> None:
         assert server.pollers is not None
         pollers = server.pollers.all
-        self.engine = Engine(list(pollers), server.state, [server.next_cid() for _ in pollers])
+        self.engine = Engine(
+            list(pollers), server.state, [server.internal_clients.next_cid() for _ in pollers]
+        )
         asyncio.get_running_loop().add_reader(self.engine.fileno(), self.engine.run_timers)
 
     def _stop(self, server: Gnats) -> None:
@@ -143,7 +145,7 @@ class GnatsStreams:
             server.global_account,
             config.name,
             self._store(config),
-            cid=server.next_cid(),
+            cid=server.internal_clients.next_cid(),
             account_usage=self._usage,
             batch_limits=self.batch_limits,
         )

@@ -6,10 +6,10 @@ import pytest
 
 from gnats.auth import Authenticator, Denied
 from gnats.authopts import NkeyUser, User
+from gnats.clientopts import ClientOptions
 from gnats.logger import SilentLogger
 from gnats.opts import Options
 from gnats.reasons import ClosedState
-from gnats.session import ClientOptions
 
 pytestmark = pytest.mark.timeout(60)
 

@@ -1,4 +1,4 @@
-"""The check of `make lint` that modules stand in layers: circles of imports are found, and nothing else."""
+"""The check of `make lint` of layers: circles of imports, and imports of higher packages, are found."""
 
 import subprocess
 import sys
@@ -33,7 +33,7 @@ def test_modules_in_layers_are_accepted(tmp_path: Path) -> None:
             "cython_src/gnats/core/e.pxd": "from libc.stdlib cimport free\n",
         },
     )
-    assert (done.returncode, done.stdout) == (0, "5 modules, no circles\n")
+    assert (done.returncode, done.stdout) == (0, "5 modules, no circles, no import upward\n")
 
 
 def test_each_circle_is_named_in_a_line(tmp_path: Path) -> None:
@@ -90,10 +90,20 @@ def test_a_circle_through_python_and_cython_is_found(tmp_path: Path) -> None:
     assert done.returncode == 1
 
 
-@pytest.mark.parametrize("test", ["TYPE_CHECKING", "typing.TYPE_CHECKING"])
-def test_an_import_for_types_alone_does_not_count(tmp_path: Path, test: str) -> None:
-    high = "import gnats.low\n"
-    unused = f"if {test}:\n    import gnats.high\n"
-    assert check(tmp_path, {"gnats/high.py": high, "gnats/low.py": unused}).returncode == 0
-    used = f"if {test}:\n    pass\nelse:\n    import gnats.high\n"
-    assert check(tmp_path, {"gnats/low.py": used}).returncode == 1
+def test_an_import_for_types_alone_counts(tmp_path: Path) -> None:
+    low = "from typing import TYPE_CHECKING\n\nif TYPE_CHECKING:\n    import gnats.high\n"
+    assert check(tmp_path, {"gnats/high.py": "import gnats.low\n", "gnats/low.py": low}).returncode == 1
+
+
+def test_an_import_of_a_higher_package_is_found(tmp_path: Path) -> None:
+    done = check(
+        tmp_path,
+        {
+            "gnats/errors.py": "",
+            "gnats/top.py": "import gnats.core.low\nimport gnats.errors\n",
+            "cython_src/gnats/core/low.pyx": "def late():\n    from gnats.top2 import name\n",
+            "gnats/top2.py": "",
+        },
+    )
+    assert done.returncode == 1
+    assert done.stdout == "gnats.core.low imports gnats.top2, which is of a higher package\n"

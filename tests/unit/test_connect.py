@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from gnats.account import Account
-from gnats.auth import Authenticator, Grant
+from gnats.auth import Authenticator
 from gnats.connect import process_connect, process_info, remove_secrets_from_trace
+from gnats.grant import Grant
 from gnats.logger import Logger
 from gnats.opts import Options
 from gnats.reasons import ClosedState
@@ -299,14 +300,14 @@ async def test_a_decision_that_fails_ends_the_connection(client: Client, session
 
 
 def test_a_client_that_sends_info_goes_on(client: Client, session: Session) -> None:
-    process_info(Server(), session, b'{"server_id":"x","port":1}')  # type: ignore[arg-type]
+    process_info(session, b'{"server_id":"x","port":1}', Server().log)
     assert client.calls == [("resume", None)]
 
 
 @pytest.mark.parametrize("arg", [b"x", b"[]", b'{"port":"1"}', b'{"connect_urls":"a"}'])
 def test_a_client_whose_info_is_none_is_closed(client: Client, session: Session, arg: bytes) -> None:
     server = Server()
-    process_info(server, session, arg)  # type: ignore[arg-type]
+    process_info(session, arg, server.log)
     assert client.calls == [("close", (ClosedState.PROTOCOL_VIOLATION, None))]
     assert server.logged[0].startswith("[ERR] 127.0.0.1:5000 - cid:7 - ")
 

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gnats.monitor.render import chunks, finish, number, without_empty
+from gnats.monitor.render import chunks, number, without_empty
+from gnats.steps import finish
 
 pytestmark = pytest.mark.timeout(60)
 

@@ -14,18 +14,18 @@ from support.operatormode import Hook, Log
 from gnats.accountopts import StreamImport
 from gnats.authopts import AuthCallout, ResolverOptions, User
 from gnats.claimaccount import AccountError, ClaimAccount
+from gnats.clientopts import ClientOptions
 from gnats.errors import OptionError, ServerError
+from gnats.grant import JWTUser
 from gnats.jwt import account as acc
 from gnats.jwt import claims as jwt
 from gnats.jwt.token import encode
-from gnats.jwtauth import JWTUser
 from gnats.nkeys import KeyPair
 from gnats.operatormode import OperatorMode
 from gnats.opts import Options
 from gnats.reasons import ClosedState
 from gnats.resolver.base import ResolverError
 from gnats.resolver.memory import MemoryResolver
-from gnats.session import ClientOptions
 
 pytestmark = pytest.mark.timeout(60)
 

@@ -61,7 +61,7 @@ from gnats.store.filter cimport Filter, filter_free, filter_make
 import random
 
 
-from gnats import gofmt
+from gnats.gofmt import duration
 from gnats.ident import server_hash
 from gnats.jetstream import gotime
 
@@ -188,7 +188,7 @@ cdef class Consumer(ConsumerDelivery):
             cfg.inactive = INACTIVE_DEFAULT + jitter
         elif config.inactive_threshold > 0:
             cfg.inactive = time_after(config.inactive_threshold, 0 if cfg.push else jitter)
-        text = gofmt.duration(config.max_expires).encode()
+        text = duration(config.max_expires).encode()
         group = config.priority_groups[0].encode() if config.priority_groups else None
         if config.backoff:
             backoff = <int64_t *> malloc(len(config.backoff) * sizeof(int64_t))
