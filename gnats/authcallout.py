@@ -8,7 +8,6 @@ subclasses.
 
 import asyncio
 import base64
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING
 from gnats.auth import Denied, Grant
 from gnats.authopts import CONNECTION_TYPES, Permissions, SubjectPermission
 from gnats.claimaccount import build_permissions
+from gnats.clock import timeout, unix_time
 from gnats.gofmt import quote
 from gnats.ident import NuidSource, server_hash
 from gnats.internal import Message
@@ -130,7 +130,7 @@ class Callout(ABC):
         claims = AuthorizationRequestClaims(
             sub=self._subject,
             aud=AUDIENCE,
-            exp=int(time.time() + self._server.opts.auth_timeout),
+            exp=int(unix_time() + self._server.opts.auth_timeout),
             nats=self._describe(session, grant),
         )
         claims.nats.user_nkey = user
@@ -155,7 +155,7 @@ class Callout(ABC):
         sid = client.subscribe(inbox, receive)
         try:
             client.publish(SUBJECT.encode(), request, reply=inbox, header=header)
-            async with asyncio.timeout(self._server.opts.auth_timeout):
+            async with timeout(self._server.opts.auth_timeout):
                 return await answer
         finally:
             client.unsubscribe(sid)

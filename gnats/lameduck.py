@@ -4,6 +4,7 @@ import asyncio
 import random
 from typing import TYPE_CHECKING
 
+from gnats.clock import sleep
 from gnats.reasons import ClosedState
 
 if TYPE_CHECKING:
@@ -33,12 +34,12 @@ class LameDuck:
             for session in clients:
                 if session.client and session.takes_info():
                     session.client.enqueue_proto(server.client_info(session, ldm=True))
-            await asyncio.sleep(opts.lame_duck_grace_period)
+            await sleep(opts.lame_duck_grace_period)
             server.log.notice("Closing existing clients")
             spread = opts.lame_duck_duration - opts.lame_duck_grace_period
             interval = min(spread / len(clients), MAX_INTERVAL)
             for session in clients[:-1]:
                 session.close(server.log, ClosedState.SERVER_SHUTDOWN)
-                await asyncio.sleep(random.uniform(interval / 2, interval))
+                await sleep(random.uniform(interval / 2, interval))
             clients[-1].close(server.log, ClosedState.SERVER_SHUTDOWN)
         await server.shutdown()

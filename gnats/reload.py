@@ -6,7 +6,6 @@ clients that are there are looked at after that, little by little, so that other
 
 import asyncio
 import gc
-import time
 from collections.abc import Iterator, Set
 from contextlib import contextmanager
 from dataclasses import replace
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING
 from gnats.auth import Authenticator, Denied, Grant
 from gnats.authopts import GLOBAL_ACCOUNT
 from gnats.authorization import configure_authorization
+from gnats.clock import time_ns
 from gnats.connect import auth_violation, close_over_maximum, limits, permissions_of
 from gnats.errors import OptionError, ServerError
 from gnats.opts import Options, read_config
@@ -99,7 +99,7 @@ async def reload(server: "Server", new: Options) -> None:
         server.log.notice(notice)
     if log:
         server.log.become(log)
-    server.config_time = time.time_ns()
+    server.config_time = time_ns()
     if old.jetstream.enabled or new.jetstream.enabled:
         await _reload_jetstream(server, changed.keys())
 

@@ -4,7 +4,6 @@ import asyncio
 import itertools
 import os
 import socket
-import time
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterable
 from functools import partial
@@ -16,6 +15,7 @@ from gnats.account import Account
 from gnats.accounts import Accounts
 from gnats.auth import Authenticator, new_nonce
 from gnats.authorization import configure_authorization
+from gnats.clock import time_ns, timeout
 from gnats.connect import process_connect, process_info
 from gnats.core.client import Client
 from gnats.core.inbox import (
@@ -92,7 +92,7 @@ class Server:
         """What auth callouts are signed with; the id is the public key then."""
         self.id = self.keys.signing.public_key if self.keys else new_server_id()
         self.name = opts.server_name or self.id
-        self.start_time = time.time_ns()
+        self.start_time = time_ns()
         self.config_time = self.start_time
         self.state = ServerState()
         self.state.debug = self.log.debug_on
@@ -393,7 +393,7 @@ class Server:
         """Whether every connection has gone in the time given."""
         for _ in range(2):
             try:
-                async with asyncio.timeout(CLOSE_TIMEOUT):
+                async with timeout(CLOSE_TIMEOUT):
                     while self.clients or self._others or self._internal:
                         self._closed.clear()
                         await self._closed.wait()

@@ -5,12 +5,12 @@ What they deliver is the business of the native consumer (gnats.jetstream.consum
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from gnats.clock import time_ns
 from gnats.files import replace_file
 from gnats.gofmt import os_error, rfc3339
 from gnats.gojson import Json, JSONError, marshal, unmarshal
@@ -43,7 +43,7 @@ class Consumer:
         self.stream = stream
         self.name = name
         self.config = replace(config, pause_until=utc(config.pause_until)) if config.pause_until else config
-        self.created = created or time.time_ns()
+        self.created = created or time_ns()
         self.offline_reason = offline_reason
         self._native: NativeConsumer | None = None
         self._unwritten = False  # a state() that has not been written yet
@@ -314,7 +314,7 @@ class Consumer:
 
     def pause_remaining(self) -> int:
         """Nanoseconds that it is paused for, 0 when it is not."""
-        return max(unix_ns(self.config.pause_until) - time.time_ns(), 0)
+        return max(unix_ns(self.config.pause_until) - time_ns(), 0)
 
     def priority_group(self, numbers: Json) -> Json:
         """The state of its priority group."""

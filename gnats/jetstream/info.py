@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING
 
+from gnats.clock import time_ns
 from gnats.gofmt import rfc3339
 from gnats.gojson import Json
 
@@ -32,7 +32,7 @@ def stream_info(
         info["mirror"] = mirror
     if sources := stream.origins.sources_info():
         info["sources"] = sources
-    info["ts"] = rfc3339(time.time_ns())
+    info["ts"] = rfc3339(time_ns())
     return info
 
 
@@ -56,7 +56,7 @@ def consumer_info(consumer: Consumer, *, dynamic: bool = True) -> Json:
         info["push_bound"] = True
     if remaining := consumer.pause_remaining():
         info |= {"paused": True, "pause_remaining": remaining}
-    info["ts"] = rfc3339(time.time_ns())
+    info["ts"] = rfc3339(time_ns())
     if config.priority_groups:
         info["priority_groups"] = [consumer.priority_group(numbers)]
     return info

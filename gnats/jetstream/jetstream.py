@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gnats.clock import sleep
 from gnats.core.subjecttrie import Stopped
 from gnats.errors import ServerError
 from gnats.gofmt import duration, friendly_bytes
@@ -214,7 +215,7 @@ class JetStream:
     async def _sync_loop(self) -> None:
         """Make durable what has been written, again and again."""
         while True:
-            await asyncio.sleep(self.config.options.sync_interval)
+            await sleep(self.config.options.sync_interval)
             for jsa in list(self.accounts.values()):
                 for stream in list(jsa.streams.values()):
                     await stream.sync()

@@ -1,8 +1,8 @@
 """/routez, /gatewayz, /leafz and /raftz (monitor.go): of what a server has not, the documents that say so."""
 
-import time
 from typing import TYPE_CHECKING
 
+from gnats.clock import time_ns
 from gnats.gofmt import rfc3339
 from gnats.monitor.options import (
     GatewayzOptions,
@@ -25,7 +25,7 @@ def routez(server: "Server", options: RoutezOptions) -> Page:
     return {
         "server_id": server.id,
         "server_name": server.name,
-        "now": rfc3339(time.time_ns()),
+        "now": rfc3339(time_ns()),
         "num_routes": 0,
         "routes": [],
     }
@@ -35,7 +35,7 @@ def gatewayz(server: "Server", options: GatewayzOptions) -> Page:
     """The connections to and from other clusters."""
     return {
         "server_id": server.id,
-        "now": rfc3339(time.time_ns()),
+        "now": rfc3339(time_ns()),
         "outbound_gateways": {},
         "inbound_gateways": {},
     }
@@ -43,7 +43,7 @@ def gatewayz(server: "Server", options: GatewayzOptions) -> Page:
 
 def leafz(server: "Server", options: LeafzOptions) -> Page:
     """The leaf nodes."""
-    return {"server_id": server.id, "now": rfc3339(time.time_ns()), "leafnodes": 0, "leafs": []}
+    return {"server_id": server.id, "now": rfc3339(time_ns()), "leafnodes": 0, "leafs": []}
 
 
 def raftz(server: "Server", options: RaftzOptions) -> Page:
