@@ -274,6 +274,9 @@ class Consumer:
         if what == ConsumerEvent.CONSUMER_INACTIVE:
             self.stream.delete_consumer(self)
             return
+        if what == ConsumerEvent.CONSUMER_UNPAUSED:
+            advisories.consumer_pause(account, *names, self.config.pause_until)
+            return
         sseq, dseq, deliveries, ack_time, text = NativeConsumer.notice(data)
         shown = text.decode("utf-8", "replace")
         if what == ConsumerEvent.CONSUMER_ACKED:
