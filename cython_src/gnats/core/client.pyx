@@ -7,6 +7,7 @@ from libc.string cimport memcmp, memcpy, strlen
 
 from gnats.core.account cimport Account, account_imports_streams, account_mappings
 from gnats.core.batch cimport end_batch
+from gnats.core.clock cimport monotonic_ns
 from gnats.core.connection cimport (
     AUTHENTICATION_VIOLATION,
     CTL_CONNECTED,
@@ -69,7 +70,7 @@ from gnats.core.subtable cimport (
 from gnats.core.timers cimport timer_clear
 from gnats.core.tracing cimport TRACE_ON, TRACE_SKIP, init_msg_trace, may_be_traced, send_msg_trace, set_trace_dest
 from gnats.includes.atomics cimport bump64, load8, load64, loadi64, store8, store64, storei64, unlikely
-from gnats.includes.linux cimport eventfd_write, monotonic_ns
+from gnats.includes.linux cimport eventfd_write
 from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
 from gnats.includes.text cimport NUMBER_ROOM, put, put_number, put_text
 

@@ -8,6 +8,7 @@ from libc.stdio cimport snprintf
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, strlen
 
+from gnats.core.clock cimport monotonic_ns, realtime_ns
 from gnats.core.inbox cimport EV_CLOSED, SHORT_READ, Event, Inbox, inbox_full, inbox_owes, inbox_reading
 from gnats.core.kinds cimport CLIENT
 from gnats.core.outbound cimport (
@@ -77,8 +78,6 @@ from gnats.includes.linux cimport (
     epoll_event,
     errno,
     eventfd_write,
-    monotonic_ns,
-    realtime_ns,
     recv,
     shutdown,
 )

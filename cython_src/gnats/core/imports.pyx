@@ -15,6 +15,7 @@ from gnats.core.account cimport (
     stream_import_release,
     stream_import_stays,
 )
+from gnats.core.clock cimport realtime_ns
 from gnats.core.connection cimport CTL_IMPORTS
 from gnats.core.guard cimport Guarded
 from gnats.core.inbox cimport EV_LATENCY, Event, Inbox
@@ -35,7 +36,6 @@ from gnats.core.subtable cimport (
 )
 from gnats.core.transform cimport Transform, transform_apply
 from gnats.includes.atomics cimport exchange64, load8, load64, store8
-from gnats.includes.linux cimport realtime_ns
 from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
 
 cdef enum:
