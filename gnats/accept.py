@@ -6,6 +6,7 @@ import socket
 from collections.abc import Callable
 from typing import Any
 
+from gnats.clock import Timer, call_later
 from gnats.errors import ServerError
 from gnats.gofmt import join_host_port, os_error
 from gnats.logger import Logger
@@ -88,7 +89,7 @@ class AcceptLoop:
         self._log = log
         self._loop = asyncio.get_running_loop()
         self._delay = ACCEPT_MIN_SLEEP
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer: Timer | None = None
         self._resume()
 
     def _resume(self) -> None:
@@ -119,7 +120,7 @@ class AcceptLoop:
         reason = f"accept tcp {join_host_port(self.host, self.port)}: accept4: {os_error(exc)}"
         self._log.error(f"Temporary {self._name} Accept Error({reason}), sleeping {self._delay * 1000:.0f}ms")
         self._loop.remove_reader(self.sock.fileno())
-        self._timer = self._loop.call_later(self._delay, self._resume)
+        self._timer = call_later(self._delay, self._resume)
         self._delay = min(self._delay * 2, ACCEPT_MAX_SLEEP)
 
     def close(self) -> None:

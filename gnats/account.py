@@ -1,10 +1,10 @@
 """Accounts (accounts.go): isolated subject spaces, and the clients in them."""
 
 import itertools
-import time
 from typing import TYPE_CHECKING, Protocol
 
 from gnats.accountopts import AccountLimits
+from gnats.clock import monotonic, time_ns
 from gnats.core import account
 from gnats.core.survey import total
 from gnats.reasons import ClosedState
@@ -55,7 +55,7 @@ class Account(account.Account):
     def __init__(self, name: str, max_connections: int = NO_LIMIT) -> None:
         self.name = name
         self.name_tag = name
-        self.updated = time.time_ns()
+        self.updated = time_ns()
         self.max_connections = max_connections
         self.max_leafnodes = self.max_subscriptions = self.max_payload = NO_LIMIT
         self.clients: dict[int, Member] = {}
@@ -128,7 +128,7 @@ class Account(account.Account):
         """
         if len(self.clients) < MANY_CLIENTS:
             return self._count_traffic()
-        now = time.monotonic()
+        now = monotonic()
         if now - self._counted_at > COUNT_INTERVAL:
             self._counted, self._counted_at = self._count_traffic(), now
         return self._counted

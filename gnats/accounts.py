@@ -1,15 +1,14 @@
 """The accounts of a server: made from its options, changed in place by a reload or a new JWT
 (accounts.go)."""
 
-import asyncio
 import json
-import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 from gnats.account import Account
 from gnats.accountopts import AccountConfig, ServiceLatency
 from gnats.authopts import GLOBAL_ACCOUNT, SYSTEM_ACCOUNT
+from gnats.clock import Timer, call_later, time_ns
 from gnats.core.quiesce import advance, passed
 from gnats.core.services import ExportedService, ImportedService
 from gnats.errors import OptionError
@@ -96,14 +95,14 @@ class Accounts(dict[str, Account]):
         self._server = _json(server_name)
         self._hash = server_hash(server_name).encode()
         self._removed: dict[str, Removed] = {}
-        self._looking: asyncio.TimerHandle | None = None
+        self._looking: Timer | None = None
         self.no_events: Callable[[], bool] = lambda: True
         """Whether no event of a poller waits, which may name an account; for the server to set. Asked before
         accounts are let go of."""
         self._exports: dict[int, tuple[Account, ExportedService, ServiceLatency | None]] = {}
         self.measured: Measured = ignore
         """Is called with each measurement of a service; for the server to set."""
-        self._timers: dict[int, asyncio.TimerHandle] = {}
+        self._timers: dict[int, Timer] = {}
         self._claims: dict[str, AccountConfig] = {}
         """Of JWTs."""
         self._importers: dict[str, set[str]] = {}
@@ -187,7 +186,7 @@ class Accounts(dict[str, Account]):
         for config in configs:
             self._note_imports(config)
             account = self._register(config.name)
-            account.updated = time.time_ns()
+            account.updated = time_ns()
             account.set_limits(config.limits)
             account.jetstream_limits = config.jetstream
         return self.refresh(config.name for config in configs)
@@ -269,7 +268,7 @@ class Accounts(dict[str, Account]):
             self._look_later()
 
     def _look_later(self) -> None:
-        self._looking = asyncio.get_running_loop().call_later(LOOK_INTERVAL, self._let_go)
+        self._looking = call_later(LOOK_INTERVAL, self._let_go)
 
     def _let_go(self) -> None:
         """Let go of the removed accounts that nothing points to any more."""
@@ -377,8 +376,7 @@ class Accounts(dict[str, Account]):
         if wait is None and export.closed:
             del self._exports[export_id]
         elif wait is not None and export_id not in self._timers:
-            loop = asyncio.get_running_loop()
-            self._timers[export_id] = loop.call_later(wait, self._expire, export_id)
+            self._timers[export_id] = call_later(wait, self._expire, export_id)
 
     def report(self, export_id: int, status: int, data: bytes) -> None:
         """A request to a service was measured; `data` is for gnats.latency."""

@@ -8,7 +8,6 @@ subclasses.
 
 import asyncio
 import base64
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Protocol
 from gnats.auth import Denied
 from gnats.authopts import CONNECTION_TYPES, Permissions, SubjectPermission
 from gnats.claimaccount import build_permissions
+from gnats.clock import timeout, unix_time
 from gnats.gofmt import quote
 from gnats.grant import Grant, JWTUser
 from gnats.ident import NuidSource, server_hash
@@ -153,7 +153,7 @@ class Callout(ABC):
         claims = AuthorizationRequestClaims(
             sub=self._subject,
             aud=AUDIENCE,
-            exp=int(time.time() + self._opts.auth_timeout),
+            exp=int(unix_time() + self._opts.auth_timeout),
             nats=self._describe(session, grant),
         )
         claims.nats.user_nkey = user
@@ -178,7 +178,7 @@ class Callout(ABC):
         sid = client.subscribe(inbox, receive)
         try:
             client.publish(SUBJECT.encode(), request, reply=inbox, header=header)
-            async with asyncio.timeout(self._opts.auth_timeout):
+            async with timeout(self._opts.auth_timeout):
                 return await answer
         finally:
             client.unsubscribe(sid)

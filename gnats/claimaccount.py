@@ -3,8 +3,6 @@
 Accounts of JWTs and of a configuration are built by the same code, from AccountConfig.
 """
 
-import time
-
 from gnats.accountopts import (
     AccountConfig,
     AccountLimits,
@@ -17,6 +15,7 @@ from gnats.accountopts import (
     StreamImport,
 )
 from gnats.authopts import Permissions, ResponsePermission, SubjectPermission
+from gnats.clock import monotonic, unix_time
 from gnats.core.subject import valid_publish_subject
 from gnats.gofmt import MAX_INT32, SECOND
 from gnats.jetstream.limits import DEFAULT_TIER, JetStreamAccountLimits, Tiers
@@ -65,14 +64,14 @@ class ClaimAccount:
         self.signing_keys = dict(claims.nats.signing_keys)
         if not strict:
             self.signing_keys[self.name] = None
-        self.updated = time.monotonic()
+        self.updated = monotonic()
         self.removed = False
 
     def remove(self) -> None:
         """The JWT was deleted."""
         self.removed = True
         self.token = ""
-        self.updated = time.monotonic()
+        self.updated = monotonic()
 
     def __str__(self) -> str:
         """As the log names it."""
@@ -80,7 +79,7 @@ class ClaimAccount:
 
     @property
     def is_expired(self) -> bool:
-        return self.removed or 0 < self.claims.exp <= time.time()
+        return self.removed or 0 < self.claims.exp <= unix_time()
 
     @property
     def disallow_bearer(self) -> bool:

@@ -8,6 +8,7 @@ from collections import Counter, deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
+from gnats.clock import monotonic, timeout
 from gnats.gofmt import quote
 from gnats.ident import NuidSource, server_hash
 from gnats.internal import InternalClient, Message
@@ -54,8 +55,7 @@ class SystemInbox:
         client = self.client
         if client is None:
             return
-        loop = asyncio.get_running_loop()
-        end = loop.time() + wait
+        end = monotonic() + wait
         replies: asyncio.Queue[bytes] = asyncio.Queue()
         inbox = f"{self._prefix}.{self._ids.next()}".encode()
         sid = client.subscribe(inbox, lambda reply: replies.put_nowait(reply.payload))
@@ -63,9 +63,11 @@ class SystemInbox:
             client.publish(subject.encode(), payload, reply=inbox)
             while True:
                 try:
-                    yield await asyncio.wait_for(replies.get(), end - loop.time())
+                    async with timeout(end - monotonic()):
+                        reply = await replies.get()
                 except TimeoutError:
                     return
+                yield reply
         finally:
             client.unsubscribe(sid)
 

@@ -4,11 +4,11 @@ Nothing is written down for an event that nobody listens to.
 """
 
 import asyncio
-import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 from gnats.account import Account
+from gnats.clock import Timer, call_later, monotonic, time_ns
 from gnats.gofmt import rfc3339, text_bytes
 from gnats.gojson import marshal
 from gnats.ident import NuidSource
@@ -80,10 +80,10 @@ class Events:
         self._stats = stats
         self._ids = NuidSource()
         self._seq = 0
-        self._conns_timers: dict[str, asyncio.TimerHandle] = {}
+        self._conns_timers: dict[str, Timer] = {}
         self._statsz_after = STATSZ_FIRST
         self._loop = asyncio.get_running_loop()
-        self._statsz_timer = self._loop.call_later(STATSZ_FIRST, self._heartbeat)
+        self._statsz_timer = call_later(STATSZ_FIRST, self._heartbeat)
         self._last_statsz = -STATSZ_RATE_LIMIT
 
     def close(self) -> None:
@@ -122,7 +122,7 @@ class Events:
             info["metadata"] = opts.server_metadata
         info |= {"feature_flags": feature_flags(opts.feature_flags), "jetstream": js is not None}
         info["flags"] = JETSTREAM_FLAGS if js else 0
-        info |= {"seq": self._seq, "time": rfc3339(time.time_ns())}
+        info |= {"seq": self._seq, "time": rfc3339(time_ns())}
         return info
 
     def respond(self, reply: bytes, message: object, header: bytes | None = None) -> None:
@@ -165,7 +165,7 @@ class Events:
         """A client has been let in."""
         subject = f"$SYS.ACCOUNT.{session.account.name}.CONNECT"
         if self._interest(subject):
-            event = self._event(CONNECT_EVENT, time.time_ns())
+            event = self._event(CONNECT_EVENT, time_ns())
             event["client"] = session.client_info(name_tag=session.account.name_tag)
             self._client.publish(text_bytes(subject), marshal(event), reply=b"")
 
@@ -180,14 +180,14 @@ class Events:
         """A client has been refused."""
         subject = f"$SYS.SERVER.{self._server.id}.CLIENT.AUTH.ERR"
         if self._interest(subject):
-            event = self._closing(session, time.time_ns(), reason)
+            event = self._closing(session, time_ns(), reason)
             self._client.publish(text_bytes(subject), marshal(event), reply=b"")
 
     def account_auth_error(self, session: "Session", account: Account, reason: str) -> None:
         """A client that belongs to an account has been refused: its owners are told in it."""
         subject = AUTH_ERROR_IN_ACCOUNT.encode()
         if account.sublist.interested(subject):
-            event = self._closing(session, time.time_ns(), reason, acc=account.name)
+            event = self._closing(session, time_ns(), reason, acc=account.name)
             self.publish_in(account, subject, event)
 
     def _closing(
@@ -215,16 +215,14 @@ class Events:
         if timer := self._conns_timers.pop(account.name, None):
             timer.cancel()
         if account.clients:
-            self._conns_timers[account.name] = self._loop.call_later(
-                CONNS_INTERVAL, self.conns_update, account
-            )
+            self._conns_timers[account.name] = call_later(CONNS_INTERVAL, self.conns_update, account)
         old, new = f"$SYS.SERVER.ACCOUNT.{account.name}.CONNS", f"$SYS.ACCOUNT.{account.name}.SERVER.CONNS"
         self.send_conns(account, *filter(self._interest, (old, new)))
 
     def send_conns(self, account: Account, *subjects: str) -> None:
         """Say how many connections an account has."""
         if subjects:
-            event = self._event(ACCOUNT_CONNECTIONS, time.time_ns()) | account.statz()
+            event = self._event(ACCOUNT_CONNECTIONS, time_ns()) | account.statz()
             for number, subject in enumerate(subjects):
                 if number:
                     event["server"] = self.server_info()
@@ -234,17 +232,17 @@ class Events:
 
     def _heartbeat(self) -> None:
         self._statsz_after = min(self._statsz_after * 2, STATSZ_INTERVAL)
-        self._statsz_timer = self._loop.call_later(self._statsz_after, self._heartbeat)
+        self._statsz_timer = call_later(self._statsz_after, self._heartbeat)
         self.statsz_update()
 
     def statsz_update(self, *, now: bool = False) -> None:
         """Publish the server's figures; if that was just done, do it a bit later unless it is to be `now`."""
-        time_now = self._loop.time()
+        time_now = monotonic()
         limit = min(STATSZ_RATE_LIMIT, self._statsz_after)
         wait = 0.0 if now else self._last_statsz + limit - time_now
         if wait > 0:
             self._statsz_timer.cancel()
-            self._statsz_timer = self._loop.call_later(wait, self._heartbeat)
+            self._statsz_timer = call_later(wait, self._heartbeat)
             return
         self._last_statsz = time_now
         subject = f"$SYS.SERVER.{self._server.id}.STATSZ"

@@ -1,6 +1,5 @@
 """One client's way from a CONNECT with a JWT to a user: the JWT part of auth.go."""
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -8,6 +7,7 @@ from typing import Protocol
 from gnats.authopts import CONNECTION_TYPES
 from gnats.claimaccount import AccountError, ClaimAccount, build_permissions, clamp
 from gnats.clientopts import ClientOptions
+from gnats.clock import unix_time
 from gnats.gofmt import quote
 from gnats.grant import JWTUser
 from gnats.jwt.claims import UserClaims, UserPermissionLimits
@@ -230,12 +230,12 @@ def _own_limits(claims: UserClaims, account: ClaimAccount) -> tuple[int, int]:
 
 def seconds_left(end: float) -> float | None:
     """From now to the time `expires` gave; a JWT is good until its last second is over."""
-    return max(0.0, end - int(time.time())) if end else None
+    return max(0.0, end - int(unix_time())) if end else None
 
 
 def expires(exp: int, valid_for: float) -> float:
     """When a client must go: at its JWT's end, or that of the time of the day it may be here."""
     ends = [float(exp)] if exp else []
     if valid_for:
-        ends.append(time.time() + valid_for)
+        ends.append(unix_time() + valid_for)
     return min(ends, default=0.0)

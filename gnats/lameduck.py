@@ -4,6 +4,7 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable, Mapping
 
+from gnats.clock import sleep
 from gnats.logger import Logger
 from gnats.opts import Options
 from gnats.reasons import ClosedState
@@ -46,12 +47,12 @@ class LameDuck:
             for session in clients:
                 if session.client and session.takes_info():
                     session.client.enqueue_proto(self._ldm_info(session))
-            await asyncio.sleep(opts.lame_duck_grace_period)
+            await sleep(opts.lame_duck_grace_period)
             log.notice("Closing existing clients")
             spread = opts.lame_duck_duration - opts.lame_duck_grace_period
             interval = min(spread / len(clients), MAX_INTERVAL)
             for session in clients[:-1]:
                 session.close(log, ClosedState.SERVER_SHUTDOWN)
-                await asyncio.sleep(random.uniform(interval / 2, interval))
+                await sleep(random.uniform(interval / 2, interval))
             clients[-1].close(log, ClosedState.SERVER_SHUTDOWN)
         await self._shutdown()

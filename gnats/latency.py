@@ -3,11 +3,11 @@
 
 import re
 import struct
-import time
 from collections.abc import Mapping
 
 from gnats.account import Account
 from gnats.accountopts import ServiceLatency
+from gnats.clock import time_ns
 from gnats.core.sampling import fields
 from gnats.gofmt import rfc3339, text_bytes
 from gnats.gojson import marshal
@@ -67,10 +67,10 @@ class Latency:
         service = system = total = 0
         if status == 200:
             rtt = self._describe(report, "responder", responder, share=True)
-            system = max(time.time_ns() - when, 0) if rtt else 0
+            system = max(time_ns() - when, 0) if rtt else 0
             service = max(elapsed - rtt, 0)
             total = requester_rtt + elapsed + system
-        report["timestamp"] = rfc3339(time.time_ns())
+        report["timestamp"] = rfc3339(time_ns())
         report["start"] = rfc3339(when - elapsed - requester_rtt)
         report |= {"service": service, "system": system, "total": total}
         return report

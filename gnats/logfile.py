@@ -5,6 +5,7 @@ import re
 import time
 from pathlib import Path
 
+from gnats.clock import time_ns
 from gnats.errors import ServerError
 from gnats.gofmt import SECOND, os_error, quote
 from gnats.logger import Logger
@@ -103,7 +104,7 @@ class LogFile:
 
         Raises OSError; the old file stays in use.
         """
-        second, ns = divmod(time.time_ns(), SECOND)
+        second, ns = divmod(time_ns(), SECOND)
         stamp = time.strftime("%Y.%m.%d.%H.%M.%S", time.localtime(second))
         backup = self._path.rename(f"{self._path}.{stamp}.{ns:09d}")
         try:

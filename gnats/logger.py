@@ -4,6 +4,7 @@ import os
 import time
 from collections.abc import Callable
 
+from gnats.clock import monotonic, time_ns
 from gnats.gofmt import SECOND
 
 RATE_LIMIT_INTERVAL = 1.0
@@ -72,7 +73,7 @@ class Logger:
     def _time(self) -> str:
         if not self._logtime:
             return ""
-        second, ns = divmod(time.time_ns(), SECOND)
+        second, ns = divmod(time_ns(), SECOND)
         if second != self._second:
             self._second = second
             self._stamp = time.strftime("%Y/%m/%d %H:%M:%S", self._clock(second))
@@ -80,7 +81,7 @@ class Logger:
 
     def allow(self, statement: str) -> bool:
         """Whether a rate limited statement may be logged now (RateLimitErrorf and its sisters)."""
-        now = time.monotonic()
+        now = monotonic()
         if now - self._limited.get(statement, -RATE_LIMIT_INTERVAL) < RATE_LIMIT_INTERVAL:
             return False
         if len(self._limited) >= _MAX_STATEMENTS:

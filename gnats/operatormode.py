@@ -7,13 +7,13 @@ what to build. Everything runs in the event loop.
 """
 
 import asyncio
-import time
 from collections.abc import Sequence
 from typing import Protocol
 
 from gnats.accountopts import ServiceImport, StreamImport
 from gnats.claimaccount import AccountError, ClaimAccount
 from gnats.clientopts import ClientOptions
+from gnats.clock import Timer, call_later, monotonic, sleep, unix_time
 from gnats.errors import ServerError
 from gnats.gofmt import duration_of, quote
 from gnats.grant import JWTUser
@@ -78,7 +78,7 @@ class OperatorMode:
         self._hook = hook
         self._log = log
         self._fetches: dict[str, asyncio.Task[tuple[AccountClaims, str]]] = {}
-        self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._timers: dict[str, Timer] = {}
         self._awaited: dict[str, set[str]] = {}
         """Of accounts that could not be found, those that import from them."""
         self._bootstrap: asyncio.Task[None] | None = None
@@ -173,7 +173,7 @@ class OperatorMode:
         """Ask the resolver again and again, until the system account's JWT is found."""
         assert self.resolver is not None
         while not account.token:
-            await asyncio.sleep(_BOOTSTRAP_INTERVAL)
+            await sleep(_BOOTSTRAP_INTERVAL)
             try:
                 token = await self.resolver.fetch(account.name)
                 await self.update_account_with_claim_jwt(account, token)
@@ -246,7 +246,7 @@ class OperatorMode:
         return account
 
     async def _update_account(self, account: ClaimAccount) -> None:
-        if not account.incomplete and time.monotonic() - account.updated < _TOO_SOON:
+        if not account.incomplete and monotonic() - account.updated < _TOO_SOON:
             self._log.debug(f"Requested account update for [{account.name}] ignored, too soon")
             raise AccountError("account resolver update too soon")
         token = await self._fetch_raw_account_claims(account.name)
@@ -278,7 +278,7 @@ class OperatorMode:
     async def _fetch_raw_account_claims(self, name: str) -> str:
         if self.resolver is None:
             raise AccountError("account resolver missing")
-        start = time.monotonic()
+        start = monotonic()
         try:
             if not is_valid_public_key(name, Prefix.ACCOUNT):
                 raise ResolverError("will only fetch valid account keys")
@@ -286,7 +286,7 @@ class OperatorMode:
         except ResolverError as exc:
             self._log.warn(f"Account fetch failed: {exc}")
             raise AccountError(str(exc)) from None
-        took = time.monotonic() - start
+        took = monotonic() - start
         log = self._log.warn if took > _SLOW_FETCH else self._log.debug
         log(f"Account [{name}] fetch took {duration_of(took)}")
         return token
@@ -361,9 +361,8 @@ class OperatorMode:
         """See to it that the account's clients go when it expires."""
         self._disarm(account.name)
         if account.claims.exp and not account.removed:
-            delay = max(0.0, account.claims.exp - time.time())
-            loop = asyncio.get_running_loop()
-            self._timers[account.name] = loop.call_later(delay, self._hook.expire_account, account)
+            delay = max(0.0, account.claims.exp - unix_time())
+            self._timers[account.name] = call_later(delay, self._hook.expire_account, account)
 
     def _disarm(self, name: str) -> None:
         if timer := self._timers.pop(name, None):
@@ -435,7 +434,7 @@ class OperatorMode:
         by = activation.nats.issuer_account
         if by and (by != exporter or activation.iss not in account.signing_keys):
             return None
-        if validate(activation).is_blocking(time_checks=True) or 0 < activation.exp <= time.time():
+        if validate(activation).is_blocking(time_checks=True) or 0 < activation.exp <= unix_time():
             return None
         export = account.export(activation.nats.kind, export_subject)
         if export is not None and is_revoked(export.revocations, activation.sub, activation.iat):

@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Callable
 from os import sched_getaffinity
 
+from gnats.clock import Timer, call_later
 from gnats.core.client import Client
 from gnats.core.inbox import Inbox
 from gnats.core.poller import Poller
@@ -62,7 +63,7 @@ class Pollers:
         ]
         self._next = 0
         self._dropped = 0
-        self._telling: asyncio.TimerHandle | None = None
+        self._telling: Timer | None = None
         self._next_turn: asyncio.Handle | None = None
         self._loop.add_reader(self._inbox.fileno(), self._drain)
         self._loop.add_reader(self.internal.fileno(), self._run_internal)
@@ -139,7 +140,7 @@ class Pollers:
             # What is behind a CONNECT in the connection's buffer need not wait for the loop to come round.
             self.internal.run_once(0)
         if inbox.dropped != self._dropped and self._telling is None:
-            self._telling = self._loop.call_later(DROPS_TOLD, self._tell_dropped)
+            self._telling = call_later(DROPS_TOLD, self._tell_dropped)
 
     def _tell_dropped(self) -> None:
         self._telling = None

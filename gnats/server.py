@@ -16,6 +16,7 @@ from gnats.accounts import Accounts
 from gnats.auth import Authenticator, new_nonce
 from gnats.authorization import configure_authorization
 from gnats.banner import print_banner
+from gnats.clock import time_ns, timeout
 from gnats.connect import process_connect, process_info
 from gnats.core.client import Client
 from gnats.core.inbox import (
@@ -92,7 +93,7 @@ class Server:
         """What auth callouts are signed with; the id is the public key then."""
         self.id = self.keys.signing.public_key if self.keys else new_server_id()
         self.name = opts.server_name or self.id
-        self.start_time = time.time_ns()
+        self.start_time = time_ns()
         self.config_time = self.start_time
         self.state = ServerState()
         self.state.debug = self.log.debug_on
@@ -359,7 +360,7 @@ class Server:
         """Whether every connection has gone in the time given."""
         for _ in range(2):
             try:
-                async with asyncio.timeout(CLOSE_TIMEOUT):
+                async with timeout(CLOSE_TIMEOUT):
                     while self.clients or self._others or self.internal_clients:
                         self._closed.clear()
                         await self._closed.wait()
@@ -655,7 +656,7 @@ class Server:
             self.log.notice(notice)
         if log:
             self.log.become(log)
-        self.config_time = time.time_ns()
+        self.config_time = time_ns()
         if old.jetstream.enabled or new.jetstream.enabled:
             await self._reload_jetstream(changed.keys())
 

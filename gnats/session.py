@@ -1,11 +1,11 @@
 """The control plane's side of a client (client.go): who it is, its CONNECT, how the log names it."""
 
 import asyncio
-import time
 from typing import TYPE_CHECKING
 
 from gnats.account import Account
 from gnats.clientopts import CLIENT_PROTO_INFO, ClientOptions
+from gnats.clock import Timer, call_later, seconds_until, time_ns
 from gnats.core.tlstransport import tls_info
 from gnats.gofmt import join_host_port, quote, rfc3339
 from gnats.gojson import marshal
@@ -65,13 +65,13 @@ class Session:
         self.opts = ClientOptions()
         self.grant = Grant()
         self._deciding: asyncio.Task[None] | None = None
-        self._expiry: asyncio.TimerHandle | None = None
-        self._left_out: asyncio.TimerHandle | None = None
+        self._expiry: Timer | None = None
+        self._left_out: Timer | None = None
         self.connected = False
         self.leaving = False
         """It was told to go, and is not gone yet."""
         self.names = ""
-        self.start = time.time_ns()
+        self.start = time_ns()
         self.stop = 0
         self.reason: ClosedState | None = None
         self.final: dict[str, int] = {}
@@ -138,11 +138,11 @@ class Session:
             self.rate_limit(log, "DBG", "User Authentication Expired")
             self.close(log, ClosedState.AUTHENTICATION_EXPIRED, "User Authentication Expired")
 
-        self._expiry = asyncio.get_running_loop().call_later(seconds, expire)
+        self._expiry = call_later(seconds, expire)
 
     def expires_in(self) -> float:
         """Seconds until the connection is closed because its grant ends; 0 when it does not."""
-        return self._expiry.when() - asyncio.get_running_loop().time() if self._expiry else 0.0
+        return seconds_until(self._expiry) if self._expiry else 0.0
 
     def cancel_expiry(self) -> None:
         if self._expiry:
@@ -174,7 +174,7 @@ class Session:
 
     def log_left_out(self, log: "Logger") -> None:
         """The data plane leaves out lines about the client: say in a second how many."""
-        self._left_out = asyncio.get_running_loop().call_later(LEFT_OUT_TOLD, self.tell_left_out, log)
+        self._left_out = call_later(LEFT_OUT_TOLD, self.tell_left_out, log)
 
     def tell_left_out(self, log: "Logger") -> None:
         """Say how many lines were left out, if any were."""
@@ -185,7 +185,7 @@ class Session:
 
     def closed(self, reason: ClosedState, num_subs: int = 0, subs: bytes = b"") -> None:
         """Note the end: keep the counters and let go of the data plane's client."""
-        self.stop = time.time_ns()
+        self.stop = time_ns()
         self.reason = reason
         self.final = self.snapshot() | {"subscriptions": num_subs}
         self.final_subs = subs

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from gnats.clock import Timer, call_later
 from gnats.conf.digest import new_sha256
 from gnats.core.client import Client
 from gnats.core.tls import TLSContext, TLSError, knows_group, openssl_cipher
@@ -14,9 +14,6 @@ from gnats.gofmt import os_error
 from gnats.logger import Logger
 from gnats.paths import system_path
 from gnats.tlsopts import TLSOptions
-
-if TYPE_CHECKING:
-    import asyncio
 
 _VERSIONS = {"1.2": 0x0303, "1.3": 0x0304}
 
@@ -168,7 +165,7 @@ class ClientTLS:
         self.first = opts.handshake_first
         self.first_only = opts.handshake_first and not opts.handshake_first_fallback
         self.mixed = allow_non_tls
-        self._reporter: asyncio.TimerHandle | None = None
+        self._reporter: Timer | None = None
 
     def not_after(self) -> datetime | None:
         """When the (first) certificate expires, in UTC."""
@@ -187,9 +184,7 @@ class ClientTLS:
         if self._opts.connection_rate_limit > 0:
             if blocked := self.context.take_blocked():
                 self._log.warn(f"Rejected {blocked} connections due to TLS rate limiting")
-            import asyncio
-
-            self._reporter = asyncio.get_running_loop().call_later(1.0, self.report_blocked)
+            self._reporter = call_later(1.0, self.report_blocked)
 
     def close(self) -> None:
         """Stop reporting. Idempotent."""

@@ -1,7 +1,5 @@
 """Operator mode in a server (accounts.go, server.go): apply what OperatorMode finds out (AccountsHook)."""
 
-import asyncio
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -10,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 from gnats.accountopts import ServiceImport, StreamImport
 from gnats.claimaccount import ClaimAccount
 from gnats.claimsreq import ClaimsServices, Spawn, SystemInbox
+from gnats.clock import Timer, call_later, seconds_until, unix_time
 from gnats.connect import auth_violation, close_over_maximum, limits, permissions_of
 from gnats.errors import ServerError
 from gnats.gofmt import quote
@@ -69,7 +68,7 @@ class Trust:
         self._spawn = spawn
         self.mode = OperatorMode(opts, None, self, server.log)
         self.inbox = SystemInbox(server.name)
-        self._activations: dict[str, asyncio.TimerHandle] = {}
+        self._activations: dict[str, Timer] = {}
         """When tokens end that accounts import something with."""
         self._failed: set[str] = set()
         """Accounts with an import that could not be."""
@@ -207,12 +206,11 @@ class Trust:
         """Is the import's token leave to import now (CheckActivation)? When it ends it is looked at again."""
         ends = self.mode.check_activation(exporter, item, export)
         if ends:
-            loop = asyncio.get_running_loop()
-            at = loop.time() + max(0.0, ends - time.time())
+            wait = max(0.0, ends - unix_time())
             before = self._activations.get(importer)
-            if before is None or at < before.when():
+            if before is None or wait < seconds_until(before):
                 self._disarm(importer)
-                self._activations[importer] = loop.call_at(at, self._activation_expired, importer)
+                self._activations[importer] = call_later(wait, self._activation_expired, importer)
         return ends is not None
 
     def _activation_expired(self, importer: str) -> None:

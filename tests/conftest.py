@@ -12,6 +12,7 @@ import pytest
 from hypothesis import settings
 from support.caller import Caller
 from support.certs import Certificates
+from support.clock import HeldClock
 from support.jetstream import config
 from support.kernel import SocketDiag
 from support.launch import Launch, Move, launcher, require, start
@@ -51,6 +52,13 @@ def io_threads(request: pytest.FixtureRequest) -> int:
     """How many threads serve connections, in both ways of running a server inside a test."""
     count: int = request.param
     return count
+
+
+@pytest.fixture
+def clock() -> Iterator[HeldClock]:
+    """The time of this process, held from before the test's servers start until after they have ended."""
+    with HeldClock() as clock:
+        yield clock
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -27,7 +27,7 @@ if [ "${1-}" = fuzz ]; then
     PYTHONPATH="$PYTHONPATH:$PWD/tests"
     set -- -m fuzz "$@"
 else
-    set -- -m pytest -p no:cacheprovider --capture=sys tests/unit tests/stress tests/jetstream "$@"
+    set -- -m pytest -p no:cacheprovider --capture=sys tests/unit tests/stress tests/jetstream tests/clock "$@"
 fi
 # A fixed address layout: the thread sanitizer's shadow memory needs it on newer kernels.
 setarch -R env LD_PRELOAD="$runtime" "$bin/python" -P "$@" || {

@@ -39,6 +39,7 @@ class Poller(PollerBase):
     def state_now(self) -> dict[str, int | list[int]]:
         """What the poller holds at the moment; a hint only.
 
-        `timers` armed; `overdue`: nanoseconds by which the first deadline has passed; `unwatched`: whether
-        that deadline would pass unnoticed; free chunks by size.
+        `timers` armed; `deadline`: the first one, monotonic ns; `overdue`: nanoseconds by which it has
+        passed; `unwatched`: whether it would pass unnoticed; free chunks by size; `settled`, under a held
+        clock: the time of the last round after which nothing was left that was due.
         """

@@ -5,9 +5,9 @@ Nothing is written down for one that nobody listens to.
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Any
 
+from gnats.clock import time_ns
 from gnats.gofmt import rfc3339
 from gnats.ident import NuidSource
 from gnats.jetstream.batching import AbandonReason
@@ -42,7 +42,7 @@ class Advisories:
         account = account or self._system_account
         if account is None or not account.sublist.interested(where.encode()):
             return
-        event = {"type": kind, "id": self._ids.next(), "timestamp": rfc3339(time.time_ns())}
+        event = {"type": kind, "id": self._ids.next(), "timestamp": rfc3339(time_ns())}
         self._events.publish_in(account, where.encode(), event | fields)
 
     def advise(self, account: Account | None, what: str, kind: str, **fields: Any) -> None:
@@ -97,7 +97,7 @@ class Advisories:
 
     def consumer_pause(self, account: Account, stream: str, consumer: str, until: str) -> None:
         """A consumer has been paused until a time, or goes on ("")."""
-        paused = time.time_ns() < unix_ns(until)
+        paused = time_ns() < unix_ns(until)
         self.advise(
             account,
             f"CONSUMER.PAUSE.{stream}.{consumer}",

@@ -16,6 +16,7 @@ from collections.abc import Awaitable, Callable, Container
 from functools import partial
 from typing import TYPE_CHECKING
 
+from gnats.clock import Timer, call_later
 from gnats.gofmt import quote
 from gnats.gojson import Json, marshal
 from gnats.internal import InternalClient, Message
@@ -61,7 +62,7 @@ class Api:
         self._worker: asyncio.Task[None] | None = None
         self._running: dict[asyncio.Task[None], Job] = {}
         self._current: Job | None = None
-        self._later: set[asyncio.TimerHandle] = set()
+        self._later: set[Timer] = set()
         self._sids = [
             client.subscribe(API_SUBJECT, self._dispatch),
             client.subscribe(ACCOUNT_PURGE, self._purge_account),
@@ -259,7 +260,7 @@ class Api:
             self._later.discard(timer)
             call()
 
-        timer = asyncio.get_running_loop().call_later(seconds, run)
+        timer = call_later(seconds, run)
         self._later.add(timer)
 
     # -- answers -----------------------------------------------------------------------------------------

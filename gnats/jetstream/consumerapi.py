@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from gnats.clock import time_ns
 from gnats.gojson import Custom, Json, JSONError, Named, Struct
 from gnats.jetstream import errors
 from gnats.jetstream.apirequest import OFFLINE_DELAY, Request, Route, Scope, cluster_required
@@ -205,7 +205,7 @@ def _pause(request: Request) -> Json | None:
     until = utc(found.get("pause_until", ""))
     config = replace(consumer.config, pause_until="" if until in ("", ZERO_TIME) else until)
     consumer.update(config.with_static_metadata())
-    remaining = unix_ns(until) - time.time_ns()
+    remaining = unix_ns(until) - time_ns()
     answer: Json = {"paused": remaining > 0, "pause_until": until or ZERO_TIME}
     return answer | ({"pause_remaining": remaining} if remaining > 0 else {})
 

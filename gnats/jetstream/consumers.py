@@ -5,12 +5,12 @@ What they deliver is the business of the native consumer (gnats.jetstream.consum
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from gnats.clock import time_ns
 from gnats.files import replace_file
 from gnats.gofmt import os_error, rfc3339
 from gnats.gojson import Json, JSONError, marshal, unmarshal
@@ -72,7 +72,7 @@ class Consumer:
         self.stream = stream
         self.name = name
         self.config = replace(config, pause_until=utc(config.pause_until)) if config.pause_until else config
-        self.created = created or time.time_ns()
+        self.created = created or time_ns()
         self.offline_reason = offline_reason
         self._native: NativeConsumer | None = None
         self._unwritten = False  # a state() that has not been written yet
@@ -307,6 +307,9 @@ class Consumer:
         if what == ConsumerEvent.CONSUMER_INACTIVE:
             self.stream.delete_consumer(self)
             return
+        if what == ConsumerEvent.CONSUMER_UNPAUSED:
+            advisories.consumer_pause(account, *names, self.config.pause_until)
+            return
         sseq, dseq, deliveries, ack_time, text = NativeConsumer.notice(data)
         shown = text.decode("utf-8", "replace")
         if what == ConsumerEvent.CONSUMER_ACKED:
@@ -347,7 +350,7 @@ class Consumer:
 
     def pause_remaining(self) -> int:
         """Nanoseconds that it is paused for, 0 when it is not."""
-        return max(unix_ns(self.config.pause_until) - time.time_ns(), 0)
+        return max(unix_ns(self.config.pause_until) - time_ns(), 0)
 
     def priority_group(self, numbers: Json) -> Json:
         """The state of its priority group."""
@@ -426,7 +429,7 @@ def consumer_info(consumer: Consumer, *, dynamic: bool = True) -> Json:
         info["push_bound"] = True
     if remaining := consumer.pause_remaining():
         info |= {"paused": True, "pause_remaining": remaining}
-    info["ts"] = rfc3339(time.time_ns())
+    info["ts"] = rfc3339(time_ns())
     if config.priority_groups:
         info["priority_groups"] = [consumer.priority_group(numbers)]
     return info

@@ -24,6 +24,8 @@ class Engine:
         """A timerfd: readable when run_timers() has something to do."""
     def run_timers(self) -> None:
         """Call what is due. The control loop."""
+    def clock_moved(self) -> None:
+        """A held clock has moved: have run_timers() called if something is due. Any thread."""
     def run_batch(self) -> None:
         """An empty batch of the control loop's poller: carry out what has been left for it."""
     def start_sync(self) -> None:
@@ -42,9 +44,9 @@ class Engine:
     def stats(self) -> dict[str, int]:
         """Counters, and how it is at the moment.
 
-        `syncs`: fdatasyncs so far; `rounds` of timers so far; `timers` armed; `overdue`: nanoseconds by which
-        the first deadline has passed; `unwatched`: whether that deadline would pass unnoticed; `buried`:
-        closed streams and consumers still kept.
+        `syncs`: fdatasyncs so far; `rounds` of timers so far; `timers` armed; `deadline`: the first one,
+        monotonic ns; `overdue`: nanoseconds by which it has passed; `unwatched`: whether it would pass
+        unnoticed; `buried`: closed streams and consumers still kept.
         """
     def close(self) -> None:
         """Streams and consumers are closed, and the pollers' threads have ended. Idempotent."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING
 
+from gnats.clock import time_ns
 from gnats.gofmt import rfc3339
 from gnats.gojson import Json
 
@@ -31,5 +31,5 @@ def stream_info(
         info["mirror"] = mirror
     if sources := stream.origins.sources_info():
         info["sources"] = sources
-    info["ts"] = rfc3339(time.time_ns())
+    info["ts"] = rfc3339(time_ns())
     return info

@@ -8,6 +8,7 @@ from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from gnats.clock import sleep
 from gnats.core.subjecttrie import Stopped
 from gnats.errors import ServerError
 from gnats.gofmt import friendly_bytes
@@ -209,7 +210,7 @@ class JetStream:
     async def _sync_loop(self) -> None:
         """Make durable what has been written, again and again."""
         while True:
-            await asyncio.sleep(self.config.options.sync_interval)
+            await sleep(self.config.options.sync_interval)
             for jsa in list(self.accounts.values()):
                 for stream in list(jsa.streams.values()):
                     await stream.sync()

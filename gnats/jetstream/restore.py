@@ -10,11 +10,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import shutil
-import time
 from dataclasses import replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
+from gnats.clock import time_ns, timeout
 from gnats.files import remove_empty, sync_path
 from gnats.gofmt import duration, friendly_bytes, os_error
 from gnats.gojson import Json, JSONError, MapOf, Struct, marshal, unmarshal
@@ -80,7 +80,7 @@ class Restore:
         self._jsa = jsa
         self._config = config
         self._asker = request.client
-        self._started = time.time_ns()
+        self._started = time_ns()
         self._client = js.shared.clients.of(jsa.account)
         self._reader = self._new_reader()
         _, tier = jsa.select_limits(config.num_replicas)
@@ -132,7 +132,8 @@ class Restore:
 
     async def _take_chunks(self) -> None:
         while True:
-            message = await asyncio.wait_for(self._chunks.get(), STALLED)
+            async with timeout(STALLED):
+                message = await self._chunks.get()
             try:
                 if not message.reply:
                     raise BackupError(
@@ -168,7 +169,7 @@ class Restore:
         self._jsa.forget_restore(self._config.name)
 
     def _finish(self, reply: bytes, stream: Stream | None, exc: Exception | None) -> None:
-        ended = time.time_ns()
+        ended = time_ns()
         js, name = self._js, self._config.name
         js.advisories.restore_complete(self._jsa.account, name, self._started, ended, self._came, self._asker)
         size, took = friendly_bytes(self._came), duration(ended - self._started)
@@ -350,14 +351,14 @@ class Restore:
         assert self._staging is not None
         directory, name = self._staging / self._config.name, self._config.name
         keys, account = self._js.keys, self._jsa.name
-        self._created = self._created or time.time_ns()
+        self._created = self._created or time_ns()
         write_stream_meta(directory, self._config, self._created, self._seal)
         for consumer, (config, state, created) in self._consumers.items():
             if config.mem_storage:
                 continue
             where = directory / CONSUMERS / consumer
             seal = keys.make(where, account, f"{name}.{consumer}")
-            write_consumer_meta(where, name, consumer, config, created or time.time_ns(), seal)
+            write_consumer_meta(where, name, consumer, config, created or time_ns(), seal)
             (where / STATE_FILE).write_bytes(seal.seal(state) if seal else state)
 
     def _extract(self) -> BackupReader:
@@ -460,4 +461,4 @@ def encode_state(name: str, found: Json) -> bytes:
     if wrong:
         raise BackupError(f'failed to set consumer "{name}" state: bad ack floor or pending')
     redelivered = [(seq, count) for seq, count in redelivered if seq > floor[1]]
-    return encode_consumer(delivered, floor, pending, redelivered, time.time_ns())
+    return encode_consumer(delivered, floor, pending, redelivered, time_ns())

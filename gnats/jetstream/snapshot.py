@@ -6,9 +6,9 @@ Chunks carry a reply subject, and so many may be on their way as the window allo
 from __future__ import annotations
 
 import asyncio
-import time
 from typing import TYPE_CHECKING
 
+from gnats.clock import monotonic, sleep, time_ns, timeout
 from gnats.gofmt import duration, friendly_bytes
 from gnats.gojson import Json, marshal
 from gnats.jetstream.backup import BackupError, BackupWriter
@@ -59,7 +59,7 @@ class Snapshot:
         self._most = window // self._chunk
         self._slots = self._most
         self._acked = asyncio.Event()
-        self._started = time.time_ns()
+        self._started = time_ns()
         self.state = stream.state()
         self._writer = BackupWriter(stream.store, last=self.state["last_seq"])
         consumers = [] if options.get("no_consumers") else list(stream.consumers.values())
@@ -88,7 +88,7 @@ class Snapshot:
                 await self._send()
         except (_Gone, BackupError) as exc:
             error = str(exc)
-        ended = time.time_ns()
+        ended = time_ns()
         advisories.snapshot_complete(account, name, self._started, ended, self._client, error)
         took = duration(ended - self._started)
         if error:
@@ -144,23 +144,24 @@ class Snapshot:
 
     async def _wait_for_interest(self) -> None:
         """Let who asked subscribe; if nobody does, the first chunk that is not answered ends it."""
-        limit = time.monotonic() + INTEREST_WAIT
-        while not self._has_interest and time.monotonic() < limit:  # noqa: ASYNC110 - nobody tells of it
-            await asyncio.sleep(_LOOK)
+        limit = monotonic() + INTEREST_WAIT
+        while not self._has_interest and monotonic() < limit:  # nobody tells of it
+            await sleep(_LOOK)
 
     async def _wait_for_slot(self) -> None:
-        limit = time.monotonic() + ACK_TIMEOUT
+        limit = monotonic() + ACK_TIMEOUT
         while True:
             if not self._has_interest:
                 raise _Gone("no interest", "No Interest")
             if self._slots:
                 self._slots -= 1
                 return
-            if time.monotonic() > limit:
+            if monotonic() > limit:
                 raise _Gone("no flow response", "No Flow Response")
             self._acked.clear()
             try:
-                await asyncio.wait_for(self._acked.wait(), _LOOK)
+                async with timeout(_LOOK):
+                    await self._acked.wait()
             except TimeoutError:
                 continue
 

@@ -8,15 +8,14 @@ fails, when it is silent for too long, or when a message is missing.
 
 from __future__ import annotations
 
-import asyncio
 import json
 import random
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
+from gnats.clock import Timer, call_later, monotonic, monotonic_ns
 from gnats.core.transform import SubjectTransform
 from gnats.gofmt import SECOND, rfc3339
 from gnats.gojson import Json, marshal
@@ -132,7 +131,7 @@ class Call:
         self._done: Callable[[Message | None], None] | None = done
         reply = _unique("$JSC.R").encode()
         self._sid = self._client.subscribe(reply, self._end)
-        self._timer = asyncio.get_running_loop().call_later(timeout, self._end, None)
+        self._timer = call_later(timeout, self._end, None)
         lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
         header = f"NATS/1.0\r\n{lines}\r\n".encode() if headers else None
         self._client.publish(subject.encode(), payload, reply=reply, header=header)
@@ -212,7 +211,7 @@ class Origin:
         )
         self._lag = self._last = self._fails = 0
         self._asked_at: float | None = None
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer: Timer | None = None
         self._call: Call | None = None
         self._consumer: SourceConsumer | None = None
         self._probe: bytes | None = None
@@ -289,18 +288,17 @@ class Origin:
         self._fails = self._fails + 1 if failed else 0
         delay = random.uniform(*JITTER) + retry_backoff(self._fails)
         if self._asked_at is not None:
-            since = asyncio.get_running_loop().time() - self._asked_at
+            since = monotonic() - self._asked_at
             delay += max(RETRY_THRESHOLD - since, 0.0)
         self._plan(delay)
 
     def _plan(self, delay: float) -> None:
-        self._timer = asyncio.get_running_loop().call_later(delay, self._set_up)
+        self._timer = call_later(delay, self._set_up)
 
     def _set_up(self) -> None:
         """Ask for a consumer that starts behind what has been stored."""
         self._cancel()
-        loop = asyncio.get_running_loop()
-        self._asked_at = loop.time()
+        self._asked_at = monotonic()
         self.error = None
         if self.source.consumer:
             self._config = None
@@ -443,7 +441,7 @@ class Origin:
         except (StoreFailure, ValueError) as exc:
             self._fail(self._setup_failed(err=exc))
             return
-        self._timer = asyncio.get_running_loop().call_later(HEALTH_CHECK, self._check)
+        self._timer = call_later(HEALTH_CHECK, self._check)
 
     def _note_identity(self, identity: str) -> None:
         raise NotImplementedError
@@ -451,10 +449,10 @@ class Origin:
     def _check(self) -> None:
         """Has it been silent for too long?"""
         self._note_numbers()
-        if time.monotonic_ns() - self._last > HEALTH_CHECK * SECOND:
+        if monotonic_ns() - self._last > HEALTH_CHECK * SECOND:
             self._retry()
         else:
-            self._timer = asyncio.get_running_loop().call_later(HEALTH_CHECK, self._check)
+            self._timer = call_later(HEALTH_CHECK, self._check)
 
     def on_event(self, what: int, number: int, data: bytes) -> None:
         """The native consumer has something to tell."""
@@ -478,7 +476,7 @@ class Origin:
         found["lag"] = self._lag
         if self.stored and not self.mirror:
             found["seq"] = self.stored
-        found["active"] = time.monotonic_ns() - self._last if self._last else -1
+        found["active"] = monotonic_ns() - self._last if self._last else -1
         if self.error:
             found["error"] = self.error.json()
         if source.filter_subject:

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Protocol
 
+from gnats.clock import sleep
 from gnats.jetstream.threads import in_thread
 
 WRITE_DELAY = 0.05
@@ -64,7 +65,7 @@ class StateWriter:
     async def _write_all(self) -> None:
         try:
             while self._changed:
-                await asyncio.sleep(WRITE_DELAY)
+                await sleep(WRITE_DELAY)
                 changed, self._changed = list(self._changed), {}
                 for start in range(0, len(changed), _AT_ONCE):
                     states = [

@@ -8,12 +8,12 @@ from __future__ import annotations
 import asyncio
 import os
 import random
-import time
 from collections.abc import Callable
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gnats.clock import time_ns
 from gnats.core.subject import has_wildcard
 from gnats.gofmt import os_error, rfc3339
 from gnats.gojson import Json
@@ -101,7 +101,7 @@ class Stream:
         self.jsa = jsa
         self.config = config
         self.tier = tier
-        self.created = created or time.time_ns()
+        self.created = created or time_ns()
         self.offline_reason = offline_reason
         self.consumers: dict[str, Consumer] = {}
         self._direct = self._sourcing = 0  # of them, those that are direct, and others for sourcing

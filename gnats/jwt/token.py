@@ -3,9 +3,9 @@
 import base64
 import json
 import re
-import time
 from typing import Any, TypeVar
 
+from gnats.clock import unix_time
 from gnats.gofmt import quote
 from gnats.gojson import JSONError, Struct, unmarshal
 from gnats.jwt.account import Account, AccountClaims
@@ -78,7 +78,7 @@ def encode(claims: Claims, signer: KeyPair) -> str:
         raise JWTError(f"expected subject to be {kind.name.lower()} public key")
     claims.iss = signer.public_key
     _check_issuer(claims)
-    claims.iat = int(time.time())
+    claims.iat = int(unix_time())
     claims.jti = ""
     if isinstance(claims, GenericClaims):
         claims.nats["version"] = VERSION

@@ -5,12 +5,12 @@ A server refuses what has a blocking issue; one about time blocks where it is as
 
 import ipaddress
 import re
-import time
 from collections import Counter
 from dataclasses import dataclass, field
 from urllib.parse import SplitResult, urlsplit
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+from gnats.clock import unix_time
 from gnats.gofmt import quote
 from gnats.jwt.account import Account, AccountClaims, Export, ExternalAuthorization, Import, MsgTrace
 from gnats.jwt.claims import (
@@ -94,7 +94,7 @@ def validate(claims: Claims) -> Issues:
 
 
 def _validate_times(claims: Claims, issues: Issues) -> None:
-    now = int(time.time())
+    now = int(unix_time())
     if 0 < claims.exp < now:
         issues.time_check("claim is expired")
     if claims.nbf > 0 and claims.nbf > now:

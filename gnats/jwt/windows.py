@@ -1,11 +1,11 @@
 """From where and when a user may connect: networks, times of day (validateSrc, validateTimes in jwt.go)."""
 
 import ipaddress
-import time
 from datetime import datetime, timedelta
 from datetime import time as clock_time
 from zoneinfo import ZoneInfo
 
+from gnats.clock import unix_time
 from gnats.jwt.claims import UserPermissionLimits
 from gnats.jwt.validation import LOCAL, load_location, parse_cidr
 
@@ -41,7 +41,7 @@ def validate_times(limits: UserPermissionLimits, now: float | None = None) -> fl
         if zone is None:
             return None
     if now is None:
-        now = time.time()
+        now = unix_time()
     left = 0.0
     for each in limits.times:
         try:

@@ -1,7 +1,6 @@
 """/accountz and /accstatz: accounts, what they share and send (Accountz and AccountStatz in monitor.go)."""
 
 import itertools
-import time
 from operator import itemgetter
 from typing import TYPE_CHECKING, Protocol
 
@@ -16,6 +15,7 @@ from gnats.accountopts import (
     StreamImport,
 )
 from gnats.authopts import GLOBAL_ACCOUNT
+from gnats.clock import time_ns
 from gnats.core.subject import subset_match
 from gnats.errors import RequestError
 from gnats.exchange import SYSTEM_EXPORTS, system_imports
@@ -63,7 +63,7 @@ def accountz(server: AccountzServer, options: AccountzOptions) -> Page:
     """
     page: Page = {
         "server_id": server.id,
-        "now": rfc3339(time.time_ns()),
+        "now": rfc3339(time_ns()),
         "system_account": name_of(server.system_account),
     }
     if not options.account:
@@ -228,7 +228,7 @@ def account_statz(server: AccountzServer, options: AccountStatzOptions) -> Page:
     accounts = [account for name in names if (account := server.accounts.get(name))]
     return {
         "server_id": server.id,
-        "now": rfc3339(time.time_ns()),
+        "now": rfc3339(time_ns()),
         "account_statz": [
             account.statz() for account in accounts if options.include_unused or account.clients
         ],

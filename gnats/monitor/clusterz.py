@@ -1,7 +1,6 @@
 """/routez, /gatewayz, /leafz and /raftz (monitor.go): of what a server has not, the documents that say so."""
 
-import time
-
+from gnats.clock import time_ns
 from gnats.gofmt import rfc3339
 from gnats.monitor.options import (
     GatewayzOptions,
@@ -21,7 +20,7 @@ def routez(server: Named, options: RoutezOptions) -> Page:
     return {
         "server_id": server.id,
         "server_name": server.name,
-        "now": rfc3339(time.time_ns()),
+        "now": rfc3339(time_ns()),
         "num_routes": 0,
         "routes": [],
     }
@@ -31,7 +30,7 @@ def gatewayz(server: Named, options: GatewayzOptions) -> Page:
     """The connections to and from other clusters."""
     return {
         "server_id": server.id,
-        "now": rfc3339(time.time_ns()),
+        "now": rfc3339(time_ns()),
         "outbound_gateways": {},
         "inbound_gateways": {},
     }
@@ -39,7 +38,7 @@ def gatewayz(server: Named, options: GatewayzOptions) -> Page:
 
 def leafz(server: Named, options: LeafzOptions) -> Page:
     """The leaf nodes."""
-    return {"server_id": server.id, "now": rfc3339(time.time_ns()), "leafnodes": 0, "leafs": []}
+    return {"server_id": server.id, "now": rfc3339(time_ns()), "leafnodes": 0, "leafs": []}
 
 
 def raftz(server: Named, options: RaftzOptions) -> Page:

@@ -3,12 +3,12 @@
 import base64
 import heapq
 import sys
-import time
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Protocol
 
 from gnats.authopts import GLOBAL_ACCOUNT
+from gnats.clock import time_ns
 from gnats.core.subject import collide
 from gnats.core.survey import column
 from gnats.errors import RequestError
@@ -93,7 +93,7 @@ def connz_steps(server: ConnzServer, options: ConnzOptions) -> Steps[Page]:
     _check(options, sort)
     offset = max(options.offset, 0)
     limit = 1 if options.cid else options.limit if options.limit > 0 else DEFAULT_LIMIT
-    now = time.time_ns()
+    now = time_ns()
     page: Page = {
         "server_id": server.id,
         "now": rfc3339(now),

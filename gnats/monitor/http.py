@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from gnats.accept import listen
+from gnats.clock import Timer, call_later
 from gnats.errors import RequestError, ServerError
 from gnats.gofmt import join_host_port, os_error, quote
 from gnats.gojson import marshal
@@ -113,7 +114,7 @@ class Monitor:
         self._base = posixpath.normpath("/" + server.opts.http_base_path.strip("/"))
         self._context: ssl.SSLContext | None = None
         self._listener: asyncio.Server | None = None
-        self._silent: dict[web.RequestHandler, asyncio.TimerHandle] = {}
+        self._silent: dict[web.RequestHandler, Timer] = {}
         """Connections whose first request is still to come."""
         app = web.Application(middlewares=[self._heard, _errors])
         app[_TURNS] = asyncio.Lock()
@@ -177,8 +178,7 @@ class Monitor:
     def _connection(self) -> web.RequestHandler:
         assert self._runner.server
         connection = self._runner.server()
-        loop = asyncio.get_running_loop()
-        self._silent[connection] = loop.call_later(HEADER_TIMEOUT, self._give_up, connection)
+        self._silent[connection] = call_later(HEADER_TIMEOUT, self._give_up, connection)
         return connection
 
     def _give_up(self, connection: web.RequestHandler) -> None:

@@ -1,8 +1,8 @@
 """/jsz: what JetStream has and does (Jsz in monitor.go), and its part of other pages."""
 
-import time
 from typing import TYPE_CHECKING, Protocol
 
+from gnats.clock import time_ns
 from gnats.errors import FilteredError, RequestError
 from gnats.gofmt import quote, rfc3339
 from gnats.monitor.options import JszOptions
@@ -46,7 +46,7 @@ def jsz(server: JszServer, options: JszOptions) -> Page:
             "ha_assets": 0,
             "api": _NO_API,
             "server_id": server.id,
-            "now": rfc3339(time.time_ns()),
+            "now": rfc3339(time_ns()),
             "disabled": True,
             "config": {"max_memory": 0, "max_storage": 0},
             "streams": 0,
@@ -60,7 +60,7 @@ def jsz(server: JszServer, options: JszOptions) -> Page:
     page = {
         **js.stats(),
         "server_id": server.id,
-        "now": rfc3339(time.time_ns()),
+        "now": rfc3339(time_ns()),
         "config": js.config.json(),
         "limits": js.config.options.limits.json(),
         "streams": len(streams),

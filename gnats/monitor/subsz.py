@@ -1,10 +1,10 @@
 """/subsz: the subscription tables, and the subscriptions in them (Subsz in monitor.go)."""
 
-import time
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Protocol
 
 from gnats.account import Account
+from gnats.clock import time_ns
 from gnats.core.client import Client
 from gnats.core.subject import valid_literal_subject
 from gnats.core.survey import account_of, column, matching, shadows
@@ -51,7 +51,7 @@ def subsz_steps(server: SubszServer, options: SubszOptions) -> Steps[Page]:
     offset = max(options.offset, 0)
     limit = options.limit if options.limit > 0 else DEFAULT_LIMIT
     accounts = [account for name, account in server.accounts.items() if options.account in ("", name)]
-    page: Page = {"server_id": server.id, "now": rfc3339(time.time_ns())}
+    page: Page = {"server_id": server.id, "now": rfc3339(time_ns())}
     page |= sublist_stats(accounts, server if not options.account else None)
     page |= {"total": 0, "offset": offset, "limit": limit}
     if options.subscriptions:

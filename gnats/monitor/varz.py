@@ -1,9 +1,9 @@
 """/varz: the server's configuration and counters (Varz in monitor.go)."""
 
-import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Protocol
 
+from gnats.clock import time_ns
 from gnats.gofmt import rfc3339, uptime
 from gnats.monitor.jsz import JszServer, varz_jetstream
 from gnats.monitor.render import Page, number, without_empty
@@ -70,7 +70,7 @@ class VarzServer(JszServer, Protocol):
 
 def varz(server: VarzServer) -> Page:
     """The server's configuration and counters; fields have nats-server's names and order."""
-    opts, now = server.opts, time.time_ns()
+    opts, now = server.opts, time_ns()
     traffic = server.pollers.stats() if server.pollers else {}
     tls = opts.tls
     # Clients are the only connections there are, so what they did is all that was done.

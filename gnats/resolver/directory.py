@@ -17,6 +17,7 @@ from contextlib import aclosing
 from math import inf
 
 from gnats.authopts import ResolverOptions
+from gnats.clock import sleep
 from gnats.gofmt import quote
 from gnats.jwt.account import AccountClaims
 from gnats.jwt.token import JWTError, decode_as, decode_generic
@@ -264,7 +265,7 @@ class DirectoryResolver:
 
     async def _every(self, interval: float, what: Callable[[], Awaitable[None]]) -> None:
         while True:
-            await asyncio.sleep(interval)
+            await sleep(interval)
             try:
                 await what()
             except ResolverError as exc:

@@ -7,13 +7,13 @@ store that evicts makes room by dropping what was not used for longest. Another 
 
 import hashlib
 import os
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 from math import inf
 from pathlib import Path
 
+from gnats.clock import unix_time
 from gnats.gofmt import os_error, quote
 from gnats.jwt.claims import GenericClaims
 from gnats.jwt.token import JWTError, decode_generic
@@ -157,7 +157,7 @@ class DirStore:
             if not (token := _read(path)):
                 continue
             claims = self._decode(path)
-            if claims is None or not 0 < claims.exp < time.time():
+            if claims is None or not 0 < claims.exp < unix_time():
                 yield f"{key}|{token}"
 
     def merge(self, pack: str) -> list[str]:
@@ -190,7 +190,7 @@ class DirStore:
 
     def expire(self, now: float | None = None) -> list[str]:
         """Remove the JWTs whose time is over; their accounts."""
-        now = time.time() if now is None else now
+        now = unix_time() if now is None else now
         gone = []
         for key in [key for key, item in self._items.items() if item.expires <= now]:
             try:
@@ -230,12 +230,12 @@ class DirStore:
         if item is None:
             return
         if self._ttl:
-            item.expires = time.time() + self._ttl
+            item.expires = unix_time() + self._ttl
         self._items[key] = item
 
     def _expires(self, token: str) -> float:
         if self._ttl:
-            return time.time() + self._ttl
+            return unix_time() + self._ttl
         try:
             return decode_generic(token).exp or inf
         except JWTError:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import base64
 import json
-import time
 from dataclasses import dataclass, field
 from typing import Any
 
+from gnats.clock import unix_time
 from gnats.jwt.account import AccountClaims
 from gnats.jwt.claims import OperatorClaims, UserClaims
 from gnats.jwt.token import encode
@@ -92,7 +92,7 @@ class Attempt:
     user_jwt: str = ""
     connect: dict[str, Any] = field(default_factory=dict)
     """Fields of CONNECT to set, or with None to leave out."""
-    now: int = field(default_factory=lambda: int(time.time()))
+    now: int = field(default_factory=lambda: int(unix_time()))
 
     def __post_init__(self) -> None:
         self.account_claims = AccountClaims.new(self.account.public_key)

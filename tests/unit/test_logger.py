@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 
 import pytest
+from support.clock import HeldClock
 
 from gnats.errors import ServerError
 from gnats.log import configure_logger
@@ -54,12 +55,12 @@ def test_the_level_is_coloured_on_request() -> None:
 
 
 def test_the_time_is_utc_or_local(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(time, "time_ns", lambda: 1_795_223_621_151_393_732)
     gmtime = time.gmtime
     monkeypatch.setattr(time, "localtime", lambda second: gmtime(second + 3600))
     lines: list[bytes] = []
-    Logger(lines.append, utc=True).notice("a")
-    Logger(lines.append).notice("a")
+    with HeldClock(realtime=1_795_223_621_151_393_732):
+        Logger(lines.append, utc=True).notice("a")
+        Logger(lines.append).notice("a")
     assert b"] 2026/11/21 01:13:41.151393 [" in lines[0]
     assert b"] 2026/11/21 02:13:41.151393 [" in lines[1]
 
@@ -77,26 +78,22 @@ def test_a_line_that_cannot_be_written_is_dropped() -> None:
     Logger(full).notice("a")
 
 
-def test_a_repeated_statement_is_held_back_for_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
-    now = 100.0
-    monkeypatch.setattr(time, "monotonic", lambda: now)
+def test_a_repeated_statement_is_held_back_for_a_second(clock: HeldClock) -> None:
     log = SilentLogger()
     assert log.allow("maximum connections exceeded")
     assert not log.allow("maximum connections exceeded")
     assert log.allow("another statement")
-    now += 0.99
+    clock.move(0.99)
     assert not log.allow("maximum connections exceeded")
-    now += 0.02
+    clock.move(0.02)
     assert log.allow("maximum connections exceeded")
 
 
-def test_held_back_statements_do_not_pile_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    now = 100.0
-    monkeypatch.setattr(time, "monotonic", lambda: now)
+def test_held_back_statements_do_not_pile_up(clock: HeldClock) -> None:
     log = SilentLogger()
     for _ in range(3):
         assert all(log.allow(f"statement {number}") for number in range(1024))
-        now += 2
+        clock.move(2)
     assert len(log._limited) <= 1024
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from support import jwts
+from support.clock import HeldClock
 from support.jwts import HOUR, Attempt
 from support.operatormode import Hook, Log
 
@@ -173,32 +174,37 @@ async def test_only_accounts_are_fetched() -> None:
         assert not world.resolver.fetched
 
 
-async def test_an_expired_account_is_closed_and_comes_back_with_another_jwt(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_an_expired_account_is_closed_and_comes_back_with_another_jwt() -> None:
+    with HeldClock(realtime=1_900_000_000_500_000_000) as clock:
+        await see_an_account_expire(clock)
+
+
+async def see_an_account_expire(clock: HeldClock) -> None:
     async with running() as world:
         attempt = Attempt(OPERATOR)
-        attempt.account_claims.exp = attempt.now + HOUR
+        attempt.account_claims.exp = attempt.now + 1
         assert (await world.login(attempt)).user
         account = world.mode.accounts[attempt.account.public_key]
-        later = time.time() + 2 * HOUR
-        monkeypatch.setattr(time, "time", lambda: later)
+        assert not account.is_expired
+        clock.move(0.6)
         assert account.is_expired
         with pytest.raises(AccountError, match="account expired"):
             await world.mode.lookup_account(account.name)
-        account.updated -= 5
+        clock.move(5)  # until the resolver is asked again
         await world.add(attempt.account)
         assert await world.mode.lookup_account(account.name) is account
         assert not account.is_expired
 
 
-async def test_the_server_is_told_when_an_account_expires() -> None:
+async def test_the_server_is_told_when_an_account_expires(clock: HeldClock) -> None:
     async with running() as world:
         attempt = Attempt(OPERATOR)
-        attempt.account_claims.exp = attempt.now + 1
+        attempt.account_claims.exp = attempt.now + HOUR
         await world.login(attempt)
-        async with asyncio.timeout(30):
-            assert await world.hook.expired.get() == attempt.account.public_key
+        await clock.advance(HOUR - 1)
+        assert world.hook.expired.empty()
+        await clock.advance(1)
+        assert world.hook.expired.get_nowait() == attempt.account.public_key
 
 
 async def test_the_same_jwt_changes_nothing_and_another_one_does() -> None:

@@ -1,19 +1,17 @@
 """The end of a poller's batch; see batch.pxd."""
 from libc.stdint cimport int64_t, uint32_t
-from libc.string cimport memset
 
+from gnats.core.clock cimport timerfd_arm
 from gnats.core.connection cimport Connection
 from gnats.core.departures cimport settle_departures
 from gnats.core.pollstate cimport PollState
 from gnats.core.timers cimport timers_next
-from gnats.includes.atomics cimport exchange8, load8_acquire, store64, storei64, unlikely
-from gnats.includes.linux cimport TFD_TIMER_ABSTIME, eventfd_write, itimerspec, monotonic_ns, timerfd_settime
+from gnats.includes.atomics cimport exchange8, load8_acquire, store64, unlikely
+from gnats.includes.linux cimport eventfd_write, stopwatch_ns
 
 cdef enum:
     FLUSH_WORTH = 16 * 1024        # while input is waiting, shorter queues are flushed
     FLUSH_WITHIN = 2000000         # within so many ns
-
-cdef int64_t SECOND = 1000000000
 
 
 cdef void end_batch(PollState *ps) noexcept nogil:
@@ -30,13 +28,7 @@ cdef void end_batch(PollState *ps) noexcept nogil:
 
 
 cdef void arm_timer(PollState *ps) noexcept nogil:
-    cdef itimerspec spec
-    memset(&spec, 0, sizeof(spec))
-    storei64(&ps.armed, timers_next(&ps.timers))
-    spec.it_value.tv_sec = ps.armed // SECOND
-    spec.it_value.tv_nsec = <long> (ps.armed % SECOND)
-    if timerfd_settime(ps.tmfd, TFD_TIMER_ABSTIME, &spec, NULL) < 0:
-        storei64(&ps.armed, 0)
+    if timerfd_arm(ps.tmfd, timers_next(&ps.timers), &ps.armed) < 0:
         eventfd_write(ps.evfd, 1)   # tried again at the end of the next batch, which is at once
 
 
@@ -54,7 +46,7 @@ cdef void flush_batch(PollState *ps) noexcept nogil:
         return
     # With more input at hand, short queues may get longer before they are worth a system call each: collect for as
     # long as flushing took the last time, and no longer.
-    start = monotonic_ns()
+    start = stopwatch_ns()
     all = not ps.more or start - ps.flushed > ps.flush_cost
     ps.more = 0
     while ps.dirty != NULL:
@@ -69,7 +61,7 @@ cdef void flush_batch(PollState *ps) noexcept nogil:
             at = following
     ps.dirty = later
     if all:
-        ps.flushed = monotonic_ns()
+        ps.flushed = stopwatch_ns()
         ps.flush_cost = min(ps.flushed - start, FLUSH_WITHIN)
 
 

@@ -8,6 +8,7 @@ from libc.string cimport memcmp, memcpy, strlen
 from gnats.core.account cimport Account
 from gnats.core.answers cimport refuse_subscription, send_err, send_ok
 from gnats.core.batch cimport end_batch
+from gnats.core.clock cimport monotonic_ns
 from gnats.core.connection cimport (
     AUTHENTICATION_TIMEOUT,
     AUTHENTICATION_VIOLATION,
@@ -86,7 +87,7 @@ from gnats.core.sublist cimport Subscription
 from gnats.core.subtable cimport subtable_find, subtable_text
 from gnats.core.timers cimport Timer, timer_clear
 from gnats.includes.atomics cimport bump64, load8, load64, loadi64, store8, storei64
-from gnats.includes.linux cimport eventfd_write, monotonic_ns
+from gnats.includes.linux cimport eventfd_write
 from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
 from gnats.includes.text cimport NUMBER_ROOM, put_number
 from gnats.includes.times cimport duration_of

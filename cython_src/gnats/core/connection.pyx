@@ -8,6 +8,7 @@ from libc.stdio cimport snprintf
 from libc.stdlib cimport free
 from libc.string cimport strlen
 
+from gnats.core.clock cimport monotonic_ns
 from gnats.core.inbox cimport EV_CLOSED, SHORT_READ, Event, inbox_full, inbox_owes
 from gnats.core.kinds cimport CLIENT
 from gnats.core.outbound cimport (
@@ -67,7 +68,6 @@ from gnats.includes.linux cimport (
     epoll_event,
     errno,
     eventfd_write,
-    monotonic_ns,
     recv,
     shutdown,
 )

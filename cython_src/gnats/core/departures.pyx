@@ -12,7 +12,7 @@ from gnats.core.subscriber cimport Subscriber
 from gnats.core.sublist cimport Subscription, sub_subject
 from gnats.includes.arrays cimport array_grow
 from gnats.includes.atomics cimport load64
-from gnats.includes.linux cimport monotonic_ns
+from gnats.includes.linux cimport stopwatch_ns
 
 cdef extern from * nogil:
     """
@@ -67,9 +67,9 @@ cdef void settle_departures() noexcept nogil:
 cdef void settle_before_subscribing() noexcept nogil:
     cdef int64_t start
     if gnats_departures.n and gnats_departures.spent < TURN:
-        start = monotonic_ns()
+        start = stopwatch_ns()
         settle()
-        gnats_departures.spent += monotonic_ns() - start
+        gnats_departures.spent += stopwatch_ns() - start
 
 
 cdef void settle() noexcept nogil:

@@ -14,6 +14,7 @@ from gnats.core.account cimport (
     stream_import_release,
     stream_import_stays,
 )
+from gnats.core.clock cimport realtime_ns
 from gnats.core.inbox cimport EV_LATENCY, Event
 from gnats.core.overlap cimport ALL_OF_IT, CROSSING, NO_OVERLAP, PART_OF_IT, import_overlap
 from gnats.core.quiesce cimport qs_retire
@@ -32,7 +33,6 @@ from gnats.core.subtable cimport (
 )
 from gnats.core.transform cimport Transform, transform_apply
 from gnats.includes.atomics cimport load8, load64, store8
-from gnats.includes.linux cimport realtime_ns
 from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
 
 cdef enum:

@@ -4,8 +4,8 @@ from libc.stdint cimport int64_t, uint8_t, uint64_t
 from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcpy, memset
 
+from gnats.core.clock cimport realtime_ns
 from gnats.core.slice cimport Slice
-from gnats.includes.linux cimport realtime_ns
 
 cdef enum:
     FIRST = 1024      # bytes of memory to begin with

@@ -16,6 +16,8 @@ cdef class Poller(PollerBase):
     cdef int64_t left         # monotonic ns when run_once returned
     cdef uint64_t lingered    # times that something came meanwhile; atomic
 
+    cdef bint joined          # it counts as a reader of the clock
+    cdef int64_t settled      # under a held clock: `now` of the last round that left nothing undone; atomic
     cdef int64_t settling     # ns that departures took at the end of the last remove_closed_subs
 
     cdef int once(self, int timeout_ms) noexcept nogil
@@ -23,5 +25,7 @@ cdef class Poller(PollerBase):
     cdef void waited(self, int64_t ns) noexcept nogil
     cdef void drain_signals(self) noexcept nogil
     cdef void expire_timers(self) noexcept nogil
+    # Say that what was due at this round's time is done, if it is; under a held clock.
+    cdef void settle(self) noexcept nogil
     # Take subscriptions of closed connections out of their sublists, for a moment.
     cdef void remove_closed_subs(self) noexcept nogil

@@ -6,6 +6,16 @@ from libc.stdlib cimport free, malloc
 from os import sched_getaffinity
 
 from gnats.core.batch cimport end_batch
+from gnats.core.clock cimport (
+    clock_is_held,
+    clock_join,
+    clock_leave,
+    clock_settled,
+    held_due,
+    monotonic_ns,
+    round_of_timers,
+)
+from gnats.core.clock cimport monotonic_ns
 from gnats.core.connection cimport Connection
 from gnats.core.departures cimport settle_departures
 from gnats.core.inbox cimport Inbox
@@ -14,7 +24,7 @@ from gnats.core.pollstate cimport PollerBase, PollState, pollstate_busy
 from gnats.core.quiesce cimport qs_offline, qs_online, qs_reclaim, qs_register, qs_unregister
 from gnats.core.results cimport results_free
 from gnats.core.state cimport MAX_POLLERS, ServerState
-from gnats.core.timers cimport Timer, timer_expired, timers_free
+from gnats.core.timers cimport Timer, timer_expired, timers_free, timers_next
 from gnats.core.verdicts cimport verdicts_free
 from gnats.includes.atomics cimport (
     bump64,
@@ -47,8 +57,8 @@ from gnats.includes.linux cimport (
     eventfd,
     eventfd_read,
     eventfd_write,
-    monotonic_ns,
     sched_yield,
+    stopwatch_ns,
     timerfd_create,
 )
 from gnats.includes.pthread cimport (
@@ -90,8 +100,9 @@ cdef class Poller(PollerBase):
         self.ps.state = <void *> state
         self.ps.index = index
         self.ps.solo = solo
-        self.lingers = len(sched_getaffinity(0)) > 1    # what it waits for needs a core
-        self.ps.rng = <uint64_t> monotonic_ns() * 2 + 1
+        # What it waits for needs a core; and how long it slept is not known under a held clock.
+        self.lingers = len(sched_getaffinity(0)) > 1 and not clock_is_held()
+        self.ps.rng = <uint64_t> stopwatch_ns() * 2 + 1
         self.ps.now = monotonic_ns()
         self.ps.rbuf_len = READ_BUFFER
         self.ps.rbuf = <char *> malloc(READ_BUFFER)
@@ -105,6 +116,8 @@ cdef class Poller(PollerBase):
         if watch(&self.ps, self.ps.evfd, &self.ps.evfd) < 0 or watch(&self.ps, self.ps.tmfd, &self.ps.tmfd) < 0:
             raise OSError(errno, "cannot watch a poller's descriptors")
         state.pollers[index] = &self.ps
+        clock_join()
+        self.joined = 1
 
     def __dealloc__(self):
         if self.ps.inbox == NULL:
@@ -119,7 +132,7 @@ cdef class Poller(PollerBase):
 
     def run_once(self, int timeout_ms=0) -> int:
         """Read, parse, route and flush everything that is ready; the number of events. Without the GIL."""
-        cdef int64_t begin = monotonic_ns()
+        cdef int64_t begin = stopwatch_ns()
         cdef int n, more
         with nogil:
             n = more = self.once(timeout_ms)
@@ -138,7 +151,7 @@ cdef class Poller(PollerBase):
                 n += max(more, 0)
             if more < 0:
                 n = more
-            self.left = monotonic_ns()
+            self.left = stopwatch_ns()
             if pollstate_busy(&self.ps):
                 eventfd_write(self.ps.evfd, 1)
         return n
@@ -154,7 +167,7 @@ cdef class Poller(PollerBase):
             while n >= 0 and not load8_acquire(&self.stopping):
                 n = self.linger()
                 if n == 0:
-                    begin = monotonic_ns()
+                    begin = stopwatch_ns()
                     n = self.once(-1)
                     self.waited(self.ps.now - begin)
         if n < 0:
@@ -182,6 +195,8 @@ cdef class Poller(PollerBase):
         if self.closed:
             return
         self.closed = 1
+        if self.joined:
+            clock_leave()
         for fd in (self.ps.epfd, self.ps.evfd, self.ps.tmfd):
             if fd >= 0:
                 close(fd)
@@ -216,16 +231,19 @@ cdef class Poller(PollerBase):
     def state_now(self) -> dict:
         """What the poller holds at the moment. Read while it runs: a hint only.
 
-        `timers` armed; `overdue`, the nanoseconds by which the first deadline has passed; `unwatched`, whether that
-        deadline would pass unnoticed; free chunks by size.
+        `timers` armed; `deadline`, the first one, monotonic ns; `overdue`, the nanoseconds by which it has passed;
+        `unwatched`, whether it would pass unnoticed; free chunks by size; `settled`, under a held clock: the time of
+        the last round after which nothing was left that was due.
         """
         cdef int64_t first = loadi64(&self.ps.timers.first), armed = loadi64(&self.ps.armed)
         return {
             "timers": load32(&self.ps.timers.n),
             "overdue": max(monotonic_ns() - first, 0) if first else 0,
-            "unwatched": first != 0 and (armed == 0 or armed > first),
+            "unwatched": not clock_is_held() and first != 0 and (armed == 0 or armed > first),
             "free_chunks": [load32(&self.ps.pool.n[i]) for i in range(CHUNK_CLASSES)],
             "scratch_bytes": load64(<uint64_t *> &self.ps.scratch_len),
+            "deadline": first,
+            "settled": loadi64(&self.settled),
         }
 
     cdef int linger(self) noexcept nogil:
@@ -238,13 +256,13 @@ cdef class Poller(PollerBase):
         cdef int n
         if self.short_waits < STREAK or not self.lingers:
             return 0
-        begin = monotonic_ns()
+        begin = stopwatch_ns()
         while True:
             n = self.once(0)
             if n != 0:
                 bump64(&self.lingered, 1)
                 return n
-            if monotonic_ns() - begin >= LINGER:
+            if stopwatch_ns() - begin >= LINGER:
                 self.short_waits = 0
                 return 0
             sched_yield()
@@ -285,10 +303,14 @@ cdef class Poller(PollerBase):
         if timed:
             eventfd_read(ps.tmfd, &value)
             storei64(&ps.armed, 0)
+            if unlikely(clock_is_held()):
+                ps.now = round_of_timers()
             self.expire_timers()
         end_batch(ps)
         if unlikely(ps.leaving != NULL):
             self.remove_closed_subs()
+        if unlikely(clock_is_held()):
+            self.settle()
         qs_offline(&ps.qs)
         qs_reclaim()
         return n
@@ -317,18 +339,24 @@ cdef class Poller(PollerBase):
                 break
             (<Connection> t.owner).on_timer(t)
 
+    cdef void settle(self) noexcept nogil:
+        cdef PollState *ps = &self.ps
+        if not held_due(timers_next(&ps.timers)) and ps.dirty == NULL and not pollstate_busy(ps):
+            storei64(&self.settled, ps.now)
+            clock_settled()
+
     cdef void remove_closed_subs(self) noexcept nogil:
         # What settles at the end takes as long for one subscription as for thousands: no less time goes to taking out.
         cdef PollState *ps = &self.ps
-        cdef int64_t now = monotonic_ns()
+        cdef int64_t now = stopwatch_ns()
         cdef int64_t end = now + max(REMOVING, self.settling)
         cdef void *at
         while ps.leaving != NULL and (now < end or load8(&ps.hurry)):
             at = ps.leaving
             (<Connection> at).leave()
-            now = monotonic_ns()
+            now = stopwatch_ns()
         settle_departures()
-        self.settling = monotonic_ns() - now
+        self.settling = stopwatch_ns() - now
 
 
 cdef void clear_signal(Connection c) noexcept nogil:

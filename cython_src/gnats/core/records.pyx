@@ -5,10 +5,10 @@ from libc.stddef cimport size_t
 from libc.stdint cimport int64_t
 from libc.string cimport memcpy
 
+from gnats.core.clock cimport monotonic_ns
 from gnats.core.inbox cimport EV_LOG, EV_TRACE, Event
 from gnats.core.kinds cimport SYSTEM
 from gnats.includes.atomics cimport add64, exchange64, load8, load64
-from gnats.includes.linux cimport monotonic_ns
 
 cdef int64_t SECOND = 1000000000
 

@@ -6,6 +6,7 @@ from libc.stdlib cimport free, malloc
 from libc.string cimport memcmp, strlen
 
 from gnats.core.account cimport REPLY_ROOM, Account, ServiceImport, account_mappings
+from gnats.core.clock cimport monotonic_ns
 from gnats.core.imports cimport report_latency, transformed
 from gnats.core.inbox cimport EV_RESPONSES
 from gnats.core.headers cimport begin_header_without
@@ -31,7 +32,6 @@ from gnats.core.subscriber cimport ClientDetails, Subscriber
 from gnats.core.sublist cimport Subscription
 from gnats.core.tracing cimport set_trace_dest
 from gnats.includes.atomics cimport load8, load_ptr_acquire, loadi64, unlikely
-from gnats.includes.linux cimport monotonic_ns
 from gnats.includes.text cimport put, put_text
 
 cdef enum:

@@ -10,6 +10,7 @@ from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memset
 
 from gnats.core.account cimport Account, ServiceImport
+from gnats.core.clock cimport monotonic_ns, realtime_ns
 from gnats.core.kinds cimport ACCOUNT
 from gnats.core.message cimport NativeSub, native_sub
 from gnats.core.quiesce cimport qs_retire
@@ -30,7 +31,6 @@ from gnats.core.serviceimports cimport take_request
 from gnats.core.sublist cimport SL_OK, SUB_SERVICE, Subscription, sub_new, sub_row
 from gnats.core.transform cimport SubjectTransform, transform_copy
 from gnats.includes.atomics cimport load8, loadi64, store8, store64, storei64
-from gnats.includes.linux cimport monotonic_ns, realtime_ns
 from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
 
 cdef dict RESPONSE_TYPES = {"singleton": SINGLETON, "stream": STREAMED, "chunked": CHUNKED}

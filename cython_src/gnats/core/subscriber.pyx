@@ -4,6 +4,7 @@ from libc.stdint cimport uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
 
+from gnats.core.clock cimport monotonic_ns, realtime_ns
 from gnats.core.connection cimport CTL_IMPORTS, CTL_PERMISSIONS, Connection
 from gnats.core.guard cimport guard_free, guard_init
 from gnats.core.permissions cimport Permissions
@@ -18,7 +19,6 @@ from gnats.core.quiesce cimport (
 )
 from gnats.core.sublist cimport Subscription, sub_row
 from gnats.includes.atomics cimport exchange64, load64, loadi64
-from gnats.includes.linux cimport monotonic_ns, realtime_ns
 from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
 
 

@@ -5,11 +5,11 @@ from libc.stdint cimport int64_t, uint32_t
 from libc.stdlib cimport free
 
 from gnats.core.account cimport Account
+from gnats.core.clock cimport monotonic_ns, realtime_ns
 from gnats.core.quiesce cimport QsParticipant, qs_offline, qs_online, qs_register, qs_unregister
 from gnats.core.subscriber cimport Subscriber
 from gnats.core.sublist cimport SUB_SHADOW, MatchResult, Sublist, Subscription, sub_row
 from gnats.includes.atomics cimport load64, loadi64
-from gnats.includes.linux cimport monotonic_ns, realtime_ns
 from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
 
 cdef enum Column:

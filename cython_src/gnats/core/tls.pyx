@@ -5,6 +5,7 @@ from libc.stdint cimport int64_t, uint32_t
 from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcmp, memcpy, strdup, strncpy
 
+from gnats.core.clock cimport monotonic_ns
 from gnats.core.outbound cimport OutQueue, outq_append, outq_drop, outq_take
 from gnats.core.tlsstate cimport (
     TLS_CLOSED,
@@ -20,7 +21,6 @@ from gnats.core.tlsstate cimport (
     TLSBase,
 )
 from gnats.includes.atomics cimport store8_release
-from gnats.includes.linux cimport monotonic_ns
 from gnats.includes.openssl cimport (
     BIO,
     BIO_CTRL_FLUSH,

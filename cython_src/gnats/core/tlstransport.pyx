@@ -46,7 +46,7 @@ from gnats.core.tlsstate cimport (
 )
 from gnats.core.transport cimport Transport, TransportType, transport_push, transport_remove
 from gnats.includes.atomics cimport load8, load8_acquire
-from gnats.includes.linux cimport EAGAIN, EINTR, EIO, MSG_DONTWAIT, MSG_PEEK, errno, monotonic_ns, recv, ssize_t
+from gnats.includes.linux cimport EAGAIN, EINTR, EIO, MSG_DONTWAIT, MSG_PEEK, errno, recv, ssize_t, stopwatch_ns
 from gnats.includes.times cimport duration_of
 
 cdef enum:
@@ -249,9 +249,9 @@ cdef bint sniff(Connection c, Tls *t) noexcept nogil:
 
 cdef bint go_on(Connection c, Tls *t) noexcept nogil:
     """Go on with the handshake, with the input that was read; whether it is done."""
-    cdef int64_t start = monotonic_ns()
+    cdef int64_t start = stopwatch_ns()
     cdef int step = (<TLSBase> t.context).handshake(t)
-    c.ps.tls_spent += monotonic_ns() - start
+    c.ps.tls_spent += stopwatch_ns() - start
     if step == TLS_ERROR:
         if t.error_code == TLS_NOT_PINNED:
             c.debugf(LOG_TLS_NOT_PINNED, 0, t.error_text, strlen(t.error_text))

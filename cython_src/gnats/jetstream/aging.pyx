@@ -5,10 +5,10 @@ from libc.stdio cimport snprintf
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcmp, memcpy
 
+from gnats.core.clock cimport monotonic_ns, realtime_ns
 from gnats.core.headers cimport find_header
 from gnats.core.pollstate cimport PollState
 from gnats.core.slice cimport Slice
-from gnats.includes.linux cimport monotonic_ns, realtime_ns
 from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
 from gnats.includes.times cimport time_after, time_before
 from gnats.jetstream.dedupe cimport dedupe_expire

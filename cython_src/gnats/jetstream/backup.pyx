@@ -5,9 +5,9 @@ from libc.stdint cimport INT64_MAX, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcmp, memcpy, memmove, memset
 
+from gnats.core.clock cimport realtime_ns
 from gnats.core.quiesce cimport QsParticipant, qs_offline, qs_online, qs_register, qs_unregister
 from gnats.core.subject cimport is_valid_publish_subject
-from gnats.includes.linux cimport realtime_ns
 from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
 from gnats.includes.times cimport time_after
 from gnats.includes.varint cimport MAX_VARINT, get_uvarint, get_varint, put_uvarint, put_varint

@@ -1,9 +1,9 @@
 """Give up batches that nothing is heard of; see batchtimer.pxd."""
 from libc.stdint cimport INT64_MAX, int64_t
 
+from gnats.core.clock cimport monotonic_ns
 from gnats.core.pollstate cimport PollState
 from gnats.includes.atomics cimport loadi64
-from gnats.includes.linux cimport monotonic_ns
 from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
 from gnats.includes.times cimport time_after, time_before
 from gnats.jetstream.atomicbatch cimport drop_atomic_batch

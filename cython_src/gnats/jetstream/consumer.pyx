@@ -6,6 +6,7 @@ from libc.stdlib cimport free, malloc
 from libc.string cimport memcmp, memcpy, memset
 
 from gnats.core.account cimport Account
+from gnats.core.clock cimport monotonic_ns, realtime_ns
 from gnats.core.headers cimport find_header
 from gnats.core.message cimport Message, NativeSub
 from gnats.core.quiesce cimport QsParticipant, qs_offline, qs_online, qs_register, qs_unregister
@@ -13,7 +14,6 @@ from gnats.core.slice cimport Slice
 from gnats.core.sublist cimport Subscription
 from gnats.core.subscriptions cimport add_native_sub, unsubscribe
 from gnats.includes.atomics cimport exchange8, load8, store8
-from gnats.includes.linux cimport monotonic_ns, realtime_ns
 from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
 from gnats.includes.times cimport time_after, time_before
 from gnats.jetstream.consumeracks cimport Acked

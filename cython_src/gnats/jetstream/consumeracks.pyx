@@ -4,10 +4,10 @@ from libc.stdint cimport INT64_MAX, int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free, qsort, realloc
 from libc.string cimport memcpy
 
+from gnats.core.clock cimport realtime_ns
 from gnats.core.pollstate cimport PollState, poller_random
 from gnats.core.slice cimport Slice
 from gnats.core.subject cimport subject_is_subset_match
-from gnats.includes.linux cimport realtime_ns
 from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
 from gnats.includes.times cimport time_after, time_before
 from gnats.jetstream.acks cimport (

@@ -6,10 +6,10 @@ from libc.stdlib cimport free
 from libc.string cimport memcmp, memcpy
 
 from gnats.core.account cimport Account
+from gnats.core.clock cimport realtime_ns
 from gnats.core.pollstate cimport PollState, poller_random
 from gnats.core.responses cimport Expected, expected_other, replymap_find
 from gnats.core.sublist cimport sl_generation_at
-from gnats.includes.linux cimport realtime_ns
 from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
 from gnats.includes.times cimport time_after
 from gnats.jetstream.consumerstate cimport (

@@ -4,9 +4,9 @@ from libc.stdint cimport int64_t, uint64_t
 from libc.stdlib cimport free
 from libc.string cimport memcpy, memset
 
+from gnats.core.clock cimport realtime_ns
 from gnats.core.inbox cimport Event, Inbox
 from gnats.core.pollstate cimport PollState
-from gnats.includes.linux cimport realtime_ns
 from gnats.includes.pthread cimport (
     pthread_mutex_destroy,
     pthread_mutex_init,

@@ -17,7 +17,7 @@ from gnats.core.slice cimport Slice
 from gnats.core.subject cimport is_valid_subject, subject_has_wildcard
 from gnats.core.sublist cimport Subscription
 from gnats.includes.atomics cimport add64_seq
-from gnats.includes.linux cimport monotonic_ns
+from gnats.includes.linux cimport stopwatch_ns
 from gnats.jetstream.engine cimport Local, local_of, publish_now, take_turns
 from gnats.jetstream.headers cimport add_number_header, level_too_high, parse_time, put_time
 from gnats.jetstream.jsonreq cimport (
@@ -316,9 +316,9 @@ cdef void begin_answer(StreamCore s, const Message *m, const Get *get) noexcept 
     a.seq = get.seq
     point(&a)
     if work_in_place(&local.work, m.ps):
-        begin = monotonic_ns()
+        begin = stopwatch_ns()
         more = answer_slice(&a.work, m.ps)
-        work_took(&local.work, monotonic_ns() - begin)
+        work_took(&local.work, stopwatch_ns() - begin)
     if more:
         if later(local, m, &a):
             return

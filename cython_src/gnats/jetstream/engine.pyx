@@ -7,6 +7,7 @@ from libc.string cimport memcpy, memset
 from gnats.core.account cimport Account
 from gnats.core.batch cimport end_batch
 from gnats.core.client cimport Client
+from gnats.core.clock cimport clock_is_held, monotonic_ns, realtime_ns, round_of_timers, timerfd_arm
 from gnats.core.inbox cimport Source
 from gnats.core.kinds cimport JETSTREAM
 from gnats.core.pollstate cimport PollerBase, PollState
@@ -31,16 +32,11 @@ from gnats.includes.linux cimport (
     CLOCK_MONOTONIC,
     TFD_CLOEXEC,
     TFD_NONBLOCK,
-    TFD_TIMER_ABSTIME,
     close,
     errno,
     eventfd_read,
     eventfd_write,
-    itimerspec,
-    monotonic_ns,
-    realtime_ns,
     timerfd_create,
-    timerfd_settime,
 )
 from gnats.includes.pthread cimport (
     pthread_cond_destroy,
@@ -63,8 +59,6 @@ cdef enum:
     ROUNDS = 4               # of what deliveries cause in turn, within one batch
     OUTBOX_KEPT = 256 * 1024  # bytes of an outbox that stay allocated
     TIMERS_AT_ONCE = 256     # before connections have their turn again
-
-cdef int64_t SECOND = 1000000000
 
 
 # A message in an Outbox; subject, header and payload follow it.
@@ -157,6 +151,12 @@ cdef class Engine:
             self.expire()
         self.reap()
 
+    def clock_moved(self) -> None:
+        """A held clock has moved: have run_timers() called if something is due. Any thread."""
+        pthread_mutex_lock(&self.timer_lock)
+        set_timerfd(self)
+        pthread_mutex_unlock(&self.timer_lock)
+
     def start_sync(self) -> None:
         """Start the sync thread; streams with sync_always need it. Idempotent. Raises OSError."""
         cdef int err
@@ -227,9 +227,9 @@ cdef class Engine:
     def stats(self) -> dict:
         """Counters, and how it is at the moment.
 
-        `syncs`: fdatasyncs so far; `rounds` of timers so far; `timers` armed; `overdue`: nanoseconds by which the first
-        deadline has passed; `unwatched`: whether that deadline would pass unnoticed; `buried`: closed streams and
-        consumers still kept.
+        `syncs`: fdatasyncs so far; `rounds` of timers so far; `timers` armed; `deadline`: the first one, monotonic ns;
+        `overdue`: nanoseconds by which it has passed; `unwatched`: whether it would pass unnoticed; `buried`: closed
+        streams and consumers still kept.
         """
         cdef uint32_t timers
         cdef int64_t first, armed
@@ -243,7 +243,8 @@ cdef class Engine:
             "rounds": load64(&self.rounds),
             "timers": timers,
             "overdue": max(monotonic_ns() - first, 0) if first else 0,
-            "unwatched": first != 0 and (armed == 0 or armed > first),
+            "deadline": first,
+            "unwatched": not clock_is_held() and first != 0 and (armed == 0 or armed > first),
             "buried": len(self.graveyard),
         }
 
@@ -284,7 +285,7 @@ cdef class Engine:
         cdef Timer *t
         cdef uint32_t _
         qs_online(&ps.qs)
-        ps.now = monotonic_ns()
+        ps.now = round_of_timers()
         bump64(&self.rounds, 1)
         for _ in range(TIMERS_AT_ONCE):
             pthread_mutex_lock(&self.timer_lock)
@@ -347,12 +348,7 @@ cdef uint64_t refs_of(object what):
 
 cdef void set_timerfd(Engine e) noexcept nogil:
     """Arm it for the first deadline; timer_lock is held."""
-    cdef itimerspec spec
-    memset(&spec, 0, sizeof(spec))
-    e.armed = timers_next(&e.timers)
-    spec.it_value.tv_sec = e.armed // SECOND
-    spec.it_value.tv_nsec = <long> (e.armed % SECOND)
-    timerfd_settime(e.tmfd, TFD_TIMER_ABSTIME, &spec, NULL)
+    timerfd_arm(e.tmfd, timers_next(&e.timers), &e.armed)
 
 
 cdef void append_batch(SyncBatch **first, SyncBatch **last, SyncBatch *batch) noexcept nogil:

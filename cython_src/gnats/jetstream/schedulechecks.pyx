@@ -2,10 +2,10 @@
 from libc.stdint cimport int64_t, uint32_t
 from libc.string cimport memcmp
 
+from gnats.core.clock cimport realtime_ns
 from gnats.core.headers cimport add_header, find_header
 from gnats.core.slice cimport Slice
 from gnats.core.subject cimport is_valid_literal_subject, same_bytes
-from gnats.includes.linux cimport realtime_ns
 from gnats.jetstream.engine cimport Local
 from gnats.jetstream.headers cimport (
     H_ROLLUP,

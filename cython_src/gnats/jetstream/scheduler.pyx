@@ -4,10 +4,10 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
 
+from gnats.core.clock cimport monotonic_ns, realtime_ns
 from gnats.core.headers cimport add_header, remove_header, remove_headers_like
 from gnats.core.pollstate cimport PollState
 from gnats.core.slice cimport Slice
-from gnats.includes.linux cimport monotonic_ns, realtime_ns
 from gnats.includes.times cimport time_after
 from gnats.jetstream.engine cimport local_of, stream_failed
 from gnats.jetstream.headers cimport (

@@ -5,6 +5,7 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memchr, memcmp, memcpy
 
+from gnats.core.clock cimport monotonic_ns
 from gnats.core.headers cimport add_header, find_header, has_header_like, remove_header, remove_headers_like
 from gnats.core.inbox cimport Inbox
 from gnats.core.message cimport Message, NativeSub, message_shown
@@ -14,7 +15,6 @@ from gnats.core.sublist cimport Subscription
 from gnats.core.subscriptions cimport add_native_sub, unsubscribe
 from gnats.core.transform cimport SubjectTransform, transform_apply, transform_copy, transform_matches
 from gnats.includes.atomics cimport loadi64, storei64
-from gnats.includes.linux cimport monotonic_ns
 from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
 from gnats.jetstream.acks cimport AckInfo, ack_reply_info
 from gnats.jetstream.engine cimport Local, local_of, publish_later

@@ -4,13 +4,13 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcmp, memcpy
 
+from gnats.core.clock cimport realtime_ns
 from gnats.core.headers cimport add_header, remove_header
 from gnats.core.msgtrace cimport trace_jetstream_error, trace_jetstream_subject
 from gnats.core.slice cimport Slice
 from gnats.core.subject cimport is_valid_literal_subject
 from gnats.core.transform cimport transform_apply, transform_matches
 from gnats.includes.atomics cimport unlikely
-from gnats.includes.linux cimport realtime_ns
 from gnats.includes.times cimport time_after, whole_seconds
 from gnats.jetstream.engine cimport Local, batch_time, publish_later
 from gnats.jetstream.headers cimport (

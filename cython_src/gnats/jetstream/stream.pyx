@@ -8,6 +8,7 @@ from posix.unistd cimport usleep
 
 from gnats.core.account cimport Account
 from gnats.core.client cimport Client
+from gnats.core.clock cimport monotonic_ns, realtime_ns
 from gnats.core.kinds cimport JETSTREAM
 from gnats.core.message cimport NativeSub
 from gnats.core.quiesce cimport QsParticipant, qs_offline, qs_online, qs_register, qs_unregister
@@ -16,7 +17,6 @@ from gnats.core.sublist cimport Subscription
 from gnats.core.subscriptions cimport add_native_sub, remove_all_subs, unsubscribe
 from gnats.core.transform cimport SubjectTransform, Transform, transform_copy
 from gnats.includes.atomics cimport add32, load32
-from gnats.includes.linux cimport monotonic_ns, realtime_ns
 from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
 from gnats.includes.times cimport time_before
 from gnats.jetstream.aging cimport expire_msgs, purge_msg_ids

@@ -4,11 +4,11 @@ from libc.stdint cimport INT64_MAX, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy, memset
 
+from gnats.core.clock cimport monotonic_ns, realtime_ns
 from gnats.core.inbox cimport Inbox
 from gnats.core.pollstate cimport PollState
 from gnats.core.subject cimport subject_has_wildcard
 from gnats.includes.atomics cimport exchange8, store32
-from gnats.includes.linux cimport monotonic_ns, realtime_ns
 from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
 from gnats.includes.times cimport time_after, time_before
 from gnats.jetstream.consumerlist cimport (

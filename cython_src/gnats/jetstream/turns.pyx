@@ -5,7 +5,7 @@ from gnats.core.inbox cimport Inbox, Source
 from gnats.core.connection cimport Connection
 from gnats.core.pollstate cimport PollState
 from gnats.includes.atomics cimport load8
-from gnats.includes.linux cimport monotonic_ns
+from gnats.includes.linux cimport stopwatch_ns
 
 cdef int64_t ROUND = 1000000       # ns, then connections have their turn
 cdef int64_t IN_PLACE = 1000000    # ns of a batch for what is done before they have it
@@ -57,7 +57,7 @@ cdef void work_run(WorkList *list, PollState *ps) noexcept nogil:
     cdef Work *w
     if list.head == NULL:
         return
-    start = monotonic_ns()
+    start = stopwatch_ns()
     while list.head != NULL:
         payer = list.head
         list.head = payer.work_next
@@ -70,7 +70,7 @@ cdef void work_run(WorkList *list, PollState *ps) noexcept nogil:
             join(list, payer)
         if w != NULL:
             finish(ps, w)
-        if monotonic_ns() - start >= ROUND:
+        if stopwatch_ns() - start >= ROUND:
             return
 
 

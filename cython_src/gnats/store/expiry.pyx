@@ -2,9 +2,9 @@
 from libc.stddef cimport size_t
 from libc.stdint cimport INT64_MAX, int64_t, uint32_t, uint64_t
 
+from gnats.core.clock cimport realtime_ns
 from gnats.core.headers cimport find_header
 from gnats.core.slice cimport Slice
-from gnats.includes.linux cimport realtime_ns
 from gnats.includes.times cimport time_after, whole_seconds
 from gnats.store.base cimport STORE_OK, StoreBase, StoreMsg, blk_at, blk_load
 from gnats.store.block cimport NO_SLOT, MsgBlock, block_record, slot_from

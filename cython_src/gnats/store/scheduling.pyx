@@ -3,9 +3,9 @@ from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 
+from gnats.core.clock cimport realtime_ns
 from gnats.core.headers cimport find_header
 from gnats.core.slice cimport Slice
-from gnats.includes.linux cimport realtime_ns
 from gnats.store.base cimport STORE_OK, StoreBase, StoreMsg, blk_at, blk_load, blk_select
 from gnats.store.block cimport NO_SLOT, MsgBlock, block_record, slot_from
 from gnats.store.calendar cimport ns_of, parse_rfc3339

@@ -11,9 +11,9 @@ import os
 import shutil
 from typing import NamedTuple
 
+from gnats.core.clock cimport realtime_ns
 from gnats.core.headers cimport find_header
 from gnats.includes.arrays cimport array_grow
-from gnats.includes.linux cimport realtime_ns
 from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
 from gnats.includes.times cimport time_after
 from gnats.store cimport expiry, purging, questions, reading, recovery, removing, scheduling, upkeep, writing

@@ -1,0 +1,111 @@
+"""The server's time; see clock.pxd. Python has it as gnats.clock."""
+from libc.stdint cimport int64_t
+from libc.string cimport memset
+
+from gnats.includes.atomics cimport storei64
+from gnats.includes.linux cimport (
+    CLOCK_REALTIME,
+    EFD_CLOEXEC,
+    EFD_NONBLOCK,
+    TFD_TIMER_ABSTIME,
+    close,
+    errno,
+    eventfd,
+    eventfd_write,
+    itimerspec,
+    kernel_ns,
+    stopwatch_ns,
+    timerfd_settime,
+)
+
+cdef int64_t SECOND = 1000000000
+cdef int64_t PASSED = 1    # a time of the kernel's monotonic clock that is over
+
+process_clock.settled = -1
+
+
+cdef int timerfd_arm(int fd, int64_t when, int64_t *armed) noexcept nogil:
+    cdef itimerspec spec
+    memset(&spec, 0, sizeof(spec))
+    if clock_is_held():
+        when = PASSED if held_due(when) else 0
+    storei64(armed, when)
+    spec.it_value.tv_sec = when // SECOND
+    spec.it_value.tv_nsec = <long> (when % SECOND)
+    if timerfd_settime(fd, TFD_TIMER_ABSTIME, &spec, NULL) < 0:
+        storei64(armed, 0)
+        return -1
+    return 0
+
+
+cdef void clock_join() noexcept:
+    process_clock.pollers += 1
+
+
+cdef void clock_leave() noexcept:
+    process_clock.pollers -= 1
+
+
+cdef void clock_settled() noexcept nogil:
+    eventfd_write(process_clock.settled, 1)
+
+
+def read_monotonic() -> int:
+    """ns of the monotonic clock."""
+    return monotonic_ns()
+
+
+def read_realtime() -> int:
+    """ns since 1970."""
+    return realtime_ns()
+
+
+def is_held() -> bool:
+    """Whether a test holds the clock."""
+    return clock_is_held()
+
+
+def hold(int64_t realtime=0) -> int:
+    """Stop the clock where it is, or at `realtime` ns since 1970; an eventfd that pollers write when they have done all
+    that is due.
+
+    Raises RuntimeError when it is held or a poller is open, OSError.
+    """
+    cdef int fd
+    if clock_is_held() or process_clock.pollers:
+        raise RuntimeError(f"the clock is held ({clock_is_held()}) or read by {process_clock.pollers} pollers")
+    fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)
+    if fd < 0:
+        raise OSError(errno, "cannot create an eventfd")
+    process_clock.settled = fd
+    storei64(&process_clock.offset, (realtime or kernel_ns(CLOCK_REALTIME)) - stopwatch_ns())
+    storei64(&process_clock.held, stopwatch_ns())
+    return fd
+
+
+def move(int64_t ns) -> int:
+    """Move a held clock on; the monotonic time then. Pollers and engines have to be woken.
+
+    Raises RuntimeError when it is not held, ValueError for a step back.
+    """
+    if not clock_is_held():
+        raise RuntimeError("the clock is not held")
+    if ns < 0:
+        raise ValueError("time does not go back")
+    return addi64(&process_clock.held, ns) + ns
+
+
+def step_realtime(int64_t ns) -> None:
+    """Set a held realtime clock on or back; the monotonic one stays. Raises RuntimeError when it is not held."""
+    if not clock_is_held():
+        raise RuntimeError("the clock is not held")
+    addi64(&process_clock.offset, ns)
+
+
+def release() -> None:
+    """Let the clock go. Raises RuntimeError when it is not held, or while a poller is open: its time would go back."""
+    if not clock_is_held() or process_clock.pollers:
+        raise RuntimeError(f"the clock is not held, or read by {process_clock.pollers} pollers")
+    storei64(&process_clock.held, 0)
+    close(process_clock.settled)
+    process_clock.settled = -1

@@ -1,0 +1,167 @@
+"""The server's time, for the control plane: what it reads, and how it waits.
+
+It is the data plane's clock (gnats.core.clock), which a test can hold and move. Whatever a server waits for,
+shows or stores is counted here. What measures work (a turn of the loop, how long a start took) reads
+`time.monotonic`.
+
+asyncio is imported when something waits: programs that only read a configuration do without it.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from itertools import count
+from typing import TYPE_CHECKING, Any, Protocol
+
+from gnats.core.clock import is_held
+from gnats.core.clock import read_monotonic as monotonic_ns
+from gnats.core.clock import read_realtime as time_ns
+
+if TYPE_CHECKING:
+    import asyncio
+
+__all__ = [
+    "Timer",
+    "call_later",
+    "monotonic",
+    "monotonic_ns",
+    "seconds_until",
+    "sleep",
+    "time_ns",
+    "timeout",
+    "unix_time",
+]
+
+
+class Timer(Protocol):
+    """A call that is due later, until it is cancelled."""
+
+    def when(self) -> float:
+        """Seconds of the loop's clock, or of a held one: for seconds_until() only."""
+
+    def cancel(self) -> None: ...
+
+
+def unix_time() -> float:
+    """Seconds since 1970."""
+    return time_ns() / 1e9
+
+
+def monotonic() -> float:
+    """Seconds of a clock that never goes back."""
+    return monotonic_ns() / 1e9
+
+
+def call_later(seconds: float, callback: Callable[..., object], *args: Any) -> Timer:
+    """Have the running loop call `callback(*args)` after so many seconds."""
+    import asyncio
+
+    loop = asyncio.get_running_loop()
+    if is_held():
+        return _HeldTimer(loop, monotonic_ns() + max(round(seconds * 1e9), 0), callback, args)
+    return loop.call_later(seconds, callback, *args)
+
+
+def seconds_until(timer: Timer) -> float:
+    """How long it is until a timer of the running loop is due."""
+    import asyncio
+
+    return timer.when() - (monotonic() if is_held() else asyncio.get_running_loop().time())
+
+
+async def sleep(seconds: float) -> None:
+    """Return after so many seconds."""
+    import asyncio
+
+    if not is_held():
+        await asyncio.sleep(seconds)
+        return
+    passed = asyncio.get_running_loop().create_future()
+    timer = call_later(seconds, passed.set_result, None)
+    try:
+        await passed
+    finally:
+        timer.cancel()
+
+
+@asynccontextmanager
+async def timeout(seconds: float) -> AsyncIterator[None]:
+    """Cancel what is inside after so many seconds. Raises TimeoutError then."""
+    import asyncio
+
+    if not is_held():
+        async with asyncio.timeout(seconds):
+            yield
+        return
+    loop = asyncio.get_running_loop()
+    async with asyncio.timeout(None) as scope:
+        timer = call_later(seconds, lambda: scope.reschedule(loop.time()))
+        try:
+            yield
+        finally:
+            timer.cancel()
+
+
+# -- a held clock ----------------------------------------------------------------------------------------
+
+
+class _HeldTimer:
+    """A call that is due when a test has moved the clock to `when`, monotonic ns."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        when: int,
+        callback: Callable[..., object],
+        args: tuple[Any, ...],
+    ) -> None:
+        self._loop = loop
+        self._callback = callback
+        self._args = args
+        self._when = when
+        self.cancelled = False
+        heapq.heappush(_waiting, (when, next(_order), self))
+
+    def when(self) -> float:
+        return self._when / 1e9
+
+    def cancel(self) -> None:
+        self.cancelled = True
+
+    def fire(self) -> None:
+        """Have the loop call it in its next round, unless it is cancelled until then."""
+        self._loop.call_soon(self._call)
+
+    def _call(self) -> None:
+        if not self.cancelled:
+            self._callback(*self._args)
+
+
+_waiting: list[tuple[int, int, _HeldTimer]] = []
+_order = count()
+
+
+def first_deadline() -> int:
+    """The first deadline under a held clock, monotonic ns; 0 without one."""
+    while _waiting and _waiting[0][2].cancelled:
+        heapq.heappop(_waiting)
+    return _waiting[0][0] if _waiting else 0
+
+
+def fire_due() -> int:
+    """Have what is due at the held time called, in its loop's next round; how many calls.
+
+    To be called in the loop of the servers.
+    """
+    now, fired = monotonic_ns(), 0
+    while (when := first_deadline()) and when <= now:
+        heapq.heappop(_waiting)[2].fire()
+        fired += 1
+    return fired
+
+
+def forget_deadlines() -> None:
+    """Drop the calls that were due under a held clock: it is let go, and their servers are gone."""
+    _waiting.clear()
