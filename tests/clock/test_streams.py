@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from typing import Any
-
 import pytest
 from support.caller import Message
 from support.clock import HeldClock
@@ -232,10 +229,8 @@ async def test_batches_have_their_own_times(js: Client, clock: HeldClock) -> Non
     for name in ("one", "two", "three"):
         await js.request("B.a", b"x", batch(name, 1))
         await clock.advance(1)
-    committed: Any = json.loads(
-        (await js.request("B.a", b"x", batch("two", 2, "Nats-Batch-Commit: 1"))).payload
-    )
-    assert committed["count"] == 2
+    committed = await js.request("B.a", b"x", batch("two", 2, "Nats-Batch-Commit: 1"))
+    assert committed.json["count"] == 2
     assert (await until_due(clock, told, 7)).json["batch"] == "one"
     assert (await until_due(clock, told, 1.97, late=0.05)).json["batch"] == "three"
     await clock.advance(60)
