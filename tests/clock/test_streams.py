@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from support.caller import Message
 from support.clock import HeldClock
@@ -235,3 +237,23 @@ async def test_batches_have_their_own_times(js: Client, clock: HeldClock) -> Non
     assert (await until_due(clock, told, 1.97, late=0.05)).json["batch"] == "three"
     await clock.advance(60)
     assert await told.nothing()
+
+
+async def test_a_fast_batch_that_is_silent_is_forgotten(js: Client, clock: HeldClock) -> None:
+    await js.stream("B", allow_batched=True)
+    answers = await js.subscribe("to.>")
+
+    async def publish(seq: int, op: int) -> list[Any]:
+        """What came for a message of the batch."""
+        js.publish("B.a", b"x", f"to.one.1.fail.{seq}.{op}.$FI")
+        await answers.nothing()
+        return [answers.came.get_nowait().json for _ in range(answers.came.qsize())]
+
+    assert (await publish(1, 0))[-1] == {"type": "ack", "seq": 1, "msgs": 1}
+    for seq in (2, 3, 4):
+        await clock.advance(9.999)
+        assert await publish(seq, 1) == [{"type": "ack", "seq": seq, "msgs": 1}]
+    await clock.advance(10.02)
+    (unknown,) = await publish(5, 1)
+    assert unknown["error"]["description"] == "batch publish ID unknown"
+    assert await messages(js, "B") == 4
