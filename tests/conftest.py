@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from support.launch import Launch, Move, launcher, require, start
 from support.servers import REFERENCE, Kind, Server, selected
 
 from gnats import Server as Embedded
+from gnats.gofmt import SECOND
 from gnats.rest import wait_for_rest_in_loop
 from gnats.testing import ServerThread
 
@@ -56,8 +58,11 @@ def io_threads(request: pytest.FixtureRequest) -> int:
 
 @pytest.fixture
 def clock() -> Iterator[HeldClock]:
-    """The time of this process, held from before the test's servers start until after they have ended."""
-    with HeldClock() as clock:
+    """The time of this process, held from before the test's servers start until after they have ended.
+
+    It begins with a second, so that what is rounded to seconds is rounded alike in every run.
+    """
+    with HeldClock(realtime=time.time_ns() // SECOND * SECOND) as clock:
         yield clock
 
 

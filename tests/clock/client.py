@@ -51,6 +51,7 @@ class Client:
         self.answers_pings = True
         self.pings = 0
         """PINGs of the server so far."""
+        self._pinged = asyncio.Event()
         self.errors: list[bytes] = []
         """-ERRs so far."""
         self.closed = asyncio.Event()
@@ -123,6 +124,13 @@ class Client:
     async def request(self, subject: str, payload: bytes = b"", header: bytes = b"") -> Message:
         return await (await self.ask(subject, payload, header)).next()
 
+    async def pinged(self, times: int) -> None:
+        """Return when there were so many PINGs."""
+        async with asyncio.timeout(TIMEOUT):
+            while self.pings < times:
+                self._pinged.clear()
+                await self._pinged.wait()
+
     # -- JetStream -------------------------------------------------------------------------------------------
 
     async def api(self, verb: str, body: object = None, *, error: bool = False) -> Any:
@@ -175,6 +183,7 @@ class Client:
             self._subscriptions[message.sid].came.put_nowait(message)
         elif op == PING:
             self.pings += 1
+            self._pinged.set()
             if self.answers_pings:
                 self.send(PONG)
         elif op == PONG:

@@ -12,7 +12,7 @@ from .client import Client, Subscription
 
 DAY = 24 * 3600
 DUE = 0.002
-"""Seconds from 1 ms before a deadline to the moment at which acks are looked for: 1 ms, for more to become due."""
+"""Seconds from 1 ms before a deadline until acks are looked for, 1 ms late: more may become due by then."""
 
 
 async def setup(js: Client, n: int = 1, **config: object) -> None:

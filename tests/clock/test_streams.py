@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
@@ -232,11 +231,29 @@ async def test_batches_have_their_own_times(js: Client, clock: HeldClock) -> Non
     for name in ("one", "two", "three"):
         await js.request("B.a", b"x", batch(name, 1))
         await clock.advance(1)
-    committed: Any = json.loads(
-        (await js.request("B.a", b"x", batch("two", 2, "Nats-Batch-Commit: 1"))).payload
-    )
-    assert committed["count"] == 2
+    committed = await js.request("B.a", b"x", batch("two", 2, "Nats-Batch-Commit: 1"))
+    assert committed.json["count"] == 2
     assert (await until_due(clock, told, 7)).json["batch"] == "one"
     assert (await until_due(clock, told, 1.97, late=0.05)).json["batch"] == "three"
     await clock.advance(60)
     assert await told.nothing()
+
+
+async def test_a_fast_batch_that_is_silent_is_forgotten(js: Client, clock: HeldClock) -> None:
+    await js.stream("B", allow_batched=True)
+    answers = await js.subscribe("to.>")
+
+    async def publish(seq: int, op: int) -> list[Any]:
+        """What came for a message of the batch."""
+        js.publish("B.a", b"x", f"to.one.1.fail.{seq}.{op}.$FI")
+        await answers.nothing()
+        return [answers.came.get_nowait().json for _ in range(answers.came.qsize())]
+
+    assert (await publish(1, 0))[-1] == {"type": "ack", "seq": 1, "msgs": 1}
+    for seq in (2, 3, 4):
+        await clock.advance(9.999)
+        assert await publish(seq, 1) == [{"type": "ack", "seq": seq, "msgs": 1}]
+    await clock.advance(10.02)
+    (unknown,) = await publish(5, 1)
+    assert unknown["error"]["description"] == "batch publish ID unknown"
+    assert await messages(js, "B") == 4

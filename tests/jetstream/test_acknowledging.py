@@ -90,42 +90,6 @@ def test_nak_delivers_again_at_once(js: Js, name: str) -> None:
         assert floors(js, name) == ((1, 1), 1, 0)
 
 
-@pytest.mark.parametrize("delay", [b"200ms", b'{"delay": 200000000}'])
-def test_nak_with_a_delay(js: Js, name: str, delay: bytes) -> None:
-    setup(js, name, 1)
-    with js.peer() as peer:
-        (first,) = pull(peer, name)
-        start = time.monotonic()
-        peer.request(first.reply, b"-NAK " + delay)
-        (again,) = pull(peer, name)
-        assert again.ack == (2, 1, 2, 0)
-        assert time.monotonic() - start > 0.15
-
-
-def test_the_ack_wait_ends(js: Js, name: str) -> None:
-    setup(js, name, 3, ack_wait=SECOND // 5)
-    with js.peer() as peer:
-        messages = pull(peer, name, 3)
-        peer.request(messages[1].reply)
-        start = time.monotonic()
-        assert [each.ack for each in pull(peer, name, 2)] == [(2, 1, 4, 0), (2, 3, 5, 0)]
-        assert 0.1 < time.monotonic() - start < 5
-        assert floors(js, name) == ((0, 0), 2, 2)
-
-
-def test_progress_makes_it_wait(js: Js, name: str) -> None:
-    setup(js, name, 1, ack_wait=SECOND // 2)
-    with js.peer() as peer:
-        (message,) = pull(peer, name)
-        start = time.monotonic()
-        peer.pub(f"$JS.API.CONSUMER.MSG.NEXT.{name}.C", b'{"batch":1,"expires":30000000000}', peer.inbox())
-        for _ in range(3):
-            time.sleep(0.25)  # the time itself is what is tested
-            peer.request(message.reply, b"+WPI")
-        assert peer.msg().ack[0] == 2
-        assert time.monotonic() - start > 1.2
-
-
 def test_term_ends_it(js: Js, name: str) -> None:
     setup(js, name, 1)
     with js.peer() as peer:
@@ -145,29 +109,6 @@ def test_next_asks_for_more(js: Js, name: str) -> None:
         peer.pub(message.reply, b'+NXT {"batch":2}', inbox)
         assert [each.ack[1] for each in peer.msgs(2)] == [3, 4]
     assert floors(js, name) == ((2, 2), 2, 0)
-
-
-def test_max_deliver(js: Js, name: str) -> None:
-    setup(js, name, 2, ack_wait=SECOND // 10, max_deliver=2)
-    with js.peer() as peer:
-        pull(peer, name, 2)
-        assert [each.ack[:2] for each in pull(peer, name, 2)] == [(2, 1), (2, 2)]
-        time.sleep(0.3)  # the ack wait
-        js.publish(f"{name}.x")
-        assert pull(peer, name)[0].ack[:3] == (1, 3, 5)
-    assert floors(js, name)[1:] == (1, 2)
-
-
-def test_back_off(js: Js, name: str) -> None:
-    setup(js, name, 1, backoff=[SECOND // 10, SECOND // 2], max_deliver=3)
-    with js.peer() as peer:
-        pull(peer, name)
-        start = time.monotonic()
-        assert pull(peer, name)[0].ack[0] == 2
-        first = time.monotonic()
-        assert 0.05 < first - start < 0.45
-        assert pull(peer, name)[0].ack[0] == 3
-        assert time.monotonic() - first > 0.4
 
 
 def test_max_ack_pending_stops_delivery(js: Js, name: str) -> None:

@@ -82,46 +82,6 @@ def test_acks_of_what_the_stream_does_not_have(js: NativeJs, name: str) -> None:
     assert noticed(js, name, ConsumerEvent.CONSUMER_ACK_BEYOND)[0] == 7
 
 
-def test_who_is_not_used_is_to_be_deleted(js: NativeJs, name: str) -> None:
-    setup(js, name, 1, inactive_threshold=SECOND // 5)
-    start = time.monotonic()
-    noticed(js, name, ConsumerEvent.CONSUMER_INACTIVE)
-    assert time.monotonic() - start > 0.15
-
-
-def test_who_is_used_stays(js: NativeJs, name: str) -> None:
-    setup(js, name, 20, inactive_threshold=SECOND // 2)
-    with js.peer() as peer:
-        for _ in range(15):
-            peer.request(pull(peer, name)[0].reply)
-            time.sleep(0.1)  # longer than the threshold, all together
-        assert not [
-            each
-            for each in js.notices
-            if each[1] == ConsumerEvent.CONSUMER_INACTIVE and each[0].stream.name == name
-        ]  # type: ignore[attr-defined]
-    noticed(js, name, ConsumerEvent.CONSUMER_INACTIVE)
-
-
-def test_a_push_consumer_nobody_listens_to(js: NativeJs, name: str) -> None:
-    js.create_stream(name)
-    with js.peer() as peer:
-        sid = peer.sub(f"to.{name}")
-        js.create_consumer(
-            name, "C", ack_policy="none", deliver_subject=f"to.{name}", inactive_threshold=SECOND // 5
-        )
-        js.publish(name)
-        assert peer.msg().ack[1] == 1
-        time.sleep(0.4)  # twice the threshold
-        assert not [
-            each
-            for each in js.notices
-            if each[1] == ConsumerEvent.CONSUMER_INACTIVE and each[0].stream.name == name
-        ]  # type: ignore[attr-defined]
-        peer.unsub(sid)
-        noticed(js, name, ConsumerEvent.CONSUMER_INACTIVE)
-
-
 def test_pins(js: NativeJs, name: str) -> None:
     setup(js, name, 2, priority_groups=["A"], priority_policy="pinned_client", priority_timeout=60 * SECOND)
     with js.peer() as peer:

@@ -172,47 +172,6 @@ def test_it_begins_at_a_time(js: Js, name: str) -> None:
         assert peer.request(f"$JS.API.CONSUMER.MSG.NEXT.{name}.C").ack == (1, 3, 1, 1)
 
 
-def test_a_pause(js: Js, name: str) -> None:
-    js.create_stream(name, subjects=[f"{name}.>"])
-    until = datetime.fromtimestamp(time.time() + 0.5, UTC).isoformat().replace("+00:00", "Z")
-    js.publish(f"{name}.a")
-    js.create_consumer(name, "C", ack_policy="explicit", pause_until=until)
-    with js.peer() as peer:
-        start = time.monotonic()
-        peer.pub(f"$JS.API.CONSUMER.MSG.NEXT.{name}.C", b'{"batch":1,"expires":30000000000}', peer.inbox())
-        assert peer.msg().ack[1] == 1
-        assert time.monotonic() - start > 0.3
-
-
-def test_replay_as_it_was(js: Js, name: str) -> None:
-    js.create_stream(name, subjects=[f"{name}.>"])
-    js.publish(f"{name}.a")
-    time.sleep(0.3)  # what is replayed
-    js.publish(f"{name}.b")
-    with js.peer() as peer:
-        peer.sub(f"to.{name}")
-        js.create_consumer(
-            name, "C", ack_policy="none", deliver_subject=f"to.{name}", replay_policy="original"
-        )
-        assert peer.msg().ack[1] == 1
-        start = time.monotonic()
-        assert peer.msg().ack[1] == 2
-        assert 0.2 < time.monotonic() - start < 5
-
-
-def test_a_rate_limit(js: Js, name: str) -> None:
-    js.create_stream(name, subjects=[f"{name}.>"], max_msg_size=10_000)
-    js.publish(*[f"{name}.a"] * 8, data=b"x" * 5_000)
-    with js.peer() as peer:
-        peer.sub(f"to.{name}")
-        start = time.monotonic()
-        js.create_consumer(
-            name, "C", ack_policy="none", deliver_subject=f"to.{name}", rate_limit_bps=8 * 40_000
-        )
-        assert [each.ack[1] for each in peer.msgs(8)] == list(range(1, 9))
-        assert 0.3 < time.monotonic() - start < 10
-
-
 def test_a_reset(js: Js, name: str) -> None:
     js.create_stream(name, subjects=[f"{name}.>"])
     js.create_consumer(name, "C", ack_policy="explicit")

@@ -37,51 +37,6 @@ def eventually(done: Callable[[], bool], what: str) -> None:
         time.sleep(0.02)  # between two looks
 
 
-def test_messages_expire(tmp_path: Path, io_threads: int) -> None:
-    with GnatsStreams(tmp_path, io_threads) as streams:
-        streams.add(name="AGE", subjects=["age.>"], max_age=200_000_000, duplicate_window=100_000_000)
-        with Client(streams.address) as client:
-            for _ in range(3):
-                client.ask(b"age.a", b"x")
-            assert streams.state("AGE")[0] == 3
-            eventually(lambda: streams.state("AGE")[0] == 0, "messages stay")
-            assert acked(client.ask(b"age.a", b"x")[0][1]) == 4
-            eventually(lambda: streams.state("AGE")[0] == 0, "the timer is set only once")
-
-
-def test_subject_delete_markers(tmp_path: Path, io_threads: int) -> None:
-    with GnatsStreams(tmp_path, io_threads) as streams:
-        streams.add(
-            name="MARK",
-            subjects=["mark.>"],
-            max_age=300_000_000,
-            duplicate_window=100_000_000,
-            subject_delete_marker_ttl=1_000_000_000,
-            allow_msg_ttl=True,
-            allow_rollup_hdrs=True,
-            allow_direct=True,
-        )
-        with Client(streams.address) as client:
-            for subject in (b"mark.a", b"mark.a", b"mark.b"):
-                client.ask(subject, b"x")
-            eventually(lambda: streams.state("MARK")[2] >= 5, "no markers")
-            header, payload = client.ask(b"$JS.API.DIRECT.GET.MARK.mark.a")[0]
-            assert payload == b""
-            for line in (b"Nats-Marker-Reason: MaxAge", b"Nats-TTL: 1s", b"Nats-Rollup: sub"):
-                assert line in header
-            eventually(lambda: streams.state("MARK")[0] == 0, "markers stay")
-
-
-def test_message_ids_are_forgotten(tmp_path: Path, io_threads: int) -> None:
-    with GnatsStreams(tmp_path, io_threads) as streams:
-        streams.add(name="IDS", subjects=["ids.>"], duplicate_window=150_000_000)
-        with Client(streams.address) as client:
-            assert b"duplicate" not in client.ask(b"ids.a", b"x", [b"Nats-Msg-Id: 1"])[0][1]
-            assert b"duplicate" in client.ask(b"ids.a", b"x", [b"Nats-Msg-Id: 1"])[0][1]
-            eventually(lambda: streams.call(streams.streams["IDS"].msg_ids) == 0, "ids stay")
-            assert b"duplicate" not in client.ask(b"ids.a", b"x", [b"Nats-Msg-Id: 1"])[0][1]
-
-
 def test_message_ids_are_recovered(tmp_path: Path) -> None:
     with GnatsStreams(tmp_path, 0) as streams:
         streams.add(name="IDS", subjects=["ids.>"])

@@ -72,14 +72,16 @@ def hold(int64_t realtime=0) -> int:
     Raises RuntimeError when it is held or a poller is open, OSError.
     """
     cdef int fd
+    cdef int64_t now
     if clock_is_held() or process_clock.pollers:
         raise RuntimeError(f"the clock is held ({clock_is_held()}) or read by {process_clock.pollers} pollers")
     fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)
     if fd < 0:
         raise OSError(errno, "cannot create an eventfd")
     process_clock.settled = fd
-    storei64(&process_clock.offset, (realtime or kernel_ns(CLOCK_REALTIME)) - stopwatch_ns())
-    storei64(&process_clock.held, stopwatch_ns())
+    now = stopwatch_ns()
+    storei64(&process_clock.offset, (realtime or kernel_ns(CLOCK_REALTIME)) - now)
+    storei64(&process_clock.held, now)
     return fd
 
 

@@ -1,0 +1,216 @@
+"""What connections wait for: CONNECT, handshakes, answers to PINGs, readers, and their turn after a stall."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+
+import pytest
+from server.peer import Log
+from support.certs import Certificates
+from support.clock import HeldClock
+
+from gnats import Server
+from gnats.authopts import User
+from gnats.tlsopts import TLSOptions
+
+from .client import Client
+from .conftest import Connect, Start
+
+MIB = 1 << 20
+
+
+async def test_a_client_has_its_time_to_say_who_it_is(
+    start: Start, connect: Connect, clock: HeldClock
+) -> None:
+    server = await start(users=[User("u", "pw")], auth_timeout=2.0)
+    silent = await Client.open(server)
+    other = await connect(server, user="u", password="pw")
+    await clock.advance(1.999)
+    assert not silent.closed.is_set()
+    await clock.advance(0.001)
+    await asyncio.wait_for(silent.closed.wait(), 30)
+    assert silent.errors == [b"-ERR 'Authentication Timeout'\r\n"]
+    await clock.advance(5)
+    await other.fence()
+    await silent.close()
+
+
+async def test_a_client_that_said_who_it_is_in_time_stays(start: Start, clock: HeldClock) -> None:
+    server = await start(users=[User("u", "pw")], auth_timeout=2.0)
+    client = await Client.open(server)
+    await clock.advance(1.999)
+    client.send(b'CONNECT {"user":"u","pass":"pw"}\r\n')
+    await client.fence()
+    await clock.advance(10)
+    await client.fence()
+    await client.close()
+
+
+async def test_a_handshake_has_its_time(start: Start, certs: Certificates, clock: HeldClock) -> None:
+    log = Log()
+    files = {"cert_file": str(certs.server.cert_file), "key_file": str(certs.server.key_file)}
+    server = await start(log, tls=TLSOptions(**files, timeout=2.0))
+    client = await Client.open(server)
+    await clock.advance(1.999)
+    assert not client.closed.is_set()
+    await clock.advance(0.001)
+    await asyncio.wait_for(client.closed.wait(), 30)
+    await log.seen("TLS handshake timeout")
+    await client.close()
+
+
+FIRST_PING, JITTER = 2.0, 0.4
+"""Seconds."""
+
+
+async def test_a_quiet_client_is_pinged(start: Start, connect: Connect, clock: HeldClock) -> None:
+    server = await start(ping_interval=60.0)
+    client = await connect(server)
+    await clock.advance(FIRST_PING - 0.001)
+    assert client.pings == 0
+    await clock.advance(JITTER + 0.002)
+    await client.pinged(1)
+    for pings in (2, 3, 4):
+        await clock.advance(60 - JITTER - 0.01)
+        assert client.pings == pings - 1
+        await clock.advance(JITTER + 0.01)
+        await client.pinged(pings)
+    assert not client.closed.is_set()
+
+
+async def test_a_busy_client_is_pinged_once(start: Start, connect: Connect, clock: HeldClock) -> None:
+    server = await start(ping_interval=60.0)
+    client = await connect(server)
+    for _ in range(10):
+        await clock.advance(30)
+        client.publish("a")
+        await client.fence()
+    assert client.pings == 1  # the first measures the round trip
+
+
+async def test_a_client_that_answers_no_ping_is_stale(
+    start: Start, connect: Connect, clock: HeldClock
+) -> None:
+    server = await start(ping_interval=60.0, ping_max=2)
+    client = await connect(server)
+    client.answers_pings = False
+    await clock.advance(FIRST_PING + JITTER)
+    await client.pinged(1)
+    await clock.advance(60)
+    await client.pinged(2)
+    await clock.advance(60 - JITTER - 0.01)
+    assert not client.closed.is_set()
+    assert server.state.stale_connections == 0
+    await clock.advance(JITTER + 0.01)
+    await asyncio.wait_for(client.closed.wait(), 30)
+    assert client.errors == [b"-ERR 'Stale Connection'\r\n"]
+    assert client.pings == 2
+    assert server.state.stale_connections == 1
+
+
+class Deaf:
+    """A subscriber that reads nothing, behind a small buffer."""
+
+    def __init__(self, server: Server) -> None:
+        self.socket = socket.socket()
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        self.socket.connect(("127.0.0.1", server.port))
+        self.socket.setblocking(False)
+
+    async def subscribe(self, subject: str) -> None:
+        """Return when the server knows."""
+        loop = asyncio.get_running_loop()
+        await loop.sock_sendall(self.socket, f"CONNECT {{}}\r\nSUB {subject} 1\r\nPING\r\n".encode())
+        got = b""
+        while b"PONG\r\n" not in got:
+            got += await loop.sock_recv(self.socket, 4096)
+
+    async def read(self, size: int) -> None:
+        loop = asyncio.get_running_loop()
+        while size > 0:
+            size -= len(await loop.sock_recv(self.socket, 1 << 20))
+
+    def __enter__(self) -> Deaf:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.socket.close()
+
+
+async def fill(server: Server, publisher: Client, cid: int) -> None:
+    """Publish until the socket of a connection takes no more."""
+    session = server.clients[cid]
+    assert session.client is not None
+    while session.client.snapshot()["pending_bytes"] < MIB:
+        publisher.publish("a", bytes(MIB // 4))
+        await publisher.fence()
+
+
+async def test_what_is_not_read_has_its_time(start: Start, connect: Connect, clock: HeldClock) -> None:
+    log = Log()
+    server = await start(log, write_deadline=10.0, ping_interval=1e6)
+    publisher = await connect(server)
+    with Deaf(server) as deaf:
+        await deaf.subscribe("a")
+        await fill(server, publisher, max(server.clients))
+        await clock.advance(9.999)
+        assert not log.with_text("Slow Consumer")
+        assert len(server.clients) == 2
+        await clock.advance(0.001)
+        await log.seen("Slow Consumer Detected: WriteDeadline of 10s exceeded")
+        await clock.settle()
+        assert len(server.clients) == 1
+    assert server.state.slow_consumers == 1
+
+
+async def test_a_reader_that_is_slow_has_a_deadline_for_each_queue(
+    start: Start, connect: Connect, clock: HeldClock
+) -> None:
+    log = Log()
+    server = await start(log, write_deadline=10.0, ping_interval=1e6)
+    publisher = await connect(server)
+    with Deaf(server) as deaf:
+        await deaf.subscribe("a")
+        session = server.clients[max(server.clients)]
+        assert session.client is not None
+        for _ in range(4):
+            await fill(server, publisher, session.cid)
+            await clock.advance(8)
+            while session.client.snapshot()["pending_bytes"]:
+                await deaf.read(1)
+        assert not log.with_text("Slow Consumer")
+
+
+async def stall(server: Server, producer: Client, clock: HeldClock) -> None:
+    """Publish until the producer is stalled."""
+    assert server.pollers
+    while not server.state.stalls:
+        before = server.pollers.stats()["in_msgs"]
+        producer.publish("a", bytes(MIB // 4))
+        while server.pollers.stats()["in_msgs"] == before:
+            await clock.settle()
+
+
+@pytest.mark.parametrize("reads", [False, True])
+async def test_a_producer_is_stalled_for_a_moment(
+    start: Start, connect: Connect, clock: HeldClock, reads: bool
+) -> None:
+    server = await start(max_pending=16 * MIB, write_deadline=1e6, ping_interval=1e6)
+    producer, other = await connect(server), await connect(server)
+    with Deaf(server) as deaf:
+        await deaf.subscribe("a")
+        await stall(server, producer, clock)
+        fence = asyncio.create_task(producer.fence())
+        await other.fence()
+        await clock.settle()
+        await other.fence()
+        assert not fence.done()
+        if reads:
+            await deaf.read(12 * MIB)  # the consumer has caught up: no time has to pass
+        else:
+            await clock.advance(0.0019)
+            await other.fence()
+            assert not fence.done()
+            await clock.advance(0.0081)
+        await asyncio.wait_for(fence, 30)
