@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from hypothesis import settings
+from support import servers
 from support.caller import Caller
 from support.certs import Certificates
 from support.jetstream import config
@@ -36,6 +37,12 @@ def bytecode(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
             environ.delenv("PYTHONDONTWRITEBYTECODE")
             environ.setenv("PYTHONPYCACHEPREFIX", str(tmp_path_factory.mktemp("bytecode")))
         yield
+
+
+@pytest.fixture
+def programs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Starts servers as programs; other tests fork them."""
+    monkeypatch.setattr(servers, "FORKS", False)
 
 
 @pytest.fixture(scope="session", params=selected(), ids=lambda kind: kind.name)

@@ -18,7 +18,7 @@ from support.wire import Closed, Connection, parse_info
 
 from .cases import QUIET
 
-pytestmark = pytest.mark.timeout(60)
+pytestmark = [pytest.mark.timeout(60), pytest.mark.usefixtures("programs")]
 
 FLAGS = (
     "-t",
