@@ -1,11 +1,12 @@
-"""Run the tests in parts, as many at a time as there are cores and one more: parts wait for servers, too.
+"""Run the tests in parts, two more at a time than there are cores: tests and servers wait for each other.
 
     run_tests.py                     all but those that are marked spark, hdfs or browser
     run_tests.py --all               all
     run_tests.py [pytest arguments]  one run of pytest, with these arguments
 
-A part is a slice of a folder of tests, and one run of pytest. Tests that mostly wait begin first. The log
-of each part stays in build/tests, and is shown when a test fails. At the end come the twenty slowest tests.
+A part is a slice of a folder of tests, and one run of pytest. Tests that mostly wait are one part, which begins
+first. The log of each part stays in build/tests, and is shown when a test fails. At the end come the twenty
+slowest tests.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ TESTS = ROOT / "tests"
 LOGS = ROOT / "build" / "tests"
 PYTEST = [sys.executable, "-P", "-m", "pytest"]
 LEFT_OUT = "not spark and not hdfs and not browser"
-SLICES = {"archive": 3, "conformance": 8, "unit": 4, "faults": 3, "stress": 3, "jetstream": 2}
+SLICES = {"archive": 2, "conformance": 7, "unit": 3, "faults": 3, "stress": 2}
 """Parts of a folder, in the order in which folders begin; others, after them, are one part each."""
 WAITS = re.compile(r"\bmark\.waits\b")
 SLOWEST = 20
@@ -54,7 +55,7 @@ class Part:
         begun = time.monotonic()
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(
-                [*PYTEST, *options], cwd=ROOT, stdout=log, stderr=subprocess.STDOUT
+                [*PYTEST, *options], cwd=ROOT, env=environment(), stdout=log, stderr=subprocess.STDOUT
             )
             self.status = self.process.wait()
         self.seconds = time.monotonic() - begun
@@ -69,6 +70,14 @@ class Part:
         """The last line of pytest, or the status where there is none."""
         lines = self.log.read_text(errors="replace").splitlines()
         return lines[-1].strip("= ") if lines else f"exit status {self.status}"
+
+
+def environment() -> dict[str, str]:
+    """The environment, with a place for compiled modules where it has none: all parts need the same ones."""
+    environ = dict(os.environ)
+    if environ.pop("PYTHONDONTWRITEBYTECODE", None) is not None:
+        environ["PYTHONPYCACHEPREFIX"] = str(LOGS / "bytecode")
+    return environ
 
 
 def parts() -> Iterator[Part]:
@@ -92,7 +101,7 @@ def run_all(options: list[str]) -> int:
     LOGS.mkdir(parents=True, exist_ok=True)
     queue = list(parts())
     begun = time.monotonic()
-    pool = ThreadPoolExecutor(len(os.sched_getaffinity(0)) + 1)
+    pool = ThreadPoolExecutor(len(os.sched_getaffinity(0)) + 2)
     runs = [pool.submit(part.run, options) for part in queue]
     try:
         for run in as_completed(runs):
