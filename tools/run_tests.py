@@ -4,9 +4,9 @@
     run_tests.py --all               all
     run_tests.py [pytest arguments]  one run of pytest, with these arguments
 
-A part is a slice of a folder of tests, and one run of pytest. Tests that mostly wait are one part, which begins
-first. The log of each part stays in build/tests, and is shown when a test fails. At the end come the twenty
-slowest tests.
+A part is a slice of a folder of tests, and one run of pytest. Tests that mostly wait are one part, which
+begins first. The log of each part stays in build/tests, and is shown when a test fails. At the end come the
+twenty slowest tests.
 """
 
 from __future__ import annotations
