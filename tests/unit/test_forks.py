@@ -21,6 +21,7 @@ each_way = pytest.mark.parametrize("kind", WAYS, ids=lambda kind: kind.name)
 
 def seen(server: Server) -> dict[str, object]:
     """A server's process as the kernel shows it, and its log, without values that differ at each start."""
+    server.wait_for_rest()  # by then its threads have their names
     process = Path(f"/proc/{server.process.pid}")
     descriptors = Counter(re.sub(r"\d+", "N", str(fd.readlink())) for fd in (process / "fd").iterdir())
     status = dict(line.split(":\t", 1) for line in (process / "status").read_text().splitlines())
