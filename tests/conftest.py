@@ -53,6 +53,18 @@ def kind(request: pytest.FixtureRequest) -> Kind:
     return kind
 
 
+@pytest.fixture(
+    scope="session",
+    params={kind.command: kind for kind in reversed(selected())}.values(),
+    ids=lambda kind: kind.command,
+)
+def executable(request: pytest.FixtureRequest) -> Kind:
+    """A server whose command is run to its end (Kind.run): it is the same one in both ways of running."""
+    executable: Kind = request.param
+    require(executable)
+    return executable
+
+
 @pytest.fixture(params=[0, 2], ids=["loop", "threads"])
 def io_threads(request: pytest.FixtureRequest) -> int:
     """How many threads serve connections, in both ways of running a server inside a test."""
