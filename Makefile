@@ -7,7 +7,7 @@ SOURCES := $(shell find cython_src -name '*.pyx' -o -name '*.pxd' -o -name '*.h'
 STAMP  := $(VENV)/.installed
 ARGS   ?=
 
-.PHONY: help build run test hadoop faults soak bench bench-full lint asan tsan fuzz docs sdist clean check-tools
+.PHONY: help build run test test-all hadoop faults soak bench bench-full lint asan tsan fuzz docs sdist clean check-tools
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -37,8 +37,11 @@ $(VENV)/.test-tools: $(STAMP)
 	$(BIN)/python -m pip install --quiet --no-build-isolation --editable '.[monitor,test]'
 	@touch $@
 
-test: build $(VENV)/.test-tools ## build and run all tests (ARGS="-k sublist")
-	@sh tools/test.sh $(BIN)/python $(ARGS)
+test: build $(VENV)/.test-tools ## build and run the tests, but those of test-all (ARGS="-k sublist")
+	@$(BIN)/python tools/run_tests.py $(ARGS)
+
+test-all: build $(VENV)/.test-tools ## all tests, also those that need Spark, HDFS or a browser and take minutes
+	@$(BIN)/python tools/run_tests.py --all
 
 hadoop: build ## HDFS for the tests of the archive, which skip what needs it otherwise (200 MB)
 	PYTHON=$(BIN)/python sh tools/hadoop.sh

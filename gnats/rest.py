@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
 import threading
 import time
 from collections import Counter
@@ -192,11 +193,11 @@ async def wait_for_rest_in_loop(server: Server) -> None:
 def require_closed(port: int, pollers: Pollers) -> None:
     """Raise NotAtRest unless a server of this process that was shut down has closed what it had open."""
     kept = [f"poller {index} is open" for index, poller in enumerate(pollers.all) if poller.fileno() >= 0]
-    of_network = sockets("self")
-    for fd, target in descriptors("self").items():
-        socket = of_network.get(int(target[8:-1])) if target.startswith("socket:[") else None
-        if socket and socket[0] == port:
-            kept.append(f"descriptor {fd} is of a connection to port {port} (state {socket[1]})")
+    kept += [
+        f"descriptor {fd} is of a connection to port {port}"
+        for fd, target in descriptors("self").items()
+        if target.startswith("socket:[") and _local_port(fd) == port
+    ]
     if kept:
         raise NotAtRest("the server was shut down, and still:\n  " + "\n  ".join(kept))
 
@@ -235,18 +236,31 @@ def sockets(pid: int | str) -> dict[int, tuple[int, str]]:
     return found
 
 
+def _local_port(fd: int) -> int:
+    """The local port of a TCP socket of this process; 0 for what is none, or is closed meanwhile."""
+    try:
+        with socket.fromfd(fd, -1, -1, -1) as duplicate:
+            if duplicate.family in (socket.AF_INET, socket.AF_INET6) and duplicate.type == socket.SOCK_STREAM:
+                port: int = duplicate.getsockname()[1]
+                return port
+    except OSError:
+        pass
+    return 0
+
+
 def kept_descriptors(pid: int | str, before: dict[int, str]) -> list[str]:
     """Descriptors of what is gone, in words, and more than `before` of those that parts of a server have."""
     now = descriptors(pid)
-    of_network = sockets(pid)
+    # Those that stay were there at the start, or the server was started with them.
+    new = {fd: target for fd, target in now.items() if before.get(fd) != target}
+    is_connected = any(target.startswith("socket:[") for target in new.values())
+    of_network = sockets(pid) if is_connected else {}  # the kernel takes its time for the table of all
     kept = []
-    for fd, target in now.items():
-        if before.get(fd) == target:
-            continue  # whoever started the server gave it, or it is there to stay
+    for fd, target in new.items():
         if target.endswith(" (deleted)"):
             kept.append(f"descriptor {fd} is of a file that was removed: {target}")
-        elif target.startswith("socket:[") and (socket := of_network.get(int(target[8:-1]))):
-            port, state = socket
+        elif target.startswith("socket:[") and (found := of_network.get(int(target[8:-1]))):
+            port, state = found
             if state not in _LIVE:
                 kept.append(
                     f"descriptor {fd} is of a connection to port {port} that has ended (state {state})"

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from hypothesis import settings
+from support import servers
 from support.caller import Caller
 from support.certs import Certificates
 from support.clock import HeldClock
@@ -41,12 +42,30 @@ def bytecode(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         yield
 
 
+@pytest.fixture
+def programs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Starts servers as programs; other tests fork them."""
+    monkeypatch.setattr(servers, "FORKS", False)
+
+
 @pytest.fixture(scope="session", params=selected(), ids=lambda kind: kind.name)
 def kind(request: pytest.FixtureRequest) -> Kind:
     """The server that is tested."""
     kind: Kind = request.param
     require(kind)
     return kind
+
+
+@pytest.fixture(
+    scope="session",
+    params={kind.command: kind for kind in reversed(selected())}.values(),
+    ids=lambda kind: kind.command,
+)
+def executable(request: pytest.FixtureRequest) -> Kind:
+    """A server whose command is run to its end (Kind.run): it is the same one in both ways of running."""
+    executable: Kind = request.param
+    require(executable)
+    return executable
 
 
 @pytest.fixture(params=[0, 2], ids=["loop", "threads"])

@@ -16,6 +16,7 @@ pytestmark = pytest.mark.timeout(400)
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.mark.spark
 @pytest.mark.skipif(no_java(), reason="Java is not installed (Debian package default-jre-headless)")
 def test_three_questions(orders: Writing, out: Path, tmp_path: Path) -> None:
     orders.publish(700, step=10**9)

@@ -62,7 +62,7 @@ def in_hdfs(name_node: str, request: pytest.FixtureRequest) -> Target:
     return Target(f"hdfs://{name_node}/archives/{request.node.originalname}")
 
 
-@pytest.fixture(params=["s3", "in_hdfs"])
+@pytest.fixture(params=["s3", pytest.param("in_hdfs", marks=pytest.mark.hdfs)])
 def target(request: pytest.FixtureRequest) -> Target:
     found: Target = request.getfixturevalue(request.param)
     return found
@@ -201,6 +201,7 @@ def test_an_hdfs_that_is_not_there(orders: Writing, url: str, why: str) -> None:
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.hdfs
 @pytest.mark.parametrize("url", ["viewfs://all/archives/views", "hdfs:///archives/default"])
 def test_hdfs_by_its_configuration(
     name_node: str, url: str, orders: Writing, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

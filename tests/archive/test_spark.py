@@ -53,6 +53,7 @@ from gnats.store.store import FileStore
 from .stores import CREATED, DAY, SMALL, START, Writing, listed, no_java, plain
 
 pytestmark = [
+    pytest.mark.spark,
     pytest.mark.timeout(300),
     pytest.mark.filterwarnings("default"),
     pytest.mark.skipif(no_java(), reason="Java is not installed (Debian package default-jre-headless)"),

@@ -12,6 +12,7 @@ from gnats.testing import ServerThread
 from .driver import Browser, installed
 
 pytestmark = [
+    pytest.mark.browser,
     pytest.mark.timeout(120),
     pytest.mark.skipif(not installed(), reason="needs chromium and chromedriver (Debian: chromium-driver)"),
 ]

@@ -18,7 +18,7 @@ from support.wire import Closed, Connection, parse_info
 
 from .cases import QUIET
 
-pytestmark = pytest.mark.timeout(60)
+pytestmark = [pytest.mark.timeout(60), pytest.mark.usefixtures("programs")]
 
 FLAGS = (
     "-t",
@@ -98,15 +98,15 @@ def assert_one_line(text: str) -> None:
 
 
 @pytest.mark.parametrize("flag", ["-v", "--version", "-version", "version"])
-def test_version(kind: Kind, tmp_path: Path, flag: str) -> None:
-    done = kind.run(tmp_path, flag)
+def test_version(executable: Kind, tmp_path: Path, flag: str) -> None:
+    done = executable.run(tmp_path, flag)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == REFERENCE.run(tmp_path, flag).stdout
 
 
 @pytest.mark.parametrize("flag", ["-h", "--help", "-help", "help"])
-def test_help(kind: Kind, tmp_path: Path, flag: str) -> None:
-    done = kind.run(tmp_path, flag)
+def test_help(executable: Kind, tmp_path: Path, flag: str) -> None:
+    done = executable.run(tmp_path, flag)
     assert (done.returncode, done.stderr) == (0, "")
     assert "Usage" in done.stdout
     for flag in FLAGS:
@@ -114,10 +114,10 @@ def test_help(kind: Kind, tmp_path: Path, flag: str) -> None:
 
 
 @pytest.mark.parametrize("args", [["--nosuch"], ["-p", "many"], ["-p"], ["-nosuch=1"]], ids=" ".join)
-def test_bad_flag(kind: Kind, tmp_path: Path, args: list[str]) -> None:
-    done = kind.run(tmp_path, *args)
+def test_bad_flag(executable: Kind, tmp_path: Path, args: list[str]) -> None:
+    done = executable.run(tmp_path, *args)
     assert args[0].strip("-").partition("=")[0] in done.stdout + done.stderr
-    if kind.is_reference:  # see COMMAND_LINE in differences
+    if executable.is_reference:  # see COMMAND_LINE in differences
         assert (done.returncode, "Usage" in done.stdout + done.stderr) == (0, True)
     else:
         assert (done.returncode, done.stdout) == (1, "")
@@ -138,19 +138,19 @@ def test_bad_flag(kind: Kind, tmp_path: Path, args: list[str]) -> None:
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
 def test_what_cannot_be_is_named_and_ends_with_1(
-    kind: Kind, tmp_path: Path, args: list[str], named: str
+    executable: Kind, tmp_path: Path, args: list[str], named: str
 ) -> None:
     (tmp_path / "bad.conf").write_text("max_payload: many\n")
-    done = kind.run(tmp_path, "-a", "127.0.0.1", "-p", "-1", *args)
+    done = executable.run(tmp_path, "-a", "127.0.0.1", "-p", "-1", *args)
     assert (done.returncode, done.stdout) == (1, "")
     assert named in done.stderr.strip().splitlines()[-1]
     assert "Traceback" not in done.stderr
 
 
-def test_address_in_use(kind: Kind, tmp_path: Path) -> None:
+def test_address_in_use(executable: Kind, tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        done = kind.run(tmp_path, "-a", "127.0.0.1", "-p", str(port))
+        done = executable.run(tmp_path, "-a", "127.0.0.1", "-p", str(port))
     assert (done.returncode, done.stdout) == (1, "")
     last = done.stderr.strip().splitlines()[-1]
     assert re.search(rf"\[FTL\] Error listening on port: 127\.0\.0\.1:{port}, .*address already in use", last)

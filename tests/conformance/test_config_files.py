@@ -124,26 +124,26 @@ def test_what_would_be_ignored_is_warned_of(text: str, warning: str, gnats: Chec
     ("text", "status"), [("port: 1", 0), ("port: x", 1), ("ping_interval: 5", 1), (MANY, 1)]
 )
 def test_a_check_says_what_it_found_and_exits(
-    text: str, status: int, kind: Kind, write: Callable[[str], None], tmp_path: Path
+    text: str, status: int, executable: Kind, write: Callable[[str], None], tmp_path: Path
 ) -> None:
     write(text)
-    done = kind.run(tmp_path, "-t", "-c", NAME)
+    done = executable.run(tmp_path, "-t", "-c", NAME)
     assert (done.returncode, done.stdout) == (status, "")
     assert "Traceback" not in done.stderr
     if not status:
         assert done.stderr == REFERENCE.run(tmp_path, "-t", "-c", NAME).stderr.replace(
-            "nats-server:", f"{kind.command}:"
+            "nats-server:", f"{executable.command}:"
         )
     else:
-        assert done.stderr.startswith(f"{kind.command}: {NAME}:")
+        assert done.stderr.startswith(f"{executable.command}: {NAME}:")
 
 
 @pytest.mark.parametrize(("text", "message"), CONFLICTS.items())
 def test_options_that_do_not_go_together_end_the_start(
-    text: str, message: str, kind: Kind, write: Callable[[str], None], tmp_path: Path
+    text: str, message: str, executable: Kind, write: Callable[[str], None], tmp_path: Path
 ) -> None:
     write(text)
-    done = kind.run(tmp_path, "-a", "127.0.0.1", "-p", "-1", "-c", NAME)
+    done = executable.run(tmp_path, "-a", "127.0.0.1", "-p", "-1", "-c", NAME)
     assert done.returncode == 1
     assert message in done.stderr
 
@@ -152,17 +152,17 @@ def test_options_that_do_not_go_together_end_the_start(
     "flags", [["--tls"], ["--tlsverify"], ["--tls", "--tlscert", "c"], ["--tlskey", "k"]]
 )
 def test_tls_of_the_command_line_needs_a_certificate_and_a_key(
-    flags: list[str], kind: Kind, tmp_path: Path
+    flags: list[str], executable: Kind, tmp_path: Path
 ) -> None:
-    done = kind.run(tmp_path, "-a", "127.0.0.1", "-p", "-1", *flags)
+    done = executable.run(tmp_path, "-a", "127.0.0.1", "-p", "-1", *flags)
     assert done.returncode == 1
     assert "TLS Server " in done.stderr
     assert done.stderr.rstrip().endswith("must be present and valid")
 
 
-def test_a_signal_takes_one_process(kind: Kind, tmp_path: Path) -> None:
-    done = kind.run(tmp_path, "--signal", "reload=1=2")
-    assert (done.returncode, done.stderr) == (1, f"{kind.command}: invalid signal parameters: [2]\n")
+def test_a_signal_takes_one_process(executable: Kind, tmp_path: Path) -> None:
+    done = executable.run(tmp_path, "--signal", "reload=1=2")
+    assert (done.returncode, done.stderr) == (1, f"{executable.command}: invalid signal parameters: [2]\n")
 
 
 ENDS = (

@@ -62,9 +62,9 @@ PLACES: dict[str, Callable[[Home], Path]] = {
 @pytest.mark.parametrize("place", PLACES)
 def test_what_may_not_be_read_is_left_as_it_is(home: Home, place: str, index: bool) -> None:
     """The server starts, serves the rest, and all of it when it may."""
-    modest(home)
     before = fill(home)
     home.stop()
+    modest(home)
     if not index:
         (home.stream("S") / "msgs" / "index.db").unlink()
     path = PLACES[place](home)
@@ -81,6 +81,7 @@ def test_what_may_not_be_read_is_left_as_it_is(home: Home, place: str, index: bo
                 assert 0 < len(readable(caller, before["S"])) < COUNT
         home.stop()
     path.chmod(mode)
+    home.wrapper = ()
     with Caller(home.start()) as caller:
         assert stored(caller, "S") == before["S"]
         assert caller.request("$JS.API.CONSUMER.NAMES.S").json["consumers"] == ["OLD"]

@@ -10,7 +10,7 @@ from support.launch import Launch
 from support.servers import TIMEOUT, Server
 from support.wire import Connection
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = [pytest.mark.timeout(120), pytest.mark.usefixtures("programs")]
 
 QUIET = b'CONNECT {"verbose":false}\r\n'
 

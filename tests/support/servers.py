@@ -16,6 +16,9 @@ from typing import TypeVar
 
 from gnats.rest import NotAtRest, ServerProcess, wait_for_rest
 
+from .forks import ForkedProcess, fork
+from .process import SANITIZED
+
 T = TypeVar("T")
 
 TIMEOUT = 30.0  # seconds that starting, stopping or a line of the log may take
@@ -26,6 +29,10 @@ TROUBLE = re.compile(
 )
 LISTENING = re.compile(r"Listening for client connections on (\S+):(\d+)")
 READY = re.compile(r"Server is ready")
+WEB = re.compile(r"http|monitor|-m|-ms")
+"""Found in the configuration or the arguments of a server that may have a monitoring port."""
+FORKS = os.environ.get("GNATS_TEST_FORKS", "yes") != "no"
+"""Whether gnats servers are forked from a process that has imported them, rather than started as programs."""
 
 
 class NotInstalled(Exception):
@@ -112,27 +119,30 @@ class Server:
         self._lines: list[str] = []
         self._changed = threading.Condition()
         self._ended = False
-        self.process = subprocess.Popen(
-            [
-                *self.wrapper,
-                self.kind.find(),
-                "-a",
-                "127.0.0.1",
-                "-p",
-                str(port),
-                "-c",
-                self.conf,
-                *self.args,
-            ],
-            cwd=self.directory,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
-            errors="replace",
-        )
+        command = self.kind.find()
+        args = ["-a", "127.0.0.1", "-p", str(port), "-c", str(self.conf), *self.args]
+        self.process: subprocess.Popen[str] | ForkedProcess
+        if (form := self._form()) and (forked := fork(command, form, args, self.directory)):
+            self.process = forked
+        else:
+            self.process = subprocess.Popen(
+                [*self.wrapper, command, *args],
+                cwd=self.directory,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                text=True,
+                errors="replace",
+            )
         self._reader = threading.Thread(target=self._pump, daemon=True)
         self._reader.start()
+
+    def _form(self) -> str:
+        """The fork server that this server needs; "" to start the program."""
+        config = self.conf.read_text()
+        if self.kind.is_reference or self.wrapper or SANITIZED or not FORKS or "include" in config:
+            return ""
+        return "web" if WEB.search(" ".join([config, *self.args])) else "lean"
 
     def wait_ready(self) -> None:
         """Waits until the server says that it is ready. Raises RuntimeError when it ends instead."""
