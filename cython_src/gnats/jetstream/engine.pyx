@@ -11,6 +11,7 @@ from gnats.core.clock cimport clock_is_held, monotonic_ns, realtime_ns, round_of
 from gnats.core.inbox cimport Source
 from gnats.core.kinds cimport JETSTREAM
 from gnats.core.pollstate cimport PollerBase, PollState
+from gnats.core.publishing cimport send_internal_msg
 from gnats.core.quiesce cimport qs_advance, qs_offline, qs_online, qs_passed
 from gnats.core.state cimport ServerState
 from gnats.core.timers cimport Timer, timer_clear, timer_expired, timer_set, timers_free, timers_next, timers_reserve
@@ -216,7 +217,7 @@ cdef class Engine:
     def reap(self) -> None:
         """Let go of what was buried and is no longer used."""
         cdef list kept = []
-        if not self.graveyard or (<Client> self.clients[0]).keep[2].names_jetstream:
+        if not self.graveyard or (<Client> self.clients[0]).inbox.names_jetstream:
             return   # an event that is waiting may name one of them
         for number, what in self.graveyard:
             if not qs_passed(number) or refs_of(what):
@@ -581,8 +582,8 @@ cdef bint publish_now(
     PollState *ps, StreamBase stream, const char *subject, size_t sn, const char *shown, size_t shown_n,
     const char *reply, size_t rn, const char *hdr, size_t hn, const char *msg, size_t n
 ) noexcept nogil:
-    return (<Client> ps.js).send(
-        <Account> stream.account, subject, sn, shown, shown_n, reply, rn, hdr, hn, msg, n)
+    return send_internal_msg(
+        <Client> ps.js, <Account> stream.account, subject, sn, shown, shown_n, reply, rn, hdr, hn, msg, n)
 
 
 cdef bint run_later(Local *local, Observer o) noexcept nogil:
