@@ -17,7 +17,7 @@ cdef class Poller(PollerBase):
     cdef uint64_t lingered    # times that something came meanwhile; atomic
 
     cdef bint joined          # it counts as a reader of the clock
-    cdef int64_t settled      # under a held clock: `now` of the last round that left nothing undone; atomic
+    cdef int64_t settled      # under a held clock: a time at which nothing was left to do; atomic
     cdef int64_t settling     # ns that departures took at the end of the last remove_closed_subs
 
     cdef int once(self, int timeout_ms) noexcept nogil

@@ -340,9 +340,13 @@ cdef class Poller(PollerBase):
             (<Connection> t.owner).on_timer(t)
 
     cdef void settle(self) noexcept nogil:
+        # The clock may have moved since the round began, and the wake that says so may have been read in it.
         cdef PollState *ps = &self.ps
-        if not held_due(timers_next(&ps.timers)) and ps.dirty == NULL and not pollstate_busy(ps):
-            storei64(&self.settled, ps.now)
+        cdef int64_t now = monotonic_ns()
+        if held_due(timers_next(&ps.timers)):
+            eventfd_write(ps.evfd, 1)
+        elif ps.dirty == NULL and not pollstate_busy(ps):
+            storei64(&self.settled, now)
             clock_settled()
 
     cdef void remove_closed_subs(self) noexcept nogil:
