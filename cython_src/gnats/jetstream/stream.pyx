@@ -48,6 +48,7 @@ from gnats.jetstream.streamcore cimport (
     note_damage,
     note_removed,
 )
+from gnats.jetstream.streamlog cimport local_log
 from gnats.jetstream.usage cimport Usage, usage_add
 from gnats.store.base cimport STORE_AGAIN, STORE_DELETED, STORE_EOF, STORE_NOT_FOUND, STORE_OK, StoreMsg
 from gnats.store.filter cimport Filter, filter_free, filter_make
@@ -101,6 +102,7 @@ cdef class Stream(StreamCore):
         BatchLimits batch_limits=None,
     ):
         self.engine = engine
+        self.log = &local_log
         self.reserve_timers()
         self.store = store
         self.observing = ConsumerList(store)

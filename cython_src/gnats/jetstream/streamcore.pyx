@@ -111,7 +111,9 @@ cdef class StreamCore(StreamBase):
         cdef uint32_t i
         while at < n:
             r = <const Removal *> (p + at)
-            if self.observing.look_up(WITH_SUBJECT, <const char *> (r + 1), r.n, &c):
+            if r.seq == 0:
+                self.tell_purged(<const char *> (r + 1), r.n)
+            elif self.observing.look_up(WITH_SUBJECT, <const char *> (r + 1), r.n, &c):
                 for i in range(c.n):
                     (<Observer> concerned_at(&c, i)).removed(r.seq, <const char *> (r + 1), r.n)
                 concerned_free(&c)
@@ -251,15 +253,23 @@ cdef void note_removed(
     void *ctx, uint64_t seq, const char *subject, uint32_t n, uint64_t msgs, uint64_t bytes
 ) noexcept nogil:
     """The store's on_removed: its lock is held."""
-    cdef Removals *gone = &(<StreamCore> ctx).removals
-    cdef size_t cap
-    cdef char *grown
-    cdef Removal *r
     if not is_watched((<StreamCore> ctx).observing):
         return
     if seq == 0:
-        gone.many = 1
+        (<StreamCore> ctx).removals.many = 1
         return
+    add_removal(&(<StreamCore> ctx).removals, seq, subject, n)
+
+
+cdef void note_purged(StreamCore s, const char *subject, size_t n) noexcept nogil:
+    if is_watched(s.observing):
+        add_removal(&s.removals, 0, subject, <uint32_t> n)
+
+
+cdef void add_removal(Removals *gone, uint64_t seq, const char *subject, uint32_t n) noexcept nogil:
+    cdef size_t cap
+    cdef char *grown
+    cdef Removal *r
     if gone.cap - gone.n < removal_size(n):
         cap = max(2 * gone.cap, gone.n + removal_size(n) + 256)
         grown = <char *> realloc(gone.p, cap)
@@ -271,7 +281,8 @@ cdef void note_removed(
     r = <Removal *> (gone.p + gone.n)
     r.seq = seq
     r.n = n
-    memcpy(r + 1, subject, n)
+    if n:
+        memcpy(r + 1, subject, n)
     gone.n += removal_size(n)
 
 
