@@ -11,8 +11,8 @@ from gnats.includes.linux cimport monotonic_ns, realtime_ns
 from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
 from gnats.includes.text cimport is_text
 from gnats.includes.times cimport time_after, time_before
+from gnats.jetstream.barrier cimport local_of, stream_failed
 from gnats.jetstream.dedupe cimport dedupe_expire
-from gnats.jetstream.engine cimport local_of, stream_failed
 from gnats.jetstream.headers cimport named_header, parse_headers
 from gnats.jetstream.inbound cimport Inbound, inbound_free, inbound_init
 from gnats.jetstream.ingest cimport process_jetstream_msg

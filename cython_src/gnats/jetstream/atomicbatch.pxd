@@ -6,8 +6,8 @@ part of a batch that is at the end of the store is removed at the next start (`d
 """
 from libc.stdint cimport uint64_t
 
+from gnats.jetstream.barrier cimport Local
 from gnats.jetstream.batchtable cimport OpenBatch
-from gnats.jetstream.engine cimport Local
 from gnats.jetstream.entry cimport Outcome
 from gnats.jetstream.inbound cimport Inbound
 from gnats.jetstream.streamcore cimport StreamCore

@@ -7,6 +7,7 @@ from libc.string cimport memcmp, memcpy
 from gnats.core.slice cimport Slice
 from gnats.includes.atomics cimport add64, load64
 from gnats.includes.text cimport is_text
+from gnats.jetstream.barrier cimport Local, publish_later
 from gnats.jetstream.batching cimport (
     ABANDONED_INCOMPLETE,
     ABANDONED_LARGE,
@@ -17,7 +18,6 @@ from gnats.jetstream.batching cimport (
 )
 from gnats.jetstream.batchtable cimport MAX_BATCH_ID, OpenBatch, batch_find, batch_remove, batch_touch
 from gnats.jetstream.checks cimport check_admission, check_message, make_entry
-from gnats.jetstream.engine cimport Local, publish_later
 from gnats.jetstream.entry cimport (
     ENDS_ATOMIC,
     MSG_DUPLICATE,

@@ -17,7 +17,8 @@ from gnats.core.subject cimport is_valid_subject, subject_has_wildcard
 from gnats.core.sublist cimport Subscription
 from gnats.includes.atomics cimport add64_seq
 from gnats.includes.linux cimport monotonic_ns
-from gnats.jetstream.engine cimport Local, local_of, publish_now, take_turns
+from gnats.jetstream.barrier cimport Local, local_of, publish_now
+from gnats.jetstream.engine cimport take_turns
 from gnats.jetstream.headers cimport level_too_high, parse_time, put_time, with_header, with_number_header
 from gnats.jetstream.jsonreq cimport (
     JSON_BOOL,

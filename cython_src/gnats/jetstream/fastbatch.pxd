@@ -11,8 +11,8 @@ message, with the id and the size of the batch. A batch that may have no gaps en
 """
 from gnats.core.slice cimport Slice
 from gnats.includes.text cimport ends_with_text
+from gnats.jetstream.barrier cimport Local
 from gnats.jetstream.batchtable cimport OpenBatch
-from gnats.jetstream.engine cimport Local
 from gnats.jetstream.entry cimport Entry, FastPattern, Outcome
 from gnats.jetstream.inbound cimport Inbound
 from gnats.jetstream.streamcore cimport StreamCore

@@ -9,10 +9,10 @@ from gnats.core.msgtrace cimport TRACE_DUPLICATE, trace_jetstream_error
 from gnats.core.slice cimport Slice
 from gnats.includes.atomics cimport add64, load64, unlikely
 from gnats.includes.text cimport is_text
+from gnats.jetstream.barrier cimport Local, publish_later
 from gnats.jetstream.batching cimport open_batch
 from gnats.jetstream.batchtable cimport MAX_BATCH_ID, OpenBatch, batch_find, batch_remove, batch_touch
 from gnats.jetstream.checks cimport check_admission, check_message, make_entry
-from gnats.jetstream.engine cimport Local, publish_later
 from gnats.jetstream.entry cimport (
     MSG_DUPLICATE,
     MSG_REFUSED,

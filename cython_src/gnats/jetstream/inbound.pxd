@@ -6,7 +6,7 @@ from libc.string cimport memcpy
 
 from gnats.core.slice cimport Slice
 from gnats.core.transform cimport transform_apply, transform_matches
-from gnats.jetstream.engine cimport Local
+from gnats.jetstream.barrier cimport Local
 from gnats.jetstream.headers cimport MsgHeaders
 from gnats.jetstream.streamcore cimport StreamCore
 from gnats.store.record cimport record_size

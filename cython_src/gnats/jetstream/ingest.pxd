@@ -5,7 +5,7 @@ checks it, stores it and notes the reply. The order of the checks, the replies a
 """
 from gnats.core.message cimport Message
 from gnats.core.sublist cimport Subscription
-from gnats.jetstream.engine cimport Local
+from gnats.jetstream.barrier cimport Local
 from gnats.jetstream.entry cimport Outcome
 from gnats.jetstream.inbound cimport Inbound
 from gnats.jetstream.streamcore cimport StreamCore

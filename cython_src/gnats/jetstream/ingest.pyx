@@ -10,8 +10,8 @@ from gnats.core.sublist cimport Subscription
 from gnats.includes.atomics cimport unlikely
 from gnats.includes.text cimport put_text
 from gnats.jetstream.atomicbatch cimport process_atomic_batch_msg
+from gnats.jetstream.barrier cimport Local, local_of
 from gnats.jetstream.checks cimport check_message, make_entry
-from gnats.jetstream.engine cimport Local, local_of
 from gnats.jetstream.entry cimport MSG_DUPLICATE, MSG_REFUSED, MSG_STORED, MSG_UNHEARD, Entry, Outcome
 from gnats.jetstream.fastbatch cimport is_fast_batch, process_fast_batch_msg
 from gnats.jetstream.headers cimport (

@@ -3,7 +3,7 @@ from libc.stddef cimport size_t
 from libc.stdint cimport uint64_t
 
 from gnats.core.slice cimport Slice
-from gnats.jetstream.engine cimport Local
+from gnats.jetstream.barrier cimport Local
 from gnats.jetstream.streamcore cimport StreamCore
 
 # By code, those that a publisher can be answered with; their texts are in puback.pyx.

@@ -8,8 +8,8 @@ from libc.string cimport memcpy, memmove, strlen
 from gnats.core.quoting cimport put_json_string, quote
 from gnats.core.slice cimport Slice
 from gnats.includes.text cimport put, put_text
+from gnats.jetstream.barrier cimport Local, publish_later
 from gnats.jetstream.batchtable cimport MAX_BATCH_ID
-from gnats.jetstream.engine cimport Local, publish_later
 from gnats.jetstream.headers cimport put_uint64
 from gnats.jetstream.streamcore cimport StreamCore
 

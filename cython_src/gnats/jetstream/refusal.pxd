@@ -7,7 +7,7 @@ from libc.stdint cimport uint8_t, uint64_t
 from libc.string cimport strlen
 
 from gnats.core.slice cimport Slice
-from gnats.jetstream.engine cimport Local
+from gnats.jetstream.barrier cimport Local
 from gnats.jetstream.puback cimport ERR_STORE_FAILED, ERR_WRONG_LAST_SEQUENCE
 from gnats.jetstream.streamcore cimport StreamCore
 

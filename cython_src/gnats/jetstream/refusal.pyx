@@ -8,7 +8,7 @@ from gnats.core.quoting cimport quote
 from gnats.core.slice cimport Slice
 from gnats.includes.atomics cimport unlikely
 from gnats.includes.text cimport put_text
-from gnats.jetstream.engine cimport Local
+from gnats.jetstream.barrier cimport Local
 from gnats.jetstream.headers cimport put_uint64
 from gnats.jetstream.puback cimport respond_error, send_error
 from gnats.jetstream.streamcore cimport StreamCore

@@ -8,7 +8,7 @@ from gnats.core.pollstate cimport PollState
 from gnats.core.slice cimport Slice
 from gnats.includes.linux cimport monotonic_ns, realtime_ns
 from gnats.includes.times cimport time_after
-from gnats.jetstream.engine cimport local_of, stream_failed
+from gnats.jetstream.barrier cimport local_of, stream_failed
 from gnats.jetstream.entry cimport MSG_STORED, Outcome
 from gnats.jetstream.headers cimport (
     H_SCHEDULER,

@@ -15,7 +15,7 @@ from gnats.includes.atomics cimport loadi64, storei64
 from gnats.includes.linux cimport monotonic_ns
 from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
 from gnats.jetstream.acks cimport AckInfo, ack_reply_info
-from gnats.jetstream.engine cimport Local, local_of, publish_later
+from gnats.jetstream.barrier cimport Local, local_of, publish_later
 from gnats.jetstream.entry cimport MSG_DUPLICATE, MSG_STORED, Outcome
 from gnats.jetstream.headers cimport (
     H_REQUEST_INFO,

@@ -4,7 +4,7 @@ With it go rollups, message ids, timers, consumers, the copy that is published a
 where there is one. The stream's lock is held; what consumers are to be told of removed messages is noted, and told by
 StreamCore.leave().
 """
-from gnats.jetstream.engine cimport Local
+from gnats.jetstream.barrier cimport Local
 from gnats.jetstream.entry cimport Entry, Outcome
 from gnats.jetstream.streamcore cimport StreamCore
 

@@ -10,8 +10,8 @@ from gnats.core.transform cimport transform_apply, transform_matches
 from gnats.includes.atomics cimport unlikely
 from gnats.includes.linux cimport realtime_ns
 from gnats.includes.times cimport time_after, whole_seconds
+from gnats.jetstream.barrier cimport Local, batch_time, publish_later
 from gnats.jetstream.checks cimport check_last_id
-from gnats.jetstream.engine cimport Local, batch_time, publish_later
 from gnats.jetstream.entry cimport (
     ALONE,
     ENDS_ATOMIC,

@@ -9,10 +9,11 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from gnats.core.client cimport Client
 from gnats.core.pollstate cimport PollState
 from gnats.core.transform cimport Transform
+from gnats.jetstream.barrier cimport Local, StreamBase
 from gnats.jetstream.batchtable cimport BatchLimits, BatchTable
 from gnats.jetstream.consumerlist cimport ConsumerList
 from gnats.jetstream.dedupe cimport Dedupe
-from gnats.jetstream.engine cimport Engine, JsTimer, Local, StreamBase
+from gnats.jetstream.engine cimport Engine, JsTimer
 from gnats.jetstream.entry cimport Entry, Outcome
 from gnats.jetstream.usage cimport Usage
 from gnats.store.filter cimport Filter
@@ -79,8 +80,6 @@ cdef class StreamCore(StreamBase):
     cdef Transform *itr                    # subject transform at the entrance; NULL for none
     cdef Transform *tr                     # where messages are published again; NULL for none
     cdef Filter *schedule_subjects         # the stream's, if it allows schedules; else NULL
-    # With sync_always: up to here it has been flushed, and up to here synced, and may be shown to consumers.
-    cdef uint64_t flushed, visible
     cdef bint active                       # subscribed
     cdef bint closed
     cdef Dedupe dedupe

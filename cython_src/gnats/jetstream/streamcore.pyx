@@ -7,10 +7,11 @@ from libc.string cimport memcpy, memset
 from gnats.core.inbox cimport Inbox
 from gnats.core.pollstate cimport PollState
 from gnats.core.subject cimport subject_has_wildcard
-from gnats.includes.atomics cimport exchange8, store32
+from gnats.includes.atomics cimport store32
 from gnats.includes.linux cimport monotonic_ns, realtime_ns
 from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
 from gnats.includes.times cimport time_after, time_before
+from gnats.jetstream.barrier cimport barrier_flushed, barrier_synced, StreamBase, local_of, mark_dirty, stream_failed
 from gnats.jetstream.consumerlist cimport (
     WITH_EVERYTHING,
     WITH_SUBJECT,
@@ -21,7 +22,6 @@ from gnats.jetstream.consumerlist cimport (
     is_watched,
 )
 from gnats.jetstream.dedupe cimport dedupe_add, dedupe_free
-from gnats.jetstream.engine cimport StreamBase, local_of, mark_dirty, stream_failed
 from gnats.jetstream.observer cimport Observer
 from gnats.jetstream.usage cimport usage_add
 from gnats.store.base cimport STORE_OK, StoreMsg
@@ -175,9 +175,8 @@ cdef class StreamCore(StreamBase):
         cdef int err
         pthread_mutex_lock(&self.store.lock)
         err = 0 if self.closed else self.store.flush()
-        if err == 0 and self.sync_always and self.store.last_seq > self.flushed:
-            self.flushed = self.store.last_seq
-            exchange8(&self.unsynced, 1)
+        if err == 0:
+            barrier_flushed(&self.barrier, self.store.last_seq)
         pthread_mutex_unlock(&self.store.lock)
         if err:
             self.fail(err)
@@ -187,14 +186,14 @@ cdef class StreamCore(StreamBase):
         cdef uint64_t flushed
         cdef int err
         pthread_mutex_lock(&self.store.lock)
-        flushed = self.flushed
+        flushed = self.barrier.flushed
         pthread_mutex_unlock(&self.store.lock)
         err = self.store.sync()
         if err:
             self.fail(err)
             return err
         pthread_mutex_lock(&self.store.lock)
-        self.visible = max(self.visible, flushed)
+        barrier_synced(&self.barrier, flushed)
         pthread_mutex_unlock(&self.store.lock)
         return 0
 

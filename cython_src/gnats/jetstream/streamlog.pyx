@@ -1,5 +1,5 @@
 """The log of a stream on one server; see streamlog.pxd."""
-from gnats.jetstream.engine cimport Local
+from gnats.jetstream.barrier cimport Local
 from gnats.jetstream.entry cimport Entry, Outcome
 from gnats.jetstream.storing cimport store_entry
 from gnats.jetstream.streamcore cimport StreamCore
