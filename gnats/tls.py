@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gnats.conf.digest import new_sha256
-from gnats.core.connection import Connection
+from gnats.core.client import Client
 from gnats.core.tls import TLSContext, TLSError, knows_group, openssl_cipher
-from gnats.core.tlstransport import start_tls
+from gnats.core.tlstransport import add_tls
 from gnats.errors import OptionError
 from gnats.gofmt import os_error
 from gnats.logger import Logger
@@ -203,14 +203,14 @@ class ClientTLS:
 
     def start(
         self,
-        client: Connection,
+        client: Client,
         info: Callable[..., bytes],
         *,
         expect_connect: bool,
         auth_timeout: float,
     ) -> None:
         """Start a client; `info` makes its INFO line, with changed fields."""
-        start_tls(
+        add_tls(
             client,
             self.context,
             clear_info=b"" if self.first_only else info(),
@@ -218,6 +218,5 @@ class ClientTLS:
             mixed=self.mixed,
             fallback=self._opts.handshake_first_fallback,
             timeout=self._opts.timeout,
-            expect_connect=expect_connect,
-            auth_timeout=auth_timeout,
         )
+        client.start(b"", expect_connect=expect_connect, auth_timeout=auth_timeout)

@@ -35,17 +35,17 @@ TABLE = {
     "avl/seqset.go": "Delete=seqset_delete Encode=seqset_encode Exists=seqset_exists Insert=seqset_insert",
     "ciphersuites.go": "defaultCipherSuites=openssl_ciphers",
     "client.go": """core/batch core/door core/headers core/quoting core/records core/results core/tlstransport
-        core/subtable core/tlsstate core/verdicts addShadowSub=Importer.add_shadow
-        addShadowSubscriptions=Importer.add_shadows authViolation canSubscribe closeConnection
+        core/subtable core/tlsstate core/verdicts addShadowSub=add_shadow
+        addShadowSubscriptions=add_shadows authViolation canSubscribe closeConnection
         connectionTypeAllowed deliverMsg doTLSHandshake=start_handshake enqueueProto
         flushClients=end_batch flushOutbound genHeader=begin_header getHeader=find_header processErr
-        processHeaderPub=Parser.parse_pub processInboundClientMsg processInboundMsg processMsgResults
-        processPing processPingTimer processPong processPub=Parser.parse_pub processServiceImport
+        processHeaderPub=parse_pub processInboundClientMsg processInboundMsg processMsgResults
+        processPing processPingTimer processPong processPub=parse_pub processServiceImport
         processSub processUnsub pubAllowed=Permissions.pub_allowed queueOutbound readLoop
         registerWithAccount removeHeaderIfPresent=remove_header removeSecretsFromTrace
         responseAllowed=replies_use sendErr sendOK setFirstPingTimer setHeader=headers.set_header
         setPermissions splitSubjectQueue stalledWait=Connection.stall traceMsg
-        unsubscribe=Client.unsubscribe""",
+        unsubscribe=subscriptions.unsubscribe""",
     "consumer.go": """jetstream/jsonreq jetstream/observer jetstream/pending ackReply ackReplyInfo
         addConsumer=streams.Stream.add_consumer assignNewPinId=assign_new_pin
         checkNewConsumerConfig=check_consumer_update checkPending checkStateForInterestStream
@@ -132,7 +132,7 @@ TABLE = {
         parseUserPermissions=permissions.permissions parseUsers=authorization.users
         processConfigFile=apply_config ProcessConfigFile=read_config processSignal
         setBaselineOptions=Options.baseline TLSConfigOpts=TLSOptions""",
-    "parser.go": "parse=Parser.parse",
+    "parser.go": "parse",
     "rate_counter.go": "allow=TLSContext.allow",
     "reload.go": """applyOptions=reload._apply clientHasMovedToDifferentAccount=_has_moved
         recheckPinnedCerts=reload._is_pinned Reload=reload.reload reloadAuthorization ReloadOptions""",
@@ -143,7 +143,7 @@ TABLE = {
     "sendq.go": "send=InternalClient.publish",
     "server.go": """acceptConnections=AcceptLoop._accept acceptError=AcceptLoop._back_off ClientURL
         configureAccounts=Accounts.configure configureResolver createClient
-        createClientEx=start_tls deletePortsFile=PortsFile.delete DisconnectClientByID
+        createClientEx=add_tls deletePortsFile=PortsFile.delete DisconnectClientByID
         fetchAccountClaims LDMClientByID logPid=write_pid_file logPorts=update_ports_file LookupAccount
         NumClients NumSubscriptions registerAccount=Accounts._register Running
         saveClosedClient=Server._remove shouldReportConnectErr Shutdown Start=Server.start

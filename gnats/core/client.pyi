@@ -1,12 +1,52 @@
 """A connection of the data plane, as Python sees it."""
 
 from gnats.core.account import Account
-from gnats.core.delivery import Deliverer
 from gnats.core.permissions import Permissions
+from gnats.core.poller import Poller
+from gnats.core.state import ServerState
+from gnats.core.subscriber import Subscriber
 
-class Client(Deliverer):
+class Client(Subscriber):
     """A connection that speaks the protocol, or one of the server's own subscribers (fd -1)."""
 
+    def __init__(
+        self,
+        kind: int,
+        fd: int,
+        cid: int,
+        poller: Poller,
+        state: ServerState,
+        *,
+        max_control_line: int = 4096,
+        max_payload: int = 1048576,
+        max_pending: int = 67108864,
+        max_subs: int = -1,
+        write_deadline: float = 10.0,
+        ping_interval: float = 120.0,
+        ping_max: int = 2,
+    ) -> None: ...
+    def start(self, info: bytes, *, expect_connect: bool, auth_timeout: float = 0.0) -> None:
+        """Hand the connection to its poller: send `info`, then read.
+
+        With `expect_connect` any verb but CONNECT is an authorization violation, and after `auth_timeout`
+        seconds without one the connection is closed.
+        """
+    def refuse(self, info: bytes, reason: int, err: str) -> None:
+        """Greet, send `-ERR 'err'` and close, without reading anything."""
+    def resume(self) -> None:
+        """Go on parsing after a punted INFO has been answered."""
+    def close_connection(self, reason: int, err: str | None = None) -> None:
+        """Send `-ERR 'err'` if given and close; EV_CLOSED follows once that is done. Idempotent."""
+    def set_limits(
+        self,
+        *,
+        max_control_line: int,
+        max_payload: int,
+        max_subs: int,
+        ping_interval: float,
+        ping_max: int,
+    ) -> None:
+        """Limits from now on, -1 for none; subscriptions over theirs stay."""
     def register(self, account: Account) -> None:
         """Bind to an account, before start()."""
     def connected(
@@ -37,5 +77,3 @@ class Client(Deliverer):
         self, subject: bytes, reply: bytes | None, headers: bytes | None, payload: bytes
     ) -> bool:
         """Route a message as if this client had published it; True when somebody received it."""
-    def subscriptions(self) -> list[tuple[bytes, bytes, bytes, int, int]]:
-        """(subject, queue, sid, delivered, max) of each subscription."""

@@ -20,5 +20,3 @@ class Violation(IntEnum):
     BAD_REMOTE_SIZE = 15
     UNSUPPORTED_OPERATION = 16
     PARSER_OUT_OF_MEMORY = 17
-
-class Parser: ...

@@ -2,8 +2,6 @@
 
 from enum import IntEnum
 
-from gnats.core.parser import Parser
-
 class LogCode(IntEnum):
     LOG_PUBLISH_VIOLATION = 32
     LOG_REPLY_VIOLATION = 33
@@ -43,9 +41,11 @@ class TraceCode(IntEnum):
     TRACE_OUT_PAYLOAD = 3
     TRACE_DELSUB = 4
 
-class Recorder(Parser):
-    """A connection as far as it tells of itself."""
+class Recorder:
+    """What the control plane hears log lines from."""
 
+    @property
+    def kind(self) -> int: ...
     @property
     def cid(self) -> int: ...
     def take_unlogged(self) -> int:

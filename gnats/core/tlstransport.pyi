@@ -15,7 +15,7 @@ class TLSInfo(TypedDict):
     verified: bool
     peer_certs: list[bytes]
 
-def start_tls(
+def add_tls(
     connection: Connection,
     context: TLSBase,
     *,
@@ -24,10 +24,9 @@ def start_tls(
     mixed: bool = False,
     fallback: float = 0.0,
     timeout: float = 2.0,
-    expect_connect: bool,
-    auth_timeout: float = 0.0,
 ) -> None:
-    """Hand a connection to its poller, which greets it, shakes hands in `timeout` seconds, and reads.
+    """Put TLS before a connection that is not started yet: it greets its peer and shakes hands in `timeout`
+    seconds before it speaks its protocol.
 
     Without `secure_info`, `clear_info` is sent at once and the handshake follows; with `mixed` only if
     the client's first byte begins one. With `secure_info` the handshake comes first, unless `fallback`

@@ -3,6 +3,7 @@
 import asyncio
 import ssl
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from support.certs import Certificates
@@ -10,7 +11,6 @@ from support.tlswire import TLS_1_2, TLS_1_3, TLSConnection, client_context
 from support.wire import Closed
 
 from gnats import server
-from gnats.core.account import Account
 from gnats.core.client import Client
 from gnats.core.transport_probe import disturb
 from gnats.reasons import ClosedState
@@ -44,10 +44,19 @@ def disturbed(monkeypatch: pytest.MonkeyPatch) -> Disturb:
     """Has the connections that a server accepts from now on disturbed."""
 
     def disturbed(most: int, **failing: int) -> None:
-        class Disturbed(Client):
-            def register(self, account: Account) -> None:
-                super().register(account)
-                disturb(self, most, **failing)
+        class Disturbing(type):
+            """Stands for Client, of which there are no heirs."""
+
+            def __call__(cls, *args: Any, **options: Any) -> Client:
+                client = Client(*args, **options)
+                disturb(client, most, **failing)
+                return client
+
+            def __instancecheck__(cls, instance: object) -> bool:
+                return isinstance(instance, Client)
+
+        class Disturbed(metaclass=Disturbing):
+            pass
 
         monkeypatch.setattr(server, "Client", Disturbed)
 

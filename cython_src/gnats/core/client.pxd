@@ -1,41 +1,68 @@
-"""A client (the protocol half of client.go): verbs, subscriptions, and what it publishes.
-
-Subscriptions are changed by the owner under the connection's lock, so that others may read them under it.
-"""
+"""A client (the protocol half of client.go): the session of a NATS client, or one of the server's own subscribers."""
+cimport cython
 from libc.stddef cimport size_t
-from libc.stdint cimport uint32_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
-from gnats.core.account cimport Account
-from gnats.core.delivery cimport Deliverer
-from gnats.core.mappings cimport Mappings
-from gnats.core.message cimport Message, NativeSub
-from gnats.core.slice cimport Slice
-from gnats.core.sublist cimport Subscription
+from gnats.core.parser cimport Parser
+from gnats.core.pings cimport Pings
+from gnats.core.subscriber cimport Subscriber
+from gnats.core.timers cimport Timer
 
 
-cdef class Client(Deliverer):
-    cdef uint64_t native_sids      # given out so far
+# What a CONNECT settled, staged by the control plane for the owner.
+cdef struct ConnectOptions:
+    uint8_t echo, verbose, pedantic, headers, no_responders, protocol
 
-    # NULL and error[0] < 0 for an invalid subject, 0 without memory
-    cdef Subscription *add_sub(self, char *subject, size_t sn, char *queue, size_t qn, char *sid, size_t n,
-                               int *error) noexcept nogil
-    # Subscribe `native` (copied) with a sid of its own, in the account; the control loop. NULL as add_sub.
-    cdef Subscription *add_native_sub(self, const char *subject, size_t sn, const char *queue, size_t qn,
-                                      const NativeSub *native, int *error) noexcept nogil
-    cdef Subscription *insert_sub(self, Subscription *s, int *error) noexcept nogil
-    # Publish in any account, from within a batch of this client's poller: to who is subscribed to `subject`, shown as
-    # `shown` (NULL: as it is). Header and payload need not be adjacent, reply and header may be NULL. True when
-    # somebody received it. Hooks and native subscribers may call it while it is running: what is in hand stays.
-    cdef bint send(self, Account account, const char *subject, size_t sn, const char *shown, size_t shown_n,
-                   const char *reply, size_t rn, const char *hdr, size_t hn, const char *msg, size_t n) noexcept nogil
-    # They are out of the table: take them out of the sublist, and retire them.
-    cdef void take_out(self, Subscription **subs, size_t n) noexcept nogil
+
+# What a reload may change on a live connection; -1 no limit.
+cdef struct Limits:
+    int32_t max_control_line, max_payload, max_subs, ping_max
+    int64_t ping_interval    # ns
+
+
+@cython.final
+cdef class Client(Subscriber):
+    cdef Parser parser
+    cdef uint8_t connect_received
+    cdef uint8_t first_pong_sent  # atomic
+    cdef int32_t max_subs         # -1 for no limit
+    # bytes read but not parsed because a punted verb came before them
+    cdef char *pre
+    cdef size_t pre_len, pre_at
+    cdef Timer auth_timer
+    cdef int64_t auth_timeout     # ns
+    cdef Pings pings
+    cdef uint64_t batch_subs      # verbs about subscriptions in the read in hand
+    # under lock: what the control plane leaves for the owner
+    cdef ConnectOptions staged
+    cdef Limits staged_limits
+    cdef int32_t staged_max_subs, staged_max_payload
+    cdef void *staged_account
+    cdef char *connect_info       # INFO for after the first PONG
+    cdef size_t connect_info_len
+
+    # -- the session --
+    cdef void begin_pings(self) noexcept nogil
+    cdef void feed(self, size_t direct, char *buf, size_t n) noexcept nogil
+    cdef void parse_bytes(self, char *buf, size_t n) noexcept nogil
+    cdef bint parse_kept(self) noexcept nogil
+    cdef void begin_batch(self) noexcept nogil
+    cdef void account_batch(self) noexcept nogil
+    cdef void take_requests(self, uint32_t ctl) noexcept nogil
+    cdef void take_options(self) noexcept nogil
+    cdef void apply_limits(self, const Limits *limits) noexcept nogil
+    cdef void timer_expired(self, Timer *t) noexcept nogil
+    cdef bint end_session(self) noexcept nogil
+    # -- verbs: what the parser calls --
+    cdef int process_inbound_msg(self) noexcept nogil
+    cdef int process_sub(self, char *arg, size_t n) noexcept nogil
+    cdef int process_unsub(self, char *arg, size_t n) noexcept nogil
+    cdef int process_ping(self) noexcept nogil
+    cdef int process_pong(self) noexcept nogil
+    cdef int process_connect(self, char *arg, size_t n) noexcept nogil
+    cdef int process_err(self, char *arg, size_t n) noexcept nogil
+    cdef int process_invalid_publish_subject(self) noexcept nogil
+    cdef int auth_violation(self) noexcept nogil
+    cdef int violation(self, int code, int64_t b, const char *data, size_t n) noexcept nogil
     cdef int punt(self, uint32_t kind, const char *arg, size_t n) noexcept nogil
-    # -- messages it publishes; see core.message --
-    cdef int refuse_msg(self, const Message *m, int what) noexcept nogil
-    cdef void map_subject(self, Message *m, Mappings *mappings) noexcept nogil
-    cdef void trace_in_mapping(self, const Slice *subject, const char *to, size_t n) noexcept nogil
-    # Handle a message whose header may ask for a trace.
-    cdef int process_traced_msg(self, Message *m) noexcept nogil
     cdef void trace_over_max_payload(self) noexcept nogil
-    cdef void no_responders(self, const Message *m) noexcept nogil

@@ -2,31 +2,37 @@
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint32_t, uint64_t
-from libc.stdlib cimport free, malloc, realloc
+from libc.stdlib cimport free, malloc
 from libc.string cimport memcmp, memcpy, strlen
 
-from gnats.core.account cimport Account, account_imports_streams, account_mappings
+from gnats.core.account cimport Account
+from gnats.core.answers cimport refuse_subscription, send_err, send_ok
 from gnats.core.batch cimport end_batch
 from gnats.core.connection cimport (
+    AUTHENTICATION_TIMEOUT,
     AUTHENTICATION_VIOLATION,
+    CTL_CLOSE,
     CTL_CONNECTED,
     CTL_IMPORTS,
+    CTL_LIMITS,
     CTL_PERMISSIONS,
     CTL_RESUME,
+    CTL_START,
     MAX_CONTROL_LINE_EXCEEDED,
     MAX_PAYLOAD_EXCEEDED,
     PARSE_ERROR,
     PROTOCOL_VIOLATION,
     READ_ERROR,
-    WRITE_ERROR,
+    SESSION_TIMERS,
+    UNANSWERED,
+    Connection,
+    Session,
 )
-from gnats.core.delivery cimport Deliverer
-from gnats.core.departures cimport depart, settle_before_subscribing
-from gnats.core.inbox cimport EV_CONNECT, EV_INFO, Inbox
-from gnats.core.kinds cimport ACCOUNT, CLIENT, JETSTREAM, SYSTEM
-from gnats.core.mappings cimport Mappings, select_mapped_subject
-from gnats.core.message cimport SIZES_ROOM, Message, NativeSub, message_set_data, native_sub
-from gnats.core.msgtrace cimport REFUSED_REPLY, REFUSED_SIZE, REFUSED_SUBJECT, trace_mapping, trace_refused
+from gnats.core.guard cimport may_subscribe
+from gnats.core.imports cimport renew_shadows
+from gnats.core.inbox cimport EV_CONNECT, EV_INFO, inbox_reading
+from gnats.core.kinds cimport CLIENT
+from gnats.core.message cimport SIZES_ROOM, Message, message_set_data
 from gnats.core.parser cimport (
     BAD_OPERATION,
     BAD_SUB_ARGS,
@@ -37,104 +43,68 @@ from gnats.core.parser cimport (
     PARSE_CLOSED,
     PARSE_OK,
     PARSE_PUNT,
+    ParserHandlers,
+    parse,
     parse_size,
+    parser_free,
+    parser_init,
+    parser_wants,
+    payload_filled,
 )
 from gnats.core.permissions cimport Permissions
-from gnats.core.pollstate cimport PollState, pollstate_busy
-from gnats.core.quiesce cimport QsParticipant, qs_offline, qs_online, qs_register, qs_retire, qs_unregister
+from gnats.core.pings cimport (
+    pong_received,
+    process_ping_timer,
+    set_first_ping_timer,
+    set_ping_limits,
+    start_ping_timer,
+)
+from gnats.core.pollstate cimport PollerBase, pollstate_busy
+from gnats.core.publishing cimport begin_message, process_inbound_client_msg, route_msg, trace_too_large
+from gnats.core.quiesce cimport qs_offline, qs_online
 from gnats.core.records cimport (
+    LOG_AUTH_TIMEOUT,
     LOG_AUTH_VIOLATION,
     LOG_CLIENT_ERROR,
     LOG_MAX_SUBSCRIPTIONS,
-    LOG_REPLY_VIOLATION,
-    TRACE_DELSUB,
     TRACE_IN,
-    TRACE_IN_PAYLOAD,
     TRACE_OUT,
 )
-from gnats.core.reserved cimport is_gateway_reply, is_jetstream_ack, is_raft_subject
-from gnats.core.results cimport results_match
-from gnats.core.route cimport ROUTE_DELIVERED, ROUTE_NO_MEMORY, RouteOutcome, process_msg_results, route
 from gnats.core.slice cimport Slice
-from gnats.core.sublist cimport SL_NO_MEMORY, SL_OK, SUB_NATIVE, MatchResult, Subscription, sub_new, sub_row, sub_sid
-from gnats.core.subtable cimport (
-    SOME,
-    subtable_add,
-    subtable_find,
-    subtable_remove,
-    subtable_take,
-    subtable_take_some,
-    subtable_text,
+from gnats.core.state cimport ServerState
+from gnats.core.subscriber cimport Subscriber
+from gnats.core.subscriptions cimport (
+    add_sub,
+    apply_permissions,
+    has_many_subs,
+    remove_all_subs,
+    remove_some_subs,
+    unsubscribe,
+    unsubscribe_exhausted,
 )
-from gnats.core.timers cimport timer_clear
-from gnats.core.tracing cimport TRACE_ON, TRACE_SKIP, init_msg_trace, may_be_traced, send_msg_trace, set_trace_dest
-from gnats.includes.atomics cimport bump64, load8, load64, loadi64, store8, store64, storei64, unlikely
+from gnats.core.sublist cimport Subscription
+from gnats.core.subtable cimport subtable_find, subtable_text
+from gnats.core.timers cimport Timer, timer_clear
+from gnats.includes.atomics cimport bump64, load8, load64, loadi64, store8, storei64
 from gnats.includes.linux cimport eventfd_write, monotonic_ns
 from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
-from gnats.includes.text cimport NUMBER_ROOM, put, put_number, put_text
+from gnats.includes.text cimport NUMBER_ROOM, put_number
+from gnats.includes.times cimport duration_of
 
 cdef enum:
-    SLICE = 256                    # subscriptions removed under one lock
-    MANY = 512                     # more of them are not removed in one batch
     NOTED = 32768                  # bytes of a closed connection's subscriptions that monitoring can show
 
-cdef const char *NO_RESPONDERS = b"NATS/1.0 503\r\nNats-Subject: "
+cdef enum:
+    T_AUTH = SESSION_TIMERS
+    T_PING
 
-
-cdef inline bint is_reserved_reply(const Slice *reply) noexcept nogil:
-    # service imports, JetStream acknowledgements, gateway replies
-    if reply.p[0] == c'_':
-        return (reply.n > 3 and memcmp(reply.p, b"_R_.", 4) == 0) or is_gateway_reply(reply)
-    return reply.p[0] == c'$' and (is_jetstream_ack(reply) or is_gateway_reply(reply))
+cdef Session CLIENT_SESSION
+cdef ParserHandlers VERBS
 
 
 cdef inline int go_on(Client c) noexcept nogil:
     """What a handler returns: the parser stops once we are closing."""
     return PARSE_CLOSED if load8(&c.closing) else PARSE_OK
-
-
-cdef inline void begin_message(Client c, Message *m) noexcept nogil:
-    """Set what the messages of a client have in common; shown as their subject, without a reply."""
-    m.ps = c.ps
-    m.origin = <void *> c
-    m.account = c.account
-    m.shown.p = m.reply.p = NULL
-    m.shown.n = m.reply.n = 0
-    m.hop = NULL
-    m.trace = NULL
-
-
-cdef inline bint route_msg(Client c, const Message *m) noexcept nogil:
-    """Deliver to the subscribers in the account; True when one received it."""
-    cdef RouteOutcome outcome = route(m, (<Account> c.account).sublist)
-    if unlikely(outcome == ROUTE_NO_MEMORY):
-        c.out_of_memory(READ_ERROR)
-    elif outcome != ROUTE_DELIVERED and m.reply.p != NULL and c.opts.no_responders:
-        c.no_responders(m)
-    return outcome == ROUTE_DELIVERED
-
-
-cdef inline int process_inbound_client_msg(Client c, Message *m, Mappings *mappings) noexcept nogil:
-    """Check and route a message; the mappings, NULL for none, change it."""
-    c.batch_msgs += 1
-    c.batch_bytes += m.n
-    if unlikely(mappings != NULL):
-        c.map_subject(m, mappings)   # what follows knows the new subject only
-    if c.trace:
-        c.trace_msg(TRACE_IN_PAYLOAD, m.data, m.n + 2, m.hdr)
-    if unlikely(m.subject.n and (m.subject.p[0] == c'_' or m.subject.p[0] == c'$')):
-        if is_gateway_reply(&m.subject) or (
-            is_raft_subject(&m.subject) and not load8(&(<Account> c.account)._is_system)
-        ):
-            return c.refuse_msg(m, REFUSED_SUBJECT)
-    if unlikely(c.permissions != NULL) and not c.may_publish(&m.subject):
-        return c.refuse_msg(m, REFUSED_SUBJECT)
-    if m.reply.p != NULL and is_reserved_reply(&m.reply):
-        return c.refuse_msg(m, REFUSED_REPLY)
-    if unlikely(c.opts.verbose):
-        c.send_ok()
-    route_msg(c, m)
-    return PARSE_OK
 
 
 cdef uint32_t split_line(char *arg, size_t n, Slice *out, uint32_t most) noexcept nogil:
@@ -158,13 +128,48 @@ cdef uint32_t split_line(char *arg, size_t n, Slice *out, uint32_t most) noexcep
     return count
 
 
-cdef class Client(Deliverer):
-    """A connection that speaks the protocol, or one of the server's own subscribers; see Connection."""
+cdef class Client(Subscriber):
+    """A connection of a NATS client, or one of the server's own subscribers (fd -1); see Connection.
+
+    Sizes are in bytes, `ping_interval` in seconds; -1 for max_payload or max_subs means no limit.
+    """
+
+    def __cinit__(
+        self,
+        int kind,
+        int fd,
+        uint64_t cid,
+        PollerBase poller not None,
+        ServerState state not None,
+        *,
+        int max_control_line=4096,
+        int max_payload=1048576,
+        size_t max_pending=0,
+        int max_subs=-1,
+        double write_deadline=0.0,
+        double ping_interval=120.0,
+        int ping_max=2,
+    ):
+        # max_pending and write_deadline are the connection's
+        self.session = &CLIENT_SESSION
+        parser_init(&self.parser, kind, &VERBS, <void *> self)
+        self.parser.max_control_line = max_control_line
+        self.parser.max_payload = max_payload
+        self.parser.pedantic = self.verbose = kind == CLIENT
+        self.max_subs = max_subs
+        self.pings.interval = duration_of(ping_interval)
+        self.pings.max = ping_max
+        self.auth_timer.owner = self.pings.timer.owner = <void *> self
+        self.auth_timer.kind = T_AUTH
+        self.pings.timer.kind = T_PING
 
     def __dealloc__(self):
-        if self.ps != NULL:   # else arguments were refused, and the methods are not there yet either
+        if self.session != NULL:   # else arguments were refused
             self.started = 0   # this is in no batch
-            self.remove_all_subs()
+            remove_all_subs(self)
+        parser_free(&self.parser)
+        free(self.pre)
+        free(self.connect_info)
 
     # -- what Python calls ---------------------------------------------------------------------------------------
 
@@ -172,7 +177,46 @@ cdef class Client(Deliverer):
         """Bind to an account, before start()."""
         self.keep.append(account)
         self.account = <void *> account
-        begin_message(self, &self.pa.m)
+        begin_message(self, &self.parser.pa.m)
+
+    def start(self, bytes info not None, *, bint expect_connect, double auth_timeout=0.0) -> None:
+        """Hand the connection to its poller: send `info`, then read.
+
+        With `expect_connect`, any verb but CONNECT is an authorization violation, and after `auth_timeout` seconds
+        without one the connection is closed.
+        """
+        self.awaits_connect = self.parser.auth_set = expect_connect
+        self.auth_timeout = duration_of(auth_timeout) if expect_connect else 0
+        self.append_remote(info)
+        self.request(CTL_START, 0)
+
+    def refuse(self, bytes info not None, int reason, str err not None) -> None:
+        """Greet, send `-ERR 'err'` and close, without reading anything."""
+        self.append_remote(info + f"-ERR '{err}'\r\n".encode())
+        self.request(CTL_START | CTL_CLOSE, reason)
+
+    def resume(self) -> None:
+        """Go on parsing after a punted INFO has been answered."""
+        self.request(CTL_RESUME, 0)
+
+    def close_connection(self, int reason, str err=None) -> None:
+        """Send `-ERR 'err'` if given and close; EV_CLOSED follows once the poller has done it. Idempotent."""
+        if err is not None:
+            self.append_remote(f"-ERR '{err}'\r\n".encode())
+        self.request(CTL_CLOSE, reason)
+
+    def set_limits(
+        self, *, int max_control_line, int max_payload, int max_subs, double ping_interval, int ping_max
+    ) -> None:
+        """Limits from now on, -1 for none; subscriptions over theirs stay."""
+        pthread_mutex_lock(&self.lock)
+        self.staged_limits.max_control_line = max_control_line
+        self.staged_limits.max_payload = max_payload
+        self.staged_limits.max_subs = max_subs
+        self.staged_limits.ping_interval = duration_of(ping_interval)
+        self.staged_limits.ping_max = ping_max
+        pthread_mutex_unlock(&self.lock)
+        self.request(CTL_LIMITS, 0)
 
     def connected(
         self,
@@ -214,8 +258,8 @@ cdef class Client(Deliverer):
         self.staged.headers = headers
         self.staged.no_responders = no_responders
         self.staged.protocol = protocol
-        self.staged.max_subs = self.staged_limits.max_subs = max_subs  # limits set before were another account's
-        self.staged.max_payload = self.staged_limits.max_payload = max_payload
+        self.staged_max_subs = self.staged_limits.max_subs = max_subs  # limits set before were another account's
+        self.staged_max_payload = self.staged_limits.max_payload = max_payload
         self.staged_account = <void *> account
         free(self.connect_info)
         self.connect_info = copy
@@ -236,8 +280,8 @@ cdef class Client(Deliverer):
         cdef Subscription *s
         if subtable_find(&self.subs, PyBytes_AS_STRING(sid), PyBytes_GET_SIZE(sid)) != NULL:
             raise ValueError(f"sid {sid!r} is in use")
-        s = self.add_sub(
-            PyBytes_AS_STRING(subject), PyBytes_GET_SIZE(subject), PyBytes_AS_STRING(q), PyBytes_GET_SIZE(q),
+        s = add_sub(
+            self, PyBytes_AS_STRING(subject), PyBytes_GET_SIZE(subject), PyBytes_AS_STRING(q), PyBytes_GET_SIZE(q),
             PyBytes_AS_STRING(sid), PyBytes_GET_SIZE(sid), &error)
         if s == NULL:
             raise MemoryError if error == 0 else ValueError(f"invalid subject {subject!r}")
@@ -247,7 +291,7 @@ cdef class Client(Deliverer):
         cdef Subscription *s = subtable_find(&self.subs, PyBytes_AS_STRING(sid), PyBytes_GET_SIZE(sid))
         if s == NULL:
             raise KeyError(sid)
-        self.unsubscribe(s)
+        unsubscribe(self, s)
 
     def publish_internal(self, bytes subject not None, bytes reply, bytes headers, bytes payload not None) -> bool:
         """Route a message as if this internal client had published it; True when somebody received it.
@@ -276,131 +320,156 @@ cdef class Client(Deliverer):
         qs_offline(&self.ps.qs)
         return delivered
 
-    cdef bint send(
-        self, Account account, const char *subject, size_t sn, const char *shown, size_t shown_n,
-        const char *reply, size_t rn, const char *hdr, size_t hn, const char *msg, size_t n
-    ) noexcept nogil:
-        cdef char[SIZES_ROOM] sizes
-        cdef char *joined = NULL
-        cdef Message m
-        cdef bint delivered
-        cdef MatchResult *r = results_match(&self.ps.cache, account.sublist, subject, sn)
-        if r == NULL:
-            self.out_of_memory(WRITE_ERROR)
+    # -- the session ---------------------------------------------------------------------------------------------
+
+    cdef void begin_pings(self) noexcept nogil:
+        if self.auth_timeout > 0:
+            self.set_timer(&self.auth_timer, self.auth_timeout)
+        start_ping_timer(self, &self.pings)
+
+    cdef void feed(self, size_t direct, char *buf, size_t n) noexcept nogil:
+        self.begin_batch()
+        if (direct == 0 or payload_filled(&self.parser, direct) == PARSE_OK) and n:
+            self.parse_bytes(buf, n)
+        self.account_batch()
+
+    cdef void parse_bytes(self, char *buf, size_t n) noexcept nogil:
+        """Parse; what follows a punted verb is kept until the control plane has answered."""
+        if parse(&self.parser, buf, n) != PARSE_PUNT:
+            return
+        self.paused |= UNANSWERED
+        n -= self.parser.consumed
+        if n == 0:
+            return
+        self.pre = <char *> malloc(n)
+        if self.pre == NULL:
+            self.out_of_memory(READ_ERROR)
+            return
+        memcpy(self.pre, buf + self.parser.consumed, n)
+        self.pre_len = n
+        self.pre_at = 0
+
+    cdef bint parse_kept(self) noexcept nogil:
+        """Parse what was kept, which may stop at another punted verb; whether there was something."""
+        cdef char *pre = self.pre
+        if pre == NULL:
             return False
-        if r.npsubs == 0 and r.nqgroups == 0:
-            return False
-        if hn and n and hdr + hn != msg:
-            joined = <char *> malloc(hn + n)
-            if joined == NULL:
-                self.out_of_memory(WRITE_ERROR)
-                return False
-            memcpy(joined, hdr, hn)
-            memcpy(joined + hn, msg, n)
-        begin_message(self, &m)
-        m.account = <void *> account
-        m.subject.p = <char *> subject
-        m.subject.n = sn
-        m.shown.p = <char *> shown
-        m.shown.n = shown_n
-        if rn:
-            m.reply.p = <char *> reply
-            m.reply.n = rn
-        message_set_data(&m, joined if joined != NULL else <char *> (hdr if hn else msg), hn, hn + n, sizes)
-        delivered = process_msg_results(&m, r) == ROUTE_DELIVERED
-        free(joined)
-        return delivered
+        self.begin_batch()
+        if parse(&self.parser, pre + self.pre_at, self.pre_len - self.pre_at) == PARSE_PUNT:
+            self.paused |= UNANSWERED
+            self.pre_at += self.parser.consumed
+        else:
+            self.pre_at = self.pre_len
+        if self.pre_at == self.pre_len:
+            self.pre = NULL
+            free(pre)
+        self.account_batch()
+        return True
 
-    def subscriptions(self) -> list:
-        """(subject, queue, sid, delivered, max) of each subscription."""
-        cdef QsParticipant reader
-        cdef Subscription **all = NULL
-        cdef Subscription *s
-        cdef uint32_t i, n = 0
-        cdef list out = []
-        # Only pointers are copied under the lock; being online keeps what they point to.
-        qs_register(&reader)
-        qs_online(&reader)
-        pthread_mutex_lock(&self.lock)
-        if self.subs.n:
-            all = <Subscription **> malloc(self.subs.n * sizeof(Subscription *))
-        if all != NULL:
-            for i in range(self.subs.mask + 1):
-                s = self.subs.slots[i]
-                while s != NULL:
-                    all[n] = s
-                    n += 1
-                    s = s.next
-        pthread_mutex_unlock(&self.lock)
-        try:
-            for i in range(n):
-                out.append(sub_row(all[i]))
-        finally:
-            free(all)
-            qs_offline(&reader)
-            qs_unregister(&reader)
-        return out
+    cdef void begin_batch(self) noexcept nogil:
+        self.parser.trace = self.trace
+        self.batch_msgs = self.batch_bytes = self.batch_subs = 0
+        inbox_reading(&self.source)
 
-    # -- requests of other threads -------------------------------------------------------------------------------
+    cdef void account_batch(self) noexcept nogil:
+        inbox_reading(NULL)
+        if self.batch_msgs:
+            bump64(&self.in_msgs, self.batch_msgs)
+            bump64(&self.in_bytes, self.batch_bytes)
+            bump64(&self.ps.in_msgs, self.batch_msgs)
+            bump64(&self.ps.in_bytes, self.batch_bytes)
+        if self.batch_msgs or self.batch_subs:
+            storei64(&self.last_in, self.ps.now)
+        self.batch_msgs = self.batch_bytes = self.batch_subs = 0
 
-    cdef void on_control(self, uint32_t ctl) noexcept nogil:
-        cdef Subscription **reap
-        cdef uint32_t i, n
-        cdef void *account
-        pthread_mutex_lock(&self.lock)
-        reap = self.reap
-        n = self.nreap
-        self.reap = NULL
-        self.nreap = self.reap_cap = 0
-        pthread_mutex_unlock(&self.lock)
-        for i in range(n):
-            self.unsubscribe(reap[i])
-        free(reap)
+    cdef void take_requests(self, uint32_t ctl) noexcept nogil:
+        cdef Limits limits
+        unsubscribe_exhausted(self)
         if load8(&self.closing):
             return
-        if not ctl & CTL_CONNECTED:
-            if ctl & CTL_PERMISSIONS:
-                self.apply_permissions()
-            if ctl & CTL_IMPORTS:
-                self.renew_shadows()
-            return
+        if ctl & CTL_CONNECTED:
+            self.take_options()
+        elif ctl & CTL_PERMISSIONS:
+            apply_permissions(self)
+        if ctl & CTL_IMPORTS:
+            renew_shadows(self)
+        if ctl & CTL_LIMITS:
+            pthread_mutex_lock(&self.lock)
+            limits = self.staged_limits
+            pthread_mutex_unlock(&self.lock)
+            self.apply_limits(&limits)
+
+    cdef void take_options(self) noexcept nogil:
+        cdef ConnectOptions opts
+        cdef int32_t max_subs, max_payload
+        cdef void *account
         pthread_mutex_lock(&self.lock)
-        self.opts = self.staged
+        opts = self.staged
+        max_subs = self.staged_max_subs
+        max_payload = self.staged_max_payload
         account = self.staged_account
         pthread_mutex_unlock(&self.lock)
         if self.connect_received or account != self.account:
             # A second CONNECT starts over: what was subscribed under the first is gone. And what was subscribed
             # without any, while that was allowed, is in the other account's sublist.
-            self.remove_all_subs()
+            remove_all_subs(self)
         self.account = account
-        begin_message(self, &self.pa.m)
-        self.apply_permissions()
-        if ctl & CTL_IMPORTS:
-            self.renew_shadows()
-        store8(&self.headers, self.opts.headers)
-        self.pedantic = self.opts.pedantic
-        self.max_subs = self.opts.max_subs
-        self.max_payload = self.opts.max_payload
+        begin_message(self, &self.parser.pa.m)
+        apply_permissions(self)
+        self.echo = opts.echo
+        self.verbose = opts.verbose
+        self.no_responders = opts.no_responders
+        store8(&self.headers, opts.headers)
+        self.parser.headers = opts.headers
+        self.parser.pedantic = opts.pedantic
+        self.parser.max_payload = max_payload
+        self.max_subs = max_subs
         self.connect_received = 1
-        self.auth_set = 0
+        self.awaits_connect = self.parser.auth_set = 0
+
+    cdef void apply_limits(self, const Limits *limits) noexcept nogil:
+        self.parser.max_control_line = limits.max_control_line
+        self.parser.max_payload = limits.max_payload
+        self.max_subs = limits.max_subs
+        set_ping_limits(self, &self.pings, limits.ping_interval, limits.ping_max)
+
+    cdef void timer_expired(self, Timer *t) noexcept nogil:
+        if t.kind == T_PING:
+            process_ping_timer(self, &self.pings)
+            return
+        send_err(self, b"Authentication Timeout")
+        self.debugf(LOG_AUTH_TIMEOUT, 0, NULL, 0)
+        self.close_connection_nogil(AUTHENTICATION_TIMEOUT)
+
+    cdef bint end_session(self) noexcept nogil:
+        timer_clear(&self.ps.timers, &self.auth_timer)
+        timer_clear(&self.ps.timers, &self.pings.timer)
+        self.last_nsubs = load64(&self.nsubs)
+        if self.fd >= 0:
+            self.last_subs = subtable_text(&self.subs, NOTED, &self.last_subs_len)
+        # The server's own clients go at once.
+        if self.fd >= 0 and has_many_subs(self) and not load8(&self.ps.hurry):
+            return True
+        remove_all_subs(self)
+        return False
 
     # -- verbs ---------------------------------------------------------------------------------------------------
 
     cdef int process_connect(self, char *arg, size_t n) noexcept nogil:
         timer_clear(&self.ps.timers, &self.auth_timer)
-        storei64(&self.rtt, self.ps.now - self.start_time if self.ps.now > self.start_time else 1)
-        self.set_first_ping_timer()
+        set_first_ping_timer(self, &self.pings)
         return self.punt(EV_CONNECT, arg, n)
-
-    cdef int process_info(self, char *arg, size_t n) noexcept nogil:
-        return self.punt(EV_INFO, arg, n)
 
     cdef int punt(self, uint32_t kind, const char *arg, size_t n) noexcept nogil:
         """Leave a verb to the control plane, which has us go on: who cannot be asked closes us."""
-        if not (<Inbox> self.inbox).post_data(kind, <void *> self, &self.source, 0, 0, arg, n):
+        if not self.inbox.post_data(kind, <void *> self, &self.source, 0, 0, arg, n):
             self.out_of_memory(READ_ERROR)
             return PARSE_CLOSED
         return PARSE_PUNT
+
+    cdef int process_inbound_msg(self) noexcept nogil:
+        process_inbound_client_msg(self, &self.parser.pa.m)
+        return go_on(self)
 
     cdef int process_ping(self) noexcept nogil:
         cdef char *info
@@ -409,7 +478,7 @@ cdef class Client(Deliverer):
             self.trace_line(TRACE_OUT, b"PONG", 4, NULL, 0)
         self.queue_outbound(b"PONG\r\n", 6)
         storei64(&self.last_in, self.ps.now)
-        if self.kind == CLIENT and self.connect_received and not self.first_pong_sent:
+        if self.connect_received and not self.first_pong_sent:
             pthread_mutex_lock(&self.lock)
             info = self.connect_info
             self.connect_info = NULL
@@ -421,11 +490,7 @@ cdef class Client(Deliverer):
         return go_on(self)
 
     cdef int process_pong(self) noexcept nogil:
-        if self.trace:
-            self.trace_line(TRACE_IN, b"PONG", 4, NULL, 0)
-        self.ping_out = 0
-        if self.rtt_start:
-            storei64(&self.rtt, self.ps.now - self.rtt_start if self.ps.now > self.rtt_start else 1)
+        pong_received(self, &self.pings)
         return PARSE_OK
 
     cdef int process_err(self, char *arg, size_t n) noexcept nogil:
@@ -435,7 +500,7 @@ cdef class Client(Deliverer):
 
     cdef int auth_violation(self) noexcept nogil:
         self.log(LOG_AUTH_VIOLATION, 0, NULL, 0)
-        self.send_err(b"Authorization Violation")
+        send_err(self, b"Authorization Violation")
         self.close_connection_nogil(AUTHENTICATION_VIOLATION)
         return PARSE_CLOSED
 
@@ -446,75 +511,36 @@ cdef class Client(Deliverer):
             return PARSE_CLOSED
         if code == OVER_MAX_PAYLOAD:
             self.trace_over_max_payload()
-            n = put_number(limit, self.max_payload) - limit   # there is one
+            n = put_number(limit, self.parser.max_payload) - limit   # there is one
             data = limit
         if code == BAD_OPERATION:
-            self.send_err(b"Unknown Protocol Operation")
+            send_err(self, b"Unknown Protocol Operation")
         elif code == OVER_MAX_CONTROL_LINE:
-            self.send_err(b"maximum control line exceeded")
+            send_err(self, b"maximum control line exceeded")
         self.log(code, b, data, n if n < 512 else 512)
         if code == OVER_MAX_CONTROL_LINE:
             self.close_connection_nogil(MAX_CONTROL_LINE_EXCEEDED)
         elif code == OVER_MAX_PAYLOAD:
-            self.send_err(b"Maximum Payload Violation")
+            send_err(self, b"Maximum Payload Violation")
             self.close_connection_nogil(MAX_PAYLOAD_EXCEEDED)
         self.close_connection_nogil(PROTOCOL_VIOLATION)
         return PARSE_CLOSED
 
+    cdef void trace_over_max_payload(self) noexcept nogil:
+        """Trace a message over the largest payload, as far as it has come."""
+        cdef Message m = self.parser.pa.m
+        if self.parser.pa.hdr <= 0 or not self.parser.rest.n:
+            return
+        m.data = self.parser.rest.p
+        m.n = <size_t> self.parser.pa.size
+        m.hdr = min(<size_t> self.parser.pa.hdr, self.parser.rest.n)
+        trace_too_large(self, &m)
+
     cdef int process_invalid_publish_subject(self) noexcept nogil:
-        self.send_err(b"Invalid Publish Subject")
+        send_err(self, b"Invalid Publish Subject")
         return go_on(self)
 
     # -- subscriptions -------------------------------------------------------------------------------------------
-
-    cdef Subscription *add_sub(
-        self, char *subject, size_t sn, char *queue, size_t qn, char *sid, size_t n, int *error
-    ) noexcept nogil:
-        """A new subscription in the account; NULL and error[0] < 0 for an invalid subject, 0 without memory."""
-        cdef Subscription *s = sub_new(<void *> self, self.kind, subject, sn, queue, qn, sid, n)
-        error[0] = 0
-        if s == NULL:
-            return NULL
-        s.internal = self.kind == SYSTEM or self.kind == JETSTREAM or self.kind == ACCOUNT
-        return self.insert_sub(s, error)
-
-    cdef Subscription *add_native_sub(
-        self, const char *subject, size_t sn, const char *queue, size_t qn, const NativeSub *native, int *error
-    ) noexcept nogil:
-        cdef char[NUMBER_ROOM] sid
-        cdef size_t n = put_number(sid, self.native_sids + 1) - sid
-        cdef Subscription *s = sub_new(
-            <void *> self, self.kind, subject, sn, queue, qn, sid, n, sizeof(NativeSub))
-        error[0] = 0
-        if s == NULL:
-            return NULL
-        self.native_sids += 1
-        s.internal = 1
-        s.flags = SUB_NATIVE
-        native_sub(s)[0] = native[0]
-        return self.insert_sub(s, error)
-
-    cdef Subscription *insert_sub(self, Subscription *s, int *error) noexcept nogil:
-        cdef bint added
-        settle_before_subscribing()
-        error[0] = (<Account> self.account).sublist.insert(s)
-        if error[0] != SL_OK:
-            free(sub_block(s))
-            if error[0] == SL_NO_MEMORY:
-                error[0] = 0
-            return NULL
-        pthread_mutex_lock(&self.lock)
-        added = subtable_add(&self.subs, s)
-        pthread_mutex_unlock(&self.lock)
-        if not added:
-            (<Account> self.account).sublist.remove(s)
-            store8(&s.closed, 1)
-            qs_retire(sub_block(s))
-            return NULL
-        bump64(&self.nsubs, 1)
-        if unlikely(account_imports_streams(<Account> self.account)):
-            self.add_shadows(<Account> self.account, s, False)
-        return s
 
     cdef int process_sub(self, char *arg, size_t n) noexcept nogil:
         cdef Slice[3] args
@@ -530,24 +556,24 @@ cdef class Client(Deliverer):
             queue = args[1]
         self.batch_subs += 1
         if (
-            not self.may_subscribe(args[0].p, args[0].n, queue.p, queue.n)
+            not may_subscribe(&self.guard, args[0].p, args[0].n, queue.p, queue.n)
             or (queue.n == 5 and memcmp(queue.p, b"_sys_", 5) == 0)
         ):
-            self.refuse_subscription(&args[0], &queue, &sid)
+            refuse_subscription(self, &args[0], &queue, &sid)
             return go_on(self)
         if self.max_subs >= 0 and self.subs.n >= <uint32_t> self.max_subs:
             self.log(LOG_MAX_SUBSCRIPTIONS, 0, NULL, 0)
-            self.send_err(b"maximum subscriptions exceeded")
+            send_err(self, b"maximum subscriptions exceeded")
             return go_on(self)
         if subtable_find(&self.subs, sid.p, sid.n) == NULL:
-            if self.add_sub(args[0].p, args[0].n, queue.p, queue.n, sid.p, sid.n, &error) == NULL:
+            if add_sub(self, args[0].p, args[0].n, queue.p, queue.n, sid.p, sid.n, &error) == NULL:
                 if error == 0:
                     self.out_of_memory(READ_ERROR)
                     return PARSE_CLOSED
-                self.send_err(b"Invalid Subject")
+                send_err(self, b"Invalid Subject")
                 return go_on(self)
-        if self.opts.verbose:
-            self.send_ok()
+        if self.verbose:
+            send_ok(self)
         return go_on(self)
 
     cdef int process_unsub(self, char *arg, size_t n) noexcept nogil:
@@ -561,8 +587,8 @@ cdef class Client(Deliverer):
         if count == 2:
             max = parse_size(args[1].p, args[1].n)
         self.batch_subs += 1
-        if self.opts.verbose:
-            self.send_ok()
+        if self.verbose:
+            send_ok(self)
         s = subtable_find(&self.subs, args[0].p, args[0].n)
         if s != NULL:
             if max > 0 and max > loadi64(&s.nm):
@@ -572,215 +598,117 @@ cdef class Client(Deliverer):
                 gone = loadi64(&s.nm) >= max
                 pthread_mutex_unlock(&self.lock)
                 if gone:
-                    self.unsubscribe(s)
+                    unsubscribe(self, s)
             else:
-                self.unsubscribe(s)
+                unsubscribe(self, s)
         return go_on(self)
 
-    cdef void unsubscribe(self, Subscription *s) noexcept nogil:
-        cdef uint32_t i
-        pthread_mutex_lock(&self.lock)
-        if not subtable_remove(&self.subs, s):
-            pthread_mutex_unlock(&self.lock)
-            return
-        store8(&s.closed, 1)
-        for i in range(self.nreap):
-            if self.reap[i] == s:
-                self.nreap -= 1
-                self.reap[i] = self.reap[self.nreap]
-                break
-        pthread_mutex_unlock(&self.lock)
-        if self.trace:
-            self.trace_line(TRACE_DELSUB, sub_sid(s), s.sid_len, NULL, 0)
-        bump64(&self.nsubs, <uint64_t> -1)
-        self.drop_shadows(s)
-        if depart(self, <Account> self.account, s):
-            return
-        (<Account> self.account).sublist.remove(s)
-        self.forget_requests(<Account> self.account, s)
-        qs_retire(sub_block(s))
+# -- what a connection calls -------------------------------------------------------------------------------------------
 
-    cdef void remove_all_subs(self) noexcept nogil:
-        """In slices: a writer that holds the sublist for long holds up every poller."""
-        cdef Subscription *chain
-        cdef Subscription *s
-        cdef Subscription *some[SLICE]
-        cdef size_t n
-        pthread_mutex_lock(&self.lock)
-        chain = subtable_take(&self.subs)
-        s = chain
-        while s != NULL:
-            store8(&s.closed, 1)
-            s = s.next
-        self.nreap = 0
-        store64(&self.nsubs, 0)
-        pthread_mutex_unlock(&self.lock)
-        self.drop_all_shadows()
-        while chain != NULL:
-            n = 0
-            while chain != NULL and n < SLICE:
-                some[n] = chain
-                chain = chain.next
-                n += 1
-            self.take_out(some, n)
-
-    cdef void take_out(self, Subscription **subs, size_t n) noexcept nogil:
-        cdef size_t i, staying = 0
-        for i in range(n):
-            if not depart(self, <Account> self.account, subs[i]):
-                subs[staying] = subs[i]
-                staying += 1
-        (<Account> self.account).sublist.remove_batch(subs, staying)
-        for i in range(staying):
-            self.forget_requests(<Account> self.account, subs[i])
-            qs_retire(sub_block(subs[i]))
-
-    cdef bint has_many_subs(self) noexcept nogil:
-        # The server's own clients go at once.
-        return self.fd >= 0 and <uint64_t> self.subs.n + self.shadows.n > MANY
-
-    cdef bint remove_some_subs(self) noexcept nogil:
-        cdef Subscription *some[SOME]
-        cdef size_t i, n
-        if self.shadows.n:
-            self.drop_some_shadows()
-        else:
-            pthread_mutex_lock(&self.lock)
-            n = subtable_take_some(&self.subs, &self.leaving_at, some)
-            for i in range(n):
-                store8(&some[i].closed, 1)
-            store64(&self.nsubs, self.subs.n)
-            pthread_mutex_unlock(&self.lock)
-            self.take_out(some, n)
-        return self.shadows.n != 0 or self.subs.n != 0
-
-    cdef void note_subs(self) noexcept nogil:
-        self.last_nsubs = load64(&self.nsubs)
-        if self.fd >= 0:
-            self.last_subs = subtable_text(&self.subs, NOTED, &self.last_subs_len)
-
-    # -- messages ------------------------------------------------------------------------------------------------
-
-    cdef int process_inbound_msg(self) noexcept nogil:
-        """Handle a whole message of this client."""
-        cdef Message *m = &self.pa.m
-        cdef Mappings *mappings
-        cdef Message own
-        if unlikely(m.hdr != 0) and may_be_traced(self, m):
-            own = m[0]   # which may be changed
-            return self.process_traced_msg(&own)
-        mappings = account_mappings(<Account> self.account)
-        if unlikely(mappings != NULL):
-            own = m[0]
-            return process_inbound_client_msg(self, &own, mappings)
-        return process_inbound_client_msg(self, m, NULL)
-
-    cdef int refuse_msg(self, const Message *m, int what) noexcept nogil:
-        if m.trace != NULL:
-            trace_refused(m.trace, what, &m.subject if what == REFUSED_SUBJECT else &m.reply)
-        if what == REFUSED_SUBJECT:
-            self.refuse_publish(&m.subject)
-        else:
-            self.send_err_quoting(
-                b"Permissions Violation for Publish with Reply of ", m.reply.p, m.reply.n, NULL, NULL, 0)
-            self.log(LOG_REPLY_VIOLATION, 0, m.reply.p, m.reply.n)
-        return PARSE_OK
-
-    cdef void map_subject(self, Message *m, Mappings *mappings) noexcept nogil:
-        """Replace the subject that was published by the one it is mapped to, if it is."""
-        cdef PollState *ps = self.ps
-        cdef size_t n = 0
-        cdef char *grown
-        while True:
-            if not select_mapped_subject(
-                    mappings, m.subject.p, m.subject.n, &ps.rng, ps.mapped, ps.mapped_len, &n):
-                return
-            if n < ps.mapped_len:
-                break
-            grown = <char *> realloc(ps.mapped, n + 256)
-            if grown == NULL:
-                self.out_of_memory(READ_ERROR)
-                m.subject.n = 0
-                return
-            ps.mapped = grown
-            ps.mapped_len = n + 256
-        if unlikely(self.trace):
-            self.trace_in_mapping(&m.subject, ps.mapped, n)
-        m.subject.p = ps.mapped
-        m.subject.n = n
-        m.line = NULL
-        if unlikely(m.trace != NULL):
-            trace_mapping(m.trace, &m.subject)
-
-    cdef void trace_in_mapping(self, const Slice *subject, const char *to, size_t n) noexcept nogil:
-        cdef size_t size = subject.n + strlen(b" -> ") + n
-        cdef char *line = <char *> malloc(size)
-        if line == NULL:
-            return
-        put(put_text(put(line, subject.p, subject.n), b" -> "), to, n)
-        self.trace_line(TRACE_IN, b"MAPPING", strlen(b"MAPPING"), line, size)
-        free(line)
-
-    cdef int process_traced_msg(self, Message *m) noexcept nogil:
-        cdef char[SIZES_ROOM] sizes
-        cdef char *changed = NULL
-        cdef bint disable = False
-        cdef int result
-        if init_msg_trace(self, m, &disable) == TRACE_SKIP:
-            return go_on(self)
-        if disable:
-            changed = set_trace_dest(m, NULL, sizes)
-        result = process_inbound_client_msg(self, m, account_mappings(<Account> self.account))
-        free(changed)
-        if m.trace != NULL:
-            send_msg_trace(self, m.trace)
-        return result
-
-    cdef void trace_over_max_payload(self) noexcept nogil:
-        """Trace a message over the largest payload, if what has come of its header asks for it."""
-        cdef Message m = self.pa.m
-        cdef bint disable = False
-        if self.pa.hdr <= 0 or not self.rest.n:
-            return
-        m.data = self.rest.p
-        m.n = <size_t> self.pa.size
-        m.hdr = min(<size_t> self.pa.hdr, self.rest.n)
-        if may_be_traced(self, &m) and init_msg_trace(self, &m, &disable) == TRACE_ON:
-            trace_refused(m.trace, REFUSED_SIZE, &m.subject)
-            send_msg_trace(self, m.trace)
-
-    cdef void no_responders(self, const Message *m) noexcept nogil:
-        """Nobody is there: tell a requester that wants to know, if it listens on its reply itself."""
-        cdef MatchResult *r = (<Account> self.account).sublist.match(m.reply.p, m.reply.n)
-        cdef size_t status = strlen(NO_RESPONDERS) + m.subject.n + strlen(b"\r\n\r\n")
-        cdef uint32_t i
-        cdef Subscription *s = NULL
-        cdef char *line
-        cdef char *p
-        if r == NULL:
-            self.out_of_memory(READ_ERROR)
-            return
-        for i in range(r.npsubs):
-            if r.psubs[i].client == <void *> self and not load8(&r.psubs[i].closed):
-                s = r.psubs[i]
-                break
-        free(r)
-        if s == NULL:
-            return
-        line = <char *> malloc(
-            strlen(b"HMSG   \r\n\r\n") + m.reply.n + s.sid_len + 2 * (1 + NUMBER_ROOM) + status)
-        if line == NULL:
-            self.out_of_memory(READ_ERROR)
-            return
-        p = put(put_text(line, b"HMSG "), m.reply.p, m.reply.n)
-        p = put(put_text(p, b" "), sub_sid(s), s.sid_len)
-        p = put_number(put_text(put_number(put_text(p, b" "), status), b" "), status)
-        p = put(put_text(put_text(p, b"\r\n"), NO_RESPONDERS), m.subject.p, m.subject.n)
-        p = put_text(put_text(p, b"\r\n\r\n"), b"\r\n")
-        self.queue_outbound(line, p - line)
-        free(line)
+cdef void begin(Connection c) noexcept nogil:
+    (<Client> c).begin_pings()
 
 
-cdef inline void *sub_block(Subscription *s) noexcept nogil:
-    """Where its memory begins."""
-    return native_sub(s) if s.flags & SUB_NATIVE else <void *> s
+cdef char *wants(Connection c, size_t *n) noexcept nogil:
+    return parser_wants(&(<Client> c).parser, n)
+
+
+cdef void feed(Connection c, size_t direct, char *buf, size_t n) noexcept nogil:
+    (<Client> c).feed(direct, buf, n)
+
+
+cdef void on_control(Connection c, uint32_t ctl) noexcept nogil:
+    (<Client> c).take_requests(ctl)
+
+
+cdef bint resume(Connection c) noexcept nogil:
+    return (<Client> c).parse_kept()
+
+
+cdef void expired(Connection c, Timer *t) noexcept nogil:
+    (<Client> c).timer_expired(t)
+
+
+cdef bint closing(Connection c) noexcept nogil:
+    return (<Client> c).end_session()
+
+
+cdef bint leave(Connection c) noexcept nogil:
+    return remove_some_subs(<Client> c)
+
+
+CLIENT_SESSION.begin = begin
+CLIENT_SESSION.wants = wants
+CLIENT_SESSION.feed = feed
+CLIENT_SESSION.on_control = on_control
+CLIENT_SESSION.resume = resume
+CLIENT_SESSION.expired = expired
+CLIENT_SESSION.closing = closing
+CLIENT_SESSION.leave = leave
+
+
+# -- what its parser calls ---------------------------------------------------------------------------------------------
+
+cdef int process_inbound_msg(void *owner) noexcept nogil:
+    return (<Client> owner).process_inbound_msg()
+
+
+cdef int process_sub(void *owner, char *arg, size_t n) noexcept nogil:
+    return (<Client> owner).process_sub(arg, n)
+
+
+cdef int process_unsub(void *owner, char *arg, size_t n) noexcept nogil:
+    return (<Client> owner).process_unsub(arg, n)
+
+
+cdef int process_ping(void *owner) noexcept nogil:
+    return (<Client> owner).process_ping()
+
+
+cdef int process_pong(void *owner) noexcept nogil:
+    return (<Client> owner).process_pong()
+
+
+cdef int process_connect(void *owner, char *arg, size_t n) noexcept nogil:
+    return (<Client> owner).process_connect(arg, n)
+
+
+cdef int process_info(void *owner, char *arg, size_t n) noexcept nogil:
+    return (<Client> owner).punt(EV_INFO, arg, n)
+
+
+cdef int process_err(void *owner, char *arg, size_t n) noexcept nogil:
+    return (<Client> owner).process_err(arg, n)
+
+
+cdef int process_invalid_publish_subject(void *owner) noexcept nogil:
+    return (<Client> owner).process_invalid_publish_subject()
+
+
+cdef int auth_violation(void *owner) noexcept nogil:
+    return (<Client> owner).auth_violation()
+
+
+cdef int violation(void *owner, int code, int64_t b, const char *data, size_t n) noexcept nogil:
+    return (<Client> owner).violation(code, b, data, n)
+
+
+cdef void trace_in_op(void *owner, const char *op, const char *arg, size_t n) noexcept nogil:
+    (<Client> owner).trace_line(TRACE_IN, op, strlen(op), arg, n)
+
+
+VERBS.process_inbound_msg = process_inbound_msg
+VERBS.process_sub = process_sub
+VERBS.process_unsub = process_unsub
+VERBS.process_ping = process_ping
+VERBS.process_pong = process_pong
+VERBS.process_connect = process_connect
+VERBS.process_info = process_info
+VERBS.process_err = process_err
+VERBS.process_invalid_publish_subject = process_invalid_publish_subject
+VERBS.auth_violation = auth_violation
+VERBS.violation = violation
+VERBS.process_remote_sub = NULL
+VERBS.process_remote_unsub = NULL
+VERBS.process_account_sub = NULL
+VERBS.trace_in_op = trace_in_op

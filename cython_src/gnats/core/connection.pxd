@@ -1,4 +1,5 @@
-"""A connection (the I/O half of client.go): its socket, outbound queue, timers, opening and closing.
+"""A connection (the I/O half of client.go): its socket, outbound queue, timers, opening and closing. It knows no
+protocol: what is at its other end is its session.
 
 A connection belongs to one poller for life. Unless a field says otherwise only that poller's thread, its *owner*,
 touches it. Any thread may, under `lock`, append to `remote`, read the subscription table and leave a request in `ctl`;
@@ -48,40 +49,51 @@ cdef enum:
     # why a connection is not read, in Connection.paused
     STALLED = 1               # for a consumer, until stall_timer
     BEHIND = 2                # the control plane is, until CTL_GO_ON
+    UNANSWERED = 4            # the session waits for the control plane's answer, until CTL_RESUME
 
 cdef enum:
-    T_AUTH, T_PING, T_WRITE, T_STALL, T_TRANSPORT
+    # kinds of timers; those of sessions are at SESSION_TIMERS and above
+    T_WRITE, T_STALL, T_TRANSPORT, SESSION_TIMERS
 
 
-# What a CONNECT settled, staged by the control plane for the owner.
-cdef struct ConnectOptions:
-    uint8_t echo, verbose, pedantic, headers, no_responders, protocol
-    int32_t max_subs, max_payload
+cdef class Connection(Recorder)
 
 
-# What a reload may change on a live connection; -1 no limit.
-cdef struct Limits:
-    int32_t max_control_line, max_payload, max_subs, ping_max
-    int64_t ping_interval    # ns
+# What is at the other end of a connection of some kind: the calls of a connection, all by its owner.
+cdef struct Session:
+    # The peer may speak from now on.
+    void (*begin)(Connection c) noexcept nogil
+    # Where the first bytes of the next read should go, and how many in n[0]; 0: anywhere.
+    char *(*wants)(Connection c, size_t *n) noexcept nogil
+    # Take what was read: `direct` bytes went to where wants() said, n others are at `buf`.
+    void (*feed)(Connection c, size_t direct, char *buf, size_t n) noexcept nogil
+    # Do what other threads have asked for, CTL_* bits; also when the connection is closing.
+    void (*on_control)(Connection c, uint32_t ctl) noexcept nogil
+    # The control plane has answered: take what was kept meanwhile. Was there something?
+    bint (*resume)(Connection c) noexcept nogil
+    # One of its timers has expired.
+    void (*expired)(Connection c, Timer *t) noexcept nogil
+    # The connection is closing: stop timers, note what EV_CLOSED tells, and stop subscribing. True: there is so much
+    # that leave() must be called until it is done.
+    bint (*closing)(Connection c) noexcept nogil
+    # Undo some of what is subscribed, in a batch of the poller; False: nothing is left.
+    bint (*leave)(Connection c) noexcept nogil
 
 
 cdef class Connection(Recorder):
     cdef list keep                # what the borrowed pointers below need alive; the control plane's
     cdef PollState *ps
-    cdef void *account            # borrowed core.account.Account; set before start and by connected()
+    cdef const Session *session
     cdef int fd                   # -1 for an internal client and after the close
     cdef uint32_t interest        # what epoll watches the socket for
     cdef uint8_t watched          # it is in the epoll set
+    cdef uint8_t closing          # atomic
     cdef uint32_t reason          # ClosedState, 0 while open; atomic
     cdef Transport *transport     # the first layer of the chain to the peer
     cdef Transport *layers        # all that are to be freed with us, through `owned`
     cdef Transport socket         # the last layer
-    # options
-    cdef ConnectOptions opts
-    cdef uint8_t connect_received, parked, started, torn, draining
-    cdef uint8_t first_pong_sent  # atomic
-    cdef int32_t max_subs
-    cdef uint64_t nsubs           # subscriptions; atomic
+    cdef uint8_t started, torn, draining
+    cdef uint8_t awaits_connect   # who the peer is has yet to be shown
     # outbound
     cdef OutQueue out
     cdef size_t max_pending       # bytes; over this the connection is a slow consumer
@@ -96,27 +108,18 @@ cdef class Connection(Recorder):
     cdef uint8_t gated            # over the gate; atomic
     cdef uint64_t stall_waiters   # pollers with producers stalled for us, a bit each; atomic
     cdef void *dirty_next
-    # closed with many subscriptions: those that are left are still to be taken out
+    # closed, and Session.leave() is not done
     cdef uint8_t leaving
-    cdef uint32_t leaving_at      # where its tables are looked at next
     cdef void *leaving_next       # in ps.leaving
     # as a producer: ns to pause reading, asked for by slow consumers during this read
     cdef int64_t stall_ns
     cdef uint8_t paused
     cdef void *stall_next         # in ps.stalled
     cdef void *stall_prev
-    # bytes read but not parsed because a punted verb came before them
-    cdef char *pre
-    cdef size_t pre_len, pre_at
-    # timers
-    cdef Timer auth_timer, ping_timer, write_timer, stall_timer
-    cdef int64_t ping_interval, auth_timeout
-    cdef int32_t ping_max, ping_out
-    cdef int64_t start_time, rtt_start, last_in
-    cdef int64_t rtt              # ns; atomic
+    cdef Timer write_timer, stall_timer
+    cdef int64_t start_time, last_in
     # counters; atomic with one writer
     cdef uint64_t in_msgs, in_bytes, out_msgs, out_bytes, nstalls
-    cdef uint64_t batch_msgs, batch_bytes, batch_subs
     # under lock: what other threads leave for the owner
     cdef pthread_mutex_t lock
     cdef OutQueue remote
@@ -124,24 +127,18 @@ cdef class Connection(Recorder):
     cdef uint8_t refused          # nothing may be appended any more
     cdef uint32_t ctl
     cdef uint32_t ctl_reason
-    cdef ConnectOptions staged
-    cdef Limits staged_limits
-    cdef void *staged_account
-    cdef char *connect_info       # INFO for after the first PONG
-    cdef size_t connect_info_len
     cdef uint64_t remote_msgs, remote_bytes
     # under ps.lock
     cdef uint8_t sig_queued
     cdef void *sig_next
     # what there was at the close, for EV_CLOSED
     cdef uint64_t last_nsubs
-    cdef char *last_subs          # see subtable_text
+    cdef char *last_subs          # see core.subtable.subtable_text
     cdef size_t last_subs_len
     cdef Event closed_event       # EV_CLOSED, which must not be lost for want of memory
 
     # -- for the poller (owner thread) --
     cdef void on_signal(self) noexcept nogil
-    cdef void on_control(self, uint32_t ctl) noexcept nogil    # CTL_CONNECTED and what deliveries left
     cdef void on_events(self, uint32_t events) noexcept nogil
     cdef void on_timer(self, Timer *t) noexcept nogil
     cdef void flush_outbound(self) noexcept nogil
@@ -149,7 +146,7 @@ cdef class Connection(Recorder):
     cdef void resume_reading(self) noexcept nogil
     cdef void post_closed(self) noexcept nogil
     cdef void leave_later(self) noexcept nogil     # put us into ps.leaving
-    cdef void left(self) noexcept nogil            # ps.leaving names us no more
+    cdef bint leave(self) noexcept nogil           # undo some of what is subscribed; False: done
 
     cdef void close_connection_nogil(self, uint32_t reason) noexcept nogil
     # The owner has run out of memory in the middle of something that the peer relies on: log it and close. One of the
@@ -167,20 +164,12 @@ cdef class Connection(Recorder):
     cdef void signal_owner(self) noexcept nogil
     cdef void set_interest(self, uint32_t events) noexcept nogil
     cdef void read_loop(self) noexcept nogil
-    cdef void parse_bytes(self, char *buf, size_t n) noexcept nogil
-    cdef void parse_kept(self) noexcept nogil
-    cdef void account_batch(self) noexcept nogil
-    cdef void apply_limits(self, const Limits *limits) noexcept nogil
     cdef void begin(self) noexcept nogil
-    cdef void begin_protocol(self) noexcept nogil
+    cdef void begin_session(self) noexcept nogil   # unless we have been closed
     cdef void queue_outbound(self, const char *p, size_t n) noexcept nogil
     cdef void mark_dirty(self) noexcept nogil
     cdef void merge_remote(self) noexcept nogil
     cdef void take_remote(self) noexcept nogil
-    cdef void send_err(self, const char *text) noexcept nogil
-    cdef void send_err_quoting(self, const char *text, const char *subject, size_t n,
-                               const char *more, const char *queue, size_t qn) noexcept nogil
-    cdef void send_ok(self) noexcept nogil
     cdef void outbound_over(self, Connection producer) noexcept nogil
     cdef void report_slow_consumer(self) noexcept nogil
     cdef void stall(self, Connection producer) noexcept nogil
@@ -188,10 +177,3 @@ cdef class Connection(Recorder):
     cdef void unpause(self) noexcept nogil
     cdef void wait_for_control(self) noexcept nogil    # if we have caused more than it may have waiting
     cdef void release_stalled(self) noexcept nogil
-    cdef void process_ping_timer(self) noexcept nogil
-    cdef void set_first_ping_timer(self) noexcept nogil
-    cdef void remove_all_subs(self) noexcept nogil
-    cdef bint has_many_subs(self) noexcept nogil   # too many to be taken out in one batch, with others waiting
-    # Take some out, in a batch of our poller; False: there are none left. Only once we are closed.
-    cdef bint remove_some_subs(self) noexcept nogil
-    cdef void note_subs(self) noexcept nogil       # into last_nsubs and last_subs

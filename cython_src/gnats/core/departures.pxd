@@ -5,12 +5,12 @@ at the end of a batch, not once for each subscription: until then they stay in t
 through them.
 """
 from gnats.core.account cimport Account
-from gnats.core.imports cimport Importer
+from gnats.core.subscriber cimport Subscriber
 from gnats.core.sublist cimport Subscription
 
 # `s`, closed and out of the client's table, is taken out of the sublist and retired at the end of the batch that the
 # calling thread is in. False: it is not to be put off, or there is no memory for that.
-cdef bint depart(Importer client, Account account, Subscription *s) noexcept nogil
+cdef bint depart(Subscriber client, Account account, Subscription *s) noexcept nogil
 # Do what the calling thread has put off, at the end of its batch.
 cdef void settle_departures() noexcept nogil
 # Do it before somebody subscribes, who would seem to have been there: unless the searches of this batch take too long.

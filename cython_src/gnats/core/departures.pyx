@@ -4,10 +4,11 @@ from libc.stdint cimport int64_t
 from libc.stdlib cimport free
 
 from gnats.core.account cimport Account
-from gnats.core.imports cimport Importer
+from gnats.core.imports cimport forget_requests
 from gnats.core.kinds cimport CLIENT
 from gnats.core.quiesce cimport qs_retire
 from gnats.core.subject cimport subject_has_wildcard
+from gnats.core.subscriber cimport Subscriber
 from gnats.core.sublist cimport Subscription, sub_subject
 from gnats.includes.arrays cimport array_grow
 from gnats.includes.atomics cimport load64
@@ -22,7 +23,7 @@ cdef extern from * nogil:
     static __thread struct { struct gnats_departure *at; size_t n, cap; int64_t spent; } gnats_departures;
     """
     cdef struct Departure "gnats_departure":
-        void *client      # borrowed Importer
+        void *client      # borrowed Subscriber
         void *account     # borrowed Account; NULL: done
         void *sub
 
@@ -39,7 +40,7 @@ cdef enum:
     TURN = 1000000        # ns of searches in a batch, after which they wait for its end
 
 
-cdef bint depart(Importer client, Account account, Subscription *s) noexcept nogil:
+cdef bint depart(Subscriber client, Account account, Subscription *s) noexcept nogil:
     cdef Departure *d
     # One that is not started, or one of the server's own, may be in no batch.
     if load64(&account.nreverse) == 0 or client.kind != CLIENT or not client.started:
@@ -89,13 +90,13 @@ cdef void settle_account(Departure *first, size_t n) noexcept nogil:
     for i in range(n):
         count += first[i].account == account
     if count > 1:
-        (<Importer> first.client).forget_requests(<Account> account, NULL)
+        forget_requests(<Subscriber> first.client, <Account> account, NULL)
     for i in range(n):
         if first[i].account != account:
             continue
         s = <Subscription *> first[i].sub
         (<Account> account).sublist.remove(s)
         if count == 1:
-            (<Importer> first.client).forget_requests(<Account> account, s)
+            forget_requests(<Subscriber> first.client, <Account> account, s)
         first[i].account = NULL
         qs_retire(s)

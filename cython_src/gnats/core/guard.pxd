@@ -1,50 +1,50 @@
-"""What a connection may do: its permissions, and the replies they allow (the permissions half of client.go).
+"""The permissions of a session, and the replies that they allow (the permissions half of client.go).
 
-The owner installs permissions and asks about what its client sends. What the client is sent is checked by whoever
-delivers it, with the verdicts of that poller: it reads the pointer without a lock, and `keep` holds on to permissions
-that were replaced until no poller can be looking at them (core.quiesce).
+The owner installs permissions and asks about what its peer sends. A publisher's poller checks what the peer is sent,
+with its own cache of verdicts. It reads the pointer without a lock: replaced permissions live on until no poller can be
+looking at them (core.quiesce), see Subscriber.stage_permissions.
 """
 from libc.stddef cimport size_t
 from libc.stdint cimport uint8_t, uint64_t
 
-from gnats.core.connection cimport Connection
-from gnats.core.permissions cimport Permissions
 from gnats.core.pollstate cimport PollState
 from gnats.core.replies cimport ReplyTable
 from gnats.core.slice cimport Slice
 from gnats.core.sublist cimport Subscription
-from gnats.core.subtable cimport SubTable
+from gnats.includes.pthread cimport pthread_mutex_t
 
 cdef enum:
-    # what whoever delivers has to look at; bits of Guarded.checks
+    # what a delivery has to look at; bits of Guard.checks
     CHECK_DELIVERIES = 1    # some subscription matches more than may be delivered
-    NOTE_REPLIES = 2        # the client may publish to the replies of what it is sent
+    NOTE_REPLIES = 2        # the peer may publish to the replies of what it is sent
 
 
-cdef class Guarded(Connection):
-    cdef void *permissions           # borrowed Permissions, NULL: everything is allowed; atomic, the owner writes it
-    cdef uint8_t checks              # atomic, the owner writes it
+cdef struct Guard:
+    uint8_t kind            # of the connection
+    uint8_t checks          # atomic, the owner writes it
+    void *permissions       # borrowed Permissions, NULL: everything is allowed; atomic, the owner writes it
+    pthread_mutex_t *lock   # the connection's
     # under lock
-    cdef void *staged_permissions    # what install_permissions is to take
-    cdef uint64_t replaced           # grace number of the last change
-    cdef ReplyTable *replies
+    void *staged            # borrowed Permissions that guard_install() is to take
+    uint64_t replaced       # grace number of the last change
+    ReplyTable *replies
 
-    cdef SubTable subs               # under lock for other threads
 
-    cdef void unsubscribe(self, Subscription *s) noexcept nogil
+cdef void guard_init(Guard *g, uint8_t kind, pthread_mutex_t *lock) noexcept nogil
+cdef void guard_free(Guard *g) noexcept nogil
 
-    cdef int stage_permissions(self, Permissions permissions) except -1
-    # owner
-    cdef void apply_permissions(self) noexcept nogil
-    cdef void install_permissions(self) noexcept nogil
-    cdef void filter_deliveries(self, bint needed) noexcept nogil
-    cdef bint may_publish(self, const Slice *subject) noexcept nogil
-    cdef bint may_subscribe(self, const char *subject, size_t n, const char *queue, size_t qn) noexcept nogil
-    cdef void refuse_publish(self, const Slice *subject) noexcept nogil
-    cdef void refuse_subscription(self, const Slice *subject, const Slice *queue, const Slice *sid) noexcept nogil
-    cdef void report_removed(self, const Subscription *s) noexcept nogil
-    # whoever delivers, of the poller `ps`; asked only when `checks` says so
-    cdef bint delivery_denied(self, PollState *ps, const Slice *subject, const Subscription *s) noexcept nogil
-    # The client is sent a message with this reply: it may answer, if it could not anyway. False without memory. The
-    # lock is held.
-    cdef bint note_reply(self, PollState *ps, const Slice *reply) noexcept nogil
+# -- the owner --
+# Take over what was staged; False without memory. Subscriptions are checked anew; see guard_filter().
+cdef bint guard_install(Guard *g) noexcept nogil
+# From now on deliveries are checked, or not.
+cdef void guard_filter(Guard *g, bint needed) noexcept nogil
+# May the peer publish to a subject? Only asked when there are permissions.
+cdef bint may_publish(Guard *g, PollState *ps, const Slice *subject) noexcept nogil
+# May it subscribe? If so, deliveries are checked from now on where they must be.
+cdef bint may_subscribe(Guard *g, const char *subject, size_t n, const char *queue, size_t qn) noexcept nogil
+
+# -- any poller `ps`, asked only when `checks` says so --
+cdef bint delivery_denied(Guard *g, PollState *ps, const Slice *subject, const Subscription *s) noexcept nogil
+# The peer is sent a message with this reply: it may answer, if it could not anyway. False without memory. The lock is
+# held.
+cdef bint note_reply(Guard *g, PollState *ps, const Slice *reply) noexcept nogil

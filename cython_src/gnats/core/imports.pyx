@@ -1,5 +1,4 @@
 """What imports do to a connection; see imports.pxd."""
-from cpython.bytes cimport PyBytes_AS_STRING
 from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
@@ -15,15 +14,13 @@ from gnats.core.account cimport (
     stream_import_release,
     stream_import_stays,
 )
-from gnats.core.connection cimport CTL_IMPORTS
-from gnats.core.guard cimport Guarded
-from gnats.core.inbox cimport EV_LATENCY, Event, Inbox
+from gnats.core.inbox cimport EV_LATENCY, Event
 from gnats.core.overlap cimport ALL_OF_IT, CROSSING, NO_OVERLAP, PART_OF_IT, import_overlap
 from gnats.core.quiesce cimport qs_retire
 from gnats.core.records cimport LOG_IMPORT_SUBSCRIPTION
 from gnats.core.responses cimport Expected, Measured, ServiceExport, expected_header, expected_release
 from gnats.core.slice cimport Slice
-from gnats.core.state cimport ServerState
+from gnats.core.subscriber cimport Subscriber
 from gnats.core.sublist cimport SL_OK, SUB_SHADOW, Subscription, sub_new, sub_queue, sub_sid, sub_subject
 from gnats.core.subtable cimport (
     SOME,
@@ -34,7 +31,7 @@ from gnats.core.subtable cimport (
     subtable_take_some,
 )
 from gnats.core.transform cimport Transform, transform_apply
-from gnats.includes.atomics cimport exchange64, load8, load64, store8
+from gnats.includes.atomics cimport load8, load64, store8
 from gnats.includes.linux cimport realtime_ns
 from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
 
@@ -59,208 +56,185 @@ cdef char *transformed(
     return out
 
 
-cdef class Importer(Guarded):
-    """A connection whose account may import; see Client."""
+cdef void add_shadows(Subscriber c, Account account, const Subscription *s, bint some) noexcept nogil:
+    """A shadow for each import that `s` is about (addShadowSubscriptions)."""
+    cdef StreamImport *im
+    cdef uint32_t i = 0
+    cdef char *common
+    cdef size_t n
+    cdef int how
+    while True:
+        # One at a time, and held while it is used: meanwhile the imports may change, and then we are told.
+        im = NULL
+        pthread_mutex_lock(&account.lock)
+        while account.streams != NULL and i < account.streams.n and im == NULL:
+            im = account.streams.imports[i]
+            how = NO_OVERLAP
+            if not some or not has_shadow(c, s, im):
+                how = import_overlap(sub_subject(s), s.subject_len, import_to(im), im.to_n, &common, &n)
+            if how == NO_OVERLAP:
+                im = NULL
+            else:
+                im.refs += 1
+            i += 1
+        pthread_mutex_unlock(&account.lock)
+        if im == NULL:
+            return
+        if not add_shadow(c, s, im, how, common, n):
+            stream_import_release(im)
+        free(common)
 
-    def __dealloc__(self):
-        if self.ps != NULL:   # see Client
-            self.drop_all_shadows()
-        free(self.details)
 
-    def renew_imports(self) -> None:
-        """The account imports other streams than before: have the owner look at the subscriptions again."""
-        self.request(CTL_IMPORTS, 0)
+cdef bint has_shadow(Subscriber c, const Subscription *s, const StreamImport *im) noexcept nogil:
+    cdef Subscription *shadow = subtable_find(&c.shadows, sub_sid(s), s.sid_len)
+    while shadow != NULL:
+        if (
+            import_sub(shadow).what == <void *> im and shadow.sid_len == s.sid_len
+            and memcmp(sub_sid(shadow), sub_sid(s), s.sid_len) == 0
+        ):
+            return True
+        shadow = shadow.next
+    return False
 
-    def set_details(self, bytes head not None, bytes mid not None, bytes tail not None) -> None:
-        """What services are told of this client where an import shares it: members of a JSON object, each but the
-        first with a comma before it, that come before the account, before the round trip time and behind the
-        server. Raises MemoryError."""
-        cdef ClientDetails *d = <ClientDetails *> malloc(sizeof(ClientDetails) + len(head) + len(mid) + len(tail))
-        cdef void *old
-        if d == NULL:
-            raise MemoryError
-        d.head_n = len(head)
-        d.mid_n = len(mid)
-        d.tail_n = len(tail)
-        memcpy(d.data, PyBytes_AS_STRING(head), d.head_n)
-        memcpy(d.data + d.head_n, PyBytes_AS_STRING(mid), d.mid_n)
-        memcpy(d.data + d.head_n + d.mid_n, PyBytes_AS_STRING(tail), d.tail_n)
-        old = <void *> exchange64(<uint64_t *> &self.details, <uint64_t> d)
-        if old != NULL:
-            qs_retire(old)
 
-    # -- shadows ---------------------------------------------------------------------------------------------------
-
-    cdef void add_shadows(self, Account account, const Subscription *s, bint some) noexcept nogil:
-        """A shadow for each import that `s` is about (addShadowSubscriptions)."""
-        cdef StreamImport *im
-        cdef uint32_t i = 0
-        cdef char *common
-        cdef size_t n
-        cdef int how
-        while True:
-            # One at a time, and held while it is used: meanwhile the imports may change, and then we are told.
-            im = NULL
-            pthread_mutex_lock(&account.lock)
-            while account.streams != NULL and i < account.streams.n and im == NULL:
-                im = account.streams.imports[i]
-                how = NO_OVERLAP
-                if not some or not self.has_shadow(s, im):
-                    how = import_overlap(sub_subject(s), s.subject_len, import_to(im), im.to_n, &common, &n)
-                if how == NO_OVERLAP:
-                    im = NULL
-                else:
-                    im.refs += 1
-                i += 1
-            pthread_mutex_unlock(&account.lock)
-            if im == NULL:
-                return
-            if not self.add_shadow(s, im, how, common, n):
-                stream_import_release(im)
-            free(common)
-
-    cdef bint has_shadow(self, const Subscription *s, const StreamImport *im) noexcept nogil:
-        cdef Subscription *shadow = subtable_find(&self.shadows, sub_sid(s), s.sid_len)
-        while shadow != NULL:
-            if (
-                import_sub(shadow).what == <void *> im and shadow.sid_len == s.sid_len
-                and memcmp(sub_sid(shadow), sub_sid(s), s.sid_len) == 0
-            ):
-                return True
-            shadow = shadow.next
+cdef bint add_shadow(
+    Subscriber c, const Subscription *s, StreamImport *im, int how, const char *common, size_t n
+) noexcept nogil:
+    cdef char[ROOM] few
+    cdef char *subject = NULL
+    cdef Slice wanted
+    cdef Subscription *shadow
+    wanted.p = <char *> common if how == CROSSING else <char *> sub_subject(s)
+    wanted.n = n if how == CROSSING else s.subject_len
+    if how != ALL_OF_IT and im.back != NULL:
+        subject = transformed(im.back, &wanted, &c.ps.rng, few, ROOM, &wanted.n)
+        if subject == NULL:
+            return False
+        wanted.p = subject
+    elif how == ALL_OF_IT or (how == PART_OF_IT and not im.use_published):
+        wanted.p = <char *> import_source(im)
+        wanted.n = im.source_n
+    shadow = sub_new(
+        <void *> c, c.kind, wanted.p, wanted.n, sub_queue(s), s.queue_len, sub_sid(s), s.sid_len,
+        sizeof(ImportSub))
+    if subject != NULL and subject != few:
+        free(subject)
+    if shadow == NULL:
         return False
+    shadow.flags = SUB_SHADOW
+    shadow.internal = s.internal
+    import_sub(shadow).what = im
+    log_import(c, shadow, (<Account> im.exporter).info_name)
+    if not subtable_add(&c.shadows, shadow):
+        free(import_sub(shadow))
+        return False
+    if (<Account> im.exporter).sublist.insert(shadow) != SL_OK:
+        subtable_remove(&c.shadows, shadow)
+        free(import_sub(shadow))
+        return False
+    return True
 
-    cdef bint add_shadow(
-        self, const Subscription *s, StreamImport *im, int how, const char *common, size_t n
-    ) noexcept nogil:
-        cdef char[ROOM] few
-        cdef char *subject = NULL
-        cdef Slice wanted
-        cdef Subscription *shadow
-        wanted.p = <char *> common if how == CROSSING else <char *> sub_subject(s)
-        wanted.n = n if how == CROSSING else s.subject_len
-        if how != ALL_OF_IT and im.back != NULL:
-            subject = transformed(im.back, &wanted, &self.ps.rng, few, ROOM, &wanted.n)
-            if subject == NULL:
-                return False
-            wanted.p = subject
-        elif how == ALL_OF_IT or (how == PART_OF_IT and not im.use_published):
-            wanted.p = <char *> import_source(im)
-            wanted.n = im.source_n
-        shadow = sub_new(
-            <void *> self, self.kind, wanted.p, wanted.n, sub_queue(s), s.queue_len, sub_sid(s), s.sid_len,
-            sizeof(ImportSub))
-        if subject != NULL and subject != few:
-            free(subject)
-        if shadow == NULL:
-            return False
-        shadow.flags = SUB_SHADOW
-        shadow.internal = s.internal
-        import_sub(shadow).what = im
-        self.log_import(shadow, (<Account> im.exporter).info_name)
-        if not subtable_add(&self.shadows, shadow):
-            free(import_sub(shadow))
-            return False
-        if (<Account> im.exporter).sublist.insert(shadow) != SL_OK:
-            subtable_remove(&self.shadows, shadow)
-            free(import_sub(shadow))
-            return False
-        return True
 
-    cdef void log_import(self, const Subscription *shadow, Slice account) noexcept nogil:
-        cdef size_t n = shadow.subject_len + 1 + account.n
-        cdef char *data
-        if not load8(&(<ServerState> self.server)._debug):
-            return
-        data = <char *> malloc(n)
-        if data == NULL:
-            return
-        memcpy(data, sub_subject(shadow), shadow.subject_len)
-        data[shadow.subject_len] = 0
-        memcpy(data + shadow.subject_len + 1, account.p, account.n)
-        self.debugf(LOG_IMPORT_SUBSCRIPTION, 0, data, n)
-        free(data)
+cdef void log_import(Subscriber c, const Subscription *shadow, Slice account) noexcept nogil:
+    cdef size_t n = shadow.subject_len + 1 + account.n
+    cdef char *data
+    if not load8(&c.server._debug):
+        return
+    data = <char *> malloc(n)
+    if data == NULL:
+        return
+    memcpy(data, sub_subject(shadow), shadow.subject_len)
+    data[shadow.subject_len] = 0
+    memcpy(data + shadow.subject_len + 1, account.p, account.n)
+    c.debugf(LOG_IMPORT_SUBSCRIPTION, 0, data, n)
+    free(data)
 
-    cdef void drop_shadows(self, const Subscription *s) noexcept nogil:
-        cdef Subscription *shadow = subtable_find(&self.shadows, sub_sid(s), s.sid_len)
-        while shadow != NULL:
-            subtable_remove(&self.shadows, shadow)
-            close_shadow(shadow)
-            shadow = subtable_find(&self.shadows, sub_sid(s), s.sid_len)
 
-    cdef void drop_all_shadows(self) noexcept nogil:
-        close_chain(subtable_take(&self.shadows))
+cdef void drop_shadows(Subscriber c, const Subscription *s) noexcept nogil:
+    cdef Subscription *shadow = subtable_find(&c.shadows, sub_sid(s), s.sid_len)
+    while shadow != NULL:
+        subtable_remove(&c.shadows, shadow)
+        close_shadow(shadow)
+        shadow = subtable_find(&c.shadows, sub_sid(s), s.sid_len)
 
-    cdef void drop_some_shadows(self) noexcept nogil:
-        cdef Subscription *some[SOME]
-        cdef size_t i, n = subtable_take_some(&self.shadows, &self.leaving_at, some)
-        for i in range(n):
-            close_shadow(some[i])
 
-    cdef void renew_shadows(self) noexcept nogil:
-        """Those of imports that are no more go; of imports that stay they stay, so that nothing is missed or heard
-        twice."""
-        cdef Subscription *old = subtable_take(&self.shadows)
-        cdef Subscription *gone = NULL
-        cdef Subscription *s
-        cdef uint32_t i
-        while old != NULL:
-            s = old
-            old = old.next
-            if not (
-                stream_import_stays(<Account> self.account, <StreamImport *> import_sub(s).what)
-                and subtable_add(&self.shadows, s)
-            ):
-                s.next = gone
-                gone = s
-        if self.subs.n:
-            for i in range(self.subs.mask + 1):
-                s = self.subs.slots[i]
-                while s != NULL:
-                    self.add_shadows(<Account> self.account, s, True)
-                    s = s.next
-        close_chain(gone)
+cdef void drop_all_shadows(Subscriber c) noexcept nogil:
+    close_chain(subtable_take(&c.shadows))
 
-    cdef void forget_requests(self, Account account, const Subscription *s) noexcept nogil:
-        cdef Expected *lost
-        cdef Expected *following
-        if load64(&account.nreverse) == 0:
-            return
-        if s == NULL:
-            lost = account.check_for_reverse_entries(NULL, 0)
-        elif s.subject_len > 3 and memcmp(sub_subject(s), b"_R_.", 4) == 0:
-            return
-        else:
-            lost = account.check_for_reverse_entries(sub_subject(s), s.subject_len)
-        while lost != NULL:
-            following = lost.newer
-            if lost.tracked:
-                self.report(
-                    lost.se, 408, lost.requester, 0, self.ps.now - lost.ts, lost.share, expected_header(lost),
-                    lost.header_n)
-            expected_release(lost)
-            lost = following
 
-    cdef void report(
-        self, ServiceExport *se, int status, uint64_t requester, uint64_t responder, int64_t elapsed, bint share,
-        const char *header, size_t n
-    ) noexcept nogil:
-        cdef Measured m
-        cdef Event *ev = (<Inbox> self.inbox).new_event(
-            EV_LATENCY, NULL, &self.source, sizeof(Measured) + n)
-        if ev == NULL:
-            return
-        ev.a = <int64_t> se.id
-        ev.b = status
-        m.requester = requester
-        m.responder = responder
-        m.elapsed = elapsed
-        m.when = realtime_ns()
-        m.share = share
-        memcpy(ev.data, &m, sizeof(Measured))   # the data of an event is not aligned
-        if n:
-            memcpy(ev.data + sizeof(Measured), header, n)
-        (<Inbox> self.inbox).post_caused(ev, &self.source)
+cdef void drop_some_shadows(Subscriber c) noexcept nogil:
+    cdef Subscription *some[SOME]
+    cdef size_t i, n = subtable_take_some(&c.shadows, &c.leaving_at, some)
+    for i in range(n):
+        close_shadow(some[i])
+
+
+cdef void renew_shadows(Subscriber c) noexcept nogil:
+    """Those of imports that are no more go; of imports that stay they stay, so that nothing is missed or heard
+    twice."""
+    cdef Subscription *old = subtable_take(&c.shadows)
+    cdef Subscription *gone = NULL
+    cdef Subscription *s
+    cdef uint32_t i
+    while old != NULL:
+        s = old
+        old = old.next
+        if not (
+            stream_import_stays(<Account> c.account, <StreamImport *> import_sub(s).what)
+            and subtable_add(&c.shadows, s)
+        ):
+            s.next = gone
+            gone = s
+    if c.subs.n:
+        for i in range(c.subs.mask + 1):
+            s = c.subs.slots[i]
+            while s != NULL:
+                add_shadows(c, <Account> c.account, s, True)
+                s = s.next
+    close_chain(gone)
+
+
+cdef void forget_requests(Subscriber c, Account account, const Subscription *s) noexcept nogil:
+    cdef Expected *lost
+    cdef Expected *following
+    if load64(&account.nreverse) == 0:
+        return
+    if s == NULL:
+        lost = account.check_for_reverse_entries(NULL, 0)
+    elif s.subject_len > 3 and memcmp(sub_subject(s), b"_R_.", 4) == 0:
+        return
+    else:
+        lost = account.check_for_reverse_entries(sub_subject(s), s.subject_len)
+    while lost != NULL:
+        following = lost.newer
+        if lost.tracked:
+            report_latency(
+                c, lost.se, 408, lost.requester, 0, c.ps.now - lost.ts, lost.share, expected_header(lost),
+                lost.header_n)
+        expected_release(lost)
+        lost = following
+
+
+cdef void report_latency(
+    Subscriber c, ServiceExport *se, int status, uint64_t requester, uint64_t responder, int64_t elapsed, bint share,
+    const char *header, size_t n
+) noexcept nogil:
+    cdef Measured m
+    cdef Event *ev = c.inbox.new_event(
+        EV_LATENCY, NULL, &c.source, sizeof(Measured) + n)
+    if ev == NULL:
+        return
+    ev.a = <int64_t> se.id
+    ev.b = status
+    m.requester = requester
+    m.responder = responder
+    m.elapsed = elapsed
+    m.when = realtime_ns()
+    m.share = share
+    memcpy(ev.data, &m, sizeof(Measured))   # the data of an event is not aligned
+    if n:
+        memcpy(ev.data + sizeof(Measured), header, n)
+    c.inbox.post_caused(ev, &c.source)
 
 
 cdef void close_shadow(Subscription *shadow) noexcept nogil:

@@ -1,8 +1,8 @@
 """The protocol state machine (ports parser.go): bytes in, calls out, no I/O.
 
-A connection subclasses Parser and overrides the handlers. Arguments are slices of the buffer being parsed, or of
-`arg_buf` when a line or its payload was split over reads; they are good until the handler of the message returns.
-Only the owning poller touches a parser.
+A session has one, and gives it handlers. Arguments are slices of the buffer being parsed, or of `arg_buf` when a line
+or its payload was split over reads; they are good until the handler of the message returns. Only the owning poller
+touches a parser.
 """
 from libc.stddef cimport size_t
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
@@ -48,62 +48,62 @@ cdef struct PubArg:
     int32_t hdr        # header bytes, -1 without headers
 
 
-cdef class Parser:
-    cdef uint8_t kind, state, op, drop
-    cdef uint8_t auth_set        # only CONNECT is allowed yet
-    cdef uint8_t headers         # negotiated with the peer; atomic
-    cdef uint8_t trace
-    cdef uint8_t pedantic
-    cdef uint8_t has_account     # routed messages name their account (all but those of a pinned route)
-    cdef uint8_t closing         # atomic: set by close_connection, stops the parser
-    cdef int32_t max_payload     # -1 for no limit
-    cdef int32_t max_control_line
-    cdef size_t consumed         # after PARSE_PUNT
-    cdef PubArg pa
-    cdef Slice rest              # what was read behind the line in hand
+# What a parser calls: PARSE_OK to go on, PARSE_PUNT or PARSE_CLOSED to stop. `owner` is the parser's.
+cdef struct ParserHandlers:
+    # The message is in pa.m, CR LF behind its data.
+    int (*process_inbound_msg)(void *owner) noexcept nogil
+    int (*process_sub)(void *owner, char *arg, size_t n) noexcept nogil
+    int (*process_unsub)(void *owner, char *arg, size_t n) noexcept nogil
+    # Of peers that are no clients. NULL: a violation.
+    int (*process_remote_sub)(void *owner, char *arg, size_t n) noexcept nogil
+    int (*process_remote_unsub)(void *owner, char *arg, size_t n) noexcept nogil
+    int (*process_account_sub)(void *owner, char *arg, size_t n, bint add) noexcept nogil
+    int (*process_ping)(void *owner) noexcept nogil
+    int (*process_pong)(void *owner) noexcept nogil
+    int (*process_connect)(void *owner, char *arg, size_t n) noexcept nogil
+    int (*process_info)(void *owner, char *arg, size_t n) noexcept nogil
+    int (*process_err)(void *owner, char *arg, size_t n) noexcept nogil
+    int (*process_invalid_publish_subject)(void *owner) noexcept nogil
+    int (*auth_violation)(void *owner) noexcept nogil
+    int (*violation)(void *owner, int code, int64_t b, const char *data, size_t n) noexcept nogil
+    # A line has come, and `trace` is set.
+    void (*trace_in_op)(void *owner, const char *op, const char *arg, size_t n) noexcept nogil
+
+
+cdef struct Parser:
+    uint8_t kind, state, op, drop
+    uint8_t auth_set         # only CONNECT is allowed yet
+    uint8_t headers          # negotiated with the peer
+    uint8_t trace
+    uint8_t pedantic
+    uint8_t has_account      # routed messages name their account (all but those of a pinned route)
+    int32_t max_payload      # -1 for no limit
+    int32_t max_control_line
+    const ParserHandlers *on
+    void *owner
+    size_t consumed          # after PARSE_PUNT
+    PubArg pa
+    Slice rest               # what was read behind the line in hand
     # a line or payload that was split over reads
-    cdef size_t arg_start
-    cdef char *arg_buf
-    cdef size_t arg_len, arg_cap
-    cdef char *msg_buf           # pa.size + 2 bytes when not NULL
-    cdef size_t msg_len
-    cdef Slice *argv             # arguments of a routed message
-    cdef uint32_t argc, argv_cap
+    size_t arg_start
+    char *arg_buf
+    size_t arg_len, arg_cap
+    char *msg_buf            # pa.size + 2 bytes when not NULL
+    size_t msg_len
+    Slice *argv              # arguments of a routed message
+    uint32_t argc, argv_cap
 
-    cdef int parse(self, char *buf, size_t n) noexcept nogil
-    # Bytes were read straight into msg_buf: k more are there.
-    cdef int payload_filled(self, size_t k) noexcept nogil
-    cdef void parser_free(self) noexcept nogil
 
-    cdef int fast_pub(self, char *buf, size_t n, size_t *at) noexcept nogil
-    cdef int end_arg(self, uint8_t state, char *arg, size_t n, bint in_arg_buf) noexcept nogil
-    cdef int payload(self, char *buf, size_t n, size_t *at) noexcept nogil
-    cdef int end_msg(self, char *msg) noexcept nogil
-    cdef void empty_args(self, char *arg, size_t n) noexcept nogil
-    cdef int parse_pub(self, char *arg, size_t n, bint header) noexcept nogil
-    cdef int parse_remote_msg(self, char *arg, size_t n, bint header) noexcept nogil
-    cdef int save_arg(self, const char *p, size_t n) noexcept nogil
-    cdef void drop_arg(self) noexcept nogil
-    cdef bint split_args(self, char *arg, size_t n) noexcept nogil
-    cdef void rebase(self, char *old, char *new) noexcept nogil
-    cdef int bad_operation(self, const char *buf, size_t n, size_t at) noexcept nogil
-
-    # Handlers: PARSE_OK to go on, PARSE_PUNT or PARSE_CLOSED to stop. The message is in pa.m, CR LF behind its data.
-    cdef int process_inbound_msg(self) noexcept nogil
-    cdef int process_sub(self, char *arg, size_t n) noexcept nogil
-    cdef int process_unsub(self, char *arg, size_t n) noexcept nogil
-    cdef int process_remote_sub(self, char *arg, size_t n) noexcept nogil
-    cdef int process_remote_unsub(self, char *arg, size_t n) noexcept nogil
-    cdef int process_account_sub(self, char *arg, size_t n, bint add) noexcept nogil
-    cdef int process_ping(self) noexcept nogil
-    cdef int process_pong(self) noexcept nogil
-    cdef int process_connect(self, char *arg, size_t n) noexcept nogil
-    cdef int process_info(self, char *arg, size_t n) noexcept nogil
-    cdef int process_err(self, char *arg, size_t n) noexcept nogil
-    cdef int process_invalid_publish_subject(self) noexcept nogil
-    cdef int auth_violation(self) noexcept nogil
-    cdef int violation(self, int code, int64_t b, const char *data, size_t n) noexcept nogil
-    cdef void trace_in_op(self, const char *op, const char *arg, size_t n) noexcept nogil
-
+cdef void parser_init(Parser *parser, uint8_t kind, const ParserHandlers *on, void *owner) noexcept nogil
+cdef void parser_free(Parser *parser) noexcept nogil
+# Take bytes. PARSE_OK: all of them; PARSE_PUNT: parsing must wait after `consumed` of them; PARSE_CLOSED: nothing more
+# is to be read.
+cdef int parse(Parser *parser, char *buf, size_t n) noexcept nogil
+# Where the rest of a payload that was split over reads goes, and its bytes in n[0], 0 when there is none.
+cdef inline char *parser_wants(Parser *parser, size_t *n) noexcept nogil:
+    n[0] = <size_t> parser.pa.size + 2 - parser.msg_len if parser.msg_buf != NULL else 0
+    return parser.msg_buf + parser.msg_len if parser.msg_buf != NULL else NULL
+# Bytes were read straight to where parser_wants() said: k more are there.
+cdef int payload_filled(Parser *parser, size_t k) noexcept nogil
 
 cdef int parse_size(const char *p, size_t n) noexcept nogil

@@ -4,41 +4,57 @@ from libc.stdint cimport int64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
 
-from gnats.core.parser cimport PARSE_CLOSED, PARSE_OK, PARSE_PUNT, Parser
+from gnats.core.parser cimport (
+    PARSE_CLOSED,
+    PARSE_OK,
+    PARSE_PUNT,
+    Parser,
+    ParserHandlers,
+    PubArg,
+    parse,
+    parser_free,
+    parser_init,
+)
 from gnats.core.slice cimport Slice
-from gnats.includes.atomics cimport store8
 
 
 cdef bytes text(const Slice *s):
     return s.p[:s.n] if s.p != NULL else None
 
 
-cdef class ParserProbe(Parser):
+cdef ParserHandlers RECORDED
+
+
+cdef class ParserProbe:
     """Feed it bytes and look at `calls`: tuples of a handler's name and its arguments.
 
     `kind` is a connection kind (gnats.core.parser). A CONNECT or INFO stops the parser as it does in a connection;
     feed() then goes on with what is left.
     """
 
+    cdef Parser parser
     cdef readonly list calls
 
     def __init__(
         self, int kind=0, *, bint headers=True, bint auth=False, bint pedantic=False, int max_payload=1048576,
         int max_control_line=4096, bint has_account=True,
     ):
-        self.kind = kind
-        self.headers = headers
-        self.auth_set = auth
-        self.pedantic = pedantic
-        self.max_payload = max_payload
-        self.max_control_line = max_control_line
-        self.has_account = has_account
+        parser_init(&self.parser, kind, &RECORDED, <void *> self)
+        self.parser.headers = headers
+        self.parser.auth_set = auth
+        self.parser.pedantic = pedantic
+        self.parser.max_payload = max_payload
+        self.parser.max_control_line = max_control_line
+        self.parser.has_account = has_account
         self.calls = []
+
+    def __dealloc__(self):
+        parser_free(&self.parser)
 
     @property
     def state(self) -> int:
         """The state's number, 0 between operations."""
-        return self.state
+        return self.parser.state
 
     def feed(self, bytes data not None) -> bool:
         """Parse a read; False when the connection is to be closed. The buffer is gone afterwards, as in real life."""
@@ -50,72 +66,111 @@ cdef class ParserProbe(Parser):
         memcpy(buf, <const char *> data, n)
         with nogil:
             while at < n or rc == PARSE_PUNT:
-                rc = self.parse(buf + at, n - at)
+                rc = parse(&self.parser, buf + at, n - at)
                 if rc != PARSE_PUNT:
                     break
-                at += self.consumed
+                at += self.parser.consumed
                 if at == n:
                     rc = PARSE_OK
         free(buf)
         return rc == PARSE_OK
 
-    cdef int process_inbound_msg(self) noexcept nogil:
-        with gil:
-            if self.pa.nqueues:
-                queues = [text(&self.pa.queues[i]) for i in range(self.pa.nqueues)]
-            else:
-                queues = []
-            self.calls.append((
-                "msg", text(&self.pa.m.subject), text(&self.pa.m.reply), self.pa.hdr, self.pa.m.data[:self.pa.m.n],
-                text(&self.pa.account), text(&self.pa.origin), queues,
-            ) if self.kind else (
-                "msg", text(&self.pa.m.subject), text(&self.pa.m.reply), self.pa.hdr, self.pa.m.data[:self.pa.m.n]))
-        return PARSE_OK
 
-    cdef int record(self, const char *name, const char *arg, size_t n, int rc) noexcept nogil:
-        with gil:
-            self.calls.append((name.decode(), arg[:n]))
-        return rc
+cdef int record(void *owner, const char *name, const char *arg, size_t n, int rc) noexcept nogil:
+    with gil:
+        (<ParserProbe> owner).calls.append((name.decode(), arg[:n]))
+    return rc
 
-    cdef int process_sub(self, char *arg, size_t n) noexcept nogil:
-        return self.record(b"sub", arg, n, PARSE_OK)
 
-    cdef int process_unsub(self, char *arg, size_t n) noexcept nogil:
-        return self.record(b"unsub", arg, n, PARSE_OK)
+cdef int process_inbound_msg(void *owner) noexcept nogil:
+    with gil:
+        record_msg(<ParserProbe> owner)
+    return PARSE_OK
 
-    cdef int process_remote_sub(self, char *arg, size_t n) noexcept nogil:
-        return self.record(b"remote_sub", arg, n, PARSE_OK)
 
-    cdef int process_remote_unsub(self, char *arg, size_t n) noexcept nogil:
-        return self.record(b"remote_unsub", arg, n, PARSE_OK)
+cdef void record_msg(ParserProbe probe) noexcept:
+    cdef PubArg *pa = &probe.parser.pa
+    call = ("msg", text(&pa.m.subject), text(&pa.m.reply), pa.hdr, pa.m.data[:pa.m.n])
+    if probe.parser.kind:
+        call += text(&pa.account), text(&pa.origin), [text(&pa.queues[i]) for i in range(pa.nqueues)]
+    probe.calls.append(call)
 
-    cdef int process_account_sub(self, char *arg, size_t n, bint add) noexcept nogil:
-        return self.record(b"account_sub" if add else b"account_unsub", arg, n, PARSE_OK)
 
-    cdef int process_ping(self) noexcept nogil:
-        return self.record(b"ping", b"", 0, PARSE_OK)
+cdef int process_sub(void *owner, char *arg, size_t n) noexcept nogil:
+    return record(owner, b"sub", arg, n, PARSE_OK)
 
-    cdef int process_pong(self) noexcept nogil:
-        return self.record(b"pong", b"", 0, PARSE_OK)
 
-    cdef int process_connect(self, char *arg, size_t n) noexcept nogil:
-        self.auth_set = 0
-        return self.record(b"connect", arg, n, PARSE_PUNT)
+cdef int process_unsub(void *owner, char *arg, size_t n) noexcept nogil:
+    return record(owner, b"unsub", arg, n, PARSE_OK)
 
-    cdef int process_info(self, char *arg, size_t n) noexcept nogil:
-        return self.record(b"info", arg, n, PARSE_PUNT)
 
-    cdef int process_err(self, char *arg, size_t n) noexcept nogil:
-        store8(&self.closing, 1)
-        return self.record(b"err", arg, n, PARSE_CLOSED)
+cdef int process_remote_sub(void *owner, char *arg, size_t n) noexcept nogil:
+    return record(owner, b"remote_sub", arg, n, PARSE_OK)
 
-    cdef int process_invalid_publish_subject(self) noexcept nogil:
-        return self.record(b"invalid_publish_subject", b"", 0, PARSE_OK)
 
-    cdef int auth_violation(self) noexcept nogil:
-        return self.record(b"auth_violation", b"", 0, PARSE_CLOSED)
+cdef int process_remote_unsub(void *owner, char *arg, size_t n) noexcept nogil:
+    return record(owner, b"remote_unsub", arg, n, PARSE_OK)
 
-    cdef int violation(self, int code, int64_t b, const char *data, size_t n) noexcept nogil:
-        with gil:
-            self.calls.append(("violation", code))
-        return PARSE_CLOSED
+
+cdef int process_account_sub(void *owner, char *arg, size_t n, bint add) noexcept nogil:
+    return record(owner, b"account_sub" if add else b"account_unsub", arg, n, PARSE_OK)
+
+
+cdef int process_ping(void *owner) noexcept nogil:
+    return record(owner, b"ping", b"", 0, PARSE_OK)
+
+
+cdef int process_pong(void *owner) noexcept nogil:
+    return record(owner, b"pong", b"", 0, PARSE_OK)
+
+
+cdef int process_connect(void *owner, char *arg, size_t n) noexcept nogil:
+    allow_all_verbs(<ParserProbe> owner)
+    return record(owner, b"connect", arg, n, PARSE_PUNT)
+
+
+cdef void allow_all_verbs(ParserProbe probe) noexcept nogil:
+    probe.parser.auth_set = 0
+
+
+cdef int process_info(void *owner, char *arg, size_t n) noexcept nogil:
+    return record(owner, b"info", arg, n, PARSE_PUNT)
+
+
+cdef int process_err(void *owner, char *arg, size_t n) noexcept nogil:
+    return record(owner, b"err", arg, n, PARSE_CLOSED)
+
+
+cdef int process_invalid_publish_subject(void *owner) noexcept nogil:
+    return record(owner, b"invalid_publish_subject", b"", 0, PARSE_OK)
+
+
+cdef int auth_violation(void *owner) noexcept nogil:
+    return record(owner, b"auth_violation", b"", 0, PARSE_CLOSED)
+
+
+cdef int violation(void *owner, int code, int64_t b, const char *data, size_t n) noexcept nogil:
+    with gil:
+        (<ParserProbe> owner).calls.append(("violation", code))
+    return PARSE_CLOSED
+
+
+cdef void trace_in_op(void *owner, const char *op, const char *arg, size_t n) noexcept nogil:
+    pass   # a probe does not trace
+
+
+RECORDED.process_inbound_msg = process_inbound_msg
+RECORDED.process_sub = process_sub
+RECORDED.process_unsub = process_unsub
+RECORDED.process_remote_sub = process_remote_sub
+RECORDED.process_remote_unsub = process_remote_unsub
+RECORDED.process_account_sub = process_account_sub
+RECORDED.process_ping = process_ping
+RECORDED.process_pong = process_pong
+RECORDED.process_connect = process_connect
+RECORDED.process_info = process_info
+RECORDED.process_err = process_err
+RECORDED.process_invalid_publish_subject = process_invalid_publish_subject
+RECORDED.auth_violation = auth_violation
+RECORDED.violation = violation
+RECORDED.trace_in_op = trace_in_op

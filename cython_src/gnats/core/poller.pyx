@@ -325,9 +325,7 @@ cdef class Poller(PollerBase):
         cdef void *at
         while ps.leaving != NULL and (now < end or load8(&ps.hurry)):
             at = ps.leaving
-            if not (<Connection> at).remove_some_subs():
-                ps.leaving = (<Connection> at).leaving_next
-                (<Connection> at).left()
+            (<Connection> at).leave()
             now = monotonic_ns()
         settle_departures()
         self.settling = monotonic_ns() - now

@@ -1,9 +1,9 @@
 """What a connection has the control plane log: events and, while tracing, every line."""
 from libc.stddef cimport size_t
-from libc.stdint cimport int64_t, uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
-from gnats.core.inbox cimport Source
-from gnats.core.parser cimport Parser
+from gnats.core.inbox cimport Inbox, Source
+from gnats.core.state cimport ServerState
 
 # Log records that are not a parser's Violation; gnats.records words them.
 cpdef enum LogCode:
@@ -49,10 +49,12 @@ cpdef enum TraceCode:
     TRACE_DELSUB = 4        # data: sid
 
 
-cdef class Recorder(Parser):
+cdef class Recorder:
+    cdef readonly uint8_t kind    # gnats.core.kinds
+    cdef uint8_t trace            # log every line and payload
     cdef readonly uint64_t cid
-    cdef void *inbox              # borrowed Inbox
-    cdef void *server             # borrowed ServerState
+    cdef Inbox inbox
+    cdef ServerState server
     cdef Source source            # what it has in the inbox; under its lock
     # the owner's: when LOG_LINES were counted from, ns, and how many there have been
     cdef int64_t log_since

@@ -1,12 +1,12 @@
 """What a connection has the control plane log; see records.pxd."""
+import cython
+
 from libc.stddef cimport size_t
 from libc.stdint cimport int64_t
-from libc.string cimport memcpy, strlen
+from libc.string cimport memcpy
 
-from gnats.core.inbox cimport EV_LOG, EV_TRACE, Event, Inbox
+from gnats.core.inbox cimport EV_LOG, EV_TRACE, Event
 from gnats.core.kinds cimport SYSTEM
-from gnats.core.parser cimport Parser
-from gnats.core.state cimport ServerState
 from gnats.includes.atomics cimport add64, exchange64, load8, load64
 from gnats.includes.linux cimport monotonic_ns
 
@@ -21,8 +21,9 @@ cdef inline bint comes_again(int code) noexcept nogil:
         or LOG_IMPORT_SUBSCRIPTION <= code <= LOG_TRACE_BAD_DESTINATION)
 
 
-cdef class Recorder(Parser):
-    """A connection as far as it tells of itself; see Connection."""
+@cython.no_gc_clear   # __dealloc__ of its heirs needs them
+cdef class Recorder:
+    """What the control plane hears log lines from: a connection, or one of the server's own clients."""
 
     def take_unlogged(self) -> int:
         """How many records were left out since this was asked last: too many came in a second."""
@@ -34,7 +35,7 @@ cdef class Recorder(Parser):
                 return
             code = LOG_LEFT_OUT
             n = 0
-        (<Inbox> self.inbox).post_data(EV_LOG, <void *> self, &self.source, code, b, data, n)
+        self.inbox.post_data(EV_LOG, <void *> self, &self.source, code, b, data, n)
 
     cdef bint may_log(self) noexcept nogil:
         cdef int64_t now = monotonic_ns()
@@ -45,7 +46,7 @@ cdef class Recorder(Parser):
         return self.log_lines <= LOG_LINES
 
     cdef void debugf(self, int code, int64_t b, const char *data, size_t n) noexcept nogil:
-        if load8(&(<ServerState> self.server)._debug):
+        if load8(&self.server._debug):
             self.log(code, b, data, n)
 
     cdef void trace_line(self, int code, const char *a, size_t na, const char *b, size_t nb) noexcept nogil:
@@ -54,7 +55,7 @@ cdef class Recorder(Parser):
     cdef void trace_line_of(
         self, Recorder causer, int code, const char *a, size_t na, const char *b, size_t nb
     ) noexcept nogil:
-        cdef Event *ev = (<Inbox> self.inbox).new_event(EV_TRACE, <void *> self, &self.source, na + 1 + nb)
+        cdef Event *ev = self.inbox.new_event(EV_TRACE, <void *> self, &self.source, na + 1 + nb)
         if ev == NULL:
             return
         ev.a = code
@@ -64,32 +65,29 @@ cdef class Recorder(Parser):
             memcpy(ev.data + na + 1, b, nb)
         else:
             ev.len = na
-        (<Inbox> self.inbox).post_caused(ev, &causer.source)
+        self.inbox.post_caused(ev, &causer.source)
 
     cdef void trace_msg(self, int code, const char *msg, size_t n, size_t hdr) noexcept nogil:
         """Trace a message of `n` bytes, its CR LF included, the first `hdr` of them its header."""
         self.trace_msg_of(self, code, msg, n, hdr)
 
     cdef void trace_msg_of(self, Recorder causer, int code, const char *msg, size_t n, size_t hdr) noexcept nogil:
-        cdef size_t most = load64(&(<ServerState> self.server)._max_traced)
+        cdef size_t most = load64(&self.server._max_traced)
         cdef Event *ev
         n -= 2
-        if load8(&(<ServerState> self.server)._trace_headers):
+        if load8(&self.server._trace_headers):
             n = hdr - 4 if hdr > 4 else 0   # without its last line's end and the empty line
         if n == 0:
             return
-        ev = (<Inbox> self.inbox).new_event(EV_TRACE, <void *> self, &self.source, min(n, most) if most else n)
+        ev = self.inbox.new_event(EV_TRACE, <void *> self, &self.source, min(n, most) if most else n)
         if ev == NULL:
             return
         ev.a = code
         ev.b = most and n > most
         memcpy(ev.data, msg, ev.len)
-        (<Inbox> self.inbox).post_caused(ev, &causer.source)
+        self.inbox.post_caused(ev, &causer.source)
 
     cdef void set_trace_level(self) noexcept nogil:
-        self.trace = load8(&(<ServerState> self.server)._trace)
-        if self.kind == SYSTEM and not load8(&(<ServerState> self.server)._trace_verbose):
+        self.trace = load8(&self.server._trace)
+        if self.kind == SYSTEM and not load8(&self.server._trace_verbose):
             self.trace = 0
-
-    cdef void trace_in_op(self, const char *op, const char *arg, size_t n) noexcept nogil:
-        self.trace_line(TRACE_IN, op, strlen(op), arg, n)

@@ -12,11 +12,12 @@ from gnats.core.delivery cimport (
     EGRESS_OK,
     EGRESS_SUB_CLOSED,
     EGRESS_SUB_DENY,
-    Deliverer,
     Egress,
+    deliver_local,
+    deliver_remote,
 )
 from gnats.core.encode cimport Frame, Frames, encode_msg, frames_clear
-from gnats.core.guard cimport CHECK_DELIVERIES
+from gnats.core.guard cimport CHECK_DELIVERIES, delivery_denied
 from gnats.core.imports cimport transformed
 from gnats.core.inbox cimport (
     ACCOUNT_PART,
@@ -27,7 +28,6 @@ from gnats.core.inbox cimport (
     REPLY_PART,
     SUBJECT_PART,
     Event,
-    Inbox,
 )
 from gnats.core.kinds cimport GATEWAY, JETSTREAM, LEAF, ROUTER
 from gnats.core.message cimport Message, NativeSub, native_sub
@@ -45,6 +45,8 @@ from gnats.core.sublist cimport (
     sub_sid,
     sub_subject,
 )
+from gnats.core.subscriber cimport Subscriber
+from gnats.core.subscriptions cimport unsubscribe
 from gnats.core.subtable cimport subtable_find
 from gnats.includes.atomics cimport addi64_seq, bump64, load8, loadi64, storei64, unlikely
 from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
@@ -201,7 +203,7 @@ cdef bint deliver_traced(const Message *m, Subscription *s, Frames *frames) noex
         outcome = EGRESS_SUB_DENY
     elif load8(&s.closed):
         outcome = EGRESS_SUB_CLOSED
-    elif load8(&(<Deliverer> s.client).closing):
+    elif load8(&(<Subscriber> s.client).closing):
         outcome = EGRESS_CLIENT_CLOSED   # and its subscriptions are being taken out
     else:
         outcome = EGRESS_OK if m.trace.only else deliver(m, s, frames)
@@ -209,17 +211,17 @@ cdef bint deliver_traced(const Message *m, Subscription *s, Frames *frames) noex
     subject.n = s.subject_len
     queue.p = <char *> sub_queue(s)
     queue.n = s.queue_len
-    trace_egress(m.trace, (<Deliverer> s.client).cid, &subject, &queue, outcome)
+    trace_egress(m.trace, (<Subscriber> s.client).cid, &subject, &queue, outcome)
     return outcome == EGRESS_OK
 
 
 cdef inline bint is_echo(const Message *m, const Subscription *s) noexcept nogil:
-    return s.client == m.origin and not (<Connection> m.origin).opts.echo
+    return s.client == m.origin and not (<Subscriber> m.origin).echo
 
 
 cdef inline bint is_denied(const Message *m, const Subscription *s) noexcept nogil:
-    return load8(&(<Deliverer> s.client).checks) & CHECK_DELIVERIES and (
-        (<Deliverer> s.client).delivery_denied(m.ps, &m.subject, s))
+    return load8(&(<Subscriber> s.client).guard.checks) & CHECK_DELIVERIES and delivery_denied(
+        &(<Subscriber> s.client).guard, m.ps, &m.subject, s)
 
 
 cdef Egress deliver(const Message *m, Subscription *s, Frames *frames) noexcept nogil:
@@ -238,7 +240,7 @@ cdef Egress deliver(const Message *m, Subscription *s, Frames *frames) noexcept 
         return EGRESS_OK if deliver_internal(m, s) else EGRESS_CLIENT_CLOSED
     if unlikely(is_denied(m, s)):
         return EGRESS_SUB_DENY
-    bare = m.hdr > 0 and not load8(&(<Deliverer> s.client).headers)
+    bare = m.hdr > 0 and not load8(&(<Subscriber> s.client).headers)
     if bare:
         frame = &frames.bare
     if frame.pre == NULL:
@@ -246,8 +248,8 @@ cdef Egress deliver(const Message *m, Subscription *s, Frames *frames) noexcept 
         if frame.pre == NULL:
             (<Connection> m.origin).out_of_memory(WRITE_ERROR)
             return EGRESS_CLIENT_CLOSED
-    if (<Deliverer> s.client).ps != m.ps:
-        return (<Deliverer> s.client).deliver_remote(m, s, frame)
+    if (<Subscriber> s.client).ps != m.ps:
+        return deliver_remote(<Subscriber> s.client, m, s, frame)
     if m.ps.solo:
         nm = loadi64(&s.nm) + 1
         storei64(&s.nm, nm)
@@ -256,10 +258,10 @@ cdef Egress deliver(const Message *m, Subscription *s, Frames *frames) noexcept 
     max = loadi64(&s.max)
     if unlikely(max > 0 and nm > max):
         return EGRESS_AUTO_UNSUBSCRIBED   # another poller delivered the last; it is about to be taken out
-    outcome = (<Deliverer> s.client).deliver_local(m, s, frame)
-    if unlikely(max > 0 and nm == max) and not load8(&(<Deliverer> s.client).closing):
-        (<Deliverer> s.client).debugf(LOG_AUTO_UNSUBSCRIBE, max, sub_sid(s), s.sid_len)
-        (<Deliverer> s.client).unsubscribe(s)
+    outcome = deliver_local(<Subscriber> s.client, m, s, frame)
+    if unlikely(max > 0 and nm == max) and not load8(&(<Subscriber> s.client).closing):
+        (<Subscriber> s.client).debugf(LOG_AUTO_UNSUBSCRIBE, max, sub_sid(s), s.sid_len)
+        unsubscribe(<Subscriber> s.client, s)
     return outcome
 
 
@@ -271,7 +273,7 @@ cdef inline bint call_native(const Message *m, const Subscription *s) noexcept n
     return native.fn(native.ctx, m, s)
 
 
-cdef bint deliver_native_shadow(const Message *m, Deliverer dest, const Subscription *shadow) noexcept nogil:
+cdef bint deliver_native_shadow(const Message *m, Subscriber dest, const Subscription *shadow) noexcept nogil:
     cdef Subscription *s
     pthread_mutex_lock(&dest.lock)
     s = subtable_find(&dest.subs, sub_sid(shadow), shadow.sid_len)
@@ -281,12 +283,12 @@ cdef bint deliver_native_shadow(const Message *m, Deliverer dest, const Subscrip
 
 cdef bint deliver_internal(const Message *m, const Subscription *s) noexcept nogil:
     """Deliver to a subscription of the server itself."""
-    if (<Deliverer> s.client).kind == JETSTREAM:
-        return deliver_native_shadow(m, <Deliverer> s.client, s)
-    return post_msg(m, <Deliverer> s.client, s)
+    if (<Subscriber> s.client).kind == JETSTREAM:
+        return deliver_native_shadow(m, <Subscriber> s.client, s)
+    return post_msg(m, <Subscriber> s.client, s)
 
 
-cdef bint post_msg(const Message *m, Deliverer dest, const Subscription *s) noexcept nogil:
+cdef bint post_msg(const Message *m, Subscriber dest, const Subscription *s) noexcept nogil:
     """Post a message to the control plane."""
     cdef Slice account = (<Account> m.account).info_name
     cdef Slice asker
@@ -297,7 +299,7 @@ cdef bint post_msg(const Message *m, Deliverer dest, const Subscription *s) noex
     if m.hop != NULL and m.hop.request:
         asker = m.hop.info
         account = (<Account> m.hop.account).info_name
-    ev = (<Inbox> dest.inbox).new_event(
+    ev = dest.inbox.new_event(
         EV_MSG, <void *> dest, &dest.source, m.subject.n + m.reply.n + m.n + asker.n + account.n + s.sid_len)
     if ev == NULL:
         (<Connection> m.origin).out_of_memory(WRITE_ERROR)
@@ -318,4 +320,4 @@ cdef bint post_msg(const Message *m, Deliverer dest, const Subscription *s) noex
         p = put(p, asker.p, asker.n)
     p = put(p, account.p, account.n)
     put(p, sub_sid(s), s.sid_len)
-    return (<Inbox> dest.inbox).post_caused(ev, &(<Connection> m.origin).source)
+    return dest.inbox.post_caused(ev, &(<Connection> m.origin).source)

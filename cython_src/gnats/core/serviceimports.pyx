@@ -6,8 +6,8 @@ from libc.stdlib cimport free, malloc
 from libc.string cimport memcmp, strlen
 
 from gnats.core.account cimport REPLY_ROOM, Account, ServiceImport, account_mappings
-from gnats.core.imports cimport ClientDetails, Importer, transformed
-from gnats.core.inbox cimport EV_RESPONSES, Inbox
+from gnats.core.imports cimport report_latency, transformed
+from gnats.core.inbox cimport EV_RESPONSES
 from gnats.core.headers cimport begin_header_without
 from gnats.core.kinds cimport ACCOUNT, CLIENT, JETSTREAM, LEAF
 from gnats.core.mappings cimport Mappings, select_mapped_subject
@@ -27,6 +27,7 @@ from gnats.core.responses cimport (
 from gnats.core.route cimport ROUTE_DELIVERED, route
 from gnats.core.sampling cimport sampled_by_header
 from gnats.core.slice cimport Slice
+from gnats.core.subscriber cimport ClientDetails, Subscriber
 from gnats.core.sublist cimport Subscription
 from gnats.core.tracing cimport set_trace_dest
 from gnats.includes.atomics cimport load8, load_ptr_acquire, loadi64, unlikely
@@ -87,13 +88,14 @@ cdef bint process_service_import(ServiceImport *si, const Message *m) noexcept n
     if unlikely(load8(&si.se.sampling) or load8(&si.se.by_header)):
         tracked = should_sample(si.se, m, &by_header)
         if tracked and not m.reply.n:
-            (<Importer> m.origin).report(
-                si.se, 400, (<Importer> m.origin).cid, 0, 0, hop.share, m.data, m.hdr if by_header else 0)
+            report_latency(
+                <Subscriber> m.origin, si.se, 400, (<Subscriber> m.origin).cid, 0, 0, hop.share, m.data,
+                m.hdr if by_header else 0)
     if is_jetstream_ack(&m.reply):
         rn = m.reply.n
     elif m.reply.n:
         rn = (<Account> si.exporter).expect_response(
-            take_response, <Account> si.account, si.se, m.reply.p, m.reply.n, hop.share, (<Importer> m.origin).cid,
+            take_response, <Account> si.account, si.se, m.reply.p, m.reply.n, hop.share, (<Subscriber> m.origin).cid,
             tracked and si.se.response_type == SINGLETON, m.data, m.hdr if by_header else 0,
             poller_random64(m.ps), monotonic_ns() if tracked else m.ps.now, reply, &arm)
         expected = rn > 0
@@ -103,8 +105,8 @@ cdef bint process_service_import(ServiceImport *si, const Message *m) noexcept n
     request.reply.n = rn
     if rn == 0:
         request.reply.p = NULL
-    if tells_requester((<Importer> m.origin).kind):
-        told = request_header(<Importer> m.origin, <Account> si.account, &hop, m.hop, &request, sizes)
+    if tells_requester((<Subscriber> m.origin).kind):
+        told = request_header(<Subscriber> m.origin, <Account> si.account, &hop, m.hop, &request, sizes)
         ready = told != NULL
     if unlikely(m.trace != NULL):
         traced_to = m.trace.dest
@@ -123,8 +125,8 @@ cdef bint process_service_import(ServiceImport *si, const Message *m) noexcept n
     if expected and not delivered:
         e = (<Account> si.exporter).take_response(reply, rn)
         if e != NULL and e.tracked:
-            (<Importer> m.origin).report(
-                e.se, 503, e.requester, 0, 0, e.share, expected_header(e), e.header_n)
+            report_latency(
+                <Subscriber> m.origin, e.se, 503, e.requester, 0, 0, e.share, expected_header(e), e.header_n)
         expected_release(e)
     free(told)    # hop.info was in it
     free(noted)
@@ -225,12 +227,12 @@ cdef bint should_sample(ServiceExport *se, const Message *m, bint *by_header) no
 
 cdef void expect(const Message *m, const ServiceExport *se) noexcept nogil:
     """Have the control plane see to it that responses to a service are forgotten when they do not come."""
-    (<Inbox> (<Importer> m.origin).inbox).post_data(
-        EV_RESPONSES, NULL, &(<Importer> m.origin).source, <int64_t> se.id, 0, NULL, 0)
+    (<Subscriber> m.origin).inbox.post_data(
+        EV_RESPONSES, NULL, &(<Subscriber> m.origin).source, <int64_t> se.id, 0, NULL, 0)
 
 
 cdef char *request_header(
-    Importer requester, Account importer, Hop *hop, const Hop *before, Message *request, char *sizes
+    Subscriber requester, Account importer, Hop *hop, const Hop *before, Message *request, char *sizes
 ) noexcept nogil:
     """Add Nats-Request-Info to the header of a request, which is then in the memory returned, to be freed; hop.info is
     what it says. NULL when out of memory."""
@@ -305,9 +307,9 @@ cdef void process_service_import_response(Account account, const Message *m) noe
     hop.account = NULL
     hop.reply.n = hop.info.n = 0
     if unlikely(e.tracked):
-        (<Importer> m.origin).report(
-            e.se, 200, e.requester, (<Importer> m.origin).cid, monotonic_ns() - e.ts, e.share, expected_header(e),
-            e.header_n)
+        report_latency(
+            <Subscriber> m.origin, e.se, 200, e.requester, (<Subscriber> m.origin).cid, monotonic_ns() - e.ts, e.share,
+            expected_header(e), e.header_n)
     if not enter(m.hop, &hop):
         expected_release(e)
         return
@@ -316,7 +318,7 @@ cdef void process_service_import_response(Account account, const Message *m) noe
     elif m.reply.n:
         # the responder asks back
         rn = (<Account> e.account).expect_response(
-            take_response, account, e.se, m.reply.p, m.reply.n, e.share, (<Importer> m.origin).cid, False, NULL, 0,
+            take_response, account, e.se, m.reply.p, m.reply.n, e.share, (<Subscriber> m.origin).cid, False, NULL, 0,
             poller_random64(m.ps), m.ps.now, reply, &arm)
         expected = rn > 0
     response.hop = &hop
@@ -360,7 +362,7 @@ cdef char *trace_request(
         return untrace(request, sizes)
     # The service can have its own traces sent to where this one goes.
     n = (<Account> si.exporter).expect_response(
-        take_response, <Account> si.account, si.se, t.dest.p, t.dest.n, False, (<Importer> m.origin).cid, False, NULL,
+        take_response, <Account> si.account, si.se, t.dest.p, t.dest.n, False, (<Subscriber> m.origin).cid, False, NULL,
         0, poller_random64(m.ps), m.ps.now, dest, &arm)
     if arm:
         expect(m, si.se)

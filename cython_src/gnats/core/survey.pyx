@@ -5,8 +5,8 @@ from libc.stdint cimport int64_t, uint32_t
 from libc.stdlib cimport free
 
 from gnats.core.account cimport Account
-from gnats.core.connection cimport Connection
 from gnats.core.quiesce cimport QsParticipant, qs_offline, qs_online, qs_register, qs_unregister
+from gnats.core.subscriber cimport Subscriber
 from gnats.core.sublist cimport SUB_SHADOW, MatchResult, Sublist, Subscription, sub_row
 from gnats.includes.atomics cimport load64, loadi64
 from gnats.includes.linux cimport monotonic_ns, realtime_ns
@@ -27,7 +27,7 @@ COLUMNS = {
 }
 
 
-cdef int64_t counter(Connection c, Column which, int64_t offset) noexcept:
+cdef int64_t counter(Subscriber c, Column which, int64_t offset) noexcept:
     cdef int64_t remote = 0
     if which == PENDING_BYTES or which == OUT_MSGS or which == OUT_BYTES:
         pthread_mutex_lock(&c.lock)
@@ -54,7 +54,7 @@ def column(list connections not None, str name not None) -> list:
     """One of snapshot()'s counters of each connection. Raises KeyError for another name."""
     cdef Column which = COLUMNS[name]
     cdef int64_t offset = realtime_ns() - monotonic_ns()
-    return [counter(<Connection?> c, which, offset) for c in connections]
+    return [counter(<Subscriber?> c, which, offset) for c in connections]
 
 
 def total(list connections not None, str name not None) -> int:
@@ -62,11 +62,11 @@ def total(list connections not None, str name not None) -> int:
     cdef Column which = COLUMNS[name]
     cdef int64_t sum = 0
     for c in connections:
-        sum += counter(<Connection?> c, which, 0)
+        sum += counter(<Subscriber?> c, which, 0)
     return sum
 
 
-def account_of(Connection c not None) -> Account:
+def account_of(Subscriber c not None) -> Account:
     """The account a connection is bound to."""
     return <Account> c.account
 
@@ -116,4 +116,4 @@ cdef list rows_of(Sublist sl, bytes subject, bint all_shadows):
 cdef tuple row(const Subscription *s):
     if s.client == NULL:
         return (*sub_row(s), 0, None)
-    return (*sub_row(s), (<Connection> s.client).cid, <Account> (<Connection> s.client).account)
+    return (*sub_row(s), (<Subscriber> s.client).cid, <Account> (<Subscriber> s.client).account)

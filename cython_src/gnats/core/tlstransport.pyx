@@ -9,13 +9,13 @@ from libc.stdint cimport int64_t, uint32_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, strlen
 
+from gnats.core.answers cimport send_err
 from gnats.core.connection cimport (
     CLIENT_CLOSED,
     MAX_CONNECTIONS_EXCEEDED,
     READ_ERROR,
     T_TRANSPORT,
     TLS_HANDSHAKE_ERROR,
-    CTL_START,
     Connection,
 )
 from gnats.core.outbound cimport OutQueue, outq_append, outq_chunks, outq_clear, outq_free, outq_merge
@@ -73,7 +73,7 @@ cdef bint copied(bytes data, char **copy, size_t *n):
     return True
 
 
-def start_tls(
+def add_tls(
     Connection c not None,
     TLSBase context not None,
     *,
@@ -82,15 +82,13 @@ def start_tls(
     bint mixed=False,
     double fallback=0.0,
     double timeout=2.0,
-    bint expect_connect,
-    double auth_timeout=0.0,
 ) -> None:
-    """Hand a connection to its poller, which greets it, shakes hands within `timeout` seconds, and reads.
+    """Put TLS before a connection, which is not started yet: once it is, it greets its peer, shakes hands within
+    `timeout` seconds, and then speaks its protocol. Without memory the connection closes when it is started.
 
     Without `secure_info`, `clear_info` is sent at once and the handshake follows; with `mixed` only if the
     client's first byte begins one. With `secure_info` the handshake comes first and then that is sent, unless
     `fallback` is not 0 and no byte has come after so many seconds: then it is as without.
-    Else as Connection.start().
     """
     cdef Tls *t = <Tls *> calloc(1, sizeof(Tls))
     if (
@@ -101,7 +99,6 @@ def start_tls(
         if t != NULL:
             free_tls(&t.base)
         c.close_without_memory()
-        c.request(CTL_START, 0)
         return
     t.context = <void *> context
     t.first = t.secure_info != NULL
@@ -119,9 +116,6 @@ def start_tls(
     transport_push(&c.transport, &t.base, &TLS)
     t.base.owned = c.layers
     c.layers = &t.base
-    c.auth_set = expect_connect
-    c.auth_timeout = duration_of(auth_timeout) if expect_connect else 0
-    c.request(CTL_START, 0)
 
 
 def tls_info(Connection c not None) -> dict | None:
@@ -187,7 +181,7 @@ cdef void start_handshake(Connection c, Tls *t) noexcept nogil:
     timer_clear(&c.ps.timers, &t.base.timer)
     if not (<TLSBase> t.context).allow():
         become_plain(c, t)
-        c.send_err(b"Connection throttling is active. Please try again later.")
+        send_err(c, b"Connection throttling is active. Please try again later.")
         c.close_connection_nogil(MAX_CONNECTIONS_EXCEEDED)
         return
     c.debugf(LOG_TLS_STARTING, 0, NULL, 0)
@@ -227,7 +221,7 @@ cdef void give_up(Connection c, Tls *t) noexcept nogil:
         fall_back(c, t)
     elif t.phase == TLS_SNIFF:
         become_plain(c, t)
-        c.begin_protocol()
+        c.begin_session()
     else:
         c.debugf(LOG_TLS_TIMEOUT, 0, NULL, 0)
         c.close_connection_nogil(TLS_HANDSHAKE_ERROR)
@@ -247,7 +241,7 @@ cdef bint sniff(Connection c, Tls *t) noexcept nogil:
             return False
     elif n == 0 or byte != HELLO:
         become_plain(c, t)
-        c.begin_protocol()
+        c.begin_session()
         return False
     start_handshake(c, t)
     return not load8(&c.closing)
@@ -279,7 +273,7 @@ cdef void complete(Connection c, Tls *t) noexcept nogil:
         c.queue_outbound(t.secure_info, t.secure_len)
     elif c.out.bytes:
         c.mark_dirty()
-    c.begin_protocol()
+    c.begin_session()
 
 
 cdef void failed(Connection c, Tls *t, long code) noexcept nogil:

@@ -5,9 +5,10 @@ from libc.stdlib cimport malloc
 from libc.string cimport memchr, memcmp, memset
 
 from gnats.core.account cimport Account, TraceDest, account_trace_dest
-from gnats.core.guard cimport Guarded
+from gnats.core.answers cimport refuse_publish
+from gnats.core.guard cimport may_publish
 from gnats.core.headers cimport LINE_END, VERSION_LINE, begin_header_without, header_line_end
-from gnats.core.inbox cimport EV_MSG_TRACE, Inbox
+from gnats.core.inbox cimport EV_MSG_TRACE
 from gnats.core.kinds cimport CLIENT
 from gnats.core.message cimport Message, message_set_data
 from gnats.core.msgtrace cimport MsgTrace, trace_free, trace_ingress, trace_new
@@ -15,6 +16,7 @@ from gnats.core.pollstate cimport poller_random
 from gnats.core.records cimport LOG_TRACE_BAD_DESTINATION, LOG_TRACE_ORIGIN
 from gnats.core.reserved cimport is_gateway_reply, is_raft_subject
 from gnats.core.slice cimport Slice
+from gnats.core.subscriber cimport Subscriber
 from gnats.core.subject cimport is_valid_publish_subject
 from gnats.includes.text cimport put, put_text
 
@@ -45,7 +47,7 @@ cdef struct Asked:
     bint parent       # a sampled traceparent
 
 
-cdef bint may_be_traced(Guarded publisher, const Message *m) noexcept nogil:
+cdef bint may_be_traced(Subscriber publisher, const Message *m) noexcept nogil:
     cdef const char *p = m.data + VERSION_N
     cdef const char *end = m.data + m.hdr
     cdef bint external
@@ -65,7 +67,7 @@ cdef bint may_be_traced(Guarded publisher, const Message *m) noexcept nogil:
     return False
 
 
-cdef TraceOutcome init_msg_trace(Guarded publisher, Message *m, bint *disable) noexcept nogil:
+cdef TraceOutcome init_msg_trace(Subscriber publisher, Message *m, bint *disable) noexcept nogil:
     cdef Asked asked
     cdef Slice dest
     cdef const TraceDest *own
@@ -91,8 +93,8 @@ cdef TraceOutcome init_msg_trace(Guarded publisher, Message *m, bint *disable) n
     if not is_valid_publish_subject(dest.p, dest.n):
         publisher.log(LOG_TRACE_BAD_DESTINATION, 0, dest.p, dest.n)
         return TRACE_SKIP if only else TRACE_NOT
-    if is_reserved(&dest) or (publisher.permissions != NULL and not publisher.may_publish(&dest)):
-        publisher.refuse_publish(&dest)
+    if is_reserved(&dest) or (publisher.guard.permissions != NULL and not may_publish(&publisher.guard, m.ps, &dest)):
+        refuse_publish(publisher, &dest)
         return TRACE_SKIP
     m.trace = trace_new(m.data, m.hdr, &dest, m.n)
     if m.trace == NULL:
@@ -102,9 +104,9 @@ cdef TraceOutcome init_msg_trace(Guarded publisher, Message *m, bint *disable) n
     return TRACE_ON
 
 
-cdef void send_msg_trace(Guarded publisher, MsgTrace *t) noexcept nogil:
+cdef void send_msg_trace(Subscriber publisher, MsgTrace *t) noexcept nogil:
     if not t.failed:
-        (<Inbox> publisher.inbox).post_data(
+        publisher.inbox.post_data(
             EV_MSG_TRACE, <void *> publisher, &publisher.source, 0, 0, t.data, t.n)
     trace_free(t)
 

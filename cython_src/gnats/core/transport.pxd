@@ -15,7 +15,7 @@ cdef struct Transport
 
 
 cdef struct TransportType:
-    # The poller has taken over the connection: do what comes before the protocol, then Connection.begin_protocol().
+    # The poller has taken over the connection: do what comes before the protocol, then Connection.begin_session().
     # NULL: nothing comes before it.
     void (*begin)(Transport *t) noexcept nogil
     # Read what has come: the first `want` bytes to `to`, what follows to the poller's buffer. Bytes read, 0 at the end,

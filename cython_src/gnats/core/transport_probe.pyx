@@ -91,7 +91,7 @@ cdef void begin(Transport *base) noexcept nogil:
     if base.below.type.begin != NULL:
         base.below.type.begin(base.below)
     else:
-        (<Connection> base.connection).begin_protocol()
+        (<Connection> base.connection).begin_session()
 
 
 cdef void end(Transport *base) noexcept nogil:

@@ -7,6 +7,7 @@ from libc.string cimport memcpy, memset
 from gnats.core.account cimport Account
 from gnats.core.client cimport Client
 from gnats.core.pollstate cimport PollState
+from gnats.core.publishing cimport send_internal_msg
 from gnats.includes.arrays cimport array_grow
 from gnats.includes.atomics cimport (
     add64_seq,
@@ -357,8 +358,8 @@ cdef bint publish_now(
     PollState *ps, StreamBase stream, const char *subject, size_t sn, const char *shown, size_t shown_n,
     const char *reply, size_t rn, const char *hdr, size_t hn, const char *msg, size_t n
 ) noexcept nogil:
-    return (<Client> ps.js).send(
-        <Account> stream.account, subject, sn, shown, shown_n, reply, rn, hdr, hn, msg, n)
+    return send_internal_msg(
+        <Client> ps.js, <Account> stream.account, subject, sn, shown, shown_n, reply, rn, hdr, hn, msg, n)
 
 
 cdef bint run_later(Local *local, Observer o) noexcept nogil:

@@ -10,6 +10,7 @@ from gnats.core.message cimport Message, NativeSub
 from gnats.core.quiesce cimport QsParticipant, qs_offline, qs_online, qs_register, qs_unregister
 from gnats.core.slice cimport Slice
 from gnats.core.sublist cimport Subscription
+from gnats.core.subscriptions cimport add_native_sub, unsubscribe
 from gnats.includes.atomics cimport exchange8, load8, store8
 from gnats.includes.linux cimport monotonic_ns, realtime_ns
 from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
@@ -336,8 +337,8 @@ cdef class Consumer(ConsumerDelivery):
             native.fn = on_request
         else:
             native.fn = on_flow_control
-        s = self.stream.client.add_native_sub(
-            PyBytes_AS_STRING(subject), PyBytes_GET_SIZE(subject), NULL, 0, &native, &error)
+        s = add_native_sub(
+            self.stream.client, PyBytes_AS_STRING(subject), PyBytes_GET_SIZE(subject), NULL, 0, &native, &error)
         if s == NULL:
             raise MemoryError if error == 0 else ValueError(f"invalid subject {subject!r}")
         self.subs.append(<size_t> s)
@@ -350,7 +351,7 @@ cdef class Consumer(ConsumerDelivery):
         if self.closed:
             return
         for address in self.subs:
-            self.stream.client.unsubscribe(<Subscription *> <size_t> address)
+            unsubscribe(self.stream.client, <Subscription *> <size_t> address)
         self.subs.clear()
         if self.watch != NULL:
             (<Account> self.stream.account).sublist.unwatch(self.watch)

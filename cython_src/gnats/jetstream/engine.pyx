@@ -151,7 +151,7 @@ cdef class Engine:
     def reap(self) -> None:
         """Let go of what was buried and is no longer used."""
         cdef list kept = []
-        if not self.graveyard or (<Client> self.clients[0]).keep[2].names_jetstream:
+        if not self.graveyard or (<Client> self.clients[0]).inbox.names_jetstream:
             return   # an event that is waiting may name one of them
         for number, what in self.graveyard:
             if not qs_passed(number) or refs_of(what):

@@ -10,6 +10,7 @@ from gnats.core.message cimport Message, NativeSub, message_shown
 from gnats.core.quiesce cimport QsParticipant, qs_offline, qs_online, qs_register, qs_unregister
 from gnats.core.slice cimport Slice
 from gnats.core.sublist cimport Subscription
+from gnats.core.subscriptions cimport add_native_sub, unsubscribe
 from gnats.core.transform cimport SubjectTransform, transform_apply, transform_copy, transform_matches
 from gnats.includes.atomics cimport loadi64, storei64
 from gnats.includes.linux cimport monotonic_ns
@@ -146,8 +147,8 @@ cdef class SourceConsumer:
         storei64(&self.last, monotonic_ns())
         native.ctx = <void *> self
         native.fn = process_inbound
-        self.sub = s.client.add_native_sub(
-            PyBytes_AS_STRING(subject), PyBytes_GET_SIZE(subject), NULL, 0, &native, &error)
+        self.sub = add_native_sub(
+            s.client, PyBytes_AS_STRING(subject), PyBytes_GET_SIZE(subject), NULL, 0, &native, &error)
         if self.sub == NULL:
             raise MemoryError if error == 0 else ValueError(f"invalid subject {subject!r}")
 
@@ -157,7 +158,7 @@ cdef class SourceConsumer:
         self.closed = True
         pthread_mutex_unlock(&self.stream.store.lock)
         if self.sub != NULL:
-            self.stream.client.unsubscribe(self.sub)
+            unsubscribe(self.stream.client, self.sub)
             self.sub = NULL
             self.stream.engine.bury(self)
 

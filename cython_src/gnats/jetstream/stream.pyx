@@ -13,6 +13,7 @@ from gnats.core.message cimport NativeSub
 from gnats.core.quiesce cimport QsParticipant, qs_offline, qs_online, qs_register, qs_unregister
 from gnats.core.subject cimport subject_has_wildcard
 from gnats.core.sublist cimport Subscription
+from gnats.core.subscriptions cimport add_native_sub, remove_all_subs, unsubscribe
 from gnats.core.transform cimport SubjectTransform, Transform, transform_copy
 from gnats.includes.atomics cimport add32, load32
 from gnats.includes.linux cimport monotonic_ns, realtime_ns
@@ -282,7 +283,7 @@ cdef class Stream(StreamCore):
             wanted[b"$JS.API.DIRECT.GET." + self.origin, DIRECT_GET] = DIRECT_GROUP
             wanted[b"$JS.API.DIRECT.GET." + self.origin + b".>", DIRECT_GET_LAST] = DIRECT_GROUP
         for key in [key for key in self.subs if key not in wanted]:
-            self.client.unsubscribe(<Subscription *> <size_t> self.subs.pop(key))
+            unsubscribe(self.client, <Subscription *> <size_t> self.subs.pop(key))
         pthread_mutex_lock(&self.store.lock)
         self.active = True
         if self.cfg.allow_schedules:
@@ -312,8 +313,9 @@ cdef class Stream(StreamCore):
             native.fn = process_direct_get
         else:
             native.fn = process_direct_get_last
-        s = self.client.add_native_sub(
-            PyBytes_AS_STRING(subject), PyBytes_GET_SIZE(subject), PyBytes_AS_STRING(queue), PyBytes_GET_SIZE(queue),
+        s = add_native_sub(
+            self.client, PyBytes_AS_STRING(subject), PyBytes_GET_SIZE(subject), PyBytes_AS_STRING(queue),
+            PyBytes_GET_SIZE(queue),
             &native, &error)
         if s == NULL:
             raise MemoryError if error == 0 else ValueError(f"invalid subject {subject!r}")
@@ -326,7 +328,7 @@ cdef class Stream(StreamCore):
         self.active = False
         pthread_mutex_unlock(&self.store.lock)
         self.subs.clear()
-        self.client.remove_all_subs()
+        remove_all_subs(self.client)
 
     def close(self) -> None:
         """Leave: consumers are closed before, the store is closed after it, by who opened it. Idempotent."""

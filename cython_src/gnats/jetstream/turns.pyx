@@ -2,7 +2,7 @@
 from libc.stdint cimport int64_t
 
 from gnats.core.inbox cimport Inbox, Source
-from gnats.core.parser cimport Parser
+from gnats.core.connection cimport Connection
 from gnats.core.pollstate cimport PollState
 from gnats.includes.atomics cimport load8
 from gnats.includes.linux cimport monotonic_ns
@@ -63,7 +63,7 @@ cdef void work_run(WorkList *list, PollState *ps) noexcept nogil:
         list.head = payer.work_next
         w = <Work *> payer.work
         payer.work = w.next
-        if not load8(&(<Parser> payer.owner).closing) and w.step(w, ps):
+        if not load8(&(<Connection> payer.owner).closing) and w.step(w, ps):
             append(payer, w)
             w = NULL
         if payer.work != NULL:

@@ -1,0 +1,71 @@
+"""PING and PONG between the server and a peer; see pings.pxd."""
+from libc.stdint cimport int32_t, int64_t
+
+from gnats.core.answers cimport send_err
+from gnats.core.connection cimport STALE_CONNECTION
+from gnats.core.kinds cimport CLIENT
+from gnats.core.pollstate cimport poller_random
+from gnats.core.records cimport LOG_PING_DELAYED, LOG_PING_TIMER, LOG_STALE, TRACE_IN, TRACE_OUT
+from gnats.core.subscriber cimport Subscriber
+from gnats.core.timers cimport timer_clear
+from gnats.includes.atomics cimport add64, load8, storei64
+from gnats.includes.times cimport time_after
+
+cdef int64_t SECOND = 1000000000
+cdef int64_t FIRST_PING = 2 * SECOND
+cdef int64_t RTT_INTERVAL = 3600 * SECOND
+
+
+cdef void start_ping_timer(Subscriber c, Pings *p) noexcept nogil:
+    if p.interval > 0:
+        c.set_timer(&p.timer, p.interval)
+
+
+cdef void set_ping_limits(Subscriber c, Pings *p, int64_t interval, int32_t max) noexcept nogil:
+    p.max = max
+    if p.interval != interval:
+        p.interval = interval
+        timer_clear(&c.ps.timers, &p.timer)
+        start_ping_timer(c, p)
+
+
+cdef void set_first_ping_timer(Subscriber c, Pings *p) noexcept nogil:
+    cdef int64_t d = p.interval
+    storei64(&c.rtt, c.ps.now - c.start_time if c.ps.now > c.start_time else 1)
+    if d <= 0:
+        return
+    if c.kind == CLIENT and d > FIRST_PING:
+        d = FIRST_PING
+    d = time_after(d, <int64_t> (poller_random(c.ps) % 1000) * (d // 5000))
+    c.set_timer(&p.timer, d)
+
+
+cdef void process_ping_timer(Subscriber c, Pings *p) noexcept nogil:
+    cdef int64_t now = c.ps.now
+    cdef bint need_rtt = c.rtt == 0 or now - p.rtt_start > RTT_INTERVAL
+    cdef int64_t quiet = now - c.last_in if c.last_in else now
+    c.debugf(LOG_PING_TIMER, 0, NULL, 0)
+    if quiet < p.interval and not need_rtt:
+        c.debugf(LOG_PING_DELAYED, quiet, NULL, 0)
+    else:
+        if p.out + 1 > p.max:
+            c.debugf(LOG_STALE, 0, NULL, 0)
+            send_err(c, b"Stale Connection")
+            add64(&c.server._stale_connections, 1)
+            c.close_connection_nogil(STALE_CONNECTION)
+            return
+        p.rtt_start = now
+        p.out += 1
+        if c.trace:
+            c.trace_line(TRACE_OUT, b"PING", 4, NULL, 0)
+        c.queue_outbound(b"PING\r\n", 6)
+    if not load8(&c.closing):
+        start_ping_timer(c, p)
+
+
+cdef void pong_received(Subscriber c, Pings *p) noexcept nogil:
+    if c.trace:
+        c.trace_line(TRACE_IN, b"PONG", 4, NULL, 0)
+    p.out = 0
+    if p.rtt_start:
+        storei64(&c.rtt, c.ps.now - p.rtt_start if c.ps.now > p.rtt_start else 1)

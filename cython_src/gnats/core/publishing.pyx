@@ -1,0 +1,217 @@
+"""What a connection publishes; see publishing.pxd."""
+from libc.stddef cimport size_t
+from libc.stdint cimport uint32_t
+from libc.stdlib cimport free, malloc, realloc
+from libc.string cimport memcmp, memcpy, strlen
+
+from gnats.core.account cimport Account, account_mappings
+from gnats.core.answers cimport refuse_publish, refuse_reply, send_ok
+from gnats.core.connection cimport READ_ERROR, WRITE_ERROR
+from gnats.core.guard cimport may_publish
+from gnats.core.mappings cimport Mappings, select_mapped_subject
+from gnats.core.message cimport SIZES_ROOM, Message, message_set_data
+from gnats.core.msgtrace cimport REFUSED_REPLY, REFUSED_SIZE, REFUSED_SUBJECT, trace_mapping, trace_refused
+from gnats.core.pollstate cimport PollState
+from gnats.core.records cimport TRACE_IN, TRACE_IN_PAYLOAD
+from gnats.core.reserved cimport is_gateway_reply, is_jetstream_ack, is_raft_subject
+from gnats.core.results cimport results_match
+from gnats.core.route cimport ROUTE_DELIVERED, ROUTE_NO_MEMORY, RouteOutcome, process_msg_results, route
+from gnats.core.slice cimport Slice
+from gnats.core.subscriber cimport Subscriber
+from gnats.core.sublist cimport MatchResult, Subscription, sub_sid
+from gnats.core.tracing cimport TRACE_ON, TRACE_SKIP, init_msg_trace, may_be_traced, send_msg_trace, set_trace_dest
+from gnats.includes.atomics cimport load8, unlikely
+from gnats.includes.text cimport NUMBER_ROOM, put, put_number, put_text
+
+cdef const char *NO_RESPONDERS = b"NATS/1.0 503\r\nNats-Subject: "
+
+
+cdef inline bint is_reserved_reply(const Slice *reply) noexcept nogil:
+    # service imports, JetStream acknowledgements, gateway replies
+    if reply.p[0] == c'_':
+        return (reply.n > 3 and memcmp(reply.p, b"_R_.", 4) == 0) or is_gateway_reply(reply)
+    return reply.p[0] == c'$' and (is_jetstream_ack(reply) or is_gateway_reply(reply))
+
+
+cdef void process_inbound_client_msg(Subscriber c, Message *m) noexcept nogil:
+    cdef Mappings *mappings
+    cdef Message own
+    if unlikely(m.hdr != 0) and may_be_traced(c, m):
+        own = m[0]   # which may be changed
+        process_traced_msg(c, &own)
+        return
+    mappings = account_mappings(<Account> c.account)
+    if unlikely(mappings != NULL):
+        own = m[0]
+        check_and_route(c, &own, mappings)
+    else:
+        check_and_route(c, m, NULL)
+
+
+cdef inline void check_and_route(Subscriber c, Message *m, Mappings *mappings) noexcept nogil:
+    """Check and route a message; the mappings, NULL for none, change it."""
+    c.batch_msgs += 1
+    c.batch_bytes += m.n
+    if unlikely(mappings != NULL):
+        map_subject(c, m, mappings)   # what follows knows the new subject only
+    if c.trace:
+        c.trace_msg(TRACE_IN_PAYLOAD, m.data, m.n + 2, m.hdr)
+    if unlikely(m.subject.n and (m.subject.p[0] == c'_' or m.subject.p[0] == c'$')):
+        if is_gateway_reply(&m.subject) or (
+            is_raft_subject(&m.subject) and not load8(&(<Account> c.account)._is_system)
+        ):
+            refuse_msg(c, m, REFUSED_SUBJECT)
+            return
+    if unlikely(c.guard.permissions != NULL) and not may_publish(&c.guard, c.ps, &m.subject):
+        refuse_msg(c, m, REFUSED_SUBJECT)
+        return
+    if m.reply.p != NULL and is_reserved_reply(&m.reply):
+        refuse_msg(c, m, REFUSED_REPLY)
+        return
+    if unlikely(c.verbose):
+        send_ok(c)
+    route_msg(c, m)
+
+
+cdef bint route_msg(Subscriber c, const Message *m) noexcept nogil:
+    cdef RouteOutcome outcome = route(m, (<Account> c.account).sublist)
+    if unlikely(outcome == ROUTE_NO_MEMORY):
+        c.out_of_memory(READ_ERROR)
+    elif outcome != ROUTE_DELIVERED and m.reply.p != NULL and c.no_responders:
+        tell_no_responders(c, m)
+    return outcome == ROUTE_DELIVERED
+
+
+cdef void refuse_msg(Subscriber c, const Message *m, int what) noexcept nogil:
+    if m.trace != NULL:
+        trace_refused(m.trace, what, &m.subject if what == REFUSED_SUBJECT else &m.reply)
+    if what == REFUSED_SUBJECT:
+        refuse_publish(c, &m.subject)
+    else:
+        refuse_reply(c, &m.reply)
+
+
+cdef void map_subject(Subscriber c, Message *m, Mappings *mappings) noexcept nogil:
+    """Replace the subject that was published by the one it is mapped to, if it is."""
+    cdef PollState *ps = c.ps
+    cdef size_t n = 0
+    cdef char *grown
+    while True:
+        if not select_mapped_subject(
+                mappings, m.subject.p, m.subject.n, &ps.rng, ps.mapped, ps.mapped_len, &n):
+            return
+        if n < ps.mapped_len:
+            break
+        grown = <char *> realloc(ps.mapped, n + 256)
+        if grown == NULL:
+            c.out_of_memory(READ_ERROR)
+            m.subject.n = 0
+            return
+        ps.mapped = grown
+        ps.mapped_len = n + 256
+    if unlikely(c.trace):
+        trace_in_mapping(c, &m.subject, ps.mapped, n)
+    m.subject.p = ps.mapped
+    m.subject.n = n
+    m.line = NULL
+    if unlikely(m.trace != NULL):
+        trace_mapping(m.trace, &m.subject)
+
+
+cdef void trace_in_mapping(Subscriber c, const Slice *subject, const char *to, size_t n) noexcept nogil:
+    cdef size_t size = subject.n + strlen(b" -> ") + n
+    cdef char *line = <char *> malloc(size)
+    if line == NULL:
+        return
+    put(put_text(put(line, subject.p, subject.n), b" -> "), to, n)
+    c.trace_line(TRACE_IN, b"MAPPING", strlen(b"MAPPING"), line, size)
+    free(line)
+
+
+cdef void process_traced_msg(Subscriber c, Message *m) noexcept nogil:
+    cdef char[SIZES_ROOM] sizes
+    cdef char *changed = NULL
+    cdef bint disable = False
+    if init_msg_trace(c, m, &disable) == TRACE_SKIP:
+        return
+    if disable:
+        changed = set_trace_dest(m, NULL, sizes)
+    check_and_route(c, m, account_mappings(<Account> c.account))
+    free(changed)
+    if m.trace != NULL:
+        send_msg_trace(c, m.trace)
+
+
+cdef void trace_too_large(Subscriber c, Message *m) noexcept nogil:
+    cdef bint disable = False
+    if may_be_traced(c, m) and init_msg_trace(c, m, &disable) == TRACE_ON:
+        trace_refused(m.trace, REFUSED_SIZE, &m.subject)
+        send_msg_trace(c, m.trace)
+
+
+cdef void tell_no_responders(Subscriber c, const Message *m) noexcept nogil:
+    """Nobody is there: tell a requester that wants to know, if it listens on its reply itself."""
+    cdef MatchResult *r = (<Account> c.account).sublist.match(m.reply.p, m.reply.n)
+    cdef size_t status = strlen(NO_RESPONDERS) + m.subject.n + strlen(b"\r\n\r\n")
+    cdef uint32_t i
+    cdef Subscription *s = NULL
+    cdef char *line
+    cdef char *p
+    if r == NULL:
+        c.out_of_memory(READ_ERROR)
+        return
+    for i in range(r.npsubs):
+        if r.psubs[i].client == <void *> c and not load8(&r.psubs[i].closed):
+            s = r.psubs[i]
+            break
+    free(r)
+    if s == NULL:
+        return
+    line = <char *> malloc(
+        strlen(b"HMSG   \r\n\r\n") + m.reply.n + s.sid_len + 2 * (1 + NUMBER_ROOM) + status)
+    if line == NULL:
+        c.out_of_memory(READ_ERROR)
+        return
+    p = put(put_text(line, b"HMSG "), m.reply.p, m.reply.n)
+    p = put(put_text(p, b" "), sub_sid(s), s.sid_len)
+    p = put_number(put_text(put_number(put_text(p, b" "), status), b" "), status)
+    p = put(put_text(put_text(p, b"\r\n"), NO_RESPONDERS), m.subject.p, m.subject.n)
+    p = put_text(put_text(p, b"\r\n\r\n"), b"\r\n")
+    c.queue_outbound(line, p - line)
+    free(line)
+
+
+cdef bint send_internal_msg(
+    Subscriber c, Account account, const char *subject, size_t sn, const char *shown, size_t shown_n,
+    const char *reply, size_t rn, const char *hdr, size_t hn, const char *msg, size_t n
+) noexcept nogil:
+    cdef char[SIZES_ROOM] sizes
+    cdef char *joined = NULL
+    cdef Message m
+    cdef bint delivered
+    cdef MatchResult *r = results_match(&c.ps.cache, account.sublist, subject, sn)
+    if r == NULL:
+        c.out_of_memory(WRITE_ERROR)
+        return False
+    if r.npsubs == 0 and r.nqgroups == 0:
+        return False
+    if hn and n and hdr + hn != msg:
+        joined = <char *> malloc(hn + n)
+        if joined == NULL:
+            c.out_of_memory(WRITE_ERROR)
+            return False
+        memcpy(joined, hdr, hn)
+        memcpy(joined + hn, msg, n)
+    begin_message(c, &m)
+    m.account = <void *> account
+    m.subject.p = <char *> subject
+    m.subject.n = sn
+    m.shown.p = <char *> shown
+    m.shown.n = shown_n
+    if rn:
+        m.reply.p = <char *> reply
+        m.reply.n = rn
+    message_set_data(&m, joined if joined != NULL else <char *> (hdr if hn else msg), hn, hn + n, sizes)
+    delivered = process_msg_results(&m, r) == ROUTE_DELIVERED
+    free(joined)
+    return delivered
