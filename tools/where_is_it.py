@@ -108,7 +108,7 @@ TABLE = {
         jsStreamSnapshotRequest=streamapi._snapshot jsStreamUpdateRequest=streamapi._update
         sendJetStreamAPIAuditAdvisory=api_audit""",
     "jetstream_batching.go": """jetstream/batchtable checkFlowControl=check_flow
-        checkMsgHeadersPreClusteredProposal=check_batched commit=store_batch
+        checkMsgHeadersPreClusteredProposal=check_message commit=store_batch
         fastBatchCommit=commit_fast_batch newAtomicBatch=find_or_begin newFastBatch=begin_fast_batch
         sendFlowControl=fastbatch.send_flow""",
     "jetstream_errors.go": "IsNatsErr",

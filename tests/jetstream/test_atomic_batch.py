@@ -169,6 +169,15 @@ CASES: dict[str, tuple[list[Message], dict[str, Any]]] = {
         ],
         {"allow_msg_counter": True},
     ),
+    "counters that outgrow a message in their batch": (
+        [
+            part("one", 1, "Nats-Incr: 9", payload=b""),
+            part("one", 2, "Nats-Incr: 1", payload=b"", commit="1"),  # 92 bytes, and {"val":"10"}
+            part("two", 1, "Nats-Incr: 8", payload=b"", commit="1"),
+            part("two", 1, "Nats-Incr: 2", payload=b"", commit="1"),
+        ],
+        {"allow_msg_counter": True, "max_msg_size": 103},
+    ),
     "transformed": (
         [part("one", 1), part("one", 2, "Nats-Expected-Last-Subject-Sequence: 0", subject="S.c", commit="1")],
         {"subject_transform": {"src": "S.a", "dest": "S.c"}},

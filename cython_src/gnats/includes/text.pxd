@@ -1,6 +1,9 @@
-"""Writing text into memory that has room for it. Each returns where it ends; nobody counts a literal's bytes."""
+"""Text in memory: writing it where there is room, each returns where it ends, and comparing it.
+
+Nobody counts the bytes of a literal: its length is a constant once these are inlined.
+"""
 from libc.stddef cimport size_t
-from libc.string cimport memcpy, strlen
+from libc.string cimport memcmp, memcpy, strlen
 
 cdef enum:
     NUMBER_ROOM = 20    # digits of the largest size_t
@@ -27,3 +30,12 @@ cdef inline char *put_number(char *p, size_t n) noexcept nogil:
         if n == 0:
             break
     return put(p, digits + at, sizeof(digits) - at)
+
+
+cdef inline bint is_text(const char *p, size_t n, const char *text) noexcept nogil:
+    """Are the bytes those of a literal?"""
+    return n == strlen(text) and memcmp(p, text, strlen(text)) == 0
+
+
+cdef inline bint ends_with_text(const char *p, size_t n, const char *text) noexcept nogil:
+    return n > strlen(text) and memcmp(p + n - strlen(text), text, strlen(text)) == 0

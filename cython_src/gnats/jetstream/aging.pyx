@@ -3,18 +3,18 @@ from libc.stddef cimport size_t
 from libc.stdint cimport INT64_MAX, int64_t, uint32_t, uint64_t
 from libc.stdio cimport snprintf
 from libc.stdlib cimport free, malloc
-from libc.string cimport memcmp, memcpy
+from libc.string cimport memcpy
 
 from gnats.core.clock cimport monotonic_ns, realtime_ns
-from gnats.core.headers cimport find_header
 from gnats.core.pollstate cimport PollState
 from gnats.core.slice cimport Slice
 from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
+from gnats.includes.text cimport is_text
 from gnats.includes.times cimport time_after, time_before
+from gnats.jetstream.barrier cimport local_of, stream_failed
 from gnats.jetstream.dedupe cimport dedupe_expire
-from gnats.jetstream.engine cimport local_of, stream_failed
-from gnats.jetstream.headers cimport parse_headers
-from gnats.jetstream.inbound cimport TOLD, Inbound
+from gnats.jetstream.headers cimport named_header, parse_headers
+from gnats.jetstream.inbound cimport Inbound, inbound_free, inbound_init
 from gnats.jetstream.ingest cimport process_jetstream_msg
 from gnats.jetstream.streamcore cimport StreamCore
 from gnats.store.base cimport STORE_OK, StoreMsg
@@ -105,11 +105,11 @@ cdef void expire_one(StreamCore s, PollState *ps, uint64_t seq) noexcept nogil:
 
 
 cdef bint is_marker(const StoreMsg *sm) noexcept nogil:
-    cdef Slice found = find_header(<char *> sm.hdr, sm.hdr_n, b"Nats-Marker-Reason", 18)
+    cdef Slice found = named_header(<char *> sm.hdr, sm.hdr_n, b"Nats-Marker-Reason")
     if found.p != NULL and found.n:
         return True
-    found = find_header(<char *> sm.hdr, sm.hdr_n, b"KV-Operation", 12)
-    return found.p != NULL and found.n == 5 and memcmp(found.p, b"PURGE", 5) == 0
+    found = named_header(<char *> sm.hdr, sm.hdr_n, b"KV-Operation")
+    return found.p != NULL and is_text(found.p, found.n, b"PURGE")
 
 
 cdef void store_marker(StreamCore s, PollState *ps, char *subject, size_t n) noexcept nogil:
@@ -125,23 +125,19 @@ cdef void store_marker(StreamCore s, PollState *ps, char *subject, size_t n) noe
         snprintf(ttl, sizeof(ttl), b"%lldm%llds", <long long> (secs // 60), <long long> (secs % 60))
     else:
         snprintf(ttl, sizeof(ttl), b"%llds", <long long> secs)
+    inbound_init(&m)
     m.subject.p = subject
     m.subject.n = n
-    m.reply.p = NULL
-    m.reply.n = 0
     m.hdr = hdr
     m.hdr_n = snprintf(
         hdr, sizeof(hdr), b"NATS/1.0\r\nNats-Marker-Reason: MaxAge\r\nNats-TTL: %s\r\nNats-Rollup: sub\r\n\r\n",
         <char *> ttl)
     m.msg = hdr
     m.n = 0
-    m.owned = m.counted = m.batch.p = NULL
-    m.told_as = TOLD
-    m.seq = 0
-    m.ts = 0
+    m.sourced = True
     parse_headers(m.hdr, m.hdr_n, &m.h)
-    process_jetstream_msg(s, local_of(ps), &m, True)
-    free(m.owned)
+    process_jetstream_msg(s, local_of(ps), &m)
+    inbound_free(&m)
 
 
 cdef void purge_msg_ids(void *owner, PollState *ps) noexcept nogil:

@@ -6,13 +6,14 @@ part of a batch that is at the end of the store is removed at the next start (`d
 """
 from libc.stdint cimport uint64_t
 
+from gnats.jetstream.barrier cimport Local
 from gnats.jetstream.batchtable cimport OpenBatch
-from gnats.jetstream.engine cimport Local
+from gnats.jetstream.entry cimport Outcome
 from gnats.jetstream.inbound cimport Inbound
 from gnats.jetstream.streamcore cimport StreamCore
 
-# A message with a Nats-Batch-Id; the lock is held. True when messages have been purged.
-cdef bint process_atomic_batch_msg(StreamCore s, Local *local, Inbound *m) noexcept nogil
+# A message with a Nats-Batch-Id; the lock is held. MSG_STORED for one that ends its batch, and all of it is stored.
+cdef Outcome process_atomic_batch_msg(StreamCore s, Local *local, Inbound *m) noexcept nogil
 # Forget it; the lock is held.
 cdef void drop_atomic_batch(StreamCore s, OpenBatch *b) noexcept nogil
 cdef void drop_atomic_batches(StreamCore s) noexcept nogil

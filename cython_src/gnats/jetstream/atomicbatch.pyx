@@ -4,28 +4,34 @@ from libc.stdint cimport int64_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcmp, memcpy
 
-from gnats.core.headers cimport add_header, remove_header
 from gnats.core.slice cimport Slice
-from gnats.core.subject cimport hash_bytes
 from gnats.includes.atomics cimport add64, load64
-from gnats.jetstream.batchchecks cimport Before, Staged, check_batched, store_batched, stored_size
+from gnats.includes.text cimport is_text
+from gnats.jetstream.barrier cimport Local, publish_later
 from gnats.jetstream.batching cimport (
     ABANDONED_INCOMPLETE,
     ABANDONED_LARGE,
     ABANDONED_UNSUPPORTED,
     AbandonReason,
     advise_abandoned,
-    may_batch,
     open_batch,
 )
 from gnats.jetstream.batchtable cimport MAX_BATCH_ID, OpenBatch, batch_find, batch_remove, batch_touch
-from gnats.jetstream.engine cimport Local, publish_later
+from gnats.jetstream.checks cimport check_admission, check_message, make_entry
+from gnats.jetstream.entry cimport (
+    ENDS_ATOMIC,
+    MSG_DUPLICATE,
+    MSG_REFUSED,
+    MSG_STORED,
+    OF_ATOMIC,
+    Entry,
+    Outcome,
+)
 from gnats.jetstream.headers cimport (
     H_BATCH_COMMIT,
     H_BATCH_ID,
     H_BATCH_SEQ,
     H_EXPECTED_LAST_MSG_ID,
-    H_MSG_ID,
     H_REQUIRED_API_LEVEL,
     H_SCHEDULER,
     H_STREAM_SOURCE,
@@ -34,18 +40,11 @@ from gnats.jetstream.headers cimport (
     header_set,
     level_too_high,
     parse_headers,
-    put_uint64,
+    with_text_header,
+    without_header,
 )
-from gnats.jetstream.inbound cimport (
-    MSG_DUPLICATE,
-    MSG_STORED,
-    Checked,
-    Inbound,
-    Outcome,
-    refuse,
-    refuse_with,
-    transform_subject,
-)
+from gnats.jetstream.inbound cimport Inbound, inbound_free, inbound_init, stored_size, transform_subject
+from gnats.jetstream.inflight cimport InFlight, Staged, stage_hashes
 from gnats.jetstream.puback cimport (
     ERR_ACCOUNT_RESOURCES,
     ERR_ATOMIC_DISABLED,
@@ -59,7 +58,15 @@ from gnats.jetstream.puback cimport (
     ERR_ATOMIC_UNSUPPORTED_HEADER,
     ERR_REQUIRED_API_LEVEL,
 )
-from gnats.jetstream.storing cimport acknowledge
+from gnats.jetstream.refusal cimport (
+    TOLD,
+    Refusal,
+    refuse,
+    refuse_number,
+    refuse_silently,
+    refuse_text,
+    tell_refused,
+)
 from gnats.jetstream.streamcore cimport StreamCore
 from gnats.jetstream.usage cimport usage_exceeds
 from gnats.store.base cimport STORE_OK, StoreMsg
@@ -89,9 +96,7 @@ cdef void drop_atomic_batch(StreamCore s, OpenBatch *open) noexcept nogil:
     add64(&s.batch_limits.atomic_open, <uint64_t> -1)
     while staged != NULL:
         following = staged.next
-        free(staged.transformed)
-        free(staged.m.owned)
-        free(staged.m.counted)
+        inbound_free(&staged.m)
         free(staged)
         staged = following
     free(b)
@@ -102,11 +107,6 @@ cdef void drop_atomic_batches(StreamCore s) noexcept nogil:
         drop_atomic_batch(s, s.atomic_batches.oldest)
 
 
-cdef bint too_large(StreamCore s, Local *local, const Inbound *m) noexcept nogil:
-    cdef char[20] digits
-    return refuse_with(s, local, m, ERR_ATOMIC_TOO_LARGE, digits, put_uint64(digits, load64(&s.batch_limits.max_size)))
-
-
 cdef void abandon(StreamCore s, AtomicBatch *b, AbandonReason why) noexcept nogil:
     advise_abandoned(s, why, b.open.id, b.open.id_n)
     drop_atomic_batch(s, &b.open)
@@ -114,57 +114,76 @@ cdef void abandon(StreamCore s, AtomicBatch *b, AbandonReason why) noexcept nogi
 
 # -- one message of a batch --------------------------------------------------------------------------------------------
 
-cdef bint process_atomic_batch_msg(StreamCore s, Local *local, Inbound *m) noexcept nogil:
+cdef Outcome process_atomic_batch_msg(StreamCore s, Local *local, Inbound *m) noexcept nogil:
+    cdef Refusal r
+    cdef Outcome outcome = check_admission(s, m, &r)
+    if outcome == MSG_STORED:
+        outcome = add_to_batch(s, local, m, &r)
+    if outcome == MSG_REFUSED:
+        tell_refused(s, local, &m.reply, &r, TOLD, 0)
+    return outcome
+
+
+cdef Outcome add_to_batch(StreamCore s, Local *local, Inbound *m, Refusal *r) noexcept nogil:
     cdef const Slice *word = &m.h.values[H_BATCH_COMMIT]
     cdef AtomicBatch *b
     cdef uint64_t seq
-    cdef bint commit = has_header(&m.h, H_BATCH_COMMIT), at_end, purged = False
-    if not may_batch(s, local, m):
-        return False
+    cdef bint commit = has_header(&m.h, H_BATCH_COMMIT)
+    cdef bint at_end = commit and is_text(word.p, word.n, b"eob")
+    cdef Outcome outcome = MSG_REFUSED
     if not s.cfg.allow_atomic:
-        return refuse(s, local, m, ERR_ATOMIC_DISABLED)
-    if m.h.values[H_BATCH_ID].n > MAX_BATCH_ID:
-        return refuse(s, local, m, ERR_ATOMIC_INVALID_ID)
-    if not header_set(&m.h, H_BATCH_SEQ) or not parse_uint64(
+        refuse(r, ERR_ATOMIC_DISABLED)
+    elif m.h.values[H_BATCH_ID].n > MAX_BATCH_ID:
+        refuse(r, ERR_ATOMIC_INVALID_ID)
+    elif not header_set(&m.h, H_BATCH_SEQ) or not parse_uint64(
             m.h.values[H_BATCH_SEQ].p, m.h.values[H_BATCH_SEQ].n, &seq):
-        return refuse(s, local, m, ERR_ATOMIC_MISSING_SEQ)
-    at_end = commit and word.n == 3 and memcmp(word.p, b"eob", 3) == 0
-    b = find_or_begin(s, local, m, seq, at_end)
-    if b == NULL:
-        return False
-    if commit and not at_end and not (word.n == 1 and word.p[0] == c'1'):
+        refuse(r, ERR_ATOMIC_MISSING_SEQ)
+    else:
+        b = find_or_begin(s, local, m, seq, at_end, r)
+        if b == NULL or not extend(s, local, b, m, seq, at_end, r):
+            return MSG_REFUSED
+        if not commit:
+            if not s.cfg.no_ack and m.reply.n:
+                publish_later(local, s, m.reply.p, m.reply.n, NULL, 0, NULL, 0, False)
+            return MSG_STORED
+        if at_end:
+            b.n -= 1
+        if not at_end or mark_commit(b.last):
+            outcome = commit_batch(s, local, b, &m.reply)
+        refuse_silently(r)   # it has been told
         drop_atomic_batch(s, &b.open)
-        return refuse(s, local, m, ERR_ATOMIC_INVALID_COMMIT)
+    return outcome
+
+
+cdef bint extend(
+    StreamCore s, Local *local, AtomicBatch *b, Inbound *m, uint64_t seq, bint at_end, Refusal *r
+) noexcept nogil:
+    """Put a message into its batch. If that cannot be, the batch has been given up."""
+    cdef const Slice *word = &m.h.values[H_BATCH_COMMIT]
+    if has_header(&m.h, H_BATCH_COMMIT) and not at_end and not is_text(word.p, word.n, b"1"):
+        drop_atomic_batch(s, &b.open)
+        return refuse(r, ERR_ATOMIC_INVALID_COMMIT)
     if header_set(&m.h, H_REQUIRED_API_LEVEL) and level_too_high(m.hdr, m.hdr_n):
         abandon(s, b, ABANDONED_UNSUPPORTED)
-        return refuse(s, local, m, ERR_REQUIRED_API_LEVEL)
+        return refuse(r, ERR_REQUIRED_API_LEVEL)
     batch_touch(&s.atomic_batches, &b.open, local.ps.now)
     b.n += 1
     if b.n != seq or (seq == 1 and at_end):
         abandon(s, b, ABANDONED_INCOMPLETE)
-        return refuse(s, local, m, ERR_ATOMIC_INCOMPLETE)
+        return refuse(r, ERR_ATOMIC_INCOMPLETE)
     if seq - at_end > load64(&s.batch_limits.max_size):
         abandon(s, b, ABANDONED_LARGE)
-        return too_large(s, local, m)
+        return refuse_number(r, ERR_ATOMIC_TOO_LARGE, load64(&s.batch_limits.max_size))
     if not at_end and not stage(s, b, m):
         abandon(s, b, ABANDONED_INCOMPLETE)
-        return refuse(s, local, m, ERR_ATOMIC_INCOMPLETE)
-    if not commit:
-        if not s.cfg.no_ack and m.reply.n:
-            publish_later(local, s, m.reply.p, m.reply.n, NULL, 0, NULL, 0, False)
-        return False
-    if at_end:
-        b.n -= 1
-    if (not at_end or mark_commit(b.last)) and check_batch(s, local, b, m):
-        purged = store_batch(s, local, b, &m.reply)
-    drop_atomic_batch(s, &b.open)
-    return purged
+        return refuse(r, ERR_ATOMIC_INCOMPLETE)
+    return True
 
 
 cdef AtomicBatch *find_or_begin(
-    StreamCore s, Local *local, const Inbound *m, uint64_t seq, bint at_end
+    StreamCore s, Local *local, const Inbound *m, uint64_t seq, bint at_end, Refusal *r
 ) noexcept nogil:
-    """The message's batch, a new one for the first; NULL: it has been told why there is none."""
+    """The message's batch, a new one for the first; NULL: it is refused."""
     cdef const Slice *id = &m.h.values[H_BATCH_ID]
     cdef AtomicBatch *b = <AtomicBatch *> batch_find(&s.atomic_batches, id.p, id.n)
     if b == NULL and seq == 1:
@@ -172,11 +191,11 @@ cdef AtomicBatch *find_or_begin(
             s, &s.atomic_batches, sizeof(AtomicBatch), id.p, id.n, load64(&s.batch_limits.atomic_per_stream),
             &s.batch_limits.atomic_open, load64(&s.batch_limits.atomic_total), local.ps.now)
         if b == NULL:
-            refuse(s, local, m, ERR_ATOMIC_IN_FLIGHT)
+            refuse(r, ERR_ATOMIC_IN_FLIGHT)
     elif b == NULL and seq - at_end > load64(&s.batch_limits.max_size):
-        too_large(s, local, m)
+        refuse_number(r, ERR_ATOMIC_TOO_LARGE, load64(&s.batch_limits.max_size))
     elif b == NULL:
-        refuse(s, local, m, ERR_ATOMIC_INCOMPLETE)
+        refuse(r, ERR_ATOMIC_INCOMPLETE)
     return b
 
 
@@ -196,6 +215,7 @@ cdef bint stage(StreamCore s, AtomicBatch *b, const Inbound *m) noexcept nogil:
         return False
     p = <char *> (staged + 1)
     memcpy(p, m.subject.p, m.subject.n)
+    inbound_init(&staged.m)
     staged.m.subject.p = p
     staged.m.subject.n = m.subject.n
     p += m.subject.n
@@ -203,7 +223,7 @@ cdef bint stage(StreamCore s, AtomicBatch *b, const Inbound *m) noexcept nogil:
     staged.m.hdr = p
     staged.m.hdr_n = m.hdr_n
     if header_set(&m.h, H_REQUIRED_API_LEVEL):
-        staged.m.hdr_n = remove_header(p, m.hdr_n, b"Nats-Required-Api-Level", 23)
+        staged.m.hdr_n = without_header(p, m.hdr_n, b"Nats-Required-Api-Level")
     p += m.hdr_n
     memcpy(p, m.msg, m.n)
     staged.m.msg = p
@@ -224,7 +244,7 @@ cdef bint mark_commit(Staged *last) noexcept nogil:
     cdef char *hdr = <char *> malloc(last.m.hdr_n + 128)
     if hdr == NULL:
         return False
-    last.m.hdr_n = add_header(hdr, last.m.hdr, last.m.hdr_n, b"Nats-Batch-Commit", 17, b"1", 1)
+    last.m.hdr_n = with_text_header(hdr, last.m.hdr, last.m.hdr_n, b"Nats-Batch-Commit", b"1")
     last.m.owned = last.m.hdr = hdr
     parse_headers(last.m.hdr, last.m.hdr_n, &last.m.h)
     return True
@@ -232,54 +252,59 @@ cdef bint mark_commit(Staged *last) noexcept nogil:
 
 # -- commit ------------------------------------------------------------------------------------------------------------
 
-cdef bint check_batch(StreamCore s, Local *local, AtomicBatch *b, const Inbound *commit) noexcept nogil:
-    """May all of it be stored? If not, the reply of `commit` has been told why."""
+cdef bint check_batch(StreamCore s, Local *local, AtomicBatch *b, Refusal *r) noexcept nogil:
+    """May all of it be stored?"""
     cdef Staged *staged = b.first
-    cdef Before before
+    cdef InFlight before
     cdef Outcome outcome
-    cdef uint64_t _
     before.first = b.first
     before.n = before.bytes = 0
     while staged != NULL:
-        transform_subject(s, local, &staged.m, &staged.transformed)
-        staged.subject_hash = hash_bytes(staged.m.subject.p, staged.m.subject.n)
-        if header_set(&staged.m.h, H_MSG_ID):
-            staged.id_hash = hash_bytes(staged.m.h.values[H_MSG_ID].p, staged.m.h.values[H_MSG_ID].n) | 1
+        if not transform_subject(s, local, &staged.m):
+            return refuse_silently(r)
+        stage_hashes(staged)
         if header_set(&staged.m.h, H_EXPECTED_LAST_MSG_ID):
-            return refuse_with(
-                s, local, commit, ERR_ATOMIC_UNSUPPORTED_HEADER, b"Nats-Expected-Last-Msg-Id", 25)
-        staged.m.reply = commit.reply
+            return refuse_text(r, ERR_ATOMIC_UNSUPPORTED_HEADER, b"Nats-Expected-Last-Msg-Id")
         before.until = staged
-        outcome = check_batched(s, local, &staged.m, &before, &_)
+        outcome = check_message(s, &staged.m, &before, r)
         if outcome == MSG_DUPLICATE:
-            return refuse(s, local, commit, ERR_ATOMIC_DUPLICATE)
+            return refuse(r, ERR_ATOMIC_DUPLICATE)
         if outcome != MSG_STORED:
             return False
         before.n += 1
-        before.bytes += stored_size(s, &staged.m)
+        before.bytes += stored_size(s, staged.m.subject.n, staged.m.hdr_n, staged.m.n)
         staged = staged.next
     if s.account_usage is not None and usage_exceeds(s.account_usage, s.cfg.memory, <int64_t> before.bytes):
-        return refuse(s, local, commit, ERR_ACCOUNT_RESOURCES)
+        return refuse(r, ERR_ACCOUNT_RESOURCES)
     return True
 
 
-cdef bint store_batch(StreamCore s, Local *local, AtomicBatch *b, const Slice *reply) noexcept nogil:
-    """Store all of it; the last one is replied to. True when others have been purged."""
+cdef Outcome commit_batch(StreamCore s, Local *local, AtomicBatch *b, const Slice *reply) noexcept nogil:
+    """Have all of it stored, or nothing, and reply."""
+    cdef Refusal r
+    if check_batch(s, local, b, &r):
+        return store_batch(s, local, b, reply)
+    tell_refused(s, local, reply, &r, TOLD, 0)   # what it says may be in the batch
+    return MSG_REFUSED
+
+
+cdef Outcome store_batch(StreamCore s, Local *local, AtomicBatch *b, const Slice *reply) noexcept nogil:
+    """Have all of it stored; the last one is replied to."""
     cdef Staged *staged = b.first
-    cdef Checked c
-    cdef bint purged = False
+    cdef Entry *e = NULL
     while staged != NULL:
-        staged.m.reply.n = 0
-        if staged.next == NULL:
-            staged.m.reply = reply[0]
-            staged.m.batch.p = b.open.id
-            staged.m.batch.n = b.open.id_n
-            staged.m.batch_n = b.n
-        purged |= store_batched(s, local, &staged.m, &c, True)
-        if c.outcome == MSG_STORED:
-            acknowledge(s, local, &staged.m)
+        if e != NULL:
+            e.next = &staged.entry
+        e = &staged.entry
+        make_entry(&staged.m, e)
+        e.part = OF_ATOMIC
         staged = staged.next
-    return purged
+    e.part = ENDS_ATOMIC
+    e.reply = reply[0]
+    e.batch.p = b.open.id
+    e.batch.n = b.open.id_n
+    e.batch_n = b.n
+    return s.log.propose(s, local, &b.first.entry)
 
 
 # -- after a start -----------------------------------------------------------------------------------------------------

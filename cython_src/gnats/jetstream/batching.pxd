@@ -6,8 +6,6 @@ from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint64_t
 
 from gnats.jetstream.batchtable cimport BatchTable, OpenBatch
-from gnats.jetstream.engine cimport Local
-from gnats.jetstream.inbound cimport Inbound
 from gnats.jetstream.streamcore cimport StreamCore
 
 cpdef enum AbandonReason:
@@ -18,8 +16,6 @@ cpdef enum AbandonReason:
     ABANDONED_UNSUPPORTED = 3
 
 
-# May a message of any batch be taken? If not, its reply has been told why, unless it is `unheard`.
-cdef bint may_batch(StreamCore s, Local *local, Inbound *m) noexcept nogil
 # A new batch of `size` bytes in a table of the stream; NULL when there are too many. `open` counts those of the server.
 cdef OpenBatch *open_batch(StreamCore s, BatchTable *t, size_t size, const char *id, size_t n, uint64_t per_stream,
                            uint64_t *open, uint64_t total, int64_t now) noexcept nogil

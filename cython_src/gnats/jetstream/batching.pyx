@@ -6,35 +6,10 @@ from gnats.core.inbox cimport Inbox
 from gnats.includes.atomics cimport add32, add64, loadi64
 from gnats.includes.times cimport time_after
 from gnats.jetstream.batchtable cimport BatchTable, OpenBatch, batch_add
-from gnats.jetstream.engine cimport Local
-from gnats.jetstream.inbound cimport Inbound, record_size, refuse
-from gnats.jetstream.puback cimport (
-    ERR_ACCOUNT_RESOURCES,
-    ERR_INSUFFICIENT_RESOURCES,
-    ERR_MESSAGE_EXCEEDS_MAXIMUM,
-    ERR_SEALED,
-)
 from gnats.jetstream.streamcore cimport BATCH_ABANDONED, StreamCore
-from gnats.jetstream.usage cimport usage_exceeds
 
 cdef enum:
     MAX_UNTOLD = 1024    # advisories that wait for the control loop; more of them are not told
-
-
-cdef bint may_batch(StreamCore s, Local *local, Inbound *m) noexcept nogil:
-    cdef size_t most = <size_t> s.cfg.max_msg_size
-    if s.closed or not s.active:
-        m.unheard = True
-        return False
-    if s.cfg.sealed:
-        return refuse(s, local, m, ERR_SEALED)
-    if s.server_usage is not None and usage_exceeds(s.server_usage, s.cfg.memory, 0):
-        return refuse(s, local, m, ERR_INSUFFICIENT_RESOURCES)
-    if s.account_usage is not None and usage_exceeds(s.account_usage, s.cfg.memory, <int64_t> record_size(m)):
-        return refuse(s, local, m, ERR_ACCOUNT_RESOURCES)
-    if s.cfg.max_msg_size >= 0 and (m.hdr_n > most or m.n > most - m.hdr_n):
-        return refuse(s, local, m, ERR_MESSAGE_EXCEEDS_MAXIMUM)
-    return True
 
 
 cdef OpenBatch *open_batch(

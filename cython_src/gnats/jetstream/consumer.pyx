@@ -7,7 +7,6 @@ from libc.string cimport memcmp, memcpy, memset
 
 from gnats.core.account cimport Account
 from gnats.core.clock cimport monotonic_ns, realtime_ns
-from gnats.core.headers cimport find_header
 from gnats.core.message cimport Message, NativeSub
 from gnats.core.quiesce cimport QsParticipant, qs_offline, qs_online, qs_register, qs_unregister
 from gnats.core.slice cimport Slice
@@ -16,7 +15,9 @@ from gnats.core.subscriptions cimport add_native_sub, unsubscribe
 from gnats.includes.atomics cimport exchange8, load8, store8
 from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
 from gnats.includes.times cimport time_after, time_before
+from gnats.jetstream.barrier cimport local_of, run_later
 from gnats.jetstream.consumeracks cimport Acked
+from gnats.jetstream.consumerlog cimport local_consumer_log
 from gnats.jetstream.consumerstate cimport (
     CONSUMER_INACTIVE,
     FC_MAX,
@@ -25,8 +26,7 @@ from gnats.jetstream.consumerstate cimport (
     ConsumerSettings,
     Notice,
 )
-from gnats.jetstream.engine cimport local_of, run_later
-from gnats.jetstream.headers cimport level_too_high
+from gnats.jetstream.headers cimport level_too_high, named_header
 from gnats.jetstream.outq cimport outq_ended, outq_status
 from gnats.jetstream.pending cimport (
     QUEUED,
@@ -113,6 +113,7 @@ cdef class Consumer(ConsumerDelivery):
         cdef bytes names = stream.name.encode() + b"." + name.encode()
         cdef bytes v2 = f"{domain or '_'}.{server_hash(account)}.".encode() + names
         cdef ConsumerSettings cfg
+        self.log = &local_consumer_log
         if created:
             self.created = created
         self.subs = []
@@ -769,8 +770,8 @@ cdef bint on_flow_control(void *ctx, const Message *m, const Subscription *s) no
     pthread_mutex_lock(&(<Consumer> ctx).lock)
     if take_flow_control(<Consumer> ctx, &m.subject) and m.hdr and (
             (<Consumer> ctx).cfg.ack_policy == POLICY_FLOW_CONTROL):
-        dseq = find_header(m.data, m.hdr, b"Nats-Last-Consumer", 18)
-        sseq = find_header(m.data, m.hdr, b"Nats-Last-Stream", 16)
+        dseq = named_header(m.data, m.hdr, b"Nats-Last-Consumer")
+        sseq = named_header(m.data, m.hdr, b"Nats-Last-Stream")
         consumer_seq = parse_int64(dseq.p, dseq.n) if dseq.p != NULL else 0
         stream_seq = parse_int64(sseq.p, sseq.n) if sseq.p != NULL else 0
         if stream_seq > 0:

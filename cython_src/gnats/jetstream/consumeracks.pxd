@@ -30,6 +30,9 @@ cdef class ConsumerAcks(ConsumerState):
     cdef void progress_update(self, uint64_t sseq, int64_t wall) noexcept nogil
     cdef bint process_term(self, uint64_t sseq, uint64_t dseq, uint64_t dc, int64_t wall, const char *reason, size_t n,
                            Acked *acked, bint *signal) noexcept nogil
+    # The same of a message that has gone from the stream.
+    cdef void process_deleted(self, uint64_t sseq, uint64_t dseq, uint64_t dc, int64_t wall, Acked *acked,
+                              bint *signal) noexcept nogil
     cdef void move_ack_floor(self, uint64_t dseq, uint64_t sseq) noexcept nogil
     # Has the message been delivered as often as it may be? It is not pending any more then.
     cdef bint has_max_deliveries(self, uint64_t sseq, int64_t wall) noexcept nogil

@@ -2,7 +2,7 @@
 from libc.stddef cimport size_t
 from libc.stdint cimport INT64_MAX, int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free, qsort, realloc
-from libc.string cimport memcpy
+from libc.string cimport memcpy, strlen
 
 from gnats.core.clock cimport realtime_ns
 from gnats.core.pollstate cimport PollState, poller_random
@@ -22,6 +22,7 @@ from gnats.jetstream.acks cimport (
     parse_ack,
     trim,
 )
+from gnats.jetstream.barrier cimport batch_time, local_of, publish_now
 from gnats.jetstream.consumerstate cimport (
     CONSUMER_ACK_BEYOND,
     CONSUMER_ACKED,
@@ -33,7 +34,6 @@ from gnats.jetstream.consumerstate cimport (
     POLICY_EXPLICIT,
     POLICY_NONE,
 )
-from gnats.jetstream.engine cimport batch_time, local_of, publish_now
 from gnats.jetstream.pending cimport (
     PENDING,
     QUEUED,
@@ -60,9 +60,6 @@ cdef enum:
     REASON_ROOM = 4096        # bytes of a reason, or of a delay, that are passed on
 
 cdef int64_t MIN_WAIT = 1000000    # ns
-
-cdef const char *DELETED_REASON = b"Unacknowledged message was deleted"
-cdef size_t DELETED_REASON_N = 34
 
 
 cdef void acked_init(Acked *acked) noexcept nogil:
@@ -233,7 +230,7 @@ cdef class ConsumerAcks(ConsumerState):
             # as if it had been delivered so long ago that its time is over after the delay
             e.ts = time_after(time_before(wall, self.cfg.ack_wait), delay)
             pending_set_deadline(&self.pending, e, time_after(e.ts, self.wait_of(e.rdc)))
-            self.update_delivered(e.dseq, sseq, wall)
+            self.update_delivered(e.dseq, sseq, dc, e.ts, wall)
             return True   # for the timer
         if bad:
             rest = trim(rest, &n)
@@ -247,7 +244,7 @@ cdef class ConsumerAcks(ConsumerState):
         if e != NULL and e.flags & PENDING:
             e.ts = wall
             pending_set_deadline(&self.pending, e, time_after(wall, self.wait_of(e.rdc)))
-            self.update_delivered(e.dseq, sseq, wall)
+            self.update_delivered(e.dseq, sseq, 1, wall, wall)
 
     cdef bint process_term(
         self, uint64_t sseq, uint64_t dseq, uint64_t dc, int64_t wall, const char *reason, size_t n, Acked *acked,
@@ -257,12 +254,18 @@ cdef class ConsumerAcks(ConsumerState):
         self.notify(CONSUMER_TERMINATED, sseq, dseq, dc, 0, reason, n)
         return answer
 
+    cdef void process_deleted(
+        self, uint64_t sseq, uint64_t dseq, uint64_t dc, int64_t wall, Acked *acked, bint *signal
+    ) noexcept nogil:
+        cdef const char *reason = b"Unacknowledged message was deleted"
+        self.process_term(sseq, dseq, dc, wall, reason, strlen(reason), acked, signal)
+
     # -- redelivery --------------------------------------------------------------------------------------------------
 
     cdef bint has_max_deliveries(self, uint64_t sseq, int64_t wall) noexcept nogil:
         cdef Entry *e
         cdef uint64_t dseq, dc
-        cdef int64_t rdc = pending_rdc(&self.pending, sseq)
+        cdef int64_t ts, rdc = pending_rdc(&self.pending, sseq)
         if self.cfg.max_deliver == 0:
             return False
         dc = <uint64_t> rdc if rdc > 0 else 1
@@ -276,8 +279,9 @@ cdef class ConsumerAcks(ConsumerState):
         pending_set_rdc(&self.pending, sseq, <int64_t> dc)   # the entry stays: the message is not done with
         if e.flags & PENDING:
             dseq = e.dseq
+            ts = e.ts
             pending_untrack(&self.pending, e)
-            self.update_delivered(dseq, sseq, wall)
+            self.update_delivered(dseq, sseq, dc + 1, ts, wall)
             self.move_ack_floor(dseq, sseq)
         return True
 
@@ -391,8 +395,7 @@ cdef class ConsumerAcks(ConsumerState):
             e = pending_find(&self.pending, sseq)
             if e != NULL and e.flags & PENDING:
                 rdc = max(e.rdc, <int64_t> 1)
-                self.process_term(
-                    sseq, e.dseq, <uint64_t> rdc, wall, DELETED_REASON, DELETED_REASON_N, &acked, &signal)
+                self.process_deleted(sseq, e.dseq, <uint64_t> rdc, wall, &acked, &signal)
             elif e != NULL and e.rdc:
                 pending_set_rdc(&self.pending, sseq, 0)
                 self.mark_dirty()

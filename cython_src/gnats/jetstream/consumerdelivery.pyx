@@ -1,6 +1,6 @@
 """How a consumer delivers; see consumerdelivery.pxd."""
 from libc.stddef cimport size_t
-from libc.stdint cimport INT64_MAX, UINT64_MAX, int64_t, uint32_t, uint64_t
+from libc.stdint cimport INT64_MAX, int64_t, uint32_t, uint64_t
 from libc.stdio cimport snprintf
 from libc.stdlib cimport free
 from libc.string cimport memcmp, memcpy
@@ -11,6 +11,7 @@ from gnats.includes.atomics cimport exchange8, fence, load8, store8, unlikely
 from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
 from gnats.includes.times cimport duration_of, time_after, time_before
 from gnats.jetstream.acks cimport ACK_NUMBERS, AckInfo, ack_reply
+from gnats.jetstream.barrier cimport batch_time, last_visible, local_of, publish_now, run_again, run_when_visible
 from gnats.jetstream.consumeracks cimport Acked
 from gnats.jetstream.consumerstate cimport (
     ACK_DELAY,
@@ -22,7 +23,6 @@ from gnats.jetstream.consumerstate cimport (
     POLICY_NONE,
     PRIORITY_PINNED,
 )
-from gnats.jetstream.engine cimport batch_time, local_of, publish_now, run_again, run_synced, stream_failed
 from gnats.jetstream.outq cimport OutQ, Outgoing, out_dest, out_hdr, out_reply, outq_add, outq_status
 from gnats.jetstream.pending cimport (
     PENDING,
@@ -51,8 +51,6 @@ cdef enum:
     RETRY = 100000000          # ns until something is tried again that failed for no fault of its own
 
 cdef int64_t MILLISECOND = 1000000
-cdef const char *DELETED_REASON = b"Unacknowledged message was deleted"
-cdef size_t DELETED_REASON_N = 34
 cdef const char *DIGITS = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
 
@@ -208,7 +206,7 @@ cdef class ConsumerDelivery(ConsumerPull):
 
     cdef bint look_ahead(self, PollState *ps, Lookahead *a, uint64_t most) noexcept nogil:
         """Look up the messages that come next; False when there is none."""
-        cdef uint64_t seq = self.sseq, skip = 0, visible = UINT64_MAX
+        cdef uint64_t seq = self.sseq, skip = 0, visible
         cdef int rc = STORE_OK
         cdef bint waits = False
         a.at = a.n = 0
@@ -217,9 +215,7 @@ cdef class ConsumerDelivery(ConsumerPull):
         if self.cfg.max_ack_pending:
             most = min(most, self.cfg.max_ack_pending - self.pending.n)
         pthread_mutex_lock(&self.store.lock)
-        # One that has failed may never sync the last of what it has: it shows it all.
-        if self.stream.sync_always and not stream_failed(self.stream):
-            visible = self.stream.visible
+        visible = last_visible(self.stream)
         while a.n < AHEAD and a.n < most:
             if self.skip_at < self.skip_n:
                 if a.n:
@@ -261,7 +257,7 @@ cdef class ConsumerDelivery(ConsumerPull):
         a.npc = self.num_pending()
         pthread_mutex_unlock(&self.store.lock)
         if unlikely(waits):
-            run_synced(local_of(ps), self.stream, self)
+            run_when_visible(local_of(ps), self.stream, self)
         return a.n != 0
 
     cdef bint held_back(self, PollState *ps, const StoreMsg *sm) noexcept nogil:
@@ -290,7 +286,7 @@ cdef class ConsumerDelivery(ConsumerPull):
         cdef Acked unused
         cdef bint signal = False
         cdef uint64_t seq = pending_pop(&self.pending), dc, dseq
-        cdef int64_t rdc = pending_rdc(&self.pending, seq) + 1
+        cdef int64_t ts, rdc = pending_rdc(&self.pending, seq) + 1
         cdef int rc
         dc = <uint64_t> (rdc + 1)
         e = pending_find(&self.pending, seq)
@@ -301,8 +297,9 @@ cdef class ConsumerDelivery(ConsumerPull):
             e = pending_find(&self.pending, seq)
             if e.flags & PENDING:
                 dseq = e.dseq
+                ts = e.ts
                 pending_untrack(&self.pending, e)
-                self.update_delivered(dseq, seq, wall)
+                self.update_delivered(dseq, seq, dc, ts, wall)
                 self.move_ack_floor(dseq, seq)
             return 0
         pthread_mutex_lock(&self.store.lock)
@@ -314,9 +311,7 @@ cdef class ConsumerDelivery(ConsumerPull):
                 unused.seqs = unused.few
                 unused.n = 0
                 unused.cap = 8
-                self.process_term(
-                    seq, e.dseq, <uint64_t> max(rdc, <int64_t> 1), wall, DELETED_REASON, DELETED_REASON_N, &unused,
-                    &signal)
+                self.process_deleted(seq, e.dseq, <uint64_t> max(rdc, <int64_t> 1), wall, &unused, &signal)
                 if unused.seqs != unused.few:
                     free(unused.seqs)
                 e = pending_find(&self.pending, seq)
@@ -425,7 +420,7 @@ cdef class ConsumerDelivery(ConsumerPull):
         self.dseq += 1
         if self.maxpb > 0:
             self.pbytes += size
-        self.update_delivered(dseq, sm.seq, wall)
+        self.update_delivered(dseq, sm.seq, dc, wall, wall)
         if self.cfg.ack_policy == POLICY_NONE:
             self.adflr = dseq
             self.asflr = sm.seq

@@ -11,7 +11,7 @@ from libc.stdint cimport uint32_t, uint64_t
 
 from gnats.core.sublist cimport MatchResult, Sublist
 from gnats.includes.atomics cimport load_ptr_acquire
-from gnats.jetstream.engine cimport Local, StreamBase
+from gnats.jetstream.barrier cimport Local, StreamBase
 from gnats.jetstream.observer cimport Observer
 from gnats.store.filter cimport Filter
 from gnats.store.store cimport MsgStore
@@ -55,8 +55,8 @@ cdef class ConsumerList:
     cdef int publish(self, Observers *made) except -1
     cdef int add_to_index(self, list joining) except -1
     # -- the store's lock is held --
-    # A message has been stored: have those count it that want it, and run that would deliver it, when it is durable if
-    # the stream has sync_always.
+    # A message has been stored: have those count it that want it, and run that would deliver it, when it
+    # may be seen.
     cdef void stored(self, Local *local, StreamBase stream, uint64_t seq, const char *subject,
                      uint32_t n) noexcept nogil
     cdef bint has_interest(self, const char *subject, uint32_t n) noexcept nogil

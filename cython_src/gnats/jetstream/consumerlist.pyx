@@ -5,9 +5,9 @@ from libc.stdlib cimport calloc, free
 from gnats.core.kinds cimport JETSTREAM
 from gnats.core.quiesce cimport qs_retire
 from gnats.core.sublist cimport SL_NO_MEMORY, SUB_FURTHER, MatchResult, Sublist, Subscription, sub_new
-from gnats.includes.atomics cimport load_ptr_acquire, store_ptr_release, unlikely
+from gnats.includes.atomics cimport load_ptr_acquire, store_ptr_release
 from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
-from gnats.jetstream.engine cimport Local, StreamBase, run_later, run_synced
+from gnats.jetstream.barrier cimport Local, StreamBase, run_when_visible
 from gnats.jetstream.observer cimport Observer
 from gnats.store.filter cimport Filter, filter_match
 from gnats.store.store cimport MsgStore
@@ -238,10 +238,7 @@ cdef void count_stored(void *arg, Subscription **subs, uint32_t n) noexcept nogi
 cdef inline void count_one(const Stored *m, Observer o) noexcept nogil:
     if not o.stored(m.seq):
         return
-    if unlikely((<StreamBase> m.stream).sync_always):
-        run_synced(m.local, <StreamBase> m.stream, o)
-    else:
-        run_later(m.local, o)
+    run_when_visible(m.local, <StreamBase> m.stream, o)
 
 
 # -- subscriptions of one consumer, linked by `next` -------------------------------------------------------------------

@@ -86,7 +86,30 @@ cdef struct ConsumerSettings:
     double burst               # bytes
 
 
+cdef enum ConsumerOp:
+    OP_DELIVERED = 0
+    OP_ACKED = 1
+
+
+# An entry of a consumer's log: a delivery, or an acknowledgement.
+cdef struct ConsumerEntry:
+    uint8_t op                 # a ConsumerOp
+    uint8_t was_pending        # acked: the message was
+    uint64_t dseq, sseq        # of the consumer, of the stream
+    uint64_t dc                # delivered: how often it has been
+    int64_t ts                 # delivered: its ack wait is counted from here, ns since 1970
+
+
+cdef class ConsumerState(Observer)
+
+
+# What the changes of a consumer's stored state go through: see gnats.jetstream.consumerlog. The lock is held.
+cdef struct ConsumerLog:
+    void (*propose)(ConsumerState o, const ConsumerEntry *e) noexcept nogil
+
+
 cdef class ConsumerState(Observer):
+    cdef const ConsumerLog *log
     cdef readonly StreamCore stream
     cdef readonly str name
     cdef readonly int64_t created      # ns since 1970
@@ -155,8 +178,9 @@ cdef class ConsumerState(Observer):
     # How long until a message, if it is delivered now, is due again.
     cdef int64_t wait_of(self, int64_t rdc) noexcept nogil
     cdef void mark_dirty(self) noexcept nogil
-    # The stored state: a delivery, the dc-th; an ack. was_pending: of a message that was (updateDelivered, updateAcks).
-    cdef void update_delivered(self, uint64_t dseq, uint64_t sseq, int64_t wall) noexcept nogil
+    # Have the log store a delivery, the dc-th; an ack. was_pending: of a message that was. The pending messages have
+    # been changed (updateDelivered, updateAcks).
+    cdef void update_delivered(self, uint64_t dseq, uint64_t sseq, uint64_t dc, int64_t ts, int64_t wall) noexcept nogil
     cdef void update_acks(self, uint64_t dseq, uint64_t sseq, bint was_pending, int64_t wall) noexcept nogil
     cdef void notify(self, int what, uint64_t sseq, uint64_t dseq, uint64_t deliveries, int64_t ack_time,
                      const char *text, size_t n) noexcept nogil

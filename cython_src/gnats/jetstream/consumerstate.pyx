@@ -13,8 +13,8 @@ from gnats.includes.pthread cimport (
     pthread_mutex_lock,
     pthread_mutex_unlock,
 )
-from gnats.jetstream.engine cimport local_of, run_later
-from gnats.jetstream.pending cimport pending_first, pending_free
+from gnats.jetstream.barrier cimport local_of, run_later
+from gnats.jetstream.pending cimport pending_free
 from gnats.jetstream.requests cimport waitq_free
 from gnats.jetstream.streamcore cimport StreamCore
 from gnats.store.filter cimport filter_free
@@ -135,39 +135,29 @@ cdef class ConsumerState(Observer):
             self.dirty = True
             self.notify(CONSUMER_DIRTY, 0, 0, 0, 0, NULL, 0)
 
-    cdef void update_delivered(self, uint64_t dseq, uint64_t sseq, int64_t wall) noexcept nogil:
+    cdef void update_delivered(
+        self, uint64_t dseq, uint64_t sseq, uint64_t dc, int64_t ts, int64_t wall
+    ) noexcept nogil:
+        cdef ConsumerEntry e
         self.ldt = wall
-        if dseq <= self.floor.consumer:
-            return
-        if dseq > self.delivered.consumer:
-            self.delivered.consumer = dseq
-        if sseq > self.delivered.stream:
-            self.delivered.stream = sseq
-        if self.cfg.ack_policy == POLICY_NONE:
-            self.floor = self.delivered
-        self.mark_dirty()
+        e.op = OP_DELIVERED
+        e.was_pending = False
+        e.dseq = dseq
+        e.sseq = sseq
+        e.dc = dc
+        e.ts = ts
+        self.log.propose(self, &e)
 
     cdef void update_acks(self, uint64_t dseq, uint64_t sseq, bint was_pending, int64_t wall) noexcept nogil:
-        cdef Entry *first
+        cdef ConsumerEntry e
         self.lat = wall
-        if self.cfg.ack_policy == POLICY_NONE:
-            return
-        self.mark_dirty()
-        if dseq <= self.floor.consumer or not was_pending:
-            return
-        if self.cfg.ack_policy != POLICY_EXPLICIT:
-            self.floor.consumer = dseq
-            self.floor.stream = sseq
-            return
-        first = pending_first(&self.pending)
-        if first == NULL:
-            self.floor = self.delivered
-        elif dseq == self.floor.consumer + 1:
-            self.floor.consumer = dseq
-            self.floor.stream = sseq
-            if first.seq > sseq and first.dseq:
-                self.floor.consumer = first.dseq - 1
-                self.floor.stream = first.seq - 1
+        e.op = OP_ACKED
+        e.was_pending = was_pending
+        e.dseq = dseq
+        e.sseq = sseq
+        e.dc = 0
+        e.ts = 0
+        self.log.propose(self, &e)
 
     # -- what others are told ----------------------------------------------------------------------------------------
 

@@ -1,8 +1,9 @@
 """Message counters (ADR-49): increments added to the last value of a subject, numbers of any size."""
 from libc.stddef cimport size_t
 
-from gnats.jetstream.engine cimport Local
 from gnats.jetstream.inbound cimport Inbound
+from gnats.jetstream.inflight cimport InFlight
+from gnats.jetstream.refusal cimport Refusal
 from gnats.jetstream.streamcore cimport StreamCore
 
 
@@ -23,8 +24,8 @@ cdef enum CounterError:
     COUNTER_BROKEN = 1       # the last message of the subject is no counter
     COUNTER_NO_MEMORY = 2
 
-# Make the payload of `m` the new value of its subject: {"val":"..."}, in memory of m's own; the lock is held. What it
-# replaces is in m.val.
-cdef CounterError apply_increment(StreamCore s, Inbound *m) noexcept nogil
-# May what its publisher says be added? If not, its reply has been told why.
-cdef bint check_increment(StreamCore s, Local *local, const Inbound *m) noexcept nogil
+# Make the payload of `m` the new value of its subject: {"val":"..."}, in memory of m's own; the lock is held. The
+# number is in m.value. What is in flight has been added to before.
+cdef CounterError add_increment(StreamCore s, Inbound *m, const InFlight *f) noexcept nogil
+# May what its publisher says be added?
+cdef bint check_increment(StreamCore s, const Inbound *m, Refusal *r) noexcept nogil

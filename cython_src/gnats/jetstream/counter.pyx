@@ -4,8 +4,8 @@ from libc.stddef cimport size_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memchr, memcmp, memcpy, memmove, memset
 
-from gnats.core.headers cimport find_header, set_header
 from gnats.core.slice cimport Slice
+from gnats.includes.text cimport put_text
 from gnats.jetstream.countersources cimport (
     SOURCES_BAD,
     SOURCES_OK,
@@ -16,7 +16,6 @@ from gnats.jetstream.countersources cimport (
     sources_room,
     sources_set,
 )
-from gnats.jetstream.engine cimport Local
 from gnats.jetstream.headers cimport (
     H_EXPECTED_LAST_MSG_ID,
     H_EXPECTED_LAST_SEQ,
@@ -28,11 +27,15 @@ from gnats.jetstream.headers cimport (
     H_STREAM_SOURCE,
     MsgHeaders,
     header_set,
+    named_header,
     parse_headers,
+    with_set_header,
 )
-from gnats.jetstream.inbound cimport Inbound, refuse
+from gnats.jetstream.inbound cimport Inbound
+from gnats.jetstream.inflight cimport InFlight, last_in_flight
 from gnats.jetstream.jsonreq cimport JSON_OK, JSON_STRING, JsonError, JsonField, JsonValue, json_object
 from gnats.jetstream.puback cimport ERR_INCR_DISABLED, ERR_INCR_INVALID, ERR_INCR_PAYLOAD
+from gnats.jetstream.refusal cimport Refusal, refuse
 from gnats.jetstream.streamcore cimport StreamCore
 from gnats.store.base cimport STORE_OK, STORE_UNREADABLE, StoreMsg
 
@@ -195,13 +198,11 @@ cdef CounterError write_counter(
     cdef size_t list_n = 0
     if text == NULL:
         return COUNTER_NO_MEMORY
-    memcpy(text, b'{"val":"', 8)
-    m.val.p = text + 8
-    m.val.n = add_decimals(before, more, text + 8)
-    memcpy(text + 8 + m.val.n, b'"}', 2)
     m.counted = text
+    m.value.p = put_text(text, b'{"val":"')
+    m.value.n = add_decimals(before, more, m.value.p)
     m.msg = text
-    m.n = m.val.n + 10
+    m.n = put_text(m.value.p + m.value.n, b'"}') - text
     if made.sources.n:
         made.list = <char *> malloc(sources_room(&made.sources))
         if made.list == NULL:
@@ -213,19 +214,22 @@ cdef CounterError write_counter(
             return COUNTER_NO_MEMORY
         memcpy(hdr, m.hdr, m.hdr_n)
         if more_text.p != NULL:
-            m.hdr_n = set_header(hdr, m.hdr_n, b"Nats-Incr", 9, more_text.p, more_text.n)
+            m.hdr_n = with_set_header(hdr, m.hdr_n, b"Nats-Incr", more_text.p, more_text.n)
         if list_n:
-            m.hdr_n = set_header(hdr, m.hdr_n, b"Nats-Counter-Sources", 20, made.list, list_n)
+            m.hdr_n = with_set_header(hdr, m.hdr_n, b"Nats-Counter-Sources", made.list, list_n)
         free(m.owned)
         m.owned = m.hdr = hdr
         parse_headers(m.hdr, m.hdr_n, &m.h)
     return COUNTER_OK
 
 
-cdef CounterError apply_increment(StreamCore s, Inbound *m) noexcept nogil:
+cdef CounterError add_increment(StreamCore s, Inbound *m, const InFlight *f) noexcept nogil:
+    cdef const Inbound *last = last_in_flight(f, m.subject.p, m.subject.n)
+    cdef const char *value
+    cdef size_t value_n
     cdef StoreMsg sm
     cdef Decimal before, more
-    cdef Slice sources, more_text
+    cdef Slice header, sources, more_text
     cdef Made made
     cdef CounterError err = COUNTER_OK
     cdef int read = SOURCES_OK, rc
@@ -236,13 +240,24 @@ cdef CounterError apply_increment(StreamCore s, Inbound *m) noexcept nogil:
     more_text.p = NULL
     more_text.n = 0
     read_decimal(m.h.values[H_INCR].p, m.h.values[H_INCR].n, &more)
-    rc = s.store.load_last(m.subject.p, <unsigned int> m.subject.n, &sm)
+    if last != NULL:
+        rc = STORE_OK
+        header.p = last.hdr
+        header.n = last.hdr_n
+        value = last.msg
+        value_n = last.n
+    else:
+        rc = s.store.load_last(m.subject.p, <unsigned int> m.subject.n, &sm)
+        header.p = <char *> sm.hdr
+        header.n = sm.hdr_n
+        value = sm.hdr + sm.hdr_n
+        value_n = sm.msg_n
     if rc == STORE_UNREADABLE:
         return COUNTER_NO_MEMORY
     if rc == STORE_OK:
-        if not read_value(sm.hdr + sm.hdr_n, sm.msg_n, &before):
+        if not read_value(value, value_n, &before):
             return COUNTER_BROKEN
-        sources = find_header(<char *> sm.hdr, sm.hdr_n, b"Nats-Counter-Sources", 20)
+        sources = named_header(header.p, header.n, b"Nats-Counter-Sources")
         if sources.p != NULL and sources.n:
             read = sources_read(&made.sources, sources.p, sources.n)
     if read != SOURCES_OK:
@@ -258,21 +273,23 @@ cdef CounterError apply_increment(StreamCore s, Inbound *m) noexcept nogil:
     return err
 
 
-cdef bint check_increment(StreamCore s, Local *local, const Inbound *m) noexcept nogil:
+cdef bint check_increment(StreamCore s, const Inbound *m, Refusal *r) noexcept nogil:
     cdef const MsgHeaders *h = &m.h
     cdef Decimal d
     if not read_decimal(h.values[H_INCR].p, h.values[H_INCR].n, &d):
-        return refuse(s, local, m, ERR_INCR_INVALID)
+        return refuse(r, ERR_INCR_INVALID)
+    if m.sourced:
+        return True
     if not s.cfg.allow_counter:
-        return refuse(s, local, m, ERR_INCR_DISABLED)
+        return refuse(r, ERR_INCR_DISABLED)
     if m.n:
-        return refuse(s, local, m, ERR_INCR_PAYLOAD)
+        return refuse(r, ERR_INCR_PAYLOAD)
     if (
         header_set(h, H_ROLLUP) or header_set(h, H_EXPECTED_STREAM) or header_set(h, H_EXPECTED_LAST_MSG_ID)
         or header_set(h, H_EXPECTED_LAST_SUBJ_SEQ_SUBJ) or header_set(h, H_EXPECTED_LAST_SEQ)
         or header_set(h, H_EXPECTED_LAST_SUBJ_SEQ)
     ):
-        return refuse(s, local, m, ERR_INCR_INVALID)
+        return refuse(r, ERR_INCR_INVALID)
     return True
 
 

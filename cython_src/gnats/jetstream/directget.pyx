@@ -10,7 +10,6 @@ from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 
 from gnats.core.connection cimport Connection
-from gnats.core.headers cimport add_header
 from gnats.core.message cimport Message
 from gnats.core.pollstate cimport PollState
 from gnats.core.slice cimport Slice
@@ -18,8 +17,9 @@ from gnats.core.subject cimport is_valid_subject, subject_has_wildcard
 from gnats.core.sublist cimport Subscription
 from gnats.includes.atomics cimport add64_seq
 from gnats.includes.linux cimport stopwatch_ns
-from gnats.jetstream.engine cimport Local, local_of, publish_now, take_turns
-from gnats.jetstream.headers cimport add_number_header, level_too_high, parse_time, put_time
+from gnats.jetstream.barrier cimport Local, local_of, publish_now
+from gnats.jetstream.engine cimport take_turns
+from gnats.jetstream.headers cimport level_too_high, parse_time, put_time, with_header, with_number_header
 from gnats.jetstream.jsonreq cimport (
     JSON_BOOL,
     JSON_INT,
@@ -270,13 +270,13 @@ cdef bint send_msg(StreamCore s, Get *get, const StoreMsg *sm, bint batched) noe
         out = <char *> malloc(sm.hdr_n + s.name_n + sm.subject_n + sm.msg_n + 256)
         if out == NULL:
             return False
-        at = add_header(out, sm.hdr, sm.hdr_n, b"Nats-Stream", 11, s.name_p, s.name_n)
-        at = add_header(out, out, at, b"Nats-Subject", 12, sm.subject, sm.subject_n)
-        at = add_number_header(out, out, at, b"Nats-Sequence", 13, sm.seq)
-        at = add_header(out, out, at, b"Nats-Time-Stamp", 15, when, put_time(when, sm.ts))
+        at = with_header(out, sm.hdr, sm.hdr_n, b"Nats-Stream", s.name_p, s.name_n)
+        at = with_header(out, out, at, b"Nats-Subject", sm.subject, sm.subject_n)
+        at = with_number_header(out, out, at, b"Nats-Sequence", sm.seq)
+        at = with_header(out, out, at, b"Nats-Time-Stamp", when, put_time(when, sm.ts))
         if batched:
-            at = add_number_header(out, out, at, b"Nats-Num-Pending", 16, get.pending)
-            at = add_number_header(out, out, at, b"Nats-Last-Sequence", 18, get.last_seq)
+            at = with_number_header(out, out, at, b"Nats-Num-Pending", get.pending)
+            at = with_number_header(out, out, at, b"Nats-Last-Sequence", get.last_seq)
         memcpy(out + at, sm.hdr + sm.hdr_n, sm.msg_n)
         answer(s, get.ps, get.reply, out, at, out + at, sm.msg_n)
         free(out)

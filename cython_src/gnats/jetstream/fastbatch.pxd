@@ -9,32 +9,25 @@ Nothing of a batch is kept but numbers. Its publisher is sent flow control (`{"t
 and at once what is missing (`"gap"`) and what could not be stored (`"err"`); in the end an acknowledgement as for any
 message, with the id and the size of the batch. A batch that may have no gaps ends with the first.
 """
-from libc.stdint cimport uint8_t, uint16_t, uint64_t
-from libc.string cimport memcmp
-
 from gnats.core.slice cimport Slice
+from gnats.includes.text cimport ends_with_text
+from gnats.jetstream.barrier cimport Local
 from gnats.jetstream.batchtable cimport OpenBatch
-from gnats.jetstream.engine cimport Local
+from gnats.jetstream.entry cimport Entry, FastPattern, Outcome
 from gnats.jetstream.inbound cimport Inbound
 from gnats.jetstream.streamcore cimport StreamCore
 
 
-# What a reply subject says.
-cdef struct FastPattern:
-    Slice id
-    uint64_t seq         # 1..2^64 - 2
-    uint16_t flow        # messages for each acknowledgement, at most
-    uint8_t gap_ok, ping, commit, eob    # eob: a commit that is no message
-
-
 cdef inline bint is_fast_batch(const Slice *reply) noexcept nogil:
-    return reply.n > 4 and memcmp(reply.p + reply.n - 4, b".$FI", 4) == 0
+    return ends_with_text(reply.p, reply.n, b".$FI")
 
 
 # False for a pattern that is none, of a reply subject that ends in .$FI.
 cdef bint parse_fast_pattern(const Slice *reply, FastPattern *out) noexcept nogil
-# A message whose reply subject, as its publisher wrote it, is_fast_batch(); takes the stream's lock.
-cdef void process_fast_batch_msg(StreamCore s, Local *local, Inbound *m, const Slice *pattern) noexcept nogil
+# A message whose reply subject, as its publisher wrote it, is_fast_batch(); the lock is held.
+cdef Outcome process_fast_batch_msg(StreamCore s, Local *local, Inbound *m, const Slice *pattern) noexcept nogil
+# An entry of a batch is the last that has been stored: tell its publisher (fastBatchRegisterSequences).
+cdef void fast_batch_stored(StreamCore s, Local *local, const Entry *e) noexcept nogil
 # Forget it; the lock is held.
 cdef void drop_fast_batch(StreamCore s, OpenBatch *b) noexcept nogil
 cdef void drop_fast_batches(StreamCore s) noexcept nogil

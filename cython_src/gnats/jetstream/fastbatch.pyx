@@ -4,32 +4,34 @@ from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdio cimport snprintf
 from libc.stdlib cimport free
-from libc.string cimport memcmp
 
-from gnats.core.headers cimport remove_header
 from gnats.core.msgtrace cimport TRACE_DUPLICATE, trace_jetstream_error
 from gnats.core.slice cimport Slice
 from gnats.includes.atomics cimport add64, load64, unlikely
-from gnats.jetstream.batchchecks cimport Before, check_batched, store_batched
-from gnats.jetstream.batching cimport may_batch, open_batch
+from gnats.includes.text cimport is_text
+from gnats.jetstream.barrier cimport Local, publish_later
+from gnats.jetstream.batching cimport open_batch
 from gnats.jetstream.batchtable cimport MAX_BATCH_ID, OpenBatch, batch_find, batch_remove, batch_touch
-from gnats.jetstream.engine cimport Local, publish_later
-from gnats.jetstream.headers cimport H_REQUIRED_API_LEVEL, header_set, level_too_high, parse_headers
-from gnats.jetstream.inbound cimport (
+from gnats.jetstream.checks cimport check_admission, check_message, make_entry
+from gnats.jetstream.entry cimport (
     MSG_DUPLICATE,
+    MSG_REFUSED,
     MSG_STORED,
-    NO_ROLLUP,
-    TOLD,
-    TOLD_ALWAYS,
-    TOLD_IN_FLOW,
-    Inbound,
+    OF_FAST,
+    Entry,
+    FastPattern,
     Outcome,
-    Taken,
-    check_last_msg_id,
-    own_header,
-    refuse,
-    transform_subject,
 )
+from gnats.jetstream.headers cimport (
+    H_EXPECTED_LAST_MSG_ID,
+    H_REQUIRED_API_LEVEL,
+    header_set,
+    level_too_high,
+    parse_headers,
+    without_header,
+)
+from gnats.jetstream.inbound cimport Inbound, own_header, transform_subject
+from gnats.jetstream.inflight cimport InFlight
 from gnats.jetstream.puback cimport (
     ERR_BATCH_DISABLED,
     ERR_BATCH_IN_FLIGHT,
@@ -39,7 +41,15 @@ from gnats.jetstream.puback cimport (
     ERR_REQUIRED_API_LEVEL,
     send_batch_ack,
 )
-from gnats.jetstream.storing cimport after_take
+from gnats.jetstream.refusal cimport (
+    TOLD,
+    TOLD_ALWAYS,
+    TOLD_IN_FLOW,
+    Refusal,
+    refuse,
+    refuse_silently,
+    tell_refused,
+)
 from gnats.jetstream.streamcore cimport StreamCore
 from gnats.store.durations cimport parse_int64, parse_uint64
 
@@ -103,8 +113,8 @@ cdef bint parse_fast_pattern(const Slice *reply, FastPattern *out) noexcept nogi
         return False
     if not last_token(&rest, &token):
         return False
-    out.gap_ok = token.n == 2 and memcmp(token.p, b"ok", 2) == 0
-    if not out.gap_ok and not (token.n == 4 and memcmp(token.p, b"fail", 4) == 0):
+    out.gap_ok = is_text(token.p, token.n, b"ok")
+    if not out.gap_ok and not is_text(token.p, token.n, b"fail"):
         return False
     if not last_token(&rest, &token):
         return False
@@ -206,58 +216,77 @@ cdef inline void catch_up(FastBatch *b) noexcept nogil:
 
 # -- messages ----------------------------------------------------------------------------------------------------------
 
-cdef void process_fast_batch_msg(StreamCore s, Local *local, Inbound *m, const Slice *pattern) noexcept nogil:
+cdef Outcome process_fast_batch_msg(StreamCore s, Local *local, Inbound *m, const Slice *pattern) noexcept nogil:
     cdef FastPattern p
-    cdef Taken t
+    cdef Refusal r
     cdef bint valid = parse_fast_pattern(pattern, &p)
-    t.c.rollup = NO_ROLLUP
-    t.c.unscheduled = False
-    t.subject = NULL
-    t.purged = False
-    s.enter()
-    if may_batch(s, local, m):
+    cdef Outcome outcome = check_admission(s, m, &r)
+    if outcome == MSG_STORED:
         if not s.cfg.allow_batched:
-            refuse(s, local, m, ERR_BATCH_DISABLED)
+            refuse(&r, ERR_BATCH_DISABLED)
         elif not valid:
-            refuse(s, local, m, ERR_BATCH_INVALID_PATTERN)
+            refuse(&r, ERR_BATCH_INVALID_PATTERN)
         elif p.id.n > MAX_BATCH_ID:
-            refuse(s, local, m, ERR_BATCH_INVALID_ID)
+            refuse(&r, ERR_BATCH_INVALID_ID)
         else:
-            take_fast(s, local, m, &p, &t)
-    s.leave(local.ps)
-    after_take(s, m, &t)
+            return process_fast(s, local, m, &p)
+        outcome = MSG_REFUSED
+    if outcome == MSG_REFUSED:
+        tell_refused(s, local, &m.reply, &r, TOLD, 0)
+    return outcome
 
 
-cdef void take_fast(StreamCore s, Local *local, Inbound *m, const FastPattern *p, Taken *t) noexcept nogil:
+cdef FastBatch *find_batch(StreamCore s, Local *local, Inbound *m, const FastPattern *p, Refusal *r) noexcept nogil:
+    """The message's batch, a new one for the first; NULL: it is refused."""
     cdef FastBatch *b = <FastBatch *> batch_find(&s.fast_batches, p.id.p, p.id.n)
+    if b == NULL and (p.seq != 1 or p.ping):
+        refuse(r, ERR_BATCH_UNKNOWN_ID)
+        return NULL
     if b == NULL:
-        if p.seq != 1 or p.ping:
-            refuse(s, local, m, ERR_BATCH_UNKNOWN_ID)
-            return
         b = begin_fast_batch(s, local, p)
         if b == NULL:
-            refuse(s, local, m, ERR_BATCH_IN_FLIGHT)
-            return
+            refuse(r, ERR_BATCH_IN_FLIGHT)
+            return NULL
     if header_set(&m.h, H_REQUIRED_API_LEVEL):
         if level_too_high(m.hdr, m.hdr_n):
             drop_fast_batch(s, &b.open)
-            refuse(s, local, m, ERR_REQUIRED_API_LEVEL)
-            return
+            refuse(r, ERR_REQUIRED_API_LEVEL)
+            return NULL
         if not own_header(m):
-            return
-        m.hdr_n = remove_header(m.hdr, m.hdr_n, b"Nats-Required-Api-Level", 23)
+            refuse_silently(r)
+            return NULL
+        m.hdr_n = without_header(m.hdr, m.hdr_n, b"Nats-Required-Api-Level")
         parse_headers(m.hdr, m.hdr_n, &m.h)
+    return b
+
+
+cdef Outcome process_fast(StreamCore s, Local *local, Inbound *m, const FastPattern *p) noexcept nogil:
+    cdef Entry e
+    cdef Refusal r
+    cdef FastBatch *b = find_batch(s, local, m, p, &r)
+    if b == NULL:
+        tell_refused(s, local, &m.reply, &r, TOLD, 0)
+        return MSG_REFUSED
     if not b.commit:
         batch_touch(&s.fast_batches, &b.open, local.ps.now)
     if p.ping:
         process_ping(s, local, &m.reply, p, b)
-    elif not b.commit and follows(s, local, &m.reply, p, b):
-        if p.commit:
-            b.commit = True
-        elif p.seq == 1 and not s.cfg.no_ack:
-            send_flow(s, local, &m.reply, b, 0)
-        if may_store(s, local, m, p, b, t):
-            store_fast(s, local, m, p, b, t)
+        return MSG_REFUSED
+    if b.commit or not follows(s, local, &m.reply, p, b):
+        return MSG_REFUSED
+    if p.commit:
+        b.commit = True
+    elif p.seq == 1 and not s.cfg.no_ack:
+        send_flow(s, local, &m.reply, b, 0)
+    if not check_fast(s, local, m, p, b):
+        return MSG_REFUSED
+    make_entry(m, &e)
+    if header_set(&m.h, H_EXPECTED_LAST_MSG_ID):
+        e.expected_id = m.h.values[H_EXPECTED_LAST_MSG_ID]
+    e.part = OF_FAST
+    e.fast = p
+    b.pending += 1
+    return s.log.propose(s, local, &e)
 
 
 cdef void process_ping(
@@ -294,23 +323,17 @@ cdef bint follows(StreamCore s, Local *local, const Slice *reply, const FastPatt
     return True
 
 
-cdef bint may_store(
-    StreamCore s, Local *local, Inbound *m, const FastPattern *p, FastBatch *b, Taken *t
-) noexcept nogil:
-    """If not, the publisher has been told, and the batch may be gone."""
+cdef bint check_fast(StreamCore s, Local *local, Inbound *m, const FastPattern *p, FastBatch *b) noexcept nogil:
+    """May it be stored? If not, the publisher has been told, and the batch may be gone."""
     cdef bint only = not p.gap_ok and b.lseq == 1
-    cdef Before before
+    cdef InFlight none
     cdef Outcome outcome
-    cdef uint64_t seq
-    if not transform_subject(s, local, m, &t.subject):
+    cdef Refusal r
+    if not transform_subject(s, local, m):
         return False
-    before.first = before.until = NULL
-    before.n = before.bytes = 0
-    # a batch that has nothing but this is answered as a message alone
-    m.told_as = TOLD_ALWAYS if only else TOLD_IN_FLOW
-    m.flow_seq = p.seq
-    outcome = check_batched(s, local, m, &before, &seq)
-    m.told_as = TOLD
+    none.first = none.until = NULL
+    none.n = none.bytes = 0
+    outcome = check_message(s, m, &none, &r)
     if outcome == MSG_STORED:
         return True
     if outcome == MSG_DUPLICATE:
@@ -322,37 +345,34 @@ cdef bint may_store(
         if not p.commit:
             return False
         if only:
-            send_batch_ack(s, local, &m.reply, seq, b.open.id, b.open.id_n, p.seq, True)
+            send_batch_ack(s, local, &m.reply, r.last, b.open.id, b.open.id_n, p.seq, True)
             drop_fast_batch(s, &b.open)
             return False
-    elif only:
-        drop_fast_batch(s, &b.open)
-        return False
-    elif p.gap_ok and not p.commit:
-        return False
     else:
+        # a batch that has nothing but this is answered as a message alone
+        tell_refused(s, local, &m.reply, &r, TOLD_ALWAYS if only else TOLD_IN_FLOW, p.seq)
+        if only:
+            drop_fast_batch(s, &b.open)
+            return False
+        if p.gap_ok and not p.commit:
+            return False
         b.lseq -= 1
         catch_up(b)
     commit_fast_batch(s, local, &m.reply, b)
     return False
 
 
-cdef void store_fast(
-    StreamCore s, Local *local, Inbound *m, const FastPattern *p, FastBatch *b, Taken *t
-) noexcept nogil:
-    b.pending += 1
-    if not check_last_msg_id(s, local, m):
-        return
-    t.purged = store_batched(s, local, m, &t.c, False)
-    if t.c.outcome != MSG_STORED:
+cdef void fast_batch_stored(StreamCore s, Local *local, const Entry *e) noexcept nogil:
+    cdef FastBatch *b = <FastBatch *> batch_find(&s.fast_batches, e.fast.id.p, e.fast.id.n)
+    if b == NULL:
         return
     b.pending -= 1
     b.sseq = s.store.last_seq
-    b.pseq = p.seq
+    b.pseq = e.fast.seq
     catch_up(b)
     if not b.commit or b.lseq != b.pseq:
-        check_flow(s, local, &m.reply, b)
+        check_flow(s, local, &e.reply, b)
         return
     if b.pending == 0 or not s.cfg.no_ack:
-        send_batch_ack(s, local, &m.reply, b.sseq, b.open.id, b.open.id_n, b.lseq, False)
+        send_batch_ack(s, local, &e.reply, b.sseq, b.open.id, b.open.id_n, b.lseq, False)
     drop_fast_batch(s, &b.open)

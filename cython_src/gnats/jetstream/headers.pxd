@@ -2,7 +2,11 @@
 from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
+from libc.string cimport memcmp, strlen
+
+from gnats.core.headers cimport add_header, find_header, has_header_like, remove_header, remove_headers_like, set_header
 from gnats.core.slice cimport Slice
+from gnats.jetstream.entry cimport NO_ROLLUP, ROLLUP_ALL, ROLLUP_SUBJECT, Rollup
 
 
 cdef enum:
@@ -51,9 +55,63 @@ cdef inline bint header_set(const MsgHeaders *h, int which) noexcept nogil:
     return h.found >> which & 1 and h.values[which].n
 
 
-# add_header() with a number.
-cdef size_t add_number_header(char *out, const char *hdr, size_t n, const char *name, size_t name_n,
-                              uint64_t value) noexcept nogil
+# -- what core.headers does, by a literal name --
+
+cdef inline Slice named_header(const char *hdr, size_t n, const char *name) noexcept nogil:
+    return find_header(hdr, n, name, strlen(name))
+
+
+cdef inline bint is_named_like(const char *hdr, size_t n, const char *prefix) noexcept nogil:
+    """Is there a line that begins so?"""
+    return has_header_like(hdr, n, prefix, strlen(prefix))
+
+
+cdef inline size_t with_header(
+    char *out, const char *hdr, size_t n, const char *name, const char *value, size_t value_n
+) noexcept nogil:
+    return add_header(out, hdr, n, name, strlen(name), value, value_n)
+
+
+cdef inline size_t with_text_header(
+    char *out, const char *hdr, size_t n, const char *name, const char *value
+) noexcept nogil:
+    """The value is a literal, too."""
+    return add_header(out, hdr, n, name, strlen(name), value, strlen(value))
+
+
+cdef inline size_t with_number_header(
+    char *out, const char *hdr, size_t n, const char *name, uint64_t value
+) noexcept nogil:
+    cdef char[20] digits
+    return add_header(out, hdr, n, name, strlen(name), digits, put_uint64(digits, value))
+
+
+cdef inline size_t with_set_header(
+    char *hdr, size_t n, const char *name, const char *value, size_t value_n
+) noexcept nogil:
+    """In place, instead of the first line of that name."""
+    return set_header(hdr, n, name, strlen(name), value, value_n)
+
+
+cdef inline size_t without_header(char *hdr, size_t n, const char *name) noexcept nogil:
+    return remove_header(hdr, n, name, strlen(name))
+
+
+cdef inline size_t without_headers_like(char *hdr, size_t n, const char *prefix) noexcept nogil:
+    return remove_headers_like(hdr, n, prefix, strlen(prefix))
+
+
+cdef inline Rollup rollup_of(const Slice *v) noexcept nogil:
+    cdef char[3] low
+    cdef int i
+    if v.n != 3:
+        return NO_ROLLUP
+    for i in range(3):
+        low[i] = v.p[i] + 32 if c'A' <= v.p[i] <= c'Z' else v.p[i]
+    if memcmp(low, b"sub", 3) == 0:
+        return ROLLUP_SUBJECT
+    return ROLLUP_ALL if memcmp(low, b"all", 3) == 0 else NO_ROLLUP
+
 
 # Write in decimal; the number of characters, 20 at most.
 cdef size_t put_uint64(char *out, uint64_t value) noexcept nogil

@@ -5,7 +5,7 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memchr, memcmp, memcpy
 
-from gnats.core.headers cimport LINE_END, add_header, find_header, header_line_end, header_value_at
+from gnats.core.headers cimport LINE_END, header_line_end, header_value_at
 from gnats.core.quoting cimport put_json_string
 from gnats.store.calendar cimport days_of, put_time_at
 from gnats.store.durations cimport parse_int64, parse_uint64
@@ -58,13 +58,6 @@ cdef void parse_headers(char *hdr, size_t n, MsgHeaders *out) noexcept nogil:
                             out.values[i] = header_value_at(hdr, at + name_n + 1, end)
                         break
         at = end
-
-
-cdef size_t add_number_header(
-    char *out, const char *hdr, size_t n, const char *name, size_t name_n, uint64_t value
-) noexcept nogil:
-    cdef char[20] digits
-    return add_header(out, hdr, n, name, name_n, digits, put_uint64(digits, value))
 
 
 # -- numbers and times -----------------------------------------------------------------------------------------------
@@ -139,7 +132,7 @@ cdef bint parse_time(const char *p, size_t n, int64_t *out) noexcept nogil:
 
 cdef bint level_too_high(char *hdr, size_t n) noexcept nogil:
     # strconv.Atoi: a sign, then digits, in 64 bits
-    cdef Slice level = find_header(hdr, n, b"Nats-Required-Api-Level", 23)
+    cdef Slice level = named_header(hdr, n, b"Nats-Required-Api-Level")
     cdef uint64_t v
     cdef bint negative
     if level.p == NULL or level.n == 0:

@@ -3,7 +3,7 @@ from libc.stddef cimport size_t
 from libc.stdint cimport uint64_t
 
 from gnats.core.slice cimport Slice
-from gnats.jetstream.engine cimport Local
+from gnats.jetstream.barrier cimport Local
 from gnats.jetstream.streamcore cimport StreamCore
 
 # By code, those that a publisher can be answered with; their texts are in puback.pyx.
@@ -56,9 +56,11 @@ cdef enum:
 # Reply with an error; `text`, without which it has a text of its own, is put behind it.
 cdef void respond_error(StreamCore s, Local *local, const Slice *reply, int err_code, const char *text,
                         size_t n) noexcept nogil
-# Reply that it is stored as `seq`, with `more` behind that, the closing brace included.
-cdef void respond_ack(StreamCore s, Local *local, const Slice *reply, uint64_t seq, const char *more,
-                      size_t n) noexcept nogil
+# Reply that it is stored as `seq`; the same of a counter, and its value; that there is one with its id, as `seq`.
+cdef void respond_ack(StreamCore s, Local *local, const Slice *reply, uint64_t seq) noexcept nogil
+cdef void respond_counted(StreamCore s, Local *local, const Slice *reply, uint64_t seq,
+                          const Slice *value) noexcept nogil
+cdef void respond_duplicate(StreamCore s, Local *local, const Slice *reply, uint64_t seq) noexcept nogil
 
 # -- the same also where the stream's publishers are not to be answered (no_ack): to those of fast batches --
 

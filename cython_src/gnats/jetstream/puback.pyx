@@ -7,8 +7,9 @@ from libc.string cimport memcpy, memmove, strlen
 
 from gnats.core.quoting cimport put_json_string, quote
 from gnats.core.slice cimport Slice
+from gnats.includes.text cimport put, put_text
+from gnats.jetstream.barrier cimport Local, publish_later
 from gnats.jetstream.batchtable cimport MAX_BATCH_ID
-from gnats.jetstream.engine cimport Local, publish_later
 from gnats.jetstream.headers cimport put_uint64
 from gnats.jetstream.streamcore cimport StreamCore
 
@@ -121,11 +122,30 @@ cdef void send_error(
         free(out)
 
 
-cdef void respond_ack(
-    StreamCore s, Local *local, const Slice *reply, uint64_t seq, const char *more, size_t n
-) noexcept nogil:
+cdef void respond_ack(StreamCore s, Local *local, const Slice *reply, uint64_t seq) noexcept nogil:
     if not s.cfg.no_ack:
-        send_ack(s, local, reply, seq, more, n)
+        send_ack(s, local, reply, seq, b"}", 1)
+
+
+cdef void respond_duplicate(StreamCore s, Local *local, const Slice *reply, uint64_t seq) noexcept nogil:
+    cdef const char *more = b',"duplicate": true}'
+    if not s.cfg.no_ack:
+        send_ack(s, local, reply, seq, more, strlen(more))
+
+
+cdef void respond_counted(
+    StreamCore s, Local *local, const Slice *reply, uint64_t seq, const Slice *value
+) noexcept nogil:
+    cdef char *more
+    cdef char *p
+    if s.cfg.no_ack or reply.n == 0:
+        return
+    more = <char *> malloc(value.n + 16)
+    if more == NULL:
+        return
+    p = put_text(put(put_text(more, b',"val":"'), value.p, value.n), b'"}')
+    send_ack(s, local, reply, seq, more, p - more)
+    free(more)
 
 
 cdef void send_batch_ack(
@@ -135,12 +155,9 @@ cdef void send_batch_ack(
     cdef char[4 * MAX_BATCH_ID + 128] more
     cdef char *p = more
     if duplicate:
-        memcpy(p, b',"duplicate": true', 18)
-        p += 18
-    memcpy(p, b',"batch":', 9)
-    p = quote(p + 9, id, id_n)
-    memcpy(p, b',"count":', 9)
-    p += 9
+        p = put_text(p, b',"duplicate": true')
+    p = quote(put_text(p, b',"batch":'), id, id_n)
+    p = put_text(p, b',"count":')
     p += put_uint64(p, count)
     p[0] = c'}'
     send_ack(s, local, reply, seq, more, p + 1 - more)

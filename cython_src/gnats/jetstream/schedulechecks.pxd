@@ -2,22 +2,17 @@
 from libc.stdint cimport int64_t
 
 from gnats.core.slice cimport Slice
-from gnats.jetstream.engine cimport Local
 from gnats.jetstream.headers cimport H_SCHEDULE, H_SCHEDULE_TIME_ZONE, MsgHeaders, has_header
 from gnats.jetstream.inbound cimport Inbound
+from gnats.jetstream.inflight cimport InFlight
+from gnats.jetstream.refusal cimport Refusal
 from gnats.jetstream.streamcore cimport StreamCore
 from gnats.store.cron cimport Due, ScheduleKind, next_due
 
-# The last message on the subject whose schedule a message ends, when it is in the same batch.
-cdef enum Earlier:
-    NONE_EARLIER = 0
-    SCHEDULE_EARLIER = 1
-    OTHER_EARLIER = 2
-
 
 # What a message's header says of schedules, of its own or one to end; a schedule gets the rollup that it has to have.
-# False: it is refused, and told so. The lock is held.
-cdef bint check_schedule(StreamCore s, Local *local, Inbound *m, Earlier earlier) noexcept nogil
+# The lock is held.
+cdef bint check_schedule(StreamCore s, Inbound *m, const InFlight *f, Refusal *r) noexcept nogil
 
 
 cdef inline Slice value_of(const MsgHeaders *h, int which) noexcept nogil:

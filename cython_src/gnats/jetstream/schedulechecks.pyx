@@ -1,12 +1,11 @@
 """May a schedule be stored, or a message that ends one? See schedulechecks.pxd."""
 from libc.stdint cimport int64_t, uint32_t
-from libc.string cimport memcmp
 
 from gnats.core.clock cimport realtime_ns
-from gnats.core.headers cimport add_header, find_header
 from gnats.core.slice cimport Slice
 from gnats.core.subject cimport is_valid_literal_subject, same_bytes
-from gnats.jetstream.engine cimport Local
+from gnats.includes.text cimport is_text
+from gnats.jetstream.entry cimport ROLLUP_SUBJECT
 from gnats.jetstream.headers cimport (
     H_ROLLUP,
     H_SCHEDULE,
@@ -19,9 +18,13 @@ from gnats.jetstream.headers cimport (
     H_SCHEDULER,
     has_header,
     header_set,
+    named_header,
     parse_headers,
+    rollup_of,
+    with_text_header,
 )
-from gnats.jetstream.inbound cimport ROLLUP_SUBJECT, Inbound, own_header, refuse, rollup_of
+from gnats.jetstream.inbound cimport Inbound, own_header
+from gnats.jetstream.inflight cimport InFlight, last_in_flight
 from gnats.jetstream.puback cimport (
     ERR_SCHEDULE_PATTERN_INVALID,
     ERR_SCHEDULE_ROLLUP_INVALID,
@@ -33,6 +36,7 @@ from gnats.jetstream.puback cimport (
     ERR_SCHEDULES_DISABLED,
     ERR_TTL_DISABLED,
 )
+from gnats.jetstream.refusal cimport Refusal, refuse, refuse_silently
 from gnats.jetstream.streamcore cimport StreamCore
 from gnats.store.base cimport STORE_OK, StoreMsg
 from gnats.store.cron cimport SCHEDULE_BAD_ZONE, SCHEDULE_NONE, Due, ScheduleKind
@@ -45,75 +49,78 @@ cdef inline bint same(const Slice *a, const Slice *b) noexcept nogil:
 
 
 cdef inline bint is_purge(const Slice *following) noexcept nogil:
-    return following.n == 5 and memcmp(following.p, b"purge", 5) == 0
+    return is_text(following.p, following.n, b"purge")
 
 
 cdef inline bint takes(StreamCore s, const Slice *subject) noexcept nogil:
     return s.schedule_subjects != NULL and filter_match(s.schedule_subjects, subject.p, subject.n)
 
 
-cdef bint check_definition(StreamCore s, Local *local, Inbound *m) noexcept nogil:
+cdef bint check_definition(StreamCore s, Inbound *m, Refusal *r) noexcept nogil:
     """Of a message that is a schedule."""
     cdef Slice ttl = value_of(&m.h, H_SCHEDULE_TTL), rollup = value_of(&m.h, H_SCHEDULE_ROLLUP)
     cdef Slice target = value_of(&m.h, H_SCHEDULE_TARGET), source = value_of(&m.h, H_SCHEDULE_SOURCE)
     cdef int64_t seconds
     if not s.cfg.allow_schedules:
-        return refuse(s, local, m, ERR_SCHEDULES_DISABLED)
+        return refuse(r, ERR_SCHEDULES_DISABLED)
     if ttl.n and not parse_message_ttl(ttl.p, ttl.n, &seconds):
-        return refuse(s, local, m, ERR_SCHEDULE_TTL_INVALID)
-    if rollup.n and not (rollup.n == 3 and memcmp(rollup.p, b"sub", 3) == 0):
-        return refuse(s, local, m, ERR_SCHEDULE_ROLLUP_INVALID)
+        return refuse(r, ERR_SCHEDULE_TTL_INVALID)
+    if rollup.n and not is_text(rollup.p, rollup.n, b"sub"):
+        return refuse(r, ERR_SCHEDULE_ROLLUP_INVALID)
     if ttl.n and not s.cfg.allow_ttl:
-        return refuse(s, local, m, ERR_TTL_DISABLED)
+        return refuse(r, ERR_TTL_DISABLED)
     if target.n == 0 or not is_valid_literal_subject(target.p, target.n) or same(&target, &m.subject):
-        return refuse(s, local, m, ERR_SCHEDULE_TARGET_INVALID)
+        return refuse(r, ERR_SCHEDULE_TARGET_INVALID)
     if source.n and (
         same(&source, &target) or same(&source, &m.subject) or not is_valid_literal_subject(source.p, source.n)
     ):
-        return refuse(s, local, m, ERR_SCHEDULE_SOURCE_INVALID)
+        return refuse(r, ERR_SCHEDULE_SOURCE_INVALID)
     if not takes(s, &target):
-        return refuse(s, local, m, ERR_SCHEDULE_TARGET_INVALID)
+        return refuse(r, ERR_SCHEDULE_TARGET_INVALID)
     if source.n and not takes(s, &source):
-        return refuse(s, local, m, ERR_SCHEDULE_SOURCE_INVALID)
+        return refuse(r, ERR_SCHEDULE_SOURCE_INVALID)
     if header_set(&m.h, H_ROLLUP):
         if rollup_of(&m.h.values[H_ROLLUP]) != ROLLUP_SUBJECT:
-            return refuse(s, local, m, ERR_SCHEDULE_ROLLUP_INVALID)
+            return refuse(r, ERR_SCHEDULE_ROLLUP_INVALID)
         return True
     if not own_header(m):
-        return False
-    m.hdr_n = add_header(m.hdr, m.hdr, m.hdr_n, b"Nats-Rollup", 11, b"sub", 3)
+        return refuse_silently(r)
+    m.hdr_n = with_text_header(m.hdr, m.hdr, m.hdr_n, b"Nats-Rollup", b"sub")
     parse_headers(m.hdr, m.hdr_n, &m.h)
     return True
 
 
-cdef bint is_other(StreamCore s, const Slice *subject) noexcept nogil:
+cdef bint is_other(StreamCore s, const InFlight *f, const Slice *subject) noexcept nogil:
     """Is there a message on the subject, and the last one no schedule?"""
+    cdef const Inbound *last = last_in_flight(f, subject.p, subject.n)
     cdef StoreMsg sm
     cdef Slice pattern
+    if last != NULL:
+        return not header_set(&last.h, H_SCHEDULE)
     if s.store.load_last(subject.p, <uint32_t> subject.n, &sm) != STORE_OK:
         return False
-    pattern = find_header(<char *> sm.hdr, sm.hdr_n, b"Nats-Schedule", 13)
+    pattern = named_header(<char *> sm.hdr, sm.hdr_n, b"Nats-Schedule")
     return pattern.n == 0
 
 
-cdef bint check_end(StreamCore s, Local *local, const Inbound *m, Earlier earlier) noexcept nogil:
+cdef bint check_end(StreamCore s, const Inbound *m, const InFlight *f, Refusal *r) noexcept nogil:
     """Of a message that ends another subject's schedule, which is all that publishers may say of one."""
     cdef Slice following = value_of(&m.h, H_SCHEDULE_NEXT), scheduler = value_of(&m.h, H_SCHEDULER)
     if following.n == 0:
-        return scheduler.n == 0 or refuse(s, local, m, ERR_SCHEDULER_INVALID)
+        return scheduler.n == 0 or refuse(r, ERR_SCHEDULER_INVALID)
     if (
         not is_purge(&following) or scheduler.n == 0 or same(&scheduler, &m.subject)
         or not is_valid_literal_subject(scheduler.p, scheduler.n)
     ):
-        return refuse(s, local, m, ERR_SCHEDULER_INVALID)
+        return refuse(r, ERR_SCHEDULER_INVALID)
     if not s.cfg.allow_schedules:
-        return refuse(s, local, m, ERR_SCHEDULES_DISABLED)
-    if earlier == OTHER_EARLIER or (earlier == NONE_EARLIER and is_other(s, &scheduler)):
-        return refuse(s, local, m, ERR_SCHEDULER_INVALID)
+        return refuse(r, ERR_SCHEDULES_DISABLED)
+    if is_other(s, f, &scheduler):
+        return refuse(r, ERR_SCHEDULER_INVALID)
     return True
 
 
-cdef bint check_schedule(StreamCore s, Local *local, Inbound *m, Earlier earlier) noexcept nogil:
+cdef bint check_schedule(StreamCore s, Inbound *m, const InFlight *f, Refusal *r) noexcept nogil:
     cdef ScheduleKind kind
     cdef int64_t now
     cdef Due due
@@ -122,10 +129,9 @@ cdef bint check_schedule(StreamCore s, Local *local, Inbound *m, Earlier earlier
         kind = kind_of(&m.h, now, now, &due)
         if kind < SCHEDULE_NONE:
             if not s.cfg.allow_schedules:
-                return refuse(s, local, m, ERR_SCHEDULES_DISABLED)
+                return refuse(r, ERR_SCHEDULES_DISABLED)
             return refuse(
-                s, local, m,
-                ERR_SCHEDULE_TIME_ZONE_INVALID if kind == SCHEDULE_BAD_ZONE else ERR_SCHEDULE_PATTERN_INVALID)
-        if kind > SCHEDULE_NONE and not check_definition(s, local, m):
+                r, ERR_SCHEDULE_TIME_ZONE_INVALID if kind == SCHEDULE_BAD_ZONE else ERR_SCHEDULE_PATTERN_INVALID)
+        if kind > SCHEDULE_NONE and not check_definition(s, m, r):
             return False
-    return check_end(s, local, m, earlier)
+    return check_end(s, m, f, r)

@@ -1,15 +1,15 @@
 """Scheduled messages; see scheduler.pxd."""
 from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint32_t, uint64_t
-from libc.stdlib cimport free, malloc
+from libc.stdlib cimport malloc
 from libc.string cimport memcpy
 
 from gnats.core.clock cimport monotonic_ns, realtime_ns
-from gnats.core.headers cimport add_header, remove_header, remove_headers_like
 from gnats.core.pollstate cimport PollState
 from gnats.core.slice cimport Slice
 from gnats.includes.times cimport time_after
-from gnats.jetstream.engine cimport local_of, stream_failed
+from gnats.jetstream.barrier cimport local_of, stream_failed
+from gnats.jetstream.entry cimport MSG_STORED, Outcome
 from gnats.jetstream.headers cimport (
     H_SCHEDULER,
     H_SCHEDULE_ROLLUP,
@@ -19,11 +19,14 @@ from gnats.jetstream.headers cimport (
     MsgHeaders,
     header_set,
     parse_headers,
+    with_header,
+    with_text_header,
+    without_header,
+    without_headers_like,
 )
-from gnats.jetstream.inbound cimport MSG_STORED, TOLD, Inbound, Taken
-from gnats.jetstream.ingest cimport take
+from gnats.jetstream.inbound cimport Inbound, inbound_free, inbound_init
+from gnats.jetstream.ingest cimport store_inbound
 from gnats.jetstream.schedulechecks cimport kind_of, value_of
-from gnats.jetstream.storing cimport after_take
 from gnats.jetstream.streamcore cimport StreamCore, arm_schedules
 from gnats.store.base cimport STORE_OK, StoreMsg
 from gnats.store.calendar cimport TIME_ROOM, put_time_at
@@ -48,20 +51,20 @@ cdef bint write_header(Inbound *m, const StoreMsg *content, const Slice *schedul
     if p == NULL:
         return False
     memcpy(p, content.hdr, n)
-    n = remove_headers_like(p, n, b"Nats-Schedule", 13)
-    n = remove_headers_like(p, n, b"Nats-Expected-", 14)
-    n = remove_header(p, n, b"Nats-Msg-Id", 11)
-    n = remove_header(p, n, b"Nats-TTL", 8)
-    n = remove_header(p, n, b"Nats-Rollup", 11)
-    n = add_header(p, p, n, b"Nats-Scheduler", 14, scheduler.p, scheduler.n)
+    n = without_headers_like(p, n, b"Nats-Schedule")
+    n = without_headers_like(p, n, b"Nats-Expected-")
+    n = without_header(p, n, b"Nats-Msg-Id")
+    n = without_header(p, n, b"Nats-TTL")
+    n = without_header(p, n, b"Nats-Rollup")
+    n = with_header(p, p, n, b"Nats-Scheduler", scheduler.p, scheduler.n)
     if kind == SCHEDULE_ONCE:
-        n = add_header(p, p, n, b"Nats-Schedule-Next", 18, b"purge", 5)
+        n = with_text_header(p, p, n, b"Nats-Schedule-Next", b"purge")
     else:
-        n = add_header(p, p, n, b"Nats-Schedule-Next", 18, when, put_time_at(when, due.ts, due.offset))
+        n = with_header(p, p, n, b"Nats-Schedule-Next", when, put_time_at(when, due.ts, due.offset))
     if ttl.n:
-        n = add_header(p, p, n, b"Nats-TTL", 8, ttl.p, ttl.n)
+        n = with_header(p, p, n, b"Nats-TTL", ttl.p, ttl.n)
     if rollup.n:
-        n = add_header(p, p, n, b"Nats-Rollup", 11, rollup.p, 3)
+        n = with_header(p, p, n, b"Nats-Rollup", rollup.p, 3)
     m.owned = m.hdr = p
     m.hdr_n = n
     parse_headers(p, n, &m.h)
@@ -92,22 +95,18 @@ cdef ScheduleKind produce(StreamCore s, const Schedule *sc, int64_t now, Inbound
         content = found
     scheduler.p = <char *> found.subject
     scheduler.n = found.subject_n
+    inbound_init(m)
+    m.sourced = True
     m.subject = h.values[H_SCHEDULE_TARGET]
-    m.reply.p = NULL
-    m.reply.n = 0
     m.msg = content.hdr + content.hdr_n
     m.n = content.msg_n
-    m.owned = m.counted = m.batch.p = NULL
-    m.told_as = TOLD
-    m.seq = 0
-    m.ts = 0
     return kind if write_header(m, &content, &scheduler, &h, kind, due) else SCHEDULE_NONE
 
 
 cdef bint run_next(StreamCore s, PollState *ps, int64_t now) noexcept nogil:
     """Carry out one schedule; False when none is due."""
     cdef Inbound m
-    cdef Taken t
+    cdef Outcome outcome
     cdef Due due
     cdef ScheduleKind kind
     cdef Schedule *sc = NULL
@@ -125,19 +124,17 @@ cdef bint run_next(StreamCore s, PollState *ps, int64_t now) noexcept nogil:
         s.leave(ps)
         return True
     seq = sc.seq
-    take(s, local_of(ps), &m, True, &t)
+    outcome = store_inbound(s, local_of(ps), &m)
     # Storing it has ended the schedule, or said when it is due again, unless the message was not stored, or not kept.
     scheduler = m.h.values[H_SCHEDULER]
     sc = schedule_find(&s.store.schedules, scheduler.p, <uint32_t> scheduler.n)
     if sc != NULL and sc.seq == seq and sc.slot == 0:
         if kind == SCHEDULE_REPEATS:
             schedule_due(&s.store.schedules, sc, due.ts)
-        elif t.c.outcome != MSG_STORED:
+        elif outcome != MSG_STORED:
             schedule_again(&s.store.schedules, sc, time_after(now, AGAIN))
     s.leave(ps)
-    after_take(s, &m, &t)
-    free(m.owned)
-    free(m.counted)
+    inbound_free(&m)
     return True
 
 

@@ -6,7 +6,6 @@ from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memchr, memcmp, memcpy
 
 from gnats.core.clock cimport monotonic_ns
-from gnats.core.headers cimport add_header, find_header, has_header_like, remove_header, remove_headers_like
 from gnats.core.inbox cimport Inbox
 from gnats.core.message cimport Message, NativeSub, message_shown
 from gnats.core.quiesce cimport QsParticipant, qs_offline, qs_online, qs_register, qs_unregister
@@ -17,18 +16,23 @@ from gnats.core.transform cimport SubjectTransform, transform_apply, transform_c
 from gnats.includes.atomics cimport loadi64, storei64
 from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
 from gnats.jetstream.acks cimport AckInfo, ack_reply_info
-from gnats.jetstream.engine cimport Local, local_of, publish_later
+from gnats.jetstream.barrier cimport Local, local_of, publish_later
+from gnats.jetstream.entry cimport MSG_DUPLICATE, MSG_STORED, Outcome
 from gnats.jetstream.headers cimport (
     H_REQUEST_INFO,
     H_STREAM_SOURCE,
-    add_number_header,
     has_header,
+    is_named_like,
+    named_header,
     parse_headers,
     put_uint64,
+    with_header,
+    with_number_header,
+    without_header,
+    without_headers_like,
 )
-from gnats.jetstream.inbound cimport MSG_DUPLICATE, MSG_STORED, TOLD, Inbound, Outcome, Taken
-from gnats.jetstream.ingest cimport take
-from gnats.jetstream.storing cimport after_take
+from gnats.jetstream.inbound cimport Inbound, inbound_free, inbound_init
+from gnats.jetstream.ingest cimport store_inbound
 from gnats.jetstream.streamcore cimport StreamCore
 from gnats.store.base cimport STORE_OK, StoreMsg
 from gnats.store.durations cimport parse_int64
@@ -190,7 +194,7 @@ cdef void receive(SourceConsumer c, Local *local, const Message *m) noexcept nog
     if n == 0 and m.hdr >= 13 and memcmp(m.data, b"NATS/1.0 100 ", 13) == 0:
         process_control(c, local, &m.reply, m.data, m.hdr)
     elif is_from(c, &m.reply) and ack_reply_info(m.reply.p, m.reply.n, &info) and info.dc <= 1:
-        store_inbound(c, c.stream, local, &subject, m.data, m.hdr, n, &info)
+        store_delivered(c, c.stream, local, &subject, m.data, m.hdr, n, &info)
 
 
 cdef bint is_from(SourceConsumer c, const Slice *reply) noexcept nogil:
@@ -222,24 +226,24 @@ cdef void process_control(SourceConsumer c, Local *local, const Slice *reply, ch
         pthread_mutex_unlock(&c.stream.store.lock)
         return
     if reply.n:
-        size = add_number_header(answer, NULL, 0, b"Nats-Last-Consumer", 18, c.dseq)
-        size = add_number_header(answer, answer, size, b"Nats-Last-Stream", 16, c.sseq)
+        size = with_number_header(answer, NULL, 0, b"Nats-Last-Consumer", c.dseq)
+        size = with_number_header(answer, answer, size, b"Nats-Last-Stream", c.sseq)
         value = reply[0]
     else:
-        value = find_header(hdr, n, b"Nats-Last-Consumer", 18)
+        value = named_header(hdr, n, b"Nats-Last-Consumer")
         if value.p != NULL:
             dseq = parse_int64(value.p, value.n)
         if dseq > 0 and <uint64_t> dseq != c.dseq:
             value.n = 0
             c.lose()
         else:
-            value = find_header(hdr, n, b"Nats-Consumer-Stalled", 21)
+            value = named_header(hdr, n, b"Nats-Consumer-Stalled")
     pthread_mutex_unlock(&c.stream.store.lock)
     if value.p != NULL and value.n:
         publish_later(local, c.stream, value.p, value.n, answer, size, NULL, 0, False)
 
 
-cdef void store_inbound(
+cdef void store_delivered(
     SourceConsumer c, StreamCore s, Local *local, const Slice *subject, char *hdr, size_t hdr_n, size_t n,
     const AckInfo *info
 ) noexcept nogil:
@@ -247,21 +251,16 @@ cdef void store_inbound(
     cdef char[SUBJECT_ROOM] few
     cdef char *changed = few
     cdef Inbound m
-    cdef Taken t
-    cdef bint taken = False
     cdef size_t i, size
+    inbound_init(&m)
+    m.sourced = True
     m.subject = subject[0]
-    m.reply.p = NULL
-    m.reply.n = 0
     m.hdr = hdr
     m.hdr_n = hdr_n
     m.msg = hdr + hdr_n
     m.n = n
-    m.owned = m.counted = m.batch.p = NULL
-    m.told_as = TOLD
     m.seq = info.sseq if c.mirror else 0
     m.ts = info.ts if c.mirror else 0
-    m.h.found = 0
     if not inbound_header(c, &m, some, info.sseq):
         return
     for i in range(c.ntrs):
@@ -278,15 +277,11 @@ cdef void store_inbound(
             break
     s.enter()
     if not c.closed and expected(c, s, info):
-        taken = True
-        settle(c, info, take(s, local, &m, True, &t))
+        note_stored(c, info, store_inbound(s, local, &m))
     s.leave(local.ps)
-    if taken:
-        after_take(s, &m, &t)
     if changed != few:
         free(changed)
-    free(m.owned)
-    free(m.counted)
+    inbound_free(&m)
 
 
 cdef bint inbound_header(SourceConsumer c, Inbound *m, char *some, uint64_t sseq) noexcept nogil:
@@ -299,8 +294,8 @@ cdef bint inbound_header(SourceConsumer c, Inbound *m, char *some, uint64_t sseq
     if m.hdr_n:
         parse_headers(m.hdr, m.hdr_n, &m.h)
     if c.mirror and not has_header(&m.h, H_REQUEST_INFO) and not (m.hdr_n and (
-            has_header_like(m.hdr, m.hdr_n, b"Nats-Expected-", 14)
-            or has_header_like(m.hdr, m.hdr_n, b"Nats-Batch-", 11))):
+            is_named_like(m.hdr, m.hdr_n, b"Nats-Expected-")
+            or is_named_like(m.hdr, m.hdr_n, b"Nats-Batch-"))):
         return True
     room += 2 * (c.head_n + 20 + c.tail_n + m.subject.n + c.ident_n)
     if room > ROOM:
@@ -310,15 +305,15 @@ cdef bint inbound_header(SourceConsumer c, Inbound *m, char *some, uint64_t sseq
     memcpy(hdr, m.hdr, m.hdr_n)
     n = m.hdr_n
     if n:
-        n = remove_headers_like(hdr, n, b"Nats-Expected-", 14)
-        n = remove_headers_like(hdr, n, b"Nats-Batch-", 11)
+        n = without_headers_like(hdr, n, b"Nats-Expected-")
+        n = without_headers_like(hdr, n, b"Nats-Batch-")
         if has_header(&m.h, H_REQUEST_INFO):
-            n = remove_header(hdr, n, b"Nats-Request-Info", 17)
+            n = without_header(hdr, n, b"Nats-Request-Info")
     if not c.mirror:
         if has_header(&m.h, H_STREAM_SOURCE):
-            n = remove_header(hdr, n, b"Nats-Stream-Source", 18)
+            n = without_header(hdr, n, b"Nats-Stream-Source")
         value = hdr + room - (c.head_n + 20 + c.tail_n + m.subject.n + c.ident_n)
-        n = add_header(hdr, hdr, n, b"Nats-Stream-Source", 18, value, source_header(c, value, &m.subject, sseq))
+        n = with_header(hdr, hdr, n, b"Nats-Stream-Source", value, source_header(c, value, &m.subject, sseq))
     m.hdr = hdr
     m.hdr_n = n
     m.h.found = 0
@@ -369,7 +364,7 @@ cdef bint expected(SourceConsumer c, StreamCore s, const AckInfo *info) noexcept
     return True
 
 
-cdef void settle(SourceConsumer c, const AckInfo *info, Outcome outcome) noexcept nogil:
+cdef void note_stored(SourceConsumer c, const AckInfo *info, Outcome outcome) noexcept nogil:
     """A message has been stored, or not; the lock is held."""
     if outcome != MSG_STORED and not (outcome == MSG_DUPLICATE and not c.mirror):
         c.lose()
@@ -460,7 +455,7 @@ cdef void look_back(MsgStore s, Wanted *all, uint32_t n) noexcept nogil:
                 break
             at = sm.seq - 1
             if sm.hdr_n:
-                value = find_header(<char *> sm.hdr, sm.hdr_n, b"Nats-Stream-Source", 18)
+                value = named_header(<char *> sm.hdr, sm.hdr_n, b"Nats-Stream-Source")
                 if value.p != NULL:
                     note_source(all, n, sm.seq, value)
         pthread_mutex_unlock(&s.lock)

@@ -21,6 +21,7 @@ from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
 from gnats.includes.times cimport time_before
 from gnats.jetstream.aging cimport expire_msgs, purge_msg_ids
 from gnats.jetstream.atomicbatch cimport drop_atomic_batches, drop_partial_batch
+from gnats.jetstream.barrier cimport barrier_configure
 from gnats.jetstream.batchtable cimport BatchLimits
 from gnats.jetstream.batchtimer cimport abandon_batches
 from gnats.jetstream.consumerlist cimport (
@@ -49,6 +50,7 @@ from gnats.jetstream.streamcore cimport (
     note_damage,
     note_removed,
 )
+from gnats.jetstream.streamlog cimport local_log
 from gnats.jetstream.usage cimport Usage, usage_add
 from gnats.store.base cimport STORE_AGAIN, STORE_DELETED, STORE_EOF, STORE_NOT_FOUND, STORE_OK, StoreMsg
 from gnats.store.filter cimport Filter, filter_free, filter_make
@@ -102,6 +104,7 @@ cdef class Stream(StreamCore):
         BatchLimits batch_limits=None,
     ):
         self.engine = engine
+        self.log = &local_log
         self.reserve_timers()
         self.store = store
         self.observing = ConsumerList(store)
@@ -218,9 +221,7 @@ cdef class Stream(StreamCore):
         self.tr = tr
         self.schedule_subjects = subjects
         self.cfg = cfg
-        if not self.sync_always:
-            self.flushed = self.visible = self.store.last_seq
-        self.sync_always = sync_always
+        barrier_configure(&self.barrier, sync_always, self.store.last_seq)
         if self.config is None:
             drop_partial_batch(self)
             self.account_for(<int64_t> self.store.bytes)

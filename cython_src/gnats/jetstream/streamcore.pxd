@@ -9,10 +9,12 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from gnats.core.client cimport Client
 from gnats.core.pollstate cimport PollState
 from gnats.core.transform cimport Transform
+from gnats.jetstream.barrier cimport Local, StreamBase
 from gnats.jetstream.batchtable cimport BatchLimits, BatchTable
 from gnats.jetstream.consumerlist cimport ConsumerList
 from gnats.jetstream.dedupe cimport Dedupe
-from gnats.jetstream.engine cimport Engine, JsTimer, Local, StreamBase
+from gnats.jetstream.engine cimport Engine, JsTimer
+from gnats.jetstream.entry cimport Entry, Outcome
 from gnats.jetstream.usage cimport Usage
 from gnats.store.filter cimport Filter
 from gnats.store.store cimport MsgStore
@@ -35,7 +37,8 @@ cdef struct StreamSettings:
     int64_t marker_ttl           # seconds, of subject delete markers; 0: there are none
 
 
-# Removed messages that consumers are to be told of: sequence, length of the subject and the subject, one after another.
+# Removed messages, and purges, that consumers are to be told of, one after another: sequence (0: all of the subject
+# were purged), length of the subject, and the subject.
 cdef struct Removals:
     char *p
     size_t n
@@ -43,7 +46,18 @@ cdef struct Removals:
     uint8_t many                 # and others, without names
 
 
+cdef class StreamCore(StreamBase)
+
+
+# What a stream's messages go through on their way into its store: see gnats.jetstream.streamlog. The lock is held.
+cdef struct StreamLog:
+    # Have an entry, and those that are linked to it, stored by store_entry(), all of them or none. What became of the
+    # last, where that is known at once: MSG_STORED then says that the log has it.
+    Outcome (*propose)(StreamCore s, Local *local, const Entry *e) noexcept nogil
+
+
 cdef class StreamCore(StreamBase):
+    cdef const StreamLog *log
     cdef readonly Engine engine
     cdef readonly MsgStore store
     cdef readonly str name
@@ -66,8 +80,6 @@ cdef class StreamCore(StreamBase):
     cdef Transform *itr                    # subject transform at the entrance; NULL for none
     cdef Transform *tr                     # where messages are published again; NULL for none
     cdef Filter *schedule_subjects         # the stream's, if it allows schedules; else NULL
-    # With sync_always: up to here it has been flushed, and up to here synced, and may be shown to consumers.
-    cdef uint64_t flushed, visible
     cdef bint active                       # subscribed
     cdef bint closed
     cdef Dedupe dedupe
@@ -114,6 +126,8 @@ cpdef enum StreamEvent:
     STREAM_DAMAGED = 3           # messages were found to be lost
 
 
+# A rollup has purged `subject` (n == 0: everything): leave() tells the consumers. Under the lock.
+cdef void note_purged(StreamCore s, const char *subject, size_t n) noexcept nogil
 # Have schedule_timer go off when the next schedule is due; under the lock.
 cdef void arm_schedules(StreamCore s) noexcept nogil
 # The store's on_lost and on_removed, whose ctx is the StreamCore.

@@ -8,9 +8,10 @@ from gnats.core.clock cimport monotonic_ns, realtime_ns
 from gnats.core.inbox cimport Inbox
 from gnats.core.pollstate cimport PollState
 from gnats.core.subject cimport subject_has_wildcard
-from gnats.includes.atomics cimport exchange8, store32
+from gnats.includes.atomics cimport store32
 from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
 from gnats.includes.times cimport time_after, time_before
+from gnats.jetstream.barrier cimport barrier_flushed, barrier_synced, StreamBase, local_of, mark_dirty, stream_failed
 from gnats.jetstream.consumerlist cimport (
     WITH_EVERYTHING,
     WITH_SUBJECT,
@@ -21,7 +22,6 @@ from gnats.jetstream.consumerlist cimport (
     is_watched,
 )
 from gnats.jetstream.dedupe cimport dedupe_add, dedupe_free
-from gnats.jetstream.engine cimport StreamBase, local_of, mark_dirty, stream_failed
 from gnats.jetstream.observer cimport Observer
 from gnats.jetstream.usage cimport usage_add
 from gnats.store.base cimport STORE_OK, StoreMsg
@@ -111,7 +111,9 @@ cdef class StreamCore(StreamBase):
         cdef uint32_t i
         while at < n:
             r = <const Removal *> (p + at)
-            if self.observing.look_up(WITH_SUBJECT, <const char *> (r + 1), r.n, &c):
+            if r.seq == 0:
+                self.tell_purged(<const char *> (r + 1), r.n)
+            elif self.observing.look_up(WITH_SUBJECT, <const char *> (r + 1), r.n, &c):
                 for i in range(c.n):
                     (<Observer> concerned_at(&c, i)).removed(r.seq, <const char *> (r + 1), r.n)
                 concerned_free(&c)
@@ -173,9 +175,8 @@ cdef class StreamCore(StreamBase):
         cdef int err
         pthread_mutex_lock(&self.store.lock)
         err = 0 if self.closed else self.store.flush()
-        if err == 0 and self.sync_always and self.store.last_seq > self.flushed:
-            self.flushed = self.store.last_seq
-            exchange8(&self.unsynced, 1)
+        if err == 0:
+            barrier_flushed(&self.barrier, self.store.last_seq)
         pthread_mutex_unlock(&self.store.lock)
         if err:
             self.fail(err)
@@ -185,14 +186,14 @@ cdef class StreamCore(StreamBase):
         cdef uint64_t flushed
         cdef int err
         pthread_mutex_lock(&self.store.lock)
-        flushed = self.flushed
+        flushed = self.barrier.flushed
         pthread_mutex_unlock(&self.store.lock)
         err = self.store.sync()
         if err:
             self.fail(err)
             return err
         pthread_mutex_lock(&self.store.lock)
-        self.visible = max(self.visible, flushed)
+        barrier_synced(&self.barrier, flushed)
         pthread_mutex_unlock(&self.store.lock)
         return 0
 
@@ -251,15 +252,23 @@ cdef void note_removed(
     void *ctx, uint64_t seq, const char *subject, uint32_t n, uint64_t msgs, uint64_t bytes
 ) noexcept nogil:
     """The store's on_removed: its lock is held."""
-    cdef Removals *gone = &(<StreamCore> ctx).removals
-    cdef size_t cap
-    cdef char *grown
-    cdef Removal *r
     if not is_watched((<StreamCore> ctx).observing):
         return
     if seq == 0:
-        gone.many = 1
+        (<StreamCore> ctx).removals.many = 1
         return
+    add_removal(&(<StreamCore> ctx).removals, seq, subject, n)
+
+
+cdef void note_purged(StreamCore s, const char *subject, size_t n) noexcept nogil:
+    if is_watched(s.observing):
+        add_removal(&s.removals, 0, subject, <uint32_t> n)
+
+
+cdef void add_removal(Removals *gone, uint64_t seq, const char *subject, uint32_t n) noexcept nogil:
+    cdef size_t cap
+    cdef char *grown
+    cdef Removal *r
     if gone.cap - gone.n < removal_size(n):
         cap = max(2 * gone.cap, gone.n + removal_size(n) + 256)
         grown = <char *> realloc(gone.p, cap)
@@ -271,7 +280,8 @@ cdef void note_removed(
     r = <Removal *> (gone.p + gone.n)
     r.seq = seq
     r.n = n
-    memcpy(r + 1, subject, n)
+    if n:
+        memcpy(r + 1, subject, n)
     gone.n += removal_size(n)
 
 
