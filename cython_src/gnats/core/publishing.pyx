@@ -33,19 +33,13 @@ cdef inline bint is_reserved_reply(const Slice *reply) noexcept nogil:
     return reply.p[0] == c'$' and (is_jetstream_ack(reply) or is_gateway_reply(reply))
 
 
-cdef void process_inbound_client_msg(Subscriber c, Message *m) noexcept nogil:
-    cdef Mappings *mappings
-    cdef Message own
-    if unlikely(m.hdr != 0) and may_be_traced(c, m):
-        own = m[0]   # which may be changed
-        process_traced_msg(c, &own)
-        return
-    mappings = account_mappings(<Account> c.account)
-    if unlikely(mappings != NULL):
-        own = m[0]
-        check_and_route(c, &own, mappings)
-    else:
-        check_and_route(c, m, NULL)
+cdef inline bint route_here(Subscriber c, const Message *m) noexcept nogil:
+    cdef RouteOutcome outcome = route(m, (<Account> c.account).sublist)
+    if unlikely(outcome == ROUTE_NO_MEMORY):
+        c.out_of_memory(READ_ERROR)
+    elif outcome != ROUTE_DELIVERED and m.reply.p != NULL and c.no_responders:
+        tell_no_responders(c, m)
+    return outcome == ROUTE_DELIVERED
 
 
 cdef inline void check_and_route(Subscriber c, Message *m, Mappings *mappings) noexcept nogil:
@@ -70,16 +64,25 @@ cdef inline void check_and_route(Subscriber c, Message *m, Mappings *mappings) n
         return
     if unlikely(c.verbose):
         send_ok(c)
-    route_msg(c, m)
+    route_here(c, m)
+
+
+cdef void process_inbound_client_msg(Subscriber c, Message *m) noexcept nogil:
+    cdef Mappings *mappings
+    cdef Message own
+    if unlikely(m.hdr != 0) and may_be_traced(c, m):
+        own = m[0]   # which may be changed
+        process_traced_msg(c, &own)
+        return
+    mappings = account_mappings(<Account> c.account)
+    if unlikely(mappings != NULL):
+        own = m[0]
+        m = &own
+    check_and_route(c, m, mappings)
 
 
 cdef bint route_msg(Subscriber c, const Message *m) noexcept nogil:
-    cdef RouteOutcome outcome = route(m, (<Account> c.account).sublist)
-    if unlikely(outcome == ROUTE_NO_MEMORY):
-        c.out_of_memory(READ_ERROR)
-    elif outcome != ROUTE_DELIVERED and m.reply.p != NULL and c.no_responders:
-        tell_no_responders(c, m)
-    return outcome == ROUTE_DELIVERED
+    return route_here(c, m)
 
 
 cdef void refuse_msg(Subscriber c, const Message *m, int what) noexcept nogil:
