@@ -326,7 +326,7 @@ cdef class Connection(Recorder):
         elif t.kind == T_STALL:
             self.unpause()
         elif t.kind == T_TRANSPORT:
-            while &layer.timer != t:
+            while layer.type.timer == NULL or layer.type.timer(layer) != t:
                 layer = layer.below
             layer.type.expired(layer)
         elif self.draining:
@@ -569,7 +569,8 @@ cdef class Connection(Recorder):
         pthread_mutex_unlock(&self.lock)
         store32(&self.reason, reason)
         while layer != NULL:
-            timer_clear(&self.ps.timers, &layer.timer)
+            if layer.type.timer != NULL:
+                timer_clear(&self.ps.timers, layer.type.timer(layer))
             layer = layer.below
         self.unpause()
         if self.session.closing(self):

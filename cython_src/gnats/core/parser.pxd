@@ -40,12 +40,18 @@ cpdef enum Violation:
 cdef struct PubArg:
     Message m          # all that its subscribers get; the parser sets subject, reply, data, sizes and line
     Slice arg          # the whole argument line
-    Slice origin       # LMSG of a route: the leaf node cluster it came from
-    Slice account
-    Slice *queues      # RMSG and LMSG: queue groups to deliver to
-    uint32_t nqueues
     int32_t size       # payload, headers included
     int32_t hdr        # header bytes, -1 without headers
+
+
+# The same of an RMSG, LMSG or HMSG of another server.
+cdef struct RemoteArgs:
+    Slice origin       # LMSG of a route: the leaf node cluster it came from
+    Slice account
+    Slice *queues      # queue groups to deliver to, in argv
+    uint32_t nqueues
+    uint32_t argc, argv_cap
+    Slice *argv        # all arguments
 
 
 # What a parser calls: PARSE_OK to go on, PARSE_PUNT or PARSE_CLOSED to stop. `owner` is the parser's.
@@ -90,8 +96,7 @@ cdef struct Parser:
     size_t arg_len, arg_cap
     char *msg_buf            # pa.size + 2 bytes when not NULL
     size_t msg_len
-    Slice *argv              # arguments of a routed message
-    uint32_t argc, argv_cap
+    RemoteArgs *remote       # NULL until a routed message has come
 
 
 cdef void parser_init(Parser *parser, uint8_t kind, const ParserHandlers *on, void *owner) noexcept nogil

@@ -5,7 +5,7 @@ through one table; lines, payloads and the publish fast path are code.
 """
 from libc.stddef cimport size_t
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
-from libc.stdlib cimport free, malloc, realloc
+from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memchr, memcpy, memset
 
 from gnats.core.kinds cimport CLIENT, GATEWAY, LEAF, ROUTER
@@ -160,11 +160,12 @@ cdef void parser_init(Parser *parser, uint8_t kind, const ParserHandlers *on, vo
 cdef void parser_free(Parser *parser) noexcept nogil:
     free(parser.arg_buf)
     free(parser.msg_buf)
-    free(parser.argv)
+    if parser.remote != NULL:
+        free(parser.remote.argv)
+        free(parser.remote)
     parser.arg_buf = parser.msg_buf = NULL
-    parser.argv = NULL
+    parser.remote = NULL
     parser.arg_len = parser.arg_cap = parser.msg_len = 0
-    parser.argv_cap = 0
 
 
 cdef int parse(Parser *parser, char *buf, size_t n) noexcept nogil:
@@ -425,47 +426,51 @@ cdef int parse_pub(Parser *parser, char *arg, size_t n, bint header) noexcept no
     return PARSE_OK
 
 
-cdef bint split_args(Parser *parser, char *arg, size_t n) noexcept nogil:
+cdef bint split_args(RemoteArgs *r, char *arg, size_t n) noexcept nogil:
     cdef size_t i
     cdef bint inside = False
     cdef uint32_t cap
     cdef Slice *grown
-    parser.argc = 0
+    r.argc = 0
     for i in range(n):
         if arg[i] == c' ' or arg[i] == c'\t' or arg[i] == c'\r' or arg[i] == c'\n':
             if inside:
-                parser.argv[parser.argc - 1].n = arg + i - parser.argv[parser.argc - 1].p
+                r.argv[r.argc - 1].n = arg + i - r.argv[r.argc - 1].p
                 inside = False
         elif not inside:
-            if parser.argc == parser.argv_cap:
-                cap = parser.argv_cap * 2 if parser.argv_cap else 8
-                grown = <Slice *> realloc(parser.argv, cap * sizeof(Slice))
+            if r.argc == r.argv_cap:
+                cap = r.argv_cap * 2 if r.argv_cap else 8
+                grown = <Slice *> realloc(r.argv, cap * sizeof(Slice))
                 if grown == NULL:
                     return False
-                parser.argv = grown
-                parser.argv_cap = cap
-            parser.argv[parser.argc].p = arg + i
-            parser.argc += 1
+                r.argv = grown
+                r.argv_cap = cap
+            r.argv[r.argc].p = arg + i
+            r.argc += 1
             inside = True
     if inside:
-        parser.argv[parser.argc - 1].n = arg + n - parser.argv[parser.argc - 1].p
+        r.argv[r.argc - 1].n = arg + n - r.argv[r.argc - 1].p
     return True
 
 
 cdef int parse_remote_msg(Parser *parser, char *arg, size_t n, bint header) noexcept nogil:
     # [origin] [account] subject [reply | + reply queues... | '|' queues...] [header size] size
     cdef PubArg *pa = &parser.pa
+    cdef RemoteArgs *r
     cdef uint32_t at = 0, sizes
     cdef Slice none
     none.p = NULL
     none.n = 0
-    if not split_args(parser, arg, n):
+    if parser.remote == NULL:
+        parser.remote = <RemoteArgs *> calloc(1, sizeof(RemoteArgs))
+    r = parser.remote
+    if r == NULL or not split_args(r, arg, n):
         return parser.on.violation(parser.owner, PARSER_OUT_OF_MEMORY, 0, NULL, 0)
     pa.arg.p = arg
     pa.arg.n = n
-    pa.origin = pa.account = pa.m.reply = pa.m.hdr_text = none
-    pa.queues = NULL
-    pa.nqueues = 0
+    r.origin = r.account = pa.m.reply = pa.m.hdr_text = none
+    r.queues = NULL
+    r.nqueues = 0
     pa.hdr = -1
     pa.m.line = NULL
     if not header and parser.kind == ROUTER and (parser.op | 0x20) == c'l':
@@ -474,36 +479,34 @@ cdef int parse_remote_msg(Parser *parser, char *arg, size_t n, bint header) noex
     if parser.kind == GATEWAY or (parser.kind == ROUTER and parser.has_account):
         at += 1
     sizes = 2 if header else 1
-    if parser.argc < at + 1 + sizes:
+    if r.argc < at + 1 + sizes:
         return parser.on.violation(parser.owner, BAD_REMOTE_MSG_ARGS, 0, arg, n)
     if at:
-        pa.account = parser.argv[at - 1]
+        r.account = r.argv[at - 1]
         if at == 2 or not parser.has_account:
-            pa.origin = parser.argv[0]
+            r.origin = r.argv[0]
             if not parser.has_account:
-                pa.account = none
-    pa.m.subject = parser.argv[at]
-    pa.m.n_text = parser.argv[parser.argc - 1]
+                r.account = none
+    pa.m.subject = r.argv[at]
+    pa.m.n_text = r.argv[r.argc - 1]
     pa.size = parse_size(pa.m.n_text.p, pa.m.n_text.n)
     if header:
-        pa.m.hdr_text = parser.argv[parser.argc - 2]
+        pa.m.hdr_text = r.argv[r.argc - 2]
         pa.hdr = parse_size(pa.m.hdr_text.p, pa.m.hdr_text.n)
     at += 1
-    if parser.argc == at + 1 + sizes:
-        pa.m.reply = parser.argv[at]
-    elif parser.argc > at + 1 + sizes:
-        if parser.argv[at].n != 1 or (parser.argv[at].p[0] != c'+' and parser.argv[at].p[0] != c'|'):
+    if r.argc == at + 1 + sizes:
+        pa.m.reply = r.argv[at]
+    elif r.argc > at + 1 + sizes:
+        if r.argv[at].n != 1 or (r.argv[at].p[0] != c'+' and r.argv[at].p[0] != c'|'):
             return parser.on.violation(parser.owner, BAD_REMOTE_REPLY_INDICATOR, 0, arg, n)
-        if parser.argv[at].p[0] == c'+':
+        if r.argv[at].p[0] == c'+':
             at += 1
-            pa.m.reply = parser.argv[at]
-        pa.queues = parser.argv + at + 1
-        pa.nqueues = parser.argc - sizes - at - 1
+            pa.m.reply = r.argv[at]
+        r.queues = r.argv + at + 1
+        r.nqueues = r.argc - sizes - at - 1
     if pa.size < 0 or (header and (pa.hdr < 0 or pa.hdr > pa.size)):
         return parser.on.violation(parser.owner, BAD_REMOTE_SIZE, 0, arg, n)
     return PARSE_OK
-
-# -- payloads ------------------------------------------------------------------------------------------
 
 
 cdef int fast_pub(Parser *parser, char *buf, size_t n, size_t *at) noexcept nogil:
@@ -649,21 +652,24 @@ cdef int end_msg(Parser *parser, char *msg) noexcept nogil:
     parser.msg_buf = NULL
     parser.msg_len = 0
     drop_arg(parser)
-    parser.pa.queues = NULL
-    parser.pa.nqueues = 0
+    if parser.remote != NULL:
+        parser.remote.queues = NULL
+        parser.remote.nqueues = 0
     parser.state = OP_START
     return rc
 
 
 cdef void rebase(Parser *parser, char *old, char *new) noexcept nogil:
     cdef PubArg *pa = &parser.pa
+    cdef RemoteArgs *r = parser.remote
     cdef uint32_t i
     move(&pa.arg, old, new)
-    move(&pa.origin, old, new)
-    move(&pa.account, old, new)
     move(&pa.m.subject, old, new)
     move(&pa.m.reply, old, new)
     move(&pa.m.n_text, old, new)
     move(&pa.m.hdr_text, old, new)
-    for i in range(pa.nqueues):
-        move(&pa.queues[i], old, new)
+    if r != NULL:
+        move(&r.origin, old, new)
+        move(&r.account, old, new)
+        for i in range(r.nqueues):
+            move(&r.queues[i], old, new)

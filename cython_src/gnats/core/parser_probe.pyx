@@ -11,6 +11,7 @@ from gnats.core.parser cimport (
     Parser,
     ParserHandlers,
     PubArg,
+    RemoteArgs,
     parse,
     parser_free,
     parser_init,
@@ -90,9 +91,12 @@ cdef int process_inbound_msg(void *owner) noexcept nogil:
 
 cdef void record_msg(ParserProbe probe) noexcept:
     cdef PubArg *pa = &probe.parser.pa
+    cdef RemoteArgs *r = probe.parser.remote
     call = ("msg", text(&pa.m.subject), text(&pa.m.reply), pa.hdr, pa.m.data[:pa.m.n])
-    if probe.parser.kind:
-        call += text(&pa.account), text(&pa.origin), [text(&pa.queues[i]) for i in range(pa.nqueues)]
+    if probe.parser.kind and r == NULL:
+        call += None, None, []
+    elif probe.parser.kind:
+        call += text(&r.account), text(&r.origin), [text(&r.queues[i]) for i in range(r.nqueues)]
     probe.calls.append(call)
 
 

@@ -7,6 +7,7 @@ from libc.stddef cimport size_t
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
 from gnats.core.outbound cimport OutQueue
+from gnats.core.timers cimport Timer
 from gnats.core.transport cimport Transport
 
 # Where a connection is on its way to TLS. Nothing of the connection's own queue leaves it before TLS_OPEN.
@@ -32,6 +33,7 @@ cdef enum:
 
 cdef struct Tls:
     Transport base
+    Timer timer          # of what comes before the protocol
     void *ssl            # SSL, while phase is TLS_HANDSHAKE or later and the connection is open
     void *context        # borrowed TLSBase
     uint8_t phase

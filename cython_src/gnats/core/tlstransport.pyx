@@ -29,7 +29,7 @@ from gnats.core.records cimport (
     LOG_TLS_TIMEOUT,
     LOG_TLS_VERSION,
 )
-from gnats.core.timers cimport timer_clear
+from gnats.core.timers cimport Timer, timer_clear
 from gnats.core.tlsstate cimport (
     TLS_CLOSED,
     TLS_EOF,
@@ -105,8 +105,8 @@ def add_tls(
     t.mixed = mixed
     t.fallback = fallback
     t.timeout = timeout
-    t.base.timer.owner = <void *> c
-    t.base.timer.kind = T_TRANSPORT
+    t.timer.owner = <void *> c
+    t.timer.kind = T_TRANSPORT
     try:
         c.keep.append(context)
     except MemoryError:
@@ -155,7 +155,7 @@ cdef void begin(Transport *base) noexcept nogil:
 cdef void greet(Connection c, Tls *t) noexcept nogil:
     if t.first and t.fallback > 0:
         t.phase = TLS_WAIT
-        c.set_timer(&t.base.timer, duration_of(t.fallback))
+        c.set_timer(&t.timer, duration_of(t.fallback))
     elif t.first:
         start_handshake(c, t)
     else:
@@ -172,13 +172,13 @@ cdef void clear_info(Connection c, Tls *t) noexcept nogil:
     if load8(&c.closing):
         return
     if t.mixed:
-        c.set_timer(&t.base.timer, duration_of(t.timeout))
+        c.set_timer(&t.timer, duration_of(t.timeout))
     else:
         start_handshake(c, t)
 
 
 cdef void start_handshake(Connection c, Tls *t) noexcept nogil:
-    timer_clear(&c.ps.timers, &t.base.timer)
+    timer_clear(&c.ps.timers, &t.timer)
     if not (<TLSBase> t.context).allow():
         become_plain(c, t)
         send_err(c, b"Connection throttling is active. Please try again later.")
@@ -189,7 +189,7 @@ cdef void start_handshake(Connection c, Tls *t) noexcept nogil:
         c.out_of_memory(TLS_HANDSHAKE_ERROR)
         return
     t.phase = TLS_HANDSHAKE
-    c.set_timer(&t.base.timer, duration_of(t.timeout))
+    c.set_timer(&t.timer, duration_of(t.timeout))
 
 
 cdef void fall_back(Connection c, Tls *t) noexcept nogil:
@@ -201,7 +201,7 @@ cdef void fall_back(Connection c, Tls *t) noexcept nogil:
 cdef void become_plain(Connection c, Tls *t) noexcept nogil:
     """Do without TLS from here on, as the connection's first layer."""
     cdef OutQueue wire = t.wire
-    timer_clear(&c.ps.timers, &t.base.timer)
+    timer_clear(&c.ps.timers, &t.timer)
     outq_merge(&wire, &c.out, &c.ps.pool)
     c.out = wire
     t.wire.head = t.wire.tail = NULL
@@ -209,6 +209,10 @@ cdef void become_plain(Connection c, Tls *t) noexcept nogil:
     transport_remove(&c.transport, &t.base)
     if c.out.bytes:
         c.mark_dirty()
+
+
+cdef Timer *timer_of(Transport *base) noexcept nogil:
+    return &(<Tls *> base).timer
 
 
 cdef void expired(Transport *base) noexcept nogil:
@@ -266,7 +270,7 @@ cdef bint go_on(Connection c, Tls *t) noexcept nogil:
 
 
 cdef void complete(Connection c, Tls *t) noexcept nogil:
-    timer_clear(&c.ps.timers, &t.base.timer)
+    timer_clear(&c.ps.timers, &t.timer)
     c.debugf(LOG_TLS_COMPLETE, 0, NULL, 0)
     c.debugf(LOG_TLS_VERSION, t.version, t.cipher, strlen(t.cipher))
     if t.first:
@@ -378,7 +382,7 @@ cdef uint32_t chunks(const Transport *base, const OutQueue *out) noexcept nogil:
 
 cdef void end(Transport *base) noexcept nogil:
     cdef Tls *t = <Tls *> base
-    timer_clear(&base.ps.timers, &base.timer)
+    timer_clear(&base.ps.timers, &(<Tls *> base).timer)
     (<TLSBase> t.context).close(t)
     base.below.type.flush(base.below, &t.wire)
     outq_clear(&t.wire, &base.ps.pool)
@@ -407,6 +411,7 @@ TLS.receive = receive
 TLS.flush = flush
 TLS.unsent = unsent
 TLS.chunks = chunks
+TLS.timer = timer_of
 TLS.expired = expired
 TLS.end = end
 TLS.free = free_tls

@@ -27,7 +27,8 @@ cdef struct TransportType:
     size_t (*unsent)(const Transport *t, const OutQueue *out) noexcept nogil
     # The chunks of these, and of what may not leave yet.
     uint32_t (*chunks)(const Transport *t, const OutQueue *out) noexcept nogil
-    # Its timer has expired; NULL: it sets none.
+    # Its timer, of kind T_TRANSPORT; NULL: it has none. It has expired.
+    Timer *(*timer)(Transport *t) noexcept nogil
     void (*expired)(Transport *t) noexcept nogil
     # The socket is about to be closed: say what there is to say to a peer that reads it.
     void (*end)(Transport *t) noexcept nogil
@@ -43,7 +44,6 @@ cdef struct Transport:
     void *connection         # borrowed core.connection.Connection
     PollState *ps
     int fd
-    Timer timer              # of a layer that waits
     # The peer has said that it ends: close for this reason when all before it is parsed; 0: it has not. The connection
     # looks at the first layer's, so each layer passes on that of the one below.
     uint32_t ended

@@ -75,6 +75,7 @@ SOCKET.receive = socket_receive
 SOCKET.flush = socket_flush
 SOCKET.unsent = socket_unsent
 SOCKET.chunks = socket_chunks
+SOCKET.timer = NULL
 SOCKET.expired = NULL
 SOCKET.end = NULL
 SOCKET.free = NULL

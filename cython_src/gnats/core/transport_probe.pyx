@@ -110,6 +110,7 @@ DISTURBED.receive = receive
 DISTURBED.flush = flush
 DISTURBED.unsent = unsent
 DISTURBED.chunks = chunks
+DISTURBED.timer = NULL
 DISTURBED.expired = NULL
 DISTURBED.end = end
 DISTURBED.free = free_disturbed
