@@ -56,13 +56,16 @@ class ThreadSample(NamedTuple):
 
 
 def sample_threads(pid: int | str) -> dict[int, ThreadSample]:
-    """Every thread of a process, by thread id. Raises FileNotFoundError when the process is gone."""
+    """Every thread of a process, by thread id. Raises FileNotFoundError when the process has ended, also while
+    its parent has not asked for its exit status."""
     found: dict[int, ThreadSample] = {}
     for task in Path(f"/proc/{pid}/task").iterdir():
         try:
             found[int(task.name)] = _sample_thread(task)
         except (FileNotFoundError, ProcessLookupError):
             continue  # it has ended
+    if all(thread.state in "ZX" for thread in found.values()):
+        raise FileNotFoundError(f"process {pid} has ended")
     return found
 
 
