@@ -27,7 +27,11 @@ def seen(server: Server) -> dict[str, object]:
     status = dict(line.split(":\t", 1) for line in (process / "status").read_text().splitlines())
     signals = ("SigBlk", "SigIgn", "SigCgt")
     return {
-        "log": re.sub(r"(?m)^\[\d+\] \S+ \S+ |\d{4,}|\bN[A-Z0-9]{55}\b|(?<=Took )\S+", "", server.log),
+        "log": re.sub(
+            r"(?m)^\[\d+\] \S+ \S+ |\d{4,}|\bN[A-Z0-9]{55}\b|(?<=Took )\S+|(?<=Max Storage:).*",
+            "",
+            server.log,
+        ),
         "folder": (process / "cwd").readlink(),
         "name": (process / "comm").read_text(),
         "descriptors": descriptors,
