@@ -56,8 +56,10 @@ class ThreadSample(NamedTuple):
 
 
 def sample_threads(pid: int | str) -> dict[int, ThreadSample]:
-    """Every thread of a process, by thread id. Raises FileNotFoundError when the process has ended, also while
-    its parent has not asked for its exit status."""
+    """Every thread of a process, by thread id.
+
+    Raises FileNotFoundError when the process has ended, also while its parent has not asked for its status.
+    """
     found: dict[int, ThreadSample] = {}
     for task in Path(f"/proc/{pid}/task").iterdir():
         try:
