@@ -1,6 +1,6 @@
 """Reloads by SIGHUP: what takes effect, on new connections and on those that are there, and what is refused.
 
-Where gnats means to differ the test says so, and docs/operating.md:
+Where gnats means to differ the test says so, and docs/status.md:
 
 * The reference drops the clients of a single user or token's user at every reload; gnats, when it changes.
 * The reference ends when a new log cannot be opened; gnats refuses the reload.
