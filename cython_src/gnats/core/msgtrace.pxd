@@ -39,7 +39,7 @@ cdef struct TraceEntry:
 
 cdef struct MsgTrace:
     uint8_t only          # trace the message without delivering it
-    uint8_t failed        # memory ran out: later notes are missing
+    uint8_t failed        # memory ran out: the trace is not posted
     Slice dest            # destination for the message's traces from here on; service imports change it
     size_t n
     size_t room
