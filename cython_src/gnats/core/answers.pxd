@@ -7,9 +7,9 @@ from gnats.core.sublist cimport Subscription
 
 
 cdef void send_ok(Connection c) noexcept nogil
-# -ERR 'text'
+# Send -ERR 'text'.
 cdef void send_err(Connection c, const char *text) noexcept nogil
-# -ERR 'text "subject" more "queue"'; subject, more and queue may be NULL
+# Send -ERR 'text "subject" more "queue"'; subject, more and queue may be NULL.
 cdef void send_err_quoting(Connection c, const char *text, const char *subject, size_t n, const char *more,
                            const char *queue, size_t qn) noexcept nogil
 

@@ -41,15 +41,15 @@ cdef class Client(Subscriber):
     cdef char *connect_info       # INFO line to send behind the first PONG, or NULL
     cdef size_t connect_info_len
 
-    # -- the session --
+    # -- the session: the functions of core.connection.Session, and their parts --
     cdef void begin_pings(self) noexcept nogil
     cdef void feed(self, size_t direct, char *buf, size_t n) noexcept nogil
     cdef void parse_bytes(self, char *buf, size_t n) noexcept nogil
     cdef bint parse_kept(self) noexcept nogil
-    cdef void begin_batch(self) noexcept nogil
+    cdef void begin_batch(self) noexcept nogil      # before and after the bytes of a read are parsed
     cdef void account_batch(self) noexcept nogil
     cdef void take_requests(self, uint32_t ctl) noexcept nogil
-    cdef void take_options(self) noexcept nogil
+    cdef void take_options(self) noexcept nogil     # of an accepted CONNECT
     cdef void apply_limits(self, const Limits *limits) noexcept nogil
     cdef void timer_expired(self, Timer *t) noexcept nogil
     cdef bint end_session(self) noexcept nogil

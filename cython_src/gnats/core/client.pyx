@@ -172,7 +172,7 @@ cdef class Client(Subscriber):
         free(self.pre)
         free(self.connect_info)
 
-    # -- what Python calls ---------------------------------------------------------------------------------------
+    # -- called from Python --------------------------------------------------------------------------------------
 
     def register(self, Account account not None) -> None:
         """Publish and subscribe in `account`. Call it before start()."""

@@ -44,7 +44,7 @@ cdef enum:
     CTL_PERMISSIONS = 32
     CTL_LIMITS = 64
     CTL_IMPORTS = 128
-    CTL_GO_ON = 256           # the control plane has handled most of what we caused: read again
+    CTL_GO_ON = 256           # the control plane has handled most of our events: read again
 
 cdef enum:
     # why a connection is not read; bits of Connection.paused
@@ -140,17 +140,22 @@ cdef class Connection(Recorder):
     cdef size_t last_subs_len
     cdef Event closed_event       # EV_CLOSED; allocated here, so that it is posted even without memory
 
-    # -- for the poller (owner thread) --
+    # -- for the poller --
+    # Take what other threads have queued, and do what they have requested.
     cdef void on_signal(self) noexcept nogil
+    # Handle EPOLL* events of the socket.
     cdef void on_events(self, uint32_t events) noexcept nogil
     cdef void on_timer(self, Timer *t) noexcept nogil
+    # Send what is queued as far as the socket takes it; watch for EPOLLOUT when some is left.
     cdef void flush_outbound(self) noexcept nogil
     cdef size_t unsent(self) noexcept nogil
+    # Watch for input again, unless it is still paused for another reason.
     cdef void resume_reading(self) noexcept nogil
     cdef void post_closed(self) noexcept nogil
     cdef void leave_later(self) noexcept nogil     # put it into ps.leaving
     cdef bint leave(self) noexcept nogil           # call Session.leave(); False: no subscription is left
 
+    # Close with a ClosedState; what is queued is sent first unless the reason forbids. The owner; idempotent.
     cdef void close_connection_nogil(self, uint32_t reason) noexcept nogil
     # Owner: memory has run out for something that the peer relies on. Log it and close. One of the server's own clients
     # (fd -1) stays open, and loses what it was about to do.
@@ -164,20 +169,20 @@ cdef class Connection(Recorder):
     # Have the owner close in its next round, even while it drains: for places that cannot close at once.
     cdef void close_soon(self, uint32_t reason) noexcept nogil
     cdef void set_timer(self, Timer *t, int64_t wait) noexcept nogil   # `wait` in ns; without memory, closes soon
-    cdef void finish_close(self) noexcept nogil
+    cdef void finish_close(self) noexcept nogil    # close the socket now
     cdef void signal_owner(self) noexcept nogil
     cdef void set_interest(self, uint32_t events) noexcept nogil
     cdef void read_loop(self) noexcept nogil
-    cdef void begin(self) noexcept nogil
+    cdef void begin(self) noexcept nogil           # watch the socket, and begin the transport or the session
     cdef void begin_session(self) noexcept nogil   # unless it is closing
     cdef void queue_outbound(self, const char *p, size_t n) noexcept nogil
-    cdef void mark_dirty(self) noexcept nogil
+    cdef void mark_dirty(self) noexcept nogil      # have the end of the batch flush it
     cdef void merge_remote(self) noexcept nogil
     cdef void take_remote(self) noexcept nogil
     cdef void outbound_over(self, Connection producer) noexcept nogil
     cdef void report_slow_consumer(self) noexcept nogil
     cdef void stall(self, Connection producer) noexcept nogil
-    cdef void pause(self, int64_t ns) noexcept nogil
+    cdef void pause(self, int64_t ns) noexcept nogil   # stop reading for so many ns
     cdef void unpause(self) noexcept nogil
     cdef void wait_for_control(self) noexcept nogil    # pause if too many of our events wait
     cdef void release_stalled(self) noexcept nogil

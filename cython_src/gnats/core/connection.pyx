@@ -153,7 +153,7 @@ cdef class Connection(Recorder):
         free(self.last_subs)
         pthread_mutex_destroy(&self.lock)
 
-    # -- what Python calls ---------------------------------------------------------------------------------------
+    # -- called from Python --------------------------------------------------------------------------------------
 
     @property
     def closed_reason(self) -> int:

@@ -42,6 +42,7 @@ cdef inline size_t frame_size(const Frame *f, const Subscription *s) noexcept no
 
 
 cdef inline void put_frame(char *p, const Subscription *s, const Frame *f) noexcept nogil:
+    """Write a frame for a subscription to `p`, frame_size() bytes."""
     p = put_text(put(put(p, f.pre, f.pre_n), sub_sid(s), s.sid_len), b" ")
     if f.mid_n:
         p = put(p, f.mid, f.mid_n)

@@ -45,6 +45,7 @@ cdef bint may_publish(Guard *g, PollState *ps, const Slice *subject) noexcept no
 cdef bint may_subscribe(Guard *g, const char *subject, size_t n, const char *queue, size_t qn) noexcept nogil
 
 # -- any poller `ps`, when `checks` says so --
+# May a message not be delivered to this subscription?
 cdef bint delivery_denied(Guard *g, PollState *ps, const Slice *subject, const Subscription *s) noexcept nogil
 # The peer is sent a message with this reply: allow it to publish there, unless it may anyway. False without memory. The
 # lock is held.

@@ -23,12 +23,12 @@ from gnats.includes.atomics cimport load32, load64, unlikely
 from gnats.includes.pthread cimport pthread_mutex_t
 
 cpdef enum:
-    EV_CONNECT = 1
-    EV_INFO = 2
-    EV_CLOSED = 3
-    EV_LOG = 4
-    EV_TRACE = 5
-    EV_MSG = 6
+    EV_CONNECT = 1      # data: the argument of the verb
+    EV_INFO = 2         # data: the argument of the verb
+    EV_CLOSED = 3       # a: ClosedState; b: subscriptions; data: these as core.subtable.subtable_text writes them
+    EV_LOG = 4          # a: a parser's Violation or a LogCode; b, data: see there
+    EV_TRACE = 5        # a: TraceCode; b: 1 when data is cut off; data: a line or a payload
+    EV_MSG = 6          # a: the publisher's connection id; data: MSG_PARTS parts, then the subscription's sid
     EV_RESPONSES = 7    # a service began to wait for responses, watch their expiry; a: the export's id
     # a request was measured; a: the export's id; b: its status; data: core.responses.Measured, header
     EV_LATENCY = 8

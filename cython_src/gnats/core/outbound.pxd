@@ -43,6 +43,7 @@ cdef struct OutMark:
     size_t bytes
 
 
+# Free the idle chunks of a pool, returned ones, too.
 cdef void pool_free(ChunkPool *pool) noexcept nogil
 # Make room for n contiguous bytes at the tail. NULL without memory, or when no chunk holds so many: use outq_append.
 cdef char *outq_reserve_slow(OutQueue *q, ChunkPool *pool, size_t n) noexcept nogil

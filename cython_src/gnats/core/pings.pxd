@@ -13,9 +13,14 @@ cdef struct Pings:
     int32_t out            # PINGs unanswered
 
 
+# Set the timer for the next PING.
 cdef void start_ping_timer(Subscriber c, Pings *p) noexcept nogil
 # The peer has sent its CONNECT: send the first PING soon, for the round trip time.
 cdef void set_first_ping_timer(Subscriber c, Pings *p) noexcept nogil
+# The timer has expired: send a PING if the client was quiet or its round trip time is due; close it when too many are
+# unanswered.
 cdef void process_ping_timer(Subscriber c, Pings *p) noexcept nogil
+# A PONG has come.
 cdef void pong_received(Subscriber c, Pings *p) noexcept nogil
+# Change the limits; a new interval (ns) counts from now.
 cdef void set_ping_limits(Subscriber c, Pings *p, int64_t interval, int32_t max) noexcept nogil

@@ -54,7 +54,7 @@ cdef struct PollState:
     TimerHeap timers
     uint64_t tls_turn       # `wakeups` at the last step of a handshake,
     int64_t tls_spent       # and ns spent on handshakes in that batch
-    char *rbuf              # what a connection reads
+    char *rbuf              # buffer of one read of a connection
     size_t rbuf_len
     char *scratch           # the lines of the message being encoded (core.encode); grows
     size_t scratch_len      # atomic, the owner writes

@@ -15,6 +15,7 @@ cdef struct QsParticipant:
     QsParticipant *next    # under the domain's lock
 
 
+# Add and remove a participant; it begins offline.
 cdef void qs_register(QsParticipant *who) noexcept nogil
 cdef void qs_unregister(QsParticipant *who) noexcept nogil
 # Begin and end a batch. In between, pointers read from shared structures stay valid.
@@ -27,6 +28,6 @@ cdef void qs_retire(void *block) noexcept nogil
 cdef void qs_retire_with(void *block, size_t size, void (*release)(void *, size_t) noexcept nogil) noexcept nogil
 # Return a grace number: it has passed once every participant that is online now has been offline.
 cdef uint64_t qs_advance() noexcept nogil
-cdef bint qs_passed(uint64_t number) noexcept nogil
+cdef bint qs_passed(uint64_t number) noexcept nogil   # has this grace number passed?
 # Free the blocks that have become safe. Cheap when there are none.
 cdef void qs_reclaim() noexcept nogil

@@ -63,14 +63,16 @@ cdef class Recorder:
 
     # Post a record. Of the kinds that a connection can cause again and again, LOG_LINES a second are posted, the rest
     # only counted; only the owner may log these kinds.
-
     cdef void log(self, int code, int64_t b, const char *data, size_t n) noexcept nogil
     cdef bint may_log(self) noexcept nogil
+    # As log, when the server logs debug messages.
     cdef void debugf(self, int code, int64_t b, const char *data, size_t n) noexcept nogil
-    # Post a trace. trace_..._of charge it to `causer`: what a connection is sent, its publisher has caused.
+    # Post a trace of a line or a message, with a TraceCode. The `_of` functions charge it to `causer`: a publisher pays
+    # for the traces of its messages' deliveries.
     cdef void trace_line(self, int code, const char *a, size_t na, const char *b, size_t nb) noexcept nogil
     cdef void trace_line_of(self, Recorder causer, int code, const char *a, size_t na, const char *b,
                             size_t nb) noexcept nogil
     cdef void trace_msg(self, int code, const char *msg, size_t n, size_t hdr) noexcept nogil
     cdef void trace_msg_of(self, Recorder causer, int code, const char *msg, size_t n, size_t hdr) noexcept nogil
+    # Take the server's trace switches over into `trace`.
     cdef void set_trace_level(self) noexcept nogil

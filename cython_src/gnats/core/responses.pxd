@@ -114,7 +114,7 @@ cdef bint waiting_add(ReplyMap *t, Expected *e) noexcept nogil         # False w
 cdef void waiting_remove(ReplyMap *t, Expected *e) noexcept nogil
 cdef void waiting_free(ReplyMap *t) noexcept nogil
 
-cdef void queue_push(Queue *q, Expected *e) noexcept nogil
+cdef void queue_push(Queue *q, Expected *e) noexcept nogil             # as the newest
 cdef void queue_drop(Expected *e) noexcept nogil                       # remove it from its queue, if it is in one
 
 # Take or drop a reference to an export; the last one retires it.

@@ -33,6 +33,7 @@ cdef struct ResultCache:
     uint64_t hits, misses  # atomic, the owner writes
 
 
+# Look a subject up in the whole table; match it in the sublist when it is not there or stale. As results_match.
 cdef MatchResult *results_find(ResultCache *c, Sublist sl, const char *subject, size_t n) noexcept nogil
 cdef void results_free(ResultCache *c) noexcept nogil
 

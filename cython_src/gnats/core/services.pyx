@@ -77,6 +77,7 @@ cdef class ExportedService:
 
     @property
     def threshold(self) -> float:
+        """Seconds to wait for responses."""
         return loadi64(&self.se.threshold) / 1e9
 
     @threshold.setter
@@ -90,6 +91,7 @@ cdef class ExportedService:
 
     @property
     def closed(self) -> bool:
+        """Whether close() was called."""
         return self.se.closed != 0
 
     @property

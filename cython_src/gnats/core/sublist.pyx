@@ -499,7 +499,7 @@ cdef class Sublist:
             free(rows.data)
 
 
-# ---- what a Sublist does under its lock ----
+# ---- under the lock of the Sublist ----
 
 cdef void free_wildcards(Node *node) noexcept nogil:
     cdef Node *next = node.pwc

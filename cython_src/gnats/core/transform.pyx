@@ -20,7 +20,7 @@ from gnats.core.subject cimport (
 cdef struct Out:
     char *p
     size_t room
-    size_t n     # bytes so far, also those that did not fit
+    size_t n     # bytes that put() was called with, also those that did not fit
 
 
 cdef inline void put(Out *out, const char *p, size_t n) noexcept nogil:

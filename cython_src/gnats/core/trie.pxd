@@ -254,7 +254,7 @@ cdef inline void edge_add(EdgeTable *t, Node *node) noexcept nogil:
     node.chain = bucket[0]
     bucket[0] = node
     t.nnodes += 1
-    while t.nnodes > t.nbuckets // 2 and table_grow(t):  # two buckets for each edge: short chains
+    while t.nnodes > t.nbuckets // 2 and table_grow(t):  # at least two buckets an edge: short chains
         pass
 
 

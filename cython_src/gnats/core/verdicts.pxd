@@ -40,6 +40,7 @@ cdef struct VerdictCache:
     Door door
 
 
+# Look a question up in the whole table; ask `p` when it is not there.
 cdef bint verdict_find(
     VerdictCache *c, Permissions p, int question, int kind, const char *subject, size_t n,
     const char *queue, size_t qn) noexcept nogil

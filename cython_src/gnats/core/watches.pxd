@@ -26,10 +26,11 @@ cdef struct WatchTable:
     uint32_t n
 
 
+# Make a watch; NULL when out of memory.
 cdef Watch *watch_new(const char *subject, size_t n, const char *queue, size_t qn,
                       void (*fn)(void *ctx, bint interest) noexcept nogil, void *ctx) noexcept nogil
 cdef bint watch_add(WatchTable *t, Watch *w) noexcept nogil      # False when out of memory
-cdef void watch_remove(WatchTable *t, Watch *w) noexcept nogil   # and free it
+cdef void watch_remove(WatchTable *t, Watch *w) noexcept nogil   # frees it
 # Call the watches of a subject in a group (queue_len 0: in none): its first subscription has come, or its last has
 # gone.
 cdef void watch_notify(WatchTable *t, const char *subject, size_t n, const char *queue, size_t qn,

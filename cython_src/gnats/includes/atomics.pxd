@@ -1,7 +1,7 @@
 """The compiler's atomic builtins, by width and by memory order.
 
-Relaxed where only the value matters (counters), acquire and release where a value publishes other memory,
-seq_cst where two threads each store one variable and read the other's.
+Relaxed where only the value matters (counters); acquire and release where a value publishes other memory; seq_cst where
+two threads each store one variable and read the other's.
 """
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
