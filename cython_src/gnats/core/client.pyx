@@ -260,7 +260,7 @@ cdef class Client(Subscriber):
         self.staged.headers = headers
         self.staged.no_responders = no_responders
         self.staged.protocol = protocol
-        self.staged_max_subs = self.staged_limits.max_subs = max_subs  # not another account's, set before
+        self.staged_max_subs = self.staged_limits.max_subs = max_subs  # replaces an earlier account's
         self.staged_max_payload = self.staged_limits.max_payload = max_payload
         self.staged_account = <void *> account
         free(self.connect_info)

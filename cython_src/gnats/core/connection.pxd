@@ -103,7 +103,7 @@ cdef class Connection(Recorder):
     cdef size_t gate              # bytes queued, three quarters of max_pending; beyond them producers are stalled
     cdef size_t flush_over        # bytes queued; beyond them a delivery flushes at once
     cdef uint64_t backlog         # bytes queued when the owner looked last; atomic, the owner writes, publishers read
-    cdef uint64_t sent            # bytes flushed
+    cdef uint64_t sent            # bytes that the socket has taken
     cdef uint64_t deadline_mark   # the value that `sent` must reach before the write deadline
     cdef int64_t write_deadline   # ns
     cdef uint8_t dirty, want_write   # in ps.dirty; the socket is full, wait for EPOLLOUT

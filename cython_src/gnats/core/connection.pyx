@@ -86,7 +86,7 @@ cdef enum:
 
 cdef int64_t STALL_MIN = 2000000     # ns; a producer pauses so long for each message to a consumer over its gate,
 cdef int64_t STALL_TOTAL = 10000000  # but no longer than this after one read (nats-server's numbers)
-cdef int64_t STALL_REPORT = 5000000  # ns; a longer pause is logged
+cdef int64_t STALL_REPORT = 5000000  # ns; a pause of this length is logged
 
 
 @cython.no_gc_clear
@@ -391,7 +391,8 @@ cdef class Connection(Recorder):
     cdef void take_remote(self) noexcept nogil:
         """Append what other threads have queued to `out`, ahead of what the owner queues next.
 
-        A publisher that has its PONG relies on this: its messages are in our queue before anything caused later.
+        Publisher A has its PONG, so everything that A sent before is in `out` or `remote`. It must leave ahead of what
+        was caused later.
         """
         pthread_mutex_lock(&self.lock)
         self.merge_remote()

@@ -20,7 +20,7 @@ cdef struct ClientDetails:
 
 
 cdef class Subscriber(Connection):
-    cdef void *account            # borrowed core.account.Account that it publishes and subscribes in
+    cdef void *account            # borrowed core.account.Account to publish and subscribe in; the owner's once started
     cdef uint8_t echo             # deliver its own messages to it, too
     cdef uint8_t headers          # the peer has negotiated headers; atomic, the owner writes
     cdef uint8_t verbose          # answer each of its verbs with +OK
