@@ -1,4 +1,4 @@
-"""Answers to a connection's peer in the text protocol: +OK, -ERR, and refusals (sendErr, sendOK of client.go)."""
+"""Answers to a connection's peer in the text protocol: +OK, -ERR, and refusals."""
 from libc.stddef cimport size_t
 
 from gnats.core.connection cimport Connection

@@ -1,5 +1,4 @@
-"""Put off removing wildcard subscriptions while their account waits for responses (checkForReverseEntry of
-accounts.go).
+"""Put off removing wildcard subscriptions while their account waits for responses.
 
 Removing one needs a search through all responses that the account waits for: has any of them no subscriber left? It is
 made once for each account at the end of a batch, not for each subscription. Until then the subscriptions stay in the

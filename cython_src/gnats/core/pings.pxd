@@ -1,4 +1,4 @@
-"""PING and PONG: is the peer still there, and what is its round trip time? The owner's (processPingTimer)."""
+"""PING and PONG: is the peer still there, and what is its round trip time? The owner's."""
 from libc.stdint cimport int32_t, int64_t
 
 from gnats.core.subscriber cimport Subscriber

@@ -1,4 +1,4 @@
-"""A connection that subscribes and publishes, whatever protocol its peer speaks (the client struct of client.go).
+"""A connection that subscribes and publishes, whatever protocol its peer speaks.
 
 The owner changes `subs` under the connection's lock; another thread reads it under that lock.
 """
