@@ -58,14 +58,14 @@ from gnats.includes.pthread cimport (
 )
 
 cdef enum:
-    PREFIX = 11    # of `_R_.xxxxxx.`
+    PREFIX = 11    # bytes of `_R_.xxxxxx.`
     SUFFIX = 6
 
 cdef const char *DIGITS = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
 
 cdef void put_random(char *out, uint64_t random) noexcept nogil:
-    """Six digits that nobody outside can guess."""
+    """Write six digits that cannot be guessed from outside."""
     cdef int i
     random = mul_mix(random ^ hash_seed_a, hash_seed_b)
     for i in range(SUFFIX):
@@ -95,8 +95,10 @@ cdef class Account:
         pthread_mutex_destroy(&self.lock)
 
     def set_identity(self, bytes name not None, bytes server not None, bytes server_hash not None) -> None:
-        """What requests to other accounts say about this one: its name and the server's, in JSON with quotes; the
-        server's hash marks the subjects of responses that are measured. Before the account has clients."""
+        """Set the names that requests to other accounts carry: the account's and the server's, as JSON strings.
+
+        `server_hash` marks the reply subjects of measured requests. Call it before the account has clients.
+        """
         cdef bytes tracked = b"." + server_hash + b".T" if server_hash else b""
         self.identity = name + server + tracked
         self.info_name.p = PyBytes_AS_STRING(self.identity)
@@ -107,10 +109,10 @@ cdef class Account:
         self.tracked.n = len(tracked)
 
     def set_mappings(self, list rows) -> None:
-        """What messages published in this account from now on are mapped by: [(source, [(SubjectTransform, upto)])].
+        """Replace the mappings of messages published in this account: [(source, [(SubjectTransform, upto)])].
 
-        The first source that matches counts; of its destinations the first whose `upto` is over a random number of
-        0 to 99, and without such a one the message is lost. Raises MemoryError.
+        The first matching source decides. The first of its destinations with an `upto` above a random number from 0 to
+        99 is used; without one, the message is lost. Raises MemoryError.
         """
         cdef Mappings *fresh = mappings_compile(rows) if rows else NULL
         cdef Mappings *old = <Mappings *> exchange64(<uint64_t *> &self.mappings, <uint64_t> fresh)
@@ -118,11 +120,10 @@ cdef class Account:
             qs_retire(old)
 
     def set_stream_imports(self, list rows) -> None:
-        """What subscriptions in this account hear of others: [(exporter, subject, to, transform, use published,
-        allow trace)].
+        """Replace the stream imports: [(exporter, subject, to, transform, use published, allow trace)].
 
-        Those of connected clients change when each is told (Client.renew_imports); an import that was there before
-        stays what it is. Raises MemoryError.
+        Subscriptions of connected clients change when Client.renew_imports is called for each. An import that stays
+        keeps its shadows. Raises MemoryError.
         """
         cdef StreamImports *fresh = new_streams(self, rows) if rows else NULL
         cdef StreamImports *old
@@ -135,8 +136,10 @@ cdef class Account:
         drop_streams(old)
 
     def set_trace_dest(self, bytes subject not None, int sampling) -> None:
-        """Trace this percentage of the messages that carry a sampled traceparent, to a subject; b"" for none.
-        Raises MemoryError."""
+        """Trace this percentage of the messages that carry a sampled traceparent, to `subject`; b"": none.
+
+        Raises MemoryError.
+        """
         cdef TraceDest *fresh = NULL
         cdef void *old
         if subject:
@@ -151,21 +154,23 @@ cdef class Account:
             qs_retire(old)
 
     def keep(self, Account other not None) -> None:
-        """Keep another account, and have it keep this one: each may come to point into the other."""
+        """Have both accounts keep each other alive, since each may come to point into the other."""
         if other is not self and other not in self.peers:
             self.peers.append(other)
             other.peers.append(self)
 
     def detach(self) -> None:
-        """Keep no other accounts any more, and be kept by none: nothing of the one points into the other."""
+        """Undo keep() for all accounts. No account may point into another any more."""
         for other in self.peers:
             (<Account> other).peers.remove(self)
         self.peers.clear()
 
     @property
     def exchanges(self) -> bool:
-        """Whether somebody subscribes here, or it imports streams, or a response is expected or waited for: then others
-        may point to it."""
+        """Whether other accounts may point into this one.
+
+        They may while it has subscriptions or stream imports, or expects or waits for responses.
+        """
         cdef bint busy
         cdef Py_ssize_t own
         pthread_mutex_lock(&self.lock)
@@ -175,7 +180,7 @@ cdef class Account:
         return busy or self.sublist.count() > own
 
     def responder_subscription(self) -> tuple | None:
-        """(subject, queue, sid, delivered, max) of the subscription to responses, once there is one."""
+        """Return (subject, queue, sid, delivered, max) of the subscription to responses; None before it is made."""
         cdef Subscription *s
         pthread_mutex_lock(&self.lock)
         s = self.responder
@@ -193,18 +198,18 @@ cdef class Account:
 
     @property
     def pending_responses(self) -> int:
-        """Responses that are expected of this account."""
+        """Number of responses that services of this account still have to send."""
         return load64(&self.nresponses)
 
     @property
     def pending_requests(self) -> int:
-        """Responses that this account waits for."""
+        """Number of responses that requesters of this account wait for."""
         return load64(&self.nreverse)
 
     # -- responses -----------------------------------------------------------------------------------------------
 
     cdef bint has_responder(self, MessageHandler take, uint64_t random) noexcept nogil:
-        """Whether there is one, made now if need be; False when out of memory."""
+        """Make the subscription to responses unless it is there. False when out of memory."""
         cdef bint made
         if load_ptr_acquire(<void **> &self.responder) != NULL:
             return True
@@ -214,7 +219,7 @@ cdef class Account:
         return made
 
     cdef bint make_responder(self, MessageHandler take, uint64_t random) noexcept nogil:
-        """Subscribe to all responses; the lock is held."""
+        """Subscribe to all responses. The lock is held."""
         cdef Subscription *s
         memcpy(self.prefix, b"_R_.", 4)
         put_random(self.prefix + 4, random)
@@ -243,8 +248,8 @@ cdef class Account:
         cdef Expected *lost = NULL
         cdef bint left, taken
         cdef size_t size = PREFIX + SUFFIX
-        # The export of another account is that of a response which wants an answer itself: nothing ends its waiting
-        # but the requester's interest, as in nats-server, or their number.
+        # An export of another account: a response that asks for a response itself. Only the requester's interest ends
+        # the wait for it, as in nats-server, or MAX_STRAYS.
         cdef bint own = se.account == <void *> self
         cdef Queue *queue = &se.queue if own else &self.strays
         arm[0] = False
@@ -261,7 +266,7 @@ cdef class Account:
             free(e)
             free(back)
             return 0
-        # First the way back, since what expires or is answered takes it out.
+        # Add the requester's entry first: when `e` expires or is answered, that entry is removed with it.
         back.account = <void *> self
         if not requester.await_response(back):
             free(e)
@@ -275,14 +280,14 @@ cdef class Account:
         e.tracked = tracked
         pthread_mutex_lock(&self.lock)
         taken = replymap_find(&self.responses, out, size) != NULL
-        # A closed export may be about to be freed: whoever closed it counts on nothing being added.
+        # A closed export may be about to be freed: the thread that closed it relies on no new entry.
         if taken or (own and se.closed) or not replymap_add(&self.responses, e):
             pthread_mutex_unlock(&self.lock)
             requester.forget(back)
             free(e)
             if not taken:
                 return 0
-            # One of so many is, now and then, when there are many: another will not be.
+            # Random digits collide now and then when there are many entries: try others.
             return self.expect_response(
                 take, requester, se, to, n, share, cid, tracked, header, hn, random + hash_seed_a, now, out, arm)
         e.se = export_hold(se)
@@ -297,7 +302,7 @@ cdef class Account:
             arm[0] = not se.armed
             se.armed = 1
         store64(&self.nresponses, self.responses.n)
-        # `back` is there while we hold the lock: only who takes `e` out frees it before it is EXPECTED.
+        # `back` is alive while we hold the lock: before it is EXPECTED, only a thread that removes `e` frees it.
         left = exchange8(&back.stage, EXPECTED) == LEFT
         pthread_mutex_unlock(&self.lock)
         if left:
@@ -373,7 +378,7 @@ cdef class Account:
             free(back)
 
     cdef void unlink_waiting(self, Expected *back) noexcept nogil:
-        """Out of `reverse`; the lock is held."""
+        """Remove an entry from `reverse`. The lock is held."""
         waiting_remove(&self.reverse, back)
         store64(&self.nreverse, self.nreverse - 1)
 
@@ -399,7 +404,7 @@ cdef class Account:
                             and not self.sublist.has_interest(expected_key(e), e.key_n)):
                         lost = leave(e, lost)
                     e = e.next
-        e = lost   # not before: taking them out may move the entries
+        e = lost   # only now: removing entries may resize the table
         while e != NULL:
             self.unlink_waiting(e)
             e = e.back
@@ -410,14 +415,14 @@ cdef class Account:
             if e != NULL:
                 e.newer = taken
                 taken = e
-            # Who has taken it out before us still comes to forget(), or has been there.
+            # A thread that has taken out the other entry before us calls forget() for this one, or already has.
             if e != NULL or exchange8(&lost.stage, DONE) == DONE:
                 free(lost)
             lost = following
         return taken
 
     cdef Expected *abandon(self, const char *subject, size_t n) noexcept nogil:
-        """Expect a response no more; the requester has forgotten it."""
+        """Remove an entry of `responses`, whose requester has removed its own."""
         cdef Expected *e
         pthread_mutex_lock(&self.lock)
         e = replymap_find(&self.responses, subject, n)
@@ -428,7 +433,7 @@ cdef class Account:
 
 
 cdef bint is_left(Sublist sl, const char *subject, size_t n) noexcept nogil:
-    """Has everybody who is subscribed to it been closed, and is there somebody?"""
+    """Return whether `subject` has subscriptions, and all of them are closed."""
     cdef MatchResult *r = sl.match(subject, n)
     cdef uint32_t i, k
     cdef bint left
@@ -445,8 +450,8 @@ cdef bint is_left(Sublist sl, const char *subject, size_t n) noexcept nogil:
 
 
 cdef Expected *leave(Expected *e, Expected *lost) noexcept nogil:
-    """Nobody listens to a reply subject: put what is expected there before `lost`. What is about to be expected is left
-    to who makes it."""
+    """Put the entries for a reply subject without subscribers before `lost`. Entries that are not EXPECTED yet are left
+    to the thread that makes them."""
     while e != NULL:
         if exchange8(&e.stage, LEFT) == EXPECTED:
             e.back = lost
@@ -456,14 +461,14 @@ cdef Expected *leave(Expected *e, Expected *lost) noexcept nogil:
 
 
 cdef void unlink(Account a, Expected *e) noexcept nogil:
-    """Take an entry out of `responses`; the lock is held."""
+    """Remove an entry from `responses`. The lock is held."""
     queue_drop(e)
     replymap_remove(&a.responses, e)
     store64(&a.nresponses, a.responses.n)
 
 
 cdef void discard(Expected *e) noexcept nogil:
-    """Free an entry that is out of its table, and what its requester has of it."""
+    """Free an entry that is out of its table, and its requester's entry."""
     (<Account> e.account).forget(e.back)
     export_release(e.se)
     free(e)
@@ -474,7 +479,7 @@ cdef void discard(Expected *e) noexcept nogil:
 
 cdef StreamImport *same_stream(Account owner, Account exporter, bytes text, uint32_t source_n, uint32_t to_n,
                                bint use_published, bint allow_trace) noexcept:
-    """The one of the imports so far that is the same, with another reference; NULL for none."""
+    """Return the present import that equals this one, with a reference; NULL: none."""
     cdef StreamImport *im
     cdef uint32_t i
     if owner.streams == NULL:
@@ -575,7 +580,7 @@ cdef void stream_import_release(StreamImport *im) noexcept nogil:
 
 
 cdef bint drop_reference(Account owner, StreamImport *im) noexcept nogil:
-    """Whether it was the last."""
+    """Drop a reference; return whether it was the last."""
     cdef bint last
     pthread_mutex_lock(&owner.lock)
     im.refs -= 1

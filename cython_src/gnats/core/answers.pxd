@@ -1,4 +1,4 @@
-"""What the peer of a connection is told, in the text protocol: +OK, -ERR, and why it may not do something."""
+"""Answers to a connection's peer in the text protocol: +OK, -ERR, and refusals."""
 from libc.stddef cimport size_t
 
 from gnats.core.connection cimport Connection
@@ -7,15 +7,15 @@ from gnats.core.sublist cimport Subscription
 
 
 cdef void send_ok(Connection c) noexcept nogil
-# -ERR 'text'
+# Send -ERR 'text'.
 cdef void send_err(Connection c, const char *text) noexcept nogil
-# -ERR 'text "subject" more "queue"'; subject, more and queue may be NULL
+# Send -ERR 'text "subject" more "queue"'; subject, more and queue may be NULL.
 cdef void send_err_quoting(Connection c, const char *text, const char *subject, size_t n, const char *more,
                            const char *queue, size_t qn) noexcept nogil
 
-# Tell the peer and the log.
+# Send -ERR to the peer, and log it.
 cdef void refuse_publish(Connection c, const Slice *subject) noexcept nogil
 cdef void refuse_reply(Connection c, const Slice *reply) noexcept nogil
 cdef void refuse_subscription(Connection c, const Slice *subject, const Slice *queue, const Slice *sid) noexcept nogil
-# The same of a subscription that new permissions have ended.
+# As refuse_subscription, for a subscription that new permissions have removed.
 cdef void report_removed(Connection c, const Subscription *s) noexcept nogil

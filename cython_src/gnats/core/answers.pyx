@@ -1,4 +1,4 @@
-"""What the peer of a connection is told; see answers.pxd."""
+"""Answers to a connection's peer; see answers.pxd."""
 from libc.stddef cimport size_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport strlen
@@ -30,7 +30,7 @@ cdef void send_err(Connection c, const char *text) noexcept nogil:
 cdef void send_err_quoting(
     Connection c, const char *text, const char *subject, size_t n, const char *more, const char *queue, size_t qn
 ) noexcept nogil:
-    """-ERR 'text "subject" more "queue"'."""
+    """Send -ERR 'text "subject" more "queue"'."""
     cdef const char *verb = b"-ERR '"
     cdef const char *end = b"'\r\n"
     cdef char *line = <char *> malloc(
@@ -76,7 +76,7 @@ cdef void refuse_subscription(
 
 
 cdef void report_removed(Connection c, const Subscription *s) noexcept nogil:
-    """Tell the client and the log of a subscription that new permissions have ended."""
+    """Send -ERR for a subscription that new permissions have removed, and log it."""
     cdef Slice subject, queue, sid
     cdef const char *violation = b"Permissions Violation for Subscription to "
     cdef const char *in_group = b" using queue "

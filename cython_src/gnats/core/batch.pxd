@@ -1,6 +1,6 @@
-"""The end of a poller's batch: what its connections have queued leaves, together."""
+"""The end of a poller's batch: send what its connections have queued, together (flushClients of client.go)."""
 from gnats.core.pollstate cimport PollState
 
-# Flush what has been queued, signal the owners of others that got something, let producers go on whose consumers have
-# caught up, and arm the timer.
+# Run JetStream's hook, flush the connections with something queued, signal the owners of others that got messages,
+# resume producers whose consumers have caught up, and arm the timer.
 cdef void end_batch(PollState *ps) noexcept nogil

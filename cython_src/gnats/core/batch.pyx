@@ -10,19 +10,19 @@ from gnats.includes.atomics cimport exchange8, load8_acquire, store64, unlikely
 from gnats.includes.linux cimport eventfd_write, stopwatch_ns
 
 cdef enum:
-    FLUSH_WORTH = 16 * 1024        # while input is waiting, shorter queues are flushed
-    FLUSH_WITHIN = 2000000         # within so many ns
+    FLUSH_WORTH = 16 * 1024        # bytes; while more input is expected, shorter queues wait
+    FLUSH_WITHIN = 2000000         # ns that they wait at most
 
 
 cdef void end_batch(PollState *ps) noexcept nogil:
     if unlikely(ps.js_dirty != NULL or ps.js_ready != NULL or load8_acquire(&ps.js_signalled)):
         ps.js_hook(ps)
-    settle_departures()   # before anybody is answered
+    settle_departures()   # before answers leave
     flush_batch(ps)
     if exchange8(&ps.resume_stalled, 0):
         while ps.stalled != NULL:
             (<Connection> ps.stalled).unpause()
-    settle_departures()   # of those that were closed meanwhile
+    settle_departures()   # of connections that were closed meanwhile
     if timers_next(&ps.timers) != ps.armed:
         arm_timer(ps)
 

@@ -1,8 +1,8 @@
 """Hash tables whose entries are chained in buckets.
 
-Each table knows its own keys and looks them up itself; what all of them do alike is here. A table begins with `slots`,
-`mask` and `n`, its entries with `next` and `hash`: as_chains and as_chained check that when they are compiled. What is
-behind such a pointer may be of any type (may_alias), so that its own type and this one can take turns.
+Each table knows its own keys and looks them up itself; the code that all tables share is here. A table begins with
+`slots`, `mask` and `n`, an entry with `next` and `hash`: as_chains and as_chained check that at compile time. Memory
+behind such a pointer may be of any type (may_alias), so code may access it both as its own type and as this one.
 """
 from libc.stdint cimport uint32_t
 
@@ -32,7 +32,7 @@ cdef extern from * nogil:
         && gnats_same_place(t, gnats_chains, n)), (gnats_chains *)(t))
     """
     ctypedef struct Chained "gnats_chained"
-    ctypedef Chained *Link "gnats_chain_link"
+    ctypedef Chained *Link "gnats_chain_link"  # number of buckets - 1
     ctypedef struct Chained "gnats_chained":
         Link next            # in its bucket
         uint32_t hash
@@ -44,9 +44,9 @@ cdef extern from * nogil:
     Chains *as_chains "gnats_as_chains"(const void *table)
 
 
-# False when out of memory. `first`: buckets of a table that had none, a power of two.
+# Add an entry; False when out of memory. `first`: the number of buckets to begin with, a power of two.
 cdef bint chains_add(Chains *t, Chained *e, uint32_t first) noexcept nogil
-# Its buckets get fewer when most are empty; the entry is the caller's again. False when it is not there.
+# Remove an entry without freeing it; the number of buckets shrinks when most are empty. False when it is not there.
 cdef bint chains_remove(Chains *t, Chained *e) noexcept nogil
-# Without buckets; what was in them is the caller's.
+# Free the buckets; the entries are the caller's.
 cdef void chains_clear(Chains *t) noexcept nogil

@@ -5,7 +5,7 @@ from libc.stdlib cimport calloc, free
 from gnats.includes.atomics cimport bump32, store32
 
 cdef enum:
-    KEPT = 64            # buckets that a table keeps however few of them are used
+    KEPT = 64            # buckets below which a table does not shrink
 
 
 cdef bint resize(Chains *t, uint32_t size) noexcept nogil:
@@ -34,7 +34,7 @@ cdef bint chains_add(Chains *t, Chained *e, uint32_t first) noexcept nogil:
         if not resize(t, first):
             return False
     elif t.n > t.mask:
-        resize(t, (t.mask + 1) * 2)   # without memory the chains only get longer
+        resize(t, (t.mask + 1) * 2)   # without memory, chains get longer
     e.next = t.slots[e.hash & t.mask]
     t.slots[e.hash & t.mask] = e
     bump32(&t.n, 1)

@@ -9,12 +9,12 @@ from gnats.core.subscriber cimport Subscriber
 from gnats.core.timers cimport Timer
 
 
-# What a CONNECT settled, staged by the control plane for the owner.
+# Options of an accepted CONNECT, staged by the control plane for the owner.
 cdef struct ConnectOptions:
     uint8_t echo, verbose, pedantic, headers, no_responders, protocol
 
 
-# What a reload may change on a live connection; -1 no limit.
+# Limits that a reload may change on a live connection; -1: no limit.
 cdef struct Limits:
     int32_t max_control_line, max_payload, max_subs, ping_max
     int64_t ping_interval    # ns
@@ -23,37 +23,37 @@ cdef struct Limits:
 @cython.final
 cdef class Client(Subscriber):
     cdef Parser parser
-    cdef uint8_t connect_received
-    cdef uint8_t first_pong_sent  # atomic
+    cdef uint8_t connect_received  # a CONNECT has been accepted
+    cdef uint8_t first_pong_sent  # atomic, the owner writes
     cdef int32_t max_subs         # -1 for no limit
-    # bytes read but not parsed because a punted verb came before them
+    # bytes read behind a punted verb: pre[pre_at:pre_len] is still to be parsed
     cdef char *pre
     cdef size_t pre_len, pre_at
     cdef Timer auth_timer
     cdef int64_t auth_timeout     # ns
     cdef Pings pings
-    cdef uint64_t batch_subs      # verbs about subscriptions in the read in hand
-    # under lock: what the control plane leaves for the owner
+    cdef uint64_t batch_subs      # SUB and UNSUB verbs in the current read
+    # under lock: left by the control plane for the owner
     cdef ConnectOptions staged
     cdef Limits staged_limits
     cdef int32_t staged_max_subs, staged_max_payload
     cdef void *staged_account
-    cdef char *connect_info       # INFO for after the first PONG
+    cdef char *connect_info       # INFO line to send behind the first PONG, or NULL
     cdef size_t connect_info_len
 
-    # -- the session --
+    # -- the session: the functions of core.connection.Session, and their parts --
     cdef void begin_pings(self) noexcept nogil
     cdef void feed(self, size_t direct, char *buf, size_t n) noexcept nogil
     cdef void parse_bytes(self, char *buf, size_t n) noexcept nogil
     cdef bint parse_kept(self) noexcept nogil
-    cdef void begin_batch(self) noexcept nogil
+    cdef void begin_batch(self) noexcept nogil      # before and after the bytes of a read are parsed
     cdef void account_batch(self) noexcept nogil
     cdef void take_requests(self, uint32_t ctl) noexcept nogil
-    cdef void take_options(self) noexcept nogil
+    cdef void take_options(self) noexcept nogil     # of an accepted CONNECT
     cdef void apply_limits(self, const Limits *limits) noexcept nogil
     cdef void timer_expired(self, Timer *t) noexcept nogil
     cdef bint end_session(self) noexcept nogil
-    # -- verbs: what the parser calls --
+    # -- verbs: the parser calls them --
     cdef int process_inbound_msg(self) noexcept nogil
     cdef int process_sub(self, char *arg, size_t n) noexcept nogil
     cdef int process_unsub(self, char *arg, size_t n) noexcept nogil

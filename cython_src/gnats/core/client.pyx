@@ -1,4 +1,4 @@
-"""A client: verbs, subscriptions, what it publishes; see client.pxd."""
+"""The session of a NATS client; see client.pxd."""
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint32_t, uint64_t
@@ -93,7 +93,7 @@ from gnats.includes.text cimport NUMBER_ROOM, put_number
 from gnats.includes.times cimport duration_of
 
 cdef enum:
-    NOTED = 32768                  # bytes of a closed connection's subscriptions that monitoring can show
+    NOTED = 32768                  # bytes of a closed connection's subscription list, which monitoring shows
 
 cdef enum:
     T_AUTH = SESSION_TIMERS
@@ -104,12 +104,12 @@ cdef ParserHandlers VERBS
 
 
 cdef inline int go_on(Client c) noexcept nogil:
-    """What a handler returns: the parser stops once we are closing."""
+    """Return a handler's result: the parser stops once the connection is closing."""
     return PARSE_CLOSED if load8(&c.closing) else PARSE_OK
 
 
 cdef uint32_t split_line(char *arg, size_t n, Slice *out, uint32_t most) noexcept nogil:
-    """The words of a line into out[:most]; how many there are, most + 1 for more."""
+    """Split a line at white space into out[:most]. Return the number of words, most + 1 when there are more."""
     cdef uint32_t count = 0
     cdef size_t i
     cdef bint inside = False
@@ -151,7 +151,7 @@ cdef class Client(Subscriber):
         double ping_interval=120.0,
         int ping_max=2,
     ):
-        # max_pending and write_deadline are the connection's
+        # Connection.__cinit__ takes max_pending and write_deadline.
         self.session = &CLIENT_SESSION
         parser_init(&self.parser, kind, &VERBS, <void *> self)
         self.parser.max_control_line = max_control_line
@@ -165,17 +165,17 @@ cdef class Client(Subscriber):
         self.pings.timer.kind = T_PING
 
     def __dealloc__(self):
-        if self.session != NULL:   # else arguments were refused
-            self.started = 0   # this is in no batch
+        if self.session != NULL:   # else __cinit__ failed before it set anything up
+            self.started = 0   # it is in no batch
             remove_all_subs(self)
         parser_free(&self.parser)
         free(self.pre)
         free(self.connect_info)
 
-    # -- what Python calls ---------------------------------------------------------------------------------------
+    # -- called from Python --------------------------------------------------------------------------------------
 
     def register(self, Account account not None) -> None:
-        """Bind to an account, before start()."""
+        """Publish and subscribe in `account`. Call it before start()."""
         self.keep.append(account)
         self.account = <void *> account
         begin_message(self, &self.parser.pa.m)
@@ -183,8 +183,8 @@ cdef class Client(Subscriber):
     def start(self, bytes info not None, *, bint expect_connect, double auth_timeout=0.0) -> None:
         """Hand the connection to its poller: send `info`, then read.
 
-        With `expect_connect`, any verb but CONNECT is an authorization violation, and after `auth_timeout` seconds
-        without one the connection is closed.
+        With `expect_connect`, a verb before CONNECT is an authorization violation, and the connection is closed when
+        no CONNECT has come after `auth_timeout` seconds (0: never).
         """
         self.awaits_connect = self.parser.auth_set = expect_connect
         self.auth_timeout = duration_of(auth_timeout) if expect_connect else 0
@@ -192,7 +192,7 @@ cdef class Client(Subscriber):
         self.request(CTL_START, 0)
 
     def refuse(self, bytes info not None, int reason, str err not None) -> None:
-        """Greet, send `-ERR 'err'` and close, without reading anything."""
+        """Send `info` and `-ERR 'err'`, and close without reading anything."""
         self.append_remote(info + f"-ERR '{err}'\r\n".encode())
         self.request(CTL_START | CTL_CLOSE, reason)
 
@@ -209,7 +209,7 @@ cdef class Client(Subscriber):
     def set_limits(
         self, *, int max_control_line, int max_payload, int max_subs, double ping_interval, int ping_max
     ) -> None:
-        """Limits from now on, -1 for none; subscriptions over theirs stay."""
+        """Set limits, -1 for none; `ping_interval` in seconds. Subscriptions over max_subs stay."""
         pthread_mutex_lock(&self.lock)
         self.staged_limits.max_control_line = max_control_line
         self.staged_limits.max_payload = max_payload
@@ -235,10 +235,11 @@ cdef class Client(Subscriber):
         int max_subs=-1,
         int max_payload=-1,
     ) -> None:
-        """The answer to a CONNECT: take these options, send `greeting`, and go on parsing.
+        """Accept a CONNECT: set its account and options, send `greeting`, and go on parsing.
 
-        `connect_info` is the INFO line that follows the first PONG of a client with protocol 1.
-        `permissions` None means all, -1 no limit. Without memory the connection is closed. Raises MemoryError.
+        `connect_info` is the INFO line to send behind the first PONG to a client with protocol 1. `permissions` None
+        allows everything; -1 means no limit. Without memory for `connect_info` the connection is closed. Raises
+        MemoryError.
         """
         cdef char *copy = NULL
         cdef size_t n = PyBytes_GET_SIZE(connect_info)
@@ -259,7 +260,7 @@ cdef class Client(Subscriber):
         self.staged.headers = headers
         self.staged.no_responders = no_responders
         self.staged.protocol = protocol
-        self.staged_max_subs = self.staged_limits.max_subs = max_subs  # limits set before were another account's
+        self.staged_max_subs = self.staged_limits.max_subs = max_subs  # replaces an earlier account's
         self.staged_max_payload = self.staged_limits.max_payload = max_payload
         self.staged_account = <void *> account
         free(self.connect_info)
@@ -270,12 +271,14 @@ cdef class Client(Subscriber):
 
     @property
     def pong_sent(self) -> bool:
-        """Whether the client's first PING has been answered: from then on it may be sent INFO at any time."""
+        """Whether the client's first PING has been answered. From then on it may be sent INFO at any time."""
         return load8(&self.first_pong_sent) != 0
 
     def subscribe_internal(self, bytes subject not None, bytes queue, bytes sid not None) -> None:
-        """Subscribe the server itself: messages arrive as EV_MSG. Raises ValueError for an invalid subject or a
-        sid in use, MemoryError."""
+        """Subscribe one of the server's own clients: messages arrive as EV_MSG.
+
+        Raises ValueError for an invalid subject or a sid in use, MemoryError.
+        """
         cdef int error = 0
         cdef bytes q = queue or b""
         cdef Subscription *s
@@ -295,10 +298,11 @@ cdef class Client(Subscriber):
         unsubscribe(self, s)
 
     def publish_internal(self, bytes subject not None, bytes reply, bytes headers, bytes payload not None) -> bool:
-        """Route a message as if this internal client had published it; True when somebody received it.
+        """Route a message as if this internal client had published it. Return whether a subscriber received it.
 
-        `headers` is a whole header block ("NATS/1.0" line to the empty line). An empty `reply`, other than None,
-        leaves its place in the MSG line empty, as nats-server's own messages do. Raises MemoryError.
+        `headers` is a whole header block, from the "NATS/1.0" line to the empty line. A `reply` of b"" leaves an empty
+        place for it in the MSG line, as nats-server's own messages do; None leaves none. Runs a whole batch of the
+        control loop's poller. Raises MemoryError.
         """
         cdef bytes hdr = headers or b""
         cdef bytes msg = hdr + payload
@@ -335,7 +339,7 @@ cdef class Client(Subscriber):
         self.account_batch()
 
     cdef void parse_bytes(self, char *buf, size_t n) noexcept nogil:
-        """Parse; what follows a punted verb is kept until the control plane has answered."""
+        """Parse. Keep the bytes behind a punted verb until the control plane has answered."""
         if parse(&self.parser, buf, n) != PARSE_PUNT:
             return
         self.paused |= UNANSWERED
@@ -351,7 +355,7 @@ cdef class Client(Subscriber):
         self.pre_at = 0
 
     cdef bint parse_kept(self) noexcept nogil:
-        """Parse what was kept, which may stop at another punted verb; whether there was something."""
+        """Parse the bytes that were kept, up to the next punted verb. Return whether there were any."""
         cdef char *pre = self.pre
         if pre == NULL:
             return False
@@ -411,8 +415,8 @@ cdef class Client(Subscriber):
         account = self.staged_account
         pthread_mutex_unlock(&self.lock)
         if self.connect_received or account != self.account:
-            # A second CONNECT starts over: what was subscribed under the first is gone. And what was subscribed
-            # without any, while that was allowed, is in the other account's sublist.
+            # A second CONNECT starts over: remove what the client subscribed under the first. What it subscribed before
+            # any CONNECT, where that is allowed, is in another account's sublist.
             remove_all_subs(self)
         self.account = account
         begin_message(self, &self.parser.pa.m)
@@ -448,7 +452,7 @@ cdef class Client(Subscriber):
         self.last_nsubs = load64(&self.nsubs)
         if self.fd >= 0:
             self.last_subs = subtable_text(&self.subs, NOTED, &self.last_subs_len)
-        # The server's own clients go at once.
+        # Remove the subscriptions of the server's own clients at once.
         if self.fd >= 0 and has_many_subs(self) and not load8(&self.ps.hurry):
             return True
         remove_all_subs(self)
@@ -462,7 +466,7 @@ cdef class Client(Subscriber):
         return self.punt(EV_CONNECT, arg, n)
 
     cdef int punt(self, uint32_t kind, const char *arg, size_t n) noexcept nogil:
-        """Leave a verb to the control plane, which has us go on: who cannot be asked closes us."""
+        """Post a verb to the control plane, which resumes us. Without memory for the event, close."""
         if not self.inbox.post_data(kind, <void *> self, &self.source, 0, 0, arg, n):
             self.out_of_memory(READ_ERROR)
             return PARSE_CLOSED
@@ -512,7 +516,7 @@ cdef class Client(Subscriber):
             return PARSE_CLOSED
         if code == OVER_MAX_PAYLOAD:
             self.trace_over_max_payload()
-            n = put_number(limit, self.parser.max_payload) - limit   # there is one
+            n = put_number(limit, self.parser.max_payload) - limit   # not -1: there is a limit
             data = limit
         if code == BAD_OPERATION:
             send_err(self, b"Unknown Protocol Operation")
@@ -528,7 +532,7 @@ cdef class Client(Subscriber):
         return PARSE_CLOSED
 
     cdef void trace_over_max_payload(self) noexcept nogil:
-        """Trace a message over the largest payload, as far as it has come."""
+        """Trace a message over max_payload, from the part of it that has been read."""
         cdef Message m = self.parser.pa.m
         if self.parser.pa.hdr <= 0 or not self.parser.rest.n:
             return
@@ -593,7 +597,8 @@ cdef class Client(Subscriber):
         s = subtable_find(&self.subs, args[0].p, args[0].n)
         if s != NULL:
             if max > 0 and max > loadi64(&s.nm):
-                # Another poller may be delivering the last one: it sees max, or we see its count.
+                # Another poller may be delivering the last message now. Under the lock, either it sees `max` or we see
+                # its count.
                 pthread_mutex_lock(&self.lock)
                 storei64(&s.max, max)
                 gone = loadi64(&s.nm) >= max
@@ -604,7 +609,7 @@ cdef class Client(Subscriber):
                 unsubscribe(self, s)
         return go_on(self)
 
-# -- what a connection calls -------------------------------------------------------------------------------------------
+# -- the session's functions: the connection calls them ----------------------------------------------------------------
 
 cdef void begin(Connection c) noexcept nogil:
     (<Client> c).begin_pings()
@@ -648,7 +653,7 @@ CLIENT_SESSION.closing = closing
 CLIENT_SESSION.leave = leave
 
 
-# -- what its parser calls ---------------------------------------------------------------------------------------------
+# -- the parser's handlers ---------------------------------------------------------------------------------------------
 
 cdef int process_inbound_msg(void *owner) noexcept nogil:
     return (<Client> owner).process_inbound_msg()

@@ -1,4 +1,4 @@
-"""The server's time; see clock.pxd. Python has it as gnats.clock."""
+"""The server's time; see clock.pxd. gnats.clock is Python's interface to it."""
 from libc.stdint cimport int64_t
 from libc.string cimport memset
 
@@ -19,7 +19,7 @@ from gnats.includes.linux cimport (
 )
 
 cdef int64_t SECOND = 1000000000
-cdef int64_t PASSED = 1    # a time of the kernel's monotonic clock that is over
+cdef int64_t PASSED = 1    # monotonic ns in the past: fire at once
 
 process_clock.settled = -1
 
@@ -51,12 +51,12 @@ cdef void clock_settled() noexcept nogil:
 
 
 def read_monotonic() -> int:
-    """ns of the monotonic clock."""
+    """Return ns of the monotonic clock."""
     return monotonic_ns()
 
 
 def read_realtime() -> int:
-    """ns since 1970."""
+    """Return ns since 1970."""
     return realtime_ns()
 
 
@@ -66,8 +66,9 @@ def is_held() -> bool:
 
 
 def hold(int64_t realtime=0) -> int:
-    """Stop the clock where it is, or at `realtime` ns since 1970; an eventfd that pollers write when they have done all
-    that is due.
+    """Stop the clock where it is, or at `realtime` ns since 1970.
+
+    Returns an eventfd that a poller writes when nothing due is left.
 
     Raises RuntimeError when it is held or a poller is open, OSError.
     """
@@ -86,7 +87,7 @@ def hold(int64_t realtime=0) -> int:
 
 
 def move(int64_t ns) -> int:
-    """Move a held clock on; the monotonic time then. Pollers and engines have to be woken.
+    """Move a held clock on, and return its monotonic time. The caller must wake pollers and engines.
 
     Raises RuntimeError when it is not held, ValueError for a step back.
     """
@@ -98,14 +99,14 @@ def move(int64_t ns) -> int:
 
 
 def step_realtime(int64_t ns) -> None:
-    """Set a held realtime clock on or back; the monotonic one stays. Raises RuntimeError when it is not held."""
+    """Move a held realtime clock on or back; the monotonic one stays. Raises RuntimeError when it is not held."""
     if not clock_is_held():
         raise RuntimeError("the clock is not held")
     addi64(&process_clock.offset, ns)
 
 
 def release() -> None:
-    """Let the clock go. Raises RuntimeError when it is not held, or while a poller is open: its time would go back."""
+    """Let the clock run. Raises RuntimeError when it is not held, or while a poller is open: its time would go back."""
     if not clock_is_held() or process_clock.pollers:
         raise RuntimeError(f"the clock is not held, or read by {process_clock.pollers} pollers")
     storei64(&process_clock.held, 0)

@@ -1,4 +1,4 @@
-"""A connection; see connection.pxd for who may touch what, docs/locks.md for the order of locks."""
+"""A connection; connection.pxd says which thread may touch which field, docs/locks.md gives the order of locks."""
 import cython
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
@@ -80,21 +80,21 @@ from gnats.includes.pthread cimport (
 from gnats.includes.times cimport duration_of, time_after, time_before
 
 cdef enum:
-    FLUSH_OVER = 256 * 1024        # flush in place beyond this: memory stays hot, readers get going
-    MORE_AFTER = 16 * 1024         # a read of this much is part of a stream: more will come
+    FLUSH_OVER = 256 * 1024        # bytes; flush in place beyond this: memory stays hot, and consumers begin to read
+    MORE_AFTER = 16 * 1024         # bytes; a read of this many is part of a stream, and more will come
     DRAIN_READS = 16               # reads that empty a socket before it is closed
 
-cdef int64_t STALL_MIN = 2000000     # for each message to a consumer over its gate, up to this much for one read
-cdef int64_t STALL_TOTAL = 10000000  # (nats-server's numbers)
-cdef int64_t STALL_REPORT = 5000000  # from here on it is worth a line in the log
+cdef int64_t STALL_MIN = 2000000     # ns; a producer pauses so long for each message to a consumer over its gate,
+cdef int64_t STALL_TOTAL = 10000000  # but no longer than this after one read (nats-server's numbers)
+cdef int64_t STALL_REPORT = 5000000  # ns; a pause of this length is logged
 
 
 @cython.no_gc_clear
 cdef class Connection(Recorder):
     """One connection, or an internal subscriber (fd -1) of kind SYSTEM, JETSTREAM or ACCOUNT.
 
-    The socket `fd`, connected and non-blocking, belongs to it from the moment of construction. Python calls these
-    methods on the control loop only. `write_deadline` is in seconds, `max_pending` in bytes.
+    It owns the connected, non-blocking socket `fd` from construction on. Python calls its methods on the control loop
+    only. `write_deadline` is in seconds, `max_pending` in bytes.
     """
 
     def __cinit__(
@@ -137,13 +137,13 @@ cdef class Connection(Recorder):
 
     def __dealloc__(self):
         cdef Transport *layer
-        # A started connection is dropped only after its EV_CLOSED, so the poller has let go of everything.
+        # Python drops a started connection only after its EV_CLOSED: no list of the poller names it any more.
         if self.ps != NULL:
             if self.source.head != NULL:
                 self.inbox.forget(&self.source)
             if self.fd >= 0:
                 close(self.fd)
-            # never into the poller's pool: this is not its thread
+            # Never return chunks to the poller's pool: this is another thread.
             outq_free(&self.remote)
             outq_free(&self.out)
         while self.layers != NULL:
@@ -153,24 +153,24 @@ cdef class Connection(Recorder):
         free(self.last_subs)
         pthread_mutex_destroy(&self.lock)
 
-    # -- what Python calls ---------------------------------------------------------------------------------------
+    # -- called from Python --------------------------------------------------------------------------------------
 
     @property
     def closed_reason(self) -> int:
-        """A gnats.reasons.ClosedState, 0 while open."""
+        """The gnats.reasons.ClosedState it was closed for; 0 while open."""
         return load32(&self.reason)
 
     def abort(self) -> None:
-        """Drop what is queued: a close that waits for its peer to read goes through now."""
+        """Finish a close that waits for the peer to read: drop the bytes that are queued."""
         self.request(CTL_ABORT, 0)
 
     def enqueue_proto(self, bytes data not None) -> None:
-        """Queue protocol bytes for the peer and have the poller flush them."""
+        """Queue protocol bytes for the peer, and have the poller flush them."""
         self.append_remote(data)
         self.request(0, 0)
 
     def append_remote(self, bytes data not None) -> None:
-        """Queue bytes without waking the poller; without memory the connection is closed."""
+        """Queue bytes without waking the poller. Without memory the connection is closed."""
         cdef OutMark mark
         pthread_mutex_lock(&self.lock)
         if not self.refused:
@@ -188,13 +188,13 @@ cdef class Connection(Recorder):
         self.request(0, 0)
 
     def request(self, uint32_t ctl, uint32_t reason) -> None:
-        """Leave a CTL_* request for the owner and signal it; nothing when it has closed us."""
+        """Leave a CTL_* request for the owner and signal it. Do nothing once the socket is closed."""
         cdef bint gone
         pthread_mutex_lock(&self.ps.lock)
         gone = self.torn
         pthread_mutex_unlock(&self.ps.lock)
         if gone:
-            return   # the inbox may have let go of us already, and nobody would have it let go again
+            return   # EV_CLOSED may have been handled: the inbox would keep us for good
         self.inbox.named.add(self)
         pthread_mutex_lock(&self.lock)
         self.ctl |= ctl
@@ -206,7 +206,7 @@ cdef class Connection(Recorder):
     # -- signals, events and timers: the owner -------------------------------------------------------------------
 
     cdef void signal_owner(self) noexcept nogil:
-        """Have the owner call on_signal. Any thread."""
+        """Have the owner call on_signal in its next round. Any thread."""
         cdef PollState *ps = self.ps
         cdef bint wake = False
         pthread_mutex_lock(&ps.lock)
@@ -272,7 +272,7 @@ cdef class Connection(Recorder):
             self.begin_session()
 
     cdef void begin_session(self) noexcept nogil:
-        # No timer may outlive us.
+        # A closing connection must not start the session's timers: they would outlive it.
         if not load8(&self.closing):
             self.session.begin(self)
 
@@ -283,7 +283,7 @@ cdef class Connection(Recorder):
         self.interest = ev.events = events
         ev.data.ptr = <void *> self
         if epoll_ctl(self.ps.epfd, EPOLL_CTL_MOD if self.watched else EPOLL_CTL_ADD, self.fd, &ev) < 0:
-            # Nobody would hear of it again. Closed later: who changes what we wait for is not done with us.
+            # epoll would never report it again. Close later: the caller goes on with the connection.
             self.log(LOG_NOT_WATCHED, errno, NULL, 0)
             self.close_soon(READ_ERROR)
             return
@@ -301,8 +301,8 @@ cdef class Connection(Recorder):
             self.flush_outbound()
         if events & (EPOLLIN | EPOLLERR | EPOLLHUP) and not load8(&self.closing):
             if self.paused:
-                # Level-triggered: do not hear of it again until reading goes on. A peer that has gone is always
-                # reported, so then the socket leaves the set; what it sent before is still to be read.
+                # epoll is level-triggered: stop watching for input until reading resumes. It always reports a peer
+                # that has gone, so then the socket leaves the set; the bytes it sent before that are still to be read.
                 self.set_interest(self.interest & ~<uint32_t> EPOLLIN)
                 if events & (EPOLLERR | EPOLLHUP) and epoll_ctl(self.ps.epfd, EPOLL_CTL_DEL, self.fd, NULL) == 0:
                     self.watched = 0
@@ -342,13 +342,12 @@ cdef class Connection(Recorder):
     # -- reading -------------------------------------------------------------------------------------------------
 
     cdef void read_loop(self) noexcept nogil:
-        """One read of what the socket has, parsed. What is left makes epoll report it again: connections take
-        turns."""
+        """Read the socket once and feed the session. epoll reports again what is left, so connections take turns."""
         cdef long n
         cdef size_t want, got, room
         cdef PollState *ps = self.ps
         cdef char *to = self.session.wants(self, &want)
-        # While the control plane has all that it may have, a read must not cause much more.
+        # While the inbox is full, read little: a read must not cause much more.
         room = <size_t> SHORT_READ if inbox_full(self.inbox) else ps.rbuf_len
         n = self.transport.type.receive(self.transport, to, want, room)
         if n <= 0:
@@ -385,19 +384,22 @@ cdef class Connection(Recorder):
             self.ps.dirty = <void *> self
 
     cdef void merge_remote(self) noexcept nogil:
-        """Put what other threads have queued behind what we have; the lock is held."""
+        """Append what other threads have queued to `out`. The lock is held."""
         store8(&self.has_remote, 0)
         outq_merge(&self.out, &self.remote, &self.ps.pool)
 
     cdef void take_remote(self) noexcept nogil:
-        """What other threads have queued so far goes before what we queue now: who saw the answer to a publish may
-        rely on its message being ahead of anything caused later."""
+        """Append what other threads have queued to `out`, ahead of what the owner queues next.
+
+        Publisher A has its PONG, so everything that A sent before is in `out` or `remote`. It must leave ahead of what
+        was caused later.
+        """
         pthread_mutex_lock(&self.lock)
         self.merge_remote()
         pthread_mutex_unlock(&self.lock)
 
     cdef void queue_outbound(self, const char *p, size_t n) noexcept nogil:
-        """Queue protocol bytes for the peer, behind what is queued; flushed at the end of the batch."""
+        """Queue protocol bytes for the peer; the end of the batch flushes them."""
         if load8(&self.closing) or self.fd < 0:
             return
         if load8_acquire(&self.has_remote):
@@ -440,18 +442,18 @@ cdef class Connection(Recorder):
                 self.deadline_mark = self.sent + left
                 self.set_timer(&self.write_timer, self.write_deadline)
             elif self.sent >= self.deadline_mark and not self.draining:
-                # Everything that was queued when the deadline was set has gone; what has come since gets its own.
+                # All that was queued when the deadline was set has been sent. Set one for what was queued since.
                 self.deadline_mark = self.sent + left
                 self.set_timer(&self.write_timer, self.write_deadline)
         if load8(&self.gated) and self.out.bytes <= self.gate:
             self.release_stalled()
 
     cdef size_t unsent(self) noexcept nogil:
-        """Bytes on their way to the socket; what waits for the end of a handshake is not."""
+        """Return the bytes queued for the socket, without those that wait for the end of a handshake."""
         return self.transport.type.unsent(self.transport, &self.out)
 
     cdef void outbound_over(self, Connection producer) noexcept nogil:
-        """The queue is long: flush it now; if the socket takes no more, stall the producer or give up."""
+        """The queue is long: flush it. If the socket takes too little, stall the producer, or close us."""
         if not self.want_write:
             self.flush_outbound()
             if load8(&self.closing):
@@ -470,20 +472,22 @@ cdef class Connection(Recorder):
     # -- stalled producers ---------------------------------------------------------------------------------------
 
     cdef void stall(self, Connection producer) noexcept nogil:
-        """We are behind: `producer`, of the calling poller, is to pause when it has parsed what it has read."""
+        """Have `producer`, of the calling poller, pause after its current read: our queue is over the gate."""
         store8(&self.gated, 1)
         if producer.kind != CLIENT or producer.stall_ns >= STALL_TOTAL:
             return
         if load8(&self.server._no_stall):
-            return   # what comes next is dropped instead
+            return   # deliveries over the gate are dropped instead
         or64(&self.stall_waiters, <uint64_t> 1 << producer.ps.index)
         producer.stall_ns += STALL_MIN
         bump64(&producer.nstalls, 1)
         add64(&producer.server._stalls, 1)
 
     cdef void wait_for_control(self) noexcept nogil:
-        """The control plane cannot keep up with what we make it log or answer: we are not read until it has, as
-        nats-server's read loop logs and answers before it goes on."""
+        """Stop reading if too many of our events wait for the control plane.
+
+        nats-server's read loop logs and answers before it reads on; this has the same effect.
+        """
         if unlikely(inbox_owes(&self.source)) and not load8(&self.closing):
             if self.inbox.park(&self.source):
                 self.paused |= BEHIND
@@ -513,7 +517,7 @@ cdef class Connection(Recorder):
         self.resume_reading()
 
     cdef void release_stalled(self) noexcept nogil:
-        """We have caught up: the pollers that hold producers for us let them go on at the end of their batch."""
+        """The queue is below the gate: have the pollers that stalled producers for us resume them."""
         cdef uint64_t waiters = exchange64(&self.stall_waiters, 0)
         cdef uint32_t i
         cdef PollState *ps
@@ -550,12 +554,12 @@ cdef class Connection(Recorder):
     cdef void close_soon(self, uint32_t reason) noexcept nogil:
         pthread_mutex_lock(&self.lock)
         self.refuse_more(reason)
-        self.ctl |= CTL_ABORT   # should it be closing already
+        self.ctl |= CTL_ABORT   # in case it is draining already
         pthread_mutex_unlock(&self.lock)
         self.signal_owner()
 
     cdef void close_connection_nogil(self, uint32_t reason) noexcept nogil:
-        """Owner only: stop reading and routing, flush what there is to say, close."""
+        """Stop reading and routing, flush what is queued, close. The owner calls it."""
         cdef bint skip_flush = (
             reason == READ_ERROR or reason == WRITE_ERROR or reason == SLOW_CONSUMER_PENDING_BYTES
             or reason == SLOW_CONSUMER_WRITE_DEADLINE or reason == TLS_HANDSHAKE_ERROR)
@@ -585,13 +589,13 @@ cdef class Connection(Recorder):
         self.finish_close()
 
     cdef void leave_later(self) noexcept nogil:
-        """Have the poller undo what is subscribed between its batches."""
+        """Have the poller remove our subscriptions after its batches, some at a time."""
         cdef PollState *ps = self.ps
         self.leaving = 1
         self.leaving_next = NULL
         if ps.leaving == NULL:
             ps.leaving = <void *> self
-            eventfd_write(ps.evfd, 1)   # the batch may be one that Python runs
+            eventfd_write(ps.evfd, 1)   # the batch may be publish_internal's: no round follows by itself
         else:
             set_leaving_next(<Connection> ps.leaving_last, <void *> self)
         ps.leaving_last = <void *> self
@@ -612,7 +616,7 @@ cdef class Connection(Recorder):
             while self.transport.below != NULL:
                 self.transport.type.end(self.transport)
                 self.transport = self.transport.below
-                self.draining = 1   # a layer's last bytes may be an alert
+                self.draining = 1   # the layer may have sent an alert, which the peer must be able to read
             if self.draining:
                 # Unread bytes would turn the close into a reset, which can overtake the -ERR just sent.
                 shutdown(self.fd, SHUT_WR)
@@ -624,7 +628,7 @@ cdef class Connection(Recorder):
         self.draining = 0
         timer_clear(&self.ps.timers, &self.write_timer)
         outq_clear(&self.out, &self.ps.pool)
-        # What the parser holds stays: the message that overran our own queue is still being delivered to others.
+        # Keep what the parser holds: the message that overran our own queue is still being delivered to others.
         if self.started:
             add32(&self.ps.nclients, <uint32_t> -1)
         pthread_mutex_lock(&self.ps.lock)
@@ -633,7 +637,7 @@ cdef class Connection(Recorder):
         self.post_closed()
 
     cdef void post_closed(self) noexcept nogil:
-        """Last of all, once no list of the poller names it: Python may drop the connection after this."""
+        """Post EV_CLOSED once no list of the poller names the connection; Python may drop it then."""
         cdef bint now
         cdef Event *ev
         pthread_mutex_lock(&self.ps.lock)
@@ -653,7 +657,7 @@ cdef class Connection(Recorder):
 
 
 cdef void caught_up(void *owner) noexcept nogil:
-    """Source.resume: the control loop."""
+    """Source.resume: ask the owner to read again. The control loop calls it."""
     pthread_mutex_lock(&(<Connection> owner).lock)
     add_control(<Connection> owner, CTL_GO_ON)
     pthread_mutex_unlock(&(<Connection> owner).lock)

@@ -1,6 +1,6 @@
-"""The receiving half of a connection that subscribes (deliverMsg of client.go).
+"""Queue a message to a connection (deliverMsg of client.go).
 
-The publisher's poller delivers: to connections of its own directly, to others under their lock.
+The publisher's poller does it: directly to connections of its own, under their lock to others.
 """
 from gnats.core.encode cimport Frame
 from gnats.core.message cimport Message
@@ -8,7 +8,7 @@ from gnats.core.subscriber cimport Subscriber
 from gnats.core.sublist cimport Subscription
 
 
-# What became of a delivery; gnats.msgtrace words them.
+# Outcome of a delivery; gnats.msgtrace has the texts.
 cdef enum Egress:
     EGRESS_OK
     EGRESS_NO_ECHO
@@ -21,5 +21,5 @@ cdef enum Egress:
 
 # Queue a message to a connection of the calling poller.
 cdef Egress deliver_local(Subscriber c, const Message *m, const Subscription *s, const Frame *f) noexcept nogil
-# Queue a message to a connection of another poller than the caller's.
+# Queue a message to a connection of another poller.
 cdef Egress deliver_remote(Subscriber c, const Message *m, Subscription *s, const Frame *f) noexcept nogil

@@ -1,4 +1,4 @@
-"""The receiving half of a connection that subscribes; see delivery.pxd."""
+"""Queue a message to a connection; see delivery.pxd."""
 from libc.stddef cimport size_t
 from libc.stdint cimport int64_t
 from libc.stdlib cimport free, malloc
@@ -39,7 +39,7 @@ cdef Egress deliver_local(Subscriber c, const Message *m, const Subscription *s,
     if unlikely(load8(&c.gated)) and load8(&c.server._no_stall):
         if (<Connection> m.origin).kind == CLIENT:
             return EGRESS_NO_STALL
-    # What caused this message was queued to us before the publisher's bytes were read: take it first.
+    # Messages that caused this one were queued to `remote` before the publisher's bytes were read: move them first.
     if c.remote_seen != c.ps.reads:
         c.remote_seen = c.ps.reads
         if load8_acquire(&c.has_remote):
@@ -79,7 +79,7 @@ cdef Egress deliver_remote(Subscriber c, const Message *m, Subscription *s, cons
     cdef char *p
     cdef bint wake = False, over = False, dropped
     pthread_mutex_lock(&c.lock)
-    # Counted under the lock: when one poller counts the last message, those before it are queued.
+    # Count under the lock: when a poller counts the last message, all messages before it are queued.
     max = loadi64(&s.max)
     if c.refused or load8(&s.closed):
         pthread_mutex_unlock(&c.lock)
@@ -139,7 +139,7 @@ cdef void signal_after_batch(Subscriber c, PollState *ps) noexcept nogil:
 
 
 cdef bint reap_later(Subscriber c, Subscription *s) noexcept nogil:
-    """Leave an exhausted subscription for the owner to take out; the lock is held."""
+    """Leave an exhausted subscription for the owner to remove. The lock is held. False without memory."""
     if c.nreap == c.reap_cap and not array_grow(&c.reap, &c.reap_cap, 8, sizeof(Subscription *)):
         return False
     c.reap[c.nreap] = s

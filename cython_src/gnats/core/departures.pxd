@@ -1,17 +1,18 @@
-"""Subscriptions with wildcards that clients undo while their account waits for responses.
+"""Put off removing wildcard subscriptions while their account waits for responses.
 
-Which responses nobody waits for any more is a question about all that are waited for. It is asked once for each account
-at the end of a batch, not once for each subscription: until then they stay in the sublist, closed, and nobody is served
-through them.
+Removing one needs a search through all responses that the account waits for: has any of them no subscriber left? It is
+made once for each account at the end of a batch, not for each subscription. Until then the subscriptions stay in the
+sublist, closed, and no message is delivered through them.
 """
 from gnats.core.account cimport Account
 from gnats.core.subscriber cimport Subscriber
 from gnats.core.sublist cimport Subscription
 
-# `s`, closed and out of the client's table, is taken out of the sublist and retired at the end of the batch that the
-# calling thread is in. False: it is not to be put off, or there is no memory for that.
+# Put off the removal of `s`, which is closed and out of the client's table, to the end of the calling thread's batch.
+# False: the caller must remove it now, since it need not wait or memory ran out.
 cdef bint depart(Subscriber client, Account account, Subscription *s) noexcept nogil
-# Do what the calling thread has put off, at the end of its batch.
+# Do all that the calling thread has put off, at the end of its batch.
 cdef void settle_departures() noexcept nogil
-# Do it before somebody subscribes, who would seem to have been there: unless the searches of this batch take too long.
+# Do it before a new subscription, which would count as a subscriber to the replies, unless this batch's searches have
+# taken too long.
 cdef void settle_before_subscribing() noexcept nogil

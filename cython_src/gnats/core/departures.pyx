@@ -1,4 +1,4 @@
-"""Subscriptions that wait to be taken out; see departures.pxd."""
+"""Subscriptions whose removal is put off; see departures.pxd."""
 from libc.stddef cimport size_t
 from libc.stdint cimport int64_t
 from libc.stdlib cimport free
@@ -19,7 +19,7 @@ cdef extern from * nogil:
     #include <stddef.h>
     #include <stdint.h>
     struct gnats_departure { void *client, *account, *sub; };
-    /* What this thread's batch has put off. */
+    /* Removals that this thread's batch has put off. */
     static __thread struct { struct gnats_departure *at; size_t n, cap; int64_t spent; } gnats_departures;
     """
     cdef struct Departure "gnats_departure":
@@ -31,18 +31,18 @@ cdef extern from * nogil:
         Departure *at
         size_t n
         size_t cap
-        int64_t spent     # ns, in this batch
+        int64_t spent     # ns of searches in this batch
 
     Departures gnats_departures
 
 cdef enum:
     FIRST = 64
-    TURN = 1000000        # ns of searches in a batch, after which they wait for its end
+    TURN = 1000000        # ns of searches in a batch; beyond them wait for its end
 
 
 cdef bint depart(Subscriber client, Account account, Subscription *s) noexcept nogil:
     cdef Departure *d
-    # One that is not started, or one of the server's own, may be in no batch.
+    # A client that is not started, or one of the server's own, may be in no batch.
     if load64(&account.nreverse) == 0 or client.kind != CLIENT or not client.started:
         return False
     if not subject_has_wildcard(sub_subject(s), s.subject_len):
@@ -83,7 +83,7 @@ cdef void settle() noexcept nogil:
 
 
 cdef void settle_account(Departure *first, size_t n) noexcept nogil:
-    """Do what there is to do for the account of the first of these."""
+    """Remove those of these subscriptions that are in the first one's account, and search it once."""
     cdef void *account = first.account
     cdef Subscription *s
     cdef size_t i, count = 0

@@ -1,6 +1,6 @@
-"""Who comes again: caches keep only what is asked for a second time.
+"""A filter for caches: cache only what is asked for a second time.
 
-Reply subjects are used once. Kept, they would push out what is worth keeping, and cost more than they can save.
+Reply subjects are used once. To cache them would push out useful entries, and cost more than it can save.
 """
 from libc.stdint cimport uint16_t, uint32_t
 from libc.stdlib cimport calloc
@@ -10,12 +10,12 @@ cdef enum:
 
 
 cdef struct Door:
-    uint16_t *tags       # by the low half of a hash, the high half of who was there last; 0 for nobody
+    uint16_t *tags       # at the low 16 bits of a hash: the high bits of the hash noted there; 0: none
     uint32_t turn
 
 
 cdef inline bint door_known(Door *d, uint32_t hash) noexcept nogil:
-    """Was this hash here before? If not, it may be remembered; without memory everybody is known."""
+    """Return whether this hash has come before; if not, it may be noted. Without memory every hash has."""
     cdef uint32_t at = hash & (DOOR_TAGS - 1)
     cdef uint16_t tag = <uint16_t> (hash >> 16 | 1)
     if d.tags == NULL:
@@ -24,7 +24,8 @@ cdef inline bint door_known(Door *d, uint32_t hash) noexcept nogil:
             return True
     if d.tags[at] == tag:
         return True
-    # of several with one place, taking turns, one must be able to stay
+    # Hashes may share a place. Replace the noted one only half of the time, at random: when several take turns, one
+    # of them can stay long enough to come again.
     d.turn = d.turn * 1664525 + 1013904223
     if d.tags[at] == 0 or d.turn >> 31:
         d.tags[at] = tag

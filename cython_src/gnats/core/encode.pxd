@@ -1,4 +1,4 @@
-"""What a subscriber is sent: a message as MSG or HMSG, made once and shared by all who get it in the same form."""
+"""Encode a message as MSG or HMSG: once for each form, shared by all subscribers that get that form."""
 from libc.stddef cimport size_t
 from libc.string cimport strlen
 
@@ -8,40 +8,41 @@ from gnats.core.sublist cimport Subscription, sub_sid
 from gnats.includes.text cimport put, put_text
 
 
-# The bytes before the sid, between it and the payload, and the payload.
+# The bytes of a message on the wire: pre, the subscriber's sid and a blank, mid, pay, and a CR LF when tail_n is 2.
 cdef struct Frame:
-    const char *pre      # NULL until it is needed
+    const char *pre      # NULL until encoded
     size_t pre_n
     const char *mid
     size_t mid_n
     const char *pay
-    size_t pay_n         # CR LF included, but for the tail
-    size_t hdr           # bytes of the payload that are a header
-    size_t size          # of header and payload, for the statistics
-    size_t tail_n        # 2: CR LF follows that is not in the payload's memory
+    size_t pay_n         # bytes at `pay`; CR LF included when tail_n is 0
+    size_t hdr           # bytes at `pay` that are header
+    size_t size          # bytes of header and payload, for the statistics
+    size_t tail_n        # 2: CR LF must be added, since the memory at `pay` ends without it; else 0
 
 
-# The forms of one message.
+# Both forms of one message.
 cdef struct Frames:
     Frame full
-    Frame bare           # without the header, for those who have not asked for headers
+    Frame bare           # without the header, for clients that have not negotiated headers
 
 
 cdef inline void frames_clear(Frames *f) noexcept nogil:
     f.full.pre = f.bare.pre = NULL
 
 
-# Make a frame of a message; frame.pre stays NULL without memory. `bare`: without its header. A frame is good until
-# the next message is encoded by this poller; the line of the message may be written over.
+# Encode a message into `frame`; `bare`: without its header. Without memory frame.pre stays NULL. The frame is good
+# until this poller encodes the next message. The "PUB" at m.line may be overwritten with "MSG".
 cdef void encode_msg(const Message *m, Frame *frame, bint bare) noexcept nogil
 
 
 cdef inline size_t frame_size(const Frame *f, const Subscription *s) noexcept nogil:
-    """Bytes on the wire."""
+    """Return the number of bytes on the wire."""
     return f.pre_n + s.sid_len + strlen(b" ") + f.mid_n + f.pay_n + f.tail_n
 
 
 cdef inline void put_frame(char *p, const Subscription *s, const Frame *f) noexcept nogil:
+    """Write a frame for a subscription to `p`, frame_size() bytes."""
     p = put_text(put(put(p, f.pre, f.pre_n), sub_sid(s), s.sid_len), b" ")
     if f.mid_n:
         p = put(p, f.mid, f.mid_n)
@@ -50,5 +51,5 @@ cdef inline void put_frame(char *p, const Subscription *s, const Frame *f) noexc
         put_text(p, b"\r\n")
 
 
-# Queue it over several chunks, all of it or nothing; -1 when out of memory.
+# Queue a frame over several chunks, all of it or nothing; -1 when out of memory.
 cdef int append_frame(OutQueue *q, ChunkPool *pool, const Subscription *s, const Frame *f) noexcept nogil

@@ -1,4 +1,4 @@
-"""Messages as subscribers are sent them; see encode.pxd."""
+"""Encode a message as MSG or HMSG; see encode.pxd."""
 from libc.stddef cimport size_t
 from libc.stdint cimport uint64_t
 from libc.stdlib cimport free, malloc
@@ -14,7 +14,7 @@ from gnats.includes.text cimport NUMBER_ROOM, put, put_number, put_text
 
 
 cdef inline size_t line_room() noexcept nogil:
-    """Bytes of "[H]MSG subject sid [reply] [header size] size" beside the subject, the sid and the reply."""
+    """Return the bytes of "[H]MSG subject sid [reply] [header size] size" without subject, sid and reply."""
     return strlen(b"HMSG  ") + strlen(b" ") + 2 * (NUMBER_ROOM + strlen(b" ")) + strlen(b"\r\n")
 
 
@@ -27,7 +27,7 @@ cdef void encode_msg(const Message *m, Frame *frame, bint bare) noexcept nogil:
 
 
 cdef inline void reuse_line(const Message *m, Frame *frame, bint header) noexcept nogil:
-    """Write "MSG subject " over "PUB subject " in the read buffer; send the rest of the line as it came in."""
+    """Overwrite "PUB subject " with "MSG subject " in the read buffer; send the rest of the line as it came in."""
     cdef char *p = m.line
     cdef const Slice *rest = &m.reply if m.reply.p != NULL else (&m.hdr_text if header else &m.n_text)
     if header:
@@ -46,7 +46,7 @@ cdef inline void reuse_line(const Message *m, Frame *frame, bint header) noexcep
 
 
 cdef void write_line(const Message *m, Frame *frame, bint bare, bint header) noexcept nogil:
-    """Write the line into the poller's scratch memory, which has room for one of each form."""
+    """Write the line into the poller's scratch memory, which has room for both forms."""
     cdef PollState *ps = m.ps
     cdef Slice shown = message_shown(m)
     cdef size_t room = shown.n + m.reply.n + line_room()

@@ -11,11 +11,11 @@ from gnats.includes.text cimport put
 cdef const char *VERSION = b"NATS/1.0\r\n"
 
 cdef enum:
-    VERSION_N = VERSION_LINE - LINE_END   # without its end
+    VERSION_N = VERSION_LINE - LINE_END   # bytes of VERSION without its CR LF
 
 
 cdef size_t find_line(const char *hdr, size_t n, const char *name, size_t name_n, size_t *end) noexcept nogil:
-    """Where the first line of that name begins, 0 for none."""
+    """Return the start of the first line with this name, 0 for none; end[0] is its end."""
     cdef size_t at = header_line_end(hdr, n, 0)
     while at + LINE_END < n:
         at += LINE_END
@@ -50,7 +50,7 @@ cdef size_t remove_status(char *hdr, size_t n) noexcept nogil:
 
 
 cdef bint cut_line(char *hdr, size_t *n, size_t at, size_t end) noexcept nogil:
-    """Take out the line from at to end; False when there is none, or nothing is left."""
+    """Remove the line from `at` to `end`. False when there was none, or when no field is left."""
     if at == 0 or end == n[0]:
         return False
     end += LINE_END
@@ -70,7 +70,7 @@ cdef size_t remove_header(char *hdr, size_t n, const char *name, size_t name_n) 
 
 
 cdef size_t find_like(const char *hdr, size_t n, const char *prefix, size_t prefix_n, size_t *end) noexcept nogil:
-    """Where the first line begins that begins so, 0 for none."""
+    """Return the start of the first line with this prefix, 0 for none; end[0] is its end."""
     cdef size_t at = header_line_end(hdr, n, 0)
     while at + LINE_END < n:
         at += LINE_END
@@ -149,7 +149,7 @@ cdef size_t set_header(
 # -- for Python ------------------------------------------------------------------------------------------------------
 
 def header_value(bytes header not None, bytes name not None) -> bytes | None:
-    """The value of the first line with that name in a header block, None without one."""
+    """Return the value of the first line with this name in a header block, None without one."""
     cdef Slice value = find_header(
         PyBytes_AS_STRING(header), PyBytes_GET_SIZE(header), PyBytes_AS_STRING(name), PyBytes_GET_SIZE(name))
     return value.p[:value.n] if value.p != NULL else None
@@ -158,8 +158,9 @@ def header_value(bytes header not None, bytes name not None) -> bytes | None:
 # -- for tests -------------------------------------------------------------------------------------------------------
 
 def probe_change(str what not None, bytes header not None, bytes name not None, bytes value=b"") -> bytes:
-    """A block after a change. `what`: "status" is removed, "remove" lines of a name or "remove like" with a prefix,
-    "add" or "set" a line, "without": begin_header_without(). The memory is as large as the function asks for."""
+    """Return a block after a change. `what`: "status" removes the status, "remove" the lines of a name, "remove like"
+    lines with a prefix; "add" and "set" a line; "without" is begin_header_without(). The memory is as large as the
+    function asks for, and no larger."""
     cdef size_t n = PyBytes_GET_SIZE(header), name_n = PyBytes_GET_SIZE(name), value_n = PyBytes_GET_SIZE(value)
     cdef size_t room = n if what in ("status", "remove", "remove like") else (
         n + VERSION_LINE + LINE_END if what == "without" else n + name_n + value_n + 16)

@@ -1,8 +1,8 @@
-"""What a connection has of imports (the import half of client.go): shadows of its subscriptions in other accounts, and
-what services are told of it.
+"""Imports of a connection (the import half of client.go): shadows of its subscriptions in other accounts, and
+measurements of the services that it uses.
 
-A subscription to something that the account imports as a stream gets a *shadow* in the account that exports it: another
-subscription of the same client there, made, changed and undone by the owner together with its own.
+A subscription that overlaps a stream import gets a *shadow* in the account that exports the stream: another
+subscription of the same client there. The owner makes, changes and removes it together with the original.
 """
 from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint64_t
@@ -15,14 +15,15 @@ from gnats.core.sublist cimport Subscription
 from gnats.core.transform cimport Transform
 
 
-# A shadow for each import that `s` is about (addShadowSubscriptions); `some`: it may have some already.
+# Make a shadow for each import that `s` overlaps (addShadowSubscriptions); `some`: skip imports that it has one for.
 cdef void add_shadows(Subscriber c, Account account, const Subscription *s, bint some) noexcept nogil
+# Remove the shadows of one subscription; of all; of some, once the connection is closed.
 cdef void drop_shadows(Subscriber c, const Subscription *s) noexcept nogil
 cdef void drop_all_shadows(Subscriber c) noexcept nogil
 cdef void drop_some_shadows(Subscriber c) noexcept nogil
-# The account imports other streams than before.
+# Make and remove shadows after the account's stream imports have changed.
 cdef void renew_shadows(Subscriber c) noexcept nogil
-# Nobody may be listening to the reply subjects of `s` any more: forget the responses to them.
+# `s` is removed (NULL: several are): forget the responses for which no subscriber is left.
 cdef void forget_requests(Subscriber c, Account account, const Subscription *s) noexcept nogil
 
 # Post a measurement of a service to the control plane.
@@ -30,6 +31,6 @@ cdef void report_latency(Subscriber c, ServiceExport *se, int status, uint64_t r
                          int64_t elapsed, bint share, const char *header, size_t n) noexcept nogil
 
 
-# What `subject` becomes: in few[:room] or, when it is longer, in memory to be freed; NULL when there is none.
+# Apply a transform. The result is in few[:room] or, when it is longer, in memory to be freed; NULL without memory.
 cdef char *transformed(const Transform *t, const Slice *subject, uint64_t *rng, char *few, size_t room,
                        size_t *n) noexcept nogil

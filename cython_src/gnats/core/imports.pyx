@@ -1,4 +1,4 @@
-"""What imports do to a connection; see imports.pxd."""
+"""Shadows of a connection's subscriptions, and measurements of services; see imports.pxd."""
 from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
@@ -36,7 +36,7 @@ from gnats.includes.atomics cimport load8, load64, store8
 from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
 
 cdef enum:
-    ROOM = 512         # bytes of a subject that need no memory but the stack's
+    ROOM = 512         # bytes of a subject that fit on the stack
 
 
 cdef char *transformed(
@@ -57,14 +57,13 @@ cdef char *transformed(
 
 
 cdef void add_shadows(Subscriber c, Account account, const Subscription *s, bint some) noexcept nogil:
-    """A shadow for each import that `s` is about (addShadowSubscriptions)."""
     cdef StreamImport *im
     cdef uint32_t i = 0
     cdef char *common
     cdef size_t n
     cdef int how
     while True:
-        # One at a time, and held while it is used: meanwhile the imports may change, and then we are told.
+        # Use one import at a time, with a reference to it: the imports may change meanwhile. CTL_IMPORTS follows then.
         im = NULL
         pthread_mutex_lock(&account.lock)
         while account.streams != NULL and i < account.streams.n and im == NULL:
@@ -170,8 +169,7 @@ cdef void drop_some_shadows(Subscriber c) noexcept nogil:
 
 
 cdef void renew_shadows(Subscriber c) noexcept nogil:
-    """Those of imports that are no more go; of imports that stay they stay, so that nothing is missed or heard
-    twice."""
+    """Remove the shadows of imports that have gone. Keep the others: no message is missed or delivered twice."""
     cdef Subscription *old = subtable_take(&c.shadows)
     cdef Subscription *gone = NULL
     cdef Subscription *s
@@ -231,7 +229,7 @@ cdef void report_latency(
     m.elapsed = elapsed
     m.when = realtime_ns()
     m.share = share
-    memcpy(ev.data, &m, sizeof(Measured))   # the data of an event is not aligned
+    memcpy(ev.data, &m, sizeof(Measured))   # event data is not aligned
     if n:
         memcpy(ev.data + sizeof(Measured), header, n)
     c.inbox.post_caused(ev, &c.source)

@@ -1,19 +1,20 @@
-"""The control plane's inbox: what pollers post for Python, behind one eventfd (ports ipqueue.go).
+"""The control plane's inbox: events that pollers post for Python, behind one eventfd (ports ipqueue.go).
 
-Each connection has a queue in it, its `Source`, and the queues take turns: one event each. Those whose next event is a
-CONNECT, an INFO or the close have every other turn. So one connection's thousand events are not ahead of another's
-CONNECT, and what one connection causes stays in order, its EV_CLOSED last.
+Each connection has a queue in it, its `Source`, and the queues take turns, one event each. Queues whose next event is a
+CONNECT, an INFO or the close have every other turn. So a thousand events of one connection are not ahead of another's
+CONNECT, and a connection's own events stay in order, its EV_CLOSED last.
 
-An event is charged to the connection whose input caused it, its payer, until it is taken out. A connection that has
-caused SOURCE_EVENTS or SOURCE_BYTES is parked: it is not read until half of them have been taken. While the inbox has
-INBOX_EVENTS or INBOX_BYTES, everybody is parked who has caused an event that waits, until none does, and reads of
-others are short. The server's own clients cannot be parked: over INTERNAL_EVENTS or INTERNAL_BYTES of theirs, what
-may be dropped is, and counted. Beyond a bound is at most what one read causes.
+Until it is taken out, an event is charged to its *payer*: the connection whose input caused it. A payer with more than
+SOURCE_EVENTS or SOURCE_BYTES is *parked*: not read until half of them are taken. While the inbox holds more than
+INBOX_EVENTS or INBOX_BYTES, every payer is parked until nothing of it waits, and reads of other connections are short.
+The server's own clients cannot be parked: over INTERNAL_EVENTS or INTERNAL_BYTES, their events that may be dropped are
+dropped and counted. Each bound can be exceeded by the events that one read causes.
 
-Lock: one mutex over the queues, their turns and what is charged; a leaf in docs/locks.md. A client is alive as long as
-an event names it, or is charged to it: the inbox keeps every client from its first request until its EV_CLOSED, which
-its own poller posts last of all, has been drained, no event names it (Source.named), and no poller is in a batch that
-began before (another one may post an EV_MSG or EV_TRACE about it until then).
+Lock: one mutex over the queues, their turns and the charges; a leaf in docs/locks.md.
+
+A client lives as long as an event names it or is charged to it. The inbox keeps a client from its first request until
+its EV_CLOSED (the last event that its own poller posts) is drained, no event names it (Source.named), and no poller is
+in a batch that began before: until then another poller may post an EV_MSG or EV_TRACE about it.
 """
 from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
@@ -22,17 +23,17 @@ from gnats.includes.atomics cimport load32, load64, unlikely
 from gnats.includes.pthread cimport pthread_mutex_t
 
 cpdef enum:
-    EV_CONNECT = 1
-    EV_INFO = 2
-    EV_CLOSED = 3
-    EV_LOG = 4
-    EV_TRACE = 5
-    EV_MSG = 6
-    EV_RESPONSES = 7    # an account expects responses; a: of which export
-    # a request was measured; a: of which export; b: its status; data: core.responses.Measured, header
+    EV_CONNECT = 1      # data: the argument of the verb
+    EV_INFO = 2         # data: the argument of the verb
+    EV_CLOSED = 3       # a: ClosedState; b: subscriptions; data: these as core.subtable.subtable_text writes them
+    EV_LOG = 4          # a: a parser's Violation or a LogCode; b, data: see there
+    EV_TRACE = 5        # a: TraceCode; b: 1 when data is cut off; data: a line or a payload
+    EV_MSG = 6          # a: the publisher's connection id; data: MSG_PARTS parts, then the subscription's sid
+    EV_RESPONSES = 7    # a service began to wait for responses, watch their expiry; a: the export's id
+    # a request was measured; a: the export's id; b: its status; data: core.responses.Measured, header
     EV_LATENCY = 8
     EV_MSG_TRACE = 9    # a message was traced; data: core.msgtrace.TraceHead, header, destination, entries
-    EV_JETSTREAM = 10   # client: a stream or a consumer, which has something to tell; a: what
+    EV_JETSTREAM = 10   # client: a stream or a consumer; a: the kind of its notice
 
 cpdef enum:
     SOURCE_EVENTS = 1024
@@ -41,15 +42,15 @@ cpdef enum:
     INBOX_BYTES = 64 * 1024 * 1024
     INTERNAL_EVENTS = 16 * 1024
     INTERNAL_BYTES = 16 * 1024 * 1024
-    SHORT_READ = 4096          # bytes that are read at once while the inbox is full
+    SHORT_READ = 4096          # bytes of one read while the inbox is full
 
 
 cdef struct Source
 
 
-# What an EV_MSG has, in this order. ASKER_PART and ACCOUNT_PART are who asks as the data plane knows it, both as JSON:
-# the requester (ClientInfo), empty where the message came through no imported service, and the name of the account
-# that is meant: the one that imports the service, or else the producer's.
+# The parts of an EV_MSG, in this order. ASKER_PART and ACCOUNT_PART say who asks, as the data plane knows it, in JSON:
+# the requester (ClientInfo), empty when the message came through no imported service, and the name of the requester's
+# account: the importing one, or else the publisher's.
 cdef enum:
     SUBJECT_PART = 0
     REPLY_PART = 1
@@ -62,34 +63,34 @@ cdef enum:
 
 cdef struct Event:
     Event *next
-    void *client      # borrowed core.client.Client, or what kind says; NULL: nothing that must be kept
+    void *client      # borrowed core.client.Client, or an object that `kind` says; NULL: none that must be kept
     Source *about     # the client's; the inbox's own for an EV_JETSTREAM
     Source *payer
     int64_t a
     int64_t b
-    char *more        # data that is freed with the event, instead of `data`; NULL: none
-    size_t len
+    char *more        # data instead of `data`, freed with the event; NULL: none
+    size_t len        # bytes of data
     size_t size       # bytes that are charged
-    uint32_t part[MSG_PARTS]  # EV_MSG: what each of these takes; the sid follows
+    uint32_t part[MSG_PARTS]  # EV_MSG: bytes of each part; the sid follows them
     uint8_t kind
-    uint8_t lent      # its memory is the connection's
-    uint8_t may_drop
+    uint8_t lent      # part of the connection's memory: do not free it
+    uint8_t may_drop  # when its payer cannot be parked and is over its bound
     char data[1]
 
 
-# What a connection has in the inbox. Written under Inbox.lock; n and bytes are atomic, for a look without it.
+# A connection's part of the inbox. Written under Inbox.lock; n, bytes and named are atomic, for a look without it.
 cdef struct Source:
     Event *head
     Event *tail
-    Source *next             # with the others that wait for their turn
+    Source *next             # in Turns
     void *owner              # borrowed
-    # Called by the control loop, without a lock, when a parked owner may go on; NULL: it cannot be parked.
+    # Called by the control loop, without a lock, when a parked owner may be read again. NULL: it cannot be parked.
     void (*resume)(void *owner) noexcept nogil
     uint64_t bytes           # of the events it pays for
-    uint32_t n
-    uint32_t named           # events that name its owner or are charged to it, and what it owes
+    uint32_t n               # events that it pays for
+    uint32_t named           # events that name its owner or are charged to it, and charges of owe()
     uint8_t parked
-    # Its poller's: work that it has asked for (jetstream.turns), and who has its turn after it.
+    # Its poller's (jetstream.turns): pieces of work that it has asked for, and the source whose turn is next.
     void *work
     void *work_last
     Source *work_next
@@ -102,41 +103,41 @@ cdef struct Turns:
 
 cdef class Inbox:
     cdef pthread_mutex_t lock
-    cdef Turns turns[2]           # whose next event is an ordinary one; is a CONNECT, an INFO or an EV_CLOSED
-    cdef uint8_t turn             # of which of them was the last
+    cdef Turns turns[2]           # [1]: sources whose next event is a CONNECT, an INFO or an EV_CLOSED; [0]: others
+    cdef uint8_t turn             # the one that had the last turn
     cdef Source own               # of events about no connection
     cdef int evfd
-    cdef uint64_t queued          # atomic
-    cdef uint64_t bytes           # atomic
-    cdef uint64_t parked          # sources that are; atomic
-    cdef uint64_t parkings        # so far; atomic
-    cdef uint64_t dropped         # so far; atomic
-    cdef set named                # clients handed to a poller: it may name them, whatever Python does
+    cdef uint64_t queued          # events; atomic, like the next four
+    cdef uint64_t bytes           # of these
+    cdef uint64_t parked          # sources that are parked
+    cdef uint64_t parkings        # times that a source was parked
+    cdef uint64_t dropped         # events dropped
+    cdef set named                # clients that a poller may name: the inbox keeps them alive
     cdef list graveyard           # closed clients, until no poller can hold a pointer to them
 
-    # An event with room for `len` bytes of data, NULL when out of memory; a post takes it over.
+    # Make an event with room for `len` bytes of data; NULL when out of memory. A post takes it over.
     cdef Event *new_event(self, uint32_t kind, void *client, Source *about, size_t len) noexcept nogil
-    # Into the queue of who it is about.
+    # Put an event into the queue of the connection that it is about.
     cdef void post(self, Event *ev) noexcept nogil
-    # Into the queue of the connection whose input is being handled, `causer` when there is none; False: dropped.
+    # Put an event into the queue of the connection whose input this thread handles, else of `causer`. False: dropped.
     cdef bint post_caused(self, Event *ev, Source *causer) noexcept nogil
-    # False when out of memory.
+    # Make and post an event with a copy of `data`; False when out of memory.
     cdef bint post_data(self, uint32_t kind, void *client, Source *about, int64_t a, int64_t b, const char *data,
                         size_t len) noexcept nogil
-    # A stream or a consumer has something to tell.
+    # As new_event and post_data, for a stream or a consumer.
     cdef Event *jetstream_event(self, void *what, size_t len) noexcept nogil
     cdef void post_jetstream(self, void *what, int64_t a, int64_t b, const char *data, size_t len) noexcept nogil
-    # Has it caused too much? Then its resume() is called later.
+    # Park a payer if it is over a bound: True, and its resume() is called later.
     cdef bint park(self, Source *payer) noexcept nogil
-    # Charge work other than events to the connection whose input is being handled, `causer` when there is none: who is
-    # charged, NULL when that is one of the server's own and has caused too much. settle() undoes it.
+    # Charge work other than events to the connection whose input this thread handles, else to `causer`. Return the
+    # payer; NULL, and nothing is charged, when it cannot be parked and is over its bound. settle() undoes the charge.
     cdef Source *owe(self, Source *causer, uint32_t events, size_t size) noexcept nogil
     cdef void settle(self, Source *payer, uint32_t events, size_t size) noexcept nogil
-    # The owner is deallocated: drop what is left of it.
+    # Drop the events of a source whose owner is being deallocated.
     cdef void forget(self, Source *source) noexcept nogil
 
 
-# Whose input is handled by the calling thread from now on; NULL: nobody's.
+# Say whose input the calling thread handles from now on; NULL: no connection's.
 cdef void inbox_reading(Source *source) noexcept nogil
 
 
@@ -145,5 +146,5 @@ cdef inline bint inbox_full(Inbox inbox) noexcept nogil:
 
 
 cdef inline bint inbox_owes(Source *source) noexcept nogil:
-    """Does something wait that it has caused?"""
+    """Return whether an event that this source pays for waits."""
     return load32(&source.n) != 0

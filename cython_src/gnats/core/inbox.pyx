@@ -25,7 +25,7 @@ cdef extern from * nogil:
     void *get_reading "gnats_get_reading"()
 
 cdef enum:
-    DRAINED_BYTES = 1024 * 1024    # of data that one drain() returns, and what one event has more
+    DRAINED_BYTES = 1024 * 1024    # bytes of data that one drain() returns, exceeded by one event at most
 
 
 cdef void inbox_reading(Source *source) noexcept nogil:
@@ -58,7 +58,7 @@ cdef class Inbox:
         self.graveyard = []
 
     def __dealloc__(self):
-        # Connections have dropped what was theirs: they are never outlived by what they post.
+        # Connections have dropped their own events: a connection lives as long as its events.
         free_events(&self.own)
         if self.evfd >= 0:
             close(self.evfd)
@@ -148,7 +148,7 @@ cdef class Inbox:
         if go_on:
             payer.resume(payer.owner)
         pthread_mutex_lock(&self.lock)
-        store32(&payer.named, payer.named - 1)   # from here on it may go away
+        store32(&payer.named, payer.named - 1)   # the payer may be deallocated from here on
         pthread_mutex_unlock(&self.lock)
 
     cdef void forget(self, Source *source) noexcept nogil:
@@ -168,7 +168,7 @@ cdef class Inbox:
             if turns.tail == source:
                 turns.tail = last
             ev = source.head
-            while ev != NULL:   # who it names may have gone, too
+            while ev != NULL:   # only count: the clients that these events name may be gone
                 store64(&self.queued, self.queued - 1)
                 store64(&self.bytes, self.bytes - ev.size)
                 ev = ev.next
@@ -180,7 +180,7 @@ cdef class Inbox:
     # -- for the control loop ----------------------------------------------------------------------------------------
 
     def fileno(self) -> int:
-        """The eventfd: readable when drain() has something to return."""
+        """Return the eventfd: readable when drain() has something to return."""
         return self.evfd
 
     def __len__(self) -> int:
@@ -188,16 +188,16 @@ cdef class Inbox:
 
     @property
     def dropped(self) -> int:
-        """Events that were dropped so far, since too many of the server's own clients were waiting."""
+        """Events dropped since the start: the server's own clients had too many waiting."""
         return load64(&self.dropped)
 
     @property
     def names_jetstream(self) -> bool:
-        """Does an event that waits name a stream or a consumer?"""
+        """Whether an event that waits names a stream or a consumer."""
         return load32(&self.own.named) != 0
 
     def stats(self) -> dict:
-        """`events` and `bytes` that wait, connections that are `parked`; so far: `parkings`, events `dropped`."""
+        """Return `events`, their `bytes` and `parked` connections now; `parkings` and `dropped` since the start."""
         return {
             "events": load64(&self.queued),
             "bytes": load64(&self.bytes),
@@ -207,17 +207,17 @@ cdef class Inbox:
         }
 
     def close(self) -> None:
-        """Close the descriptor; nothing may post any more."""
+        """Close the descriptor. Nothing may post any more."""
         if self.evfd >= 0:
             close(self.evfd)
             self.evfd = -1
 
     def drain(self, Py_ssize_t most=64) -> list:
-        """Up to `most` events, as (event, client, a, b, data), each connection's in order; fewer when they are large.
+        """Return up to `most` events as (kind, client, a, b, data), each connection's in order; fewer when large.
 
-        fileno() stays readable when there are more. `data` is bytes; for EV_MSG it is (subject, reply, header,
-        payload, asker, account, sid). It is None when there was no memory for it. A closed client stays alive here
-        until no poller can hold a pointer to it.
+        fileno() stays readable when more wait. `data` is bytes; for EV_MSG it is (subject, reply, header, payload,
+        asker, account, sid), all bytes. It is None when there was no memory for it. The inbox keeps a closed client
+        alive until no poller can hold a pointer to it.
         """
         cdef Event *ev
         cdef Source *resumed
@@ -238,7 +238,7 @@ cdef class Inbox:
                 data = message_parts(ev) if ev.kind == EV_MSG else PyBytes_FromStringAndSize(
                     ev.more if ev.more != NULL else ev.data, ev.len)
             except MemoryError:
-                data = None    # what has happened is told all the same
+                data = None    # the event itself must not be lost
             out.append((ev.kind, client, ev.a, ev.b, data))
             if ev.kind == EV_CLOSED:
                 self.named.discard(client)
@@ -252,9 +252,9 @@ cdef class Inbox:
 
 
 cdef bury(Inbox inbox):
-    """Let go of the closed clients that nobody names any more.
+    """Release the closed clients that no poller and no event names any more.
 
-    Only of those that were buried before: an event that is taken now may name one that is closed by an earlier one.
+    Only those buried by an earlier drain(): an event of this one may name a client that it has just closed.
     """
     cdef list kept = []
     cdef Source *source
@@ -282,7 +282,7 @@ cdef inline bint may_go_on(Inbox inbox, Source *payer) noexcept nogil:
 
 
 cdef bint unpark(Inbox inbox, Source *payer) noexcept nogil:
-    """May a parked one go on now? The lock is held."""
+    """Unpark a payer if it may be read again; return whether it was. The lock is held."""
     if not payer.parked or not may_go_on(inbox, payer):
         return False
     payer.parked = 0
@@ -300,7 +300,7 @@ cdef inline void join(Turns *turns, Source *source) noexcept nogil:
 
 
 cdef bint enqueue(Inbox inbox, Event *ev, Source *queue) noexcept nogil:
-    """False: it was dropped."""
+    """Put an event into a queue and charge it. False: it was dropped."""
     cdef Source *payer = ev.payer
     cdef bint first
     pthread_mutex_lock(&inbox.lock)
@@ -329,7 +329,7 @@ cdef bint enqueue(Inbox inbox, Event *ev, Source *queue) noexcept nogil:
 
 
 cdef inline void uncharge(Inbox inbox, Event *ev) noexcept nogil:
-    """The lock is held."""
+    """Undo the charge of an event. The lock is held."""
     cdef Source *payer = ev.payer
     store32(&payer.n, payer.n - 1)
     store64(&payer.bytes, payer.bytes - ev.size)
@@ -340,7 +340,7 @@ cdef inline void uncharge(Inbox inbox, Event *ev) noexcept nogil:
 
 
 cdef Event *take(Inbox inbox, Source **resumed) noexcept nogil:
-    """The next event, and who may go on now that it is taken; NULL: none."""
+    """Take out the next event, NULL: none. resumed[0]: its payer, if that was unparked by this."""
     cdef Turns *turns
     cdef Source *queue
     cdef Event *ev = NULL

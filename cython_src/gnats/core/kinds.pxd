@@ -1,4 +1,4 @@
-"""What is at the other end of a connection (the kinds of client.go, with its numbers)."""
+"""Kinds of connection, by what is at the other end (the kinds of client.go, with its numbers)."""
 
 cpdef enum:
     CLIENT = 0

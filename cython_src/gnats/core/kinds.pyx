@@ -1,1 +1,1 @@
-"""What is at the other end of a connection; see kinds.pxd."""
+"""Kinds of connection; see kinds.pxd."""

@@ -1,4 +1,4 @@
-"""An account's subject mappings (accounts.go): which subject a published message goes to instead of its own.
+"""An account's subject mappings (accounts.go): the subject that a published message gets instead of its own.
 
 Mappings are compiled once, never change, and are one malloc block, so that they can be retired (core.quiesce).
 """
@@ -10,7 +10,7 @@ from gnats.core.transform cimport Transform
 
 cdef struct Destination:
     Transform *transform   # in the block
-    uint32_t upto          # taken by random numbers of 0 to 99 below this, and not below that of the one before
+    uint32_t upto          # chosen for random numbers (0 to 99) below this and not below the previous destination's
 
 
 cdef struct MapRow:
@@ -26,11 +26,11 @@ cdef struct Mappings:
     MapRow *rows
 
 
-# Of [(source, [(SubjectTransform, upto)])]; the caller owns the block. Raises MemoryError.
+# Compile [(source, [(SubjectTransform, upto)])]; the caller owns the block. Raises MemoryError.
 cdef Mappings *mappings_compile(list rows) except NULL
 
-# Where a message to `subject` goes: True when a mapping matches, and then its destination in out[:room], its length in
-# `length` (of which no more than `room` was written). A destination of no bytes: the message is lost.
+# Map `subject`. Return whether a mapping matches; then its result is in out[:room], and its length in length[0], which
+# may be more than `room`. An empty result: the message is lost.
 cdef bint select_mapped_subject(
     const Mappings *m, const char *subject, size_t n, uint64_t *rng, char *out, size_t room, size_t *length,
 ) noexcept nogil

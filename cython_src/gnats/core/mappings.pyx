@@ -58,8 +58,8 @@ cdef bint select_mapped_subject(
 ) noexcept nogil:
     cdef const MapRow *row
     cdef uint32_t i, k, pick = 0
-    # nats-server splits the subject only when it comes to an entry that is not it: a partition over the whole
-    # subject of an entry that is found before that is one over nothing.
+    # nats-server splits the subject only when it has compared an entry that is not equal to it. When an equal entry is
+    # found before that, a partition over the whole subject hashes nothing.
     cdef bint split = False
     for i in range(m.nrows):
         row = &m.rows[i]

@@ -1,4 +1,4 @@
-"""Notes of what happens to a message that is traced (msgtrace.go).
+"""Notes of what happens to a traced message (msgtrace.go).
 
 A trace belongs to the poller that routes the message. core.tracing begins and ends it.
 """
@@ -14,53 +14,53 @@ cdef enum:
     REFUSED_REPLY = 2
     REFUSED_SIZE = 3
 
-# Why a stream did not take a message, where that is no error of JetStream's with this number.
+# Why a stream did not store a message, where JetStream has no error with a number for it.
 cdef enum:
     TRACE_DUPLICATE = 1
     TRACE_LAST_SUBJECT_SEQUENCE = 2
 
 
-# Followed by the header, the destination, and entries.
+# The beginning of an EV_MSG_TRACE's data; header, destination and entries follow.
 cdef struct TraceHead:
     uint32_t header_n
     uint32_t dest_n
-    int64_t size          # of the message
+    int64_t size          # bytes of the message
 
 
-# Followed by its texts.
+# A note; its texts follow.
 cdef struct TraceEntry:
     int64_t ts            # ns since 1970
     uint64_t cid
-    uint32_t n[3]
+    uint32_t n[3]         # bytes of each text
     char kind
     uint8_t code
     uint8_t unused[2]
 
 
 cdef struct MsgTrace:
-    uint8_t only          # the message is not delivered, only traced
-    uint8_t failed        # out of memory
-    Slice dest            # where traces of what is made of the message go; service imports change it
+    uint8_t only          # trace the message without delivering it
+    uint8_t failed        # memory ran out: the trace is not posted
+    Slice dest            # destination for the message's traces from here on; service imports change it
     size_t n
     size_t room
     char *data
 
 
-# A trace of a message of `size` bytes, the first n of them its header, to be told to `dest`, which lives as long as the
-# message or the batch. NULL when out of memory.
+# Make a trace of a message of `size` bytes, the first n of them its header. `dest` must live as long as the message or
+# the batch. NULL when out of memory.
 cdef MsgTrace *trace_new(const char *header, size_t n, const Slice *dest, size_t size) noexcept nogil
 cdef void trace_free(MsgTrace *t) noexcept nogil
 
-# The message comes in.
+# The message has come in.
 cdef void trace_ingress(MsgTrace *t, uint64_t cid, const Slice *subject) noexcept nogil
-# Notes in a trace; `name` is an account's, in JSON with quotes.
+# Add a note; `name` is an account's, a JSON string.
 cdef void trace_mapping(MsgTrace *t, const Slice *to) noexcept nogil
 cdef void trace_refused(MsgTrace *t, int what, const Slice *subject) noexcept nogil
 cdef void trace_stream_export(MsgTrace *t, const Slice *name, const Slice *to) noexcept nogil
 cdef void trace_service_import(MsgTrace *t, const Slice *name, const Slice *subject, const Slice *to) noexcept nogil
 cdef void trace_egress(MsgTrace *t, uint64_t cid, const Slice *subject, const Slice *queue, int error) noexcept nogil
-# A stream gets it; it is all right, under the subject that it is to be stored with; or it is not: the error's number,
-# with what its text has besides, or -errno.
+# For a stream: it gets the message; the message may be stored, under this subject; or not, with the error's number (or
+# -errno) and the variable part of its text.
 cdef void trace_jetstream(MsgTrace *t, const Slice *stream) noexcept nogil
 cdef void trace_jetstream_subject(MsgTrace *t, const Slice *subject, bint no_interest) noexcept nogil
 cdef void trace_jetstream_error(MsgTrace *t, int64_t error, const char *text, size_t n) noexcept nogil

@@ -1,4 +1,4 @@
-"""Notes of what happens to a message that is traced; see msgtrace.pxd."""
+"""Notes of what happens to a traced message; see msgtrace.pxd."""
 from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 from libc.stdlib cimport free, malloc, realloc
@@ -8,7 +8,7 @@ from gnats.core.clock cimport realtime_ns
 from gnats.core.slice cimport Slice
 
 cdef enum:
-    FIRST = 1024      # bytes of memory to begin with
+    FIRST = 1024      # bytes allocated first
 
 
 cdef inline void put(MsgTrace *t, const void *p, size_t n) noexcept nogil:
@@ -38,7 +38,7 @@ cdef MsgTrace *trace_new(const char *header, size_t n, const Slice *dest, size_t
     if t.data == NULL:
         free(t)
         return NULL
-    t.dest = dest[0]   # it lives as long as the message, or the batch
+    t.dest = dest[0]
     head.header_n = n
     head.dest_n = dest.n
     head.size = size

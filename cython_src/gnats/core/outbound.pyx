@@ -28,21 +28,21 @@ cdef extern from * nogil:
     """
     Chunk *load_chunk "gnats_chunk_load"(Chunk **p)
     Chunk *take_chunks "gnats_chunk_take"(Chunk **p, Chunk *v)
-    # sets *p to v if it is *expected, else *expected to what it is
+    # *p becomes v if it equals *expected; else *expected becomes *p
     bint swap_chunk "gnats_chunk_swap"(Chunk **p, Chunk **expected, Chunk *v)
 
 cdef enum:
-    WORTH_CHAINING = 2048  # a shorter piece from another thread is copied, or tiny ones would cost a chunk each
+    WORTH_CHAINING = 2048  # copy a shorter chunk from another thread: tiny messages would cost a chunk each
     MAX_IOV = 64          # vectors of one sendmsg: 4 MiB of large chunks, more than a socket buffer takes
 
-# The memory of a first, a second and every further chunk of a queue: a connection that gets a message now and then
-# costs 2 KiB, a busy one moves 64 KiB at a time. KEEP bounds how many an idle pool holds on to (2 + 2 + 8 MiB).
+# Bytes of memory of the first, second and every further chunk of a queue: a connection that now and then gets a message
+# costs 2 KiB, a busy one moves 64 KiB at a time. KEEP limits the free chunks of a pool (2 + 2 + 8 MiB).
 cdef uint32_t[CHUNK_CLASSES] SIZE = [2048, 16384, 65536]
 cdef uint32_t[CHUNK_CLASSES] KEEP = [1024, 128, 128]
 
 
 cdef inline size_t holds(uint32_t cls) noexcept nogil:
-    """Bytes that a chunk has room for: its memory without its header."""
+    """Return the bytes that a chunk can hold: its memory less its header."""
     return SIZE[cls] - before_data(<Chunk *> NULL)
 
 
@@ -68,7 +68,7 @@ cdef Chunk *chunk_new(ChunkPool *pool, uint32_t cls) noexcept nogil:
 
 
 cdef void chunk_put(ChunkPool *pool, Chunk *c) noexcept nogil:
-    """Give a chunk back; `pool` is the calling poller's."""
+    """Return a chunk to its pool, or free it; `pool` is the calling poller's."""
     if c.home != pool:
         if c.home == NULL:
             free(c)
@@ -270,10 +270,10 @@ cdef long outq_send(OutQueue *q, ChunkPool *pool, int fd) noexcept nogil:
 
 
 cdef class Queue:
-    """An outbound queue with a pool of its own, for tests."""
+    """An outbound queue with a pool of its own; for tests."""
     cdef OutQueue q
     cdef ChunkPool pool
-    cdef list merged     # their pools outlive what was merged
+    cdef list merged     # keeps the pools of merged chunks alive
 
     def __cinit__(self):
         self.merged = []
@@ -290,7 +290,7 @@ cdef class Queue:
             raise MemoryError
 
     def put(self, bytes data not None) -> bool:
-        """Append in one piece; False, and nothing is appended, when no chunk holds so much."""
+        """Append in one piece. Return False, without appending, when no chunk holds so much."""
         cdef size_t n = PyBytes_GET_SIZE(data)
         cdef char *p = outq_reserve(&self.q, &self.pool, n)
         if p == NULL:
@@ -305,12 +305,12 @@ cdef class Queue:
         outq_rollback(&self.q, &self.pool, &mark)
 
     def merge(self, Queue other not None) -> None:
-        """All of `other` behind what is here."""
+        """Move all of `other` behind this queue."""
         self.merged.append(other)
         outq_merge(&self.q, &other.q, &self.pool)
 
     def take(self, size_t n) -> bytes:
-        """Up to n bytes off the front."""
+        """Remove and return up to n bytes from the front."""
         cdef char *p = <char *> malloc(n + 1)
         if p == NULL:
             raise MemoryError

@@ -1,4 +1,4 @@
-"""What a subscription has in common with an import; see overlap.pxd."""
+"""The part of an imported stream that a subscription overlaps; see overlap.pxd."""
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stddef cimport size_t
 from libc.stdlib cimport free, malloc
@@ -10,7 +10,8 @@ from gnats.core.subject cimport is_token, num_tokens, subject_has_wildcard, subj
 cdef size_t narrowed(
     const char *subject, size_t n, const char *to, size_t tn, char *out
 ) noexcept nogil:
-    """`subject` with what `to` is more specific about; its length, at most n + tn + 1."""
+    """Write `subject` to out, with its wildcards narrowed to the tokens of `to`. Return the length, at most
+    n + tn + 1."""
     cdef size_t s0 = 0, s1, t0 = 0, t1, size = 0
     cdef bint longer = num_tokens(to, tn) >= num_tokens(subject, n)
     while s0 <= n:
@@ -20,7 +21,7 @@ cdef size_t narrowed(
             out[size] = c'.'
             size += 1
         if s1 == n and longer and is_token(subject, s0, s1, c'>'):
-            # the last token stands for all the rest
+            # `>` stands for all the rest.
             memcpy(out + size, to + t0, tn - t0)
             return size + tn - t0
         if is_token(subject, s0, s1, c'*') and t0 <= tn and not is_token(to, t0, t1, c'>'):
@@ -60,7 +61,7 @@ cdef int import_overlap(
 
 
 def overlap(bytes subject not None, bytes to not None) -> bytes | None:
-    """The part of an import that is seen as `to` which a subscription to `subject` is about (for tests)."""
+    """Return the part of an import's `to` that a subscription to `subject` overlaps, None for none (for tests)."""
     cdef char *common
     cdef size_t n
     cdef int how = import_overlap(

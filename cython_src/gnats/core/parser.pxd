@@ -1,7 +1,7 @@
 """The protocol state machine (ports parser.go): bytes in, calls out, no I/O.
 
-A session has one, and gives it handlers. Arguments are slices of the buffer being parsed, or of `arg_buf` when a line
-or its payload was split over reads; they are good until the handler of the message returns. Only the owning poller
+A session has one and gives it handlers. Arguments are slices of the buffer being parsed, or of `arg_buf` when a line or
+its payload was split over reads; they are good until the message's handler returns. Only the connection's poller
 touches a parser.
 """
 from libc.stddef cimport size_t
@@ -12,10 +12,10 @@ from gnats.core.slice cimport Slice
 
 cdef enum:
     PARSE_OK = 0
-    PARSE_PUNT = 1       # a verb went to the control plane: stop, `consumed` says where
+    PARSE_PUNT = 1       # a verb went to the control plane: stop after `consumed` bytes
     PARSE_CLOSED = -1    # the connection is closed or closing: stop
 
-# What violation() is told. The texts are gnats.records'.
+# Codes for violation(); gnats.records has their texts.
 cpdef enum Violation:
     BAD_OPERATION = 1        # b: state << 32 | offset; data: what follows
     BAD_PUB_ARGS = 2
@@ -36,15 +36,15 @@ cpdef enum Violation:
     PARSER_OUT_OF_MEMORY = 17
 
 
-# The arguments of a message in hand.
+# The arguments of the current message.
 cdef struct PubArg:
-    Message m          # all that its subscribers get; the parser sets subject, reply, data, sizes and line
+    Message m          # the message for its subscribers; the parser sets subject, reply, data, sizes and line
     Slice arg          # the whole argument line
     int32_t size       # payload, headers included
     int32_t hdr        # header bytes, -1 without headers
 
 
-# The same of an RMSG, LMSG or HMSG of another server.
+# Further arguments of an RMSG, LMSG or HMSG from another server.
 cdef struct RemoteArgs:
     Slice origin       # LMSG of a route: the leaf node cluster it came from
     Slice account
@@ -54,13 +54,13 @@ cdef struct RemoteArgs:
     Slice *argv        # all arguments
 
 
-# What a parser calls: PARSE_OK to go on, PARSE_PUNT or PARSE_CLOSED to stop. `owner` is the parser's.
+# The functions that a parser calls. They return PARSE_OK to go on, PARSE_PUNT or PARSE_CLOSED to stop.
 cdef struct ParserHandlers:
-    # The message is in pa.m, CR LF behind its data.
+    # A message is complete in pa.m, with CR LF behind its data.
     int (*process_inbound_msg)(void *owner) noexcept nogil
     int (*process_sub)(void *owner, char *arg, size_t n) noexcept nogil
     int (*process_unsub)(void *owner, char *arg, size_t n) noexcept nogil
-    # Of peers that are no clients. NULL: a violation.
+    # From peers other than clients. NULL: the verb is a violation.
     int (*process_remote_sub)(void *owner, char *arg, size_t n) noexcept nogil
     int (*process_remote_unsub)(void *owner, char *arg, size_t n) noexcept nogil
     int (*process_account_sub)(void *owner, char *arg, size_t n, bint add) noexcept nogil
@@ -72,13 +72,14 @@ cdef struct ParserHandlers:
     int (*process_invalid_publish_subject)(void *owner) noexcept nogil
     int (*auth_violation)(void *owner) noexcept nogil
     int (*violation)(void *owner, int code, int64_t b, const char *data, size_t n) noexcept nogil
-    # A line has come, and `trace` is set.
+    # With `trace` set: a line has come.
     void (*trace_in_op)(void *owner, const char *op, const char *arg, size_t n) noexcept nogil
 
 
 cdef struct Parser:
+    # kind of the connection; state of the machine; first letter of the verb; 1 to drop a CR from the end of the line
     uint8_t kind, state, op, drop
-    uint8_t auth_set         # only CONNECT is allowed yet
+    uint8_t auth_set         # only CONNECT is allowed
     uint8_t headers          # negotiated with the peer
     uint8_t trace
     uint8_t pedantic
@@ -89,9 +90,9 @@ cdef struct Parser:
     void *owner
     size_t consumed          # after PARSE_PUNT
     PubArg pa
-    Slice rest               # what was read behind the line in hand
-    # a line or payload that was split over reads
-    size_t arg_start
+    Slice rest               # what was read behind the current line
+    # a line, and a payload, that are split over reads
+    size_t arg_start         # of the current argument, in the buffer being parsed
     char *arg_buf
     size_t arg_len, arg_cap
     char *msg_buf            # pa.size + 2 bytes when not NULL
@@ -101,14 +102,15 @@ cdef struct Parser:
 
 cdef void parser_init(Parser *parser, uint8_t kind, const ParserHandlers *on, void *owner) noexcept nogil
 cdef void parser_free(Parser *parser) noexcept nogil
-# Take bytes. PARSE_OK: all of them; PARSE_PUNT: parsing must wait after `consumed` of them; PARSE_CLOSED: nothing more
-# is to be read.
+# Parse n bytes. PARSE_OK: all are parsed; PARSE_PUNT: go on behind `consumed` of them when the control plane has
+# answered; PARSE_CLOSED: parse nothing more.
 cdef int parse(Parser *parser, char *buf, size_t n) noexcept nogil
-# Where the rest of a payload that was split over reads goes, and its bytes in n[0], 0 when there is none.
+# Return where the rest of a payload that is split over reads goes, and its length in n[0]; 0 when there is none.
 cdef inline char *parser_wants(Parser *parser, size_t *n) noexcept nogil:
     n[0] = <size_t> parser.pa.size + 2 - parser.msg_len if parser.msg_buf != NULL else 0
     return parser.msg_buf + parser.msg_len if parser.msg_buf != NULL else NULL
-# Bytes were read straight to where parser_wants() said: k more are there.
+# k bytes were read straight to where parser_wants() said.
 cdef int payload_filled(Parser *parser, size_t k) noexcept nogil
 
+# Return the number that up to nine decimal digits spell, -1 for anything else.
 cdef int parse_size(const char *p, size_t n) noexcept nogil

@@ -1,7 +1,7 @@
 """The protocol state machine; see parser.pxd.
 
-States are numbered as nats-server numbers them: they appear in a log line that people search for. Verbs are walked
-through one table; lines, payloads and the publish fast path are code.
+States have nats-server's numbers: they appear in a log line that people search for. One table drives the verbs; lines,
+payloads and the fast path for publishing are code.
 """
 from libc.stddef cimport size_t
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
@@ -52,10 +52,10 @@ cdef enum:
     NO_STATE = 255
     MAX_CLIENT_ARGS = 5   # one more than any verb of a client takes
 
-# how a state reads its next byte
+# How a state handles its next byte.
 cdef enum:
-    BY_TABLE = 0
-    SKIP_BLANKS = 1       # blanks, then the first byte of an argument
+    BY_TABLE = 0          # NEXT says which state follows
+    SKIP_BLANKS = 1       # skip blanks; the first other byte begins an argument
     ARGUMENT = 2          # up to a line feed
     REST_OF_LINE = 3      # anything up to a line feed
     PAYLOAD = 4
@@ -118,7 +118,6 @@ _build_tables()
 
 
 cdef int parse_size(const char *p, size_t n) noexcept nogil:
-    """Up to nine digits, or -1."""
     cdef int value = 0
     cdef size_t i
     if n == 0 or n > 9:
@@ -136,7 +135,7 @@ cdef inline void move(Slice *s, char *old, char *new) noexcept nogil:
 
 
 cdef inline int hand_on(Parser *parser, char *data) noexcept nogil:
-    """Have the message in hand processed, whose payload is complete."""
+    """Have the current message processed; its payload is complete."""
     cdef Message *m = &parser.pa.m
     m.data = data
     m.n = <size_t> parser.pa.size
@@ -202,7 +201,7 @@ cdef int parse(Parser *parser, char *buf, size_t n) noexcept nogil:
                 parser.state = ARG_OF[parser.state]
                 parser.arg_start = i
                 parser.arg_len = 0
-                # the first byte is part of the argument whatever it is
+                # The first byte belongs to the argument, even a line feed.
             i += 1
         elif how == ARGUMENT:
             nl = <char *> memchr(buf + i, c'\n', n - i)
@@ -249,7 +248,7 @@ cdef int parse(Parser *parser, char *buf, size_t n) noexcept nogil:
             if rc != PARSE_OK:
                 return rc
     if HOW[parser.state] == ARGUMENT:
-        # A line that goes on in the next read: keep what is here of it. Its first byte may be anything.
+        # The line goes on in the next read: keep this part of it. Its first byte may be anything, so skip that.
         i = parser.arg_start if parser.arg_len == 0 else 0
         if memchr(buf + i + (parser.arg_len == 0), c'\r', n - i - (parser.arg_len == 0)) != NULL:
             parser.drop = 1
@@ -267,7 +266,7 @@ cdef int unsupported(Parser *parser, const char *arg, size_t n) noexcept nogil:
 
 
 cdef int save_arg(Parser *parser, const char *p, size_t n) noexcept nogil:
-    """Keep a part of a line. A violation when the line is over the limit (a CR at its end not counted)."""
+    """Keep a part of a line. A line over max_control_line is a violation; a CR at its end does not count."""
     cdef int64_t limit = parser.max_control_line
     cdef size_t cap
     cdef char *grown
@@ -311,7 +310,7 @@ cdef int end_arg(Parser *parser, uint8_t state, char *arg, size_t n, bint in_arg
         return rc
     if state == MSG_ARG or state == HMSG_ARG:
         if parser.kind != ROUTER and parser.kind != GATEWAY and parser.kind != LEAF:
-            # nats-server takes an HMSG of a client for an empty message to nobody
+            # nats-server handles an HMSG from a client as an empty message without a subject.
             empty_args(parser, arg, n)
             parser.state = MSG_PAYLOAD
             return PARSE_OK
@@ -358,7 +357,7 @@ cdef int end_arg(Parser *parser, uint8_t state, char *arg, size_t n, bint in_arg
 
 
 cdef void empty_args(Parser *parser, char *arg, size_t n) noexcept nogil:
-    """A message of no bytes without a subject; what all messages of the connection have in common stays."""
+    """Set up a message without bytes and subject; fields that all messages of the connection share stay."""
     cdef PubArg *pa = &parser.pa
     pa.arg.p = arg
     pa.arg.n = n
@@ -510,8 +509,10 @@ cdef int parse_remote_msg(Parser *parser, char *arg, size_t n, bint header) noex
 
 
 cdef int fast_pub(Parser *parser, char *buf, size_t n, size_t *at) noexcept nogil:
-    """A whole well-formed PUB or HPUB at buf[at]: handle it and return 1. Anything else, 0: the state machine
-    decides, and words the errors."""
+    """Handle a whole well-formed PUB or HPUB at buf[at] and return 1; return 0 for anything else.
+
+    The state machine handles the rest, and words the errors.
+    """
     cdef char *line = buf + at[0]
     cdef char *end = buf + n
     cdef char *p
@@ -537,8 +538,8 @@ cdef int fast_pub(Parser *parser, char *buf, size_t n, size_t *at) noexcept nogi
     p += 4
     if end - p <= LOOK_AHEAD:
         return 0
-    # Words end at the separators among the next 64 bytes; a longer line is the state machine's. Behind the last of
-    # them is one byte more: the LF of a CR LF.
+    # Words end at the separators among the next 64 bytes; leave longer lines to the state machine. Require one byte
+    # behind those 64: the LF, when the CR is the last of them.
     mask = separators(p)
     args[0].p = p
     while True:
@@ -584,7 +585,7 @@ cdef int fast_pub(Parser *parser, char *buf, size_t n, size_t *at) noexcept nogi
         pa.m.hdr_text = args[count - 2]
     pa.size = size
     pa.hdr = hdr
-    # A message with a header of no bytes goes out without one: its line cannot be used again.
+    # "HPUB ... 0 size": subscribers get it without a header, so its line cannot be reused.
     pa.m.line = line if hdr != 0 else NULL
     at[0] = p + size + 2 - buf
     if parser.pedantic and not is_valid_literal_subject(pa.m.subject.p, pa.m.subject.n):
@@ -596,7 +597,7 @@ cdef int fast_pub(Parser *parser, char *buf, size_t n, size_t *at) noexcept nogi
 
 
 cdef int payload(Parser *parser, char *buf, size_t n, size_t *at) noexcept nogil:
-    """Payload from buf[at] on (its start, when none of it has been kept)."""
+    """Handle payload from buf[at] on, which is its start when no part of it is kept."""
     cdef size_t need = <size_t> parser.pa.size + 2
     cdef size_t take
     cdef int rc
@@ -609,7 +610,7 @@ cdef int payload(Parser *parser, char *buf, size_t n, size_t *at) noexcept nogil
         if take == need - 1 and buf[at[0] + take - 1] != c'\r':
             parser.state = MSG_END_R
             return bad_operation(parser, buf, n, at[0] + take - 1)
-        # A payload that goes on in the next read: keep it, and the arguments with it.
+        # The payload goes on in the next read: keep this part, and the arguments.
         if parser.arg_len == 0:
             rc = save_arg(parser, parser.pa.arg.p, parser.pa.arg.n)
             if rc != PARSE_OK:

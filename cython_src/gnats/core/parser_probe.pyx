@@ -1,4 +1,4 @@
-"""A parser that records what it is told: the protocol state machine under test, with bytes alone."""
+"""A parser that records its calls: tests of the protocol state machine with bytes alone."""
 from libc.stddef cimport size_t
 from libc.stdint cimport int64_t
 from libc.stdlib cimport free, malloc
@@ -27,10 +27,10 @@ cdef ParserHandlers RECORDED
 
 
 cdef class ParserProbe:
-    """Feed it bytes and look at `calls`: tuples of a handler's name and its arguments.
+    """A parser; `calls` are tuples of a handler's name and its arguments.
 
-    `kind` is a connection kind (gnats.core.parser). A CONNECT or INFO stops the parser as it does in a connection;
-    feed() then goes on with what is left.
+    `kind` is a connection kind (gnats.core.kinds). A CONNECT or INFO stops the parser, as in a connection; feed() then
+    goes on with the rest.
     """
 
     cdef Parser parser
@@ -54,11 +54,11 @@ cdef class ParserProbe:
 
     @property
     def state(self) -> int:
-        """The state's number, 0 between operations."""
+        """The state machine's state, 0 between operations."""
         return self.parser.state
 
     def feed(self, bytes data not None) -> bool:
-        """Parse a read; False when the connection is to be closed. The buffer is gone afterwards, as in real life."""
+        """Parse a read. Return False when the connection must be closed. Frees the buffer afterwards."""
         cdef size_t n = len(data), at = 0
         cdef char *buf = <char *> malloc(n or 1)
         cdef int rc = PARSE_OK

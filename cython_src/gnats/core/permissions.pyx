@@ -1,4 +1,4 @@
-"""What a user may publish, subscribe to and be sent, compiled; see permissions.pxd."""
+"""Permissions of a user, compiled; see permissions.pxd."""
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stddef cimport size_t
@@ -15,9 +15,9 @@ from gnats.core.subject cimport is_valid_subject, subject_has_wildcard, subject_
 from gnats.core.sublist cimport MatchResult, Sublist
 from gnats.core.trie cimport ARRIVE, Node, Walk, has_empty_token, next_group, walk_next
 
-cdef uint64_t made = 0   # under the GIL
+cdef uint64_t made = 0   # Permissions made; under the GIL
 
-# Equal permissions are compiled once, for as long as somebody uses them.
+# Equal permissions are compiled once and shared while in use.
 _compiled = WeakValueDictionary()
 
 DEFAULT_MAX_RESPONSES = 1
@@ -26,12 +26,12 @@ DEFAULT_RESPONSE_EXPIRES = 120.0
 
 cdef struct Interest:
     bint plain     # an entry without a queue group matches
-    bint queued    # one with a queue group does
-    bint named     # and that group is the one asked about
+    bint queued    # an entry with a queue group matches
+    bint named     # the matching entry's queue group is the one asked about
 
 
 cdef inline bint queue_matches(const Node *group, const char *queue, size_t qn) noexcept nogil:
-    # the name itself comes first: `*` and `>` may be parts of a group's name as well
+    # Compare the name first: `*` and `>` may be part of a group's name, too.
     if group.token_len == qn and memcmp(group.token, queue, qn) == 0:
         return True
     return subject_has_wildcard(group.token, group.token_len) and subject_is_subset_match(
@@ -39,7 +39,7 @@ cdef inline bint queue_matches(const Node *group, const char *queue, size_t qn) 
 
 
 cdef Interest interest(Sublist sl, const char *subject, size_t n, const char *queue, size_t qn) noexcept nogil:
-    """What of a list matches a subject; wildcards in it are ordinary tokens that only wildcards match."""
+    """Return which entries of a list match; wildcards in `subject` are ordinary tokens, which only wildcards match."""
     cdef Walk w
     cdef Interest found
     cdef Node *node
@@ -77,7 +77,7 @@ cdef inline bint is_mqtt(const char *subject, size_t n) noexcept nogil:
 @cython.final
 @cython.no_gc
 cdef class Permissions:
-    """A gnats.authopts.Permissions, compiled. compile_permissions makes them."""
+    """A compiled gnats.authopts.Permissions; made by compile_permissions."""
 
     def __cinit__(self, source):
         global made
@@ -93,12 +93,12 @@ cdef class Permissions:
                 self.pub_deny = publish_list(publish.deny, "deny ", self.entries, errors)
         if response is not None:
             if self.pub_allow is None:
-                self.pub_allow = Sublist()   # responses, and nothing else
+                self.pub_allow = Sublist()   # replies only
             self.responses = True
             self.max_responses = response.max_msgs or DEFAULT_MAX_RESPONSES
             self.response_expires = round((response.expires or DEFAULT_RESPONSE_EXPIRES) * 1e9)
         if subscribe is not None:
-            # here, other than for publishing, an empty list allows everything
+            # An empty list allows everything here; it allows nothing in `publish`.
             if subscribe.allow:
                 self.sub_allow = subscribe_list(subscribe.allow, self.entries, errors)
             if subscribe.deny:
@@ -122,7 +122,7 @@ cdef class Permissions:
             found = interest(self.sub_allow, subject, n, queue, qn)
             allowed = found.named if found.queued else found.plain
             if not allowed and kind == LEAF and subject_has_wildcard(subject, n):
-                # of a wider subject a leaf node is sent the part that is allowed
+                # A leaf node may subscribe to a wider subject: it is sent the part that is allowed.
                 allowed = overlaps(self.sub_allow, subject, n, True)
             if not allowed:
                 return False
@@ -144,27 +144,27 @@ cdef class Permissions:
         return found.plain or found.named
 
     def publish_allowed(self, bytes subject not None, int kind=CLIENT) -> bool:
-        """May this subject be published to, replies to received messages left aside?"""
+        """Return whether this subject may be published to, without regard to replies."""
         return self.pub_allowed(kind, PyBytes_AS_STRING(subject), PyBytes_GET_SIZE(subject))
 
     def subscribe_allowed(self, bytes subject not None, bytes queue not None=b"", int kind=CLIENT) -> bool:
-        """May this be subscribed to, in a queue group unless `queue` is empty?"""
+        """Return whether this subject may be subscribed to, in a queue group unless `queue` is empty."""
         return self.can_subscribe(
             kind, PyBytes_AS_STRING(subject), PyBytes_GET_SIZE(subject),
             PyBytes_AS_STRING(queue), PyBytes_GET_SIZE(queue))
 
     def filters(self, bytes subject not None, bytes queue not None=b"") -> bool:
-        """Are deliveries checked because of such a subscription?"""
+        """Return whether such a subscription makes deliveries be checked."""
         return self.needs_filter(PyBytes_AS_STRING(subject), PyBytes_GET_SIZE(subject), PyBytes_GET_SIZE(queue))
 
     def delivery_refused(self, bytes subject not None, bytes queue not None=b"") -> bool:
-        """Is a message to this subject kept from a subscription of this queue group?"""
+        """Return whether a delivery of this subject to a subscription in this queue group is denied."""
         return self.delivery_denied(
             PyBytes_AS_STRING(subject), PyBytes_GET_SIZE(subject), PyBytes_AS_STRING(queue), PyBytes_GET_SIZE(queue))
 
 
 cdef bint overlaps(Sublist sl, const char *subject, size_t n, bint plain_only) noexcept nogil:
-    """Has an entry a literal subject in common with this one? Without memory: it may have."""
+    """Return whether an entry and `subject` have a literal subject in common; True without memory."""
     cdef MatchResult *r = sl.reverse_match(subject, n)
     cdef bint found = r == NULL or r.npsubs > 0 or (r.nqgroups > 0 and not plain_only)
     free(r)
@@ -181,7 +181,7 @@ cdef Sublist publish_list(subjects, str what, list entries, list errors):
             if pair is None:
                 errors.append(f"invalid publish {what}subject {quote(entry)}")
                 continue
-            # a queue group means nothing here: what is denied stays denied
+            # A queue group means nothing for publishing: deny the subject all the same.
             errors.append(f"queue qualifier is not valid for publish deny subject {quote(entry)}")
             subject = pair[0]
         entries.append(out.subscribe(subject))
@@ -204,7 +204,7 @@ cdef bytes encoded(str text):
 
 
 cdef split_subject_queue(str entry):
-    """(subject, queue or b"") of "subject queue"; None when it is not one."""
+    """Split "subject [queue]" into (subject, queue or b""), or return None when it is no such text."""
     cdef list words = entry.split()
     cdef bytes word
     if not 1 <= len(words) <= 2:
@@ -217,7 +217,7 @@ cdef split_subject_queue(str entry):
 
 
 def compile_permissions(source) -> Permissions:
-    """The compiled form of a gnats.authopts.Permissions; equal ones share it."""
+    """Compile a gnats.authopts.Permissions. Equal ones share the result."""
     cdef Permissions compiled = _compiled.get(source)
     if compiled is None:
         compiled = Permissions(source)

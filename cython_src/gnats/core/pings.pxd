@@ -1,4 +1,4 @@
-"""PING and PONG between the server and a peer: is it still there, and how far away is it? All the owner's."""
+"""PING and PONG: is the peer still there, and what is its round trip time? The owner's."""
 from libc.stdint cimport int32_t, int64_t
 
 from gnats.core.subscriber cimport Subscriber
@@ -7,15 +7,20 @@ from gnats.core.timers cimport Timer
 
 cdef struct Pings:
     Timer timer
-    int64_t interval       # ns; 0: none are sent
-    int64_t rtt_start      # when the last PING was sent
-    int32_t max            # more of them without an answer close the connection
-    int32_t out            # without an answer so far
+    int64_t interval       # ns; 0: no PINGs
+    int64_t rtt_start      # monotonic ns when the last PING was sent
+    int32_t max            # PINGs that may be unanswered; one more closes the connection
+    int32_t out            # PINGs unanswered
 
 
+# Set the timer for the next PING.
 cdef void start_ping_timer(Subscriber c, Pings *p) noexcept nogil
-# The peer has shown who it is: ping it soon, for its round trip time.
+# The peer has sent its CONNECT: send the first PING soon, for the round trip time.
 cdef void set_first_ping_timer(Subscriber c, Pings *p) noexcept nogil
+# The timer has expired: send a PING if the client was quiet or its round trip time is due; close it when too many are
+# unanswered.
 cdef void process_ping_timer(Subscriber c, Pings *p) noexcept nogil
+# A PONG has come.
 cdef void pong_received(Subscriber c, Pings *p) noexcept nogil
+# Change the limits; a new interval (ns) counts from now.
 cdef void set_ping_limits(Subscriber c, Pings *p, int64_t interval, int32_t max) noexcept nogil

@@ -1,7 +1,7 @@
 """A poller: an epoll set and the connections in it.
 
-The same object runs in either of two ways: watched by the control loop, which calls run_once when fileno() is
-readable, or in a thread of its own. Its lock (PollState.lock) guards the list of signalled connections (docs/locks.md).
+It runs in one of two ways: the control loop watches fileno() and calls run_once when it is readable, or run() has a
+thread of its own. Its lock (PollState.lock) guards the list of signalled connections (docs/locks.md).
 """
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
@@ -11,21 +11,23 @@ from gnats.core.pollstate cimport PollerBase
 cdef class Poller(PollerBase):
     cdef uint8_t stopping     # atomic
     cdef int closed
-    cdef bint lingers         # before it sleeps, where the waits before were short
-    cdef uint32_t short_waits  # in a row
-    cdef int64_t left         # monotonic ns when run_once returned
-    cdef uint64_t lingered    # times that something came meanwhile; atomic
+    cdef bint lingers         # it may look for events without sleeping: there is more than one core
+    cdef uint32_t short_waits  # waits in a row that were short, at most STREAK
+    cdef int64_t left         # stopwatch ns when run_once returned
+    cdef uint64_t lingered    # times that linger() found an event; atomic, the owner writes
 
-    cdef bint joined          # it counts as a reader of the clock
-    cdef int64_t settled      # under a held clock: a time at which nothing was left to do; atomic
+    cdef bint joined          # counted as a reader of the clock
+    cdef int64_t settled      # under a held clock: the last time at which nothing due was left; atomic
     cdef int64_t settling     # ns that departures took at the end of the last remove_closed_subs
 
+    # Run one round: wait for events, handle them, end the batch. Return the number of events, or -errno.
     cdef int once(self, int timeout_ms) noexcept nogil
     cdef int linger(self) noexcept nogil
+    # Count a wait of so many ns as short or long.
     cdef void waited(self, int64_t ns) noexcept nogil
     cdef void drain_signals(self) noexcept nogil
     cdef void expire_timers(self) noexcept nogil
-    # Say that what was due at this round's time is done, if it is; under a held clock.
+    # Under a held clock: note that nothing due at this time is left, if so.
     cdef void settle(self) noexcept nogil
-    # Take subscriptions of closed connections out of their sublists, for a moment.
+    # Remove subscriptions of closed connections, for about REMOVING ns.
     cdef void remove_closed_subs(self) noexcept nogil

@@ -72,20 +72,20 @@ from gnats.includes.pthread cimport (
 
 cdef enum:
     MAX_EVENTS = 256
-    READ_BUFFER = 256 * 1024   # of one read: deep enough for a syscall to be cheap, small enough for the L2 cache
-    STREAK = 16                # short waits in a row: the next is expected to be short, too
-    SHORT = 120000             # ns; a virtual machine takes a third of it to wake a core up
-    LINGER = 60000             # ns that something is waited for without sleeping
-    REMOVING = 1000000         # ns of a round that go to the subscriptions of closed connections
-    TURN = 1000000             # ns, then the control loop has its turn
+    READ_BUFFER = 256 * 1024   # bytes of one read: enough to make a system call cheap, and they fit into the L2 cache
+    STREAK = 16                # after so many short waits in a row, expect the next to be short
+    SHORT = 120000             # ns of a short wait; a virtual machine needs a third of it to wake a core
+    LINGER = 60000             # ns to look for events without sleeping
+    REMOVING = 1000000         # ns of a round for removing subscriptions of closed connections
+    TURN = 1000000             # ns until the control loop has its turn
     THREAD_NAME = 16           # bytes that the kernel keeps, the final NUL included
 
 
 cdef class Poller(PollerBase):
-    """One epoll set with its connections. `index` is below 64 and its own within the server.
+    """One epoll set with its connections. `index` is unique in the server and below MAX_POLLERS.
 
-    `solo` promises that no other thread moves messages on this server, which saves atomic operations.
-    Raises OSError when a descriptor cannot be had, MemoryError.
+    `solo` promises that no other thread moves messages on this server, which saves atomic operations. Raises ValueError
+    for an index too large, OSError when a descriptor cannot be made, MemoryError.
     """
 
     def __cinit__(self, uint32_t index, Inbox inbox not None, ServerState state not None, *, bint solo=False):
@@ -100,7 +100,7 @@ cdef class Poller(PollerBase):
         self.ps.state = <void *> state
         self.ps.index = index
         self.ps.solo = solo
-        # What it waits for needs a core; and how long it slept is not known under a held clock.
+        # With one core, looking for events keeps their sender from running. Under a held clock waits have no length.
         self.lingers = len(sched_getaffinity(0)) > 1 and not clock_is_held()
         self.ps.rng = <uint64_t> stopwatch_ns() * 2 + 1
         self.ps.now = monotonic_ns()
@@ -121,7 +121,7 @@ cdef class Poller(PollerBase):
 
     def __dealloc__(self):
         if self.ps.inbox == NULL:
-            return   # refused before anything was made
+            return   # __cinit__ failed before it set anything up
         self.close()
         qs_unregister(&self.ps.qs)
         pthread_mutex_destroy(&self.ps.lock)
@@ -131,7 +131,10 @@ cdef class Poller(PollerBase):
         return self.ps.epfd
 
     def run_once(self, int timeout_ms=0) -> int:
-        """Read, parse, route and flush everything that is ready; the number of events. Without the GIL."""
+        """Read, parse, route and flush all that is ready, without the GIL. Return the number of events, or -errno.
+
+        Waits for `timeout_ms` for the first one; -1: without limit.
+        """
         cdef int64_t begin = stopwatch_ns()
         cdef int n, more
         with nogil:
@@ -140,7 +143,7 @@ cdef class Poller(PollerBase):
                 self.waited(begin - self.left)
             while more >= 0:
                 if self.ps.dirty != NULL:
-                    more = self.once(0)    # what waits for more input before it is flushed must not wait for the loop
+                    more = self.once(0)    # do not let queues that wait for more input wait for the loop
                 elif (self.ps.solo and n > 0 and self.ps.now - begin < TURN and not pollstate_busy(&self.ps)
                         and load64(&(<Inbox> self.ps.inbox).queued) == 0):
                     more = self.linger()
@@ -157,7 +160,7 @@ cdef class Poller(PollerBase):
         return n
 
     def run(self) -> None:
-        """run_once until stop(), for a thread of its own. Raises OSError should epoll fail."""
+        """Call once() until stop(), in a thread of its own. Raises OSError when epoll fails."""
         cdef int64_t begin
         cdef int n = 0
         cdef char[THREAD_NAME] name
@@ -179,18 +182,18 @@ cdef class Poller(PollerBase):
         eventfd_write(self.ps.evfd, 1)
 
     def hurry(self) -> None:
-        """From now on remove all subscriptions of a closed connection in one batch: nobody waits.
+        """Remove all subscriptions of a closed connection in one batch from now on: no client is served any more.
 
         Any thread.
         """
         store8(&self.ps.hurry, 1)
 
     def wake(self) -> None:
-        """Have run() or run_once() go round once, which stats()["wakeups"] counts. Any thread; not after close()."""
+        """Have run() or run_once() do a round, which stats()["wakeups"] counts. Any thread, before close()."""
         eventfd_write(self.ps.evfd, 1)
 
     def close(self) -> None:
-        """Release descriptors and memory: run() has returned and all its connections are closed."""
+        """Release descriptors and memory. run() must have returned, and all connections must be closed."""
         cdef int fd
         if self.closed:
             return
@@ -213,7 +216,7 @@ cdef class Poller(PollerBase):
         self.ps.touched = NULL
 
     def stats(self) -> dict:
-        """Counters since the start, and the number of clients; a relaxed view."""
+        """Return counters since the start and the number of clients, each read by itself."""
         return {
             "in_msgs": load64(&self.ps.in_msgs),
             "in_bytes": load64(&self.ps.in_bytes),
@@ -229,11 +232,11 @@ cdef class Poller(PollerBase):
         }
 
     def state_now(self) -> dict:
-        """What the poller holds at the moment. Read while it runs: a hint only.
+        """Return the poller's present state. A hint only: it may be running.
 
-        `timers` armed; `deadline`, the first one, monotonic ns; `overdue`, the nanoseconds by which it has passed;
-        `unwatched`, whether it would pass unnoticed; free chunks by size; `settled`, under a held clock: the time of
-        the last round after which nothing was left that was due.
+        `timers`: armed timers; `deadline`: the first one's, monotonic ns, 0 for none; `overdue`: ns since then;
+        `unwatched`: whether the deadline would pass unnoticed; `free_chunks`: by size class; `settled`: under a held
+        clock, the time of the last round after which nothing due was left.
         """
         cdef int64_t first = loadi64(&self.ps.timers.first), armed = loadi64(&self.ps.armed)
         return {
@@ -247,10 +250,10 @@ cdef class Poller(PollerBase):
         }
 
     cdef int linger(self) noexcept nogil:
-        """Look for events for a moment, if they are expected that soon; 0 when none came.
+        """Look for events for LINGER ns without sleeping, if they are expected so soon. Return their number.
 
-        Who sends one message at a time and waits for the answer finds the server awake: to put a core to sleep and to
-        wake it up takes longer than all the rest, and more of its time.
+        A client that sends one message at a time and waits for the answer finds the server awake: putting a core to
+        sleep and waking it up takes longer than the message, and more CPU time.
         """
         cdef int64_t begin
         cdef int n
@@ -279,7 +282,7 @@ cdef class Poller(PollerBase):
         cdef uint64_t value
         cdef int i, n
         cdef bint signalled = False, timed = False
-        # Connections still to be flushed wait for more input only as long as there is some.
+        # Do not sleep while connections wait to be flushed: they wait only as long as there is more input.
         cdef bint busy = ps.dirty != NULL or pollstate_busy(ps)
         n = epoll_wait(ps.epfd, events, MAX_EVENTS, 0 if busy else timeout_ms)
         if n < 0 and errno != EINTR:
@@ -340,7 +343,7 @@ cdef class Poller(PollerBase):
             (<Connection> t.owner).on_timer(t)
 
     cdef void settle(self) noexcept nogil:
-        # The clock may have moved since the round began, and the wake that says so may have been read in it.
+        # The clock may have moved since the round began, and this round may have read the wake that said so.
         cdef PollState *ps = &self.ps
         cdef int64_t now = monotonic_ns()
         if held_due(timers_next(&ps.timers)):
@@ -350,7 +353,7 @@ cdef class Poller(PollerBase):
             clock_settled()
 
     cdef void remove_closed_subs(self) noexcept nogil:
-        # What settles at the end takes as long for one subscription as for thousands: no less time goes to taking out.
+        # settle_departures takes as long for one subscription as for thousands: remove for at least as long as it took.
         cdef PollState *ps = &self.ps
         cdef int64_t now = stopwatch_ns()
         cdef int64_t end = now + max(REMOVING, self.settling)

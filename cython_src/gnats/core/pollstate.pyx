@@ -1,5 +1,5 @@
-"""What a poller lends to its connections; see pollstate.pxd."""
+"""The part of a poller that its connections use; see pollstate.pxd."""
 
 
 cdef class PollerBase:
-    """A poller as its connections know it."""
+    """The part of a core.poller.Poller that a connection needs."""

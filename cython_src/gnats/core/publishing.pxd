@@ -1,5 +1,7 @@
-"""Messages that a connection publishes: check them, map them, trace them, route them (processInboundClientMsg of
-client.go). All the owner's."""
+"""Check, map, trace and route the messages that a connection publishes (processInboundClientMsg of client.go).
+
+Only the owner calls these functions.
+"""
 from libc.stddef cimport size_t
 
 from gnats.core.account cimport Account
@@ -7,7 +9,7 @@ from gnats.core.message cimport Message
 from gnats.core.subscriber cimport Subscriber
 
 
-# Set what all messages of a connection have in common; shown as their subject, without a reply.
+# Set the fields that all messages of a connection have in common; no reply, no other subject shown.
 cdef inline void begin_message(Subscriber c, Message *m) noexcept nogil:
     m.ps = c.ps
     m.origin = <void *> c
@@ -18,15 +20,15 @@ cdef inline void begin_message(Subscriber c, Message *m) noexcept nogil:
     m.trace = NULL
 
 
-# Handle a message that a client has sent.
+# Handle a message from a client: check its subject and reply, map it, trace it, route it.
 cdef void process_inbound_client_msg(Subscriber c, Message *m) noexcept nogil
-# Trace a message that is over the largest payload, if what has come of its header asks for it.
+# Trace a message over max_payload, if the part of its header that has been read asks for it.
 cdef void trace_too_large(Subscriber c, Message *m) noexcept nogil
-# Deliver to the subscribers in the account; True when one received it.
+# Route a message in the connection's account; True when a subscriber received it.
 cdef bint route_msg(Subscriber c, const Message *m) noexcept nogil
-# Publish in any account, from within a batch of the connection's poller: to who is subscribed to `subject`, shown as
-# `shown` (NULL: as it is). Header and payload need not be adjacent, reply and header may be NULL. True when somebody
-# received it. Hooks and native subscribers may call it while it is running: what is in hand stays.
+# Publish in any account, within a batch of the connection's poller. `subject` selects the subscribers; they see `shown`
+# (NULL: `subject`). Header and payload need not be adjacent; `reply` and `hdr` may be NULL. True when a subscriber
+# received it. A message handler may call it while another message is being routed.
 cdef bint send_internal_msg(Subscriber c, Account account, const char *subject, size_t sn, const char *shown,
                             size_t shown_n, const char *reply, size_t rn, const char *hdr, size_t hn, const char *msg,
                             size_t n) noexcept nogil

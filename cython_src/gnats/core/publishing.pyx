@@ -1,4 +1,4 @@
-"""What a connection publishes; see publishing.pxd."""
+"""Check, map, trace and route what a connection publishes; see publishing.pxd."""
 from libc.stddef cimport size_t
 from libc.stdint cimport uint32_t
 from libc.stdlib cimport free, malloc, realloc
@@ -43,11 +43,11 @@ cdef inline bint route_here(Subscriber c, const Message *m) noexcept nogil:
 
 
 cdef inline void check_and_route(Subscriber c, Message *m, Mappings *mappings) noexcept nogil:
-    """Check and route a message; the mappings, NULL for none, change it."""
+    """Map, check and route a message. `mappings` (NULL: none) may change it."""
     c.batch_msgs += 1
     c.batch_bytes += m.n
     if unlikely(mappings != NULL):
-        map_subject(c, m, mappings)   # what follows knows the new subject only
+        map_subject(c, m, mappings)   # checks and subscribers see the mapped subject only
     if c.trace:
         c.trace_msg(TRACE_IN_PAYLOAD, m.data, m.n + 2, m.hdr)
     if unlikely(m.subject.n and (m.subject.p[0] == c'_' or m.subject.p[0] == c'$')):
@@ -71,7 +71,7 @@ cdef void process_inbound_client_msg(Subscriber c, Message *m) noexcept nogil:
     cdef Mappings *mappings
     cdef Message own
     if unlikely(m.hdr != 0) and may_be_traced(c, m):
-        own = m[0]   # which may be changed
+        own = m[0]   # a copy that may be changed
         process_traced_msg(c, &own)
         return
     mappings = account_mappings(<Account> c.account)
@@ -95,7 +95,7 @@ cdef void refuse_msg(Subscriber c, const Message *m, int what) noexcept nogil:
 
 
 cdef void map_subject(Subscriber c, Message *m, Mappings *mappings) noexcept nogil:
-    """Replace the subject that was published by the one it is mapped to, if it is."""
+    """Replace the subject by the one that it is mapped to, if any."""
     cdef PollState *ps = c.ps
     cdef size_t n = 0
     cdef char *grown
@@ -153,7 +153,7 @@ cdef void trace_too_large(Subscriber c, Message *m) noexcept nogil:
 
 
 cdef void tell_no_responders(Subscriber c, const Message *m) noexcept nogil:
-    """Nobody is there: tell a requester that wants to know, if it listens on its reply itself."""
+    """Send a 503 status to a requester, if it is itself subscribed to the reply."""
     cdef MatchResult *r = (<Account> c.account).sublist.match(m.reply.p, m.reply.n)
     cdef size_t status = strlen(NO_RESPONDERS) + m.subject.n + strlen(b"\r\n\r\n")
     cdef uint32_t i

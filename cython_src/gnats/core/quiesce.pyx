@@ -63,10 +63,10 @@ cdef void qs_unregister(QsParticipant *who) noexcept nogil:
 
 
 cdef void qs_online(QsParticipant *who) noexcept nogil:
-    # The fence is before every read of something shared; whoever retires has one after it unlinked its block, and
-    # whoever reclaims one before it looks at `seen`. Of the fences of the two sides one comes first: either the
-    # reclaimer sees us online, or we see that the block is not linked any more. (The store alone does not do it: C11
-    # lets later reads that are not sequentially consistent overtake it.)
+    # Two fences face each other. We store `seen`, fence, then read shared structures. The reclaimer's side unlinks a
+    # block, fences, then reads `seen`. One fence comes first: either the reclaimer sees us online, or we see that the
+    # block is unlinked. (The store alone does not order it: C11 lets later reads that are not sequentially consistent
+    # overtake it.)
     store64_seq(&who.seen, load64_seq(&epoch))
     fence()
 
@@ -81,7 +81,7 @@ cdef uint64_t qs_advance() noexcept nogil:
 
 
 cdef uint64_t horizon() noexcept nogil:
-    # the largest grace number that everybody online has passed; the lock is held
+    # The largest grace number that has passed. The lock is held.
     cdef uint64_t least, seen
     cdef QsParticipant *who = participants
     fence()   # see qs_online
@@ -115,7 +115,7 @@ cdef void qs_retire_with(void *block, size_t size, void (*release)(void *, size_
     if page == NULL or page.n == BATCH:
         page = <Limbo *> malloc(sizeof(Limbo))
         if page == NULL:
-            # Leaking one block is the only safe thing left to do.
+            # Leak the block: any participant may be reading it.
             pthread_mutex_unlock(&lock)
             return
         page.next = NULL
@@ -164,20 +164,20 @@ cdef void qs_reclaim() noexcept nogil:
 
 
 def advance() -> int:
-    """A number for passed(); whoever is online now may hold pointers to what was reachable before."""
+    """Return a grace number for passed(): a participant online now may hold pointers to what was reachable before."""
     return qs_advance()
 
 
 def passed(uint64_t number) -> bool:
-    """Has everybody been offline since a number was given out?"""
+    """Return whether every participant has been offline since advance() returned `number`."""
     return qs_passed(number)
 
 
 def waiting_blocks() -> int:
-    """Blocks retired and not freed yet (for tests)."""
+    """Return the number of blocks that are retired and not freed (for tests)."""
     return load64(&waiting)
 
 
 def reclaim() -> None:
-    """Free what is safe to free now (for tests)."""
+    """Free the blocks that have become safe (for tests)."""
     qs_reclaim()

@@ -1,10 +1,10 @@
-"""Text as the server's messages quote it; see quoting.pxd."""
+"""Quote text for the server's messages; see quoting.pxd."""
 from libc.stddef cimport size_t
 from libc.string cimport memcmp, memcpy
 
 
 cdef char *quote(char *out, const char *p, size_t n) noexcept nogil:
-    """Write "p[:n]" as Go's %q words it (bytes that are no UTF-8 as \\x..)."""
+    """Write p[:n] quoted as Go's %q does; bytes that are no UTF-8 become \\x.."""
     cdef const char *hex = b"0123456789abcdef"
     cdef const char *plain = b"\a\b\f\n\r\t\v\\\""
     cdef const char *letter = b"abfnrtv\\\""

@@ -1,11 +1,11 @@
-"""What a connection has the control plane log: events and, while tracing, every line."""
+"""Log records of a connection, for the control plane: events and, while tracing, every line."""
 from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
 from gnats.core.inbox cimport Inbox, Source
 from gnats.core.state cimport ServerState
 
-# Log records that are not a parser's Violation; gnats.records words them.
+# Log records besides a parser's Violation; gnats.records has their texts.
 cpdef enum LogCode:
     LOG_PUBLISH_VIOLATION = 32      # data: subject
     LOG_REPLY_VIOLATION = 33        # data: reply
@@ -24,22 +24,22 @@ cpdef enum LogCode:
     LOG_PRODUCER_STALLED = 46       # b: ns
     LOG_CLOSING_OUT_OF_MEMORY = 47
     LOG_SUBSCRIPTION_REMOVED = 48   # data: subject NUL queue NUL sid
-    LOG_OUT_OF_MEMORY = 49          # of the server's own: nothing is closed
+    LOG_OUT_OF_MEMORY = 49          # of one of the server's own clients, which stays open
     LOG_NOT_WATCHED = 50            # b: errno
     LOG_IMPORT_SUBSCRIPTION = 56    # data: subject NUL account
     LOG_TRACE_ORIGIN = 57           # data: the account that a header names
     LOG_TRACE_BAD_DESTINATION = 58  # data: subject
-    LOG_LEFT_OUT = 59               # some were: see Recorder.take_unlogged
+    LOG_LEFT_OUT = 59               # records were left out: see Recorder.take_unlogged
     LOG_TLS_STARTING = 80
     LOG_TLS_COMPLETE = 81
     LOG_TLS_VERSION = 82            # b: 0x0303 or 0x0304; data: cipher suite
     LOG_TLS_TIMEOUT = 83
     LOG_TLS_ERROR = 84              # b: Tls.error_code; data: verify_error, text, NUL, chain; see gnats.tlserrors
-    LOG_TLS_PROBE = 85              # the same: who does not speak TLS at all
+    LOG_TLS_PROBE = 85              # as LOG_TLS_ERROR, of a peer that does not speak TLS at all
     LOG_TLS_NOT_PINNED = 86         # data: digest of the client's key, or nothing
 
 cdef enum:
-    LOG_LINES = 100                 # of what a connection may make happen again and again, logged in a second
+    LOG_LINES = 100                 # records a second of the kinds that a connection can cause again and again
 
 cpdef enum TraceCode:
     TRACE_IN = 0            # data: verb SP argument
@@ -55,21 +55,24 @@ cdef class Recorder:
     cdef readonly uint64_t cid
     cdef Inbox inbox
     cdef ServerState server
-    cdef Source source            # what it has in the inbox; under its lock
-    # the owner's: when LOG_LINES were counted from, ns, and how many there have been
+    cdef Source source            # its part of the inbox; under the inbox's lock
+    # monotonic ns from which log_lines counts, for LOG_LINES
     cdef int64_t log_since
     cdef uint32_t log_lines
-    cdef uint64_t unlogged        # left out since take_unlogged(); atomic
+    cdef uint64_t unlogged        # records left out since take_unlogged(); atomic
 
-    # LOG_LINES of those that can come again and again are posted in a second, the others counted. The owner.
-
+    # Post a record. Of the kinds that a connection can cause again and again, LOG_LINES a second are posted, the rest
+    # only counted; only the owner may log these kinds.
     cdef void log(self, int code, int64_t b, const char *data, size_t n) noexcept nogil
     cdef bint may_log(self) noexcept nogil
+    # As log, when the server logs debug messages.
     cdef void debugf(self, int code, int64_t b, const char *data, size_t n) noexcept nogil
-    # Of what goes out it is the producer that traces too much.
+    # Post a trace of a line or a message, with a TraceCode. The `_of` functions charge it to `causer`: a publisher pays
+    # for the traces of its messages' deliveries.
     cdef void trace_line(self, int code, const char *a, size_t na, const char *b, size_t nb) noexcept nogil
     cdef void trace_line_of(self, Recorder causer, int code, const char *a, size_t na, const char *b,
                             size_t nb) noexcept nogil
     cdef void trace_msg(self, int code, const char *msg, size_t n, size_t hdr) noexcept nogil
     cdef void trace_msg_of(self, Recorder causer, int code, const char *msg, size_t n, size_t hdr) noexcept nogil
+    # Take the server's trace switches over into `trace`.
     cdef void set_trace_level(self) noexcept nogil

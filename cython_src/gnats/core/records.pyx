@@ -1,4 +1,4 @@
-"""What a connection has the control plane log; see records.pxd."""
+"""Log records of a connection; see records.pxd."""
 import cython
 
 from libc.stddef cimport size_t
@@ -14,19 +14,19 @@ cdef int64_t SECOND = 1000000000
 
 
 cdef inline bint comes_again(int code) noexcept nogil:
-    """Can one connection make it happen as often as it likes? The others are the last of a connection, or nearly."""
+    """Return whether a connection can cause this record as often as it likes. Others mostly precede its close."""
     return (
         LOG_PUBLISH_VIOLATION <= code <= LOG_MAX_SUBSCRIPTIONS or code == LOG_AUTO_UNSUBSCRIBE
         or code == LOG_PRODUCER_STALLED or code == LOG_SUBSCRIPTION_REMOVED
         or LOG_IMPORT_SUBSCRIPTION <= code <= LOG_TRACE_BAD_DESTINATION)
 
 
-@cython.no_gc_clear   # __dealloc__ of its heirs needs them
+@cython.no_gc_clear   # __dealloc__ of subclasses needs the objects
 cdef class Recorder:
-    """What the control plane hears log lines from: a connection, or one of the server's own clients."""
+    """A source of log records: a connection, or one of the server's own clients."""
 
     def take_unlogged(self) -> int:
-        """How many records were left out since this was asked last: too many came in a second."""
+        """Return the number of records left out since the last call, because too many came in a second."""
         return exchange64(&self.unlogged, 0)
 
     cdef void log(self, int code, int64_t b, const char *data, size_t n) noexcept nogil:
@@ -68,7 +68,7 @@ cdef class Recorder:
         self.inbox.post_caused(ev, &causer.source)
 
     cdef void trace_msg(self, int code, const char *msg, size_t n, size_t hdr) noexcept nogil:
-        """Trace a message of `n` bytes, its CR LF included, the first `hdr` of them its header."""
+        """Trace a message of n bytes, CR LF included; the first `hdr` are its header."""
         self.trace_msg_of(self, code, msg, n, hdr)
 
     cdef void trace_msg_of(self, Recorder causer, int code, const char *msg, size_t n, size_t hdr) noexcept nogil:
@@ -76,7 +76,7 @@ cdef class Recorder:
         cdef Event *ev
         n -= 2
         if load8(&self.server._trace_headers):
-            n = hdr - 4 if hdr > 4 else 0   # without its last line's end and the empty line
+            n = hdr - 4 if hdr > 4 else 0   # without the last CR LF and the empty line
         if n == 0:
             return
         ev = self.inbox.new_event(EV_TRACE, <void *> self, &self.source, min(n, most) if most else n)

@@ -1,4 +1,4 @@
-"""The reply subjects that a client may publish to; see replies.pxd."""
+"""Reply subjects that a client may publish to; see replies.pxd."""
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint32_t

@@ -1,11 +1,11 @@
-"""Subjects with a meaning of their own, which clients may not use as they like."""
+"""Reserved subjects, which clients may not use freely."""
 from libc.string cimport memcmp, strlen
 
 from gnats.core.slice cimport Slice
 
 
 cdef inline bint has_prefix(const Slice *s, const char *prefix) noexcept nogil:
-    """Does it begin with this, and go on?"""
+    """Return whether `s` begins with this prefix and goes on behind it."""
     return s.n > strlen(prefix) and memcmp(s.p, prefix, strlen(prefix)) == 0
 
 
@@ -14,7 +14,7 @@ cdef inline bint is_gateway_reply(const Slice *s) noexcept nogil:
 
 
 cdef inline bint is_raft_subject(const Slice *s) noexcept nogil:
-    """A subject of a Raft group, or of all of them."""
+    """Return whether this is a subject of Raft groups."""
     return s.n >= strlen(b"$NRG.") and memcmp(s.p, b"$NRG.", strlen(b"$NRG.")) == 0
 
 

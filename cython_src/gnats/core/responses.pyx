@@ -93,7 +93,7 @@ cdef void waiting_remove(ReplyMap *t, Expected *e) noexcept nogil:
         e.older.newer = e.newer
     elif e.newer == NULL:
         replymap_remove(t, e)
-    else:   # the next one takes its place
+    else:   # the next entry takes its place in the bucket
         link = &t.slots[e.hash & t.mask]
         while link[0] != e:
             link = &link[0].next

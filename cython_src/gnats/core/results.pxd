@@ -1,9 +1,8 @@
 """A poller's cache of match results.
 
-nats-server keeps one such cache a connection and a second one a sublist; here each poller has one, which its
-connections share without a lock. An entry is good while the generation it was read at is the sublist's. A subject is
-kept when it comes for the second time.
-Only the owning poller touches it.
+nats-server has such a cache in each connection and a second one in each sublist; here each poller has one for all its
+connections, without a lock. An entry is valid while the sublist's generation is the one that it was read at. A subject
+is cached when it comes for the second time. Only the owning poller touches the cache.
 """
 from libc.stddef cimport size_t
 from libc.stdint cimport uint32_t, uint64_t
@@ -15,9 +14,9 @@ from gnats.core.sublist cimport MatchResult, Sublist, sl_generation_at
 cdef struct CacheEntry:
     CacheEntry *next     # in its bucket
     uint32_t hash
-    uint32_t slot        # which of the sublist's generations is this subject's
-    void *sl             # the Sublist it was matched in
-    uint64_t gen
+    uint32_t slot        # index of the subject's generation in the sublist
+    void *sl             # the Sublist
+    uint64_t gen         # generation when it was matched
     MatchResult *r
     uint32_t len
     char subject[1]
@@ -25,21 +24,22 @@ cdef struct CacheEntry:
 
 cdef struct ResultCache:
     CacheEntry **slots
-    uint32_t mask        # slots less one; 0 before the first entry
-    uint32_t n           # atomic, one writer
-    size_t bytes
-    CacheEntry *last      # of the previous look-up: publishers repeat themselves
-    MatchResult *passing  # of the last subject that was not kept
+    uint32_t mask        # number of buckets - 1; 0 before the first entry
+    uint32_t n           # entries; atomic, the owner writes
+    size_t bytes         # of entries and their results
+    CacheEntry *last      # the last entry found: publishers repeat themselves
+    MatchResult *passing  # result for the last subject that was not cached
     Door door
-    uint64_t hits, misses  # atomic, one writer
+    uint64_t hits, misses  # atomic, the owner writes
 
 
+# Look a subject up in the whole table; match it in the sublist when it is not there or stale. As results_match.
 cdef MatchResult *results_find(ResultCache *c, Sublist sl, const char *subject, size_t n) noexcept nogil
 cdef void results_free(ResultCache *c) noexcept nogil
 
 
 cdef inline MatchResult *results_match(ResultCache *c, Sublist sl, const char *subject, size_t n) noexcept nogil:
-    """The result for a subject, good until the next call; NULL when out of memory."""
+    """Return the result for a subject, good until the next call; NULL when out of memory."""
     cdef CacheEntry *e = c.last
     if (
         e != NULL

@@ -22,7 +22,7 @@ cdef MatchResult *results_find(ResultCache *c, Sublist sl, const char *subject, 
     cdef uint64_t gen
     cdef CacheEntry *e = NULL
     cdef MatchResult *r
-    # before the match: what changes meanwhile makes the entry stale, never wrong
+    # Read before the match: a change in between makes the entry stale, never wrong.
     gen = sl_generation_at(sl, slot)
     if c.n:
         e = c.slots[hash & c.mask]
@@ -51,7 +51,7 @@ cdef MatchResult *results_find(ResultCache *c, Sublist sl, const char *subject, 
             e.hash = hash
         if e == NULL or not chains_add(as_chains(c), as_chained(e), FIRST_SLOTS):
             free(e)
-            free(c.passing)   # without memory it is not kept
+            free(c.passing)   # without memory, do not cache it
             c.passing = r
             return r
         e.sl = <void *> sl

@@ -1,4 +1,4 @@
-"""Messages from their publisher to their subscribers; see route.pxd."""
+"""Route a message to its subscribers; see route.pxd."""
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
@@ -53,10 +53,10 @@ from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
 from gnats.includes.text cimport put
 
 cdef enum:
-    FEW_LAST = 16      # subscribers after all others that need no memory but the stack's
+    FEW_LAST = 16      # native subscribers that fit on the stack
 
 
-# The subscribers after all others: those with a NativeSub, and their shadows.
+# Native subscribers of a message, and shadows of such: they come last.
 cdef struct LastOnes:
     uint32_t n
     Subscription **subs
@@ -76,14 +76,14 @@ cdef bint add_last(LastOnes *last, Subscription *s, const MatchResult *r) noexce
 
 
 cdef inline bint is_native_shadow(const Subscription *s) noexcept nogil:
-    """Is this a shadow of a subscription with a NativeSub? Its function may publish in place."""
+    """Is this the shadow of a native subscription? Its function may publish in place, so it comes last."""
     return s.flags == SUB_SHADOW and s.kind == JETSTREAM
 
 
 cdef RouteOutcome process_msg_results(const Message *m, const MatchResult *r) noexcept nogil:
     cdef Frames frames
     cdef uint32_t i, k, start
-    cdef uint64_t delivered = 0   # to clients: what the server itself hears is not counted
+    cdef uint64_t delivered = 0   # to clients; deliveries to the server itself do not count
     cdef bint received = False
     cdef const QueueGroup *group
     cdef Subscription *s
@@ -121,7 +121,7 @@ cdef RouteOutcome process_msg_results(const Message *m, const MatchResult *r) no
         bump64(&m.ps.out_msgs, delivered)
         bump64(&m.ps.out_bytes, delivered * m.n)
     if unlikely(last.n != 0):
-        # Last: what they deliver may replace the result and the memory that were used up to here.
+        # Last, since these functions may publish: that may replace the match result and the poller's scratch memory.
         for i in range(last.n):
             s = last.subs[i]
             if load8(&s.closed):
@@ -137,7 +137,7 @@ cdef RouteOutcome process_msg_results(const Message *m, const MatchResult *r) no
 
 
 cdef inline bint deliver_msg(const Message *m, Subscription *s, Frames *frames) noexcept nogil:
-    """Deliver to a subscription that no function takes messages for; whether it received the message."""
+    """Deliver to a subscription that is not native. Return whether it received the message."""
     if unlikely(s.flags != 0):
         return deliver_shadow(m, s, frames)
     if unlikely(m.trace != NULL):
@@ -146,7 +146,7 @@ cdef inline bint deliver_msg(const Message *m, Subscription *s, Frames *frames) 
 
 
 cdef bint deliver_shadow(const Message *m, Subscription *s, Frames *frames) noexcept nogil:
-    """Deliver to a subscription that imports what is published here, by the subject it knows it under."""
+    """Deliver through a stream import, under the subject that the importing account gives the message."""
     cdef char[256] few
     cdef char *subject = NULL
     cdef StreamImport *im = import_sub(s).what
@@ -154,7 +154,7 @@ cdef bint deliver_shadow(const Message *m, Subscription *s, Frames *frames) noex
     cdef Frames own
     cdef bint delivered
     if m.hop != NULL:
-        return False   # what has come through a service import does not leave as a stream
+        return False   # a message from a service import is not exported again as a stream
     if im.use_published:
         return deliver_export(m, s, im, frames)
     imported = m[0]
@@ -171,7 +171,7 @@ cdef bint deliver_shadow(const Message *m, Subscription *s, Frames *frames) noex
         imported.subject.n = im.to_n
     frames_clear(&own)
     delivered = deliver_export(&imported, s, im, &own)
-    frames_clear(frames)   # they may have been in the memory that was used now
+    frames_clear(frames)   # their lines were in the scratch memory that `own` has overwritten
     if subject != few:
         free(subject)
     return delivered
@@ -192,7 +192,7 @@ cdef bint deliver_export(const Message *m, Subscription *s, const StreamImport *
 
 
 cdef bint deliver_traced(const Message *m, Subscription *s, Frames *frames) noexcept nogil:
-    """Deliver and note what became of the message, or only note what would."""
+    """Deliver and note the outcome in the trace; with `trace.only`, note what the outcome would be."""
     cdef Slice subject, queue
     cdef Egress outcome
     if s.internal:
@@ -204,7 +204,7 @@ cdef bint deliver_traced(const Message *m, Subscription *s, Frames *frames) noex
     elif load8(&s.closed):
         outcome = EGRESS_SUB_CLOSED
     elif load8(&(<Subscriber> s.client).closing):
-        outcome = EGRESS_CLIENT_CLOSED   # and its subscriptions are being taken out
+        outcome = EGRESS_CLIENT_CLOSED   # its subscriptions are being removed
     else:
         outcome = EGRESS_OK if m.trace.only else deliver(m, s, frames)
     subject.p = <char *> sub_subject(s)
@@ -234,7 +234,7 @@ cdef Egress deliver(const Message *m, Subscription *s, Frames *frames) noexcept 
     if unlikely(load8(&s.closed)):
         return EGRESS_SUB_CLOSED
     if unlikely(s.kind == ROUTER or s.kind == GATEWAY or s.kind == LEAF):
-        return EGRESS_CLIENT_CLOSED   # no such connection exists before there are clusters
+        return EGRESS_CLIENT_CLOSED   # such connections exist only in clusters
     if s.internal:
         addi64_seq(&s.nm, 1)
         return EGRESS_OK if deliver_internal(m, s) else EGRESS_CLIENT_CLOSED
@@ -257,7 +257,7 @@ cdef Egress deliver(const Message *m, Subscription *s, Frames *frames) noexcept 
         nm = addi64_seq(&s.nm, 1) + 1
     max = loadi64(&s.max)
     if unlikely(max > 0 and nm > max):
-        return EGRESS_AUTO_UNSUBSCRIBED   # another poller delivered the last; it is about to be taken out
+        return EGRESS_AUTO_UNSUBSCRIBED   # another poller has delivered the last message; the owner will remove it
     outcome = deliver_local(<Subscriber> s.client, m, s, frame)
     if unlikely(max > 0 and nm == max) and not load8(&(<Subscriber> s.client).closing):
         (<Subscriber> s.client).debugf(LOG_AUTO_UNSUBSCRIBE, max, sub_sid(s), s.sid_len)
@@ -268,7 +268,7 @@ cdef Egress deliver(const Message *m, Subscription *s, Frames *frames) noexcept 
 # -- to the server itself ----------------------------------------------------------------------------------------------
 
 cdef inline bint call_native(const Message *m, const Subscription *s) noexcept nogil:
-    """Also with a message that is only traced: streams trace, too."""
+    # Called for a message that is only traced, too: streams trace for themselves.
     cdef NativeSub *native = native_sub(s)
     return native.fn(native.ctx, m, s)
 

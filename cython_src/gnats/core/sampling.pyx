@@ -1,4 +1,4 @@
-"""Does the header of a request ask for a measurement? See sampling.pxd."""
+"""Does a request's header ask for a measurement? See sampling.pxd."""
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stddef cimport size_t
 from libc.stdint cimport uint8_t
@@ -14,7 +14,7 @@ cdef inline char lower(char c) noexcept nogil:
 cdef enum Read:
     READ_FIELD
     READ_END
-    READ_MALFORMED    # then nothing of the block counts
+    READ_MALFORMED    # the whole block is ignored
 
 
 cdef inline bint is_blank(char c) noexcept nogil:
@@ -32,9 +32,11 @@ cdef inline bint in_value(uint8_t c) noexcept nogil:
 
 
 cdef Read next_field(const char *header, size_t n, size_t *at, Slice *key, Slice *value) noexcept nogil:
-    """The field at `at`, which goes on to the next one, as net/textproto reads it: a LF ends a line, with or without a
-    CR before it, the first line is no field and an empty one comes last. What continues on another line counts as far
-    as the first."""
+    """Read the field at `at`, and move `at` behind it, as net/textproto reads fields.
+
+    A LF ends a line, with or without a CR before it. The first line is no field, an empty one is the last. Continuation
+    lines are skipped.
+    """
     cdef const char *lf
     cdef const char *colon
     cdef size_t i, end
@@ -90,7 +92,7 @@ cdef bint well_formed(const char *header, size_t n) noexcept nogil:
 
 
 cdef bint find(const char *header, size_t n, const char *name, Slice *value) noexcept nogil:
-    """The first value of a field in a well-formed block; its name is given in lower case."""
+    """Find the first value of a field in a well-formed block; `name` is in lower case."""
     cdef Slice key
     cdef size_t at = 0, i
     while next_field(header, n, &at, &key, value) == READ_FIELD:
@@ -103,7 +105,8 @@ cdef bint find(const char *header, size_t n, const char *name, Slice *value) noe
 
 
 cdef size_t field(const Slice *value, char separator, size_t which, Slice *out) noexcept nogil:
-    """A part between separators, empty where there is none; how many parts there are."""
+    """Write the part with index `which` between separators to `out`, empty if there is none. Return how many there
+    are."""
     cdef size_t i, start = 0, count = 0
     out.p = value.p
     out.n = 0
@@ -125,7 +128,7 @@ cdef int hex_digit(char c) noexcept nogil:
 
 
 cdef int hex_byte(const Slice *text) noexcept nogil:
-    """The value of one or two hexadecimal digits, -1 for anything else."""
+    """Return the value of one or two hexadecimal digits, -1 for anything else."""
     cdef int high = 0, low
     if text.n < 1 or text.n > 2:
         return -1
@@ -166,12 +169,12 @@ cdef bint sampled_by_header(const char *header, size_t n) noexcept nogil:
 
 
 def sampled(bytes header not None) -> bool:
-    """Does this header block ask for a measurement?"""
+    """Return whether this header block asks for a measurement."""
     return sampled_by_header(PyBytes_AS_STRING(header), PyBytes_GET_SIZE(header))
 
 
 def fields(bytes header not None) -> list:
-    """The fields of a header block in order, (key, value); none where the block is not well-formed."""
+    """Return the fields of a header block in order, [(key, value)]; [] for a block that is not well-formed."""
     cdef Slice key, value
     cdef size_t at = 0
     cdef size_t n = PyBytes_GET_SIZE(header)

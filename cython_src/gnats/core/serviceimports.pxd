@@ -1,10 +1,10 @@
-"""Messages on their way through imported services (processServiceImport of client.go).
+"""Requests and responses through imported services (processServiceImport of client.go).
 
-A request to an imported service, or a response, is routed once more in the other account, by the poller of its
-publisher and while its own delivery goes on. The message there is another one; its `hop` chains the imports so far.
+A request to an imported service, or a response to one, is routed again in the other account, by its publisher's poller
+during its own delivery. It is another Message there; its `hop` chains the imports that it has come through.
 """
 from gnats.core.message cimport Message
 from gnats.core.sublist cimport Subscription
 
-# The function of a service import's NativeSub; ctx is the ServiceImport.
+# Handler of a service import's NativeSub; ctx is the ServiceImport.
 cdef bint take_request(void *ctx, const Message *m, const Subscription *s) noexcept nogil

@@ -1,4 +1,4 @@
-"""Messages on their way through imported services; see serviceimports.pxd."""
+"""Requests and responses through imported services; see serviceimports.pxd."""
 from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint8_t
 from libc.stdio cimport snprintf
@@ -35,9 +35,9 @@ from gnats.includes.atomics cimport load8, load_ptr_acquire, loadi64, unlikely
 from gnats.includes.text cimport put, put_text
 
 cdef enum:
-    ROOM = 512         # bytes of a subject that need no memory but the stack's
-    MAX_HOPS = 128     # service imports that one message goes through: each takes of the stack
-    INFO_ROOM = 128    # of a header beside the names in it
+    ROOM = 512         # bytes of a subject that fit on the stack
+    MAX_HOPS = 128     # service imports that one message may go through: each takes space on the stack
+    INFO_ROOM = 128    # bytes of the header beside the names in it
 
 cdef const char *INFO_HEADER = b"Nats-Request-Info"
 
@@ -49,7 +49,7 @@ cdef bint take_request(void *ctx, const Message *m, const Subscription *s) noexc
 
 
 cdef bint process_service_import(ServiceImport *si, const Message *m) noexcept nogil:
-    """Take a request to the account that serves it; False: nobody received it there."""
+    """Route a request in the account that serves it. False: nobody received it there."""
     cdef char[ROOM] few, few_mapped
     cdef char[REPLY_ROOM] reply, dest
     cdef char[SIZES_ROOM] sizes, traced_sizes
@@ -128,7 +128,7 @@ cdef bint process_service_import(ServiceImport *si, const Message *m) noexcept n
             report_latency(
                 <Subscriber> m.origin, e.se, 503, e.requester, 0, 0, e.share, expected_header(e), e.header_n)
         expected_release(e)
-    free(told)    # hop.info was in it
+    free(told)    # hop.info pointed into it
     free(noted)
     if made != few:
         free(made)
@@ -138,19 +138,24 @@ cdef bint process_service_import(ServiceImport *si, const Message *m) noexcept n
 
 
 cdef bint is_jetstream_api(const ServiceImport *si) noexcept nogil:
-    """Is it the one import of all of the JetStream API?"""
+    """Return whether this is the one import of the whole JetStream API."""
     return si.to_system and is_text(si.to, si.to_n, b"$JS.API.>")
 
 
 cdef bint served_here(const Slice *subject) noexcept nogil:
-    """Is this a request to the JetStream API that streams and consumers subscribe to in the account itself? It need not
-    go through the import."""
+    """Return whether streams and consumers subscribe to this API request in the account itself.
+
+    Then it need not go through the import.
+    """
     return has_prefix(subject, b"$JS.API.DIRECT.GET.") or has_prefix(subject, b"$JS.API.CONSUMER.MSG.NEXT.")
 
 
 cdef bint through_response(const Hop *hop) noexcept nogil:
-    """Has the message been a response on its way? The requester has chosen its subject then, and may not be allowed to
-    ask there, so it does not ask the JetStream API."""
+    """Return whether the message comes from a response.
+
+    Its subject was chosen by a requester, as a reply. That requester may not be allowed to publish to the JetStream
+    API, so the message must not get there.
+    """
     while hop != NULL:
         if not hop.request:
             return True
@@ -159,8 +164,8 @@ cdef bint through_response(const Hop *hop) noexcept nogil:
 
 
 cdef void tell_requester(const ServiceImport *si, const Message *m, Hop *hop) noexcept nogil:
-    """Decide what the service is told about the requester. What the first import of a chain tells stays; the server's
-    name is added for services that need it."""
+    """Decide what the request's header says about the requester. The first import of a chain decides about the details;
+    later ones can only add the server's name, for services that need it."""
     cdef const Hop *before = m.hop
     if before != NULL and before.request:
         hop.details = before.details
@@ -179,7 +184,7 @@ cdef inline bint tells_requester(uint8_t kind) noexcept nogil:
 
 
 cdef bint enter(const Hop *before, Hop *hop) noexcept nogil:
-    """Go through another import; False when the message has been through it, or through too many."""
+    """Append `hop` to the imports of a message. False when the message has been through it, or through too many."""
     hop.before = before
     hop.depth = before.depth + 1 if before != NULL else 1
     if hop.depth > MAX_HOPS:
@@ -192,7 +197,7 @@ cdef bint enter(const Hop *before, Hop *hop) noexcept nogil:
 
 
 cdef char *map_in(Account account, Slice *to, PollState *ps, char *few, size_t room) noexcept nogil:
-    """Have the mappings of an account change `to`: in few, or in memory to be freed; to.p is NULL without memory."""
+    """Apply an account's mappings to `to`. Return `few`, or memory to be freed; to.p is NULL without memory."""
     cdef Mappings *mappings = account_mappings(account)
     cdef char *out = few
     cdef size_t n = 0
@@ -216,7 +221,7 @@ cdef char *map_in(Account account, Slice *to, PollState *ps, char *few, size_t r
 
 
 cdef bint should_sample(ServiceExport *se, const Message *m, bint *by_header) noexcept nogil:
-    """Is the request to be measured? `by_header`: because its header asks for it."""
+    """Return whether to measure the request; by_header[0]: its header asks for it."""
     cdef uint8_t percent = load8(&se.sampling)
     by_header[0] = False
     if percent >= 100 or (percent and poller_random64(m.ps) // 7 % 100 <= percent):
@@ -226,7 +231,7 @@ cdef bint should_sample(ServiceExport *se, const Message *m, bint *by_header) no
 
 
 cdef void expect(const Message *m, const ServiceExport *se) noexcept nogil:
-    """Have the control plane see to it that responses to a service are forgotten when they do not come."""
+    """Have the control plane expire the responses that the service still waits for."""
     (<Subscriber> m.origin).inbox.post_data(
         EV_RESPONSES, NULL, &(<Subscriber> m.origin).source, <int64_t> se.id, 0, NULL, 0)
 
@@ -234,8 +239,8 @@ cdef void expect(const Message *m, const ServiceExport *se) noexcept nogil:
 cdef char *request_header(
     Subscriber requester, Account importer, Hop *hop, const Hop *before, Message *request, char *sizes
 ) noexcept nogil:
-    """Add Nats-Request-Info to the header of a request, which is then in the memory returned, to be freed; hop.info is
-    what it says. NULL when out of memory."""
+    """Add Nats-Request-Info to the header of a request. Return the new header and payload, to be freed; hop.info is the
+    header's value in there. NULL when out of memory."""
     cdef size_t hdr = request.hdr if request.hdr > 2 else 0
     cdef ClientDetails *d = NULL
     cdef Slice name = (<Account> request.account).info_name
@@ -284,13 +289,13 @@ cdef char *request_header(
 # -- responses ---------------------------------------------------------------------------------------------------------
 
 cdef bint take_response(void *ctx, const Message *m, const Subscription *s) noexcept nogil:
-    """The function of the NativeSub that takes the responses of an account, its ctx."""
+    """Handler of the NativeSub for an account's responses; ctx is the Account."""
     process_service_import_response(<Account> ctx, m)
-    return True   # also a response that comes too late: nats-server does not tell its sender
+    return True   # a late response, too: nats-server does not tell its sender
 
 
 cdef void process_service_import_response(Account account, const Message *m) noexcept nogil:
-    """Take a response to its requester."""
+    """Route a response to its requester."""
     cdef char[REPLY_ROOM] reply
     cdef char[SIZES_ROOM] sizes
     cdef Message response = m[0]
@@ -316,7 +321,7 @@ cdef void process_service_import_response(Account account, const Message *m) noe
     if is_jetstream_ack(&m.reply):
         rn = m.reply.n
     elif m.reply.n:
-        # the responder asks back
+        # The responder expects a response in turn.
         rn = (<Account> e.account).expect_response(
             take_response, account, e.se, m.reply.p, m.reply.n, e.share, (<Subscriber> m.origin).cid, False, NULL, 0,
             poller_random64(m.ps), m.ps.now, reply, &arm)
@@ -339,7 +344,7 @@ cdef void process_service_import_response(Account account, const Message *m) noe
     if expected and not delivered:
         expected_release((<Account> e.account).take_response(reply, rn))
     if e.rt != SINGLETON:
-        # an empty message is the last
+        # An empty message ends a stream of responses.
         if delivered and m.n > 0:
             account.renew_response(m.subject.p, m.subject.n, m.ps.now)
         else:
@@ -352,15 +357,15 @@ cdef void process_service_import_response(Account account, const Message *m) noe
 cdef char *trace_request(
     ServiceImport *si, const Message *m, Message *request, char *dest, char *sizes
 ) noexcept nogil:
-    """Note the import, and end the trace of the request or send it on: the request is then in the memory returned.
-    NULL: it does not go on."""
+    """Note the import in the trace, and end the trace or pass it on. Return the request's new header and payload, to be
+    freed; NULL: do not route it."""
     cdef MsgTrace *t = m.trace
     cdef bint arm = False
     cdef size_t n
     trace_service_import(t, &(<Account> si.exporter).info_name, &m.subject, &request.subject)
     if not load8(&si.se.allow_trace):
         return untrace(request, sizes)
-    # The service can have its own traces sent to where this one goes.
+    # The exporter's account gets a reply subject of its own for the trace's destination.
     n = (<Account> si.exporter).expect_response(
         take_response, <Account> si.account, si.se, t.dest.p, t.dest.n, False, (<Subscriber> m.origin).cid, False, NULL,
         0, poller_random64(m.ps), m.ps.now, dest, &arm)
@@ -374,7 +379,7 @@ cdef char *trace_request(
 
 
 cdef char *untrace(Message *m, char *sizes) noexcept nogil:
-    """Have nobody trace a message any more, which is then in the memory returned; NULL: it was to be traced only."""
+    """End the trace of a message. Return its new header and payload, to be freed; NULL: it was to be traced only."""
     if m.trace.only:
         return NULL
     m.trace = NULL

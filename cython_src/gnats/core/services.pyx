@@ -1,4 +1,4 @@
-"""Exported and imported services as the control plane handles them; what they mean is in core.account.
+"""Exported and imported services, for the control plane; core.account has their meaning.
 
 Both are undone when they are closed or collected.
 """
@@ -34,13 +34,13 @@ from gnats.includes.atomics cimport load8, loadi64, store8, store64, storei64
 from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
 
 cdef dict RESPONSE_TYPES = {"singleton": SINGLETON, "stream": STREAMED, "chunked": CHUNKED}
-cdef uint64_t exports = 0   # made so far; under the GIL
+cdef uint64_t exports = 0   # exports made; under the GIL
 
 
 @cython.no_gc_clear
 cdef class ExportedService:
-    """A service that an account offers. `response_type` is "singleton", "stream" or "chunked"; the threshold, in
-    seconds, is how long its responses are waited for."""
+    """A service that an account exports. `response_type` is "singleton", "stream" or "chunked"; `threshold` is the
+    seconds to wait for its responses."""
     cdef ServiceExport *se
     cdef readonly Account account
     cdef readonly str response_type
@@ -65,18 +65,19 @@ cdef class ExportedService:
             export_release(self.se)
 
     def close(self) -> None:
-        """Take no more requests; responses that are expected may still come. Idempotent."""
+        """Expect no responses to new requests. Those that are expected may still come. Idempotent."""
         pthread_mutex_lock(&self.account.lock)
         self.se.closed = 1
         pthread_mutex_unlock(&self.account.lock)
 
     @property
     def id(self) -> int:
-        """Its number in the events about it."""
+        """The export's number in events."""
         return self.se.id
 
     @property
     def threshold(self) -> float:
+        """Seconds to wait for responses."""
         return loadi64(&self.se.threshold) / 1e9
 
     @threshold.setter
@@ -84,25 +85,26 @@ cdef class ExportedService:
         storei64(&self.se.threshold, <int64_t> (seconds * 1e9))
 
     def measure(self, int percent, bint by_header) -> None:
-        """Measure this part of the requests, and with `by_header` those whose headers ask for it."""
+        """Measure this percentage of the requests, and with `by_header` those whose headers ask for it."""
         store8(&self.se.sampling, percent)
         store8(&self.se.by_header, by_header)
 
     @property
     def closed(self) -> bool:
+        """Whether close() was called."""
         return self.se.closed != 0
 
     @property
     def in_use(self) -> bool:
-        """Whether imports, or responses that are expected, hold it."""
+        """Whether imports, or expected responses, refer to it."""
         return loadi64(&self.se.refs) > 1
 
     def allow_trace(self, bint allow) -> None:
-        """Whether traces of requests tell what becomes of them in the account that serves them."""
+        """Set whether traces of requests go on into the serving account."""
         store8(&self.se.allow_trace, allow)
 
     def pending(self) -> int:
-        """Responses that are expected."""
+        """Return the number of expected responses."""
         cdef uint32_t n
         pthread_mutex_lock(&self.account.lock)
         n = self.se.queue.n
@@ -110,8 +112,11 @@ cdef class ExportedService:
         return n
 
     def check_expired_responses(self) -> tuple[float | None, list]:
-        """Drop the responses that have not come in time: seconds until it is worth asking again, None for when the next
-        one is expected; and the measurements among them, as EV_LATENCY has them."""
+        """Drop the responses that have not come within `threshold`.
+
+        Returns the seconds until the next one expires (None: none is expected; call again after EV_RESPONSES), and the
+        measurements of those dropped, as bytes like an EV_LATENCY's data.
+        """
         cdef Expected *e
         cdef Expected *expired = NULL
         cdef int64_t now = monotonic_ns(), wait = -1
@@ -150,10 +155,10 @@ cdef class ExportedService:
 
 @cython.no_gc_clear
 cdef class ImportedService:
-    """A service that an account takes from another one: requests to `subject` go to `to` there.
+    """An import of a service: requests to `subject` in `account` go to `to` in the exporting one.
 
-    With a transform `to` is what it makes of the subject, with `use_published` the subject itself. Requests are taken
-    until close(). Raises ValueError for an invalid subject, MemoryError.
+    With a transform, `to` is replaced by its result; with `use_published` requests keep their subject. It handles
+    requests until close(). Raises ValueError for an invalid subject, MemoryError.
     """
     cdef ServiceImport *si
     cdef Subscription *sub
@@ -201,7 +206,7 @@ cdef class ImportedService:
         self.close()
 
     def close(self) -> None:
-        """Take no more requests. Idempotent."""
+        """Handle no more requests. Idempotent."""
         if self.sub != NULL:
             store8(&self.sub.closed, 1)
             self.account.sublist.remove(self.sub)
@@ -216,12 +221,12 @@ cdef class ImportedService:
             self.si = NULL
 
     def subscription(self) -> tuple:
-        """(subject, queue, sid, delivered, max), as Client.subscriptions() has them."""
+        """Return (subject, queue, sid, delivered, max), like a row of Client.subscriptions()."""
         return sub_row(self.sub)
 
     @property
     def share(self) -> bool:
-        """Whether requests tell the details of who sent them."""
+        """Whether requests carry the details of their sender."""
         return load8(&self.si.share) != 0
 
     @share.setter
@@ -230,7 +235,7 @@ cdef class ImportedService:
 
     @property
     def invalid(self) -> bool:
-        """Whether requests are refused: the leave to import has ended."""
+        """Whether requests are refused, because the permission to import has ended."""
         return load8(&self.si.invalid) != 0
 
     @invalid.setter

@@ -1,4 +1,4 @@
-"""Bytes of somebody else's memory."""
+"""Bytes in memory that belongs to another object."""
 from libc.stddef cimport size_t
 
 

@@ -1,5 +1,4 @@
-"""What the pollers of one server share: switches they read, counters they write. All are
-atomic but the table of pollers."""
+"""Switches that a server's pollers read, and counters that they write. All are atomic but the table of pollers."""
 from libc.stdint cimport uint8_t, uint64_t
 
 
@@ -10,5 +9,5 @@ cdef enum:
 cdef class ServerState:
     cdef void *pollers[MAX_POLLERS]   # PollState by index; set before the first connection
     cdef uint8_t _debug, _trace, _trace_verbose, _trace_headers, _no_stall
-    cdef uint64_t _max_traced         # bytes of a payload that a trace shows; 0: all
+    cdef uint64_t _max_traced         # bytes of a payload that a trace shows; 0: all of it
     cdef uint64_t _slow_consumers, _stale_connections, _stalls

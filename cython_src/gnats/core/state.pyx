@@ -5,11 +5,11 @@ from gnats.includes.atomics cimport load8, load64, store8, store64
 
 
 cdef class ServerState:
-    """Shared by a server's pollers. Switches may be set at any time; counters only grow."""
+    """Shared by a server's pollers. Any thread may set a switch at any time; counters only grow."""
 
     @property
     def debug(self) -> bool:
-        """Post a record for what nats-server logs at debug level."""
+        """Whether to post records that nats-server logs at debug level."""
         return load8(&self._debug) != 0
 
     @debug.setter
@@ -18,7 +18,7 @@ cdef class ServerState:
 
     @property
     def trace(self) -> bool:
-        """Post an EV_TRACE for each protocol operation."""
+        """Whether to post an EV_TRACE for each protocol operation."""
         return load8(&self._trace) != 0
 
     @trace.setter
@@ -27,7 +27,7 @@ cdef class ServerState:
 
     @property
     def trace_verbose(self) -> bool:
-        """Trace the system account's own clients, too."""
+        """Whether to trace the system account's own clients, too."""
         return load8(&self._trace_verbose) != 0
 
     @trace_verbose.setter
@@ -36,7 +36,7 @@ cdef class ServerState:
 
     @property
     def trace_headers(self) -> bool:
-        """Trace of a message only its header."""
+        """Whether to trace only the header of a message."""
         return load8(&self._trace_headers) != 0
 
     @trace_headers.setter
@@ -45,7 +45,7 @@ cdef class ServerState:
 
     @property
     def max_traced_msg_len(self) -> int:
-        """Bytes of a payload that a trace shows; 0: all."""
+        """Bytes of a payload that a trace shows; 0: all of it."""
         return load64(&self._max_traced)
 
     @max_traced_msg_len.setter
@@ -54,7 +54,7 @@ cdef class ServerState:
 
     @property
     def no_fast_producer_stall(self) -> bool:
-        """Drop a message for a stalled consumer instead of slowing its producer."""
+        """Whether to drop a message for a consumer over its gate, instead of stalling the producer."""
         return load8(&self._no_stall) != 0
 
     @no_fast_producer_stall.setter

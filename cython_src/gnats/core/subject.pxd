@@ -1,7 +1,7 @@
-"""Subjects as the data plane sees them: a pointer and a length (the subject half of sublist.go).
+"""Subjects in the data plane: a pointer and a length (the subject half of sublist.go).
 
-A subject is tokens separated by dots. A token of the one character `*` stands for any token, `>` in the last
-place for one or more; either inside a longer token is an ordinary character.
+A subject is tokens separated by dots. The token `*` stands for any one token, `>` as the last one for one or more;
+inside a longer token they are ordinary characters.
 """
 from libc.stddef cimport size_t
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
@@ -19,19 +19,19 @@ cdef extern from * nogil:
     static inline uint64_t gnats_read64(const char *p) { uint64_t v; memcpy(&v, p, sizeof v); return v; }
     static inline uint32_t gnats_read32(const char *p) { uint32_t v; memcpy(&v, p, sizeof v); return v; }
     """
-    # the two halves of the 128-bit product, folded: one multiplication spreads every input bit
+    # Folds the two halves of the 128-bit product: one multiplication spreads every input bit.
     uint64_t mul_mix "gnats_mul_mix"(uint64_t a, uint64_t b)
     uint64_t read64 "gnats_read64"(const char *p)
     uint32_t read32 "gnats_read32"(const char *p)
 
 
-# Random for each process, the same in all modules: nobody outside can pick subjects that collide.
+# Random in each process, the same in all modules: no client can choose subjects that collide.
 cdef uint64_t hash_seed_a
 cdef uint64_t hash_seed_b
 
 
 cdef inline uint32_t hash_bytes(const char *p, size_t n) noexcept nogil:
-    """A keyed hash of n bytes (wyhash's construction), for tables of this process only."""
+    """Hash n bytes with a key (wyhash's construction), for tables of this process only."""
     cdef uint64_t h = hash_seed_a ^ n
     cdef uint64_t a = 0, b = 0
     while n > 16:
@@ -51,7 +51,7 @@ cdef inline uint32_t hash_bytes(const char *p, size_t n) noexcept nogil:
 
 
 cdef inline bint same_bytes(const char *a, const char *b, size_t n) noexcept nogil:
-    """memcmp(a, b, n) == 0, without the call for the short strings that subjects are."""
+    """Return memcmp(a, b, n) == 0, without the call for strings as short as subjects."""
     if n > 16:
         return memcmp(a, b, n) == 0
     if n >= 8:
@@ -62,19 +62,19 @@ cdef inline bint same_bytes(const char *a, const char *b, size_t n) noexcept nog
 
 
 cdef inline size_t token_end(const char *p, size_t n, size_t start) noexcept nogil:
-    """Where the token that begins at start ends: the next dot, or n."""
+    """Return the end of the token that begins at `start`: the next dot, or n."""
     while start < n and p[start] != c'.':
         start += 1
     return start
 
 
 cdef inline bint is_token(const char *p, size_t start, size_t end, char c) noexcept nogil:
-    """Is the token p[start:end] the one character c?"""
+    """Return whether the token p[start:end] is the one character c."""
     return end - start == 1 and p[start] == c
 
 
 cdef inline bint is_valid_subject(const char *p, size_t n) noexcept nogil:
-    """No empty token, no white space, nothing after `>`."""
+    """Return whether it has no empty token, no white space, and no token behind `>`."""
     cdef size_t i, start = 0
     for i in range(n):
         if p[i] == c'.':
@@ -96,7 +96,7 @@ cdef inline bint subject_has_wildcard(const char *p, size_t n) noexcept nogil:
 
 
 cdef inline bint is_valid_literal_subject(const char *p, size_t n) noexcept nogil:
-    """No empty token and no wildcard; white space is not looked at: the protocol parser has split on it."""
+    """Return whether it has no empty token and no wildcard. White space is ignored: the parser has split on it."""
     cdef size_t i, start = 0
     for i in range(n):
         if p[i] == c'.':
@@ -117,15 +117,15 @@ cdef inline size_t num_tokens(const char *p, size_t n) noexcept nogil:
     return tokens
 
 
-# Does `test` match everything that `subject` matches? Either may hold wildcards.
+# Does `test` match all that `subject` matches? Either may have wildcards (subjectIsSubsetMatch).
 cdef bint subject_is_subset_match(
     const char *subject, size_t n, const char *test, size_t test_n,
 ) noexcept nogil
 
-# Is there a literal subject that both match?
+# Do both match some literal subject (SubjectsCollide)?
 cdef bint subjects_collide(const char *a, size_t an, const char *b, size_t bn) noexcept nogil
 
-# Does `subject` match `literal`, whose own `*` and `>` are ordinary characters?
+# Does `subject` match `literal`, in which `*` and `>` are ordinary characters (matchLiteral)?
 cdef bint match_literal(
     const char *literal, size_t n, const char *subject, size_t subject_n,
 ) noexcept nogil

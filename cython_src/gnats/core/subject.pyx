@@ -1,6 +1,6 @@
-"""Subjects: validity, wildcards, which of them cover or meet each other (the subject half of sublist.go).
+"""Subjects: validity, wildcards, coverage and collision; see subject.pxd.
 
-The functions of this module that Python sees take a subject as bytes, or as a str that is encoded as UTF-8.
+The functions for Python take a subject as bytes, or as a str, which is encoded as UTF-8.
 """
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.string cimport memcmp
@@ -79,51 +79,51 @@ cdef inline bytes as_bytes(subject):
 
 
 def valid_subject(subject) -> bool:
-    """Can this be subscribed to: no empty token, no white space, nothing after `>`? (IsValidSubject)"""
+    """Return whether it has no empty token, no white space, and no token behind `>` (IsValidSubject)."""
     cdef bytes s = as_bytes(subject)
     return is_valid_subject(PyBytes_AS_STRING(s), PyBytes_GET_SIZE(s))
 
 
 def valid_literal_subject(subject) -> bool:
-    """No empty token and no wildcard, white space not looked at. (IsValidLiteralSubject)"""
+    """Return whether it has no empty token and no wildcard; white space is ignored (IsValidLiteralSubject)."""
     cdef bytes s = as_bytes(subject)
     return is_valid_literal_subject(PyBytes_AS_STRING(s), PyBytes_GET_SIZE(s))
 
 
 def valid_publish_subject(subject) -> bool:
-    """Valid, and without wildcards. (IsValidPublishSubject)"""
+    """Return whether it is valid and has no wildcard (IsValidPublishSubject)."""
     cdef bytes s = as_bytes(subject)
     return is_valid_publish_subject(PyBytes_AS_STRING(s), PyBytes_GET_SIZE(s))
 
 
 def has_wildcard(subject) -> bool:
-    """Is a token of it `*` or `>`? (subjectHasWildcard)"""
+    """Return whether a token is `*` or `>` (subjectHasWildcard)."""
     cdef bytes s = as_bytes(subject)
     return subject_has_wildcard(PyBytes_AS_STRING(s), PyBytes_GET_SIZE(s))
 
 
 def token_count(subject) -> int:
-    """How many tokens, empty ones included; 0 for the empty subject. (numTokens)"""
+    """Return the number of tokens, empty ones included; 0 for the empty subject (numTokens)."""
     cdef bytes s = as_bytes(subject)
     return num_tokens(PyBytes_AS_STRING(s), PyBytes_GET_SIZE(s))
 
 
 def subset_match(subject, test) -> bool:
-    """Does `test` match all that `subject` matches? Either may hold wildcards. (subjectIsSubsetMatch)"""
+    """Return whether `test` matches all that `subject` matches; either may have wildcards (subjectIsSubsetMatch)."""
     cdef bytes s = as_bytes(subject), t = as_bytes(test)
     return subject_is_subset_match(
         PyBytes_AS_STRING(s), PyBytes_GET_SIZE(s), PyBytes_AS_STRING(t), PyBytes_GET_SIZE(t))
 
 
 def collide(a, b) -> bool:
-    """Is there a literal subject that both match? (SubjectsCollide)"""
+    """Return whether both match some literal subject (SubjectsCollide)."""
     cdef bytes x = as_bytes(a), y = as_bytes(b)
     return subjects_collide(
         PyBytes_AS_STRING(x), PyBytes_GET_SIZE(x), PyBytes_AS_STRING(y), PyBytes_GET_SIZE(y))
 
 
 def literal_match(literal, subject) -> bool:
-    """Does `subject` match `literal`, whose own `*` and `>` are ordinary characters? (matchLiteral)"""
+    """Return whether `subject` matches `literal`, in which `*` and `>` are ordinary characters (matchLiteral)."""
     cdef bytes x = as_bytes(literal), y = as_bytes(subject)
     return match_literal(
         PyBytes_AS_STRING(x), PyBytes_GET_SIZE(x), PyBytes_AS_STRING(y), PyBytes_GET_SIZE(y))

@@ -1,4 +1,4 @@
-"""Many subjects at once; see subjecttrie.pxd."""
+"""A set of subjects; see subjecttrie.pxd."""
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stddef cimport size_t
 from libc.stdint cimport uint32_t
@@ -9,18 +9,18 @@ from gnats.core.subject cimport hash_bytes, is_token, subjects_collide, token_en
 from gnats.includes.atomics cimport exchange32, load32
 
 cdef enum:
-    FEW = 4             # buckets to begin with, and the least there are
-    LOOK_EVERY = 4096   # pairs between two looks at `stopped`
+    FEW = 4             # fewest buckets
+    LOOK_EVERY = 4096   # pairs compared between two looks at `stopped`
     FOUND = 1
     STOPPED = -2
     NO_MEMORY = -1
 
 
 class Stopped(Exception):
-    """stop() was called meanwhile."""
+    """stop() was called during or before a comparison."""
 
 
-# What is still to be compared: all that is below u with all below v, or with v NULL what is below u among itself.
+# A comparison that is still to be made: the subjects below u with those below v; v NULL: those below u with each other.
 cdef struct Pair:
     TrieNode *u
     TrieNode *v
@@ -65,7 +65,7 @@ cdef TrieNode *kid(const TrieNode *of, const char *p, size_t n, uint32_t hash) n
 
 
 cdef bint grow(TrieNode *of) noexcept nogil:
-    """Room for another kid."""
+    """Make room for another literal child; False when out of memory."""
     cdef uint32_t cap, i
     cdef TrieNode **buckets
     cdef TrieNode *node
@@ -90,7 +90,7 @@ cdef bint grow(TrieNode *of) noexcept nogil:
 
 
 cdef TrieNode *next_node(TrieNode *of, const char *p, size_t n, bint make) noexcept nogil:
-    """The node of a token that is no `>`; NULL where there is none, or no memory for it."""
+    """Return the child for a token other than `>`. NULL when there is none, or with `make` no memory for it."""
     cdef uint32_t hash
     cdef TrieNode *node
     if n == 1 and p[0] == c'*':
@@ -110,7 +110,7 @@ cdef TrieNode *next_node(TrieNode *of, const char *p, size_t n, bint make) noexc
 
 
 cdef void drop(TrieNode *of, TrieNode *node) noexcept nogil:
-    """Free a node that nothing uses, with the nodes below it that were made in vain."""
+    """Free an unused node and the unused nodes below it."""
     cdef TrieNode **at
     cdef TrieNode *below
     if of != NULL and of.star == node:
@@ -122,7 +122,7 @@ cdef void drop(TrieNode *of, TrieNode *node) noexcept nogil:
         at[0] = node.chain
         of.nkids -= 1
     while node != NULL:
-        # unused nodes are a chain: each has one below it at most
+        # Unused nodes form a chain: each has at most one child.
         below = node.star
         if below == NULL and node.nkids:
             below = any_kid(node)
@@ -140,12 +140,13 @@ cdef TrieNode *any_kid(TrieNode *of) noexcept nogil:
 
 
 cdef inline uint32_t deeper(const TrieNode *node) noexcept nogil:
-    """Subjects that have at least one more token."""
+    """Return the number of subjects with at least one more token."""
     return node.users - node.ends
 
 
 cdef int compare(SubjectTrie stopper, Pairs *todo, bint both) noexcept nogil:
-    """FOUND where a subject of a u is one that a v's subject covers; `both`: or one has a literal in common with it."""
+    """Return FOUND if a subject below a u is covered by one below its v, or with `both` has a literal subject in common
+    with it; 0 if none is; else STOPPED or NO_MEMORY."""
     cdef Pair pair
     cdef TrieNode *u
     cdef TrieNode *v
@@ -176,7 +177,7 @@ cdef int compare(SubjectTrie stopper, Pairs *todo, bint both) noexcept nogil:
 
 
 cdef bint push_among(Pairs *todo, TrieNode *of) noexcept nogil:
-    """What is below one node among itself."""
+    """Add the comparisons of the children of a node with each other. False when out of memory."""
     cdef uint32_t i
     cdef TrieNode *node
     if of.star != NULL and not push(todo, of.star, NULL):
@@ -193,7 +194,8 @@ cdef bint push_among(Pairs *todo, TrieNode *of) noexcept nogil:
 
 
 cdef bint push_all(Pairs *todo, TrieNode *of, TrieNode *star, bint swapped) noexcept nogil:
-    """The literal tokens below a node, and its `*` unless they are swapped (it has been seen), with another's `*`."""
+    """Add the comparisons of the children of a node with another node's `*`. `swapped`: that `*` is the u, and
+    the node's own `*` has been compared with it already."""
     cdef uint32_t i
     cdef TrieNode *node
     if not swapped and of.star != NULL and not push(todo, of.star, star):
@@ -208,7 +210,7 @@ cdef bint push_all(Pairs *todo, TrieNode *of, TrieNode *star, bint swapped) noex
 
 
 cdef bint push_common(Pairs *todo, TrieNode *u, TrieNode *v) noexcept nogil:
-    """The literal tokens that are below both."""
+    """Add the comparisons of the literal tokens that are below both."""
     cdef TrieNode *few = u if u.nkids <= v.nkids else v
     cdef TrieNode *many = v if few == u else u
     cdef TrieNode *node
@@ -225,7 +227,7 @@ cdef bint push_common(Pairs *todo, TrieNode *u, TrieNode *v) noexcept nogil:
 
 
 cdef class SubjectTrie:
-    """A set of subjects, each as often as it was added. Raises MemoryError."""
+    """A multiset of subjects. Raises MemoryError."""
 
     def __cinit__(self):
         self.root = node_new(b"", 0, 0)
@@ -240,7 +242,7 @@ cdef class SubjectTrie:
         cdef TrieNode *below
         cdef TrieNode *waiting = NULL
         cdef uint32_t i
-        # No recursion (a subject may have very many tokens) and no memory: what waits is chained.
+        # Chain the nodes that are to be freed: a subject may have too many tokens for recursion, and memory may be out.
         while node != NULL:
             if node.star != NULL:
                 node.star.chain = waiting
@@ -300,7 +302,7 @@ cdef class SubjectTrie:
         prune(self.root, p, n)
 
     def add(self, subjects) -> None:
-        """Add subjects, str or bytes; all of them, or with a MemoryError none."""
+        """Add subjects, str or bytes: all of them, or none when it raises MemoryError."""
         cdef list texts = [encoded(subject) for subject in subjects]
         cdef bytes text
         cdef size_t i, done = 0
@@ -313,28 +315,28 @@ cdef class SubjectTrie:
             done += 1
 
     def discard(self, subjects) -> None:
-        """Take subjects away, each once; those that are not there are skipped."""
+        """Remove subjects, once each; skip those that are not there."""
         cdef bytes text
         for subject in subjects:
             text = encoded(subject)
             self.remove(PyBytes_AS_STRING(text), PyBytes_GET_SIZE(text))
 
     def collides_with(self, SubjectTrie other not None) -> bool:
-        """Is there a literal subject that one of these and one of those match? Raises Stopped."""
+        """Return whether a subject here and one in `other` match the same literal subject. Raises Stopped."""
         return ask(self, other.root, True)
 
     def has_collision(self) -> bool:
-        """Is there a literal subject that two of these match? Raises Stopped."""
+        """Return whether two subjects here match the same literal subject. Raises Stopped."""
         return ask(self, NULL, True)
 
     def has_subset(self) -> bool:
-        """Does one of these match all that another one matches? Raises Stopped."""
+        """Return whether one subject here matches all that another one matches. Raises Stopped."""
         return ask(self, NULL, False)
 
     def first_collision(self, subjects) -> tuple[int, int] | None:
-        """The places of the first subject that collides with a later one, and of the first of those.
+        """Return the index of the first subject that collides with a later one, and that of the first such; or None.
 
-        `subjects` are all that is here; nothing is afterwards. Raises Stopped.
+        `subjects` are exactly those of this trie; the search removes them. Raises Stopped.
         """
         cdef list texts = [encoded(subject) for subject in subjects]
         cdef bytes text, other
@@ -355,12 +357,12 @@ cdef class SubjectTrie:
         return None
 
     def stop(self) -> None:
-        """Have the comparison that goes on in another thread, and every later one of this trie, raise Stopped."""
+        """Have a comparison in another thread, and every later one of this trie, raise Stopped."""
         exchange32(&self.stopped, 1)
 
 
 cdef bint ask(SubjectTrie trie, TrieNode *v, bint both) except -1:
-    """compare() of all there is with all below v."""
+    """compare() all subjects with those below v. Raises MemoryError, Stopped."""
     cdef Pairs todo = Pairs(NULL, 0, 0)
     cdef int rc = NO_MEMORY
     with nogil:
@@ -379,7 +381,7 @@ cdef bytes encoded(subject):
 
 
 cdef void count(TrieNode *node, const char *p, size_t n, uint32_t more) noexcept nogil:
-    """One subject more, or less, on the way that it goes."""
+    """Count a subject more (or less: -1) at each node on its way."""
     cdef size_t start = 0, end
     node.users += more
     while start <= n:
@@ -392,7 +394,7 @@ cdef void count(TrieNode *node, const char *p, size_t n, uint32_t more) noexcept
 
 
 cdef void prune(TrieNode *node, const char *p, size_t n) noexcept nogil:
-    """Free what nothing uses on the way of a subject."""
+    """Free the unused nodes on a subject's way."""
     cdef size_t start = 0, end
     cdef TrieNode *below
     while start <= n:

@@ -1,8 +1,7 @@
 """Subscriptions and the trie that matches them (ports sublist.go).
 
-Locks: a Sublist has one reader/writer lock over its trie. `match` takes it to read, `insert` and `remove` to
-write. A Subscription outlives its removal from the trie until the caller retires it (core.quiesce): a reader
-may still hold it in a MatchResult.
+Locks: a Sublist has one readers/writer lock over its trie. `match` takes it to read, `insert` and `remove` to write. A
+removed Subscription lives until the caller retires it (core.quiesce): a poller may still have it in a MatchResult.
 """
 cimport cython
 from libc.stddef cimport size_t
@@ -19,18 +18,18 @@ cdef enum:
     SL_INVALID_SUBJECT = -1
     SL_NOT_FOUND = -2
     SL_NO_MEMORY = -3
-    # generation counters: literal first tokens share these, the others have `wild_gen`
+    # counters of changes: literal first tokens share these; wildcards have `wild_gen`
     SL_GENERATIONS = 256
 
 
 cdef enum:
-    # Of a client, in an account it imports a stream from: core.account.ImportSub stands before it.
+    # A client's, in an account that its own imports a stream from; core.account.ImportSub stands before it.
     SUB_SHADOW = 1
-    # A function takes its messages: core.message.NativeSub stands before it.
-    SUB_SERVICE = 2      # takes requests of an account to where they are served
-    SUB_RESPONSES = 4    # takes responses back
-    SUB_NATIVE = 8       # of JetStream
-    # Of a subscriber that is in the same sublist already: where each is to be found once, those with it do not count.
+    # A function handles its messages; core.message.NativeSub stands before it.
+    SUB_SERVICE = 2      # requests to an imported service
+    SUB_RESPONSES = 4    # responses to an exported one
+    SUB_NATIVE = 8       # messages for JetStream
+    # A further one of a subscriber that is in this sublist already: skipped where each subscriber is to be found once.
     SUB_FURTHER = 16
 
 
@@ -46,7 +45,7 @@ cdef inline const char *sub_sid(const Subscription *s) noexcept nogil:
     return s.data + s.subject_len + s.queue_len
 
 
-# (subject, queue, sid, delivered, max)
+# Return (subject, queue, sid, delivered, max): three bytes, two int.
 cdef tuple sub_row(const Subscription *s)
 
 
@@ -56,7 +55,7 @@ cdef struct QueueGroup:
 
 
 cdef struct MatchResult:
-    # One malloc block: free() it once, after which nothing of it is left. Never NULL unless memory ran out.
+    # One malloc block: free() it once.
     uint32_t npsubs
     uint32_t nqgroups
     size_t nbytes        # size of the block
@@ -64,7 +63,8 @@ cdef struct MatchResult:
     QueueGroup *qgroups
 
 
-# NULL when memory ran out. `kind` is the subscriber's connection kind. `before` bytes of the block come before it.
+# Make a subscription, with `before` bytes in front of it in its block; `kind` is its connection's. NULL when out of
+# memory.
 cdef Subscription *sub_new(
     void *client, uint8_t kind,
     const char *subject, size_t subject_len,
@@ -76,76 +76,74 @@ cdef Subscription *sub_new(
 
 @cython.final
 cdef class Sublist:
-    """Subscriptions by subject. All cdef methods are thread-safe and need no GIL."""
+    """Subscriptions by subject. The cdef methods are thread-safe and need no GIL."""
     cdef pthread_rwlock_t lock
     cdef Node *root
-    cdef EdgeTable edges         # all literal edges of the trie, by parent and token; queue groups as well
-    cdef uint64_t num_nodes      # without the root; like the next three written under the lock, atomic
+    cdef EdgeTable edges         # all literal edges of the trie, by parent and token; edges to queue groups, too
+    cdef uint64_t num_nodes      # without the root; like the next three atomic, written under the lock
     cdef uint64_t num_subs
-    cdef uint64_t num_inserts    # so far
-    cdef uint64_t num_removes    # so far
-    cdef uint64_t num_matches    # so far; atomic, like the next two
-    cdef uint64_t num_results    # subscriptions and queue groups that those matches found, all together
-    cdef uint64_t max_fanout     # and the most that one of them found
+    cdef uint64_t num_inserts
+    cdef uint64_t num_removes
+    cdef uint64_t num_matches    # atomic, like the next two
+    cdef uint64_t num_results    # subscriptions and queue groups found by all matches together
+    cdef uint64_t max_fanout     # the most that one match has found
 
-    # What may change the result of a match, counted: `gens` for subscriptions whose first token is literal,
-    # by its hash, so that churn below one first token (inboxes) leaves the cached results of others alone;
-    # `wild_gen` for those whose first token is a wildcard. Both only grow: their sum is the same only if
-    # neither has changed.
-    # The order: a writer changes the trie, then bumps, then releases the write lock. Whoever caches a result
-    # reads sl_generation before calling match and stores the result under what it read: a change in between
+    # Generations count the changes that can change a match result: `gens` those of subscriptions with a literal first
+    # token, by its hash, so that churn of inboxes leaves the cached results of other subjects alone; `wild_gen` those
+    # of subscriptions with a wildcard first. Both only grow, so their sum stays the same only if neither changes.
+    # Order: a writer changes the trie, bumps a generation, then releases the lock. A poller that caches a result reads
+    # sl_generation first, then calls match, and stores the result under the generation it read: a change in between
     # makes a fresh result look stale, never a stale one fresh.
     cdef uint64_t gens[SL_GENERATIONS]
     cdef uint64_t wild_gen
     cdef WatchTable watches      # under the lock
 
-    # SL_OK (also when s is in the trie already), SL_INVALID_SUBJECT (an empty token, or something after `>`)
+    # Insert s. SL_OK (also when s is in the trie already), SL_INVALID_SUBJECT (an empty token, or a token behind `>`)
     # or SL_NO_MEMORY; after an error the trie is as it was.
     cdef int insert(self, Subscription *s) noexcept nogil
 
-    # SL_OK, or SL_NOT_FOUND when s is not in this trie. Frees nothing of s.
+    # Remove s, without freeing it. SL_OK, or SL_NOT_FOUND when s is not in this trie.
     cdef int remove(self, Subscription *s) noexcept nogil
 
-    # Removes n of them under one lock; those that are not in this trie are skipped.
+    # Remove n subscriptions under one lock, skipping those that are not in this trie.
     cdef void remove_batch(self, Subscription **subs, size_t n) noexcept nogil
 
-    # Sets s.qw, the weight of a remote queue subscription in this trie.
+    # Set s.qw, the weight of a remote queue subscription in this trie.
     cdef void update_remote_qsub(self, Subscription *s, uint32_t qw) noexcept nogil
 
-    # Who gets a message published to `subject`. Its own `*` and `>` are ordinary tokens, which only wildcards
-    # match; a subject with an empty token matches nothing. NULL when memory ran out, else to be freed with
-    # free().
+    # Return the subscribers of a message to `subject`; the caller frees the result. Tokens `*` and `>` in `subject` are
+    # ordinary tokens, which only wildcards match; a subject with an empty token matches nothing. NULL when out of
+    # memory.
     cdef MatchResult *match(self, const char *subject, size_t n) noexcept nogil
 
-    # As match, for the subscriptions that have a literal subject in common with `subject`, which may hold
-    # wildcards. Looks at every subject in the trie: meant for small ones (permissions).
+    # As match, for the subscriptions that match some literal subject that `subject`, which may have wildcards, matches,
+    # too. Looks at every subject in the trie: meant for small ones (permissions).
     cdef MatchResult *reverse_match(self, const char *subject, size_t n) noexcept nogil
 
-    # As match, for every subscription, all in psubs and once, whether of a queue group or not.
+    # As match, for every subscription; all of them in psubs, once each, those of queue groups, too.
     cdef MatchResult *all(self) noexcept nogil
 
-    # As match, of those in no queue group, for who keeps everybody from changing the trie: fn gets them a subject at a
-    # time. Takes no lock.
+    # Call fn with the matching subscriptions that are in no queue group, one subscribed subject at a time. Takes no
+    # lock: the caller must keep every thread from changing the trie.
     cdef void visit(self, const char *subject, size_t n,
                     void (*fn)(void *arg, Subscription **subs, uint32_t n) noexcept nogil, void *arg) noexcept nogil
 
-    # Does anyone match?
+    # Return whether a subscription matches.
     cdef bint has_interest(self, const char *subject, size_t n) noexcept nogil
 
-    # Call fn when the first subscribes to exactly this literal subject, in this queue group or in none, and when the
-    # last unsubscribes; `interest` of the watch says how it is now. NULL when memory ran out. fn is called with the
-    # lock held.
+    # Call fn with True when the first subscription to exactly this literal subject, in this queue group or in none,
+    # comes, and with False when the last one goes; the watch's `interest` is the present state. fn runs with the lock
+    # held to write. NULL when out of memory.
     cdef Watch *watch(self, const char *subject, size_t n, const char *queue, size_t qn,
                       void (*fn)(void *ctx, bint interest) noexcept nogil, void *ctx) noexcept nogil
     # Undo watch: fn is not called any more.
     cdef void unwatch(self, Watch *w) noexcept nogil
 
-    # How many match: np in no queue group, nq in one (each once, whatever its weight).
+    # Count the matching subscriptions: np in no queue group, nq in one (each once, whatever its weight).
     cdef void num_interest(self, const char *subject, size_t n, uint32_t *np, uint32_t *nq) noexcept nogil
 
-
 cdef inline uint32_t sl_generation_slot(const char *subject, size_t n) noexcept nogil:
-    """Which of the generations belongs to a subject: worth keeping beside a result that is asked for again.
+    """Return the index of the generation of a subject; keep it beside a result that is asked for again.
 
     The part of the subject up to its first dot is enough.
     """
@@ -157,5 +155,5 @@ cdef inline uint64_t sl_generation_at(Sublist sl, uint32_t slot) noexcept nogil:
 
 
 cdef inline uint64_t sl_generation(Sublist sl, const char *subject, size_t n) noexcept nogil:
-    """To be read before match; the result holds for as long as this stays the same."""
+    """Read this before match: the result is valid as long as this stays the same."""
     return sl_generation_at(sl, sl_generation_slot(subject, n))

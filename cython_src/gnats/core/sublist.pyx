@@ -1,4 +1,4 @@
-"""Insert, remove and match by subject: the list of subscriptions over the trie (ports sublist.go)."""
+"""Insert, remove and match subscriptions by subject; see sublist.pxd."""
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdlib cimport free, malloc, realloc
@@ -17,7 +17,7 @@ from gnats.includes.pthread cimport (
 )
 
 cdef enum:
-    FEW = 32  # matching nodes, or queue groups, that need no memory but the stack's
+    FEW = 32  # matching nodes, or queue groups, that fit on the stack
 
 
 cdef Subscription *sub_new(
@@ -42,7 +42,7 @@ cdef Subscription *sub_new(
     s.sid_len = <uint32_t>sid_len
     s.hash = hash_bytes(sid, sid_len)
     memcpy(s.data, subject, subject_len)
-    if queue_len:   # without one `queue` may be NULL
+    if queue_len:   # `queue` may be NULL without one
         memcpy(s.data + subject_len, queue, queue_len)
     memcpy(s.data + subject_len + queue_len, sid, sid_len)
     return s
@@ -98,14 +98,14 @@ cdef void list_free(NodeList *found) noexcept nogil:
 
 cdef struct GroupRef:
     Node *group
-    size_t first      # the first one of this name, by its place in the array
-    size_t members    # of all of this name, remote ones by weight; only in the first
-    uint32_t slot     # in the result; only in the first
+    size_t first      # index of the first group with this name
+    size_t members    # weights of all groups with this name; set in the first one
+    uint32_t slot     # index in the result; set in the first one
     uint32_t hash     # of the name
 
 
 cdef size_t group_weight(Node *group) noexcept nogil:
-    """How many times its members appear in a result."""
+    """Return how many entries the group's members take in a result."""
     cdef size_t weight = group.nsubs
     cdef Subscription **subs = node_subs(group)
     cdef uint32_t i
@@ -137,7 +137,7 @@ cdef inline bint same_name(const GroupRef *a, const GroupRef *b) noexcept nogil:
 cdef size_t merge_groups(
     const NodeList *found, GroupRef *refs, uint32_t *index, size_t index_mask,
 ) noexcept nogil:
-    """Fills refs with the groups of all nodes, each with the first of its name; returns the number of names.
+    """Fill refs with the queue groups of all nodes, each with the first one of its name. Return the number of names.
 
     index is an open hash table of places in refs plus one, zeroed and larger than there are groups.
     """
@@ -179,7 +179,7 @@ cdef MatchResult *result_new(size_t npsubs, size_t nqgroups, size_t members) noe
 
 
 cdef MatchResult *result_of(const NodeList *found) noexcept nogil:
-    """The subscriptions of these nodes; the groups of one name become one. NULL when memory ran out."""
+    """Return the subscriptions of these nodes, with groups of the same name merged. NULL when out of memory."""
     cdef GroupRef few_refs[FEW]
     cdef uint32_t few_index[2 * FEW]
     cdef GroupRef *refs = few_refs
@@ -233,7 +233,7 @@ ctypedef bint (*NodeVisitor)(Node *node, void *arg) noexcept nogil  # False ends
 
 
 cdef bint visit_wildcards(Node *node, NodeVisitor visit, void *arg) noexcept nogil:
-    """The descendants of node that only wildcard edges lead to."""
+    """Visit the descendants of `node` that only wildcard edges lead to."""
     while True:
         if node.fwc != NULL and not visit(node.fwc, arg):
             return False
@@ -246,12 +246,12 @@ cdef bint visit_wildcards(Node *node, NodeVisitor visit, void *arg) noexcept nog
 
 # ---- the list ----
 
-cdef uint64_t sublists = 0   # made so far; under the GIL
+cdef uint64_t sublists = 0   # Sublists made; under the GIL
 
 
 @cython.final
 cdef class Sublist:
-    """Subscriptions by subject; the methods that Python sees are for tests and tools."""
+    """Subscriptions by subject. The methods that Python sees are for tests and tools."""
 
     def __cinit__(self):
         if rwlock_init(&self.lock) != 0:
@@ -259,7 +259,7 @@ cdef class Sublist:
         self.root = node_new(NULL, LITERAL, b"", 0)
         if self.root == NULL or not table_grow(&self.edges):
             raise MemoryError("sublist: no memory for its root")
-        # a cached result may outlive its sublist: no other that gets its address has had these generations
+        # A cached result may outlive its sublist: a later sublist at the same address must have other generations.
         global sublists
         sublists += 1
         self.wild_gen = sublists << 40
@@ -409,15 +409,15 @@ cdef class Sublist:
         return Handle(self, subject, queue, sid, kind, weight)
 
     def unsubscribe(self, Handle handle not None) -> bool:
-        """False when it was not in this sublist."""
+        """Remove a subscription. Return False when it was not in this sublist."""
         cdef int err
         with nogil:
             err = self.remove(handle.sub)
         return err == SL_OK
 
     def unsubscribe_all(self, handles) -> None:
-        """Remove several under one lock; those that are not in this sublist are skipped."""
-        cdef list held = list(handles)  # borrowed pointers below: this list keeps what they point to
+        """Remove several under one lock, skipping those that are not in this sublist."""
+        cdef list held = list(handles)  # keeps the subscriptions alive that are borrowed below
         cdef Handle handle
         cdef size_t n = 0
         cdef Subscription **subs = <Subscription **>malloc((len(held) + 1) * sizeof(Subscription *))
@@ -435,20 +435,20 @@ cdef class Sublist:
             free(subs)
 
     def update_weight(self, Handle handle not None, uint32_t weight) -> None:
-        """The number of members that a remote queue subscription stands for."""
+        """Set the number of members that a remote queue subscription stands for."""
         with nogil:
             self.update_remote_qsub(handle.sub, weight)
 
     def lookup(self, bytes subject not None) -> tuple[list[bytes], list[list[bytes]]]:
-        """The sids that get a message to this subject: those of no queue group, and those of each group."""
+        """Return the sids that match a subject: those in no queue group, and a list for each group."""
         return look_up(self, subject, match_locked)
 
     def reverse_lookup(self, bytes subject not None) -> tuple[list[bytes], list[list[bytes]]]:
-        """As lookup, of the subscriptions that have a literal subject in common with this one."""
+        """As lookup, for subscriptions that have a literal subject in common with `subject`."""
         return look_up(self, subject, reverse_match_locked)
 
     def interest(self, bytes subject not None) -> tuple[int, int]:
-        """How many subscriptions a message to this subject matches, outside of queue groups and in them."""
+        """Count the matching subscriptions: (outside of queue groups, in queue groups)."""
         cdef const char *p = PyBytes_AS_STRING(subject)
         cdef size_t n = PyBytes_GET_SIZE(subject)
         cdef uint32_t np, nq
@@ -457,7 +457,7 @@ cdef class Sublist:
         return np, nq
 
     def interested(self, bytes subject not None) -> bool:
-        """Would a message to this subject reach anyone?"""
+        """Return whether a subscription matches."""
         cdef const char *p = PyBytes_AS_STRING(subject)
         cdef size_t n = PyBytes_GET_SIZE(subject)
         cdef bint found
@@ -466,15 +466,15 @@ cdef class Sublist:
         return found
 
     def generation(self, bytes subject not None) -> int:
-        """Stays the same for as long as the result of a lookup of this subject does."""
+        """Return the subject's generation: as long as it stays the same, so does the result of a lookup."""
         return sl_generation(self, PyBytes_AS_STRING(subject), PyBytes_GET_SIZE(subject))
 
     def count(self) -> int:
-        """How many subscriptions it holds."""
+        """Return the number of subscriptions."""
         return load64(&self.num_subs)
 
     def stats(self) -> dict[str, int]:
-        """Subscriptions and trie nodes now; inserts, removes and matches so far, and what those found."""
+        """Return subscriptions and trie nodes now; inserts, removes, matches and their results since the start."""
         return {
             "num_subscriptions": load64(&self.num_subs),
             "num_inserts": load64(&self.num_inserts),
@@ -486,7 +486,7 @@ cdef class Sublist:
         }
 
     def subs(self) -> list[tuple[bytes, bytes, bytes]]:
-        """Subject, queue group (empty for none) and sid of every subscription, in no order."""
+        """Return (subject, queue group or b"", sid) of every subscription, in no order."""
         cdef Rows rows
         memset(&rows, 0, sizeof(Rows))
         try:
@@ -499,7 +499,7 @@ cdef class Sublist:
             free(rows.data)
 
 
-# ---- what a Sublist does under its lock ----
+# ---- under the lock of the Sublist ----
 
 cdef void free_wildcards(Node *node) noexcept nogil:
     cdef Node *next = node.pwc
@@ -514,7 +514,7 @@ cdef void free_wildcards(Node *node) noexcept nogil:
 
 
 cdef void bump(Sublist sl, const Subscription *s) noexcept nogil:
-    """The results of match may have changed: under the write lock, after the trie has."""
+    """Note that results of match may have changed. Call it under the write lock, after the trie has changed."""
     cdef size_t end = token_end(s.data, s.subject_len, 0)
     cdef uint64_t *generation = &sl.gens[sl_generation_slot(s.data, end)]
     if is_token(s.data, 0, end, c'*') or is_token(s.data, 0, end, c'>'):
@@ -523,7 +523,7 @@ cdef void bump(Sublist sl, const Subscription *s) noexcept nogil:
 
 
 cdef Node *child_of(Sublist sl, Node *node, uint8_t kind, const char *token, size_t n) noexcept nogil:
-    """The child of this kind and token, made if need be; NULL when memory ran out."""
+    """Return the child of this kind and token, making it if need be; NULL when out of memory."""
     cdef Node *child
     if kind == PWC:
         child = node.pwc
@@ -554,7 +554,7 @@ cdef Node *child_of(Sublist sl, Node *node, uint8_t kind, const char *token, siz
 
 
 cdef void prune(Sublist sl, Node *node) noexcept nogil:
-    """Frees node and those above it for as long as they are empty."""
+    """Free a node and its ancestors up to the first that is not empty."""
     cdef Node *parent
     while node != sl.root and node_is_empty(node):
         parent = node.parent
@@ -633,7 +633,7 @@ cdef int remove_locked(Sublist sl, Subscription *s) noexcept nogil:
 
 
 cdef bint subscribed_exactly(Sublist sl, const char *subject, size_t n, const char *queue, size_t qn) noexcept nogil:
-    """Is anyone subscribed to this very subject, in this queue group or in none?"""
+    """Return whether a subscription has exactly this subject and this queue group, or none."""
     cdef Node *node = sl.root
     cdef size_t start = 0, end
     while node != NULL and start <= n:
@@ -646,7 +646,7 @@ cdef bint subscribed_exactly(Sublist sl, const char *subject, size_t n, const ch
 
 
 cdef bint walk_begin(Sublist sl, Walk *w, const char *subject, size_t n) noexcept nogil:
-    """False for a subject that cannot match."""
+    """Begin a walk. False for a subject that cannot match."""
     w.edges = &sl.edges
     w.subject = subject
     w.n = n
@@ -679,7 +679,7 @@ cdef MatchResult *match_locked(Sublist sl, const char *subject, size_t n) noexce
 
 
 cdef bint each_node(Sublist sl, NodeVisitor visit, void *arg) noexcept nogil:
-    """Visits every node, queue groups as well, but the root. False when a visit returned it."""
+    """Visit every node but the root, queue groups, too. Return False when a visit has."""
     cdef uint32_t b
     cdef Node *node
     if not visit_wildcards(sl.root, visit, arg):
@@ -710,7 +710,7 @@ cdef bint add_if_collides(Node *node, void *arg) noexcept nogil:
     cdef Collision *c = <Collision *>arg
     cdef Subscription *s
     if node.kind == GROUP or (node.nsubs == 0 and node.groups == NULL):
-        return True  # a group comes with the node of its subject
+        return True  # handled with the node of its subject
     s = node_subs(node if node.nsubs > 0 else node.groups)[0]
     if subjects_collide(s.data, s.subject_len, c.subject, c.n):
         list_add(&c.found, node)
@@ -732,14 +732,14 @@ cdef MatchResult *reverse_match_locked(Sublist sl, const char *subject, size_t n
 # ---- for Python ----
 
 cdef struct Row:
-    int64_t group        # place of its queue group in the result, -1 for none
+    int64_t group        # index of its queue group in the result, -1 for none
     uint32_t subject_len
     uint32_t queue_len
     uint32_t sid_len
 
 
 cdef struct Rows:
-    # subscriptions copied under the lock (they may go at any time): a Row, then its subject, queue and sid
+    # Subscriptions copied under the lock, since they may be freed after it: each a Row, then subject, queue and sid.
     char *data
     size_t n
     size_t cap
@@ -776,7 +776,7 @@ cdef bint copy_node(Node *node, void *arg) noexcept nogil:
 
 
 cdef list rows_list(Rows *rows):
-    """(place of the queue group, subject, queue, sid) of each."""
+    """Return (index of the queue group, subject, queue, sid) of each row."""
     cdef list out = []
     cdef size_t at = 0
     cdef Row row
@@ -834,9 +834,9 @@ cdef tuple look_up(Sublist sl, bytes subject, Matcher matcher):
 
 
 @cython.final
-@cython.no_gc  # its sublist refers to nothing: there is no cycle, and the sublist must be there to the end
+@cython.no_gc  # its sublist refers to nothing, so there is no cycle; the handle needs the sublist to the end
 cdef class Handle:
-    """Owns a subscription, which it takes out of the sublist when it is collected."""
+    """Owns a subscription; removes it from the sublist when collected."""
     cdef Subscription *sub
     cdef Sublist sublist
 
@@ -882,7 +882,7 @@ cdef class Handle:
 @cython.final
 @cython.no_gc
 cdef class InterestLog:
-    """Watches a subject in a queue group, and counts the changes: for tests."""
+    """Watches a subject in a queue group and counts the changes; for tests."""
     cdef Watch *entry
     cdef Sublist sublist
     cdef uint64_t changed

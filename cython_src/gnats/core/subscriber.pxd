@@ -1,6 +1,6 @@
-"""A connection that subscribes and publishes, whatever protocol its peer speaks: what messages are routed from and to.
+"""A connection that subscribes and publishes, whatever protocol its peer speaks.
 
-Subscriptions are changed by the owner under the connection's lock, so that others may read them under it.
+The owner changes `subs` under the connection's lock; another thread reads it under that lock.
 """
 from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
@@ -12,31 +12,33 @@ from gnats.core.sublist cimport Subscription
 from gnats.core.subtable cimport SubTable
 
 
-# What a client is asked to tell about itself, as JSON in pieces: what comes before its account, before its round trip
-# time, and behind the server.
+# Details of a client for services, where an import shares them: members of a JSON object in three adjacent pieces. They
+# go before the account, before the round trip time and after the server's name.
 cdef struct ClientDetails:
     uint32_t head_n, mid_n, tail_n
     char data[1]
 
 
 cdef class Subscriber(Connection):
-    cdef void *account            # borrowed core.account.Account that it speaks for; the owner's once it is started
-    cdef uint8_t echo             # it is sent what it has published
-    cdef uint8_t headers          # it understands headers; atomic
-    cdef uint8_t verbose          # it is sent +OK for what it does
-    cdef uint8_t no_responders    # it is told when nobody receives its request
+    cdef void *account            # borrowed core.account.Account to publish and subscribe in; the owner's once started
+    cdef uint8_t echo             # deliver its own messages to it, too
+    cdef uint8_t headers          # the peer has negotiated headers; atomic, the owner writes
+    cdef uint8_t verbose          # answer each of its verbs with +OK
+    cdef uint8_t no_responders    # answer its requests with a 503 when no subscriber receives them
     cdef Guard guard
-    cdef SubTable subs            # by sid; under lock for other threads
-    cdef SubTable shadows         # in the accounts that its own imports from, by the sid of their subscription
-    cdef uint64_t nsubs           # subscriptions; atomic
-    cdef uint32_t leaving_at      # where a table is looked at next, once it is closed
-    cdef uint64_t native_sids     # given out so far
-    cdef uint64_t batch_msgs, batch_bytes   # published in the read in hand
-    cdef int64_t rtt              # ns, 0 as long as nothing was measured; atomic
-    cdef ClientDetails *details   # NULL until set; atomic
-    # under lock: auto-unsubscribed by other threads' deliveries
+    cdef SubTable subs            # by sid; the owner changes it under lock
+    cdef SubTable shadows         # in the accounts that `account` imports streams from; by the sid of the original
+    cdef uint64_t nsubs           # subscriptions; atomic, the owner writes
+    cdef uint32_t leaving_at      # once closed: the slot of the table that the next round of removal begins at
+    cdef uint64_t native_sids     # native subscriptions made; the last one's sid
+    cdef uint64_t batch_msgs, batch_bytes   # messages and their bytes published in the current read
+    cdef int64_t rtt              # ns, 0 until measured; atomic, the owner writes
+    cdef ClientDetails *details   # NULL until set; atomic, replaced as a whole by the control loop
+    # under lock: subscriptions that another thread's delivery has exhausted (max reached), for the owner to remove
     cdef Subscription **reap
     cdef uint32_t nreap
     cdef size_t reap_cap
 
+    # Keep `permissions` (None: everything is allowed) alive and leave them in `guard` for the owner to install. Control
+    # loop only. Raises MemoryError.
     cdef int stage_permissions(self, Permissions permissions) except -1

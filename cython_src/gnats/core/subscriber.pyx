@@ -23,7 +23,7 @@ from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
 
 
 cdef class Subscriber(Connection):
-    """See Connection; all that Python calls here it calls on the control loop."""
+    """A connection that subscribes and publishes. Python calls its methods on the control loop only."""
 
     def __cinit__(self, int kind, int fd, *_args, **_session):
         guard_init(&self.guard, kind, &self.lock)
@@ -36,8 +36,11 @@ cdef class Subscriber(Connection):
         free(self.reap)
 
     def set_permissions(self, Permissions permissions) -> None:
-        """Permissions from now on, None for all: the client loses the subscriptions it may not have any more, and
-        hears of each. What it was allowed to answer is forgotten. Raises MemoryError."""
+        """Replace the permissions; None allows everything.
+
+        The owner removes each subscription that is not allowed any more, and sends the client an -ERR for it. It also
+        forgets the replies that the client was allowed to publish to. Raises MemoryError.
+        """
         self.stage_permissions(permissions)
         self.request(CTL_PERMISSIONS, 0)
 
@@ -64,13 +67,15 @@ cdef class Subscriber(Connection):
         return 0
 
     def renew_imports(self) -> None:
-        """The account imports other streams than before: have the owner look at the subscriptions again."""
+        """Have the owner renew its shadow subscriptions: the account's stream imports have changed."""
         self.request(CTL_IMPORTS, 0)
 
     def set_details(self, bytes head not None, bytes mid not None, bytes tail not None) -> None:
-        """Set what services learn of this client where an import shares it: members of a JSON object, each but the
-        first with a comma before it, that come before the account, before the round trip time and behind the
-        server. Raises MemoryError."""
+        """Set the details of this client that services get where an import shares them.
+
+        Each argument holds members of a JSON object, separated by commas; all but `head` begin with a comma. `head`
+        goes before the account, `mid` before the round trip time, `tail` after the server's name. Raises MemoryError.
+        """
         cdef ClientDetails *d = <ClientDetails *> malloc(sizeof(ClientDetails) + len(head) + len(mid) + len(tail))
         cdef void *old
         if d == NULL:
@@ -86,7 +91,10 @@ cdef class Subscriber(Connection):
             qs_retire(old)
 
     def snapshot(self) -> dict:
-        """Counters for monitoring: a relaxed view, not a consistent cut. Times in ns (last_activity since 1970)."""
+        """Return counters for monitoring, each read by itself: together they are no consistent cut.
+
+        `last_activity` is in ns since 1970, `rtt` in ns (0: not measured), sizes are in bytes.
+        """
         cdef uint64_t pending, msgs, size
         pthread_mutex_lock(&self.lock)
         pending = load64(&self.backlog) + self.remote.bytes
@@ -106,13 +114,13 @@ cdef class Subscriber(Connection):
         }
 
     def subscriptions(self) -> list:
-        """(subject, queue, sid, delivered, max) of each subscription."""
+        """Return (subject, queue, sid, delivered, max) of each subscription; an empty list without memory."""
         cdef QsParticipant reader
         cdef Subscription **all = NULL
         cdef Subscription *s
         cdef uint32_t i, n = 0
         cdef list out = []
-        # Only pointers are copied under the lock; being online keeps what they point to.
+        # Copy only pointers under the lock: nothing that this reader can see is freed while it is online.
         qs_register(&reader)
         qs_online(&reader)
         pthread_mutex_lock(&self.lock)

@@ -1,7 +1,7 @@
-"""Subscriptions of a connection: made, ended, and looked at again when its permissions change. All the owner's.
+"""Make and remove the subscriptions of a connection; check them again when its permissions change. The owner's.
 
-A subscription is in the connection's table, in the sublist of its account, and has a shadow for each import that it is
-about (core.imports).
+A subscription is in the connection's table and in the sublist of its account. For each stream import that it overlaps
+it has a shadow (core.imports).
 """
 from libc.stddef cimport size_t
 from libc.stdint cimport uint32_t
@@ -11,20 +11,21 @@ from gnats.core.subscriber cimport Subscriber
 from gnats.core.sublist cimport Subscription
 
 
-# Subscribe in the account; NULL and error[0] < 0 for an invalid subject, 0 without memory.
+# Subscribe in the connection's account. NULL: error[0] is < 0 for an invalid subject, 0 without memory.
 cdef Subscription *add_sub(Subscriber c, char *subject, size_t sn, char *queue, size_t qn, char *sid, size_t n,
                            int *error) noexcept nogil
-# Subscribe `native` (copied) with a sid of its own, in the account; the control loop. NULL as add_sub.
+# Subscribe a function: `native` is copied, the sid made here. Control loop only. NULL: as add_sub.
 cdef Subscription *add_native_sub(Subscriber c, const char *subject, size_t sn, const char *queue, size_t qn,
                                   const NativeSub *native, int *error) noexcept nogil
+# Remove a subscription, unless another call has.
 cdef void unsubscribe(Subscriber c, Subscription *s) noexcept nogil
-# End those that other threads' deliveries have exhausted.
+# Remove the subscriptions that other threads' deliveries have exhausted.
 cdef void unsubscribe_exhausted(Subscriber c) noexcept nogil
-# Take new permissions; end what is subscribed and not allowed by them (processSubsOnConfigReload).
+# Install the staged permissions; remove subscriptions that they do not allow (processSubsOnConfigReload).
 cdef void apply_permissions(Subscriber c) noexcept nogil
 
-# Too many to be taken out in one batch, with others waiting?
+# Does it have too many subscriptions to remove in one batch?
 cdef bint has_many_subs(Subscriber c) noexcept nogil
 cdef void remove_all_subs(Subscriber c) noexcept nogil
-# Take some out, once the connection is closed; False: there are none left.
+# Remove some subscriptions of a closed connection; False: none is left.
 cdef bint remove_some_subs(Subscriber c) noexcept nogil

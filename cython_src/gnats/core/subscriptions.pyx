@@ -37,12 +37,12 @@ from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
 from gnats.includes.text cimport NUMBER_ROOM, put_number
 
 cdef enum:
-    SLICE = 256                    # subscriptions removed under one lock
-    MANY = 512                     # more of them are not removed in one batch
+    SLICE = 256                    # subscriptions removed under one lock of the sublist
+    MANY = 512                     # more subscriptions than these are not removed in one batch
 
 
 cdef inline void *sub_block(Subscription *s) noexcept nogil:
-    """Where its memory begins."""
+    """Return the start of its memory block."""
     return native_sub(s) if s.flags & SUB_NATIVE else <void *> s
 
 
@@ -169,7 +169,7 @@ cdef void apply_permissions(Subscriber c) noexcept nogil:
 
 
 cdef void remove_all_subs(Subscriber c) noexcept nogil:
-    """In slices: a writer that holds the sublist for long holds up every poller."""
+    """Remove in slices: a writer that holds the sublist's lock for long holds up every poller."""
     cdef Subscription *chain
     cdef Subscription *s
     cdef Subscription *some[SLICE]
@@ -206,7 +206,7 @@ cdef void take_out(Subscriber c, Subscription **subs, size_t n) noexcept nogil:
 
 
 cdef bint has_many_subs(Subscriber c) noexcept nogil:
-    # The server's own clients go at once.
+    # The server's own clients remove theirs at once.
     return c.fd >= 0 and <uint64_t> c.subs.n + c.shadows.n > MANY
 
 

@@ -1,4 +1,4 @@
-"""The subscriptions of one connection by sid; see subtable.pxd."""
+"""A connection's subscriptions by sid; see subtable.pxd."""
 from libc.stddef cimport size_t
 from libc.stdint cimport uint32_t
 from libc.stdlib cimport malloc
@@ -12,7 +12,7 @@ from gnats.includes.text cimport NUMBER_ROOM, put_number, put_text
 
 cdef enum:
     FIRST_SLOTS = 8
-    NUMBERS = 2 * NUMBER_ROOM + 5    # room for a line's two numbers, its four blanks and its end
+    NUMBERS = 2 * NUMBER_ROOM + 5    # bytes of a line's two numbers, four blanks and its end
 
 
 cdef Subscription *subtable_find(SubTable *t, const char *sid, size_t n) noexcept nogil:

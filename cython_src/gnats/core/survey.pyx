@@ -1,4 +1,4 @@
-"""Reads of many connections and subscriptions at once, for monitoring: relaxed views, never consistent cuts."""
+"""Read many connections or subscriptions at once, for monitoring: each is read by itself, not all at one moment."""
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint32_t
@@ -51,14 +51,14 @@ cdef int64_t counter(Subscriber c, Column which, int64_t offset) noexcept:
 
 
 def column(list connections not None, str name not None) -> list:
-    """One of snapshot()'s counters of each connection. Raises KeyError for another name."""
+    """Return one of snapshot()'s counters for each connection. Raises KeyError for an unknown name."""
     cdef Column which = COLUMNS[name]
     cdef int64_t offset = realtime_ns() - monotonic_ns()
     return [counter(<Subscriber?> c, which, offset) for c in connections]
 
 
 def total(list connections not None, str name not None) -> int:
-    """The sum of column()."""
+    """Return the sum of column(). Raises KeyError for an unknown name."""
     cdef Column which = COLUMNS[name]
     cdef int64_t sum = 0
     for c in connections:
@@ -67,19 +67,21 @@ def total(list connections not None, str name not None) -> int:
 
 
 def account_of(Subscriber c not None) -> Account:
-    """The account a connection is bound to."""
+    """Return the account that a connection is bound to."""
     return <Account> c.account
 
 
 def matching(Sublist sl not None, bytes subject not None) -> list:
-    """(subject, queue, sid, delivered, max, cid, account) of each subscription that gets a message to this subject,
-    members of queue groups all of them; cid 0 and account None for those of the table's account itself.
-    Raises MemoryError."""
+    """Return (subject, queue, sid, delivered, max, cid, account) of each subscription that matches `subject`.
+
+    Includes every member of a queue group. Subscriptions of the account itself have cid 0 and account None. Raises
+    MemoryError.
+    """
     return rows_of(sl, subject, False)
 
 
 def shadows(Sublist sl not None) -> list:
-    """The same of those that other accounts' imports have made in it."""
+    """Return rows like matching()'s for the shadows that other accounts' imports have made in `sl`."""
     return rows_of(sl, b"", True)
 
 
@@ -90,7 +92,7 @@ cdef list rows_of(Sublist sl, bytes subject, bint all_shadows):
     cdef MatchResult *r
     cdef uint32_t i, j
     cdef list rows = []
-    # Being online keeps what the result points to.
+    # While this reader is online, nothing that the result points to is freed.
     qs_register(&reader)
     qs_online(&reader)
     try:

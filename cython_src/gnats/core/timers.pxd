@@ -1,8 +1,8 @@
-"""Timers: a binary heap of deadlines embedded in what they belong to, of a poller or of JetStream's engine.
+"""Timers of a poller or of JetStream's engine: a binary heap of deadlines, which are part of their owners.
 
-No lock: a poller's are its own, the engine's are under a lock of its. A round is the calls of timer_expired with one
-`now`. A timer that is set while a round lasts is due in a later one, whatever it is set to: so none keeps the others
-from being called, however often it is set anew.
+No lock of its own: a poller's heap is its own, the engine guards its heap with a lock. A *round* is the calls of
+timer_expired with one `now`. A timer that is set during a round is due in a later one, however early its deadline. So
+no timer keeps others from expiring by being set again and again.
 """
 from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint32_t
@@ -10,26 +10,25 @@ from libc.stdint cimport int64_t, uint32_t
 
 cdef struct Timer:
     int64_t when      # monotonic ns
-    void *owner
-    uint32_t kind     # for the owner
-    uint32_t slot     # 1-based place in the heap, 0 when not armed
+    void *owner       # borrowed
+    uint32_t kind     # for the owner to tell its timers apart
+    uint32_t slot     # index in the heap, 0 when not armed
 
 
 cdef struct TimerHeap:
     Timer **heap      # heap[0] is unused
-    uint32_t n        # atomic, one writer
-    int64_t first     # the earliest deadline, 0 for none; the same
-    uint32_t reserved
+    uint32_t n        # armed timers; atomic, one writer
+    int64_t first     # the earliest deadline, 0 for none; atomic, one writer
+    uint32_t reserved  # timers that can be set without memory, by timers_reserve
     size_t cap
-    int64_t turn      # `now` of the last round: nothing is set to that or earlier
+    int64_t turn      # `now` of the last round; no deadline is set at or before it
 
 
 cdef int timer_set(TimerHeap *h, Timer *t, int64_t when) noexcept nogil   # -1 when out of memory, unless reserved
-# Room for n more timers than those that it was called for before, so that they can be set without memory; n below 0
-# gives it back. -1 when out of memory.
+# Reserve room for n more timers, so that they can be set without memory; n < 0 gives it back. -1 when out of memory.
 cdef int timers_reserve(TimerHeap *h, int n) noexcept nogil
 cdef void timer_clear(TimerHeap *h, Timer *t) noexcept nogil
-cdef Timer *timer_expired(TimerHeap *h, int64_t now) noexcept nogil        # takes one that is due, or NULL
+cdef Timer *timer_expired(TimerHeap *h, int64_t now) noexcept nogil        # removes one that is due; NULL: none
 cdef void timers_free(TimerHeap *h) noexcept nogil
 
 

@@ -101,17 +101,17 @@ cdef void timers_free(TimerHeap *h) noexcept nogil:
 # -- for tests ---------------------------------------------------------------------------------------------------------
 
 def probe_times(int64_t t, int64_t d) -> tuple[int, int, int]:
-    """t + d, t - d, and t seconds in ns."""
+    """Return t + d, t - d, and t seconds in ns."""
     return time_after(t, d), time_before(t, d), whole_seconds(t)
 
 
 def probe_duration(double secs) -> int:
-    """ns."""
+    """Return seconds in ns."""
     return duration_of(secs)
 
 
 cdef class TimersProbe:
-    """Timers alone, told apart by their number."""
+    """A heap of its own, whose timers are told apart by number."""
     cdef TimerHeap h
     cdef Timer *timers
     cdef uint32_t room
@@ -156,7 +156,7 @@ cdef class TimersProbe:
         timer_clear(&self.h, self.at(i))
 
     def expired(self, int64_t now) -> int | None:
-        """One that is due."""
+        """Remove and return one that is due, None when none is."""
         cdef Timer *t = timer_expired(&self.h, now)
         return t.kind if t != NULL else None
 

@@ -1,8 +1,8 @@
-"""TLS by OpenSSL (crypto/tls): contexts made of certificates and rules, and the steps of a connection that has one.
+"""TLS by OpenSSL (crypto/tls): contexts, made of certificates and rules, and the steps of a TLS connection.
 
-OpenSSL reads from and writes to memory here, never the socket: the connection reads many records with one system call
-and writes many with one, and a handshake that waits costs nothing. A context does not change once a connection uses
-it; a reload makes another one. Its counter of handshakes is under `lock`, a leaf.
+OpenSSL reads from memory and writes to memory, never the socket: a connection reads or writes many records with one
+system call, and a handshake that waits occupies no thread. A context never changes once a connection uses it; a reload
+makes another one. Its count of handshakes is under `lock`, a leaf.
 """
 from libc.stddef cimport size_t
 from libc.stdint cimport int64_t
@@ -18,6 +18,7 @@ cdef struct Certificate:
     X509_stack *chain
 
 
+# In the order in which they were added.
 cdef struct Certificates:
     Certificate *items
     int n
@@ -26,11 +27,11 @@ cdef struct Certificates:
 cdef class TLSContext(TLSBase):
     cdef SSL_CTX *ctx
     cdef Certificates certificates
-    cdef char *pinned             # digests of public keys, 32 bytes each
+    cdef char *pinned             # SHA-256 digests of public keys, 32 bytes each
     cdef size_t npinned
-    cdef bint has_pinned
-    cdef readonly bint verify     # a client must have a certificate
-    # connection_rate_limit
+    cdef bint has_pinned          # a client's key must be one of these
+    cdef readonly bint verify     # clients must show a certificate
+    # connection_rate_limit: handshakes a second, in this second, refused; end of the second in monotonic ns
     cdef pthread_mutex_t lock
     cdef int64_t limit, count, blocked, window_end
 

@@ -169,14 +169,14 @@ from gnats.includes.pthread cimport (
 )
 
 cdef enum:
-    RECORD = 16384               # plain bytes of one record, at most
-    WIRE_LIMIT = 4 * 1024 * 1024  # of records for a peer that makes us answer and does not read
+    RECORD = 16384               # plain bytes of a record at most
+    WIRE_LIMIT = 4 * 1024 * 1024  # bytes on `wire`; beyond, cut off a peer that makes us answer and does not read
     DIGEST = 32
-    SECURITY_LEVEL = 1           # keys of 1024 bits or more, as in Go
+    SECURITY_LEVEL = 1           # OpenSSL's: keys of 1024 bits and more, as in Go
 
 
 class TLSError(Exception):
-    """Certificates, keys or rules that OpenSSL does not take; the text is the reason."""
+    """OpenSSL does not accept certificates, keys or rules; the text says why."""
 
 
 # -- the bytes between OpenSSL and a connection --------------------------------------------------------------------
@@ -221,7 +221,7 @@ BIO_meth_set_ctrl(BIO_QUEUES, bio_ctrl)
 
 
 cdef void keep_certificate(Tls *t, X509 *cert) noexcept nogil:
-    """Append to t.chain. Without memory it is left out: the handshake fails where it matters."""
+    """Append a certificate to t.chain. Without memory it is left out; settle() refuses an empty chain."""
     cdef int n = i2d_X509(cert, NULL)
     cdef uint32_t size = <uint32_t> n
     cdef char *grown
@@ -247,14 +247,14 @@ cdef void keep_certificates(Tls *t, const X509_stack *chain) noexcept nogil:
 
 
 cdef int note_refusal(int good, X509_STORE_CTX *store) noexcept nogil:
-    """Keeps what a client has shown that is not accepted: OpenSSL forgets it with the handshake."""
+    """Keep a certificate that was not accepted, and why: OpenSSL forgets both after the handshake."""
     cdef SSL *ssl
     cdef Tls *t
     if not good:
-        # An authority that only has the name of a trusted one is unknown, as it is for Go, not a failure of OpenSSL.
+        # An authority with only the name of a trusted one counts as unknown, as in Go.
         if X509_STORE_CTX_get_error(store) == X509_V_ERR_CERT_SIGNATURE_FAILURE:
             X509_STORE_CTX_set_error(store, X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT_LOCALLY)
-        ERR_clear_error()   # of what it has tried: the handshake adds that the verification has failed
+        ERR_clear_error()   # drop what OpenSSL noted on the way: the handshake adds that verification has failed
         ssl = <SSL *> X509_STORE_CTX_get_ex_data(store, SSL_get_ex_data_X509_STORE_CTX_idx())
         t = <Tls *> SSL_get_app_data(ssl)
         if t.chain == NULL:
@@ -264,11 +264,11 @@ cdef int note_refusal(int good, X509_STORE_CTX *store) noexcept nogil:
 
 
 cdef int no_password(char *buf, int size, int writing, void *data) noexcept nogil:
-    return -1   # and do not ask for one on the terminal
+    return -1   # never ask on the terminal
 
 
 cdef bint offers_cipher_for(SSL *ssl, EVP_PKEY *key) noexcept nogil:
-    """Whether the client has a cipher suite for this kind of key, which only before TLS 1.3 is a question."""
+    """Return whether the client offers a cipher suite for this kind of key. Only suites before TLS 1.3 depend on it."""
     cdef SSL_CIPHER_stack *offered = SSL_get_client_ciphers(ssl)
     cdef int wanted = NID_auth_rsa if EVP_PKEY_get_base_id(key) == EVP_PKEY_RSA else NID_auth_ecdsa
     cdef int i
@@ -281,7 +281,7 @@ cdef bint offers_cipher_for(SSL *ssl, EVP_PKEY *key) noexcept nogil:
 
 
 cdef int choose_certificate(SSL *ssl, void *arg) noexcept nogil:
-    """The first certificate that has the name asked for and works with what the hello offers, or the first."""
+    """Choose the first certificate that has the name asked for and that the client supports, else the first one."""
     cdef Certificates *all = <Certificates *> arg
     cdef const char *name = SSL_get_servername(ssl, TLSEXT_NAMETYPE_host_name)
     cdef Certificate *c
@@ -303,7 +303,7 @@ cdef int choose_certificate(SSL *ssl, void *arg) noexcept nogil:
 
 
 cdef str reason():
-    """Why OpenSSL has refused, in its words."""
+    """Return OpenSSL's reason for its last error."""
     cdef unsigned long code = ERR_get_error()
     cdef const char *text = ERR_reason_error_string(code) if code else NULL
     ERR_clear_error()
@@ -311,7 +311,7 @@ cdef str reason():
 
 
 cdef X509_stack *read_certificates(bytes pem) except NULL:
-    """Every certificate of a PEM file. Raises TLSError when there is none or one is bad, MemoryError."""
+    """Return every certificate in a PEM file. Raises TLSError when there is none or one is bad, MemoryError."""
     cdef BIO *bio = BIO_new_mem_buf(PyBytes_AS_STRING(pem), <int> PyBytes_GET_SIZE(pem))
     cdef X509_stack *found = sk_X509_new_null()
     cdef X509 *cert
@@ -339,11 +339,11 @@ cdef X509_stack *read_certificates(bytes pem) except NULL:
 cdef class TLSContext(TLSBase):
     """Certificates and rules for handshakes with clients.
 
-    `min_version` is 0x0303 or 0x0304; `ciphers` and `groups` are OpenSSL's lists, `ciphers` of TLS 1.2 (empty: there is
-    no TLS 1.2). `pinned` None accepts any client certificate that is otherwise good, else its public key's SHA-256
-    must be one of these (bytes). `rate_limit` is in handshakes a second, 0 for no limit.
+    `min_version` is 0x0303 or 0x0304. `ciphers` and `groups` are lists in OpenSSL's form; `ciphers` is for TLS 1.2, and
+    empty disables TLS 1.2. `pinned`, unless None, has the SHA-256 digests (bytes) of the client keys that are accepted.
+    `rate_limit` is in handshakes a second, 0 for no limit.
 
-    Session tickets are never given out: a resumed session would pass by a CA or a pinned key that a reload removed.
+    Session tickets are never issued: a resumed session would bypass a CA or a pinned key that a reload has removed.
 
     Raises TLSError, MemoryError.
     """
@@ -370,7 +370,7 @@ cdef class TLSContext(TLSBase):
             raise TLSError(f"minimum version: {reason()}")
         if ciphers and SSL_CTX_set_cipher_list(self.ctx, ciphers.encode()) != 1:
             raise TLSError(f"cipher suites: {reason()}")
-        # nats-server's order, which is the fastest first
+        # nats-server's order: the fastest first
         SSL_CTX_set_ciphersuites(
             self.ctx, b"TLS_AES_128_GCM_SHA256:TLS_AES_256_GCM_SHA384:TLS_CHACHA20_POLY1305_SHA256")
         if SSL_CTX_set1_groups_list(self.ctx, groups.encode()) != 1:
@@ -396,7 +396,7 @@ cdef class TLSContext(TLSBase):
         pthread_mutex_destroy(&self.lock)
 
     def add_certificate(self, bytes cert_pem not None, bytes key_pem not None) -> None:
-        """Serve this certificate (a chain, its own first) where it fits a hello better than those added before.
+        """Add a certificate (PEM of a chain, its own first) and its key. A handshake uses the first that fits.
 
         Raises TLSError, MemoryError.
         """
@@ -440,7 +440,7 @@ cdef class TLSContext(TLSBase):
             SSL_CTX_set_cert_cb(self.ctx, choose_certificate, &self.certificates)
 
     def require_client_certificates(self, bytes ca_pem) -> None:
-        """Ask clients for a certificate of one of these authorities, or of the system's for None.
+        """Require a certificate from clients, issued by one of these authorities; None: one of the system's.
 
         Raises TLSError.
         """
@@ -458,13 +458,13 @@ cdef class TLSContext(TLSBase):
                 sk_X509_NAME_push(names, X509_NAME_dup(X509_get_subject_name(sk_X509_value(found, i))))
             sk_X509_pop_free(found, X509_free)
             SSL_CTX_set_client_CA_list(self.ctx, names)
-        # As in Go, whoever is in the pool is trusted, be it an intermediate or the client itself.
+        # As in Go, every certificate in the pool is trusted, even an intermediate or the client's own.
         X509_STORE_set_flags(store, X509_V_FLAG_PARTIAL_CHAIN)
         SSL_CTX_set_verify(self.ctx, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, note_refusal)
         self.verify = True
 
     def not_after(self) -> tuple | None:
-        """When the first certificate expires, (year, month, day, hour, minute, second) in UTC."""
+        """Return the expiry of the first certificate, (year, month, day, hour, minute, second) in UTC; None: none."""
         cdef tm when
         if self.certificates.n == 0:
             return None
@@ -473,7 +473,7 @@ cdef class TLSContext(TLSBase):
         return (when.tm_year + 1900, when.tm_mon + 1, when.tm_mday, when.tm_hour, when.tm_min, when.tm_sec)
 
     def take_blocked(self) -> int:
-        """How many handshakes the rate limit has refused since this was asked last."""
+        """Return the number of handshakes that the rate limit has refused since the last call."""
         cdef int64_t n
         pthread_mutex_lock(&self.lock)
         n = self.blocked
@@ -531,7 +531,7 @@ cdef class TLSContext(TLSBase):
         return TLS_ERROR
 
     cdef int settle(self, Tls *t) noexcept nogil:
-        """Keep what the handshake has agreed on, and check the client's key."""
+        """Keep the results of the handshake, and check the client's key. Return 1, or TLS_ERROR."""
         cdef SSL *ssl = <SSL *> t.ssl
         cdef X509 *peer = SSL_get0_peer_certificate(ssl)
         cdef const char *name = SSL_get_servername(ssl, TLSEXT_NAMETYPE_host_name)
@@ -553,7 +553,7 @@ cdef class TLSContext(TLSBase):
         return 1
 
     cdef bint is_pinned(self, Tls *t) noexcept nogil:
-        """Whether the client's key is one of `pinned`; its digest, if it has one, is left in error_text."""
+        """Return whether the client's key is one of `pinned`; its digest, if it has one, is left in error_text."""
         cdef X509 *peer = SSL_get0_peer_certificate(<SSL *> t.ssl)
         cdef unsigned char *der = NULL
         cdef unsigned char[DIGEST] digest
@@ -584,7 +584,7 @@ cdef class TLSContext(TLSBase):
         cdef SSL *ssl = <SSL *> t.ssl
         cdef size_t got = 0
         cdef int r, error
-        # All input is taken: what is left of it is at most the beginning of a record, and that is with OpenSSL.
+        # OpenSSL takes all input: the beginning of a record that it cannot decrypt yet stays with it.
         while got < n and (t.input_len or SSL_pending(ssl)):
             ERR_clear_error()
             r = SSL_read(ssl, p + got, <int> (n - got))
@@ -595,7 +595,7 @@ cdef class TLSContext(TLSBase):
             if error == SSL_ERROR_WANT_READ:
                 break
             if got:
-                t.eof = 1   # said when what came before it has been dealt with
+                t.eof = 1   # reported once the bytes before it are handled
             if error == SSL_ERROR_ZERO_RETURN:
                 return <long> got if got else TLS_CLOSED
             t.phase = TLS_FAILED
@@ -604,7 +604,7 @@ cdef class TLSContext(TLSBase):
         return <long> got
 
     cdef bint inside_record(self, Tls *t) noexcept nogil:
-        # Its header may be all there is of it, and is not pending then.
+        # A record of which only the header has come is not pending.
         return SSL_has_pending(<SSL *> t.ssl) != 0 or memcmp(SSL_rstate_string(<SSL *> t.ssl), b"RB", 2) == 0
 
     cdef bint encrypt(self, Tls *t, OutQueue *out, size_t enough) noexcept nogil:
@@ -646,14 +646,14 @@ cdef void note_error(Tls *t) noexcept nogil:
     if text != NULL:
         strncpy(t.error_text, text, TLS_ERROR_TEXT - 1)
         t.error_text[TLS_ERROR_TEXT - 1] = 0
-    ERR_clear_error()   # the queue is the thread's: Python's ssl takes what is in it for its own
+    ERR_clear_error()   # the queue belongs to the thread: Python's ssl would take these errors for its own
 
 
 # -- what this OpenSSL knows ---------------------------------------------------------------------------------------
 
 
 def openssl_cipher(str iana_name not None) -> str | None:
-    """OpenSSL's name of a cipher suite of TLS 1.2 or before, None when it has no such suite."""
+    """Return OpenSSL's name of a cipher suite of TLS 1.2 or earlier; None when it has no such suite."""
     cdef bytes name = iana_name.encode()
     cdef bytes found = OPENSSL_cipher_name(name)
     cdef SSL_CTX *ctx = SSL_CTX_new(TLS_server_method())
@@ -668,7 +668,7 @@ def openssl_cipher(str iana_name not None) -> str | None:
 
 
 def knows_group(str name not None) -> bool:
-    """Whether this OpenSSL has a group (curve) of this name."""
+    """Return whether this OpenSSL has a group (curve) with this name."""
     cdef bytes group = name.encode()
     cdef SSL_CTX *ctx = SSL_CTX_new(TLS_server_method())
     cdef bint known

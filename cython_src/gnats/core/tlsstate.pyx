@@ -1,11 +1,11 @@
-"""The TLS half of a connection; see tlsstate.pxd."""
+"""The TLS state of a connection; see tlsstate.pxd."""
 from libc.stddef cimport size_t
 
 from gnats.core.outbound cimport OutQueue
 
 
 cdef class TLSBase:
-    """What connections know of a core.tls.TLSContext, which overrides all of this."""
+    """The part of core.tls.TLSContext that connections call; that overrides all of it."""
 
     cdef bint open(self, Tls *t) noexcept nogil:
         return False

@@ -1,7 +1,6 @@
-"""TLS between a connection and its socket (the TLS part of createClientEx and doTLSHandshake): how a connection gets
-there, and its reads and writes.
+"""The TLS layer between a connection and its socket (createClientEx and doTLSHandshake): the way to TLS, reads, writes.
 
-All is the owner's; what a handshake has settled may be read by any thread.
+The owner calls all of it; any thread may read the results of a handshake.
 """
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stddef cimport size_t
@@ -51,18 +50,18 @@ from gnats.includes.times cimport duration_of
 
 cdef enum:
     HELLO = 0x16          # the first byte of a TLS connection
-    # Records are read behind so much room, and decrypted to the front of the same buffer: the plain bytes of these and
-    # of one that was begun before are never more.
+    # Records are read behind this much room and decrypted to the front of the same buffer. The plain bytes of these and
+    # of a record begun before are never more than fits there.
     HEADROOM = 32 * 1024
-    WIRE = 256 * 1024     # of records waiting for the socket; a whole queue is not encrypted ahead
-    TURN = 1000000        # ns that handshakes may take of a batch, after which they wait for the next
+    WIRE = 256 * 1024     # bytes of records to queue for the socket; the rest is encrypted later
+    TURN = 1000000        # ns of a batch for handshakes; beyond them wait for the next batch
 
 
 cdef TransportType TLS
 
 
 cdef bint copied(bytes data, char **copy, size_t *n):
-    """Make a copy that is ours, NULL for nothing; False without memory."""
+    """Copy `data`, to NULL when it is empty; False without memory."""
     n[0] = <size_t> PyBytes_GET_SIZE(data)
     if n[0] == 0:
         return True
@@ -83,12 +82,12 @@ def add_tls(
     double fallback=0.0,
     double timeout=2.0,
 ) -> None:
-    """Put TLS before a connection, which is not started yet: once it is, it greets its peer, shakes hands within
-    `timeout` seconds, and then speaks its protocol. Without memory the connection closes when it is started.
+    """Put TLS before a connection that is not started. Once it is, it sends INFO, does the handshake within `timeout`
+    seconds, and then begins its session. Without memory the connection closes when it is started.
 
-    Without `secure_info`, `clear_info` is sent at once and the handshake follows; with `mixed` only if the
-    client's first byte begins one. With `secure_info` the handshake comes first and then that is sent, unless
-    `fallback` is not 0 and no byte has come after so many seconds: then it is as without.
+    Without `secure_info`: send `clear_info` at once, then do the handshake; with `mixed`, only if the client's first
+    byte begins one. With `secure_info`: do the handshake, then send it; but when `fallback` is not 0 and no byte has
+    come after so many seconds, go on as without `secure_info`.
     """
     cdef Tls *t = <Tls *> calloc(1, sizeof(Tls))
     if (
@@ -112,18 +111,18 @@ def add_tls(
     except MemoryError:
         free_tls(&t.base)
         raise
-    # Last: a layer in the chain is complete.
+    # Last: a layer in the chain must be complete.
     transport_push(&c.transport, &t.base, &TLS)
     t.base.owned = c.layers
     c.layers = &t.base
 
 
 def tls_info(Connection c not None) -> dict | None:
-    """What the handshake of a connection has settled, None before that and without TLS.
+    """Return the results of a connection's handshake; None before its end, and without TLS.
 
-    version ("1.2", "1.3"), cipher_suite (IANA's name), server_name (as asked for by the client, or ""), first
-    (whether the handshake came before INFO), peer_certs (the client's certificates as DER, its own first) and
-    verified (whether that was asked for and is good).
+    version ("1.2", "1.3"), cipher_suite (IANA's name), server_name (asked for by the client, or ""), first (whether the
+    handshake came before INFO), peer_certs (the client's certificates as DER, its own first) and verified (whether one
+    was required and is good).
     """
     cdef Tls *t = tls_of(c)
     cdef list certs = []
@@ -163,7 +162,7 @@ cdef void greet(Connection c, Tls *t) noexcept nogil:
 
 
 cdef void clear_info(Connection c, Tls *t) noexcept nogil:
-    """Send INFO in clear; a handshake follows, or may follow."""
+    """Send INFO in clear. The handshake follows; with `mixed` it may follow."""
     if outq_append(&t.wire, &c.ps.pool, t.clear_info, t.clear_len) < 0:
         c.out_of_memory(TLS_HANDSHAKE_ERROR)
         return
@@ -193,13 +192,13 @@ cdef void start_handshake(Connection c, Tls *t) noexcept nogil:
 
 
 cdef void fall_back(Connection c, Tls *t) noexcept nogil:
-    """No handshake has come first."""
+    """The peer has not begun with a handshake: send INFO in clear."""
     t.first = 0
     clear_info(c, t)
 
 
 cdef void become_plain(Connection c, Tls *t) noexcept nogil:
-    """Do without TLS from here on, as the connection's first layer."""
+    """Go on without TLS: hand over what is to be sent, and leave the chain."""
     cdef OutQueue wire = t.wire
     timer_clear(&c.ps.timers, &t.timer)
     outq_merge(&wire, &c.out, &c.ps.pool)
@@ -220,7 +219,7 @@ cdef void expired(Transport *base) noexcept nogil:
 
 
 cdef void give_up(Connection c, Tls *t) noexcept nogil:
-    """The peer has not begun a handshake, or not ended it, in time."""
+    """The peer has not begun the handshake, or not finished it, in time."""
     if t.phase == TLS_WAIT:
         fall_back(c, t)
     elif t.phase == TLS_SNIFF:
@@ -232,7 +231,7 @@ cdef void give_up(Connection c, Tls *t) noexcept nogil:
 
 
 cdef bint sniff(Connection c, Tls *t) noexcept nogil:
-    """Something has come, or the end: begin the handshake if it is one."""
+    """The socket has input, or its end. Begin the handshake if the first byte does; return whether it has begun."""
     cdef char byte = 0
     cdef ssize_t n = recv(c.fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT)
     if n < 0:
@@ -252,7 +251,7 @@ cdef bint sniff(Connection c, Tls *t) noexcept nogil:
 
 
 cdef bint go_on(Connection c, Tls *t) noexcept nogil:
-    """Go on with the handshake, with the input that was read; whether it is done."""
+    """Go on with the handshake and the input that was read. Return whether it is done and the connection open."""
     cdef int64_t start = stopwatch_ns()
     cdef int step = (<TLSBase> t.context).handshake(t)
     c.ps.tls_spent += stopwatch_ns() - start
@@ -307,7 +306,7 @@ cdef long receive(Transport *base, char *to, size_t want, size_t room) noexcept 
 
 
 cdef long receive_records(Connection c, Tls *t, char *to, size_t want) noexcept nogil:
-    """As much as one read below brings, which may be more of the poller's buffer than was asked for."""
+    """Decrypt what one read of the layer below brings. It may be more of the poller's buffer than was asked for."""
     cdef PollState *ps = c.ps
     cdef Transport *below = t.base.below
     cdef long n
@@ -331,7 +330,7 @@ cdef long receive_records(Connection c, Tls *t, char *to, size_t want) noexcept 
             return -EAGAIN
         if n < 0:
             return n
-        # Who ends without a word between two records has left, as without TLS; in one of them it was cut off.
+        # A peer that closes the socket between two records has left, as without TLS; within one it was cut off.
         return -EIO if (<TLSBase> t.context).inside_record(t) else 0
     t.input = ps.rbuf + HEADROOM
     t.input_len = <size_t> n
@@ -371,7 +370,7 @@ cdef long flush(Transport *base, OutQueue *out) noexcept nogil:
 
 
 cdef size_t unsent(const Transport *base, const OutQueue *out) noexcept nogil:
-    """Nothing of `out` leaves before the end of the handshake."""
+    """Return the bytes on their way. Before the end of the handshake nothing of `out` may leave."""
     cdef const Tls *t = <const Tls *> base
     return base.below.type.unsent(base.below, &t.wire) + (out.bytes if t.phase == TLS_OPEN else 0)
 
@@ -399,7 +398,7 @@ cdef void free_tls(Transport *base) noexcept nogil:
 
 
 cdef Tls *tls_of(Connection c) noexcept nogil:
-    """The layer that start_tls() has made, NULL for none."""
+    """Return the layer that start_tls() has made; NULL: none."""
     cdef Transport *layer = c.layers
     while layer != NULL and layer.type != &TLS:
         layer = layer.owned

@@ -36,10 +36,10 @@ cdef enum:
     ORIGIN_N = 25
     PARENT_N = 11
     DISABLED_N = 14
-    ALLOWANCE = 64    # of a header beside its lines
+    ALLOWANCE = 64    # bytes of a new header besides its lines
 
 
-# What a header says about tracing; n is 0 for what it does not say.
+# Fields of a header about tracing; n is 0 for one that it does not have.
 cdef struct Asked:
     Slice dest
     Slice only
@@ -133,7 +133,7 @@ cdef inline int hex_digit(char c) noexcept nogil:
 
 
 cdef bint is_sampled(const Slice *value) noexcept nogil:
-    """Does a traceparent's last of four fields, one signed byte in hex, have its lowest bit set?"""
+    """Return whether the last of a traceparent's four fields, a signed byte in hex, has its lowest bit set."""
     cdef size_t i
     cdef int dashes = 0, high, low
     for i in range(value.n):
@@ -148,8 +148,11 @@ cdef bint is_sampled(const Slice *value) noexcept nogil:
 
 
 cdef bint next_field(const char **at, const char *end, Slice *key, Slice *value) noexcept nogil:
-    """The field at `at`, which goes on behind it, as nats-server takes headers apart for traces: a key is all before
-    the next colon, a value all behind it up to CR LF, without blanks around it. False: there is no other one."""
+    """Read the field at `at`, and move `at` behind it. False: there is no other.
+
+    As nats-server does for traces: the key is all before the next colon, the value all behind it up to CR LF, without
+    blanks around it.
+    """
     cdef const char *p = at[0]
     cdef const char *colon = <const char *> memchr(p, c':', end - p) if p < end else NULL
     if colon == NULL:
@@ -171,7 +174,7 @@ cdef bint next_field(const char **at, const char *end, Slice *key, Slice *value)
 
 
 cdef bint read_header(const char *header, size_t n, Asked *asked) noexcept nogil:
-    """Whether it asks for a trace, and the first value of each that matters."""
+    """Return whether a header asks for a trace; keep the first value of each field that matters."""
     cdef const char *p = header + VERSION_N
     cdef Slice key, value
     cdef Slice *known
@@ -198,7 +201,7 @@ cdef bint read_header(const char *header, size_t n, Asked *asked) noexcept nogil
 
 
 def fields(bytes header not None) -> list:
-    """The fields of a header block that have a value, in order, as traces have them: (key, value)."""
+    """Return the fields of a header block that have a value, in order, as traces show them: [(key, value)]."""
     cdef Slice key, value
     cdef const char *start = PyBytes_AS_STRING(header)
     cdef const char *p = start + VERSION_N

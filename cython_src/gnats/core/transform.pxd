@@ -1,7 +1,7 @@
-"""Subject transforms: what a subject becomes under a mapping or an import (ports subject_transform.go).
+"""Subject transforms: the subject that another one becomes under a mapping or an import (ports subject_transform.go).
 
 A Transform is compiled once, never changes, and is one malloc block, so that it can be retired (core.quiesce) while
-pollers may still be using it.
+pollers may still use it.
 """
 from libc.stddef cimport size_t
 from libc.stdint cimport int32_t, uint8_t, uint32_t, uint64_t
@@ -25,22 +25,22 @@ cdef enum:
 # One token of the destination.
 cdef struct Step:
     uint8_t kind
-    int32_t number      # buckets, position or size
-    uint32_t text       # LITERAL_TOKEN: itself; SPLIT: the delimiter; by its place in the block
+    int32_t number      # number of buckets, position or size
+    uint32_t text       # offset in the block; LITERAL_TOKEN: the token; SPLIT: the delimiter
     uint32_t text_n
-    uint32_t first      # of its source tokens, by place among the block's indexes
-    uint32_t count
+    uint32_t first      # of its source tokens, in the block's indexes
+    uint32_t count      # of these
 
 
 cdef struct Transform:
-    size_t nbytes       # of the block
-    uint32_t src        # the source subject, by its place in the block
+    size_t nbytes       # bytes of the block
+    uint32_t src        # offset of the source subject in the block
     uint32_t src_n
     uint32_t src_tokens
     uint32_t nsteps
-    uint8_t tail        # both end in `>`: what it stands for is appended
+    uint8_t tail        # source and destination end in `>`: append what that stands for
     Step *steps
-    uint32_t *indexes
+    uint32_t *indexes   # of tokens in the source subject
 
 
 cdef inline const char *transform_src(const Transform *t) noexcept nogil:
@@ -51,13 +51,13 @@ cdef inline bint transform_matches(const Transform *t, const char *subject, size
     return subject_is_subset_match(subject, n, transform_src(t), t.src_n)
 
 
-# Write what `subject` becomes to out[:room]; its length, of which no more than `room` was written. `rng` is the state
-# of a xorshift generator. Without `hashed`, a partition over the whole subject is one over nothing.
+# Transform `subject` into out[:room]. Return the length, which may be more than the `room` bytes written at most. `rng`
+# is the state of a xorshift generator. Without `hashed`, a partition over the whole subject hashes nothing.
 cdef size_t transform_apply(
     const Transform *t, const char *subject, size_t n, uint64_t *rng, bint hashed, char *out, size_t room,
 ) noexcept nogil
 
-# A copy that the caller owns; NULL when out of memory.
+# Copy a transform; the caller owns the copy. NULL when out of memory.
 cdef Transform *transform_copy(const Transform *t) noexcept nogil
 
 

@@ -20,7 +20,7 @@ from gnats.core.subject cimport (
 cdef struct Out:
     char *p
     size_t room
-    size_t n     # so far, also beyond the room
+    size_t n     # bytes that put() was called with, also those that did not fit
 
 
 cdef inline void put(Out *out, const char *p, size_t n) noexcept nogil:
@@ -39,7 +39,7 @@ cdef void put_number(Out *out, uint32_t number) noexcept nogil:
 
 
 cdef size_t nth_token(const char *subject, size_t n, uint32_t nth, size_t *size) noexcept nogil:
-    """Where a token of a subject begins; one that it does not have is empty."""
+    """Return the start of a subject's token, and its length in size[0]; 0 for a token that it does not have."""
     cdef size_t start = 0, end = token_end(subject, n, 0)
     while nth > 0 and end < n:
         start = end + 1
@@ -57,7 +57,7 @@ cdef inline uint32_t fnv1a(uint32_t h, const char *p, size_t n) noexcept nogil:
 
 
 cdef void put_slices(Out *out, const char *p, size_t n, size_t first, size_t size) noexcept nogil:
-    """Pieces of `size` bytes behind one of `first`."""
+    """Write p[:first], then pieces of `size` bytes, separated by dots."""
     cdef size_t at = first, piece
     put(out, p, first)
     while at < n:
@@ -69,7 +69,8 @@ cdef void put_slices(Out *out, const char *p, size_t n, size_t first, size_t siz
 
 
 cdef size_t next_split(const char *p, size_t n, const char *delim, size_t dn) noexcept nogil:
-    """How far it is to the next delimiter, n without one; the empty one stands between any two characters."""
+    """Return the distance to the next delimiter, n without one. An empty delimiter stands between any two
+    characters."""
     cdef size_t i
     if dn == 0:
         i = 1
@@ -93,7 +94,7 @@ cdef void put_split(Out *out, const char *p, size_t n, const char *delim, size_t
         if end >= n:
             return
         follow = end + dn
-        # A delimiter makes a dot unless nothing comes before the first or behind it: no empty tokens.
+        # A delimiter becomes a dot, unless it is at the beginning or another follows at once: no empty tokens.
         if not (first and end == at) and next_split(p + follow, n - follow, delim, dn) > 0:
             put_dot(out)
         first = False
@@ -191,7 +192,7 @@ _WILDCARD = _pattern(b"[wW]ildcard")
 _PARTITION = _pattern(b"[pP]artition")
 _SPLIT = _pattern(b"[sS]plit")
 _RANDOM = _pattern(b"[rR]andom")
-# In the order in which they are looked for: a name is not anchored, so that the order counts.
+# Tried in this order. It matters, since the names are not anchored.
 _INDEX_AND_NUMBER = (
     (_pattern(b"[sS]plit[fF]rom[lL]eft"), SPLIT_FROM_LEFT),
     (_pattern(b"[sS]plit[fF]rom[rR]ight"), SPLIT_FROM_RIGHT),
@@ -200,7 +201,7 @@ _INDEX_AND_NUMBER = (
     (_pattern(b"[rR]ight"), RIGHT),
     (_pattern(b"[lL]eft"), LEFT),
 )
-# What a mapping of an account may use: left and right are for streams only.
+# Functions that an account's mapping may use: left and right are for streams only.
 _MAPPING_FUNCTIONS = (
     _PARTITION, _WILDCARD, _SPLIT, _RANDOM, *(pattern for pattern, _ in _INDEX_AND_NUMBER[:4]),
 )
@@ -221,7 +222,7 @@ def _error(str reason, bytes token):
 
 
 def _number(bytes text, bits=64):
-    """An integer of Go's strconv, None for what is none."""
+    """Parse an integer as Go's strconv does; None when it is none."""
     if not _NUMBER.fullmatch(text):
         return None
     value = int(text)
@@ -253,7 +254,7 @@ cdef bint is_function(bytes token):
 
 
 def index_place_holders(bytes token) -> tuple:
-    """(kind, wildcards by their number, number, delimiter) of a destination's token.
+    """Parse a token of a destination: (kind, numbers of the wildcards that it uses, number, delimiter).
 
     Raises ValueError.
     """
@@ -299,7 +300,7 @@ def _two(bytes token, list args):
 
 
 def subject_info(bytes subject) -> tuple | None:
-    """(tokens, how many are `*`, whether the last is `>`) of a subject, None for an invalid one."""
+    """Split a subject: (tokens, number of `*`, whether the last is `>`); None for an invalid one."""
     tokens = subject.split(b".")
     if b"" in tokens or b">" in tokens[:-1]:
         return None
@@ -307,7 +308,7 @@ def subject_info(bytes subject) -> tuple | None:
 
 
 def transform_tokenize(subject) -> bytes:
-    """A subject with wildcards as a destination: foo.*.* becomes foo.$1.$2."""
+    """Turn a subject with wildcards into a destination: foo.*.* becomes foo.$1.$2."""
     out, wildcards = [], 0
     for token in as_bytes(subject).split(b"."):
         if token == b"*":
@@ -318,7 +319,7 @@ def transform_tokenize(subject) -> bytes:
 
 
 def transform_untokenize(subject) -> tuple[bytes, list]:
-    """A destination as a subject with wildcards, and the place holders in their order: the inverse."""
+    """Turn a destination into a subject with wildcards, and a list of its place holders: the inverse."""
     out, holders = [], []
     for token in as_bytes(subject).split(b"."):
         args = _arguments(_WILDCARD, token)
@@ -332,7 +333,7 @@ def transform_untokenize(subject) -> tuple[bytes, list]:
 
 
 def validate_mapping(src, dest) -> None:
-    """Raise ValueError, as nats-server words it, unless `dest` can be a mapping's destination for `src`."""
+    """Raise ValueError, with nats-server's text, unless `dest` can be a mapping's destination for `src`."""
     cdef bytes target = as_bytes(dest)
     if not target:
         return
@@ -354,7 +355,7 @@ cdef uint64_t _rng = 0x9E3779B97F4A7C15
 
 
 cdef class SubjectTransform:
-    """What subjects that match `src` become: `dest`, in which $1 and {{functions}} stand for parts of them.
+    """A transform of subjects that match `src` into `dest`, in which $1 and {{functions}} stand for parts of them.
 
     An empty `src` is ">". `strict` is for imports, which must be reversible: only wildcards, and all of them. Subjects
     are bytes, or str that is encoded as UTF-8. Raises ValueError with nats-server's text.
@@ -378,7 +379,7 @@ cdef class SubjectTransform:
         free(self.compiled)
 
     def _step(self, bytes token, list wildcards, bint full, bint strict):
-        """(kind, source tokens, number, text) for a token of the destination."""
+        """Return (kind, source tokens, number, text) for a token of the destination."""
         kind, holders, number, text = index_place_holders(token)
         if kind == LITERAL_TOKEN:
             return kind, (), number, token
@@ -391,14 +392,14 @@ cdef class SubjectTransform:
         for holder in holders:
             if holder > len(wildcards):
                 raise _error(OUT_OF_RANGE, b"%b: [%d]" % (token, holder))
-        # nats-server takes the subject's first token for a wildcard below the first
+        # nats-server uses the subject's first token for a wildcard number below 1.
         return kind, tuple([wildcards[h - 1] if h > 0 else 0 for h in holders]), number, text
 
     def __repr__(self) -> str:
         return f"SubjectTransform({text_of(self.src)!r}, {text_of(self.dest)!r})"
 
     def match(self, subject) -> bytes | None:
-        """What a literal subject becomes; None when it does not match or is not valid."""
+        """Transform a literal subject; None when it does not match or is not valid."""
         cdef bytes s = as_bytes(subject)
         if self.src == b">" and self.dest == b">":
             return s
@@ -409,7 +410,7 @@ cdef class SubjectTransform:
         return self.transform_subject(s)
 
     def transform_subject(self, subject) -> bytes:
-        """What a subject that matches becomes, without asking whether it does."""
+        """Transform a subject, without checking whether it matches."""
         cdef bytes s = as_bytes(subject)
         cdef bytes out
         cdef size_t n = 0, need = 256
@@ -423,7 +424,7 @@ cdef class SubjectTransform:
                 return out[:need]
 
     def reverse(self) -> SubjectTransform | None:
-        """The transform back; None when there is none."""
+        """Return the inverse transform; None when there is none."""
         source, holders = transform_untokenize(self.dest)
         back = []
         for token in self.stoks:

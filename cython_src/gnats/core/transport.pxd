@@ -1,7 +1,7 @@
 """The layers between a connection and its peer: a chain with the socket at its end.
 
-A connection receives from and flushes to the first layer; each layer passes on what it makes of the bytes. Everything
-here is the owner's.
+A connection receives from the first layer and flushes to it; each layer works on the bytes and uses the one below. Only
+the owner calls these functions.
 """
 from libc.stddef cimport size_t
 from libc.stdint cimport uint32_t
@@ -15,28 +15,29 @@ cdef struct Transport
 
 
 cdef struct TransportType:
-    # The poller has taken over the connection: do what comes before the protocol, then Connection.begin_session().
-    # NULL: nothing comes before it.
+    # The poller has taken over the connection: do what comes before the protocol (a handshake), then call
+    # Connection.begin_session(). NULL: nothing comes before it.
     void (*begin)(Transport *t) noexcept nogil
-    # Read what has come: the first `want` bytes to `to`, what follows to the poller's buffer. Bytes read, 0 at the end,
-    # or -errno. A layer that takes its input apart may use more of that buffer than `room` bytes.
+    # Read: the first `want` bytes to `to`, the rest to the poller's buffer. Return the bytes read, 0 at the end, or
+    # -errno. A layer that decodes its input may use more of that buffer than `room` bytes.
     long (*receive)(Transport *t, char *to, size_t want, size_t room) noexcept nogil
-    # Pass on what `out` holds: bytes that the socket took, or -errno.
+    # Send what `out` holds. Return the bytes that the socket took, or -errno.
     long (*flush)(Transport *t, OutQueue *out) noexcept nogil
-    # Bytes on their way to the socket, kept here and below or in `out`; what may not leave yet does not count.
+    # Return the bytes that wait for the socket, in `out`, here and below, less those that may not leave yet.
     size_t (*unsent)(const Transport *t, const OutQueue *out) noexcept nogil
-    # The chunks of these, and of what may not leave yet.
+    # Return the number of chunks that hold these, and what may not leave yet.
     uint32_t (*chunks)(const Transport *t, const OutQueue *out) noexcept nogil
-    # Its timer, of kind T_TRANSPORT; NULL: it has none. It has expired.
+    # Return its timer, of kind T_TRANSPORT. NULL: it has none.
     Timer *(*timer)(Transport *t) noexcept nogil
+    # Its timer has expired.
     void (*expired)(Transport *t) noexcept nogil
-    # The socket is about to be closed: say what there is to say to a peer that reads it.
+    # The socket is about to be closed: tell the peer, if it reads.
     void (*end)(Transport *t) noexcept nogil
-    # Free the layer with all that it holds; any thread, once no poller knows the connection.
+    # Free the layer and all that it holds. Any thread, once no poller has the connection.
     void (*free)(Transport *t) noexcept nogil
 
 
-# A layer; the first field of a type with more.
+# A layer; the first field of the struct of each type.
 cdef struct Transport:
     const TransportType *type
     Transport *below         # NULL: the socket
@@ -44,14 +45,14 @@ cdef struct Transport:
     void *connection         # borrowed core.connection.Connection
     PollState *ps
     int fd
-    # The peer has said that it ends: close for this reason when all before it is parsed; 0: it has not. The connection
-    # looks at the first layer's, so each layer passes on that of the one below.
+    # ClosedState, not 0 once the peer has ended its side: close with it when all bytes before are parsed. The
+    # connection looks at the first layer's field, so each layer copies that of the one below.
     uint32_t ended
 
 
-# The layer that every connection has; it is part of the connection.
+# Set up the socket's layer, which is part of every connection.
 cdef void transport_init_socket(Transport *t, void *connection, PollState *ps, int fd) noexcept nogil
-# Put a layer, which is complete, before the first one of a chain.
+# Put a layer, fully set up, before the first one of a chain.
 cdef void transport_push(Transport **first, Transport *t, const TransportType *type) noexcept nogil
-# Take a layer out of a chain. It stays among those that are freed with the connection.
+# Take a layer out of a chain. It stays among those to free with the connection.
 cdef void transport_remove(Transport **first, Transport *t) noexcept nogil

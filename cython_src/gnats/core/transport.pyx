@@ -1,4 +1,4 @@
-"""The layers between a connection and its peer; see transport.pxd."""
+"""The layers between a connection and its peer; see transport.pxd. The socket's is here."""
 from libc.stddef cimport size_t
 from libc.stdint cimport uint32_t
 

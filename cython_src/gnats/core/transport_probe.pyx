@@ -1,4 +1,4 @@
-"""A transport layer that splits, delays and fails: what a network does, in every way and at once. For tests."""
+"""A transport layer that splits, delays and fails, as a network may; for tests."""
 from libc.errno cimport ECONNRESET, EPIPE
 from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint32_t
@@ -10,23 +10,23 @@ from gnats.core.transport cimport Transport, TransportType, transport_push
 from gnats.includes.linux cimport EAGAIN
 
 cdef enum:
-    MOST = 64     # bytes that a write moves at most
+    MOST = 64     # bytes that a read or write moves at most
 
 cdef TransportType DISTURBED
 
 
 cdef struct Disturbed:
     Transport base
-    size_t most       # bytes that a read or a write moves
-    bint late_read, late_write    # the next one finds nothing to do
-    int64_t reads, writes         # the number of the first that fails; 0: it has come; below 0: none does
+    size_t most       # bytes that a read or write moves at most
+    bint late_read, late_write    # do nothing at the next read, at the next write
+    int64_t reads, writes         # reads and writes until one fails, that one included; 0: all fail; below 0: none
     OutQueue held
 
 
 def disturb(Connection c not None, size_t most, *, int64_t reads=-1, int64_t writes=-1) -> None:
-    """Have a connection that is not started yet read and write at most so many bytes at a time (1 to 64), and nothing
-    every other time. The read or write with this number (1 is the first) fails, and all behind it. Raises
-    MemoryError."""
+    """Disturb a connection that is not started: it reads and writes at most `most` bytes at a time (1 to 64), and
+    nothing every other time. The read or write with this number (1 is the first) fails, and all after it; -1: none.
+    Raises MemoryError."""
     cdef Disturbed *d = <Disturbed *> calloc(1, sizeof(Disturbed))
     if d == NULL:
         raise MemoryError

@@ -1,8 +1,8 @@
 """The trie below a Sublist: its subscriptions and nodes, the table of its edges, and the walk along a subject.
 
-Wildcard children hang from their parent; the literal edges of all nodes live in one hash table, so that a
-node costs little more than its token. A queue group is a node as well, below the node of its subject.
-Everything here belongs to one Sublist and needs its lock: to write where it changes something, else to read.
+Wildcard children hang from their parent; the literal edges of all nodes live in one hash table, so that a node costs
+little more than its token. A queue group is a node as well, below the node of its subject. All of this belongs to one
+Sublist and needs its lock: to write for changes, else to read.
 """
 from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
@@ -21,7 +21,7 @@ cdef enum:
     GROUP    # a queue group of its parent's subject
 
 cdef enum:
-    KIND_ROUTER = 1  # kinds of connection whose queue subscriptions stand for `qw` others
+    KIND_ROUTER = 1  # kinds of connection whose queue subscriptions have a weight, `qw`
     KIND_LEAF = 4
 
 
@@ -29,24 +29,24 @@ cdef struct Node
 
 
 cdef struct Subscription:
-    Subscription *next   # chain in the subscriber's sid table; only the subscriber's poller touches it
+    Subscription *next   # chain in the subscriber's sid table; the owner changes it under the connection's lock
     uint32_t hash        # of the sid, for that table
     uint32_t index       # position in the node's list; under the sublist's write lock
     void *client         # the subscriber, a borrowed core.client.Client; NULL only in tests
-    Node *node           # where the trie keeps it, NULL when it is not in one; under the sublist's write lock
-    int64_t nm           # messages delivered so far; atomic
+    Node *node           # its node, NULL when it is in no trie; under the sublist's write lock
+    int64_t nm           # messages delivered; atomic
     int64_t max          # auto-unsubscribe after this many, 0 for never; atomic
     uint32_t subject_len
-    uint32_t queue_len   # 0 when it belongs to no queue group
+    uint32_t queue_len   # 0: it is in no queue group
     uint32_t sid_len
-    # weight of a remote queue subscription (routes and leaf nodes), 0 counts as 1; while it is in a trie only
+    # weight of a remote queue subscription (routes and leaf nodes), 0 counts as 1; while it is in a trie, only
     # Sublist.update_remote_qsub may change it
     uint32_t qw
     uint8_t kind         # kind of the subscriber's connection (CLIENT, ROUTER, ...)
     uint8_t closed       # 1 once unsubscribed or its connection has gone; atomic
-    uint8_t internal     # 1 when the server itself is the subscriber
+    uint8_t internal     # the server itself is the subscriber
     uint8_t flags        # SUB_* of core.sublist; set before it is in a trie
-    char data[1]         # subject, queue, sid, one after the other
+    char data[1]         # subject, queue and sid, adjacent
 
 
 # ---- nodes; only this module and the Sublist look inside ----
@@ -57,24 +57,24 @@ cdef struct SubVec:
 
 
 cdef union Subs:
-    Subscription *one   # when there is one
-    SubVec *many        # when there are more
+    Subscription *one   # nsubs is 0 or 1
+    SubVec *many        # nsubs is larger
 
 
 cdef struct Node:
-    # what a leaf has no use for comes first, so that the rest of it is close together in memory
-    Node *pwc           # child for `*`; in a queue group: the next group
-    Node *fwc           # child for `>`; in a queue group: the one before
-    Node *groups        # queue groups, linked
-    uint32_t nchildren  # literal ones; in a queue group: how many of its subscriptions are remote
+    # The fields that a leaf does not use come first, so that those it uses are close together in memory.
+    Node *pwc           # child for `*`; of a queue group: the next group
+    Node *fwc           # child for `>`; of a queue group: the previous one
+    Node *groups        # first queue group
+    uint32_t nchildren  # literal children; of a queue group: remote members
     uint32_t nsubs
-    Subs subs           # of the subject itself, in no queue group; in a queue group: its members
+    Subs subs           # subscriptions in no queue group; of a queue group: its members
     Node *parent
-    Node *chain         # the next edge in the same bucket
+    Node *chain         # next node in the same bucket
     uint32_t hash       # of the edge
     uint32_t token_len
     uint8_t kind
-    char token[1]       # or the name of the queue group
+    char token[1]       # of a queue group: its name
 
 
 cdef inline Node *next_group(const Node *group) noexcept nogil:
@@ -115,7 +115,7 @@ cdef inline bint is_remote(const Subscription *s) noexcept nogil:
 
 
 cdef inline bint node_add_sub(Node *node, Subscription *s) noexcept nogil:
-    """False when memory ran out."""
+    """Add a subscription; False when out of memory."""
     cdef uint32_t n = node.nsubs, cap
     cdef SubVec *vec
     if n == 0:
@@ -165,8 +165,8 @@ cdef inline void node_drop_sub(Node *node, Subscription *s) noexcept nogil:
 # ---- the table of edges ----
 
 cdef struct EdgeTable:
-    # Linear hashing (Litwin 1980): it grows and shrinks by one bucket at a time, so that no single write pays
-    # for a rehash of everything.
+    # Linear hashing (Litwin 1980): it grows and shrinks by one bucket at a time, so that no write pays for a rehash of
+    # the whole table.
     Node **segments[32]  # segment i holds the 2**i buckets from 2**i - 1 on; NULL when none of them is in use
     uint32_t mask        # the smallest 2**k - 1 that covers all buckets
     uint32_t nbuckets
@@ -202,7 +202,7 @@ cdef inline Node *edge_find(
 
 
 cdef inline bint table_grow(EdgeTable *t) noexcept nogil:
-    """Splits one bucket into itself and a new last one. False when memory ran out: chains are longer then."""
+    """Split a bucket into itself and a new last one. False when out of memory: chains get longer then."""
     cdef uint32_t b = t.nbuckets
     cdef int segment = 31 - clz32(b + 1)
     cdef Node **link
@@ -232,7 +232,7 @@ cdef inline bint table_grow(EdgeTable *t) noexcept nogil:
 
 
 cdef inline void table_shrink(EdgeTable *t) noexcept nogil:
-    """Merges the last bucket into the one it was split from."""
+    """Merge the last bucket into the one that it was split from."""
     cdef uint32_t b = t.nbuckets - 1
     cdef Node **link = bucket_at(t, b & (t.mask >> 1))
     cdef int segment = 31 - clz32(b + 1)
@@ -254,7 +254,7 @@ cdef inline void edge_add(EdgeTable *t, Node *node) noexcept nogil:
     node.chain = bucket[0]
     bucket[0] = node
     t.nnodes += 1
-    while t.nnodes > t.nbuckets // 2 and table_grow(t):  # two buckets for each edge: short chains
+    while t.nnodes > t.nbuckets // 2 and table_grow(t):  # at least two buckets an edge: short chains
         pass
 
 
@@ -281,10 +281,10 @@ cdef struct Walk:
     EdgeTable *edges
     const char *subject
     size_t n
-    Node *node       # where it stands
-    size_t start     # of the first token below node; n + 1 at the end of the subject
-    uint32_t open    # nodes from the root to here whose `*` child is still to be tried
-    int step         # what to do next at node
+    Node *node       # the current node
+    size_t start     # start of the first token below `node`; n + 1 at the end of the subject
+    uint32_t open    # nodes from the root to `node` whose `*` child is still to be tried
+    int step         # what to do next at `node`
 
 
 cdef inline bint has_empty_token(const char *subject, size_t n) noexcept nogil:
@@ -298,10 +298,10 @@ cdef inline bint has_empty_token(const char *subject, size_t n) noexcept nogil:
 
 
 cdef inline Node *walk_next(Walk *w) noexcept nogil:
-    """The next node with subscriptions that match, NULL after the last.
+    """Return the next node that matches and has subscriptions, NULL after the last.
 
-    Depth first and back up through the parents: no memory, no recursion, however many tokens. No node is
-    entered twice.
+    Depth first and back up through the parents: it takes no memory and no recursion, however many tokens there are. It
+    enters no node twice.
     """
     cdef Node *node
     cdef Node *child

@@ -1,4 +1,4 @@
-"""A poller's memory of what permissions said about a subject; see verdicts.pxd."""
+"""A poller's cache of what permissions say about subjects; see verdicts.pxd."""
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
@@ -42,7 +42,7 @@ cdef bint verdict_find(
         allowed = not p.delivery_denied(subject, n, queue, qn)
     else:
         allowed = p.pub_allowed(kind, subject, n)
-    # From here on nothing is needed but memory: without it the answer is worked out again next time.
+    # From here on memory may run out: then the answer is not cached.
     if not door_known(&c.door, hash):
         return allowed
     if c.n >= MAX_ENTRIES or c.bytes > MAX_BYTES:
@@ -88,7 +88,7 @@ cdef void verdicts_free(VerdictCache *c) noexcept nogil:
 
 
 cdef class Verdicts:
-    """A cache for tests and measurements."""
+    """A cache of its own; for tests and measurements."""
     cdef VerdictCache cache
 
     def __dealloc__(self):
@@ -107,7 +107,7 @@ cdef class Verdicts:
             PyBytes_AS_STRING(queue), PyBytes_GET_SIZE(queue))
 
     def measure(self, Permissions permissions not None, list subjects not None, size_t rounds) -> float:
-        """Ask about publishing to all of them, this often; ns for each."""
+        """Ask `rounds` times whether each subject may be published to. Return the ns that one question takes."""
         cdef bytes subject
         cdef const char **at = <const char **> malloc((len(subjects) + 1) * sizeof(char *))
         cdef size_t *size = <size_t *> malloc((len(subjects) + 1) * sizeof(size_t))

@@ -1,4 +1,4 @@
-"""Who wants to know of first and last subscriptions; see watches.pxd."""
+"""Watches of first and last subscriptions; see watches.pxd."""
 from libc.stddef cimport size_t
 from libc.stdint cimport uint32_t
 from libc.stdlib cimport free, malloc

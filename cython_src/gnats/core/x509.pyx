@@ -1,4 +1,4 @@
-"""Reads certificates with OpenSSL, for those who map their names to users or show them."""
+"""Read certificates with OpenSSL, to map their names to users and to show them."""
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 
 from gnats.includes.openssl cimport (
@@ -45,11 +45,11 @@ cdef enum:
 
 
 def read_certificate(bytes der not None) -> tuple:
-    """(subject, emails, dns_names, uris, spki, not_before, not_after) of a certificate.
+    """Return (subject, emails, dns_names, uris, spki, not_before, not_after) of a DER certificate.
 
-    `subject` is a list of RDNs as encoded, each a list of (dotted OID, value); `spki` the DER of its public key, a
-    SubjectPublicKeyInfo; times are (year, month, day, hour, minute, second) in UTC. Raises ValueError when it is no
-    certificate.
+    `subject` is a list of RDNs as encoded, each a list of (dotted OID, value). `spki` is the DER of its public key, a
+    SubjectPublicKeyInfo. Times are (year, month, day, hour, minute, second) in UTC. Raises ValueError for anything but
+    a certificate.
     """
     cdef const unsigned char *at = <const unsigned char *> PyBytes_AS_STRING(der)
     cdef X509 *cert = d2i_X509(NULL, &at, PyBytes_GET_SIZE(der))
@@ -72,7 +72,7 @@ def read_certificate(bytes der not None) -> tuple:
 
 
 def verify_error_text(int error) -> str:
-    """OpenSSL's words for why a certificate was not accepted."""
+    """Return OpenSSL's text for an error of certificate verification."""
     return (<bytes> X509_verify_cert_error_string(error)).decode()
 
 
@@ -102,7 +102,7 @@ cdef list subject(X509 *cert):
             raise ValueError("a certificate with a subject that cannot be read")
         value = X509_NAME_ENTRY_get_data(entry)
         n = ASN1_STRING_to_UTF8(&text, value)
-        if n < 0:   # no text: a BIT STRING, say
+        if n < 0:   # not text: a BIT STRING, for instance
             ERR_clear_error()
             entries.append(((<bytes> (<char *> oid)).decode(), plain(value)))
             continue

@@ -5,13 +5,13 @@ from libc.string cimport memcpy
 
 
 cdef inline bint array_grow(void *array, size_t *room, size_t first, size_t width) noexcept nogil:
-    """Give the array whose address is at `array` room for twice as many elements of `width` bytes, `first` at least.
+    """Double the room of the array whose address is at `array`: elements of `width` bytes, `first` of them at least.
 
-    False, and nothing has changed, when out of memory.
+    False, and nothing changes, when out of memory.
     """
     cdef size_t most = room[0] * 2 if room[0] * 2 > first else first
     cdef void *p
-    memcpy(&p, array, sizeof(p))   # whatever it points to
+    memcpy(&p, array, sizeof(p))   # whatever the type of its elements
     p = realloc(p, most * width)
     if p == NULL:
         return False

@@ -1,7 +1,7 @@
 """The compiler's atomic builtins, by width and by memory order.
 
-Relaxed where only the value matters (counters), acquire and release where a value publishes other memory,
-seq_cst where two threads each store one variable and read the other's.
+Relaxed where only the value matters (counters); acquire and release where a value publishes other memory; seq_cst where
+two threads each store one variable and read the other's.
 """
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
@@ -50,7 +50,7 @@ cdef extern from * nogil:
     uint64_t exchange64 "gnats_xchg"(uint64_t *p, uint64_t v)
     uint64_t or64 "gnats_or"(uint64_t *p, uint64_t v)
     uint64_t and64 "gnats_and"(uint64_t *p, uint64_t v)
-    # for a counter with one writer and other readers: no locked instruction
+    # For a counter with one writer and other readers: no locked instruction.
     void bump32 "gnats_bump"(uint32_t *p, uint32_t v)
     void bump64 "gnats_bump"(uint64_t *p, uint64_t v)
 

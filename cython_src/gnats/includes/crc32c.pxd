@@ -68,6 +68,6 @@ cdef extern from * nogil:
         return ~crc;
     }
     """
-    void crc32c_prepare "gnats_crc_prepare"(int wide)    # before the first, by each module
+    void crc32c_prepare "gnats_crc_prepare"(int wide)    # call it before the first crc32c, in each module
     uint32_t crc32c "gnats_crc32c"(const void *data, size_t n)
     int crc32c_ready "gnats_crc_ready"                   # 1: by table, 2: by instruction

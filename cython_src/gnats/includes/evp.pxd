@@ -1,4 +1,4 @@
-"""What the store uses of OpenSSL's libcrypto: ciphers, HMAC-SHA-256, random bytes."""
+"""The parts of OpenSSL's libcrypto that the store uses: ciphers, HMAC-SHA-256, random bytes."""
 from libc.stddef cimport size_t
 
 cdef extern from "<openssl/evp.h>" nogil:

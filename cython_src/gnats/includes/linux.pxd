@@ -23,7 +23,7 @@ cdef extern from "<sys/eventfd.h>" nogil:
     enum:
         EFD_CLOEXEC, EFD_NONBLOCK
     int eventfd(unsigned int initval, int flags)
-    # Fails only when the counter is at its maximum: whoever waits for it is woken then, too. Nobody needs to look.
+    # Fails only when the counter is at its maximum, and then the waiting thread is woken, too: ignore the result.
     int eventfd_write(int fd, uint64_t value)
     int eventfd_read(int fd, uint64_t *value)
 
@@ -84,5 +84,5 @@ cdef inline int64_t kernel_ns(int clock) noexcept nogil:
 
 
 cdef inline int64_t stopwatch_ns() noexcept nogil:
-    """For measuring what work costs, and for nothing else: the server's time is gnats.core.clock's."""
+    """Return monotonic ns of the kernel, to measure the cost of work only: gnats.core.clock has the server's time."""
     return kernel_ns(CLOCK_MONOTONIC)

@@ -1,4 +1,4 @@
-"""What gnats uses of OpenSSL 3: libssl and libcrypto."""
+"""The parts of OpenSSL 3 that gnats uses: libssl and libcrypto."""
 from libc.stddef cimport size_t
 from libc.stdint cimport uint16_t, uint64_t
 

@@ -1,7 +1,7 @@
 """POSIX threads: locks, condition variables and threads for code that runs without the GIL.
 
-Lock and unlock never fail on an initialised object used as its kind allows, so callers may ignore what they
-return; the init functions and pthread_create return 0 or an errno.
+Lock and unlock never fail on an initialised object that is used as its kind allows, so ignore their results. The init
+functions and pthread_create return 0 or an errno.
 """
 from libc.stddef cimport size_t
 
@@ -72,5 +72,5 @@ cdef extern from * nogil:
     #endif
     }
     """
-    # a reader/writer lock that writers do not starve on; the same thread must never take it to read twice
+    # A readers/writer lock on which writers do not starve. A thread must never take it to read twice.
     int rwlock_init "gnats_rwlock_init"(pthread_rwlock_t *lock)

@@ -1,12 +1,12 @@
-"""Text in memory: writing it where there is room, each returns where it ends, and comparing it.
+"""Write text into memory with room for it, each function returning its end, and compare text.
 
-Nobody counts the bytes of a literal: its length is a constant once these are inlined.
+The length of a literal is a constant once these are inlined: nobody counts its bytes.
 """
 from libc.stddef cimport size_t
 from libc.string cimport memcmp, memcpy, strlen
 
 cdef enum:
-    NUMBER_ROOM = 20    # digits of the largest size_t
+    NUMBER_ROOM = 20    # digits of the largest 64-bit number
 
 
 cdef inline char *put(char *p, const char *src, size_t n) noexcept nogil:
@@ -15,12 +15,12 @@ cdef inline char *put(char *p, const char *src, size_t n) noexcept nogil:
 
 
 cdef inline char *put_text(char *p, const char *text) noexcept nogil:
-    """A literal: its length is a constant once this is inlined."""
+    """Write a literal."""
     return put(p, text, strlen(text))
 
 
 cdef inline char *put_number(char *p, size_t n) noexcept nogil:
-    """In decimal."""
+    """Write a number in decimal, at most NUMBER_ROOM digits."""
     cdef char[NUMBER_ROOM] digits
     cdef size_t at = sizeof(digits)
     while True:
@@ -33,7 +33,7 @@ cdef inline char *put_number(char *p, size_t n) noexcept nogil:
 
 
 cdef inline bint is_text(const char *p, size_t n, const char *text) noexcept nogil:
-    """Are the bytes those of a literal?"""
+    """Return whether the bytes are those of a literal."""
     return n == strlen(text) and memcmp(p, text, strlen(text)) == 0
 
 

@@ -1,7 +1,7 @@
-"""Sums of times and durations, in ns, that end at the ends of their range instead of wrapping around.
+"""Sums of times and durations, in ns, which saturate instead of wrapping around.
 
-A duration comes from a client or a configuration, and may be as long as an int64 says: centuries. INT64_MAX is never
-(the year 2262 of the clock, centuries after the start of the machine). Every deadline is made here.
+A duration from a client or a configuration may be as long as an int64 says: centuries. INT64_MAX means never (the year
+2262 of the clock, centuries after the machine's start). Compute every deadline with these.
 """
 from libc.stdint cimport INT64_MAX, INT64_MIN, int64_t
 
@@ -17,7 +17,7 @@ cdef extern from *:
 
 
 cdef inline int64_t time_after(int64_t t, int64_t d) noexcept nogil:
-    """The time a duration after another."""
+    """Return t + d."""
     cdef int64_t sum
     if GNATS_SUM_OVERFLOWS(t, d, &sum):
         return INT64_MAX if d > 0 else INT64_MIN
@@ -25,7 +25,7 @@ cdef inline int64_t time_after(int64_t t, int64_t d) noexcept nogil:
 
 
 cdef inline int64_t time_before(int64_t t, int64_t d) noexcept nogil:
-    """The time a duration before another; and how long it is from d to t."""
+    """Return t - d: the time d before t, or the duration from d to t."""
     cdef int64_t difference
     if GNATS_DIFFERENCE_OVERFLOWS(t, d, &difference):
         return INT64_MIN if d > 0 else INT64_MAX
@@ -33,7 +33,7 @@ cdef inline int64_t time_before(int64_t t, int64_t d) noexcept nogil:
 
 
 cdef inline int64_t whole_seconds(int64_t secs) noexcept nogil:
-    """ns of so many seconds."""
+    """Return whole seconds in ns."""
     cdef int64_t ns
     if GNATS_PRODUCT_OVERFLOWS(secs, 1000000000, &ns):
         return INT64_MAX if secs > 0 else INT64_MIN
@@ -41,7 +41,7 @@ cdef inline int64_t whole_seconds(int64_t secs) noexcept nogil:
 
 
 cdef inline int64_t duration_of(double secs) noexcept nogil:
-    """ns of so many seconds, and a part of one."""
+    """Return seconds in ns; 0 for NaN."""
     if secs >= 9223372036.0:
         return INT64_MAX
     if secs <= -9223372036.0:

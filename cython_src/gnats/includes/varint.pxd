@@ -1,4 +1,4 @@
-"""Numbers as encoding/binary of Go writes them: 7 bits a byte, signed ones in zigzag."""
+"""Variable-length numbers as Go's encoding/binary writes them: 7 bits a byte, signed ones in zigzag."""
 from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 
@@ -19,7 +19,7 @@ cdef inline uint8_t *put_varint(uint8_t *p, int64_t v) noexcept nogil:
     return put_uvarint(p, <uint64_t> v << 1 ^ <uint64_t> (v >> 63))
 
 
-# Reads a number and moves the position behind it. False at the end, and for what is over 64 bits.
+# Read a number and move the position behind it. False at the end, and for more than 64 bits.
 cdef inline bint get_uvarint(const uint8_t **at, const uint8_t *end, uint64_t *v) noexcept nogil:
     cdef const uint8_t *p = at[0]
     cdef uint64_t value = 0
