@@ -98,7 +98,7 @@ cdef void drop_if_unused(Pending *p, Entry *e) noexcept nogil:
     e.chain = p.unused
     p.unused = i
     if p.n == 0 and p.nqueued == 0 and p.nredelivered == 0:
-        # those in use are 1..used again, as pending_reserve wants it
+        # All are unused: begin at entry 1 again. pending_reserve needs the used entries to be 1..used when it grows.
         p.used = 0
         p.unused = 0
 
