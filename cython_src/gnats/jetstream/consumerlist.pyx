@@ -262,7 +262,7 @@ cdef Subscription *subscriptions_of(Observer o, const Filter *f) except NULL:
 
 
 cdef bint put_in(Sublist index, Subscription *s) noexcept nogil:
-    """False when out of memory, and none of them is there. A subject that is none matches nothing, and is left out."""
+    """Insert all subscriptions; none, and False, when out of memory. Skips invalid subjects, which match nothing."""
     cdef Subscription *first = s
     while s != NULL:
         if index.insert(s) == SL_NO_MEMORY:
