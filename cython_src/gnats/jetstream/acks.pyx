@@ -14,7 +14,7 @@ cdef enum:
 
 
 cdef inline uint64_t parse_number(const char *p, size_t n) noexcept nogil:
-    """2**64 - 1 for what is none."""
+    """Parse a number in decimal; 2**64 - 1 when it is invalid."""
     cdef uint64_t value = 0
     cdef size_t i
     if n == 0:
@@ -147,7 +147,7 @@ cdef bint nak_delay(const char *p, size_t n, int64_t *delay, bint *bad) noexcept
 # -- for tests ---------------------------------------------------------------------------------------------------------
 
 def read_reply(bytes subject not None) -> tuple[int, int, int, int, int] | None:
-    """(stream seq, consumer seq, deliveries, ts, pending) of a reply subject, None when it is none."""
+    """Parse a reply subject: (stream seq, consumer seq, deliveries, ts, pending); None when it is not one."""
     cdef AckInfo info
     if not ack_reply_info(PyBytes_AS_STRING(subject), PyBytes_GET_SIZE(subject), &info):
         return None
@@ -157,7 +157,7 @@ def read_reply(bytes subject not None) -> tuple[int, int, int, int, int] | None:
 def write_reply(
     bytes prefix not None, uint64_t sseq, uint64_t dseq, uint64_t dc, int64_t ts, uint64_t pending
 ) -> bytes:
-    """The reply subject for these numbers. Raises MemoryError."""
+    """Make the reply subject with these numbers. Raises MemoryError."""
     cdef AckInfo info
     cdef char *out = <char *> malloc(PyBytes_GET_SIZE(prefix) + ACK_NUMBERS)
     if out == NULL:
@@ -171,7 +171,7 @@ def write_reply(
 
 
 def read_ack(bytes payload not None) -> tuple[str, bytes]:
-    """What a payload says, and what follows the verb."""
+    """Parse a payload: (kind, text behind the verb)."""
     cdef const char *rest
     cdef size_t n
     cdef int kind = parse_ack(PyBytes_AS_STRING(payload), PyBytes_GET_SIZE(payload), &rest, &n)
@@ -180,13 +180,13 @@ def read_ack(bytes payload not None) -> tuple[str, bytes]:
 
 
 def read_duration(bytes text not None) -> int | None:
-    """Nanoseconds, None when it is no duration."""
+    """Parse a duration in ns; None when it is invalid."""
     cdef int64_t ns
     return ns if parse_duration(PyBytes_AS_STRING(text), PyBytes_GET_SIZE(text), &ns) else None
 
 
 def read_nak(bytes rest not None) -> tuple[int | None, bool]:
-    """(delay in ns or None, whether it could not be read) of what follows -NAK."""
+    """Parse the text behind -NAK: (delay in ns or None, whether it is invalid)."""
     cdef int64_t delay
     cdef bint bad
     cdef bint some = nak_delay(PyBytes_AS_STRING(rest), PyBytes_GET_SIZE(rest), &delay, &bad)

@@ -1,7 +1,6 @@
-"""What a stream's timers do: messages that have expired go, or leave subject delete markers; message ids are forgotten.
-"""
+"""The functions of a stream's timers: remove expired messages or leave subject delete markers; forget message ids."""
 from gnats.core.pollstate cimport PollState
 
-# Functions of JsTimers, whose owner is the StreamCore.
+# Functions of expiry_timer and dedupe_timer; owner is the StreamCore. They take the stream's lock.
 cdef void expire_msgs(void *owner, PollState *ps) noexcept nogil
 cdef void purge_msg_ids(void *owner, PollState *ps) noexcept nogil

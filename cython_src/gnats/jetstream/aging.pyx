@@ -52,8 +52,8 @@ cdef void expire_msgs(void *owner, PollState *ps) noexcept nogil:
 
 
 cdef uint64_t quota(StreamCore s) noexcept nogil:
-    """How many messages may go in one round. Those that publishers have stored since the last one count twice: however
-    fast they are, a stream does not grow beyond its age. The lock is held."""
+    """How many messages one round may remove: AT_ONCE, and two for each that was stored since the last round, so that
+    expiry keeps up with fast publishers. The lock is held."""
     cdef uint64_t last = s.store.last_seq
     cdef uint64_t more = last - s.aged_seq if last > s.aged_seq else 0
     s.aged_seq = last
@@ -61,7 +61,7 @@ cdef uint64_t quota(StreamCore s) noexcept nogil:
 
 
 cdef bint expire_some(StreamCore s, PollState *ps, int64_t now, uint64_t most) noexcept nogil:
-    """Remove what has expired, in parts; True: there may be more."""
+    """Remove expired messages, in parts. True when there may be more."""
     cdef uint64_t gone = 0
     cdef uint32_t n = AT_ONCE
     while gone < most and n >= AT_ONCE:
@@ -73,7 +73,7 @@ cdef bint expire_some(StreamCore s, PollState *ps, int64_t now, uint64_t most) n
 
 
 cdef bint leave_markers(StreamCore s, PollState *ps, int64_t now, uint64_t most) noexcept nogil:
-    """Remove what has expired; who was the last of its subject leaves a marker. True: there may be more."""
+    """Remove expired messages; the last of a subject leaves a delete marker. True when there may be more."""
     cdef uint64_t[SOME] seqs
     cdef uint64_t gone = 0
     cdef uint32_t i, n = SOME
@@ -113,7 +113,7 @@ cdef bint is_marker(const StoreMsg *sm) noexcept nogil:
 
 
 cdef void store_marker(StreamCore s, PollState *ps, char *subject, size_t n) noexcept nogil:
-    """A message that says that the last one of the subject has expired, and takes its place."""
+    """Store a subject delete marker, which replaces the subject's last message after it has expired."""
     cdef char[192] hdr
     cdef char[64] ttl
     cdef Inbound m
@@ -141,7 +141,7 @@ cdef void store_marker(StreamCore s, PollState *ps, char *subject, size_t n) noe
 
 
 cdef void purge_msg_ids(void *owner, PollState *ps) noexcept nogil:
-    """Forget message ids that are older than the window."""
+    """Forget message ids that are older than the duplicate window."""
     pthread_mutex_lock(&(<StreamCore> owner).store.lock)
     forget_msg_ids(<StreamCore> owner, realtime_ns())
     pthread_mutex_unlock(&(<StreamCore> owner).store.lock)

@@ -1,8 +1,8 @@
-"""Batches of messages that are stored together or not at all (processJetStreamAtomicBatchMsg of stream.go; ADR-50).
+"""Atomic batches: messages stored together or not at all (processJetStreamAtomicBatchMsg of stream.go; ADR-50).
 
-What belongs to a batch is kept in memory until its commit, which checks all of it and then stores all of it under one
-hold of the stream's lock: nobody sees a part. It is flushed at once, too; should the server be killed meanwhile, the
-part of a batch that is at the end of the store is removed at the next start (`drop_partial_batch`).
+An atomic batch's messages are staged in memory until its commit. The commit checks all of them and stores all of them
+under one hold of the stream's lock, so no reader sees a part. If the server is killed while they are written,
+`drop_partial_batch` removes the part at the end of the store at the next start.
 """
 from libc.stdint cimport uint64_t
 
@@ -12,10 +12,15 @@ from gnats.jetstream.entry cimport Outcome
 from gnats.jetstream.inbound cimport Inbound
 from gnats.jetstream.streamcore cimport StreamCore
 
-# A message with a Nats-Batch-Id; the lock is held. MSG_STORED for one that ends its batch, and all of it is stored.
+# The stream's lock is held for all of these.
+
+# Handle a message with a Nats-Batch-Id, and answer it. Returns MSG_STORED when it is staged, or when it commits its
+# atomic batch and the log has stored all of it.
 cdef Outcome process_atomic_batch_msg(StreamCore s, Local *local, Inbound *m) noexcept nogil
-# Forget it; the lock is held.
+# Forget an open atomic batch and free its messages.
 cdef void drop_atomic_batch(StreamCore s, OpenBatch *b) noexcept nogil
+# Forget all open atomic batches of the stream.
 cdef void drop_atomic_batches(StreamCore s) noexcept nogil
-# After a start: remove what is left of a batch that was not stored to its end; the lock is held. How many messages.
+# At a start: remove the part of an atomic batch at the end of the store if its commit was not stored completely.
+# Returns the number of messages removed.
 cdef uint64_t drop_partial_batch(StreamCore s) noexcept nogil

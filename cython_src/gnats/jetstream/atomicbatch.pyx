@@ -1,4 +1,4 @@
-"""Batches that are stored together or not at all; see atomicbatch.pxd."""
+"""Atomic batches; see atomicbatch.pxd."""
 from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
@@ -74,8 +74,8 @@ from gnats.store.durations cimport parse_uint64
 from gnats.store.reading cimport is_marked_whole
 
 cdef enum:
-    MAX_KEPT = 256 * 1024 * 1024      # bytes that all batches of a stream may wait with
-    MAX_KEPT_ALL = 512 * 1024 * 1024  # and those of all streams of the server
+    MAX_KEPT = 256 * 1024 * 1024      # bytes of staged messages in one stream
+    MAX_KEPT_ALL = 512 * 1024 * 1024  # bytes of staged messages in all streams of the server
 
 
 cdef struct AtomicBatch:
@@ -112,7 +112,7 @@ cdef void abandon(StreamCore s, AtomicBatch *b, AbandonReason why) noexcept nogi
     drop_atomic_batch(s, &b.open)
 
 
-# -- one message of a batch --------------------------------------------------------------------------------------------
+# -- one message of an atomic batch ------------------------------------------------------------------------------------
 
 cdef Outcome process_atomic_batch_msg(StreamCore s, Local *local, Inbound *m) noexcept nogil:
     cdef Refusal r
@@ -150,7 +150,7 @@ cdef Outcome add_to_batch(StreamCore s, Local *local, Inbound *m, Refusal *r) no
             b.n -= 1
         if not at_end or mark_commit(b.last):
             outcome = commit_batch(s, local, b, &m.reply)
-        refuse_silently(r)   # it has been told
+        refuse_silently(r)   # the commit has been answered
         drop_atomic_batch(s, &b.open)
     return outcome
 
@@ -158,7 +158,8 @@ cdef Outcome add_to_batch(StreamCore s, Local *local, Inbound *m, Refusal *r) no
 cdef bint extend(
     StreamCore s, Local *local, AtomicBatch *b, Inbound *m, uint64_t seq, bint at_end, Refusal *r
 ) noexcept nogil:
-    """Put a message into its batch. If that cannot be, the batch has been given up."""
+    """Add a message to its atomic batch. Returns False, with the reason in r, when it has given the batch up instead.
+    """
     cdef const Slice *word = &m.h.values[H_BATCH_COMMIT]
     if has_header(&m.h, H_BATCH_COMMIT) and not at_end and not is_text(word.p, word.n, b"1"):
         drop_atomic_batch(s, &b.open)
@@ -183,7 +184,7 @@ cdef bint extend(
 cdef AtomicBatch *find_or_begin(
     StreamCore s, Local *local, const Inbound *m, uint64_t seq, bint at_end, Refusal *r
 ) noexcept nogil:
-    """The message's batch, a new one for the first; NULL: it is refused."""
+    """Find the message's atomic batch; begin one for its first message. NULL: refused, with the reason in r."""
     cdef const Slice *id = &m.h.values[H_BATCH_ID]
     cdef AtomicBatch *b = <AtomicBatch *> batch_find(&s.atomic_batches, id.p, id.n)
     if b == NULL and seq == 1:
@@ -200,7 +201,7 @@ cdef AtomicBatch *find_or_begin(
 
 
 cdef bint stage(StreamCore s, AtomicBatch *b, const Inbound *m) noexcept nogil:
-    """Keep a copy; False without memory for it."""
+    """Keep a copy of the message. False when out of memory, or over a limit of staged bytes."""
     cdef size_t n = sizeof(Staged) + m.subject.n + m.hdr_n + m.n
     cdef Staged *staged
     cdef char *p
@@ -240,7 +241,8 @@ cdef bint stage(StreamCore s, AtomicBatch *b, const Inbound *m) noexcept nogil:
 
 
 cdef bint mark_commit(Staged *last) noexcept nogil:
-    """A batch that ended with a message of its own: the last one that is stored gets the header."""
+    """Add Nats-Batch-Commit to the last staged message, when the message that commits is not stored itself (eob).
+    False when out of memory."""
     cdef char *hdr = <char *> malloc(last.m.hdr_n + 128)
     if hdr == NULL:
         return False
@@ -253,7 +255,7 @@ cdef bint mark_commit(Staged *last) noexcept nogil:
 # -- commit ------------------------------------------------------------------------------------------------------------
 
 cdef bint check_batch(StreamCore s, Local *local, AtomicBatch *b, Refusal *r) noexcept nogil:
-    """May all of it be stored?"""
+    """Check all messages, each as if those before it were stored. False: r has the reason."""
     cdef Staged *staged = b.first
     cdef InFlight before
     cdef Outcome outcome
@@ -280,16 +282,16 @@ cdef bint check_batch(StreamCore s, Local *local, AtomicBatch *b, Refusal *r) no
 
 
 cdef Outcome commit_batch(StreamCore s, Local *local, AtomicBatch *b, const Slice *reply) noexcept nogil:
-    """Have all of it stored, or nothing, and reply."""
+    """Check the atomic batch, then have the log store all of it or nothing; answer the commit."""
     cdef Refusal r
     if check_batch(s, local, b, &r):
         return store_batch(s, local, b, reply)
-    tell_refused(s, local, reply, &r, TOLD, 0)   # what it says may be in the batch
+    tell_refused(s, local, reply, &r, TOLD, 0)   # here, because r may borrow text from the staged messages
     return MSG_REFUSED
 
 
 cdef Outcome store_batch(StreamCore s, Local *local, AtomicBatch *b, const Slice *reply) noexcept nogil:
-    """Have all of it stored; the last one is replied to."""
+    """Have the log store all messages. The last entry gets the reply subject of the commit."""
     cdef Staged *staged = b.first
     cdef Entry *e = NULL
     while staged != NULL:
@@ -310,7 +312,7 @@ cdef Outcome store_batch(StreamCore s, Local *local, AtomicBatch *b, const Slice
 # -- after a start -----------------------------------------------------------------------------------------------------
 
 cdef bint is_part(StreamCore s, uint64_t seq, const Slice *id, uint64_t batch_seq) noexcept nogil:
-    """Is a stored message this one of this batch?"""
+    """Is the message at `seq` the batch_seq-th of the atomic batch `id`, and not the committing one?"""
     cdef MsgHeaders h
     cdef StoreMsg sm
     cdef uint64_t found
@@ -322,9 +324,9 @@ cdef bint is_part(StreamCore s, uint64_t seq, const Slice *id, uint64_t batch_se
         and memcmp(h.values[H_BATCH_ID].p, id.p, id.n) == 0 and header_set(&h, H_BATCH_SEQ)
         and parse_uint64(h.values[H_BATCH_SEQ].p, h.values[H_BATCH_SEQ].n, &found) and found == batch_seq
         and not has_header(&h, H_BATCH_COMMIT) and not has_header(&h, H_STREAM_SOURCE)
-        # of a schedule that was in a batch, its message has all of the schedule's other headers
+        # a message made from a schedule has the schedule's headers, also those of its atomic batch
         and not has_header(&h, H_SCHEDULER)
-        # it was stored alone, or in a fast batch
+        # the mark: it was stored alone, or in a fast batch
         and not is_marked_whole(s.store, seq))
 
 
@@ -346,12 +348,12 @@ cdef uint64_t drop_partial_batch(StreamCore s) noexcept nogil:
     if seq == 0 or seq > last:
         return 0
     if last - seq < s.store.indexed_seq:
-        # index.db is written when no batch is being stored: what it knows is no part
+        # index.db is never written between the messages of one atomic batch, so a batch that reaches into it is whole
         return 0
     memcpy(kept, id.p, id.n)
     id.p = kept
     for i in range(seq):
-        # all of it: nothing goes because of what a header of one message says
+        # Remove nothing unless all messages fit: the headers of one are a client's to write.
         if not is_part(s, last - i, &id, seq - i):
             return 0
     if s.store.truncate(last - seq, &gone) != STORE_OK:

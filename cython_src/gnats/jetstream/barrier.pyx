@@ -1,4 +1,4 @@
-"""What waits until a stream has what it was given for good; see barrier.pxd."""
+"""Hold answers and consumers back until messages are durable; see barrier.pxd."""
 from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc, realloc
@@ -49,11 +49,11 @@ cdef struct Outgoing:
     uint32_t subject_n
     uint32_t hdr_n
     uint32_t msg_n
-    uint32_t anyway          # also when its stream has failed
+    uint32_t anyway          # send it even when the stream has failed
 
 
 cdef class StreamBase:
-    """A stream, as pollers see it; see gnats.jetstream.stream.Stream."""
+    """The part of a stream that pollers use; see gnats.jetstream.stream.Stream."""
 
     cdef int flush(self) noexcept nogil:
         return 0
@@ -62,7 +62,7 @@ cdef class StreamBase:
         return 0
 
 
-# -- a stream's --------------------------------------------------------------------------------------------------------
+# -- a stream's barrier ------------------------------------------------------------------------------------------------
 
 cdef void barrier_configure(Barrier *b, bint syncs, uint64_t last) noexcept nogil:
     if not b.syncs:
@@ -130,13 +130,14 @@ cdef bint commit_soon(GroupCommit *g, Local *local, StreamBase stream) noexcept 
 
 
 cdef void give_to_sync(Local *local) noexcept nogil:
-    """What waits for a sync waits for one of the streams that were flushed in this batch."""
+    """Queue a SyncBatch with the streams flushed in this batch. publish_later() and run_when_visible() mark their
+    stream dirty, so every answer in `synced` and every Observer in `held` waits for one of these streams."""
     cdef SyncBatch *batch = <SyncBatch *> malloc(sizeof(SyncBatch) + local.dirty.n * sizeof(void *))
     cdef uint32_t i
     for i in range(local.held.n):
         and64(&(<Observer> local.held.p[i]).held, ~(<uint64_t> 1 << local.ps.index))
     if batch == NULL:
-        local.synced.n = 0   # no reply is better than one that may not be true
+        local.synced.n = 0   # out of memory: drop the answers rather than send one that may not be true
         for i in range(local.held.n):
             add64_seq(&(<Observer> local.held.p[i]).refs, <uint64_t> -1)
         local.held.n = 0
@@ -183,7 +184,7 @@ cdef void free_batches(SyncBatch *batch) noexcept nogil:
 
 
 cdef void *sync_loop(void *arg) noexcept nogil:
-    """The sync thread: takes all batches there are, syncs each of their streams once, gives the batches back."""
+    """The sync thread: take all queued batches, sync each of their streams once, give the batches back."""
     cdef SyncBatch *batch
     cdef SyncBatch *following
     cdef SyncBatch *taken
@@ -227,7 +228,6 @@ cdef void *sync_loop(void *arg) noexcept nogil:
 # -- the end of a batch ------------------------------------------------------------------------------------------------
 
 cdef void pass_flushed(Local *local) noexcept nogil:
-    """Flush what has been stored, then send what waited for it."""
     cdef uint32_t i, n = local.dirty.n
     cdef bint unsynced = local.synced.n or local.held.n
     for i in range(n):
@@ -244,8 +244,8 @@ cdef void pass_flushed(Local *local) noexcept nogil:
 
 
 cdef void send_out(PollState *ps, Outbox *out, bint stored) noexcept nogil:
-    """Publish what is in it, and empty it; what that causes is put into it anew. Unless what it is about is known to be
-    stored, a stream that has failed sends nothing."""
+    """Publish and remove the messages of an outbox. Publishing may put new ones into it; they stay. A message of a
+    failed stream is dropped unless it is `anyway`, or `stored` says that a sync has covered what it is about."""
     cdef Outbox taken = out[0]
     cdef Outgoing *o
     cdef char *p
@@ -288,7 +288,7 @@ cdef void pass_synced(Local *local) noexcept nogil:
         batch = following
 
 
-# -- for a poller's own thread -----------------------------------------------------------------------------------------
+# -- in a poller's own thread ------------------------------------------------------------------------------------------
 
 cdef inline size_t outgoing_size(size_t n) noexcept nogil:
     return (sizeof(Outgoing) + n + 7) & ~<size_t> 7
@@ -329,7 +329,7 @@ cdef bint publish_later(
     cdef size_t cap
     cdef Outgoing *o
     cdef char *p
-    # First of all: a reply that is in the outbox leaves when the streams of the batch have been flushed.
+    # First, because a message in the outbox leaves after the flush of the dirty streams: its own must be among them.
     if not mark_dirty(local, stream):
         return False
     if out.cap - out.n < need:

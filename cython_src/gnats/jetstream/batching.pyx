@@ -1,4 +1,4 @@
-"""Batches of a stream, of both kinds; see batching.pxd."""
+"""Open atomic and fast batches; see batching.pxd."""
 from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
@@ -9,7 +9,7 @@ from gnats.jetstream.batchtable cimport BatchTable, OpenBatch, batch_add
 from gnats.jetstream.streamcore cimport BATCH_ABANDONED, StreamCore
 
 cdef enum:
-    MAX_UNTOLD = 1024    # advisories that wait for the control loop; more of them are not told
+    MAX_UNTOLD = 1024    # advisories of a stream that wait for the control loop; further ones are dropped
 
 
 cdef OpenBatch *open_batch(

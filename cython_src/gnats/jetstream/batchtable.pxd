@@ -1,6 +1,6 @@
-"""The open batches of a stream, by id and by when they were heard of last, and how many a server may have.
+"""A stream's open atomic or fast batches, by id and by the time of their last message; the limits of a server.
 
-No lock of its own: a table is its stream's. The counters of BatchLimits are atomic.
+No lock of its own: a table is under its stream's lock. The fields of BatchLimits are atomic.
 """
 from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint32_t, uint64_t
@@ -9,20 +9,20 @@ cdef enum:
     MAX_BATCH_ID = 64    # bytes
 
 
-# What an atomic and a fast batch begin with.
+# The head of an AtomicBatch and of a FastBatch.
 cdef struct OpenBatch:
-    OpenBatch *next      # begins as core.chains wants it
+    OpenBatch *next      # core.chains needs next and hash first
     uint32_t hash
     uint32_t id_n
-    OpenBatch *older     # by when they were heard of
+    OpenBatch *older     # in the order of `heard`
     OpenBatch *newer
-    int64_t heard        # monotonic ns
+    int64_t heard        # when its last message came, monotonic ns
     char id[MAX_BATCH_ID]
 
 
-# All zero: empty.
+# A zeroed table is empty.
 cdef struct BatchTable:
-    OpenBatch **slots    # begins as core.chains wants it
+    OpenBatch **slots    # core.chains needs slots, mask and n first
     uint32_t mask
     uint32_t n
     OpenBatch *oldest
@@ -30,18 +30,20 @@ cdef struct BatchTable:
 
 
 cdef class BatchLimits:
-    """The limits of one server's batches, and what its streams have open of them. All is atomic."""
-    cdef int64_t timeout                     # ns that a batch may be silent
-    cdef uint64_t max_size                   # messages of an atomic batch
-    cdef uint64_t atomic_per_stream, atomic_total, fast_per_stream, fast_total
-    cdef uint64_t atomic_open, fast_open
-    cdef uint64_t kept                       # bytes that atomic batches wait with
+    """One server's limits of atomic and fast batches, and the counts that its streams share. All fields are atomic."""
+    cdef int64_t timeout                     # ns without a message after which one is abandoned
+    cdef uint64_t max_size                   # the most messages of an atomic batch
+    cdef uint64_t atomic_per_stream, atomic_total, fast_per_stream, fast_total    # the most that may be open
+    cdef uint64_t atomic_open, fast_open     # open now, in all streams
+    cdef uint64_t kept                       # bytes of staged messages of atomic batches, in all streams
 
 
+# The open batch with an id, or NULL.
 cdef OpenBatch *batch_find(const BatchTable *t, const char *id, size_t n) noexcept nogil
-# Put in a batch of `size` bytes, zeroed, whose id is not there and not too long; NULL when out of memory.
+# Add a zeroed struct of `size` bytes. The id is new to the table, and MAX_BATCH_ID bytes at most. now: monotonic ns.
+# NULL when out of memory.
 cdef OpenBatch *batch_add(BatchTable *t, size_t size, const char *id, size_t n, int64_t now) noexcept nogil
-# It has been heard of.
+# Note that a message has come.
 cdef void batch_touch(BatchTable *t, OpenBatch *b, int64_t now) noexcept nogil
-# Take it out; the caller frees it. The last one takes the table's memory with it.
+# Remove it from the table; the caller frees it. Removing the last one frees the table's memory.
 cdef void batch_remove(BatchTable *t, OpenBatch *b) noexcept nogil

@@ -1,9 +1,6 @@
-"""Give up the batches of a stream, of both kinds, that nothing is heard of for the limits' time-out.
-
-One timer of the stream does; it takes the stream's lock.
-"""
+"""Abandon a stream's atomic and fast batches that have had no message for BatchLimits.timeout."""
 from gnats.core.pollstate cimport PollState
 
 
-# The function of batch_timer, whose owner is the StreamCore.
+# The function of batch_timer; owner is the StreamCore. Takes the stream's lock.
 cdef void abandon_batches(void *owner, PollState *ps) noexcept nogil

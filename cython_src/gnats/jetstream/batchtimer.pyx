@@ -1,4 +1,4 @@
-"""Give up batches that nothing is heard of; see batchtimer.pxd."""
+"""Abandon silent atomic and fast batches; see batchtimer.pxd."""
 from libc.stdint cimport INT64_MAX, int64_t
 
 from gnats.core.clock cimport monotonic_ns
@@ -13,7 +13,7 @@ from gnats.jetstream.fastbatch cimport drop_fast_batch
 from gnats.jetstream.streamcore cimport StreamCore
 
 cdef enum:
-    AT_ONCE = 64         # batches that one call of the timer gives up
+    AT_ONCE = 64         # batches of each kind that one call of the timer abandons
 
 
 cdef void abandon_batches(void *owner, PollState *ps) noexcept nogil:
@@ -23,7 +23,7 @@ cdef void abandon_batches(void *owner, PollState *ps) noexcept nogil:
 
 
 cdef void abandon_silent(StreamCore s, int64_t timeout) noexcept nogil:
-    """Give up what has not been heard of for so long, a few of them, and have the timer come again for the others."""
+    """Abandon batches silent for `timeout` ns, AT_ONCE of each kind at most; arm the timer for the others."""
     cdef int64_t since = time_before(monotonic_ns(), timeout)
     cdef int64_t oldest = INT64_MAX
     cdef OpenBatch *b

@@ -1,12 +1,12 @@
-"""May a message be stored? Every check of what comes into a stream, each once (processJetStreamMsg in stream.go,
+"""Check whether a message may be stored; each rule stands here once (processJetStreamMsg in stream.go,
 checkMsgHeadersPreClusteredProposal in jetstream_batching.go).
 
-A check looks at the stream, the message and what is in flight, sends nothing and stores nothing; the stream's lock is
-held. What it changes is the message: a schedule gets its rollup, an increment becomes the value of its counter. The
-order says which error a publisher gets for a message that has several; nats-server has two:
+A check reads the stream, the message and the messages in flight. It sends nothing and stores nothing; the stream's lock
+is held. It may change the message: a schedule gets its rollup, an increment becomes its counter's new value. The order
+of the checks decides which error a message with several gets. nats-server has two orders:
 
-* f NULL: the message is stored as soon as it has been checked, with nothing in flight;
-* of a batch, and wherever messages are proposed before they are stored: f says what comes before it.
+* f NULL: the message is stored right after the check, with none in flight;
+* f set: the message is in an atomic or a fast batch, or proposed before it is stored; f has the messages before it.
 """
 from gnats.core.slice cimport Slice
 from gnats.jetstream.entry cimport Entry, Outcome
@@ -16,11 +16,13 @@ from gnats.jetstream.refusal cimport Refusal
 from gnats.jetstream.streamcore cimport StreamCore
 
 
-# MSG_STORED: it may. MSG_DUPLICATE: its id has been stored, as r.last, or is in flight (0). MSG_REFUSED: r says why.
+# Returns MSG_STORED when the message may be stored; MSG_DUPLICATE when its id was stored with sequence r.last, or is in
+# flight (r.last 0); MSG_REFUSED with the reason in r; MSG_UNHEARD (f NULL only) when the stream is not open.
 cdef Outcome check_message(StreamCore s, Inbound *m, const InFlight *f, Refusal *r) noexcept nogil
-# May messages of batches be taken at all? Before it is known which batch they are of.
+# The checks of a message in an atomic or a fast batch that come before the batch is looked up. Returns MSG_STORED,
+# MSG_REFUSED with the reason in r, or MSG_UNHEARD.
 cdef Outcome check_admission(StreamCore s, const Inbound *m, Refusal *r) noexcept nogil
-# Is `id` that of the stream's last message?
+# Refuse unless `id` is that of the stream's last message.
 cdef bint check_last_id(StreamCore s, const Slice *id, Refusal *r) noexcept nogil
-# What is to be stored of a message that has been checked, or of one that another server has.
+# Fill in the entry of a checked message. The entry borrows the message's memory.
 cdef void make_entry(const Inbound *m, Entry *e) noexcept nogil

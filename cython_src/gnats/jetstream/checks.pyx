@@ -1,4 +1,4 @@
-"""May a message be stored? See checks.pxd."""
+"""Check whether a message may be stored; see checks.pxd."""
 from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.string cimport memcmp
@@ -77,7 +77,7 @@ from gnats.store.durations cimport parse_int64, parse_message_ttl
 from gnats.store.record cimport MAX_RECORD, record_size
 
 
-# -- one rule each; False: refused -------------------------------------------------------------------------------------
+# -- the rules; each returns False when it refuses ---------------------------------------------------------------------
 
 cdef inline bint is_open(StreamCore s) noexcept nogil:
     return s.active and not s.closed
@@ -98,7 +98,7 @@ cdef inline bint check_header_size(const Inbound *m, Refusal *r) noexcept nogil:
 
 
 cdef inline bint check_size(const Inbound *m, size_t most, Refusal *r) noexcept nogil:
-    """Header and payload."""
+    """Header and payload together are at most `most` bytes."""
     if m.hdr_n > most or m.n > most - m.hdr_n:
         return refuse(r, ERR_MESSAGE_EXCEEDS_MAXIMUM)
     return True
@@ -122,7 +122,7 @@ cdef bint check_stream_name(StreamCore s, const MsgHeaders *h, Refusal *r) noexc
 
 
 cdef bint check_ttl(StreamCore s, const Inbound *m, const InFlight *f, Refusal *r) noexcept nogil:
-    """One that is none is refused when the message is stored, where nothing comes between."""
+    """With f NULL, a Nats-TTL that cannot be parsed may pass: store_entry() refuses it."""
     cdef int64_t ttl = 0
     if m.sourced or not header_set(&m.h, H_TTL):
         return True
@@ -138,7 +138,7 @@ cdef bint check_source(const Inbound *m, Refusal *r) noexcept nogil:
 
 
 cdef bint check_expected_last(StreamCore s, const MsgHeaders *h, const InFlight *f, Refusal *r) noexcept nogil:
-    """Nats-Expected-Last-Sequence; in a batch only the first message may have it."""
+    """Nats-Expected-Last-Sequence; not allowed with messages in flight."""
     cdef const Slice *value = &h.values[H_EXPECTED_LAST_SEQ]
     cdef uint64_t last = s.store.last_seq + number_in_flight(f)
     if not header_set(h, H_EXPECTED_LAST_SEQ):
@@ -149,7 +149,7 @@ cdef bint check_expected_last(StreamCore s, const MsgHeaders *h, const InFlight 
 
 
 cdef bint check_expected_of_subject(StreamCore s, const Inbound *m, const InFlight *f, Refusal *r) noexcept nogil:
-    """Nats-Expected-Last-Subject-Sequence: of the message's subject, unless another header names one."""
+    """Nats-Expected-Last-Subject-Sequence, for the message's subject or the one that another header names."""
     cdef const MsgHeaders *h = &m.h
     cdef const Slice *value = &h.values[H_EXPECTED_LAST_SUBJ_SEQ]
     cdef const Slice *subject = &m.subject
@@ -178,7 +178,8 @@ cdef bint check_last_id(StreamCore s, const Slice *id, Refusal *r) noexcept nogi
 
 
 cdef bint is_duplicate(StreamCore s, const Inbound *m, const InFlight *f, Refusal *r) noexcept nogil:
-    """Has its id been stored? A mirror has whatever its origin has."""
+    """Is the message's id remembered (r.last: its sequence) or in flight (r.last 0)? A mirror stores its origin's
+    messages whatever their ids."""
     cdef const Slice *id = &m.h.values[H_MSG_ID]
     if not header_set(&m.h, H_MSG_ID) or s.cfg.mirror:
         return False
@@ -206,7 +207,7 @@ cdef bint check_rollup(StreamCore s, const Inbound *m, const InFlight *f, Refusa
 
 
 cdef bint check_counter(StreamCore s, Inbound *m, const InFlight *f, Refusal *r) noexcept nogil:
-    """Make the message the new value of its counter."""
+    """Make the message the new value of its counter, then check its size."""
     cdef CounterError err
     if not header_set(&m.h, H_INCR):
         return refuse(r, ERR_INCR_MISSING)
@@ -219,7 +220,7 @@ cdef bint check_counter(StreamCore s, Inbound *m, const InFlight *f, Refusal *r)
 
 
 cdef bint check_limits(StreamCore s, const Inbound *m, const InFlight *f, Refusal *r) noexcept nogil:
-    """Discard new: would the store refuse it, when what is in flight has been stored?"""
+    """With discard new: would a limit of the store be exceeded once the messages in flight are stored?"""
     cdef size_t size
     if not s.cfg.discard_new:
         return True
@@ -236,7 +237,7 @@ cdef bint check_limits(StreamCore s, const Inbound *m, const InFlight *f, Refusa
     return True
 
 
-# -- their orders ------------------------------------------------------------------------------------------------------
+# -- the two orders of the rules ---------------------------------------------------------------------------------------
 
 cdef Outcome check_headers(StreamCore s, Inbound *m, Refusal *r) noexcept nogil:
     cdef const MsgHeaders *h = &m.h

@@ -1,4 +1,4 @@
-"""A consumer (consumer.go), as the control plane uses it."""
+"""A consumer (consumer.go): the methods that the control plane calls."""
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 
 from gnats.core.watches cimport Watch
@@ -7,13 +7,13 @@ from gnats.jetstream.consumerstate cimport ConsumerSettings
 
 
 cdef class Consumer(ConsumerDelivery):
-    cdef readonly object config        # what it was given last
+    cdef readonly object config        # the ConsumerConfig that applies
     cdef list subs                     # addresses of its Subscriptions
-    cdef Watch *watch                  # who listens to the deliver subject; NULL: none
-    cdef uint8_t listeners             # the watch's word; atomic
-    cdef tuple names                   # of stream and consumer in subjects, of version 1 and 2
-    cdef bint reconciled               # it does not begin where the state says that it was given
-    cdef int64_t burst
+    cdef Watch *watch                  # on the interest in the deliver subject; NULL: none
+    cdef uint8_t listeners             # the deliver subject has a subscriber; atomic: written by the watch
+    cdef tuple names                   # <stream>.<consumer> as reply subjects have it: version 1, version 2
+    cdef bint reconciled               # restore() has changed the state that it was given
+    cdef int64_t burst                 # bytes of the rate limit's burst where the stream has no max_msg_size
 
     cdef int subscribe_native(self, bytes subject, int which) except -1
     cdef int read_settings(self, config, ConsumerSettings *cfg) except -1

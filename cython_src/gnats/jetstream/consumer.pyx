@@ -71,7 +71,7 @@ DELIVER_POLICIES = {
 }
 PRIORITY_POLICIES = {"": 0, "none": 0, "overflow": 1, "pinned_client": 2, "prioritized": 3}
 INACTIVE_DEFAULT = 5 * 10**9
-"""ns after which an ephemeral consumer that nobody uses is deleted."""
+"""ns after which an unused ephemeral consumer is deleted."""
 
 cdef enum:
     ON_ACK = 0
@@ -86,15 +86,15 @@ class ResetError(ValueError):
 
 
 cdef class Consumer(ConsumerDelivery):
-    """A consumer of a stream. Used from the control loop's thread.
+    """A consumer of a stream. For the control loop's thread, unless a method says otherwise.
 
-    `config` is a checked gnats.jetstream.config.ConsumerConfig; `account` the account's name. `domain` and `reply_v2`
-    say how reply subjects are formed. A new consumer begins where its configuration says, one with `state` (an o.dat,
-    unsealed) where it was. `burst` is the most bytes that a message may have where the stream does not say.
-    `created` is in ns since 1970, 0 for now. Nothing happens before start().
+    `config`: a checked gnats.jetstream.config.ConsumerConfig. `account`: the account's name. `domain`, `reply_v2`: the
+    form of reply subjects. `state`: where to go on (bytes of an o.dat, unsealed); without it, begin where the
+    configuration says. `burst`: bytes of the rate limit's burst where the stream has no max_msg_size. `created`: ns
+    since 1970, 0 for now. It delivers nothing before start().
 
-    What it has to tell comes as an EV_JETSTREAM of the control poller's inbox, `a` a ConsumerEvent, for notice().
-    Raises ValueError for a state that cannot be read, MemoryError.
+    It posts EV_JETSTREAM events to the control poller's inbox: `a` is a ConsumerEvent, the data is for notice(). Raises
+    ValueError for a state that cannot be decoded, MemoryError.
     """
 
     def __init__(
@@ -140,7 +140,7 @@ cdef class Consumer(ConsumerDelivery):
             self.pblimit = FC_MAX
             self.maxpb = FC_MAX // 16
         self.names = (names, v2)
-        self.dirty = True   # nobody is told before start()
+        self.dirty = True   # no CONSUMER_DIRTY is posted before start()
         if state is not None:
             self.restore(state)
         elif not self.select_starting_seq(
@@ -157,7 +157,7 @@ cdef class Consumer(ConsumerDelivery):
     # -- settings ----------------------------------------------------------------------------------------------------
 
     cdef int read_settings(self, config, ConsumerSettings *cfg) except -1:
-        """Into a struct of zeroes."""
+        """Fill in a zeroed struct from a ConsumerConfig."""
         cdef int64_t *backoff = NULL
         cdef size_t i
         cfg.ack_policy = ACK_POLICIES[config.ack_policy]
@@ -223,7 +223,7 @@ cdef class Consumer(ConsumerDelivery):
         return 0
 
     cdef int set_deliver_subject(self, config) except -1:
-        """Deliver there, and know who listens."""
+        """Deliver to the configuration's deliver subject, and watch the interest in it."""
         cdef bytes subject = config.deliver_subject.encode()
         cdef bytes queue = config.deliver_group.encode()
         cdef Account account = <Account> self.stream.account
@@ -243,14 +243,14 @@ cdef class Consumer(ConsumerDelivery):
         free(self.dsubj)
         self.dsubj = copy
         self.dsubj_n = PyBytes_GET_SIZE(subject)
-        # The watch may have spoken already: its word counts.
+        # Read the watch's present interest: on_interest() may have run for it already.
         exchange8(&self.listeners, self.watch.interest)
         exchange8(&self.recheck, 1)
         pthread_mutex_unlock(&self.lock)
         return 0
 
     def configure(self, config not None) -> None:
-        """Take a checked ConsumerConfig that may replace the one there is. Raises MemoryError."""
+        """Apply a checked ConsumerConfig that may replace the present one. Raises MemoryError."""
         cdef ConsumerSettings cfg
         cdef ConsumerSettings before
         cdef int64_t now = monotonic_ns(), wall = realtime_ns()
@@ -275,7 +275,7 @@ cdef class Consumer(ConsumerDelivery):
         if config.inactive_threshold != self.config.inactive_threshold:
             self.inactive_at = time_after(now, cfg.inactive) if cfg.inactive else 0
         else:
-            self.cfg.inactive = before.inactive   # with the jitter it has
+            self.cfg.inactive = before.inactive   # keep its jitter
         if cfg.pause_until != before.pause_until:
             self.pause_at = time_after(now, cfg.pause_until - wall) if cfg.pause_until > wall else 0
         if filtered:
@@ -288,11 +288,10 @@ cdef class Consumer(ConsumerDelivery):
     # -- its life ----------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Subscribe, and deliver from now on. The stream knows it from here on. Raises MemoryError.
+        """Add the consumer to its stream, subscribe, and deliver from now on. Raises MemoryError.
 
-        Of the state that it begins with nobody is told, unless it is another one than it was given. The first delivery
-        comes when the control loop has come round: whoever asks for a consumer has the answer, with the state that it
-        begins with, before the first message.
+        Posts no CONSUMER_DIRTY for the initial state, unless restore() had to change it. Delivers when the control loop
+        has come round, so the consumer's creator has the answer, with the initial state, before the first message.
         """
         cdef int64_t now = monotonic_ns(), wall = realtime_ns()
         names, v2 = self.names
@@ -345,8 +344,8 @@ cdef class Consumer(ConsumerDelivery):
         return 0
 
     def close(self, *, bint deleted=False) -> None:
-        """Leave the stream. Idempotent. `deleted`: for good, which clients that wait are told; then forget_unneeded()
-        is to be called, unless the stream goes, too."""
+        """Leave the stream. Idempotent. With `deleted`, answer the waiting requests with 409 Consumer Deleted; the
+        caller then calls forget_unneeded(), unless the stream is deleted too."""
         cdef WaitingRequest *wr
         if self.closed:
             return
@@ -374,7 +373,7 @@ cdef class Consumer(ConsumerDelivery):
         self.engine.bury(self)
 
     def signal_shutdown(self) -> None:
-        """Tell those who wait for messages that the server stops. The control loop."""
+        """Answer the waiting requests with 409 Server Shutdown. The control loop."""
         cdef WaitingRequest *wr
         pthread_mutex_lock(&self.lock)
         wr = self.waiting.head
@@ -387,8 +386,8 @@ cdef class Consumer(ConsumerDelivery):
             self.wake_now()
 
     def forget_unneeded(self) -> None:
-        """Have the stream remove what no consumer is interested in any more (cleanupNoInterestMessages), when this one
-        has been deleted or filters others. It looks at each message behind the ack floor: any thread."""
+        """Have the stream remove messages that no consumer is interested in any more (cleanupNoInterestMessages), after
+        this consumer was deleted or its filter changed. Looks at each message above the ack floor. Any thread."""
         cdef uint64_t floor
         if self.cfg.retention != INTEREST_POLICY:
             return
@@ -398,8 +397,8 @@ cdef class Consumer(ConsumerDelivery):
         self.remove_unneeded(False, floor + 1, UINT64_MAX)
 
     def check_state_for_interest_stream(self) -> None:
-        """After recovery, in a stream that keeps messages until they are acknowledged: those that were acknowledged to
-        this consumer, but had not been removed yet. Any thread."""
+        """After recovery, have an interest or work queue stream remove the messages that this consumer had acknowledged
+        but the stream had not removed yet. Any thread."""
         cdef uint64_t end
         if self.cfg.retention == LIMITS_POLICY:
             return
@@ -409,8 +408,8 @@ cdef class Consumer(ConsumerDelivery):
         self.remove_unneeded(True, 0, end)
 
     cdef void remove_unneeded(self, bint filtered, uint64_t seq, uint64_t end):
-        """Have the stream remove what no consumer needs any more, of what it has now: from seq to before end, and only
-        what this consumer's filter takes if `filtered`. No lock is held; any thread."""
+        """Have the stream remove those of its present messages from seq up to, but without, end that no consumer needs
+        any more. `filtered`: only those that pass this consumer's filter. No lock is held; any thread."""
         cdef QsParticipant me
         cdef StoreMsg sm
         cdef bint more = True
@@ -433,14 +432,14 @@ cdef class Consumer(ConsumerDelivery):
         qs_unregister(&me)
 
     cdef void wake_now(self):
-        """Have the control loop's poller run it."""
+        """Call run() now, in an empty batch of the control loop's poller."""
         run_later(local_of(self.engine.control), self)
         self.engine.run_batch()
 
-    # -- the API's ---------------------------------------------------------------------------------------------------
+    # -- for the API -------------------------------------------------------------------------------------------------
 
     def info(self) -> dict[str, object]:
-        """What ConsumerInfo says of it. Times are ns since 1970, 0 for never; `pin` is None without one."""
+        """The numbers of a ConsumerInfo. Times are ns since 1970, 0 for never; `pin` is None when no client has it."""
         cdef uint64_t last, msgs, most
         cdef int64_t pending, wall = realtime_ns()
         cdef dict out
@@ -480,16 +479,16 @@ cdef class Consumer(ConsumerDelivery):
         ended = self.out.n != 0
         pthread_mutex_unlock(&self.lock)
         if ended:
-            self.wake_now()   # requests that are over are told so
+            self.wake_now()   # send the answers to requests that process_waiting() has ended
         return out
 
     @property
     def is_active(self) -> bool:
-        """Somebody listens to the deliver subject. Of a push consumer."""
+        """Whether the deliver subject of a push consumer has a subscriber."""
         return bool(self.active and not self.closed)
 
     def unpin(self) -> bool:
-        """Take the pin from who has it; False when nobody has."""
+        """Take the pin from its client. Returns whether a client had it."""
         cdef bint had
         pthread_mutex_lock(&self.lock)
         had = self.pinned
@@ -499,7 +498,10 @@ cdef class Consumer(ConsumerDelivery):
         return had
 
     def reset(self, uint64_t seq=0) -> int:
-        """Begin anew at a sequence, 0: behind the ack floor; the sequence. Raises ResetError where it may not."""
+        """Begin anew at stream sequence `seq`, or behind the ack floor for 0. Returns the sequence.
+
+        Raises ResetError when the deliver policy does not allow it.
+        """
         cdef uint64_t first = 0
         cdef bint count
         if seq:
@@ -538,7 +540,10 @@ cdef class Consumer(ConsumerDelivery):
 
     @staticmethod
     def notice(bytes data not None) -> tuple[int, int, int, int, bytes]:
-        """(stream seq, consumer seq, deliveries, ack time in ns, text) of what an EV_JETSTREAM of a consumer says."""
+        """Decode the data of a consumer's EV_JETSTREAM: (stream seq, consumer seq, deliveries, ack time in ns, text).
+
+        Raises ValueError for data that is too short.
+        """
         cdef Notice n
         if len(data) < <Py_ssize_t> sizeof(Notice):
             raise ValueError("no notice of a consumer")
@@ -549,11 +554,11 @@ cdef class Consumer(ConsumerDelivery):
 
     @property
     def is_dirty(self) -> bool:
-        """The state has changed since state() was asked for."""
+        """Whether the state has changed since the last state()."""
         return bool(self.dirty)
 
     def state(self) -> bytes:
-        """The state, as o.dat has it, unsealed. Raises MemoryError."""
+        """Encode the state as an o.dat, unsealed, and mark it as not dirty. Raises MemoryError."""
         cdef ConsumerSnapshot snap
         cdef Entry *e
         cdef uint8_t *out = NULL
@@ -600,8 +605,10 @@ cdef class Consumer(ConsumerDelivery):
             free(out)
 
     def restore(self, bytes data not None) -> None:
-        """Go on from a state that state() gave, or nats-server wrote. Before start(). Raises ValueError,
-        MemoryError."""
+        """Go on from a state that state() or nats-server encoded. Call it before start().
+
+        Raises ValueError for a state that cannot be decoded, MemoryError.
+        """
         cdef ConsumerSnapshot snap
         cdef uint64_t first, last
         cdef size_t i
@@ -640,14 +647,14 @@ cdef class Consumer(ConsumerDelivery):
                 reconcile_with_stream(self, last)
                 self.reconciled = True
                 if self.sseq < self.config.opt_start_seq:
-                    # it is the start that is still to come
+                    # The consumer waits for its start sequence, which the stream has not reached.
                     self.sseq = self.config.opt_start_seq
                     self.asflr = self.floor.stream = self.delivered.stream = self.sseq - 1
         finally:
             pthread_mutex_unlock(&self.lock)
             consumer_free(&snap)
 
-    # -- what the data plane calls -----------------------------------------------------------------------------------
+    # -- called by the data plane ------------------------------------------------------------------------------------
 
     cdef void suppress_deletion(self, int64_t now) noexcept nogil:
         if self.cfg.inactive == 0:
@@ -658,7 +665,7 @@ cdef class Consumer(ConsumerDelivery):
 
     cdef bint listened_to(self) noexcept nogil:
         if self.failed:
-            # Nobody took what we sent; those with wildcards may.
+            # A message has found no subscriber although the watch reports interest: match the deliver subject itself.
             self.failed = False
             return (<Account> self.stream.account).sublist.has_interest(self.dsubj, self.dsubj_n)
         return load8(&self.listeners) != 0
@@ -671,7 +678,7 @@ cdef class Consumer(ConsumerDelivery):
             self.inactive_at = time_after(now, self.cfg.inactive)
 
     cdef void delete_not_active(self, int64_t now, int64_t wall) noexcept nogil:
-        """Nobody has used it for a while: it is to be deleted, unless somebody has after all."""
+        """Have the control plane delete the consumer, unless it has been used within the inactive threshold."""
         cdef Entry *e
         cdef int64_t until = 0
         self.inactive_at = 0
@@ -686,7 +693,7 @@ cdef class Consumer(ConsumerDelivery):
         if self.waiting.n:
             self.inactive_at = time_after(now, self.cfg.inactive)
             return
-        # Who has messages may still be at work on them.
+        # A client may still be working on a message until its ack wait ends.
         e = pending_first(&self.pending)
         while e != NULL:
             until = max(until, e.deadline if not e.flags & QUEUED else time_after(e.ts, self.wait_of(e.rdc)))
@@ -707,7 +714,7 @@ cdef Entry *last_tracked(Consumer o, uint64_t seq) noexcept nogil:
 
 
 cdef void reconcile_with_stream(Consumer o, uint64_t last) noexcept nogil:
-    """The stream has lost its end: go back to where it ends now (reconcileStateWithStream)."""
+    """Go back to `last`, the stream's last sequence, after the stream has lost its end (reconcileStateWithStream)."""
     cdef Entry *e
     cdef uint32_t i
     if o.asflr > last:
@@ -730,7 +737,7 @@ cdef void reconcile_with_stream(Consumer o, uint64_t last) noexcept nogil:
 
 
 cdef void on_interest(void *ctx, bint interest) noexcept nogil:
-    """The sublist's lock is held."""
+    """The callback of the watch. The sublist's lock is held."""
     exchange8(&(<Consumer> ctx).listeners, interest)
     exchange8(&(<Consumer> ctx).recheck, 1)
     (<Consumer> ctx).kick()
@@ -759,7 +766,7 @@ cdef bint on_request(void *ctx, const Message *m, const Subscription *s) noexcep
 
 
 cdef bint on_flow_control(void *ctx, const Message *m, const Subscription *s) noexcept nogil:
-    """An answer to a flow control request."""
+    """Handle an answer to a flow control request."""
     cdef Slice dseq, sseq
     cdef Acked acked
     cdef int64_t consumer_seq, stream_seq
@@ -785,7 +792,7 @@ cdef bint on_flow_control(void *ctx, const Message *m, const Subscription *s) no
 
 
 cdef bint take_flow_control(Consumer o, const Slice *subject) noexcept nogil:
-    """The window grows with every answer; False when it is not the one that is waited for."""
+    """Take the answered bytes off pbytes and let the window grow. False when this is not the expected answer."""
     if o.closed or subject.n != o.fcid_n or memcmp(subject.p, o.fcid, o.fcid_n) != 0:
         return False
     if o.maxpb < o.pblimit:

@@ -1,4 +1,4 @@
-"""What a consumer does with acknowledgements; see consumeracks.pxd."""
+"""Handle a consumer's acknowledgements; see consumeracks.pxd."""
 from libc.stddef cimport size_t
 from libc.stdint cimport INT64_MAX, int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free, qsort, realloc
@@ -57,9 +57,9 @@ from gnats.store.base cimport STORE_OK, StoreMsg
 from gnats.store.filter cimport filter_match
 
 cdef enum:
-    REASON_ROOM = 4096        # bytes of a reason, or of a delay, that are passed on
+    REASON_ROOM = 4096        # the most bytes of a reason or an invalid delay that an event has
 
-cdef int64_t MIN_WAIT = 1000000    # ns
+cdef int64_t MIN_WAIT = 1000000    # ns, the shortest ack wait
 
 
 cdef void acked_init(Acked *acked) noexcept nogil:
@@ -170,8 +170,8 @@ cdef class ConsumerAcks(ConsumerState):
             if tell:
                 acked_add(acked, sseq)
         else:
-            # The number is the client's: it may be any, and is too high after a reset. No floor may be above what was
-            # delivered: the state would not be one.
+            # The client sends dseq: it may be any number, and is too high after a reset. An ack floor above the last
+            # delivery would make the state invalid.
             dseq = min(dseq, self.dseq - 1)
             if dseq <= self.adflr or sseq <= self.asflr:
                 return True
@@ -209,7 +209,7 @@ cdef class ConsumerAcks(ConsumerState):
         elif dseq == self.adflr + 1:
             self.adflr = dseq
             self.asflr = sseq
-            # pending ones below can only be there after a reset
+            # Only after a reset can messages below the floor be pending.
             while e != NULL and e.seq <= sseq:
                 e = pending_next(&self.pending, e)
             if e != NULL and e.dseq:
@@ -227,11 +227,11 @@ cdef class ConsumerAcks(ConsumerState):
         self.notify(CONSUMER_NAKED, sseq, dseq, dc, 0, NULL, 0)
         if nak_delay(rest, n, &delay, &bad):
             pending_dequeue(&self.pending, e)
-            # as if it had been delivered so long ago that its time is over after the delay
+            # Move its delivery into the past, so that its ack wait ends after the delay.
             e.ts = time_after(time_before(wall, self.cfg.ack_wait), delay)
             pending_set_deadline(&self.pending, e, time_after(e.ts, self.wait_of(e.rdc)))
             self.update_delivered(e.dseq, sseq, dc, e.ts, wall)
-            return True   # for the timer
+            return True   # run() arms the timer
         if bad:
             rest = trim(rest, &n)
             self.notify(CONSUMER_BAD_NAK, sseq, dseq, dc, 0, rest, min(n, <size_t> REASON_ROOM))
@@ -276,7 +276,7 @@ cdef class ConsumerAcks(ConsumerState):
         e = pending_find(&self.pending, sseq)
         if e == NULL:
             return True
-        pending_set_rdc(&self.pending, sseq, <int64_t> dc)   # the entry stays: the message is not done with
+        pending_set_rdc(&self.pending, sseq, <int64_t> dc)   # keeps the entry: need_ack() still wants the message
         if e.flags & PENDING:
             dseq = e.dseq
             ts = e.ts
@@ -291,7 +291,7 @@ cdef class ConsumerAcks(ConsumerState):
         cdef Acked expired
         if e == NULL or e.deadline > wall or not self.has_ack_wait():
             return self.pending.nqueued != 0
-        # A hint: what goes from now on is found out later, too.
+        # Messages that are removed after this look at the store are noticed when they are delivered again.
         pthread_mutex_lock(&self.store.lock)
         first = self.store.first_seq
         pthread_mutex_unlock(&self.store.lock)
@@ -306,10 +306,10 @@ cdef class ConsumerAcks(ConsumerState):
             elif e.flags & QUEUED:
                 pending_set_deadline(&self.pending, e, INT64_MAX)
             elif not self.has_max_deliveries(seq, wall):
-                # out of the way of those that follow, until all are known
+                # Move it behind the others in the heap, until expire_entries() has all of them.
                 pending_set_deadline(&self.pending, e, self.next_deadline(wall, e))
                 if not acked_add(&expired, seq):
-                    break   # the others later
+                    break   # out of memory: the others later
             e = pending_earliest(&self.pending)
         self.expire_entries(expired.seqs, expired.n, wall)
         if expired.seqs != expired.few:
@@ -320,8 +320,7 @@ cdef class ConsumerAcks(ConsumerState):
         return self.pending.nqueued != 0
 
     cdef bint expire_entries(self, uint64_t *seqs, size_t n, int64_t wall) noexcept nogil:
-        """Into the redelivery queue, in the order of the stream. Their time begins anew, in that order, when they are
-        delivered again: until then none of them is looked at."""
+        # Queued messages have no deadline. Their ack wait begins anew with their redelivery.
         cdef Entry *e
         cdef int64_t off = 0
         cdef size_t i
@@ -338,11 +337,9 @@ cdef class ConsumerAcks(ConsumerState):
         return True
 
     cdef int64_t next_deadline(self, int64_t start, const Entry *e) noexcept nogil:
-        """When the ack wait of a message ends that begins anew, always later than it begins."""
         return time_after(start, max(self.wait_of(e.rdc), MIN_WAIT))
 
     cdef void force_expire_pending(self, int64_t wall) noexcept nogil:
-        """All that is pending is to be delivered again: there is another deliver subject."""
         cdef Acked expired
         cdef Entry *e = pending_first(&self.pending)
         cdef Entry *following
@@ -364,7 +361,7 @@ cdef class ConsumerAcks(ConsumerState):
     ) noexcept nogil:
         return False
 
-    # -- what the stream asks and tells ------------------------------------------------------------------------------
+    # -- called by the stream ----------------------------------------------------------------------------------------
 
     cdef bint need_ack(self, uint64_t sseq, const char *subject, uint32_t n) noexcept nogil:
         cdef Entry *e
@@ -375,7 +372,7 @@ cdef class ConsumerAcks(ConsumerState):
             need = sseq > self.asflr
             if need and self.cfg.ack_policy == POLICY_EXPLICIT and sseq < self.sseq:
                 need = e != NULL and e.flags & PENDING
-            # delivered as often as it may be, and not acknowledged: it stays
+            # A message that had max_deliver deliveries and no ack stays in the stream.
             need = need or (e != NULL and e.rdc != 0)
         pthread_mutex_unlock(&self.lock)
         return need
@@ -400,9 +397,9 @@ cdef class ConsumerAcks(ConsumerState):
                 pending_set_rdc(&self.pending, sseq, 0)
                 self.mark_dirty()
             if signal:
-                self.kick()   # under the lock: a consumer that is closed is not kicked any more
+                self.kick()   # under the lock, so that a closed consumer is never kicked
         pthread_mutex_unlock(&self.lock)
-        # it has gone: nobody needs to be told
+        # The message is gone already: the stream need not be told.
         if acked.seqs != acked.few:
             free(acked.seqs)
 
@@ -423,7 +420,6 @@ cdef class ConsumerAcks(ConsumerState):
         pthread_mutex_unlock(&self.lock)
 
     cdef bint is_equal_or_subset_match(self, const char *subject, uint32_t n) noexcept nogil:
-        """Is one of our filters the subject, or a part of it?"""
         cdef uint32_t i
         if self.filter != NULL:
             for i in range(self.filter.n):
@@ -432,7 +428,6 @@ cdef class ConsumerAcks(ConsumerState):
         return False
 
     cdef void purge(self, uint64_t first, bint wider) noexcept nogil:
-        """Nothing of ours is left before `first`; `wider`: of some subjects only. Lock held."""
         cdef Entry *e = pending_first(&self.pending)
         cdef Entry *following
         cdef StoreMsg sm
@@ -465,7 +460,7 @@ cdef class ConsumerAcks(ConsumerState):
         while self.pending.nqueued:
             e = pending_find(&self.pending, pending_pop(&self.pending))
             if e != NULL and e.flags & PENDING:
-                pending_set_deadline(&self.pending, e, self.next_deadline(wall, e))   # it comes again then
+                pending_set_deadline(&self.pending, e, self.next_deadline(wall, e))   # redelivered when that ends
         self.delivered.consumer = self.dseq - 1
         self.delivered.stream = self.sseq - 1
         self.floor.consumer = self.adflr

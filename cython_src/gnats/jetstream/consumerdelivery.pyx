@@ -1,4 +1,4 @@
-"""How a consumer delivers; see consumerdelivery.pxd."""
+"""Deliver a consumer's messages; see consumerdelivery.pxd."""
 from libc.stddef cimport size_t
 from libc.stdint cimport INT64_MAX, int64_t, uint32_t, uint64_t
 from libc.stdio cimport snprintf
@@ -43,12 +43,12 @@ from gnats.jetstream.streamcore cimport LIMITS_POLICY
 from gnats.store.base cimport STORE_DELETED, STORE_EOF, STORE_NOT_FOUND, STORE_OK, STORE_UNREADABLE, StoreMsg
 
 cdef enum:
-    SLICE_MSGS = 256           # of one gathering
-    SLICE_BYTES = 256 * 1024
-    ROUNDS = 4                 # gatherings of one run(), then connections have their turn
+    SLICE_MSGS = 256           # messages gathered at once
+    SLICE_BYTES = 256 * 1024   # bytes gathered at once
+    ROUNDS = 4                 # slices of one run(), before connections have their turn
     QUEUE_KEPT = 256 * 1024    # bytes of the queue that stay allocated
-    HEADER_ROOM = 64           # of a line that is added to a header
-    RETRY = 100000000          # ns until something is tried again that failed for no fault of its own
+    HEADER_ROOM = 64           # bytes of the lines that are added to a header
+    RETRY = 100000000          # ns until a delivery is tried again: no memory, an unreadable block, no subscriber
 
 cdef int64_t MILLISECOND = 1000000
 cdef const char *DIGITS = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
@@ -68,7 +68,7 @@ cdef class ConsumerDelivery(ConsumerPull):
         exchange8(&self.again, 1)
         fence()
         if exchange8(&self.busy, 1):
-            return   # who is busy sees `again`
+            return   # the busy thread sees `again`
         while True:
             exchange8(&self.again, 0)
             wall = batch_time(local_of(ps))
@@ -94,7 +94,7 @@ cdef class ConsumerDelivery(ConsumerPull):
                 continue
             exchange8(&self.busy, 0)
             fence()
-            # Who left `again` after we looked, and found us busy, relies on us.
+            # A thread that set `again` after this one looked, and found it busy, relies on another round.
             if found != GATHER_MORE and not load8(&self.again):
                 return
             if rounds >= ROUNDS:
@@ -119,7 +119,7 @@ cdef class ConsumerDelivery(ConsumerPull):
         cdef int64_t delivered = 0, bytes = 0
         cdef int found = GATHER_MORE
         cdef bint full = False, stop = False
-        # What is stored from here on wakes us: we may have looked before.
+        # Set before looking: a message that is stored after the look-up wakes the consumer.
         store8(&self.hungry, 1)
         ahead.at = ahead.n = 0
         ahead.end = False
@@ -185,7 +185,7 @@ cdef class ConsumerDelivery(ConsumerPull):
                 self.replay = False
         if not self.cfg.push and self.waiting.n:
             if self.waiting.due and self.waiting.due <= ps.now:
-                # What does not want to wait ends here even when it is the limit of pending acks that it waits for.
+                # A no_wait request that is due ends here even when max_ack_pending is what holds messages back.
                 self.process_waiting(found == GATHER_WAIT, ps.now)
             elif found == GATHER_WAIT and self.waiting.nowait and not full:
                 self.process_waiting(True, ps.now)
@@ -194,7 +194,6 @@ cdef class ConsumerDelivery(ConsumerPull):
         return found
 
     cdef void next_skipped(self) noexcept nogil:
-        """The first round of deliver last per subject goes on with the next of its list, or is over."""
         self.skip_at += 1
         if self.skip_at < self.skip_n:
             self.sseq = self.skip_list[self.skip_at]
@@ -205,7 +204,6 @@ cdef class ConsumerDelivery(ConsumerPull):
         self.skip_at = self.skip_n = 0
 
     cdef bint look_ahead(self, PollState *ps, Lookahead *a, uint64_t most) noexcept nogil:
-        """Look up the messages that come next; False when there is none."""
         cdef uint64_t seq = self.sseq, skip = 0, visible
         cdef int rc = STORE_OK
         cdef bint waits = False
@@ -219,7 +217,7 @@ cdef class ConsumerDelivery(ConsumerPull):
         while a.n < AHEAD and a.n < most:
             if self.skip_at < self.skip_n:
                 if a.n:
-                    break   # one at a time: each decides where it goes on
+                    break   # one at a time: next_skipped() sets the next sequence after its delivery
                 if unlikely(seq > visible):
                     waits = True
                     break
@@ -234,7 +232,7 @@ cdef class ConsumerDelivery(ConsumerPull):
                 break
             rc = self.store.load_next(self.filter, seq, &a.msgs[a.n], &skip)
             if unlikely(rc == STORE_OK and a.msgs[a.n].seq > visible):
-                # What a crash could take back is not shown: as if it were not there yet.
+                # A crash could still take this message back: the consumer does not see it yet.
                 waits = True
                 rc = STORE_EOF
                 skip = visible
@@ -243,14 +241,14 @@ cdef class ConsumerDelivery(ConsumerPull):
             seq = skip + 1
             a.n += 1
         if a.n == 0 and self.skip_at >= self.skip_n:
-            # at the end: on behind what is not for us
+            # At the end of the stream: skip the messages that do not pass the filter.
             if skip >= self.sseq:
                 self.sseq = skip + 1
             if self.sseq > self.store.last_seq and self.npc != 0:
                 self.npc = 0
                 self.npf = self.store.last_seq
         elif rc == STORE_EOF and not waits and self.npc > <int64_t> a.n and self.skip_at >= self.skip_n:
-            self.npc = <int64_t> a.n   # the others turned out to be lost
+            self.npc = <int64_t> a.n   # the end of the stream is reached, so the other counted messages are lost
         a.end = rc != STORE_OK and rc != STORE_UNREADABLE and self.skip_at >= self.skip_n
         if unlikely(rc == STORE_UNREADABLE and a.n == 0):
             self.held_until = ps.now + RETRY
@@ -261,7 +259,6 @@ cdef class ConsumerDelivery(ConsumerPull):
         return a.n != 0
 
     cdef bint held_back(self, PollState *ps, const StoreMsg *sm) noexcept nogil:
-        """Is it not time for this message yet?"""
         cdef int64_t wait = 0, since
         if self.cfg.rate > 0:
             if ps.now > self.tokens_at:
@@ -280,7 +277,6 @@ cdef class ConsumerDelivery(ConsumerPull):
         return False
 
     cdef int64_t redeliver(self, PollState *ps, int64_t wall, int64_t npc, bint *stop) noexcept nogil:
-        """The first of the redelivery queue; its size. stop: nobody is there to take it."""
         cdef Entry *e
         cdef StoreMsg sm
         cdef Acked unused
@@ -306,7 +302,7 @@ cdef class ConsumerDelivery(ConsumerPull):
         rc = self.store.load(seq, &sm)
         pthread_mutex_unlock(&self.store.lock)
         if rc == STORE_NOT_FOUND or rc == STORE_DELETED:
-            # It has gone meanwhile, and the stream's word of it has not come yet.
+            # The message was removed, and removed() or purged() has not been called for it yet.
             if e != NULL and e.flags & PENDING:
                 unused.seqs = unused.few
                 unused.n = 0
@@ -316,7 +312,7 @@ cdef class ConsumerDelivery(ConsumerPull):
                     free(unused.seqs)
                 e = pending_find(&self.pending, seq)
                 if e != NULL:
-                    pending_forget(&self.pending, e)   # a floor was above it already
+                    pending_forget(&self.pending, e)   # it was below an ack floor, where an ack changes nothing
             return 0
         if rc != STORE_OK:
             pending_enqueue(&self.pending, seq)
@@ -406,7 +402,6 @@ cdef class ConsumerDelivery(ConsumerPull):
         return True
 
     cdef void batch_completed(self, WaitingRequest *wr, int64_t n, int64_t bytes) noexcept nogil:
-        """It has had its messages before its bytes."""
         cdef char[96] fields
         snprintf(
             fields, 96, b"Nats-Pending-Messages: %lld\r\nNats-Pending-Bytes: %lld\r\n", <long long> n,
@@ -489,14 +484,14 @@ cdef class ConsumerDelivery(ConsumerPull):
             if done:
                 self.stream.ack_msg(o.seq, ps)
         if failed:
-            exchange8(&self.again, 1)   # we are in run()
+            exchange8(&self.again, 1)   # this thread is in run(), which sees it
 
     cdef void did_not_deliver(self, PollState *ps, uint64_t sseq, const char *dest, size_t n) noexcept nogil:
         cdef WaitingRequest *wr = self.waiting.head
         cdef Entry *e
         if self.cfg.ack_policy != POLICY_NONE:
             if not pending_reserve(&self.pending):
-                return   # it is delivered again after its ack wait
+                return   # out of memory: it is delivered again after its ack wait
             pending_set_rdc(&self.pending, sseq, pending_rdc(&self.pending, sseq) - 1)
         if self.cfg.push:
             self.active = False
@@ -521,7 +516,7 @@ cdef class ConsumerDelivery(ConsumerPull):
         self.check_pending(wall)
         if self.pause_at and self.pause_at <= now:
             if self.cfg.pause_until > wall:
-                # The clock, by which it ends, is behind: a moment, or it was set back.
+                # The pause ends by the wall clock, which is behind: slightly, or because it was set back.
                 self.pause_at = time_after(now, time_before(self.cfg.pause_until, wall))
             else:
                 self.pause_at = 0
@@ -565,15 +560,15 @@ cdef class ConsumerDelivery(ConsumerPull):
     cdef bint listened_to(self) noexcept nogil:
         return False
 
-    # -- what the stream tells ---------------------------------------------------------------------------------------
+    # -- called by the stream ----------------------------------------------------------------------------------------
 
     cdef bint stored(self, uint64_t seq) noexcept nogil:
         if seq > self.npf:
             self.npc += 1
-            self.npf = seq   # filters that overlap count it once
+            self.npf = seq   # a message that passes several filters counts once
         return load8(&self.hungry)
 
 
 cdef inline int64_t earlier(int64_t a, int64_t b) noexcept nogil:
-    """The earlier of two times, 0 for none."""
+    """The earlier of two deadlines, where 0 is none."""
     return b if a == 0 or (b and b < a) else a

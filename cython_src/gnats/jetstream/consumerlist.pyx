@@ -1,4 +1,4 @@
-"""The consumers of a stream, by what they filter; see consumerlist.pxd."""
+"""The consumers of a stream, found by their filters; see consumerlist.pxd."""
 from libc.stdint cimport uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
 
@@ -33,7 +33,6 @@ cdef class ConsumerList:
     # -- changes -----------------------------------------------------------------------------------------------------
 
     cdef int add(self, Observer o) except -1:
-        """Raises MemoryError, and it is not there."""
         cdef const Observers *old = self.observers
         cdef Observers *made
         if old != NULL and old.index != NULL:
@@ -64,7 +63,6 @@ cdef class ConsumerList:
         return 0
 
     cdef int remove(self, Observer o) except -1:
-        """Nothing happens when it is not there. Raises MemoryError, and it still is."""
         cdef const Observers *old = self.observers
         cdef Observers *made = NULL
         cdef Subscription *listed = o.listed
@@ -97,7 +95,6 @@ cdef class ConsumerList:
         return 0
 
     cdef int refilter(self, Observer o, Filter *f) except -1:
-        """Raises MemoryError, and nothing has changed."""
         cdef Subscription *old = o.listed
         cdef Subscription *made = NULL
         cdef bint ok = True
@@ -105,7 +102,7 @@ cdef class ConsumerList:
             made = subscriptions_of(o, f)
         pthread_mutex_lock(&self.store.lock)
         if old != NULL:
-            # First in, then out: who walks meanwhile does not miss it.
+            # Add the new ones before removing the old, so that a thread that walks without the lock never misses `o`.
             ok = put_in(self.index, made)
             if ok:
                 take_out(self.index, old)
@@ -121,7 +118,7 @@ cdef class ConsumerList:
         return 0
 
     cdef int publish(self, Observers *made) except -1:
-        """Under the lock, so that who stores a message counts it for all of them or does not know them."""
+        # Under the lock: a thread that stores a message holds it, and sees the old root or the new one throughout.
         cdef Observers *old = self.observers
         pthread_mutex_lock(&self.store.lock)
         store_ptr_release(<void **> &self.observers, made)
@@ -131,7 +128,7 @@ cdef class ConsumerList:
         return 0
 
     cdef int add_to_index(self, list joining) except -1:
-        """Raises MemoryError, and none of them is there."""
+        """Add subscriptions of the consumers to the index; of none of them after MemoryError."""
         cdef Observer o
         cdef bint ok = True
         cdef list there = []
@@ -265,7 +262,7 @@ cdef Subscription *subscriptions_of(Observer o, const Filter *f) except NULL:
 
 
 cdef bint put_in(Sublist index, Subscription *s) noexcept nogil:
-    """False when out of memory, and none of them is there. A subject that is none matches nothing, and is left out."""
+    """Insert all subscriptions; none, and False, when out of memory. Skips invalid subjects, which match nothing."""
     cdef Subscription *first = s
     while s != NULL:
         if index.insert(s) == SL_NO_MEMORY:

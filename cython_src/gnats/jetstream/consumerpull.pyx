@@ -40,10 +40,10 @@ from gnats.jetstream.requests cimport (
 
 cdef enum:
     TEXT_ROOM = 128
-    SUBJECT_ROOM = 4096        # bytes of a reply subject, which is in one line of the protocol
-    MAX_HOPS = 32              # accounts that a request may have come through
-    GROUP_ROOM = 128           # bytes of a group's name, as the request writes it, that can be one of ours
-    FIELDS_ROOM = 768          # of a heartbeat: it may name a stream and a consumer, 255 bytes each
+    SUBJECT_ROOM = 4096        # bytes of a reply subject: no more fits into a line of the protocol
+    MAX_HOPS = 32              # accounts through which a request may come
+    GROUP_ROOM = 128           # bytes of the longest JSON text that can name a priority group
+    FIELDS_ROOM = 768          # bytes of the lines of a heartbeat; a stream and a consumer name have 255 each
 
 cdef int64_t SECOND = 1000000000
 cdef const char *DIGITS = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
@@ -120,7 +120,7 @@ cdef class ConsumerPull(ConsumerAcks):
         if waitq_add(&self.waiting, wr):
             return True
         free(wr)
-        # Who expects heartbeats notices that there are none, and must not be made to ask again and again.
+        # A client that asked for heartbeats notices their absence. An error would make it ask again at once.
         if req.heartbeat == 0:
             self.refuse(reply, rn, b"409 Exceeded MaxWaiting")
         return False
@@ -151,7 +151,7 @@ cdef class ConsumerPull(ConsumerAcks):
                 return self.refuse(reply, rn, b"423 Nats-Pin-Id mismatch")
         return True
 
-    # -- who is next -------------------------------------------------------------------------------------------------
+    # -- the next request --------------------------------------------------------------------------------------------
 
     cdef bint request_has_interest(self, WaitingRequest *wr) noexcept nogil:
         cdef uint64_t generation
@@ -225,7 +225,7 @@ cdef class ConsumerPull(ConsumerAcks):
                     continue
                 wr.b -= <int64_t> size
                 if wr.b == 0:
-                    waitq_set_n(&self.waiting, wr, 1)   # this one, and no more
+                    waitq_set_n(&self.waiting, wr, 1)   # its bytes are used up: this message is its last
             if not self.request_has_interest(wr):
                 waitq_remove(&self.waiting, wr)
                 continue
@@ -235,7 +235,6 @@ cdef class ConsumerPull(ConsumerAcks):
     cdef bint may_be_served(
         self, PollState *ps, WaitingRequest *wr, int64_t npc, bint *removed, bint *assigned
     ) noexcept nogil:
-        """Whether the pin and the limits of an overflow let it have the next message."""
         if self.cfg.priority_policy == PRIORITY_PINNED:
             if not self.pinned and (not wr.has_group or wr.id_n == 0):
                 self.assign_new_pin(ps, wr)
@@ -276,10 +275,10 @@ cdef class ConsumerPull(ConsumerAcks):
         self.pinned_ts = 0
         self.pinned_at = 0
 
-    # -- those that wait ---------------------------------------------------------------------------------------------
+    # -- waiting requests --------------------------------------------------------------------------------------------
 
     cdef int64_t asked_before(self, int64_t now) noexcept nogil:
-        """Messages that requests wait for that are still there. All are looked at once a batch, however many ask."""
+        # Look at all requests once a batch, however many requests come in it.
         if self.looked_at != now:
             self.process_waiting(False, now)
         return <int64_t> self.waiting.asked

@@ -1,8 +1,8 @@
-"""What a consumer is made of (consumer.go): its settings, where it is in its stream, what it counts.
+"""The state of a consumer (consumer.go): its settings, its position in the stream, its counts.
 
-Lock: `lock`, above the store's (docs/locks.md). It is never held while something is delivered, published, or done to
-the stream. `npc`, `npf` and `filter` are under the store's lock as well: the stream counts a message for each of its
-consumers that wants it as it stores it.
+Lock: `lock`, above the store's (docs/locks.md). It is never held while messages are delivered or published, or the
+stream is changed. `npc`, `npf` and `filter` are under the store's lock: a stream that stores a message counts it for
+each consumer that wants it, without the consumer's lock.
 
 Times: `now` is monotonic, in ns, as PollState.now; `wall` is ns since 1970.
 """
@@ -36,50 +36,51 @@ cdef enum PriorityPolicy:
     PRIORITY_PRIORITIZED = 3
 
 cpdef enum ConsumerEvent:
-    # what a consumer tells the control plane: `a` of an EV_JETSTREAM, whose data is a Notice, and a text behind it
-    CONSUMER_ACKED = 1         # a sample: ack_time is set
+    # `a` of an EV_JETSTREAM event that a consumer posts to the control plane; data: a Notice, then a text
+    CONSUMER_ACKED = 1         # an ack that was sampled: ack_time is set
     CONSUMER_NAKED = 2
     CONSUMER_TERMINATED = 3    # text: the reason
     CONSUMER_MAX_DELIVERIES = 4
-    CONSUMER_INACTIVE = 5      # to be deleted
+    CONSUMER_INACTIVE = 5      # delete it: it was unused for its inactive threshold
     CONSUMER_PINNED = 6        # text: the pin
     CONSUMER_UNPINNED = 7      # the pin's time is over
     CONSUMER_UNPAUSED = 8
-    CONSUMER_DIRTY = 9         # its state is to be written
-    CONSUMER_BAD_NAK = 10      # text: the delay that could not be read
-    CONSUMER_ACK_BEYOND = 11   # an ack of a message behind the last of the stream
+    CONSUMER_DIRTY = 9         # write its state
+    CONSUMER_BAD_NAK = 10      # text: the delay that could not be parsed
+    CONSUMER_ACK_BEYOND = 11   # an ack of a sequence above the stream's last
 
 cdef enum:
     PIN_N = 22                 # characters of a pin
-    FC_MAX = 32 * 1024 * 1024  # bytes that may be under way with flow control; it begins with a 16th
-    ACK_DELAY = 1000000        # ns that a timer waits for more acks to become due
+    FC_MAX = 32 * 1024 * 1024  # the most bytes under way with flow control; a consumer starts with a 16th
+    ACK_DELAY = 1000000        # ns by which the timer of ack waits is late, so that it serves several at once
 
 
 cdef struct Notice:
     uint64_t sseq, dseq, deliveries
-    int64_t ack_time           # ns
+    int64_t ack_time           # ns from delivery to ack
 
 
+# A consumer sequence and the stream sequence that belongs to it.
 cdef struct SeqPair:
     uint64_t consumer, stream
 
 
-# What its configuration means. Durations in ns; what does not apply is 0.
+# The configuration, for the data plane. Durations are ns; a setting that does not apply is 0.
 cdef struct ConsumerSettings:
     uint8_t ack_policy, priority_policy
     uint8_t push               # it has a deliver subject
     uint8_t replay_original, flow_control, headers_only, direct, last_per_subject, memory
-    uint8_t retention          # the stream's
+    uint8_t retention          # the stream's (Retention)
     int64_t ack_wait
-    int64_t *backoff           # nbackoff of them
+    int64_t *backoff           # nbackoff durations, owned
     uint32_t nbackoff
-    uint32_t sample            # percent of acks
+    uint32_t sample            # percent of acks that are reported
     uint64_t max_deliver
     uint64_t max_ack_pending
     uint32_t max_waiting
     int64_t max_batch, max_expires, max_bytes
     int64_t heartbeat
-    int64_t inactive           # with its jitter
+    int64_t inactive           # inactive threshold, jitter included
     int64_t pinned_ttl
     int64_t pause_until        # ns since 1970
     double rate                # bytes a second
@@ -94,16 +95,16 @@ cdef enum ConsumerOp:
 # An entry of a consumer's log: a delivery, or an acknowledgement.
 cdef struct ConsumerEntry:
     uint8_t op                 # a ConsumerOp
-    uint8_t was_pending        # acked: the message was
-    uint64_t dseq, sseq        # of the consumer, of the stream
-    uint64_t dc                # delivered: how often it has been
-    int64_t ts                 # delivered: its ack wait is counted from here, ns since 1970
+    uint8_t was_pending        # OP_ACKED: the message was pending
+    uint64_t dseq, sseq        # consumer sequence, stream sequence
+    uint64_t dc                # OP_DELIVERED: the number of deliveries, this one included
+    int64_t ts                 # OP_DELIVERED: when its ack wait begins, ns since 1970
 
 
 cdef class ConsumerState(Observer)
 
 
-# What the changes of a consumer's stored state go through: see gnats.jetstream.consumerlog. The lock is held.
+# The log that changes of a consumer's stored state pass: see gnats.jetstream.consumerlog. The lock is held.
 cdef struct ConsumerLog:
     void (*propose)(ConsumerState o, const ConsumerEntry *e) noexcept nogil
 
@@ -115,7 +116,9 @@ cdef class ConsumerState(Observer):
     cdef readonly int64_t created      # ns since 1970
     cdef MsgStore store
     cdef Engine engine
-    cdef bytes ack_prefix, fc_prefix   # of reply subjects, and of those of flow control with a dot behind
+    # The prefix of the reply subjects of messages; that of flow control, with its final dot. These bytes own the two
+    # pointers below.
+    cdef bytes ack_prefix, fc_prefix
     cdef const char *ack_prefix_p
     cdef const char *fc_prefix_p
     cdef size_t ack_prefix_n, fc_prefix_n
@@ -124,67 +127,70 @@ cdef class ConsumerState(Observer):
     cdef ConsumerSettings cfg
     cdef bint closed
     cdef bint started
-    # The control loop has come round since start(), so whoever had it made is answered: it may deliver.
+    # The control loop has come round since start(), so the consumer's creator has its answer: it may deliver.
     cdef bint begun
-    cdef uint64_t sseq                 # the next stream sequence
+    cdef uint64_t sseq                 # the next stream sequence to deliver
     cdef uint64_t dseq                 # the next consumer sequence
-    cdef uint64_t adflr, asflr         # ack floors
-    cdef SeqPair delivered, floor      # as the stored state has them: what was skipped does not count
+    cdef uint64_t adflr, asflr         # ack floors: consumer sequence, stream sequence
+    cdef SeqPair delivered, floor      # of the stored state: last delivery, ack floor; skipped messages do not count
     cdef Pending pending
-    cdef uint64_t *skip_list           # deliver last per subject: what is left of the first round
-    cdef size_t skip_at, skip_n
-    cdef uint64_t skip_resume
+    cdef uint64_t *skip_list           # deliver last per subject: the sequences of the first round, skip_n of them
+    cdef size_t skip_at, skip_n        # skip_at: the next one
+    cdef uint64_t skip_resume          # after that round it goes on behind this sequence
     cdef int64_t ldt, lat              # last delivery, last ack; ns since 1970, 0: none
-    cdef OutQ out
+    cdef OutQ out                      # gathered and not sent yet
     cdef bint dirty                    # the state has changed since it was written
     # -- under the store's lock --
-    cdef int64_t npc                   # messages that are pending for delivery
-    cdef uint64_t npf                  # up to this sequence they are counted
+    cdef int64_t npc                   # messages that are still to be delivered
+    cdef uint64_t npf                  # npc counts messages up to this sequence
     # -- push --
-    cdef char *dsubj                   # where it delivers; under lock
+    cdef char *dsubj                   # deliver subject; under lock
     cdef size_t dsubj_n
-    cdef bint active                   # somebody listens there; under lock
-    cdef uint8_t recheck               # who listens there has changed; atomic
-    cdef int64_t maxpb, pblimit        # flow control: bytes under way, at most now and ever; 0: none; under lock
-    cdef int64_t pbytes, fcsz
-    cdef char *fcid                    # the reply subject that is waited for, fc_prefix_n + 4 bytes
+    cdef bint active                   # the deliver subject has a subscriber; under lock
+    cdef uint8_t recheck               # the interest in the deliver subject has changed; atomic
+    cdef int64_t maxpb, pblimit        # flow control: the most bytes under way, now and ever; 0: none; under lock
+    cdef int64_t pbytes, fcsz          # bytes under way; how many of them the answer to the flow control takes off
+    cdef char *fcid                    # the reply subject of the flow control that is unanswered, fc_prefix_n + 4 bytes
     cdef size_t fcid_n
-    # -- timers, monotonic ns; under lock --
-    cdef JsTimer timer                 # all of them, the first that is due
-    cdef JsTimer kicker                # set off from any thread, by kick()
-    cdef bint reserved                 # room for the two in the engine
-    cdef int64_t armed                 # when `timer` goes off, 0: it does not
-    cdef int64_t inactive_at           # when to look whether the consumer is still used, 0: not
-    cdef int64_t heartbeat_at          # of a push consumer that is idle
+    # -- timers; deadlines are monotonic ns, 0: none; under lock --
+    cdef JsTimer timer                 # armed for the first of the deadlines below
+    cdef JsTimer kicker                # armed by kick(), from any thread
+    cdef bint reserved                 # the engine's heap has room for both
+    cdef int64_t armed                 # the deadline of `timer`
+    cdef int64_t inactive_at           # check whether the consumer is still used
+    cdef int64_t heartbeat_at          # send a heartbeat, from a push consumer that is idle
     cdef int64_t pinned_at             # the pin's time is over
     cdef int64_t pause_at              # the pause is over
-    cdef int64_t held_until            # nothing is delivered before: rate limit, replay
+    cdef int64_t held_until            # deliver nothing before: rate limit, replay, or a retry
     # -- pull --
     cdef WaitQueue waiting             # under lock
     cdef char[PIN_N] pin               # under lock
-    cdef bint pinned
+    cdef bint pinned                   # a client has the pin
     cdef int64_t pinned_ts             # ns since 1970
-    # Something stored would be delivered: read by the stream under the store's lock; atomic
+    # A newly stored message would be delivered at once. Atomic: the consumer writes, the stream reads when it stores.
     cdef uint8_t hungry
 
     cdef void release_timers(self) noexcept
-    cdef int64_t num_pending(self) noexcept nogil         # the store's lock is held
-    # Count what is pending for delivery anew. Lock held, not the store's.
+    # Messages still to be delivered. The store's lock is held.
+    cdef int64_t num_pending(self) noexcept nogil
+    # Count the messages to be delivered anew. The lock is held, the store's is not.
     cdef void stream_num_pending(self) noexcept nogil
-    # For a new consumer: where it begins. No lock is held. False when out of memory.
+    # Set where a new consumer begins. No lock is held. False when out of memory.
     cdef bint select_starting_seq(self, int policy, uint64_t start_seq, int64_t start_time) noexcept nogil
-    # Is what is not acknowledged delivered again after a while?
+    # Are messages delivered again when no acknowledgement comes?
     cdef bint has_ack_wait(self) noexcept nogil
-    # How long until a message, if it is delivered now, is due again.
+    # The ack wait, ns, of a message with `rdc` redeliveries.
     cdef int64_t wait_of(self, int64_t rdc) noexcept nogil
+    # Have the control loop write the state, if the consumer has files. The lock is held.
     cdef void mark_dirty(self) noexcept nogil
-    # Have the log store a delivery, the dc-th; an ack. was_pending: of a message that was. The pending messages have
-    # been changed (updateDelivered, updateAcks).
+    # Have the log store a delivery, the dc-th, or an ack. was_pending: the acked message was pending. The caller has
+    # updated `pending` (updateDelivered, updateAcks). The lock is held.
     cdef void update_delivered(self, uint64_t dseq, uint64_t sseq, uint64_t dc, int64_t ts, int64_t wall) noexcept nogil
     cdef void update_acks(self, uint64_t dseq, uint64_t sseq, bint was_pending, int64_t wall) noexcept nogil
+    # Post a ConsumerEvent to the control plane; out of memory, it is dropped.
     cdef void notify(self, int what, uint64_t sseq, uint64_t dseq, uint64_t deliveries, int64_t ack_time,
                      const char *text, size_t n) noexcept nogil
-    # Have run() called: by the calling poller at the end of its batch; or, from any thread and with any lock held, by
-    # the control loop.
+    # Have the calling poller call run() at the end of its batch.
     cdef void wake(self, PollState *ps) noexcept nogil
+    # Have the control loop call run(). Any thread, with any lock held above the timers'. Needs no memory.
     cdef void kick(self) noexcept nogil

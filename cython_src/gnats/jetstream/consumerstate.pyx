@@ -1,4 +1,4 @@
-"""What a consumer is made of; see consumerstate.pxd."""
+"""The state of a consumer; see consumerstate.pxd."""
 from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint64_t
 from libc.stdlib cimport free
@@ -84,7 +84,7 @@ cdef class ConsumerState(Observer):
         elif policy == DELIVER_BY_START_TIME:
             self.sseq = self.store.seq_from_time(start_time)
             if self.filter != NULL:
-                # on to the first that it is about, rather than from one to the next
+                # Skip to the first message that passes the filter, rather than look at each on the way.
                 self.store.filtered_state(self.sseq, self.filter, &found, &found_last)
                 if self.sseq < found < last:
                     self.sseq = found
@@ -159,12 +159,11 @@ cdef class ConsumerState(Observer):
         e.ts = 0
         self.log.propose(self, &e)
 
-    # -- what others are told ----------------------------------------------------------------------------------------
+    # -- events ------------------------------------------------------------------------------------------------------
 
     cdef void notify(
         self, int what, uint64_t sseq, uint64_t dseq, uint64_t deliveries, int64_t ack_time, const char *text, size_t n
     ) noexcept nogil:
-        """Out of memory, nobody is told."""
         cdef Notice notice
         cdef Event *ev = (<Inbox> self.engine.control.inbox).jetstream_event(<void *> self, sizeof(Notice) + n)
         if ev == NULL:
@@ -182,14 +181,14 @@ cdef class ConsumerState(Observer):
 
     cdef void wake(self, PollState *ps) noexcept nogil:
         if not run_later(local_of(ps), self):
-            self.kick()   # that needs no memory
+            self.kick()   # needs no memory
 
     cdef void kick(self) noexcept nogil:
         self.engine.arm(&self.kicker, 1)
 
 
 cdef inline bint is_advice(int what) noexcept nogil:
-    """Is nothing done about it but to tell others?"""
+    """Does the control plane only report the event? It may then be dropped."""
     return (
         CONSUMER_ACKED <= what <= CONSUMER_MAX_DELIVERIES or what == CONSUMER_BAD_NAK or what == CONSUMER_ACK_BEYOND)
 

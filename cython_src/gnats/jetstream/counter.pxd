@@ -14,18 +14,18 @@ cdef struct Decimal:
     bint negative
 
 
-# An optional sign and digits, as big.Int reads it. False for anything else.
+# Parse an optional sign and digits, as big.Int does; `out` borrows them. False for anything else.
 cdef bint read_decimal(const char *p, size_t n, Decimal *out) noexcept nogil
-# The sum in decimal at out, which has room for max(a.n, b.n) + 2 characters; how many there are.
+# Write the sum in decimal to out, which has room for max(a.n, b.n) + 2 characters. Returns their number.
 cdef size_t add_decimals(const Decimal *a, const Decimal *b, char *out) noexcept nogil
 
 cdef enum CounterError:
     COUNTER_OK = 0
-    COUNTER_BROKEN = 1       # the last message of the subject is no counter
-    COUNTER_NO_MEMORY = 2
+    COUNTER_BROKEN = 1       # the last message of the subject is not a counter
+    COUNTER_NO_MEMORY = 2    # or the last message cannot be read now
 
-# Make the payload of `m` the new value of its subject: {"val":"..."}, in memory of m's own; the lock is held. The
-# number is in m.value. What is in flight has been added to before.
+# Make the payload of `m` the new value of its subject: {"val":"..."}, in memory that m owns; m.value is the number.
+# Adds to the subject's last message in flight, if there is one, else to the last stored. The lock is held.
 cdef CounterError add_increment(StreamCore s, Inbound *m, const InFlight *f) noexcept nogil
-# May what its publisher says be added?
+# Check the increment of a publisher's message.
 cdef bint check_increment(StreamCore s, const Inbound *m, Refusal *r) noexcept nogil

@@ -1,7 +1,7 @@
-"""Nats-Counter-Sources: the last value that a counter has had of each subject of each stream it adds up (ADR-49).
+"""Nats-Counter-Sources: for a counter that adds up others, the last value of each subject of each stream (ADR-49).
 
-JSON, {"stream": {"subject": "value"}}, as encoding/json reads and writes a map[string]map[string]string: in order, and
-of several members with one name the last one counts.
+JSON, {"stream": {"subject": "value"}}, parsed and written as encoding/json does a map[string]map[string]string: sorted;
+the last of several members with one name counts.
 """
 from libc.stddef cimport size_t
 from libc.stdint cimport uint32_t
@@ -31,12 +31,12 @@ cdef enum SourcesError:
     SOURCES_NO_MEMORY = -2
 
 
-# An int, SourcesError. In any case sources_free() it; p[:n] is used until then.
+# Parse p[:n], which must stay valid until sources_free(). Returns a SourcesError. Call sources_free() in any case.
 cdef int sources_read(CounterSources *s, const char *p, size_t n) noexcept nogil
-# Set a value; what it was before, n 0 for none. False when out of memory.
+# Set a value. before: the old value, n 0 for none. False when out of memory.
 cdef bint sources_set(CounterSources *s, const Slice *stream, const Slice *subject, const Slice *value,
                       Slice *before) noexcept nogil
 cdef size_t sources_room(const CounterSources *s) noexcept nogil
-# The bytes, sources_room() at most; 0 when there is nothing.
+# Write the JSON, sources_room() bytes at most. Returns its length; 0 when there are no sources.
 cdef size_t sources_put(CounterSources *s, char *out) noexcept nogil
 cdef void sources_free(CounterSources *s) noexcept nogil

@@ -17,7 +17,7 @@ cdef inline size_t entry_size(size_t n) noexcept nogil:
 
 
 cdef uint32_t slot_of(const Dedupe *d, uint32_t hash, const char *id, size_t n) noexcept nogil:
-    """Where it is, or would be."""
+    """Find the slot that an id has, or would get."""
     cdef uint32_t i = hash & d.mask
     cdef DedupeEntry *e
     while True:
@@ -47,7 +47,7 @@ cdef bint resize(Dedupe *d, uint32_t nslots) noexcept nogil:
 
 
 cdef void vacate(Dedupe *d, uint32_t i) noexcept nogil:
-    """Empty a slot, and move what has been pushed behind it back."""
+    """Empty a slot, and move back the entries that linear probing has put behind it."""
     cdef uint32_t at = i, home
     while True:
         at = (at + 1) & d.mask

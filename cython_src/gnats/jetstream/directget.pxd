@@ -1,4 +1,4 @@
-"""Direct gets: messages of a stream for whoever asks, answered in place by whoever delivers the question
+"""Direct gets: requests for messages of a stream, answered in place by the poller that delivers the request
 (processDirectGetRequest and processDirectGetLastBySubjectRequest of stream.go; ADR-31).
 """
 from libc.stddef cimport size_t
@@ -6,6 +6,7 @@ from libc.stddef cimport size_t
 from gnats.core.message cimport Message
 from gnats.core.sublist cimport Subscription
 
-# Functions of NativeSubs, whose ctx is the StreamCore: $JS.API.DIRECT.GET.<stream>, and the same with a subject.
+# Functions of a stream's NativeSubs; ctx is the StreamCore. The first answers $JS.API.DIRECT.GET.<stream>, the second
+# $JS.API.DIRECT.GET.<stream>.<subject>.
 cdef bint process_direct_get(void *ctx, const Message *m, const Subscription *sub) noexcept nogil
 cdef bint process_direct_get_last(void *ctx, const Message *m, const Subscription *sub) noexcept nogil

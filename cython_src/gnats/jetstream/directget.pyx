@@ -1,7 +1,7 @@
 """Direct gets; see directget.pxd.
 
-An answer of many messages, or a search through many, is given in slices: the first in place, the others when it is
-their turn (gnats.jetstream.turns).
+An answer that sends or searches many messages is made in slices: the first in place, the others in turn with other work
+(gnats.jetstream.turns).
 """
 from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
@@ -44,13 +44,13 @@ from gnats.store.reading cimport search_next, search_prev
 from gnats.store.stree cimport STreeFilter
 
 cdef enum:
-    MOST_SUBJECTS = 1024     # of one multiple request (maxAllowedResponses)
-    AT_ONCE = 64             # messages that are found under one lock
-    SLICE_MSGS = 256         # messages of one slice
+    MOST_SUBJECTS = 1024     # subjects of one multi_last request (maxAllowedResponses)
+    AT_ONCE = 64             # messages found under one hold of the lock
+    SLICE_MSGS = 256         # messages sent in one slice
     SLICE_BYTES = 256 * 1024
-    SLICE_SEARCH = 16384     # messages that are looked at in one slice
+    SLICE_SEARCH = 16384     # messages looked at in one slice
 
-# What is to be done next.
+# The next step of an answer.
 cdef enum Phase:
     BEGIN, COUNT, SEND, SEND_MULTI, RECOUNT, DONE
 
@@ -72,7 +72,7 @@ json_field(&FIELD[UP_TO_TIME], b"up_to_time", JSON_STRING)
 json_field(&FIELD[NO_HEADERS], b"no_hdr", JSON_BOOL)
 
 
-# A request (JSApiMsgGetRequest), and what its answers need.
+# A request (JSApiMsgGetRequest), and the progress of its answer.
 cdef struct Get:
     PollState *ps
     const Slice *reply
@@ -85,18 +85,18 @@ cdef struct Get:
     uint32_t nmulti
     STreeFilter *multi
     uint8_t *wild
-    bint all                 # one of them is `>`
-    char *text               # the strings, to be freed with all else
+    bint all                 # one of `multi` is `>`
+    char *text               # owns the strings and arrays above
     size_t text_n
-    # how far it has got
+    # progress
     uint64_t pending, last_seq
     int64_t sent_bytes
 
 
-# A request that is being answered: in place on the stack, and in memory of its own when it takes more than a slice.
+# A request that is being answered: on the stack for its first slice, then in memory of its own.
 cdef struct Answer:
     Work work
-    void *stream             # borrowed StreamCore; kept by its `refs` while this is in nobody's stack
+    void *stream             # borrowed StreamCore; counted in its `refs` while this is not on the stack
     Get get
     Slice reply
     STreeFilter only         # next_by_subj
@@ -105,12 +105,12 @@ cdef struct Answer:
     const Filter *next_for   # NULL: all
     uint8_t phase
     bint batched, any
-    int64_t left             # messages that may still be sent
-    uint64_t seq             # from here on
-    uint64_t valid_through   # last of the stream when the pending ones were counted
-    uint64_t count_at, counted
-    uint64_t back            # how far last_by_subj with a wildcard has looked; 0: not begun
-    uint64_t *seqs           # of multi_last
+    int64_t left             # the most messages that may still be sent
+    uint64_t seq             # the sequence to go on from
+    uint64_t valid_through   # the stream's last sequence when pending messages were counted
+    uint64_t count_at, counted    # counting pending messages: the next sequence, the count so far
+    uint64_t back            # last_by_subj with a wildcard has searched down to here; 0: not begun
+    uint64_t *seqs           # multi_last: the sequences to send, nseqs of them
     int64_t nseqs, next_of_seqs, multi_sent
     uint64_t up_to
 
@@ -205,7 +205,7 @@ cdef void clear_get(Get *get) noexcept nogil:
 
 
 cdef bint read_get(const char *text, size_t n, Get *get) noexcept nogil:
-    """False when it is not JSON, or not of the right types."""
+    """Parse a request. False when it is not JSON, has values of wrong types, or out of memory."""
     cdef JsonValue[MEMBERS] v
     cdef JsonValue item
     cdef JsonError err
@@ -260,7 +260,7 @@ cdef char *take_string(char *p, const JsonValue *v, Slice *out) noexcept nogil:
 # -- answers -----------------------------------------------------------------------------------------------------------
 
 cdef bint send_msg(StreamCore s, Get *get, const StoreMsg *sm, bint batched) noexcept nogil:
-    """Answer with a message; False when that was the last one that may be sent."""
+    """Send a message. False when the limit of bytes is reached, or out of memory: send no further one."""
     cdef char[40] when
     cdef size_t at
     cdef char *out
@@ -302,7 +302,7 @@ cdef void send_end(StreamCore s, Get *get, uint64_t up_to) noexcept nogil:
 
 
 cdef void begin_answer(StreamCore s, const Message *m, const Get *get) noexcept nogil:
-    """Answer: a slice in place, unless this batch has answered for long enough, and the rest in turns."""
+    """Make the first slice in place, unless such work has used up its time in this batch; queue the rest."""
     cdef Local *local = local_of(m.ps)
     cdef Answer a
     cdef bint more = True
@@ -328,7 +328,7 @@ cdef void begin_answer(StreamCore s, const Message *m, const Get *get) noexcept 
 
 
 cdef void point(Answer *a) noexcept nogil:
-    """Have what points into the answer point to where it is."""
+    """Set the answer's pointers into itself, after it was made or copied."""
     cdef Get *get = &a.get
     get.reply = &a.reply
     if get.nmulti:
@@ -348,7 +348,7 @@ cdef void point(Answer *a) noexcept nogil:
 
 
 cdef bint later(Local *local, const Message *m, Answer *a) noexcept nogil:
-    """Go on in turns, with a copy of all that is the request's; False: it cannot be."""
+    """Queue a copy of the answer as Work. False when out of memory, or the requester has asked for too much."""
     cdef size_t room = sizeof(Answer) + a.reply.n + a.get.last_for.n
     cdef Answer *copy = <Answer *> malloc(room)
     cdef char *p = <char *> (copy + 1)
@@ -381,7 +381,7 @@ cdef void end_answer(Work *w) noexcept nogil:
 
 
 cdef bint answer_slice(Work *w, PollState *ps) noexcept nogil:
-    """Work.step."""
+    """Make a slice (Work.step)."""
     cdef Answer *a = <Answer *> w
     a.get.ps = ps
     if a.phase == BEGIN:
@@ -409,7 +409,7 @@ cdef void begin_messages(StreamCore s, Answer *a) noexcept nogil:
 
 
 cdef void begin_count(StreamCore s, Answer *a, uint8_t known, uint8_t unknown) noexcept nogil:
-    """Of what follows a.seq, under the lock."""
+    """Begin to count the pending messages from a.seq on; the lock is held. Goes on in phase `known` or `unknown`."""
     a.valid_through = s.store.last_seq
     a.count_at = a.seq
     a.counted = 0
@@ -429,7 +429,7 @@ cdef void count_slice(StreamCore s, Answer *a) noexcept nogil:
 
 
 cdef void send_slice(StreamCore s, Answer *a) noexcept nogil:
-    """One message, or some of a batch of those that follow each other."""
+    """Send the one message of a request, or a slice of its batch."""
     cdef StoreMsg[AT_ONCE] found
     cdef int64_t search = SLICE_SEARCH, sent = 0, bytes = a.get.sent_bytes
     cdef uint32_t i, n = 0
@@ -477,7 +477,7 @@ cdef void end_batch_of(StreamCore s, Answer *a) noexcept nogil:
 cdef uint32_t find_some(
     StreamCore s, Answer *a, uint32_t most, StoreMsg *found, int64_t *search, bint *again
 ) noexcept nogil:
-    """The next messages that are asked for. `again`: there may be more, but enough were looked at."""
+    """Find the next messages. Sets again[0] when the slice has searched enough and there may be more."""
     cdef uint32_t n = 0
     cdef uint64_t at = 0
     cdef int rc = STORE_OK
@@ -501,7 +501,7 @@ cdef uint32_t find_some(
 
 
 cdef uint32_t find_last(StreamCore s, Answer *a, StoreMsg *found, int64_t *search, bint *again) noexcept nogil:
-    """The last message of a subject, which may have wildcards; the lock is held."""
+    """Find the last message of a subject, which may have wildcards; the lock is held."""
     cdef Slice *subject = &a.get.last_for
     cdef STreeFilter one
     cdef Filter f
@@ -526,7 +526,7 @@ cdef uint32_t find_last(StreamCore s, Answer *a, StoreMsg *found, int64_t *searc
 
 
 cdef void begin_multi(StreamCore s, Answer *a) noexcept nogil:
-    """The last message of each of many subjects."""
+    """Look up the last message of each subject of a multi_last request."""
     cdef Get *get = &a.get
     cdef uint64_t up_to = get.up_to_seq
     cdef int64_t n

@@ -1,11 +1,10 @@
-"""What JetStream adds to the pollers of a server: work at the end of their batches, and timers.
+"""JetStream's part of a server's pollers: the work at the end of each batch, and timers.
 
-A poller's batch may store messages in streams. What follows from that waits for its end, where `js_hook` has each
-stream that took something write once, sends what waited for no more than that (gnats.jetstream.barrier), and runs the
-consumers that have something to deliver.
+A poller's batch may store messages in streams. At its end, `js_hook` flushes each of these streams once, sends the
+answers that waited for that (gnats.jetstream.barrier), and runs the consumers that have messages to deliver.
 
-Lock: `Engine.timer_lock` over the heap of timers, a leaf (docs/locks.md). Everything of a Local is its poller's, but
-for what comes back from the sync thread.
+Lock: `Engine.timer_lock`, a leaf (docs/locks.md), guards the heap of timers. A Local belongs to its poller, except the
+SyncBatches that come back from the sync thread.
 """
 from libc.stdint cimport int64_t, uint64_t
 
@@ -18,35 +17,39 @@ from gnats.jetstream.barrier cimport GroupCommit, Local
 from gnats.jetstream.turns cimport Work
 
 
-# A deadline. `fn` is called in the control loop's thread, which is online, with no lock held; it may arm it again.
+# A timer. The control loop's thread, online and with no lock held, calls `fn`, which may arm the timer again.
 cdef struct JsTimer:
-    Timer timer          # timer.owner is for fn; set before it is armed
+    Timer timer          # timer.owner is passed to fn; set it before arming
     void (*fn)(void *owner, PollState *ps) noexcept nogil
 
 
 cdef class Engine:
-    """One server's JetStream: see the module."""
+    """JetStream's part of one server's data plane; see the module."""
     cdef GroupCommit commit
     cdef pthread_mutex_t timer_lock
-    cdef TimerHeap timers          # under timer_lock, as is armed
-    cdef int64_t armed
+    cdef TimerHeap timers          # under timer_lock
+    cdef int64_t armed             # the deadline that tmfd is set to, monotonic ns, 0: none; under timer_lock
     cdef int tmfd
-    cdef Local *locals[MAX_POLLERS]    # by poller; set before the first stream
+    cdef Local *locals[MAX_POLLERS]    # by poller index; set before the first stream is made
     cdef PollState *control        # the control loop's poller
-    cdef readonly list pollers     # the control loop's first
+    cdef readonly list pollers     # all, the control loop's first
     cdef readonly object state     # ServerState
+    # clients: by poller, the Client that publishes for JetStream. graveyard: closed objects that a thread may still
+    # use, each with the number of its qs_advance().
     cdef list clients, graveyard
     cdef bint closed
 
-    cdef uint64_t rounds           # of timers; atomic, the control loop's
-    # Room for n more timers, n below 0 gives it back: whoever has timers reserves it before it arms the first.
-    # False when out of memory.
+    cdef uint64_t rounds           # of timers; atomic: the control loop writes, stats() reads
+    # Reserve room in the heap for n more timers; n < 0 gives it back. An owner reserves before it first arms a timer,
+    # so that arm() needs no memory. False when out of memory. Any thread.
     cdef bint reserve(self, int n) noexcept nogil
-    # Any thread. Sets the deadline, monotonic ns; 0 disarms. What is due already is called soon, after what was due
-    # before. A timer that is disarmed by another thread than the control loop's may just be being called.
+    # Set the timer's deadline, monotonic ns; 0 disarms it. A deadline that has passed fires soon, after earlier ones.
+    # Any thread; when it is not the control loop's, `fn` may be running while the timer is disarmed.
     cdef void arm(self, JsTimer *t, int64_t when) noexcept nogil
+    # Call the timers that are due, TIMERS_AT_ONCE at most, then end a batch. The control loop's thread.
     cdef void expire(self) noexcept nogil
 
 
-# Have a step of `w` done whenever it has its turn; `causer` has asked for it. False: it has asked for too much.
+# Queue long work that `causer` has asked for: w.step is called in turn with other work. False when a client of the
+# server itself has asked for too much; the caller then keeps `w`.
 cdef bint take_turns(Local *local, Work *w, Source *causer) noexcept nogil

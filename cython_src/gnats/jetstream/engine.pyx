@@ -1,4 +1,4 @@
-"""JetStream's part of the pollers' batches; see engine.pxd."""
+"""JetStream's part of a server's pollers; see engine.pxd."""
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memset
@@ -46,15 +46,15 @@ from gnats.jetstream.observer cimport Observer
 from gnats.jetstream.turns cimport Work, work_add, work_drop, work_run
 
 cdef enum:
-    ROUNDS = 4               # of what deliveries cause in turn, within one batch
-    TIMERS_AT_ONCE = 256     # before connections have their turn again
+    ROUNDS = 4               # of storing and delivering at the end of one batch: deliveries may store again
+    TIMERS_AT_ONCE = 256     # timers called before connections have their turn
 
 
 cdef class Engine:
     """JetStream's part of one server's data plane.
 
-    `pollers` are all pollers of the server, the control loop's first; `cids` gives a connection id for each.
-    The control loop watches fileno() and calls run_timers(). Raises OSError when no descriptor can be had, MemoryError.
+    `pollers`: all pollers of the server, the control loop's first. `cids`: a connection id (int) for each of them.
+    The control loop watches fileno() and calls run_timers(). Raises OSError without a free descriptor, MemoryError.
     """
 
     def __cinit__(self, list pollers not None, ServerState state not None, cids not None):
@@ -97,11 +97,11 @@ cdef class Engine:
         pthread_mutex_destroy(&self.timer_lock)
 
     def fileno(self) -> int:
-        """A timerfd: readable when run_timers() has something to do."""
+        """The timerfd, readable when run_timers() has something to do."""
         return self.tmfd
 
     def run_timers(self) -> None:
-        """Call what is due. The control loop."""
+        """Call the timers that are due, and let go of buried objects. The control loop."""
         cdef uint64_t value
         eventfd_read(self.tmfd, &value)
         with nogil:
@@ -109,24 +109,24 @@ cdef class Engine:
         self.reap()
 
     def clock_moved(self) -> None:
-        """A held clock has moved: have run_timers() called if something is due. Any thread."""
+        """Have run_timers() called if a timer is due, after a test has moved a held clock. Any thread."""
         pthread_mutex_lock(&self.timer_lock)
         set_timerfd(self)
         pthread_mutex_unlock(&self.timer_lock)
 
     def start_sync(self) -> None:
-        """Start the sync thread; streams whose answers wait for it need it. Idempotent. Raises OSError."""
+        """Start the sync thread, for streams whose answers wait for it. Idempotent. Raises OSError."""
         cdef int err = commit_start(&self.commit)
         if err:
             raise OSError(err, "cannot start JetStream's sync thread")
 
     def stop_sync(self) -> None:
-        """Sync what is waiting and end the thread. Idempotent."""
+        """Sync what is queued, then end the sync thread. Idempotent."""
         with nogil:
             commit_stop(&self.commit)
 
     def sync_soon(self, StreamBase stream not None) -> None:
-        """Have the sync thread sync what a stream has flushed: for `sync_interval`. Nobody waits for it.
+        """Have the sync thread sync what a stream has flushed, for `sync_interval`. No answer waits for it.
 
         Raises OSError when the thread cannot be started, MemoryError.
         """
@@ -135,7 +135,7 @@ cdef class Engine:
             raise MemoryError
 
     def run_batch(self) -> None:
-        """An empty batch of the control loop's poller: carry out what has been left for it (and for tests)."""
+        """Run an empty batch of the control loop's poller, which carries out the work that is left for its end."""
         with nogil:
             qs_online(&self.control.qs)
             self.control.now = monotonic_ns()
@@ -145,26 +145,26 @@ cdef class Engine:
             qs_offline(&self.control.qs)
 
     def bury(self, what not None) -> None:
-        """Keep a stream, a consumer or a source that was closed until no thread can be using it."""
+        """Keep a closed stream, consumer or source alive until no thread can be using it. The control loop."""
         self.reap()
         self.graveyard.append((qs_advance(), what))
 
     def reap(self) -> None:
-        """Let go of what was buried and is no longer used."""
+        """Let go of buried objects that no thread can be using. The control loop."""
         cdef list kept = []
         if not self.graveyard or (<Client> self.clients[0]).inbox.names_jetstream:
-            return   # an event that is waiting may name one of them
+            return   # an event in the inbox may name one of them
         for number, what in self.graveyard:
             if not qs_passed(number) or refs_of(what):
                 kept.append((number, what))
         self.graveyard = kept
 
     def stats(self) -> dict:
-        """Counters, and how it is at the moment.
+        """Counters since the start, and the present state of the timers.
 
-        `syncs`: fdatasyncs so far; `rounds` of timers so far; `timers` armed; `deadline`: the first one, monotonic ns;
-        `overdue`: nanoseconds by which it has passed; `unwatched`: whether it would pass unnoticed; `buried`: closed
-        streams and consumers still kept.
+        `syncs`: syncs of streams; `rounds`: rounds of timers; `timers`: timers armed; `deadline`: the first of them,
+        monotonic ns, 0 for none; `overdue`: ns by which it has passed; `unwatched`: whether the timerfd would miss it;
+        `buried`: closed streams, consumers and sources that are still kept.
         """
         cdef uint32_t timers
         cdef int64_t first, armed
@@ -184,7 +184,7 @@ cdef class Engine:
         }
 
     def close(self) -> None:
-        """Streams and consumers are closed, and the pollers' threads have ended. Idempotent."""
+        """End it, after streams and consumers were closed and the pollers' threads have ended. Idempotent."""
         cdef PollerBase poller
         if self.closed:
             return
@@ -210,7 +210,7 @@ cdef class Engine:
             timer_clear(&self.timers, &t.timer)
         else:
             timer_set(&self.timers, &t.timer, when)
-            # A deadline that is later than the timerfd's is set when that one has passed.
+            # The timerfd is set to a later deadline when its present one has passed.
             if self.armed == 0 or timers_next(&self.timers) < self.armed:
                 set_timerfd(self)
         pthread_mutex_unlock(&self.timer_lock)
@@ -247,7 +247,7 @@ cdef uint64_t refs_of(object what):
 
 
 cdef void set_timerfd(Engine e) noexcept nogil:
-    """Arm it for the first deadline; timer_lock is held."""
+    """Set the timerfd to the first deadline; timer_lock is held."""
     timerfd_arm(e.tmfd, timers_next(&e.timers), &e.armed)
 
 

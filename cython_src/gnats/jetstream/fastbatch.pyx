@@ -54,9 +54,9 @@ from gnats.jetstream.streamcore cimport StreamCore
 from gnats.store.durations cimport parse_int64, parse_uint64
 
 cdef enum:
-    MOST_AT_ONCE = 500   # messages for each acknowledgement, of all batches of a stream together
+    MOST_AT_ONCE = 500   # messages for each acknowledgement, summed over the open fast batches of a stream
     DEFAULT_FLOW = 10
-    ROOM = 96            # bytes of a notice
+    ROOM = 96            # bytes of the JSON of flow control or a gap
 
 cdef enum Operation:
     OP_START = 0
@@ -67,20 +67,20 @@ cdef enum Operation:
 
 cdef struct FastBatch:
     OpenBatch open
-    uint64_t lseq        # the highest sequence in the batch
-    uint64_t pseq        # the highest that is stored, or need not be
-    uint64_t fseq        # the one that flow control was sent for last
-    uint64_t sseq        # the sequence in the stream of what was stored last, 0 for nothing
-    uint32_t pending     # messages that were checked, but not stored in the end
-    uint16_t ack_messages, max_ack_messages
+    uint64_t lseq        # the last batch sequence received
+    uint64_t pseq        # the last batch sequence that is stored, or that will not be stored
+    uint64_t fseq        # the batch sequence that the last flow control acknowledged
+    uint64_t sseq        # stream sequence of the message stored last; 0: none
+    uint32_t pending     # messages proposed to the log, but not stored
+    uint16_t ack_messages, max_ack_messages    # messages for each acknowledgement: now, and at most
     uint8_t gap_ok
-    uint8_t commit       # it takes nothing more
+    uint8_t commit       # committed: no further message belongs to it
 
 
 # -- the reply subject -------------------------------------------------------------------------------------------------
 
 cdef bint last_token(Slice *rest, Slice *token) noexcept nogil:
-    """Take the last token off; False when nothing would be left of the subject."""
+    """Cut the last token off `rest`. False when `rest` is a single token."""
     cdef size_t i = rest.n
     while i and rest.p[i - 1] != c'.':
         i -= 1
@@ -124,9 +124,9 @@ cdef bint parse_fast_pattern(const Slice *reply, FastPattern *out) noexcept nogi
 
 
 def fast_pattern(bytes reply not None) -> tuple | None:
-    """(id, sequence, flow, gaps are ok, it is a ping, a commit, one that is no message), None for no pattern.
+    """Parse a reply subject, for tests: (id, sequence, flow, gap_ok, ping, commit, eob); None when it is malformed.
 
-    Raises ValueError for a reply subject that is of no fast batch at all. For tests.
+    Raises ValueError for a reply subject that does not end in .$FI.
     """
     cdef Slice subject
     cdef FastPattern p
@@ -139,7 +139,7 @@ def fast_pattern(bytes reply not None) -> tuple | None:
     return p.id.p[:p.id.n], p.seq, p.flow, bool(p.gap_ok), bool(p.ping), bool(p.commit), bool(p.eob)
 
 
-# -- what is sent to its publisher -------------------------------------------------------------------------------------
+# -- sent to the publisher ---------------------------------------------------------------------------------------------
 
 cdef void send_flow(StreamCore s, Local *local, const Slice *reply, const FastBatch *b, uint64_t seq) noexcept nogil:
     cdef char[ROOM] text
@@ -157,7 +157,7 @@ cdef void send_gap(StreamCore s, Local *local, const Slice *reply, uint64_t expe
 
 
 cdef bint check_flow(StreamCore s, Local *local, const Slice *reply, FastBatch *b) noexcept nogil:
-    """Send flow control if it is time, and let the publisher go faster or slower; True when it was sent."""
+    """When an acknowledgement is due, send flow control with a new rate. Returns whether it was sent."""
     cdef uint64_t each = b.ack_messages
     cdef uint16_t most
     if b.pseq < b.fseq + each:
@@ -173,7 +173,7 @@ cdef bint check_flow(StreamCore s, Local *local, const Slice *reply, FastBatch *
     return True
 
 
-# -- batches -----------------------------------------------------------------------------------------------------------
+# -- fast batches ------------------------------------------------------------------------------------------------------
 
 cdef FastBatch *begin_fast_batch(StreamCore s, Local *local, const FastPattern *p) noexcept nogil:
     cdef FastBatch *b = <FastBatch *> open_batch(
@@ -199,7 +199,7 @@ cdef void drop_fast_batches(StreamCore s) noexcept nogil:
 
 
 cdef bint commit_fast_batch(StreamCore s, Local *local, const Slice *reply, FastBatch *b) noexcept nogil:
-    """It takes nothing more. True when all of it is stored: it has been acknowledged, and is gone."""
+    """Commit. When all messages are stored, acknowledge the fast batch, forget it, and return True."""
     b.commit = True
     if b.lseq != b.pseq:
         return False
@@ -209,7 +209,7 @@ cdef bint commit_fast_batch(StreamCore s, Local *local, const Slice *reply, Fast
 
 
 cdef inline void catch_up(FastBatch *b) noexcept nogil:
-    """What was not stored, and will not be, is not waited for."""
+    """With no message left to be stored, do not wait for sequences that were refused or left out."""
     if b.pending == 0:
         b.pseq = b.lseq
 
@@ -237,7 +237,7 @@ cdef Outcome process_fast_batch_msg(StreamCore s, Local *local, Inbound *m, cons
 
 
 cdef FastBatch *find_batch(StreamCore s, Local *local, Inbound *m, const FastPattern *p, Refusal *r) noexcept nogil:
-    """The message's batch, a new one for the first; NULL: it is refused."""
+    """Find the message's fast batch; begin one for its first message. NULL: refused, with the reason in r."""
     cdef FastBatch *b = <FastBatch *> batch_find(&s.fast_batches, p.id.p, p.id.n)
     if b == NULL and (p.seq != 1 or p.ping):
         refuse(r, ERR_BATCH_UNKNOWN_ID)
@@ -292,7 +292,7 @@ cdef Outcome process_fast(StreamCore s, Local *local, Inbound *m, const FastPatt
 cdef void process_ping(
     StreamCore s, Local *local, const Slice *reply, const FastPattern *p, FastBatch *b
 ) noexcept nogil:
-    """The publisher asks what has come; `seq` is the last that it has sent."""
+    """Answer a publisher that asks which messages have arrived; p.seq is the last one it has sent."""
     if p.seq > b.lseq:
         send_gap(s, local, reply, b.lseq + 1, p.seq + 1)
         if b.gap_ok:
@@ -306,8 +306,8 @@ cdef void process_ping(
 
 
 cdef bint follows(StreamCore s, Local *local, const Slice *reply, const FastPattern *p, FastBatch *b) noexcept nogil:
-    """Is it the next message of the batch, or one after a gap that may be? Else there is nothing to store, or the batch
-    is at its end."""
+    """Is this the next message of the fast batch, or one after an allowed gap? False: there is nothing to store; a gap
+    that is not allowed, or an eob, has committed the fast batch."""
     cdef uint64_t before = b.lseq
     if p.seq != before + 1:
         send_gap(s, local, reply, before + 1, p.seq)
@@ -324,7 +324,7 @@ cdef bint follows(StreamCore s, Local *local, const Slice *reply, const FastPatt
 
 
 cdef bint check_fast(StreamCore s, Local *local, Inbound *m, const FastPattern *p, FastBatch *b) noexcept nogil:
-    """May it be stored? If not, the publisher has been told, and the batch may be gone."""
+    """Check the message. False: it is answered and not to be stored, and the fast batch may be gone."""
     cdef bint only = not p.gap_ok and b.lseq == 1
     cdef InFlight none
     cdef Outcome outcome
@@ -349,7 +349,7 @@ cdef bint check_fast(StreamCore s, Local *local, Inbound *m, const FastPattern *
             drop_fast_batch(s, &b.open)
             return False
     else:
-        # a batch that has nothing but this is answered as a message alone
+        # The only message of its fast batch gets the reply of a single message.
         tell_refused(s, local, &m.reply, &r, TOLD_ALWAYS if only else TOLD_IN_FLOW, p.seq)
         if only:
             drop_fast_batch(s, &b.open)

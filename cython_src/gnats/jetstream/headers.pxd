@@ -1,4 +1,4 @@
-"""What streams read in headers, and the numbers and times in them; lines are found as core.headers does."""
+"""The header lines that streams read and write, with their numbers and times. core.headers finds the lines."""
 from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
@@ -39,8 +39,8 @@ cdef enum:
 
 
 cdef struct MsgHeaders:
-    uint32_t found             # a bit for each H_*
-    Slice values[HEADERS]      # of those only
+    uint32_t found             # a bit for each H_* that the header has
+    Slice values[HEADERS]      # valid only where the bit is set
 
 
 cdef void parse_headers(char *hdr, size_t n, MsgHeaders *out) noexcept nogil
@@ -51,18 +51,18 @@ cdef inline bint has_header(const MsgHeaders *h, int which) noexcept nogil:
 
 
 cdef inline bint header_set(const MsgHeaders *h, int which) noexcept nogil:
-    """It is there, and not empty."""
+    """Has the header the line, with a value that is not empty?"""
     return h.found >> which & 1 and h.values[which].n
 
 
-# -- what core.headers does, by a literal name --
+# -- core.headers' functions, for a literal name --
 
 cdef inline Slice named_header(const char *hdr, size_t n, const char *name) noexcept nogil:
     return find_header(hdr, n, name, strlen(name))
 
 
 cdef inline bint is_named_like(const char *hdr, size_t n, const char *prefix) noexcept nogil:
-    """Is there a line that begins so?"""
+    """Has the header a line that begins with `prefix`?"""
     return has_header_like(hdr, n, prefix, strlen(prefix))
 
 
@@ -75,7 +75,7 @@ cdef inline size_t with_header(
 cdef inline size_t with_text_header(
     char *out, const char *hdr, size_t n, const char *name, const char *value
 ) noexcept nogil:
-    """The value is a literal, too."""
+    """`value` is a literal."""
     return add_header(out, hdr, n, name, strlen(name), value, strlen(value))
 
 
@@ -89,7 +89,7 @@ cdef inline size_t with_number_header(
 cdef inline size_t with_set_header(
     char *hdr, size_t n, const char *name, const char *value, size_t value_n
 ) noexcept nogil:
-    """In place, instead of the first line of that name."""
+    """Replace the first line of that name, in place."""
     return set_header(hdr, n, name, strlen(name), value, value_n)
 
 
@@ -113,11 +113,11 @@ cdef inline Rollup rollup_of(const Slice *v) noexcept nogil:
     return ROLLUP_ALL if memcmp(low, b"all", 3) == 0 else NO_ROLLUP
 
 
-# Write in decimal; the number of characters, 20 at most.
+# Write a number in decimal. Returns the number of characters, 20 at most.
 cdef size_t put_uint64(char *out, uint64_t value) noexcept nogil
-# ns since 1970 as time.RFC3339Nano in UTC, 35 bytes at most.
+# Write ns since 1970 as time.RFC3339Nano in UTC. Returns the number of bytes, 35 at most.
 cdef size_t put_time(char *out, int64_t ns) noexcept nogil
-# RFC 3339 as time.Time reads it from JSON, in ns since 1970.
+# Parse RFC 3339 as time.Time does from JSON; out[0]: ns since 1970. False when it is invalid.
 cdef bint parse_time(const char *p, size_t n, int64_t *out) noexcept nogil
 # Does the header ask for an API level that this server does not have (errorOnRequiredApiLevel)?
 cdef bint level_too_high(char *hdr, size_t n) noexcept nogil

@@ -12,32 +12,32 @@ from gnats.jetstream.streamcore cimport StreamCore
 from gnats.store.record cimport record_size
 
 cdef enum:
-    SUBJECT_ROOM = 256   # bytes of a subject that need no memory but the stack's
-    MAX_HEADER = 65535
+    SUBJECT_ROOM = 256   # bytes of a subject that fit on the stack
+    MAX_HEADER = 65535   # bytes
 
 
-# A message in hand. `hdr` is in memory of ours when `owned` is, else in the poller's buffer.
+# A message that is being handled. `hdr` is `owned` when that is set, else memory of the caller's.
 cdef struct Inbound:
     Slice subject
     Slice published      # the subject before the stream's transform
     Slice reply          # n is 0 without one
     char *hdr
     size_t hdr_n
-    const char *msg
+    const char *msg      # the payload, n bytes
     size_t n
-    # to be freed by inbound_free(); NULL for none
+    # freed by inbound_free(); NULL for none
     char *owned          # the header
-    char *counted        # the payload that an increment made; `value` is the number in it
-    char *renamed        # the subject
-    Slice value
-    uint64_t seq         # of a mirror's message: its sequence, which must be the next one, and ts; else 0
-    int64_t ts
-    uint8_t sourced      # the server's own, or of another stream: stored as it is
-    MsgHeaders h
+    char *counted        # the payload that an increment made
+    char *renamed        # the transformed subject
+    Slice value          # the number in `counted`, in decimal
+    uint64_t seq         # a mirror's message: the sequence that it must get; else 0
+    int64_t ts           # a mirror's message: its time, ns since 1970; else 0
+    uint8_t sourced      # made by the server or by another stream: publishers' header rules do not apply
+    MsgHeaders h         # the parsed header
 
 
 cdef inline void inbound_init(Inbound *m) noexcept nogil:
-    """Its subject, header and payload are the caller's to set."""
+    """Set all but subject, header and payload, which the caller sets."""
     m.reply.p = NULL
     m.reply.n = 0
     m.owned = m.counted = m.renamed = NULL
@@ -55,17 +55,18 @@ cdef inline void inbound_free(Inbound *m) noexcept nogil:
     free(m.renamed)
 
 
-# Have the header in memory where it may be changed, and grow by 128 bytes. False when out of memory.
+# Copy the header into memory that may be changed, with room for 128 more bytes, and parse it again. False when out of
+# memory.
 cdef bint own_header(Inbound *m) noexcept nogil
 
 
 cdef inline size_t stored_size(StreamCore s, size_t subject_n, size_t hdr_n, size_t msg_n) noexcept nogil:
-    """Bytes of a message in the stream's store."""
+    """Bytes that a message uses in the stream's store."""
     return subject_n + hdr_n + msg_n + 16 if s.cfg.memory else record_size(subject_n, hdr_n, msg_n)
 
 
 cdef inline bint transform_subject(StreamCore s, Local *local, Inbound *m) noexcept nogil:
-    """Its subject becomes what the stream's transform makes of it. False when out of memory."""
+    """Apply the stream's transform to the subject. False when out of memory."""
     cdef char[SUBJECT_ROOM] few
     cdef size_t n
     m.published = m.subject

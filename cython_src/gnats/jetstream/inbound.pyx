@@ -5,7 +5,7 @@ from libc.string cimport memcpy
 from gnats.jetstream.headers cimport parse_headers
 
 cdef enum:
-    HEADER_MORE = 128               # what a header may grow by here
+    HEADER_MORE = 128               # bytes that a copied header may grow by
 
 
 cdef bint own_header(Inbound *m) noexcept nogil:

@@ -1,8 +1,8 @@
-"""Messages that come before one that is checked, and are not stored yet: those before it in its atomic batch.
+"""Messages in flight: checked, to be stored before the one that is being checked, but not stored yet.
 
-Every message is checked as if they were stored: the sequence that it will have, the last message of a subject and how
-many there are of it, ids, what all of them take. Nothing is in flight where a message is stored as soon as it is
-checked. Who proposes messages to others before it stores them has those here as well; only these functions know.
+They are the messages before it in its atomic batch. A message is checked as if they were stored: their sequences,
+subjects, ids and bytes count. Where a message is stored right after its check, none is in flight. A log that proposes
+messages to other servers before they are stored will have those in flight as well; only this module will know.
 """
 from libc.stddef cimport size_t
 from libc.stdint cimport uint32_t, uint64_t
@@ -12,27 +12,28 @@ from gnats.jetstream.entry cimport Entry
 from gnats.jetstream.inbound cimport Inbound
 
 
-# A message of a batch: it, its header and its subject in one piece of memory.
+# A message of an atomic batch. The struct, the header and the subject are one piece of memory.
 cdef struct Staged:
     Staged *next
     Inbound m
     Entry entry
     uint32_t subject_hash
-    uint32_t id_hash             # of its message id, 0 without one
+    uint32_t id_hash             # of its message id; 0: no id
 
 
-# From `first` up to `until`, the message itself; both NULL without any.
+# The messages from `first` up to, but without, `until`, which is the one being checked; both NULL: none.
 cdef struct InFlight:
     const Staged *first
     const Staged *until
-    uint64_t n
-    uint64_t bytes               # of them in the store
+    uint64_t n                   # messages
+    uint64_t bytes               # that they will use in the store
 
 
-# Hash what they are found by, when they have their subjects.
+# Set the hashes of a staged message, after its subject was transformed.
 cdef void stage_hashes(Staged *staged) noexcept nogil
-# How many there are of a subject, and the last of them, NULL without any; f may be NULL.
+# The number of messages in flight with a subject. f may be NULL here and below.
 cdef uint64_t in_flight_of(const InFlight *f, const char *subject, size_t n) noexcept nogil
+# The last message in flight with a subject, NULL for none.
 cdef const Inbound *last_in_flight(const InFlight *f, const char *subject, size_t n) noexcept nogil
 cdef bint has_id_in_flight(const InFlight *f, const Slice *id) noexcept nogil
 

@@ -1,4 +1,4 @@
-"""Messages that come before one that is checked; see inflight.pxd."""
+"""Messages in flight; see inflight.pxd."""
 from libc.stddef cimport size_t
 from libc.stdint cimport uint32_t, uint64_t
 from libc.string cimport memcmp
@@ -10,7 +10,7 @@ from gnats.jetstream.inbound cimport Inbound
 
 
 cdef inline uint32_t hash_of_id(const Slice *id) noexcept nogil:
-    """Never 0."""
+    """The hash of a message id, never 0: Staged.id_hash has 0 for no id."""
     return hash_bytes(id.p, id.n) | 1
 
 

@@ -1,7 +1,8 @@
 """Messages on their way into a stream (processInboundJetStreamMsg of stream.go).
 
-A stream's subscriptions are native: whoever delivers a message calls process_inbound_jetstream_msg in place, which
-checks it, stores it and notes the reply. The order of the checks, the replies and their texts are nats-server's.
+A stream's subscriptions are native: the poller that delivers a message calls process_inbound_jetstream_msg in place,
+which checks the message, stores it and notes the reply. The order of the checks, the replies and their texts are
+nats-server's.
 """
 from gnats.core.message cimport Message
 from gnats.core.sublist cimport Subscription
@@ -11,9 +12,10 @@ from gnats.jetstream.inbound cimport Inbound
 from gnats.jetstream.streamcore cimport StreamCore
 
 
-# The function of a stream's NativeSub; ctx is the StreamCore.
+# The function of a stream's NativeSub; ctx is the StreamCore. Returns False when the stream is not open: the message
+# then counts as not delivered. Takes the stream's lock.
 cdef bint process_inbound_jetstream_msg(void *ctx, const Message *msg, const Subscription *sub) noexcept nogil
-# A message of the server itself.
+# Store a message of the server itself. Takes the stream's lock; the caller frees m.
 cdef void process_jetstream_msg(StreamCore s, Local *local, Inbound *m) noexcept nogil
-# The same for who holds the stream's lock: check it, and have the log store it.
+# Check a message, have the log store it, and answer its reply subject. The stream's lock is held.
 cdef Outcome store_inbound(StreamCore s, Local *local, Inbound *m) noexcept nogil

@@ -45,7 +45,7 @@ cdef Outcome process_publish(StreamCore s, Local *local, const Message *msg) noe
     m.hdr_n = msg.hdr
     m.msg = msg.data + msg.hdr
     m.n = msg.n - msg.hdr
-    # Through imported services, the subject that tells of a fast batch is the requester's.
+    # When the message came through imported services, the requester's own reply subject has the fast batch's pattern.
     pattern = msg.hop.reply if msg.hop != NULL and msg.hop.reply.n else m.reply
     if m.hdr_n:
         parse_headers(m.hdr, m.hdr_n, &m.h)
@@ -84,7 +84,8 @@ cdef inline bint has_status(const Inbound *m) noexcept nogil:
 
 
 cdef bint rewrite_header(Inbound *m, bint traced) noexcept nogil:
-    """Without its status, and what was for others than those who read it in the stream; False when out of memory."""
+    """Remove the status and Nats-Request-Info; in a traced message, disable Nats-Trace-Dest. They are not for readers
+    of the stream. The header becomes a copy. False when out of memory."""
     cdef const char *disabled = b"trace disabled"
     cdef Slice dest
     cdef size_t rest

@@ -1,8 +1,8 @@
-"""JSON objects of small requests, read without Python: the members that are known by name, everything else is skipped.
+"""Parse JSON objects of small requests without Python: read the members with known names, skip the others.
 
-As encoding/json reads a struct: names match whatever their case, the last of several counts, null changes nothing, what
-is not JSON at all is reported before what is of the wrong type, and errors are worded as Go words them. Nothing is
-allocated; the time is linear in the text, which may nest 10000 deep as it may there.
+The rules are those of encoding/json for a struct: names match in any case, the last of several members with one name
+counts, null changes nothing, a syntax error is reported before a wrong type, and errors have Go's texts. Allocates
+nothing. The time is linear in the text, which may nest 10000 deep, as in Go.
 """
 from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
@@ -30,7 +30,7 @@ cdef struct JsonField:
 
 
 cdef struct JsonValue:
-    uint8_t set         # it was there, and not null
+    uint8_t set         # the member is present and not null
     int64_t i
     uint64_t u
     const char *p       # into the text
@@ -53,11 +53,11 @@ cdef inline void json_field(JsonField *field, const char *name, int type) noexce
     field.type = <uint8_t> type
 
 
-# Reads text[:n], an object, into values[:nfields], which are cleared first. JSON_OK, or an error, described in `err`;
-# with JSON_TYPE the other members have been read all the same.
+# Parse text[:n], an object, into values[:nfields], which are cleared first. Returns JSON_OK, or an error described in
+# `err`; after JSON_TYPE the members with right types are set.
 cdef int json_object(const char *text, size_t n, const JsonField *fields, size_t nfields, JsonValue *values,
                      JsonError *err) noexcept nogil
-# The error as Go words it, cut at JSON_ERROR_ROOM; its length. `of`: the name of the struct, if Go knows it.
+# Write Go's text of the error, cut at JSON_ERROR_ROOM. Returns its length. `of`: the name of the struct in Go, or "".
 cdef size_t json_error_text(const JsonError *err, const char *of, char *out) noexcept nogil
 # The next string of a JSON_STRINGS value: True, and it is item[0], between the quotes; at[0] starts at 0.
 cdef bint json_next(const JsonValue *strings, size_t *at, JsonValue *item) noexcept nogil
@@ -65,5 +65,5 @@ cdef bint json_next(const JsonValue *strings, size_t *at, JsonValue *item) noexc
 # what is no object. key.p[:n] is between the quotes, and so is a value that is a string; of another it is all of it.
 # value.i is its first character, and value.set is 0 for null. at[0] starts at 0.
 cdef int json_member(const char *text, size_t n, size_t *at, JsonValue *key, JsonValue *value) noexcept nogil
-# What is between quotes, unescaped: at most 3 * n bytes; how many. Bytes that are not UTF-8 become U+FFFD.
+# Unescape the text between quotes. Returns the number of bytes, 3 * n at most. Bytes that are not UTF-8 become U+FFFD.
 cdef size_t json_unescape(const char *p, size_t n, char *out) noexcept nogil

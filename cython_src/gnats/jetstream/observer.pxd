@@ -1,7 +1,7 @@
-"""What a stream knows of its consumers: the cut between gnats.jetstream.stream and gnats.jetstream.consumer.
+"""The interface between a stream and its consumers: the stream calls an Observer, the consumer implements it.
 
-The stream calls these, the consumer implements them; so the stream's module need not know the consumer's. Those of a
-stream are in its ConsumerList (gnats.jetstream.consumerlist); they stay alive until nobody can be walking it.
+So gnats.jetstream.stream does not depend on gnats.jetstream.consumer. A stream's Observers are in its ConsumerList
+(gnats.jetstream.consumerlist), and stay alive until no thread can be walking it.
 """
 from libc.stdint cimport uint32_t, uint64_t
 
@@ -11,25 +11,25 @@ from gnats.store.filter cimport Filter
 
 
 cdef class Observer:
-    cdef uint64_t marked      # by poller, a bit each: run() is due at the end of its batch; atomic, the engine's
-    cdef uint64_t held        # the same: when what waits for a sync there is durable
-    cdef uint64_t refs        # times a poller is to call run(); atomic, the engine's
-    # The subjects that it wants, NULL: all. Only ConsumerList.refilter changes it once there is a list: read under its
-    # own lock, or the store's.
+    cdef uint64_t marked      # a bit for each poller that calls run() at the end of its batch; atomic
+    cdef uint64_t held        # a bit for each poller that calls run() after a sync; atomic
+    cdef uint64_t refs        # how often pollers' lists and SyncBatches name it; atomic
+    # The filter subjects, NULL: all. ConsumerList.refilter() alone changes it after start(); read it under the
+    # consumer's lock or the store's.
     cdef Filter *filter
-    cdef Subscription *listed  # its entries in the list's index, linked by `next`; the list's
+    cdef Subscription *listed  # its subscriptions in the list's index, linked by `next`; of the list alone
 
-    # A message has been stored that it wants; the store's lock is held. Counts it as pending; True: run() is to be
-    # called at the end of the batch.
+    # Count a newly stored message that passes the filter. The store's lock is held. True: call run() at the end of the
+    # batch.
     cdef bint stored(self, uint64_t seq) noexcept nogil
-    # Deliver what there is to deliver. No lock is held; the thread is online.
+    # Deliver. No lock is held; the thread is online.
     cdef void run(self, PollState *ps) noexcept nogil
-    # A message has been removed, by whatever means but purges (decStreamPending). No lock is held.
+    # Note that a message was removed, other than by a purge (decStreamPending). No lock is held.
     cdef void removed(self, uint64_t seq, const char *subject, uint32_t n) noexcept nogil
-    # The stream was purged, of `subject` (n == 0: of everything), and goes from `first` to `last` now; `subject_first`
-    # is the first that is left of the subject, 0 for none (what that means to a consumer depends on its filters).
-    # Also told, with n == 0, when many messages went otherwise. No lock is held.
+    # Note that `subject` (n == 0: everything) was purged. The stream now has the sequences `first` to `last`;
+    # subject_first is the first message left of the subject, 0 for none. Called with n == 0 also when the stream has
+    # removed many messages otherwise. No lock is held.
     cdef void purged(self, uint64_t first, uint64_t last, const char *subject, uint32_t n,
                      uint64_t subject_first) noexcept nogil
-    # Is the message still of use to us? For streams that keep messages until they are acknowledged. No lock is held.
+    # Does the consumer still need the message? For interest and work queue streams. No lock is held.
     cdef bint need_ack(self, uint64_t seq, const char *subject, uint32_t n) noexcept nogil

@@ -1,4 +1,4 @@
-"""What a stream knows of its consumers; see observer.pxd."""
+"""The interface between a stream and its consumers; see observer.pxd."""
 from libc.stdint cimport uint32_t, uint64_t
 
 from gnats.core.pollstate cimport PollState

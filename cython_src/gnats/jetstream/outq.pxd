@@ -1,25 +1,25 @@
-"""Messages that a consumer is about to send, in order: gathered under its lock, sent without (jsOutQ of stream.go).
+"""A queue of the messages that a consumer sends next: gathered under its lock, sent without (jsOutQ of stream.go).
 
-An entry is self-contained but for the body of a stored message, which it points to: whoever put that in sends it before
-its thread is quiescent. No lock: the consumer's is held to append.
+An entry has all its bytes, except the subject and body of a stored message, to which it points. The thread that adds
+such an entry sends it before it is quiescent. The consumer's lock is held to add.
 """
 from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 
 cdef struct Outgoing:
-    uint32_t size            # of the entry, what follows it included
-    uint32_t dest_n          # follows: where it goes,
-    uint32_t reply_n         # its reply subject,
-    uint32_t hdr_n           # and its header; 0: the stored one, if any
-    uint64_t seq             # in the stream; 0: a status message
-    uint64_t dseq
-    uint64_t dc
-    const char *subject      # as shown; NULL: where it goes
-    const char *body         # of the stored message: header and payload, adjacent
+    uint32_t size            # bytes of the entry, with the three texts that follow it
+    uint32_t dest_n          # first text: the subject to publish to
+    uint32_t reply_n         # second text: the reply subject
+    uint32_t hdr_n           # third text: the header; 0: that of the body
+    uint64_t seq             # stream sequence; 0: a status message
+    uint64_t dseq            # consumer sequence
+    uint64_t dc              # number of deliveries
+    const char *subject      # the subject shown to the client; NULL: the one published to
+    const char *body         # header and payload of the stored message, adjacent
     uint32_t subject_n
-    uint32_t body_hdr_n      # of them the header
-    uint32_t body_n          # all of them
+    uint32_t body_hdr_n      # bytes of the header in `body`
+    uint32_t body_n          # bytes of `body`
 
 
 cdef struct OutQ:
@@ -28,12 +28,12 @@ cdef struct OutQ:
     size_t cap
 
 
-# Room for an entry with dest_n + reply_n + hdr_n bytes behind it, the first three set; NULL when out of memory.
+# Add an entry with room for its texts; sets its lengths only. NULL when out of memory.
 cdef Outgoing *outq_add(OutQ *q, size_t dest_n, size_t reply_n, size_t hdr_n) noexcept nogil
-# A status message: "NATS/1.0 <text>" CR LF, and `fields`, none or whole lines. False when out of memory.
+# Add a status message: "NATS/1.0 <text>" CR LF, then `fields`, whole lines or empty. False when out of memory.
 cdef bint outq_status(OutQ *q, const char *dest, size_t dest_n, const char *reply, size_t reply_n, const char *text,
                       const char *fields) noexcept nogil
-# The same with the counts of a request that ends.
+# Add the status message that ends a pull request, with its counts of messages and bytes still to come.
 cdef bint outq_ended(OutQ *q, const char *dest, size_t dest_n, const char *text, int64_t msgs,
                      int64_t bytes) noexcept nogil
 

@@ -1,4 +1,4 @@
-"""Messages that a consumer is about to send; see outq.pxd."""
+"""The queue of messages that a consumer sends next; see outq.pxd."""
 from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint32_t
 from libc.stdio cimport snprintf
@@ -7,7 +7,7 @@ from libc.string cimport memcpy, memset, strlen
 
 cdef enum:
     FIRST_ROOM = 4096
-    FIELDS_ROOM = 96     # of two numbers and their names
+    FIELDS_ROOM = 96     # bytes of two header lines with numbers
 
 
 cdef Outgoing *outq_add(OutQ *q, size_t dest_n, size_t reply_n, size_t hdr_n) noexcept nogil:

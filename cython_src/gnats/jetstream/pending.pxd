@@ -1,11 +1,11 @@
-"""What a consumer has delivered and not got back: pending acks, redelivery counts, the redelivery queue.
+"""The delivered messages of a consumer: pending acks, redelivery counts, the redelivery queue.
 
-nats-server has a map of pending messages, a map of counts and a queue with an index, keyed by stream sequence and
-walked as a whole when the ack wait of one ends. Here one entry says all about a sequence, and is found by it in a hash
-table; the pending ones are linked in order of their sequence, for the ack floor, and lie in a heap by their deadline.
+nats-server has a map of pending messages, a map of counts and a queue with an index, keyed by stream sequence. It walks
+the whole map when an ack wait ends. Here a hash table has one entry for each sequence. The entries of pending messages
+are linked in order of their sequence, for the ack floor, and are in a heap by their deadline.
 
-No lock: the consumer's is held. Only pending_reserve allocates, and with it entries may move: pointers to them are good
-until it is called again.
+No lock of its own: the consumer's is held. Only pending_reserve allocates. It may move entries, so pointers to them are
+valid until its next call.
 """
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
@@ -15,52 +15,60 @@ cdef enum:
 
 
 cdef struct Entry:
-    uint64_t seq         # in the stream
-    uint64_t dseq        # consumer sequence of its first delivery; of the pending
-    int64_t ts           # ns since 1970: its ack wait is counted from here; of the pending
-    int64_t deadline     # ns since 1970: then it is to be delivered again; of the pending
-    int64_t rdc          # redeliveries; what is sent as deliveries is one more. 0: none that count
-    uint32_t next        # pending, in order of seq
+    uint64_t seq         # stream sequence
+    uint64_t dseq        # consumer sequence of its first delivery; only of a pending message
+    int64_t ts           # when its ack wait began, ns since 1970; only of a pending message
+    int64_t deadline     # when to deliver it again, ns since 1970; only of a pending message
+    int64_t rdc          # redeliveries; the deliveries in a reply subject are one more
+    uint32_t next        # pending messages, by sequence: the neighbours' indices in `entries`, 0 for none
     uint32_t prev
-    uint32_t following   # in the redelivery queue
+    uint32_t following   # redelivery queue: the neighbours' indices
     uint32_t before
-    uint32_t slot        # in the heap, 0 when it is not
-    uint32_t chain       # in its bucket, or of the unused
-    uint8_t flags
+    uint32_t slot        # index in the heap, 0: not in it
+    uint32_t chain       # the next entry of its bucket, or of the free list
+    uint8_t flags        # PENDING, QUEUED
 
 
+# Entries are named by their index; 0 is none.
 cdef struct Pending:
-    Entry *entries       # entries[0] is unused: 0 is none
+    Entry *entries       # entries[0] is unused
     uint32_t *buckets
     uint32_t *heap       # by deadline; heap[0] is unused
-    uint32_t cap         # entries there is room for; a power of two, as is the number of buckets
-    uint32_t used        # entries that were ever used
-    uint32_t unused      # a chain of those that are not any more
-    uint32_t head        # pending, the lowest sequence
-    uint32_t tail
+    uint32_t cap         # room for entries; a power of two, as is the number of buckets
+    uint32_t used        # entries[1..used] have been used
+    uint32_t unused      # the free list of those that are not used any more
+    uint32_t head        # the pending message with the lowest sequence
+    uint32_t tail        # and with the highest
     uint32_t queue_head
     uint32_t queue_tail
-    uint32_t n           # pending
+    uint32_t n           # pending messages
     uint32_t nqueued
     uint32_t nredelivered    # entries with an rdc
 
 
-# Makes room for one more entry; False when out of memory. What follows needs no memory after it.
+# Make room for one more entry. False when out of memory. The functions below need no memory: call it before one that
+# may add an entry.
 cdef bint pending_reserve(Pending *p) noexcept nogil
-cdef void pending_free(Pending *p) noexcept nogil              # all of it; it can be used again
+# Free and empty it; it can be used again.
+cdef void pending_free(Pending *p) noexcept nogil
+# The entry of a sequence, or NULL.
 cdef Entry *pending_find(const Pending *p, uint64_t seq) noexcept nogil
-# Delivered: a new pending message, or one that is pending already and keeps its dseq.
+# Note a delivery: add a pending message, or update one, which keeps its dseq.
 cdef Entry *pending_track(Pending *p, uint64_t seq, uint64_t dseq, int64_t ts, int64_t deadline) noexcept nogil
-# No longer pending. The entry goes when there is nothing else to say of it.
+# Make the message no longer pending. Frees the entry unless it is queued or has an rdc.
 cdef void pending_untrack(Pending *p, Entry *e) noexcept nogil
 cdef void pending_set_deadline(Pending *p, Entry *e, int64_t deadline) noexcept nogil
-cdef void pending_forget(Pending *p, Entry *e) noexcept nogil  # everything about it
-# Redeliveries of a sequence, 0 for one that is not known; set_rdc of an unknown one makes an entry.
+# Remove and free the entry, whatever its state.
+cdef void pending_forget(Pending *p, Entry *e) noexcept nogil
+# The redeliveries of a sequence, 0 for an unknown one.
 cdef int64_t pending_rdc(const Pending *p, uint64_t seq) noexcept nogil
+# Set the redeliveries of a sequence; adds an entry for an unknown one.
 cdef void pending_set_rdc(Pending *p, uint64_t seq, int64_t rdc) noexcept nogil
-# The redelivery queue: to its end, unless it is in it; out of it; its first, taken out, 0 when it is empty.
+# Add a sequence to the end of the redelivery queue, unless it is queued.
 cdef void pending_enqueue(Pending *p, uint64_t seq) noexcept nogil
+# Take an entry out of the redelivery queue.
 cdef void pending_dequeue(Pending *p, Entry *e) noexcept nogil
+# Take the first sequence out of the redelivery queue; 0 when it is empty.
 cdef uint64_t pending_pop(Pending *p) noexcept nogil
 
 

@@ -1,11 +1,11 @@
-"""What a consumer has delivered and not got back; see pending.pxd."""
+"""The delivered messages of a consumer; see pending.pxd."""
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memset
 
 cdef enum:
     FIRST_CAP = 16
-    KEPT_CAP = 4096      # room that is kept when nothing is pending any more
+    KEPT_CAP = 4096      # the most entries whose memory is kept when no message is pending any more
     MAX_CAP = 1 << 30
 
 
@@ -24,7 +24,7 @@ cdef bint pending_reserve(Pending *p) noexcept nogil:
     cap = p.cap * 2 if p.cap else FIRST_CAP
     if cap > MAX_CAP:
         return False
-    # Each of the three may have grown before memory ran out: none of them is too small then.
+    # If memory runs out in between, some of the three have grown and `cap` has not: none is too small.
     grown = realloc(p.entries, (cap + 1) * sizeof(Entry))
     if grown == NULL:
         return False
@@ -39,7 +39,7 @@ cdef bint pending_reserve(Pending *p) noexcept nogil:
     p.buckets = <uint32_t *> grown
     p.cap = cap
     memset(p.buckets, 0, cap * sizeof(uint32_t))
-    for i in range(1, p.used + 1):   # all of them are in use
+    for i in range(1, p.used + 1):   # the table only grows when all entries are in use
         b = bucket_of(p, p.entries[i].seq)
         p.entries[i].chain = p.buckets[b]
         p.buckets[b] = i
@@ -66,7 +66,7 @@ cdef Entry *pending_find(const Pending *p, uint64_t seq) noexcept nogil:
 
 
 cdef Entry *entry_for(Pending *p, uint64_t seq) noexcept nogil:
-    """The entry of a sequence, a new one when there is none."""
+    """Find the entry of a sequence; add one when there is none."""
     cdef Entry *e = pending_find(p, seq)
     cdef uint32_t i, b
     if e != NULL:
@@ -98,7 +98,7 @@ cdef void drop_if_unused(Pending *p, Entry *e) noexcept nogil:
     e.chain = p.unused
     p.unused = i
     if p.n == 0 and p.nqueued == 0 and p.nredelivered == 0:
-        # those in use are 1..used again, as pending_reserve wants it
+        # All are unused: begin at entry 1 again. pending_reserve needs the used entries to be 1..used when it grows.
         p.used = 0
         p.unused = 0
 
@@ -155,7 +155,7 @@ cdef Entry *pending_track(Pending *p, uint64_t seq, uint64_t dseq, int64_t ts, i
     e.flags |= PENDING
     e.dseq = dseq
     e.deadline = deadline
-    # Nearly always the highest: the stream is delivered in order.
+    # From the tail: a stream is delivered in order, so the new sequence is nearly always the highest.
     after = p.tail
     while after and p.entries[after].seq > seq:
         after = p.entries[after].prev

@@ -1,4 +1,4 @@
-"""Replies to what is published to a stream: JSPubAckResponse of stream.go, written without Python."""
+"""Replies to publishers of a stream: JSPubAckResponse of stream.go as JSON, written without Python."""
 from libc.stddef cimport size_t
 from libc.stdint cimport uint64_t
 
@@ -6,7 +6,7 @@ from gnats.core.slice cimport Slice
 from gnats.jetstream.barrier cimport Local
 from gnats.jetstream.streamcore cimport StreamCore
 
-# By code, those that a publisher can be answered with; their texts are in puback.pyx.
+# Error codes of replies to publishers; puback.pyx has their texts. "with text": the caller gives the end of the text.
 cdef enum:
     ERR_ACCOUNT_RESOURCES = 10002
     ERR_INSUFFICIENT_RESOURCES = 10023
@@ -53,20 +53,25 @@ cdef enum:
     ERR_SOURCE_HEADER = 10227
 
 
-# Reply with an error; `text`, without which it has a text of its own, is put behind it.
+# These reply unless the stream has no_ack, or the message has no reply subject.
+
+# Reply with an error. text[:n] ends the description of an error "with text".
 cdef void respond_error(StreamCore s, Local *local, const Slice *reply, int err_code, const char *text,
                         size_t n) noexcept nogil
-# Reply that it is stored as `seq`; the same of a counter, and its value; that there is one with its id, as `seq`.
+# Reply that the message is stored with sequence `seq`.
 cdef void respond_ack(StreamCore s, Local *local, const Slice *reply, uint64_t seq) noexcept nogil
+# The same, with a counter's new value.
 cdef void respond_counted(StreamCore s, Local *local, const Slice *reply, uint64_t seq,
                           const Slice *value) noexcept nogil
+# Reply that the message is a duplicate of the one with sequence `seq`.
 cdef void respond_duplicate(StreamCore s, Local *local, const Slice *reply, uint64_t seq) noexcept nogil
 
-# -- the same also where the stream's publishers are not to be answered (no_ack): to those of fast batches --
+# -- these reply even when the stream has no_ack --
 
-# An error; of a message in a fast batch, as that is told of it, unless flow_seq is 0.
+# Reply with an error. flow_seq: the message's sequence in its fast batch, for the form of a fast batch; 0: the usual.
 cdef void send_error(StreamCore s, Local *local, const Slice *reply, uint64_t flow_seq, int err_code, const char *text,
                      size_t n) noexcept nogil
-# A batch is stored, its last message as `seq`; or there is one with the id of its only message, a `duplicate`.
+# Acknowledge an atomic or fast batch of `count` messages, the last of which has sequence `seq`. duplicate: its only
+# message was not stored, since the one with sequence `seq` has its id.
 cdef void send_batch_ack(StreamCore s, Local *local, const Slice *reply, uint64_t seq, const char *id, size_t id_n,
                          uint64_t count, bint duplicate) noexcept nogil

@@ -1,4 +1,4 @@
-"""Replies to what is published to a stream; see puback.pxd."""
+"""Replies to publishers of a stream; see puback.pxd."""
 from libc.stddef cimport size_t
 from libc.stdint cimport uint64_t
 from libc.stdio cimport snprintf
@@ -70,7 +70,7 @@ cdef extern from *:
     const gnats_publish_error gnats_publish_errors[]
 
 cdef enum:
-    ROOM = 1024      # bytes of a reply that needs no memory but the stack's
+    ROOM = 1024      # bytes of a reply that fits on the stack
 
 
 cdef void respond_error(
@@ -107,7 +107,7 @@ cdef void send_error(
     p += snprintf(p, 96, b'"error":{"code":%d,"err_code":%d,"description":', e.code, err_code)
     p += put_json_string(p, e.text, words)
     if n:
-        # two strings made one, without the quotes between them
+        # Join the two JSON strings: remove the quotes between them.
         more = put_json_string(p, text, n)
         memmove(p - 1, p + 1, more - 1)
         p += more - 2

@@ -1,6 +1,6 @@
-"""Why a message is refused, and how its publisher is told.
+"""The reason why a message is refused, and the error reply to its publisher.
 
-A check fills in a Refusal and sends nothing. refuse() and those like it return False, as the check does.
+A check fills in a Refusal and sends nothing. refuse() and its variants return False, for the check to return.
 """
 from libc.stddef cimport size_t
 from libc.stdint cimport uint8_t, uint64_t
@@ -12,24 +12,25 @@ from gnats.jetstream.puback cimport ERR_STORE_FAILED, ERR_WRONG_LAST_SEQUENCE
 from gnats.jetstream.streamcore cimport StreamCore
 
 
+# The text that follows the error's own.
 cdef enum RefusalText:
-    TEXT_AS_IT_IS = 0
-    TEXT_NUMBER = 1             # `last`
-    TEXT_LAST_OF_SUBJECT = 2    # `last`, of a subject
-    TEXT_ROLLUP = 3             # of the value of a Nats-Rollup
+    TEXT_AS_IT_IS = 0           # Refusal.text
+    TEXT_NUMBER = 1             # Refusal.last, in decimal
+    TEXT_LAST_OF_SUBJECT = 2    # the same; it is the last sequence of a subject
+    TEXT_ROLLUP = 3             # made from Refusal.text, the value of a Nats-Rollup header
 
 
 cdef struct Refusal:
-    int err_code             # 0: its publisher is told nothing
+    int err_code             # 0: send no reply
     uint8_t form             # a RefusalText
-    Slice text               # stands behind what the error says; borrowed
-    uint64_t last            # of a duplicate, the sequence of the message that has its id
+    Slice text               # borrowed
+    uint64_t last            # a number for the text; for a duplicate: the sequence of the message with the same id
 
 
 cdef enum ToldAs:
-    TOLD = 0                 # if the stream answers publishers
-    TOLD_ALWAYS = 1
-    TOLD_IN_FLOW = 2         # always, as of a message in a fast batch
+    TOLD = 0                 # reply unless the stream has no_ack
+    TOLD_ALWAYS = 1          # reply in any case
+    TOLD_IN_FLOW = 2         # reply in any case, in the form for a message of a fast batch
 
 
 cdef inline bint refuse(Refusal *r, int err_code) noexcept nogil:
@@ -49,12 +50,12 @@ cdef inline bint refuse_with(Refusal *r, int err_code, const char *text, size_t 
 
 
 cdef inline bint refuse_text(Refusal *r, int err_code, const char *text) noexcept nogil:
-    """With a literal."""
+    """`text` is a literal."""
     return refuse_with(r, err_code, text, strlen(text))
 
 
 cdef inline bint refuse_store(Refusal *r, const char *why) noexcept nogil:
-    """It cannot be stored: a literal says why."""
+    """The store would not store it; `why` is a literal."""
     return refuse_text(r, ERR_STORE_FAILED, why)
 
 
@@ -74,11 +75,12 @@ cdef inline bint refuse_last(Refusal *r, uint64_t last, bint of_subject) noexcep
 
 
 cdef inline bint refuse_silently(Refusal *r) noexcept nogil:
-    """For want of memory, or because the store has failed."""
+    """Out of memory, or the store has failed: send no reply."""
     r.err_code = 0
     return False
 
 
-# Tell the publisher, and the trace of the message that the poller has in hand. flow_seq: of TOLD_IN_FLOW.
+# Reply to the publisher, and note the error in the trace of the message that the poller handles. flow_seq: the
+# message's sequence in its fast batch, for TOLD_IN_FLOW.
 cdef void tell_refused(StreamCore s, Local *local, const Slice *reply, const Refusal *r, ToldAs told_as,
                        uint64_t flow_seq) noexcept nogil

@@ -1,4 +1,4 @@
-"""How publishers are told why their messages are refused; see refusal.pxd."""
+"""Error replies to publishers; see refusal.pxd."""
 from libc.stddef cimport size_t
 from libc.stdint cimport uint64_t
 from libc.stdlib cimport free, malloc
@@ -14,7 +14,7 @@ from gnats.jetstream.puback cimport respond_error, send_error
 from gnats.jetstream.streamcore cimport StreamCore
 
 cdef enum:
-    MORE = 32            # bytes of a refused rollup's text, but for the value
+    MORE = 32            # bytes of the text about an invalid rollup, without the value
 
 
 cdef void tell(
@@ -31,7 +31,7 @@ cdef void tell(
 cdef void tell_rollup(
     StreamCore s, Local *local, const Slice *reply, const Refusal *r, ToldAs told_as, uint64_t flow_seq
 ) noexcept nogil:
-    """The value in lower case, quoted."""
+    """Reply that a rollup's value is invalid, with the value in lower case and quoted."""
     cdef const Slice *v = &r.text
     cdef Slice text
     cdef char *low

@@ -43,7 +43,7 @@ json_field(&FIELD[PRIORITY], b"priority", JSON_INT)
 
 
 cdef bint read_int(const char *p, size_t n, int64_t *out) noexcept nogil:
-    """As strconv.Atoi reads it."""
+    """Parse an integer as strconv.Atoi does."""
     cdef size_t i = 1 if n and (p[0] == c'-' or p[0] == c'+') else 0
     cdef int64_t value = 0
     if i == n:
@@ -94,8 +94,8 @@ cdef int next_request(const char *msg, size_t n, NextRequest *out, JsonError *er
 # -- the queue ---------------------------------------------------------------------------------------------------------
 
 cdef int64_t heartbeat_after(int64_t now, int64_t interval) noexcept nogil:
-    """When the next heartbeat of a request is due. Those of very short intervals share a clock's ticks: however many
-    requests have them, the consumer looks at its requests once a tick for them."""
+    # Heartbeats with very short intervals share ticks: however many requests have them, the consumer walks its requests
+    # once a tick.
     cdef int64_t due = time_after(now, interval)
     return due if interval >= SHORT_HEARTBEAT else due + HEARTBEAT_TICK - due % HEARTBEAT_TICK
 
@@ -232,7 +232,7 @@ cdef void waitq_free(WaitQueue *q) noexcept nogil:
 # -- for tests ---------------------------------------------------------------------------------------------------------
 
 def read_request(bytes msg not None) -> dict | str:
-    """What a request asks for, or why it is refused."""
+    """Parse a request: its fields, or the text of the error."""
     cdef NextRequest req
     cdef JsonError err
     cdef char[JSON_ERROR_ROOM] text
@@ -252,7 +252,7 @@ def read_request(bytes msg not None) -> dict | str:
 
 
 cdef class RequestQueue:
-    """The queue by itself, of requests that are told apart by their reply."""
+    """A WaitQueue alone, for tests. Requests are named by their reply subject."""
     cdef WaitQueue q
 
     def __cinit__(self, uint32_t most):
@@ -265,7 +265,7 @@ cdef class RequestQueue:
         self, bytes reply not None, int64_t batch, int priority=0, *, int64_t expires=0, int64_t heartbeat=0,
         int64_t now=1
     ) -> bool:
-        """False when it is full."""
+        """Queue a request. False when the queue is full."""
         cdef NextRequest req
         cdef WaitingRequest *wr
         memset(&req, 0, sizeof(req))
@@ -282,7 +282,7 @@ cdef class RequestQueue:
         return False
 
     def pop(self) -> bytes | None:
-        """Whom the next message is for."""
+        """Take the request for the next message."""
         cdef WaitingRequest *wr = waitq_pop(&self.q)
         if wr == NULL:
             return None
@@ -297,7 +297,7 @@ cdef class RequestQueue:
         return self.q.due
 
     def cycle(self) -> None:
-        """The first becomes the last."""
+        """Make the first request the last."""
         waitq_cycle(&self.q)
 
     def remove(self, bytes reply not None) -> None:

@@ -1,4 +1,4 @@
-"""May a schedule be stored, or a message that ends one? (stream.go, jetstream_batching.go)"""
+"""Check the headers of a schedule, or of a message that ends one (stream.go, jetstream_batching.go)."""
 from libc.stdint cimport int64_t
 
 from gnats.core.slice cimport Slice
@@ -10,13 +10,12 @@ from gnats.jetstream.streamcore cimport StreamCore
 from gnats.store.cron cimport Due, ScheduleKind, next_due
 
 
-# What a message's header says of schedules, of its own or one to end; a schedule gets the rollup that it has to have.
-# The lock is held.
+# Check a message's headers about schedules. A schedule gets the rollup that it must have. The stream's lock is held.
 cdef bint check_schedule(StreamCore s, Inbound *m, const InFlight *f, Refusal *r) noexcept nogil
 
 
 cdef inline Slice value_of(const MsgHeaders *h, int which) noexcept nogil:
-    """p is NULL for what is not there."""
+    """The value of a header line; p is NULL when the header has none."""
     cdef Slice none
     none.p = NULL
     none.n = 0

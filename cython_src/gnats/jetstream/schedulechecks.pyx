@@ -1,4 +1,4 @@
-"""May a schedule be stored, or a message that ends one? See schedulechecks.pxd."""
+"""Check the headers of schedules; see schedulechecks.pxd."""
 from libc.stdint cimport int64_t, uint32_t
 
 from gnats.core.clock cimport realtime_ns
@@ -57,7 +57,7 @@ cdef inline bint takes(StreamCore s, const Slice *subject) noexcept nogil:
 
 
 cdef bint check_definition(StreamCore s, Inbound *m, Refusal *r) noexcept nogil:
-    """Of a message that is a schedule."""
+    """Check a message that is a schedule."""
     cdef Slice ttl = value_of(&m.h, H_SCHEDULE_TTL), rollup = value_of(&m.h, H_SCHEDULE_ROLLUP)
     cdef Slice target = value_of(&m.h, H_SCHEDULE_TARGET), source = value_of(&m.h, H_SCHEDULE_SOURCE)
     cdef int64_t seconds
@@ -91,7 +91,7 @@ cdef bint check_definition(StreamCore s, Inbound *m, Refusal *r) noexcept nogil:
 
 
 cdef bint is_other(StreamCore s, const InFlight *f, const Slice *subject) noexcept nogil:
-    """Is there a message on the subject, and the last one no schedule?"""
+    """Has the subject a message, and is its last one not a schedule?"""
     cdef const Inbound *last = last_in_flight(f, subject.p, subject.n)
     cdef StoreMsg sm
     cdef Slice pattern
@@ -104,7 +104,7 @@ cdef bint is_other(StreamCore s, const InFlight *f, const Slice *subject) noexce
 
 
 cdef bint check_end(StreamCore s, const Inbound *m, const InFlight *f, Refusal *r) noexcept nogil:
-    """Of a message that ends another subject's schedule, which is all that publishers may say of one."""
+    """Check a message that ends the schedule of another subject, the only use of these headers for publishers."""
     cdef Slice following = value_of(&m.h, H_SCHEDULE_NEXT), scheduler = value_of(&m.h, H_SCHEDULER)
     if following.n == 0:
         return scheduler.n == 0 or refuse(r, ERR_SCHEDULER_INVALID)

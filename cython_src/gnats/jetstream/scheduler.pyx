@@ -35,10 +35,10 @@ from gnats.store.durations cimport parse_message_ttl
 from gnats.store.schedules cimport Schedule, schedule_again, schedule_drop, schedule_due, schedule_find, schedule_take
 
 cdef enum:
-    AT_ONCE = 1024       # schedules that are carried out before others have their turn
-    HEADER_MORE = 256    # what a header may grow by here, but for what is copied into it
+    AT_ONCE = 1024       # schedules carried out in one round of timers
+    HEADER_MORE = 256    # bytes that a header may grow by, without the texts copied into it
 
-cdef int64_t AGAIN = 60000000000         # ns until another try to store what could not be
+cdef int64_t AGAIN = 60000000000         # ns until a message that could not be stored is tried again
 
 
 cdef bint write_header(Inbound *m, const StoreMsg *content, const Slice *scheduler, const MsgHeaders *h,
@@ -147,7 +147,7 @@ cdef void run_msg_scheduling(void *owner, PollState *ps) noexcept nogil:
     (<StreamCore> owner).schedules_at = 0
     if (<StreamCore> owner).active and not (<StreamCore> owner).closed and not stream_failed(<StreamCore> owner):
         if done == AT_ONCE:
-            # there may be more: in the next round, when others have had their turn
+            # There may be more: carry them out in the next round.
             (<StreamCore> owner).schedules_at = now
             (<StreamCore> owner).engine.arm(&(<StreamCore> owner).schedule_timer, monotonic_ns())
         else:

@@ -1,9 +1,9 @@
-"""What a mirror, or a stream with sources, gets from a consumer of another stream (processInboundMirrorMsg and
-processInboundSourceMsg of stream.go).
+"""Store what a consumer of another stream, the origin, delivers to a mirror or a stream with sources
+(processInboundMirrorMsg and processInboundSourceMsg of stream.go).
 
-The other stream's consumer delivers to a subject of its own, without acknowledgements; a native subscription stores
-what comes in place. The consumer numbers what it delivers: a gap in that, or a message that cannot be stored, ends it,
-and the control plane, which is told, has a new consumer start behind what has been stored.
+The consumer delivers without acknowledgements to a subject made for it, where a native subscription stores each message
+in place. After a gap in the consumer's sequences, or a message that cannot be stored, a SourceConsumer stores nothing
+more and posts SOURCE_LOST. The control plane then starts a new consumer behind the last message that was stored.
 
 Lock: the stream's.
 """
@@ -15,15 +15,15 @@ from gnats.core.transform cimport Transform
 from gnats.jetstream.streamcore cimport StreamCore
 
 cdef enum:
-    # EV_JETSTREAM's a
+    # `a` of an EV_JETSTREAM event
     SOURCE_LOST = 1
-    SOURCE_CAUGHT_UP = 2         # a mirror is nearly as far as its origin: told once
+    SOURCE_CAUGHT_UP = 2         # a mirror has nearly reached its origin's end; posted once
 
 
 cdef class SourceConsumer:
     cdef readonly StreamCore stream
-    cdef Subscription *sub         # the control loop's
-    cdef bytes cname, head, tail, ident    # of the consumer; and what of the source header is always the same
+    cdef Subscription *sub         # of the control loop alone
+    cdef bytes cname, head, tail, ident    # the consumer's name; the constant parts of the source header
     cdef const char *cname_p
     cdef const char *head_p
     cdef const char *tail_p
@@ -31,16 +31,16 @@ cdef class SourceConsumer:
     cdef size_t cname_n, head_n, tail_n, ident_n
     cdef bint mirror
     cdef uint32_t ntrs
-    cdef Transform **trs           # the first one that matches says what becomes of a subject
+    cdef Transform **trs           # ntrs of them; the first that matches a subject transforms it
     # under the stream's lock
     cdef bint closed
-    cdef bint tell_caught_up
-    cdef uint64_t sseq             # how far it has come in the origin: of the last message, or before the first
-    cdef uint64_t stored           # of the last one that has been stored; 0: none has
-    cdef uint64_t dseq             # by the consumer's count
-    cdef uint64_t lag              # messages behind it, by what the consumer said
+    cdef bint tell_caught_up       # SOURCE_CAUGHT_UP is still to be posted
+    cdef uint64_t sseq             # origin's sequence of the last message handled; at first, of the one before
+    cdef uint64_t stored           # origin's sequence of the last message stored; 0: none
+    cdef uint64_t dseq             # consumer sequence of the last message handled
+    cdef uint64_t lag              # messages that the consumer still had to deliver after that
     # atomic
-    cdef int64_t last              # monotonic ns; when something came, or it was started
+    cdef int64_t last              # when a message or a heartbeat last came, or start() was called; monotonic ns
 
-    # Take nothing more, and say so. The lock is held.
+    # Store nothing more, and post SOURCE_LOST. The lock is held.
     cdef void lose(self) noexcept nogil

@@ -1,4 +1,4 @@
-"""What a stream gets from a consumer of another stream; see sourcing.pxd."""
+"""Store what a consumer of another stream delivers; see sourcing.pxd."""
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint32_t, uint64_t
@@ -41,28 +41,28 @@ from gnats.store.store cimport MsgStore
 import enum
 
 cdef enum:
-    CAUGHT_UP = 10       # messages that a mirror may be behind when it begins to answer direct gets
-    ROOM = 1024          # bytes of a header that need no memory but the stack's
-    SUBJECT_ROOM = 256   # and of a subject
-    SOME = 256           # messages that are looked at under one lock
+    CAUGHT_UP = 10       # a mirror with fewer messages to come answers its origin's direct gets
+    ROOM = 1024          # bytes of a header that fit on the stack
+    SUBJECT_ROOM = 256   # bytes of a subject that fit on the stack
+    SOME = 256           # messages looked at under one hold of the lock
 
 
 class SourceEvent(enum.IntEnum):
-    """What a SourceConsumer tells."""
+    """`a` of the EV_JETSTREAM events of a SourceConsumer."""
 
     LOST = SOURCE_LOST
-    """It takes nothing any more: a message is missing, or cannot be stored."""
+    """It stores nothing more: a message is missing, or cannot be stored."""
     CAUGHT_UP = SOURCE_CAUGHT_UP
-    """A mirror is nearly as far as its origin. Told once."""
+    """A mirror has nearly reached its origin's end. Posted once."""
 
 
 cdef class SourceConsumer:
-    """One consumer of another stream, for as long as it lasts. Used from the control loop's thread.
+    """One consumer of another stream, until it is lost or closed. For the control loop's thread.
 
-    `cname` is the consumer's name. `index_name` tells the source from others and is written into the messages, with
-    `identity`, which tells the origin from others of its name; for a mirror both are empty. The first of `transforms`
-    whose source matches a subject changes it; None changes nothing. With `tell_caught_up`, a mirror says so.
-    Raises MemoryError.
+    `cname`: the consumer's name. `index_name`: names the source among the stream's sources; it is written into the
+    messages, with `identity`, which tells the origin from other streams of its name. Both are empty for a mirror.
+    `transforms`: SubjectTransforms or None; the first that matches a subject transforms it. With `tell_caught_up`, a
+    mirror posts SOURCE_CAUGHT_UP. Raises MemoryError.
     """
 
     def __init__(
@@ -118,10 +118,11 @@ cdef class SourceConsumer:
         return self.cname.decode()
 
     def start(self, bytes subject not None, *, uint64_t delivered, uint64_t seen=0) -> None:
-        """Store what is delivered to `subject`. The consumer is at `delivered`; this stream has `seen` of a source.
+        """Store messages delivered to `subject` from now on. `delivered`: the origin's sequence behind which the
+        consumer starts. `seen`: the last of the origin's sequences that this stream has from a source.
 
-        Sequences that a mirror will not get are left out. Raises ValueError for an invalid subject, StoreFailure when
-        nothing can be stored, MemoryError.
+        A mirror skips the sequences up to `delivered` that it does not have. Raises ValueError for an invalid subject,
+        StoreFailure when the store cannot skip them, MemoryError.
         """
         cdef QsParticipant me
         cdef NativeSub native
@@ -153,7 +154,7 @@ cdef class SourceConsumer:
             raise MemoryError if error == 0 else ValueError(f"invalid subject {subject!r}")
 
     def close(self) -> None:
-        """Store nothing more. Idempotent; before the stream unsubscribes."""
+        """Store nothing more. Idempotent. Call it before the stream unsubscribes."""
         pthread_mutex_lock(&self.stream.store.lock)
         self.closed = True
         pthread_mutex_unlock(&self.stream.store.lock)
@@ -163,8 +164,7 @@ cdef class SourceConsumer:
             self.stream.engine.bury(self)
 
     def numbers(self) -> tuple[int, int, int, int]:
-        """How far it has come in the origin, the sequence there of the last message that has been stored (0: none has),
-        how many were behind it, and when something came last (monotonic ns)."""
+        """The fields (sseq, stored, lag, last): see sourcing.pxd."""
         cdef uint64_t sseq, stored, lag
         pthread_mutex_lock(&self.stream.store.lock)
         sseq = self.sseq
@@ -174,7 +174,6 @@ cdef class SourceConsumer:
         return sseq, stored, lag, loadi64(&self.last)
 
     cdef void lose(self) noexcept nogil:
-        """The lock is held."""
         self.closed = True
         (<Inbox> self.stream.client.inbox).post_jetstream(<void *> self, SOURCE_LOST, 0, NULL, 0)
 
@@ -206,7 +205,7 @@ cdef bint is_from(SourceConsumer c, const Slice *reply) noexcept nogil:
         return False
     for i in range(reply.n):
         dots += p[i] == c'.'
-    skip = 3 if dots == 8 else 5     # tokens before the name: of version 1, or 2
+    skip = 3 if dots == 8 else 5     # tokens before the consumer's name, in version 1 and 2
     for _ in range(skip):
         p = <const char *> memchr(p, c'.', end - p)
         if p == NULL:
@@ -216,7 +215,7 @@ cdef bint is_from(SourceConsumer c, const Slice *reply) noexcept nogil:
 
 
 cdef void process_control(SourceConsumer c, Local *local, const Slice *reply, char *hdr, size_t n) noexcept nogil:
-    """A flow control request, which is answered when what came before it is stored, or a heartbeat."""
+    """Handle a heartbeat, or a flow control request, which is answered when the messages before it are stored."""
     cdef char[128] answer
     cdef Slice value
     cdef size_t size = 0
@@ -285,8 +284,8 @@ cdef void store_delivered(
 
 
 cdef bint inbound_header(SourceConsumer c, Inbound *m, char *some, uint64_t sseq) noexcept nogil:
-    """Without what was only for the stream that it was published to, and for a source with where it is from. The memory
-    it came in is the origin's. False when out of memory."""
+    """Remove header lines that were for the origin alone; for a source, add the source header. The message's memory is
+    the origin's, so a changed header is a copy: in `some` if it fits. False when out of memory."""
     cdef size_t room = m.hdr_n + 2 * 64
     cdef char *hdr = some
     cdef char *value
@@ -337,7 +336,7 @@ cdef size_t source_header(SourceConsumer c, char *out, const Slice *subject, uin
 
 
 cdef bint expected(SourceConsumer c, StreamCore s, const AckInfo *info) noexcept nogil:
-    """Is it a message that is to be stored? The lock is held."""
+    """Is this the next message to store? A mirror skips the sequences before it. The lock is held."""
     cdef uint64_t purged = 0
     cdef int rc = STORE_OK
     if info.sseq <= c.sseq:
@@ -349,7 +348,7 @@ cdef bint expected(SourceConsumer c, StreamCore s, const AckInfo *info) noexcept
             c.lose()
         return False
     if c.mirror:
-        # Whatever has become of the stream meanwhile: its sequences are the origin's.
+        # A mirror has its origin's sequences. If this stream was changed meanwhile, begin anew.
         if s.store.last_seq != c.sseq:
             c.lose()
             return False
@@ -365,7 +364,7 @@ cdef bint expected(SourceConsumer c, StreamCore s, const AckInfo *info) noexcept
 
 
 cdef void note_stored(SourceConsumer c, const AckInfo *info, Outcome outcome) noexcept nogil:
-    """A message has been stored, or not; the lock is held."""
+    """Note the outcome of storing a message; the lock is held."""
     if outcome != MSG_STORED and not (outcome == MSG_DUPLICATE and not c.mirror):
         c.lose()
         return
@@ -379,16 +378,16 @@ cdef void note_stored(SourceConsumer c, const AckInfo *info, Outcome outcome) no
         (<Inbox> c.stream.client.inbox).post_jetstream(<void *> c, SOURCE_CAUGHT_UP, 0, NULL, 0)
 
 
-# -- what has been stored ----------------------------------------------------------------------------------------------
+# -- the last stored message of each source ----------------------------------------------------------------------------
 
-# One source that is looked for.
+# One source to look for.
 cdef struct Wanted:
-    Slice name           # of the stream, with a hash of what it is external by
-    Slice head           # what the index name begins with
-    Slice tail           # and its rest
-    uint64_t stop        # below it nothing is looked for
-    uint64_t seq         # of the last message, in its stream; 0: none has been found
-    Slice ident          # malloc'd
+    Slice name           # of the origin, with a hash of its external API prefix
+    Slice head           # the index name's first word
+    Slice tail           # the rest of the index name
+    uint64_t stop        # do not look below this sequence of this stream
+    uint64_t seq         # origin's sequence of the last message found; 0: none
+    Slice ident          # its identity, malloc'd
 
 
 cdef inline Slice slice_of(bytes b):
@@ -403,8 +402,8 @@ cdef inline bint same(const Slice *a, const Slice *b) noexcept nogil:
 
 
 def last_sourced(MsgStore store not None, wanted not None) -> dict:
-    """How far each source had come, by the headers of what is stored: (sequence, identity) by index name, of those
-    that are found. `wanted` has (stream name, index name, sequence in this store that need not be looked before).
+    """Find the last message of each source by the source headers in the store: {index name: (origin's sequence,
+    identity)}, without sources that have none. `wanted`: (stream name, index name, first sequence to look at) for each.
 
     Any thread. Raises MemoryError.
     """

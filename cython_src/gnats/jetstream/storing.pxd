@@ -1,13 +1,12 @@
 """Store an entry of a stream's log: store, count, answer (the end of processJetStreamMsg in stream.go).
 
-With it go rollups, message ids, timers, consumers, the copy that is published again, and the answer to its publisher
-where there is one. The stream's lock is held; what consumers are to be told of removed messages is noted, and told by
-StreamCore.leave().
+This includes rollups, message ids, timers, the counts of consumers, the republished copy, and the answer to the
+publisher if there is one. The stream's lock is held. Removed messages are noted; StreamCore.leave() tells consumers.
 """
 from gnats.jetstream.barrier cimport Local
 from gnats.jetstream.entry cimport Entry, Outcome
 from gnats.jetstream.streamcore cimport StreamCore
 
 
-# MSG_STORED, MSG_LIMITED or MSG_REFUSED; `reply` has been told. Of one entry, not of those behind it.
+# Store one entry, not those linked to it, and answer its reply subject. Returns MSG_STORED, MSG_LIMITED or MSG_REFUSED.
 cdef Outcome store_entry(StreamCore s, Local *local, const Entry *e) noexcept nogil

@@ -58,22 +58,22 @@ from gnats.store.durations cimport parse_message_ttl
 from gnats.store.writing cimport store_msg
 
 cdef enum:
-    TTL_MORE = 64        # bytes of a header that is written anew with another TTL
-    REPUBLISH_MORE = 256
+    TTL_MORE = 64        # bytes that a header may grow by when its TTL is replaced
+    REPUBLISH_MORE = 256     # bytes of the lines that republishing adds, without their names and subjects
 
 
 # The header that is stored.
 cdef struct Header:
     const char *p
     size_t n
-    char *owned          # to be freed; NULL: it is the entry's
+    char *owned          # to be freed; NULL: p is the entry's header
 
 
-# Where a stored message is published once more.
+# The subject to which a stored message is republished.
 cdef struct Republish:
-    char *to             # `few`, or to be freed
-    size_t n             # 0: nowhere
-    uint64_t before      # the sequence of the last message of its subject
+    char *to             # `few`, or memory to be freed
+    size_t n             # 0: do not republish
+    uint64_t before      # the sequence of the subject's previous message, 0 for none
     char few[SUBJECT_ROOM]
 
 
@@ -127,7 +127,8 @@ cdef inline void answer(StreamCore s, Local *local, const Entry *e) noexcept nog
 
 
 cdef void roll_up(StreamCore s, const Entry *e, uint64_t keep) noexcept nogil:
-    """What a message takes the place of goes, and so does a schedule that it ends (processJetStreamMsgWithRollup)."""
+    """Purge the messages that a rollup replaces, and the schedule that the message ends
+    (processJetStreamMsgWithRollup). keep: 1 when the message itself was stored, else 0."""
     cdef uint64_t gone = 0
     cdef size_t n = e.subject.n if e.rollup == ROLLUP_SUBJECT else 0
     if not s.cfg.allow_rollup or s.cfg.deny_purge:
@@ -144,7 +145,7 @@ cdef void roll_up(StreamCore s, const Entry *e, uint64_t keep) noexcept nogil:
 
 
 cdef Outcome store_nothing(StreamCore s, Local *local, const Entry *e, Refusal *why) noexcept nogil:
-    """Nobody is interested: the message takes a sequence, and nothing else."""
+    """Skip one sequence instead of storing the message, which no consumer wants; remember its id."""
     cdef int rc = s.store.skip_msgs(0, 1)
     if unlikely(rc != STORE_OK):
         return refuse_stored(s, local, rc, why)
@@ -155,11 +156,11 @@ cdef Outcome store_nothing(StreamCore s, Local *local, const Entry *e, Refusal *
 
 
 cdef bint find_ttl(StreamCore s, const Entry *e, int64_t *ttl, Header *hdr, Refusal *why) noexcept nogil:
-    """In seconds. The header becomes another one where the message lives longer than it says."""
+    """Find the TTL in seconds. Where the message must live longer than its header says, make another header."""
     if not parse_message_ttl(e.ttl.p, e.ttl.n, ttl):
         return refuse(why, ERR_TTL_INVALID)
     if 0 < ttl[0] < s.cfg.marker_ttl and s.cfg.max_msgs_per != 1:
-        # A marker of the subject that is there already must not outlive it.
+        # The message must not expire before a subject delete marker that the subject may have already.
         ttl[0] = s.cfg.marker_ttl
         hdr.owned = <char *> malloc(e.hdr_n + TTL_MORE)
         if hdr.owned == NULL:
@@ -182,7 +183,7 @@ cdef Outcome store_message(StreamCore s, Local *local, const Entry *e, Header *h
     if unlikely(e.ttl.n) and not find_ttl(s, e, &ttl, hdr, why):
         return MSG_REFUSED
     if ts < s.store.last_ts and not e.seq:
-        ts = realtime_ns()   # another poller's batch was later than ours
+        ts = realtime_ns()   # another poller has stored since this batch's time was read
     rc = store_msg(
         s.store, e.subject.p, <uint32_t> e.subject.n, hdr.p, <uint32_t> hdr.n, e.msg, <uint32_t> e.n, e.seq, ts, ttl,
         True, e.names_batch and e.part != OF_ATOMIC and e.part != ENDS_ATOMIC)
@@ -221,7 +222,7 @@ cdef Outcome refuse_stored(StreamCore s, Local *local, int rc, Refusal *why) noe
     else:
         refuse_silently(why)
         if rc != STORE_SEQ_MISMATCH:
-            # It cannot be written: nobody is told that it was, nor that it was not.
+            # The write failed. The publisher gets no answer: whether the message is stored is not known.
             rc = -5 if s.store.env.error == 0 else -s.store.env.error
             if unlikely(local.mt != NULL):
                 trace_jetstream_error(local.mt, rc, NULL, 0)
@@ -229,10 +230,10 @@ cdef Outcome refuse_stored(StreamCore s, Local *local, int rc, Refusal *why) noe
     return MSG_REFUSED
 
 
-# -- published once more -----------------------------------------------------------------------------------------------
+# -- republishing ------------------------------------------------------------------------------------------------------
 
 cdef bint find_republish(StreamCore s, Local *local, const Entry *e, Republish *again) noexcept nogil:
-    """False when out of memory."""
+    """Find the subject to republish to, and the subject's last message so far. False when out of memory."""
     cdef StoreMsg sm
     again.to = again.few
     again.n = 0
@@ -255,7 +256,7 @@ cdef bint find_republish(StreamCore s, Local *local, const Entry *e, Republish *
 cdef void republish(
     StreamCore s, Local *local, const Entry *e, const Header *stored, const Republish *again
 ) noexcept nogil:
-    """Publish a stored message once more, with where it is in its header."""
+    """Publish a copy of a stored message, with its stream, subject, sequence and time in the header."""
     cdef char[40] when
     cdef char *hdr = <char *> malloc(stored.n + s.name_n + e.subject.n + REPUBLISH_MORE)
     cdef size_t at

@@ -63,29 +63,28 @@ import os
 RETENTION = {"limits": LIMITS_POLICY, "interest": INTEREST_POLICY, "workqueue": WORK_QUEUE_POLICY}
 DIRECT_GROUP = b"_sys_"
 MAX_DIRECT = 64 * 1024 * 1024
-"""Bytes that one direct get answers with unless it says otherwise: nats-server's default max_pending."""
+"""The most bytes that one direct get answers with unless it sets max_bytes: nats-server's default max_pending."""
 
 cdef enum:
     INGEST = 0
     DIRECT_GET = 1
     DIRECT_GET_LAST = 2
-    BETWEEN = 100    # us between two parts of a purge
+    BETWEEN = 100    # us of sleep between two parts of a purge
 
 cdef int64_t SECOND = 1000000000
 
 
 class StreamError(ValueError):
-    """Something cannot be done to a stream; the text is nats-server's."""
+    """An operation on a stream is not possible; the text is nats-server's."""
 
 
 cdef class Stream(StreamCore):
-    """A stream: its subjects, its store, its consumers. Used from the control loop's thread, unless a method says else.
+    """A stream: its subjects, its store, its consumers. For the control loop's thread, unless a method says otherwise.
 
-    Nothing happens before configure(), and nothing is stored before subscribe(). `cid` is the connection id of its
-    subscriptions. `account_usage` and `server_usage` count what it takes. `domain` is told to publishers. `max_direct`
-    is the server's max_pending, `max_payload` its max_payload. `batch_limits` are the server's, too, and count the open
-    batches of all streams that have them; without any it has its own.
-    Raises MemoryError.
+    Call configure(), then subscribe(), from which on it stores messages. `cid`: the connection id of its subscriptions.
+    `account_usage`, `server_usage`: the counts of bytes that include it. `domain`: named in replies to publishers.
+    `max_direct`: the server's max_pending, bytes. `max_payload`: the server's, bytes. `batch_limits`: the server's,
+    shared by its streams; without it the stream makes its own. Raises MemoryError.
     """
 
     def __init__(
@@ -152,7 +151,7 @@ cdef class Stream(StreamCore):
 
     @property
     def failure(self) -> str:
-        """Why nothing can be stored any more; empty when all is well."""
+        """Why the store has failed; empty when it has not."""
         cdef int error = -<int> load32(<uint32_t *> &self.failed)
         return (self.store.failure() or os.strerror(error)) if error else ""
 
@@ -166,10 +165,10 @@ cdef class Stream(StreamCore):
         return tuple(self.observing.members)
 
     def configure(self, config not None, *, bint sync_always=False) -> None:
-        """Take a checked StreamConfig, at the start or as an update. The store is configured by its owner.
+        """Apply a checked StreamConfig, the first or an update. The owner of the store configures that itself.
 
-        With `sync_always`, publishers are answered after an fdatasync. Raises ValueError for what is not supported
-        and for a transform that is none, MemoryError, OSError when the sync thread cannot be started.
+        With `sync_always`, publishers are answered after an fdatasync. Raises ValueError for an invalid transform,
+        MemoryError, OSError when the sync thread cannot be started.
         """
         cdef StreamSettings cfg
         cdef Transform *itr = NULL
@@ -228,7 +227,7 @@ cdef class Stream(StreamCore):
         if cfg.duplicates <= 0:
             dedupe_free(&self.dedupe)
         if self.dedupe_timer_set:
-            self.engine.arm(&self.dedupe_timer, monotonic_ns())    # by the window that there is now
+            self.engine.arm(&self.dedupe_timer, monotonic_ns())    # the duplicate window may have changed
         if not cfg.allow_atomic:
             drop_atomic_batches(self)
         if not cfg.allow_batched:
@@ -245,7 +244,7 @@ cdef class Stream(StreamCore):
         self.look_for_expired()
 
     cdef void account_for(self, int64_t delta) noexcept:
-        """Count what is there before anything is stored; the lock is held."""
+        """Add `delta` bytes to the usages; the lock is held."""
         self.accounted += delta
         if self.account_usage is not None:
             usage_add(self.account_usage, self.cfg.memory, delta)
@@ -253,7 +252,7 @@ cdef class Stream(StreamCore):
             usage_add(self.server_usage, self.cfg.memory, delta)
 
     def look_for_expired(self) -> None:
-        """Have what has expired go soon, and what is due carried out: after the limits of the store were changed."""
+        """Arm the timers of expiry and schedules anew. Call it after the limits of the store were changed."""
         cdef int64_t when
         pthread_mutex_lock(&self.store.lock)
         when = self.store.next_expiry()
@@ -267,10 +266,10 @@ cdef class Stream(StreamCore):
     # -- subjects ----------------------------------------------------------------------------------------------------
 
     def subscribe(self) -> None:
-        """Store what is published to the subjects of the configuration from now on; answer direct gets if it says so.
+        """Subscribe to the subjects of the configuration, and of direct gets if it allows them; store from now on.
 
-        Subjects that are no longer in the configuration are unsubscribed from. Raises ValueError for an invalid
-        subject, MemoryError.
+        Unsubscribes from subjects that the configuration no longer has. Raises ValueError for an invalid subject,
+        MemoryError.
         """
         cdef dict wanted = {}
         if self.config.mirror is None:
@@ -294,9 +293,9 @@ cdef class Stream(StreamCore):
                 self.subscribe_native(subject, queue, which)
 
     def answer_for(self, str origin not None) -> None:
-        """Answer direct gets to the stream of that name too, which this one is a mirror of; "" for none any more.
+        """Answer direct gets to `origin` as well, the stream that this one mirrors; "" ends that.
 
-        Raises ValueError for a name that is none, MemoryError.
+        Raises ValueError for a name that is no subject token, MemoryError.
         """
         self.origin = origin.encode()
         if self.active:
@@ -323,7 +322,7 @@ cdef class Stream(StreamCore):
         return 0
 
     def unsubscribe(self) -> None:
-        """Take nothing more, and answer no direct gets."""
+        """Store no further message, and answer no direct gets."""
         pthread_mutex_lock(&self.store.lock)
         self.active = False
         pthread_mutex_unlock(&self.store.lock)
@@ -331,7 +330,7 @@ cdef class Stream(StreamCore):
         remove_all_subs(self.client)
 
     def close(self) -> None:
-        """Leave: consumers are closed before, the store is closed after it, by who opened it. Idempotent."""
+        """Close the stream. The caller closes its consumers before, and the store after. Idempotent."""
         if self.closed:
             return
         self.unsubscribe()
@@ -355,16 +354,16 @@ cdef class Stream(StreamCore):
     # -- consumers ---------------------------------------------------------------------------------------------------
 
     def add_consumer(self, Observer consumer not None) -> None:
-        """Tell it of what is stored and removed from now on. Raises MemoryError."""
+        """Tell the consumer of messages that are stored and removed from now on. Raises MemoryError."""
         self.observing.add(consumer)
 
     def remove_consumer(self, Observer consumer not None) -> None:
-        """Tell it nothing more; it is to be buried (Engine.bury) then. Raises MemoryError."""
+        """Tell the consumer nothing more; the caller then buries it (Engine.bury). Raises MemoryError."""
         self.observing.remove(consumer)
 
     def consumers_with(self, bytes subject not None) -> list:
-        """The consumers that have a filter with a literal subject in common with this one, which may have wildcards;
-        or, where they are few, all of them. Raises MemoryError."""
+        """The consumers with a filter that overlaps `subject`, which may have wildcards. Of a stream with few
+        consumers, all of them. Raises MemoryError."""
         cdef const char *p = PyBytes_AS_STRING(subject)
         cdef uint32_t n = <uint32_t> PyBytes_GET_SIZE(subject), i
         cdef Concerned c
@@ -383,7 +382,7 @@ cdef class Stream(StreamCore):
         return self.store.state()
 
     def get_msg(self, uint64_t seq) -> tuple:
-        """(sequence, ns since 1970, subject, header, payload). Raises StoreFailure when there is none."""
+        """(sequence, ns since 1970, subject, header, payload). Raises StoreFailure when there is no such message."""
         return self.store.get(seq)
 
     def last_msg(self, bytes subject not None) -> tuple | None:
@@ -391,13 +390,13 @@ cdef class Stream(StreamCore):
         return self.store.get_prev([subject])
 
     def next_msg(self, bytes subject not None, uint64_t start) -> tuple | None:
-        """The first message of a subject (which may have wildcards) from a sequence on; None when there is none."""
+        """The first message of a subject (which may have wildcards) from sequence `start` on; None for none."""
         return self.store.get_next([subject], start)
 
     def delete_msg(self, uint64_t seq, bint erase=False) -> bool:
-        """Remove a message; with `erase`, overwrite it. False when there was none. Any thread.
+        """Remove a message; with `erase`, overwrite it. Returns False when there was no such message. Any thread.
 
-        Raises StreamError for a sealed or closed stream, StoreFailure when it cannot be done.
+        Raises StreamError for a closed stream, StoreFailure when the store cannot do it.
         """
         cdef QsParticipant me
         cdef int rc
@@ -417,9 +416,10 @@ cdef class Stream(StreamCore):
         return True
 
     def purge(self, bytes subject=b"", uint64_t seq=0, uint64_t keep=0) -> int:
-        """Remove all messages, of a subject if it is given, below a sequence or but for the last `keep`; how many.
+        """Remove all messages; with `subject`, only its; with `seq`, only those below it; with `keep`, all but the last
+        `keep`. Returns the number removed. Any thread.
 
-        Any thread. Raises StreamError for a sealed or closed stream, StoreFailure when it cannot be done.
+        Raises StreamError for a sealed or closed stream, StoreFailure when the store cannot do it.
         """
         cdef QsParticipant me
         cdef Purge part
@@ -441,7 +441,7 @@ cdef class Stream(StreamCore):
                 self.leave(NULL)
                 if rc == STORE_AGAIN:
                     qs_offline(&me)
-                    usleep(BETWEEN)    # whoever waits for the lock has it now
+                    usleep(BETWEEN)    # let other threads take the lock
                     continue
                 self.tell_purged(p, n)
                 qs_offline(&me)
@@ -451,7 +451,7 @@ cdef class Stream(StreamCore):
         return part.purged
 
     cdef int rebuild_dedupe(self) except -1:
-        """Remember the ids of what was stored within the window."""
+        """Remember the ids of the messages within the duplicate window, and that of the last message."""
         cdef StoreMsg sm
         cdef MsgHeaders h
         cdef uint64_t seq, last
@@ -475,18 +475,18 @@ cdef class Stream(StreamCore):
         return 0
 
     def told_abandoned(self) -> None:
-        """The control loop has published an advisory about a batch (BATCH_ABANDONED)."""
+        """Note that the control loop has published the advisory of a BATCH_ABANDONED event."""
         add32(&self.untold, <uint32_t> -1)
 
     def look_at_batches(self) -> None:
-        """Give up soon what is silent for too long: after batch_limits were changed."""
+        """Look for batches that are silent for too long. Call it after batch_limits were changed."""
         pthread_mutex_lock(&self.store.lock)
         if self.batch_timer_set:
             self.engine.arm(&self.batch_timer, monotonic_ns())
         pthread_mutex_unlock(&self.store.lock)
 
     def msg_ids(self) -> int:
-        """Message ids that are remembered."""
+        """The number of message ids that are remembered."""
         return self.dedupe.n
 
 

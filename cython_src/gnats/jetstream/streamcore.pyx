@@ -1,4 +1,4 @@
-"""What a stream is made of; see streamcore.pxd."""
+"""The state of a stream; see streamcore.pxd."""
 from libc.stddef cimport size_t
 from libc.stdint cimport INT64_MAX, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, realloc
@@ -30,13 +30,13 @@ from gnats.store.schedules cimport schedules_next
 from gnats.store.stree cimport STreeFilter
 
 cdef enum:
-    FEW_REMOVED = 512    # bytes of removals that need no memory but the stack's
+    FEW_REMOVED = 512    # bytes of removals that leave() copies to its stack
     TIMERS = 4           # of a stream
 
-cdef int64_t SOON = 10000000    # ns; the timers of expiry and of schedules wait this long at least
+cdef int64_t SOON = 10000000    # ns; the shortest wait of expiry_timer and schedule_timer
 
 
-# What stands before the subject in Removals.
+# The head of a record in Removals; the subject follows.
 cdef struct Removal:
     uint64_t seq
     uint32_t n
@@ -96,7 +96,7 @@ cdef class StreamCore(StreamBase):
         if err:
             self.fail(err)
         if ps != NULL and not mark_dirty(local_of(ps), self):
-            self.flush()   # there is no memory to do it at the end of the batch
+            self.flush()   # out of memory: the end of the batch would not do it
         if gone.n:
             self.tell_removed(gone.p, gone.n)
         if gone.many:
@@ -158,7 +158,7 @@ cdef class StreamCore(StreamBase):
         if gone:
             return False
         if not self.observing.look_up(WITH_SUBJECT, sm.subject, sm.subject_n, &c):
-            return False   # out of memory, it stays
+            return False   # out of memory: the message stays
         for i in range(c.n):
             if (<Observer> concerned_at(&c, i)).need_ack(seq, sm.subject, sm.subject_n):
                 concerned_free(&c)
@@ -230,7 +230,7 @@ cdef class StreamCore(StreamBase):
         if when == 0 or (self.expires_at and self.expires_at <= when):
             return
         self.expires_at = when
-        # at least a moment from now, so that a clock that was set back does not keep the loop busy
+        # Not before SOON: a clock that was set back must not keep the control loop busy.
         self.engine.arm(&self.expiry_timer, time_after(monotonic_ns(), max(time_before(when, realtime_ns()), SOON)))
 
 
@@ -244,14 +244,12 @@ cdef void arm_schedules(StreamCore s) noexcept nogil:
 
 
 cdef void note_damage(void *ctx) noexcept nogil:
-    """The store's on_lost: its lock is held."""
     (<Inbox> (<StreamCore> ctx).client.inbox).post_jetstream(ctx, STREAM_DAMAGED, 0, NULL, 0)
 
 
 cdef void note_removed(
     void *ctx, uint64_t seq, const char *subject, uint32_t n, uint64_t msgs, uint64_t bytes
 ) noexcept nogil:
-    """The store's on_removed: its lock is held."""
     if not is_watched((<StreamCore> ctx).observing):
         return
     if seq == 0:
@@ -273,7 +271,7 @@ cdef void add_removal(Removals *gone, uint64_t seq, const char *subject, uint32_
         cap = max(2 * gone.cap, gone.n + removal_size(n) + 256)
         grown = <char *> realloc(gone.p, cap)
         if grown == NULL:
-            gone.many = 1   # they look for themselves then
+            gone.many = 1   # consumers then look up what is left
             return
         gone.p = grown
         gone.cap = cap

@@ -1,7 +1,7 @@
-"""The log of a stream on one server: what is proposed is stored at once.
+"""The log of a stream on one server: store each proposed entry at once.
 
-A log takes entries that have been checked (StreamLog.propose), and has them stored by store_entry() in its order. The
-lock of the stream is held.
+A log is given checked entries (StreamLog.propose) and calls store_entry() for each, in the log's order. The stream's
+lock is held.
 """
 from gnats.jetstream.streamcore cimport StreamLog
 

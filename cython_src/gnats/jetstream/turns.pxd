@@ -1,8 +1,8 @@
-"""Long work that a client asks of its poller, done in turns: between two slices connections are read and answered.
+"""Long work that clients ask of a poller, done in slices: between rounds of slices the poller serves its connections.
 
-A `Work` is queued for who asked for it, and those who have asked take turns, one slice each; a round lasts no longer
-than ROUND. Work is charged to the connection as events are (core.inbox): who has asked for too much is not read until
-some of it is done. It ends unfinished when the connection is closed.
+Each connection that has asked has a queue of `Work`. The connections take turns, one slice each; a round takes about
+ROUND at most. Work is charged to its connection as events are (core.inbox): a connection that has asked for too much is
+not read until some of it is done. Work ends unfinished when its connection is closed.
 
 All of it belongs to one poller's thread.
 """
@@ -13,32 +13,32 @@ from gnats.core.inbox cimport Inbox, Source
 from gnats.core.pollstate cimport PollState
 
 cdef enum:
-    WORK_EVENTS = 64        # that one piece of work counts for: SOURCE_EVENTS // 64 may wait
+    WORK_EVENTS = 64        # events that a Work is charged as: a connection may have SOURCE_EVENTS // 64 of them
 
 
 cdef struct Work:
     Work *next
     Source *payer
-    size_t size             # bytes that it is charged with
-    # Do a slice: True when there is more to do. No lock is held; the thread is online.
+    size_t size             # bytes that it is charged as
+    # Do a slice; True when there is more to do. No lock is held; the thread is online.
     bint (*step)(Work *w, PollState *ps) noexcept nogil
-    void (*end)(Work *w) noexcept nogil    # it is done, or nobody waits for it: give it back
+    void (*end)(Work *w) noexcept nogil    # free it: it is done, or its connection is closed
 
 
-# One poller's.
+# The work of one poller.
 cdef struct WorkList:
-    Source *head
+    Source *head            # the connections that have work, in the order of their turns
     Source *tail
-    uint64_t batch          # PollState.wakeups that `spent` is of
-    int64_t spent           # ns, on what was done in place
+    uint64_t batch          # the PollState.wakeups in which `spent` was spent
+    int64_t spent           # ns of that batch spent on work in place
 
 
-# May something be done in place in this batch, before connections have their turn? Say how long it took with work_took.
+# May a first slice be done in place, within this batch? Report the time that it took with work_took().
 cdef bint work_in_place(WorkList *list, PollState *ps) noexcept nogil
 cdef void work_took(WorkList *list, int64_t ns) noexcept nogil
-# False when a client of the server itself has asked for too much: nothing was taken over.
+# Queue work. False when `causer`, a client of the server itself, has asked for too much; the caller then keeps `w`.
 cdef bint work_add(WorkList *list, PollState *ps, Work *w, Source *causer) noexcept nogil
-# A round.
+# Run a round of slices.
 cdef void work_run(WorkList *list, PollState *ps) noexcept nogil
-# No work will be done any more.
+# End all work unfinished.
 cdef void work_drop(WorkList *list, PollState *ps) noexcept nogil

@@ -1,4 +1,4 @@
-"""Long work, done in turns; see turns.pxd."""
+"""Long work, done in slices; see turns.pxd."""
 from libc.stdint cimport int64_t
 
 from gnats.core.inbox cimport Inbox, Source
@@ -7,8 +7,8 @@ from gnats.core.pollstate cimport PollState
 from gnats.includes.atomics cimport load8
 from gnats.includes.linux cimport stopwatch_ns
 
-cdef int64_t ROUND = 1000000       # ns, then connections have their turn
-cdef int64_t IN_PLACE = 1000000    # ns of a batch for what is done before they have it
+cdef int64_t ROUND = 1000000       # ns of a round, before connections have their turn
+cdef int64_t IN_PLACE = 1000000    # ns of a batch for work in place
 
 
 cdef bint work_in_place(WorkList *list, PollState *ps) noexcept nogil:

@@ -1,11 +1,11 @@
-"""What streams take of memory and files; see usage.pxd."""
+"""The bytes that streams use; see usage.pxd."""
 from libc.stdint cimport int64_t
 
 from gnats.includes.atomics cimport loadi64, storei64
 
 
 cdef class Usage:
-    """Bytes that streams take, counted by them. Limits are bytes, -1 for none."""
+    """Bytes that streams use, counted by the streams. Limits are bytes, -1 for none."""
 
     def __cinit__(self, *, int64_t max_memory=-1, int64_t max_storage=-1):
         self.max_memory = max_memory
@@ -22,7 +22,7 @@ cdef class Usage:
         return loadi64(&self.storage)
 
     def add(self, bint memory, int64_t n) -> None:
-        """Count n more bytes, or fewer, that are no stream's yet."""
+        """Count n bytes (may be negative) that do not belong to a stream yet."""
         usage_add(self, memory, n)
 
     @property
