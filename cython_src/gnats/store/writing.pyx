@@ -55,7 +55,7 @@ cdef int refuse_new(
     StoreBase s, SimpleState *st, const char *subject, uint32_t subject_n, const char *hdr, uint32_t hdr_n,
     uint64_t size,
 ) noexcept nogil:
-    # Discard new refuses a message over a limit, unless max_msgs_per makes room: it removes the subject's first message.
+    # Discard new refuses a message over a limit, unless max_msgs_per makes room by removing an older one.
     cdef bint makes_room = False
     cdef MsgBlock *b
     cdef Record r
