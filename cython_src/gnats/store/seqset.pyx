@@ -570,18 +570,18 @@ cdef class SequenceSet:
         return seqset_exists(&self.set, seq)
 
     def insert(self, uint64_t seq) -> bool:
-        """False when it was there."""
+        """Insert a number. False: it was a member."""
         cdef int done = seqset_insert(&self.set, seq)
         if done < 0:
             raise MemoryError
         return done == 1
 
     def delete(self, uint64_t seq) -> bool:
-        """Was it there?"""
+        """Delete a number. False: it was no member."""
         return seqset_delete(&self.set, seq)
 
     def insert_range(self, uint64_t first, uint64_t last) -> int:
-        """Inserts first to last; how many of them were not there."""
+        """Insert first to last, both included; return how many were not members."""
         cdef int64_t n
         with nogil:
             n = seqset_insert_range(&self.set, first, last)
@@ -590,7 +590,7 @@ cdef class SequenceSet:
         return n
 
     def delete_range(self, uint64_t first, uint64_t last) -> int:
-        """Deletes first to last; how many of them were there."""
+        """Delete first to last, both included; return how many were members."""
         cdef int64_t n
         with nogil:
             n = seqset_delete_range(&self.set, first, last)
@@ -599,7 +599,7 @@ cdef class SequenceSet:
         return n
 
     def count(self, uint64_t first, uint64_t last) -> int:
-        """Members from first to last."""
+        """Return the number of members from first to last, both included."""
         return seqset_count(&self.set, first, last)
 
     @property
@@ -613,15 +613,15 @@ cdef class SequenceSet:
         return seqset_last(&self.set)
 
     def next_absent(self, uint64_t seq) -> int:
-        """The first number at or after seq that is no member."""
+        """Return the first number at or after seq that is no member; 0 when there is none below 2**64."""
         return seqset_next_absent(&self.set, seq)
 
     def prev_absent(self, uint64_t seq) -> int:
-        """The last number at or before seq that is no member; 0 when there is none."""
+        """Return the last number at or before seq that is no member; 0 when there is none."""
         return seqset_prev_absent(&self.set, seq)
 
     def ranges(self, uint64_t start=0) -> list[tuple[int, int]]:
-        """The runs of members at or after start: first and last of each."""
+        """Return (first, last) of each run of consecutive members at or after start."""
         cdef uint64_t first, last
         found = []
         while seqset_next_range(&self.set, start, &first, &last):
@@ -645,7 +645,7 @@ cdef class SequenceSet:
 
     @staticmethod
     def decode(bytes data not None) -> tuple[SequenceSet, int]:
-        """The set at the beginning of data and how many bytes it took. Raises ValueError."""
+        """Decode the set at the beginning of data; return it and its size in bytes. Raises ValueError."""
         cdef SequenceSet s = SequenceSet.__new__(SequenceSet)
         cdef int64_t n = seqset_decode(&s.set, <const uint8_t *> PyBytes_AS_STRING(data), len(data))
         if n == SEQSET_NO_MEMORY:
@@ -656,5 +656,5 @@ cdef class SequenceSet:
 
     @property
     def memory(self) -> int:
-        """Bytes held."""
+        """Bytes allocated by the set."""
         return seqset_memory(&self.set)
