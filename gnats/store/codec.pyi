@@ -1,6 +1,6 @@
-"""The state files of a store, without what encrypts and checks them.
+"""Encoding of a store's state files, without their encryption and checksums.
 
-Times are in ns since 1970. What cannot be read raises ValueError; MemoryError is raised where there is none.
+Times are in ns since 1970. Invalid data raises ValueError. Any function may raise MemoryError.
 """
 
 from gnats.store.seqset import SequenceSet
@@ -8,19 +8,19 @@ from gnats.store.seqset import SequenceSet
 _State = tuple[int, int, int, int, int, int]
 """messages, bytes, first sequence and its time, last sequence and its time"""
 _Subject = tuple[bytes, int, int, int]
-"""subject, messages, first and last block they are in"""
+"""subject, messages, indices of the first and the last block with messages of the subject"""
 _Block = tuple[int, int, int, int, int, int, SequenceSet, int, int]
 """index, bytes, first sequence, time, last sequence, time, deleted, messages with a TTL, with a schedule"""
 _Last = tuple[int, bytes]
-"""the last block and the checksum of its last record"""
+"""index of the last block, and the checksum (8 bytes) of its last record"""
 _Pair = tuple[int, int]
 """sequences of the consumer and of the stream"""
 
 def encode_index(state: _State, subjects: list[_Subject], blocks: list[_Block], last: _Last) -> bytes:
-    """index.db, version 4."""
+    """Encode index.db, version 4."""
 
 def decode_index(data: bytes) -> tuple[_State, list[_Subject], list[_Block], _Last]:
-    """index.db of versions 1 to 4; subjects in their order."""
+    """Decode index.db of versions 1 to 4; the subjects are sorted."""
 
 def encode_consumer(
     delivered: _Pair,
@@ -29,10 +29,15 @@ def encode_consumer(
     redelivered: list[tuple[int, int]],
     now: int,
 ) -> bytes:
-    """o.dat, version 2: pending is (stream sequence, consumer sequence, time), redelivered (stream sequence,
-    count)."""
+    """Encode o.dat, version 2.
+
+    pending is (stream sequence, consumer sequence, time), redelivered (stream sequence, count).
+    """
 
 def decode_consumer(
     data: bytes,
 ) -> tuple[_Pair, _Pair, list[tuple[int, int, int]], list[tuple[int, int]]]:
-    """o.dat of versions 1 and 2: what encode_consumer() takes; times are whole seconds."""
+    """Decode o.dat of versions 1 and 2: delivered, ack_floor, pending, redelivered of encode_consumer().
+
+    Times are whole seconds, in ns.
+    """

@@ -1,23 +1,23 @@
-"""Encryption of a store, with the cipher "chacha" or "aes"; what it depends on is not loaded otherwise.
+"""Encryption of a store, with the cipher "chacha" or "aes". Importing this module loads OpenSSL.
 
-Raises ValueError for another cipher, key or seed and for a file that was changed, RuntimeError where OpenSSL
-fails.
+The functions raise ValueError for an unknown cipher, a wrong key or seed, and changed data; RuntimeError when
+OpenSSL fails.
 """
 
 def create_key(cipher: str, server_key: bytes, context: bytes) -> tuple[bytes, bytes]:
-    """A new key file and its seed.
+    """Make a key file; return its content and its seed.
 
-    The context is the account's name followed by the stream's, `stream.consumer` or `stream:block`.
+    context is the account's name followed by the stream's, by `stream.consumer` or by `stream:block`.
     """
 
 def open_key(cipher: str, server_key: bytes, context: bytes, file: bytes) -> bytes:
-    """The seed of a key file."""
+    """Open a key file; return its seed."""
 
 def seal(cipher: str, seed: bytes, data: bytes) -> bytes:
-    """A sealed file: meta.inf, index.db and o.dat are such."""
+    """Encrypt a file such as meta.inf, index.db or o.dat."""
 
 def unseal(cipher: str, seed: bytes, data: bytes) -> bytes:
-    """What a sealed file holds."""
+    """Decrypt a file that seal() encrypted."""
 
 def xor_block(cipher: str, seed: bytes, nonce: bytes, offset: int, data: bytes) -> bytes:
-    """Encrypts or decrypts what is `offset` bytes into a block file; its key file begins with the nonce."""
+    """Encrypt or decrypt data at an offset of a block file. The block's key file begins with the nonce."""

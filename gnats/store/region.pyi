@@ -1,4 +1,4 @@
 """Mappings of store files."""
 
 def faults_seen() -> int:
-    """Pages of store files that could not be read since the process began."""
+    """Return the number of pages of store files that could not be read since the process began."""

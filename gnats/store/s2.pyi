@@ -1,16 +1,16 @@
-"""S2 compression. What is damaged, or larger than a limit in bytes, raises ValueError."""
+"""S2 compression. Damaged data, or data that decompresses to more than `limit` bytes, raises ValueError."""
 
 def encode(data: bytes) -> bytes:
-    """A stream."""
+    """Compress data to an S2 stream."""
 
 def decode(data: bytes, limit: int) -> bytes:
-    """What a stream stands for."""
+    """Decompress an S2 stream."""
 
 def compress_block(data: bytes) -> bytes:
-    """A block file as it is stored compressed. Raises ValueError below 8 bytes."""
+    """Compress the content of a block file. Raises ValueError below 8 bytes."""
 
 def decompress_block(data: bytes, limit: int) -> bytes:
-    """The block file that was compressed."""
+    """Decompress the content of a block file."""
 
 def crc(data: bytes) -> int:
     """CRC-32C (for tests)."""

@@ -6,13 +6,16 @@ from typing import NamedTuple
 Message = tuple[int, int, bytes, bytes, bytes]
 
 class StoreFailure(OSError):
-    """A store refused: `code` is a StoreError of gnats.store.base."""
+    """Raised when a store refuses an operation or fails; `code` is a StoreError of gnats.store.base."""
 
     code: int
     def __init__(self, code: int, message: str) -> None: ...
 
 class StreamState(NamedTuple):
-    """The counts of a store. Times are in ns since 1970, 0 without a message."""
+    """The counts of a store. Times are in ns since 1970, 0 without a message.
+
+    lost_msgs and lost_bytes count what damage has cost, damaged the records found unreadable since the start.
+    """
 
     msgs: int
     bytes: int
@@ -27,13 +30,16 @@ class StreamState(NamedTuple):
     damaged: int
 
 def dyn_block_size(max_bytes: int = 0, limits_retention: bool = True, encrypted: bool = False) -> int:
-    """The size of blocks, in bytes, for a stream's limits (dynBlkSize of filestore.go)."""
+    """Return the block size in bytes that suits a stream's limits (dynBlkSize of filestore.go).
+
+    limits_retention: the stream has limits retention and no limit per subject.
+    """
 
 class MsgStore:
-    """A store. Filters are subjects, wildcards allowed; none: every subject."""
+    """A store. Filters are subjects, wildcards allowed; without one, every subject matches. Any thread."""
 
     def failure(self) -> str:
-        """Why the store is frozen; empty when it is not."""
+        """Return why the store is frozen; empty when it is not."""
     def store_msg(
         self,
         subject: bytes,
@@ -45,63 +51,75 @@ class MsgStore:
         ttl: int = 0,
         flush: bool = True,
     ) -> int:
-        """Append a message; its sequence. Whether it is to be flushed at once is the caller's choice.
+        """Store a message and return its sequence. Without `flush` it waits in memory for flush_pending().
 
-        ts is in ns since 1970, ttl in seconds. With a sequence, which must be the next one, discard new does
-        not count. Raises StoreFailure: over a limit, too large, frozen.
+        ts is in ns since 1970 (None: now), ttl in seconds. With `seq`, which must be the next sequence,
+        discard new is ignored. Raises StoreFailure: over a limit, too large, frozen.
         """
     def skip(self, seq: int = 0, n: int = 1) -> None:
-        """n sequences from seq on (0: the next one) get no message."""
+        """Leave n sequences without a message; `seq` must be the next sequence, or 0. Raises StoreFailure."""
     def flush_pending(self) -> None:
-        """Write what is appended. Raises StoreFailure, and the store is frozen."""
+        """Write the messages that wait in memory. Raises StoreFailure; the store is frozen then."""
     def sync_flushed(self) -> None:
-        """Make durable what is written. Raises StoreFailure, and the store is frozen."""
+        """Sync all files that were written. Raises StoreFailure; the store is frozen then."""
     def get(self, seq: int) -> Message:
-        """(sequence, time in ns, subject, headers, payload). Raises StoreFailure when it is not there."""
+        """Return (sequence, time in ns, subject, headers, payload).
+
+        Raises StoreFailure: not found, deleted, damaged.
+        """
     def get_next(self, filters: Iterable[bytes | str] = (), start: int = 0) -> Message | None:
-        """The first message at or after a sequence that the filters take."""
+        """Return the first message at or after `start` that one of the filters matches, or None."""
     def get_prev(self, filters: Iterable[bytes | str] = (), start: int = ...) -> Message | None:
-        """The last message at or before a sequence that the filters take."""
+        """Return the last message at or before `start` that one of the filters matches, or None."""
     def get_last(self, subject: bytes) -> Message | None:
-        """The last message of a subject without wildcards; None when it has none."""
+        """Return the last message of a subject, which may have wildcards, or None."""
     def remove_msg(self, seq: int, erase: bool = False) -> bool:
-        """Remove a message, and overwrite its bytes if `erase`. False: there was none."""
+        """Remove a message; with `erase` overwrite its record. False: there was none."""
     def purge_msgs(self, subject: bytes = b"", seq: int = 0, keep: int = 0) -> int:
-        """Remove those of a subject: all, those before a sequence, or all but `keep`. How many."""
+        """Remove the messages of a subject (wildcards allowed; empty: all) and return their number.
+
+        With `seq` only those before it, with `keep` all but the last `keep`. Raises StoreFailure.
+        """
     def compact_to(self, seq: int) -> int:
-        """Remove all messages before a sequence. How many went."""
+        """Remove all messages before a sequence and return their number. Raises StoreFailure."""
     def truncate_to(self, seq: int) -> int:
-        """Make seq the last sequence: what is behind it goes. How many messages went."""
+        """Make seq the last sequence: remove all messages after it and return their number."""
     def expire_msgs(self, now: int | None = None) -> int:
-        """Remove what has expired. How many messages went."""
+        """Remove the messages that have expired at `now` (ns; None: the time) and return their number."""
     def pending(
         self, seq: int = 0, filters: Iterable[bytes | str] = (), last_per_subject: bool = False
     ) -> int:
-        """How many messages at or after a sequence, or of how many subjects the last one."""
-    def last_seqs(self, filters: Iterable[bytes | str] = (), up_to: int = 0, most: int = 0) -> list[int]:
-        """The sequence of the last message (up to a sequence) of each subject, sorted.
+        """Count the messages at or after `seq` that the filters match.
 
-        Raises StoreFailure when there are more than `most` of them.
+        With last_per_subject count only the last message of each subject.
+        """
+    def last_seqs(self, filters: Iterable[bytes | str] = (), up_to: int = 0, most: int = 0) -> list[int]:
+        """Return the last sequence of each subject that the filters match, up to `up_to` (0: all), sorted.
+
+        Raises StoreFailure when there are more than `most` (0: no limit), MemoryError also when a block
+        cannot be read now.
         """
     def seq_at(self, ts: int) -> int:
-        """The first sequence stored at or after a time, in ns since 1970; last + 1 when there is none."""
+        """Return the first sequence stored at or after a time in ns since 1970, or the last sequence + 1."""
     def subjects_state(self, filters: Iterable[bytes | str] = ()) -> dict[bytes, tuple[int, int, int]]:
-        """Of each subject that the filters take: messages, first and last sequence."""
+        """Return {subject: (messages, first sequence, last sequence)} of subjects that the filters match."""
     def subjects_totals(self, filters: Iterable[bytes | str] = ()) -> dict[bytes, int]:
-        """Of each subject that the filters take, how many messages there are."""
+        """Return {subject: messages} of the subjects that the filters match."""
     def subjects_page(
         self, filters: Iterable[bytes | str] = (), offset: int = 0, most: int = 0
     ) -> tuple[int, list[tuple[bytes, int]]]:
-        """How many subjects there are that the filters take, and of those from `offset` on, in order and
-        `most` at most, how many messages there are. Any thread. Raises MemoryError."""
+        """Return the number of subjects that the filters match, and [(subject, messages)] of one page.
+
+        Subjects are sorted; the page begins at `offset` and has at most `most`. Raises MemoryError.
+        """
     def state(self) -> StreamState:
-        """The counts as they are now."""
+        """Return the counts as they are now."""
     def deleted(self) -> list[tuple[int, int]]:
-        """The ranges (first, last) of sequences between the first and the last message that have none."""
+        """Return the ranges (first, last) of sequences without a message between first_seq and last_seq."""
     def lost_ranges(self) -> list[tuple[int, int]]:
-        """The ranges (first, last) of sequences that damage has cost, as far as they are known."""
+        """Return the ranges (first, last) of sequences lost to damage, as far as they are known."""
     def newly_lost(self) -> list[tuple[int, int, int, int]]:
-        """What was found to be lost since the last call: block, first and last sequence, how many."""
+        """Return the losses found since the last call: block, first and last sequence, messages."""
     def update_config(
         self,
         *,
@@ -115,25 +133,45 @@ class MsgStore:
         delete_markers: bool = False,
         allow_msg_schedules: bool = False,
     ) -> None:
-        """Other limits; what is over them goes. max_age is in ns; -1 and 0 mean no limit."""
+        """Replace all limits, and remove the messages over the new ones. Raises StoreFailure.
+
+        max_age is in ns; -1 and 0 mean no limit. allow_msg_ttl: messages expire by their Nats-TTL.
+        delete_markers: the stream, not the store, removes expired messages. allow_msg_schedules: messages
+        may be schedules, which the stream carries out.
+        """
     def write_state(self, force: bool = False) -> None:
-        """Write index.db, from which the store opens at once. Raises OSError; the store goes on."""
+        """Write index.db if anything changed; with it the store opens without reading its records.
+
+        Without `force`, a store with more than a million subjects or deletions leaves it to close().
+        Raises OSError; the store is not frozen then.
+        """
     def rests(self) -> bool:
-        """Whether sync_flushed(), write_state() and maintain() would find nothing to do."""
+        """Return whether sync_flushed(), write_state() and maintain() would find nothing to do."""
     def maintain(self, rewrites: int = 4, idle: int = 2) -> int:
-        """Rewrite sparse blocks, let go of idle ones; may wait for the disk. How many were rewritten."""
+        """Rewrite at most `rewrites` sparse blocks and return their number; unload idle blocks.
+
+        A block is idle that was not used for `idle` calls. For a thread that may wait for the disk.
+        """
     def close(self) -> None:
-        """Write what waits and end. Raises StoreFailure when something was not written."""
+        """Write the messages that wait, and the state files, and close. Raises StoreFailure on failure."""
 
 class MemStore(MsgStore):
-    """A store in memory. The keywords are those of update_config, and the size of a block in bytes."""
+    """A store in memory. block_size is in bytes; the other keywords are those of update_config."""
 
     def __init__(
         self, name: str = "", *, block_size: int = ..., first_seq: int = 0, **limits: int | bool
     ) -> None: ...
 
 class FileStore(MsgStore):
-    """A store in the directory of a stream: its blocks are in `msgs` there."""
+    """A store in the directory of a stream, with its blocks in `msgs`.
+
+    name is the stream's. block_size is in bytes (dyn_block_size). sync_always: before a file goes that newer
+    records replace, those are synced. compression "s2": maintain() compresses full blocks. cipher ("chacha"
+    or "aes") encrypts the files under `key`, the server's, and the name of `account`. warn is called with
+    each message of recovery. A block in which more than `most_gaps` sequences have no record counts as
+    damaged from there on. The other keywords are those of update_config. Raises OSError when the directory
+    cannot be opened.
+    """
 
     def __init__(
         self,
@@ -152,6 +190,6 @@ class FileStore(MsgStore):
         **limits: int | bool,
     ) -> None: ...
     def compress(self, compression: str) -> None:
-        """Compress ("s2") or not ("none") the blocks that are full from now on; others when rewritten."""
+        """Compress ("s2") or not ("none") the blocks that fill up from now on, older ones when rewritten."""
     def delete(self) -> None:
-        """Close and remove `msgs`."""
+        """Close, and remove `msgs` and the directories that a purge left. Raises OSError."""

@@ -1,22 +1,25 @@
 """The subject tree."""
 
 class SubjectTree:
-    """A map from subjects to numbers below 2**64 (for tests; stores keep more). Raises MemoryError."""
+    """A map from subjects to numbers below 2**64, for tests. Raises MemoryError."""
 
     def __len__(self) -> int: ...
     def insert(self, subject: bytes, value: int) -> int | None:
-        """Sets the value of a subject; the value it had. Raises ValueError for none or over 65,535 bytes."""
+        """Set the value of a subject; return the value that it had, or None.
+
+        Raises ValueError for an empty subject, or one over 65,535 bytes.
+        """
     def find(self, subject: bytes) -> int | None: ...
     def delete(self, subject: bytes) -> int | None:
-        """The value it had."""
+        """Delete a subject; return the value that it had, or None."""
     def match(self, filters: list[bytes]) -> list[tuple[bytes, int]]:
-        """Subjects that match one of the filters, with their values, in order; without filters, all."""
+        """Return (subject, value) of the subjects that match one of the filters (none: all), in order."""
     def count(self, filter: bytes) -> int:
-        """How many subjects match a filter."""
+        """Return the number of subjects that match a filter."""
     def clear(self) -> None: ...
     @property
     def memory(self) -> int:
-        """Bytes held."""
+        """Bytes allocated by the tree."""
     @property
     def subject_bytes(self) -> int:
-        """Bytes in all subjects."""
+        """Sum of the lengths of all subjects, in bytes."""

@@ -1,24 +1,24 @@
-"""When sequences expire."""
+"""Expiry times of sequences."""
 
 class HashWheel:
-    """When sequences expire, each at one time; times are in ns since 1970. Raises MemoryError."""
+    """Expiry times of sequences, one for each; in ns since 1970. Raises MemoryError."""
 
     def __len__(self) -> int: ...
     def add(self, seq: int, expires: int) -> None:
-        """Sets when a sequence expires."""
+        """Set when a sequence expires."""
     def find(self, seq: int) -> int | None:
-        """When a sequence expires."""
+        """Return when a sequence expires, or None."""
     def remove(self, seq: int) -> bool:
-        """Was it there?"""
+        """Remove a sequence. False: it had no time."""
     def take(self, now: int, most: int = 1024) -> list[tuple[int, int]]:
-        """Takes out (sequence, time) of what expires at `now` or before, in no order."""
+        """Take out at most `most` entries that expire at `now` or before: [(sequence, time)], in no order."""
     @property
     def next(self) -> int | None:
-        """A time before which nothing expires: the next one, or an earlier one after a removal."""
+        """A time before which no sequence expires: the next expiry, or an earlier time after a removal."""
     def encode(self, high_seq: int) -> bytes:
-        """As thw.db: the entries, and up to which sequence the stream was looked through for them."""
+        """Encode thw.db. high_seq: the first sequence whose message the file does not cover."""
     def decode(self, data: bytes) -> int:
-        """Replaces the entries by encoded ones; the high sequence of them.
+        """Replace all entries by decoded ones; return high_seq of encode().
 
         Raises ValueError, after which the wheel is empty.
         """

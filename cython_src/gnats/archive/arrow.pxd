@@ -1,7 +1,7 @@
-"""Columns of messages in Arrow's memory layout, and how they are given away (the Arrow C data interface).
+"""Columns of messages in Arrow's memory layout, and their export (the Arrow C data interface).
 
-A batch is filled by one thread, without the GIL. Its buffers belong to it until they are exported; from then on they
-belong to whoever imported them, and are freed, or filled again, when that lets go of them.
+One thread fills a batch, without the GIL. The batch owns its buffers until they are exported. Then the importer owns
+them: its call of `release`, from any thread, frees them or keeps the large ones for other batches (archive.spare).
 """
 from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint32_t, uint64_t
@@ -39,18 +39,20 @@ cdef extern from *:
         void *private_data
 
 cdef enum:
-    ROW_SIZE = 48       # what a message takes beside its subject, headers and payload
+    ROW_SIZE = 48       # bytes that a message counts in Batch.bytes beside its subject, headers and payload
 
 
-cdef void batch_init(Batch *b, uint32_t most_rows, size_t most_bytes) noexcept nogil    # of zeroes
+# Sets the limits of a zeroed batch.
+cdef void batch_init(Batch *b, uint32_t most_rows, size_t most_bytes) noexcept nogil
 cdef void batch_free(Batch *b) noexcept nogil
-# Whether the text of a subject and of headers of so many bytes may be more than a column can hold.
+# Whether the text of a subject and headers of these sizes might not fit into their columns.
 cdef bint batch_text_full(const Batch *b, size_t subject_n, size_t hdr_n) noexcept nogil
-# A message: 0, BATCH_FULL (it is not in it), or BATCH_NO_MEMORY.
+# Adds a message. 0; BATCH_FULL: it was not added, export the batch first; BATCH_NO_MEMORY.
 cdef int batch_add(
     Batch *b, uint64_t seq, int64_t ts, uint32_t block, const char *subject, size_t subject_n,
     const char *hdr, size_t hdr_n, const char *msg, size_t msg_n,
 ) noexcept nogil
-# What is in it becomes a struct array, and the batch is empty again: 0 or BATCH_NO_MEMORY.
+# Exports the messages as a struct array and empties the batch. 0 or BATCH_NO_MEMORY.
 cdef int batch_export(Batch *b, ArrowArray *out) noexcept nogil
-cdef object batch_capsule(Batch *b)      # the same, in a PyCapsule "arrow_array"
+# batch_export() into a PyCapsule "arrow_array". Raises MemoryError.
+cdef object batch_capsule(Batch *b)

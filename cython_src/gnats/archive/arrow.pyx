@@ -12,8 +12,8 @@ from gnats.archive.text cimport MOST_SHOWN, is_plain, show_bytes
 
 cdef enum:
     FEW_ROWS = 1024
-    MOST_BYTES = 1 << 30    # offsets have 31 bits, and one message more must fit
-    MOST_TEXT = 0x7fffff00  # `Status` and `Description` are not of the message
+    MOST_BYTES = 1 << 30    # offsets have 31 bits, and one more message must fit
+    MOST_TEXT = 0x7fffff00  # below 2**31: the keys `Status` and `Description` are not counted
     MICROSECOND = 1000
     CHILDREN = 8
 
@@ -86,11 +86,11 @@ cdef int grow_rows(Batch *b) noexcept nogil:
 
 
 cdef int payload_room(Batch *b, size_t n) noexcept nogil:
-    # At once what the payloads of a batch can take: what is not touched costs nothing.
+    # Allocates all that the payloads of a batch can need at once: pages that are not touched cost nothing.
     if b.payload.at != NULL and b.payload.n + n <= b.payload.room:
         return 0
     if b.payload.at != NULL:
-        # the only message of the batch is larger than it, and its payload goes elsewhere
+        # one message larger than the batch, which is empty: it gets a larger buffer
         spare_give(b.payload.at, b.payload.room)
     b.payload.room = max(n, b.most_bytes, <size_t> SMALL)
     b.payload.at = <uint8_t *> spare_take(&b.payload.room)
@@ -151,13 +151,13 @@ cdef int batch_add(
     return 0
 
 
-# --- giving away ---
+# --- exporting ---
 
 cdef struct Held:
-    # what an array owns
+    # the memory that an exported array owns
     const void *buffers[3]
     ArrowArray *children[CHILDREN]
-    size_t spare                # size of buffers[2], if it is a spare one
+    size_t spare                # size of buffers[2] if it comes from archive.spare, else 0
 
 
 cdef void release(ArrowArray *a) noexcept nogil:
@@ -178,7 +178,7 @@ cdef void release(ArrowArray *a) noexcept nogil:
 
 
 cdef int array_init(ArrowArray *a, int64_t rows, int buffers, int children) noexcept nogil:
-    # An array without any of them yet, to be released in any case once this is 0.
+    # Makes an array whose buffers and children are still empty. 0: the caller must release it, even after an error.
     cdef Held *h = <Held *> calloc(1, sizeof(Held))
     cdef int i
     if h == NULL:

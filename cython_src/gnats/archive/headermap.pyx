@@ -1,11 +1,11 @@
-"""Headers of messages as a map of lists.
+"""Headers of messages as a map from keys to lists of values.
 
-Lines are taken apart as nats.go does: a key is what is before the first colon, as it was written; the blanks behind the
-colon are no part of the value. Keys are in the order in which they come first, a key's values in theirs. A status in
+Lines are parsed as in nats.go: the key is the text before the first colon, unchanged; blanks after the colon are not
+part of the value. Keys are in the order of their first lines, the values of a key in the order of theirs. A status in
 the first line becomes `Status` and `Description`.
 
-What is no header is kept under the key "": lines without a colon or a key, what follows the empty line, and everything
-where the first line does not say NATS/1.0.
+The key "" has everything that is not a header: lines without a colon or a key, the text after the empty line, and the
+whole block if it does not begin with NATS/1.0.
 """
 from libc.stddef cimport size_t
 from libc.stdint cimport int32_t, uint8_t, uint32_t
@@ -19,7 +19,7 @@ from gnats.includes.arrays cimport array_grow
 cdef enum:
     VERSION_SIZE = 8
     STATUS_SIZE = 3
-    FEW = 12            # lines that are compared with each other one by one
+    FEW = 12            # up to so many lines are compared pair by pair, more by a hash table
 
 cdef const char *VERSION = b"NATS/1.0"
 

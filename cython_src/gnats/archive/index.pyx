@@ -1,4 +1,4 @@
-"""What an index.db says of the messages of a stream."""
+"""Reads an index.db for the archive."""
 from libc.stddef cimport size_t
 from libc.stdint cimport uint64_t
 from libc.string cimport memset
@@ -9,10 +9,11 @@ from gnats.store.stree cimport STree, STreeIter, SimpleState, stree_clear, stree
 
 
 def read_index(bytes data not None):
-    """(last sequence, blocks, the last block and the checksum of its last record, messages of the subject with most).
+    """Decode an index.db, decrypted and without its checksum.
 
-    A block is (index, bytes, first and last sequence, their times, deleted). Raises ValueError: it is no index, or
-    not consistent.
+    Returns (last sequence, blocks, (last block, checksum of its last record), most messages of one subject). A block is
+    (index, bytes, first sequence, last sequence, first time, last time, deleted). Raises ValueError when the data is
+    not an index or contradicts itself, or MemoryError.
     """
     cdef IndexState s
     cdef STree tree

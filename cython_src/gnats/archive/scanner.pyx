@@ -1,4 +1,4 @@
-"""Blocks into batches of Arrow columns, and what else a snapshot of a stream needs to know of them."""
+"""Reads blocks into batches of Arrow columns, and computes the sums that a snapshot of a stream needs."""
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stddef cimport size_t
 from libc.stdint cimport INT64_MAX, INT64_MIN, int64_t, uint8_t, uint32_t, uint64_t
@@ -44,14 +44,14 @@ class ReadError(OSError):
 
 
 cdef class BlockReader:
-    """One block: an open file that is not packed, or the content of one that was.
+    """Reads one block: an open file that is neither compressed nor encrypted, or the decoded content of any block.
 
-    `name` is the stream's. The descriptor is the caller's; it must stay open. `after` is the sequence of the last
-    message in front of `start`, where there is one.
+    name is the stream's. content is bytes or a descriptor, which the caller owns and keeps open. start is the offset
+    to begin at, `after` the sequence of the last message before it (0: none). One thread at a time.
     """
     cdef Walk walk
     cdef Record record
-    cdef bint held             # `record` is still to be taken
+    cdef bint held             # `record` did not fit into the last batch and goes into the next
     cdef readonly bint done
     cdef readonly uint32_t index
     cdef bytes content
@@ -81,16 +81,16 @@ cdef class BlockReader:
 
     @property
     def last_seq(self) -> int:
-        """Of the last record that was read and is no tombstone; 0: there was none."""
+        """Sequence of the last record read that is not a tombstone; 0: there was none."""
         return self.walk.last
 
     @property
     def end(self) -> int:
-        """Where the block ends, in bytes."""
+        """Size of the block in bytes."""
         return self.walk.end
 
     def last_checksum(self) -> int:
-        """What its last 8 bytes say; 0: there are fewer."""
+        """Return the last 8 bytes of the block as a number; 0 if it has fewer, or they cannot be read."""
         cdef uint64_t sum64 = 0
         if self.walk.end < sizeof(sum64):
             return 0
@@ -101,9 +101,9 @@ cdef class BlockReader:
         return sum64
 
     def holes(self) -> list[tuple[int, int, int, int, str]]:
-        """What was no record so far: start, end, first and last sequence (0: not known), and why.
+        """Return the parts read so far that are not records: (start, end, first sequence, last sequence, reason).
 
-        Without a reason it is the end of a last block, where a record may be being written.
+        A sequence of 0 is not known. An empty reason: the end of the last block, where a server may be writing.
         """
         cdef size_t i
         found = []
@@ -121,8 +121,9 @@ cdef class BlockReader:
 
 
 cdef struct Chosen:
+    # which messages to read; bounds are included
     uint64_t first, last        # sequences
-    int64_t start, last_ts      # ns, both included
+    int64_t start, last_ts      # ns since 1970
     Filter *filter
     SeqSet *deleted
 
@@ -149,8 +150,8 @@ cdef int walk_chosen(Walk *w, const Chosen *c, Record *r) noexcept nogil:
 
 
 cdef int scan_large(Walk *w, Record *r, uint32_t index, const Chosen *c, Batch *b) noexcept nogil:
-    # The next message is read to where its payload is to be, if it is large: WALK_RECORD, 0: it is not, or
-    # WALK_NO_MEMORY. The batch must take it whatever is in front of the payload: it cannot be held back.
+    # Reads the next message directly into the batch, if it is large. WALK_RECORD; 0: it is not; WALK_NO_MEMORY. The
+    # batch must have room for any headers and subject before the payload, since this message cannot be held back.
     cdef char[LEAD] saved
     cdef char *payload = <char *> b.payload.at + b.payload.n
     cdef size_t lead = 0, room, front = LEAD + ROW_SIZE
@@ -192,10 +193,10 @@ cdef int scan(Walk *w, Record *r, bint *held, uint32_t index, const Chosen *c, B
 
 
 cdef class Scanner:
-    """Fills batches from one block after the other.
+    """Fills batches with the messages of one block after the other.
 
-    Sequences are from first to last, both included, times from start to before end, in ns; without filters all
-    subjects are taken. What is in `deleted` is left out.
+    Reads messages with sequences from first to last, both included, and times from start to before end (ns; None: no
+    limit), whose subjects match one of the filters (none: all), and which are not in `deleted`. One thread at a time.
     """
     cdef Batch batch
     cdef Chosen chosen
@@ -222,18 +223,18 @@ cdef class Scanner:
 
     @property
     def rows(self) -> int:
-        """Messages of the batch at hand."""
+        """Number of messages in the current batch."""
         return self.batch.rows
 
     @property
     def payload_bytes(self) -> int:
-        """Of these."""
+        """Bytes of the payloads in the current batch."""
         return self.batch.payload.n
 
     def fill(self, BlockReader block not None, uint64_t low) -> bool:
-        """Add a block's messages from sequence `low` on; False: the batch is full before its end.
+        """Add a block's messages from sequence `low` on. False: the batch is full; take() it and call again.
 
-        Raises ReadError.
+        Raises ReadError or MemoryError.
         """
         cdef Chosen c = self.chosen
         cdef int rc
@@ -247,7 +248,7 @@ cdef class Scanner:
         return True
 
     def take(self) -> object:
-        """The batch, a struct array in a PyCapsule for Arrow; the next one begins."""
+        """Return the batch, a struct array in a PyCapsule for Arrow, and begin the next. Raises MemoryError."""
         return batch_capsule(&self.batch)
 
 
@@ -286,10 +287,11 @@ cdef int add_up(Walk *w, Record *r, uint64_t low, SeqSet *deleted, SeqSet *absen
 
 
 def gather(BlockReader block not None, uint64_t low, SequenceSet deleted not None, SequenceSet absent not None):
-    """A block's sums, of the messages from sequence `low` on: (first sequence of a message, last sequence of any
-    record but tombstones, messages, bytes of their records, earliest and latest time, largest sequence of a tombstone).
+    """Return the sums of a block's messages from sequence `low` on.
 
-    Sequences of tombstones are added to `deleted`, those between the records that have no message to `absent`.
+    They are (first sequence of a message, last sequence of any record except tombstones, messages, bytes of their
+    records, earliest time, latest time, greatest sequence of a tombstone). Adds the sequences of tombstones to
+    `deleted`, and the sequences without a message among the block's records to `absent`.
     """
     cdef Record r
     cdef Sums s
@@ -303,7 +305,7 @@ def gather(BlockReader block not None, uint64_t low, SequenceSet deleted not Non
 
 
 def find_checksum(BlockReader block not None, uint64_t sum64) -> int:
-    """Where the last record with this checksum ends; -1: there is none."""
+    """Return the offset at which the last record with this checksum ends; -1: there is none."""
     cdef Record r
     cdef const char *p
     cdef int64_t end = -1
@@ -322,8 +324,8 @@ def find_checksum(BlockReader block not None, uint64_t sum64) -> int:
 
 
 def weigh(BlockReader block not None, uint64_t low, SequenceSet deleted not None, uint64_t excess):
-    """Bytes of the records of a block's messages from sequence `low` on, and the sequence of the one with which they
-    are `excess` bytes or more; 0: they are less."""
+    """Return (size, seq): the bytes of the records of a block's messages from sequence `low` on, and the first message
+    with which they reach `excess` bytes; 0: they do not."""
     cdef Chosen c
     cdef Record r
     cdef uint64_t size = 0, seq = 0
@@ -342,7 +344,7 @@ def weigh(BlockReader block not None, uint64_t low, SequenceSet deleted not None
 
 
 cdef class Subjects:
-    """How many messages each subject has, to find those that are over a limit."""
+    """Counts messages by subject, to find those over a limit of `most` messages per subject."""
     cdef STree tree
     cdef uint64_t most
 
@@ -354,11 +356,11 @@ cdef class Subjects:
         stree_clear(&self.tree)
 
     def count(self, BlockReader block not None, uint64_t low, SequenceSet deleted not None) -> bool:
-        """Add a block's; whether any subject has too many by now."""
+        """Count a block's messages; return whether one of their subjects is over the limit."""
         return self._each(block, low, deleted, False)
 
     def remove(self, BlockReader block not None, uint64_t low, SequenceSet deleted not None) -> None:
-        """Add the first messages of subjects with too many to `deleted`; blocks come in order."""
+        """Add a block's messages over the limit to `deleted`. Call in the order of blocks, after count() of all."""
         self._each(block, low, deleted, True)
 
     cdef bint _each(self, BlockReader block, uint64_t low, SequenceSet deleted, bint remove) except -1:

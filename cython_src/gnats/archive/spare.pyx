@@ -1,4 +1,4 @@
-"""Large buffers; see spare.pxd."""
+"""Reuse of large buffers; see spare.pxd."""
 from libc.stddef cimport size_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memmove
@@ -74,7 +74,7 @@ cdef void *spare_take(size_t *size) noexcept nogil:
     at = mmap(NULL, size[0], PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0)
     if at == MAP_FAILED:
         return NULL
-    madvise(at, size[0], MADV_HUGEPAGE)     # it does without, too
+    madvise(at, size[0], MADV_HUGEPAGE)     # may fail: huge pages are only faster
     return at
 
 
@@ -92,7 +92,7 @@ cdef void spare_give(void *at, size_t size) noexcept nogil:
             n_kept += 1
             gone.at = NULL
         else:
-            # the oldest makes room: a scanner with smaller batches may have left it
+            # free the oldest: it may have a size that no scanner asks for any more
             gone = kept[n_kept - 1]
         memmove(&kept[1], &kept[0], (n_kept - 1) * sizeof(Spare))
         kept[0].at = at

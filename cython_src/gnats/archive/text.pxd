@@ -1,18 +1,18 @@
-"""Bytes as the text of an Arrow column, and back again.
+"""Conversion of bytes to the text of an Arrow column, and back.
 
-Subjects and headers are bytes to a server, and text to Arrow: UTF-8. Bytes that are no UTF-8 become `\\xNN`, with two
-hexadecimal digits in lower case; so does a backslash in front of what would read like one of these. Everything else
-stays as it is, and what was shown can be turned into the bytes it was made of.
+Subjects and headers are bytes to a server; Arrow needs UTF-8. A byte that is not part of UTF-8 becomes `\\xNN`, with
+two lower-case hexadecimal digits. So does a backslash before text that would look like such an escape. Other bytes stay
+as they are. The conversion loses nothing: the text can be turned back into the same bytes.
 """
 from libc.stddef cimport size_t
 from libc.stdint cimport uint8_t, uint64_t
 from libc.string cimport memcpy
 
 cdef enum:
-    MOST_SHOWN = 4      # bytes of text for a byte
+    MOST_SHOWN = 4      # most bytes of text for one byte
 
 
-# Can the bytes be shown as they are? All of ASCII but for a backslash.
+# Whether the text is the bytes themselves: they are all ASCII, without a backslash.
 cdef inline bint is_plain(const uint8_t *p, size_t n) noexcept nogil:
     cdef uint64_t word, other
     while n >= 8:
@@ -30,5 +30,5 @@ cdef inline bint is_plain(const uint8_t *p, size_t n) noexcept nogil:
     return True
 
 
-# The text of n bytes into MOST_SHOWN * n bytes at most; how many it took.
+# Writes the text of n bytes, at most MOST_SHOWN * n bytes. Returns its size.
 cdef size_t show_bytes(const uint8_t *p, size_t n, uint8_t *out) noexcept nogil

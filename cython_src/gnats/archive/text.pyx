@@ -16,7 +16,7 @@ cdef inline bint is_hex(uint8_t c) noexcept nogil:
 
 
 cdef size_t sequence_at(const uint8_t *p, size_t n) noexcept nogil:
-    # How many bytes the character at p takes, 0: it is no UTF-8 (no surrogates, nothing longer than it must be).
+    # The bytes of the character at p; 0: it is not UTF-8 (a surrogate, or an encoding longer than needed, is not).
     cdef uint8_t c = p[0], low = 0x80, high = 0xbf
     cdef size_t size, i
     if c < 0x80:

@@ -1,8 +1,7 @@
-"""The records of a block file, one after the other, as recovery reads them: checked, damage passed over and noted.
+"""Iteration over the records of a block file, as recovery reads them: each is checked, damage is skipped and noted.
 
-A file is read into a window, so that nothing of it changes between the check of a record and its use, and no file that
-is cut short raises a signal. The window holds CHUNK bytes or the largest record; the whole rest of a block when
-something in it is damaged.
+The file is read into a window, not mapped: a record cannot change between its check and its use, and a truncated file
+raises no signal. The window has CHUNK bytes or the largest record; after damage it has the whole rest of the block.
 """
 from libc.stddef cimport size_t
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
@@ -13,7 +12,7 @@ from gnats.store.record cimport Record
 cdef enum:
     CHUNK = 256 * 1024
     LARGE_RECORD = 16 * 1024
-    LEAD = 1024         # what is in front of a payload may be, for walk_into
+    LEAD = 1024         # walk_into(): most bytes of a record before its payload
 
 
 cdef enum WalkError:
@@ -24,47 +23,49 @@ cdef enum WalkError:
 
 
 cdef enum DamageKind:
-    DAMAGE_NONE             # the last record of a block is not all there: it is being written, or was never
+    DAMAGE_NONE             # the last record is incomplete: a server is writing it, or ended while it wrote it
     DAMAGE_LENGTHS
     DAMAGE_HASH
-    DAMAGE_GAP              # a record, but of a sequence that is much too far on
+    DAMAGE_GAP              # the record is whole, but its sequence is too far after the one before
 
 
+# A part of the file without a valid record.
 cdef struct Hole:
-    uint64_t start, end         # bytes of the file
-    uint64_t first, last        # sequences that are not there; 0: not known
+    uint64_t start, end         # offsets in the file
+    uint64_t first, last        # sequences that may be missing; 0: not known
     DamageKind kind
 
 
 cdef struct Walk:
     HighwayKey key
-    int fd                      # -1: everything is in the window
+    int fd                      # -1: the window has the whole block
     const uint8_t *window
-    uint8_t *own                # what the window is, unless it is somebody else's
-    size_t n, room
+    uint8_t *own                # memory of the window; NULL: the caller's
+    size_t n, room              # bytes in the window, size of `own`
     uint64_t start              # offset of the window in the file
-    uint64_t end                # of the file
-    uint64_t at                 # of the next record
-    uint64_t last               # sequence of the last record that was no tombstone
-    uint64_t skipped            # how far that is from the first message
+    uint64_t end                # size of the file
+    uint64_t at                 # offset of the next record
+    uint64_t last               # sequence of the last record that was not a tombstone
+    uint64_t skipped            # distance of `last` from the first message
     bint seen                   # there was a message
-    bint is_last                # block
-    bint every                  # records come whatever their sequences are
-    bint reread                 # the rest of the file is in the window
-    bint large                  # the last record was
-    int err
+    bint is_last                # the block is the last of its store
+    bint every                  # return also records whose sequence is not greater than `last`
+    bint reread                 # the window has the rest of the file
+    bint large                  # the last record had at least LARGE_RECORD bytes
+    int err                     # errno of WALK_UNREADABLE
     Hole *holes
     size_t n_holes, holes_room
-    size_t open_holes           # those before this one have their sequences
+    size_t open_holes           # index of the first hole whose `last` is not known yet
 
 
 cdef void walk_free(Walk *w) noexcept nogil
-# The next record, whose bytes stay until the next call: WALK_RECORD, WALK_END or a WalkError. Records of messages and
-# of erased ones come with sequences that only grow.
+# Gets the next record, whose bytes stay valid until the next call. WALK_RECORD, WALK_END or a negative WalkError.
+# Except with `every`, the sequences of messages and erased records only grow.
 cdef int walk_next(Walk *w, Record *r) noexcept nogil
-# The same for a large message, and without a copy of it: its payload goes to `payload`, where there is `room` for it
-# and for RECORD_HASH bytes. What is before it in the file is written before it, too, `before` and LEAD bytes at most;
-# what was there, `lead` bytes, is in `saved`, to be put back by the caller. 0: not so; walk_next() knows.
+# Reads the next record, if it is a large message, so that its payload is at `payload` without a copy. `room` is for the
+# payload and RECORD_HASH bytes. The part of the record before the payload, at most LEAD bytes and at most `before`,
+# overwrites the bytes before `payload`; the old ones, *lead bytes, are in `saved`, and the caller puts them back.
+# WALK_RECORD, or 0: nothing was read, call walk_next().
 cdef int walk_into(
     Walk *w, char *payload, size_t before, size_t room, char *saved, size_t *lead, Record *r,
 ) noexcept nogil

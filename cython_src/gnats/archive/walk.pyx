@@ -1,4 +1,4 @@
-"""The records of a block file; see walk.pxd."""
+"""Iteration over the records of a block file; see walk.pxd."""
 from libc.errno cimport EINTR, errno
 from libc.stddef cimport size_t
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
@@ -22,9 +22,9 @@ from gnats.store.record cimport (
 )
 
 cdef enum:
-    GAP_MAX = 1 << 24       # between two records of a block: more is damage
+    GAP_MAX = 1 << 24       # sequences between two records of a block; more are taken for damage
 
-cdef uint64_t GAPS_MAX = 0xffffffff    # from the first message of a block to its last: as in the store
+cdef uint64_t GAPS_MAX = 0xffffffff    # sequences from the first message of a block to its last, as in the store
 
 
 cdef inline bint too_far(const Walk *w, uint64_t seq) noexcept nogil:
@@ -62,7 +62,8 @@ cdef int read_at(Walk *w, uint8_t *to, size_t n, uint64_t offset, size_t *done) 
 
 
 cdef int fill(Walk *w, uint64_t need, size_t want) noexcept nogil:
-    # As much as there is of the next `need` bytes, and more of them up to `want`. 0 or a WalkError.
+    # Makes sure that the window has the next `need` bytes, or all that the file has, and reads up to `want` if it must
+    # read. 0 or a WalkError.
     cdef size_t off, room, done
     cdef uint8_t *more
     cdef int rc
@@ -94,7 +95,7 @@ cdef int fill(Walk *w, uint64_t need, size_t want) noexcept nogil:
     rc = read_at(w, w.own + w.n, room - w.n, w.start + w.n, &done)
     w.n += done
     if rc == 0 and w.n < room:
-        w.end = w.start + w.n       # somebody has cut it
+        w.end = w.start + w.n       # the file was truncated
     return rc
 
 
@@ -113,13 +114,14 @@ cdef int add_hole(Walk *w, uint64_t start, uint64_t end, DamageKind kind) noexce
 
 
 cdef int pass_over(Walk *w, int bad, bint gap) noexcept nogil:
-    # What is at w.at is no record: WALK_RECORD, there is one behind it (or here, after all), WALK_END or a WalkError.
+    # Skips bytes at w.at that are not a record. WALK_RECORD: try again at w.at, where a record may be now; WALK_END or
+    # a negative WalkError.
     cdef size_t n, resumed
     cdef uint64_t start = w.at
     cdef DamageKind kind = DAMAGE_GAP if gap else DAMAGE_HASH if bad == RECORD_HASH_BAD else DAMAGE_LENGTHS
     cdef int rc
     if not w.reread:
-        # Of a server that is running: it may have been written while it was read.
+        # A running server may have been writing the record while it was read: read it again.
         w.reread = True
         if w.fd >= 0:
             w.n = 0

@@ -1,4 +1,4 @@
-"""Stores under load, without Python between two messages: ns of CPU for each (python -m perf.store)."""
+"""Load on a store without Python between two messages; measures ns of CPU for each (python -m perf.store)."""
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdio cimport snprintf
@@ -24,7 +24,7 @@ cdef int64_t cpu_ns() noexcept nogil:
 def append(
     MsgStore store not None, uint64_t n, bytes payload not None, uint64_t subjects=1, uint32_t batch=64,
 ) -> float:
-    """Append n messages on `subjects` subjects in turn, flushing each `batch`; ns for each."""
+    """Store n messages on `subjects` subjects in turn, with a flush after each `batch`; return ns for each."""
     cdef const char *msg = PyBytes_AS_STRING(payload)
     cdef uint32_t size = <uint32_t> PyBytes_GET_SIZE(payload), length
     cdef char subject[48]
@@ -53,7 +53,7 @@ def append(
 
 
 def scan(MsgStore store not None, filters=()) -> tuple[int, float]:
-    """Load every message that the filters take, in order: how many, ns for each."""
+    """Load every message that the filters match, in order; return (number, ns for each)."""
     cdef Filter *f = filter_make(filters)
     cdef StoreMsg msg
     cdef uint64_t seq = 0, n = 0
@@ -71,7 +71,7 @@ def scan(MsgStore store not None, filters=()) -> tuple[int, float]:
 
 
 def lookup(MsgStore store not None, uint64_t n, uint64_t subjects) -> float:
-    """Load the last message of `subjects` subjects in turn, n times; ns for each."""
+    """Load the last message of `subjects` subjects in turn, n times; return ns for each."""
     cdef StoreMsg msg
     cdef char subject[48]
     cdef uint32_t length

@@ -1,8 +1,7 @@
-"""The parts of a store (filestore.go, memstore.go): state, blocks, subjects. The other modules
-of the store work on this.
+"""The state that all modules of a store share: its blocks, its subjects, its counts (filestore.go, memstore.go).
 
-Everything needs `lock`, which the caller takes; functions never take it themselves. Errors of writing *freeze* a
-store: `env.error` is the errno, nothing is stored or removed any more, and reading goes on.
+The caller of any function here holds `lock`; no function takes it. A failed write *freezes* the store: `env.error` is
+the errno, the store stores and removes nothing any more, and reading goes on.
 """
 from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint32_t, uint64_t
@@ -17,28 +16,28 @@ from gnats.store.wheel cimport Wheel
 
 cdef enum StoreError:
     STORE_OK = 0
-    STORE_NOT_FOUND              # no such sequence any more, or no message of the subject
-    STORE_DELETED                # it is deleted, between others
-    STORE_EOF                    # it is behind the last one
-    STORE_MAX_MSGS               # discard new: the limits
+    STORE_NOT_FOUND              # the sequence is before first_seq, or the subject has no message
+    STORE_DELETED                # the sequence is between the first and the last message and has none
+    STORE_EOF                    # the sequence is after last_seq, or a search found nothing
+    STORE_MAX_MSGS               # discard new refused the message: one of three limits
     STORE_MAX_BYTES
     STORE_MAX_MSGS_PER_SUBJECT
-    STORE_TOO_LARGE              # more than a record may be
-    STORE_FAILED                 # frozen: an earlier write failed
+    STORE_TOO_LARGE              # the message does not fit into a record
+    STORE_FAILED                 # the store is frozen: a write failed
     STORE_NO_MEMORY
     STORE_CLOSED
-    STORE_SEQ_MISMATCH           # not the next sequence
-    STORE_DAMAGED                # stored, and cannot be read
+    STORE_SEQ_MISMATCH           # the sequence given is not the next one
+    STORE_DAMAGED                # the message was stored and cannot be read
     STORE_NO_SEQ                 # the sequence would be greater than MAX_SEQ
-    STORE_AGAIN                  # not found so far: the search has looked at as much as it may at once
-    STORE_UNREADABLE             # a block cannot be read now, for want of descriptors or memory: it can be later
+    STORE_AGAIN                  # call again: the function has looked at as many messages as one call may
+    STORE_UNREADABLE             # a block cannot be read now (too few descriptors, no memory); try again later
 
 
 cdef struct StoreMsg:
     uint64_t seq
     int64_t ts                   # ns since 1970
     const char *subject
-    const char *hdr              # hdr_n bytes, and the payload behind them
+    const char *hdr              # hdr_n bytes, directly followed by msg_n bytes of payload
     uint32_t subject_n, hdr_n, msg_n
 
 
@@ -46,72 +45,74 @@ cdef enum:
     LOST_NOTES = 16
 
 
+# Damage to report: n messages of a block are lost, with sequences from first to last.
 cdef struct LostNote:
     uint32_t block
-    uint64_t first, last, n      # n messages between two sequences
+    uint64_t first, last, n
 
 
-# A message that a limit has removed for one that is not written yet: it comes back if that cannot be written.
+# A message that a limit removed while a newer message waited to be written. It comes back if that write fails.
 cdef struct Replaced:
-    uint64_t seq, offset
-    uint64_t end                 # what waited in the last block, `block`, ended there
-    uint32_t block
+    uint64_t seq, offset         # of the removed message; the offset is that of its record in its block
+    uint64_t end                 # `rbytes` of the last block at that time, waiting records included
+    uint32_t block               # index of the last block at that time
 
 
 cdef struct StoreLimits:
-    int64_t max_msgs, max_bytes, max_msgs_per    # 0 or less: none
-    int64_t max_age                              # ns; 0: for ever
+    int64_t max_msgs, max_bytes, max_msgs_per    # 0 or less: no limit
+    int64_t max_age                              # ns; 0: no limit
     bint discard_new, discard_new_per
-    bint allow_ttl                               # TTLs of messages count
-    bint delete_markers                          # the stream removes what expires: there may be a marker to store
+    bint allow_ttl                               # messages expire by their Nats-TTL
+    bint delete_markers                          # the stream removes expired messages: it may have to store a marker
     bint allow_schedules                         # messages may be schedules
 
 
 cdef class StoreBase:
     cdef pthread_mutex_t lock
     cdef pthread_mutex_t sync_turn                    # held by the thread that syncs; taken before `lock`
-    cdef uint64_t first_seq, last_seq, msgs, bytes    # empty: first_seq == last_seq + 1
-    cdef int64_t first_ts, last_ts                    # ns; 0 without a message
-    # Messages left the store, with its lock held: one (seq, its subject), or many (seq 0, no subject).
+    cdef uint64_t first_seq, last_seq, msgs, bytes    # without messages first_seq == last_seq + 1
+    cdef int64_t first_ts, last_ts                    # ns since 1970; 0: unknown
+    # Called with the lock held after messages were removed or lost: one (its seq and subject), or several, or one that
+    # cannot be read (seq 0, subject NULL). `msgs` and `bytes` are the totals. NULL: not called.
     cdef void (*on_removed)(
         void *ctx, uint64_t seq, const char *subject, uint32_t subject_n, uint64_t msgs, uint64_t bytes) noexcept nogil
-    # Messages were found to be lost, with its lock held: there are notes.
+    # Called with the lock held when `notes` gets its first entry; newly_lost() takes the notes. NULL: not called.
     cdef void (*on_lost)(void *ctx) noexcept nogil
     cdef void *ctx
 
     cdef StoreLimits limits
     cdef BlockEnv env
     cdef bint closed
-    cdef uint64_t most_gaps           # sequences between the records of a block: more are damage
-    cdef uint64_t age_seq             # messages before it do not expire by age
-    cdef Wheel ttls
-    cdef bint tracks_ttls             # the wheel knows of all messages with a TTL
+    cdef uint64_t most_gaps           # most sequences without a record in one block; recovery takes more for damage
+    cdef uint64_t age_seq             # max_age removes no message before it: those have the TTL "never"
+    cdef Wheel ttls                   # when messages with a TTL expire
+    cdef bint tracks_ttls             # `ttls` has all messages with a TTL
     cdef Schedules schedules
-    cdef bint tracks_schedules        # it knows of all messages that are some
+    cdef bint tracks_schedules        # `schedules` has all messages that are schedules
     cdef bint index_written           # there may be an index.db
-    cdef uint64_t indexed_seq         # the last sequence that index.db knew at the start; 0: of none
-    cdef uint64_t invalidations
+    cdef uint64_t indexed_seq         # the last sequence in the index.db read at the start; 0: there was none
+    cdef uint64_t invalidations       # calls of invalidate(); a thread that writes the state compares it
     cdef uint64_t dirty               # changes since the state was written
-    cdef MsgBlock **blks              # by index and by sequence
+    cdef MsgBlock **blks              # sorted by index, and so by sequence
     cdef size_t n_blks, blk_room
-    cdef MsgBlock *last               # the one appended to
-    cdef MsgBlock *near               # the one read last
+    cdef MsgBlock *last               # the block that new records go to
+    cdef MsgBlock *near               # the block read last, or NULL
     cdef STree subjects               # of SimpleState
-    cdef SeqSet lost                  # what damage has cost
+    cdef SeqSet lost                  # sequences of messages lost to damage
     cdef uint64_t lost_bytes
-    cdef Replaced *replaced           # since the last block was written; older ones among them mean nothing
+    cdef Replaced *replaced           # see Replaced; entries from before the last flush are ignored
     cdef size_t n_replaced, replaced_room
-    cdef LostNote notes[LOST_NOTES]   # what of it nobody was told yet, the last one of all that is left
+    cdef LostNote notes[LOST_NOTES]   # losses that newly_lost() has not returned yet; the last note adds up all others
     cdef size_t n_notes
-    cdef bint rescan                  # pages could not be read: the next start looks at all records again
-    cdef bint subjects_stale          # messages were lost, and it is not known of which subjects
-    cdef bint refused                 # the block that was to be loaded last is one of STORE_UNREADABLE
-    cdef object sealer                # keeps env.sealer
+    cdef bint rescan                  # pages could not be read: write an index.db that makes the next start scan
+    cdef bint subjects_stale          # messages of unknown subjects were lost: rebuild_subjects() is due
+    cdef bint refused                 # the last blk_load() failed for want of descriptors or memory (STORE_UNREADABLE)
+    cdef object sealer                # owns env.sealer
     cdef bytes name_bytes
     cdef str directory
 
 
-# What a message counts in `bytes`: as nats-server does, differently in memory and in files.
+# The size that a message counts in `bytes`. As in nats-server, it differs between memory and files.
 cdef inline uint64_t msg_size(StoreBase s, const Record *r) noexcept nogil:
     return r.subject_n + r.hdr_n + r.msg_n + 16 if s.env.in_memory else r.size
 
@@ -126,11 +127,12 @@ cdef inline void msg_of(const Record *r, StoreMsg *out) noexcept nogil:
     out.msg_n = r.msg_n
 
 
-# The position of the first block whose last_seq is at or after seq; n_blks when there is none.
+# The position in `blks` of the first block whose last_seq is at or after seq; n_blks when there is none.
 cdef size_t blk_at(StoreBase s, uint64_t seq) noexcept nogil
-cdef MsgBlock *blk_by_index(StoreBase s, uint32_t index) noexcept nogil
+cdef MsgBlock *blk_by_index(StoreBase s, uint32_t index) noexcept nogil      # NULL: there is none
 cdef size_t blk_position(StoreBase s, const MsgBlock *b) noexcept nogil
 
+# The block of a sequence, or the first one after it; NULL: all blocks are before it.
 cdef inline MsgBlock *blk_select(StoreBase s, uint64_t seq) noexcept nogil:
     cdef MsgBlock *b = s.near
     cdef size_t i
@@ -142,41 +144,55 @@ cdef inline MsgBlock *blk_select(StoreBase s, uint64_t seq) noexcept nogil:
     s.near = s.blks[i]
     return s.blks[i]
 
-cdef int blk_add(StoreBase s, MsgBlock *b) noexcept nogil                    # 0, -1: no memory
-cdef void blk_forget(StoreBase s, MsgBlock *b) noexcept nogil                # out of the list, and freed
-cdef int blk_drop(StoreBase s, MsgBlock *b) noexcept nogil                   # its files, too; STORE_OK, STORE_FAILED
+# Adds a block at the end of `blks`. 0, -1: no memory.
+cdef int blk_add(StoreBase s, MsgBlock *b) noexcept nogil
+# Takes a block out of `blks` and frees it. Its files stay.
+cdef void blk_forget(StoreBase s, MsgBlock *b) noexcept nogil
+# Removes a block with its files, after sync_written(). STORE_OK or STORE_FAILED.
+cdef int blk_drop(StoreBase s, MsgBlock *b) noexcept nogil
 
-# A new last block; the one before is flushed and sealed. STORE_OK or a StoreError.
+# Makes a new last block; flushes and seals the one before. STORE_OK or a StoreError.
 cdef int roll(StoreBase s) noexcept nogil
-# Room for a record of n bytes in the last block, rolling as needed; then block_commit(s.last). NULL: *error.
+# Reserves n bytes for records at the end of the last block, and rolls when it is full; then block_commit(s.last).
+# NULL: *error says why.
 cdef char *reserve(StoreBase s, size_t n, int *error) noexcept nogil
+# Adds a tombstone to the last block; does nothing in memory. STORE_OK or a StoreError.
 cdef int write_tombstone(StoreBase s, uint64_t seq, int64_t ts) noexcept nogil
 
-cdef void next_first(MsgBlock *b, uint64_t after) noexcept nogil             # the block's, behind a sequence
-cdef void select_next_first(StoreBase s) noexcept nogil                      # the store's
+# Sets a block's first_seq to its first message after a sequence.
+cdef void next_first(MsgBlock *b, uint64_t after) noexcept nogil
+# Sets the store's first_seq to that of its first block with messages.
+cdef void select_next_first(StoreBase s) noexcept nogil
 
-# Subjects. A state's first and last are exact, or bounds (the *_stale flags) until somebody asks.
+# Counts a message that was stored, and links the subject's previous one to it.
+#
+# A SimpleState's `first` and `last` are exact, or bounds while first_needs_update or last_needs_update is set:
+# `first` is then at or before the first message, `last` at or after the last. first_of() and last_of() make them exact.
 cdef void subject_stored(StoreBase s, SimpleState *st, uint64_t seq, uint32_t block) noexcept nogil
-# The subject's next message after one that is, or was, in a slot: True and its sequence, if the links know it. Else
-# *seq is one that no message of the subject is before.
+# Follows the links from slot k to the subject's next message. True: *seq is its sequence. False: the links do not
+# reach it; no message of the subject is between the slot's and *seq.
 cdef bint follow(
     StoreBase s, MsgBlock *b, uint32_t k, const char *subject, uint32_t n, uint64_t *seq) noexcept nogil
-# Sequences will be given out again: links to them must go.
+# Clears all links. Needed when the last sequences were taken back: new messages get them, of other subjects.
 cdef void forget_links(StoreBase s) noexcept nogil
-cdef uint64_t subject_removed(StoreBase s, const Record *r) noexcept nogil   # how many are left
-# 0: none, or `refused`
+# Uncounts a removed message. The number of messages that its subject has left.
+cdef uint64_t subject_removed(StoreBase s, const Record *r) noexcept nogil
+# The first and the last sequence of a subject. 0: it has none, or a block cannot be read now (`refused`).
 cdef uint64_t first_of(StoreBase s, SimpleState *st, const char *subject, uint32_t n) noexcept nogil
 cdef uint64_t last_of(StoreBase s, SimpleState *st, const char *subject, uint32_t n) noexcept nogil
-# False: it cannot be read at all, or not now (`refused`): then nobody may go on as if it were empty.
+# Loads a block and checks that all its messages are there. False: the block cannot be read. With `refused` it may be
+# readable later: the caller must not go on as if the block were empty.
 cdef bint blk_load(StoreBase s, MsgBlock *b) noexcept nogil
-# At most n sequences from first to last, without those in `but` (may be NULL), are lost to damage of a block.
+# Notes that damage of a block cost at most n messages: sequences from first to last, except those in `but` (or NULL).
 cdef void note_lost(StoreBase s, uint32_t block, SeqSet *but, uint64_t first, uint64_t last, uint64_t n) noexcept nogil
-# The message of a slot cannot be read any more: it is lost.
+# Counts the message of slot k as lost: it cannot be read any more.
 cdef void lose_slot(StoreBase s, MsgBlock *b, uint32_t k) noexcept nogil
-# The subjects from all messages, after damage.
+# Builds `subjects` anew from all messages, after damage. False: no memory.
 cdef bint rebuild_subjects(StoreBase s) noexcept nogil
-# A limit has removed the message of a slot that was at an offset.
+# Notes that a limit removed a message whose record is at an offset of its block; see Replaced.
 cdef void note_replaced(StoreBase s, uint64_t seq, uint64_t offset) noexcept nogil
-cdef int flush_last(StoreBase s) noexcept nogil                              # 0 or -errno; frozen then
-# The same, and with sync_always all of it is durable: before something goes from the disk that it replaces.
+# Writes the records that wait in the last block. 0, or -errno: they are dropped, and the store is frozen.
+cdef int flush_last(StoreBase s) noexcept nogil
+# flush_last(), and with sync_always syncs all that was written. Call it before anything is removed from the disk that
+# newer records replace. 0 or -errno.
 cdef int sync_written(StoreBase s) noexcept nogil

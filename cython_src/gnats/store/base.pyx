@@ -1,4 +1,4 @@
-"""A store's state, blocks and subjects; see base.pxd."""
+"""The state that all modules of a store share; see base.pxd."""
 from libc.errno cimport EAGAIN, EBADMSG, EMFILE, ENFILE, ENOENT, ENOMEM
 from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint32_t, uint64_t
@@ -46,7 +46,7 @@ from gnats.store.wheel cimport wheel_clear, wheel_init
 
 
 cdef class StoreBase:
-    """The fields of a store."""
+    """The fields of a store; MsgStore has the methods."""
 
     def __cinit__(self):
         pthread_mutex_init(&self.lock, NULL)
@@ -139,7 +139,7 @@ cdef int sync_written(StoreBase s) noexcept nogil:
     for i in range(s.n_blks):
         b = s.blks[i]
         if b.syncing:
-            # another thread is at it, and may take longer
+            # The other thread's sync may end after this one: sync the file here as well.
             b.need_sync = True
             b.need_key_sync = b.seal_key != NULL
         if rc == 0:
@@ -153,12 +153,12 @@ cdef int sync_written(StoreBase s) noexcept nogil:
 
 
 cdef int blk_drop(StoreBase s, MsgBlock *b) noexcept nogil:
-    # What its messages went for is stored first. A file that cannot be removed comes back at the next start, where the
-    # limits and tombstones apply again.
+    # Sync the newer messages that replaced those of this block before its file goes. A file that cannot be removed is
+    # found at the next start; limits and tombstones remove its messages then.
     if b != s.last and sync_written(s) != 0:
         return STORE_FAILED
     if b.damaged:
-        # somebody may read more of it than was possible here
+        # keep the file: its damaged part may be recovered by other means
         block_set_aside(&s.env, b)
     else:
         block_unlink(&s.env, b)
@@ -178,7 +178,7 @@ cdef bint blk_load(StoreBase s, MsgBlock *b) noexcept nogil:
     if rc == 0 and not s.env.in_memory:
         settle(s, b)
     elif rc == -ENOENT or rc == -EBADMSG:
-        # Somebody removed the file, or it is compressed and damaged.
+        # The file is gone, or it is compressed and damaged: all its messages are lost.
         b.damaged = True
         lose(s, b, b.first_seq, b.last_seq, b.msgs, b.bytes)
     return rc == 0
@@ -225,7 +225,7 @@ cdef void note_lost(
 
 
 cdef void lose(StoreBase s, MsgBlock *b, uint64_t first, uint64_t last, uint64_t n, uint64_t size) noexcept nogil:
-    # n messages of [first, last] are not there any more; they become deleted ones.
+    # Counts n messages between first and last as lost, `size` bytes in all; their sequences become deleted.
     if n == 0:
         return
     note_lost(s, b.index, &b.dmap, first, last, n)
@@ -263,7 +263,7 @@ cdef void lose_slot(StoreBase s, MsgBlock *b, uint32_t k) noexcept nogil:
 
 
 cdef void settle(StoreBase s, MsgBlock *b) noexcept nogil:
-    # Are all the messages there that the block should have?
+    # Counts the messages as lost that a block should have and that have no slot after it was loaded.
     cdef uint64_t live = 0, size = 0, at = b.first_seq, last = b.last_seq, missing = b.msgs, seq, n
     cdef uint32_t k, low = slot_from(b, b.first_seq)
     cdef Record r
@@ -318,7 +318,7 @@ cdef bint rebuild_subjects(StoreBase s) noexcept nogil:
     return True
 
 
-# --- appending ---
+# --- adding records ---
 
 cdef int roll(StoreBase s) noexcept nogil:
     cdef MsgBlock *b
@@ -395,7 +395,7 @@ cdef void note_replaced(StoreBase s, uint64_t seq, uint64_t offset) noexcept nog
 
 
 cdef void bring_back(StoreBase s, const Replaced *gone) noexcept nogil:
-    # The message is in its block's file, as it was.
+    # Undoes the removal of a message: its record is still in the file of its block.
     cdef size_t i = blk_at(s, gone.seq)
     cdef MsgBlock *b = s.blks[i] if i < s.n_blks else NULL
     cdef SimpleState *st
@@ -408,7 +408,7 @@ cdef void bring_back(StoreBase s, const Replaced *gone) noexcept nogil:
     if k == b.n_slots or slot_seq(b, k) != gone.seq or b.offs[k] != NO_SLOT:
         return
     if gone.seq < b.first_seq:
-        # those between are deleted
+        # the sequences between it and the first message are deleted
         if b.msgs and seqset_insert_range(&b.dmap, gone.seq + 1, b.first_seq - 1) < 0:
             return
         if b.msgs == 0 and seqset_insert_range(&b.dmap, gone.seq + 1, b.last_seq) < 0:
@@ -440,7 +440,8 @@ cdef void bring_back(StoreBase s, const Replaced *gone) noexcept nogil:
 
 
 cdef void drop_pending(StoreBase s) noexcept nogil:
-    # What could not be written was never acknowledged: it goes, so that what is served is what is stored.
+    # Drops the messages that could not be written, so that the store serves only what its files have. No publisher has
+    # an acknowledgement of them yet. Messages that limits removed for them come back.
     cdef MsgBlock *b = s.last
     cdef Record r
     cdef uint32_t k
@@ -529,7 +530,7 @@ cdef void subject_stored(StoreBase s, SimpleState *st, uint64_t seq, uint32_t bl
 
 
 cdef inline bint slot_has(MsgBlock *b, uint32_t k, const char *subject, uint32_t n) noexcept nogil:
-    # Is the slot's message one of this subject?
+    # Whether the message of slot k is of this subject.
     cdef const char *p
     cdef Record r
     if b.offs[k] == NO_SLOT:
@@ -595,7 +596,7 @@ cdef uint64_t subject_removed(StoreBase s, const Record *r) noexcept nogil:
         st.last = r.seq - 1
         st.last_needs_update = True
     if st.msgs == 1:
-        # the only one left is known when one end is
+        # the subject's one message is both its first and its last
         if st.first_needs_update and not st.last_needs_update:
             st.first = st.last
             st.first_block = st.last_block
@@ -608,7 +609,8 @@ cdef uint64_t subject_removed(StoreBase s, const Record *r) noexcept nogil:
 
 
 cdef void resolve(StoreBase s, MsgBlock *b) noexcept nogil:
-    # The firsts and lasts in this block, of all the subjects that are known by their blocks only, at once.
+    # Looks up, in one pass over the block, the first and last messages of all subjects whose inexact `first` or `last`
+    # is in it. After a start from index.db, which has the block alone, that is every subject.
     cdef SimpleState *st
     cdef Record r
     cdef uint32_t k

@@ -48,10 +48,10 @@ cdef extern from "<unistd.h>" nogil:
 cdef enum:
     SEEK_END = 2
     WBUF_START = 4 * 1024
-    WBUF_FULL = 256 * 1024      # what waits is written when it is more
+    WBUF_FULL = 256 * 1024      # bytes that may wait; more are flushed before the next record
     NAME_SIZE = 32
-    GAP_MAX = 1 << 24           # between two records of a block: more is damage
-    RESYNC_BUDGET = 64          # times the block, hashed at most while looking for the next record
+    GAP_MAX = 1 << 24           # sequences between two records of a block; more are taken for damage
+    RESYNC_BUDGET = 64          # record_resync() hashes at most this many times the block's size
 
 
 # --- records ---
@@ -63,7 +63,7 @@ cdef inline bint in_order(uint64_t seq, uint64_t last) noexcept nogil:
 cdef inline bint is_record(
     const HighwayKey *key, const char *p, size_t n, uint64_t last, uint64_t *budget,
 ) noexcept nogil:
-    # Does a record begin here that may follow the sequence `last`? Hashing takes from the budget.
+    # Whether a whole record begins at p that may follow the sequence `last`. Hashing counts the budget down.
     cdef Record r
     cdef int bad = record_parse(p, n, &r)
     if bad != RECORD_OK and bad != RECORD_HEADERS_BAD or r.kind != TOMBSTONE and not in_order(r.seq, last):
@@ -76,7 +76,7 @@ cdef inline bint is_record(
 
 
 cdef bint is_whole(const HighwayKey *key, const char *p, size_t n, uint64_t *budget) noexcept nogil:
-    # Is the checksum of a record right once it has n bytes, whatever its own length says?
+    # Whether the record at p has the right checksum if it is n bytes long, whatever its length field says.
     cdef uint16_t subject_n
     cdef uint64_t stored
     cdef size_t body, gap
@@ -95,10 +95,10 @@ cdef bint is_whole(const HighwayKey *key, const char *p, size_t n, uint64_t *bud
 
 
 cdef size_t record_resync(const HighwayKey *key, const char *p, size_t n, size_t at, uint64_t last) noexcept nogil:
-    # A client may have put bytes into its payload that are records of this very block: what makes their checksums is
-    # no secret. What is found within a damaged message is therefore a record only if the message is shown to end before
-    # it: by its own length, or by its checksum, which a client cannot know beforehand. So nothing is found in a message
-    # that was cut off while it was written.
+    # A client can put valid records of this very block into its payload: the key of the checksum is no secret. So a
+    # record found inside a damaged message counts only when the message provably ends before it: by its own length, or
+    # by its checksum, which the client cannot know beforehand. Nothing is found in a message that was cut off while it
+    # was written.
     cdef Record hit
     cdef uint64_t budget = <uint64_t> n * RESYNC_BUDGET, seq
     cdef size_t start = at, least = at + 1, first = n
@@ -151,7 +151,7 @@ cdef int env_sync_failed(BlockEnv *env, int err, uint32_t index) noexcept nogil:
 
 
 cdef int env_sync(BlockEnv *env, int fd, bint directory) noexcept nogil:
-    # The kernel reports pages that it could not write to one of the threads that sync. The others must hear of it, too.
+    # The kernel reports a page that it could not write to one fsync alone. sync_error passes it on to all later ones.
     cdef int err
     pthread_mutex_lock(&env.sync_lock)
     while env.sync_error == 0 and (fsync(fd) if directory else fdatasync(fd)) != 0:
@@ -283,7 +283,7 @@ cdef int block_unlink(BlockEnv *env, MsgBlock *b) noexcept nogil:
 # --- the body ---
 
 cdef int read_packed(BlockEnv *env, MsgBlock *b, int fd, size_t size, uint64_t *records) noexcept nogil:
-    # the records of a compressed or encrypted file, in memory: 0 or an errno
+    # Reads a compressed or encrypted file into memory and decodes it into b.region. 0 or an errno.
     cdef char *raw = <char *> malloc(size + 1)
     cdef size_t done = 0
     cdef ssize_t got
@@ -308,7 +308,7 @@ cdef int read_packed(BlockEnv *env, MsgBlock *b, int fd, size_t size, uint64_t *
 
 
 cdef int is_packed(int fd) noexcept nogil:
-    # Is a file that is not encrypted compressed? 1, 0 or -errno.
+    # Whether a file that is not encrypted is compressed: 1, 0 or -errno.
     cdef char magic[4]
     cdef ssize_t n = pread(fd, magic, 4, 0)
     while n < 0 and errno == EINTR:
@@ -342,7 +342,7 @@ cdef int block_open_body(BlockEnv *env, MsgBlock *b) noexcept nogil:
         packed = is_packed(fd)
         err = -packed if packed < 0 else 0
     if err:
-        pass    # nothing of it is looked at
+        pass
     elif packed:
         err = read_packed(env, b, fd, size, &records)
         b.kind = BODY_MEMORY
@@ -407,7 +407,7 @@ cdef int block_push_slot(MsgBlock *b, uint64_t seq, uint32_t offset) noexcept no
     if b.rel == NULL and gap != b.n_slots:
         gap -= b.n_slots
         if gap <= b.n_slots // 4 + 256:
-            # few are missing: they are deleted slots
+            # a small gap: fill it with deleted slots, which costs less than `rel`
             if b.n_slots + gap >= b.slot_room and grow_slots(b, <uint32_t> (b.n_slots + gap) * 2) != 0:
                 return -1
             for k in range(<uint32_t> gap):
@@ -430,7 +430,7 @@ cdef int block_push_slot(MsgBlock *b, uint64_t seq, uint32_t offset) noexcept no
 
 
 cdef int index_records(BlockEnv *env, MsgBlock *b) noexcept nogil:
-    # The slots of a body. Records of a file are checked; those of memory were made here.
+    # Makes the slots of a body. Checks the records of a file; those of a memory store need no check.
     cdef const char *p = b.region.base
     cdef size_t n = b.rbytes, at = 0
     cdef uint64_t last = 0
@@ -483,10 +483,10 @@ cdef bint block_record(BlockEnv *env, MsgBlock *b, uint32_t k, Record *r) noexce
     return True
 
 
-# --- appending ---
+# --- adding records ---
 
 cdef int grow_region(BlockEnv *env, MsgBlock *b, size_t need) noexcept nogil:
-    # A block larger than others: of one large message, or from a time when blocks were larger.
+    # Makes the body larger than block_size: for a large message, or a block that was begun with a larger block_size.
     cdef Region *r
     need = max(need, env.block_size)
     if b.kind == BODY_MAPPED:
@@ -574,7 +574,7 @@ cdef int block_flush(BlockEnv *env, MsgBlock *b) noexcept nogil:
     else:
         err = write_all(b.fd, b.wbuf, n, b.flushed)
     if err:
-        # A part of it may be there. If cutting it off fails, too, recovery does it: a torn record has no checksum.
+        # Cut off the part that may be written. If that fails, recovery does it: a torn record has no right checksum.
         env_fail(env, err, "write", b.index)
         ftruncate(b.fd, b.flushed)
         return -err
@@ -668,7 +668,7 @@ cdef int block_set_aside(BlockEnv *env, MsgBlock *b) noexcept nogil:
 cdef int block_write(
     const BlockEnv *env, int dirfd, uint32_t index, const void *seal_key, const char *data, size_t n, bint pack,
 ) noexcept nogil:
-    # N.blk.tmp, synced: what it replaces may have been durable.
+    # Syncs N.blk.tmp, because the file that it will replace may be durable.
     cdef char tmp[NAME_SIZE]
     cdef char *packed = NULL
     cdef size_t packed_n = 0

@@ -1,4 +1,4 @@
-"""The state files of a store; see codec.pxd."""
+"""Encoding of index.db and o.dat; see codec.pxd."""
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stddef cimport size_t
 from libc.stdint cimport UINT32_MAX, int64_t, uint8_t, uint32_t, uint64_t
@@ -29,7 +29,7 @@ from gnats.store.stree cimport (
 )
 
 cdef enum:
-    SMALLEST_BLOCK = 7       # numbers of a block without deletions in version 1, each a byte at least
+    SMALLEST_BLOCK = 7       # least bytes of a block: seven numbers in version 1, without deletions
 
 cdef uint64_t SECOND = 1000000000
 
@@ -99,7 +99,7 @@ cdef int index_encode(const IndexState *s, size_t front, size_t back, uint8_t **
     return 0
 
 
-# Times wrap around as those of nats-server do.
+# Differences of times wrap around, as in nats-server.
 cdef inline int64_t less(int64_t a, int64_t b) noexcept nogil:
     return <int64_t> (<uint64_t> a - <uint64_t> b)
 
@@ -277,17 +277,17 @@ cdef int consumer_fields(ConsumerSnapshot *s, const uint8_t *data, size_t n) noe
     ):
         return CODEC_BAD
     if version == 1:
-        # what is delivered next, counted from the floor
+        # version 1 counts the next delivery from the ack floor
         if s.floor_consumer > 1:
             s.delivered_consumer += s.floor_consumer - 1
         if s.floor_stream > 1:
             s.delivered_stream += s.floor_stream - 1
     if (s.floor_stream | s.delivered_stream | s.floor_consumer | s.delivered_consumer) >> 63:
         return CODEC_BAD
-    # What is acknowledged was delivered.
+    # An acknowledged message was delivered: the delivered sequences are not below the ack floor.
     s.delivered_stream = max(s.delivered_stream, s.floor_stream)
     s.delivered_consumer = max(s.delivered_consumer, s.floor_consumer)
-    # a file may end after each of its parts
+    # a file may end after each part: no pending or redelivered messages then
     if get_uvarint(&p, end, &count) and count:
         if not get_varint(&p, end, &base) or count > <uint64_t> (end - p) // <uint64_t> (version + 1):
             return CODEC_BAD
@@ -303,8 +303,8 @@ cdef int consumer_fields(ConsumerSnapshot *s, const uint8_t *data, size_t n) noe
                 return CODEC_BAD
             if not get_varint(&p, end, &ts):
                 return CODEC_BAD
-            # What waits for its acknowledgement has been delivered, and is behind the floor of the stream. The number
-            # of its first delivery may be below the other floor: that is of a later delivery of a message before it.
+            # A pending message was delivered and is after the ack floor's stream sequence. Its consumer sequence may be
+            # below the floor's, which may come from a redelivery of an earlier message.
             pends = 0 < e.stream_seq <= s.delivered_stream - s.floor_stream
             e.stream_seq += s.floor_stream
             if version >= 2:

@@ -1,11 +1,14 @@
-"""Numbers and durations as clients write them into headers (time.ParseDuration, parseMessageTTL of stream.go)."""
+"""Parsing of numbers and durations in headers (time.ParseDuration of Go, parseMessageTTL of stream.go).
+
+Functions that return bint return False for invalid text.
+"""
 from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint64_t
 
-# -1 for what is no number; too many digits wrap around, as in nats-server
+# -1: not a number. Too many digits wrap around, as in nats-server.
 cdef int64_t parse_int64(const char *p, size_t n) noexcept nogil
 cdef bint parse_uint64(const char *p, size_t n, uint64_t *out) noexcept nogil
-# time.ParseDuration, ns
+# Parses a Go duration to ns.
 cdef bint parse_duration(const char *p, size_t n, int64_t *out) noexcept nogil
-# Of a Nats-TTL: seconds, -1 for never. False for an invalid one, out is 0 then.
+# Parses a Nats-TTL to seconds; -1: never. Invalid: *out is 0.
 cdef bint parse_message_ttl(const char *p, size_t n, int64_t *out) noexcept nogil

@@ -1,4 +1,4 @@
-"""What expires; see expiry.pxd (expireMsgs of filestore.go, getMessageTTL of stream.go)."""
+"""Expiry; see expiry.pxd (expireMsgs of filestore.go, getMessageTTL of stream.go)."""
 from libc.stddef cimport size_t
 from libc.stdint cimport INT64_MAX, int64_t, uint32_t, uint64_t
 
@@ -14,16 +14,16 @@ from gnats.store.record cimport Record
 from gnats.store.wheel cimport Expiry, wheel_add, wheel_clear, wheel_next, wheel_remove, wheel_take
 
 cdef enum:
-    TAKEN = 32       # from the wheel at once
+    TAKEN = 32       # sequences taken from the wheel at once
 
-cdef int64_t RETRY = 2000000000    # ns until a block that could not be read is looked at again
+cdef int64_t RETRY = 2000000000    # ns until next_expiry() tries a block again that could not be read
 
 cdef inline int64_t expiry_of(int64_t ts, int64_t ttl) noexcept nogil:
     return time_after(ts, whole_seconds(ttl))
 
 
 cdef void ttl_stored(StoreBase s, uint64_t seq, int64_t ts, int64_t ttl) noexcept nogil:
-    # Without memory for it, the message stays until the store is opened again.
+    # Out of memory the message does not expire until the store is opened again.
     if s.limits.allow_ttl:
         wheel_add(&s.ttls, seq, expiry_of(ts, ttl))
 
@@ -66,10 +66,11 @@ cdef int64_t header_ttl(const char *hdr, uint32_t n) noexcept nogil:
     return ttl
 
 
-# --- what is due ---
+# --- expired messages ---
 
 cdef bint oldest(StoreBase s, uint64_t start, StoreMsg *msg) noexcept nogil:
-    # The first message that age can remove; those that never expire at the front are looked at once.
+    # Finds the first message that max_age can remove. age_seq saves a second look at messages at the front that never
+    # expire.
     start = max(start, s.age_seq)
     while load_next(s, NULL, start, msg, NULL) == STORE_OK:
         if msg.hdr_n == 0 or header_ttl(msg.hdr, msg.hdr_n) >= 0:

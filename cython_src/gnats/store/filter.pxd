@@ -1,4 +1,4 @@
-"""Filters: which subjects somebody asks for, compiled once. No filter, NULL, means every subject."""
+"""Filters: a set of subjects with wildcards, compiled once. A NULL filter matches every subject."""
 from libc.stddef cimport size_t
 from libc.stdint cimport uint8_t, uint32_t
 
@@ -8,13 +8,13 @@ from gnats.store.stree cimport STreeFilter
 
 cdef struct Filter:
     STreeFilter *subjects
-    uint8_t *wild     # which of them have wildcards
+    uint8_t *wild     # wild[i]: subject i has wildcards
     uint32_t n
     bint all          # one of them is `>`
 
 
-# Of a sequence of str or bytes; NULL for an empty one. Freed by filter_free, or retired by its owner (the subjects are
-# in the same block of memory).
+# Makes a filter of a sequence of str or bytes; NULL for an empty one. Raises MemoryError. One malloc'd block holds the
+# filter and its subjects: the owner frees it with filter_free(), or retires it.
 cdef Filter *filter_make(subjects) except? NULL
 cdef void filter_free(Filter *f) noexcept nogil
 

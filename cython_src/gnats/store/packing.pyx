@@ -11,7 +11,7 @@ from gnats.store.region cimport Region, region_memory
 from gnats.store.s2 cimport S2_NO_MEMORY, compress_file, decompress_file, is_compressed
 
 cdef enum:
-    LIMIT = 128 * 1024 * 1024     # of what a file may stand for
+    LIMIT = 128 * 1024 * 1024     # most bytes that a file may decompress to
 
 
 cdef Region *unpack_records(
@@ -22,7 +22,7 @@ cdef Region *unpack_records(
     cdef uint8_t *data = NULL
     cdef size_t size = n
     cdef int rc
-    # A record of 7368035 or 24145251 bytes begins as a compressed file does.
+    # The length of a record of 7368035 or 24145251 bytes reads like the beginning of a compressed file.
     if is_compressed(<const uint8_t *> raw, n) and record_decode(raw, n, key, &first) != RECORD_OK:
         rc = decompress_file(<const uint8_t *> raw, n, LIMIT, &data, &size)
         if rc != 0:

@@ -1,12 +1,15 @@
-"""Removing all messages at once, and those behind a sequence (filestore.go)."""
+"""Removing all messages at once, and all messages after a sequence (purge and Truncate of filestore.go).
+
+The caller holds the store's lock, except for remove_purged(). Functions that return int return a StoreError.
+"""
 from libc.stdint cimport uint64_t
 
 from gnats.store.base cimport StoreBase
 
-# No message stays. The sequence after the last is next, or `first` if that is larger; with `reset` it is 1. The files
-# are put aside (`__msgs__`), for remove_purged.
+# Removes all messages. The next sequence is last_seq + 1, or `first` if that is greater; with `reset` it is 1. Moves
+# the block files to `__msgs__`, for remove_purged().
 cdef int purge_all(StoreBase s, uint64_t first, bint reset) noexcept nogil
-# All behind seq goes, and seq becomes the last sequence; the count of messages that went.
+# Removes all messages after seq, which becomes the last sequence; *purged is their number.
 cdef int truncate(StoreBase s, uint64_t seq, uint64_t *purged) noexcept nogil
-# Removes what a purge has put aside; needs no lock. True if there was something.
+# Removes `__msgs__` from the directory of a stream (-1: does nothing); needs no lock. True if it was there.
 cdef bint remove_purged(int storefd) noexcept nogil

@@ -85,7 +85,7 @@ cdef extern from "<unistd.h>" nogil:
 
 
 cdef bint remove_dir(int storefd, const char *name) noexcept nogil:
-    # A directory of files.
+    # Removes a directory that has files only. False: there is none, or it could not be removed.
     cdef int fd = openat(storefd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
     cdef DIR *d
     cdef dirent *entry
@@ -110,7 +110,7 @@ cdef bint remove_purged(int storefd) noexcept nogil:
 
 
 cdef int move_block(int fromfd, int tofd, uint32_t index) noexcept nogil:
-    # A block's files to another directory, its block file last: 0 or an errno.
+    # Moves a block's files to another directory, N.blk last. 0 or an errno.
     cdef char name[32]
     snprintf(name, sizeof(name), "%u.key", index)
     if renameat(fromfd, name, tofd, name) != 0 and errno != ENOENT:
@@ -120,7 +120,7 @@ cdef int move_block(int fromfd, int tofd, uint32_t index) noexcept nogil:
 
 
 cdef int exchange_dirs(int storefd) noexcept nogil:
-    # __new_msgs__ becomes msgs, which becomes __msgs__: both or none. 0 or an errno.
+    # Renames msgs to __msgs__ and __new_msgs__ to msgs: both or none. 0 or an errno.
     cdef int err
     if renameat(storefd, b"msgs", storefd, b"__msgs__") != 0:
         return errno
@@ -132,8 +132,8 @@ cdef int exchange_dirs(int storefd) noexcept nogil:
 
 
 cdef int swap_dirs(StoreBase s, uint32_t index) noexcept nogil:
-    # The new block takes msgs/ for itself; the block file moves last, which tells recovery that the rest was there. An
-    # errno: nothing has changed.
+    # Makes a msgs/ with the new block alone, and moves the old one aside. N.blk moves last: recovery finishes the purge
+    # if __new_msgs__ has one. 0, or an errno: nothing has changed.
     cdef int storefd = s.env.storefd, newfd, rc
     remove_dir(storefd, b"__new_msgs__")
     remove_dir(storefd, b"__msgs__")
@@ -204,7 +204,7 @@ cdef int purge_all(StoreBase s, uint64_t first, bint reset) noexcept nogil:
     s.n_blks = 0
     s.near = NULL
     s.last = b
-    blk_add(s, b)    # there is room: there was a block before, or nothing at all
+    blk_add(s, b)    # cannot fail where there was a block before: the array has room
     stree_clear(&s.subjects)
     ttl_clear(s)
     schedules_clear(&s.schedules)
@@ -216,7 +216,7 @@ cdef int purge_all(StoreBase s, uint64_t first, bint reset) noexcept nogil:
         s.last_ts = 0
     s.dirty += 1
     if unsynced:
-        # It is done, and may be undone by a loss of power.
+        # The purge is done, but a loss of power may undo it.
         env_sync_failed(&s.env, unsynced, b.index)
         return STORE_FAILED
     return STORE_OK
@@ -233,7 +233,7 @@ cdef struct Marks:
 
 
 cdef int gather_tombs(Marks *m, MsgBlock *b, uint64_t most) noexcept nogil:
-    # A block's tombstones for sequences up to `most`. 0, -1: no memory.
+    # Adds a block's tombstones for sequences up to `most`. 0, -1: no memory.
     cdef Record r
     cdef uint64_t start = 0
     cdef int bad
@@ -252,7 +252,7 @@ cdef int gather_tombs(Marks *m, MsgBlock *b, uint64_t most) noexcept nogil:
 
 
 cdef void forget_from(StoreBase s, MsgBlock *b, uint64_t seq) noexcept nogil:
-    # The messages of a block at and behind a sequence leave the counts.
+    # Takes the messages of a block at or after a sequence out of the counts.
     cdef Record r
     cdef uint32_t k
     cdef uint64_t size
@@ -271,7 +271,7 @@ cdef void forget_from(StoreBase s, MsgBlock *b, uint64_t seq) noexcept nogil:
 
 
 cdef int cut_block(StoreBase s, MsgBlock *b, uint64_t seq, Marks *tombs) noexcept nogil:
-    # The block that holds seq ends with it, and with the tombstones.
+    # Rewrites the block of seq: it ends with seq and with the tombstones of the blocks that went.
     cdef char *copy
     cdef Record r
     cdef uint64_t at = 0, n = 0
@@ -319,7 +319,7 @@ cdef int cut_block(StoreBase s, MsgBlock *b, uint64_t seq, Marks *tombs) noexcep
 
 
 cdef void forget_blocks(StoreBase s) noexcept nogil:
-    # No subject names a block behind the last one: index.db would have it.
+    # Lowers the subjects' last_block to the last block: index.db must not name one that went.
     cdef STreeIter it
     cdef SimpleState *st
     stree_iter(&it, &s.subjects, NULL, 0)

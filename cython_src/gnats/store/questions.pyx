@@ -1,8 +1,7 @@
-"""Questions about what is stored; see questions.pxd (NumPending, MultiLastSeqs, GetSeqFromTime of filestore.go).
+"""Queries about stored messages; see questions.pxd (NumPending, MultiLastSeqs, GetSeqFromTime of filestore.go).
 
-Counts come from the states of the subjects. A subject whose messages are all at or behind the sequence asked for, or
-all before it, needs no look at its messages; only of the others the messages are counted, on the side where there are
-fewer.
+Counts come from the SimpleState of each subject. They are enough where each subject has its messages all before, or all
+at or after, the given sequence. Otherwise messages are counted one by one, on the side of the sequence with fewer.
 """
 from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint32_t, uint64_t
@@ -36,7 +35,7 @@ cdef void iter_filter(STreeIter *it, StoreBase s, const Filter *f) noexcept nogi
 
 
 cdef uint64_t count_all(StoreBase s, uint64_t seq) noexcept nogil:
-    # Messages at and behind a sequence, of every subject: whole blocks, and one by its slots.
+    # Counts the messages of every subject at or after a sequence: one block by its slots, the later ones as a whole.
     cdef uint64_t n = 0
     cdef size_t i = blk_at(s, seq)
     cdef MsgBlock *b
@@ -195,7 +194,7 @@ cdef int compare(const void *a, const void *b) noexcept nogil:
 
 
 cdef bint search_back(StoreBase s, STree *wanted, uint64_t most_seq, Sequences *list) noexcept nogil:
-    # The last message up to a sequence of each wanted subject; the found ones leave the tree.
+    # Adds the last sequence up to most_seq of each wanted subject, and removes the subject from `wanted`.
     cdef MsgBlock *b
     cdef Record r
     cdef uint32_t k, low
@@ -276,7 +275,7 @@ cdef uint64_t seq_from_time(StoreBase s, int64_t ts) noexcept nogil:
             continue
         if not blk_load(s, b):
             if s.refused:
-                return b.first_seq    # rather too many than too few
+                return b.first_seq    # too many messages are better than too few
             continue
         low = slot_from(b, b.first_seq)
         high = b.n_slots

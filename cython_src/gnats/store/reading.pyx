@@ -40,13 +40,13 @@ cdef extern from * nogil:
     void touch "gnats_touch"(const char *p, size_t n)
 
 cdef enum:
-    SKIP_AFTER = 2      # blocks without a match, before the subjects are asked where to go on
+    SKIP_AFTER = 2      # blocks without a match, after which the subjects say which block has the next
 
 
 cdef inline bint whole(StoreBase s, MsgBlock *b, uint32_t offset, const Record *r) noexcept nogil:
-    # Records are checked when the block is loaded. Since then the file may have become unreadable: pages that fail are
-    # found by touching them here, before anybody is given a pointer; what is behind the end of a file that was cut
-    # within a page reads as zeroes.
+    # Whether the record can still be read. It was checked when the block was loaded, but the file may have become
+    # unreadable since. Touching its pages here makes the bad ones fail before a reader has a pointer to them. The rest
+    # of a page after the end of a truncated file reads as zeroes; a checksum may end in a zero, hence the second check.
     cdef const char *p = b.region.base + offset
     touch(p, r.size)
     if likely(p[r.size - 1] != 0 and region_hits(b.region) == 0):
@@ -55,7 +55,7 @@ cdef inline bint whole(StoreBase s, MsgBlock *b, uint32_t offset, const Record *
 
 
 cdef inline bint take(StoreBase s, MsgBlock *b, uint32_t k, const Filter *f, StoreMsg *out) noexcept nogil:
-    # Is the message of slot k one that the filter takes? What is damaged is passed over, and lost.
+    # Loads the message of slot k if the filter matches it. A damaged message counts as lost and does not match.
     cdef Record r
     if b.offs[k] == NO_SLOT:
         return False
@@ -95,10 +95,10 @@ cdef int load(StoreBase s, uint64_t seq, StoreMsg *out) noexcept nogil:
 
 
 cdef struct Bounds:
-    # the blocks that hold messages of a filter, beyond one that has been looked at
+    # the nearest blocks with messages that a filter matches, around block `behind`, by index
     uint32_t behind
-    uint32_t next         # the first such block behind it, 0: none
-    uint32_t before       # the last such block before it, 0: none
+    uint32_t next         # the first one after it, 0: none
+    uint32_t before       # the last one before it, 0: none
 
 
 cdef Bounds bounds_of(StoreBase s, const Filter *f, uint32_t behind) noexcept nogil:
@@ -109,7 +109,7 @@ cdef Bounds bounds_of(StoreBase s, const Filter *f, uint32_t behind) noexcept no
     at.behind = behind
     at.next = at.before = 0
     stree_iter(&it, &s.subjects, f.subjects, f.n)
-    # adjacent on both sides: nothing can be skipped
+    # once the neighbours on both sides have messages, no block can be skipped
     while (at.next != behind + 1 or at.before != behind - 1) and stree_next(&it):
         st = <SimpleState *> it.value
         if st.last_block > behind:
@@ -126,7 +126,8 @@ cdef Bounds bounds_of(StoreBase s, const Filter *f, uint32_t behind) noexcept no
 
 
 cdef bint next_of(StoreBase s, uint64_t seq, const Filter *f, uint64_t *found) noexcept nogil:
-    # The usual question is for the message of a subject behind the one that was asked for before.
+    # The subject's next message after that of seq, by its link: a consumer usually asks for the message after its last.
+    # False: the link does not say; no message of the subject is between seq and *found, if that was set.
     cdef MsgBlock *b = blk_select(s, seq)
     cdef Record r
     cdef uint32_t k
@@ -152,14 +153,14 @@ cdef int load_at(StoreBase s, uint64_t seq, StoreMsg *out, uint64_t *skip) noexc
 
 
 cdef inline int unreadable(uint64_t seq, uint64_t *skip) noexcept nogil:
-    # There is nothing before seq, and nobody knows yet what is there.
+    # No message before seq matches; whether one at or after it does is not known.
     if skip != NULL:
         skip[0] = seq - 1
     return STORE_UNREADABLE
 
 
 cdef inline bint may_ask(StoreBase s, const int64_t *left) noexcept nogil:
-    # May it take as long as there are subjects?
+    # Whether a search may go through all subjects: one with a budget only where there are few.
     return left == NULL or s.subjects.size <= FEW_SUBJECTS
 
 
@@ -187,7 +188,7 @@ cdef int search_next(
     if f != NULL and f.all:
         f = NULL
     if f != NULL and f.n == 1 and not f.wild[0]:
-        # One subject: its first and last say where to look.
+        # A literal subject: its first and last messages bound the search.
         st = <SimpleState *> stree_find(&s.subjects, f.subjects[0].at, f.subjects[0].n)
         if st == NULL or start > st.last:
             if skip != NULL:
@@ -205,7 +206,7 @@ cdef int search_next(
             if start == 0:
                 start = stop + 1
     if b != NULL and b.first_seq <= start <= b.last_seq:
-        i = s.n_blks    # looked for when it is needed
+        i = s.n_blks    # found below, when the next block is needed
     else:
         i = blk_at(s, start)
         b = s.blks[i] if i < s.n_blks else NULL
@@ -325,7 +326,7 @@ cdef int load_last(StoreBase s, const char *subject, uint32_t n, StoreMsg *out) 
     if s.closed:
         return STORE_CLOSED
     if n == 1 and subject[0] == c'>':
-        # as nats-server does: when the very last one is deleted, there is none
+        # As in nats-server: when the message of last_seq is deleted, there is no last message.
         rc = load(s, s.last_seq, out)
         return STORE_NOT_FOUND if rc == STORE_DELETED or rc == STORE_EOF else rc
     if subject_has_wildcard(subject, n):

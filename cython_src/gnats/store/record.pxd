@@ -7,10 +7,10 @@
     22       subject; u32 length of the headers and the headers, if it has them; payload
     -8  u64  HighwayHash-64 of [4:20], subject, headers, payload
 
-All little endian. An erased record stands for a sequence without a message; what its body holds means nothing. A
+All numbers are little endian. An erased record stands for a sequence without a message; its body has no meaning. A
 tombstone says that the message of its sequence, in this block or an earlier one, is deleted. An erased record of
-sequence 0 says that the message before it is whole: it is no part of an atomic batch, whatever its headers say.
-nats-server passes over it.
+sequence 0 says that the message before it is *whole*: no part of an atomic batch, whatever its headers say.
+nats-server skips such a record.
 """
 from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
@@ -19,9 +19,10 @@ from libc.string cimport memcpy
 from gnats.store.highway cimport HighwayKey, HighwayPiece, highway_headed, highway_pieces
 
 cdef enum:
+    # bytes
     RECORD_HEADER = 22
     RECORD_HASH = 8
-    EMPTY_RECORD = 30
+    EMPTY_RECORD = 30       # header and checksum
     MAX_RECORD = 32 * 1024 * 1024
     MAX_SUBJECT = 65535
 
@@ -37,7 +38,7 @@ cdef extern from * nogil:
     """
     const uint64_t EBIT "GNATS_EBIT"
     const uint64_t TBIT "GNATS_TBIT"
-    const uint64_t MAX_SEQ "GNATS_MAX_SEQ"    # no record can hold a greater one; nothing gets one
+    const uint64_t MAX_SEQ "GNATS_MAX_SEQ"    # the greatest sequence that a record can hold, and that a store gives
 
 cdef enum RecordKind:
     MESSAGE = 0
@@ -46,31 +47,31 @@ cdef enum RecordKind:
 
 cdef enum RecordError:
     RECORD_OK = 0
-    RECORD_SHORT = -1   # there may be more of it behind what was given
-    RECORD_BAD = -2     # lengths that cannot be
+    RECORD_SHORT = -1   # the record is longer than the data
+    RECORD_BAD = -2     # the lengths are impossible
     RECORD_HASH_BAD = -3
-    RECORD_HEADERS_BAD = -4     # the length of its headers, which no checksum covers; the next record is in place
+    RECORD_HEADERS_BAD = -4     # the length of the headers is too large; no checksum covers it. `size` is still right
 
 
 cdef struct Record:
-    uint64_t seq            # without the bits
+    uint64_t seq            # without EBIT and TBIT
     int64_t ts              # ns since 1970
-    const char *subject
+    const char *subject     # the pointers are into the data that was parsed
     const char *hdr
-    const char *msg         # behind hdr, nothing between
+    const char *msg         # the payload, directly after the headers
     uint32_t hdr_n
     uint32_t msg_n
-    uint32_t size           # of the whole record
+    uint32_t size           # bytes of the whole record
     uint16_t subject_n
     uint8_t kind            # a RecordKind
 
 
-# What a record takes; over MAX_RECORD it must not be written. The counts are below 2**32.
+# The size of a record in bytes; one over MAX_RECORD must not be written. The arguments are below 2**32.
 cdef inline uint64_t record_size(size_t subject_n, size_t hdr_n, size_t msg_n) noexcept nogil:
     return EMPTY_RECORD + subject_n + msg_n + (4 + hdr_n if hdr_n else 0)
 
 
-# The checksum of a record with `gap` bytes between the subject and the `rest` that are in no checksum.
+# The checksum of the record at `data`: `gap` bytes between the subject and the last `rest` bytes are not part of it.
 cdef inline uint64_t record_sum(
     const char *data, const HighwayKey *key, size_t subject_n, size_t gap, size_t rest,
 ) noexcept nogil:
@@ -86,8 +87,8 @@ cdef inline uint64_t record_sum(
     return highway_pieces(key, pieces, 3)
 
 
-# Writes a record of record_size() bytes to out, but for its checksum; where that goes. seq comes with its bits; no
-# pointer is NULL.
+# Writes a record without its checksum to `out`, which has record_size() bytes; returns the place of the checksum.
+# `seq` includes EBIT or TBIT; no pointer is NULL.
 cdef inline char *record_put(
     char *out, uint64_t seq, int64_t ts, const char *subject, size_t subject_n,
     const char *hdr, size_t hdr_n, const char *msg, size_t msg_n,
@@ -111,7 +112,7 @@ cdef inline char *record_put(
     return out + msg_n
 
 
-# The same with its checksum, which is returned.
+# record_put() with the checksum, which it returns.
 cdef inline uint64_t record_encode(
     char *out, const HighwayKey *key, uint64_t seq, int64_t ts, const char *subject, size_t subject_n,
     const char *hdr, size_t hdr_n, const char *msg, size_t msg_n,
@@ -122,7 +123,7 @@ cdef inline uint64_t record_encode(
     return sum64
 
 
-# Takes a record apart without looking at its checksum: for bytes that were checked before. 0 or a RecordError.
+# Parses the record at `data`, without its checksum: for bytes that were checked before. RECORD_OK or a RecordError.
 cdef inline int record_parse(const char *data, size_t n, Record *r) noexcept nogil:
     cdef uint32_t size, hdr_n = 0
     cdef uint64_t seq
@@ -156,7 +157,7 @@ cdef inline int record_parse(const char *data, size_t n, Record *r) noexcept nog
         memcpy(&hdr_n, r.hdr, 4)
         r.hdr += 4
         if hdr_n > body:
-            # the body of an erased record is whatever replaced it
+            # the body of an erased record has no meaning, so its lengths may be wrong
             bad = RECORD_HEADERS_BAD if r.kind == MESSAGE else RECORD_OK
             hdr_n = 0
     r.hdr_n = hdr_n
@@ -165,18 +166,19 @@ cdef inline int record_parse(const char *data, size_t n, Record *r) noexcept nog
     return bad
 
 
-# The checksum of a record that record_parse() took apart, as stored in its last 8 bytes.
+# The checksum stored in the last 8 bytes of a parsed record.
 cdef inline uint64_t record_stored_hash(const char *data, const Record *r) noexcept nogil:
     cdef uint64_t sum64
     memcpy(&sum64, data + r.size - RECORD_HASH, 8)
     return sum64
 
 
+# The checksum that a parsed record should have.
 cdef inline uint64_t record_hash(const char *data, const HighwayKey *key, const Record *r) noexcept nogil:
     return record_sum(data, key, r.subject_n, <size_t> (r.hdr - r.subject) - r.subject_n, r.hdr_n + r.msg_n)
 
 
-# Takes apart and checks the record at the beginning of n untrusted bytes. 0 or a RecordError.
+# Parses and checks the record at the beginning of n untrusted bytes. RECORD_OK or a RecordError.
 cdef inline int record_decode(const char *data, size_t n, const HighwayKey *key, Record *r) noexcept nogil:
     cdef int bad = record_parse(data, n, r)
     if bad == RECORD_SHORT or bad == RECORD_BAD:
@@ -184,13 +186,13 @@ cdef inline int record_decode(const char *data, size_t n, const HighwayKey *key,
     return bad if record_hash(data, key, r) == record_stored_hash(data, r) else RECORD_HASH_BAD
 
 
-# A tombstone, or an erased record without a body, of EMPTY_RECORD bytes; returns its checksum.
+# Writes a tombstone (`bit` TBIT) or an erased record (EBIT) of EMPTY_RECORD bytes; returns its checksum.
 cdef inline uint64_t record_encode_mark(
     char *out, const HighwayKey *key, uint64_t seq, int64_t ts, uint64_t bit,
 ) noexcept nogil:
     return record_encode(out, key, seq | bit, ts, out, 0, out, 0, out, 0)
 
 
-# Does it say that the message before it is no part of an atomic batch?
+# Whether a record says that the message before it is whole.
 cdef inline bint is_whole_mark(const Record *r) noexcept nogil:
     return r.kind == ERASED and r.seq == 0

@@ -12,7 +12,7 @@ def encode(
     bytes block not None, uint64_t seq, int64_t ts, bytes subject not None, bytes hdr not None, bytes msg not None,
     str kind="message",
 ) -> bytes:
-    """A record for the block of this name, `<stream>-<index>`."""
+    """Encode a record of the block named `block` (`<stream>-<index>`); see record.pyi."""
     cdef HighwayKey key
     cdef uint64_t size = record_size(len(subject), len(hdr), len(msg))
     cdef uint64_t bit = TBIT if kind == "tombstone" else EBIT if kind == "erased" else 0
@@ -27,7 +27,7 @@ def encode(
 
 
 def decode(bytes block not None, bytes data not None, size_t start=0):
-    """The record at `start` of a block: (kind, seq, ts in ns, subject, headers, payload, size)."""
+    """Decode the record at `start` of a block: (kind, seq, ts in ns, subject, headers, payload, size)."""
     cdef HighwayKey key
     cdef Record r
     cdef int bad = RECORD_SHORT

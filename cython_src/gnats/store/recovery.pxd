@@ -1,10 +1,11 @@
-"""Opening the directory of a stream: its blocks become a store's again (recoverMsgs of filestore.go).
+"""Recovery: makes a store from the directory of a stream (recoverMsgs of filestore.go).
 
-The state that was written last (index.db) is taken when nothing was stored since. Otherwise every record is read and
-checked. A torn record at the end of the last block is cut off. Damage anywhere else costs the records that cannot be
-read, and nothing behind them; what is lost is reported, and no file is removed for it.
+Where index.db fits the blocks, only the records after it are read. Otherwise every record is read and checked. A torn
+record at the end of the last block is cut off. Damage anywhere else costs the records that cannot be read, and no
+record after them. Losses are reported; no file is removed for them.
 """
 from gnats.store.base cimport StoreBase
 
-# Opens `msgs` of a directory and fills the store; then the limits apply. Raises OSError.
+# Opens `msgs` of a directory, fills the store from it and enforces the limits. Calls warn(str) for each problem.
+# Raises OSError or MemoryError. No other thread has the store yet.
 cdef object recover(StoreBase s, str directory, object warn)

@@ -51,19 +51,19 @@ from gnats.store.statefile cimport load_index, load_schedules, load_ttls
 from gnats.store.stree cimport SimpleState, stree_insert
 
 cdef enum:
-    KEEP_LOADED = 64          # blocks whose slots stay after the scan
-    GAP_MAX = 1 << 24
+    KEEP_LOADED = 64          # blocks that stay loaded after the scan
+    GAP_MAX = 1 << 24         # sequences between two records of a block; more are taken for damage
 
 BLOCK_FILE = re.compile(r"([1-9][0-9]{0,9})\.blk")
 
 
 cdef struct Scan:
-    uint64_t *tombs           # sequences, of all blocks
+    uint64_t *tombs           # sequences of the tombstones of all blocks
     size_t n_tombs, room
-    # of the block at hand
+    # of the block that was scanned last
     uint64_t damage           # bytes that are no records
-    uint64_t tail             # those of them at the end
-    uint64_t missing          # sequences between records that damage separates
+    uint64_t tail             # those of them after the last record
+    uint64_t missing          # sequences between records with damage between them
 
 
 cdef int note_tomb(Scan *scan, uint64_t seq) noexcept nogil:
@@ -75,18 +75,18 @@ cdef int note_tomb(Scan *scan, uint64_t seq) noexcept nogil:
 
 
 cdef int advance(MsgBlock *b, Record *r, uint64_t last) noexcept nogil:
-    # The block reaches to this record; sequences it skips are deleted ones.
+    # Extends the block to this record; the sequences between it and `last` are deleted ones.
     if last and r.seq != last + 1 and b.msgs and seqset_insert_range(&b.dmap, last + 1, r.seq - 1) < 0:
         return -1
     b.last_seq = r.seq
     if r.ts:
-        b.last_ts = r.ts    # erased records have none
+        b.last_ts = r.ts    # a record that was erased has no time
     return 0
 
 
 cdef int scan_block(StoreBase s, MsgBlock *b, size_t at, Scan *scan) noexcept nogil:
-    # State, slots and subjects of a block from its records: 0, -errno when its file cannot be read, or STORE_NO_MEMORY.
-    # Of a block that is known in part, those behind `at` are added.
+    # Adds the records from offset `at` on to a block's counts and to the store's subjects; a block of which nothing is
+    # known gets its slots, too. 0; -errno: the file cannot be read; STORE_NO_MEMORY.
     cdef const char *p
     cdef size_t n, resumed
     cdef Record r
@@ -167,7 +167,7 @@ cdef int scan_block(StoreBase s, MsgBlock *b, size_t at, Scan *scan) noexcept no
     if b.low_seq == 0:
         b.low_seq = tomb + 1
     if b.msgs == 0:
-        # What is known is where the sequences stand.
+        # The block says only which sequence is next.
         if b.first_seq:
             b.last_seq = b.first_seq - 1
         elif tomb:
@@ -178,7 +178,7 @@ cdef int scan_block(StoreBase s, MsgBlock *b, size_t at, Scan *scan) noexcept no
 
 
 cdef void add_block_state(StoreBase s, MsgBlock *b) noexcept nogil:
-    # The state of the store with this block behind the others.
+    # Adds a block, which follows those added before, to the counts of the store.
     if s.msgs == 0:
         s.first_seq = s.last_seq = 0
         s.first_ts = s.last_ts = 0
@@ -203,7 +203,7 @@ cdef int compare(const void *a, const void *b) noexcept nogil:
 
 
 cdef int choose_last(StoreBase s) except -1:
-    # The last block goes on being appended to, unless it is packed or damaged.
+    # Goes on storing into the last block, unless it is compressed or damaged, or later sequences are known: then rolls.
     cdef MsgBlock *b = s.blks[s.n_blks - 1] if s.n_blks else NULL
     cdef bint ahead = s.last_seq > (b.last_seq if b != NULL else 0)
     cdef int error = STORE_OK
@@ -235,14 +235,14 @@ cdef int apply_tombs(StoreBase s, Scan *scan) noexcept nogil:
         error = remove_msg(s, scan.tombs[i], False, True)
         if error == STORE_FAILED or error == STORE_NO_MEMORY:
             return error
-        # it was not there any more
+        # a message that was deleted is not lost
         if seqset_delete(&s.lost, scan.tombs[i]) and s.lost.size == 0:
             s.lost_bytes = s.n_notes = 0
     return STORE_OK
 
 
 cdef int finish_purge(str directory) except -1:
-    # A purge moves msgs/ aside as a whole; a server that ended within it left one of these behind.
+    # A purge moves msgs/ aside as a whole; a server that ended during a purge left one of these directories.
     msgs = os.path.join(directory, "msgs")
     new = os.path.join(directory, "__new_msgs__")
     old = os.path.join(directory, "__msgs__")
@@ -254,7 +254,7 @@ cdef int finish_purge(str directory) except -1:
             os.rename(new, msgs)
         else:
             for name in names:
-                # its block is still in msgs/, empty but for a tombstone, and encrypted with this key
+                # The new block is still in msgs/, with a tombstone at most, and needs this key.
                 if name.endswith(".key") and os.path.exists(os.path.join(msgs, name.removesuffix(".key") + ".blk")):
                     os.rename(os.path.join(new, name), os.path.join(msgs, name))
             shutil.rmtree(new)
@@ -264,7 +264,7 @@ cdef int finish_purge(str directory) except -1:
 
 
 def settle_purge(str directory not None) -> None:
-    """Finish a purge that was interrupted, in the directory of a stream. Raises OSError."""
+    """Finish an interrupted purge in the directory of a stream. Raises OSError."""
     finish_purge(directory)
 
 
@@ -275,7 +275,7 @@ cdef object report(StoreBase s, Scan *scan, MsgBlock *b, object warn):
 
 
 cdef int scan_one(StoreBase s, MsgBlock *b, size_t start, bint last, Scan *scan, object warn) except -1:
-    # Adds what a block holds behind `start`; the block may go.
+    # Scans a block from offset `start` on and deals with its damage. Frees a block of which nothing can be read.
     cdef int rc = 0
     if last:
         block_unload(&s.env, b)
@@ -293,7 +293,7 @@ cdef int scan_one(StoreBase s, MsgBlock *b, size_t start, bint last, Scan *scan,
     if rc < 0:
         raise OSError(-rc, os.strerror(-rc), f"{b.index}.blk")
     if scan.tail and last and scan.tail == scan.damage and not b.packed:
-        # A record that was being written; whoever sent it was not told that it is stored.
+        # The server ended while it wrote this record: no publisher has an acknowledgement of it.
         warn(f"block {b.index}: {scan.tail} bytes of an incomplete record at the end are cut off")
         if block_cut(&s.env, b, b.rbytes - scan.tail) < 0:
             raise OSError(s.env.error, os.strerror(s.env.error), f"{b.index}.blk")
@@ -313,7 +313,7 @@ cdef int scan_one(StoreBase s, MsgBlock *b, size_t start, bint last, Scan *scan,
 
 
 cdef int scan_all(StoreBase s, list indices, int64_t behind, object warn) except -1:
-    # behind: of the last block there is, what is known of it ends there; negative: nothing is known.
+    # Scans all blocks. behind: offset in the last block of s.blks at which index.db ends; negative: there is no index.
     cdef Scan scan
     cdef MsgBlock *b
     cdef uint64_t known_last = s.last_seq
@@ -336,7 +336,7 @@ cdef int scan_all(StoreBase s, list indices, int64_t behind, object warn) except
         for i in range(s.n_blks):
             add_block_state(s, s.blks[i])
         if s.last_seq < known_last:
-            # Sequences are not given out twice.
+            # never give a sequence to two messages
             s.last_seq = known_last
             s.last_ts = known_ts
         choose_last(s)
@@ -354,7 +354,7 @@ cdef int scan_all(StoreBase s, list indices, int64_t behind, object warn) except
 cdef int enforce(StoreBase s) except -1:
     cdef int error
     with nogil:
-        # Subjects first: what their limit had removed before must not make others look too many.
+        # The limit per subject first: messages that it had removed before the start must not count for the others.
         error = enforce_per_subject(s)
         if error == STORE_OK:
             error = enforce_msgs(s)
@@ -371,7 +371,7 @@ cdef int enforce(StoreBase s) except -1:
 
 
 cdef object recover_ttls(StoreBase s, object warn):
-    # Those of scanned blocks are known already.
+    # Fills the wheel, unless the scan of all blocks has done so.
     cdef uint64_t high
     if s.n_blks and s.blks[0].resolved:
         s.tracks_ttls = True
@@ -382,7 +382,8 @@ cdef object recover_ttls(StoreBase s, object warn):
 
 
 cdef int remove_as_noted(StoreBase s, object msgs, list indices) except -1:
-    # What nats-server before 2.10 had removed from blocks is removed from them once more, so that this is in them.
+    # nats-server before 2.10 noted removals beside a block (N.idx). Remove these messages again, which notes it in the
+    # blocks.
     cdef MsgBlock *b
     cdef uint64_t seq
     cdef int error
@@ -423,11 +424,11 @@ cdef object recover(StoreBase s, str directory, object warn):
         if match and int(match[1]) < 2**32 - 1:
             indices.append(int(match[1]))
         elif name.endswith(".blk.tmp"):
-            os.unlink(os.path.join(msgs, name))    # a block that was being rewritten; the one it was made of is there
+            os.unlink(os.path.join(msgs, name))    # of an interrupted rewrite: N.blk is still there
     indices.sort()
     behind = load_index(s, indices, warn)
     known = s.indexed_seq = s.last_seq if behind >= 0 else 0
-    # before records are read that the index does not know: what they say of schedules comes after it
+    # before the records after the index are scanned: their schedules are newer
     high = load_schedules(s, warn) if s.limits.allow_schedules and behind >= 0 else 0
     scan_all(s, indices, behind, warn)
     if s.limits.allow_schedules:
@@ -439,7 +440,7 @@ cdef object recover(StoreBase s, str directory, object warn):
     if s.limits.allow_ttl:
         recover_ttls(s, warn)
     if not s.index_written:
-        s.dirty += s.last_seq > 0    # an index is worth having
+        s.dirty += s.last_seq > 0    # have write_state() write an index
         remove_as_noted(s, pathlib.Path(msgs), indices)
     enforce(s)
     for i in range(s.n_notes):
@@ -447,6 +448,6 @@ cdef object recover(StoreBase s, str directory, object warn):
         warn(f"block {note.block}: {note.n} messages are lost to damage, sequences {note.first} to {note.last}")
     s.n_notes = 0
     for name in os.listdir(msgs):
-        # Those were of nats-server before 2.10, and would be wrong from now on.
+        # Files of nats-server before 2.10, which are wrong once a message is stored.
         if name.endswith((".idx", ".fss")):
             os.unlink(os.path.join(msgs, name))

@@ -1,11 +1,12 @@
-"""Memory that blocks live in: mappings of files, and anonymous memory for what has no file or must be decoded.
+"""The memory of block bodies: mappings of files, and anonymous memory for records without a file or in decoded form.
 
-A page of a file that cannot be read (an I/O error, a file cut short by somebody else) raises SIGBUS in whoever reads
-it. The handler of this module puts a page of zeroes there and counts a hit for the region, so the reader goes on:
-zeroes are no valid record, a store that finds one looks at the hits and reports the damage. A SIGBUS anywhere else
-goes to the handler that was there before. Nothing is paid for this while reading.
+Reading a page of a mapping that the kernel cannot read (an I/O error, a truncated file) raises SIGBUS in the reading
+thread. The handler of this module maps a page of zeroes there and counts a hit for the region, so the thread goes on.
+Before a store gives out a pointer, it touches the record's pages and, where there were hits, compares the checksum. A
+SIGBUS elsewhere goes to the handler that was installed before. Readers pay nothing for this.
 
-A region that readers may still hold pointers into is retired (core.quiesce), never unmapped at once.
+A region that readers may hold pointers into is retired (core.quiesce), never unmapped at once. Any thread may call
+these functions; they take the lock of the table of mappings (a leaf).
 """
 from libc.stddef cimport size_t
 from libc.stdint cimport uint64_t
@@ -14,22 +15,26 @@ from libc.stdint cimport uint64_t
 cdef struct Region:
     char *base
     size_t size
-    Watch *watch      # of mappings of files, else NULL
+    Watch *watch      # of a mapped file; NULL: anonymous memory
 
 
 cdef struct Watch:
-    # an entry of the table that the handler searches; entries are never freed, only used again
-    uint64_t start    # atomic; 0: free
-    uint64_t end      # atomic
-    uint64_t hits     # atomic; pages that could not be read
+    # An entry of the table that the handler searches. Entries are reused, never freed.
+    # start and end: atomic; a thread with the table's lock writes, the handler reads.
+    uint64_t start    # address; 0: the entry is free
+    uint64_t end
+    uint64_t hits     # atomic; pages that could not be read: the handler counts, stores read
     Watch *next_free  # under the table's lock
 
 
-# NULL: no memory, errno says why
+# Make a region of at least `size` bytes. NULL: errno says why.
 cdef Region *region_map(int fd, size_t size) noexcept nogil         # read-only, shared; may be longer than the file
-cdef Region *region_memory(size_t size) noexcept nogil
+cdef Region *region_memory(size_t size) noexcept nogil              # zeroes
+# Pages of a region that could not be read since it was made.
 cdef uint64_t region_hits(const Region *r) noexcept nogil
-cdef void region_retire(Region *r) noexcept nogil                   # NULL is fine
-cdef void region_free(Region *r) noexcept nogil                     # nobody can be reading it
-# Pages that could not be read, of all stores since the process began.
+# Frees a region when no reader can hold a pointer into it any more; NULL does nothing.
+cdef void region_retire(Region *r) noexcept nogil
+# Frees a region at once: no other thread may hold a pointer into it.
+cdef void region_free(Region *r) noexcept nogil
+# Pages of all stores that could not be read since the process began.
 cdef uint64_t region_faults() noexcept nogil

@@ -1,6 +1,6 @@
 """Mappings whose unreadable pages do not end the process; see region.pxd.
 
-Lock: one mutex over the table of watched ranges (a leaf); the signal handler takes none.
+Lock: one mutex guards the table of watched ranges (a leaf). The signal handler takes no lock.
 """
 from libc.signal cimport SIGBUS
 from libc.stddef cimport size_t
@@ -79,13 +79,13 @@ cdef void on_sigbus(int signum, siginfo_t *info, void *context) noexcept nogil:
             add64(&faults, 1)
             return
         page = <WatchPage *> load_ptr_acquire(<void **> &page.next)
-    # Not ours: the access is repeated, or the signal that somebody sent comes again, under the handler before.
+    # Not a page of a region: put the previous handler back. The access that failed is repeated and reaches it.
     sigaction_set(SIGBUS, &before, NULL)
 
 
 cdef void install() noexcept nogil:
     global before
-    # Again for each mapping: others (faulthandler, for one) may have put theirs over ours since.
+    # Checked for each mapping: other code (faulthandler, for one) may have replaced the handler since.
     cdef sigaction_s act, now
     sigaction_set(SIGBUS, NULL, &now)
     if now.sa_flags & SA_SIGINFO and now.sa_sigaction == on_sigbus:
@@ -192,5 +192,5 @@ cdef uint64_t region_faults() noexcept nogil:
 
 
 def faults_seen() -> int:
-    """Pages of store files that could not be read since the process began."""
+    """Return the number of pages of store files that could not be read since the process began."""
     return region_faults()

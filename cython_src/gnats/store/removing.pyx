@@ -65,13 +65,13 @@ cdef extern from "<sys/random.h>" nogil:
     ssize_t getrandom(void *buf, size_t n, unsigned int flags)
 
 cdef enum:
-    EMPTY_ROLL = 64 * 1024      # the last block gives way to a new one when it is empty and has this many bytes
+    EMPTY_ROLL = 64 * 1024      # bytes of records from which an empty last block is replaced by a new one
 
 
-# --- blocks that are empty ---
+# --- blocks without messages ---
 
 cdef bint has_prior_tombs(StoreBase s, MsgBlock *b) noexcept nogil:
-    # Tombstones for messages of blocks before it, which need the block's file to stay.
+    # Whether a block has tombstones for messages of earlier blocks, so that its file must stay.
     cdef uint64_t at = 0
     cdef Record r
     cdef int bad
@@ -90,7 +90,7 @@ cdef bint has_prior_tombs(StoreBase s, MsgBlock *b) noexcept nogil:
 
 
 cdef int drop_block(StoreBase s, MsgBlock *b) noexcept nogil:
-    # An empty block that is not the last one. Its last sequence is remembered if no other block does.
+    # Drops an empty block that is not the last. If only it has the store's last sequence, a tombstone keeps that.
     cdef int error
     if b.last_seq == s.last_seq and not s.env.in_memory:
         error = write_tombstone(s, b.last_seq, b.last_ts)
@@ -127,7 +127,7 @@ cdef int drop_emptied(StoreBase s, MsgBlock *b) noexcept nogil:
 # --- one message ---
 
 cdef int erase_record(StoreBase s, MsgBlock *b, uint64_t seq, uint64_t offset, uint32_t size) noexcept nogil:
-    # A copy of the block in which the record stands for nothing takes its place.
+    # Replaces the block by a copy in which the record is an erased one with a random body.
     cdef char *copy
     cdef char *noise
     cdef int rc
@@ -173,7 +173,7 @@ cdef int remove_from(StoreBase s, MsgBlock *b, uint64_t seq, bint erase, bint by
         error = write_tombstone(s, seq, r.ts)
         if error != STORE_OK:
             return error
-        # it may have moved what waits
+        # the tombstone may have moved wbuf
         if r.size:
             block_record(&s.env, b, k, &r)
     elif not s.env.in_memory and s.last.flushed != s.last.rbytes:
@@ -190,7 +190,7 @@ cdef int remove_from(StoreBase s, MsgBlock *b, uint64_t seq, bint erase, bint by
     if seq == b.first_seq:
         next_first(b, seq)
     elif not empties and seqset_insert(&b.dmap, seq) < 0:
-        # Without it the block cannot be known when it is not loaded: it stays loaded until it is.
+        # Only the slots know of this deletion now: the block must stay loaded.
         b.pinned = True
     if seq == s.first_seq:
         if empties:
@@ -238,7 +238,7 @@ cdef int purge_block(StoreBase s, MsgBlock *b) noexcept nogil:
     cdef Record r
     cdef uint32_t k
     cdef uint64_t msgs = b.msgs, size = b.bytes
-    # what they go for is written first
+    # write the newer messages before those that they replace are removed
     if flush_last(s) != 0:
         return STORE_FAILED
     if not blk_load(s, b):
@@ -276,7 +276,7 @@ cdef MsgBlock *first_with_msgs(StoreBase s) noexcept nogil:
 
 
 cdef int enforce(StoreBase s, int64_t limit, bint bytes) noexcept nogil:
-    # Whole blocks go while enough stays without them, then one message after the other.
+    # Removes whole blocks as long as the rest is at or over the limit, then single messages.
     cdef uint64_t most = limit if limit > 0 else 0, rest
     cdef MsgBlock *b
     cdef int error = STORE_OK
@@ -303,7 +303,8 @@ cdef int enforce_per_subject(StoreBase s) noexcept nogil:
     cdef STreeIter it
     cdef SimpleState *st
     cdef uint64_t most = s.limits.max_msgs_per, seq
-    cdef char *names = NULL      # of the subjects with more, each after its length: the tree must not change meanwhile
+    # The subjects over the limit, each after its length: they are copied because a removal changes the tree.
+    cdef char *names = NULL
     cdef char *more
     cdef const char *subject
     cdef size_t n_names = 0, room = 0, at = 0
@@ -388,7 +389,7 @@ cdef int compact(StoreBase s, uint64_t seq, uint64_t *purged) noexcept nogil:
 cdef int purge_subject(
     StoreBase s, const char *subject, uint32_t n, uint64_t stop, uint64_t most, uint64_t *purged,
 ) noexcept nogil:
-    # One literal subject, from its first message on.
+    # Purges one literal subject, from its first message on.
     cdef SimpleState *st
     cdef uint64_t seq
     cdef int error = STORE_OK
@@ -425,7 +426,7 @@ cdef const char *ALL = b">"
 cdef int begin_purge(
     StoreBase s, const char *subject, uint32_t n, uint64_t seq, uint64_t keep, Purge *p
 ) noexcept nogil:
-    # Which messages may go. With STORE_OK and p.most == 0 there is nothing to do, or it is done.
+    # Finds out which messages to remove. STORE_OK with p.most == 0: there is nothing to do, or it is done.
     cdef STreeFilter name
     cdef STreeIter it
     cdef SimpleState *st
@@ -522,7 +523,7 @@ cdef int purge_some(
                 error = remove_from(s, b, r.seq, False, False)
                 p.purged += error == STORE_OK
             k += 1
-        # blocks may have gone, and this one with them
+        # the removals may have dropped blocks, this one included: find the next by index
         i = 0
         while i < s.n_blks and s.blks[i].index <= index:
             i += 1

@@ -1,55 +1,59 @@
-"""S2 compression of blocks: the format of klauspost/compress, an extension of Snappy's.
+"""S2 compression of block files: the format of klauspost/compress, an extension of Snappy's.
 
-A stream is chunks: its identifier, then blocks with a masked CRC-32C of what they stand for, compressed or not. What is
-read is untrusted: the size of what it stands for is added up, against a limit, before memory is taken for it.
+An S2 stream is a sequence of chunks: an identifier, then blocks, compressed or not, each with a masked CRC-32C of its
+uncompressed data. Decoding treats its input as untrusted: it adds up the uncompressed size and compares it with a limit
+before it allocates memory.
 
-A block file that is compressed is `cmp`, the algorithm, its uncompressed size, a stream of all but its last 8 bytes,
-and these bytes, the checksum of its last record, as they are.
+A compressed block file is `cmp`, a byte for the algorithm, the uncompressed size, an S2 stream of all but the last 8
+bytes, and these 8 bytes uncompressed: the checksum of the last record.
 """
 from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
 cdef enum:
-    S2_BLOCK = 1 << 20         # as written
-    S2_MAX_BLOCK = 4 << 20     # as read
-    S2_TABLE_BITS = 15         # 2**15 uint32_t to compress with
-    S2_CHUNK_HEADER = 4
-    S2_IDENTIFIER = 10         # bytes of the chunk that a stream begins with
+    S2_BLOCK = 1 << 20         # most uncompressed bytes of a block that is written
+    S2_MAX_BLOCK = 4 << 20     # most uncompressed bytes of a block that is read
+    S2_TABLE_BITS = 15         # the compressor's hash table has 2**15 uint32_t
+    S2_CHUNK_HEADER = 4        # bytes
+    S2_IDENTIFIER = 10         # bytes of the chunk with which a stream begins
 
 cdef enum S2Error:
-    S2_BAD = -1                # not the format, or another checksum
+    S2_BAD = -1                # not the format, or a wrong checksum
     S2_NO_MEMORY = -2
     S2_TOO_LARGE = -3          # over the limit
 
 
-# What a stream stands for: bytes, or an S2Error.
+# The uncompressed size of a stream in bytes, or an S2Error.
 cdef int64_t s2_decoded_size(const uint8_t *data, size_t n, uint64_t limit) noexcept nogil
-# Into exactly s2_decoded_size() bytes: 0 or S2_BAD.
+# Decodes a stream (or one block) to exactly `size` bytes, for a stream s2_decoded_size(). 0 or S2_BAD.
 cdef int s2_decode(const uint8_t *data, size_t n, uint8_t *out, size_t size) noexcept nogil
 cdef int s2_decode_block(const uint8_t *data, size_t n, uint8_t *out, size_t size) noexcept nogil
 
-# At most s2_bound() bytes; the bytes written, or S2_NO_MEMORY.
+# Encodes a stream of at most s2_bound() bytes. The bytes written, or S2_NO_MEMORY.
 cdef size_t s2_bound(size_t n) noexcept nogil
 cdef int64_t s2_encode(const uint8_t *data, size_t n, uint8_t *out) noexcept nogil
 
-# A stream in pieces. The identifier; then chunks for at most S2_BLOCK bytes, written to s2_bound() bytes: how many.
+# Encode a stream in pieces: the identifier, then chunks of at most S2_BLOCK bytes of data each, with room of s2_bound()
+# bytes in `out`. s2_put_chunk() returns the bytes written.
 cdef void s2_put_identifier(uint8_t *out) noexcept nogil
 cdef size_t s2_put_chunk(const uint8_t *data, size_t n, uint8_t *out, uint32_t *table) noexcept nogil
 
 
 cdef struct S2Chunk:
     int type
-    const uint8_t *body       # behind the CRC of a block
+    const uint8_t *body       # after the CRC of a block
     size_t n
-    uint64_t size             # what a block stands for, at most S2_MAX_BLOCK; 0: nothing
+    uint64_t size             # uncompressed bytes of a block, at most S2_MAX_BLOCK; 0: no block
     uint32_t crc
 
 
-# The chunk at *at, all of which is there: 1, 0 at the end, or S2_BAD. `first`: it must be the identifier.
+# Gets the chunk at *at and advances *at. 1; 0: the end; S2_BAD, also for an incomplete chunk. `first`: the chunk must
+# be the identifier.
 cdef int s2_next_chunk(const uint8_t **at, const uint8_t *end, bint first, S2Chunk *c) noexcept nogil
-cdef int s2_decode_chunk(const S2Chunk *c, uint8_t *out) noexcept nogil      # into c.size bytes: 0 or S2_BAD
+cdef int s2_decode_chunk(const S2Chunk *c, uint8_t *out) noexcept nogil      # to c.size bytes; 0 or S2_BAD
 
+# Whether the content of a block file begins like a compressed one.
 cdef bint is_compressed(const uint8_t *data, size_t n) noexcept nogil
-# A whole block file, of 8 bytes at least, into a malloc'd buffer: 0 or an S2Error.
+# Convert the content of a block file (uncompressed at least 8 bytes) into a malloc'd buffer. 0 or an S2Error.
 cdef int compress_file(const uint8_t *data, size_t n, uint8_t **out, size_t *size) noexcept nogil
 cdef int decompress_file(const uint8_t *data, size_t n, uint64_t limit, uint8_t **out, size_t *size) noexcept nogil

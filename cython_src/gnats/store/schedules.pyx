@@ -1,4 +1,4 @@
-"""Which messages are schedules, and when each is due; see schedules.pxd."""
+"""The schedules of a store; see schedules.pxd."""
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stddef cimport size_t
 from libc.stdint cimport INT64_MAX, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
@@ -13,7 +13,7 @@ from gnats.includes.varint cimport MAX_VARINT, get_uvarint, get_varint, put_uvar
 cdef enum:
     VERSION = 1
     FIRST_SLOTS = 16
-    LONGEST = 0xffff         # bytes of a subject that the file has room for
+    LONGEST = 0xffff         # longest subject that the file can hold, in bytes
 
 
 # -- by time -----------------------------------------------------------------------------------------------------------
@@ -49,7 +49,7 @@ cdef void sift_down(Schedules *all, uint32_t i, Schedule *sc) noexcept nogil:
 
 
 cdef void wait(Schedules *all, Schedule *sc, int64_t when) noexcept nogil:
-    # There is room: the heap grew when the schedule was added.
+    # The heap has room: schedule_add() made it.
     if sc.slot:
         unwait(all, sc)
     sc.when = when
@@ -251,7 +251,7 @@ cdef class SchedulesProbe:
         schedule_drop(&self.all, self.of(subject))
 
     def take(self, int64_t now) -> tuple[bytes, int, int] | None:
-        """Subject, sequence and time of what is due first."""
+        """Take the first schedule due at `now`: (subject, sequence, time), or None."""
         cdef Schedule *sc = schedule_take(&self.all, now)
         if sc == NULL:
             return None

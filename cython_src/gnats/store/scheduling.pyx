@@ -1,4 +1,4 @@
-"""The schedules among the messages of a store; see scheduling.pxd."""
+"""Keeps a store's table of schedules in step with its messages; see scheduling.pxd."""
 from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
@@ -23,7 +23,7 @@ cdef extern from "<string.h>" nogil:
 
 
 cdef struct Words:
-    Slice pattern, zone, scheduler, following    # p is NULL for what is not there
+    Slice pattern, zone, scheduler, following    # p is NULL: the header is missing
 
 
 cdef bint has_schedule_words(const char *hdr, uint32_t n) noexcept nogil:
@@ -57,7 +57,7 @@ cdef void schedule_stored(StoreBase s, MsgBlock *b, const Record *r) noexcept no
     if not s.limits.allow_schedules:
         return
     if due_of(&w, r.ts, &due):
-        # Without memory for it, the schedule waits until the store is opened again.
+        # Out of memory the schedule is not carried out before the store is opened again.
         schedule_add(&s.schedules, r.seq, r.subject, r.subject_n, due.ts)
     elif w.scheduler.n == 0 and s.schedules.n:
         sc = schedule_find(&s.schedules, r.subject, r.subject_n)
@@ -81,7 +81,7 @@ cdef void schedule_removed(StoreBase s, const Record *r) noexcept nogil:
 # -- at a start --------------------------------------------------------------------------------------------------------
 
 cdef bint ended(StoreBase s, const char *subject, uint32_t n, uint64_t seq) noexcept nogil:
-    """Has something been stored on a subject behind its schedule that ends it?"""
+    """Return whether a message stored on the subject after its schedule (seq) ends the schedule."""
     cdef STreeFilter name
     cdef Filter f
     cdef uint8_t wild = False
@@ -120,7 +120,7 @@ cdef void schedule_scan(StoreBase s, uint64_t start) noexcept nogil:
             if not due_of(&w, r.ts, &due):
                 continue
             sc = schedule_find(&s.schedules, r.subject, r.subject_n)
-            # what was found behind it already is later
+            # a schedule of the subject with a greater sequence may be in the table already
             if (sc == NULL or sc.seq < r.seq) and not ended(s, r.subject, r.subject_n, r.seq):
                 schedule_add(&s.schedules, r.seq, r.subject, r.subject_n, due.ts)
 
@@ -142,7 +142,7 @@ cdef void schedule_settle(StoreBase s) noexcept nogil:
         return
     gone = <Schedule **> malloc(all.n * sizeof(Schedule *))
     if gone == NULL:
-        return    # each is looked for when it is due
+        return    # harmless: a schedule's message is loaded when it is due
     for i in range(all.mask + 1):
         sc = all.slots[i]
         while sc != NULL:

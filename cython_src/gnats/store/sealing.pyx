@@ -108,9 +108,10 @@ cdef int unseal(Sealer *self, const char *p, size_t n, char *out) noexcept nogil
 
 
 cdef class StreamSealer:
-    """The keys of a stream: from meta.key in its directory, which is made when there is none.
+    """The keys of a stream. Reads meta.key in its directory, or makes it when there is none.
 
-    cipher is "chacha" or "aes", key the server's. Raises OSError: the key is another one, or the file is damaged.
+    cipher is "chacha" or "aes", key the server's. Raises OSError when the file cannot be read or made, was made with
+    another key, or is damaged.
     """
 
     def __cinit__(self, str directory, str account, str stream, str cipher, bytes key not None):
@@ -149,12 +150,12 @@ cdef class StreamSealer:
             raise OSError(EACCES, "the server's key does not open it", path)
 
     def address(self) -> int:
-        """Where blocks find it; good for as long as this object is kept."""
+        """Return the address of the Sealer struct, valid while this object lives."""
         return <size_t> &self.held
 
 
 def readable(str stream not None, uint32_t index, bytes raw not None) -> bool:
-    """Whether the content of a block file, decrypted, has any record of this block; compressed or not."""
+    """Return whether the decrypted content of a block file, compressed or not, has a record of this block."""
     cdef bytes name = f"{stream}-{index}".encode()
     cdef const char *p = PyBytes_AS_STRING(raw)
     cdef size_t n = PyBytes_GET_SIZE(raw)

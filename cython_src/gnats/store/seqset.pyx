@@ -18,7 +18,7 @@ cdef enum:
     V1_WORDS = 64
     V1_NODE = 8 + 8 * V1_WORDS + 2
     WORDS_BYTES = 8 * NODE_WORDS
-    TALLEST = 64                     # of a balanced tree of nodes
+    TALLEST = 64                     # greatest height of a balanced tree of nodes
 
 
 cdef inline uint64_t base_of(uint64_t seq) noexcept nogil:
@@ -26,7 +26,7 @@ cdef inline uint64_t base_of(uint64_t seq) noexcept nogil:
 
 
 cdef size_t position(SeqSet *s, uint64_t base) noexcept nogil:
-    """Where the node of this base is or belongs."""
+    """Return the index at which the node with this base is, or would be inserted."""
     cdef size_t low = 0, high = s.n, mid
     if s.near < s.n:
         if s.nodes[s.near].base == base:
@@ -83,7 +83,7 @@ cdef inline bint all_equal(const uint64_t *words, uint64_t value) noexcept nogil
 
 
 cdef void settle(SeqSet *s, size_t i) noexcept nogil:
-    """Keeps a node that changed in its shortest form."""
+    """Drop a node that became empty; free the bitmap of one that became full."""
     cdef uint64_t *words = s.nodes[i].words
     if words == NULL:
         return
@@ -95,7 +95,7 @@ cdef void settle(SeqSet *s, size_t i) noexcept nogil:
 
 
 cdef bint spell_out(SeqNode *node) noexcept nogil:
-    """Gives a node of all sequences its words."""
+    """Give a full node its bitmap. False: no memory."""
     cdef uint64_t *words
     if node.words == NULL:
         words = <uint64_t *> malloc(WORDS_BYTES)
@@ -107,7 +107,7 @@ cdef bint spell_out(SeqNode *node) noexcept nogil:
 
 
 cdef uint64_t *add_node(SeqSet *s, size_t i, uint64_t base) noexcept nogil:
-    """A node without members at i; the words it has, NULL when out of memory."""
+    """Insert an empty node at index i and return its bitmap; NULL: no memory."""
     cdef uint64_t *words
     if not make_room(s, 1):
         return NULL
@@ -190,7 +190,7 @@ cdef bint seqset_delete(SeqSet *s, uint64_t seq) noexcept nogil:
 
 
 cdef inline uint64_t word_mask(uint64_t at, uint64_t first, uint64_t last) noexcept nogil:
-    """Which of the 64 sequences from `at` on are between first and last."""
+    """Return the bits of the 64 sequences from `at` on that are between first and last."""
     cdef uint64_t mask = UINT64_MAX
     if first > at:
         mask <<= first - at
@@ -200,7 +200,7 @@ cdef inline uint64_t word_mask(uint64_t at, uint64_t first, uint64_t last) noexc
 
 
 cdef int64_t change(SeqNode *node, uint64_t first, uint64_t last, bint insert) noexcept nogil:
-    """Sets or clears a part of a node's words; how many bits that changed."""
+    """Set or clear the bits of first to last in a node; return how many changed."""
     cdef uint64_t i, mask, at
     cdef int64_t changed = 0
     for i in range((first - node.base) >> 6, ((last - node.base) >> 6) + 1):
@@ -254,7 +254,7 @@ cdef int64_t seqset_delete_range(SeqSet *s, uint64_t first, uint64_t last) noexc
     if first > last or s.n == 0:
         return 0
     i = position(s, base_of(first))
-    # nodes that lose some of their members: the first and the last one at most
+    # only the first and the last node can keep members; those between are dropped
     if i < s.n and s.nodes[i].base < first:
         base = s.nodes[i].base
         if not spell_out(&s.nodes[i]):
@@ -413,7 +413,7 @@ cdef uint64_t seqset_prev_absent(SeqSet *s, uint64_t seq) noexcept nogil:
 cdef bint seqset_next_range(SeqSet *s, uint64_t start, uint64_t *first, uint64_t *last) noexcept nogil:
     if s.n == 0 or not next_member(s, start, first):
         return False
-    # 0 when everything up to the largest number there is belongs to it, and 0 less one is that
+    # where the run reaches the largest number, seqset_next_absent() is 0, and 0 - 1 wraps to that number
     last[0] = seqset_next_absent(s, first[0]) - 1
     return True
 
@@ -437,7 +437,7 @@ cdef struct Subtree:
 
 
 cdef inline int height(size_t n) noexcept nogil:
-    # of a tree of n nodes whose halves differ by one at most
+    # height of a tree of n nodes in which the two halves of each subtree differ by one node at most
     return 64 - leading_zeros(n)
 
 
@@ -474,7 +474,7 @@ cdef size_t seqset_encode(const SeqSet *s, uint8_t *out) noexcept nogil:
         u16 = <uint16_t> height(tree.n)
         memcpy(p + 8 + WORDS_BYTES, &u16, 2)
         p += ENCODED_NODE
-        # the right half waits for the left one: never more than one for each level
+        # the left half comes first; at most one right half waits for each level of the tree
         if tree.n - left > 1:
             todo[waiting].first = tree.first + left + 1
             todo[waiting].n = tree.n - left - 1
@@ -487,7 +487,7 @@ cdef size_t seqset_encode(const SeqSet *s, uint8_t *out) noexcept nogil:
 
 
 cdef int insert_words(SeqSet *s, uint64_t base, const uint8_t *p, size_t words) noexcept nogil:
-    """Adds encoded words that begin at base. nats-server may begin a node anywhere."""
+    """Add encoded words whose first bit is sequence `base`, which need not be a multiple of NODE_BITS here."""
     cdef uint64_t word, bit
     cdef size_t w, i
     cdef uint64_t *into
@@ -570,18 +570,18 @@ cdef class SequenceSet:
         return seqset_exists(&self.set, seq)
 
     def insert(self, uint64_t seq) -> bool:
-        """False when it was there."""
+        """Insert a number. False: it was a member."""
         cdef int done = seqset_insert(&self.set, seq)
         if done < 0:
             raise MemoryError
         return done == 1
 
     def delete(self, uint64_t seq) -> bool:
-        """Was it there?"""
+        """Delete a number. False: it was no member."""
         return seqset_delete(&self.set, seq)
 
     def insert_range(self, uint64_t first, uint64_t last) -> int:
-        """Inserts first to last; how many of them were not there."""
+        """Insert first to last, both included; return how many were not members."""
         cdef int64_t n
         with nogil:
             n = seqset_insert_range(&self.set, first, last)
@@ -590,7 +590,7 @@ cdef class SequenceSet:
         return n
 
     def delete_range(self, uint64_t first, uint64_t last) -> int:
-        """Deletes first to last; how many of them were there."""
+        """Delete first to last, both included; return how many were members."""
         cdef int64_t n
         with nogil:
             n = seqset_delete_range(&self.set, first, last)
@@ -599,7 +599,7 @@ cdef class SequenceSet:
         return n
 
     def count(self, uint64_t first, uint64_t last) -> int:
-        """Members from first to last."""
+        """Return the number of members from first to last, both included."""
         return seqset_count(&self.set, first, last)
 
     @property
@@ -613,15 +613,15 @@ cdef class SequenceSet:
         return seqset_last(&self.set)
 
     def next_absent(self, uint64_t seq) -> int:
-        """The first number at or after seq that is no member."""
+        """Return the first number at or after seq that is no member; 0 when there is none below 2**64."""
         return seqset_next_absent(&self.set, seq)
 
     def prev_absent(self, uint64_t seq) -> int:
-        """The last number at or before seq that is no member; 0 when there is none."""
+        """Return the last number at or before seq that is no member; 0 when there is none."""
         return seqset_prev_absent(&self.set, seq)
 
     def ranges(self, uint64_t start=0) -> list[tuple[int, int]]:
-        """The runs of members at or after start: first and last of each."""
+        """Return (first, last) of each run of consecutive members at or after start."""
         cdef uint64_t first, last
         found = []
         while seqset_next_range(&self.set, start, &first, &last):
@@ -645,7 +645,7 @@ cdef class SequenceSet:
 
     @staticmethod
     def decode(bytes data not None) -> tuple[SequenceSet, int]:
-        """The set at the beginning of data and how many bytes it took. Raises ValueError."""
+        """Decode the set at the beginning of data; return it and its size in bytes. Raises ValueError."""
         cdef SequenceSet s = SequenceSet.__new__(SequenceSet)
         cdef int64_t n = seqset_decode(&s.set, <const uint8_t *> PyBytes_AS_STRING(data), len(data))
         if n == SEQSET_NO_MEMORY:
@@ -656,5 +656,5 @@ cdef class SequenceSet:
 
     @property
     def memory(self) -> int:
-        """Bytes held."""
+        """Bytes allocated by the set."""
         return seqset_memory(&self.set)

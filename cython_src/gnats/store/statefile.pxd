@@ -1,9 +1,9 @@
-"""The state of a store in files beside its blocks: index.db, thw.db for what expires, sched.db for schedules
+"""The state of a store in files beside its blocks: index.db, thw.db for TTLs, sched.db for schedules
 (writeFullState and recoverFullState of filestore.go).
 
-An index is good for a store whose last block then ended with a certain record. What was appended behind that record is
-read and added. Anything that changes records in place, or takes blocks away, makes the index useless: it is removed
-before (`invalidate`), or a block that it knows is missing.
+An index names the last record of the last block at its time. At the next start the records after that one are read
+and added. A change of records in place, or the removal of a block, makes the index useless: `invalidate` removes it
+first, or the start finds that a block of the index is missing.
 """
 from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint8_t, uint64_t
@@ -11,7 +11,7 @@ from libc.stdint cimport int64_t, uint8_t, uint64_t
 from gnats.store.base cimport StoreBase
 
 
-# The files' contents, malloc'd; `at` is NULL for a file that there is not.
+# The content of a file, malloc'd; `at` is NULL where no such file is to be written.
 cdef struct StateFile:
     uint8_t *at
     size_t n
@@ -21,17 +21,20 @@ cdef struct StateFiles:
     StateFile index, ttls, schedules
 
 
-# As of now, encoded with the lock held: 0 or STORE_NO_MEMORY.
+# Encodes the state as it is now. Needs the store's lock. STORE_OK or STORE_NO_MEMORY; then state_free().
 cdef int encode_state(StoreBase s, StateFiles *out) noexcept nogil
 cdef void state_free(StateFiles *files) noexcept nogil
-# Replaces a file in msgs/; needs no lock. 0 or an errno.
+# Replaces a file in msgs/ in one step, by a rename; does not sync it. Needs no lock. 0 or an errno.
 cdef int put_file(int dirfd, const char *name, const uint8_t *data, size_t n) noexcept nogil
+# Removes the state files, before a change that they would not fit. Needs the store's lock.
 cdef void invalidate(StoreBase s) noexcept nogil
 
-# Fills blocks and subjects from index.db. Where in the last of them the records begin that it does not know; those of
-# later blocks are not known either. -1, and nothing is filled: all must be scanned. s.last_seq is what the index says.
+# At a start; `indices` are those of the block files, sorted; warn(str) is called for each problem.
+# Fills blocks and subjects from index.db. Returns the offset in the last block of the index at which the records begin
+# that it does not have; it does not have later blocks either. -1: nothing is filled, all blocks must be scanned. Even
+# then s.last_seq is that of a valid but outdated index.
 cdef int64_t load_index(StoreBase s, list indices, object warn) except -2
-# Fills the wheel from thw.db: messages from this sequence on are not in it.
+# Fills the wheel from thw.db. Returns the first sequence that the file does not cover (0: no file, or a damaged one).
 cdef uint64_t load_ttls(StoreBase s, object warn) except *
-# Those of sched.db, and the same.
+# load_ttls() for the schedules and sched.db.
 cdef uint64_t load_schedules(StoreBase s, object warn) except *

@@ -61,7 +61,7 @@ cdef int encode_index(StoreBase s, StateFile *out) noexcept nogil:
     state.last_block = s.last.index
     state.last_checksum = s.last.checksum if s.last.rbytes else 0
     if s.rescan:
-        # of no record: it tells of the sequences, and no more
+        # the checksum of no record: the next start takes only the last sequence from this index
         state.last_checksum = ~state.last_checksum
     state.blocks = <IndexBlock *> calloc(s.n_blks, sizeof(IndexBlock))
     if state.blocks == NULL:
@@ -127,7 +127,7 @@ cdef void state_free(StateFiles *files) noexcept nogil:
 
 
 cdef int put_file(int dirfd, const char *name, const uint8_t *data, size_t n) noexcept nogil:
-    # Written beside and renamed: a reader gets all of one or of the other.
+    # The rename makes sure that a reader gets either the old file or the new one as a whole.
     cdef char tmp[32]
     cdef int fd, err = 0
     cdef ssize_t done
@@ -162,7 +162,7 @@ cdef void invalidate(StoreBase s) noexcept nogil:
 # --- reading ---
 
 cdef bytes read_file(StoreBase s, str name, object warn):
-    # None: there is none that can be read.
+    # None: there is no such file, or it cannot be read.
     try:
         fd = os.open(name, os.O_RDONLY | os.O_CLOEXEC, dir_fd=s.env.dirfd)
         with os.fdopen(fd, "rb") as file:
@@ -175,7 +175,7 @@ cdef bytes read_file(StoreBase s, str name, object warn):
 
 
 cdef int take_blocks(StoreBase s, const IndexState *state) except -1:
-    # The blocks of an index. 0: they are not what the index says in sum.
+    # Fills s.blks from an index. 0: the index contradicts itself.
     cdef MsgBlock *b
     cdef const IndexBlock *at
     cdef uint64_t msgs = 0, size = 0, low = 1
@@ -188,7 +188,7 @@ cdef int take_blocks(StoreBase s, const IndexState *state) except -1:
             return 0
         if at.last_seq + 1 - at.first_seq < at.deleted.size:
             return 0
-        # Offsets in a block are of 32 bits: there are not more messages than so many bytes hold.
+        # Offsets in a block have 32 bits, which limits the number of its messages.
         if at.last_seq + 1 - at.first_seq - at.deleted.size > UINT32_MAX // EMPTY_RECORD:
             return 0
         b = block_alloc(&s.env, at.index)
@@ -216,7 +216,8 @@ cdef int take_blocks(StoreBase s, const IndexState *state) except -1:
 
 
 cdef bint place_subjects(StoreBase s, uint64_t msgs) noexcept nogil:
-    # Subjects come with their blocks: where in them is looked up when somebody asks. False: they are not all messages.
+    # An index has the first and the last block of each subject: sets bounds for its first and last messages, which
+    # first_of() and last_of() look up. False: the counts of the subjects do not fit.
     cdef STreeIter it
     cdef SimpleState *st
     cdef size_t low, high, mid
@@ -242,12 +243,12 @@ cdef bint place_subjects(StoreBase s, uint64_t msgs) noexcept nogil:
         good = st.msgs > 0
     good = good and not it.failed
     stree_end(&it)
-    # messages without a subject are none of any
+    # a message without a subject is counted in no subject
     return good and total <= msgs
 
 
 cdef int64_t find_end(StoreBase s, MsgBlock *b, uint64_t checksum) noexcept nogil:
-    # Where the record with this checksum ends in the last block of an index, -1: nowhere.
+    # The offset at which the record with this checksum ends in the last block of an index; -1: there is no such record.
     cdef uint64_t at = 0
     cdef int64_t end = -1
     cdef Record r
@@ -281,8 +282,8 @@ cdef void forget_all(StoreBase s) noexcept nogil:
 
 
 cdef object note_missing(StoreBase s, const IndexState *state, list indices):
-    # Files of blocks are not there: lost, if all is as it was when the index was written. Else they may have been
-    # removed.
+    # Counts the messages of missing block files as lost, if the last block still ends as the index says and nothing
+    # expires: otherwise the store itself may have removed the files.
     cdef const IndexBlock *at
     cdef MsgBlock *b
     cdef size_t i

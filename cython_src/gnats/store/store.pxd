@@ -1,11 +1,12 @@
-"""The message store of a stream (store.go, filestore.go, memstore.go): blocks of records in files, or in memory.
+"""The message store of one stream: blocks of records in files, or in memory (store.go, filestore.go, memstore.go).
 
-`lock` is the stream's lock; every method is called with it held, except those that say otherwise. What a StoreMsg
-points to stays valid until the calling thread's next quiescent point (core.quiesce): a poller's batch, or what a
-registered QsParticipant does between online and offline; or, for others, as long as the lock is held.
+`lock` is the stream's lock. Call every method with it held, except where its comment says otherwise. The pointers in
+a StoreMsg stay valid until the calling thread's next quiescent point (core.quiesce): for a poller the end of its
+batch, for another registered QsParticipant its next qs_offline. A thread that is not registered may use them only
+while it holds the lock.
 
-Errors are those of StoreError (gnats.store.base). After an error of writing a store is frozen: it stores and removes
-nothing any more (STORE_FAILED), reading goes on, and `failure()` of the Python face says what happened.
+Methods that return int return a StoreError (gnats.store.base), except `flush` and `sync`. A failed write freezes the
+store: it stores and removes nothing any more (STORE_FAILED), and reading goes on. `failure()` gives the reason.
 """
 from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint32_t, uint64_t
@@ -16,57 +17,66 @@ from gnats.store.filter cimport Filter
 
 cdef class MsgStore(StoreBase):
     # --- storing ---
-    # ttl: of Nats-TTL, in seconds; 0: none, negative: it never expires. The message's sequence is then last_seq.
+    # Stores a message; its sequence is then last_seq. `ts` in ns since 1970. `ttl` is the Nats-TTL in seconds;
+    # 0: none, negative: it never expires.
     cdef int append(
         self, const char *subject, uint32_t subject_n, const char *hdr, uint32_t hdr_n,
         const char *msg, uint32_t msg_n, int64_t ts, int64_t ttl) noexcept nogil
-    # With its sequence, which must be the next one, or 0; discard new is not looked at. For a restore.
+    # Stores a message of a restore. `seq` must be the next sequence; 0: the next one. Ignores discard new.
     cdef int store_raw(
         self, const char *subject, uint32_t subject_n, const char *hdr, uint32_t hdr_n,
         const char *msg, uint32_t msg_n, uint64_t seq, int64_t ts, int64_t ttl) noexcept nogil
-    # n sequences from seq on (0: the next one) without a message
+    # Leaves n sequences without a message. `seq` is the first of them and must be the next sequence; 0: the next one.
     cdef int skip_msgs(self, uint64_t seq, uint64_t n) noexcept nogil
-    # Writes what is appended. 0, or -errno: it is not stored, and the store is frozen.
+    # Writes the records that wait in memory. 0 or -errno: then those messages are not stored, and the store is frozen.
     cdef int flush(self) noexcept nogil
-    # Makes durable what is flushed: 0 or -errno (frozen). Called WITHOUT the lock, by one thread at a time.
+    # Syncs all files that were written. 0 or -errno (frozen). Call WITHOUT the lock; threads take turns (`sync_turn`).
     cdef int sync(self) noexcept nogil
 
     # --- reading ---
     cdef int load(self, uint64_t seq, StoreMsg *out) noexcept nogil
-    # f NULL: every subject. *skip (may be NULL): where it was found, else last_seq (next) or first_seq (prev).
+    # The first message at or after (load_next), or the last at or before (load_prev), `start` that `f` matches.
+    # f NULL: every subject. STORE_EOF: there is none. *skip (may be NULL) becomes the sequence of the message; without
+    # one last_seq (load_next) or first_seq (load_prev); after STORE_UNREADABLE see gnats.store.reading.
     cdef int load_next(self, const Filter *f, uint64_t start, StoreMsg *out, uint64_t *skip) noexcept nogil
     cdef int load_prev(self, const Filter *f, uint64_t start, StoreMsg *out, uint64_t *skip) noexcept nogil
+    # The last message of a subject, which may have wildcards.
     cdef int load_last(self, const char *subject, uint32_t n, StoreMsg *out) noexcept nogil
 
-    # --- removing; *purged: how many ---
-    cdef int remove(self, uint64_t seq, bint erase) noexcept nogil
+    # --- removing; *purged becomes the number of messages removed ---
+    cdef int remove(self, uint64_t seq, bint erase) noexcept nogil    # erase: overwrites the record, too
     cdef int purge(self, uint64_t *purged) noexcept nogil
+    # Removes messages of a subject (wildcards allowed; n 0: all), those before seq (0: any), all but the last `keep`.
     cdef int purge_ex(
         self, const char *subject, uint32_t n, uint64_t seq, uint64_t keep, uint64_t *purged) noexcept nogil
-    cdef int compact(self, uint64_t seq, uint64_t *purged) noexcept nogil      # all before seq
-    cdef int truncate(self, uint64_t seq, uint64_t *purged) noexcept nogil     # all behind seq
+    cdef int compact(self, uint64_t seq, uint64_t *purged) noexcept nogil      # removes all before seq
+    cdef int truncate(self, uint64_t seq, uint64_t *purged) noexcept nogil     # removes all after seq
 
     # --- expiry ---
-    # When something expires next (ns since 1970), INT64_MAX: nothing will. With delete markers the stream asks
-    # `expired` for at most n sequences and removes them, or stores markers; otherwise `expire` removes at most n.
+    # When a message expires next (ns since 1970, possibly early); INT64_MAX: none will.
     cdef int64_t next_expiry(self) noexcept nogil
+    # Removes expired messages, 64 at a time until at least n are removed or none is left; the number removed.
     cdef uint32_t expire(self, int64_t now, uint32_t n) noexcept nogil
+    # Fills seqs with at most n (n >= 32) expired sequences; the number. For streams with delete markers: the stream
+    # removes each, or stores a marker. A message with a TTL that is still there two seconds later is returned again.
     cdef uint32_t expired(self, int64_t now, uint64_t *seqs, uint32_t n) noexcept nogil
 
     # --- questions ---
-    # Messages at and behind seq; last_per_subject: only the last one of each subject counts.
+    # Counts the messages at or after seq that `f` matches; last_per_subject: only the last one of each subject.
     cdef uint64_t num_pending(self, uint64_t seq, const Filter *f, bint last_per_subject) noexcept nogil
-    # How many messages the filter takes at and behind seq, the first and the last of them (0, 0, 0: none).
+    # The same count, with the sequences of the first and the last of these messages (all 0: there is none).
     cdef uint64_t filtered_state(
         self, uint64_t seq, const Filter *f, uint64_t *first, uint64_t *last) noexcept nogil
-    # The last sequence of each subject, up to most_seq (0: all), sorted; malloc'd. -1: no memory, -2: more than `most`.
+    # The last sequence of each subject that `f` matches, up to most_seq (0: last_seq), sorted; free *seqs. Returns how
+    # many; -1: no memory, or a block cannot be read now; -2: more than `most` (0: no limit).
     cdef int64_t multi_last_seqs(
         self, const Filter *f, uint64_t most_seq, int64_t most, uint64_t **seqs) noexcept nogil
-    cdef uint64_t seq_from_time(self, int64_t ts) noexcept nogil               # last_seq + 1: none is as new
+    # The first sequence stored at or after ts (ns since 1970); last_seq + 1: there is none.
+    cdef uint64_t seq_from_time(self, int64_t ts) noexcept nogil
     cdef uint64_t subject_msgs(self, const char *subject, uint32_t n) noexcept nogil
     cdef size_t num_subjects(self) noexcept nogil
 
-    cdef int check(self, int code) except -1       # StoreFailure for a StoreError
-    cdef object found(self, filters, uint64_t start, bint forward)
-    cdef uint64_t n_deleted(self) noexcept nogil
-    cdef void release(self) noexcept nogil
+    cdef int check(self, int code) except -1       # raises StoreFailure or MemoryError for a StoreError
+    cdef object found(self, filters, uint64_t start, bint forward)    # get_next and get_prev; takes the lock
+    cdef uint64_t n_deleted(self) noexcept nogil   # sequences between the first and the last message without one
+    cdef void release(self) noexcept nogil         # frees the blocks of a closed store; takes the lock

@@ -1,4 +1,4 @@
-"""The message store of a stream; see store.pxd. What the methods do is in the modules that they name."""
+"""The message store of a stream; see store.pxd. Its methods call the modules that implement them."""
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.errno cimport errno
 from libc.stddef cimport size_t
@@ -46,7 +46,7 @@ from gnats.store.stree cimport STreeIter, SimpleState, stree_clear, stree_end, s
 
 
 class StoreFailure(OSError):
-    """A store refused: `code` is a StoreError of gnats.store.base."""
+    """Raised when a store refuses an operation or fails; `code` is a StoreError of gnats.store.base."""
 
     def __init__(self, code: int, message: str) -> None:
         super().__init__(message)
@@ -61,18 +61,18 @@ MESSAGES = (
 )
 
 
-cdef int64_t AGAIN = 2000000000    # ns
+cdef int64_t AGAIN = 2000000000    # ns until expired() returns a message again that is still there
 
 
-# The messages of a subject; `at` is where it begins in the text.
+# The number of messages of one subject.
 cdef struct Total:
     uint64_t msgs
-    size_t at
+    size_t at                  # offset of the subject in Totals.text; `subject` is set when the text is complete
     const char *subject
     uint32_t n
 
 
-# All zero: empty.
+# A growing list of Total and the text of its subjects; all zero: empty.
 cdef struct Totals:
     Total *all
     size_t n, room
@@ -81,7 +81,7 @@ cdef struct Totals:
 
 
 cdef bint collect_totals(MsgStore s, const Filter *f, Totals *t) noexcept nogil:
-    """Of each subject that a filter takes; False when out of memory."""
+    """Append the number of messages of each subject that f matches. False: no memory."""
     cdef STreeIter it
     cdef Total *one
     cdef bint ok = True
@@ -133,7 +133,7 @@ cdef Text text_of(bytes b) except *:
 
 
 class StreamState(NamedTuple):
-    """The counts of a store. Times are in ns since 1970, 0 without a message."""
+    """The counts of a store. Times are in ns since 1970, 0 without a message; see store.pyi."""
 
     msgs: int
     bytes: int
@@ -149,7 +149,7 @@ class StreamState(NamedTuple):
 
 
 cdef class MsgStore(StoreBase):
-    """A store, and its methods for Python: they take the lock themselves."""
+    """A store. The Python methods take the lock themselves; the C methods (store.pxd) need it."""
 
     # --- storing ---
 
@@ -231,7 +231,7 @@ cdef class MsgStore(StoreBase):
 
     cdef uint32_t expired(self, int64_t now, uint64_t *seqs, uint32_t n) noexcept nogil:
         cdef uint32_t some = expiry.expired(self, now, seqs, n), i
-        # The stream removes them; until it has, they are told again.
+        # The stream removes these messages, which may fail: expire them once more a little later.
         for i in range(some):
             expiry.ttl_again(self, seqs[i], time_after(now, AGAIN))
         return some
@@ -261,7 +261,7 @@ cdef class MsgStore(StoreBase):
     cdef size_t num_subjects(self) noexcept nogil:
         return self.subjects.size
 
-    # --- for Python: each takes the lock ---
+    # --- for Python; each method takes the lock ---
 
     cdef int check(self, int code) except -1:
         if code == STORE_OK:
@@ -271,7 +271,7 @@ cdef class MsgStore(StoreBase):
         raise StoreFailure(code, MESSAGES[code] + (f": {self.failure()}" if code == STORE_FAILED else ""))
 
     def failure(self) -> str:
-        """Why the store is frozen; empty when it is not."""
+        """Return why the store is frozen; empty when it is not."""
         if self.env.error == 0:
             return ""
         return f"{self.env.what.decode(errors='replace')}: {os.strerror(self.env.error)}"
@@ -280,10 +280,10 @@ cdef class MsgStore(StoreBase):
         self, subject: bytes, msg: bytes = b"", hdr: bytes = b"", *, seq: int | None = None, ts: int | None = None,
         ttl: int = 0, flush: bool = True,
     ) -> int:
-        """Append a message; its sequence. Whether it is to be flushed at once is the caller's choice.
+        """Store a message and return its sequence. Without `flush` it waits in memory for flush_pending().
 
-        ts is in ns since 1970, ttl in seconds. With a sequence, which must be the next one, limits with discard new
-        do not count. Raises StoreFailure: over a limit, too large, frozen.
+        ts is in ns since 1970 (None: now), ttl in seconds. With `seq`, which must be the next sequence, discard new is
+        ignored. Raises StoreFailure: over a limit, too large, frozen.
         """
         cdef Text s = text_of(subject), h = text_of(hdr), m = text_of(msg)
         cdef int64_t when = realtime_ns() if ts is None else ts, lives = ttl
@@ -302,7 +302,7 @@ cdef class MsgStore(StoreBase):
         return got
 
     def skip(self, seq: int = 0, n: int = 1) -> None:
-        """n sequences from seq on (0: the next one) get no message."""
+        """Leave n sequences without a message; `seq` must be the next sequence, or 0. Raises StoreFailure."""
         cdef uint64_t first = seq, many = n
         cdef int code
         with nogil:
@@ -312,7 +312,7 @@ cdef class MsgStore(StoreBase):
         self.check(code)
 
     def flush_pending(self) -> None:
-        """Write what is appended. Raises StoreFailure, and the store is frozen."""
+        """Write the messages that wait in memory. Raises StoreFailure; the store is frozen then."""
         cdef int rc
         with nogil:
             pthread_mutex_lock(&self.lock)
@@ -322,7 +322,7 @@ cdef class MsgStore(StoreBase):
             self.check(STORE_FAILED)
 
     def sync_flushed(self) -> None:
-        """Make durable what is written. Raises StoreFailure, and the store is frozen."""
+        """Sync all files that were written. Raises StoreFailure; the store is frozen then."""
         cdef int rc
         with nogil:
             rc = self.sync()
@@ -330,7 +330,7 @@ cdef class MsgStore(StoreBase):
             self.check(STORE_FAILED)
 
     def get(self, seq: int) -> tuple[int, int, bytes, bytes, bytes]:
-        """(sequence, time in ns, subject, headers, payload). Raises StoreFailure: not found, deleted, damaged."""
+        """Return (sequence, time in ns, subject, headers, payload). Raises StoreFailure when it cannot be loaded."""
         cdef StoreMsg msg
         cdef uint64_t asked = seq
         pthread_mutex_lock(&self.lock)
@@ -341,11 +341,11 @@ cdef class MsgStore(StoreBase):
             pthread_mutex_unlock(&self.lock)
 
     def get_next(self, filters=(), start: int = 0) -> tuple[int, int, bytes, bytes, bytes] | None:
-        """The first message at or after a sequence that one of the filters takes; None when there is none."""
+        """Return the first message at or after `start` that one of the filters matches, or None."""
         return self.found(filters, start, True)
 
     def get_prev(self, filters=(), start: int = 2**64 - 1) -> tuple[int, int, bytes, bytes, bytes] | None:
-        """The last message at or before a sequence that one of the filters takes; None when there is none."""
+        """Return the last message at or before `start` that one of the filters matches, or None."""
         return self.found(filters, start, False)
 
     cdef object found(self, filters, uint64_t start, bint forward):
@@ -367,7 +367,7 @@ cdef class MsgStore(StoreBase):
             filter_free(f)
 
     def get_last(self, subject: bytes) -> tuple[int, int, bytes, bytes, bytes] | None:
-        """The last message of a subject, which may have wildcards; None when it has none."""
+        """Return the last message of a subject, which may have wildcards, or None."""
         cdef StoreMsg msg
         cdef Text s = text_of(subject)
         cdef int code
@@ -382,7 +382,7 @@ cdef class MsgStore(StoreBase):
             pthread_mutex_unlock(&self.lock)
 
     def remove_msg(self, seq: int, erase: bool = False) -> bool:
-        """Remove a message, and overwrite its bytes if `erase`. False: there was none."""
+        """Remove a message; with `erase` overwrite its record. False: there was none. Raises StoreFailure."""
         cdef uint64_t asked = seq
         cdef bint over = erase
         cdef int code
@@ -396,8 +396,10 @@ cdef class MsgStore(StoreBase):
         return True
 
     def purge_msgs(self, subject: bytes = b"", seq: int = 0, keep: int = 0) -> int:
-        """Remove all messages of a subject (wildcards allowed, empty: all), those before a sequence, or all but the
-        last `keep`. How many went."""
+        """Remove the messages of a subject (wildcards allowed; empty: all) and return their number.
+
+        With `seq` only those before it, with `keep` all but the last `keep`. Raises StoreFailure.
+        """
         cdef Text s = text_of(subject)
         cdef uint64_t before = seq, rest = keep, purged = 0
         cdef int code
@@ -410,7 +412,7 @@ cdef class MsgStore(StoreBase):
         return purged
 
     def compact_to(self, seq: int) -> int:
-        """Remove all messages before a sequence. How many went."""
+        """Remove all messages before a sequence and return their number. Raises StoreFailure."""
         cdef uint64_t before = seq, purged = 0
         cdef int code
         with nogil:
@@ -422,7 +424,7 @@ cdef class MsgStore(StoreBase):
         return purged
 
     def truncate_to(self, seq: int) -> int:
-        """Make seq the last sequence: what is behind it goes. How many messages went."""
+        """Make seq the last sequence: remove all messages after it and return their number. Raises StoreFailure."""
         cdef uint64_t last = seq, purged = 0
         cdef int code
         with nogil:
@@ -434,7 +436,7 @@ cdef class MsgStore(StoreBase):
         return purged
 
     def expire_msgs(self, now: int | None = None) -> int:
-        """Remove what has expired. How many messages went."""
+        """Remove the messages that have expired at `now` (ns since 1970; None: the time) and return their number."""
         cdef int64_t when = realtime_ns() if now is None else now
         cdef uint32_t gone
         with nogil:
@@ -445,8 +447,10 @@ cdef class MsgStore(StoreBase):
         return gone
 
     def pending(self, seq: int = 0, filters=(), last_per_subject: bool = False) -> int:
-        """How many messages at or after a sequence the filters take; with last_per_subject, of how many subjects
-        the last one is there."""
+        """Count the messages at or after `seq` that the filters match.
+
+        With last_per_subject count only the last message of each subject.
+        """
         cdef Filter *f = filter_make(filters)
         cdef uint64_t start = seq, n
         cdef bint lasts = last_per_subject
@@ -458,9 +462,10 @@ cdef class MsgStore(StoreBase):
         return n
 
     def last_seqs(self, filters=(), up_to: int = 0, most: int = 0) -> list[int]:
-        """The sequence of the last message (up to a sequence) of each subject that the filters take, sorted.
+        """Return the last sequence of each subject that the filters match, up to `up_to` (0: all), sorted.
 
-        Raises StoreFailure when there are more than `most` of them.
+        Raises StoreFailure when there are more than `most` (0: no limit), MemoryError also when a block cannot be
+        read now.
         """
         cdef Filter *f = filter_make(filters)
         cdef uint64_t last = up_to
@@ -481,7 +486,7 @@ cdef class MsgStore(StoreBase):
             free(seqs)
 
     def seq_at(self, ts: int) -> int:
-        """The first sequence stored at or after a time, in ns since 1970; last + 1 when there is none."""
+        """Return the first sequence stored at or after a time in ns since 1970, or the last sequence + 1."""
         cdef int64_t when = ts
         cdef uint64_t seq
         with nogil:
@@ -491,7 +496,7 @@ cdef class MsgStore(StoreBase):
         return seq
 
     def subjects_state(self, filters=()) -> dict[bytes, tuple[int, int, int]]:
-        """Of each subject that the filters take: messages, first and last sequence."""
+        """Return {subject: (messages, first sequence, last sequence)} of the subjects that the filters match."""
         cdef STreeIter it
         cdef SimpleState *st
         cdef Filter *f = filter_make(filters)
@@ -511,7 +516,7 @@ cdef class MsgStore(StoreBase):
             filter_free(f)
 
     def subjects_totals(self, filters=()) -> dict[bytes, int]:
-        """Of each subject that the filters take, how many messages there are."""
+        """Return {subject: messages} of the subjects that the filters match."""
         cdef STreeIter it
         cdef Filter *f = filter_make(filters)
         cdef dict totals = {}
@@ -527,8 +532,10 @@ cdef class MsgStore(StoreBase):
             filter_free(f)
 
     def subjects_page(self, filters=(), size_t offset=0, size_t most=0) -> tuple[int, list[tuple[bytes, int]]]:
-        """How many subjects there are that the filters take, and of those from `offset` on, in order and `most` at
-        most, how many messages there are. Any thread. Raises MemoryError."""
+        """Return the number of subjects that the filters match, and [(subject, messages)] of one page of them.
+
+        Subjects are sorted; the page begins at `offset` and has at most `most`. Any thread. Raises MemoryError.
+        """
         cdef Filter *f = filter_make(filters)
         cdef Totals t
         cdef size_t i, end
@@ -554,7 +561,7 @@ cdef class MsgStore(StoreBase):
             filter_free(f)
 
     def state(self):
-        """The counts as they are now, a StreamState."""
+        """Return the counts as they are now, a StreamState."""
         pthread_mutex_lock(&self.lock)
         try:
             return StreamState(
@@ -567,7 +574,7 @@ cdef class MsgStore(StoreBase):
         return self.last_seq - self.first_seq + 1 - self.msgs if self.msgs else 0
 
     def deleted(self) -> list[tuple[int, int]]:
-        """The ranges (first, last) of sequences between the first and the last message that have none."""
+        """Return the ranges (first, last) of sequences without a message between first_seq and last_seq."""
         cdef MsgBlock *b
         cdef size_t i
         cdef uint64_t at, first, last
@@ -595,7 +602,7 @@ cdef class MsgStore(StoreBase):
             pthread_mutex_unlock(&self.lock)
 
     def lost_ranges(self) -> list[tuple[int, int]]:
-        """The ranges (first, last) of sequences that damage has cost, as far as they are known."""
+        """Return the ranges (first, last) of sequences lost to damage, as far as they are known."""
         cdef uint64_t at = 0, first, last
         cdef list ranges = []
         pthread_mutex_lock(&self.lock)
@@ -608,7 +615,7 @@ cdef class MsgStore(StoreBase):
             pthread_mutex_unlock(&self.lock)
 
     def newly_lost(self) -> list[tuple[int, int, int, int]]:
-        """What was found to be lost since the last call: of a block, between two sequences, how many messages."""
+        """Return the losses found since the last call: [(block, first sequence, last sequence, messages)]."""
         pthread_mutex_lock(&self.lock)
         try:
             return [
@@ -624,10 +631,10 @@ cdef class MsgStore(StoreBase):
         discard_new: bool = False, discard_new_per_subject: bool = False, allow_msg_ttl: bool = False,
         delete_markers: bool = False, allow_msg_schedules: bool = False,
     ) -> None:
-        """Other limits; what is over them goes. max_age is in ns; -1 and 0 mean no limit.
+        """Replace all limits, and remove the messages over the new ones. max_age is in ns; -1 and 0 mean no limit.
 
-        allow_msg_ttl: messages expire by their Nats-TTL. delete_markers: the stream removes what expires, itself.
-        allow_msg_schedules: messages may be schedules, which the stream carries out.
+        allow_msg_ttl: messages expire by their Nats-TTL. delete_markers: the stream, not the store, removes expired
+        messages. allow_msg_schedules: messages may be schedules, which the stream carries out. Raises StoreFailure.
         """
         cdef StoreLimits limits
         cdef int code = STORE_OK
@@ -662,9 +669,10 @@ cdef class MsgStore(StoreBase):
         self.check(code)
 
     def write_state(self, force: bool = False) -> None:
-        """Write index.db, from which the store opens without reading its records. Raises OSError; the store goes on.
+        """Write index.db if anything changed; with it the store opens without reading its records.
 
-        Unless forced, stores with more than a million subjects or deletions leave it for the end.
+        Without `force`, a store with more than a million subjects or deletions leaves it to close(). Raises OSError;
+        the store is not frozen then.
         """
         cdef bint now = force
         cdef int rc
@@ -674,16 +682,16 @@ cdef class MsgStore(StoreBase):
             raise OSError(rc, os.strerror(rc), "index.db")
 
     def rests(self) -> bool:
-        """Whether sync_flushed(), write_state() and maintain() would find nothing to do."""
+        """Return whether sync_flushed(), write_state() and maintain() would find nothing to do."""
         cdef bint rest
         with nogil:
             rest = upkeep.rests(self)
         return rest
 
     def maintain(self, rewrites: int = 4, idle: int = 2) -> int:
-        """Rewrite at most so many sparse blocks, and let go of blocks not used since `idle` calls of this.
+        """Rewrite at most `rewrites` sparse blocks and return their number; unload blocks unused for `idle` calls.
 
-        For a thread that may wait for the disk. How many blocks were rewritten.
+        For a thread that may wait for the disk.
         """
         cdef uint32_t most = rewrites, ticks = idle, n = 0
         with nogil:
@@ -698,7 +706,10 @@ cdef class MsgStore(StoreBase):
         return n
 
     def close(self) -> None:
-        """Write what waits and end; closing again does nothing. Raises StoreFailure when something was not written."""
+        """Write the messages that wait, and the state files, and close. Raises StoreFailure when a write failed.
+
+        Closing again does nothing.
+        """
         cdef int rc
         if self.closed:
             return
@@ -713,7 +724,7 @@ cdef class MsgStore(StoreBase):
             self.check(STORE_FAILED)
 
     cdef void release(self) noexcept nogil:
-        # Blocks, mappings and descriptors of a closed store. Readers may still hold pointers: those are retired.
+        # Mappings are retired, not unmapped: readers may still hold pointers into them.
         pthread_mutex_lock(&self.lock)
         while self.n_blks:
             blk_forget(self, self.blks[self.n_blks - 1])
@@ -727,7 +738,7 @@ cdef class MsgStore(StoreBase):
 
 
 cdef inline int flushed(MsgStore s, int code) noexcept nogil:
-    # What has come of a change that ended with `code`, once it is written.
+    # Flushes a change that ended with `code`; the outcome of both.
     return STORE_FAILED if code == STORE_OK and flush_last(s) != 0 else code
 
 
@@ -748,7 +759,7 @@ cdef tuple as_tuple(const StoreMsg *msg):
 
 
 cdef int sync_blocks(MsgStore s) noexcept nogil:
-    # One thread after the other: a caller that finds nothing to do must not return before those are done that found it.
+    # sync_turn: a caller that finds nothing to sync must not return while another thread is still syncing it.
     cdef uint32_t index = 0
     cdef int fd = -1, err = 0
     cdef bint more = True
@@ -781,7 +792,7 @@ cdef int sync_blocks(MsgStore s) noexcept nogil:
 
 
 cdef bint next_unsynced(MsgStore s, uint32_t *index) noexcept nogil:
-    """What is not durable yet: a block, or after all of them with 0 the directory."""
+    """Find the next thing to sync: a block's index, or after all blocks 0 for the directory. False: nothing."""
     cdef size_t i
     if s.closed or s.env.in_memory:
         return False
@@ -794,7 +805,10 @@ cdef bint next_unsynced(MsgStore s, uint32_t *index) noexcept nogil:
 
 
 cdef int unsynced_fd(MsgStore s, uint32_t index) noexcept nogil:
-    """A descriptor of it, whose sync is then what it waits for; -errno: there is none, and nothing has changed."""
+    """A new descriptor of a block's file, or of the directory (0), for the caller to sync and close.
+
+    Clears the mark that it needs a sync. -errno: no descriptor, and nothing has changed.
+    """
     cdef int fd
     if index:
         return block_sync_fd(&s.env, blk_by_index(s, index))
@@ -806,7 +820,7 @@ cdef int unsynced_fd(MsgStore s, uint32_t index) noexcept nogil:
 
 
 cdef void note_syncing(MsgStore s, uint32_t index, int more) noexcept nogil:
-    """A thread begins or ends to sync a block, or with 0 the directory."""
+    """Count a thread that begins (more 1) or ends (-1) to sync a block, or the directory (0)."""
     cdef MsgBlock *b = blk_by_index(s, index) if index else NULL
     if index == 0:
         s.env.dir_syncing += more
@@ -815,7 +829,7 @@ cdef void note_syncing(MsgStore s, uint32_t index, int more) noexcept nogil:
 
 
 cdef class MemStore(MsgStore):
-    """A store in memory. The keywords are those of update_config, and the size of a block in bytes."""
+    """A store in memory. block_size is in bytes; the other keywords are those of update_config."""
 
     def __init__(self, name: str = "", *, block_size: int = 1024 * 1024, first_seq: int = 0, **limits) -> None:
         cdef int code = STORE_OK
@@ -837,9 +851,9 @@ cdef class MemStore(MsgStore):
 
 
 def dyn_block_size(max_bytes: int = 0, limits_retention: bool = True, encrypted: bool = False) -> int:
-    """The size of blocks, in bytes, for a stream's limits (dynBlkSize of filestore.go).
+    """Return the block size in bytes that suits a stream's limits (dynBlkSize of filestore.go).
 
-    limits_retention: the stream keeps messages by limits, and has none by subject.
+    limits_retention: the stream has limits retention and no limit per subject.
     """
     size = 8 * 1024 * 1024 if limits_retention else 4 * 1024 * 1024
     if max_bytes > 0:
@@ -854,14 +868,13 @@ def dyn_block_size(max_bytes: int = 0, limits_retention: bool = True, encrypted:
 
 
 cdef class FileStore(MsgStore):
-    """A store in the directory of a stream: its blocks are in `msgs` there.
+    """A store in the directory of a stream, with its blocks in `msgs`.
 
-    name is the stream's. block_size is in bytes (dyn_block_size). With sync_always, what takes the place of something
-    durable is durable itself before. compression "s2": of blocks that are full, by maintain(). cipher ("chacha",
-    "aes") and the server's key: of the files; the account's name is a part of the keys. The other keywords are those
-    of update_config. `warn` gets what recovery has to say, a str at a time. Where more than `most_gaps` sequences are
-    between the records of one block, which take memory, the rest of it is damage. Raises OSError when the directory
-    cannot be opened; its files are left as they are then.
+    name is the stream's. block_size is in bytes (dyn_block_size). sync_always: before a file goes that newer records
+    replace, those are synced. compression "s2": maintain() compresses full blocks. cipher ("chacha" or "aes") encrypts
+    the files under `key`, the server's, and the name of `account`. warn is called with each message (str) of recovery.
+    A block in which more than `most_gaps` sequences have no record counts as damaged from there on: gaps take memory.
+    The other keywords are those of update_config. Raises OSError when the directory cannot be opened.
     """
 
     def __init__(
@@ -881,7 +894,7 @@ cdef class FileStore(MsgStore):
         self.most_gaps = most_gaps
         self.compress(compression)
         if cipher is not None:
-            # only now: it loads OpenSSL
+            # imported here because it loads OpenSSL
             from gnats.store.sealing import StreamSealer
 
             self.sealer = StreamSealer(self.directory, account, name, cipher, key)
@@ -903,7 +916,7 @@ cdef class FileStore(MsgStore):
             raise
 
     def compress(self, compression: str) -> None:
-        """Compress ("s2") or not ("none") the blocks that are full from now on; others when they are rewritten."""
+        """Compress ("s2") or not ("none") the blocks that fill up from now on, and older ones when rewritten."""
         if compression not in ("none", "s2"):
             raise ValueError(f"compression {compression!r} is not known")
         pthread_mutex_lock(&self.lock)
@@ -911,11 +924,11 @@ cdef class FileStore(MsgStore):
         pthread_mutex_unlock(&self.lock)
 
     def delete(self) -> None:
-        """Close, and remove `msgs` and what a purge has put aside. Raises OSError."""
+        """Close, and remove `msgs` and the directories that a purge left. Raises OSError."""
         try:
             self.close()
         except StoreFailure:
-            pass    # it goes anyway
+            pass    # all its files are removed anyway
         for name in ("msgs", "__msgs__", "__new_msgs__"):
             path = os.path.join(self.directory, name)
             if os.path.isdir(path):

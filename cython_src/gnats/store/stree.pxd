@@ -1,25 +1,26 @@
-"""The subject tree: from literal subjects to a struct of fixed size, ordered, searched by filters (stree/stree.go).
+"""The subject tree: maps literal subjects to values of a fixed size, in order, searched by filters (stree/stree.go).
 
-An adaptive radix tree (Leis, Kemper, Neumann: The Adaptive Radix Tree) over the bytes of subjects. A leaf holds its
-whole subject and never moves, so a value's address is good until its subject is deleted; inner nodes have 2, 5,
-10, 18, 48 or 256 children. Memory comes from chunks that belong to the tree.
+An adaptive radix tree (Leis, Kemper, Neumann: The Adaptive Radix Tree) over the bytes of subjects. A leaf has its value
+and its whole subject and never moves: the address of a value is valid until its subject is deleted. Inner nodes have up
+to 2, 5, 10, 18, 48 or 256 children. Memory comes from an arena of the tree.
 
-The owner of a tree has the lock. A tree must not get or lose subjects while an iterator is at work; values may change.
+A tree has no lock: its owner makes sure that one thread at a time uses it. While an iterator is in use no subject may
+be inserted or deleted; values may change.
 """
 from libc.stddef cimport size_t
 from libc.stdint cimport int16_t, uint8_t, uint16_t, uint32_t, uint64_t
 
 cdef enum:
     MAX_TREE_SUBJECT = 65535
-    ARENA_CLASSES = 33       # of 8 bytes each; larger blocks are malloc's
-    NEAR_FRAMES = 32
+    ARENA_CLASSES = 33       # size classes, in steps of 8 bytes; larger blocks come from malloc
+    NEAR_FRAMES = 32         # frames and states that an iterator has room for without malloc
     NEAR_STATES = 64
 
 
 cdef struct SimpleState:
-    # what a store knows of the messages of a subject
-    uint64_t msgs, first, last
-    uint32_t first_block, last_block
+    # A store's value of a subject. While a needs_update flag is set, that sequence is a bound; see gnats.store.base.
+    uint64_t msgs, first, last    # messages; sequences of the first and the last one
+    uint32_t first_block, last_block    # indices of their blocks; first_block may be too small, last_block too large
     uint8_t first_needs_update, last_needs_update
 
 
@@ -34,19 +35,19 @@ cdef struct ArenaLarge:
 
 
 cdef struct Arena:
-    void *free[ARENA_CLASSES]
-    ArenaChunk *chunks
-    ArenaLarge *large
-    char *at                 # what is left of the newest chunk
+    void *free[ARENA_CLASSES]    # lists of freed blocks, by size class
+    ArenaChunk *chunks       # the newest first
+    ArenaLarge *large        # blocks from malloc
+    char *at                 # the unused rest of the newest chunk
     char *end
-    size_t bytes             # held
+    size_t bytes             # allocated for chunks and large blocks
 
 
 cdef struct STree:
-    void *root               # a node, or a leaf with the lowest bit set
+    void *root               # NULL, a node, or a leaf (lowest bit set)
     uint64_t size            # subjects
-    size_t value_size
-    uint64_t subject_bytes   # in all subjects
+    size_t value_size        # bytes
+    uint64_t subject_bytes   # sum of the lengths of all subjects
     Arena arena
 
 
@@ -56,29 +57,29 @@ cdef struct STreeFilter:
 
 
 cdef struct STreeState:
-    # how far a filter got: the position in it twice, plus one within the token of a `*`
-    uint32_t filter
-    uint32_t at
+    # How far a filter matches the bytes on the way down.
+    uint32_t filter          # its index
+    uint32_t at              # 2 * (position in the filter + 1), and 1 more inside the token of a `*`
 
 
 cdef struct STreeFrame:
-    # a node on the way down
+    # A node on the way down.
     void *node
-    uint32_t pos             # its next child
-    uint32_t depth           # bytes of the subject that lead here
-    uint32_t states          # filters still possible here: states[states:states + n]
+    uint32_t pos             # position of the next child
+    uint32_t depth           # bytes of the subject up to here, the node's prefix included
+    uint32_t states          # the filters that may still match: STreeIter.states[states:states + n]
     uint32_t n
-    int16_t only             # the one key that can match, ANY_KEY, NO_KEY
-    uint8_t all              # everything below matches
+    int16_t only             # the one key that can match; ANY_KEY: not known; NO_KEY: done
+    uint8_t all              # all subjects below match
 
 
 cdef struct STreeIter:
-    # set by stree_next()
+    # results of stree_next()
     const char *subject
     size_t subject_n
     void *value
-    bint failed              # out of memory: not everything was found
-    # its own
+    bint failed              # out of memory: some subjects were not found
+    # internal
     STree *tree
     const STreeFilter *filters
     uint32_t n_filters
@@ -86,24 +87,27 @@ cdef struct STreeIter:
     uint32_t frames_room, states_room
     STreeFrame *frames
     STreeState *states
-    void *lone               # a root that is a leaf
+    void *lone               # the root, if it is a leaf
     STreeFrame near_frames[NEAR_FRAMES]
     STreeState near_states[NEAR_STATES]
 
 
-# value_size is a multiple of 8.
+# Makes an empty tree. value_size is a multiple of 8.
 cdef void stree_init(STree *t, size_t value_size) noexcept nogil
+# Deletes all subjects and frees the memory.
 cdef void stree_clear(STree *t) noexcept nogil
 
-# The value of a subject, NULL when it has none.
+# The value of a subject; NULL: the tree does not have it.
 cdef void *stree_find(const STree *t, const char *subject, size_t n) noexcept nogil
-# The value of a subject; of zeroes when it is new. NULL when out of memory, or n is 0 or over MAX_TREE_SUBJECT.
+# The value of a subject, inserted with a value of zeroes if it is new. NULL: no memory, or n is 0 or over
+# MAX_TREE_SUBJECT.
 cdef void *stree_insert(STree *t, const char *subject, size_t n, bint *was_there) noexcept nogil
-# Was it there? Its value goes to `value`, which may be NULL.
+# Deletes a subject and copies its value to `value` (may be NULL). False: the tree does not have it.
 cdef bint stree_delete(STree *t, const char *subject, size_t n, void *value) noexcept nogil
 
-# All subjects that match one of the filters, each once, in the order of their bytes; without filters, all subjects.
-# The filters must outlive the iterator, which must not move. stree_end() after the last stree_next().
+# Iterates over the subjects that match one of the filters (no filters: all), each once, in the order of their bytes.
+# stree_next() returns False after the last one; call stree_end() then. The filters must outlive the iterator; the
+# iterator must not move.
 cdef void stree_iter(STreeIter *it, STree *t, const STreeFilter *filters, uint32_t n_filters) noexcept nogil
 cdef bint stree_next(STreeIter *it) noexcept nogil
 cdef void stree_end(STreeIter *it) noexcept nogil

@@ -16,30 +16,30 @@ cdef enum Kind:
     NODE_256 = 5
 
 cdef enum:
-    KEYS_AT = 6              # of the small nodes, sorted
-    INDEX_AT = 8             # of NODE_48: for each key the slot of its child, 0 for none; slot 0 is the end's
+    KEYS_AT = 6              # offset of the sorted keys of nodes up to NODE_18
+    INDEX_AT = 8             # offset in NODE_48 of the slot of each key's child; 0: none, slot 0 is END_KEY's
     FIRST_CHUNK = 512
     LARGEST_CHUNK = 65536
     LARGEST_CLASS = (ARENA_CLASSES - 1) * 8
-    END_KEY = 256            # of the subject that ends at a node
+    END_KEY = 256            # key of the subject that ends at a node
     ANY_KEY = 257
     NO_KEY = 258
-    FULL = 0xffffffff        # a state: everything that follows matches
+    FULL = 0xffffffff        # STreeState.at of a filter that matches whatever follows
 
 
 cdef struct Node:
     uint8_t kind
-    uint8_t has_end          # the first child is the subject that ends here
+    uint8_t has_end          # the first child is the leaf of the subject that ends here
     uint16_t n               # children
-    uint16_t prefix_n        # bytes that all subjects below have in common, behind the children
-    # keys, children, prefix: at offsets that the kind decides
+    uint16_t prefix_n        # length of the prefix that all subjects below share
+    # keys, children and prefix follow, at offsets that depend on the kind
 
 
-# How many children a kind has room for, and where its children and its prefix begin.
+# By kind: the most children, and the offsets of children and prefix.
 cdef uint16_t[6] CAPACITY = [2, 5, 10, 18, 49, 257]
 cdef uint16_t[6] CHILDREN_AT = [8, 16, 16, 24, 264, 8]
 cdef uint16_t[6] PREFIX_AT = [24, 56, 96, 168, 656, 2064]
-# With so few children the next smaller kind is enough.
+# By kind: with so few children the node becomes one of the next smaller kind.
 cdef uint16_t[6] SHRINKS_AT = [0, 2, 4, 8, 14, 40]
 
 
@@ -67,7 +67,7 @@ cdef bint arena_grow(Arena *a, size_t size) noexcept nogil:
     if chunk == NULL:
         return False
     if left >= 8:
-        # less than was asked for, so it is of a class
+        # keep the rest for later: it is smaller than `size`, so there is a class for it
         (<void **> a.at)[0] = a.free[left >> 3]
         a.free[left >> 3] = a.at
     chunk.size = room
@@ -127,7 +127,7 @@ cdef void arena_drop(Arena *a) noexcept nogil:
     memset(a, 0, sizeof(Arena))
 
 
-# ---- leaves: the value, the length of the subject, the subject ----
+# ---- leaves: value, length of the subject (16 bits), subject ----
 
 cdef inline bint is_leaf(void *p) noexcept nogil:
     return <uintptr_t> p & 1
@@ -198,7 +198,7 @@ cdef inline void free_node(STree *t, Node *node) noexcept nogil:
 
 
 cdef void **find_child(const Node *node, int key) noexcept nogil:
-    """Where the child of a key, or of END_KEY, is linked; NULL for none."""
+    """Return the address of the link to the child of a key (or END_KEY); NULL: there is none."""
     cdef void **children = children_of(node)
     cdef const uint8_t *keys
     cdef int i
@@ -217,7 +217,7 @@ cdef void **find_child(const Node *node, int key) noexcept nogil:
 
 
 cdef bint next_child(const Node *node, uint32_t *pos, void **child, int *key) noexcept nogil:
-    """The child at or after pos, in the order of keys, the end first."""
+    """Get the child at or after *pos in the order of keys, END_KEY first, and advance *pos. False: none is left."""
     cdef void **children = children_of(node)
     cdef uint32_t i = pos[0]
     if node.kind <= NODE_18:
@@ -249,7 +249,7 @@ cdef bint next_child(const Node *node, uint32_t *pos, void **child, int *key) no
 
 
 cdef void add_child(Node *node, int key, void *child) noexcept nogil:
-    """Adds a child of a key that the node has not, where there is room."""
+    """Add a child. The node has room and no child of this key."""
     cdef void **children = children_of(node)
     cdef uint8_t *keys
     cdef uint16_t i = node.n
@@ -267,7 +267,7 @@ cdef void add_child(Node *node, int key, void *child) noexcept nogil:
     elif key == END_KEY:
         children[0] = child
     elif node.kind == NODE_48:
-        # the slots of keys are 1 to their number
+        # the children of keys have slots 1 to their number, without gaps
         i = node.n - node.has_end + 1
         children[i] = child
         index_of(node)[key] = <uint8_t> i
@@ -295,7 +295,7 @@ cdef void drop_child(Node *node, int key) noexcept nogil:
         last = node.n - node.has_end
         keys[key] = 0
         if i != last:
-            # the last slot's child takes the place
+            # move the child of the last slot here
             children[i] = children[last]
             (<uint8_t *> memchr(keys, last, 256))[0] = <uint8_t> i
         children[last] = NULL
@@ -307,7 +307,7 @@ cdef void drop_child(Node *node, int key) noexcept nogil:
 
 
 cdef Node *rebuild(STree *t, Node *node, uint8_t kind, const char *prefix, size_t prefix_n) noexcept nogil:
-    """The node as one of another kind or with another prefix, which may lie in the old one; NULL: out of memory."""
+    """Replace a node by one of another kind or prefix; the prefix may be in the old node. NULL: no memory."""
     cdef Node *fresh = new_node(t, kind, prefix, prefix_n)
     cdef uint32_t pos = 0
     cdef void *child
@@ -351,7 +351,7 @@ cdef void *stree_find(const STree *t, const char *subject, size_t n) noexcept no
     if p == NULL:
         return NULL
     while not is_leaf(p):
-        # prefixes are not compared on the way: the leaf has the whole subject
+        # no prefix is compared on the way down: the leaf has the whole subject
         node = <Node *> p
         depth += node.prefix_n
         if depth > n:
@@ -366,7 +366,10 @@ cdef void *stree_find(const STree *t, const char *subject, size_t n) noexcept no
 
 cdef bint split(STree *t, void **link, const char *path, size_t path_n, size_t depth, size_t common,
                 void *below, const char *subject, size_t n, void *leaf) noexcept nogil:
-    """Puts a node with `common` bytes after depth between link and `below`, whose way is path, and adds a leaf."""
+    """Insert a node above `below` and add a leaf to it. False: no memory.
+
+    The node's prefix is `common` bytes of the subject from `depth` on; `path` is the rest of the way to `below`.
+    """
     cdef Node *node = new_node(t, NODE_2, subject + depth, common)
     if node == NULL:
         return False
@@ -383,7 +386,7 @@ cdef inline bint is_full(const Node *node, int key) noexcept nogil:
 
 
 cdef bint put(STree *t, void **link, size_t depth, const char *subject, size_t n, void *leaf) noexcept nogil:
-    """Links a new leaf where the way of its subject ends: at a leaf, or a node that has no child for it."""
+    """Link a new leaf below `link`: at a leaf, or at a node that has no child for its subject. False: no memory."""
     cdef const char *other
     cdef size_t other_n, common
     cdef Node *node
@@ -445,7 +448,7 @@ cdef void *stree_insert(STree *t, const char *subject, size_t n, bint *was_there
         link = child
         depth += node.prefix_n
         if depth == n:
-            # the subject that ends here, and no other
+            # the child of END_KEY can be no other subject
             was_there[0] = True
             return leaf_of(link[0])
         depth += 1
@@ -464,7 +467,10 @@ cdef void *stree_insert(STree *t, const char *subject, size_t n, bint *was_there
 
 
 cdef void compact(STree *t, void **link) noexcept nogil:
-    """After a child went: a node with one child becomes that child, others a smaller kind. Out of memory they stay."""
+    """Shrink a node that lost a child: replace it by its only child, or by a smaller kind.
+
+    Out of memory it stays as it is, which is valid.
+    """
     cdef Node *node = <Node *> link[0]
     cdef Node *below
     cdef uint32_t pos = 0
@@ -535,10 +541,10 @@ cdef bint stree_delete(STree *t, const char *subject, size_t n, void *value) noe
 # ---- matching ----
 
 cdef inline uint32_t step(const STreeFilter *f, uint32_t at, char c) noexcept nogil:
-    """A filter's state after one more byte: 0 when it cannot match any more, FULL when all that follows matches."""
+    """Return a filter's state after one more byte; 0: it cannot match any more, FULL: it matches whatever follows."""
     cdef uint32_t i
     if at & 1:
-        # within the token of a `*`
+        # inside the token of a `*`
         i = (at >> 1) - 1
         if c != c'.':
             return at
@@ -555,7 +561,7 @@ cdef inline uint32_t step(const STreeFilter *f, uint32_t at, char c) noexcept no
 
 
 cdef inline bint accepts(const STreeFilter *f, uint32_t at) noexcept nogil:
-    # at the end of a subject
+    # Whether the filter matches a subject that ends here.
     return at == FULL or (at >> 1) - 1 + (at & 1) == f.n
 
 
@@ -569,14 +575,14 @@ cdef inline uint32_t run(const STreeFilter *f, uint32_t at, const char *p, size_
 
 
 cdef int the_key(const STreeFilter *f, uint32_t at) noexcept nogil:
-    """The one key that a filter can go on with."""
+    """Return the only key that can continue a match of the filter, or ANY_KEY."""
     cdef uint32_t i = (at >> 1) - 1
     if at & 1:
         return ANY_KEY
     if i == f.n:
         return END_KEY
     if (f.at[i] == c'*' or f.at[i] == c'>') and (i == 0 or f.at[i - 1] == c'.'):
-        # perhaps no wildcard; then others do not match
+        # if the token is not a wildcard after all, step() rejects the other keys
         return ANY_KEY
     return <uint8_t> f.at[i]
 
@@ -617,7 +623,7 @@ cdef bint more_frames(STreeIter *it) noexcept nogil:
 
 
 cdef bint advance(STreeIter *it, uint32_t first, bint *all, const char *p, size_t n) noexcept nogil:
-    """Runs the states from `first` to the top over some bytes; False when none is left."""
+    """Advance the states from `first` on over n bytes and drop those that fail. False: none is left."""
     cdef uint32_t i, kept = first, at
     if all[0]:
         return True
@@ -646,7 +652,7 @@ cdef bint any_accepts(const STreeIter *it, uint32_t first, bint all) noexcept no
 
 
 cdef bint enter(STreeIter *it, Node *node, uint32_t depth, uint32_t first, bint all) noexcept nogil:
-    """Makes a node the top of the stack when something below it can match; its states are those from `first`."""
+    """Push a node onto the stack if a subject below it can match; its states are those from `first` on."""
     cdef STreeFrame *frame
     if not advance(it, first, &all, prefix_of(node), node.prefix_n) or not more_frames(it):
         it.n_states = first
@@ -766,7 +772,7 @@ cdef void stree_end(STreeIter *it) noexcept nogil:
 # ---- for Python ----
 
 cdef class SubjectTree:
-    """A map from subjects to numbers below 2**64 (for tests; stores keep SimpleState in theirs)."""
+    """A map from subjects to numbers below 2**64, for tests. (A store's tree has SimpleState values.)"""
     cdef STree tree
 
     def __cinit__(self):
@@ -779,7 +785,7 @@ cdef class SubjectTree:
         return self.tree.size
 
     def insert(self, bytes subject not None, uint64_t value) -> int | None:
-        """Sets the value of a subject; the value it had."""
+        """Set the value of a subject; return the value that it had, or None."""
         cdef bint was_there
         cdef uint64_t *at = <uint64_t *> stree_insert(
             &self.tree, PyBytes_AS_STRING(subject), len(subject), &was_there)
@@ -796,14 +802,14 @@ cdef class SubjectTree:
         return at[0] if at != NULL else None
 
     def delete(self, bytes subject not None) -> int | None:
-        """The value it had."""
+        """Delete a subject; return the value that it had, or None."""
         cdef uint64_t value
         if stree_delete(&self.tree, PyBytes_AS_STRING(subject), len(subject), &value):
             return value
         return None
 
     def match(self, list filters not None) -> list[tuple[bytes, int]]:
-        """Subjects that match one of the filters, with their values, in order; without filters, all."""
+        """Return (subject, value) of the subjects that match one of the filters (none: all), in order."""
         cdef STreeIter it
         cdef STreeFilter *at = <STreeFilter *> malloc((len(filters) + 1) * sizeof(STreeFilter))
         cdef bytes one
@@ -827,7 +833,7 @@ cdef class SubjectTree:
         return matched
 
     def count(self, bytes filter not None) -> int:
-        """How many subjects match a filter."""
+        """Return the number of subjects that match a filter."""
         cdef STreeIter it
         cdef STreeFilter at
         cdef uint64_t n = 0
@@ -845,10 +851,10 @@ cdef class SubjectTree:
 
     @property
     def memory(self) -> int:
-        """Bytes held."""
+        """Bytes allocated by the tree."""
         return self.tree.arena.bytes
 
     @property
     def subject_bytes(self) -> int:
-        """Bytes in all subjects."""
+        """Sum of the lengths of all subjects, in bytes."""
         return self.tree.subject_bytes

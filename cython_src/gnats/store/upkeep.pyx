@@ -38,11 +38,11 @@ from gnats.store.removing cimport drop_empty
 from gnats.store.statefile cimport StateFiles, encode_state, invalidate, put_file, state_free
 
 cdef enum:
-    MANY = 1000000       # subjects or deletions of a store whose state is written at the end only
+    MANY = 1000000       # with more subjects or deletions the state is written by close() only
 
 
 cdef int put_files(int dirfd, const StateFiles *files) noexcept nogil:
-    # The index last: one that is there says that the others are, too.
+    # The index last: where it is, the others are, too.
     cdef int rc = 0
     if files.ttls.at != NULL:
         rc = put_file(dirfd, b"thw.db", files.ttls.at, files.ttls.n)
@@ -98,8 +98,8 @@ cdef bint due(StoreBase s, const MsgBlock *b) noexcept nogil:
 
 
 cdef size_t gather(StoreBase s, MsgBlock *b, char *out, bint *ends) noexcept nogil:
-    # The records that are still needed: messages, tombstones for blocks before, and what is said of the store's last
-    # message. `ends`: the last sequence is there.
+    # Copies the records that are still needed: messages, tombstones for earlier blocks, and a mark that the store's
+    # last message is whole. Returns their size; *ends: they include the block's last sequence.
     cdef uint64_t at = 0
     cdef size_t n = 0
     cdef Record r
@@ -145,19 +145,19 @@ cdef bint rewrite_next(StoreBase s) noexcept nogil:
     if copy != NULL:
         n = gather(s, b, copy, &ends)
         if not ends:
-            # A place kept: a scan must find where the sequences of this block end.
+            # add an erased record: a scan must find the block's last sequence
             end = copy + n
             block_encode(&s.env, b, end, b.last_seq | EBIT, b.last_ts, end, 0, end, 0, end, 0)
             n += EMPTY_RECORD
         pack = s.env.compress
         b.to_pack = False
-        # what does not get smaller is not tried again until more is removed
+        # do not rewrite the block again before more is removed, if this gained little
         b.no_compact = n * 2 > b.rbytes
         worked = True
         index = b.index
         rewrites = b.rewrites
         if b.seal_key != NULL:
-            # the block may go while its file is written
+            # copy the key: the block may be freed while its file is written
             sealed = True
             memcpy(seal_key, b.seal_key, SEAL_KEY)
         if s.env.in_memory:
@@ -178,7 +178,7 @@ cdef bint rewrite_next(StoreBase s) noexcept nogil:
             rc == 0 and b != NULL and b.rewrites == rewrites and b != s.last and not s.closed
             and sync_written(s) == 0
         ):
-            # What was removed meanwhile is in it, and stays removed.
+            # The new file may have messages that were removed meanwhile; dmap keeps them deleted.
             invalidate(s)
             s.dirty += 1
             rc = -block_adopt(&s.env, b, n)
@@ -202,7 +202,7 @@ cdef void unload_idle(StoreBase s, unsigned int ticks) noexcept nogil:
             if b != s.last and not b.pinned and s.env.tick - b.used > ticks:
                 block_unload(&s.env, b)
         if s.last != NULL and s.last.wbuf != NULL and s.last.rbytes == s.last.flushed:
-            # most streams have nothing to write most of the time
+            # an idle stream needs no write buffer
             if s.last.wlent:
                 qs_retire(s.last.wbuf)
             else:

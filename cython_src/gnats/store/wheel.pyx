@@ -1,4 +1,4 @@
-"""When sequences expire; see wheel.pxd."""
+"""Expiry times of sequences; see wheel.pxd."""
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stddef cimport size_t
 from libc.stdint cimport INT64_MAX, int64_t, uint8_t, uint32_t, uint64_t
@@ -11,7 +11,7 @@ from gnats.includes.varint cimport get_uvarint, get_varint, put_uvarint, put_var
 cdef enum:
     VERSION = 1
     FIRST_ROOM = 64
-    MOST_ENTRIES = 0x40000000    # the table of twice as many is the largest
+    MOST_ENTRIES = 0x40000000    # the table is twice as large; `mask` has 32 bits
 
 cdef int64_t TICK = 1000000000
 
@@ -26,7 +26,7 @@ cdef inline WheelSlot *slot_of(const Wheel *w, int64_t expires) noexcept nogil:
 
 
 cdef uint32_t place(const Wheel *w, uint64_t seq) noexcept nogil:
-    """Where in the table the sequence is or belongs."""
+    """Return the index at which the table has the sequence, or would have it."""
     cdef uint32_t i = hash_seq(seq) & w.mask
     while w.table[i] and w.entries[w.table[i] - 1].seq != seq:
         i = (i + 1) & w.mask
@@ -58,7 +58,7 @@ cdef bint grow(Wheel *w) noexcept nogil:
     w.table = table
     w.mask = 2 * room - 1
     w.room = room
-    # without free entries everything up to top is in use
+    # the wheel grows only when no entry is free, so all entries below top are in use
     for i in range(w.top):
         table[place(w, entries[i].seq)] = i + 1
     return True
@@ -94,7 +94,7 @@ cdef void unlink(Wheel *w, uint32_t i) noexcept nogil:
 
 
 cdef void vacate(Wheel *w, uint32_t at) noexcept nogil:
-    """Takes an entry out of the table and moves those behind it up, so that no mark of it stays."""
+    """Clear a place of the table and move later entries of the same run up, so that searches still find them."""
     cdef uint32_t hole = at, i = at, home
     while True:
         i = (i + 1) & w.mask
@@ -195,7 +195,7 @@ cdef size_t wheel_take(Wheel *w, int64_t now, Expiry *out, size_t room) noexcept
                 following = w.entries[i - 1].next
                 if w.entries[i - 1].expires <= now:
                     if n == room:
-                        # the rest is looked at again
+                        # the next call goes through the rest
                         return n
                     out[n].seq = w.entries[i - 1].seq
                     out[n].expires = w.entries[i - 1].expires
@@ -259,7 +259,7 @@ cdef int wheel_decode(Wheel *w, const uint8_t *data, size_t n, uint64_t *high_se
 # ---- for Python ----
 
 cdef class HashWheel:
-    """When sequences expire; times are in ns since 1970. Raises MemoryError."""
+    """Expiry times of sequences, in ns since 1970. Raises MemoryError."""
     cdef Wheel wheel
 
     def __cinit__(self):

@@ -40,13 +40,14 @@ from gnats.store.seqset cimport seqset_delete_range, seqset_insert_range
 from gnats.store.stree cimport SimpleState, stree_find, stree_insert
 
 cdef enum:
+    # A skip that would exceed one of these begins a new block.
     MAX_SKIPS = 64 * 1024       # deleted sequences of a block with messages
-    MAX_GAP = 1 << 24           # sequences between two records of a block: more look like damage
-    MAX_SPAN = 1 << 30          # sequences from a block's first slot on, whose distances have 32 bits
+    MAX_GAP = 1 << 24           # sequences between two records of a block; recovery takes more for damage
+    MAX_SPAN = 1 << 30          # sequences from a block's first slot on; MsgBlock.rel has 32 bits
 
 
 cdef bint has_rollup(const char *hdr, uint32_t n) noexcept nogil:
-    # A rollup is let through by discard_new_per: storing it removes what was there.
+    # discard_new_per does not refuse a rollup: storing it removes the older messages.
     return find_header(hdr, n, b"Nats-Rollup", 11).n != 0
 
 
@@ -54,7 +55,7 @@ cdef int refuse_new(
     StoreBase s, SimpleState *st, const char *subject, uint32_t subject_n, const char *hdr, uint32_t hdr_n,
     uint64_t size,
 ) noexcept nogil:
-    # Discard new: what is over a limit is refused, unless the subject's own limit makes room for it.
+    # Discard new refuses a message over a limit, unless max_msgs_per makes room by removing an older one.
     cdef bint makes_room = False
     cdef MsgBlock *b
     cdef Record r
@@ -114,7 +115,7 @@ cdef int store_msg(
     if unlikely(p == NULL):
         return error
     if unlikely(seq != s.last_seq + 1):
-        return STORE_FAILED    # what waited was given up: this sequence does not follow any more
+        return STORE_FAILED    # a failed flush dropped the records that waited: this sequence is not the next one now
     b = s.last
     if unlikely(block_push_slot(b, seq, <uint32_t> b.rbytes) != 0):
         return STORE_NO_MEMORY
