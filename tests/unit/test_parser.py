@@ -108,9 +108,9 @@ REMOTE_CASES: list[tuple[int, bytes, tuple[object, ...]]] = [
         b"LMSG east $G foo | q 0 2\r\nok\r\n",
         remote(b"foo", b"ok", account=b"$G", origin=b"east", hdr=0, queues=[b"q"]),
     ),
-    (ROUTER, b"RS+ $G foo q 3\r\n", ("remote_sub", b"$G foo q 3")),
-    (ROUTER, b"RS- $G foo\r\n", ("remote_unsub", b"$G foo")),
-    (ROUTER, b"LS+ east $G foo\r\n", ("remote_sub", b"east $G foo")),
+    (ROUTER, b"RS+ $G foo q 3\r\n", ("sub", b"$G foo q 3")),
+    (ROUTER, b"RS- $G foo\r\n", ("unsub", b"$G foo")),
+    (ROUTER, b"LS+ east $G foo\r\n", ("sub", b"east $G foo")),
     (ROUTER, b"A+ $G\r\n", ("account_sub", b"$G")),
     (GATEWAY, b"RMSG $G foo 2\r\nok\r\n", remote(b"foo", b"ok", account=b"$G")),
     (GATEWAY, b"A- $G\r\n", ("account_unsub", b"$G")),
@@ -123,8 +123,8 @@ REMOTE_CASES: list[tuple[int, bytes, tuple[object, ...]]] = [
         b"HMSG foo re 12 14\r\nNATS/1.0\r\n\r\nok\r\n",
         remote(b"foo", b"NATS/1.0\r\n\r\nok", reply=b"re", hdr=12),
     ),
-    (LEAF, b"LS+ foo\r\n", ("remote_sub", b"foo")),
-    (LEAF, b"LS- foo q\r\n", ("remote_unsub", b"foo q")),
+    (LEAF, b"LS+ foo\r\n", ("sub", b"foo")),
+    (LEAF, b"LS- foo q\r\n", ("unsub", b"foo q")),
 ]
 
 
@@ -184,7 +184,7 @@ def test_a_line_without_end_is_refused_before_it_fills_memory() -> None:
 
 def test_other_kinds_may_have_lines_sixteen_times_as_long() -> None:
     line = b"RS+ $G " + b"x" * (4096 * 16 - 3)
-    assert parse(line + b"\r\n", kind=ROUTER)[0] == [("remote_sub", line[4:])]
+    assert parse(line + b"\r\n", kind=ROUTER)[0] == [("sub", line[4:])]
     assert parse(line + b"x\r\n", kind=ROUTER)[0] == [("violation", Violation.OVER_MAX_CONTROL_LINE)]
 
 

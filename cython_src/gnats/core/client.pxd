@@ -36,7 +36,6 @@ cdef class Client(Subscriber):
     # under lock: left by the control plane for the owner
     cdef ConnectOptions staged
     cdef Limits staged_limits
-    cdef int32_t staged_max_subs, staged_max_payload
     cdef void *staged_account
     cdef char *connect_info       # INFO line to send behind the first PONG, or NULL
     cdef size_t connect_info_len

@@ -260,8 +260,8 @@ cdef class Client(Subscriber):
         self.staged.headers = headers
         self.staged.no_responders = no_responders
         self.staged.protocol = protocol
-        self.staged_max_subs = self.staged_limits.max_subs = max_subs  # replaces an earlier account's
-        self.staged_max_payload = self.staged_limits.max_payload = max_payload
+        self.staged_limits.max_subs = max_subs  # replaces an earlier account's
+        self.staged_limits.max_payload = max_payload
         self.staged_account = <void *> account
         free(self.connect_info)
         self.connect_info = copy
@@ -410,8 +410,8 @@ cdef class Client(Subscriber):
         cdef void *account
         pthread_mutex_lock(&self.lock)
         opts = self.staged
-        max_subs = self.staged_max_subs
-        max_payload = self.staged_max_payload
+        max_subs = self.staged_limits.max_subs
+        max_payload = self.staged_limits.max_payload
         account = self.staged_account
         pthread_mutex_unlock(&self.lock)
         if self.connect_received or account != self.account:
@@ -714,7 +714,5 @@ VERBS.process_err = process_err
 VERBS.process_invalid_publish_subject = process_invalid_publish_subject
 VERBS.auth_violation = auth_violation
 VERBS.violation = violation
-VERBS.process_remote_sub = NULL
-VERBS.process_remote_unsub = NULL
 VERBS.process_account_sub = NULL
 VERBS.trace_in_op = trace_in_op

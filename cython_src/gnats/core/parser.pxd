@@ -58,11 +58,10 @@ cdef struct RemoteArgs:
 cdef struct ParserHandlers:
     # A message is complete in pa.m, with CR LF behind its data.
     int (*process_inbound_msg)(void *owner) noexcept nogil
+    # Called for SUB, RS+ and LS+, and for UNSUB, RS- and LS-, by the connection's kind. Here and in the next one NULL
+    # makes the verb a violation.
     int (*process_sub)(void *owner, char *arg, size_t n) noexcept nogil
     int (*process_unsub)(void *owner, char *arg, size_t n) noexcept nogil
-    # From peers other than clients. NULL: the verb is a violation.
-    int (*process_remote_sub)(void *owner, char *arg, size_t n) noexcept nogil
-    int (*process_remote_unsub)(void *owner, char *arg, size_t n) noexcept nogil
     int (*process_account_sub)(void *owner, char *arg, size_t n, bint add) noexcept nogil
     int (*process_ping)(void *owner) noexcept nogil
     int (*process_pong)(void *owner) noexcept nogil

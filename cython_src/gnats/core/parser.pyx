@@ -295,6 +295,14 @@ cdef void drop_arg(Parser *parser) noexcept nogil:
 # -- the end of a line ---------------------------------------------------------------------------------
 
 
+cdef inline const char *name_by_kind(const Parser *parser, const char *client, const char *route,
+                                     const char *leaf) noexcept nogil:
+    """The verb of a line that starts differently by the connection's kind, for the trace."""
+    if parser.kind == CLIENT:
+        return client
+    return leaf if (parser.op | 0x20) == c'l' else route
+
+
 cdef int end_arg(Parser *parser, uint8_t state, char *arg, size_t n, bint in_arg_buf) noexcept nogil:
     cdef int64_t limit = parser.max_control_line
     cdef int rc
@@ -324,25 +332,17 @@ cdef int end_arg(Parser *parser, uint8_t state, char *arg, size_t n, bint in_arg
         return rc
     parser.state = OP_START
     if state == SUB_ARG:
-        if parser.kind == CLIENT:
-            if parser.trace:
-                parser.on.trace_in_op(parser.owner, "SUB", arg, n)
-            return parser.on.process_sub(parser.owner, arg, n)
         if parser.trace:
-            parser.on.trace_in_op(parser.owner, "LS+" if (parser.op | 0x20) == c'l' else "RS+", arg, n)
-        if parser.on.process_remote_sub == NULL:
+            parser.on.trace_in_op(parser.owner, name_by_kind(parser, "SUB", "RS+", "LS+"), arg, n)
+        if parser.on.process_sub == NULL:
             return unsupported(parser, arg, n)
-        return parser.on.process_remote_sub(parser.owner, arg, n)
+        return parser.on.process_sub(parser.owner, arg, n)
     if state == UNSUB_ARG:
-        if parser.kind == CLIENT:
-            if parser.trace:
-                parser.on.trace_in_op(parser.owner, "UNSUB", arg, n)
-            return parser.on.process_unsub(parser.owner, arg, n)
         if parser.trace:
-            parser.on.trace_in_op(parser.owner, "LS-" if (parser.op | 0x20) == c'l' else "RS-", arg, n)
-        if parser.on.process_remote_unsub == NULL:
+            parser.on.trace_in_op(parser.owner, name_by_kind(parser, "UNSUB", "RS-", "LS-"), arg, n)
+        if parser.on.process_unsub == NULL:
             return unsupported(parser, arg, n)
-        return parser.on.process_remote_unsub(parser.owner, arg, n)
+        return parser.on.process_unsub(parser.owner, arg, n)
     if state == CONNECT_ARG:
         return parser.on.process_connect(parser.owner, arg, n)
     if state == INFO_ARG:

@@ -108,14 +108,6 @@ cdef int process_unsub(void *owner, char *arg, size_t n) noexcept nogil:
     return record(owner, b"unsub", arg, n, PARSE_OK)
 
 
-cdef int process_remote_sub(void *owner, char *arg, size_t n) noexcept nogil:
-    return record(owner, b"remote_sub", arg, n, PARSE_OK)
-
-
-cdef int process_remote_unsub(void *owner, char *arg, size_t n) noexcept nogil:
-    return record(owner, b"remote_unsub", arg, n, PARSE_OK)
-
-
 cdef int process_account_sub(void *owner, char *arg, size_t n, bint add) noexcept nogil:
     return record(owner, b"account_sub" if add else b"account_unsub", arg, n, PARSE_OK)
 
@@ -166,8 +158,6 @@ cdef void trace_in_op(void *owner, const char *op, const char *arg, size_t n) no
 RECORDED.process_inbound_msg = process_inbound_msg
 RECORDED.process_sub = process_sub
 RECORDED.process_unsub = process_unsub
-RECORDED.process_remote_sub = process_remote_sub
-RECORDED.process_remote_unsub = process_remote_unsub
 RECORDED.process_account_sub = process_account_sub
 RECORDED.process_ping = process_ping
 RECORDED.process_pong = process_pong

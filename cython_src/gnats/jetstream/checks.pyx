@@ -64,6 +64,7 @@ from gnats.jetstream.refusal cimport (
     Refusal,
     refuse,
     refuse_last,
+    refuse_limit,
     refuse_silently,
     refuse_store,
     refuse_text,
@@ -72,7 +73,14 @@ from gnats.jetstream.refusal cimport (
 from gnats.jetstream.schedulechecks cimport check_schedule
 from gnats.jetstream.streamcore cimport StreamCore
 from gnats.jetstream.usage cimport usage_exceeds
-from gnats.store.base cimport STORE_NOT_FOUND, STORE_OK, StoreMsg
+from gnats.store.base cimport (
+    STORE_MAX_BYTES,
+    STORE_MAX_MSGS,
+    STORE_MAX_MSGS_PER_SUBJECT,
+    STORE_NOT_FOUND,
+    STORE_OK,
+    StoreMsg,
+)
 from gnats.store.durations cimport parse_int64, parse_message_ttl
 from gnats.store.record cimport MAX_RECORD, record_size
 
@@ -161,7 +169,7 @@ cdef bint check_expected_of_subject(StreamCore s, const Inbound *m, const InFlig
     seq = <uint64_t> parse_int64(value.p, value.n)
     if header_set(h, H_EXPECTED_LAST_SUBJ_SEQ_SUBJ):
         subject = &h.values[H_EXPECTED_LAST_SUBJ_SEQ_SUBJ]
-    if in_flight_of(f, subject.p, subject.n):
+    if in_flight_of(f, subject.p, subject.n, NULL):
         return refuse(r, ERR_WRONG_LAST_SEQUENCE_CONSTANT)
     rc = s.store.load_last(subject.p, <uint32_t> subject.n, &sm)
     if rc == STORE_OK:
@@ -195,7 +203,7 @@ cdef bint check_rollup(StreamCore s, const Inbound *m, const InFlight *f, Refusa
     if not m.sourced and (not s.cfg.allow_rollup or s.cfg.deny_purge):
         return refuse_text(r, ERR_ROLLUP_FAILED, b"rollup not permitted")
     rollup = rollup_of(&m.h.values[H_ROLLUP])
-    if rollup == ROLLUP_SUBJECT and in_flight_of(f, m.subject.p, m.subject.n):
+    if rollup == ROLLUP_SUBJECT and in_flight_of(f, m.subject.p, m.subject.n, NULL):
         return refuse_text(r, ERR_ROLLUP_FAILED, b"batch rollup sub invalid")
     if rollup == ROLLUP_ALL and number_in_flight(f):
         return refuse_text(r, ERR_ROLLUP_FAILED, b"batch rollup all invalid")
@@ -226,14 +234,14 @@ cdef bint check_limits(StreamCore s, const Inbound *m, const InFlight *f, Refusa
         return True
     size = stored_size(s, m.subject.n, m.hdr_n, m.n)
     if s.cfg.max_msgs > 0 and s.store.msgs + f.n + 1 > <uint64_t> s.cfg.max_msgs:
-        return refuse_store(r, b"maximum messages exceeded")
+        return refuse_limit(r, STORE_MAX_MSGS)
     if s.cfg.max_bytes > 0 and s.store.bytes + f.bytes + size > <uint64_t> s.cfg.max_bytes:
-        return refuse_store(r, b"maximum bytes exceeded")
+        return refuse_limit(r, STORE_MAX_BYTES)
     if s.cfg.discard_new_per and s.cfg.max_msgs_per > 0 and not header_set(&m.h, H_ROLLUP) and (
-        s.store.subject_msgs(m.subject.p, <uint32_t> m.subject.n) + in_flight_of(f, m.subject.p, m.subject.n)
+        s.store.subject_msgs(m.subject.p, <uint32_t> m.subject.n) + in_flight_of(f, m.subject.p, m.subject.n, NULL)
         + 1 > <uint64_t> s.cfg.max_msgs_per
     ):
-        return refuse_store(r, b"maximum messages per subject exceeded")
+        return refuse_limit(r, STORE_MAX_MSGS_PER_SUBJECT)
     return True
 
 

@@ -25,7 +25,6 @@ cdef struct Lookahead:
     StoreMsg msgs[AHEAD]
     uint32_t at, n     # the next one; how many
     bint end           # the stream has no further message for the consumer
-    uint64_t end_seq   # unused
     int64_t npc        # messages still to be delivered, the looked-up ones included
 
 

@@ -32,7 +32,7 @@ from gnats.jetstream.headers cimport (
     with_set_header,
 )
 from gnats.jetstream.inbound cimport Inbound
-from gnats.jetstream.inflight cimport InFlight, last_in_flight
+from gnats.jetstream.inflight cimport InFlight, in_flight_of
 from gnats.jetstream.jsonreq cimport JSON_OK, JSON_STRING, JsonError, JsonField, JsonValue, json_object
 from gnats.jetstream.puback cimport ERR_INCR_DISABLED, ERR_INCR_INVALID, ERR_INCR_PAYLOAD
 from gnats.jetstream.refusal cimport Refusal, refuse
@@ -224,7 +224,7 @@ cdef CounterError write_counter(
 
 
 cdef CounterError add_increment(StreamCore s, Inbound *m, const InFlight *f) noexcept nogil:
-    cdef const Inbound *last = last_in_flight(f, m.subject.p, m.subject.n)
+    cdef const Inbound *last
     cdef const char *value
     cdef size_t value_n
     cdef StoreMsg sm
@@ -233,6 +233,7 @@ cdef CounterError add_increment(StreamCore s, Inbound *m, const InFlight *f) noe
     cdef Made made
     cdef CounterError err = COUNTER_OK
     cdef int read = SOURCES_OK, rc
+    in_flight_of(f, m.subject.p, m.subject.n, &last)
     memset(&made, 0, sizeof(Made))
     before.p = NULL
     before.n = 0

@@ -31,10 +31,9 @@ cdef struct InFlight:
 
 # Set the hashes of a staged message, after its subject was transformed.
 cdef void stage_hashes(Staged *staged) noexcept nogil
-# The number of messages in flight with a subject. f may be NULL here and below.
-cdef uint64_t in_flight_of(const InFlight *f, const char *subject, size_t n) noexcept nogil
-# The last message in flight with a subject, NULL for none.
-cdef const Inbound *last_in_flight(const InFlight *f, const char *subject, size_t n) noexcept nogil
+# The number of messages in flight with a subject, and the last of them where `last` is not NULL (NULL for none).
+# f may be NULL here and below.
+cdef uint64_t in_flight_of(const InFlight *f, const char *subject, size_t n, const Inbound **last) noexcept nogil
 cdef bint has_id_in_flight(const InFlight *f, const Slice *id) noexcept nogil
 
 

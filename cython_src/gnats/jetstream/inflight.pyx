@@ -20,10 +20,12 @@ cdef void stage_hashes(Staged *staged) noexcept nogil:
         staged.id_hash = hash_of_id(&staged.m.h.values[H_MSG_ID])
 
 
-cdef uint64_t in_flight_of(const InFlight *f, const char *subject, size_t n) noexcept nogil:
+cdef uint64_t in_flight_of(const InFlight *f, const char *subject, size_t n, const Inbound **last) noexcept nogil:
     cdef const Staged *at
     cdef uint64_t found = 0
     cdef uint32_t hash
+    if last != NULL:
+        last[0] = NULL
     if f == NULL or f.first == f.until:
         return 0
     hash = hash_bytes(subject, n)
@@ -31,21 +33,8 @@ cdef uint64_t in_flight_of(const InFlight *f, const char *subject, size_t n) noe
     while at != f.until:
         if at.subject_hash == hash and at.m.subject.n == n and memcmp(at.m.subject.p, subject, n) == 0:
             found += 1
-        at = at.next
-    return found
-
-
-cdef const Inbound *last_in_flight(const InFlight *f, const char *subject, size_t n) noexcept nogil:
-    cdef const Inbound *found = NULL
-    cdef const Staged *at
-    cdef uint32_t hash
-    if f == NULL or f.first == f.until:
-        return NULL
-    hash = hash_bytes(subject, n)
-    at = f.first
-    while at != f.until:
-        if at.subject_hash == hash and at.m.subject.n == n and memcmp(at.m.subject.p, subject, n) == 0:
-            found = &at.m
+            if last != NULL:
+                last[0] = &at.m
         at = at.next
     return found
 

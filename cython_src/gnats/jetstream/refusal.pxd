@@ -10,6 +10,7 @@ from gnats.core.slice cimport Slice
 from gnats.jetstream.barrier cimport Local
 from gnats.jetstream.puback cimport ERR_STORE_FAILED, ERR_WRONG_LAST_SEQUENCE
 from gnats.jetstream.streamcore cimport StreamCore
+from gnats.store.base cimport STORE_MAX_BYTES, STORE_MAX_MSGS
 
 
 # The text that follows the error's own.
@@ -57,6 +58,15 @@ cdef inline bint refuse_text(Refusal *r, int err_code, const char *text) noexcep
 cdef inline bint refuse_store(Refusal *r, const char *why) noexcept nogil:
     """The store would not store it; `why` is a literal."""
     return refuse_text(r, ERR_STORE_FAILED, why)
+
+
+cdef inline bint refuse_limit(Refusal *r, int rc) noexcept nogil:
+    """The store has as much as its limit allows; `rc` is STORE_MAX_MSGS, STORE_MAX_BYTES or STORE_MAX_MSGS_PER_SUBJECT."""
+    if rc == STORE_MAX_MSGS:
+        return refuse_store(r, b"maximum messages exceeded")
+    if rc == STORE_MAX_BYTES:
+        return refuse_store(r, b"maximum bytes exceeded")
+    return refuse_store(r, b"maximum messages per subject exceeded")
 
 
 cdef inline bint refuse_number(Refusal *r, int err_code, uint64_t n) noexcept nogil:

@@ -24,7 +24,7 @@ from gnats.jetstream.headers cimport (
     with_text_header,
 )
 from gnats.jetstream.inbound cimport Inbound, own_header
-from gnats.jetstream.inflight cimport InFlight, last_in_flight
+from gnats.jetstream.inflight cimport InFlight, in_flight_of
 from gnats.jetstream.puback cimport (
     ERR_SCHEDULE_PATTERN_INVALID,
     ERR_SCHEDULE_ROLLUP_INVALID,
@@ -92,9 +92,10 @@ cdef bint check_definition(StreamCore s, Inbound *m, Refusal *r) noexcept nogil:
 
 cdef bint is_other(StreamCore s, const InFlight *f, const Slice *subject) noexcept nogil:
     """Has the subject a message, and is its last one not a schedule?"""
-    cdef const Inbound *last = last_in_flight(f, subject.p, subject.n)
+    cdef const Inbound *last
     cdef StoreMsg sm
     cdef Slice pattern
+    in_flight_of(f, subject.p, subject.n, &last)
     if last != NULL:
         return not header_set(&last.h, H_SCHEDULE)
     if s.store.load_last(subject.p, <uint32_t> subject.n, &sm) != STORE_OK:

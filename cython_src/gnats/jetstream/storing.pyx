@@ -40,7 +40,15 @@ from gnats.jetstream.puback cimport (
     respond_counted,
     send_batch_ack,
 )
-from gnats.jetstream.refusal cimport TOLD, Refusal, refuse, refuse_silently, refuse_store, tell_refused
+from gnats.jetstream.refusal cimport (
+    TOLD,
+    Refusal,
+    refuse,
+    refuse_limit,
+    refuse_silently,
+    refuse_store,
+    tell_refused,
+)
 from gnats.jetstream.streamcore cimport INTEREST_POLICY, StreamCore, arm_schedules, note_purged
 from gnats.jetstream.usage cimport usage_exceeds
 from gnats.store.base cimport (
@@ -95,6 +103,7 @@ cdef Outcome store_entry(StreamCore s, Local *local, const Entry *e) noexcept no
     hdr.p = e.hdr
     hdr.n = e.hdr_n
     hdr.owned = NULL
+    again.to = again.few
     again.n = 0
     if no_interest:
         outcome = store_nothing(s, local, e, &why)
@@ -109,7 +118,7 @@ cdef Outcome store_entry(StreamCore s, Local *local, const Entry *e) noexcept no
         answer(s, local, e)
     else:
         tell_refused(s, local, &e.reply, &why, TOLD, 0)
-    if unlikely(s.tr != NULL) and not no_interest and again.to != again.few:
+    if unlikely(again.to != again.few):
         free(again.to)
     free(hdr.owned)
     return outcome
@@ -204,14 +213,8 @@ cdef Outcome store_message(StreamCore s, Local *local, const Entry *e, Header *h
 
 
 cdef Outcome refuse_stored(StreamCore s, Local *local, int rc, Refusal *why) noexcept nogil:
-    if rc == STORE_MAX_MSGS:
-        refuse_store(why, b"maximum messages exceeded")
-        return MSG_LIMITED
-    if rc == STORE_MAX_BYTES:
-        refuse_store(why, b"maximum bytes exceeded")
-        return MSG_LIMITED
-    if rc == STORE_MAX_MSGS_PER_SUBJECT:
-        refuse_store(why, b"maximum messages per subject exceeded")
+    if rc == STORE_MAX_MSGS or rc == STORE_MAX_BYTES or rc == STORE_MAX_MSGS_PER_SUBJECT:
+        refuse_limit(why, rc)
         return MSG_LIMITED
     if rc == STORE_TOO_LARGE:
         refuse_store(why, b"message too large")
@@ -235,8 +238,6 @@ cdef Outcome refuse_stored(StreamCore s, Local *local, int rc, Refusal *why) noe
 cdef bint find_republish(StreamCore s, Local *local, const Entry *e, Republish *again) noexcept nogil:
     """Find the subject to republish to, and the subject's last message so far. False when out of memory."""
     cdef StoreMsg sm
-    again.to = again.few
-    again.n = 0
     again.before = 0
     if not transform_matches(s.tr, e.subject.p, e.subject.n):
         return True

@@ -71,7 +71,6 @@ cdef struct MsgBlock:
     uint64_t low_seq                  # no message stored in the block had a smaller sequence
     uint64_t msgs, bytes              # messages that are not deleted
     uint64_t rbytes                   # bytes of all records, deleted messages and tombstones included
-    uint64_t cbytes                   # not used
     uint64_t ttls, schedules          # messages with a TTL, with a schedule, ever stored in the block
     SeqSet dmap                       # sequences without a message between first_seq and last_seq
     uint64_t checksum                 # of the last record

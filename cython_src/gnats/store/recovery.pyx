@@ -63,7 +63,6 @@ cdef struct Scan:
     # of the block that was scanned last
     uint64_t damage           # bytes that are no records
     uint64_t tail             # those of them after the last record
-    uint64_t missing          # sequences between records with damage between them
 
 
 cdef int note_tomb(Scan *scan, uint64_t seq) noexcept nogil:
@@ -95,7 +94,7 @@ cdef int scan_block(StoreBase s, MsgBlock *b, size_t at, Scan *scan) noexcept no
     cdef int64_t tomb_ts = 0, ttl
     cdef bint damaged = False, whole = b.first_seq == 0, was_there
     cdef int rc = block_open_body(&s.env, b), bad
-    scan.damage = scan.tail = scan.missing = 0
+    scan.damage = scan.tail = 0
     if rc != 0:
         return rc
     p = b.region.base
@@ -124,7 +123,6 @@ cdef int scan_block(StoreBase s, MsgBlock *b, size_t at, Scan *scan) noexcept no
         elif r.seq > last:
             if damaged and last:
                 note_lost(s, b.index, NULL, last + 1, r.seq - 1, r.seq - last - 1)
-                scan.missing += r.seq - last - 1
             damaged = False
             if advance(b, &r, last) != 0:
                 return STORE_NO_MEMORY

@@ -678,7 +678,7 @@ cdef class MsgStore(StoreBase):
         cdef int rc
         with nogil:
             rc = upkeep.write_state(self, now)
-        if rc > 1:
+        if rc:
             raise OSError(rc, os.strerror(rc), "index.db")
 
     def rests(self) -> bool:

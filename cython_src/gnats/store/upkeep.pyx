@@ -63,7 +63,7 @@ cdef int write_state(StoreBase s, bint force) noexcept nogil:
         return 0
     if not force and (s.subjects.size > MANY or s.last_seq + 1 - s.first_seq - s.msgs > MANY):
         pthread_mutex_unlock(&s.lock)
-        return 1
+        return 0
     rc = -flush_last(s)
     dirty = s.dirty
     asked = s.invalidations
