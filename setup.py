@@ -43,14 +43,14 @@ DIRECTIVES = {
 
 
 LIBRARIES = {
-    "gnats.core.tls": ["ssl", "crypto"],
-    "gnats.core.x509": ["crypto"],
+    "gnats.core.tls.tls": ["ssl", "crypto"],
+    "gnats.core.tls.x509": ["crypto"],
     "gnats.bench.fleet": ["ssl", "crypto"],
-    "gnats.store.crypto": ["crypto"],
+    "gnats.store.format.crypto": ["crypto"],
 }
 
 DEPENDS = {
-    "gnats.store.highway": [str(SRC / "gnats/includes/highway.h")],
+    "gnats.store.format.highway": [str(SRC / "gnats/includes/highway.h")],
 }
 
 

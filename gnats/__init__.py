@@ -10,13 +10,18 @@ from gnats.version import __version__
 
 if TYPE_CHECKING:
     from gnats.errors import ServerError
-    from gnats.logger import Logger
-    from gnats.opts import Options
-    from gnats.server import Server
+    from gnats.log.logger import Logger
+    from gnats.options.options import Options
+    from gnats.server.server import Server
 
 __all__ = ["Logger", "Options", "Server", "ServerError", "__version__"]
 
-_HOME = {"Logger": "logger", "Options": "opts", "Server": "server", "ServerError": "errors"}
+_HOME = {
+    "Logger": "log.logger",
+    "Options": "options.options",
+    "Server": "server.server",
+    "ServerError": "errors",
+}
 
 
 def __getattr__(name: str) -> object:

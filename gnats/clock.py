@@ -1,8 +1,8 @@
 """The server's time, for the control plane: what it reads, and how it waits.
 
-It is the data plane's clock (gnats.core.clock), which a test can hold and move. Whatever a server waits for,
-shows or stores is counted here. What measures work (a turn of the loop, how long a start took) reads
-`time.monotonic`.
+It is the data plane's clock (gnats.core.runtime.clock), which a test can hold and move. Whatever a server
+waits for, shows or stores is counted here. What measures work (a turn of the loop, how long a start took)
+reads `time.monotonic`.
 
 asyncio is imported when something waits: programs that only read a configuration do without it.
 """
@@ -15,9 +15,9 @@ from contextlib import asynccontextmanager
 from itertools import count
 from typing import TYPE_CHECKING, Any, Protocol
 
-from gnats.core.clock import is_held
-from gnats.core.clock import read_monotonic as monotonic_ns
-from gnats.core.clock import read_realtime as time_ns
+from gnats.core.runtime.clock import is_held
+from gnats.core.runtime.clock import read_monotonic as monotonic_ns
+from gnats.core.runtime.clock import read_realtime as time_ns
 
 if TYPE_CHECKING:
     import asyncio

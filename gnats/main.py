@@ -6,13 +6,13 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
+from gnats.commands.flags import HELP, CommandLine, configure_options, reload_options
 from gnats.errors import OptionError, ServerError
-from gnats.flags import HELP, CommandLine, configure_options, reload_options
 from gnats.version import NATS_VERSION
 
 if TYPE_CHECKING:
-    from gnats.logger import Logger
-    from gnats.server import Server
+    from gnats.log.logger import Logger
+    from gnats.server.server import Server
 
 PROGRAM = "gnats-server"
 
@@ -30,7 +30,7 @@ def main(args: list[str] | None = None) -> int:
         print(HELP, end="")
         return 0
     if command.action == "help_tls":
-        from gnats.confkeys.tls import tls_help
+        from gnats.options.keys.tls import tls_help
 
         print(tls_help(), end="")
         return 0
@@ -55,7 +55,7 @@ def _checked(command: CommandLine) -> int:
 
 
 def _send_signal(command: str, pid_expr: str) -> int:
-    from gnats.signals import process_signal
+    from gnats.commands.signals import process_signal
 
     try:
         process_signal(command, pid_expr)
@@ -68,14 +68,14 @@ def run(command: CommandLine) -> int:
     """Serve with the options of the command line until a signal ends it; the exit status."""
     opts = command.options
     if not (opts.http_port or opts.https_port):  # aiohttp loads ssl anyway
-        from gnats.lean import import_loop_without_ssl
+        from gnats.commands.footprint import import_loop_without_ssl
 
         import_loop_without_ssl()
     import asyncio
 
     import uvloop
 
-    from gnats.log import configure_logger
+    from gnats.server.log import configure_logger
 
     try:
         log = configure_logger(opts)
@@ -95,8 +95,8 @@ def run(command: CommandLine) -> int:
 async def _serve(command: CommandLine, log: "Logger") -> None:
     import gc
 
-    from gnats.log import configure_logger
-    from gnats.server import Server
+    from gnats.server.log import configure_logger
+    from gnats.server.server import Server
 
     server = Server(command.options, log)
     server.make_log = configure_logger
@@ -104,7 +104,7 @@ async def _serve(command: CommandLine, log: "Logger") -> None:
     handle_signals(server)
     await server.start()
     if "NOTIFY_SOCKET" in os.environ:
-        from gnats.systemd import start_service
+        from gnats.commands.systemd import start_service
 
         start_service(server)
     gc.collect()

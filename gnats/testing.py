@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 import uvloop
 
 from gnats.errors import OptionError, ServerError
-from gnats.hostport import RANDOM_PORT
-from gnats.opts import Options
-from gnats.server import Server
+from gnats.go.hostport import RANDOM_PORT
+from gnats.options.options import Options
+from gnats.server.server import Server
 
 if TYPE_CHECKING:
-    from gnats.logger import Logger
+    from gnats.log.logger import Logger
 
 START_TIMEOUT = 30.0
 STOP_TIMEOUT = 30.0
@@ -35,7 +35,7 @@ class ServerThread:
     """
 
     checks_rest: ClassVar[bool] = False
-    """Whether stop() sees that the server rests, and afterwards that it is closed (gnats.rest)."""
+    """Whether stop() sees that the server rests, and afterwards that it is closed (gnats.server.idle)."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class ServerThread:
     def stop(self) -> None:
         """Shut the server down and wait for its thread. Idempotent.
 
-        Raises TimeoutError when it does not end, and with `checks_rest` gnats.rest.NotAtRest.
+        Raises TimeoutError when it does not end, and with `checks_rest` gnats.server.idle.NotAtRest.
         """
         self._stop(self.checks_rest)
 
@@ -75,7 +75,7 @@ class ServerThread:
         port = server.port
         try:
             if check and pollers:
-                from gnats.rest import EmbeddedServer, wait_for_rest
+                from gnats.server.idle import EmbeddedServer, wait_for_rest
 
                 assert self._thread.native_id is not None
                 wait_for_rest(EmbeddedServer(server, self._thread.native_id))
@@ -86,7 +86,7 @@ class ServerThread:
         if self._thread.is_alive():
             raise TimeoutError(f"the server's thread still runs {STOP_TIMEOUT} s after its shutdown")
         if check and pollers:
-            from gnats.rest import require_closed
+            from gnats.server.idle import require_closed
 
             require_closed(port, pollers)
 

@@ -24,7 +24,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from gnats.archive import StreamDir, StreamSource
-from gnats.archive.source import BATCH_BYTES
+from gnats.archive.reading.source import BATCH_BYTES
 from gnats.store.store import FileStore
 
 from . import machine

@@ -33,15 +33,15 @@ from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from gnats.archive.engine import Engine, Inline, Processes, Spark
-from gnats.archive.job import Options, Silent, archive
-from gnats.archive.source import SCHEMA
+from gnats.archive.jobs.engine import Engine, Inline, Processes, Spark
+from gnats.archive.jobs.job import Options, Silent, archive
+from gnats.archive.reading.source import SCHEMA
+from gnats.archive.reading.streams import find_stream
 from gnats.archive.spark.source import JetStreamSource, Reader
-from gnats.archive.streams import find_stream
 from gnats.archive.target import Target
 from gnats.archive.writer import FILE_SCHEMA
-from gnats.jetstream.config import StreamConfig
-from gnats.jetstream.metafiles import write_stream_meta
+from gnats.jetstream.disk.metafiles import write_stream_meta
+from gnats.jetstream.settings.config import StreamConfig
 from gnats.store.store import FileStore
 
 from . import servers

@@ -1,8 +1,8 @@
 """What checking a message's permission costs: `python -m perf.permissions` prints nanoseconds for each."""
 
-from gnats.authopts import Permissions, SubjectPermission
-from gnats.core.permissions import compile_permissions
-from gnats.core.verdicts import Verdicts
+from gnats.core.auth.permission_cache import Verdicts
+from gnats.core.auth.permissions import compile_permissions
+from gnats.options.values.auth import Permissions, SubjectPermission
 
 ENTRIES = 100
 CHECKS = 2_000_000

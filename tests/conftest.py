@@ -21,8 +21,8 @@ from support.launch import Launch, Move, launcher, require, start
 from support.servers import REFERENCE, Kind, Server, selected
 
 from gnats import Server as Embedded
-from gnats.gofmt import SECOND
-from gnats.rest import wait_for_rest_in_loop
+from gnats.go.text import SECOND
+from gnats.server.idle import wait_for_rest_in_loop
 from gnats.testing import ServerThread
 
 settings.register_profile("gnats", parent=settings(), deadline=None)  # a busy machine is no fault

@@ -16,17 +16,16 @@ UNPORTED = {"archive", "bench"}
 """Folders that port nothing of nats-server."""
 
 TABLE = {
-    "accounts.go": """core/departures core/services AccountResolver=base.Resolver activationExpired
-        addRespServiceImport=Account.expect_response AddServiceExport AddServiceImport
+    "accounts.go": """core/accounts/departures core/routing/services AccountResolver=base.Resolver
+        activationExpired addRespServiceImport=Account.expect_response AddServiceExport AddServiceImport
         addServiceImport=Accounts._import AddStreamExport AddStreamImport AddWeightedMappings
         CacheDirAccResolver=DirectoryResolver checkActivation checkExpiredResponses checkForReverseEntries
-        DirAccResolver=DirectoryResolver internalClient=InternalClients.new
-        processServiceImportResponse removeRespServiceImport=Account.take_response
-        respondToUpdate=requests.answer selectMappedSubject sendTrackingLatency=Latency.measured
-        serviceImportFormsCycle=_check_service_cycles setTraceDest shouldSample
-        streamImportFormsCycle=_check_stream_cycles subscribeInternal
+        DirAccResolver=DirectoryResolver internalClient=InternalClients.new processServiceImportResponse
+        removeRespServiceImport=Account.take_response respondToUpdate=resolver/requests.answer
+        selectMappedSubject sendTrackingLatency=Latency.measured serviceImportFormsCycle=_check_service_cycles
+        setTraceDest shouldSample streamImportFormsCycle=_check_stream_cycles subscribeInternal
         UpdateAccountClaims=Accounts.update_claims URLAccResolver=URLResolver""",
-    "archive/archive.go": "jetstream/backup NewReader=BackupReader NewWriter=BackupWriter",
+    "archive/archive.go": "jetstream/disk/backup NewReader=BackupReader NewWriter=BackupWriter",
     "auth.go": """checkAuthentication=Authenticator.check checkClientTLSCertSubject=find_user
         comparePasswords=check_password configureAuthorization isBcrypt matchesPinnedCert=_is_pinned
         processClientOrLeafAuthentication=Attempt.run processUserPermissionsTemplate=templates.expand
@@ -34,30 +33,30 @@ TABLE = {
     "auth_callout.go": "fillClientInfo=Callout._describe processClientOrLeafCallout=Callout.ask",
     "avl/seqset.go": "Delete=seqset_delete Encode=seqset_encode Exists=seqset_exists Insert=seqset_insert",
     "ciphersuites.go": "defaultCipherSuites=openssl_ciphers",
-    "client.go": """core/batch core/door core/headers core/quoting core/records core/results core/tlstransport
-        core/subtable core/tlsstate core/verdicts addShadowSub=add_shadow
-        addShadowSubscriptions=add_shadows authViolation canSubscribe closeConnection
-        connectionTypeAllowed deliverMsg doTLSHandshake=start_handshake enqueueProto
-        flushClients=end_batch flushOutbound genHeader=begin_header getHeader=find_header processErr
-        processHeaderPub=parse_pub processInboundClientMsg processInboundMsg processMsgResults
-        processPing processPingTimer processPong processPub=parse_pub processServiceImport
-        processSub processUnsub pubAllowed=Permissions.pub_allowed queueOutbound readLoop
-        registerWithAccount removeHeaderIfPresent=remove_header removeSecretsFromTrace
+    "client.go": """core/batch core/runtime/doorkeeper core/messages/headers core/runtime/quoting
+        core/net/log_records core/subjects/match_cache core/tls/tlstransport core/subjects/subtable
+        core/tls/tlsstate core/auth/permission_cache addShadowSub=add_shadow
+        addShadowSubscriptions=add_shadows authViolation canSubscribe closeConnection connectionTypeAllowed
+        deliverMsg doTLSHandshake=start_handshake enqueueProto flushClients=end_batch flushOutbound
+        genHeader=begin_header getHeader=find_header processErr processHeaderPub=parse_pub
+        processInboundClientMsg processInboundMsg processMsgResults processPing processPingTimer processPong
+        processPub=parse_pub processServiceImport processSub processUnsub pubAllowed=Permissions.pub_allowed
+        queueOutbound readLoop registerWithAccount removeHeaderIfPresent=remove_header removeSecretsFromTrace
         responseAllowed=replies_use sendErr sendOK setFirstPingTimer setHeader=headers.set_header
         setPermissions splitSubjectQueue stalledWait=Connection.stall traceMsg
         unsubscribe=subscriptions.unsubscribe""",
-    "consumer.go": """jetstream/jsonreq jetstream/observer jetstream/pending ackReply ackReplyInfo
-        addConsumer=streams.Stream.add_consumer assignNewPinId=assign_new_pin
+    "consumer.go": """jetstream/engine/jsonreq jetstream/engine/observer jetstream/consumer/pending ackReply
+        ackReplyInfo addConsumer=streams.Stream.add_consumer assignNewPinId=assign_new_pin
         checkNewConsumerConfig=check_consumer_update checkPending checkStateForInterestStream
         cleanupNoInterestMessages deleteConsumer deleteNotActive=Consumer.delete_not_active
         deliverMsg=ConsumerDelivery.deliver_msg didNotDeliver forceExpirePending
         getNextMsg=ConsumerDelivery.gather hasMaxDeliveries loopAndGatherMsgs=ConsumerDelivery.gather
         moveAckFloor needAck=ConsumerAcks.need_ack needFlowControl nextWaiting
         numPending=ConsumerState.num_pending processAck processAckMsg processNak
-        processNextMsgRequest=ConsumerPull.process_next_msg_request processResetReq processTerm
-        processWaiting progressUpdate purge=ConsumerAcks.purge reconcileStateWithStream sampleAck
+        processNextMsgRequest=ConsumerPull.process_next_msg_request processResetReq processTerm processWaiting
+        progressUpdate purge=ConsumerAcks.purge reconcileStateWithStream sampleAck
         selectStartingSeqNo=select_starting_seq sendFlowControl sendIdleHeartbeat
-        setConsumerConfigDefaults=consumercfg.with_defaults setPinnedTimer trackPending=pending_track
+        setConsumerConfigDefaults=consumer_rules.with_defaults setPinnedTimer trackPending=pending_track
         updateAcks updateDelivered updateDeliveryInterest=Consumer.update_delivery_interest
         writeStoreState=Consumer.write""",
     "cron.go": "dayMatches parseCron",
@@ -76,20 +75,20 @@ TABLE = {
         convertCipher=conversion.convert_stream convertToEncrypted=conversion.convert_stream
         enforceBytesLimit=enforce_bytes enforceMsgLimit=enforce_msgs
         enforceMsgPerSubjectLimit=enforce_per_subject EraseMsg=removing.remove_msg
-        FilteredState=questions.filtered_state flushPendingMsgs=block_flush genEncryptionKeys=key_create
-        GetSeqFromTime=questions.seq_from_time indexCacheBuf=index_records LoadLastMsg=reading.load_last
+        FilteredState=queries.filtered_state flushPendingMsgs=block_flush genEncryptionKeys=key_create
+        GetSeqFromTime=queries.seq_from_time indexCacheBuf=index_records LoadLastMsg=reading.load_last
         LoadMsg=reading.load loadMsgs=block_load LoadNextMsg=reading.load_next
-        LoadPrevMsg=reading.load_prev MultiLastSeqs=questions.multi_last_seqs
-        newMsgBlockForWrite=block_create NumPending=questions.num_pending Purge=purging.purge_all
+        LoadPrevMsg=reading.load_prev MultiLastSeqs=queries.multi_last_seqs
+        newMsgBlockForWrite=block_create NumPending=queries.num_pending Purge=purging.purge_all
         PurgeEx=removing.purge_ex readIndexInfo=read_old_index recoverFullState=load_index
         recoverMsgBlock=scan_block recoverMsgs=store/recovery.recover
         recoverMsgSchedulingState=schedule_scan recoverTTLState=load_ttls RemoveMsg=removing.remove_msg
         runMsgScheduling selectNextFirst SkipMsgs=writing.skip_msgs StoreMsg=writing.store_msg
         storeRawMsg=writing.store_msg SubjectsState SubjectsTotals Truncate=purging.truncate
-        writeConsumerMeta writeFullState=upkeep.write_state writeMsgRecord=block_encode writeStreamMeta
+        writeConsumerMeta writeFullState=maintenance.write_state writeMsgRecord=block_encode writeStreamMeta
         writeTombstone""",
     "ipqueue.go": "drain=Inbox.drain push=Inbox.post",
-    "jetstream.go": """jetstream/usage accountReservation checkAllLimits
+    "jetstream.go": """jetstream/engine/usage accountReservation checkAllLimits
         checkJetStreamExports=add_jetstream checkLimits=reservations.check_limits configJetStream
         decryptMeta=Keys.open DisableJetStream=Server.disable_jetstream dynJetStreamConfig=JetStreamConfig.of
         EnableJetStream=Server.enable_jetstream friendlyBytes JetStreamUsage jsAccount=JSAccount
@@ -97,17 +96,17 @@ TABLE = {
         restartJetStream=Server.restart_jetstream selectLimits shutdownJetStream=JetStream.close
         signalPullConsumers sufficientResources tierName UpdateJetStreamLimits validateJetStreamOptions""",
     "jetstream_api.go": """apiDispatch=Api._dispatch delayedAPIResponder=Api._call_later getRequestInfo
-        isEmptyRequest jsAccountInfoRequest=_account_info jsConsumerCreateRequest=consumerapi._create
-        jsConsumerDeleteRequest=consumerapi._delete jsConsumerInfoRequest=consumerapi._info
-        jsConsumerListRequest=consumerapi._list jsConsumerPauseRequest=_pause
-        jsConsumerUnpinRequest=consumerapi._unpin jsLeaderAccountPurgeRequest
+        isEmptyRequest jsAccountInfoRequest=_account_info jsConsumerCreateRequest=consumer_requests._create
+        jsConsumerDeleteRequest=consumer_requests._delete jsConsumerInfoRequest=consumer_requests._info
+        jsConsumerListRequest=consumer_requests._list jsConsumerPauseRequest=_pause
+        jsConsumerUnpinRequest=consumer_requests._unpin jsLeaderAccountPurgeRequest
         jsMsgDeleteRequest=_delete_message jsMsgGetRequest=_get_message
-        jsStreamCreateRequest=streamapi._create jsStreamDeleteRequest=streamapi._delete
-        jsStreamInfoRequest=streamapi._info jsStreamListRequest=streamapi._list_page
-        jsStreamPurgeRequest=streamapi._purge jsStreamRestoreRequest=_restore
-        jsStreamSnapshotRequest=streamapi._snapshot jsStreamUpdateRequest=streamapi._update
+        jsStreamCreateRequest=stream_requests._create jsStreamDeleteRequest=stream_requests._delete
+        jsStreamInfoRequest=stream_requests._info jsStreamListRequest=stream_requests._list_page
+        jsStreamPurgeRequest=stream_requests._purge jsStreamRestoreRequest=_restore
+        jsStreamSnapshotRequest=stream_requests._snapshot jsStreamUpdateRequest=stream_requests._update
         sendJetStreamAPIAuditAdvisory=api_audit""",
-    "jetstream_batching.go": """jetstream/batchtable checkFlowControl=check_flow
+    "jetstream_batching.go": """jetstream/state/batchtable checkFlowControl=check_flow
         checkMsgHeadersPreClusteredProposal=check_message commit=store_batch
         fastBatchCommit=commit_fast_batch newAtomicBatch=find_or_begin newFastBatch=begin_fast_batch
         sendFlowControl=fastbatch.send_flow""",
@@ -118,17 +117,17 @@ TABLE = {
         supportsRequiredApiLevel""",
     "jwt.go": "validateTrustedOperators",
     "log.go": "ConfigureLogger RateLimitErrorf=Logger.allow ReOpenLogFile=Server.reopen_log",
-    "monitor.go": """core/survey Accountz Connz=connz.connz expvarz=debugz.expvarz Gatewayz
+    "monitor.go": """core/accounts/listing Accountz Connz=connz.connz expvarz=debugz.expvarz Gatewayz
         Healthz=healthz.healthz Ipqueuesz Jsz JszAccount Leafz profilez=profilez.profilez Raftz
         Routez=clusterz.routez Subsz=subsz.subsz Varz=varz.varz""",
     "msgtrace.go": """addEgressEvent=trace_egress addJetStreamEvent=trace_jetstream
         addServiceImportEvent=msgtrace.trace_service_import addStreamExportEvent=trace_stream_export
         addSubjectMappingEvent=msgtrace.trace_mapping initMsgTrace sendEvent=send_msg_trace""",
     "nkey.go": "generateNonce=new_nonce",
-    "opts.go": """ConfigureOptions GenTLSConfig=tls.make_context maybeReadPidFile overrideTLS
+    "opts.go": """ConfigureOptions GenTLSConfig=context.make_context maybeReadPidFile overrideTLS
         parseAccountExports=exports.exports parseAccountImports=exports.imports
         parseAccountMappings=mappings.mappings parseAccounts=accounts.accounts
-        parseAuthorization=authorization.authorization parseDuration=gofmt.parse_duration
+        parseAuthorization=authorization.authorization parseDuration=text.parse_duration
         parseJetStream=jetstream.jetstream parseJetStreamForAccount=account_jetstream parseTLS=tls.tls
         parseUserPermissions=permissions.permissions parseUsers=authorization.users
         processConfigFile=apply_config ProcessConfigFile=read_config processSignal
@@ -140,7 +139,7 @@ TABLE = {
     "ring.go": "append=Server._remove",
     "scheduler.go": """add=schedule_add decode=schedules_decode encode=schedules_encode
         getScheduledMessages=run_next parseMsgSchedule=cron_due remove=schedule_drop""",
-    "sdm.go": "jetstream/aging isSubjectDeleteMarker=aging.is_marker",
+    "sdm.go": "jetstream/stream/aging isSubjectDeleteMarker=aging.is_marker",
     "sendq.go": "send=InternalClient.publish",
     "server.go": """acceptConnections=AcceptLoop._accept acceptError=AcceptLoop._back_off ClientURL
         configureAccounts=Accounts.configure configureResolver createClient
@@ -154,13 +153,13 @@ TABLE = {
     "service.go": "Run=main.run",
     "signal.go": "handleSignals ProcessSignal resolvePids",
     "store.go": "DecodeStreamState=index_decode encodeConsumerState=consumer_encode StreamStore=MsgStore",
-    "stream.go": """jetstream/counter jetstream/countersources jetstream/dedupe jetstream/headers ackMsg
-        addStream=JSAccount.add_stream calculateRetryBackoff checkMsgId=dedupe_find
-        deleteMsg=Stream.delete_msg getDirectMulti=begin_multi getMessageTTL=header_ttl
+    "stream.go": """jetstream/publish/counter jetstream/publish/countersources jetstream/state/dedupe
+        jetstream/state/headers ackMsg addStream=JSAccount.add_stream calculateRetryBackoff
+        checkMsgId=dedupe_find deleteMsg=Stream.delete_msg getDirectMulti=begin_multi getMessageTTL=header_ttl
         getMsg=Stream.get_msg mirrorInfo processDirectGetLastBySubjectRequest=process_direct_get_last
-        processDirectGetRequest=process_direct_get
-        processInboundJetStreamMsg=process_inbound_jetstream_msg processInboundMirrorMsg=process_inbound
-        processInboundSourceMsg=process_inbound processJetStreamAtomicBatchMsg=process_atomic_batch_msg
+        processDirectGetRequest=process_direct_get processInboundJetStreamMsg=process_inbound_jetstream_msg
+        processInboundMirrorMsg=process_inbound processInboundSourceMsg=process_inbound
+        processJetStreamAtomicBatchMsg=process_atomic_batch_msg
         processJetStreamFastBatchMsg=process_fast_batch_msg processJetStreamMsg=process_jetstream_msg
         purge=stream.Stream.purge rebuildDedupe recoverStream RestoreStream=Restore.run
         setupMirrorConsumer=Origin._set_up setupSourceConsumers signalConsumers=ConsumerList.stored
@@ -172,10 +171,11 @@ TABLE = {
     "subject_transform.go": """getHashPartition=fnv1a indexPlaceHolders Match=SubjectTransform.match
         reverse=SubjectTransform.reverse subjectInfo TransformSubject=SubjectTransform.transform_subject
         transformTokenize""",
-    "sublist.go": """core/subjecttrie core/trie All=Sublist.all HasInterest=Sublist.has_interest
-        Insert=Sublist.insert IsValidSubject Match=Sublist.match matchLevel=match_locked NumInterest
-        RegisterNotification=watch_add Remove=Sublist.remove RemoveBatch ReverseMatch Stats=Sublist.stats
-        subjectIsSubsetMatch SubjectsCollide UpdateRemoteQSub=update_remote_qsub""",
+    "sublist.go": """core/subjects/subjecttrie core/subjects/trie All=Sublist.all
+        HasInterest=Sublist.has_interest Insert=Sublist.insert IsValidSubject Match=Sublist.match
+        matchLevel=match_locked NumInterest RegisterNotification=watch_add Remove=Sublist.remove RemoveBatch
+        ReverseMatch Stats=Sublist.stats subjectIsSubsetMatch SubjectsCollide
+        UpdateRemoteQSub=update_remote_qsub""",
     "sysmem/mem_linux.go": "Memory=_memory_available",
     "thw/thw.go": """Add=wheel_add Decode=wheel_decode Encode=wheel_encode ExpireTasks=wheel_take
         Remove=wheel_remove""",
@@ -210,7 +210,7 @@ when it is out of date.
 {not_needed}; variants of files for other systems, and for releases of Go
 """
 
-GO_FILE = r"\w[\w/]*\.go\b"
+GO_FILE = r"\w[\w/]*\.go\b(?!\.\w)"
 GO_NAME = r"(?<![\w.])[A-Za-z]*[a-z][A-Z]\w*(?![\w.])"
 MODULE_DOC = re.compile(r'\s*"""(.*?)"""', re.DOTALL)
 DEFINITION = re.compile(

@@ -4,7 +4,7 @@ It needs what `pip install gnats[archive]` installs; the server does not import 
 """
 
 from gnats.archive.errors import ArchiveError
-from gnats.archive.source import (
+from gnats.archive.reading.source import (
     SCHEMA,
     Block,
     Damage,
@@ -15,7 +15,7 @@ from gnats.archive.source import (
     StreamSource,
     read_stream,
 )
-from gnats.archive.streams import Keys, StreamDir, find_stream, find_streams
+from gnats.archive.reading.streams import Keys, StreamDir, find_stream, find_streams
 
 __all__ = [
     "SCHEMA",

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
-from gnats.archive.broker import Broker
+from gnats.archive.jobs.broker import Broker
 from gnats.archive.writer import Layout
 
 DAMAGED = 3

@@ -24,19 +24,19 @@ from gnats.archive.arguments import (
     unpack_parser,
     verify_parser,
 )
-from gnats.archive.backups import opened, unpack
-from gnats.archive.broker import Broker, purge_archived
-from gnats.archive.compact import compact
-from gnats.archive.engine import Engine, Inline, Processes, Spark
 from gnats.archive.errors import ArchiveError
-from gnats.archive.job import Archived, Options, archive
+from gnats.archive.jobs.broker import Broker, purge_archived
+from gnats.archive.jobs.compact import compact
+from gnats.archive.jobs.engine import Engine, Inline, Processes, Spark
+from gnats.archive.jobs.job import Archived, Options, archive
+from gnats.archive.jobs.restore import Wanted, restore
+from gnats.archive.jobs.verify import Verified, verify
 from gnats.archive.manifest import Manifest, Origin, manifests
-from gnats.archive.restore import Wanted, restore
-from gnats.archive.source import StreamSource
+from gnats.archive.reading.backups import opened, unpack
+from gnats.archive.reading.source import StreamSource
+from gnats.archive.reading.streams import Keys, StreamDir, find_streams
 from gnats.archive.storage import shown
-from gnats.archive.streams import Keys, StreamDir, find_streams
 from gnats.archive.target import Target
-from gnats.archive.verify import Verified, verify
 from gnats.archive.writer import Layout
 
 if TYPE_CHECKING:

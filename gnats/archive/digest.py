@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from gnats.store.highway import HighwayHash, key_of
+from gnats.store.format.highway import HighwayHash, key_of
 
 _KEY = key_of(b"gnats.archive")
 _COLUMNS = ("sequence", "time_ns", "subject", "payload", "headers")

@@ -1,6 +1,6 @@
 """What an index.db says of the messages of a stream."""
 
-from gnats.store.seqset import SequenceSet
+from gnats.store.index.seqset import SequenceSet
 
 IndexBlock = tuple[int, int, int, int, int, int, SequenceSet]
 """index, bytes, first and last sequence, their times, deleted"""

@@ -38,7 +38,7 @@ from urllib.parse import quote, unquote
 from gnats.archive.errors import ArchiveError
 from gnats.archive.ranges import Ranges
 from gnats.archive.storage import TEMPORARY, Storage, shown
-from gnats.jetstream.gotime import unix_ns
+from gnats.go.times import unix_ns
 
 FORMAT = 1
 MANIFEST = "_manifest"

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from gnats.store.seqset import SequenceSet
+from gnats.store.index.seqset import SequenceSet
 
 class ReadError(OSError):
     """A block file could not be read."""

@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 
 from gnats.archive.errors import ArchiveError
-from gnats.files import sync_path
+from gnats.system.files import sync_path
 
 ATTEMPTS = 100
 """How often something is created beside others that do so."""

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from gnats.archive.digest import Digest
 from gnats.archive.errors import ArchiveError
 from gnats.archive.manifest import STAGING, Entry, Manifest
-from gnats.archive.source import SCHEMA
+from gnats.archive.reading.source import SCHEMA
 from gnats.version import __version__
 
 FILE_SCHEMA = pa.schema([each for each in SCHEMA if each.name not in ("account", "stream")])

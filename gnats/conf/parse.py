@@ -15,8 +15,8 @@ from gnats.conf.digest import digest
 from gnats.conf.lex import Item, Kind, Lexer
 from gnats.conf.tokens import Token, Value, error_at
 from gnats.errors import OptionError
-from gnats.gofmt import os_error
-from gnats.paths import system_path
+from gnats.go.text import os_error
+from gnats.system.paths import system_path
 
 _Place: TypeAlias = tuple[str, int, int]
 

@@ -1,10 +1,10 @@
 """A connection of the data plane, as Python sees it."""
 
-from gnats.core.account import Account
-from gnats.core.permissions import Permissions
+from gnats.core.accounts.account import Account
+from gnats.core.accounts.subscriber import Subscriber
+from gnats.core.auth.permissions import Permissions
 from gnats.core.poller import Poller
-from gnats.core.state import ServerState
-from gnats.core.subscriber import Subscriber
+from gnats.core.runtime.state import ServerState
 
 class Client(Subscriber):
     """A connection that speaks the protocol, or one of the server's own subscribers (fd -1)."""

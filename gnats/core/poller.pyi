@@ -1,8 +1,8 @@
 """Pollers: one epoll set with its connections each (see docs/architecture.md)."""
 
-from gnats.core.inbox import Inbox
-from gnats.core.pollstate import PollerBase
-from gnats.core.state import ServerState
+from gnats.core.net.pollstate import PollerBase
+from gnats.core.runtime.inbox import Inbox
+from gnats.core.runtime.state import ServerState
 
 class Poller(PollerBase):
     def __init__(self, index: int, inbox: Inbox, state: ServerState, *, solo: bool = False) -> None:

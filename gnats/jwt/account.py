@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from gnats.gojson import Either, JSONError, ListOf, unmarshal
+from gnats.go.json import Either, JSONError, ListOf, unmarshal
 from gnats.jwt.claims import (
     ALL,
     KIND,
@@ -17,7 +17,7 @@ from gnats.jwt.claims import (
     unlimited,
 )
 from gnats.jwt.schema import ALWAYS, Special, fill, struct, to_json
-from gnats.nkeys import Prefix
+from gnats.nkeys.nkeys import Prefix
 
 USER_SCOPE = "user_scope"
 

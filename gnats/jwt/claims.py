@@ -7,9 +7,9 @@ nothing. Times are unix seconds, durations nanoseconds, -1 of a limit is "no lim
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from gnats.gojson import Either, JSONError, MapOf
+from gnats.go.json import Either, JSONError, MapOf
 from gnats.jwt.schema import ALWAYS, Special
-from gnats.nkeys import Prefix
+from gnats.nkeys.nkeys import Prefix
 
 NO_LIMIT = -1
 ALL = "*"

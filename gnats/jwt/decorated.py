@@ -4,7 +4,7 @@ import re
 
 from gnats.jwt.claims import UserClaims
 from gnats.jwt.token import JWTError, decode_as
-from gnats.nkeys import KeyPair, NkeyError, Prefix
+from gnats.nkeys.nkeys import KeyPair, NkeyError, Prefix
 
 _BLOCK = re.compile(r"-{3,}.*-{3,}\r?\n([\w\-.=]+)\r?\n-{3,}.*-{3,}(?:\r?\n|\Z)", re.ASCII)
 _SEEDS = tuple("S" + letter for letter in "OAU")

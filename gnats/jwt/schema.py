@@ -2,7 +2,7 @@
 
 A dataclass's attributes are the JSON names, its defaults Go's zero values (or what the library presets).
 When written, a field with its type's zero value is left out, a nested object never. A field's metadata make
-exceptions: "name" in JSON, gojson's "type", "always" to be written, "special" for what has a way of its own.
+exceptions: "name" in JSON, its "type", "always" to be written, "special" for what has a way of its own.
 """
 
 import dataclasses
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from gnats.gojson import ListOf, MapOf, Struct, Type
+from gnats.go.json import ListOf, MapOf, Struct, Type
 
 T = TypeVar("T")
 
@@ -40,12 +40,12 @@ ALWAYS = {"always": True}
 
 
 def struct(cls: Any) -> Struct:
-    """The gojson type of a dataclass."""
+    """The type of a dataclass, for unmarshal()."""
     return {name: each.type for name, each in _plan(cls).items()}
 
 
 def fill(target: T, found: dict[str, Any]) -> T:
-    """Set what gojson.unmarshal found on a dataclass object, and return the object.
+    """Set what unmarshal() found on a dataclass object, and return the object.
 
     Raises JSONError.
     """

@@ -8,8 +8,8 @@ import itertools
 import re
 from dataclasses import replace
 
-from gnats.core.subject import valid_subject
-from gnats.gofmt import quote
+from gnats.core.subjects.subject import valid_subject
+from gnats.go.text import quote
 from gnats.jwt.claims import Permission, Strings, UserClaims, UserPermissionLimits
 
 MAX_EXPANSIONS = 4096

@@ -6,8 +6,8 @@ import re
 from typing import Any, TypeVar
 
 from gnats.clock import unix_time
-from gnats.gofmt import quote
-from gnats.gojson import JSONError, Struct, unmarshal
+from gnats.go.json import JSONError, Struct, unmarshal
+from gnats.go.text import quote
 from gnats.jwt.account import Account, AccountClaims
 from gnats.jwt.claims import (
     VERSION,
@@ -23,7 +23,7 @@ from gnats.jwt.claims import (
     UserClaims,
 )
 from gnats.jwt.schema import fill, struct, to_json
-from gnats.nkeys import KeyPair, NkeyError, Prefix, PublicKey, is_valid_public_key
+from gnats.nkeys.nkeys import KeyPair, NkeyError, Prefix, PublicKey, is_valid_public_key
 
 MAX_TOKEN_SIZE = 1 << 20
 PREFIX = "eyJ"

@@ -11,7 +11,7 @@ from urllib.parse import SplitResult, urlsplit
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from gnats.clock import unix_time
-from gnats.gofmt import quote
+from gnats.go.text import quote
 from gnats.jwt.account import Account, AccountClaims, Export, ExternalAuthorization, Import, MsgTrace
 from gnats.jwt.claims import (
     ALL,
@@ -27,7 +27,7 @@ from gnats.jwt.claims import (
     UserPermissionLimits,
 )
 from gnats.jwt.token import JWTError, decode_as
-from gnats.nkeys import Prefix, is_valid_public_key
+from gnats.nkeys.nkeys import Prefix, is_valid_public_key
 
 LOCAL = "Local"
 """The name of the machine's own time zone."""

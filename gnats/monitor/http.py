@@ -9,19 +9,18 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from gnats.accept import listen
 from gnats.clock import Timer, call_later
 from gnats.errors import RequestError, ServerError
-from gnats.gofmt import join_host_port, os_error, quote
-from gnats.gojson import marshal
-from gnats.monitor.accountz import AccountzServer, account_statz, accountz
-from gnats.monitor.clusterz import NotFoundError, gatewayz, leafz, raftz, routez
-from gnats.monitor.connz import ConnzServer, connz_steps
+from gnats.go.json import marshal
+from gnats.go.text import join_host_port, os_error, quote
 from gnats.monitor.dashboard import FILES, POLICY, index_page, static_file
-from gnats.monitor.debugz import Polled, expvarz, ipqueuesz, stacksz
-from gnats.monitor.healthz import HealthzServer, healthz
-from gnats.monitor.jsz import jsz
-from gnats.monitor.options import (
+from gnats.monitor.pages.accountz import AccountzServer, account_statz, accountz
+from gnats.monitor.pages.clusterz import NotFoundError, gatewayz, leafz, raftz, routez
+from gnats.monitor.pages.connz import ConnzServer, connz_steps
+from gnats.monitor.pages.debugz import Polled, expvarz, ipqueuesz, stacksz
+from gnats.monitor.pages.healthz import HealthzServer, healthz
+from gnats.monitor.pages.jsz import jsz
+from gnats.monitor.pages.options import (
     AccountStatzOptions,
     AccountzOptions,
     ConnzOptions,
@@ -35,11 +34,12 @@ from gnats.monitor.options import (
     RoutezOptions,
     SubszOptions,
 )
-from gnats.monitor.render import Page, chunks
-from gnats.monitor.subsz import SubszServer, subsz_steps
-from gnats.monitor.varz import VarzServer, varz
-from gnats.steps import Steps, at_once
-from gnats.tlsopts import TLSOptions
+from gnats.monitor.pages.render import Page, chunks
+from gnats.monitor.pages.subsz import SubszServer, subsz_steps
+from gnats.monitor.pages.varz import VarzServer, varz
+from gnats.options.values.tls import TLSOptions
+from gnats.runtime.accept import listen
+from gnats.runtime.steps import Steps, at_once
 
 try:
     from aiohttp import web
@@ -51,7 +51,7 @@ except ImportError as missing:
 if TYPE_CHECKING:
     import ssl
 
-    from gnats.logger import Logger
+    from gnats.log.logger import Logger
 
 SHUTDOWN_TIMEOUT = 1.0
 """Seconds that a request in progress has at a shutdown."""

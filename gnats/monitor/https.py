@@ -3,8 +3,8 @@
 import ssl
 
 from gnats.errors import OptionError, ServerError
-from gnats.tls import openssl_ciphers
-from gnats.tlsopts import TLSOptions
+from gnats.options.values.tls import TLSOptions
+from gnats.tls.context import openssl_ciphers
 
 _VERSIONS = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3}
 

@@ -8,14 +8,14 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoM
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
-from gnats.monitor.render import Named
+from gnats.monitor.pages.render import Named
 from gnats.version import NATS_VERSION, __version__
 
 if TYPE_CHECKING:
-    from gnats.accounts import Accounts
-    from gnats.core.state import ServerState
-    from gnats.opts import Options
-    from gnats.pollers import Pollers
+    from gnats.accounts.accounts import Accounts
+    from gnats.core.runtime.state import ServerState
+    from gnats.options.options import Options
+    from gnats.runtime.pollers import Pollers
 
 _DIRECTIONS = ("in", "out")
 

@@ -4,16 +4,16 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Protocol
 
-from gnats.account import Account
-from gnats.core.subject import subset_match, valid_literal_subject
-from gnats.core.survey import matching
-from gnats.monitor.accountz import AccountzServer, account_info, account_statz, accountz
-from gnats.monitor.clusterz import gatewayz, leafz, routez
-from gnats.monitor.connz import ConnzServer, connz_steps, subscriptions
-from gnats.monitor.debugz import Polled, expvarz, ipqueuesz
-from gnats.monitor.healthz import HealthzServer, healthz
-from gnats.monitor.jsz import jsz, jsz_account
-from gnats.monitor.options import (
+from gnats.accounts.account import Account
+from gnats.core.accounts.listing import matching
+from gnats.core.subjects.subject import subset_match, valid_literal_subject
+from gnats.monitor.pages.accountz import AccountzServer, account_info, account_statz, accountz
+from gnats.monitor.pages.clusterz import gatewayz, leafz, routez
+from gnats.monitor.pages.connz import ConnzServer, connz_steps, subscriptions
+from gnats.monitor.pages.debugz import Polled, expvarz, ipqueuesz
+from gnats.monitor.pages.healthz import HealthzServer, healthz
+from gnats.monitor.pages.jsz import jsz, jsz_account
+from gnats.monitor.pages.options import (
     AccountStatzOptions,
     AccountzOptions,
     ConnzOptions,
@@ -26,10 +26,10 @@ from gnats.monitor.options import (
     RoutezOptions,
     SubszOptions,
 )
-from gnats.monitor.render import Page
-from gnats.monitor.subsz import SubszServer, subsz_steps
-from gnats.monitor.varz import VarzServer, varz
-from gnats.steps import Steps
+from gnats.monitor.pages.render import Page
+from gnats.monitor.pages.subsz import SubszServer, subsz_steps
+from gnats.monitor.pages.varz import VarzServer, varz
+from gnats.runtime.steps import Steps
 
 
 class PagesServer(VarzServer, AccountzServer, ConnzServer, SubszServer, HealthzServer, Polled, Protocol):

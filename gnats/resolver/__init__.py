@@ -1,6 +1,6 @@
 """Where account JWTs come from (accounts.go): memory, a URL, directories."""
 
-from gnats.opts import Options
+from gnats.options.options import Options
 from gnats.resolver.base import Log, Resolver, SystemRequests
 
 ACCOUNTS_PATH = "/accounts"
@@ -15,7 +15,7 @@ def build_resolver(
     if options is None:
         if not account_server_url:
             return None
-        from gnats.authopts import ResolverOptions
+        from gnats.options.values.auth import ResolverOptions
 
         options = ResolverOptions("url", url=account_server_url + ACCOUNTS_PATH)
     if options.kind == "url":

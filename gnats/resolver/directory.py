@@ -16,13 +16,13 @@ from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from math import inf
 
-from gnats.authopts import ResolverOptions
 from gnats.clock import sleep
-from gnats.gofmt import quote
+from gnats.go.text import quote
 from gnats.jwt.account import AccountClaims
 from gnats.jwt.token import JWTError, decode_as, decode_generic
 from gnats.jwt.validation import validate
-from gnats.nkeys import Prefix, is_valid_public_key
+from gnats.nkeys.nkeys import Prefix, is_valid_public_key
+from gnats.options.values.auth import ResolverOptions
 from gnats.resolver.base import Host, Log, ResolverError, SystemRequests
 from gnats.resolver.dirstore import Delete, DirStore
 from gnats.resolver.requests import Reply, answer, failure

@@ -14,12 +14,12 @@ from math import inf
 from pathlib import Path
 
 from gnats.clock import unix_time
-from gnats.gofmt import os_error, quote
+from gnats.go.text import os_error, quote
 from gnats.jwt.claims import GenericClaims
 from gnats.jwt.token import JWTError, decode_generic
-from gnats.nkeys import Prefix, is_valid_public_key
-from gnats.paths import system_path
+from gnats.nkeys.nkeys import Prefix, is_valid_public_key
 from gnats.resolver.base import ResolverError
+from gnats.system.paths import system_path
 
 _SUFFIX = ".jwt"
 _DIRECTORY_MODE, _FILE_MODE = 0o700, 0o600

@@ -12,9 +12,9 @@ except ImportError:
         "Can't start the URL resolver: it needs aiohttp; install it with: pip install 'gnats[monitor]'"
     ) from None
 
-from gnats.gofmt import quote
+from gnats.go.text import quote
+from gnats.options.values.tls import TLSOptions
 from gnats.resolver.base import ResolverError
-from gnats.tlsopts import TLSOptions
 
 _MAX_BODY = 1 << 20
 """Bytes of a JWT."""

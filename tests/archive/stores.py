@@ -10,15 +10,15 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from gnats.archive.engine import Inline
-from gnats.archive.job import Archived, Options, Silent
-from gnats.archive.job import archive as run_archive
+from gnats.archive.jobs.engine import Inline
+from gnats.archive.jobs.job import Archived, Options, Silent
+from gnats.archive.jobs.job import archive as run_archive
 from gnats.archive.manifest import Manifest, Origin
-from gnats.archive.source import StreamSource
-from gnats.archive.streams import StreamDir, find_stream
+from gnats.archive.reading.source import StreamSource
+from gnats.archive.reading.streams import StreamDir, find_stream
 from gnats.archive.target import Target
-from gnats.jetstream.config import StreamConfig
-from gnats.jetstream.metafiles import write_stream_meta
+from gnats.jetstream.disk.metafiles import write_stream_meta
+from gnats.jetstream.settings.config import StreamConfig
 from gnats.store.store import FileStore
 
 CREATED = 1_760_000_000 * 10**9

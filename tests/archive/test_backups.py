@@ -15,9 +15,9 @@ from support.servers import Kind, Server
 
 from gnats.archive import ArchiveError, StreamDir, StreamSource, find_streams, read_stream
 from gnats.archive.cli import archive_main
-from gnats.archive.streams import BACKUP_DATA, BACKUP_META
+from gnats.archive.reading.streams import BACKUP_DATA, BACKUP_META
 from gnats.archive.text import unshow
-from gnats.store import s2
+from gnats.store.format import s2
 
 from .stores import listed
 from .test_stores import Row, config, fill, limited, plain, purged, serves, squeezed

@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 from gnats.archive.arguments import DAMAGED, moment, size
-from gnats.archive.broker import Broker
 from gnats.archive.cli import archive_main
 from gnats.archive.errors import ArchiveError
+from gnats.archive.jobs.broker import Broker
 from gnats.archive.storage import LocalStorage
 from gnats.archive.target import Target
 
@@ -356,7 +356,8 @@ def test_an_output_that_cannot_be_written_is_one_line(orders: Writing, out: Path
 def test_no_memory_is_one_line(orders: Writing, out: Path) -> None:
     orders.publish(5, size=1 << 20)
     code = (
-        "import resource, sys; from gnats.archive import cli, scan; from pathlib import Path;"
+        "import resource, sys; from gnats.archive import cli; from gnats.archive.reading import scan;"
+        "from pathlib import Path;"
         "size = int(Path('/proc/self/statm').read_text().split()[0]) * resource.getpagesize() + (256 << 20);"
         "resource.setrlimit(resource.RLIMIT_AS, (size, size)); sys.exit(cli.archive_main(sys.argv[1:]))"
     )
@@ -385,7 +386,8 @@ def test_the_bar_on_a_terminal_is_removed_at_the_end(orders: Writing, out: Path)
 
 JOB = """
 import sys
-from gnats.archive import cli, job
+from gnats.archive import cli
+from gnats.archive.jobs import job
 job.MIN_TASK = job.MAX_TASK = 8192
 job.TASKS_A_ROUND = 1
 run = job.StreamJob._run

@@ -9,13 +9,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from gnats.archive.compact import Compacted, compact
-from gnats.archive.engine import Inline
 from gnats.archive.errors import ArchiveError
-from gnats.archive.job import Options
+from gnats.archive.jobs.compact import Compacted, compact
+from gnats.archive.jobs.engine import Inline
+from gnats.archive.jobs.job import Options
+from gnats.archive.jobs.verify import Verified, purgeable, verify
 from gnats.archive.ranges import Ranges
 from gnats.archive.target import Target
-from gnats.archive.verify import Verified, purgeable, verify
 from gnats.archive.writer import Layout
 
 from .crashes import Crash, Failing, consistent
@@ -67,7 +67,7 @@ def test_days_and_hours_stay_apart(orders: Writing, out: Path) -> None:
 
 
 def test_each_merge_keeps_its_layout(orders: Writing, out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gnats.archive.job.check_partition", lambda storage, partition: None)
+    monkeypatch.setattr("gnats.archive.jobs.job.check_partition", lambda storage, partition: None)
     for partition in ("date", "hour"):  # no run mixes them any more
         for _ in range(2):
             orders.publish(10, step=1000)

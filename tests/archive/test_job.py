@@ -14,10 +14,10 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 
-from gnats.archive.engine import Inline, Processes
 from gnats.archive.errors import ArchiveError
-from gnats.archive.job import Options, Silent, StreamJob
-from gnats.archive.job import archive as run_archive
+from gnats.archive.jobs.engine import Inline, Processes
+from gnats.archive.jobs.job import Options, Silent, StreamJob
+from gnats.archive.jobs.job import archive as run_archive
 from gnats.archive.manifest import Manifest
 from gnats.archive.storage import Storage
 from gnats.archive.target import Target

@@ -19,9 +19,9 @@ from pathlib import Path
 
 import pytest
 
-from gnats.archive.engine import Inline
+from gnats.archive.jobs.engine import Inline
+from gnats.archive.jobs.verify import verify
 from gnats.archive.target import Target
-from gnats.archive.verify import verify
 
 from .stores import ORDERS, Writing, listed, manifest_of, plain
 
@@ -36,7 +36,8 @@ TIMEOUT = 60
 # A job of many small commits. It says when it begins, after the imports: kills are not spent on these.
 JOB = """
 import sys
-from gnats.archive import cli, job
+from gnats.archive import cli
+from gnats.archive.jobs import job
 job.MIN_TASK = job.MAX_TASK = 8192
 job.TASKS_A_ROUND = 2
 print("begins", flush=True)

@@ -15,15 +15,15 @@ import pyarrow.dataset as ds
 import pytest
 from moto.server import ThreadedMotoServer
 
-from gnats.archive.compact import compact
-from gnats.archive.engine import Inline, Processes
 from gnats.archive.errors import ArchiveError
-from gnats.archive.job import Silent
-from gnats.archive.job import archive as run_archive
+from gnats.archive.jobs.compact import compact
+from gnats.archive.jobs.engine import Inline, Processes
+from gnats.archive.jobs.job import Silent
+from gnats.archive.jobs.job import archive as run_archive
+from gnats.archive.jobs.verify import verify
 from gnats.archive.manifest import Manifest, Origin
 from gnats.archive.storage import S3Storage
 from gnats.archive.target import Target
-from gnats.archive.verify import verify
 from gnats.archive.writer import Layout
 
 from .hadoop import configuration, hdfs, missing

@@ -19,24 +19,24 @@ import pyarrow.parquet as pq
 import pytest
 from support.servers import Server
 
-from gnats.archive.broker import Broker, purge_archived
-from gnats.archive.compact import compact
-from gnats.archive.engine import Inline
 from gnats.archive.errors import ArchiveError
 from gnats.archive.files import batches
-from gnats.archive.job import Options, Silent, StreamJob
-from gnats.archive.job import archive as run_archive
+from gnats.archive.jobs.broker import Broker, purge_archived
+from gnats.archive.jobs.compact import compact
+from gnats.archive.jobs.engine import Inline
+from gnats.archive.jobs.job import Options, Silent, StreamJob
+from gnats.archive.jobs.job import archive as run_archive
+from gnats.archive.jobs.plan import check_not_rolled_back
+from gnats.archive.jobs.verify import Verified, verify
 from gnats.archive.manifest import Change, Manifest, State
-from gnats.archive.plan import check_not_rolled_back
-from gnats.archive.snapshot import take_snapshot
-from gnats.archive.source import StreamSource, read_stream
+from gnats.archive.reading.snapshot import take_snapshot
+from gnats.archive.reading.source import StreamSource, read_stream
+from gnats.archive.reading.streams import find_stream
 from gnats.archive.storage import LocalStorage
-from gnats.archive.streams import find_stream
 from gnats.archive.target import Target
-from gnats.archive.verify import Verified, verify
 from gnats.archive.writer import Layout
-from gnats.jetstream.config import StreamConfig
-from gnats.jetstream.metafiles import write_stream_meta
+from gnats.jetstream.disk.metafiles import write_stream_meta
+from gnats.jetstream.settings.config import StreamConfig
 
 from .stores import CREATED, ORDERS, SMALL, Writing, archive, listed, manifest_of, parquet_files, plain
 
@@ -148,7 +148,7 @@ def test_a_verification_that_begins_again_beside_an_archive(
         compacted(out)
         check_not_rolled_back(*args)
 
-    monkeypatch.setattr("gnats.archive.plan.check_not_rolled_back", overtaken)
+    monkeypatch.setattr("gnats.archive.jobs.plan.check_not_rolled_back", overtaken)
     done = verified(orders, out)
     assert (done.problems, list(done.good)) == ([], [(1, 100)])
 
@@ -187,7 +187,7 @@ def test_blocks_that_come_back_are_no_deletes(
         aside.rename(there)
         return take_snapshot(*args, **options)
 
-    monkeypatch.setattr("gnats.archive.snapshot.take_snapshot", back)
+    monkeypatch.setattr("gnats.archive.reading.snapshot.take_snapshot", back)
     with pytest.raises(ArchiveError, match="was replaced while it was read"):
         run_archive([orders.dir], Target(str(out)), Around(lambda: there.rename(aside)), SMALL, Silent())
     assert archive(orders, out).rows == 400

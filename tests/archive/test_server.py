@@ -15,20 +15,20 @@ import pytest
 from support.certs import Certificates
 from support.servers import Server
 
-from gnats.archive.broker import Broker, purge_archived
 from gnats.archive.cli import archive_main
-from gnats.archive.engine import Inline
 from gnats.archive.errors import ArchiveError
-from gnats.archive.job import Archived, Options, Silent
-from gnats.archive.job import archive as run_archive
+from gnats.archive.jobs.broker import Broker, purge_archived
+from gnats.archive.jobs.engine import Inline
+from gnats.archive.jobs.job import Archived, Options, Silent
+from gnats.archive.jobs.job import archive as run_archive
+from gnats.archive.jobs.restore import Wanted, restore, same_origin
+from gnats.archive.jobs.verify import verify
 from gnats.archive.manifest import Origin
 from gnats.archive.ranges import Ranges
-from gnats.archive.restore import Wanted, restore, same_origin
-from gnats.archive.source import StreamSource
-from gnats.archive.streams import find_stream
+from gnats.archive.reading.source import StreamSource
+from gnats.archive.reading.streams import find_stream
 from gnats.archive.target import Target
 from gnats.archive.text import unshow
-from gnats.archive.verify import verify
 
 from .stores import listed, manifest_of, plain
 

@@ -37,17 +37,17 @@ from pyspark.sql.types import (
 )
 
 from gnats.archive.cli import archive_main
-from gnats.archive.engine import Spark
 from gnats.archive.errors import ArchiveError
-from gnats.archive.job import Silent
-from gnats.archive.job import archive as run_archive
-from gnats.archive.source import SCHEMA
+from gnats.archive.jobs.engine import Spark
+from gnats.archive.jobs.job import Silent
+from gnats.archive.jobs.job import archive as run_archive
+from gnats.archive.reading.source import SCHEMA
+from gnats.archive.reading.streams import read_meta
 from gnats.archive.spark import register
 from gnats.archive.spark.decode import decode
 from gnats.archive.spark.source import Offset, Reader, Settings, StreamReader
-from gnats.archive.streams import read_meta
 from gnats.archive.target import Target
-from gnats.jetstream.metafiles import write_stream_meta
+from gnats.jetstream.disk.metafiles import write_stream_meta
 from gnats.store.store import FileStore
 
 from .stores import CREATED, DAY, SMALL, START, Writing, listed, no_java, plain
@@ -586,7 +586,8 @@ def test_an_interrupt_in_a_finalizer_is_not_lost(spark: SparkSession) -> None:
 
 INTERRUPTED = """
 import os, sys
-from gnats.archive import cli, job
+from gnats.archive import cli
+from gnats.archive.jobs import job
 run_task = job.run_task
 def waits(task, fifo=sys.argv.pop(1), **about):
     run_task(task, **about)

@@ -20,7 +20,7 @@ from support.servers import KINDS, REFERENCE, Kind, Server
 
 from gnats.archive import Keys, Selection, StreamDir, StreamSource, find_streams
 from gnats.archive.text import unshow
-from gnats.jetstream.gotime import unix_ns
+from gnats.go.times import unix_ns
 
 KEY = "a secret of the server"
 MIB = 1 << 20

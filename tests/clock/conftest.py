@@ -11,8 +11,8 @@ import pytest
 from support.clock import HeldClock
 
 from gnats import Options, Server
-from gnats.jetstream.options import JetStreamOptions
-from gnats.logger import Logger
+from gnats.log.logger import Logger
+from gnats.options.values.jetstream import JetStreamOptions
 
 from .client import Client
 

@@ -6,7 +6,7 @@ import pytest
 from support.caller import Message
 from support.clock import HeldClock
 
-from gnats.gofmt import SECOND
+from gnats.go.text import SECOND
 
 from .client import Client, Subscription
 

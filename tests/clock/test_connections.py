@@ -11,8 +11,8 @@ from support.certs import Certificates
 from support.clock import HeldClock
 
 from gnats import Server
-from gnats.authopts import User
-from gnats.tlsopts import TLSOptions
+from gnats.options.values.auth import User
+from gnats.options.values.tls import TLSOptions
 
 from .client import Client
 from .conftest import Connect, Start

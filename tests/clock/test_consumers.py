@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from support.clock import HeldClock
 
-from gnats.gofmt import SECOND, rfc3339
+from gnats.go.text import SECOND, rfc3339
 
 from .client import Client
 

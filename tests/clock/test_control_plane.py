@@ -13,10 +13,10 @@ from typing import Any
 from server.peer import Log
 from support.clock import HeldClock
 
-from gnats.accountopts import AccountConfig
-from gnats.authopts import AuthCallout, User
-from gnats.jetstream.options import JetStreamOptions
-from gnats.nkeys import KeyPair, Prefix
+from gnats.nkeys.nkeys import KeyPair, Prefix
+from gnats.options.values.accounts import AccountConfig
+from gnats.options.values.auth import AuthCallout, User
+from gnats.options.values.jetstream import JetStreamOptions
 
 from .client import TIMEOUT, Client, Subscription
 from .conftest import Connect, Start

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from support.clock import HeldClock
 
-from gnats.gofmt import SECOND
+from gnats.go.text import SECOND
 
 from .client import Client
 

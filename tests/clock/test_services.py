@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from support.clock import HeldClock
 
-from gnats.accountopts import AccountConfig, ServiceExport, ServiceImport, ServiceLatency
-from gnats.authopts import User
+from gnats.options.values.accounts import AccountConfig, ServiceExport, ServiceImport, ServiceLatency
+from gnats.options.values.auth import User
 
 from .conftest import Connect, Start
 

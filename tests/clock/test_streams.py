@@ -8,7 +8,7 @@ import pytest
 from support.caller import Message
 from support.clock import HeldClock
 
-from gnats.gofmt import SECOND, rfc3339
+from gnats.go.text import SECOND, rfc3339
 
 from .client import Client, Subscription, header
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from gnats.jwt.account import AccountClaims
 from gnats.jwt.claims import OperatorClaims
 from gnats.jwt.token import encode as sign
-from gnats.nkeys import KeyPair, Prefix, encode
+from gnats.nkeys.nkeys import KeyPair, Prefix, encode
 
 ACCOUNT = encode(Prefix.ACCOUNT, b"a" * 32)
 OPERATOR = encode(Prefix.OPERATOR, b"o" * 32)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
-from gnats.gofmt import SECOND
+from gnats.go.text import SECOND
 
 NAMES = ["", "a b", "a.b", "a*", "a>", "a/b", "a\\b", "\u00e4", "x" * 255, "x" * 256, "a\tb"]
 

@@ -39,7 +39,7 @@ from gnats.jwt.account import ExternalAuthorization
 from gnats.jwt.claims import Permission, TimeRange
 from gnats.jwt.decorated import format_user_config
 from gnats.jwt.token import encode
-from gnats.nkeys import CurveKeyPair, KeyPair, Prefix
+from gnats.nkeys.nkeys import CurveKeyPair, KeyPair, Prefix
 
 pytestmark = pytest.mark.timeout(120)
 

@@ -15,7 +15,7 @@ from support.launch import Launch
 from support.servers import Server
 from support.trust import Refused, connect, user_info
 
-from gnats.nkeys import KeyPair
+from gnats.nkeys.nkeys import KeyPair
 
 pytestmark = pytest.mark.timeout(120)
 

@@ -12,8 +12,8 @@ from support.launch import require
 from support.servers import REFERENCE, Kind
 
 from gnats import Server
+from gnats.commands.flags import configure_options
 from gnats.errors import OptionError, ServerError
-from gnats.flags import configure_options
 
 from .config_files import BAD, CONFLICTS, DOUBTFUL, GOOD, IGNORED_BY_REFERENCE, MANY, NOT_YET
 from .differences import CONFIG_ENDS

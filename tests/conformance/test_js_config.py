@@ -14,16 +14,21 @@ from support.launch import launcher
 from support.servers import REFERENCE
 
 from gnats.jetstream import errors
-from gnats.jetstream.config import ConsumerConfig, StreamConfig
-from gnats.jetstream.consumercfg import check_consumer_cfg, check_workqueue, completed, with_defaults
 from gnats.jetstream.errors import ApiError
-from gnats.jetstream.limits import JetStreamAccountLimits, JSLimitOpts
-from gnats.jetstream.streamcfg import (
+from gnats.jetstream.settings.config import ConsumerConfig, StreamConfig
+from gnats.jetstream.settings.consumer_rules import (
+    check_consumer_cfg,
+    check_workqueue,
+    completed,
+    with_defaults,
+)
+from gnats.jetstream.settings.stream_rules import (
     check_filters,
     check_stream_cfg,
     check_stream_create,
     check_stream_update,
 )
+from gnats.options.values.limits import JetStreamAccountLimits, JSLimitOpts
 
 from .js_corpus import NAMES, consumer_configs, stream_configs
 

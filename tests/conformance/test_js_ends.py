@@ -17,9 +17,9 @@ from support.jetstream import API, comparable, comparable_message
 from support.launch import Launch
 from support.servers import REFERENCE, Kind, Server
 
-from gnats.gojson import Struct
-from gnats.jetstream import consumerapi, streamapi
-from gnats.jetstream.config import ConsumerConfig, StreamConfig
+from gnats.go.json import Struct
+from gnats.jetstream.api import consumer_requests, stream_requests
+from gnats.jetstream.settings.config import ConsumerConfig, StreamConfig
 
 from .differences import JETSTREAM_OTHERWISE, JETSTREAM_WORDS
 
@@ -293,14 +293,14 @@ REQUESTS: dict[str, tuple[Struct, dict[str, Any]]] = {
         {"offset": "int", "deleted_details": "bool", "subjects_filter": "string"},
         {"subjects_filter": ">"},
     ),
-    "STREAM.MSG.GET.S": (streamapi.GET_REQUEST, {}),
-    "STREAM.MSG.DELETE.S": (streamapi.DELETE_REQUEST, {}),
-    "STREAM.PURGE.S": (streamapi.PURGE_REQUEST, {}),
-    "STREAM.SNAPSHOT.S": (streamapi.SNAPSHOT_REQUEST, {"deliver_subject": "to.nobody"}),
-    "DIRECT.GET.S": (streamapi.GET_REQUEST, {}),
+    "STREAM.MSG.GET.S": (stream_requests.GET_REQUEST, {}),
+    "STREAM.MSG.DELETE.S": (stream_requests.DELETE_REQUEST, {}),
+    "STREAM.PURGE.S": (stream_requests.PURGE_REQUEST, {}),
+    "STREAM.SNAPSHOT.S": (stream_requests.SNAPSHOT_REQUEST, {"deliver_subject": "to.nobody"}),
+    "DIRECT.GET.S": (stream_requests.GET_REQUEST, {}),
     "CONSUMER.NAMES.S": ({"offset": "int"}, {}),
     "CONSUMER.LIST.S": ({"offset": "int"}, {}),
-    "CONSUMER.PAUSE.S.C": (consumerapi.PAUSE_REQUEST, {}),
+    "CONSUMER.PAUSE.S.C": (consumer_requests.PAUSE_REQUEST, {}),
     "CONSUMER.UNPIN.S.C": ({"group": "string"}, {}),
     "CONSUMER.RESET.S.C": ({"seq": "uint64"}, {}),
 }

@@ -16,9 +16,9 @@ from support.launch import Launch, Move
 from support.schedules import read_schedules
 from support.servers import Kind
 
-from gnats.gofmt import SECOND
-from gnats.jetstream.gotime import unix_ns
-from gnats.store.cron import probe_due
+from gnats.go.text import SECOND
+from gnats.go.times import unix_ns
+from gnats.store.times.cron import probe_due
 
 pytestmark = pytest.mark.timeout(120)
 

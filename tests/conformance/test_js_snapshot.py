@@ -31,7 +31,7 @@ from support.jetstream import comparable
 from support.launch import Launch
 from support.servers import REFERENCE, Kind, Server
 
-from gnats.store import s2
+from gnats.store.format import s2
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.waits]
 

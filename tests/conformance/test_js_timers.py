@@ -11,7 +11,7 @@ from support.launch import Launch
 from support.servers import Server
 from support.waits import MS, NEVER, Waiter, header
 
-from gnats.gofmt import SECOND
+from gnats.go.text import SECOND
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.waits]
 

@@ -14,9 +14,9 @@ from support.launch import Launch
 from support.servers import Kind, Server
 from support.wire import Connection
 
-from gnats.authopts import Permissions, ResponsePermission, SubjectPermission
-from gnats.core.permissions import compile_permissions
-from gnats.logger import Logger
+from gnats.core.auth.permissions import compile_permissions
+from gnats.log.logger import Logger
+from gnats.options.values.auth import Permissions, ResponsePermission, SubjectPermission
 from gnats.testing import ServerThread
 
 from .cases import OK, params

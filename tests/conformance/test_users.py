@@ -19,7 +19,7 @@ from support.tlswire import TLSConnection, client_context
 from support.trust import Refused, connect, user_info
 from support.wire import PONG, Closed
 
-from gnats.nkeys import KeyPair
+from gnats.nkeys.nkeys import KeyPair
 
 pytestmark = pytest.mark.timeout(120)
 

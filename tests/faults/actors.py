@@ -295,7 +295,7 @@ class Worker(Keeper):
 
     def killed(self, home: Home) -> None:
         """What its file says is the least that must be known."""
-        from gnats.store.codec import decode_consumer
+        from gnats.store.format.codec import decode_consumer
 
         path = home.stream(self.name) / "obs" / self.consumer / "o.dat"
         self.written = 0

@@ -15,7 +15,7 @@ from support.caller import Caller, Message
 from support.faults import Home, create, info, stored
 from support.servers import Server
 
-from gnats.store.highway import checksum
+from gnats.store.format.highway import checksum
 
 pytestmark = pytest.mark.timeout(120)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gnats.gofmt import SECOND
+from gnats.go.text import SECOND
 
 from .draw import Draw
 

@@ -6,7 +6,7 @@ import random
 from collections.abc import Sequence
 from typing import TypeVar
 
-from gnats.gofmt import SECOND
+from gnats.go.text import SECOND
 
 T = TypeVar("T")
 

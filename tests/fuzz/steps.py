@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from gnats.gofmt import SECOND
+from gnats.go.text import SECOND
 
 from . import documents
 from .documents import CONSUMERS, STREAMS, prefix, subject

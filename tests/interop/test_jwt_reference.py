@@ -19,8 +19,8 @@ from support.operatormode import Hook, Log
 from support.servers import REFERENCE, Server
 from support.wire import PONG, Closed, Connection
 
-from gnats.authopts import Permissions, ResolverOptions, SubjectPermission
-from gnats.clientopts import ClientOptions
+from gnats.auth.user_jwt import Authentication
+from gnats.connection.connect_options import ClientOptions
 from gnats.jwt.account import UserScope
 from gnats.jwt.claims import (
     Permission,
@@ -29,9 +29,9 @@ from gnats.jwt.claims import (
     unlimited,
 )
 from gnats.jwt.decorated import format_user_config
-from gnats.jwtauth import Authentication
-from gnats.operatormode import OperatorMode
-from gnats.opts import Options
+from gnats.operator.mode import OperatorMode
+from gnats.options.options import Options
+from gnats.options.values.auth import Permissions, ResolverOptions, SubjectPermission
 from gnats.resolver.memory import MemoryResolver
 
 pytestmark = pytest.mark.timeout(120)

@@ -17,14 +17,14 @@ from support.launch import start
 from support.operatormode import Hook, Log
 from support.servers import REFERENCE, Server
 
-from gnats.authopts import ResolverOptions
 from gnats.jwt.account import AccountClaims
 from gnats.jwt.claims import GenericClaims, UserClaims
 from gnats.jwt.decorated import format_user_config
 from gnats.jwt.token import encode
-from gnats.nkeys import KeyPair
-from gnats.operatormode import OperatorMode
-from gnats.opts import Options
+from gnats.nkeys.nkeys import KeyPair
+from gnats.operator.mode import OperatorMode
+from gnats.options.options import Options
+from gnats.options.values.auth import ResolverOptions
 from gnats.resolver.base import NoOtherServers
 from gnats.resolver.directory import DirectoryResolver
 from gnats.resolver.dirstore import DirStore

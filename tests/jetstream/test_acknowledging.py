@@ -9,7 +9,7 @@ import pytest
 from support.caller import Message
 from support.js import Js, Peer
 
-from gnats.gofmt import SECOND
+from gnats.go.text import SECOND
 
 pytestmark = pytest.mark.timeout(60)
 

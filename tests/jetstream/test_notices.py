@@ -13,8 +13,8 @@ from support.caller import Message
 from support.js import NativeJs, Peer
 from support.servers import selected, until
 
-from gnats.gofmt import SECOND
-from gnats.jetstream.consumerstate import ConsumerEvent
+from gnats.go.text import SECOND
+from gnats.jetstream.consumer.consumerstate import ConsumerEvent
 
 pytestmark = pytest.mark.timeout(60)
 

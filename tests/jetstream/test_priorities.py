@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from support.js import Js, Peer
 
-from gnats.gofmt import SECOND
+from gnats.go.text import SECOND
 
 pytestmark = pytest.mark.timeout(60)
 

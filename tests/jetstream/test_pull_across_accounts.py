@@ -10,7 +10,7 @@ from support.js import Peer
 from support.launch import Launch
 from support.servers import Server
 
-from gnats.gofmt import SECOND
+from gnats.go.text import SECOND
 
 pytestmark = pytest.mark.timeout(60)
 

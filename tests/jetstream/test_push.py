@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 import pytest
 from support.js import Js
 
-from gnats.gofmt import SECOND
+from gnats.go.text import SECOND
 
 pytestmark = pytest.mark.timeout(60)
 

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 from support.streams import Client, GnatsStreams
 
-from gnats.jetstream.stream import StreamError
-from gnats.jetstream.usage import Usage
+from gnats.jetstream.engine.usage import Usage
+from gnats.jetstream.stream.stream import StreamError
 from gnats.store.store import StoreFailure
 
 pytestmark = pytest.mark.timeout(120)

@@ -4,7 +4,7 @@ import asyncio
 import json
 from typing import Any, Self
 
-from gnats.logger import Logger
+from gnats.log.logger import Logger
 
 TIMEOUT = 30.0
 

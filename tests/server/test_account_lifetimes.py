@@ -10,11 +10,17 @@ from pathlib import Path
 import pytest
 
 from gnats import Options, Server
-from gnats.account import Account
-from gnats.accountopts import AccountConfig, ServiceExport, ServiceImport, StreamExport, StreamImport
-from gnats.authopts import User
-from gnats.jetstream.limits import UNLIMITED
-from gnats.jetstream.options import JetStreamOptions
+from gnats.accounts.account import Account
+from gnats.options.values.accounts import (
+    AccountConfig,
+    ServiceExport,
+    ServiceImport,
+    StreamExport,
+    StreamImport,
+)
+from gnats.options.values.auth import User
+from gnats.options.values.jetstream import JetStreamOptions
+from gnats.options.values.limits import UNLIMITED
 
 from .conftest import Connect, Start
 from .peer import Peer

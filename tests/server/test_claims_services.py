@@ -9,9 +9,9 @@ import pytest
 from support.trust import Trust
 
 from gnats import Options, Server
-from gnats.claimsreq import MOST_WAITING, InOrder
-from gnats.internal import Message
-from gnats.operatormode import OperatorMode
+from gnats.accounts.internal_client import Message
+from gnats.operator.mode import OperatorMode
+from gnats.operator.requests import MOST_WAITING, InOrder
 from gnats.resolver.directory import DirectoryResolver
 from gnats.resolver.requests import Reply
 

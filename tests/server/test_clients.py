@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from gnats import Server, pollers, turns
+from gnats import Server
 from gnats.monitor import services
-from gnats.monitor.render import Page
-from gnats.steps import Steps
+from gnats.monitor.pages.render import Page
+from gnats.runtime import long_work, pollers
+from gnats.runtime.steps import Steps
 from gnats.version import NATS_VERSION
 
 from .conftest import Connect, Start
@@ -202,7 +203,7 @@ async def test_long_requests_of_those_who_have_gone_are_given_up(
 async def test_too_many_long_requests_drop_the_latest_of_the_client_with_most(
     start: Start, connect: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(turns, "MOST_WAITING", 4)
+    monkeypatch.setattr(long_work, "MOST_WAITING", 4)
     slow, log = Slow(monkeypatch, steps=10), Log()
     server = await start(log)
     many, one = await connect(server), await connect(server)

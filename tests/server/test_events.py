@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from gnats.accountopts import AccountConfig
-from gnats.authopts import User
-from gnats.rest import wait_for_rest_in_loop
-from gnats.server import Server
+from gnats.options.values.accounts import AccountConfig
+from gnats.options.values.auth import User
+from gnats.server.idle import wait_for_rest_in_loop
+from gnats.server.server import Server
 
 from .conftest import Connect, Start
 from .peer import TIMEOUT, Log, Peer

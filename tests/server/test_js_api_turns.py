@@ -15,12 +15,13 @@ import pytest
 from nats.aio.client import Client
 
 from gnats import Server
-from gnats.core import subject
-from gnats.jetstream import apiqueue, streamapi
-from gnats.jetstream.jsaccount import JSAccount
-from gnats.jetstream.options import JetStreamOptions
-from gnats.jetstream.streamapi import MANY_SUBJECTS
-from gnats.jetstream.streams import Stream
+from gnats.core.subjects import subject
+from gnats.jetstream.api import queue as apiqueue
+from gnats.jetstream.api import stream_requests
+from gnats.jetstream.api.stream_requests import MANY_SUBJECTS
+from gnats.jetstream.control.jsaccount import JSAccount
+from gnats.jetstream.control.streams import Stream
+from gnats.options.values.jetstream import JetStreamOptions
 
 from .conftest import Start
 from .peer import Log
@@ -255,7 +256,7 @@ async def test_streams_with_many_subjects_are_looked_through_while_others_ask(
                 seen.append(compared)
                 await asyncio.sleep(0)
 
-        monkeypatch.setattr(streamapi, "collide", collide)
+        monkeypatch.setattr(stream_requests, "collide", collide)
         looking = asyncio.create_task(look())
         for verb in ("STREAM.NAMES", "STREAM.LIST"):
             answers = [

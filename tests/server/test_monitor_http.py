@@ -17,7 +17,14 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from prometheus_client.parser import text_string_to_metric_families
 
 from gnats import Options, Server, ServerError
-from gnats.accountopts import (
+from gnats.errors import RequestError
+from gnats.monitor import http as http_server
+from gnats.monitor.pages.accountz import account_info, account_statz
+from gnats.monitor.pages.connz import connz
+from gnats.monitor.pages.debugz import redact_args
+from gnats.monitor.pages.options import ALL, OPEN, AccountStatzOptions, ConnzOptions
+from gnats.monitor.pages.render import Page
+from gnats.options.values.accounts import (
     AccountConfig,
     MapDest,
     Mapping,
@@ -27,15 +34,8 @@ from gnats.accountopts import (
     StreamExport,
     StreamImport,
 )
-from gnats.errors import RequestError
-from gnats.monitor import http as http_server
-from gnats.monitor.accountz import account_info, account_statz
-from gnats.monitor.connz import connz
-from gnats.monitor.debugz import redact_args
-from gnats.monitor.options import ALL, OPEN, AccountStatzOptions, ConnzOptions
-from gnats.monitor.render import Page
-from gnats.steps import Steps
-from gnats.tlsopts import TLSOptions
+from gnats.options.values.tls import TLSOptions
+from gnats.runtime.steps import Steps
 
 from .conftest import Connect, Start
 from .peer import Log

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gnats import Server
-from gnats.jetstream.options import JetStreamOptions
+from gnats.options.values.jetstream import JetStreamOptions
 
 from .conftest import Connect, Start
 from .peer import Peer

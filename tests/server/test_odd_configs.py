@@ -7,7 +7,7 @@ import pytest
 
 from gnats import Options, Server
 from gnats.errors import OptionError, ServerError
-from gnats.jetstream.options import JetStreamOptions
+from gnats.options.values.jetstream import JetStreamOptions
 
 from .conftest import Connect, Start
 from .peer import Log

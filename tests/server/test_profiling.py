@@ -182,7 +182,7 @@ async def test_a_shutdown_does_not_wait_for_a_profile(start: Start, monkeypatch:
         cancel.wait(seconds)
         return {}
 
-    monkeypatch.setattr("gnats.profiling.cpu_profile", profile)
+    monkeypatch.setattr("gnats.monitor.profiling.cpu_profile", profile)
     server = await start(prof_port=-1)
     request = asyncio.create_task(get(server, "profile?seconds=600"))
     async with asyncio.timeout(30):

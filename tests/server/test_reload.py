@@ -8,10 +8,10 @@ import pytest
 from support.certs import Certificates
 
 from gnats import Options, Server
-from gnats.accountopts import AccountConfig, MapDest, Mapping
-from gnats.authopts import User
 from gnats.errors import OptionError, ServerError
-from gnats.tlsopts import TLSOptions
+from gnats.options.values.accounts import AccountConfig, MapDest, Mapping
+from gnats.options.values.auth import User
+from gnats.options.values.tls import TLSOptions
 
 from .conftest import Connect, Start
 from .peer import Log
@@ -185,7 +185,7 @@ async def test_what_users_of_before_have_decided_is_decided_again(
         await answer.wait()
         return stored == hashes[given]
 
-    monkeypatch.setattr("gnats.auth.check_password_async", check)
+    monkeypatch.setattr("gnats.auth.authenticator.check_password_async", check)
     server = await start(users=[User("a", hashes["old"])])
     client = await connect(server)
     client.send(b'CONNECT {"verbose":false,"user":"a","pass":"old"}\r\nPING\r\n')

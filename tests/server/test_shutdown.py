@@ -6,7 +6,7 @@ import socket
 import pytest
 
 from gnats import Options, Server
-from gnats import server as server_module
+from gnats.server import server as server_module
 
 from .conftest import Connect, Start
 from .peer import Log, Peer

@@ -14,7 +14,7 @@ from support.servers import KINDS, TIMEOUT, Kind
 from support.wire import Connection
 
 from gnats import Server
-from gnats.systemd import Notifier, Service, start_service
+from gnats.commands.systemd import Notifier, Service, start_service
 
 from .conftest import Start
 

@@ -11,7 +11,7 @@ import nats
 import pytest
 
 from gnats import Options, ServerError
-from gnats.jetstream.options import JetStreamOptions
+from gnats.options.values.jetstream import JetStreamOptions
 from gnats.testing import ServerThread
 
 pytestmark = pytest.mark.timeout(120)

@@ -10,7 +10,7 @@ from support.tlswire import PLAIN_CONNECT, TLS_1_2, TLS_1_3, TLSConnection, clie
 
 from gnats import Options, Server
 from gnats.errors import OptionError
-from gnats.tlsopts import TLSOptions
+from gnats.options.values.tls import TLSOptions
 
 from .conftest import Start
 from .peer import Log

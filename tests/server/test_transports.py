@@ -10,10 +10,10 @@ from support.certs import Certificates
 from support.tlswire import TLS_1_2, TLS_1_3, TLSConnection, client_context
 from support.wire import Closed
 
-from gnats import server
+from gnats.connection.closed_state import ClosedState
 from gnats.core.client import Client
-from gnats.core.transport_probe import disturb
-from gnats.reasons import ClosedState
+from gnats.core.net.transport_probe import disturb
+from gnats.server import server
 
 from .conftest import Connect, Start
 from .peer import Log, Peer

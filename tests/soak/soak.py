@@ -21,7 +21,7 @@ from support.jetstream import config
 from support.servers import KINDS, Kind, Server
 from support.waits import MS, Waiter, header, is_marker, rfc3339
 
-from gnats.gofmt import SECOND
+from gnats.go.text import SECOND
 
 WORKERS = 12
 UNIT = 500 * MS

@@ -16,7 +16,7 @@ import pytest
 from support.streams import Client, GnatsStreams, message
 from support.stress import together
 
-from gnats.jetstream.batchtable import BatchLimits
+from gnats.jetstream.state.batchtable import BatchLimits
 
 pytestmark = pytest.mark.timeout(300)
 

@@ -14,7 +14,7 @@ from support.caller import Message
 from support.js import NativeJs, Peer
 from support.servers import until
 
-from gnats.gofmt import SECOND
+from gnats.go.text import SECOND
 
 pytestmark = pytest.mark.timeout(300)
 MESSAGES = 4000

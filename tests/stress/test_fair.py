@@ -13,8 +13,7 @@ from support.peer import Peer
 from support.stress import settle, together
 from support.wire import HELLO
 
-from gnats.authopts import Permissions, SubjectPermission, User
-from gnats.core.inbox import (
+from gnats.core.runtime.inbox import (
     EV_CONNECT,
     EV_MSG,
     INBOX_BYTES,
@@ -22,9 +21,10 @@ from gnats.core.inbox import (
     SOURCE_BYTES,
     SOURCE_EVENTS,
 )
-from gnats.jetstream.options import JetStreamOptions
-from gnats.logger import Logger
-from gnats.server import Server
+from gnats.log.logger import Logger
+from gnats.options.values.auth import Permissions, SubjectPermission, User
+from gnats.options.values.jetstream import JetStreamOptions
+from gnats.server.server import Server
 from gnats.testing import ServerThread
 
 pytestmark = pytest.mark.timeout(120)
@@ -249,7 +249,7 @@ def test_logins_that_are_being_checked_hold_nobody_up(
     def compare(stored: str, given: str) -> bool:
         return go_on.wait(60)
 
-    monkeypatch.setattr("gnats.passwords._check_bcrypt", compare)
+    monkeypatch.setattr("gnats.auth.passwords._check_bcrypt", compare)
     users = [User("slow", "$2b$11$" + "x" * 53), User("good", "pw")]
     with ServerThread(
         io_threads=threads,

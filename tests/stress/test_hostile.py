@@ -9,7 +9,7 @@ from support.process import SANITIZED, resident
 from support.wire import HELLO
 
 from gnats.core.client import Client
-from gnats.core.kinds import CLIENT
+from gnats.core.runtime.kinds import CLIENT
 from gnats.testing import ServerThread
 
 pytestmark = pytest.mark.timeout(120)

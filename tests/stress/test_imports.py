@@ -10,7 +10,9 @@ from support.peer import Peer
 from support.stress import SCALE, settle, together
 from support.wire import connect_op
 
-from gnats.accountopts import (
+from gnats.core.runtime import quiesce
+from gnats.options.options import Options
+from gnats.options.values.accounts import (
     AccountConfig,
     MapDest,
     Mapping,
@@ -19,10 +21,8 @@ from gnats.accountopts import (
     StreamExport,
     StreamImport,
 )
-from gnats.authopts import User
-from gnats.core import quiesce
-from gnats.opts import Options
-from gnats.server import Server
+from gnats.options.values.auth import User
+from gnats.server.server import Server
 from gnats.testing import ServerThread
 
 pytestmark = pytest.mark.timeout(300 * SCALE)

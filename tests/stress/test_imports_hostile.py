@@ -10,7 +10,12 @@ from support.peer import Peer
 from support.stress import SCALE, settle, together
 from support.wire import connect_op
 
-from gnats.accountopts import (
+from gnats.core.accounts.account import Account
+from gnats.core.auth.permissions import compile_permissions
+from gnats.core.client import Client
+from gnats.core.runtime import quiesce
+from gnats.options.options import Options
+from gnats.options.values.accounts import (
     AccountConfig,
     MapDest,
     Mapping,
@@ -19,13 +24,8 @@ from gnats.accountopts import (
     StreamExport,
     StreamImport,
 )
-from gnats.authopts import Permissions, SubjectPermission, User
-from gnats.core import quiesce
-from gnats.core.account import Account
-from gnats.core.client import Client
-from gnats.core.permissions import compile_permissions
-from gnats.opts import Options
-from gnats.server import Server
+from gnats.options.values.auth import Permissions, SubjectPermission, User
+from gnats.server.server import Server
 from gnats.testing import ServerThread
 
 pytestmark = pytest.mark.timeout(300 * SCALE)

@@ -14,11 +14,17 @@ from support.process import SANITIZED
 from support.stress import SCALE, settle, together
 from support.wire import connect_op
 
-from gnats.accountopts import AccountConfig, ServiceExport, ServiceImport, StreamExport, StreamImport
-from gnats.authopts import User
-from gnats.core import quiesce
-from gnats.opts import Options
-from gnats.server import Server
+from gnats.core.runtime import quiesce
+from gnats.options.options import Options
+from gnats.options.values.accounts import (
+    AccountConfig,
+    ServiceExport,
+    ServiceImport,
+    StreamExport,
+    StreamImport,
+)
+from gnats.options.values.auth import User
+from gnats.server.server import Server
 from gnats.testing import ServerThread
 
 pytestmark = pytest.mark.timeout(300 * SCALE)

@@ -20,8 +20,8 @@ from support.process import SANITIZED
 from support.servers import Server
 from support.tlswire import client_context
 
+from gnats.options.values.tls import TLSOptions
 from gnats.testing import ServerThread
-from gnats.tlsopts import TLSOptions
 
 pytestmark = pytest.mark.timeout(600 if SANITIZED else 300)
 

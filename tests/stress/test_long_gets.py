@@ -13,7 +13,7 @@ from support.peer import Peer
 from support.process import SANITIZED
 from support.stress import settle
 
-from gnats.jetstream.options import JetStreamOptions
+from gnats.options.values.jetstream import JetStreamOptions
 from gnats.testing import ServerThread
 
 pytestmark = pytest.mark.timeout(120)

@@ -8,11 +8,11 @@ from support.peer import Peer
 from support.process import SANITIZED
 from support.stress import settle
 
-from gnats.monitor.accountz import account_statz
-from gnats.monitor.connz import connz
-from gnats.monitor.options import ALL, AccountStatzOptions, ConnzOptions, SubszOptions
-from gnats.monitor.subsz import subsz
-from gnats.server import Server
+from gnats.monitor.pages.accountz import account_statz
+from gnats.monitor.pages.connz import connz
+from gnats.monitor.pages.options import ALL, AccountStatzOptions, ConnzOptions, SubszOptions
+from gnats.monitor.pages.subsz import subsz
+from gnats.server.server import Server
 from gnats.testing import ServerThread
 
 from .test_stress import SCALE

@@ -9,9 +9,15 @@ from support.process import SANITIZED
 from support.stress import SCALE
 from support.wire import connect_op
 
-from gnats.accountopts import AccountConfig, ServiceExport, ServiceImport, StreamExport, StreamImport
-from gnats.authopts import User
-from gnats.opts import Options
+from gnats.options.options import Options
+from gnats.options.values.accounts import (
+    AccountConfig,
+    ServiceExport,
+    ServiceImport,
+    StreamExport,
+    StreamImport,
+)
+from gnats.options.values.auth import User
 from gnats.testing import ServerThread
 
 pytestmark = pytest.mark.timeout(300 * SCALE)

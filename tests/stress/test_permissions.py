@@ -11,10 +11,10 @@ from support.process import SANITIZED
 from support.servers import until
 from support.stress import SCALE
 
-from gnats.authopts import Permissions, ResponsePermission, SubjectPermission
-from gnats.core.permissions import Permissions as Compiled
-from gnats.core.permissions import compile_permissions
-from gnats.server import Server
+from gnats.core.auth.permissions import Permissions as Compiled
+from gnats.core.auth.permissions import compile_permissions
+from gnats.options.values.auth import Permissions, ResponsePermission, SubjectPermission
+from gnats.server.server import Server
 from gnats.testing import ServerThread
 
 pytestmark = pytest.mark.timeout(300 * SCALE)

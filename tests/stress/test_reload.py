@@ -12,9 +12,16 @@ from support.servers import until
 from support.stress import SCALE
 from support.wire import connect_op
 
-from gnats.accountopts import AccountConfig, AccountLimits, MapDest, Mapping, StreamExport, StreamImport
-from gnats.authopts import Permissions, SubjectPermission, User
-from gnats.opts import Options
+from gnats.options.options import Options
+from gnats.options.values.accounts import (
+    AccountConfig,
+    AccountLimits,
+    MapDest,
+    Mapping,
+    StreamExport,
+    StreamImport,
+)
+from gnats.options.values.auth import Permissions, SubjectPermission, User
 from gnats.testing import ServerThread
 
 pytestmark = pytest.mark.timeout(300 * SCALE)

@@ -16,7 +16,7 @@ from support.stress import SCALE, settle, together
 
 from gnats.bench.loadgen import PubSub
 from gnats.bench.target import Target
-from gnats.core import quiesce
+from gnats.core.runtime import quiesce
 from gnats.testing import ServerThread
 
 pytestmark = pytest.mark.timeout(300 * SCALE)

@@ -25,9 +25,9 @@ from support.tlswire import PLAIN_CONNECT, TLS_1_2, TLS_1_3, TLSConnection, clie
 from support.wire import Connection
 
 from gnats import Options, Server
-from gnats.logger import Logger
+from gnats.log.logger import Logger
+from gnats.options.values.tls import TLSOptions
 from gnats.testing import ServerThread
-from gnats.tlsopts import TLSOptions
 
 pytestmark = pytest.mark.timeout(120)
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from support.waits import BATCH_TIMEOUT, Waiter, all_waits, crowd, set_up
 
-from gnats.gofmt import SECOND
-from gnats.jetstream.limits import JSLimitOpts
-from gnats.jetstream.options import JetStreamOptions
+from gnats.go.text import SECOND
+from gnats.options.values.jetstream import JetStreamOptions
+from gnats.options.values.limits import JSLimitOpts
 from gnats.testing import ServerThread
 
 pytestmark = pytest.mark.timeout(300)

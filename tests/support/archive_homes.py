@@ -9,8 +9,8 @@ from typing import Any
 
 from gnats.archive import Keys, Scan, Selection, StreamDir, StreamSource
 from gnats.archive.text import unshow
-from gnats.jetstream.config import StreamConfig
-from gnats.jetstream.metafiles import write_stream_meta
+from gnats.jetstream.disk.metafiles import write_stream_meta
+from gnats.jetstream.settings.config import StreamConfig
 from gnats.store.store import FileStore
 
 Message = tuple[int, int, bytes, bytes, bytes]

@@ -16,7 +16,7 @@ from gnats.jwt.account import ExternalAuthorization, UserScope
 from gnats.jwt.claims import AuthorizationResponseClaims, Permission, UserClaims, unlimited
 from gnats.jwt.decorated import format_user_config
 from gnats.jwt.token import encode
-from gnats.nkeys import CurveKeyPair, KeyPair
+from gnats.nkeys.nkeys import CurveKeyPair, KeyPair
 
 from . import jwts
 from .launch import Launch

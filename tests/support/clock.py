@@ -14,12 +14,12 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Self
 
 from gnats.clock import fire_due, first_deadline, forget_deadlines, monotonic_ns, time_ns
-from gnats.core.clock import hold, move, release, step_realtime
+from gnats.core.runtime.clock import hold, move, release, step_realtime
 
 if TYPE_CHECKING:
     from gnats import Server
     from gnats.core.poller import Poller
-    from gnats.jetstream.engine import Engine
+    from gnats.jetstream.engine.engine import Engine
 
 ROUNDS = 4
 """Of the loop, in which it handles what pollers have posted, and what that calls soon."""

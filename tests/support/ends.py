@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from gnats.gojson import Custom, Either, ListOf, MapOf, Named
+from gnats.go.json import Custom, Either, ListOf, MapOf, Named
 
 _PLACE = "@place@"
 
@@ -73,7 +73,7 @@ TOKENS = (
 
 
 def values(kind: object) -> tuple[bytes, ...]:
-    """What to try in a field of that type (gnats.gojson): all its own ends, and some of every other type."""
+    """What to try in a field of that type (gnats.go.json): all its own ends, and some of every other type."""
     if isinstance(kind, ListOf):
         return (*(b"[%s]" % value for value in values(kind.item)), *OTHERS, b"1", b'"x"')
     if kind == "strings":

@@ -23,7 +23,7 @@ sys.path[0] = os.path.dirname(command)  # as for the command itself  # noqa: PTH
 import gc  # noqa: E402
 
 if form == "lean":
-    from gnats.lean import import_loop_without_ssl
+    from gnats.commands.footprint import import_loop_without_ssl
 
     import_loop_without_ssl()
 else:
@@ -36,10 +36,10 @@ from pathlib import Path  # noqa: E402
 from signal import SIGKILL  # noqa: E402
 from typing import Any  # noqa: E402
 
-import gnats.confkeys  # noqa: E402
-import gnats.jetstream.jetstream  # noqa: E402
-import gnats.log  # noqa: E402
-import gnats.server  # noqa: E402, F401
+import gnats.jetstream.control.jetstream  # noqa: E402
+import gnats.options.keys  # noqa: E402
+import gnats.server.log  # noqa: E402
+import gnats.server.server  # noqa: E402, F401
 from gnats.main import main  # noqa: E402
 
 LONGEST = 1 << 17

@@ -12,15 +12,15 @@ from pathlib import Path
 from typing import Any
 
 from gnats.core.client import Client
-from gnats.core.inbox import EV_JETSTREAM
-from gnats.jetstream.config import ConsumerConfig, StreamConfig
-from gnats.jetstream.consumer import Consumer
-from gnats.jetstream.consumercfg import check_consumer_cfg, with_defaults
-from gnats.jetstream.engine import Engine
-from gnats.jetstream.limits import JetStreamAccountLimits, JSLimitOpts
-from gnats.jetstream.stream import Stream
-from gnats.jetstream.streamcfg import check_stream_cfg
-from gnats.server import Server as GnatsServer
+from gnats.core.runtime.inbox import EV_JETSTREAM
+from gnats.jetstream.consumer.consumer import Consumer
+from gnats.jetstream.engine.engine import Engine
+from gnats.jetstream.settings.config import ConsumerConfig, StreamConfig
+from gnats.jetstream.settings.consumer_rules import check_consumer_cfg, with_defaults
+from gnats.jetstream.settings.stream_rules import check_stream_cfg
+from gnats.jetstream.stream.stream import Stream
+from gnats.options.values.limits import JetStreamAccountLimits, JSLimitOpts
+from gnats.server.server import Server as GnatsServer
 from gnats.store.store import FileStore, MemStore
 from gnats.testing import ServerThread
 from support.caller import Message, parse

@@ -11,7 +11,7 @@ from gnats.clock import unix_time
 from gnats.jwt.account import AccountClaims
 from gnats.jwt.claims import OperatorClaims, UserClaims
 from gnats.jwt.token import encode
-from gnats.nkeys import KeyPair, Prefix
+from gnats.nkeys.nkeys import KeyPair, Prefix
 
 HOUR = 3600
 

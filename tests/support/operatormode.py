@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from gnats.claimaccount import ClaimAccount
+from gnats.auth.account_jwt import ClaimAccount
 
 
 class Hook:

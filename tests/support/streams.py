@@ -9,15 +9,15 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Protocol, Self
 
-from gnats.jetstream.batchtable import BatchLimits
-from gnats.jetstream.config import StreamConfig
-from gnats.jetstream.engine import Engine
-from gnats.jetstream.limits import JSLimitOpts
-from gnats.jetstream.stream import Stream
-from gnats.jetstream.streamcfg import check_stream_cfg
-from gnats.jetstream.streams import store_limits
-from gnats.jetstream.usage import Usage
-from gnats.server import Server as Gnats
+from gnats.jetstream.control.streams import store_limits
+from gnats.jetstream.engine.engine import Engine
+from gnats.jetstream.engine.usage import Usage
+from gnats.jetstream.settings.config import StreamConfig
+from gnats.jetstream.settings.stream_rules import check_stream_cfg
+from gnats.jetstream.state.batchtable import BatchLimits
+from gnats.jetstream.stream.stream import Stream
+from gnats.options.values.limits import JSLimitOpts
+from gnats.server.server import Server as Gnats
 from gnats.store.store import FileStore, MemStore, MsgStore
 from gnats.testing import ServerThread
 

@@ -10,7 +10,7 @@ from typing import Any
 from gnats.jwt.account import AccountClaims
 from gnats.jwt.claims import UserClaims
 from gnats.jwt.token import encode
-from gnats.nkeys import KeyPair
+from gnats.nkeys.nkeys import KeyPair
 
 from . import jwts
 from .servers import Server

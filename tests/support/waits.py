@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from itertools import count
 from typing import Any
 
-from gnats.gofmt import SECOND
+from gnats.go.text import SECOND
 
 from .caller import Caller, Listening, Message
 from .servers import TIMEOUT

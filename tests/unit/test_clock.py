@@ -13,10 +13,10 @@ from support.clock import HeldClock
 import gnats
 from gnats import clock as the_clock
 from gnats.clock import call_later, monotonic_ns, seconds_until, sleep, time_ns, timeout, unix_time
-from gnats.core.clock import hold, is_held, move, release
-from gnats.core.inbox import Inbox
 from gnats.core.poller import Poller
-from gnats.core.state import ServerState
+from gnats.core.runtime.clock import hold, is_held, move, release
+from gnats.core.runtime.inbox import Inbox
+from gnats.core.runtime.state import ServerState
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -27,10 +27,10 @@ WAITS = re.compile(
 )
 REAL = {
     "clock.py",
-    "rest.py",  # measures
+    "idle.py",  # measures
     "testing.py",
     "systemd.py",  # the service manager's time
-    "tlserrors.py",  # OpenSSL has compared with the real time
+    "errors.py",  # of TLS: OpenSSL has compared with the real time
 }
 """Modules that may wait with the kernel's clock, beside the jobs of gnats.archive."""
 

@@ -13,7 +13,7 @@ from libc.string cimport memchr, memcmp, memcpy, memset
 
 from gnats.archive.columns cimport BATCH_NO_MEMORY, Batch, Buffer, HeaderLine, buffer_room
 from gnats.archive.text cimport MOST_SHOWN, is_plain, show_bytes
-from gnats.core.subject cimport hash_bytes
+from gnats.core.subjects.subject cimport hash_bytes
 from gnats.includes.arrays cimport array_grow
 
 cdef enum:

@@ -3,9 +3,9 @@ from libc.stddef cimport size_t
 from libc.stdint cimport uint64_t
 from libc.string cimport memset
 
-from gnats.store.codec cimport IndexBlock, IndexState, index_free, index_load
-from gnats.store.seqset cimport SequenceSet
-from gnats.store.stree cimport STree, STreeIter, SimpleState, stree_clear, stree_end, stree_iter, stree_next
+from gnats.store.format.codec cimport IndexBlock, IndexState, index_free, index_load
+from gnats.store.index.seqset cimport SequenceSet
+from gnats.store.index.stree cimport STree, STreeIter, SimpleState, stree_clear, stree_end, stree_iter, stree_next
 
 
 def read_index(bytes data not None):

@@ -23,11 +23,11 @@ from gnats.archive.walk cimport (
     walk_into,
     walk_next,
 )
-from gnats.store.filter cimport Filter, filter_free, filter_make, filter_match
-from gnats.store.highway cimport highway_key_of
-from gnats.store.record cimport MESSAGE, TOMBSTONE, Record, record_stored_hash
-from gnats.store.seqset cimport SeqSet, SequenceSet, seqset_exists, seqset_insert, seqset_insert_range
-from gnats.store.stree cimport STree, SimpleState, stree_clear, stree_find, stree_init, stree_insert
+from gnats.store.format.highway cimport highway_key_of
+from gnats.store.format.record cimport MESSAGE, TOMBSTONE, Record, record_stored_hash
+from gnats.store.index.filter cimport Filter, filter_free, filter_make, filter_match
+from gnats.store.index.seqset cimport SeqSet, SequenceSet, seqset_exists, seqset_insert, seqset_insert_range
+from gnats.store.index.stree cimport STree, SimpleState, stree_clear, stree_find, stree_init, stree_insert
 
 cdef enum:
     SCAN_FULL = 2

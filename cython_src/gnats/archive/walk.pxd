@@ -6,8 +6,8 @@ raises no signal. The window has CHUNK bytes or the largest record; after damage
 from libc.stddef cimport size_t
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
-from gnats.store.highway cimport HighwayKey
-from gnats.store.record cimport Record
+from gnats.store.format.highway cimport HighwayKey
+from gnats.store.format.record cimport Record
 
 cdef enum:
     CHUNK = 256 * 1024

@@ -8,7 +8,7 @@ from posix.unistd cimport pread
 
 from gnats.includes.arrays cimport array_grow
 from gnats.store.block cimport record_resync
-from gnats.store.record cimport (
+from gnats.store.format.record cimport (
     HAS_HEADERS,
     MESSAGE,
     RECORD_HASH,

@@ -6,7 +6,7 @@ from libc.stdio cimport snprintf
 from gnats.includes.linux cimport clock_gettime, timespec
 from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
 from gnats.store.base cimport STORE_OK, StoreMsg
-from gnats.store.filter cimport Filter, filter_free, filter_make
+from gnats.store.index.filter cimport Filter, filter_free, filter_make
 from gnats.store.store cimport MsgStore
 
 

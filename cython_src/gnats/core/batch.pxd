@@ -1,5 +1,5 @@
 """The end of a poller's batch: send what its connections have queued, together (flushClients of client.go)."""
-from gnats.core.pollstate cimport PollState
+from gnats.core.net.pollstate cimport PollState
 
 # Run JetStream's hook, flush the connections with something queued, signal the owners of others that got messages,
 # resume producers whose consumers have caught up, and arm the timer.

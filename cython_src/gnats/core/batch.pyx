@@ -1,11 +1,11 @@
 """The end of a poller's batch; see batch.pxd."""
 from libc.stdint cimport int64_t, uint32_t
 
-from gnats.core.clock cimport timerfd_arm
-from gnats.core.connection cimport Connection
-from gnats.core.departures cimport settle_departures
-from gnats.core.pollstate cimport PollState
-from gnats.core.timers cimport timers_next
+from gnats.core.accounts.departures cimport settle_departures
+from gnats.core.net.connection cimport Connection
+from gnats.core.net.pollstate cimport PollState
+from gnats.core.runtime.clock cimport timerfd_arm
+from gnats.core.runtime.timers cimport timers_next
 from gnats.includes.atomics cimport exchange8, load8_acquire, store64, unlikely
 from gnats.includes.linux cimport eventfd_write, stopwatch_ns
 

@@ -3,10 +3,10 @@ cimport cython
 from libc.stddef cimport size_t
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
-from gnats.core.parser cimport Parser
+from gnats.core.accounts.subscriber cimport Subscriber
 from gnats.core.pings cimport Pings
-from gnats.core.subscriber cimport Subscriber
-from gnats.core.timers cimport Timer
+from gnats.core.protocol.parser cimport Parser
+from gnats.core.runtime.timers cimport Timer
 
 
 # Options of an accepted CONNECT, staged by the control plane for the owner.
@@ -40,7 +40,7 @@ cdef class Client(Subscriber):
     cdef char *connect_info       # INFO line to send behind the first PONG, or NULL
     cdef size_t connect_info_len
 
-    # -- the session: the functions of core.connection.Session, and their parts --
+    # -- the session: the functions of core.net.connection.Session, and their parts --
     cdef void begin_pings(self) noexcept nogil
     cdef void feed(self, size_t direct, char *buf, size_t n) noexcept nogil
     cdef void parse_bytes(self, char *buf, size_t n) noexcept nogil

@@ -5,11 +5,23 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcmp, memcpy, strlen
 
-from gnats.core.account cimport Account
-from gnats.core.answers cimport refuse_subscription, send_err, send_ok
+from gnats.core.accounts.account cimport Account
+from gnats.core.accounts.guard cimport may_subscribe
+from gnats.core.accounts.imports cimport renew_shadows
+from gnats.core.accounts.subscriber cimport Subscriber
+from gnats.core.accounts.subscriptions cimport (
+    add_sub,
+    apply_permissions,
+    has_many_subs,
+    remove_all_subs,
+    remove_some_subs,
+    unsubscribe,
+    unsubscribe_exhausted,
+)
+from gnats.core.auth.permissions cimport Permissions
 from gnats.core.batch cimport end_batch
-from gnats.core.clock cimport monotonic_ns
-from gnats.core.connection cimport (
+from gnats.core.messages.message cimport SIZES_ROOM, Message, message_set_data
+from gnats.core.net.connection cimport (
     AUTHENTICATION_TIMEOUT,
     AUTHENTICATION_VIOLATION,
     CTL_CLOSE,
@@ -29,12 +41,24 @@ from gnats.core.connection cimport (
     Connection,
     Session,
 )
-from gnats.core.guard cimport may_subscribe
-from gnats.core.imports cimport renew_shadows
-from gnats.core.inbox cimport EV_CONNECT, EV_INFO, inbox_reading
-from gnats.core.kinds cimport CLIENT
-from gnats.core.message cimport SIZES_ROOM, Message, message_set_data
-from gnats.core.parser cimport (
+from gnats.core.net.log_records cimport (
+    LOG_AUTH_TIMEOUT,
+    LOG_AUTH_VIOLATION,
+    LOG_CLIENT_ERROR,
+    LOG_MAX_SUBSCRIPTIONS,
+    TRACE_IN,
+    TRACE_OUT,
+)
+from gnats.core.net.pollstate cimport PollerBase, pollstate_busy
+from gnats.core.pings cimport (
+    pong_received,
+    process_ping_timer,
+    set_first_ping_timer,
+    set_ping_limits,
+    start_ping_timer,
+)
+from gnats.core.protocol.answers cimport refuse_subscription, send_err, send_ok
+from gnats.core.protocol.parser cimport (
     BAD_OPERATION,
     BAD_SUB_ARGS,
     BAD_UNSUB_ARGS,
@@ -52,40 +76,16 @@ from gnats.core.parser cimport (
     parser_wants,
     payload_filled,
 )
-from gnats.core.permissions cimport Permissions
-from gnats.core.pings cimport (
-    pong_received,
-    process_ping_timer,
-    set_first_ping_timer,
-    set_ping_limits,
-    start_ping_timer,
-)
-from gnats.core.pollstate cimport PollerBase, pollstate_busy
 from gnats.core.publishing cimport begin_message, process_inbound_client_msg, route_msg, trace_too_large
-from gnats.core.quiesce cimport qs_offline, qs_online
-from gnats.core.records cimport (
-    LOG_AUTH_TIMEOUT,
-    LOG_AUTH_VIOLATION,
-    LOG_CLIENT_ERROR,
-    LOG_MAX_SUBSCRIPTIONS,
-    TRACE_IN,
-    TRACE_OUT,
-)
-from gnats.core.slice cimport Slice
-from gnats.core.state cimport ServerState
-from gnats.core.subscriber cimport Subscriber
-from gnats.core.subscriptions cimport (
-    add_sub,
-    apply_permissions,
-    has_many_subs,
-    remove_all_subs,
-    remove_some_subs,
-    unsubscribe,
-    unsubscribe_exhausted,
-)
-from gnats.core.sublist cimport Subscription
-from gnats.core.subtable cimport subtable_find, subtable_text
-from gnats.core.timers cimport Timer, timer_clear
+from gnats.core.runtime.clock cimport monotonic_ns
+from gnats.core.runtime.inbox cimport EV_CONNECT, EV_INFO, inbox_reading
+from gnats.core.runtime.kinds cimport CLIENT
+from gnats.core.runtime.quiesce cimport qs_offline, qs_online
+from gnats.core.runtime.slice cimport Slice
+from gnats.core.runtime.state cimport ServerState
+from gnats.core.runtime.timers cimport Timer, timer_clear
+from gnats.core.subjects.sublist cimport Subscription
+from gnats.core.subjects.subtable cimport subtable_find, subtable_text
 from gnats.includes.atomics cimport bump64, load8, load64, loadi64, store8, storei64
 from gnats.includes.linux cimport eventfd_write
 from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock

@@ -1,8 +1,8 @@
 """PING and PONG: is the peer still there, and what is its round trip time? The owner's."""
 from libc.stdint cimport int32_t, int64_t
 
-from gnats.core.subscriber cimport Subscriber
-from gnats.core.timers cimport Timer
+from gnats.core.accounts.subscriber cimport Subscriber
+from gnats.core.runtime.timers cimport Timer
 
 
 cdef struct Pings:

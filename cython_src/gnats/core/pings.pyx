@@ -1,13 +1,13 @@
 """PING and PONG between the server and a peer; see pings.pxd."""
 from libc.stdint cimport int32_t, int64_t
 
-from gnats.core.answers cimport send_err
-from gnats.core.connection cimport STALE_CONNECTION
-from gnats.core.kinds cimport CLIENT
-from gnats.core.pollstate cimport poller_random
-from gnats.core.records cimport LOG_PING_DELAYED, LOG_PING_TIMER, LOG_STALE, TRACE_IN, TRACE_OUT
-from gnats.core.subscriber cimport Subscriber
-from gnats.core.timers cimport timer_clear
+from gnats.core.accounts.subscriber cimport Subscriber
+from gnats.core.net.connection cimport STALE_CONNECTION
+from gnats.core.net.log_records cimport LOG_PING_DELAYED, LOG_PING_TIMER, LOG_STALE, TRACE_IN, TRACE_OUT
+from gnats.core.net.pollstate cimport poller_random
+from gnats.core.protocol.answers cimport send_err
+from gnats.core.runtime.kinds cimport CLIENT
+from gnats.core.runtime.timers cimport timer_clear
 from gnats.includes.atomics cimport add64, load8, storei64
 from gnats.includes.times cimport time_after
 

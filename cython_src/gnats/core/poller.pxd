@@ -5,7 +5,7 @@ thread of its own. Its lock (PollState.lock) guards the list of signalled connec
 """
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
-from gnats.core.pollstate cimport PollerBase
+from gnats.core.net.pollstate cimport PollerBase
 
 
 cdef class Poller(PollerBase):

@@ -5,8 +5,13 @@ from libc.stdlib cimport free, malloc
 
 from os import sched_getaffinity
 
+from gnats.core.accounts.departures cimport settle_departures
+from gnats.core.auth.permission_cache cimport verdicts_free
 from gnats.core.batch cimport end_batch
-from gnats.core.clock cimport (
+from gnats.core.net.connection cimport Connection
+from gnats.core.net.outbound cimport CHUNK_CLASSES, pool_free
+from gnats.core.net.pollstate cimport PollerBase, PollState, pollstate_busy
+from gnats.core.runtime.clock cimport (
     clock_is_held,
     clock_join,
     clock_leave,
@@ -14,18 +19,13 @@ from gnats.core.clock cimport (
     held_due,
     monotonic_ns,
     round_of_timers,
+    monotonic_ns,
 )
-from gnats.core.clock cimport monotonic_ns
-from gnats.core.connection cimport Connection
-from gnats.core.departures cimport settle_departures
-from gnats.core.inbox cimport Inbox
-from gnats.core.outbound cimport CHUNK_CLASSES, pool_free
-from gnats.core.pollstate cimport PollerBase, PollState, pollstate_busy
-from gnats.core.quiesce cimport qs_offline, qs_online, qs_reclaim, qs_register, qs_unregister
-from gnats.core.results cimport results_free
-from gnats.core.state cimport MAX_POLLERS, ServerState
-from gnats.core.timers cimport Timer, timer_expired, timers_free, timers_next
-from gnats.core.verdicts cimport verdicts_free
+from gnats.core.runtime.inbox cimport Inbox
+from gnats.core.runtime.quiesce cimport qs_offline, qs_online, qs_reclaim, qs_register, qs_unregister
+from gnats.core.runtime.state cimport MAX_POLLERS, ServerState
+from gnats.core.runtime.timers cimport Timer, timer_expired, timers_free, timers_next
+from gnats.core.subjects.match_cache cimport results_free
 from gnats.includes.atomics cimport (
     bump64,
     load8,

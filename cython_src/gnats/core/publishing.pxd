@@ -4,9 +4,9 @@ Only the owner calls these functions.
 """
 from libc.stddef cimport size_t
 
-from gnats.core.account cimport Account
-from gnats.core.message cimport Message
-from gnats.core.subscriber cimport Subscriber
+from gnats.core.accounts.account cimport Account
+from gnats.core.accounts.subscriber cimport Subscriber
+from gnats.core.messages.message cimport Message
 
 
 # Set the fields that all messages of a connection have in common; no reply, no other subject shown.

@@ -4,22 +4,29 @@ from libc.stdint cimport uint32_t
 from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcmp, memcpy, strlen
 
-from gnats.core.account cimport Account, account_mappings
-from gnats.core.answers cimport refuse_publish, refuse_reply, send_ok
-from gnats.core.connection cimport READ_ERROR, WRITE_ERROR
-from gnats.core.guard cimport may_publish
-from gnats.core.mappings cimport Mappings, select_mapped_subject
-from gnats.core.message cimport SIZES_ROOM, Message, message_set_data
-from gnats.core.msgtrace cimport REFUSED_REPLY, REFUSED_SIZE, REFUSED_SUBJECT, trace_mapping, trace_refused
-from gnats.core.pollstate cimport PollState
-from gnats.core.records cimport TRACE_IN, TRACE_IN_PAYLOAD
-from gnats.core.reserved cimport is_gateway_reply, is_jetstream_ack, is_raft_subject
-from gnats.core.results cimport results_match
-from gnats.core.route cimport ROUTE_DELIVERED, ROUTE_NO_MEMORY, RouteOutcome, process_msg_results, route
-from gnats.core.slice cimport Slice
-from gnats.core.subscriber cimport Subscriber
-from gnats.core.sublist cimport MatchResult, Subscription, sub_sid
-from gnats.core.tracing cimport TRACE_ON, TRACE_SKIP, init_msg_trace, may_be_traced, send_msg_trace, set_trace_dest
+from gnats.core.accounts.account cimport Account, account_mappings
+from gnats.core.accounts.guard cimport may_publish
+from gnats.core.accounts.mappings cimport Mappings, select_mapped_subject
+from gnats.core.accounts.subscriber cimport Subscriber
+from gnats.core.messages.message cimport SIZES_ROOM, Message, message_set_data
+from gnats.core.messages.msgtrace cimport REFUSED_REPLY, REFUSED_SIZE, REFUSED_SUBJECT, trace_mapping, trace_refused
+from gnats.core.messages.reserved cimport is_gateway_reply, is_jetstream_ack, is_raft_subject
+from gnats.core.net.connection cimport READ_ERROR, WRITE_ERROR
+from gnats.core.net.log_records cimport TRACE_IN, TRACE_IN_PAYLOAD
+from gnats.core.net.pollstate cimport PollState
+from gnats.core.protocol.answers cimport refuse_publish, refuse_reply, send_ok
+from gnats.core.routing.route cimport ROUTE_DELIVERED, ROUTE_NO_MEMORY, RouteOutcome, process_msg_results, route
+from gnats.core.routing.tracing cimport (
+    TRACE_ON,
+    TRACE_SKIP,
+    init_msg_trace,
+    may_be_traced,
+    send_msg_trace,
+    set_trace_dest,
+)
+from gnats.core.runtime.slice cimport Slice
+from gnats.core.subjects.match_cache cimport results_match
+from gnats.core.subjects.sublist cimport MatchResult, Subscription, sub_sid
 from gnats.includes.atomics cimport load8, unlikely
 from gnats.includes.text cimport NUMBER_ROOM, put, put_number, put_text
 

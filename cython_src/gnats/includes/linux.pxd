@@ -84,5 +84,5 @@ cdef inline int64_t kernel_ns(int clock) noexcept nogil:
 
 
 cdef inline int64_t stopwatch_ns() noexcept nogil:
-    """Return monotonic ns of the kernel, to measure the cost of work only: gnats.core.clock has the server's time."""
+    """Return monotonic ns of the kernel, to measure the cost of work only: core.runtime.clock has the server's time."""
     return kernel_ns(CLOCK_MONOTONIC)

@@ -8,11 +8,11 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 from gnats.includes.pthread cimport pthread_mutex_t
 from gnats.store.block cimport BlockEnv, MsgBlock
-from gnats.store.record cimport Record
-from gnats.store.schedules cimport Schedules
-from gnats.store.seqset cimport SeqSet
-from gnats.store.stree cimport STree, SimpleState
-from gnats.store.wheel cimport Wheel
+from gnats.store.format.record cimport Record
+from gnats.store.index.schedules cimport Schedules
+from gnats.store.index.seqset cimport SeqSet
+from gnats.store.index.stree cimport STree, SimpleState
+from gnats.store.index.wheel cimport Wheel
 
 cdef enum StoreError:
     STORE_OK = 0

@@ -5,7 +5,7 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free
 from libc.string cimport memmove, memset
 
-from gnats.core.subject cimport same_bytes
+from gnats.core.subjects.subject cimport same_bytes
 from gnats.includes.arrays cimport array_grow
 from gnats.includes.pthread cimport pthread_mutex_destroy, pthread_mutex_init
 from gnats.store.block cimport (
@@ -31,9 +31,9 @@ from gnats.store.block cimport (
     slot_from,
     slot_seq,
 )
-from gnats.store.record cimport EMPTY_RECORD, RECORD_OK, TBIT, Record, record_parse
-from gnats.store.schedules cimport schedules_clear
-from gnats.store.seqset cimport (
+from gnats.store.format.record cimport EMPTY_RECORD, RECORD_OK, TBIT, Record, record_parse
+from gnats.store.index.schedules cimport schedules_clear
+from gnats.store.index.seqset cimport (
     SeqSet,
     seqset_clear,
     seqset_count,
@@ -41,8 +41,8 @@ from gnats.store.seqset cimport (
     seqset_insert_range,
     seqset_next_range,
 )
-from gnats.store.stree cimport SimpleState, stree_clear, stree_delete, stree_find, stree_init, stree_insert
-from gnats.store.wheel cimport wheel_clear, wheel_init
+from gnats.store.index.stree cimport SimpleState, stree_clear, stree_delete, stree_find, stree_init, stree_insert
+from gnats.store.index.wheel cimport wheel_clear, wheel_init
 
 
 cdef class StoreBase:

@@ -7,16 +7,16 @@ store, or of a file that is compressed or encrypted. Its *slots* hold the offset
 New records wait in `wbuf` until `block_flush` writes them all with one call. Readers get them from there until then.
 
 The caller of any function here holds the store's lock, except where the comment says otherwise. Memory that readers
-may point into is retired (core.quiesce), not freed.
+may point into is retired (core.runtime.quiesce), not freed.
 """
 from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 from gnats.includes.pthread cimport pthread_mutex_t
-from gnats.store.highway cimport HighwayKey
-from gnats.store.record cimport Record
-from gnats.store.region cimport Region
-from gnats.store.seqset cimport SeqSet
+from gnats.store.format.highway cimport HighwayKey
+from gnats.store.format.record cimport Record
+from gnats.store.format.region cimport Region
+from gnats.store.index.seqset cimport SeqSet
 
 cdef enum:
     SEAL_KEY = 64         # size of a seal_key in bytes

@@ -8,11 +8,11 @@ from libc.string cimport memcpy, memset
 from posix.fcntl cimport O_CLOEXEC, O_CREAT, O_EXCL, O_RDONLY, O_RDWR, O_TRUNC, O_WRONLY
 from posix.unistd cimport close, dup, fdatasync, fsync, ftruncate, pread, pwrite
 
-from gnats.core.quiesce cimport qs_retire
+from gnats.core.runtime.quiesce cimport qs_retire
 from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
-from gnats.store.highway cimport HighwayKey, highway_key_of
-from gnats.store.packing cimport pack_records, unpack_records
-from gnats.store.record cimport (
+from gnats.store.format.highway cimport HighwayKey, highway_key_of
+from gnats.store.format.packing cimport pack_records, unpack_records
+from gnats.store.format.record cimport (
     EBIT,
     EMPTY_RECORD,
     MESSAGE,
@@ -32,8 +32,8 @@ from gnats.store.record cimport (
     record_stored_hash,
     record_sum,
 )
-from gnats.store.region cimport Region, region_map, region_memory, region_retire
-from gnats.store.seqset cimport seqset_clear, seqset_exists
+from gnats.store.format.region cimport Region, region_map, region_memory, region_retire
+from gnats.store.index.seqset cimport seqset_clear, seqset_exists
 
 cdef extern from "<fcntl.h>" nogil:
     int openat(int dirfd, const char *path, int flags, ...)

@@ -2,16 +2,16 @@
 from libc.stddef cimport size_t
 from libc.stdint cimport INT64_MAX, int64_t, uint32_t, uint64_t
 
-from gnats.core.clock cimport realtime_ns
-from gnats.core.headers cimport find_header
-from gnats.core.slice cimport Slice
+from gnats.core.messages.headers cimport find_header
+from gnats.core.runtime.clock cimport realtime_ns
+from gnats.core.runtime.slice cimport Slice
 from gnats.includes.times cimport time_after, whole_seconds
 from gnats.store.base cimport STORE_OK, StoreBase, StoreMsg, blk_at, blk_load
 from gnats.store.block cimport NO_SLOT, MsgBlock, block_record, slot_from
-from gnats.store.durations cimport parse_message_ttl
+from gnats.store.format.record cimport Record
+from gnats.store.index.wheel cimport Expiry, wheel_add, wheel_clear, wheel_next, wheel_remove, wheel_take
 from gnats.store.reading cimport load_next
-from gnats.store.record cimport Record
-from gnats.store.wheel cimport Expiry, wheel_add, wheel_clear, wheel_next, wheel_remove, wheel_take
+from gnats.store.times.durations cimport parse_message_ttl
 
 cdef enum:
     TAKEN = 32       # sequences taken from the wheel at once

@@ -44,7 +44,7 @@ from gnats.store.block cimport (
     slot_of,
 )
 from gnats.store.expiry cimport ttl_clear, ttl_removed
-from gnats.store.record cimport (
+from gnats.store.format.record cimport (
     EBIT,
     EMPTY_RECORD,
     RECORD_BAD,
@@ -54,11 +54,11 @@ from gnats.store.record cimport (
     Record,
     record_parse,
 )
-from gnats.store.schedules cimport schedules_clear
+from gnats.store.index.schedules cimport schedules_clear
+from gnats.store.index.seqset cimport seqset_delete_range
+from gnats.store.index.stree cimport STreeIter, SimpleState, stree_clear, stree_end, stree_iter, stree_next
 from gnats.store.scheduling cimport schedule_removed
-from gnats.store.seqset cimport seqset_delete_range
 from gnats.store.statefile cimport invalidate
-from gnats.store.stree cimport STreeIter, SimpleState, stree_clear, stree_end, stree_iter, stree_next
 
 cdef extern from "<dirent.h>" nogil:
     ctypedef struct DIR:

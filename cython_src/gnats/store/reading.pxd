@@ -6,7 +6,7 @@ The caller holds the store's lock. The pointers in a StoreMsg stay valid until t
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 from gnats.store.base cimport StoreBase, StoreMsg
-from gnats.store.filter cimport Filter
+from gnats.store.index.filter cimport Filter
 
 cdef enum:
     FEW_SUBJECTS = 4096    # a call that must be short goes through the subjects of a store with no more of them

@@ -2,7 +2,7 @@
 from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
-from gnats.core.subject cimport is_valid_subject, subject_has_wildcard
+from gnats.core.subjects.subject cimport is_valid_subject, subject_has_wildcard
 from gnats.includes.atomics cimport likely
 from gnats.store.base cimport (
     STORE_AGAIN,
@@ -23,10 +23,10 @@ from gnats.store.base cimport (
     msg_of,
 )
 from gnats.store.block cimport BODY_MAPPED, NO_SLOT, MsgBlock, block_at, block_record, slot_from, slot_of, slot_seq
-from gnats.store.filter cimport filter_match
-from gnats.store.record cimport RECORD_OK, Record, is_whole_mark, record_hash, record_parse, record_stored_hash
-from gnats.store.region cimport region_hits
-from gnats.store.stree cimport STreeFilter, STreeIter, SimpleState, stree_end, stree_find, stree_iter, stree_next
+from gnats.store.format.record cimport RECORD_OK, Record, is_whole_mark, record_hash, record_parse, record_stored_hash
+from gnats.store.format.region cimport region_hits
+from gnats.store.index.filter cimport filter_match
+from gnats.store.index.stree cimport STreeFilter, STreeIter, SimpleState, stree_end, stree_find, stree_iter, stree_next
 
 cdef extern from * nogil:
     """

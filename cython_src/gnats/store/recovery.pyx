@@ -11,7 +11,7 @@ import pathlib
 import re
 import shutil
 
-from gnats.store.oldindex import read_old_index
+from gnats.store.format.oldindex import read_old_index
 
 from gnats.includes.arrays cimport array_grow
 from gnats.store.base cimport (
@@ -43,12 +43,12 @@ from gnats.store.block cimport (
     record_resync,
 )
 from gnats.store.expiry cimport header_ttl, ttl_scan, ttl_stored
-from gnats.store.record cimport MESSAGE, RECORD_OK, TOMBSTONE, Record, record_decode, record_stored_hash
+from gnats.store.format.record cimport MESSAGE, RECORD_OK, TOMBSTONE, Record, record_decode, record_stored_hash
+from gnats.store.index.seqset cimport seqset_delete, seqset_insert, seqset_insert_range
+from gnats.store.index.stree cimport SimpleState, stree_insert
 from gnats.store.removing cimport drop_empty, enforce_bytes, enforce_msgs, enforce_per_subject, remove_msg
 from gnats.store.scheduling cimport schedule_scan, schedule_settle, schedule_stored
-from gnats.store.seqset cimport seqset_delete, seqset_insert, seqset_insert_range
 from gnats.store.statefile cimport load_index, load_schedules, load_ttls
-from gnats.store.stree cimport SimpleState, stree_insert
 
 cdef enum:
     KEEP_LOADED = 64          # blocks that stay loaded after the scan

@@ -4,7 +4,7 @@ from libc.stdint cimport UINT32_MAX, UINT64_MAX, int64_t, uint8_t, uint32_t, uin
 from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcpy
 
-from gnats.core.subject cimport subject_has_wildcard
+from gnats.core.subjects.subject cimport subject_has_wildcard
 from gnats.store.base cimport (
     STORE_AGAIN,
     STORE_CLOSED,
@@ -42,10 +42,7 @@ from gnats.store.block cimport (
     slot_seq,
 )
 from gnats.store.expiry cimport ttl_removed
-from gnats.store.filter cimport Filter, filter_match
-from gnats.store.purging cimport purge_all
-from gnats.store.reading cimport FEW_SUBJECTS
-from gnats.store.record cimport (
+from gnats.store.format.record cimport (
     EBIT,
     EMPTY_RECORD,
     MAX_SEQ,
@@ -56,10 +53,13 @@ from gnats.store.record cimport (
     record_encode,
     record_parse,
 )
+from gnats.store.index.filter cimport Filter, filter_match
+from gnats.store.index.seqset cimport seqset_exists, seqset_insert
+from gnats.store.index.stree cimport STreeFilter, STreeIter, SimpleState, stree_end, stree_find, stree_iter, stree_next
+from gnats.store.purging cimport purge_all
+from gnats.store.reading cimport FEW_SUBJECTS
 from gnats.store.scheduling cimport schedule_removed
-from gnats.store.seqset cimport seqset_exists, seqset_insert
 from gnats.store.statefile cimport invalidate
-from gnats.store.stree cimport STreeFilter, STreeIter, SimpleState, stree_end, stree_find, stree_iter, stree_next
 
 cdef extern from "<sys/random.h>" nogil:
     ssize_t getrandom(void *buf, size_t n, unsigned int flags)

@@ -9,7 +9,7 @@ from libc.stdint cimport int64_t, uint64_t
 
 from gnats.store.base cimport StoreBase
 from gnats.store.block cimport MsgBlock
-from gnats.store.record cimport Record
+from gnats.store.format.record cimport Record
 
 # Call when a message was stored. It may be a schedule, end its subject's schedule, or say when a schedule is due again.
 cdef void schedule_stored(StoreBase s, MsgBlock *b, const Record *r) noexcept nogil

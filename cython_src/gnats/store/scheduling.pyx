@@ -3,19 +3,19 @@ from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 
-from gnats.core.clock cimport realtime_ns
-from gnats.core.headers cimport find_header
-from gnats.core.slice cimport Slice
+from gnats.core.messages.headers cimport find_header
+from gnats.core.runtime.clock cimport realtime_ns
+from gnats.core.runtime.slice cimport Slice
 from gnats.store.base cimport STORE_OK, StoreBase, StoreMsg, blk_at, blk_load, blk_select
 from gnats.store.block cimport NO_SLOT, MsgBlock, block_record, slot_from
-from gnats.store.calendar cimport ns_of, parse_rfc3339
-from gnats.store.cron cimport SCHEDULE_NONE, Due, next_due
-from gnats.store.filter cimport Filter
+from gnats.store.format.record cimport Record
+from gnats.store.index.filter cimport Filter
+from gnats.store.index.schedules cimport Schedule, Schedules, schedule_add, schedule_drop, schedule_due, schedule_find
+from gnats.store.index.seqset cimport seqset_exists
+from gnats.store.index.stree cimport STreeFilter
 from gnats.store.reading cimport load_next
-from gnats.store.record cimport Record
-from gnats.store.schedules cimport Schedule, Schedules, schedule_add, schedule_drop, schedule_due, schedule_find
-from gnats.store.seqset cimport seqset_exists
-from gnats.store.stree cimport STreeFilter
+from gnats.store.times.calendar cimport ns_of, parse_rfc3339
+from gnats.store.times.cron cimport SCHEDULE_NONE, Due, next_due
 
 
 cdef extern from "<string.h>" nogil:

@@ -1,6 +1,6 @@
 """Encryption of a store in files: a key for each block, and one of the stream for index.db (filestore.go).
 
-Importing this module loads OpenSSL (gnats.store.crypto)."""
+Importing this module loads OpenSSL (gnats.store.format.crypto)."""
 from libc.stddef cimport size_t
 from libc.stdint cimport uint8_t
 

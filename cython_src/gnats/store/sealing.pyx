@@ -11,7 +11,7 @@ from posix.unistd cimport close, read
 import os
 
 from gnats.store.block cimport SEAL_KEY, Sealer, record_resync
-from gnats.store.crypto cimport (
+from gnats.store.format.crypto cimport (
     AES,
     CHACHA,
     MAX_KEY_FILE,
@@ -27,10 +27,10 @@ from gnats.store.crypto cimport (
     key_open,
     nonce_size,
 )
-from gnats.store.highway cimport HighwayKey, highway_key_of
-from gnats.store.packing cimport unpack_records
-from gnats.store.record cimport RECORD_OK, Record, record_decode
-from gnats.store.region cimport Region, region_free
+from gnats.store.format.highway cimport HighwayKey, highway_key_of
+from gnats.store.format.packing cimport unpack_records
+from gnats.store.format.record cimport RECORD_OK, Record, record_decode
+from gnats.store.format.region cimport Region, region_free
 from gnats.store.statefile cimport put_file
 
 cdef extern from "<fcntl.h>" nogil:

@@ -13,9 +13,9 @@ import os
 
 from gnats.store.base cimport STORE_NO_MEMORY, STORE_OK, StoreBase, blk_add, blk_forget, note_lost
 from gnats.store.block cimport BODY_NONE, MsgBlock, block_alloc, block_free, block_open_body
-from gnats.store.codec cimport IndexBlock, IndexState, index_decode, index_encode, index_free
-from gnats.store.highway cimport HighwayKey, highway, highway_key_of
-from gnats.store.record cimport (
+from gnats.store.format.codec cimport IndexBlock, IndexState, index_decode, index_encode, index_free
+from gnats.store.format.highway cimport HighwayKey, highway, highway_key_of
+from gnats.store.format.record cimport (
     EMPTY_RECORD,
     MAX_SEQ,
     RECORD_BAD,
@@ -24,10 +24,10 @@ from gnats.store.record cimport (
     record_parse,
     record_stored_hash,
 )
-from gnats.store.schedules cimport schedules_decode, schedules_encode, schedules_room
-from gnats.store.seqset cimport SeqSet
-from gnats.store.stree cimport STreeIter, SimpleState, stree_clear, stree_end, stree_iter, stree_next
-from gnats.store.wheel cimport WHEEL_HEADER, wheel_clear, wheel_decode, wheel_encode
+from gnats.store.index.schedules cimport schedules_decode, schedules_encode, schedules_room
+from gnats.store.index.seqset cimport SeqSet
+from gnats.store.index.stree cimport STreeIter, SimpleState, stree_clear, stree_end, stree_iter, stree_next
+from gnats.store.index.wheel cimport WHEEL_HEADER, wheel_clear, wheel_decode, wheel_encode
 
 cdef extern from "<fcntl.h>" nogil:
     int openat(int dirfd, const char *path, int flags, ...)

@@ -1,9 +1,9 @@
 """The message store of one stream: blocks of records in files, or in memory (store.go, filestore.go, memstore.go).
 
-`lock` is the stream's lock. Call every method with it held, except where its comment says otherwise. The pointers in
-a StoreMsg stay valid until the calling thread's next quiescent point (core.quiesce): for a poller the end of its
-batch, for another registered QsParticipant its next qs_offline. A thread that is not registered may use them only
-while it holds the lock.
+`lock` is the stream's lock. Call every method with it held, except where its comment says otherwise. The pointers in a
+StoreMsg stay valid until the calling thread's next quiescent point (core.runtime.quiesce): for a poller the end of its
+batch, for another registered QsParticipant its next qs_offline. A thread that is not registered may use them only while
+it holds the lock.
 
 Methods that return int return a StoreError (gnats.store.base), except `flush` and `sync`. A failed write freezes the
 store: it stores and removes nothing any more (STORE_FAILED), and reading goes on. `failure()` gives the reason.
@@ -12,7 +12,7 @@ from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 from gnats.store.base cimport StoreBase, StoreMsg
-from gnats.store.filter cimport Filter
+from gnats.store.index.filter cimport Filter
 
 
 cdef class MsgStore(StoreBase):

@@ -11,12 +11,12 @@ import os
 import shutil
 from typing import NamedTuple
 
-from gnats.core.clock cimport realtime_ns
-from gnats.core.headers cimport find_header
+from gnats.core.messages.headers cimport find_header
+from gnats.core.runtime.clock cimport realtime_ns
 from gnats.includes.arrays cimport array_grow
 from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
 from gnats.includes.times cimport time_after
-from gnats.store cimport expiry, purging, questions, reading, recovery, removing, scheduling, upkeep, writing
+from gnats.store cimport expiry, purging, reading, recovery, removing, scheduling, writing, queries, maintenance
 from gnats.store.base cimport (
     STORE_DELETED,
     STORE_EOF,
@@ -37,12 +37,12 @@ from gnats.store.base cimport (
     roll,
 )
 from gnats.store.block cimport MsgBlock, Sealer, block_sync_fd, env_sync, env_sync_failed
-from gnats.store.filter cimport Filter, filter_free, filter_make
-from gnats.store.questions cimport iter_filter
-from gnats.store.record cimport MAX_SEQ
-from gnats.store.schedules cimport schedules_clear
-from gnats.store.seqset cimport seqset_next_range
-from gnats.store.stree cimport STreeIter, SimpleState, stree_clear, stree_end, stree_find, stree_next
+from gnats.store.format.record cimport MAX_SEQ
+from gnats.store.index.filter cimport Filter, filter_free, filter_make
+from gnats.store.index.schedules cimport schedules_clear
+from gnats.store.index.seqset cimport seqset_next_range
+from gnats.store.index.stree cimport STreeIter, SimpleState, stree_clear, stree_end, stree_find, stree_next
+from gnats.store.queries cimport iter_filter
 
 
 class StoreFailure(OSError):
@@ -239,20 +239,20 @@ cdef class MsgStore(StoreBase):
     # --- questions ---
 
     cdef uint64_t num_pending(self, uint64_t seq, const Filter *f, bint last_per_subject) noexcept nogil:
-        return questions.num_pending(self, seq, f, last_per_subject)
+        return queries.num_pending(self, seq, f, last_per_subject)
 
     cdef uint64_t filtered_state(
         self, uint64_t seq, const Filter *f, uint64_t *first, uint64_t *last,
     ) noexcept nogil:
-        return questions.filtered_state(self, seq, f, first, last)
+        return queries.filtered_state(self, seq, f, first, last)
 
     cdef int64_t multi_last_seqs(
         self, const Filter *f, uint64_t most_seq, int64_t most, uint64_t **seqs,
     ) noexcept nogil:
-        return questions.multi_last_seqs(self, f, most_seq, most, seqs)
+        return queries.multi_last_seqs(self, f, most_seq, most, seqs)
 
     cdef uint64_t seq_from_time(self, int64_t ts) noexcept nogil:
-        return questions.seq_from_time(self, ts)
+        return queries.seq_from_time(self, ts)
 
     cdef uint64_t subject_msgs(self, const char *subject, uint32_t n) noexcept nogil:
         cdef SimpleState *st = <SimpleState *> stree_find(&self.subjects, subject, n)
@@ -677,7 +677,7 @@ cdef class MsgStore(StoreBase):
         cdef bint now = force
         cdef int rc
         with nogil:
-            rc = upkeep.write_state(self, now)
+            rc = maintenance.write_state(self, now)
         if rc:
             raise OSError(rc, os.strerror(rc), "index.db")
 
@@ -685,7 +685,7 @@ cdef class MsgStore(StoreBase):
         """Return whether sync_flushed(), write_state() and maintain() would find nothing to do."""
         cdef bint rest
         with nogil:
-            rest = upkeep.rests(self)
+            rest = maintenance.rests(self)
         return rest
 
     def maintain(self, rewrites: int = 4, idle: int = 2) -> int:
@@ -699,9 +699,9 @@ cdef class MsgStore(StoreBase):
             if self.subjects_stale and not self.closed:
                 rebuild_subjects(self)
             pthread_mutex_unlock(&self.lock)
-            while n < most and upkeep.rewrite_next(self):
+            while n < most and maintenance.rewrite_next(self):
                 n += 1
-            upkeep.unload_idle(self, ticks)
+            maintenance.unload_idle(self, ticks)
             purging.remove_purged(self.env.storefd)
         return n
 
@@ -714,7 +714,7 @@ cdef class MsgStore(StoreBase):
         if self.closed:
             return
         with nogil:
-            upkeep.write_state(self, True)
+            maintenance.write_state(self, True)
             pthread_mutex_lock(&self.lock)
             rc = flush_last(self)
             self.closed = True

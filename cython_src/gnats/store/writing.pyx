@@ -1,7 +1,7 @@
 """Storing messages; see writing.pxd."""
 from libc.stdint cimport int64_t, uint16_t, uint32_t, uint64_t
 
-from gnats.core.headers cimport find_header
+from gnats.core.messages.headers cimport find_header
 from gnats.includes.atomics cimport likely, unlikely
 from gnats.store.base cimport (
     STORE_CLOSED,
@@ -24,7 +24,7 @@ from gnats.store.base cimport (
 )
 from gnats.store.block cimport NO_SLOT, MsgBlock, block_commit, block_encode, block_push_slot, block_record, slot_of
 from gnats.store.expiry cimport ttl_stored
-from gnats.store.record cimport (
+from gnats.store.format.record cimport (
     EBIT,
     EMPTY_RECORD,
     MAX_RECORD,
@@ -34,10 +34,10 @@ from gnats.store.record cimport (
     record_encode_mark,
     record_size,
 )
+from gnats.store.index.seqset cimport seqset_delete_range, seqset_insert_range
+from gnats.store.index.stree cimport SimpleState, stree_find, stree_insert
 from gnats.store.removing cimport enforce_bytes, enforce_msgs, remove_msg
 from gnats.store.scheduling cimport schedule_stored
-from gnats.store.seqset cimport seqset_delete_range, seqset_insert_range
-from gnats.store.stree cimport SimpleState, stree_find, stree_insert
 
 cdef enum:
     # A skip that would exceed one of these begins a new block.

@@ -22,12 +22,12 @@ from pyspark.sql.types import DataType, StringType, StructField, StructType
 
 from gnats.archive.arguments import moment
 from gnats.archive.errors import ArchiveError
-from gnats.archive.plan import Task, origin_of, sequences_of, tasks
+from gnats.archive.jobs.plan import Task, origin_of, sequences_of, tasks
 from gnats.archive.ranges import Ranges
-from gnats.archive.snapshot import check_gone
-from gnats.archive.source import BATCH_ROWS, SCHEMA, Selection, Snapshot, StreamSource
+from gnats.archive.reading.snapshot import check_gone
+from gnats.archive.reading.source import BATCH_ROWS, SCHEMA, Selection, Snapshot, StreamSource
+from gnats.archive.reading.streams import Keys, find_stream
 from gnats.archive.spark.decode import decode, infer, nullable
-from gnats.archive.streams import Keys, find_stream
 
 try:
     from pyspark.sql.streaming.datasource import (

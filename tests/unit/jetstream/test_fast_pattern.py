@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from gnats.jetstream.fastbatch import fast_pattern
+from gnats.jetstream.batch.fastbatch import fast_pattern
 
 Pattern = tuple[bytes, int, int, bool, bool, bool, bool]
 WRAP = 1 << 64

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gnats.core.subject import valid_subject
+from gnats.core.subjects.subject import valid_subject
 from gnats.jwt.claims import Permission, User, UserClaims, UserPermissionLimits
 from gnats.jwt.templates import MAX_EXPANSIONS, TemplateError, expand
 

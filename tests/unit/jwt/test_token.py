@@ -12,7 +12,7 @@ from gnats.jwt import account as acc
 from gnats.jwt import claims as jwt
 from gnats.jwt.decorated import format_user_config, parse_decorated_jwt, parse_decorated_seed
 from gnats.jwt.token import JWTError, decode, decode_as, decode_generic, encode
-from gnats.nkeys import CurveKeyPair, KeyPair, NkeyError, Prefix
+from gnats.nkeys.nkeys import CurveKeyPair, KeyPair, NkeyError, Prefix
 
 pytestmark = pytest.mark.timeout(60)
 

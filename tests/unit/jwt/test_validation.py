@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support import jwts
 
-from gnats.core.subject import subset_match
+from gnats.core.subjects.subject import subset_match
 from gnats.jwt import account as acc
 from gnats.jwt import claims as jwt
 from gnats.jwt.token import encode
 from gnats.jwt.validation import is_contained_in, parse_server_version, to_subject, validate
-from gnats.nkeys import CurveKeyPair, KeyPair, Prefix
+from gnats.nkeys.nkeys import CurveKeyPair, KeyPair, Prefix
 
 pytestmark = pytest.mark.timeout(60)
 

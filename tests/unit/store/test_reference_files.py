@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from support.written import Written
 
-from gnats.store.highway import checksum
-from gnats.store.record import decode
+from gnats.store.format.highway import checksum
+from gnats.store.format.record import decode
 
 pytestmark = pytest.mark.timeout(120)
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from gnats.store.codec import decode_consumer, decode_index, encode_consumer, encode_index
-from gnats.store.highway import checksum
+from gnats.store.format.codec import decode_consumer, decode_index, encode_consumer, encode_index
+from gnats.store.format.highway import checksum
 from gnats.store.store import FileStore, MemStore, StoreFailure
 
 LAST = 2**62 - 1

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from gnats.gofmt import SECOND
-from gnats.store.highway import checksum
+from gnats.go.text import SECOND
+from gnats.store.format.highway import checksum
 from gnats.store.store import FileStore, MemStore, StoreFailure, dyn_block_size
 
 
@@ -196,7 +196,7 @@ def test_a_change_of_compression_is_for_blocks_that_are_full_afterwards(tmp_path
 
 WRITER = """
 import sys
-from gnats.store.highway import checksum
+from gnats.store.format.highway import checksum
 from gnats.store.store import FileStore
 store = FileStore(sys.argv[1], "S", block_size=32 * 1024, max_msgs_per_subject=int(sys.argv[2]))
 n = store.state().last_seq

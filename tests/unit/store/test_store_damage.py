@@ -15,8 +15,8 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from gnats.store import record
-from gnats.store.region import faults_seen
+from gnats.store.format import record
+from gnats.store.format.region import faults_seen
 from gnats.store.store import FileStore, StoreFailure
 
 PAGE = resource.getpagesize()

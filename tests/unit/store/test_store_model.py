@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from gnats.gofmt import SECOND
+from gnats.go.text import SECOND
 from gnats.store.store import FileStore, MemStore, StoreFailure
 
 SUBJECTS = [b"a", b"a.b", b"a.c", b"b.b", b"b.c.d", b"kv.one", b"kv.two"]

@@ -1,0 +1,150 @@
+"""The data plane's half of an account (accounts.go): all that routing a message in it needs.
+
+Connections borrow it. The control plane keeps it alive while a connection is bound to it, and an account keeps alive
+those that it has exchanged imports with. Fields that change while messages flow are atomic pointers to immutable
+memory; the memory that they pointed to before is retired (core.runtime.quiesce).
+"""
+from libc.stddef cimport size_t
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+
+from gnats.core.accounts.mappings cimport Mappings
+from gnats.core.messages.message cimport MessageHandler
+from gnats.core.messages.responses cimport Expected, Queue, ReplyMap, ServiceExport
+from gnats.core.runtime.slice cimport Slice
+from gnats.core.subjects.sublist cimport Sublist, Subscription
+from gnats.core.subjects.transform cimport Transform
+from gnats.includes.atomics cimport load64, load64_acquire, load_ptr_acquire
+from gnats.includes.pthread cimport pthread_mutex_t
+
+cdef enum:
+    REPLY_ROOM = 32    # bytes of the longest reply subject that is made here
+
+
+# An imported stream. A subscription that overlaps `to` gets a shadow in the exporting account.
+cdef struct StreamImport:
+    int64_t refs           # references: shadows, and the table it is in; under the importing account's lock
+    void *owner            # borrowed Account that imports
+    void *exporter         # borrowed Account
+    Transform *tr          # from the published subject to the imported one; NULL: none
+    Transform *back        # the other way; NULL: none
+    uint8_t use_published  # subscribers see the published subject
+    uint8_t allow_trace    # traces go on into the importing account
+    uint32_t source_n
+    uint32_t to_n
+    uint32_t dest_n
+    char data[1]           # source subject, `to`, and the destination of `tr`; adjacent
+
+
+cdef inline const char *import_source(const StreamImport *im) noexcept nogil:
+    return im.data
+
+
+cdef inline const char *import_to(const StreamImport *im) noexcept nogil:
+    return im.data + im.source_n
+
+
+cdef struct StreamImports:
+    uint32_t n
+    StreamImport *imports[1]
+
+
+# An imported service: how its subscription in the importing account handles a request.
+cdef struct ServiceImport:
+    void *account          # borrowed Account that imports
+    void *exporter         # borrowed Account
+    ServiceExport *se      # a reference
+    Transform *tr          # from the published subject to the service's; NULL: none
+    uint8_t use_published  # requests keep their subject
+    uint8_t share          # share the requester's details; atomic
+    uint8_t to_system      # the exporter is the system account
+    uint8_t invalid        # the import must not be used any more; atomic
+    uint32_t to_n
+    char to[1]             # subject of the service
+
+
+# Stands before a shadow in its memory block.
+cdef struct ImportSub:
+    StreamImport *what
+    void *unused           # keeps the subscription aligned as malloc does
+
+
+cdef inline ImportSub *import_sub(const Subscription *s) noexcept nogil:
+    return <ImportSub *> (<char *> s - sizeof(ImportSub))
+
+
+# Destination for traces of messages that carry a sampled traceparent; `sampling` is the percentage to trace.
+cdef struct TraceDest:
+    uint32_t sampling
+    uint32_t n
+    char data[1]
+
+
+cdef class Account:
+    cdef readonly Sublist sublist      # the subscriptions made in it; set once
+    cdef Mappings *mappings            # NULL: none; atomic
+    cdef StreamImports *streams        # NULL: none; changed under lock, atomic for a look without it
+    cdef TraceDest *trace_dest         # NULL: none; atomic
+    cdef list peers                    # accounts that this one imports from or exports to
+    cdef uint8_t _is_system            # the system account, whose clients may publish to Raft groups; atomic
+    # parts of the header of requests to other accounts; memory of `identity`
+    cdef bytes identity
+    cdef Slice info_name               # the account's name, a JSON string
+    cdef Slice info_server             # the server's name, a JSON string
+    cdef Slice tracked                 # suffix of the reply subject of a measured request
+    # under lock
+    cdef pthread_mutex_t lock
+    cdef ReplyMap responses            # expected from this account's services, by the subject they go to
+    cdef ReplyMap reverse              # responses that requesters of this account wait for, by their reply subjects
+    cdef Queue strays                  # responses that this account owes for an export of another account, oldest first
+    cdef Subscription *responder       # subscription to `_R_.xxxxxx.>`, NULL until the first request; atomic to look at
+    cdef char[16] prefix               # `_R_.xxxxxx.>`; set before `responder`
+    cdef uint64_t nresponses, nreverse  # entries of the two; atomic, for a look without the lock
+
+    # Make a reply subject in this account for a request from `requester`, whose own reply subject is `to`. Writes it to
+    # out[:REPLY_ROOM] and returns its length; 0 when out of memory or when the export is closed. arm[0]: the control
+    # plane must be told to watch the expiry of this export's responses. `take` handles each response, with this account
+    # as its context.
+    cdef size_t expect_response(
+        self, MessageHandler take, Account requester, ServiceExport *se, const char *to, size_t n, bint share,
+        uint64_t cid, bint tracked, const char *header, size_t hn, uint64_t random, int64_t now, char *out,
+        bint *arm) noexcept nogil
+    # Find the request that a response sent to `subject` answers; the caller releases the result, NULL when there is
+    # none. A singleton is removed; of others this is a copy.
+    cdef Expected *find_response(self, const char *subject, size_t n) noexcept nogil
+    # Remove the entry for responses to `subject`; the caller releases it. NULL when it has gone.
+    cdef Expected *take_response(self, const char *subject, size_t n) noexcept nogil
+    # A response to `subject` has come and more may: its expiry counts from `now`.
+    cdef void renew_response(self, const char *subject, size_t n, int64_t now) noexcept nogil
+    # Remove the entries that wait on reply subjects matching `reply` without a subscriber left. Returns the entries of
+    # the serving accounts, chained through `newer`, for the caller to release.
+    cdef Expected *check_for_reverse_entries(self, const char *reply, size_t n) noexcept nogil
+    # Remove `back`, the requester's entry for a response that the serving account has just removed, and free it.
+    cdef void forget(self, Expected *back) noexcept nogil
+    cdef void unlink_waiting(self, Expected *back) noexcept nogil
+    cdef Expected *abandon(self, const char *subject, size_t n) noexcept nogil
+    # Add an entry of another account to `reverse`; False when out of memory, and it is freed.
+    cdef bint await_response(self, Expected *back) noexcept nogil
+    cdef bint has_responder(self, MessageHandler take, uint64_t random) noexcept nogil
+    cdef bint make_responder(self, MessageHandler take, uint64_t random) noexcept nogil
+
+
+cdef inline Mappings *account_mappings(Account a) noexcept nogil:
+    """Return the mappings, good until the end of the batch; NULL: none."""
+    return <Mappings *> load_ptr_acquire(<void **> &a.mappings)
+
+
+cdef inline bint account_imports_streams(Account a) noexcept nogil:
+    return load_ptr_acquire(<void **> &a.streams) != NULL
+
+
+# Does the account still have this import? The caller holds a reference to it, and not the lock.
+cdef bint stream_import_stays(Account importer, const StreamImport *im) noexcept nogil
+
+
+cdef inline const TraceDest *account_trace_dest(Account a) noexcept nogil:
+    """Return the destination of traces, good until the end of the batch; NULL: none."""
+    return <const TraceDest *> load_ptr_acquire(<void **> &a.trace_dest)
+
+
+# Drop a reference. The importing account's lock is not held.
+cdef void stream_import_release(StreamImport *im) noexcept nogil

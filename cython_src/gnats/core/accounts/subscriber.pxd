@@ -1,0 +1,44 @@
+"""A connection that subscribes and publishes, whatever protocol its peer speaks.
+
+The owner changes `subs` under the connection's lock; another thread reads it under that lock.
+"""
+from libc.stddef cimport size_t
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+
+from gnats.core.accounts.guard cimport Guard
+from gnats.core.auth.permissions cimport Permissions
+from gnats.core.net.connection cimport Connection
+from gnats.core.subjects.sublist cimport Subscription
+from gnats.core.subjects.subtable cimport SubTable
+
+
+# Details of a client for services, where an import shares them: members of a JSON object in three adjacent pieces. They
+# go before the account, before the round trip time and after the server's name.
+cdef struct ClientDetails:
+    uint32_t head_n, mid_n, tail_n
+    char data[1]
+
+
+cdef class Subscriber(Connection):
+    cdef void *account            # borrowed Account to publish and subscribe in; the owner's once started
+    cdef uint8_t echo             # deliver its own messages to it, too
+    cdef uint8_t headers          # the peer has negotiated headers; atomic, the owner writes
+    cdef uint8_t verbose          # answer each of its verbs with +OK
+    cdef uint8_t no_responders    # answer its requests with a 503 when no subscriber receives them
+    cdef Guard guard
+    cdef SubTable subs            # by sid; the owner changes it under lock
+    cdef SubTable shadows         # in the accounts that `account` imports streams from; by the sid of the original
+    cdef uint64_t nsubs           # subscriptions; atomic, the owner writes
+    cdef uint32_t leaving_at      # once closed: the slot of the table that the next round of removal begins at
+    cdef uint64_t native_sids     # native subscriptions made; the last one's sid
+    cdef uint64_t batch_msgs, batch_bytes   # messages and their bytes published in the current read
+    cdef int64_t rtt              # ns, 0 until measured; atomic, the owner writes
+    cdef ClientDetails *details   # NULL until set; atomic, replaced as a whole by the control loop
+    # under lock: subscriptions that another thread's delivery has exhausted (max reached), for the owner to remove
+    cdef Subscription **reap
+    cdef uint32_t nreap
+    cdef size_t reap_cap
+
+    # Keep `permissions` (None: everything is allowed) alive and leave them in `guard` for the owner to install. Control
+    # loop only. Raises MemoryError.
+    cdef int stage_permissions(self, Permissions permissions) except -1

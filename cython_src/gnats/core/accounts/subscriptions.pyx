@@ -1,0 +1,226 @@
+"""Subscriptions of a connection; see subscriptions.pxd."""
+from libc.stddef cimport size_t
+from libc.stdint cimport uint32_t, uint64_t
+from libc.stdlib cimport free, malloc
+
+from gnats.core.accounts.account cimport Account, account_imports_streams
+from gnats.core.accounts.departures cimport depart, settle_before_subscribing
+from gnats.core.accounts.guard cimport guard_filter, guard_install, may_subscribe
+from gnats.core.accounts.imports cimport (
+    add_shadows,
+    drop_all_shadows,
+    drop_shadows,
+    drop_some_shadows,
+    forget_requests,
+)
+from gnats.core.accounts.subscriber cimport Subscriber
+from gnats.core.auth.permissions cimport Permissions
+from gnats.core.messages.message cimport NativeSub, native_sub
+from gnats.core.net.connection cimport READ_ERROR
+from gnats.core.net.log_records cimport TRACE_DELSUB
+from gnats.core.protocol.answers cimport report_removed
+from gnats.core.runtime.kinds cimport ACCOUNT, JETSTREAM, SYSTEM
+from gnats.core.runtime.quiesce cimport qs_retire
+from gnats.core.subjects.sublist cimport (
+    SL_NO_MEMORY,
+    SL_OK,
+    SUB_NATIVE,
+    Subscription,
+    sub_new,
+    sub_queue,
+    sub_sid,
+    sub_subject,
+)
+from gnats.core.subjects.subtable cimport SOME, subtable_add, subtable_remove, subtable_take, subtable_take_some
+from gnats.includes.atomics cimport bump64, load8, store8, store64, unlikely
+from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
+from gnats.includes.text cimport NUMBER_ROOM, put_number
+
+cdef enum:
+    SLICE = 256                    # subscriptions removed under one lock of the sublist
+    MANY = 512                     # more subscriptions than these are not removed in one batch
+
+
+cdef inline void *sub_block(Subscription *s) noexcept nogil:
+    """Return the start of its memory block."""
+    return native_sub(s) if s.flags & SUB_NATIVE else <void *> s
+
+
+cdef Subscription *add_sub(
+    Subscriber c, char *subject, size_t sn, char *queue, size_t qn, char *sid, size_t n, int *error
+) noexcept nogil:
+    cdef Subscription *s = sub_new(<void *> c, c.kind, subject, sn, queue, qn, sid, n)
+    error[0] = 0
+    if s == NULL:
+        return NULL
+    s.internal = c.kind == SYSTEM or c.kind == JETSTREAM or c.kind == ACCOUNT
+    return insert_sub(c, s, error)
+
+
+cdef Subscription *add_native_sub(
+    Subscriber c, const char *subject, size_t sn, const char *queue, size_t qn, const NativeSub *native, int *error
+) noexcept nogil:
+    cdef char[NUMBER_ROOM] sid
+    cdef size_t n = put_number(sid, c.native_sids + 1) - sid
+    cdef Subscription *s = sub_new(
+        <void *> c, c.kind, subject, sn, queue, qn, sid, n, sizeof(NativeSub))
+    error[0] = 0
+    if s == NULL:
+        return NULL
+    c.native_sids += 1
+    s.internal = 1
+    s.flags = SUB_NATIVE
+    native_sub(s)[0] = native[0]
+    return insert_sub(c, s, error)
+
+
+cdef Subscription *insert_sub(Subscriber c, Subscription *s, int *error) noexcept nogil:
+    cdef bint added
+    settle_before_subscribing()
+    error[0] = (<Account> c.account).sublist.insert(s)
+    if error[0] != SL_OK:
+        free(sub_block(s))
+        if error[0] == SL_NO_MEMORY:
+            error[0] = 0
+        return NULL
+    pthread_mutex_lock(&c.lock)
+    added = subtable_add(&c.subs, s)
+    pthread_mutex_unlock(&c.lock)
+    if not added:
+        (<Account> c.account).sublist.remove(s)
+        store8(&s.closed, 1)
+        qs_retire(sub_block(s))
+        return NULL
+    bump64(&c.nsubs, 1)
+    if unlikely(account_imports_streams(<Account> c.account)):
+        add_shadows(c, <Account> c.account, s, False)
+    return s
+
+
+cdef void unsubscribe(Subscriber c, Subscription *s) noexcept nogil:
+    cdef uint32_t i
+    pthread_mutex_lock(&c.lock)
+    if not subtable_remove(&c.subs, s):
+        pthread_mutex_unlock(&c.lock)
+        return
+    store8(&s.closed, 1)
+    for i in range(c.nreap):
+        if c.reap[i] == s:
+            c.nreap -= 1
+            c.reap[i] = c.reap[c.nreap]
+            break
+    pthread_mutex_unlock(&c.lock)
+    if c.trace:
+        c.trace_line(TRACE_DELSUB, sub_sid(s), s.sid_len, NULL, 0)
+    bump64(&c.nsubs, <uint64_t> -1)
+    drop_shadows(c, s)
+    if depart(c, <Account> c.account, s):
+        return
+    (<Account> c.account).sublist.remove(s)
+    forget_requests(c, <Account> c.account, s)
+    qs_retire(sub_block(s))
+
+
+cdef void unsubscribe_exhausted(Subscriber c) noexcept nogil:
+    cdef Subscription **reap
+    cdef uint32_t i, n
+    pthread_mutex_lock(&c.lock)
+    reap = c.reap
+    n = c.nreap
+    c.reap = NULL
+    c.nreap = c.reap_cap = 0
+    pthread_mutex_unlock(&c.lock)
+    for i in range(n):
+        unsubscribe(c, reap[i])
+    free(reap)
+
+
+cdef void apply_permissions(Subscriber c) noexcept nogil:
+    cdef Subscription **removed = NULL
+    cdef Subscription *s
+    cdef uint32_t i, n = 0
+    cdef bint filtered = False
+    if not guard_install(&c.guard):
+        c.out_of_memory(READ_ERROR)
+    if c.guard.permissions == NULL or load8(&c.closing):
+        return
+    if c.subs.n:
+        removed = <Subscription **> malloc(c.subs.n * sizeof(Subscription *))
+        if removed == NULL:
+            c.out_of_memory(READ_ERROR)
+            return
+        for i in range(c.subs.mask + 1):
+            s = c.subs.slots[i]
+            while s != NULL:
+                if may_subscribe(&c.guard, sub_subject(s), s.subject_len, sub_queue(s), s.queue_len):
+                    filtered = filtered or (<Permissions> c.guard.permissions).needs_filter(
+                        sub_subject(s), s.subject_len, s.queue_len)
+                else:
+                    removed[n] = s
+                    n += 1
+                s = s.next
+    guard_filter(&c.guard, filtered)
+    for i in range(n):
+        if load8(&c.closing):
+            break
+        unsubscribe(c, removed[i])
+        report_removed(c, removed[i])
+    free(removed)
+
+
+cdef void remove_all_subs(Subscriber c) noexcept nogil:
+    """Remove in slices: a writer that holds the sublist's lock for long holds up every poller."""
+    cdef Subscription *chain
+    cdef Subscription *s
+    cdef Subscription *some[SLICE]
+    cdef size_t n
+    pthread_mutex_lock(&c.lock)
+    chain = subtable_take(&c.subs)
+    s = chain
+    while s != NULL:
+        store8(&s.closed, 1)
+        s = s.next
+    c.nreap = 0
+    store64(&c.nsubs, 0)
+    pthread_mutex_unlock(&c.lock)
+    drop_all_shadows(c)
+    while chain != NULL:
+        n = 0
+        while chain != NULL and n < SLICE:
+            some[n] = chain
+            chain = chain.next
+            n += 1
+        take_out(c, some, n)
+
+
+cdef void take_out(Subscriber c, Subscription **subs, size_t n) noexcept nogil:
+    cdef size_t i, staying = 0
+    for i in range(n):
+        if not depart(c, <Account> c.account, subs[i]):
+            subs[staying] = subs[i]
+            staying += 1
+    (<Account> c.account).sublist.remove_batch(subs, staying)
+    for i in range(staying):
+        forget_requests(c, <Account> c.account, subs[i])
+        qs_retire(sub_block(subs[i]))
+
+
+cdef bint has_many_subs(Subscriber c) noexcept nogil:
+    # The server's own clients remove theirs at once.
+    return c.fd >= 0 and <uint64_t> c.subs.n + c.shadows.n > MANY
+
+
+cdef bint remove_some_subs(Subscriber c) noexcept nogil:
+    cdef Subscription *some[SOME]
+    cdef size_t i, n
+    if c.shadows.n:
+        drop_some_shadows(c)
+    else:
+        pthread_mutex_lock(&c.lock)
+        n = subtable_take_some(&c.subs, &c.leaving_at, some)
+        for i in range(n):
+            store8(&some[i].closed, 1)
+        store64(&c.nsubs, c.subs.n)
+        pthread_mutex_unlock(&c.lock)
+        take_out(c, some, n)
+    return c.shadows.n != 0 or c.subs.n != 0

@@ -1,0 +1,66 @@
+"""Notes of what happens to a traced message (msgtrace.go).
+
+A trace belongs to the poller that routes the message. core.routing.tracing begins and ends it.
+"""
+from libc.stddef cimport size_t
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+
+from gnats.core.runtime.slice cimport Slice
+
+
+# Why a message was refused.
+cdef enum:
+    REFUSED_SUBJECT = 1
+    REFUSED_REPLY = 2
+    REFUSED_SIZE = 3
+
+# Why a stream did not store a message, where JetStream has no error with a number for it.
+cdef enum:
+    TRACE_DUPLICATE = 1
+    TRACE_LAST_SUBJECT_SEQUENCE = 2
+
+
+# The beginning of an EV_MSG_TRACE's data; header, destination and entries follow.
+cdef struct TraceHead:
+    uint32_t header_n
+    uint32_t dest_n
+    int64_t size          # bytes of the message
+
+
+# A note; its texts follow.
+cdef struct TraceEntry:
+    int64_t ts            # ns since 1970
+    uint64_t cid
+    uint32_t n[3]         # bytes of each text
+    char kind
+    uint8_t code
+    uint8_t unused[2]
+
+
+cdef struct MsgTrace:
+    uint8_t only          # trace the message without delivering it
+    uint8_t failed        # memory ran out: the trace is not posted
+    Slice dest            # destination for the message's traces from here on; service imports change it
+    size_t n
+    size_t room
+    char *data
+
+
+# Make a trace of a message of `size` bytes, the first n of them its header. `dest` must live as long as the message or
+# the batch. NULL when out of memory.
+cdef MsgTrace *trace_new(const char *header, size_t n, const Slice *dest, size_t size) noexcept nogil
+cdef void trace_free(MsgTrace *t) noexcept nogil
+
+# The message has come in.
+cdef void trace_ingress(MsgTrace *t, uint64_t cid, const Slice *subject) noexcept nogil
+# Add a note; `name` is an account's, a JSON string.
+cdef void trace_mapping(MsgTrace *t, const Slice *to) noexcept nogil
+cdef void trace_refused(MsgTrace *t, int what, const Slice *subject) noexcept nogil
+cdef void trace_stream_export(MsgTrace *t, const Slice *name, const Slice *to) noexcept nogil
+cdef void trace_service_import(MsgTrace *t, const Slice *name, const Slice *subject, const Slice *to) noexcept nogil
+cdef void trace_egress(MsgTrace *t, uint64_t cid, const Slice *subject, const Slice *queue, int error) noexcept nogil
+# For a stream: it gets the message; the message may be stored, under this subject; or not, with the error's number (or
+# -errno) and the variable part of its text.
+cdef void trace_jetstream(MsgTrace *t, const Slice *stream) noexcept nogil
+cdef void trace_jetstream_subject(MsgTrace *t, const Slice *subject, bint no_interest) noexcept nogil
+cdef void trace_jetstream_error(MsgTrace *t, int64_t error, const char *text, size_t n) noexcept nogil

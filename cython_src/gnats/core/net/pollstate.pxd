@@ -1,0 +1,95 @@
+"""The part of a poller that its connections use: memory, caches, timers, signals, counters.
+
+It is a C struct apart from core.poller, so that core.net.connection need not import that. Fields are the owner thread's
+unless they say otherwise.
+"""
+from libc.stddef cimport size_t
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+
+from gnats.core.auth.permission_cache cimport VerdictCache
+from gnats.core.net.outbound cimport ChunkPool
+from gnats.core.runtime.quiesce cimport QsParticipant
+from gnats.core.runtime.timers cimport TimerHeap
+from gnats.core.subjects.match_cache cimport ResultCache
+from gnats.includes.pthread cimport pthread_mutex_t
+
+
+cdef struct PollState:
+    QsParticipant qs
+    int epfd
+    int evfd                # other threads write it to wake this poller
+    int tmfd                # armed for the heap's first deadline
+    uint32_t index          # in ServerState.pollers
+    uint8_t solo            # no other thread moves messages on this server; set before the first connection
+    int64_t armed           # deadline that tmfd is set to, monotonic ns; 0: none; atomic, the owner writes
+    # Reads of sockets; atomic: the owner writes, monitoring reads. A delivery looks at the receiver's `remote` when
+    # this has changed since the last look. Once a read is enough: what caused a message was queued before that
+    # message's bytes were read.
+    uint64_t reads
+    uint8_t more            # a read of this batch was long: expect more input
+    int64_t flushed         # stopwatch ns when all queues were flushed last,
+    int64_t flush_cost      # and the ns that took
+    int64_t now             # monotonic ns at the start of this batch
+    uint64_t rng            # xorshift state, for the choice in queue groups
+    void *inbox             # borrowed Inbox
+    void *state             # borrowed ServerState
+    # under `lock`: connections that other threads have signalled
+    pthread_mutex_t lock
+    void *signalled         # borrowed Connections, chained by sig_next
+    uint8_t resume_stalled  # atomic: a consumer has caught up; resume the stalled producers
+    # connections to flush at the end of the batch, chained by dirty_next
+    void *dirty
+    # connections of other pollers that got messages in this batch; each gets one signal at its end
+    void **touched
+    uint32_t ntouched
+    size_t touched_cap
+    void *stalled           # paused producers, chained by stall_next
+    # closed connections whose subscriptions are still being removed, chained by leaving_next
+    void *leaving
+    void *leaving_last
+    uint8_t hurry           # atomic: remove them all at once, since no connection is served any more
+    ChunkPool pool
+    ResultCache cache
+    VerdictCache verdicts
+    TimerHeap timers
+    uint64_t tls_turn       # `wakeups` at the last step of a handshake,
+    int64_t tls_spent       # and ns spent on handshakes in that batch
+    char *rbuf              # buffer of one read of a connection
+    size_t rbuf_len
+    char *scratch           # the lines of the message being encoded (core.messages.encode); grows
+    size_t scratch_len      # atomic, the owner writes
+    char *mapped            # the subject that the current message's is mapped to; grows
+    size_t mapped_len
+    uint32_t nclients       # atomic
+    # JetStream's (gnats.jetstream.engine.engine); NULL without it. Set before anything else of it exists.
+    void *js                # borrowed core.client.Client that publishes for JetStream in this poller's batches
+    void *js_local          # gnats.jetstream.engine.engine.Local
+    void (*js_hook)(PollState *ps) noexcept nogil  # ends a batch in which one of the next three is set
+    void *js_dirty          # streams that have stored messages
+    void *js_ready          # consumers that have more to deliver
+    uint8_t js_signalled    # atomic: another thread has left work for the hook, and written evfd
+    # messages, bytes of header and payload, rounds; atomic, the owner writes
+    uint64_t in_msgs, in_bytes, out_msgs, out_bytes, wakeups
+
+
+cdef class PollerBase:
+    """The part of a core.poller.Poller that a connection needs."""
+    cdef PollState ps
+    cdef readonly object inbox
+    cdef readonly object state
+
+
+cdef inline bint pollstate_busy(PollState *p) noexcept nogil:
+    """Return whether there is work that must not wait for the next event."""
+    return p.js_ready != NULL or p.js_dirty != NULL or p.leaving != NULL
+
+
+cdef inline uint64_t poller_random64(PollState *p) noexcept nogil:
+    p.rng ^= p.rng << 13
+    p.rng ^= p.rng >> 7
+    p.rng ^= p.rng << 17
+    return p.rng
+
+
+cdef inline uint32_t poller_random(PollState *p) noexcept nogil:
+    return <uint32_t> (poller_random64(p) >> 32)

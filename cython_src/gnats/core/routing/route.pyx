@@ -1,0 +1,323 @@
+"""Route a message to its subscribers; see route.pxd."""
+from libc.stdint cimport int64_t, uint32_t, uint64_t
+from libc.stdlib cimport free, malloc
+from libc.string cimport memcpy
+
+from gnats.core.accounts.account cimport Account, StreamImport, import_sub, import_to
+from gnats.core.accounts.guard cimport CHECK_DELIVERIES, delivery_denied
+from gnats.core.accounts.imports cimport transformed
+from gnats.core.accounts.subscriber cimport Subscriber
+from gnats.core.accounts.subscriptions cimport unsubscribe
+from gnats.core.messages.encode cimport Frame, Frames, encode_msg, frames_clear
+from gnats.core.messages.message cimport Message, NativeSub, native_sub
+from gnats.core.messages.msgtrace cimport trace_egress, trace_stream_export
+from gnats.core.net.connection cimport WRITE_ERROR, Connection
+from gnats.core.net.log_records cimport LOG_AUTO_UNSUBSCRIBE
+from gnats.core.net.pollstate cimport poller_random
+from gnats.core.routing.delivery cimport (
+    EGRESS_CLIENT_CLOSED,
+    EGRESS_AUTO_UNSUBSCRIBED,
+    EGRESS_NO_ECHO,
+    EGRESS_OK,
+    EGRESS_SUB_CLOSED,
+    EGRESS_SUB_DENY,
+    Egress,
+    deliver_local,
+    deliver_remote,
+)
+from gnats.core.runtime.inbox cimport (
+    ACCOUNT_PART,
+    ASKER_PART,
+    EV_MSG,
+    HEADER_PART,
+    PAYLOAD_PART,
+    REPLY_PART,
+    SUBJECT_PART,
+    Event,
+)
+from gnats.core.runtime.kinds cimport GATEWAY, JETSTREAM, LEAF, ROUTER
+from gnats.core.runtime.slice cimport Slice
+from gnats.core.subjects.sublist cimport (
+    SUB_NATIVE,
+    SUB_SHADOW,
+    MatchResult,
+    QueueGroup,
+    Subscription,
+    sub_queue,
+    sub_sid,
+    sub_subject,
+)
+from gnats.core.subjects.subtable cimport subtable_find
+from gnats.includes.atomics cimport addi64_seq, bump64, load8, loadi64, storei64, unlikely
+from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
+from gnats.includes.text cimport put
+
+cdef enum:
+    FEW_LAST = 16      # native subscribers that fit on the stack
+
+
+# Native subscribers of a message, and shadows of such: they come last.
+cdef struct LastOnes:
+    uint32_t n
+    Subscription **subs
+    Subscription *few[FEW_LAST]
+
+
+cdef bint add_last(LastOnes *last, Subscription *s, const MatchResult *r) noexcept nogil:
+    if last.n == FEW_LAST and last.subs == last.few:
+        last.subs = <Subscription **> malloc((r.npsubs + r.nqgroups) * sizeof(Subscription *))
+        if last.subs == NULL:
+            last.subs = last.few
+            return False
+        memcpy(last.subs, last.few, sizeof(last.few))
+    last.subs[last.n] = s
+    last.n += 1
+    return True
+
+
+cdef inline bint is_native_shadow(const Subscription *s) noexcept nogil:
+    """Is this the shadow of a native subscription? Its function may publish in place, so it comes last."""
+    return s.flags == SUB_SHADOW and s.kind == JETSTREAM
+
+
+cdef RouteOutcome process_msg_results(const Message *m, const MatchResult *r) noexcept nogil:
+    cdef Frames frames
+    cdef uint32_t i, k, start
+    cdef uint64_t delivered = 0   # to clients; deliveries to the server itself do not count
+    cdef bint received = False
+    cdef const QueueGroup *group
+    cdef Subscription *s
+    cdef LastOnes last
+    last.n = 0
+    last.subs = last.few
+    frames_clear(&frames)
+    for i in range(r.npsubs):
+        s = r.psubs[i]
+        if unlikely(s.flags != 0) and (s.flags != SUB_SHADOW or is_native_shadow(s)):
+            if not add_last(&last, s, r):
+                (<Connection> m.origin).out_of_memory(WRITE_ERROR)   # the others are served all the same
+            continue
+        if deliver_msg(m, s, &frames):
+            received = True
+            delivered += not s.internal
+    for k in range(r.nqgroups):
+        group = &r.qgroups[k]
+        start = poller_random(m.ps) % group.n if group.n > 1 else 0
+        # Deliver to one member; try the others when it cannot take the message.
+        for i in range(group.n):
+            s = group.subs[(start + i) % group.n]
+            if unlikely(s.flags != 0) and (s.flags & SUB_NATIVE or is_native_shadow(s)):
+                if load8(&s.closed) or (s.flags == SUB_SHADOW and m.hop != NULL):
+                    continue
+                if not add_last(&last, s, r):
+                    (<Connection> m.origin).out_of_memory(WRITE_ERROR)
+                    continue
+            elif not deliver_msg(m, s, &frames):
+                continue
+            received = True
+            delivered += not s.internal
+            break
+    if delivered:
+        bump64(&m.ps.out_msgs, delivered)
+        bump64(&m.ps.out_bytes, delivered * m.n)
+    if unlikely(last.n != 0):
+        # Last, since these functions may publish: that may replace the match result and the poller's scratch memory.
+        for i in range(last.n):
+            s = last.subs[i]
+            if load8(&s.closed):
+                continue
+            if s.flags == SUB_SHADOW:
+                received |= deliver_shadow(m, s, &frames)
+                continue
+            addi64_seq(&s.nm, 1)
+            received |= call_native(m, s)
+        if last.subs != last.few:
+            free(last.subs)
+    return ROUTE_DELIVERED if received else ROUTE_NOBODY
+
+
+cdef inline bint deliver_msg(const Message *m, Subscription *s, Frames *frames) noexcept nogil:
+    """Deliver to a subscription that is not native. Return whether it received the message."""
+    if unlikely(s.flags != 0):
+        return deliver_shadow(m, s, frames)
+    if unlikely(m.trace != NULL):
+        return deliver_traced(m, s, frames)
+    return deliver(m, s, frames) == EGRESS_OK
+
+
+cdef bint deliver_shadow(const Message *m, Subscription *s, Frames *frames) noexcept nogil:
+    """Deliver through a stream import, under the subject that the importing account gives the message."""
+    cdef char[256] few
+    cdef char *subject = NULL
+    cdef StreamImport *im = import_sub(s).what
+    cdef Message imported
+    cdef Frames own
+    cdef bint delivered
+    if m.hop != NULL:
+        return False   # a message from a service import is not exported again as a stream
+    if im.use_published:
+        return deliver_export(m, s, im, frames)
+    imported = m[0]
+    imported.line = NULL
+    imported.shown.p = NULL
+    if im.tr != NULL:
+        subject = transformed(im.tr, &m.subject, &m.ps.rng, few, sizeof(few), &imported.subject.n)
+        if subject == NULL:
+            (<Connection> m.origin).out_of_memory(WRITE_ERROR)
+            return False
+        imported.subject.p = subject
+    else:
+        imported.subject.p = <char *> import_to(im)
+        imported.subject.n = im.to_n
+    frames_clear(&own)
+    delivered = deliver_export(&imported, s, im, &own)
+    frames_clear(frames)   # their lines were in the scratch memory that `own` has overwritten
+    if subject != few:
+        free(subject)
+    return delivered
+
+
+cdef bint deliver_export(const Message *m, Subscription *s, const StreamImport *im, Frames *frames) noexcept nogil:
+    cdef Message untraced
+    if m.trace == NULL:
+        return deliver(m, s, frames) == EGRESS_OK
+    trace_stream_export(m.trace, &(<Account> im.owner).info_name, &m.subject)
+    if im.allow_trace:
+        return deliver_traced(m, s, frames)
+    if m.trace.only:
+        return True
+    untraced = m[0]
+    untraced.trace = NULL
+    return deliver(&untraced, s, frames) == EGRESS_OK
+
+
+cdef bint deliver_traced(const Message *m, Subscription *s, Frames *frames) noexcept nogil:
+    """Deliver and note the outcome in the trace; with `trace.only`, note what the outcome would be."""
+    cdef Slice subject, queue
+    cdef Egress outcome
+    if s.internal:
+        return deliver(m, s, frames) == EGRESS_OK
+    if is_echo(m, s):
+        outcome = EGRESS_NO_ECHO
+    elif is_denied(m, s):
+        outcome = EGRESS_SUB_DENY
+    elif load8(&s.closed):
+        outcome = EGRESS_SUB_CLOSED
+    elif load8(&(<Subscriber> s.client).closing):
+        outcome = EGRESS_CLIENT_CLOSED   # its subscriptions are being removed
+    else:
+        outcome = EGRESS_OK if m.trace.only else deliver(m, s, frames)
+    subject.p = <char *> sub_subject(s)
+    subject.n = s.subject_len
+    queue.p = <char *> sub_queue(s)
+    queue.n = s.queue_len
+    trace_egress(m.trace, (<Subscriber> s.client).cid, &subject, &queue, outcome)
+    return outcome == EGRESS_OK
+
+
+cdef inline bint is_echo(const Message *m, const Subscription *s) noexcept nogil:
+    return s.client == m.origin and not (<Subscriber> m.origin).echo
+
+
+cdef inline bint is_denied(const Message *m, const Subscription *s) noexcept nogil:
+    return load8(&(<Subscriber> s.client).guard.checks) & CHECK_DELIVERIES and delivery_denied(
+        &(<Subscriber> s.client).guard, m.ps, &m.subject, s)
+
+
+cdef Egress deliver(const Message *m, Subscription *s, Frames *frames) noexcept nogil:
+    cdef Frame *frame = &frames.full
+    cdef int64_t nm, max
+    cdef bint bare
+    cdef Egress outcome
+    if is_echo(m, s):
+        return EGRESS_NO_ECHO
+    if unlikely(load8(&s.closed)):
+        return EGRESS_SUB_CLOSED
+    if unlikely(s.kind == ROUTER or s.kind == GATEWAY or s.kind == LEAF):
+        return EGRESS_CLIENT_CLOSED   # such connections exist only in clusters
+    if s.internal:
+        addi64_seq(&s.nm, 1)
+        return EGRESS_OK if deliver_internal(m, s) else EGRESS_CLIENT_CLOSED
+    if unlikely(is_denied(m, s)):
+        return EGRESS_SUB_DENY
+    bare = m.hdr > 0 and not load8(&(<Subscriber> s.client).headers)
+    if bare:
+        frame = &frames.bare
+    if frame.pre == NULL:
+        encode_msg(m, frame, bare)
+        if frame.pre == NULL:
+            (<Connection> m.origin).out_of_memory(WRITE_ERROR)
+            return EGRESS_CLIENT_CLOSED
+    if (<Subscriber> s.client).ps != m.ps:
+        return deliver_remote(<Subscriber> s.client, m, s, frame)
+    if m.ps.solo:
+        nm = loadi64(&s.nm) + 1
+        storei64(&s.nm, nm)
+    else:
+        nm = addi64_seq(&s.nm, 1) + 1
+    max = loadi64(&s.max)
+    if unlikely(max > 0 and nm > max):
+        return EGRESS_AUTO_UNSUBSCRIBED   # another poller has delivered the last message; the owner will remove it
+    outcome = deliver_local(<Subscriber> s.client, m, s, frame)
+    if unlikely(max > 0 and nm == max) and not load8(&(<Subscriber> s.client).closing):
+        (<Subscriber> s.client).debugf(LOG_AUTO_UNSUBSCRIBE, max, sub_sid(s), s.sid_len)
+        unsubscribe(<Subscriber> s.client, s)
+    return outcome
+
+
+# -- to the server itself ----------------------------------------------------------------------------------------------
+
+cdef inline bint call_native(const Message *m, const Subscription *s) noexcept nogil:
+    # Called for a message that is only traced, too: streams trace for themselves.
+    cdef NativeSub *native = native_sub(s)
+    return native.fn(native.ctx, m, s)
+
+
+cdef bint deliver_native_shadow(const Message *m, Subscriber dest, const Subscription *shadow) noexcept nogil:
+    cdef Subscription *s
+    pthread_mutex_lock(&dest.lock)
+    s = subtable_find(&dest.subs, sub_sid(shadow), shadow.sid_len)
+    pthread_mutex_unlock(&dest.lock)
+    return s != NULL and s.flags & SUB_NATIVE and call_native(m, s)
+
+
+cdef bint deliver_internal(const Message *m, const Subscription *s) noexcept nogil:
+    """Deliver to a subscription of the server itself."""
+    if (<Subscriber> s.client).kind == JETSTREAM:
+        return deliver_native_shadow(m, <Subscriber> s.client, s)
+    return post_msg(m, <Subscriber> s.client, s)
+
+
+cdef bint post_msg(const Message *m, Subscriber dest, const Subscription *s) noexcept nogil:
+    """Post a message to the control plane."""
+    cdef Slice account = (<Account> m.account).info_name
+    cdef Slice asker
+    cdef Event *ev
+    cdef char *p
+    asker.p = NULL
+    asker.n = 0
+    if m.hop != NULL and m.hop.request:
+        asker = m.hop.info
+        account = (<Account> m.hop.account).info_name
+    ev = dest.inbox.new_event(
+        EV_MSG, <void *> dest, &dest.source, m.subject.n + m.reply.n + m.n + asker.n + account.n + s.sid_len)
+    if ev == NULL:
+        (<Connection> m.origin).out_of_memory(WRITE_ERROR)
+        return False
+    ev.a = <int64_t> (<Connection> m.origin).cid
+    ev.part[SUBJECT_PART] = <uint32_t> m.subject.n
+    ev.part[REPLY_PART] = <uint32_t> m.reply.n
+    ev.part[HEADER_PART] = <uint32_t> m.hdr
+    ev.part[PAYLOAD_PART] = <uint32_t> (m.n - m.hdr)
+    ev.part[ASKER_PART] = <uint32_t> asker.n
+    ev.part[ACCOUNT_PART] = <uint32_t> account.n
+    p = put(ev.data, m.subject.p, m.subject.n)
+    if m.reply.p != NULL:
+        p = put(p, m.reply.p, m.reply.n)
+    if m.n:
+        p = put(p, m.data, m.n)
+    if asker.n:
+        p = put(p, asker.p, asker.n)
+    p = put(p, account.p, account.n)
+    put(p, sub_sid(s), s.sid_len)
+    return dest.inbox.post_caused(ev, &(<Connection> m.origin).source)

@@ -1,0 +1,394 @@
+"""Requests and responses through imported services; see serviceimports.pxd."""
+from libc.stddef cimport size_t
+from libc.stdint cimport int64_t, uint8_t
+from libc.stdio cimport snprintf
+from libc.stdlib cimport free, malloc
+from libc.string cimport memcmp, strlen
+
+from gnats.core.accounts.account cimport REPLY_ROOM, Account, ServiceImport, account_mappings
+from gnats.core.accounts.imports cimport report_latency, transformed
+from gnats.core.accounts.mappings cimport Mappings, select_mapped_subject
+from gnats.core.accounts.subscriber cimport ClientDetails, Subscriber
+from gnats.core.messages.headers cimport begin_header_without
+from gnats.core.messages.message cimport SIZES_ROOM, Hop, Message, message_set_data
+from gnats.core.messages.msgtrace cimport MsgTrace, trace_service_import
+from gnats.core.messages.reserved cimport has_prefix, is_jetstream_ack
+from gnats.core.messages.responses cimport (
+    SINGLETON,
+    Expected,
+    ServiceExport,
+    expected_header,
+    expected_other,
+    expected_release,
+)
+from gnats.core.messages.sampling cimport sampled_by_header
+from gnats.core.net.pollstate cimport PollState, poller_random64
+from gnats.core.routing.route cimport ROUTE_DELIVERED, route
+from gnats.core.routing.tracing cimport set_trace_dest
+from gnats.core.runtime.clock cimport monotonic_ns
+from gnats.core.runtime.inbox cimport EV_RESPONSES
+from gnats.core.runtime.kinds cimport ACCOUNT, CLIENT, JETSTREAM, LEAF
+from gnats.core.runtime.quoting cimport put_json_string
+from gnats.core.runtime.slice cimport Slice
+from gnats.core.subjects.sublist cimport Subscription
+from gnats.includes.atomics cimport load8, load_ptr_acquire, loadi64, unlikely
+from gnats.includes.text cimport put, put_text
+
+cdef enum:
+    ROOM = 512         # bytes of a subject that fit on the stack
+    MAX_HOPS = 128     # service imports that one message may go through: each takes space on the stack
+    INFO_ROOM = 128    # bytes of the header beside the names in it
+
+cdef const char *INFO_HEADER = b"Nats-Request-Info"
+
+
+# -- requests ----------------------------------------------------------------------------------------------------------
+
+cdef bint take_request(void *ctx, const Message *m, const Subscription *s) noexcept nogil:
+    return process_service_import(<ServiceImport *> ctx, m)
+
+
+cdef bint process_service_import(ServiceImport *si, const Message *m) noexcept nogil:
+    """Route a request in the account that serves it. False: nobody received it there."""
+    cdef char[ROOM] few, few_mapped
+    cdef char[REPLY_ROOM] reply, dest
+    cdef char[SIZES_ROOM] sizes, traced_sizes
+    cdef Message request = m[0]
+    cdef Hop hop
+    cdef char *made = NULL
+    cdef char *mapped = NULL
+    cdef char *told = NULL
+    cdef char *noted = NULL
+    cdef Slice traced_to
+    cdef Expected *e
+    cdef size_t rn = 0
+    cdef bint expected = False, delivered = False, arm = False, tracked = False, by_header = False, ready = True
+    if load8(&si.invalid) or (
+            is_jetstream_api(si) and (served_here(&m.subject) or through_response(m.hop))):
+        return False
+    hop.se = si.se
+    hop.request = 1
+    hop.share = load8(&si.share)
+    hop.account = si.account
+    hop.info.p = NULL
+    hop.info.n = 0
+    tell_requester(si, m, &hop)
+    if not enter(m.hop, &hop):
+        return False
+    request.hop = &hop
+    request.line = NULL
+    if si.tr != NULL:
+        made = transformed(si.tr, &m.subject, &m.ps.rng, few, ROOM, &request.subject.n)
+        request.subject.p = made
+    elif not si.use_published:
+        request.subject.p = si.to
+        request.subject.n = si.to_n
+    if request.subject.p != NULL:
+        mapped = map_in(<Account> si.exporter, &request.subject, m.ps, few_mapped, ROOM)
+    if unlikely(load8(&si.se.sampling) or load8(&si.se.by_header)):
+        tracked = should_sample(si.se, m, &by_header)
+        if tracked and not m.reply.n:
+            report_latency(
+                <Subscriber> m.origin, si.se, 400, (<Subscriber> m.origin).cid, 0, 0, hop.share, m.data,
+                m.hdr if by_header else 0)
+    if is_jetstream_ack(&m.reply):
+        rn = m.reply.n
+    elif m.reply.n:
+        rn = (<Account> si.exporter).expect_response(
+            take_response, <Account> si.account, si.se, m.reply.p, m.reply.n, hop.share, (<Subscriber> m.origin).cid,
+            tracked and si.se.response_type == SINGLETON, m.data, m.hdr if by_header else 0,
+            poller_random64(m.ps), monotonic_ns() if tracked else m.ps.now, reply, &arm)
+        expected = rn > 0
+        if arm:
+            expect(m, si.se)
+    request.reply.p = <char *> reply if expected else m.reply.p
+    request.reply.n = rn
+    if rn == 0:
+        request.reply.p = NULL
+    if tells_requester((<Subscriber> m.origin).kind):
+        told = request_header(<Subscriber> m.origin, <Account> si.account, &hop, m.hop, &request, sizes)
+        ready = told != NULL
+    if unlikely(m.trace != NULL):
+        traced_to = m.trace.dest
+        if ready and request.subject.p != NULL:
+            noted = trace_request(si, m, &request, dest, traced_sizes)
+            ready = noted != NULL
+    if ready and request.subject.p != NULL and (rn or not m.reply.n):
+        delivered = route(&request, (<Account> si.exporter).sublist) == ROUTE_DELIVERED
+    if unlikely(m.trace != NULL):
+        if m.trace.dest.p != traced_to.p:
+            expected_release((<Account> si.exporter).take_response(m.trace.dest.p, m.trace.dest.n))
+            m.trace.dest = traced_to
+        if m.trace.only and expected:
+            expected_release((<Account> si.exporter).take_response(reply, rn))
+            expected = False
+    if expected and not delivered:
+        e = (<Account> si.exporter).take_response(reply, rn)
+        if e != NULL and e.tracked:
+            report_latency(
+                <Subscriber> m.origin, e.se, 503, e.requester, 0, 0, e.share, expected_header(e), e.header_n)
+        expected_release(e)
+    free(told)    # hop.info pointed into it
+    free(noted)
+    if made != few:
+        free(made)
+    if mapped != few_mapped:
+        free(mapped)
+    return delivered
+
+
+cdef bint is_jetstream_api(const ServiceImport *si) noexcept nogil:
+    """Return whether this is the one import of the whole JetStream API."""
+    return si.to_system and is_text(si.to, si.to_n, b"$JS.API.>")
+
+
+cdef bint served_here(const Slice *subject) noexcept nogil:
+    """Return whether streams and consumers subscribe to this API request in the account itself.
+
+    Then it need not go through the import.
+    """
+    return has_prefix(subject, b"$JS.API.DIRECT.GET.") or has_prefix(subject, b"$JS.API.CONSUMER.MSG.NEXT.")
+
+
+cdef bint through_response(const Hop *hop) noexcept nogil:
+    """Return whether the message comes from a response.
+
+    Its subject was chosen by a requester, as a reply. That requester may not be allowed to publish to the JetStream
+    API, so the message must not get there.
+    """
+    while hop != NULL:
+        if not hop.request:
+            return True
+        hop = hop.before
+    return False
+
+
+cdef void tell_requester(const ServiceImport *si, const Message *m, Hop *hop) noexcept nogil:
+    """Decide what the request's header says about the requester. The first import of a chain decides about the details;
+    later ones can only add the server's name, for services that need it."""
+    cdef const Hop *before = m.hop
+    if before != NULL and before.request:
+        hop.details = before.details
+        hop.server = before.server or hop.share or si.to_system
+        hop.reply = before.reply
+        return
+    hop.details = before.share if before != NULL else hop.share
+    hop.server = hop.details or si.to_system
+    hop.reply = m.reply
+    if not has_suffix(&m.reply, b".$FI"):
+        hop.reply.n = 0
+
+
+cdef inline bint tells_requester(uint8_t kind) noexcept nogil:
+    return kind == CLIENT or kind == LEAF or kind == JETSTREAM or kind == ACCOUNT
+
+
+cdef bint enter(const Hop *before, Hop *hop) noexcept nogil:
+    """Append `hop` to the imports of a message. False when the message has been through it, or through too many."""
+    hop.before = before
+    hop.depth = before.depth + 1 if before != NULL else 1
+    if hop.depth > MAX_HOPS:
+        return False
+    while before != NULL:
+        if before.se == hop.se:
+            return False
+        before = before.before
+    return True
+
+
+cdef char *map_in(Account account, Slice *to, PollState *ps, char *few, size_t room) noexcept nogil:
+    """Apply an account's mappings to `to`. Return `few`, or memory to be freed; to.p is NULL without memory."""
+    cdef Mappings *mappings = account_mappings(account)
+    cdef char *out = few
+    cdef size_t n = 0
+    if mappings == NULL:
+        return NULL
+    while True:
+        if not select_mapped_subject(mappings, to.p, to.n, &ps.rng, out, room, &n):
+            break
+        if n <= room:
+            to.p = out
+            to.n = n
+            break
+        if out != few:
+            free(out)
+        room = n
+        out = <char *> malloc(n)
+        if out == NULL:
+            to.p = NULL
+            break
+    return out
+
+
+cdef bint should_sample(ServiceExport *se, const Message *m, bint *by_header) noexcept nogil:
+    """Return whether to measure the request; by_header[0]: its header asks for it."""
+    cdef uint8_t percent = load8(&se.sampling)
+    by_header[0] = False
+    if percent >= 100 or (percent and poller_random64(m.ps) // 7 % 100 <= percent):
+        return True
+    by_header[0] = m.hdr != 0 and sampled_by_header(m.data, m.hdr)
+    return by_header[0]
+
+
+cdef void expect(const Message *m, const ServiceExport *se) noexcept nogil:
+    """Have the control plane expire the responses that the service still waits for."""
+    (<Subscriber> m.origin).inbox.post_data(
+        EV_RESPONSES, NULL, &(<Subscriber> m.origin).source, <int64_t> se.id, 0, NULL, 0)
+
+
+cdef char *request_header(
+    Subscriber requester, Account importer, Hop *hop, const Hop *before, Message *request, char *sizes
+) noexcept nogil:
+    """Add Nats-Request-Info to the header of a request. Return the new header and payload, to be freed; hop.info is the
+    header's value in there. NULL when out of memory."""
+    cdef size_t hdr = request.hdr if request.hdr > 2 else 0
+    cdef ClientDetails *d = NULL
+    cdef Slice name = (<Account> request.account).info_name
+    cdef Slice server = (<Account> request.account).info_server
+    cdef size_t room = hdr + request.n + INFO_ROOM + name.n + server.n + importer.info_name.n + 6 * hop.reply.n
+    cdef char *out
+    cdef char *p
+    cdef size_t hn
+    cdef int64_t rtt = loadi64(&requester.rtt)
+    if hop.details:
+        d = <ClientDetails *> load_ptr_acquire(<void **> &requester.details)
+        if d != NULL:
+            room += d.head_n + d.mid_n + d.tail_n
+    out = <char *> malloc(room)
+    if out == NULL:
+        return NULL
+    p = begin_header_without(out, request.data, hdr, INFO_HEADER, strlen(INFO_HEADER))
+    p = put_text(put_text(p, INFO_HEADER), b": ")
+    hop.info.p = p
+    p = put_text(p, b"{")
+    if d != NULL:
+        p = put(p, d.data, d.head_n)
+    p = put(put_text(p, b'"acc":'), name.p, name.n)
+    if before != NULL and before.request:
+        p = put(put_text(p, b',"svc":'), importer.info_name.p, importer.info_name.n)
+    if d != NULL:
+        p = put(p, d.data + d.head_n, d.mid_n)
+    if rtt:
+        p += snprintf(p, 32, b',"rtt":%lld', <long long> rtt)
+    if hop.server:
+        p = put(put_text(p, b',"server":'), server.p, server.n)
+    if d != NULL:
+        p = put(p, d.data + d.head_n + d.mid_n, d.tail_n)
+    if hop.reply.n:
+        p = put_text(p, b',"reply":')
+        p += put_json_string(p, hop.reply.p, hop.reply.n)
+    p = put_text(p, b"}")
+    hop.info.n = p - hop.info.p
+    p = put_text(p, b"\r\n\r\n")
+    hn = p - out
+    p = put(p, request.data + hdr, request.n - hdr)
+    message_set_data(request, out, hn, p - out, sizes)
+    return out
+
+
+# -- responses ---------------------------------------------------------------------------------------------------------
+
+cdef bint take_response(void *ctx, const Message *m, const Subscription *s) noexcept nogil:
+    """Handler of the NativeSub for an account's responses; ctx is the Account."""
+    process_service_import_response(<Account> ctx, m)
+    return True   # a late response, too: nats-server does not tell its sender
+
+
+cdef void process_service_import_response(Account account, const Message *m) noexcept nogil:
+    """Route a response to its requester."""
+    cdef char[REPLY_ROOM] reply
+    cdef char[SIZES_ROOM] sizes
+    cdef Message response = m[0]
+    cdef Hop hop
+    cdef size_t rn = 0
+    cdef bint delivered = False, expected = False, arm = False, ready = True
+    cdef char *noted = NULL
+    cdef Expected *e = account.find_response(m.subject.p, m.subject.n)
+    if e == NULL:
+        return
+    hop.se = e.se
+    hop.share = e.share
+    hop.request = hop.details = hop.server = 0
+    hop.account = NULL
+    hop.reply.n = hop.info.n = 0
+    if unlikely(e.tracked):
+        report_latency(
+            <Subscriber> m.origin, e.se, 200, e.requester, (<Subscriber> m.origin).cid, monotonic_ns() - e.ts, e.share,
+            expected_header(e), e.header_n)
+    if not enter(m.hop, &hop):
+        expected_release(e)
+        return
+    if is_jetstream_ack(&m.reply):
+        rn = m.reply.n
+    elif m.reply.n:
+        # The responder expects a response in turn.
+        rn = (<Account> e.account).expect_response(
+            take_response, account, e.se, m.reply.p, m.reply.n, e.share, (<Subscriber> m.origin).cid, False, NULL, 0,
+            poller_random64(m.ps), m.ps.now, reply, &arm)
+        expected = rn > 0
+    response.hop = &hop
+    response.line = NULL
+    response.subject.p = <char *> expected_other(e)
+    response.subject.n = e.other_n
+    response.reply.p = <char *> reply if expected else m.reply.p
+    response.reply.n = rn
+    if rn == 0:
+        response.reply.p = NULL
+    if unlikely(m.trace != NULL):
+        trace_service_import(m.trace, &(<Account> e.account).info_name, &m.subject, &response.subject)
+        noted = untrace(&response, sizes)
+        ready = noted != NULL
+    if ready:
+        delivered = route(&response, (<Account> e.account).sublist) == ROUTE_DELIVERED
+    free(noted)
+    if expected and not delivered:
+        expected_release((<Account> e.account).take_response(reply, rn))
+    if e.rt != SINGLETON:
+        # An empty message ends a stream of responses.
+        if delivered and m.n > 0:
+            account.renew_response(m.subject.p, m.subject.n, m.ps.now)
+        else:
+            expected_release(account.take_response(m.subject.p, m.subject.n))
+    expected_release(e)
+
+
+# -- traces ------------------------------------------------------------------------------------------------------------
+
+cdef char *trace_request(
+    ServiceImport *si, const Message *m, Message *request, char *dest, char *sizes
+) noexcept nogil:
+    """Note the import in the trace, and end the trace or pass it on. Return the request's new header and payload, to be
+    freed; NULL: do not route it."""
+    cdef MsgTrace *t = m.trace
+    cdef bint arm = False
+    cdef size_t n
+    trace_service_import(t, &(<Account> si.exporter).info_name, &m.subject, &request.subject)
+    if not load8(&si.se.allow_trace):
+        return untrace(request, sizes)
+    # The exporter's account gets a reply subject of its own for the trace's destination.
+    n = (<Account> si.exporter).expect_response(
+        take_response, <Account> si.account, si.se, t.dest.p, t.dest.n, False, (<Subscriber> m.origin).cid, False, NULL,
+        0, poller_random64(m.ps), m.ps.now, dest, &arm)
+    if arm:
+        expect(m, si.se)
+    if n == 0:
+        return NULL
+    t.dest.p = dest
+    t.dest.n = n
+    return set_trace_dest(request, &t.dest, sizes)
+
+
+cdef char *untrace(Message *m, char *sizes) noexcept nogil:
+    """End the trace of a message. Return its new header and payload, to be freed; NULL: it was to be traced only."""
+    if m.trace.only:
+        return NULL
+    m.trace = NULL
+    return set_trace_dest(m, NULL, sizes)
+
+
+cdef inline bint is_text(const char *p, size_t n, const char *text) noexcept nogil:
+    return n == strlen(text) and memcmp(p, text, n) == 0
+
+
+cdef inline bint has_suffix(const Slice *s, const char *text) noexcept nogil:
+    return s.n >= strlen(text) and memcmp(s.p + s.n - strlen(text), text, strlen(text)) == 0

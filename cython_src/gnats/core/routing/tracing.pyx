@@ -1,0 +1,234 @@
+"""Traces of messages whose headers ask for them; see tracing.pxd."""
+from cpython.bytes cimport PyBytes_AS_STRING
+from libc.stddef cimport size_t
+from libc.stdlib cimport malloc
+from libc.string cimport memchr, memcmp, memset
+
+from gnats.core.accounts.account cimport Account, TraceDest, account_trace_dest
+from gnats.core.accounts.guard cimport may_publish
+from gnats.core.accounts.subscriber cimport Subscriber
+from gnats.core.messages.headers cimport LINE_END, VERSION_LINE, begin_header_without, header_line_end
+from gnats.core.messages.message cimport Message, message_set_data
+from gnats.core.messages.msgtrace cimport MsgTrace, trace_free, trace_ingress, trace_new
+from gnats.core.messages.reserved cimport is_gateway_reply, is_raft_subject
+from gnats.core.net.log_records cimport LOG_TRACE_BAD_DESTINATION, LOG_TRACE_ORIGIN
+from gnats.core.net.pollstate cimport poller_random
+from gnats.core.protocol.answers cimport refuse_publish
+from gnats.core.runtime.inbox cimport EV_MSG_TRACE
+from gnats.core.runtime.kinds cimport CLIENT
+from gnats.core.runtime.slice cimport Slice
+from gnats.core.subjects.subject cimport is_valid_publish_subject
+from gnats.includes.text cimport put, put_text
+
+cdef extern from "<strings.h>" nogil:
+    int strncasecmp(const char *a, const char *b, size_t n)
+
+cdef const char *VERSION = b"NATS/1.0\r\n"
+cdef const char *DEST = b"Nats-Trace-Dest"
+cdef const char *ONLY = b"Nats-Trace-Only"
+cdef const char *ORIGIN = b"Nats-Trace-Origin-Account"
+cdef const char *PARENT = b"traceparent"
+cdef const char *DISABLED = b"trace disabled"
+
+cdef enum:
+    VERSION_N = VERSION_LINE
+    DEST_N = 15
+    ORIGIN_N = 25
+    PARENT_N = 11
+    DISABLED_N = 14
+    ALLOWANCE = 64    # bytes of a new header besides its lines
+
+
+# Fields of a header about tracing; n is 0 for one that it does not have.
+cdef struct Asked:
+    Slice dest
+    Slice only
+    Slice origin
+    bint parent       # a sampled traceparent
+
+
+cdef bint may_be_traced(Subscriber publisher, const Message *m) noexcept nogil:
+    cdef const char *p = m.data + VERSION_N
+    cdef const char *end = m.data + m.hdr
+    cdef bint external
+    if publisher.kind != CLIENT or m.hdr <= VERSION_N + DEST_N:
+        return False
+    external = account_trace_dest(<Account> m.account) != NULL
+    while end - p > PARENT_N:
+        if p[0] == c'N':
+            if end - p > DEST_N and memcmp(p, DEST, DEST_N) == 0:
+                return True
+        elif external and (p[0] | 32) == c't' and strncasecmp(p, PARENT, PARENT_N) == 0:
+            return True
+        p = <const char *> memchr(p, c'\n', end - p)
+        if p == NULL:
+            break
+        p += 1
+    return False
+
+
+cdef TraceOutcome init_msg_trace(Subscriber publisher, Message *m, bint *disable) noexcept nogil:
+    cdef Asked asked
+    cdef Slice dest
+    cdef const TraceDest *own
+    cdef bint external, only
+    if not read_header(m.data, m.hdr, &asked):
+        return TRACE_NOT
+    external = asked.dest.n == 0
+    only = not external and is_on(&asked.only)
+    if asked.origin.n:
+        publisher.log(LOG_TRACE_ORIGIN, 0, asked.origin.p, asked.origin.n)
+        disable[0] = not only
+        return TRACE_SKIP if only else TRACE_NOT
+    dest = asked.dest
+    if external:
+        own = account_trace_dest(<Account> m.account)
+        if own == NULL:
+            return TRACE_NOT
+        if own.sampling < 100 and poller_random(m.ps) % 100 > own.sampling:
+            disable[0] = True
+            return TRACE_NOT
+        dest.p = <char *> own.data
+        dest.n = own.n
+    if not is_valid_publish_subject(dest.p, dest.n):
+        publisher.log(LOG_TRACE_BAD_DESTINATION, 0, dest.p, dest.n)
+        return TRACE_SKIP if only else TRACE_NOT
+    if is_reserved(&dest) or (publisher.guard.permissions != NULL and not may_publish(&publisher.guard, m.ps, &dest)):
+        refuse_publish(publisher, &dest)
+        return TRACE_SKIP
+    m.trace = trace_new(m.data, m.hdr, &dest, m.n)
+    if m.trace == NULL:
+        return TRACE_SKIP if only else TRACE_NOT
+    m.trace.only = only
+    trace_ingress(m.trace, publisher.cid, &m.subject)
+    return TRACE_ON
+
+
+cdef void send_msg_trace(Subscriber publisher, MsgTrace *t) noexcept nogil:
+    if not t.failed:
+        publisher.inbox.post_data(
+            EV_MSG_TRACE, <void *> publisher, &publisher.source, 0, 0, t.data, t.n)
+    trace_free(t)
+
+
+cdef inline bint is_reserved(const Slice *s) noexcept nogil:
+    return is_gateway_reply(s) or is_raft_subject(s)
+
+
+cdef inline bint is_on(const Slice *s) noexcept nogil:
+    return (
+        (s.n == 1 and s.p[0] == c'1') or (s.n == 4 and strncasecmp(s.p, b"true", 4) == 0)
+        or (s.n == 2 and strncasecmp(s.p, b"on", 2) == 0))
+
+
+cdef inline bint is_blank(char c) noexcept nogil:
+    return c == c' ' or c == c'\t'
+
+
+cdef inline int hex_digit(char c) noexcept nogil:
+    if c'0' <= c <= c'9':
+        return c - c'0'
+    c |= 32
+    return c - c'a' + 10 if c'a' <= c <= c'f' else -1
+
+
+cdef bint is_sampled(const Slice *value) noexcept nogil:
+    """Return whether the last of a traceparent's four fields, a signed byte in hex, has its lowest bit set."""
+    cdef size_t i
+    cdef int dashes = 0, high, low
+    for i in range(value.n):
+        dashes += value.p[i] == c'-'
+    if dashes != 3 or value.n < 3 or value.p[value.n - 3] != c'-':
+        return False
+    low = hex_digit(value.p[value.n - 1])
+    if value.p[value.n - 2] == c'+' or value.p[value.n - 2] == c'-':
+        return low >= 0 and low & 1
+    high = hex_digit(value.p[value.n - 2])
+    return 0 <= high < 8 and low >= 0 and low & 1
+
+
+cdef bint next_field(const char **at, const char *end, Slice *key, Slice *value) noexcept nogil:
+    """Read the field at `at`, and move `at` behind it. False: there is no other.
+
+    As nats-server does for traces: the key is all before the next colon, the value all behind it up to CR LF, without
+    blanks around it.
+    """
+    cdef const char *p = at[0]
+    cdef const char *colon = <const char *> memchr(p, c':', end - p) if p < end else NULL
+    if colon == NULL:
+        return False
+    key.p = <char *> p
+    key.n = colon - p
+    p = colon + 1
+    while p < end and is_blank(p[0]):
+        p += 1
+    value.p = <char *> p
+    p += header_line_end(p, end - p, 0)
+    if p == end:
+        return False
+    at[0] = p + LINE_END
+    while p > value.p and is_blank((p - 1)[0]):
+        p -= 1
+    value.n = p - value.p
+    return True
+
+
+cdef bint read_header(const char *header, size_t n, Asked *asked) noexcept nogil:
+    """Return whether a header asks for a trace; keep the first value of each field that matters."""
+    cdef const char *p = header + VERSION_N
+    cdef Slice key, value
+    cdef Slice *known
+    memset(asked, 0, sizeof(Asked))
+    if n < VERSION_N or memcmp(header, VERSION, VERSION_N) != 0:
+        return False
+    while next_field(&p, header + n, &key, &value):
+        if key.n == 0 or value.n == 0:
+            continue
+        known = NULL
+        if key.n == DEST_N and memcmp(key.p, DEST, DEST_N) == 0:
+            if asked.dest.n == 0 and value.n == DISABLED_N and memcmp(value.p, DISABLED, DISABLED_N) == 0:
+                return False
+            known = &asked.dest
+        elif key.n == DEST_N and memcmp(key.p, ONLY, DEST_N) == 0:
+            known = &asked.only
+        elif key.n == ORIGIN_N and memcmp(key.p, ORIGIN, ORIGIN_N) == 0:
+            known = &asked.origin
+        elif key.n == PARENT_N and strncasecmp(key.p, PARENT, PARENT_N) == 0:
+            asked.parent = asked.parent or is_sampled(&value)
+        if known != NULL and known.n == 0:
+            known[0] = value
+    return asked.dest.n != 0 or asked.parent
+
+
+def fields(bytes header not None) -> list:
+    """Return the fields of a header block that have a value, in order, as traces show them: [(key, value)]."""
+    cdef Slice key, value
+    cdef const char *start = PyBytes_AS_STRING(header)
+    cdef const char *p = start + VERSION_N
+    cdef list found = []
+    if len(header) >= VERSION_N and memcmp(start, VERSION, VERSION_N) == 0:
+        while next_field(&p, start + len(header), &key, &value):
+            if key.n and value.n:
+                found.append((key.p[:key.n], value.p[:value.n]))
+    return found
+
+
+cdef char *set_trace_dest(Message *m, const Slice *value, char *sizes) noexcept nogil:
+    cdef const char *dest = DISABLED
+    cdef size_t dn = DISABLED_N
+    cdef size_t hdr
+    cdef char *out
+    cdef char *p
+    if value != NULL:
+        dest = value.p
+        dn = value.n
+    out = p = <char *> malloc(m.n + dn + ALLOWANCE)
+    if out == NULL:
+        return NULL
+    p = put(begin_header_without(p, m.data, m.hdr, DEST, DEST_N), DEST, DEST_N)
+    p = put(put_text(p, b": "), dest, dn)
+    p = put_text(p, b"\r\n\r\n")
+    hdr = p - out
+    p = put(p, m.data + m.hdr, m.n - m.hdr)
+    message_set_data(m, out, hdr, p - out, sizes)
+    return out

@@ -1,0 +1,344 @@
+"""The trie below a Sublist: its subscriptions and nodes, the table of its edges, and the walk along a subject.
+
+Wildcard children hang from their parent; the literal edges of all nodes live in one hash table, so that a node costs
+little more than its token. A queue group is a node as well, below the node of its subject. All of this belongs to one
+Sublist and needs its lock: to write for changes, else to read.
+"""
+from libc.stddef cimport size_t
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport free, malloc, realloc
+from libc.string cimport memcmp, memcpy, memset
+
+from gnats.core.subjects.subject cimport hash_bytes, hash_seed_a, hash_seed_b, mul_mix, token_end
+
+cdef extern from * nogil:
+    int clz32 "__builtin_clz"(uint32_t x)
+
+cdef enum:
+    LITERAL  # kinds of node
+    PWC      # the child for `*`
+    FWC      # the child for `>`
+    GROUP    # a queue group of its parent's subject
+
+cdef enum:
+    KIND_ROUTER = 1  # kinds of connection whose queue subscriptions have a weight, `qw`
+    KIND_LEAF = 4
+
+
+cdef struct Node
+
+
+cdef struct Subscription:
+    Subscription *next   # chain in the subscriber's sid table; the owner changes it under the connection's lock
+    uint32_t hash        # of the sid, for that table
+    uint32_t index       # position in the node's list; under the sublist's write lock
+    void *client         # the subscriber, a borrowed core.client.Client; NULL only in tests
+    Node *node           # its node, NULL when it is in no trie; under the sublist's write lock
+    int64_t nm           # messages delivered; atomic
+    int64_t max          # auto-unsubscribe after this many, 0 for never; atomic
+    uint32_t subject_len
+    uint32_t queue_len   # 0: it is in no queue group
+    uint32_t sid_len
+    # weight of a remote queue subscription (routes and leaf nodes), 0 counts as 1; while it is in a trie, only
+    # Sublist.update_remote_qsub may change it
+    uint32_t qw
+    uint8_t kind         # kind of the subscriber's connection (CLIENT, ROUTER, ...)
+    uint8_t closed       # 1 once unsubscribed or its connection has gone; atomic
+    uint8_t internal     # the server itself is the subscriber
+    uint8_t flags        # SUB_* of core.subjects.sublist; set before it is in a trie
+    char data[1]         # subject, queue and sid, adjacent
+
+
+# ---- nodes; only this module and the Sublist look inside ----
+
+cdef struct SubVec:
+    uint32_t cap
+    Subscription *subs[1]
+
+
+cdef union Subs:
+    Subscription *one   # nsubs is 0 or 1
+    SubVec *many        # nsubs is larger
+
+
+cdef struct Node:
+    # The fields that a leaf does not use come first, so that those it uses are close together in memory.
+    Node *pwc           # child for `*`; of a queue group: the next group
+    Node *fwc           # child for `>`; of a queue group: the previous one
+    Node *groups        # first queue group
+    uint32_t nchildren  # literal children; of a queue group: remote members
+    uint32_t nsubs
+    Subs subs           # subscriptions in no queue group; of a queue group: its members
+    Node *parent
+    Node *chain         # next node in the same bucket
+    uint32_t hash       # of the edge
+    uint32_t token_len
+    uint8_t kind
+    char token[1]       # of a queue group: its name
+
+
+cdef inline Node *next_group(const Node *group) noexcept nogil:
+    return group.pwc
+
+
+cdef inline Subscription **node_subs(Node *node) noexcept nogil:
+    if node.nsubs > 1:
+        return node.subs.many.subs
+    return &node.subs.one
+
+
+cdef inline Node *node_new(Node *parent, uint8_t kind, const char *token, size_t n) noexcept nogil:
+    cdef Node head
+    cdef Node *node = <Node *>malloc(max(<size_t>(head.token - <char *>&head) + n, sizeof(Node)))
+    if node != NULL:
+        memset(node, 0, sizeof(Node))
+        node.parent = parent
+        node.kind = kind
+        node.token_len = <uint32_t>n
+        memcpy(node.token, token, n)
+    return node
+
+
+cdef inline void node_free(Node *node) noexcept nogil:
+    if node.nsubs > 1:
+        free(node.subs.many)
+    free(node)
+
+
+cdef inline bint node_is_empty(const Node *node) noexcept nogil:
+    return (node.nsubs == 0 and node.nchildren == 0 and node.groups == NULL
+            and (node.kind == GROUP or (node.pwc == NULL and node.fwc == NULL)))
+
+
+cdef inline bint is_remote(const Subscription *s) noexcept nogil:
+    return s.kind == KIND_ROUTER or s.kind == KIND_LEAF
+
+
+cdef inline bint node_add_sub(Node *node, Subscription *s) noexcept nogil:
+    """Add a subscription; False when out of memory."""
+    cdef uint32_t n = node.nsubs, cap
+    cdef SubVec *vec
+    if n == 0:
+        node.subs.one = s
+    else:
+        if n == 1 or n == node.subs.many.cap:
+            cap = 4 if n == 1 else n * 2
+            vec = <SubVec *>realloc(
+                NULL if n == 1 else node.subs.many, sizeof(SubVec) + (cap - 1) * sizeof(Subscription *))
+            if vec == NULL:
+                return False
+            vec.cap = cap
+            if n == 1:
+                vec.subs[0] = node.subs.one
+            node.subs.many = vec
+        node.subs.many.subs[n] = s
+    node.nsubs = n + 1
+    if node.kind == GROUP and is_remote(s):
+        node.nchildren += 1
+    s.node = node
+    s.index = n
+    return True
+
+
+cdef inline void node_drop_sub(Node *node, Subscription *s) noexcept nogil:
+    cdef uint32_t last = node.nsubs - 1, cap
+    cdef SubVec *vec
+    if last > 0:
+        vec = node.subs.many
+        vec.subs[s.index] = vec.subs[last]
+        vec.subs[s.index].index = s.index
+        if last == 1:
+            node.subs.one = vec.subs[0]
+            free(vec)
+        elif last < vec.cap // 4:
+            cap = vec.cap // 2
+            vec = <SubVec *>realloc(vec, sizeof(SubVec) + (cap - 1) * sizeof(Subscription *))
+            if vec != NULL:
+                vec.cap = cap
+                node.subs.many = vec
+    node.nsubs = last
+    if node.kind == GROUP and is_remote(s):
+        node.nchildren -= 1
+    s.node = NULL
+
+
+# ---- the table of edges ----
+
+cdef struct EdgeTable:
+    # Linear hashing (Litwin 1980): it grows and shrinks by one bucket at a time, so that no write pays for a rehash of
+    # the whole table.
+    Node **segments[32]  # segment i holds the 2**i buckets from 2**i - 1 on; NULL when none of them is in use
+    uint32_t mask        # the smallest 2**k - 1 that covers all buckets
+    uint32_t nbuckets
+    uint32_t nnodes
+
+
+cdef inline uint32_t edge_hash(const Node *parent, uint8_t kind, const char *token, size_t n) noexcept nogil:
+    return <uint32_t>mul_mix(
+        <uint64_t>parent ^ hash_seed_b, (<uint64_t>kind << 32 | hash_bytes(token, n)) ^ hash_seed_a)
+
+
+cdef inline Node **bucket_at(EdgeTable *t, uint32_t b) noexcept nogil:
+    cdef int segment = 31 - clz32(b + 1)
+    return t.segments[segment] + (b + 1 - (<uint32_t>1 << segment))
+
+
+cdef inline Node **bucket_of(EdgeTable *t, uint32_t hash) noexcept nogil:
+    cdef uint32_t b = hash & t.mask
+    return bucket_at(t, b if b < t.nbuckets else b & (t.mask >> 1))
+
+
+cdef inline Node *edge_find(
+    EdgeTable *t, const Node *parent, uint8_t kind, const char *token, size_t n,
+) noexcept nogil:
+    cdef uint32_t hash = edge_hash(parent, kind, token, n)
+    cdef Node *node = bucket_of(t, hash)[0]
+    while node != NULL and not (
+        node.hash == hash and node.parent == parent and node.kind == kind and node.token_len == n
+        and memcmp(node.token, token, n) == 0
+    ):
+        node = node.chain
+    return node
+
+
+cdef inline bint table_grow(EdgeTable *t) noexcept nogil:
+    """Split a bucket into itself and a new last one. False when out of memory: chains get longer then."""
+    cdef uint32_t b = t.nbuckets
+    cdef int segment = 31 - clz32(b + 1)
+    cdef Node **link
+    cdef Node **new
+    cdef Node *node
+    if t.segments[segment] == NULL:
+        t.segments[segment] = <Node **>malloc(sizeof(Node *) << segment)
+        if t.segments[segment] == NULL:
+            return False
+    if b > t.mask:
+        t.mask = t.mask << 1 | 1
+    t.nbuckets = b + 1
+    new = bucket_at(t, b)
+    new[0] = NULL
+    if b == 0:
+        return True
+    link = bucket_at(t, b & (t.mask >> 1))
+    while link[0] != NULL:
+        node = link[0]
+        if node.hash & t.mask == b:
+            link[0] = node.chain
+            node.chain = new[0]
+            new[0] = node
+        else:
+            link = &node.chain
+    return True
+
+
+cdef inline void table_shrink(EdgeTable *t) noexcept nogil:
+    """Merge the last bucket into the one that it was split from."""
+    cdef uint32_t b = t.nbuckets - 1
+    cdef Node **link = bucket_at(t, b & (t.mask >> 1))
+    cdef int segment = 31 - clz32(b + 1)
+    while link[0] != NULL:
+        link = &link[0].chain
+    link[0] = bucket_at(t, b)[0]
+    t.nbuckets = b
+    if b == (t.mask >> 1) + 1:
+        t.mask >>= 1
+    if b + 1 == <uint32_t>1 << segment:
+        free(t.segments[segment])
+        t.segments[segment] = NULL
+
+
+cdef inline void edge_add(EdgeTable *t, Node *node) noexcept nogil:
+    cdef Node **bucket
+    node.hash = edge_hash(node.parent, node.kind, node.token, node.token_len)
+    bucket = bucket_of(t, node.hash)
+    node.chain = bucket[0]
+    bucket[0] = node
+    t.nnodes += 1
+    while t.nnodes > t.nbuckets // 2 and table_grow(t):  # at least two buckets an edge: short chains
+        pass
+
+
+cdef inline void edge_remove(EdgeTable *t, Node *node) noexcept nogil:
+    cdef Node **link = bucket_of(t, node.hash)
+    while link[0] != node:
+        link = &link[0].chain
+    link[0] = node.chain
+    t.nnodes -= 1
+    while t.nbuckets // 4 > t.nnodes:
+        table_shrink(t)
+
+
+# ---- the walk ----
+
+cdef enum:
+    ARRIVE
+    TRY_LITERAL
+    TRY_PWC
+    GO_UP
+
+
+cdef struct Walk:
+    EdgeTable *edges
+    const char *subject
+    size_t n
+    Node *node       # the current node
+    size_t start     # start of the first token below `node`; n + 1 at the end of the subject
+    uint32_t open    # nodes from the root to `node` whose `*` child is still to be tried
+    int step         # what to do next at `node`
+
+
+cdef inline bint has_empty_token(const char *subject, size_t n) noexcept nogil:
+    cdef size_t i
+    cdef char before = c'.'
+    for i in range(n):
+        if subject[i] == c'.' and before == c'.':
+            return True
+        before = subject[i]
+    return before == c'.'
+
+
+cdef inline Node *walk_next(Walk *w) noexcept nogil:
+    """Return the next node that matches and has subscriptions, NULL after the last.
+
+    Depth first and back up through the parents: it takes no memory and no recursion, however many tokens there are. It
+    enters no node twice.
+    """
+    cdef Node *node
+    cdef Node *child
+    cdef size_t end
+    while True:
+        node = w.node
+        if w.step == ARRIVE:
+            if w.start > w.n:
+                w.step = GO_UP
+                if node.nsubs > 0 or node.groups != NULL:
+                    return node
+                continue
+            w.step = TRY_LITERAL
+            if node.fwc != NULL:
+                return node.fwc
+        if w.step == TRY_LITERAL:
+            w.step = TRY_PWC
+            w.open += node.pwc != NULL
+            if node.nchildren > 0:
+                end = token_end(w.subject, w.n, w.start)
+                child = edge_find(w.edges, node, LITERAL, w.subject + w.start, end - w.start)
+                if child != NULL:
+                    w.node = child
+                    w.start = end + 1
+                    w.step = ARRIVE
+                    continue
+        if w.step == TRY_PWC and node.pwc != NULL:
+            w.open -= 1
+            w.node = node.pwc
+            w.start = token_end(w.subject, w.n, w.start) + 1
+            w.step = ARRIVE
+            continue
+        w.step = GO_UP
+        if w.open == 0:
+            return NULL
+        w.node = node.parent
+        w.step = GO_UP if node.kind == PWC else TRY_PWC
+        w.start -= 1
+        while w.start > 0 and w.subject[w.start - 1] != c'.':
+            w.start -= 1

@@ -1,0 +1,164 @@
+"""Hold answers back, and messages from consumers, until the messages of a stream are durable.
+
+A message is stored in memory first. Its stream is *flushed* (written) once at the end of the poller's batch. With
+`sync_interval: always` it is then *synced* by a thread of the engine: one fdatasync covers everything that was written
+before it began. A stream's Barrier says up to which sequence each is done, and which of them answers and consumers
+wait for. A log that waits for other servers adds a third step: *committed*.
+
+The poller that stored a message holds its answer and its consumers in its Local: answers in two outboxes, consumers in
+two lists. At the end of the batch, those that wait for the flush alone leave. The others go to the sync thread in a
+SyncBatch, and come back to the poller when the streams are synced.
+
+Lock: `GroupCommit.lock`, a leaf (docs/locks.md), guards the queue of the sync thread and each poller's `done`. A
+Barrier is under its stream's lock, except where a field says otherwise. The rest of a Local belongs to its poller.
+"""
+from libc.stddef cimport size_t
+from libc.stdint cimport UINT64_MAX, int64_t, uint8_t, uint32_t, uint64_t
+
+from gnats.core.messages.msgtrace cimport MsgTrace
+from gnats.core.net.pollstate cimport PollState
+from gnats.core.runtime.state cimport MAX_POLLERS
+from gnats.includes.atomics cimport load32
+from gnats.includes.pthread cimport pthread_cond_t, pthread_mutex_t, pthread_t
+from gnats.jetstream.engine.observer cimport Observer
+from gnats.jetstream.engine.turns cimport WorkList
+
+cdef struct Barrier:
+    uint64_t flushed     # the last sequence that is flushed; kept only while `syncs`
+    uint64_t synced      # the last sequence that is synced; the same
+    uint8_t syncs        # answers and consumers wait for a sync
+    uint8_t unsynced     # atomic: a flush sets it, the poller that asks for a sync clears it
+    uint8_t sync_failed  # a sync has failed; of the sync thread alone
+    uint64_t sync_turn   # the round in which it was synced last; of the sync thread alone
+
+
+# Messages to publish, one after the other in one piece of memory.
+cdef struct Outbox:
+    char *p
+    size_t n
+    size_t cap
+
+
+# Borrowed pointers.
+cdef struct PtrList:
+    void **p
+    size_t n
+    size_t cap
+
+
+# The streams to sync for one poller, and the answers and consumers that wait for it.
+cdef struct SyncBatch:
+    SyncBatch *next
+    Local *local         # the poller it comes from and goes back to
+    Outbox out
+    PtrList held         # Observers to run
+    bint stored          # none of the streams has failed: all messages that the answers are about are on the disk
+    uint32_t nstreams
+    void *streams[1]     # borrowed StreamBases
+
+
+# One engine's sync thread.
+cdef struct GroupCommit:
+    pthread_mutex_t lock
+    pthread_cond_t wake
+    SyncBatch *queue     # oldest first; under lock, as are the next two
+    SyncBatch *queue_last
+    bint stopping
+    bint running         # the thread has been started; of the control loop alone
+    pthread_t thread
+    uint64_t syncs       # syncs of streams since the start; atomic: the sync thread writes, monitoring reads
+
+
+# One poller's part of JetStream.
+cdef struct Local:
+    GroupCommit *commit
+    PollState *ps
+    PtrList dirty        # StreamBases to flush at the end of this batch
+    PtrList run          # Observers to run at the end of this batch
+    PtrList ready        # Observers to run in the next round: they have more to deliver than a slice
+    Outbox out           # messages to send after the flush
+    Outbox synced        # messages to send after the sync
+    PtrList held         # Observers to run after the sync
+    WorkList work        # long work that clients have asked for
+    MsgTrace *mt         # trace of the message that a stream is handling; NULL: not traced
+    int64_t wall_at      # ps.now when `wall` was read
+    int64_t wall         # ns since 1970
+    SyncBatch *done      # back from the sync thread, oldest first; under commit.lock
+    SyncBatch *done_last
+
+
+cdef class StreamBase:
+    """The part of a stream that pollers use."""
+    cdef void *account             # borrowed core.accounts.account.Account
+    cdef Barrier barrier
+    cdef int failed                # 0, or the -errno with which the store has failed; atomic, read by stream_failed()
+    cdef uint64_t refs             # how often Locals' `dirty` lists and SyncBatches name it; atomic
+    cdef uint8_t in_dirty[MAX_POLLERS]    # by poller: Local.dirty names it; each element is its poller's
+
+    # Write what the store has buffered. Returns 0, or -errno: then the stream has failed. No lock is held.
+    cdef int flush(self) noexcept nogil
+    # fdatasync what is written. Returns the same. Called by the sync thread; no lock is held.
+    cdef int sync(self) noexcept nogil
+
+
+cdef inline bint stream_failed(StreamBase s) noexcept nogil:
+    return load32(<uint32_t *> &s.failed) != 0
+
+
+cdef inline Local *local_of(PollState *ps) noexcept nogil:
+    return <Local *> ps.js_local
+
+
+# -- under the stream's lock --
+
+cdef inline uint64_t last_visible(StreamBase s) noexcept nogil:
+    """The last sequence that consumers may see. While `syncs`, it is one that no crash can take back. A stream that
+    has failed may never sync its last messages, so it shows all of them."""
+    return s.barrier.synced if s.barrier.syncs and not stream_failed(s) else UINT64_MAX
+
+
+# Have answers and consumers wait for syncs from now on, or not. `last`: the stream's last sequence.
+cdef void barrier_configure(Barrier *b, bint syncs, uint64_t last) noexcept nogil
+# Note that the stream is flushed up to `last`.
+cdef void barrier_flushed(Barrier *b, uint64_t last) noexcept nogil
+# Note that a sync has ended. `flushed`: the value of b.flushed when it began.
+cdef void barrier_synced(Barrier *b, uint64_t flushed) noexcept nogil
+
+# -- in a poller's own thread, within a batch --
+
+# The time of the batch: ns since 1970, read once.
+cdef int64_t batch_time(Local *local) noexcept nogil
+# Have the stream flushed at the end of the batch. False when out of memory.
+cdef bint mark_dirty(Local *local, StreamBase stream) noexcept nogil
+# Publish in the stream's account when what the stream stored in this batch has passed its barrier. If the stream
+# fails, publish only with `anyway`. Copies its arguments. False when out of memory.
+cdef bint publish_later(Local *local, StreamBase stream, const char *subject, size_t sn, const char *hdr, size_t hn,
+                        const char *msg, size_t n, bint anyway) noexcept nogil
+# Publish in the stream's account at once. No lock may be held.
+cdef bint publish_now(PollState *ps, StreamBase stream, const char *subject, size_t sn, const char *shown,
+                      size_t shown_n, const char *reply, size_t rn, const char *hdr, size_t hn, const char *msg,
+                      size_t n) noexcept nogil
+# Call o.run at the end of the batch, once however often this is asked for. False when out of memory.
+cdef bint run_later(Local *local, Observer o) noexcept nogil
+# The same, but not before consumers may see what the stream has stored in this batch.
+cdef bint run_when_visible(Local *local, StreamBase stream, Observer o) noexcept nogil
+# Call o.run in the poller's next round, because it has more to deliver than one run may. o.run asks for this at most
+# once a call. False when out of memory.
+cdef bint run_again(Local *local, Observer o) noexcept nogil
+
+# -- for the engine --
+
+# At the end of a batch: flush the dirty streams, send what waited for that, give the rest to the sync thread.
+cdef void pass_flushed(Local *local) noexcept nogil
+# Send the answers that the sync thread has given back, and have their consumers run.
+cdef void pass_synced(Local *local) noexcept nogil
+cdef void local_free(Local *local) noexcept nogil
+
+cdef void commit_init(GroupCommit *g) noexcept nogil
+cdef void commit_free(GroupCommit *g) noexcept nogil
+# Start the sync thread. Returns 0 or an errno. Idempotent. The control loop.
+cdef int commit_start(GroupCommit *g) noexcept nogil
+# Sync what is queued, then end the thread. Idempotent. The control loop.
+cdef void commit_stop(GroupCommit *g) noexcept nogil
+# Have the sync thread sync a stream; nothing waits for it. False when out of memory.
+cdef bint commit_soon(GroupCommit *g, Local *local, StreamBase stream) noexcept nogil

@@ -1,0 +1,305 @@
+"""JetStream's part of a server's pollers; see engine.pxd."""
+from libc.stdint cimport int64_t, uint32_t, uint64_t
+from libc.stdlib cimport calloc, free
+from libc.string cimport memset
+
+from gnats.core.batch cimport end_batch
+from gnats.core.client cimport Client
+from gnats.core.net.pollstate cimport PollerBase, PollState
+from gnats.core.runtime.clock cimport clock_is_held, monotonic_ns, round_of_timers, timerfd_arm
+from gnats.core.runtime.inbox cimport Source
+from gnats.core.runtime.kinds cimport JETSTREAM
+from gnats.core.runtime.quiesce cimport qs_advance, qs_offline, qs_online, qs_passed
+from gnats.core.runtime.state cimport MAX_POLLERS, ServerState
+from gnats.core.runtime.timers cimport (
+    Timer,
+    timer_clear,
+    timer_expired,
+    timer_set,
+    timers_free,
+    timers_next,
+    timers_reserve,
+)
+from gnats.includes.atomics cimport add64_seq, and64, bump64, exchange8, load64, load64_seq
+from gnats.includes.linux cimport (
+    CLOCK_MONOTONIC,
+    TFD_CLOEXEC,
+    TFD_NONBLOCK,
+    close,
+    errno,
+    eventfd_read,
+    eventfd_write,
+    timerfd_create,
+)
+from gnats.includes.pthread cimport (
+    pthread_mutex_destroy,
+    pthread_mutex_init,
+    pthread_mutex_lock,
+    pthread_mutex_unlock,
+)
+from gnats.jetstream.engine.barrier cimport (
+    Local,
+    PtrList,
+    StreamBase,
+    commit_free,
+    commit_init,
+    commit_soon,
+    commit_start,
+    commit_stop,
+    local_free,
+    pass_flushed,
+    pass_synced,
+)
+from gnats.jetstream.engine.observer cimport Observer
+from gnats.jetstream.engine.turns cimport Work, work_add, work_drop, work_run
+
+cdef enum:
+    ROUNDS = 4               # of storing and delivering at the end of one batch: deliveries may store again
+    TIMERS_AT_ONCE = 256     # timers called before connections have their turn
+
+
+cdef class Engine:
+    """JetStream's part of one server's data plane.
+
+    `pollers`: all pollers of the server, the control loop's first. `cids`: a connection id (int) for each of them.
+    The control loop watches fileno() and calls run_timers(). Raises OSError without a free descriptor, MemoryError.
+    """
+
+    def __cinit__(self, list pollers not None, ServerState state not None, cids not None):
+        cdef PollerBase poller
+        cdef Client client
+        cdef Local *local
+        self.tmfd = -1
+        commit_init(&self.commit)
+        pthread_mutex_init(&self.timer_lock, NULL)
+        self.pollers = list(pollers)
+        self.state = state
+        self.clients = []
+        self.graveyard = []
+        self.tmfd = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC)
+        if self.tmfd < 0:
+            raise OSError(errno, "cannot create JetStream's timer")
+        for poller, cid in zip(pollers, cids):
+            client = Client(JETSTREAM, -1, cid, poller, state)
+            local = <Local *> calloc(1, sizeof(Local))
+            if local == NULL:
+                raise MemoryError
+            self.clients.append(client)
+            local.commit = &self.commit
+            local.ps = &poller.ps
+            self.locals[poller.ps.index] = local
+            poller.ps.js = <void *> client
+            poller.ps.js_local = local
+            poller.ps.js_hook = js_hook
+        self.control = &(<PollerBase> pollers[0]).ps
+
+    def __dealloc__(self):
+        cdef uint32_t i
+        self.stop_sync()
+        if self.tmfd >= 0:
+            close(self.tmfd)
+        timers_free(&self.timers)
+        for i in range(MAX_POLLERS):
+            local_free(self.locals[i])
+        commit_free(&self.commit)
+        pthread_mutex_destroy(&self.timer_lock)
+
+    def fileno(self) -> int:
+        """The timerfd, readable when run_timers() has something to do."""
+        return self.tmfd
+
+    def run_timers(self) -> None:
+        """Call the timers that are due, and let go of buried objects. The control loop."""
+        cdef uint64_t value
+        eventfd_read(self.tmfd, &value)
+        with nogil:
+            self.expire()
+        self.reap()
+
+    def clock_moved(self) -> None:
+        """Have run_timers() called if a timer is due, after a test has moved a held clock. Any thread."""
+        pthread_mutex_lock(&self.timer_lock)
+        set_timerfd(self)
+        pthread_mutex_unlock(&self.timer_lock)
+
+    def start_sync(self) -> None:
+        """Start the sync thread, for streams whose answers wait for it. Idempotent. Raises OSError."""
+        cdef int err = commit_start(&self.commit)
+        if err:
+            raise OSError(err, "cannot start JetStream's sync thread")
+
+    def stop_sync(self) -> None:
+        """Sync what is queued, then end the sync thread. Idempotent."""
+        with nogil:
+            commit_stop(&self.commit)
+
+    def sync_soon(self, StreamBase stream not None) -> None:
+        """Have the sync thread sync what a stream has flushed, for `sync_interval`. No answer waits for it.
+
+        Raises OSError when the thread cannot be started, MemoryError.
+        """
+        self.start_sync()
+        if not commit_soon(&self.commit, self.locals[self.control.index], stream):
+            raise MemoryError
+
+    def run_batch(self) -> None:
+        """Run an empty batch of the control loop's poller, which carries out the work that is left for its end."""
+        with nogil:
+            qs_online(&self.control.qs)
+            self.control.now = monotonic_ns()
+            end_batch(self.control)
+            if self.control.js_dirty != NULL or self.control.js_ready != NULL:
+                eventfd_write(self.control.evfd, 1)
+            qs_offline(&self.control.qs)
+
+    def bury(self, what not None) -> None:
+        """Keep a closed stream, consumer or source alive until no thread can be using it. The control loop."""
+        self.reap()
+        self.graveyard.append((qs_advance(), what))
+
+    def reap(self) -> None:
+        """Let go of buried objects that no thread can be using. The control loop."""
+        cdef list kept = []
+        if not self.graveyard or (<Client> self.clients[0]).inbox.names_jetstream:
+            return   # an event in the inbox may name one of them
+        for number, what in self.graveyard:
+            if not qs_passed(number) or refs_of(what):
+                kept.append((number, what))
+        self.graveyard = kept
+
+    def stats(self) -> dict:
+        """Counters since the start, and the present state of the timers.
+
+        `syncs`: syncs of streams; `rounds`: rounds of timers; `timers`: timers armed; `deadline`: the first of them,
+        monotonic ns, 0 for none; `overdue`: ns by which it has passed; `unwatched`: whether the timerfd would miss it;
+        `buried`: closed streams, consumers and sources that are still kept.
+        """
+        cdef uint32_t timers
+        cdef int64_t first, armed
+        pthread_mutex_lock(&self.timer_lock)
+        timers = self.timers.n
+        first = timers_next(&self.timers)
+        armed = self.armed
+        pthread_mutex_unlock(&self.timer_lock)
+        return {
+            "syncs": load64(&self.commit.syncs),
+            "rounds": load64(&self.rounds),
+            "timers": timers,
+            "overdue": max(monotonic_ns() - first, 0) if first else 0,
+            "deadline": first,
+            "unwatched": not clock_is_held() and first != 0 and (armed == 0 or armed > first),
+            "buried": len(self.graveyard),
+        }
+
+    def close(self) -> None:
+        """End it, after streams and consumers were closed and the pollers' threads have ended. Idempotent."""
+        cdef PollerBase poller
+        if self.closed:
+            return
+        self.closed = True
+        self.stop_sync()
+        for poller in self.pollers:
+            poller.ps.js_hook = js_nothing
+            work_drop(&(<Local *> poller.ps.js_local).work, &poller.ps)
+        self.graveyard.clear()
+
+    # -- timers ------------------------------------------------------------------------------------------------------
+
+    cdef bint reserve(self, int n) noexcept nogil:
+        cdef bint ok
+        pthread_mutex_lock(&self.timer_lock)
+        ok = timers_reserve(&self.timers, n) == 0
+        pthread_mutex_unlock(&self.timer_lock)
+        return ok
+
+    cdef void arm(self, JsTimer *t, int64_t when) noexcept nogil:
+        pthread_mutex_lock(&self.timer_lock)
+        if when == 0:
+            timer_clear(&self.timers, &t.timer)
+        else:
+            timer_set(&self.timers, &t.timer, when)
+            # The timerfd is set to a later deadline when its present one has passed.
+            if self.armed == 0 or timers_next(&self.timers) < self.armed:
+                set_timerfd(self)
+        pthread_mutex_unlock(&self.timer_lock)
+
+    cdef void expire(self) noexcept nogil:
+        cdef PollState *ps = self.control
+        cdef Timer *t
+        cdef uint32_t _
+        qs_online(&ps.qs)
+        ps.now = round_of_timers()
+        bump64(&self.rounds, 1)
+        for _ in range(TIMERS_AT_ONCE):
+            pthread_mutex_lock(&self.timer_lock)
+            t = timer_expired(&self.timers, ps.now)
+            pthread_mutex_unlock(&self.timer_lock)
+            if t == NULL:
+                break
+            (<JsTimer *> t).fn(t.owner, ps)
+        pthread_mutex_lock(&self.timer_lock)
+        set_timerfd(self)
+        pthread_mutex_unlock(&self.timer_lock)
+        end_batch(ps)
+        if ps.js_dirty != NULL or ps.js_ready != NULL:
+            eventfd_write(ps.evfd, 1)
+        qs_offline(&ps.qs)
+
+
+cdef uint64_t refs_of(object what):
+    if isinstance(what, StreamBase):
+        return load64_seq(&(<StreamBase> what).refs)
+    if isinstance(what, Observer):
+        return load64_seq(&(<Observer> what).refs)
+    return 0
+
+
+cdef void set_timerfd(Engine e) noexcept nogil:
+    """Set the timerfd to the first deadline; timer_lock is held."""
+    timerfd_arm(e.tmfd, timers_next(&e.timers), &e.armed)
+
+
+# -- the pollers -----------------------------------------------------------------------------------------------------
+
+cdef void js_nothing(PollState *ps) noexcept nogil:
+    ps.js_dirty = ps.js_ready = NULL
+    exchange8(&ps.js_signalled, 0)
+
+
+cdef void js_hook(PollState *ps) noexcept nogil:
+    cdef Local *local = <Local *> ps.js_local
+    cdef int _
+    if exchange8(&ps.js_signalled, 0):
+        pass_synced(local)
+    run_list(local, &local.ready, False)
+    for _ in range(ROUNDS):
+        pass_flushed(local)
+        run_list(local, &local.run, True)
+        if local.dirty.n == 0 and local.out.n == 0 and local.run.n == 0:
+            break
+    ps.js_dirty = <void *> local if local.dirty.n or local.out.n or local.run.n else NULL
+    work_run(&local.work, ps)
+    ps.js_ready = <void *> local if local.ready.n or local.work.head != NULL else NULL
+
+
+cdef void run_list(Local *local, PtrList *waiting, bint marked) noexcept nogil:
+    cdef PtrList taken = waiting[0]
+    cdef uint32_t i
+    memset(waiting, 0, sizeof(PtrList))
+    for i in range(taken.n):
+        if marked:
+            and64(&(<Observer> taken.p[i]).marked, ~(<uint64_t> 1 << local.ps.index))
+        (<Observer> taken.p[i]).run(local.ps)
+        add64_seq(&(<Observer> taken.p[i]).refs, <uint64_t> -1)
+    if waiting.p == NULL:
+        taken.n = 0
+        waiting[0] = taken
+    else:
+        free(taken.p)
+
+
+cdef bint take_turns(Local *local, Work *w, Source *causer) noexcept nogil:
+    if not work_add(&local.work, local.ps, w, causer):
+        return False
+    local.ps.js_ready = <void *> local
+    return True

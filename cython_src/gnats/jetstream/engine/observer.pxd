@@ -1,0 +1,35 @@
+"""The interface between a stream and its consumers: the stream calls an Observer, the consumer implements it.
+
+So gnats.jetstream.stream.stream does not depend on gnats.jetstream.consumer.consumer. A stream's Observers are in its
+ConsumerList (gnats.jetstream.state.consumerlist), and stay alive until no thread can be walking it.
+"""
+from libc.stdint cimport uint32_t, uint64_t
+
+from gnats.core.net.pollstate cimport PollState
+from gnats.core.subjects.sublist cimport Subscription
+from gnats.store.index.filter cimport Filter
+
+
+cdef class Observer:
+    cdef uint64_t marked      # a bit for each poller that calls run() at the end of its batch; atomic
+    cdef uint64_t held        # a bit for each poller that calls run() after a sync; atomic
+    cdef uint64_t refs        # how often pollers' lists and SyncBatches name it; atomic
+    # The filter subjects, NULL: all. ConsumerList.refilter() alone changes it after start(); read it under the
+    # consumer's lock or the store's.
+    cdef Filter *filter
+    cdef Subscription *listed  # its subscriptions in the list's index, linked by `next`; of the list alone
+
+    # Count a newly stored message that passes the filter. The store's lock is held. True: call run() at the end of the
+    # batch.
+    cdef bint stored(self, uint64_t seq) noexcept nogil
+    # Deliver. No lock is held; the thread is online.
+    cdef void run(self, PollState *ps) noexcept nogil
+    # Note that a message was removed, other than by a purge (decStreamPending). No lock is held.
+    cdef void removed(self, uint64_t seq, const char *subject, uint32_t n) noexcept nogil
+    # Note that `subject` (n == 0: everything) was purged. The stream now has the sequences `first` to `last`;
+    # subject_first is the first message left of the subject, 0 for none. Called with n == 0 also when the stream has
+    # removed many messages otherwise. No lock is held.
+    cdef void purged(self, uint64_t first, uint64_t last, const char *subject, uint32_t n,
+                     uint64_t subject_first) noexcept nogil
+    # Does the consumer still need the message? For interest and work queue streams. No lock is held.
+    cdef bint need_ack(self, uint64_t seq, const char *subject, uint32_t n) noexcept nogil

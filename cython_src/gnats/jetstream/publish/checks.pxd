@@ -1,0 +1,28 @@
+"""Check whether a message may be stored; each rule stands here once (processJetStreamMsg in stream.go,
+checkMsgHeadersPreClusteredProposal in jetstream_batching.go).
+
+A check reads the stream, the message and the messages in flight. It sends nothing and stores nothing; the stream's lock
+is held. It may change the message: a schedule gets its rollup, an increment becomes its counter's new value. The order
+of the checks decides which error a message with several gets. nats-server has two orders:
+
+* f NULL: the message is stored right after the check, with none in flight;
+* f set: the message is in an atomic or a fast batch, or proposed before it is stored; f has the messages before it.
+"""
+from gnats.core.runtime.slice cimport Slice
+from gnats.jetstream.publish.inbound cimport Inbound
+from gnats.jetstream.publish.inflight cimport InFlight
+from gnats.jetstream.publish.refusal cimport Refusal
+from gnats.jetstream.state.entry cimport Entry, Outcome
+from gnats.jetstream.state.streamcore cimport StreamCore
+
+
+# Returns MSG_STORED when the message may be stored; MSG_DUPLICATE when its id was stored with sequence r.last, or is in
+# flight (r.last 0); MSG_REFUSED with the reason in r; MSG_UNHEARD (f NULL only) when the stream is not open.
+cdef Outcome check_message(StreamCore s, Inbound *m, const InFlight *f, Refusal *r) noexcept nogil
+# The checks of a message in an atomic or a fast batch that come before the batch is looked up. Returns MSG_STORED,
+# MSG_REFUSED with the reason in r, or MSG_UNHEARD.
+cdef Outcome check_admission(StreamCore s, const Inbound *m, Refusal *r) noexcept nogil
+# Refuse unless `id` is that of the stream's last message.
+cdef bint check_last_id(StreamCore s, const Slice *id, Refusal *r) noexcept nogil
+# Fill in the entry of a checked message. The entry borrows the message's memory.
+cdef void make_entry(const Inbound *m, Entry *e) noexcept nogil

@@ -1,0 +1,183 @@
+"""Replies to publishers of a stream; see puback.pxd."""
+from libc.stddef cimport size_t
+from libc.stdint cimport uint64_t
+from libc.stdio cimport snprintf
+from libc.stdlib cimport free, malloc
+from libc.string cimport memcpy, memmove, strlen
+
+from gnats.core.runtime.quoting cimport put_json_string, quote
+from gnats.core.runtime.slice cimport Slice
+from gnats.includes.text cimport put, put_text
+from gnats.jetstream.engine.barrier cimport Local, publish_later
+from gnats.jetstream.state.batchtable cimport MAX_BATCH_ID
+from gnats.jetstream.state.headers cimport put_uint64
+from gnats.jetstream.state.streamcore cimport StreamCore
+
+cdef extern from *:
+    """
+    typedef struct { int err_code, code; const char *text; } gnats_publish_error;
+    static const gnats_publish_error gnats_publish_errors[] = {
+        {10002, 400, "resource limits exceeded for account"},
+        {10023, 503, "insufficient resources"},
+        {10054, 400, "message size exceeds maximum allowed"},
+        {10060, 400, "expected stream does not match"},
+        {10070, 400, "wrong last msg ID: "},
+        {10071, 400, "wrong last sequence: "},
+        {10077, 503, ""},
+        {10097, 400, "header size exceeds maximum allowed of 64k"},
+        {10109, 400, "invalid operation on sealed stream"},
+        {10111, 500, ""},
+        {10164, 400, "wrong last sequence"},
+        {10165, 400, "invalid per-message TTL"},
+        {10166, 400, "per-message TTL is disabled"},
+        {10168, 400, "message counters is disabled"},
+        {10169, 400, "message counter increment is missing"},
+        {10170, 400, "message counter has payload"},
+        {10171, 400, "message counter increment is invalid"},
+        {10172, 400, "message counter is broken"},
+        {10174, 400, "atomic publish is disabled"},
+        {10175, 400, "atomic publish sequence is missing"},
+        {10176, 400, "atomic publish batch is incomplete"},
+        {10177, 400, "atomic publish unsupported header used: "},
+        {10179, 400, "atomic publish batch ID is invalid"},
+        {10185, 412, "JetStream minimum api level required"},
+        {10188, 400, "message schedules is disabled"},
+        {10189, 400, "message schedules pattern is invalid"},
+        {10190, 400, "message schedules target is invalid"},
+        {10191, 400, "message schedules invalid per-message TTL"},
+        {10192, 400, "message schedules invalid rollup"},
+        {10193, 400, "missing sequence for expected last sequence per subject"},
+        {10199, 400, "atomic publish batch is too large: "},
+        {10200, 400, "atomic publish batch commit is invalid"},
+        {10201, 400, "atomic publish batch contains duplicate message id"},
+        {10203, 400, "message schedules source is invalid"},
+        {10205, 400, "batch publish is disabled"},
+        {10206, 400, "batch publish pattern is invalid"},
+        {10207, 400, "batch publish ID is invalid"},
+        {10208, 400, "batch publish ID unknown"},
+        {10210, 429, "atomic publish too many inflight"},
+        {10211, 429, "batch publish too many inflight"},
+        {10212, 400, "message schedules invalid scheduler"},
+        {10223, 400, "message schedules time zone is invalid"},
+        {10227, 400, "message stream source header is not allowed"},
+        {0, 500, "unknown error"},
+    };
+    """
+    ctypedef struct gnats_publish_error:
+        int err_code
+        int code
+        const char *text
+    const gnats_publish_error gnats_publish_errors[]
+
+cdef enum:
+    ROOM = 1024      # bytes of a reply that fits on the stack
+
+
+cdef void respond_error(
+    StreamCore s, Local *local, const Slice *reply, int err_code, const char *text, size_t n
+) noexcept nogil:
+    if not s.cfg.no_ack:
+        send_error(s, local, reply, 0, err_code, text, n)
+
+
+cdef void send_error(
+    StreamCore s, Local *local, const Slice *reply, uint64_t flow_seq, int err_code, const char *text, size_t n
+) noexcept nogil:
+    cdef char[ROOM] few
+    cdef const gnats_publish_error *e = gnats_publish_errors
+    cdef size_t words, need, more
+    cdef char *out = few
+    cdef char *p
+    if reply.n == 0:
+        return
+    while e.err_code != err_code and e.err_code:
+        e += 1
+    words = strlen(e.text)
+    need = 6 * (words + n) + s.error_end_n + 160
+    if need > ROOM:
+        out = <char *> malloc(need)
+        if out == NULL:
+            return
+    p = out
+    if flow_seq:
+        p += snprintf(p, 64, b'{"type":"err","seq":%llu,', <unsigned long long> flow_seq)
+    else:
+        p[0] = c'{'
+        p += 1
+    p += snprintf(p, 96, b'"error":{"code":%d,"err_code":%d,"description":', e.code, err_code)
+    p += put_json_string(p, e.text, words)
+    if n:
+        # Join the two JSON strings: remove the quotes between them.
+        more = put_json_string(p, text, n)
+        memmove(p - 1, p + 1, more - 1)
+        p += more - 2
+    if flow_seq:
+        memcpy(p, b"}}", 2)
+        p += 2
+    else:
+        memcpy(p, s.error_end, s.error_end_n)
+        p += s.error_end_n
+    publish_later(local, s, reply.p, reply.n, NULL, 0, out, p - out, True)
+    if out != few:
+        free(out)
+
+
+cdef void respond_ack(StreamCore s, Local *local, const Slice *reply, uint64_t seq) noexcept nogil:
+    if not s.cfg.no_ack:
+        send_ack(s, local, reply, seq, b"}", 1)
+
+
+cdef void respond_duplicate(StreamCore s, Local *local, const Slice *reply, uint64_t seq) noexcept nogil:
+    cdef const char *more = b',"duplicate": true}'
+    if not s.cfg.no_ack:
+        send_ack(s, local, reply, seq, more, strlen(more))
+
+
+cdef void respond_counted(
+    StreamCore s, Local *local, const Slice *reply, uint64_t seq, const Slice *value
+) noexcept nogil:
+    cdef char *more
+    cdef char *p
+    if s.cfg.no_ack or reply.n == 0:
+        return
+    more = <char *> malloc(value.n + 16)
+    if more == NULL:
+        return
+    p = put_text(put(put_text(more, b',"val":"'), value.p, value.n), b'"}')
+    send_ack(s, local, reply, seq, more, p - more)
+    free(more)
+
+
+cdef void send_batch_ack(
+    StreamCore s, Local *local, const Slice *reply, uint64_t seq, const char *id, size_t id_n, uint64_t count,
+    bint duplicate
+) noexcept nogil:
+    cdef char[4 * MAX_BATCH_ID + 128] more
+    cdef char *p = more
+    if duplicate:
+        p = put_text(p, b',"duplicate": true')
+    p = quote(put_text(p, b',"batch":'), id, id_n)
+    p = put_text(p, b',"count":')
+    p += put_uint64(p, count)
+    p[0] = c'}'
+    send_ack(s, local, reply, seq, more, p + 1 - more)
+
+
+cdef inline void send_ack(
+    StreamCore s, Local *local, const Slice *reply, uint64_t seq, const char *more, size_t n
+) noexcept nogil:
+    cdef char[ROOM] few
+    cdef char *out = few
+    cdef size_t at = s.pub_ack_n
+    if reply.n == 0:
+        return
+    if at + 20 + n > ROOM:
+        out = <char *> malloc(at + 20 + n)
+        if out == NULL:
+            return
+    memcpy(out, s.pub_ack, at)
+    at += put_uint64(out + at, seq)
+    memcpy(out + at, more, n)
+    publish_later(local, s, reply.p, reply.n, NULL, 0, out, at + n, False)
+    if out != few:
+        free(out)

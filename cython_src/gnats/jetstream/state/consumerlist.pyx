@@ -1,0 +1,294 @@
+"""The consumers of a stream, found by their filters; see consumerlist.pxd."""
+from libc.stdint cimport uint32_t, uint64_t
+from libc.stdlib cimport calloc, free
+
+from gnats.core.runtime.kinds cimport JETSTREAM
+from gnats.core.runtime.quiesce cimport qs_retire
+from gnats.core.subjects.sublist cimport SL_NO_MEMORY, SUB_FURTHER, MatchResult, Sublist, Subscription, sub_new
+from gnats.includes.atomics cimport load_ptr_acquire, store_ptr_release
+from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
+from gnats.jetstream.engine.barrier cimport Local, StreamBase, run_when_visible
+from gnats.jetstream.engine.observer cimport Observer
+from gnats.store.index.filter cimport Filter, filter_match
+from gnats.store.store cimport MsgStore
+
+
+# A message that is counted.
+cdef struct Stored:
+    Local *local
+    void *stream             # borrowed StreamBase
+    uint64_t seq
+
+
+cdef class ConsumerList:
+    """The consumers of one stream."""
+
+    def __cinit__(self, MsgStore store not None):
+        self.store = store
+        self.members = {}
+
+    def __dealloc__(self):
+        free(self.observers)
+
+    # -- changes -----------------------------------------------------------------------------------------------------
+
+    cdef int add(self, Observer o) except -1:
+        cdef const Observers *old = self.observers
+        cdef Observers *made
+        if old != NULL and old.index != NULL:
+            self.add_to_index([o])
+        elif old != NULL and old.n == FEW_OBSERVERS:
+            made = <Observers *> calloc(1, sizeof(Observers))
+            if made == NULL:
+                raise MemoryError
+            try:
+                if self.index is None:
+                    self.index = Sublist()
+                self.add_to_index([*self.members, o])
+            except MemoryError:
+                free(made)
+                raise
+            made.index = <void *> self.index
+            self.publish(made)
+        else:
+            made = <Observers *> calloc(1, sizeof(Observers))
+            if made == NULL:
+                raise MemoryError
+            if old != NULL:
+                made[0] = old[0]
+            made.few[made.n] = <void *> o
+            made.n += 1
+            self.publish(made)
+        self.members[o] = None
+        return 0
+
+    cdef int remove(self, Observer o) except -1:
+        cdef const Observers *old = self.observers
+        cdef Observers *made = NULL
+        cdef Subscription *listed = o.listed
+        cdef uint32_t i
+        if o not in self.members:
+            return 0
+        if listed == NULL and len(self.members) > 1:
+            made = <Observers *> calloc(1, sizeof(Observers))
+            if made == NULL:
+                raise MemoryError
+            for i in range(old.n):
+                if old.few[i] != <void *> o:
+                    made.few[made.n] = old.few[i]
+                    made.n += 1
+        del self.members[o]
+        if listed != NULL:
+            o.listed = NULL
+            pthread_mutex_lock(&self.store.lock)
+            take_out(self.index, listed)
+            pthread_mutex_unlock(&self.store.lock)
+            retire_all(listed)
+        if made != NULL or not self.members:
+            self.publish(made)
+        return 0
+
+    cdef int clear(self) except -1:
+        cdef Observer o
+        for o in list(self.members):
+            self.remove(o)
+        return 0
+
+    cdef int refilter(self, Observer o, Filter *f) except -1:
+        cdef Subscription *old = o.listed
+        cdef Subscription *made = NULL
+        cdef bint ok = True
+        if old != NULL:
+            made = subscriptions_of(o, f)
+        pthread_mutex_lock(&self.store.lock)
+        if old != NULL:
+            # Add the new ones before removing the old, so that a thread that walks without the lock never misses `o`.
+            ok = put_in(self.index, made)
+            if ok:
+                take_out(self.index, old)
+        if ok:
+            o.filter = f
+        pthread_mutex_unlock(&self.store.lock)
+        if not ok:
+            free_all(made)
+            raise MemoryError
+        if old != NULL:
+            o.listed = made
+            retire_all(old)
+        return 0
+
+    cdef int publish(self, Observers *made) except -1:
+        # Under the lock: a thread that stores a message holds it, and sees the old root or the new one throughout.
+        cdef Observers *old = self.observers
+        pthread_mutex_lock(&self.store.lock)
+        store_ptr_release(<void **> &self.observers, made)
+        pthread_mutex_unlock(&self.store.lock)
+        if old != NULL:
+            qs_retire(old)
+        return 0
+
+    cdef int add_to_index(self, list joining) except -1:
+        """Add subscriptions of the consumers to the index; of none of them after MemoryError."""
+        cdef Observer o
+        cdef bint ok = True
+        cdef list there = []
+        try:
+            for o in joining:
+                o.listed = subscriptions_of(o, o.filter)
+                there.append(o)
+        except MemoryError:
+            ok = False
+        if ok:
+            pthread_mutex_lock(&self.store.lock)
+            for o in joining:
+                ok = ok and put_in(self.index, o.listed)
+            if not ok:
+                for o in joining:
+                    take_out(self.index, o.listed)
+            pthread_mutex_unlock(&self.store.lock)
+        if not ok:
+            for o in there:
+                retire_all(o.listed)
+                o.listed = NULL
+            raise MemoryError
+        return 0
+
+    # -- walks -------------------------------------------------------------------------------------------------------
+
+    cdef void stored(
+        self, Local *local, StreamBase stream, uint64_t seq, const char *subject, uint32_t n
+    ) noexcept nogil:
+        cdef const Observers *all = self.observers
+        cdef Stored m
+        cdef uint32_t i
+        if all == NULL:
+            return
+        m.local = local
+        m.stream = <void *> stream
+        m.seq = seq
+        if all.index != NULL:
+            (<Sublist> all.index).visit(subject, n, count_stored, &m)
+            return
+        for i in range(all.n):
+            if filter_match((<Observer> all.few[i]).filter, subject, n):
+                count_one(&m, <Observer> all.few[i])
+
+    cdef bint has_interest(self, const char *subject, uint32_t n) noexcept nogil:
+        cdef const Observers *all = self.observers
+        cdef uint32_t i
+        if all == NULL:
+            return False
+        if all.index != NULL:
+            return (<Sublist> all.index).has_interest(subject, n)
+        for i in range(all.n):
+            if filter_match((<Observer> all.few[i]).filter, subject, n):
+                return True
+        return False
+
+    cdef bint look_up(self, Concern concern, const char *subject, uint32_t n, Concerned *c) noexcept nogil:
+        cdef const Observers *all = <const Observers *> load_ptr_acquire(<void **> &self.observers)
+        c.n = 0
+        c.few = all
+        c.found = NULL
+        if all == NULL:
+            return True
+        if all.index == NULL:
+            c.n = all.n
+            return True
+        c.few = NULL
+        if concern == WITH_SUBJECT:
+            c.found = (<Sublist> all.index).match(subject, n)
+        elif concern == WITH_SUBJECTS:
+            c.found = (<Sublist> all.index).reverse_match(subject, n)
+        else:
+            c.found = (<Sublist> all.index).all()
+        if c.found == NULL:
+            return False
+        if concern == WITH_EVERYTHING:
+            drop_further(c.found)
+        c.n = c.found.npsubs
+        return True
+
+
+cdef void drop_further(MatchResult *r) noexcept nogil:
+    cdef uint32_t i, n = 0
+    for i in range(r.npsubs):
+        if not r.psubs[i].flags & SUB_FURTHER:
+            r.psubs[n] = r.psubs[i]
+            n += 1
+    r.npsubs = n
+
+
+cdef void concerned_free(Concerned *c) noexcept nogil:
+    free(c.found)
+    c.found = NULL
+    c.n = 0
+
+
+cdef void count_stored(void *arg, Subscription **subs, uint32_t n) noexcept nogil:
+    cdef Stored *m = <Stored *> arg
+    cdef uint32_t i
+    for i in range(n):
+        count_one(m, <Observer> subs[i].client)
+
+
+cdef inline void count_one(const Stored *m, Observer o) noexcept nogil:
+    if not o.stored(m.seq):
+        return
+    run_when_visible(m.local, <StreamBase> m.stream, o)
+
+
+# -- subscriptions of one consumer, linked by `next` -------------------------------------------------------------------
+
+cdef Subscription *subscriptions_of(Observer o, const Filter *f) except NULL:
+    cdef Subscription *first = NULL
+    cdef Subscription **link = &first
+    cdef uint32_t i
+    if f == NULL or f.all:
+        first = sub_new(<void *> o, JETSTREAM, b">", 1, NULL, 0, b"", 0)
+    else:
+        for i in range(f.n):
+            link[0] = sub_new(<void *> o, JETSTREAM, f.subjects[i].at, f.subjects[i].n, NULL, 0, b"", 0)
+            if link[0] == NULL:
+                free_all(first)
+                first = NULL
+                break
+            link[0].internal = 1
+            link[0].flags = SUB_FURTHER if i else 0
+            link = &link[0].next
+    if first == NULL:
+        raise MemoryError
+    return first
+
+
+cdef bint put_in(Sublist index, Subscription *s) noexcept nogil:
+    """Insert all subscriptions; none, and False, when out of memory. Skips invalid subjects, which match nothing."""
+    cdef Subscription *first = s
+    while s != NULL:
+        if index.insert(s) == SL_NO_MEMORY:
+            take_out(index, first)
+            return False
+        s = s.next
+    return True
+
+
+cdef void take_out(Sublist index, Subscription *s) noexcept nogil:
+    while s != NULL:
+        index.remove(s)
+        s = s.next
+
+
+cdef void retire_all(Subscription *s) noexcept nogil:
+    cdef Subscription *following
+    while s != NULL:
+        following = s.next
+        qs_retire(s)
+        s = following
+
+
+cdef void free_all(Subscription *s) noexcept nogil:
+    cdef Subscription *following
+    while s != NULL:
+        following = s.next
+        free(s)
+        s = following

@@ -1,0 +1,65 @@
+"""An entry of a stream's log: one message, checked and ready to be stored.
+
+The leader of a stream checks a message and makes an entry of it. Storing the entry needs nothing else: no poller, no
+publisher, no clock. A server that reads the entry from a log, and has no publisher to answer, stores the same.
+"""
+from libc.stddef cimport size_t
+from libc.stdint cimport int64_t, uint8_t, uint16_t, uint64_t
+
+from gnats.core.runtime.slice cimport Slice
+
+
+# The outcome of a message that was published to a stream.
+cdef enum Outcome:
+    MSG_STORED = 0       # stored; a log that waits for other servers has the message, and will store it
+    MSG_DUPLICATE = 1    # not stored: its message id is known already
+    MSG_LIMITED = 2      # not stored: a limit of the stream is reached, with discard new
+    MSG_REFUSED = 3      # not stored, for another reason
+    MSG_UNHEARD = 4      # not stored: the stream is closed or not subscribed, and counts as no subscriber
+
+
+cdef enum Rollup:
+    NO_ROLLUP = 0
+    ROLLUP_SUBJECT = 1
+    ROLLUP_ALL = 2
+
+
+# An entry's place in an atomic batch or a fast batch (ADR-50).
+cdef enum Part:
+    ALONE = 0            # in neither
+    OF_ATOMIC = 1        # in an atomic batch, but not its last message
+    ENDS_ATOMIC = 2      # the last message of an atomic batch
+    OF_FAST = 3
+
+
+# The parsed reply subject of a message in a fast batch.
+cdef struct FastPattern:
+    Slice id             # of the fast batch
+    uint64_t seq         # of the message in the fast batch: 1..2^64 - 2
+    uint16_t flow        # the most messages for each acknowledgement
+    uint8_t gap_ok, ping, commit, eob    # eob: a commit without a message to store
+
+
+# Slices are borrowed; an absent one has n == 0.
+cdef struct Entry:
+    const Entry *next    # the next entry of the same atomic batch; NULL for the last
+    Slice subject        # after the stream's transform
+    Slice published      # before the transform: other servers transform it themselves
+    Slice reply
+    const char *hdr
+    size_t hdr_n
+    const char *msg      # the payload, n bytes
+    size_t n
+    uint64_t seq         # the sequence that it must get, a mirror's; 0: the next one
+    int64_t ts           # ns since 1970; used only when `seq` is set
+    Slice msg_id
+    Slice expected_id    # the id that the stream's last message must have: checked when this one is stored
+    Slice ttl            # Nats-TTL, unparsed
+    Slice ended          # the subject of the schedule that this message ends
+    Slice value          # the counter's new value, in decimal
+    Slice batch          # ENDS_ATOMIC: the id of the atomic batch
+    uint64_t batch_n     # ENDS_ATOMIC: the number of its messages
+    const FastPattern *fast    # OF_FAST only
+    uint8_t rollup       # a Rollup
+    uint8_t part         # a Part
+    uint8_t names_batch  # the header names an atomic batch

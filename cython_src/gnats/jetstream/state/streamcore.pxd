@@ -1,0 +1,141 @@
+"""The state of a stream (stream.go): its settings, store and consumers, and the steps around each change of the store.
+
+Lock: the stream uses its store's lock, "the lock" below. Bracket each change of the store with enter() and leave().
+leave() counts the bytes that the stream now uses, unlocks, and only then tells consumers which messages were removed.
+"""
+from libc.stddef cimport size_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+
+from gnats.core.client cimport Client
+from gnats.core.net.pollstate cimport PollState
+from gnats.core.subjects.transform cimport Transform
+from gnats.jetstream.engine.barrier cimport Local, StreamBase
+from gnats.jetstream.engine.engine cimport Engine, JsTimer
+from gnats.jetstream.engine.usage cimport Usage
+from gnats.jetstream.state.batchtable cimport BatchLimits, BatchTable
+from gnats.jetstream.state.consumerlist cimport ConsumerList
+from gnats.jetstream.state.dedupe cimport Dedupe
+from gnats.jetstream.state.entry cimport Entry, Outcome
+from gnats.store.index.filter cimport Filter
+from gnats.store.store cimport MsgStore
+
+cdef enum Retention:
+    LIMITS_POLICY = 0
+    INTEREST_POLICY = 1
+    WORK_QUEUE_POLICY = 2
+
+
+# The part of the configuration that messages need. Under the lock.
+cdef struct StreamSettings:
+    uint8_t no_ack, sealed, deny_purge, allow_rollup, allow_ttl, allow_counter, allow_schedules
+    uint8_t allow_atomic, allow_batched, allow_direct, discard_new, discard_new_per, mirror, memory
+    uint8_t republish_headers_only
+    uint8_t retention
+    int32_t max_msg_size         # bytes, header and payload; -1: unlimited
+    int64_t max_msgs, max_bytes, max_msgs_per
+    int64_t duplicates           # the duplicate window, ns; 0: no duplicates are looked for
+    int64_t marker_ttl           # TTL of subject delete markers, seconds; 0: no markers
+
+
+# Removals and purges that leave() tells the consumers of. Each record: a sequence (0: the subject was purged), the
+# length of the subject, the subject.
+cdef struct Removals:
+    char *p
+    size_t n                     # bytes used
+    size_t cap
+    uint8_t many                 # further messages were removed that have no record
+
+
+cdef class StreamCore(StreamBase)
+
+
+# The log that a stream's messages pass before they are stored: see gnats.jetstream.stream.streamlog. The lock is held.
+cdef struct StreamLog:
+    # Have an entry, and the entries linked to it, stored by store_entry(). Returns the outcome of the last entry;
+    # MSG_STORED from a log that waits for other servers says that the log has the entries.
+    Outcome (*propose)(StreamCore s, Local *local, const Entry *e) noexcept nogil
+
+
+cdef class StreamCore(StreamBase):
+    cdef const StreamLog *log
+    cdef readonly Engine engine
+    cdef readonly MsgStore store
+    cdef readonly str name
+    cdef readonly Client client            # owns the stream's subscriptions, in its account
+    cdef readonly Usage account_usage, server_usage    # None: not counted
+    cdef ConsumerList observing            # the consumers
+    cdef list keep                         # keeps the account and the engine alive
+    cdef bytes name_bytes, ack_start, error_tail    # own the bytes of name_p, pub_ack and error_end
+    cdef const char *name_p
+    cdef size_t name_n
+    cdef uint64_t max_direct               # bytes that one direct get answers with unless it asks for less
+    cdef size_t max_payload                # the server's, bytes: a counter's message may not be larger
+    cdef readonly BatchLimits batch_limits  # the server's
+    # under the lock
+    cdef StreamSettings cfg
+    cdef const char *pub_ack               # the JSON of a reply, up to the sequence
+    cdef size_t pub_ack_n
+    cdef const char *error_end             # the JSON that ends a reply with an error
+    cdef size_t error_end_n
+    cdef Transform *itr                    # transform of the subjects of incoming messages; NULL for none
+    cdef Transform *tr                     # where stored messages are republished; NULL: nowhere
+    cdef Filter *schedule_subjects         # the stream's subjects if it allows schedules, else NULL
+    cdef bint active                       # subscribed to its subjects
+    cdef bint closed
+    cdef Dedupe dedupe
+    cdef char *last_msg_id
+    cdef size_t last_msg_id_n, last_msg_id_cap
+    cdef BatchTable atomic_batches, fast_batches    # the open ones
+    cdef size_t batch_bytes                # of messages that wait for the commit of their atomic batch
+    cdef bint batch_timer_set, dedupe_timer_set
+    cdef int64_t accounted                 # the part of store.bytes that the usages include
+    cdef Removals removals
+    # atomic
+    cdef uint32_t untold                   # advisories about atomic batches that the control loop has yet to publish
+    # timers; armed under the lock
+    cdef JsTimer dedupe_timer, expiry_timer, batch_timer, schedule_timer
+    cdef bint reserved                     # the engine's heap has room for the four timers
+    cdef uint64_t aged_seq                 # the last sequence when expiry_timer last fired; under the lock
+    cdef int64_t expires_at                # when expiry_timer fires, ns since 1970; 0: not armed
+    cdef int64_t schedules_at              # the same of schedule_timer
+
+    cdef int reserve_timers(self) except -1
+    cdef void release_timers(self) noexcept
+    # Lock.
+    cdef void enter(self) noexcept nogil
+    # Unlock, then tell consumers which messages were removed. The calling thread is online. The store is flushed at
+    # the end of the poller's batch; at once when ps is NULL.
+    cdef void leave(self, PollState *ps) noexcept nogil
+    # Remove a message that a consumer needs no more, unless another consumer needs it; with the limits policy, never
+    # (ackMsg). Returns whether this call removed it. No lock is held; the thread is online.
+    cdef bint ack_msg(self, uint64_t seq, PollState *ps) noexcept nogil
+    # Tell consumers of the records p[0:n] of a Removals. No lock is held; the thread is online.
+    cdef void tell_removed(self, const char *p, size_t n) noexcept nogil
+    # Tell consumers of a purge of `subject` (n == 0: of everything). No lock is held; the thread is online.
+    cdef void tell_purged(self, const char *subject, size_t n) noexcept nogil
+    # The store has failed with `error`, a -errno: acknowledge no further message, and post STREAM_FAILED. The first
+    # error stays.
+    cdef void fail(self, int error) noexcept nogil
+    # Remember an id for the duplicate window, and arm dedupe_timer. Under the lock.
+    cdef void remember_msg_id(self, const char *id, size_t n, uint64_t seq, int64_t ts) noexcept nogil
+    # Copy the id of the last message (n == 0: it has none). False when out of memory. Under the lock.
+    cdef bint set_last_msg_id(self, const char *id, size_t n) noexcept nogil
+    # Have expiry_timer fire at `when`, ns since 1970, or earlier if it is armed earlier. Under the lock.
+    cdef void arm_expiry(self, int64_t when) noexcept nogil
+
+
+cpdef enum StreamEvent:
+    # `a` of an EV_JETSTREAM event that a stream posts to the control plane
+    STREAM_FAILED = 1            # b: errno
+    BATCH_ABANDONED = 2          # b: an AbandonReason; data: the id of the atomic batch
+    STREAM_DAMAGED = 3           # the store has found that messages are lost
+
+
+# Note that a rollup has purged `subject` (n == 0: everything), for leave() to tell consumers. Under the lock.
+cdef void note_purged(StreamCore s, const char *subject, size_t n) noexcept nogil
+# Have schedule_timer fire when the next schedule is due. Under the lock.
+cdef void arm_schedules(StreamCore s) noexcept nogil
+# The store's callbacks on_lost and on_removed; ctx is the StreamCore. Under the lock.
+cdef void note_damage(void *ctx) noexcept nogil
+cdef void note_removed(void *ctx, uint64_t seq, const char *subject, uint32_t n, uint64_t msgs,
+                       uint64_t bytes) noexcept nogil

@@ -1,0 +1,133 @@
+"""Messages on their way into a stream; see ingest.pxd."""
+from libc.stddef cimport size_t
+from libc.string cimport memmove, strlen
+
+from gnats.core.messages.headers cimport remove_status
+from gnats.core.messages.message cimport Message
+from gnats.core.messages.msgtrace cimport TRACE_DUPLICATE, MsgTrace, trace_jetstream, trace_jetstream_error
+from gnats.core.runtime.slice cimport Slice
+from gnats.core.subjects.sublist cimport Subscription
+from gnats.includes.atomics cimport unlikely
+from gnats.includes.text cimport put_text
+from gnats.jetstream.batch.atomicbatch cimport process_atomic_batch_msg
+from gnats.jetstream.batch.fastbatch cimport is_fast_batch, process_fast_batch_msg
+from gnats.jetstream.engine.barrier cimport Local, local_of
+from gnats.jetstream.publish.checks cimport check_message, make_entry
+from gnats.jetstream.publish.inbound cimport Inbound, inbound_free, inbound_init, own_header, transform_subject
+from gnats.jetstream.publish.puback cimport respond_duplicate
+from gnats.jetstream.publish.refusal cimport TOLD, Refusal, tell_refused
+from gnats.jetstream.state.entry cimport MSG_DUPLICATE, MSG_REFUSED, MSG_STORED, MSG_UNHEARD, Entry, Outcome
+from gnats.jetstream.state.headers cimport (
+    H_BATCH_ID,
+    H_REQUEST_INFO,
+    has_header,
+    header_set,
+    named_header,
+    parse_headers,
+    with_text_header,
+    without_header,
+)
+from gnats.jetstream.state.streamcore cimport StreamCore
+
+
+cdef bint process_inbound_jetstream_msg(void *ctx, const Message *msg, const Subscription *sub) noexcept nogil:
+    return process_publish(<StreamCore> ctx, local_of(msg.ps), msg) != MSG_UNHEARD
+
+
+cdef Outcome process_publish(StreamCore s, Local *local, const Message *msg) noexcept nogil:
+    cdef Inbound m
+    cdef Slice pattern
+    cdef Outcome outcome
+    inbound_init(&m)
+    m.subject = msg.subject
+    m.reply = msg.reply
+    m.hdr = msg.data
+    m.hdr_n = msg.hdr
+    m.msg = msg.data + msg.hdr
+    m.n = msg.n - msg.hdr
+    # When the message came through imported services, the requester's own reply subject has the fast batch's pattern.
+    pattern = msg.hop.reply if msg.hop != NULL and msg.hop.reply.n else m.reply
+    if m.hdr_n:
+        parse_headers(m.hdr, m.hdr_n, &m.h)
+        if unlikely(has_header(&m.h, H_REQUEST_INFO) or has_status(&m) or msg.trace != NULL):
+            if not rewrite_header(&m, msg.trace != NULL):
+                return MSG_REFUSED
+        if unlikely(msg.trace != NULL):
+            begin_trace(s, local, msg.trace)
+    s.enter()
+    if unlikely(is_fast_batch(&pattern)) and not only_traced(local):
+        outcome = process_fast_batch_msg(s, local, &m, &pattern)
+    elif unlikely(header_set(&m.h, H_BATCH_ID)) and not only_traced(local):
+        outcome = process_atomic_batch_msg(s, local, &m)
+    else:
+        outcome = store_inbound(s, local, &m)
+    s.leave(local.ps)
+    local.mt = NULL
+    inbound_free(&m)
+    return outcome
+
+
+cdef inline bint only_traced(const Local *local) noexcept nogil:
+    return local.mt != NULL and local.mt.only
+
+
+cdef void begin_trace(StreamCore s, Local *local, MsgTrace *t) noexcept nogil:
+    cdef Slice name
+    name.p = <char *> s.name_p
+    name.n = s.name_n
+    local.mt = t
+    trace_jetstream(t, &name)
+
+
+cdef inline bint has_status(const Inbound *m) noexcept nogil:
+    return m.hdr_n > 8 and m.hdr[8] != c'\r'
+
+
+cdef bint rewrite_header(Inbound *m, bint traced) noexcept nogil:
+    """Remove the status and Nats-Request-Info; in a traced message, disable Nats-Trace-Dest. They are not for readers
+    of the stream. The header becomes a copy. False when out of memory."""
+    cdef const char *disabled = b"trace disabled"
+    cdef Slice dest
+    cdef size_t rest
+    if not own_header(m):
+        return False
+    m.hdr_n = remove_status(m.hdr, m.hdr_n)
+    if traced and m.hdr_n:
+        dest = named_header(m.hdr, m.hdr_n, b"Nats-Trace-Dest")
+        if dest.p != NULL:
+            rest = m.hdr + m.hdr_n - (dest.p + dest.n)
+            memmove(dest.p + strlen(disabled), dest.p + dest.n, rest)
+            put_text(dest.p, disabled)
+            m.hdr_n = m.hdr_n - dest.n + strlen(disabled)
+        else:
+            m.hdr_n = with_text_header(m.hdr, m.hdr, m.hdr_n, b"Nats-Trace-Dest", disabled)
+    m.hdr_n = without_header(m.hdr, m.hdr_n, b"Nats-Request-Info")
+    parse_headers(m.hdr, m.hdr_n, &m.h)
+    return True
+
+
+# -- storing -----------------------------------------------------------------------------------------------------------
+
+cdef void process_jetstream_msg(StreamCore s, Local *local, Inbound *m) noexcept nogil:
+    s.enter()
+    store_inbound(s, local, m)
+    s.leave(local.ps)
+
+
+cdef Outcome store_inbound(StreamCore s, Local *local, Inbound *m) noexcept nogil:
+    cdef Entry e
+    cdef Refusal r
+    cdef Outcome outcome
+    if not transform_subject(s, local, m):
+        return MSG_REFUSED
+    outcome = check_message(s, m, NULL, &r)
+    if outcome == MSG_STORED:
+        make_entry(m, &e)
+        return s.log.propose(s, local, &e)
+    if outcome == MSG_REFUSED:
+        tell_refused(s, local, &m.reply, &r, TOLD, 0)
+    elif outcome == MSG_DUPLICATE:
+        if unlikely(local.mt != NULL):
+            trace_jetstream_error(local.mt, TRACE_DUPLICATE, NULL, 0)
+        respond_duplicate(s, local, &m.reply, r.last)
+    return outcome

@@ -1,0 +1,14 @@
+"""A stream (stream.go): the methods that the control plane calls."""
+from libc.stdint cimport int64_t
+
+from gnats.jetstream.state.streamcore cimport StreamCore
+
+
+cdef class Stream(StreamCore):
+    cdef dict subs                 # (subject, function) -> address of the Subscription
+    cdef bytes origin              # name of the mirrored stream whose direct gets it answers as well; b"" for none
+    cdef readonly object config    # the StreamConfig of the last configure()
+
+    cdef int subscribe_native(self, bytes subject, bytes queue, int which) except -1
+    cdef int rebuild_dedupe(self) except -1
+    cdef void account_for(self, int64_t delta) noexcept

@@ -1,0 +1,1 @@
+"""Accounts: subject spaces, what they share, and the server's own clients in them."""

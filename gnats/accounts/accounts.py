@@ -1,0 +1,398 @@
+"""The accounts of a server: made from its options, changed in place by a reload or a new JWT
+(accounts.go)."""
+
+import json
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+
+from gnats.accounts.account import Account
+from gnats.clock import Timer, call_later, time_ns
+from gnats.core.routing.services import ExportedService, ImportedService
+from gnats.core.runtime.quiesce import advance, passed
+from gnats.errors import OptionError
+from gnats.go.text import text_bytes
+from gnats.nkeys.identity import server_hash
+from gnats.options.options import Options
+from gnats.options.values.accounts import AccountConfig, ServiceLatency
+from gnats.options.values.auth import GLOBAL_ACCOUNT, SYSTEM_ACCOUNT
+from gnats.options.values.limits import UNLIMITED
+from gnats.options.values.mappings import Row, compile_account_mappings, compile_mappings, domain_mappings
+from gnats.options.values.sharing import (
+    JETSTREAM_API,
+    RESPONSE_THRESHOLD,
+    CheckActivation,
+    Complain,
+    Exchange,
+    Party,
+)
+
+GATEWAY_TIMEOUT = 504
+LOOK_INTERVAL = 1.0
+"""Seconds between two looks at removed accounts: may they be let go of?"""
+
+Measured = Callable[[Account, ServiceLatency, int, bytes], None]
+
+
+def ignore(account: Account, latency: ServiceLatency, status: int, data: bytes) -> None:
+    """Nobody wants to know."""
+
+
+@dataclass(slots=True)
+class Removed:
+    """An account that is not in the configuration any more, on its way out.
+
+    Its clients may still be here, and pollers, queued events, shadows of subscriptions and expected responses
+    may still point to it.
+    """
+
+    account: Account
+    services: list[ExportedService]
+    """What it exported."""
+    number: int
+    """Nothing new comes to point to it when all pollers have passed this (core.runtime.quiesce)."""
+    quiet: bool = False
+    """It was found unused, and `number` is of then."""
+
+    def is_free(self) -> bool:
+        """May nothing point to it any more? To be asked again until it is so."""
+        account = self.account
+        if not passed(self.number):
+            return False
+        if account.clients or account.exchanges or any(service.in_use for service in self.services):
+            self.quiet = False
+            return False
+        if not self.quiet:  # somebody may have seen it in use just now
+            self.quiet, self.number = True, advance()
+            return False
+        return True
+
+
+def _json(name: str) -> bytes:
+    """The name as JSON, from which it can be read again: bytes that are not UTF-8 become halves of pairs."""
+    return json.dumps(name, ensure_ascii=False).encode("utf-8", "backslashreplace")
+
+
+class Accounts(dict[str, Account]):
+    """Accounts by name: the global one, the system's unless the options want none, those of the options, and
+    those of JWTs.
+
+    Raises OptionError for options that do not go together; `log_error` is told what accounts of the options
+    have to do without. What cannot be of an account of a JWT is left out, and `complain` is told.
+    """
+
+    def __init__(
+        self,
+        opts: Options,
+        server_name: str = "",
+        check_activation: CheckActivation | None = None,
+        complain: Complain | None = None,
+        log_error: Callable[[str], object] = len,
+    ) -> None:
+        super().__init__()
+        self._log_error = log_error
+        self._check_activation = check_activation
+        self._complain = complain or (lambda name, what, why: None)
+        self._server = _json(server_name)
+        self._hash = server_hash(server_name).encode()
+        self._removed: dict[str, Removed] = {}
+        self._looking: Timer | None = None
+        self.no_events: Callable[[], bool] = lambda: True
+        """Whether no event of a poller waits, which may name an account; for the server to set. Asked before
+        accounts are let go of."""
+        self._exports: dict[int, tuple[Account, ExportedService, ServiceLatency | None]] = {}
+        self.measured: Measured = ignore
+        """Is called with each measurement of a service; for the server to set."""
+        self._timers: dict[int, Timer] = {}
+        self._claims: dict[str, AccountConfig] = {}
+        """Of JWTs."""
+        self._importers: dict[str, set[str]] = {}
+        """Of an account, those of JWTs that import from it or would like to."""
+        self._exchange = Exchange()
+        self._system = ""
+        self.system_account: Account | None = None
+        self.configure(opts)
+        self.global_account = self[GLOBAL_ACCOUNT]
+
+    def configure(self, opts: Options) -> None:
+        """Make the accounts what the options say; accounts and clients that stay go on working.
+
+        Accounts that are not named any more leave the registry; their clients are the caller's business.
+        Raises OptionError, changing nothing, for options that cannot be used.
+        """
+        configs = {config.name: config for config in opts.accounts}
+        system = opts.system_account or (SYSTEM_ACCOUNT if SYSTEM_ACCOUNT in configs else "")
+        if not system and (opts.jetstream.enabled or not opts.no_system_account):
+            system = SYSTEM_ACCOUNT
+        self._options = opts
+        configs.setdefault(GLOBAL_ACCOUNT, AccountConfig(GLOBAL_ACCOUNT, mappings=opts.mappings))
+        if system:
+            configs.setdefault(system, AccountConfig(system))
+        if opts.jetstream.enabled and not opts.accounts_by_jwt and configs.keys() <= {GLOBAL_ACCOUNT, system}:
+            configs[GLOBAL_ACCOUNT] = replace(configs[GLOBAL_ACCOUNT], jetstream=UNLIMITED)
+        own = [config for config in configs.values() if config.name not in self._claims]
+        rows = {config.name: compile_account_mappings(config.name, config.mappings) for config in own}
+        exchange = Exchange(self._check_activation)
+        exchange.add(own)
+        exchange.add(self._claims.values(), self._complain)
+        served: set[str] = set()
+        if system:
+            for problem in exchange.add_system_exports(system):
+                self._log_error(problem)
+            served = self._add_jetstream(exchange, system, [*own, *self._claims.values()])
+        for name in served | {system}:
+            if name in rows:
+                rows[name] += domain_mappings(
+                    opts.jetstream.domain, system=name == system, besides=rows[name]
+                )
+        self._exchange, self._system = exchange, system
+        for name in self.keys() - exchange.parties.keys():
+            self._remove(name)
+        for config in own:
+            account = self._register(config.name)
+            account.set_mappings(rows[config.name])
+            account.set_limits(config.limits)
+            account.set_trace_dest(text_bytes(config.trace_dest), config.trace_sampling)
+            account.jetstream_limits = config.jetstream
+        self.system_account = self[system] if system else None
+        for account in self.values():
+            account.is_system = account is self.system_account
+        self._build(exchange.parties)
+
+    def _add_jetstream(self, exchange: Exchange, system: str, configs: Iterable[AccountConfig]) -> set[str]:
+        """Have accounts import the JetStream API, if there is one; their names. Raises OptionError."""
+        configs = list(configs)
+        configured = [config.name for config in configs if config.jetstream and config.name != system]
+        enabled = self._options.jetstream.enabled
+        if not configured and not enabled:
+            return set()
+        others = [config.name for config in configs if not config.jetstream] if enabled else []
+        try:
+            return exchange.add_jetstream(system, configured, others)
+        except ValueError as exc:
+            raise OptionError(f"Error setting up jetstream service imports for account: {exc}") from None
+
+    def _build(self, names: Iterable[str]) -> None:
+        parties = [self._exchange.parties[name] for name in names]
+        for party in parties:
+            self._export(self[party.name], party)
+        for party in parties:
+            self._import(self[party.name], party)
+
+    # -- accounts of JWTs ------------------------------------------------------------------------------------
+
+    def update_claims(self, configs: Iterable[AccountConfig]) -> set[str]:
+        """Build these accounts of JWTs, or change them in place, and refresh() them."""
+        configs = list(configs)
+        for config in configs:
+            self._note_imports(config)
+            account = self._register(config.name)
+            account.updated = time_ns()
+            account.set_limits(config.limits)
+            account.jetstream_limits = config.jetstream
+        return self.refresh(config.name for config in configs)
+
+    def forget(self, name: str) -> None:
+        """An account of a JWT is no more; its clients are the caller's business."""
+        self._note_imports(AccountConfig(name))
+        self.refresh([name])
+        del self._claims[name]
+        self._exchange.remove(name)
+        self._remove(name)
+
+    def refresh(self, names: Iterable[str]) -> set[str]:
+        """Look again at what accounts of JWTs export and import, and at those that import from them.
+
+        The names of all that were looked at.
+        """
+        names = set(names)
+        every = self._system in names
+        affected = set(self._claims) if every else names.union(*(self._importers.get(n, ()) for n in names))
+        exchange = self._exchange
+        for name in affected:
+            exchange.remove(name)
+        exchange.add([self._claims[name] for name in sorted(affected)], self._complain)
+        if every:
+            exchange.add_system_exports(self._system)
+        elif self._system:
+            for name in affected:
+                exchange.add_system_imports(name, self._system)
+        served: set[str] = set()
+        if self._system:
+            served = self._add_jetstream(exchange, self._system, [self._claims[name] for name in affected])
+        for name in affected:
+            rows = self._claimed_mappings(self._claims[name])
+            if name in served or name == self._system:
+                domain = self._options.jetstream.domain
+                rows += domain_mappings(domain, system=name == self._system, besides=rows)
+            self[name].set_mappings(rows)
+        self._build(exchange.parties if every else affected)
+        return affected
+
+    def _note_imports(self, config: AccountConfig) -> None:
+        before = self._claims.get(config.name)
+        for item in before.imports if before else ():
+            self._importers[item.account].discard(config.name)
+        for item in config.imports:
+            self._importers.setdefault(item.account, set()).add(config.name)
+        self._claims[config.name] = config
+
+    def _claimed_mappings(self, config: AccountConfig) -> list[Row]:
+        rows = []
+        for mapping in config.mappings:
+            try:
+                rows += compile_mappings([mapping])
+            except ValueError as exc:
+                self._complain(config.name, "mapping", str(exc))
+        return rows
+
+    def _register(self, name: str) -> Account:
+        account = self.get(name)
+        if account is None:
+            removed = self._removed.pop(name, None)
+            if removed:
+                account = removed.account
+            else:
+                account = Account(name)
+                account.set_identity(_json(name), self._server, self._hash)
+            self[name] = account
+        return account
+
+    def _remove(self, name: str) -> None:
+        account = self.pop(name)
+        services = list(account.services.values())
+        account.set_mappings([])
+        self._import(account, Party(name))
+        self._export(account, Party(name))
+        self._removed[name] = Removed(account, services, advance())
+        if self._looking is None:
+            self._look_later()
+
+    def _look_later(self) -> None:
+        self._looking = call_later(LOOK_INTERVAL, self._let_go)
+
+    def _let_go(self) -> None:
+        """Let go of the removed accounts that nothing points to any more."""
+        self._looking = None
+        # looked at first: what a batch has posted before it was passed is drained then
+        drained = self.no_events()
+        for removed in [each for each in self._removed.values() if drained and each.is_free()]:
+            account = removed.account
+            del self._removed[account.name]
+            account.detach()
+            for service in removed.services:
+                self._exports.pop(service.id, None)
+                if timer := self._timers.pop(service.id, None):
+                    timer.cancel()
+            if account.internal:
+                account.internal.close()
+                account.internal = None
+        if self._removed:
+            self._look_later()
+
+    # -- exports and imports ---------------------------------------------------------------------------------
+
+    def _export(self, account: Account, party: Party) -> None:
+        """Offer what the account exports now; services that stay keep the responses they wait for."""
+        for subject, old in list(account.services.items()):
+            export = party.service_exports.get(subject)
+            if export is None or export.response_type != old.response_type:
+                del account.services[subject]
+                old.close()
+                self.expect_responses(old.id)
+        for subject, export in party.service_exports.items():
+            threshold = export.threshold or RESPONSE_THRESHOLD
+            service = account.services.get(subject)
+            if service is None:
+                service = ExportedService(account, export.response_type, threshold)
+                account.services[subject] = service
+            service.threshold = threshold
+            latency = export.latency
+            sampling = latency.sampling if latency else 0
+            service.allow_trace(export.allow_trace)
+            service.measure(sampling, by_header=latency is not None and sampling < 100)
+            self._exports[service.id] = account, service, latency
+
+    def _import(self, account: Account, party: Party) -> None:
+        """Take what the account imports now; imports that stay are not touched."""
+        wanted = {}
+        for route in party.service_imports:
+            wanted[route.key] = route, self[route.exporter].services[route.export]
+        for key, old in list(account.service_imports.items()):
+            if key not in wanted or wanted[key][1] is not old.export:
+                account.service_imports.pop(key).close()
+        for key, (route, export) in wanted.items():
+            if service := account.service_imports.get(key):
+                service.share = route.share
+            else:
+                account.service_imports[key] = ImportedService(
+                    account,
+                    export,
+                    text_bytes(route.subject),
+                    text_bytes(route.to),
+                    route.transform,
+                    use_published=route.use_published,
+                    share=route.share,
+                    to_system=self[route.exporter] is self.system_account,
+                    sid=account.next_sid(),
+                )
+        account.shares_details = any(
+            route.share
+            and (self[route.exporter] is not self.system_account or route.subject == JETSTREAM_API)
+            for route in party.service_imports
+        )
+        if account.shares_details:
+            for session in account.clients.values():
+                session.share_details()
+        streams = {route.key: route for route in party.stream_imports}
+        if streams.keys() != account.stream_imports:
+            account.stream_imports = set(streams)
+            account.set_stream_imports(
+                [
+                    (
+                        self[r.exporter],
+                        text_bytes(r.subject),
+                        text_bytes(r.to),
+                        r.transform,
+                        r.use_published,
+                        r.allow_trace,
+                    )
+                    for r in streams.values()
+                ]
+            )
+            for session in account.clients.values():
+                if session.client:
+                    session.client.renew_imports()
+
+    # -- responses -------------------------------------------------------------------------------------------
+
+    def expect_responses(self, export_id: int) -> None:
+        """Responses of a service are expected: see to it that they are forgotten when they do not come."""
+        if export_id not in self._exports:
+            return
+        _, export, _ = self._exports[export_id]
+        wait, lost = export.check_expired_responses()
+        for measured in lost:
+            self.report(export_id, GATEWAY_TIMEOUT, measured)
+        if wait is None and export.closed:
+            del self._exports[export_id]
+        elif wait is not None and export_id not in self._timers:
+            self._timers[export_id] = call_later(wait, self._expire, export_id)
+
+    def report(self, export_id: int, status: int, data: bytes) -> None:
+        """A request to a service was measured; `data` is for gnats.events.latency."""
+        account, _, latency = self._exports.get(export_id, (None, None, None))
+        if account and latency:
+            self.measured(account, latency, status, data)
+
+    def _expire(self, export_id: int) -> None:
+        del self._timers[export_id]
+        self.expect_responses(export_id)
+
+    def close(self) -> None:
+        """Wait for no more responses, and for nothing to be let go of."""
+        if self._looking:
+            self._looking.cancel()
+            self._looking = None
+        for timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()

@@ -1,0 +1,130 @@
+"""Clients of the server itself (server.go): they subscribe with callbacks and publish, in one account."""
+
+import itertools
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from gnats.connection.closed_state import ClosedState
+from gnats.connection.log_lines import trace_line
+from gnats.core.client import Client
+from gnats.core.messages.headers import header_value
+from gnats.core.net.log_records import TraceCode
+from gnats.core.runtime.kinds import ACCOUNT, SYSTEM
+
+if TYPE_CHECKING:
+    from gnats.core.accounts.account import Account
+    from gnats.core.poller import Poller
+    from gnats.core.runtime.state import ServerState
+    from gnats.log.logger import Logger
+
+
+MessageParts = tuple[bytes, bytes, bytes, bytes, bytes, bytes, bytes]
+"""Of an EV_MSG: subject, reply, header, payload, asker, account, sid."""
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A message for the server; `producer` is the connection id of the client that published it.
+
+    A client writes the header as it likes, so nothing in it says who asks; `asker` and `account` do.
+    """
+
+    subject: bytes
+    reply: bytes
+    header: bytes
+    payload: bytes
+    producer: int
+    asker: bytes = b""
+    """The requester (ClientInfo) as JSON; b"" where the message came through no imported service."""
+    account: bytes = b'""'
+    """The account that is meant, its name as JSON: the one that imports the service, or else the
+    producer's."""
+
+    @property
+    def account_name(self) -> str:
+        name = json.loads(self.account)
+        assert isinstance(name, str)
+        return name
+
+    def header_value(self, name: bytes) -> bytes:
+        """The value of the first header line with that name, b"" without one."""
+        return header_value(self.header, name) or b""
+
+    def has_header(self, name: bytes) -> bool:
+        """Whether there is a header line with that name, its value may be empty."""
+        return header_value(self.header, name) is not None
+
+
+Callback = Callable[[Message], None]
+
+
+class InternalClient:
+    """An internal client of an account. Used from the loop's thread only.
+
+    What one of the system account does is traced in `log` when trace_verbose is on.
+    """
+
+    def __init__(
+        self,
+        account: "Account",
+        cid: int,
+        poller: "Poller",
+        state: "ServerState",
+        kind: int = ACCOUNT,
+        log: "Logger | None" = None,
+    ) -> None:
+        self.client = Client(kind, -1, cid, poller, state)
+        self.client.register(account)
+        self._state = state
+        self._log = log if kind == SYSTEM else None
+        self._sids = itertools.count(1)
+        self._callbacks: dict[bytes, Callback] = {}
+
+    def subscribe(self, subject: bytes, callback: Callback, queue: bytes | None = None) -> bytes:
+        """Have `callback` called with each message; returns what unsubscribe() takes.
+
+        Raises ValueError for an invalid subject, MemoryError.
+        """
+        sid = b"%d" % next(self._sids)
+        self.client.subscribe_internal(subject, queue, sid)
+        self._callbacks[sid] = callback
+        if self._traced():
+            self._trace(TraceCode.TRACE_IN, b"SUB %s %s %s" % (subject, queue or b"", sid))
+        return sid
+
+    def unsubscribe(self, sid: bytes) -> None:
+        """Undo subscribe(). Messages on their way are dropped. Raises KeyError for an unknown one."""
+        del self._callbacks[sid]
+        self.client.unsubscribe_internal(sid)
+
+    def publish(
+        self, subject: bytes, payload: bytes, *, reply: bytes | None = None, header: bytes | None = None
+    ) -> bool:
+        """Publish in the account; True when somebody received it. `header` is a whole header block."""
+        if self._traced():
+            message = (header or b"") + payload
+            self._trace(TraceCode.TRACE_IN, b"PUB %s %s %d" % (subject, reply or b"", len(message)))
+            most = self._state.max_traced_msg_len or len(message)
+            if message and not self._state.trace_headers:
+                self._trace(TraceCode.TRACE_IN_PAYLOAD, message[:most], len(message) > most)
+        return self.client.publish_internal(subject, reply, header, payload)
+
+    def process_message(self, producer: int, message: MessageParts) -> None:
+        """Hand over a message of an EV_MSG."""
+        subject, reply, header, payload, asker, account, sid = message
+        if callback := self._callbacks.get(sid):
+            callback(Message(subject, reply, header, payload, producer, asker, account))
+
+    def _traced(self) -> bool:
+        return self._log is not None and self._log.trace_on and self._state.trace_verbose
+
+    def _trace(self, code: int, data: bytes, cut: int = 0) -> None:
+        assert self._log is not None
+        self._log.trace(f"SYSTEM - {trace_line(code, cut, data)}")
+
+    def close(self) -> None:
+        """Unsubscribe from everything and go."""
+        self._callbacks.clear()
+        self.client.close_connection(ClosedState.CLIENT_CLOSED)

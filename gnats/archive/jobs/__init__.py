@@ -1,0 +1,1 @@
+"""What is done with archives: runs, compaction, verification, restoring."""

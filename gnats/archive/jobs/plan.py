@@ -1,0 +1,236 @@
+"""What a run of the archive has to do: sequences that are not archived, cut into tasks of whole blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+
+from gnats.archive.errors import ArchiveError
+from gnats.archive.files import times
+from gnats.archive.manifest import Entry, Lost, Manifest, Origin, State
+from gnats.archive.ranges import Ranges
+from gnats.archive.reading.snapshot import check_gone
+from gnats.archive.reading.source import Damage, Selection, Snapshot
+from gnats.archive.target import Target
+from gnats.archive.writer import Layout, Writer
+from gnats.go.text import rfc3339
+from gnats.store.index.seqset import SequenceSet
+
+
+@dataclass(frozen=True)
+class Task:
+    """Blocks to be written by one process: everything in them from first_seq to last_seq.
+
+    `within` is the range that was cut into tasks: the blocks have nothing else of it.
+    """
+
+    origin: Origin
+    snapshot: Snapshot
+    first_seq: int
+    last_seq: int
+    within: tuple[int, int]
+
+    @property
+    def size(self) -> int:
+        """Bytes of the blocks."""
+        return sum(block.size for block in self.snapshot.blocks)
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a task has written. Nothing of it belongs to the archive yet."""
+
+    first_seq: int
+    last_seq: int
+    entries: tuple[Entry, ...]
+    lost: tuple[Lost, ...]
+    damage: tuple[str, ...]
+    failed: str = ""
+    """Why nothing was written, in one line."""
+
+
+def origin_of(snapshot: Snapshot) -> Origin:
+    """Which stream a snapshot is of."""
+    created = rfc3339(snapshot.created) if snapshot.created else ""
+    return Origin(snapshot.stream.account, snapshot.stream.name, created)
+
+
+def sequences_of(snapshot: Snapshot, start_ns: int | None, end_ns: int | None) -> tuple[int, int]:
+    """The sequences of a range of times: from the first message at or after its start to the one before the
+    first that is at or after its end."""
+    first = 1 if start_ns is None else _first_since(snapshot, start_ns)
+    last = snapshot.last_seq if end_ns is None else _first_since(snapshot, end_ns) - 1
+    return first, last
+
+
+def _first_since(snapshot: Snapshot, ns: int) -> int:
+    for batch in snapshot.scan(Selection(start_ns=ns), batch_rows=1024).reader:
+        if batch.num_rows:
+            return int(batch.column("sequence")[0].as_py())
+    return snapshot.last_seq + 1
+
+
+def check_not_rolled_back(snapshot: Snapshot, manifest: Manifest, state: State) -> None:
+    """Raises ArchiveError when the stream's messages are not those that were archived: the last of them that
+    it still has is another one, or there are some behind it that have come since. (The stream was restored
+    from a backup, or its server lost what was not synced.)"""
+    where = f"its archive {manifest.directory}"
+    at = _check_last_archived(snapshot, manifest, state, where)
+    if not state.archived_at:
+        return
+    since = state.archived_at + 10**9  # it is in whole seconds
+    for first, last in state.covered.within(at + 1, snapshot.last_seq):
+        for batch in snapshot.scan(Selection(first, last, start_ns=since), batch_rows=1).reader:
+            if batch.num_rows:
+                raise ArchiveError(
+                    f"message {batch.column('sequence')[0]} of {snapshot.stream.path} has come after {where} "
+                    "had its sequence: the stream was rolled back, and needs a target of its own"
+                )
+
+
+def _check_last_archived(snapshot: Snapshot, manifest: Manifest, state: State, where: str) -> int:
+    """The last archived message that the stream still has; 0: none. Raises ArchiveError: it is another."""
+    for entry in reversed(state.entries):
+        selection = Selection(entry.first_seq, entry.last_seq)
+        for block in reversed(snapshot.select(selection)):
+            table = snapshot.scan(selection, [block]).reader.read_all()
+            if not len(table):
+                continue
+            here = table["sequence"].to_numpy()
+            archived, archived_ns = times(manifest, entry, here[0], here[-1])
+            both, at, archived_at = np.intersect1d(here, archived, assume_unique=True, return_indices=True)
+            others = both[table["time_ns"].to_numpy()[at] != archived_ns[archived_at]]
+            if len(others):
+                raise ArchiveError(
+                    f"message {others[0]} of {snapshot.stream.path} is another one than in {where}: "
+                    "the stream was rolled back, and needs a target of its own"
+                )
+            if len(both):
+                return int(both[-1])
+    return 0
+
+
+def not_rolled_back(snapshot: Snapshot, manifest: Manifest, state: State) -> State:
+    """The state, which is older than the snapshot, or a later one, once the stream is found to be the
+    archived one: it does not end earlier, and see check_not_rolled_back. Raises ArchiveError."""
+    if state.last_seq > snapshot.last_seq:
+        raise ArchiveError(
+            f"{snapshot.stream.path} ends at sequence {snapshot.last_seq}, its archive {manifest.directory} "
+            f"at {state.last_seq}: it was rolled back, and needs a target of its own"
+        )
+    while True:
+        try:
+            check_not_rolled_back(snapshot, manifest, state)
+        except ArchiveError:  # of a file that was compacted meanwhile?
+            before, state = state, manifest.load()
+            if state.version == before.version:
+                raise
+        else:
+            return state
+
+
+def missing(state: State, first: int, last: int, retry_lost: bool = False) -> Ranges:
+    """The sequences from first to last that are not archived. Those that damage took are tried again on
+    request."""
+    wanted = Ranges([(first, last)]).without(state.covered)
+    if not retry_lost:
+        wanted = wanted.without((each.first_seq, each.last_seq) for each in state.lost)
+    return wanted
+
+
+def tasks(origin: Origin, snapshot: Snapshot, wanted: Ranges, task_bytes: int) -> Iterator[Task]:
+    """Cuts what is wanted into tasks of about task_bytes, at the ends of blocks.
+
+    A range of which there is no block is a task, too: it has nothing to write, and is archived by that.
+    """
+    for first, last in wanted:
+        blocks = snapshot.select(Selection(first_seq=first, last_seq=last))
+        start, at, size = first, 0, 0
+        for end, (block, following) in enumerate(pairwise(blocks), 1):
+            size += block.size
+            if size < task_bytes or block.last_seq is None or following.first_seq is None:
+                continue
+            cut = following.first_seq - 1
+            if not max(start, block.last_seq) <= cut < last:
+                continue
+            yield Task(origin, snapshot.part(blocks[at:end]), start, cut, (first, last))
+            start, at, size = cut + 1, end, 0
+        yield Task(origin, snapshot.part(blocks[at:]), start, last, (first, last))
+
+
+def run_task(task: Task, target: Target, job: str, layout: Layout) -> Result:
+    """Writes the files of a task. An ArchiveError is told by the result."""
+    try:
+        return _run(task, target, job, layout)
+    except ArchiveError as exc:
+        return Result(task.first_seq, task.last_seq, (), (), (), failed=str(exc))
+
+
+def _run(task: Task, target: Target, job: str, layout: Layout) -> Result:
+    nothing = Result(task.first_seq, task.last_seq, (), (), ())
+    if not task.snapshot.blocks:
+        return nothing
+    manifest = Manifest(target.open(), task.origin)
+    first, last = task.within
+    scan = task.snapshot.scan(Selection(first_seq=first, last_seq=last), batch_bytes=layout.batch_bytes)
+    with Writer(manifest, job, layout) as writer:
+        for batch in scan.reader:
+            if not batch.num_rows:
+                continue
+            block = batch.column("block")[0].as_py()
+            for sequence in (batch.column("sequence")[0].as_py(), batch.column("sequence")[-1].as_py()):
+                if not task.first_seq <= sequence <= task.last_seq:
+                    raise ArchiveError(
+                        f"{task.snapshot.stream.path}: sequence {sequence} is in or behind block "
+                        f"{block}, where {task.first_seq} to {task.last_seq} are expected"
+                    )
+            writer.write(batch)
+        check_gone(task.snapshot, scan.vanished)
+    return replace(
+        nothing,
+        entries=tuple(writer.entries),
+        lost=tuple(lost_to(scan.damage, task)) if scan.damage else (),
+        damage=tuple(map(str, scan.damage)),
+    )
+
+
+def lost_to(damage: Sequence[Damage], task: Task) -> Iterator[Lost]:
+    """The sequences of a task that damage took: those that are neither there nor known to have been deleted.
+
+    Where the damage does not say which it may be, that is all between the blocks around it.
+    """
+    blocks = task.snapshot.blocks
+    deleted, _ = SequenceSet.decode(task.snapshot.deleted)
+    for each in damage:
+        at = next((i for i, block in enumerate(blocks) if block.index == each.block), None)
+        if at is None:
+            continue
+        block = blocks[at]
+        first = each.first_seq or (block.after or 0) + 1
+        last = each.last_seq or (block.before or task.last_seq + 1) - 1
+        first, last = max(task.first_seq, first), min(task.last_seq, last)
+        there = Ranges()
+        for batch in task.snapshot.scan(Selection(first_seq=first, last_seq=last)).reader:
+            there.add(runs(batch.column("sequence")))
+        for gap_first, gap_last in Ranges([(first, last)]).without(there):
+            # deleted ones at the ends of a gap; what is deleted in the middle of it makes no difference
+            gap_first = deleted.next_absent(gap_first)
+            while gap_last >= gap_first and gap_last in deleted:
+                gap_last -= 1
+            if gap_first <= gap_last:
+                yield Lost(gap_first, gap_last, str(each))
+
+
+def runs(sequences: pa.Array | pa.ChunkedArray) -> list[tuple[int, int]]:
+    """Ascending sequences as ranges without gaps."""
+    values = sequences.to_numpy()
+    if not len(values):
+        return []
+    ends = np.flatnonzero(np.diff(values) != 1)
+    firsts = values[np.concatenate(([0], ends + 1))]
+    lasts = values[np.concatenate((ends, [len(values) - 1]))]
+    return list(zip(firsts.tolist(), lasts.tolist(), strict=True))

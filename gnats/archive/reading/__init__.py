@@ -1,0 +1,1 @@
+"""Streams read from their files: a store's, or a backup's."""

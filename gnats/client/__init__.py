@@ -1,0 +1,1 @@
+"""Clients, as the control plane knows them."""

@@ -1,0 +1,1 @@
+"""The gnats-server command: its command line, signals and service managers."""

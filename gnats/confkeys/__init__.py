@@ -1,5 +1,0 @@
-"""The keys of a configuration: from what was written to options (opts.go)."""
-
-from gnats.confkeys.apply import apply_config
-
-__all__ = ["apply_config"]

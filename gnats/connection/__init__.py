@@ -1,0 +1,1 @@
+"""What any connection has: INFO, CONNECT, the reason of its end, its lines in the log."""

@@ -1,0 +1,162 @@
+"""Words of the data plane's log and trace records (client.go): from code to level and nats-server's text."""
+
+import os
+from collections.abc import Callable
+
+from gnats.core.net.log_records import LogCode, TraceCode
+from gnats.core.protocol.parser import Violation
+from gnats.go.text import duration, quote
+
+SNIPPET = 32  # bytes of a bad protocol line that are shown
+KINDS = ("Client", "Router", "Gateway", "System", "Leafnode", "JetStream", "Account")
+
+
+def _kind(client: object) -> str:
+    return KINDS[getattr(client, "kind", 0)]
+
+
+def _bad_operation(client: object, b: int, data: bytes) -> str:
+    # b holds the parser's state and the offset, data what follows from there
+    state, offset, snippet = b >> 32, b & 0xFFFFFFFF, quote(data[:SNIPPET])
+    return f"{_kind(client)} parser ERROR, state={state}, i={offset}: proto='{snippet}...'"
+
+
+def _line(what: str) -> Callable[[object, int, bytes], str]:
+    return lambda client, b, data: f"{what}: {quote(data)}"
+
+
+def _text(text: str) -> Callable[[object, int, bytes], str]:
+    return lambda client, b, data: text
+
+
+def _subscription(client: object, b: int, data: bytes) -> str:
+    subject, queue, sid = data.split(b"\0", 2)
+    named = f", Queue: {quote(queue)}" if queue else ""
+    return f"Subscription Violation - Subject {quote(subject)}{named}, SID {sid.decode(errors='replace')}"
+
+
+def _import_subscription(client: object, b: int, data: bytes) -> str:
+    subject, account = data.split(b"\0", 1)
+    return f"Creating import subscription on {quote(subject)} from account {account.decode(errors='replace')}"
+
+
+def _removed_subscription(client: object, b: int, data: bytes) -> str:
+    subject, queue, sid = data.split(b"\0", 2)
+    named = f" using queue {quote(queue)}" if queue else ""
+    return f"Removed sub {quote(subject)}{named} (sid {quote(sid)})"
+
+
+def _slow_deadline(client: object, b: int, data: bytes) -> str:
+    chunks, size = data.decode().split()
+    exceeded = f"WriteDeadline of {duration(b)} exceeded"
+    return f"Slow Consumer Detected: {exceeded} with {chunks} chunks of {size} total bytes."
+
+
+def _tls_version(client: object, b: int, data: bytes) -> str:
+    return f"TLS version 1.{b - 0x0301}, cipher suite {data.decode()}"
+
+
+def _tls_error(client: object, b: int, data: bytes) -> str:
+    from gnats.tls.errors import handshake_error
+
+    return f"TLS handshake error: {handshake_error(b, data)}"
+
+
+def _not_pinned(client: object, b: int, data: bytes) -> str:
+    what = f"for key id: {data.decode()}" if data else "as client did not provide a certificate"
+    return f"Failed pinned cert test {what}"
+
+
+_RECORDS: dict[int, tuple[str, Callable[[object, int, bytes], str]]] = {
+    Violation.BAD_OPERATION: ("ERR", _bad_operation),
+    Violation.BAD_PUB_ARGS: ("ERR", _line("processPub Parse Error")),
+    Violation.BAD_PUB_SIZE: ("ERR", _line("processPub Bad or Missing Size")),
+    Violation.BAD_HPUB_ARGS: ("ERR", _line("processHeaderPub Parse Error")),
+    Violation.BAD_HPUB_HEADER_SIZE: ("ERR", _line("processHeaderPub Bad or Missing Header Size")),
+    Violation.BAD_HPUB_SIZE: ("ERR", _line("processHeaderPub Bad or Missing Total Size")),
+    Violation.BAD_HPUB_HEADER_OVER_SIZE: ("ERR", _line("processHeaderPub Header Size larger then TotalSize")),
+    Violation.HEADERS_NOT_SUPPORTED: ("ERR", _text("message headers not supported")),
+    Violation.OVER_MAX_CONTROL_LINE: ("ERR", _text("maximum control line exceeded")),
+    Violation.OVER_MAX_PAYLOAD: ("ERR", lambda c, b, d: f"maximum payload exceeded: {b} vs {d.decode()}"),
+    Violation.BAD_SUB_ARGS: ("ERR", _line("processSub Parse Error")),
+    Violation.BAD_UNSUB_ARGS: ("ERR", _line("processUnsub Parse Error")),
+    Violation.BAD_REMOTE_MSG_ARGS: ("ERR", _line("processRoutedMsgArgs Parse Error")),
+    Violation.BAD_REMOTE_REPLY_INDICATOR: (
+        "ERR",
+        _line("processRoutedMsgArgs Bad or Missing Reply Indicator"),
+    ),
+    Violation.BAD_REMOTE_SIZE: ("ERR", _line("processRoutedMsgArgs Bad or Missing Size")),
+    Violation.UNSUPPORTED_OPERATION: ("ERR", _line("operation not supported on this connection")),
+    LogCode.LOG_PUBLISH_VIOLATION: ("ERR", lambda c, b, d: f"Publish Violation - Subject {quote(d)}"),
+    LogCode.LOG_REPLY_VIOLATION: ("ERR", lambda c, b, d: f"Publish Violation - Reply {quote(d)}"),
+    LogCode.LOG_SUBSCRIPTION_VIOLATION: ("ERR", _subscription),
+    LogCode.LOG_MAX_SUBSCRIPTIONS: ("ERR", _text("maximum subscriptions exceeded")),
+    LogCode.LOG_AUTH_VIOLATION: ("ERR", _text("authentication error")),
+    LogCode.LOG_AUTH_TIMEOUT: ("DBG", _text("Authentication Timeout")),
+    LogCode.LOG_SLOW_PENDING: ("INF", lambda c, b, d: f"Slow Consumer Detected: MaxPending of {b} Exceeded"),
+    LogCode.LOG_SLOW_DEADLINE: ("INF", _slow_deadline),
+    LogCode.LOG_FLUSH_ERROR: ("DBG", lambda c, b, d: f"Error flushing: {os.strerror(b).lower()}"),
+    LogCode.LOG_CLIENT_ERROR: ("ERR", lambda c, b, d: f"{_kind(c)} Error {d.decode(errors='replace')}"),
+    LogCode.LOG_PING_TIMER: ("DBG", lambda c, b, d: f"{_kind(c)} Ping Timer"),
+    LogCode.LOG_PING_DELAYED: (
+        "DBG",
+        lambda c, b, d: f"Delaying PING due to remote client data or ping {duration(round(b, -9))} ago",
+    ),
+    LogCode.LOG_STALE: ("DBG", _text("Stale Client Connection - Closing")),
+    LogCode.LOG_AUTO_UNSUBSCRIBE: (
+        "DBG",
+        lambda c, b, d: f"Auto-unsubscribe limit of {b} reached for sid '{d.decode(errors='replace')}'",
+    ),
+    LogCode.LOG_PRODUCER_STALLED: (
+        "WRN",
+        lambda c, b, d: f"Producer was stalled for a total of {duration(b)}",
+    ),
+    LogCode.LOG_IMPORT_SUBSCRIPTION: ("DBG", _import_subscription),
+    LogCode.LOG_TRACE_ORIGIN: (
+        "ERR",
+        lambda c, b, d: (
+            'Message tracing disabled because of header "Nats-Trace-Origin-Account" with value=' + quote(d)
+        ),
+    ),
+    LogCode.LOG_TRACE_BAD_DESTINATION: (
+        "ERR",
+        lambda c, b, d: f"Destination {quote(d)} is not valid, won't be able to trace events",
+    ),
+    LogCode.LOG_CLOSING_OUT_OF_MEMORY: ("ERR", _text("Out of memory - Closing")),
+    LogCode.LOG_OUT_OF_MEMORY: ("ERR", lambda c, b, d: f"{_kind(c)} - Out of memory, a message is lost"),
+    LogCode.LOG_NOT_WATCHED: (
+        "ERR",
+        lambda c, b, d: f"Error watching the socket: {os.strerror(b).lower()} - Closing",
+    ),
+    LogCode.LOG_SUBSCRIPTION_REMOVED: ("INF", _removed_subscription),
+    LogCode.LOG_TLS_STARTING: ("DBG", _text("Starting TLS client connection handshake")),
+    LogCode.LOG_TLS_COMPLETE: ("DBG", _text("TLS handshake complete")),
+    LogCode.LOG_TLS_VERSION: ("DBG", _tls_version),
+    LogCode.LOG_TLS_TIMEOUT: ("DBG", _text("TLS handshake timeout")),
+    LogCode.LOG_TLS_ERROR: ("ERR", _tls_error),
+    LogCode.LOG_TLS_PROBE: ("DBG", _tls_error),
+    LogCode.LOG_TLS_NOT_PINNED: ("DBG", _not_pinned),
+}
+
+_TRACES: dict[int, Callable[[bytes, int], str]] = {
+    TraceCode.TRACE_IN: lambda d, cut: f"<<- [{d.decode(errors='replace')}]",
+    TraceCode.TRACE_OUT: lambda d, cut: f"->> [{d.decode(errors='replace')}]",
+    TraceCode.TRACE_IN_PAYLOAD: lambda d, cut: f"<<- MSG_PAYLOAD: [{_payload(d, cut)}]",
+    TraceCode.TRACE_OUT_PAYLOAD: lambda d, cut: f"->> MSG_PAYLOAD: [{_payload(d, cut)}]",
+    TraceCode.TRACE_DELSUB: lambda d, cut: f"<-> [DELSUB {d.decode(errors='replace')}]",
+}
+
+
+def _payload(data: bytes, cut: int) -> str:
+    return f'{quote(data)[:-1]}..."' if cut else quote(data)
+
+
+def describe(client: object, code: int, b: int, data: bytes) -> tuple[str, str]:
+    """The level ("DBG", "INF", "WRN" or "ERR") and the text of an EV_LOG."""
+    level, text = _RECORDS[code]
+    return level, text(client, b, data)
+
+
+def trace_line(code: int, cut: int, data: bytes) -> str:
+    """The text of an EV_TRACE; `cut` is not 0 when the data is only the beginning of a payload."""
+    return _TRACES[code](data, cut)

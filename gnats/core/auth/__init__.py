@@ -1,0 +1,1 @@
+"""What users may publish and subscribe to."""

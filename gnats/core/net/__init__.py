@@ -1,0 +1,1 @@
+"""Connections: sockets, outbound memory, transports. They know no protocol."""

@@ -1,0 +1,1 @@
+"""The protocol's text: what comes in, and the answers."""

@@ -1,0 +1,1 @@
+"""Subjects, subscriptions, and the tries that match them."""

@@ -1,0 +1,1 @@
+"""TLS by OpenSSL; nothing here is loaded before a server needs it."""

@@ -1,0 +1,1 @@
+"""What the server publishes about clients, accounts and messages."""

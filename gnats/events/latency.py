@@ -1,0 +1,106 @@
+"""How long services take: measurements of the data plane, as messages to those who want to know
+(ServiceLatency in accounts.go)."""
+
+import re
+import struct
+from collections.abc import Mapping
+
+from gnats.accounts.account import Account
+from gnats.accounts.internal_clients import InternalClients
+from gnats.client.session import Session
+from gnats.clock import time_ns
+from gnats.core.messages.sampling import fields
+from gnats.go.json import marshal
+from gnats.go.text import rfc3339, text_bytes
+from gnats.nkeys.identity import NuidSource
+from gnats.options.values.accounts import ServiceLatency
+
+SERVICE_LATENCY = "io.nats.server.metric.v1.service_latency"
+STATUS = {
+    400: "Bad Request",
+    408: "Request Timeout",
+    503: "Service Unavailable",
+    504: "Service Timeout",
+}
+
+_MEASURED = struct.Struct("=QQqqQ")  # core.messages.responses.Measured
+_ORDER = (
+    *("type", "id", "timestamp", "status", "description", "requestor", "responder", "header"),
+    *("start", "service", "system", "total"),
+)
+_WITH = {
+    "Uber-Trace-Id": re.compile("Uberctx-.*"),
+    "X-B3-Sampled": re.compile("X-B3-(Traceid|Parentspanid|Spanid)"),
+    "X-B3-Traceid": re.compile("X-B3-(Sampled|Parentspanid|Spanid)"),
+    "B3": None,
+    "Traceparent": re.compile("Tracestate"),
+}
+"""Header fields that ask for a measurement, in the order in which they count, and those that go with each."""
+
+
+class Latency:
+    """Publishes measurements in the accounts that serve."""
+
+    def __init__(self, server_name: str, sessions: Mapping[int, Session], clients: InternalClients) -> None:
+        self._server_name = server_name
+        self._sessions = sessions
+        self._clients = clients
+        self._ids = NuidSource()
+
+    def measured(self, account: Account, wanted: ServiceLatency, status: int, data: bytes) -> None:
+        """Tell of a request that ended with a status; `data` is a core.messages.responses.Measured and the
+        request's header if that has asked for it."""
+        requester, responder, elapsed, when, share = _MEASURED.unpack_from(data)
+        report = self._report(status, requester, responder, elapsed, when, share=bool(share))
+        if header := tracing_fields(data[_MEASURED.size :]):
+            report["header"] = header
+        message = {name: report[name] for name in _ORDER if name in report}
+        self._clients.of(account).publish(text_bytes(wanted.subject), marshal(message), reply=b"")
+
+    def _report(
+        self, status: int, requester: int, responder: int, elapsed: int, when: int, *, share: bool
+    ) -> dict[str, object]:
+        report: dict[str, object] = {"type": SERVICE_LATENCY, "id": self._ids.next(), "status": status}
+        if status in STATUS:
+            report["description"] = STATUS[status]
+        requester_rtt = self._describe(report, "requestor", requester, share=share)
+        service = system = total = 0
+        if status == 200:
+            rtt = self._describe(report, "responder", responder, share=True)
+            system = max(time_ns() - when, 0) if rtt else 0
+            service = max(elapsed - rtt, 0)
+            total = requester_rtt + elapsed + system
+        report["timestamp"] = rfc3339(time_ns())
+        report["start"] = rfc3339(when - elapsed - requester_rtt)
+        report |= {"service": service, "system": system, "total": total}
+        return report
+
+    def _describe(self, report: dict[str, object], what: str, cid: int, *, share: bool) -> int:
+        """Put a client, if it is still there, into a report; its round trip time in ns."""
+        session = self._sessions.get(cid)
+        if session is None:
+            return 0
+        rtt = session.snapshot()["rtt"]
+        if share:
+            report[what] = session.client_info(
+                rtt=rtt, server=self._server_name, name_tag=session.grant.name_tag
+            )
+        else:
+            report[what] = {"acc": session.account.name} | ({"rtt": rtt} if rtt else {})
+        return rtt
+
+
+def tracing_fields(header: bytes) -> dict[str, list[str]]:
+    """What of a request's header has asked for a measurement, and what belongs to it."""
+    found: dict[str, list[str]] = {}
+    for key, value in fields(header):
+        found.setdefault(_canonical(key), []).append(value.decode(errors="replace"))
+    for name, others in _WITH.items():
+        if name in found:
+            chosen = [key for key in found if key == name or (others and others.fullmatch(key))]
+            return {key: found[key] for key in sorted(chosen)}
+    return {}
+
+
+def _canonical(key: bytes) -> str:
+    return "-".join(part.capitalize() for part in key.decode(errors="replace").split("-"))

@@ -1,0 +1,166 @@
+"""Traces of messages as senders get them (msgtrace.go): events about what has happened to one, in order."""
+
+import json
+import os
+import re
+import struct
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from gnats.core.routing.tracing import fields
+from gnats.go.text import quote, rfc3339
+
+if TYPE_CHECKING:
+    from gnats.client.session import Session
+    from gnats.events.events import Events
+
+CLIENT = 0
+"""The kind of connection of a client, in events."""
+
+_HEAD = struct.Struct("=IIq")
+_ENTRY = struct.Struct("=qQIIIcBxx")
+_PLACE_HOLDER = re.compile(r"\{\w+\}")
+
+_EGRESS_ERRORS = {
+    1: "Not delivered because of no echo",
+    2: "Not delivered because subscription denies this subject",
+    3: "Not delivered because subscription is closed",
+    4: "Not delivered because client is closed",
+    5: "Not delivered because auto-unsubscribe exceeded",
+    6: "Not delivered because fast producer not stalled and consumer is slow",
+}
+_REFUSALS = {
+    1: "Permissions Violation for Publish to",
+    2: "Permissions Violation for Publish with Reply of",
+}
+
+_TOO_LARGE = "maximum payload exceeded"
+
+_LAST_MSG_ID, _LAST_SEQUENCE, _STORE_FAILED, _ROLLUP_FAILED = 10070, 10071, 10077, 10111
+_DUPLICATE, _LAST_SUBJECT_SEQUENCE = 1, 2
+_STREAM_ERRORS = {
+    _DUPLICATE: "msgid is duplicate",
+    10054: _TOO_LARGE,
+    10060: "expected stream does not match",
+    10097: _TOO_LARGE,
+    10166: "message TTL disabled",
+}
+"""What is told of a message that a stream did not take, where publishers are told something else."""
+_MISMATCHES = {
+    _LAST_SEQUENCE: ("last sequence mismatch", "Nats-Expected-Last-Sequence"),
+    _LAST_SUBJECT_SEQUENCE: ("last sequence by subject mismatch", "Nats-Expected-Last-Subject-Sequence"),
+}
+
+Headers = dict[str, list[str]]
+Entry = tuple[int, int, str, int, list[bytes]]
+"""When (unix time, ns), a connection's id, what, a code that says more, texts; see core.messages.msgtrace."""
+
+
+def publish(sessions: "Mapping[int, Session]", events: "Events", session: "Session", data: bytes) -> None:
+    """Publish what was noted of a client's message in its account; `sessions` are all clients by id."""
+    header_n, dest_n, size = _HEAD.unpack_from(data)
+    header = data[_HEAD.size : _HEAD.size + header_n]
+    at = _HEAD.size + header_n + dest_n
+    headers = header_map(header)
+    event = {
+        "server": events.server_info(),
+        "request": {"header": dict(sorted(headers.items())), "msgsize": size},
+        "events": trace_events(sessions, session, headers, entries(data, at)),
+    }
+    encoding = headers.get("Accept-Encoding", [""])[0].encode(errors="replace")
+    events.publish_in(session.account, data[at - dest_n : at], event, encoding)
+
+
+def header_map(header: bytes) -> Headers:
+    """A header's fields that have a value, each with all of its values."""
+    found: Headers = {}
+    for key, value in fields(header):
+        found.setdefault(_text(key), []).append(_text(value))
+    return found
+
+
+def entries(data: bytes, at: int) -> Iterator[Entry]:
+    """What was noted, from an offset on."""
+    while at < len(data):
+        when, cid, *sizes, kind, code = _ENTRY.unpack_from(data, at)
+        at += _ENTRY.size
+        texts = []
+        for size in sizes:
+            texts.append(data[at : at + size])
+            at += size
+        yield when, cid, kind.decode(), code, texts
+
+
+def trace_events(
+    sessions: "Mapping[int, Session]", session: "Session", headers: Headers, noted: Iterator[Entry]
+) -> list[dict[str, object]]:
+    """The events of a trace, by its notes: the first one is that the message came in."""
+    events: list[dict[str, object]] = []
+    stream: dict[str, object] = {}
+    account = session.account.name
+    for when, cid, kind, code, (first, second, third) in noted:
+        ts = rfc3339(when)
+        event: dict[str, object]
+        match kind:
+            case "i":
+                event = {"type": "in", "ts": ts, "kind": CLIENT, "cid": cid}
+                event |= _named(session) | {"acc": account, "subj": _text(first)}
+            case "x":
+                events[0]["error"] = f"{_REFUSALS[code]} {quote(first)}" if code in _REFUSALS else _TOO_LARGE
+                continue
+            case "m":
+                event = {"type": "sm", "ts": ts, "to": _text(first)}
+            case "e":
+                event = {"type": "se", "ts": ts, "acc": json.loads(first), "to": _text(second)}
+            case "s":
+                event = {"type": "si", "ts": ts, "acc": json.loads(first)}
+                event |= {"from": _text(second), "to": _text(third)}
+            case "j":
+                event = stream = {"type": "js", "ts": ts, "stream": _text(first)}
+            case "k":
+                stream |= {"ts": ts, "subject": _text(first)} | ({"nointerest": True} if code else {})
+                continue
+            case "l":
+                stream["error"] = stream_error(cid, _text(first), headers)
+                continue
+            case _:
+                event = {"type": "eg", "ts": ts, "kind": CLIENT, "cid": cid}
+                if receiver := sessions.get(cid):
+                    event |= _named(receiver)
+                    if receiver.account.name != account:
+                        event["acc"] = receiver.account.name
+                event["sub"] = _text(first)
+                if second:
+                    event["queue"] = _text(second)
+                if code:
+                    event["error"] = _EGRESS_ERRORS[code]
+        events.append(event)
+    return events
+
+
+def stream_error(number: int, text: str, headers: Headers) -> str:
+    """Why a stream did not take a message: an error of JetStream's, or -errno; and what belongs to it."""
+    if number >> 63:
+        return os.strerror(2**64 - number).lower()
+    if number in (_STORE_FAILED, _ROLLUP_FAILED):
+        return text
+    if number == _LAST_MSG_ID:
+        expected = headers.get("Nats-Expected-Last-Msg-Id", [""])[0]
+        return f"last msgid mismatch: {quote(expected.encode())} vs {quote(text.encode())}"
+    if number in _MISMATCHES:
+        what, header = _MISMATCHES[number]
+        expected = headers.get(header, [""])[0]
+        return f"{what}: {expected if expected.isdecimal() else 2**64 - 1} vs {text}"
+    if number in _STREAM_ERRORS:
+        return _STREAM_ERRORS[number]
+    from gnats.jetstream.errors import by_number
+
+    return f"{_PLACE_HOLDER.sub(lambda _: text, by_number(number).text)} ({number})"
+
+
+def _named(session: "Session") -> dict[str, object]:
+    return {"name": session.opts.name} if session.opts.name else {}
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "gnats.fffd")

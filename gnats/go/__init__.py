@@ -1,0 +1,1 @@
+"""Go's numbers, texts, times and JSON, as people and programs know them from nats-server."""

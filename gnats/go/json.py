@@ -1,0 +1,370 @@
+"""JSON from a peer, read as Go's encoding/json reads it into a struct.
+
+What a client can notice of it: field names match in any case, the exact one first; null leaves a field as it
+is; unknown fields are skipped; of duplicates the last wins; bytes that are not UTF-8, and halves of surrogate
+pairs, become U+FFFD; a value of another type is an error.
+"""
+
+import codecs
+import json
+import re
+from collections.abc import Callable, Generator, Mapping
+from typing import Any, NamedTuple, NoReturn, Union
+
+from gnats.go.text import MAX_INT32, MAX_INT64, MAX_UINT64, quote
+
+_INTEGERS = {
+    "int": (-MAX_INT64 - 1, MAX_INT64),
+    "int64": (-MAX_INT64 - 1, MAX_INT64),
+    "duration": (-MAX_INT64 - 1, MAX_INT64),
+    "int32": (-MAX_INT32 - 1, MAX_INT32),
+    "uint8": (0, 255),
+    "uint64": (0, MAX_UINT64),
+}
+
+
+_GO_TYPES = {"strings": "[]string", "duration": "time.Duration"}
+
+
+class ListOf(NamedTuple):
+    """An array of values of one type; null is null, and an item's null its type's zero value or None."""
+
+    item: "Type"
+
+
+class MapOf(NamedTuple):
+    """An object with any names and values of one type."""
+
+    item: "Type"
+
+
+class Either(NamedTuple):
+    """One type or, where the value is not of that one, another."""
+
+    first: "Type"
+    second: "Type"
+
+
+class Custom(NamedTuple):
+    """A type with a way of its own: `read` is given the value, null as None, and raises JSONError.
+
+    With a `name` it is a Go type that is written as a string: nothing else but null gets as far as `read`.
+    """
+
+    read: Callable[[object], object]
+    name: str = ""
+
+
+class Named(NamedTuple):
+    """The fields of an object, and the name of their struct for errors; `pointer`: arrays hold pointers."""
+
+    name: str
+    fields: "Struct"
+    pointer: bool = False
+
+
+Type = Union[str, "Struct", ListOf, MapOf, Either, Custom, Named]
+"""A field's type: "bool", "string", "strings", "any", an integer type, a nested object's fields..."""
+Struct = Mapping[str, Type]
+"""The fields of an object."""
+
+_SURROGATES = re.compile("[\ud800-\udfff]")
+_ESCAPED_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
+_MINUS_ZERO = re.compile(r"-0(?![0-9.eE])")
+_LONGEST_INTEGER = 4300
+"""Digits that int() takes."""
+_TOO_DEEP = "invalid JSON: nested too deeply"
+
+
+Json = dict[str, Any]
+"""An object to be written."""
+
+
+class JSONError(ValueError):
+    """Text that is not JSON, or not of the type it is read into."""
+
+
+def _replace(exc: UnicodeError) -> tuple[str, int]:
+    assert isinstance(exc, UnicodeDecodeError)
+    return "\ufffd" * (exc.end - exc.start), exc.end
+
+
+codecs.register_error("gnats.fffd", _replace)  # Python's "replace" writes one U+FFFD for several bytes
+
+
+def _constant(text: str) -> NoReturn:
+    raise JSONError(f"invalid JSON: {text} is not a number")
+
+
+class _Pairs(list[tuple[str, object]]):
+    """An object's members in their order, duplicates included."""
+
+
+class _Number(str):
+    """A number that no integer type takes as it is written."""
+
+    __slots__ = ()
+
+
+def _integer(text: str) -> int | _Number:
+    return _Number(text) if text == "-0" or len(text) > _LONGEST_INTEGER else int(text)
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=_Pairs, parse_constant=_constant, parse_float=_Number)
+_CAREFUL = json.JSONDecoder(
+    object_pairs_hook=_Pairs, parse_constant=_constant, parse_float=_Number, parse_int=_integer
+)
+
+
+def _decoder(text: str) -> json.JSONDecoder:
+    """The quick one, unless integers have to be looked at."""
+    return _CAREFUL if _MINUS_ZERO.search(text) or len(text) > _LONGEST_INTEGER else _DECODER
+
+
+def _whole(value: object) -> object:
+    """The value with U+FFFD for halves of surrogate pairs, of keys, too."""
+    if isinstance(value, _Pairs):
+        return _Pairs((_SURROGATES.sub("\ufffd", key), _whole(item)) for key, item in value)
+    if isinstance(value, list):
+        return [_whole(item) for item in value]
+    return _SURROGATES.sub("\ufffd", value) if type(value) is str else value
+
+
+def unmarshal(data: bytes, fields: Struct, what: str, *, strict: bool = False) -> dict[str, object]:
+    """The members of the JSON object `data` that are in `fields`; `what` is its name in errors.
+
+    With `strict`, a member that is not in `fields` is an error. Raises JSONError.
+    """
+    try:
+        return _unmarshal(data, fields, what, strict)
+    except RecursionError:  # of the decoder, or of what walks through its values and needs more of the stack
+        raise JSONError(_TOO_DEEP) from None
+
+
+def _unmarshal(data: bytes, fields: Struct, what: str, strict: bool) -> dict[str, object]:
+    text = data.decode("utf-8", "gnats.fffd")
+    try:
+        value = _decoder(text).decode(text)
+        if _ESCAPED_SURROGATE.search(text):
+            value = _whole(value)
+    except JSONError:
+        raise
+    except ValueError as exc:
+        raise JSONError(_syntax_error(data) or f"invalid JSON: {exc}") from None
+    if value is None:
+        return {}
+    if not isinstance(value, _Pairs):
+        raise JSONError(f"json: cannot unmarshal {_kind(value)} into Go value of type server.{what}")
+    return _object(value, fields, what, strict)
+
+
+def unmarshal_stream(data: bytes, fields: Struct, what: str, *, strict: bool = False) -> dict[str, object]:
+    """As unmarshal(), of all the objects in `data`, one after the other (json.Decoder); there may be none.
+
+    Raises JSONError, which says where the text is no JSON.
+    """
+    try:
+        return _unmarshal_stream(data, fields, what, strict)
+    except RecursionError:
+        raise JSONError(_TOO_DEEP) from None
+
+
+def _unmarshal_stream(data: bytes, fields: Struct, what: str, strict: bool) -> dict[str, object]:
+    found: dict[str, object] = {}
+    text = data.decode("utf-8", "gnats.fffd")
+    decoder, halves = _decoder(text), _ESCAPED_SURROGATE.search(text)
+    at = _blank(text, 0)
+    while at < len(text):
+        try:
+            value, at = decoder.raw_decode(text, at)
+            if halves:
+                value = _whole(value)
+        except JSONError:
+            raise
+        except ValueError:
+            raise JSONError(_stream_error(data, at)) from None
+        if value is not None:
+            if not isinstance(value, _Pairs):
+                raise JSONError(f"json: cannot unmarshal {_kind(value)} into Go value of type server.{what}")
+            found |= _object(value, fields, what, strict)
+        at = _blank(text, at)
+    return found
+
+
+def _blank(text: str, at: int) -> int:
+    """The position behind white space."""
+    while at < len(text) and text[at] in " \t\r\n":
+        at += 1
+    return at
+
+
+def _stream_error(data: bytes, at: int) -> str:
+    """Why something is no JSON from a character on, and at which byte."""
+    from gnats.go.jsonsyntax import END, syntax_error_at
+
+    before = len(data.decode("utf-8", "surrogateescape")[:at].encode("utf-8", "surrogateescape"))
+    reason, wrong = syntax_error_at(data[before:])
+    return "unexpected EOF" if reason == END else f"{reason} at offset {before + wrong + 1}"
+
+
+def _object(pairs: _Pairs, fields: Struct, what: str, strict: bool) -> dict[str, object]:
+    found: dict[str, object] = {}
+    for key, value in pairs:
+        name = key if key in fields else _fold(key)
+        field = fields.get(name)
+        if field is None:
+            if strict:
+                raise JSONError(f"json: unknown field {quote(key)}")
+        elif value is not None or isinstance(field, Custom):
+            found[name] = _value(value, field, f"{what}.{name}", strict)
+    return found
+
+
+def _fold(name: str) -> str:
+    return name.replace("\u017f", "s").lower()  # lower() leaves the long s alone, Go does not
+
+
+def _value(value: object, field: Type, what: str, strict: bool, element: bool = False) -> object:
+    match field:
+        case Custom(read, name):
+            if not name or value is None or type(value) is str:
+                return read(_plain(value))
+        case Named(_, fields, _):
+            if isinstance(value, _Pairs):
+                return _object(value, fields, what, strict)
+        case Either(first, second):
+            try:
+                return _value(value, first, what, strict)
+            except JSONError:
+                return _value(value, second, what, strict)
+        case ListOf(item):
+            if isinstance(value, list) and not isinstance(value, _Pairs):
+                return [
+                    None if each is None else _value(each, item, f"{what}.{index}", strict, True)
+                    for index, each in enumerate(value)
+                ]
+        case MapOf(item):
+            if isinstance(value, _Pairs):
+                return {
+                    key: None if each is None else _value(each, item, f"{what}.{key}", strict)
+                    for key, each in value
+                }
+        case str():
+            return _scalar(value, field, what, element)
+        case _:
+            if isinstance(value, _Pairs):
+                return _object(value, field, what, strict)
+    raise _mismatch(value, field, what, element)
+
+
+def _mismatch(value: object, field: Type, what: str, element: bool = False) -> JSONError:
+    """`element`: the value is an array's."""
+    kind, type_ = _kind(value), _go_type(field)
+    if kind == "number" and isinstance(field, str) and field in _INTEGERS:
+        kind = f"number {value}"
+    where = what if element else f"Go struct field {what}"
+    return JSONError(f"json: cannot unmarshal {kind} into {where}" + (f" of type {type_}" if type_ else ""))
+
+
+def _go_type(field: Type) -> str:
+    """What Go calls it, "" for a struct whose name is not known here."""
+    match field:
+        case str():
+            return _GO_TYPES.get(field, field)
+        case Custom(_, name):
+            return name
+        case Named(name, _, _):
+            return f"server.{name}"
+        case ListOf(item):
+            inner, pointer = _go_type(item), isinstance(item, Named) and item.pointer
+            return f"[]{'*' if pointer else ''}{inner}" if inner else ""
+        case MapOf(item):
+            inner = _go_type(item)
+            return f"map[string]{inner}" if inner else ""
+    return ""
+
+
+def _syntax_error(data: bytes) -> str:
+    from gnats.go.jsonsyntax import syntax_error  # only those who send no JSON load it
+
+    return syntax_error(data)
+
+
+def _scalar(value: object, field: str, what: str, element: bool = False) -> object:
+    if field == "any":
+        return _plain(value)
+    if field == "bool":
+        if isinstance(value, bool):
+            return value
+    elif field == "string":
+        if type(value) is str:
+            return value
+    elif field == "strings":
+        if isinstance(value, list) and not isinstance(value, _Pairs):
+            return [
+                "" if item is None else _scalar(item, "string", f"{what}.{i}", True)
+                for i, item in enumerate(value)
+            ]
+    elif value == "-0" and isinstance(value, _Number):
+        if not field.startswith("uint"):
+            return 0
+    elif isinstance(value, int) and not isinstance(value, bool):
+        low, high = _INTEGERS[field]
+        if low <= value <= high:
+            return value
+    raise _mismatch(value, field, what, element)
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, _Number):
+        return float(value)
+    if isinstance(value, _Pairs):
+        return {key: _plain(item) for key, item in value}
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    return value
+
+
+def _kind(value: object) -> str:
+    if isinstance(value, _Pairs):
+        return "object"
+    if isinstance(value, list):
+        return "array"
+    if isinstance(value, bool):
+        return "bool"
+    return "string" if type(value) is str else "number"
+
+
+_ESCAPED = re.compile("[<>&\u2028\u2029\ud800-\udfff]")
+
+
+def escape(text: str) -> str:
+    """JSON text as Go writes it: characters that HTML would interpret are escaped, bytes that are not UTF-8
+    replaced."""
+    return _ESCAPED.sub(_escape_one, text)
+
+
+def _escape_one(found: re.Match[str]) -> str:
+    code = ord(found[0])
+    return "\ufffd" if 0xD800 <= code <= 0xDFFF else f"\\u{code:04x}"
+
+
+def marshal(value: object) -> bytes:
+    """The compact JSON of a value, as Go writes it."""
+    return escape(json.dumps(value, separators=(",", ":"), ensure_ascii=False)).encode()
+
+
+def marshal_steps(value: object, depth: int = 3) -> Generator[None, None, bytes]:
+    """marshal() in steps, a yield behind each item of a list; what is nested `depth` deep is one step."""
+    if depth and isinstance(value, dict):
+        members = []
+        for name, item in value.items():
+            members.append(marshal(name) + b":" + (yield from marshal_steps(item, depth - 1)))
+        return b"{" + b",".join(members) + b"}"
+    if depth and isinstance(value, list):
+        items = []
+        for item in value:
+            items.append((yield from marshal_steps(item, depth - 1)))
+            yield
+        return b"[" + b",".join(items) + b"]"
+    return marshal(value)

@@ -1,0 +1,137 @@
+"""Dataclasses that are JSON objects: read as Go reads a struct, written in the order of their fields.
+
+A field is declared with always() or omitempty(), which say what Go's tag says.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import Any, ClassVar, Self
+
+from gnats.go.json import Custom, JSONError, ListOf, Named, Struct, Type, unmarshal
+from gnats.go.text import quote
+from gnats.go.times import parse_rfc3339
+
+_TYPE, _OMIT, _MAKE = "type", "omit", "make"
+
+
+class Document:
+    """The base of such dataclasses. Their attributes have the JSON's names; arrays are tuples."""
+
+    __slots__ = ()
+    go_name: ClassVar[str] = ""
+    """The struct's name in errors, where it is not the class's."""
+
+    @classmethod
+    @cache
+    def schema(cls) -> Struct:
+        """The fields, as gnats.go.json reads them."""
+        return {field.name: field.metadata[_TYPE] for field in dataclasses.fields(cls)}  # type: ignore[arg-type]
+
+    @classmethod
+    def from_members(cls, members: Mapping[str, Any]) -> Self:
+        """Made of what unmarshal() has found; members that are no fields are left alone."""
+        values = {}
+        for field in dataclasses.fields(cls):  # type: ignore[arg-type]
+            if field.name in members:
+                make = field.metadata[_MAKE]
+                values[field.name] = make(members[field.name]) if make else members[field.name]
+        return cls(**values)
+
+    @classmethod
+    def from_json(cls, data: bytes, *, strict: bool = False) -> Self:
+        """Raises JSONError with Go's text."""
+        return cls.from_members(unmarshal(data, cls.schema(), cls.go_name or cls.__name__, strict=strict))
+
+    def json(self) -> dict[str, object]:
+        """The members in their order, without those that are empty and may be left out."""
+        members = {}
+        for field in dataclasses.fields(self):  # type: ignore[arg-type]
+            value = getattr(self, field.name)
+            if value or not field.metadata[_OMIT]:
+                members[field.name] = _plain(value)
+        return members
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, Document):
+        return value.json()
+    if isinstance(value, tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, dict):
+        return dict(sorted(value.items()))
+    return value
+
+
+def _field(type_: Type, default: object, omit: bool, make: Callable[[Any], object] | None) -> Any:
+    metadata = {_TYPE: type_, _OMIT: omit, _MAKE: make}
+    if isinstance(default, dict):
+        return dataclasses.field(default_factory=dict, metadata=metadata)
+    return dataclasses.field(default=default, metadata=metadata)
+
+
+def always(type_: Type, default: object, make: Callable[[Any], object] | None = None) -> Any:
+    """A field that is always written; `make` makes the attribute of what unmarshal() gives."""
+    return _field(type_, default, False, make)
+
+
+def omitempty(type_: Type, default: object, make: Callable[[Any], object] | None = None) -> Any:
+    """A field that is left out when it is empty."""
+    return _field(type_, default, True, make)
+
+
+def one(cls: type[Document]) -> Any:
+    """A field that is another object, or nothing."""
+    return omitempty(Named(cls.go_name or cls.__name__, cls.schema()), None, cls.from_members)
+
+
+def many(cls: type[Document], *, pointers: bool = False) -> Any:
+    """A field that is an array of other objects; a null in it is an empty one, or with `pointers` None."""
+    item = Named(cls.go_name or cls.__name__, cls.schema(), pointers)
+
+    def make(found: list[Mapping[str, Any] | None]) -> tuple[Document | None, ...]:
+        return tuple(None if each is None and pointers else cls.from_members(each or {}) for each in found)
+
+    return omitempty(ListOf(item), (), make)
+
+
+def strings() -> Any:
+    """A field that is an array of strings."""
+    return omitempty("strings", (), tuple)
+
+
+def _go_json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def one_of(*words: str, refusal: str = "can not unmarshal {quoted}", **also: str) -> Custom:
+    """A string that is one of `words`; `also` are others for them.
+
+    `refusal` is what is said of any other, {raw} or {quoted}.
+    """
+    meaning = {word: word for word in words} | also
+
+    def read(value: object) -> object:
+        if isinstance(value, str) and value in meaning:
+            return meaning[value]
+        raw = _go_json(value)
+        raise JSONError(refusal.format(raw=raw, quoted=quote(raw)))
+
+    return Custom(read)
+
+
+def _read_time(value: object) -> object:
+    if value is None:
+        return ""
+    assert isinstance(value, str)
+    try:
+        return parse_rfc3339(value)[1]
+    except ValueError as exc:
+        raise JSONError(str(exc)) from None
+
+
+TIME = Custom(_read_time, "time.Time")
+"""A time as RFC 3339 has it, "" for none."""

@@ -1,0 +1,1 @@
+"""The JetStream API: requests, their turns and their answers."""

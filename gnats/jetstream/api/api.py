@@ -1,0 +1,329 @@
+"""Requests to `$JS.API.>`: who asks, what is answered, and in which order (jetstream_api.go).
+
+Accounts import the API from the system account. Who asks is known from the connection and the imports that
+the request came through (Message.asker, Message.account), never from its header. Requests wait in two queues;
+those that only ask give way to the others.
+request.py has a request and its routes, stream_requests.py and consumer_requests.py what is done about them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import json
+import time
+from collections.abc import Awaitable, Callable, Container
+from functools import partial
+from typing import TYPE_CHECKING
+
+from gnats.accounts.internal_client import InternalClient, Message
+from gnats.clock import Timer, call_later
+from gnats.go.json import Json, marshal
+from gnats.go.text import quote
+from gnats.jetstream import errors
+from gnats.jetstream.api import consumer_requests, stream_requests
+from gnats.jetstream.api.queue import Job, Ready, RequestQueue
+from gnats.jetstream.api.request import Request, Route, Scope
+from gnats.jetstream.errors import ApiError
+from gnats.jetstream.threads import in_thread
+
+if TYPE_CHECKING:
+    from gnats.accounts.account import Account
+    from gnats.jetstream.control.jetstream import JetStream
+
+API_SUBJECT = b"$JS.API.>"
+ACCOUNT_PURGE = b"$JS.API.ACCOUNT.PURGE.*"
+SYSTEM_RESPONSE = "io.nats.jetstream.api.v1.system_response"
+
+_TYPE = "io.nats.jetstream.api.v1."
+_SYSTEM_ONLY = ("META.LEADER.STEPDOWN", "SERVER.REMOVE", "SERVER.EVACUATE", "META.RESCUE")
+_SLICE = 0.002
+"""Seconds of answering after which others than the API have their turn."""
+_INFOS_EVERY = 8
+"""One of so many turns is for requests that only ask, however many others wait."""
+_AT_ONCE = 16
+"""Requests that are carried out side by side when they have to wait, for files most of all."""
+_AT_ONCE_OF_ONE = 4
+"""The same of one account."""
+
+
+class Api:
+    """The API of a server's JetStream; `sessions` are the ids of its clients."""
+
+    def __init__(self, js: JetStream, client: InternalClient, sessions: Container[int]) -> None:
+        self.js = js
+        self._sessions = sessions
+        self._client = client
+        routes = (*stream_requests.ROUTES, *consumer_requests.ROUTES)
+        self._routes: dict[str, Route] = {route.verb: route for route in routes}
+        self._requests = RequestQueue("JetStream API queue")
+        self._infos = RequestQueue("JetStream API info queue")
+        self._ready, self._ready_slow, self._ready_infos = Ready(), Ready(), Ready()
+        self._turns = 0
+        self._worker: asyncio.Task[None] | None = None
+        self._running: dict[asyncio.Task[None], Job] = {}
+        self._current: Job | None = None
+        self._later: set[Timer] = set()
+        self._sids = [
+            client.subscribe(API_SUBJECT, self._dispatch),
+            client.subscribe(ACCOUNT_PURGE, self._purge_account),
+        ]
+        self._closed = False
+        self.inflight = 0
+
+    async def close(self) -> None:
+        """Take no more requests; those that wait are dropped, and what is under way ends."""
+        self._closed = True
+        for sid in self._sids:
+            self._client.unsubscribe(sid)
+        self._requests.clear()
+        self._infos.clear()
+        for timer in self._later:
+            timer.cancel()
+        tasks = [*self._running, *([self._worker] if self._worker else [])]
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
+    # -- who asks what -----------------------------------------------------------------------------------
+
+    def _route(self, tokens: list[str]) -> Route | None:
+        for length in (3, 2, 1):
+            route = self._routes.get(".".join(tokens[:length]))
+            if route:
+                rest = len(tokens) - length
+                if rest == route.tokens or (route.or_more and rest > route.tokens):
+                    return route
+        return None
+
+    def _dispatch(self, message: Message) -> None:
+        subject = message.subject.decode("utf-8", "replace")
+        tokens = subject.split(".")[2:]
+        if subject[len("$JS.API.") :] in _SYSTEM_ONLY or tokens[0] == "ACCOUNT":
+            return
+        client, account = self._asker(message)
+        if account is None:
+            return
+        request = Request(
+            self.js, self, subject, tokens, message.reply, message.header, message.payload, account, client
+        )
+        if not message.asker and tokens != ["INFO"]:
+            if message.producer in self._sessions:
+                request.response_type, request.client = SYSTEM_RESPONSE, None
+                self._answer(request, errors.NOT_ENABLED_FOR_ACCOUNT())
+            return
+        route = self._route(tokens)
+        if route is None:
+            return
+        request.response_type, request.empty = _TYPE + route.response, route.empty
+        self._enqueue(request, route, message.producer)
+
+    def _asker(self, message: Message) -> tuple[Json | None, Account | None]:
+        """What is known of who asks, and the account that is meant (getRequestInfo)."""
+        account = self.js.server_accounts.get(message.account_name)
+        if message.asker:
+            return json.loads(message.asker), account
+        return {}, account if account is self.js.server_accounts.system_account else None
+
+    # -- the queues --------------------------------------------------------------------------------------
+
+    def _enqueue(self, request: Request, route: Route, asker: int) -> None:
+        options = self.js.config.options
+        limit = options.request_queue_limit if options.request_queue_limit > 0 else _DEFAULT_LIMIT
+        queue = self._requests
+        if route.is_info:
+            queue = self._infos
+            limit = options.info_queue_limit if options.info_queue_limit > 0 else limit
+        job = Job(request, route, asker, queue)
+        queue.add(job)
+        self.inflight += 1
+        if queue.is_full(limit):
+            self._drop(queue)
+        if job.waits:
+            claims = route.claims(request.account.name, request.tokens)
+            job.turn = self.js.lanes.enter(claims, partial(self._is_ready, job))
+
+    def _drop(self, queue: RequestQueue) -> None:
+        """There is too much in a queue."""
+        dropped = queue.drop()
+        for job in dropped:
+            self._done(job)
+        log, text = self.js.log, f"{queue.name} limit reached, dropping"
+        if log.allow(text):
+            log.warn(f"{text} {len(dropped)} requests")
+        self.js.advisories.limit_reached(len(dropped))
+
+    def _is_ready(self, job: Job) -> None:
+        """It has the lanes that it needs."""
+        if job.route.is_slow:
+            self._ready_slow.add(job, job.request.account.name)
+        elif job.route.is_info:
+            self._ready_infos.add(job, job.asker)
+        else:
+            self._ready.add(job, job.asker)
+        self._start_worker()
+
+    def _next(self) -> Job | None:
+        """What is to be begun now."""
+        self._turns += 1
+        if self._turns % _INFOS_EVERY == 0 and (job := self._ready_infos.next()):
+            return job
+        if len(self._running) < _AT_ONCE and (job := self._ready_slow.next(self._is_busy)):
+            return job
+        return self._ready.next() or self._ready_infos.next()
+
+    def _is_busy(self, account: object) -> bool:
+        """Does it have as much under way as it may?"""
+        running = (job.request.account.name for job in self._running.values())
+        return sum(each == account for each in running) >= _AT_ONCE_OF_ONE
+
+    def _start_worker(self) -> None:
+        if self._worker is None and not self._closed:
+            self._worker = asyncio.create_task(self._work())
+            self._worker.add_done_callback(self._worked)
+
+    async def _work(self) -> None:
+        """Begin what is ready; others than the API have their turn as well."""
+        try:
+            until = time.monotonic() + _SLICE
+            while job := self._next():
+                job.queue.remove(job)
+                self._begin(job)
+                if time.monotonic() > until:
+                    await asyncio.sleep(0)
+                    until = time.monotonic() + _SLICE
+        finally:
+            self._worker = None
+
+    def _worked(self, worker: asyncio.Task[None]) -> None:
+        if not worker.cancelled() and (exc := worker.exception()):
+            job, self._current = self._current, None
+            if job:
+                self._fail(job.request, exc)
+                self._done(job)
+            self._start_worker()
+
+    def _begin(self, job: Job) -> None:
+        self._current = job
+        try:
+            answer = job.route.handle(job.request)
+            if isinstance(answer, Awaitable):
+                self._current = None
+                task = asyncio.create_task(self._carry_out(job, answer))
+                self._running[task] = job
+                task.add_done_callback(partial(self._ran, answer))
+                return
+            self._take_answer(job.request, answer)
+        except ApiError as exc:
+            self._refuse(job.request, exc)
+        self._current = None
+        self._done(job)
+
+    async def _carry_out(self, job: Job, answer: Awaitable[Json | None]) -> None:
+        try:
+            self._take_answer(job.request, await answer)
+        except ApiError as exc:
+            self._refuse(job.request, exc)
+
+    def _ran(self, answer: Awaitable[Json | None], task: asyncio.Task[None]) -> None:
+        if inspect.iscoroutine(answer):
+            answer.close()  # a task that is cancelled at once has not begun it
+        job = self._running.pop(task)
+        if not task.cancelled() and (exc := task.exception()):
+            self._fail(job.request, exc)
+        self._done(job)
+        self._start_worker()
+
+    def _done(self, job: Job) -> None:
+        self.inflight -= 1
+        if job.turn:
+            self.js.lanes.leave(job.turn)
+
+    def _take_answer(self, request: Request, answer: Json | None) -> None:
+        if answer is not None:
+            self.respond(request, answer)
+
+    def _fail(self, request: Request, exc: BaseException) -> None:
+        """Nobody has foreseen that: a bug, or out of memory."""
+        where = quote(f"{request.account.label} > {request.subject}")
+        self.js.log.error(f"JetStream API request {where} failed: {exc!r:.500}")
+        self._answer(request, errors.STREAM_GENERAL(err="internal error"))
+
+    def _refuse(self, request: Request, exc: ApiError) -> None:
+        if request.delay:
+            self._call_later(request.delay, partial(self._answer, request, exc))
+        else:
+            self._answer(request, exc)
+
+    def _call_later(self, seconds: float, call: Callable[[], None]) -> None:
+        def run() -> None:
+            self._later.discard(timer)
+            call()
+
+        timer = call_later(seconds, run)
+        self._later.add(timer)
+
+    # -- answers -----------------------------------------------------------------------------------------
+
+    def _answer(self, request: Request, error: ApiError) -> None:
+        response = {"type": request.response_type, "error": error.json()} | request.empty
+        self.respond_with(request, response, failed=request.counted)
+
+    def respond(self, request: Request, members: Json) -> None:
+        """Answer that all is well."""
+        self.respond_with(request, {"type": request.response_type} | members)
+
+    def respond_with(self, request: Request, response: Json, *, failed: bool = False) -> None:
+        """Answer, count it, and tell those who audit the API."""
+        self._respond(request, marshal(response), failed=failed)
+
+    async def respond_at_length(self, request: Request, members: Json) -> None:
+        """Answer that all is well, with so much that a thread writes it."""
+        response = {"type": request.response_type} | members
+        self._respond(request, await in_thread(lambda: marshal(response)), failed=False)
+
+    def _respond(self, request: Request, payload: bytes, *, failed: bool) -> None:
+        self.js.count_request(request.account, failed=failed)
+        self.send(request, payload)
+        self.js.advisories.api_audit(
+            request.account,
+            request.client,
+            request.subject,
+            request.text,
+            payload.decode("utf-8", "replace"),
+        )
+
+    def send(self, request: Request, payload: bytes) -> None:
+        """The bare answer."""
+        if request.reply:
+            self._client.publish(request.reply, payload, reply=b"", header=request.response_header)
+
+    # -- the system account's own --------------------------------------------------------------------------
+
+    def _purge_account(self, message: Message) -> None:
+        """Delete all that an account has stored (jsLeaderAccountPurgeRequest)."""
+        client, account = self._asker(message)
+        if account is None or account is not self.js.server_accounts.system_account:
+            return
+        subject = message.subject.decode("utf-8", "replace")
+        request = Request(
+            self.js,
+            self,
+            subject,
+            subject.split(".")[2:],
+            message.reply,
+            message.header,
+            message.payload,
+            account,
+            client,
+            _TYPE + "account_purge_response",
+        )
+        self._enqueue(
+            request,
+            Route("ACCOUNT.PURGE", stream_requests.purge_account, "", scope=Scope.ACCOUNT_END),
+            message.producer,
+        )
+
+
+_DEFAULT_LIMIT = 10_000

@@ -1,0 +1,265 @@
+"""The API's requests about consumers (jetstream_api.go)."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from gnats.clock import time_ns
+from gnats.go.json import Custom, Json, JSONError, Named, Struct
+from gnats.go.structs import TIME
+from gnats.go.times import ZERO_TIME, unix_ns, utc
+from gnats.jetstream import errors
+from gnats.jetstream.api.paging import PAGE, PAGED, ListPage, names_page
+from gnats.jetstream.api.request import OFFLINE_DELAY, Request, Route, Scope, cluster_required
+from gnats.jetstream.api.stream_requests import online
+from gnats.jetstream.control.consumers import consumer_info
+from gnats.jetstream.settings.config import ACK_FLOW_CONTROL, FILE, LIMITS, ConsumerConfig
+from gnats.jetstream.settings.consumer_rules import is_group_name
+
+if TYPE_CHECKING:
+    from gnats.jetstream.control.consumers import Consumer
+    from gnats.jetstream.control.streams import Stream
+
+CREATE, UPDATE, CREATE_OR_UPDATE = "create", "update", ""
+_STREAM_IDENTITY = b"Nats-Stream-Identity"
+
+
+def _read_action(value: object) -> object:
+    if value in (CREATE, UPDATE, CREATE_OR_UPDATE) and isinstance(value, str):
+        return value
+    from gnats.go.json import marshal
+
+    raise JSONError(f"unknown consumer action: {marshal(value).decode()}")
+
+
+_CREATE_REQUEST: Struct = {
+    "stream_name": "string",
+    "config": Named("ConsumerConfig", ConsumerConfig.schema()),
+    "action": Custom(_read_action),
+    "pedantic": "bool",
+}
+PAUSE_REQUEST: Struct = {"pause_until": TIME}
+
+
+async def _create(request: Request) -> Json:
+    found = request.read(_CREATE_REQUEST, "CreateConsumerRequest")
+    request.check_level()
+    jsa = request.jsa
+    config = ConsumerConfig.from_members(found.get("config", {}))
+    stream_name, config = _named(request, config, found.get("stream_name", ""))
+    if config.num_replicas > 1:
+        raise errors.STREAM_REPLICAS_NOT_SUPPORTED()
+    stream = online(request, jsa.stream(stream_name))
+    if config.direct and config.sourcing and config.name:
+        config = _for_sourcing(stream, config)
+    identity = ""
+    if config.direct or config.sourcing:
+        identity = stream.identity
+        asked = request.header_value(_STREAM_IDENTITY)
+        if asked and asked != identity.encode():
+            raise errors.CONSUMER_STREAM_IDENTITY_MISMATCH(msg=identity)
+    if consumer := stream.consumers.get(config.durable_name or config.name):
+        _online(request, consumer)
+        config = replace(config, pause_until=consumer.config.pause_until)
+        if config.sourcing and config.durable_name:
+            was = consumer.config
+            config = replace(
+                config,
+                deliver_policy=was.deliver_policy,
+                opt_start_seq=was.opt_start_seq,
+                opt_start_time=was.opt_start_time,
+            )
+    stored = stream.config.storage == FILE and not config.mem_storage and not config.direct
+    if stored and "\0" in (config.durable_name or config.name):
+        raise errors.CONSUMER_CREATE(err="error creating store for consumer")
+    config, pedantic = config.with_static_metadata(), bool(found.get("pedantic"))
+    consumer = stream.add_consumer(
+        config,
+        action=found.get("action", CREATE_OR_UPDATE),
+        pedantic=pedantic,
+        checked=await stream.check_consumer(config, pedantic=pedantic),
+    )
+    if identity:
+        request.response_header = b"NATS/1.0\r\n%s: %s\r\n\r\n" % (_STREAM_IDENTITY, identity.encode())
+    info = consumer_info(consumer)
+    if consumer.pause_remaining():
+        request.js.advisories.consumer_pause(
+            request.account, stream.name, consumer.name, consumer.config.pause_until
+        )
+    return info
+
+
+def _named(request: Request, config: ConsumerConfig, asked: str) -> tuple[str, ConsumerConfig]:
+    """The stream, and the configuration with the name that the subject has. Raises ApiError."""
+    tokens, legacy, subject_filter = request.tokens, "", ""
+    if tokens[1] == "DURABLE":
+        legacy, stream, name = "durable", tokens[3], tokens[4]
+    elif len(tokens) == 3:
+        legacy, stream, name = "ephemeral", tokens[2], config.name
+    else:
+        stream, name, subject_filter = tokens[2], tokens[3], ".".join(tokens[4:])
+    if stream != asked:
+        raise errors.STREAM_MISMATCH()
+    if set(name) & set("\\/"):
+        raise errors.CONSUMER_NAME_CONTAINS_PATH_SEPARATORS()
+    durable = config.durable_name
+    if legacy == "durable" and not durable:
+        raise errors.CONSUMER_DURABLE_NAME_NOT_SET()
+    if legacy != "ephemeral" and durable and durable != name:
+        raise errors.CONSUMER_DURABLE_NAME_NOT_MATCH_SUBJECT()
+    if legacy == "ephemeral" and durable:
+        raise errors.CONSUMER_EPHEMERAL_WITH_DURABLE_NAME()
+    if subject_filter and config.filter_subjects:
+        raise errors.CONSUMER_MULTIPLE_FILTERS_NOT_ALLOWED()
+    if subject_filter and config.filter_subject != subject_filter:
+        raise errors.CONSUMER_CREATE_FILTER_SUBJECT_MISMATCH()
+    return stream, replace(config, name=name)
+
+
+def _for_sourcing(stream: Stream, config: ConsumerConfig) -> ConsumerConfig:
+    """What another stream gets that takes messages from this one."""
+    if stream.config.retention != LIMITS:
+        return replace(
+            config,
+            direct=False,
+            durable_name=config.name,
+            ack_policy=ACK_FLOW_CONTROL,
+            ack_wait=0,
+            max_deliver=0,
+            inactive_threshold=0,
+        )
+    return replace(config, name=f"{config.name}-{stream.new_consumer_name()}")
+
+
+def _online(request: Request, consumer: Consumer) -> Consumer:
+    if consumer.offline_reason:
+        request.delay = OFFLINE_DELAY
+        raise errors.CONSUMER_OFFLINE_REASON(err=consumer.offline_reason)
+    return consumer
+
+
+def _known(stream: Stream, name: str) -> Consumer:
+    consumer = stream.consumers.get(name)
+    if consumer is None:
+        raise errors.CONSUMER_NOT_FOUND()
+    return consumer
+
+
+def _unless_offline(stream: Stream, name: str) -> Consumer | None:
+    """A consumer; None where it or its stream is offline: such a request is not answered. Raises ApiError."""
+    if stream.offline_reason:
+        return None
+    consumer = _known(stream, name)
+    return None if consumer.offline_reason else consumer
+
+
+def _public(stream: Stream) -> list[Consumer]:
+    """Those that are not a stream's that takes messages from this one, in order."""
+    found = [consumer for consumer in stream.consumers.values() if not consumer.config.direct]
+    return sorted(found, key=lambda consumer: consumer.name)
+
+
+def _names(request: Request) -> Json:
+    request.check_level()
+    jsa = request.jsa
+    found = request.read_optional(PAGE, "JSApiConsumersRequest")
+    consumers = _public(jsa.stream(request.tokens[2]))
+    about, names = names_page([consumer.name for consumer in consumers], found)
+    return about | {"consumers": names}
+
+
+def _list(request: Request) -> Json:
+    request.check_level()
+    jsa = request.jsa
+    found = request.read_optional(PAGE, "JSApiConsumersRequest")
+    consumers = _public(jsa.stream(request.tokens[2]))
+    page = ListPage(consumers, found)
+    return page.answer("consumers", [consumer_info(consumer, dynamic=False) for consumer in page.items])
+
+
+def _info(request: Request) -> Json:
+    request.require_empty()
+    request.check_level()
+    stream = request.jsa.stream(request.tokens[2])
+    return consumer_info(_online(request, _known(stream, request.tokens[3])))
+
+
+async def _delete(request: Request) -> Json:
+    request.check_level()
+    jsa = request.jsa
+    request.require_empty()
+    stream = jsa.stream(request.tokens[2])
+    if removing := stream.delete_consumer(_known(stream, request.tokens[3])):
+        await asyncio.shield(removing)
+    return {"success": True}
+
+
+def _pause(request: Request) -> Json | None:
+    found = request.read_optional(PAUSE_REQUEST, "JSApiConsumerPauseRequest")
+    request.check_level()
+    consumer = _unless_offline(request.jsa.stream(request.tokens[2]), request.tokens[3])
+    if consumer is None:
+        return None
+    until = utc(found.get("pause_until", ""))
+    config = replace(consumer.config, pause_until="" if until in ("", ZERO_TIME) else until)
+    consumer.update(config.with_static_metadata())
+    remaining = unix_ns(until) - time_ns()
+    answer: Json = {"paused": remaining > 0, "pause_until": until or ZERO_TIME}
+    return answer | ({"pause_remaining": remaining} if remaining > 0 else {})
+
+
+def _unpin(request: Request) -> Json | None:
+    request.check_level()
+    found = request.read_leniently({"group": "string"}, "JSApiConsumerUnpinRequest")
+    group = found.get("group", "")
+    if not group:
+        raise errors.INVALID_JSON(err="consumer group not specified")
+    if not is_group_name(group):
+        raise errors.CONSUMER_INVALID_GROUP_NAME()
+    stream = request.jsa.streams.get(request.tokens[2])
+    if stream is None:
+        raise errors.STREAM_NOT_FOUND()
+    consumer = _unless_offline(stream, request.tokens[3])
+    if consumer is None:
+        return None
+    if group not in consumer.config.priority_groups:
+        raise errors.CONSUMER_INVALID_PRIORITY_GROUP()
+    consumer.unpin(group)
+    return {}
+
+
+ROUTES = (
+    Route("CONSUMER.CREATE", _create, "consumer_create_response", 1, or_more=True),
+    Route("CONSUMER.DURABLE.CREATE", _create, "consumer_create_response", 2),
+    Route(
+        "CONSUMER.NAMES",
+        _names,
+        "consumer_names_response",
+        1,
+        is_info=True,
+        empty={**PAGED, "consumers": []},
+        scope=Scope.STREAM,
+    ),
+    Route(
+        "CONSUMER.LIST",
+        _list,
+        "consumer_list_response",
+        1,
+        is_info=True,
+        empty={**PAGED, "consumers": []},
+        scope=Scope.STREAM,
+    ),
+    Route("CONSUMER.INFO", _info, "consumer_info_response", 2, is_info=True, scope=Scope.STREAM),
+    Route("CONSUMER.DELETE", _delete, "consumer_delete_response", 2),
+    Route(
+        "CONSUMER.PAUSE",
+        _pause,
+        "consumer_pause_response",
+        2,
+        empty={"paused": False, "pause_until": ZERO_TIME},
+    ),
+    Route("CONSUMER.UNPIN", _unpin, "consumer_unpin_response", 2),
+    Route("CONSUMER.LEADER.STEPDOWN", cluster_required, "consumer_leader_stepdown_response", 2),
+)

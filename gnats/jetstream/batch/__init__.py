@@ -1,0 +1,1 @@
+"""Atomic and fast batches."""

@@ -1,0 +1,1 @@
+"""Consumers: what they deliver, what is acknowledged."""

@@ -1,0 +1,1 @@
+"""Streams, consumers and the accounts that have them, as the control plane knows them."""

@@ -1,0 +1,445 @@
+"""Consumers as the control plane has them (consumer.go): configuration, state on the disk, what is asked.
+
+What they deliver is the business of the native consumer (gnats.jetstream.consumer.consumer).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from gnats.accounts.internal_client import Message
+from gnats.clock import time_ns
+from gnats.go.json import Json, JSONError, marshal, unmarshal
+from gnats.go.text import os_error, rfc3339
+from gnats.go.times import ZERO_TIME, unix_ns, utc
+from gnats.jetstream import errors
+from gnats.jetstream.consumer.consumer import Consumer as NativeConsumer
+from gnats.jetstream.consumer.consumer import ResetError
+from gnats.jetstream.consumer.consumerstate import ConsumerEvent
+from gnats.jetstream.disk.conversion import convert_consumer, read_consumer_state
+from gnats.jetstream.disk.encryption import META_KEY, MetaError
+from gnats.jetstream.disk.metafiles import META_FILE, STATE_FILE, Undo, remove_directory, write_consumer_meta
+from gnats.jetstream.errors import ApiError
+from gnats.jetstream.settings.config import FILE, ConsumerConfig
+from gnats.jetstream.settings.consumer_rules import check_consumer_update, ending
+from gnats.system.files import replace_file
+
+if TYPE_CHECKING:
+    from gnats.jetstream.control.shared import StreamAccount
+    from gnats.jetstream.disk.encryption import Seal
+    from gnats.jetstream.settings.config import StreamConfig
+    from gnats.jetstream.stream.stream import Stream as NativeStream
+
+_RESET_RESPONSE = "io.nats.jetstream.api.v1.consumer_reset_response"
+
+
+class ConsumerStream(Protocol):
+    """A stream as its consumers see it."""
+
+    jsa: StreamAccount
+    config: StreamConfig
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def native(self) -> NativeStream: ...
+    @property
+    def identity(self) -> str: ...
+    @property
+    def sync_always(self) -> bool: ...
+    @property
+    def consumers_directory(self) -> Path: ...
+
+    def delete_consumer(self, consumer: Consumer) -> object:
+        """Delete a consumer and what is stored of it."""
+
+
+class Consumer:
+    """A consumer of a stream; with an `offline_reason` it is told about only."""
+
+    def __init__(
+        self,
+        stream: ConsumerStream,
+        name: str,
+        config: ConsumerConfig,
+        created: int,
+        *,
+        offline_reason: str = "",
+    ) -> None:
+        self.stream = stream
+        self.name = name
+        self.config = replace(config, pause_until=utc(config.pause_until)) if config.pause_until else config
+        self.created = created or time_ns()
+        self.offline_reason = offline_reason
+        self._native: NativeConsumer | None = None
+        self._unwritten = False  # a state() that has not been written yet
+        self._seal: Seal | None = None
+        self._reset: tuple[Callable[[bytes], None], bytes] | None = None
+
+    @property
+    def directory(self) -> Path:
+        """Where it is stored, if it is."""
+        return self.stream.consumers_directory / self.name
+
+    @property
+    def is_stored(self) -> bool:
+        config = self.config
+        return self.stream.config.storage == FILE and not config.mem_storage and not config.direct
+
+    def stream_changed(self) -> None:
+        """Its stream has another configuration, which is a part of its own."""
+        if self._native is not None:
+            self._native.configure(self.config)
+
+    @property
+    def native(self) -> NativeConsumer:
+        """Raises ApiError for one that is offline."""
+        if self._native is None:
+            raise errors.CONSUMER_OFFLINE_REASON(err=self.offline_reason or "offline")
+        return self._native
+
+    # -- life ------------------------------------------------------------------------------------------------
+
+    def start(self, restored: bytes = b"", *, recovering: bool = False) -> None:
+        """Deliver, from where the stored state says, the `restored` one, or else the configuration.
+
+        When `recovering`, its description is on the disk. Raises ApiError.
+        """
+        undo: Undo | None = None
+        try:
+            if self.is_stored and not recovering:
+                undo = Undo(self.directory)
+            self._begin(restored, recovering=recovering)
+        except Exception as exc:
+            self._give_up(undo)
+            if isinstance(exc, (OSError, OverflowError, ValueError, MetaError)):
+                text = os_error(exc) if isinstance(exc, OSError) else exc
+                raise errors.CONSUMER_STORE_FAILED(err=text) from exc
+            raise
+
+    def _begin(self, restored: bytes, *, recovering: bool) -> None:
+        jsa = self.stream.jsa
+        shared = jsa.shared
+        state, stored = restored or None, b""
+        if self.is_stored:
+            if self._unlock(recovering=recovering):
+                stored = read_consumer_state(self.directory, self._seal)
+            state = stored or state
+        self._native = NativeConsumer(
+            self.stream.native,
+            self.name,
+            self.config,
+            account=jsa.name,
+            domain=shared.domain,
+            reply_v2=shared.options().feature_flags.get("js_ack_fc_v2", False),
+            state=state,
+            burst=shared.options().max_payload,
+            created=self.created,
+        )
+        shared.register(self._native, self)
+        if self.is_stored and not stored:
+            self.write(self._native.state())
+        self._native.start()
+        client = shared.clients.of(jsa.account)
+        subject = f"$JS.API.CONSUMER.RESET.{self.stream.name}.{self.name}".encode()
+        self._reset = client.unsubscribe, client.subscribe(subject, self._process_reset)
+
+    def _give_up(self, undo: Undo | None) -> None:
+        """Stop what has begun; what has been written goes, too, if the consumer is new."""
+        native, self._native = self._native, None
+        if native is not None:
+            self.stream.jsa.shared.unregister(native)
+            native.close(deleted=undo is not None)
+        try:
+            if undo:
+                undo.undo()
+        except OSError as exc:
+            self.stream.jsa.shared.log.error(f"Error removing consumer {self._where}: {os_error(exc)}")
+
+    @property
+    def _where(self) -> str:
+        return f"'{self.stream.jsa.name} > {self.stream.name} > {self.name}'"
+
+    def _unlock(self, *, recovering: bool) -> bool:
+        """Have a description on the disk, and what it and the state is encrypted with; was there one?"""
+        keys, account, name = (
+            self.stream.jsa.shared.keys,
+            self.stream.jsa.name,
+            f"{self.stream.name}.{self.name}",
+        )
+        directory = self.directory
+        if (directory / META_FILE).exists():
+            self._seal = keys.open(directory / META_KEY, account, name)
+            if keys and not (self._seal and self._seal.is_current):
+                stream, config, created = self.stream.name, self.config, self.created
+                self._seal = convert_consumer(
+                    directory, keys, account, stream, self.name, config, created, self._seal
+                )
+            elif not recovering:  # what was there may be another's, and damaged
+                self._write_meta(self.config)
+            return True
+        self._seal = keys.make(directory, account, name, sync=self.stream.sync_always)
+        self._write_meta(self.config)
+        return False
+
+    def _write_meta(self, config: ConsumerConfig) -> None:
+        """Raises OSError."""
+        write_consumer_meta(
+            self.directory,
+            self.stream.name,
+            self.name,
+            config,
+            self.created,
+            self._seal,
+            sync=self.stream.sync_always,
+        )
+
+    def update(self, config: ConsumerConfig) -> None:
+        """Have another configuration. Raises ApiError, and it has not changed."""
+        config = replace(config, pause_until=utc(config.pause_until))
+        if not self.config.is_durable:  # also where it becomes a durable one now
+            config = ending(config)
+        account = self.stream.jsa.account
+
+        def has_interest(subject: str) -> bool:
+            return account.sublist.interested(subject.encode())
+
+        check_consumer_update(self.config, config, has_interest)
+        native, was, undo = self.native, self.config.pause_until, None
+        try:
+            if self.is_stored:
+                undo = Undo(self.directory)
+                self._write_meta(config)
+            native.configure(config)
+            if config.sourcing:
+                native.reset()
+        except Exception as exc:
+            native.configure(self.config)
+            if undo:
+                undo.undo()
+            if isinstance(exc, OSError):
+                raise errors.CONSUMER_STORE_FAILED(err=os_error(exc)) from exc
+            raise
+        filters, self.config = self.config.filters, config
+        if filters != config.filters:
+            self.stream.jsa.shared.forget_unneeded(native)
+        if unix_ns(was) != unix_ns(config.pause_until):
+            shared, names = self.stream.jsa.shared, (self.stream.name, self.name)
+            # those who audit the API hear of the request first
+            shared.loop.call_soon(shared.advisories.consumer_pause, account, *names, config.pause_until)
+
+    def signal_shutdown(self) -> None:
+        """Tell those who wait for messages that the server stops."""
+        if self._native is not None:
+            self._native.signal_shutdown()
+
+    def stop(self, *, deleting: bool = False, files: bool = True) -> NativeConsumer | None:
+        """Deliver no more; the state is written, or with `deleting` all that is stored is deleted.
+
+        Not `files`: the caller takes care of them. Returns what has stopped, None where it had before.
+        """
+        native, self._native = self._native, None
+        if native is None:
+            return None
+        if self._reset:
+            unsubscribe, sid = self._reset
+            unsubscribe(sid)
+        self.stream.jsa.shared.unregister(native)
+        native.close(deleted=deleting)
+        if not self.is_stored or not files:
+            return native
+        with self.stream.jsa.shared.states.leaving(self):
+            if deleting:
+                try:
+                    remove_directory(self.directory)
+                except OSError as exc:
+                    if not isinstance(exc, FileNotFoundError):
+                        self.stream.jsa.shared.log.error(
+                            f"Error removing consumer {self._where}: {os_error(exc)}"
+                        )
+            elif native.is_dirty or self._unwritten:
+                self.write(native.state())
+        return native
+
+    # -- the state -------------------------------------------------------------------------------------------
+
+    @property
+    def is_running(self) -> bool:
+        return self._native is not None
+
+    def state(self) -> bytes | None:
+        """Where it is, to be written; None when it has stopped."""
+        if self._native is None:
+            return None
+        self._unwritten = True
+        return self._native.state()
+
+    def write(self, state: bytes) -> None:
+        """Write the state down; what goes wrong is logged. Any thread, one at a time."""
+        try:
+            directory = self.directory
+            if directory.is_dir():
+                state = self._seal.seal(state) if self._seal else state
+                replace_file(directory / STATE_FILE, state, sync=self.stream.sync_always)
+                self._unwritten = False
+        except FileNotFoundError:  # it has been deleted meanwhile
+            return
+        except OSError as exc:
+            self.stream.jsa.shared.log.error(
+                f"State of consumer {self._where} cannot be written: {os_error(exc)}"
+            )
+
+    # -- what the native consumer tells ----------------------------------------------------------------------
+
+    def on_event(self, what: int, number: int, data: bytes) -> None:
+        """Something has happened that others may want to know."""
+        if self._native is None:
+            return
+        jsa = self.stream.jsa
+        advisories, account, names = jsa.shared.advisories, jsa.account, (self.stream.name, self.name)
+        if what == ConsumerEvent.CONSUMER_DIRTY:
+            if self.is_stored:
+                jsa.shared.states.note(self)
+            return
+        if what == ConsumerEvent.CONSUMER_INACTIVE:
+            self.stream.delete_consumer(self)
+            return
+        if what == ConsumerEvent.CONSUMER_UNPAUSED:
+            advisories.consumer_pause(account, *names, self.config.pause_until)
+            return
+        sseq, dseq, deliveries, ack_time, text = NativeConsumer.notice(data)
+        shown = text.decode("utf-8", "replace")
+        if what == ConsumerEvent.CONSUMER_ACKED:
+            advisories.ack_metric(
+                account,
+                *names,
+                consumer_seq=dseq,
+                stream_seq=sseq,
+                ack_time=ack_time,
+                deliveries=deliveries,
+            )
+        elif what == ConsumerEvent.CONSUMER_MAX_DELIVERIES:
+            fields: Json = {"stream_seq": sseq, "deliveries": deliveries}
+            advisories.about_message(account, "MAX_DELIVERIES", "max_deliver", *names, fields)
+        elif what == ConsumerEvent.CONSUMER_NAKED:
+            fields = {"consumer_seq": dseq, "stream_seq": sseq, "deliveries": deliveries}
+            advisories.about_message(account, "MSG_NAKED", "nak", *names, fields)
+        elif what == ConsumerEvent.CONSUMER_TERMINATED:
+            fields = {"consumer_seq": dseq, "stream_seq": sseq, "deliveries": deliveries}
+            reason = {"reason": shown} if shown else {}
+            advisories.about_message(account, "MSG_TERMINATED", "terminated", *names, fields | reason)
+        elif what == ConsumerEvent.CONSUMER_PINNED:
+            advisories.group(account, "PINNED", "consumer_group_pinned", *names, self._group, pinned_id=shown)
+        elif what == ConsumerEvent.CONSUMER_UNPINNED:
+            advisories.group(
+                account, "UNPINNED", "consumer_group_unpinned", *names, self._group, reason="timeout"
+            )
+
+    @property
+    def _group(self) -> str:
+        return self.config.priority_groups[0] if self.config.priority_groups else ""
+
+    # -- what is told ----------------------------------------------------------------------------------------
+
+    def numbers(self) -> Json:
+        """Where it is and what it counts."""
+        return self.native.info()
+
+    def pause_remaining(self) -> int:
+        """Nanoseconds that it is paused for, 0 when it is not."""
+        return max(unix_ns(self.config.pause_until) - time_ns(), 0)
+
+    def priority_group(self, numbers: Json) -> Json:
+        """The state of its priority group."""
+        found: Json = {"group": self._group}
+        if pin := numbers["pin"]:
+            found["pinned_client_id"] = pin
+        when = numbers["pinned_ts"]
+        return found | {"pinned_ts": rfc3339(when) if when else ZERO_TIME}
+
+    def unpin(self, group: str) -> None:
+        """Have another client pinned."""
+        self.native.unpin()
+        jsa = self.stream.jsa
+        names = self.stream.name, self.name
+        jsa.shared.advisories.group(
+            jsa.account, "UNPINNED", "consumer_group_unpinned", *names, group, reason="admin"
+        )
+
+    # -- resets ----------------------------------------------------------------------------------------------
+
+    def _process_reset(self, message: Message) -> None:
+        """Begin anew: a request that is made in the account itself (processResetReq)."""
+        from gnats.jetstream.state.headers import required_level
+
+        if not message.reply or self._native is None:
+            return
+        answer: Json = {"type": _RESET_RESPONSE}
+        try:
+            if not required_level(message.header):
+                raise errors.REQUIRED_API_LEVEL()
+            seq = self._native.reset(_reset_to(message.payload))
+        except ApiError as exc:
+            answer |= {"error": exc.json(), "reset_seq": 0}
+        except ResetError as exc:
+            answer |= {"error": errors.CONSUMER_INVALID_RESET(err=exc).json(), "reset_seq": 0}
+        else:
+            answer |= consumer_info(self) | {"reset_seq": seq}
+        header = None
+        if message.has_header(b"Nats-Stream-Identity") and "error" not in answer:
+            header = b"NATS/1.0\r\nNats-Stream-Identity: %s\r\n\r\n" % self.stream.identity.encode()
+        jsa = self.stream.jsa
+        client = jsa.shared.clients.of(jsa.account)
+        client.publish(message.reply, marshal(answer), reply=b"", header=header)
+
+
+def _reset_to(payload: bytes) -> int:
+    """The sequence that is asked for, 0: behind the ack floor. Raises ApiError."""
+    if not payload:
+        return 0
+    try:
+        found = unmarshal(payload, {"seq": "uint64"}, "JSApiConsumerResetRequest")
+    except JSONError as exc:
+        raise errors.INVALID_JSON(err=exc) from None
+    seq = found.get("seq", 0)
+    assert isinstance(seq, int)
+    return seq
+
+
+def consumer_info(consumer: Consumer, *, dynamic: bool = True) -> Json:
+    """A consumer as responses have it (ConsumerInfo in consumer.go)."""
+    config = consumer.config.with_dynamic_metadata() if dynamic else consumer.config
+    numbers = consumer.numbers()
+    info: Json = {
+        "stream_name": consumer.stream.name,
+        "name": consumer.name,
+        "created": rfc3339(consumer.created),
+        "config": config.json(),
+        "delivered": _sequences(numbers, "delivered"),
+        "ack_floor": _sequences(numbers, "ack_floor"),
+        "num_ack_pending": numbers["num_ack_pending"],
+        "num_redelivered": 0 if config.max_deliver == 1 else numbers["num_redelivered"],
+        "num_waiting": numbers["num_waiting"],
+        "num_pending": numbers["num_pending"],
+    }
+    if numbers.get("push_bound"):
+        info["push_bound"] = True
+    if remaining := consumer.pause_remaining():
+        info |= {"paused": True, "pause_remaining": remaining}
+    info["ts"] = rfc3339(time_ns())
+    if config.priority_groups:
+        info["priority_groups"] = [consumer.priority_group(numbers)]
+    return info
+
+
+def _sequences(numbers: Json, which: str) -> Json:
+    found = {
+        "consumer_seq": numbers[f"{which}_consumer"],
+        "stream_seq": numbers[f"{which}_stream"],
+    }
+    if last := numbers.get(f"{which}_last"):
+        found["last_active"] = rfc3339(last)
+    return found

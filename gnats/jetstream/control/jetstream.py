@@ -1,0 +1,305 @@
+"""JetStream of a server: what it has, whose accounts use it, its start and its end (jetstream.go)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from gnats.clock import sleep
+from gnats.core.subjects.subjecttrie import Stopped
+from gnats.errors import ServerError
+from gnats.go.text import friendly_bytes
+from gnats.jetstream import errors
+from gnats.jetstream.control.jsaccount import JSAccount, difference
+from gnats.jetstream.control.lanes import Lanes, Turn, account_claim, creation_claims
+from gnats.jetstream.control.recovery import recover
+from gnats.jetstream.control.shared import Shared
+from gnats.jetstream.errors import ApiError
+from gnats.jetstream.settings.reservations import Resources
+from gnats.options.values.jetstream import JetStreamConfig, JetStreamOptions, make_directory
+from gnats.options.values.limits import JSLimitOpts, Tiers
+from gnats.version import JS_API_LEVEL
+
+if TYPE_CHECKING:
+    from gnats.accounts.account import Account
+    from gnats.accounts.accounts import Accounts
+    from gnats.log.logger import Logger
+
+SNAPSHOTS_AT_ONCE = 16
+"""Snapshots of a server that are made at a time; others wait for their turn."""
+
+_BANNER = (
+    "    _ ___ _____ ___ _____ ___ ___   _   __  __",
+    " _ | | __|_   _/ __|_   _| _ \\ __| /_\\ |  \\/  |",
+    "| || | _|  | | \\__ \\ | | |   / _| / _ \\| |\\/| |",
+    " \\__/|___| |_| |___/ |_| |_|_\\___/_/ \\_\\_|  |_|",
+    "",
+    "         https://docs.nats.io/jetstream",
+    "",
+)
+
+
+class RequestApi(Protocol):
+    """The API of a JetStream: an Api."""
+
+    inflight: int
+    """Requests that wait or are carried out."""
+
+    async def close(self) -> None:
+        """Take no more requests."""
+
+
+class JetStream:
+    """JetStream of a running server. Made by Server.enable_jetstream(); used from the loop's thread only.
+
+    `server_accounts` are all accounts of the server, also those without JetStream; `spawn` runs what takes
+    its time until the server ends.
+    """
+
+    def __init__(
+        self,
+        shared: Shared,
+        server_name: str,
+        server_accounts: Accounts,
+        spawn: Callable[[Coroutine[Any, Any, None]], object],
+    ) -> None:
+        self.shared = shared
+        self.server_name = server_name
+        self.server_accounts = server_accounts
+        self.config = config = shared.config
+        self.domain = shared.domain
+        self.keys = shared.keys
+        self.log = shared.log
+        self.usage = shared.usage
+        self.advisories = shared.advisories
+        self._spawn = spawn
+        self.lanes = Lanes()
+        self.accounts: dict[str, JSAccount] = {}
+        self._resources = Resources(config.max_memory, config.max_store)
+        self.api_total = self.api_errors = 0
+        if config.options.sync_always:
+            shared.engine.start_sync()
+        shared.loop.add_reader(shared.engine.fileno(), shared.engine.run_timers)
+        self._api: RequestApi | None = None
+        self._syncing: asyncio.Task[None] | None = None
+        self._enabling = asyncio.Lock()
+        self.snapshots = asyncio.Semaphore(SNAPSHOTS_AT_ONCE)
+        self._transfers: set[asyncio.Task[None]] = set()
+
+    # -- resources -------------------------------------------------------------------------------------------
+
+    @property
+    def max_memory(self) -> int:
+        return self.config.max_memory
+
+    @property
+    def max_store(self) -> int:
+        return self.config.max_store
+
+    def set_limits(self, max_memory: int, max_store: int) -> None:
+        """Have more memory or storage, after a reload."""
+        self.config.max_memory, self.config.max_store = max_memory, max_store
+        self._resources.max_memory, self._resources.max_store = max_memory, max_store
+        self.usage.max_memory, self.usage.max_storage = max_memory, max_store
+
+    def set_stream_limits(self, limits: JSLimitOpts) -> None:
+        """Have other limits for each stream and consumer, after a reload: what is there stays as it is."""
+        self.shared.set_stream_limits(limits)
+        for jsa in self.accounts.values():
+            for stream in jsa.streams.values():
+                stream.look_at_batches()
+
+    def check_resources(self, limits: Tiers) -> None:
+        """Raise ApiError where there is not as much as an account is to have (sufficientResources)."""
+        memory, store = _maxima(limits)
+        mine = [_maxima(jsa.limits) for jsa in self.accounts.values()]
+        for taken in (self._resources.memory_reserved, sum(memory for memory, _ in mine)):
+            if taken + memory > self.max_memory:
+                raise errors.MEMORY_RESOURCES_EXCEEDED()
+        for taken in (self._resources.store_reserved, sum(store for _, store in mine)):
+            if taken + store > self.max_store:
+                raise errors.STORAGE_RESOURCES_EXCEEDED()
+
+    def count_request(self, account: Account, *, failed: bool) -> None:
+        """A request to the API has been answered."""
+        if jsa := self.accounts.get(account.name):
+            jsa.api_total += 1
+            jsa.api_errors += failed
+            self.api_total += 1
+            self.api_errors += failed
+
+    def stats(self) -> dict[str, Any]:
+        """What is used and reserved (JetStreamStats)."""
+        api: dict[str, int] = {"level": JS_API_LEVEL, "total": self.api_total, "errors": self.api_errors}
+        if self._api and self._api.inflight:
+            api["inflight"] = self._api.inflight
+        return {
+            "memory": max(self.usage.memory, 0),
+            "storage": max(self.usage.storage, 0),
+            "reserved_memory": self._resources.memory_reserved,
+            "reserved_storage": self._resources.store_reserved,
+            "accounts": len(self.accounts),
+            "ha_assets": 0,
+            "api": api,
+        }
+
+    # -- life ------------------------------------------------------------------------------------------------
+
+    async def start(self, serve_api: Callable[[], RequestApi]) -> None:
+        """Serve the API and recover what accounts have stored. Raises ServerError."""
+        make_directory(Path(self.config.store_dir))
+        self._banner()
+        self._api = serve_api()
+        log = self.log
+        self._syncing = asyncio.create_task(self._sync_loop())
+        log.debug("  Exports:")
+        log.debug("     $JS.API.>")
+        for account in list(self.server_accounts.values()):
+            try:
+                await self.configure_account(account)
+            except ApiError as exc:
+                raise ServerError(f"Error enabling jetstream on configured accounts: {exc}") from exc
+
+    async def configure_accounts(self) -> None:
+        """Look again at the limits of all accounts; what cannot be is logged."""
+        for name in [name for name in self.accounts if name not in self.server_accounts]:
+            async with self.changing_account(name):
+                if jsa := self.accounts.pop(name, None):
+                    await jsa.close()
+        for account in list(self.server_accounts.values()):
+            if (account.name in self.accounts) != (account.jetstream_limits is not None):
+                async with self.changing_account(account.name):
+                    await self.reconfigure(account)
+            else:
+                await self.reconfigure(account)
+
+    async def reconfigure(self, account: Account) -> None:
+        """Look again at an account's limits; what cannot be is logged."""
+        try:
+            await self.configure_account(account)
+        except Stopped:  # so is the server
+            return
+        except ApiError as exc:
+            self.log.error(f"Error configuring jetstream for account [{account.name}]: {exc}")
+
+    def reconfigure_soon(self, account: Account) -> None:
+        """Begin to look again at an account's limits; requests that come later wait for that."""
+
+        async def wait_and_reconfigure(turn: Turn, begun: asyncio.Event) -> None:
+            try:
+                await begun.wait()
+                await self.reconfigure(account)
+            finally:
+                self.lanes.leave(turn)
+
+        begun = asyncio.Event()
+        turn = self.lanes.enter([account_claim(account.name, alone=True)], begun.set)
+        self._spawn(wait_and_reconfigure(turn, begun))
+
+    def changing_account(self, name: str) -> AbstractAsyncContextManager[None]:
+        """Wait until nothing else is done in an account; requests that come meanwhile wait."""
+        return self.lanes.turn([account_claim(name, alone=True)])
+
+    def changing_streams(self, account: str, stream: str) -> AbstractAsyncContextManager[None]:
+        """Wait for the turn of somebody who makes, changes or deletes a stream without a request for it."""
+        return self.lanes.turn(creation_claims(account, stream))
+
+    async def _sync_loop(self) -> None:
+        """Make durable what has been written, again and again."""
+        while True:
+            await sleep(self.config.options.sync_interval)
+            for jsa in list(self.accounts.values()):
+                for stream in list(jsa.streams.values()):
+                    await stream.sync()
+
+    def _banner(self) -> None:
+        log, config = self.log, self.config
+        for line in (*_BANNER, "---------------- JETSTREAM ----------------"):
+            log.notice(line)
+        if config.options.strict:
+            log.notice("  Strict:          true")
+        log.notice(f"  Max Memory:      {friendly_bytes(config.max_memory)}")
+        log.notice(f"  Max Storage:     {friendly_bytes(config.max_store)}")
+        log.notice(f'  Store Directory: "{config.store_dir}"')
+        if self.domain:
+            log.notice(f"  Domain:          {self.domain}")
+        log.notice(f"  API Level:       {JS_API_LEVEL}")
+        log.notice("-------------------------------------------")
+
+    async def configure_account(self, account: Account) -> None:
+        """Give an account what its limits say, or take it away (configJetStream). Raises ApiError."""
+        async with self._enabling:
+            jsa, limits = self.accounts.get(account.name), account.jetstream_limits
+            if account is self.server_accounts.system_account:
+                return
+            if limits is None:
+                if jsa:
+                    del self.accounts[account.name]
+                    await jsa.close()
+            elif jsa:
+                self.check_resources(difference(jsa.limits, limits))
+                jsa.set_limits(limits)
+            else:
+                self.check_resources(limits)
+                jsa = self.accounts[account.name] = JSAccount(self.shared, self._resources, account, limits)
+                jsa.log_limits()
+                await recover(jsa)
+
+    def signal_pull_consumers(self) -> None:
+        """Tell all that wait for messages that the server stops."""
+        for jsa in self.accounts.values():
+            for stream in jsa.streams.values():
+                for consumer in stream.consumers.values():
+                    consumer.signal_shutdown()
+
+    async def close(self) -> None:
+        """Stop everything; what is stored stays."""
+        log = self.log
+        log.notice("Initiating JetStream Shutdown...")
+        self.shared.overlaps.stop()
+        if self._api:
+            await self._api.close()
+        if self._syncing:
+            self._syncing.cancel()
+        for task in self._transfers:
+            task.cancel()
+        if self._transfers:
+            await asyncio.wait(self._transfers)
+        for jsa in self.accounts.values():
+            await jsa.close()
+        await self.shared.close()
+        self.accounts.clear()
+        self.shared.loop.remove_reader(self.shared.engine.fileno())
+        log.notice("JetStream Shutdown")
+
+    def transfer(self, work: Coroutine[None, None, None]) -> None:
+        """Have a backup sent or taken, until it is done or JetStream is stopped."""
+        task = asyncio.create_task(work)
+        self._transfers.add(task)
+        task.add_done_callback(self._transferred)
+
+    def _transferred(self, task: asyncio.Task[None]) -> None:
+        self._transfers.discard(task)
+        if not task.cancelled() and (exc := task.exception()):  # a bug
+            self.log.error(f"JetStream backup failed: {exc!r}")
+
+
+def _maxima(limits: Tiers) -> tuple[int, int]:
+    return (
+        sum(max(each.max_memory, 0) for each in limits.values()),
+        sum(max(each.max_storage, 0) for each in limits.values()),
+    )
+
+
+def configure(options: JetStreamOptions, log: Logger) -> JetStreamConfig:
+    """Decide sizes and the directory (EnableJetStream). Raises ServerError."""
+    config = JetStreamConfig.of(options)
+    if options.max_memory <= 0 or options.max_store <= 0:
+        memory, disk = friendly_bytes(config.max_memory), friendly_bytes(config.max_store)
+        log.debug(f"JetStream creating dynamic configuration - {memory} memory, {disk} disk")
+    if config.temporary:
+        log.warn("Temporary storage directory used, data could be lost on system reboot")
+    return config

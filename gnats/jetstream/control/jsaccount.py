@@ -1,0 +1,351 @@
+"""JetStream of one account: its streams, and what they may use (jsAccount in jetstream.go)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gnats.go.json import Json
+from gnats.go.text import friendly_bytes
+from gnats.jetstream import errors
+from gnats.jetstream.control.streams import Stream
+from gnats.jetstream.disk.metafiles import STREAMS
+from gnats.jetstream.engine.usage import Usage
+from gnats.jetstream.settings.config import FILE, MEMORY, StreamConfig
+from gnats.jetstream.settings.overlaps import MANY, subject_count
+from gnats.jetstream.settings.reservations import Resources, account_reservation, check_limits
+from gnats.jetstream.settings.stream_rules import check_filters, check_stream_cfg, check_stream_update
+from gnats.jetstream.threads import in_thread
+from gnats.options.values.limits import DEFAULT_TIER, JetStreamAccountLimits, Tiers, select_limits, tier_name
+from gnats.system.files import remove_empty
+from gnats.version import JS_API_LEVEL
+
+if TYPE_CHECKING:
+    from gnats.accounts.account import Account
+    from gnats.jetstream.control.shared import Shared
+    from gnats.store.store import MsgStore
+
+_LOOKS_AT_ONCE = 2
+
+
+class JSAccount:
+    """An account that has JetStream; `limits` by tier."""
+
+    def __init__(self, shared: Shared, resources: Resources, account: Account, limits: Tiers) -> None:
+        self.shared = shared
+        self._resources = resources
+        self.account = account
+        self.limits = limits
+        self.streams: dict[str, Stream] = {}
+        self.api_total = self.api_errors = 0
+        self.looking = asyncio.Semaphore(_LOOKS_AT_ONCE)
+        """Threads that look through what the account has stored, for answers."""
+        self.store_dir = Path(shared.config.store_dir) / account.name
+        self._usage: dict[str, Usage] = {}
+        self._restoring: set[str] = set()
+        self._subjects = shared.overlaps.trie()
+        """Of all streams. Whoever has the turn to change streams looks at them, in a thread if need be."""
+
+    @property
+    def name(self) -> str:
+        return self.account.name
+
+    @property
+    def streams_dir(self) -> Path:
+        return self.store_dir / STREAMS
+
+    def stream_directory(self, name: str) -> Path:
+        """Where a stream is stored."""
+        return self.streams_dir / name
+
+    # -- limits ----------------------------------------------------------------------------------------------
+
+    def set_limits(self, limits: Tiers) -> None:
+        """Limits for what is stored from now on (UpdateJetStreamLimits)."""
+        self.limits = limits
+        for tier, usage in self._usage.items():
+            _limit(usage, limits.get(tier))
+
+    def usage(self, tier: str) -> Usage:
+        """What is used in a tier."""
+        usage = self._usage.get(tier)
+        if usage is None:
+            usage = self._usage[tier] = Usage()
+            _limit(usage, self.limits.get(tier))
+        return usage
+
+    def select_limits(self, replicas: int) -> tuple[JetStreamAccountLimits, str]:
+        """The limits for a stream with so many replicas, and their tier. Raises ApiError."""
+        found = select_limits(self.limits, replicas)
+        if found is None:
+            raise errors.NO_LIMITS()
+        return found
+
+    def check_stream_limits(self, config: StreamConfig) -> None:
+        """Raise ApiError without room for a stream (jsNonClusteredStreamLimitsCheck in jetstream_api.go)."""
+        limits, tier = self.select_limits(config.num_replicas)
+        others = [
+            each
+            for each in self.streams.values()
+            if each.name != config.name and _same_tier(tier, each.config, config)
+        ]
+        if 0 < limits.max_streams <= len(others):
+            raise errors.MAXIMUM_STREAMS_LIMIT()
+        if config.storage:
+            check_limits(limits, tier, config, self._reserved_by_others(tier, config), self._resources)
+
+    def _reserved_by_others(self, tier: str, config: StreamConfig) -> int:
+        return sum(
+            account_reservation(tier, each.config.num_replicas, each.config.max_bytes)
+            for each in self.streams.values()
+            if each.name != config.name
+            and each.config.storage == config.storage
+            and _same_tier(tier, each.config, config)
+        )
+
+    def reserved(self, storage: str, tier: str = DEFAULT_TIER) -> int:
+        """Bytes that streams have reserved."""
+        return sum(
+            max(each.config.max_bytes, 0)
+            for each in self.streams.values()
+            if each.config.storage == storage and tier in (DEFAULT_TIER, tier_name(each.config.num_replicas))
+        )
+
+    # -- streams ---------------------------------------------------------------------------------------------
+
+    def stream(self, name: str) -> Stream:
+        """The stream of that name. Raises ApiError."""
+        stream = self.streams.get(name)
+        if stream is None:
+            raise errors.STREAM_NOT_FOUND()
+        return stream
+
+    async def check_stream_cfg(self, config: StreamConfig, *, pedantic: bool = False) -> StreamConfig:
+        """The configuration with its defaults. Raises ApiError."""
+        found = select_limits(self.limits, config.num_replicas or 1)
+        check = partial(
+            check_stream_cfg,
+            config,
+            self.shared.config.options.limits,
+            found[0] if found else None,
+            self._lookup,
+            pedantic=pedantic,
+            overlaps=self.shared.overlaps,
+        )
+        return await in_thread(check) if subject_count(config) >= MANY else check()
+
+    def _lookup(self, name: str) -> StreamConfig | None:
+        stream = self.streams.get(name)
+        return stream.config if stream else None
+
+    def begin_restore(self, name: str) -> None:
+        """Keep a name for a stream that is being restored. Raises ApiError."""
+        if name in self.streams or name in self._restoring:
+            raise errors.STREAM_NAME_EXIST_RESTORE_FAILED()
+        self._restoring.add(name)
+
+    def forget_restore(self, name: str) -> None:
+        """Undo begin_restore()."""
+        self._restoring.discard(name)
+
+    async def add_stream(
+        self,
+        config: StreamConfig,
+        *,
+        pedantic: bool = False,
+        created: int = 0,
+        recovering: bool = False,
+        store: MsgStore | None = None,
+    ) -> Stream:
+        """A new stream, or the one there is if it is just the same. Raises ApiError.
+
+        When `recovering` it has been `created` before, may use what it uses, and may have its `store`.
+        """
+        cfg = await self.check_stream_cfg(config, pedantic=pedantic)
+        if cfg.num_replicas > 1:
+            raise errors.STREAM_REPLICAS_NOT_SUPPORTED()
+        if there := self.streams.get(cfg.name):
+            if cfg.with_metadata_of(there.config.metadata) == there.config:
+                return there
+            raise errors.STREAM_NAME_EXIST()
+        if cfg.name in self._restoring and not recovering:
+            raise errors.STREAM_NAME_EXIST()
+        limits, tier = self.select_limits(cfg.num_replicas)
+        if not recovering:
+            check_limits(limits, tier, cfg, self._reserved_by_others(tier, cfg), self._resources)
+        check_filters(cfg)
+        await self.check_overlap(cfg.subjects)
+        self.check_storable(cfg)
+        reserved = max(cfg.max_bytes, 0)
+        self._resources.reserve(cfg.storage, reserved)  # other accounts must not have it meanwhile
+        try:
+            stream = await Stream.create(self, cfg, tier, created, recovering=recovering, store=store)
+        except BaseException:
+            self._resources.reserve(cfg.storage, -reserved)
+            raise
+        self._enter(stream)
+        self.shared.advisories.stream_action(self.account, cfg.name, "create")
+        return stream
+
+    @staticmethod
+    def check_storable(config: StreamConfig) -> None:
+        """Raise ApiError for a name that no directory can have."""
+        if config.storage == FILE and "\0" in config.name:
+            raise errors.STREAM_CREATE(err="error creating store for stream")
+
+    def add_offline(self, stream: Stream) -> None:
+        """A stream that cannot be used, but is told about."""
+        self._enter(stream)
+
+    def _enter(self, stream: Stream) -> None:
+        self.streams[stream.name] = stream
+        self._subjects.add(stream.config.subjects)
+
+    async def check_overlap(self, subjects: Sequence[str]) -> None:
+        """Raise ApiError where a stream has one of the subjects."""
+
+        def look() -> bool:
+            return self._subjects.collides_with(self.shared.overlaps.trie(subjects))
+
+        if await in_thread(look) if len(subjects) >= MANY else look():
+            raise errors.STREAM_SUBJECT_OVERLAP()
+
+    async def update_stream(self, stream: Stream, config: StreamConfig, *, pedantic: bool = False) -> None:
+        """Change a stream. Raises ApiError, and it has not changed."""
+        old = stream.config
+        new = check_stream_update(old, await self.check_stream_cfg(config, pedantic=pedantic))
+        self._check_update_limits(old, new)
+        stream.check_consumers(new)
+        more = max(new.max_bytes, 0) - max(old.max_bytes, 0)
+        self._resources.reserve(new.storage, max(more, 0))  # other accounts must not have it meanwhile
+        self._subjects.discard(old.subjects)
+        try:
+            await self.check_overlap(new.subjects)
+            await stream.update(new)
+        except BaseException:
+            self._resources.reserve(new.storage, -max(more, 0))
+            raise
+        finally:
+            self._subjects.add(stream.config.subjects)
+        self._resources.reserve(new.storage, min(more, 0))
+        self.shared.advisories.stream_action(self.account, stream.name, "modify")
+
+    def _check_update_limits(self, old: StreamConfig, new: StreamConfig) -> None:
+        from dataclasses import replace
+
+        limits, tier = self.select_limits(new.num_replicas)
+        more = max(max(new.max_bytes, 0) - max(old.max_bytes, 0), 0)
+        reserved = self._reserved_by_others(tier, new)
+        reserved += account_reservation(tier, new.num_replicas, new.max_bytes - more)
+        check_limits(limits, tier, replace(new, max_bytes=more), reserved, self._resources)
+
+    async def delete_stream(self, stream: Stream) -> None:
+        """Delete a stream and all that it has stored. Raises ApiError."""
+        if self.streams.get(stream.name) is not stream:
+            return
+        del self.streams[stream.name]
+        self._subjects.discard(stream.config.subjects)
+        consumers = list(stream.consumers.values())
+        try:
+            await stream.delete()
+        finally:
+            self._resources.reserve(stream.config.storage, -max(stream.config.max_bytes, 0))
+        advisories = self.shared.advisories
+        for consumer in consumers:
+            advisories.consumer_action(self.account, stream.name, consumer.name, "delete")
+        advisories.stream_action(self.account, stream.name, "delete")
+        remove_empty(self.streams_dir, self.store_dir)
+
+    async def close(self) -> None:
+        """Stop all streams; what they have stored stays."""
+        for stream in list(self.streams.values()):
+            await stream.stop()
+            self._subjects.discard(stream.config.subjects)
+        self.streams.clear()
+
+    # -- what is told ----------------------------------------------------------------------------------------
+
+    def usage_info(self) -> Json:
+        """The account's part of an account_info_response (JetStreamUsage)."""
+        default = self.limits.get(DEFAULT_TIER)
+        streams = list(self.streams.values())
+        info: Json = {
+            **self._used(self._usage.values()),
+            "reserved_memory": self.reserved(MEMORY),
+            "reserved_storage": self.reserved(FILE),
+            "streams": len(streams),
+            "consumers": sum(len(stream.consumers) for stream in streams),
+            "limits": (default or _NONE).json(),
+        }
+        if domain := self.shared.domain:
+            info["domain"] = domain
+        info["api"] = {"level": JS_API_LEVEL, "total": self.api_total, "errors": self.api_errors}
+        if default is None:
+            tiers = sorted({*self.limits, *(stream.tier for stream in streams)})
+            info["tiers"] = {tier: self._tier_info(tier) for tier in tiers}
+        return info
+
+    def _tier_info(self, tier: str) -> Json:
+        streams = [stream for stream in self.streams.values() if stream.tier == tier]
+        return {
+            **self._used([self._usage[tier]] if tier in self._usage else []),
+            "reserved_memory": self.reserved(MEMORY, tier),
+            "reserved_storage": self.reserved(FILE, tier),
+            "streams": len(streams),
+            "consumers": sum(len(stream.consumers) for stream in streams),
+            "limits": self.limits.get(tier, _NONE).json(),
+        }
+
+    def _used(self, usages: Iterable[Usage]) -> Json:
+        usages = list(usages)
+        return {
+            "memory": sum(max(usage.memory, 0) for usage in usages),
+            "storage": sum(max(usage.storage, 0) for usage in usages),
+        }
+
+    def log_limits(self) -> None:
+        """Say what the account may use."""
+        log = self.shared.log
+        log.debug(f'Enabled JetStream for account "{self.name}"')
+        for tier, limits in self.limits.items():
+            indent = "  "
+            if tier != DEFAULT_TIER:
+                log.debug(f"  Tier: {tier}")
+                indent = "    "
+            log.debug(f"{indent}Max Memory:      {friendly_bytes(limits.max_memory)}")
+            log.debug(f"{indent}Max Storage:     {friendly_bytes(limits.max_storage)}")
+
+
+_NONE = JetStreamAccountLimits(
+    max_memory=0,
+    max_storage=0,
+    max_streams=0,
+    max_consumers=0,
+    max_ack_pending=0,
+    memory_max_stream_bytes=0,
+    storage_max_stream_bytes=0,
+)
+
+
+def _same_tier(tier: str, a: StreamConfig, b: StreamConfig) -> bool:
+    return tier == DEFAULT_TIER or max(1, a.num_replicas) == max(1, b.num_replicas)
+
+
+def _limit(usage: Usage, limits: JetStreamAccountLimits | None) -> None:
+    usage.max_memory = limits.max_memory if limits else 0
+    usage.max_storage = limits.max_storage if limits else 0
+
+
+def difference(old: Tiers, new: Tiers) -> Tiers:
+    """What limits would add to others."""
+    none = _NONE
+    return {
+        tier: JetStreamAccountLimits(
+            max_memory=new.get(tier, none).max_memory - old.get(tier, none).max_memory,
+            max_storage=new.get(tier, none).max_storage - old.get(tier, none).max_storage,
+        )
+        for tier in {*old, *new}
+    }

@@ -1,0 +1,184 @@
+"""What accounts have stored is served again when a server starts (EnableJetStream in jetstream.go).
+
+What cannot be recovered, whatever the reason, is left where it is and logged, and the others are served.
+Nothing is deleted but what was being deleted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gnats.core.subjects.subject import valid_subject
+from gnats.go.text import MILLISECOND, duration, os_error, quote
+from gnats.jetstream.control.consumers import Consumer
+from gnats.jetstream.control.streams import Stream
+from gnats.jetstream.disk.encryption import MetaError
+from gnats.jetstream.disk.metafiles import CONSUMERS, DELETED, Meta, read_consumer_meta, read_stream_meta
+from gnats.jetstream.errors import ApiError
+from gnats.jetstream.settings.config import LIMITS, REQUIRED_LEVEL_KEY, StreamConfig, supports_required_level
+from gnats.version import JS_API_LEVEL
+
+if TYPE_CHECKING:
+    from gnats.jetstream.control.jsaccount import JSAccount
+    from gnats.log.logger import Logger
+
+SNAPSHOTS = ".snap-staging"
+
+
+async def recover(jsa: JSAccount) -> None:
+    """Serve what an account has stored."""
+    log = jsa.shared.log
+    try:
+        entries = sorted(jsa.streams_dir.iterdir())
+    except FileNotFoundError:
+        return
+    except OSError as exc:
+        log.error(f'Error reading streams of account "{jsa.name}": {os_error(exc)}')
+        return
+    log.debug(f'Recovering JetStream state for account "{jsa.name}"')
+    for entry in entries:
+        if entry.name.startswith(DELETED):
+            await asyncio.to_thread(shutil.rmtree, entry, ignore_errors=True)
+            continue
+        try:
+            await _recover_stream(jsa, entry, log)
+        except Exception as exc:  # noqa: BLE001 - one directory must not keep the server from serving the others
+            _set_aside(jsa, entry.name, exc, log)
+    for stream in list(jsa.streams.values()):
+        if stream.offline_reason:
+            continue
+        try:
+            await stream.origins.start()
+        except Exception as exc:  # noqa: BLE001 - as above
+            log.error(f"  Error starting sources of stream {_where(stream)}: {_reason(exc)}")
+    log.debug(f'JetStream state for account "{jsa.name}" recovered')
+
+
+def _reason(exc: Exception) -> str:
+    if isinstance(exc, OSError):
+        return os_error(exc)
+    return str(exc) if isinstance(exc, ApiError) else repr(exc)
+
+
+def _where(stream: Stream) -> str:
+    return f"'{stream.jsa.name} > {stream.name}'"
+
+
+def _set_aside(jsa: JSAccount, name: str, exc: Exception, log: Logger) -> None:
+    """Log why a stream is not served; one that is half there is stopped, and only told about."""
+    log.error(f"  Error recovering stream '{jsa.name} > {name}': {_reason(exc)}")
+    stream = jsa.streams.get(name)
+    if stream is not None and not stream.offline_reason:
+        stream.go_offline("stopped - it cannot be recovered")
+
+
+async def _recover_stream(jsa: JSAccount, directory: Path, log: Logger) -> None:
+    try:
+        # in a thread: the monitoring pages are answered meanwhile
+        meta = await asyncio.to_thread(read_stream_meta, directory, jsa.shared.keys, jsa.name)
+    except MetaError as exc:
+        log.warn(f"  {exc}")
+        return
+    config: StreamConfig = meta.config
+    where = f"'{jsa.name} > {config.name}'"
+    if reason := _unsupported(meta):
+        log.warn(f"  Detected unsupported stream {where}: {reason}")
+        stream = Stream(jsa, config, "", meta.created, offline_reason=reason)
+        jsa.add_offline(stream)
+        _recover_consumers(stream, directory / CONSUMERS, log)
+        return
+    repaired = _repair(config, log)
+    if repaired is None:
+        return
+    log.notice(f"  Starting restore for stream {where}")
+    start = time.monotonic_ns()
+    try:
+        stream = await jsa.add_stream(repaired, created=meta.created, recovering=True)
+    except ApiError as exc:
+        log.warn(f"  Error recreating stream {quote(config.name)}: {exc}")
+        return
+    took = round((time.monotonic_ns() - start) / MILLISECOND) * MILLISECOND
+    messages = f"{stream.state()['messages']:,}"
+    log.notice(f"  Restored {messages} messages for stream {where} in {duration(took)}")
+    _recover_consumers(stream, directory / CONSUMERS, log)
+    if repaired.retention != LIMITS and not stream.offline_reason:
+        for consumer in stream.consumers.values():
+            await asyncio.to_thread(consumer.native.check_state_for_interest_stream)
+
+
+def _unsupported(meta: Meta) -> str:
+    """Why a stream or a consumer cannot be used by this server; "" when it can."""
+    if not supports_required_level(meta.config.metadata):
+        if meta.problem:
+            return f"unsupported - config error: {meta.problem.removeprefix('json: ')}"
+        level = meta.config.metadata[REQUIRED_LEVEL_KEY]
+        return f"unsupported - required API level: {level}, current API level: {JS_API_LEVEL}"
+    return f"decoding error: {meta.problem}" if meta.problem else ""
+
+
+def _repair(config: StreamConfig, log: Logger) -> StreamConfig | None:
+    """A configuration that an old nats-server should not have written; None when there is no way."""
+    if config.mirror and config.duplicate_window:
+        config = replace(config, duplicate_window=0)
+    subjects = []
+    for subject in config.subjects:
+        if not valid_subject(subject):
+            shown, name = quote(subject), quote(config.name)
+            log.warn(f"  Detected bad subject {shown} while adding stream {name}, will attempt to repair")
+            subject = subject.strip()
+            if not valid_subject(subject):
+                log.warn(f"  Error recreating stream {name}: invalid subject")
+                return None
+            log.warn(f"  Bad subject {shown} repaired to {quote(subject)}")
+        subjects.append(subject)
+    if config.mirror and subjects:
+        log.warn(f"  Detected subjects on a mirrored stream {quote(config.name)}, will remove")
+        subjects = []
+    return replace(config, subjects=tuple(subjects))
+
+
+def _recover_consumers(stream: Stream, directory: Path, log: Logger) -> None:
+    try:
+        entries = sorted(directory.iterdir()) if directory.is_dir() else []
+    except OSError as exc:
+        # without them, messages might be removed that they are to have
+        log.warn(f'  Error reading consumers "{directory}": {os_error(exc)}')
+        stream.go_offline(f"stopped - consumers cannot be read: {exc.strerror}")
+        return
+    for entry in [each for each in entries if each.name.startswith(DELETED)]:
+        shutil.rmtree(entry, ignore_errors=True)
+        entries.remove(entry)
+    where = _where(stream)
+    if entries:
+        log.notice(f"  Recovering {len(entries)} consumers for stream - {where}")
+    for entry in entries:
+        try:
+            _recover_consumer(stream, entry, log)
+        except MetaError as exc:
+            log.warn(f"    {exc}")
+        except Exception as exc:  # noqa: BLE001 - one file must not keep the server from serving the others
+            consumer = f"'{stream.jsa.name} > {stream.name} > {entry.name}'"
+            log.warn(f"    Error adding consumer {consumer}: {_reason(exc)}")
+
+
+def _recover_consumer(stream: Stream, directory: Path, log: Logger) -> None:
+    """Raises MetaError, ApiError, and whatever a damaged description or state may lead to."""
+    name = directory.name
+    meta = read_consumer_meta(directory, stream.jsa.shared.keys, stream.jsa.name, stream.name)
+    if reason := _unsupported(meta):
+        log.warn(f"  Detected unsupported consumer '{stream.jsa.name} > {stream.name} > {name}': {reason}")
+        if not stream.offline_reason:
+            log.warn(f"  Stopping unsupported stream {_where(stream)}")
+            stream.go_offline(f'stopped - unsupported consumer "{name}"')
+        stream.enter_consumer(Consumer(stream, name, meta.config, meta.created, offline_reason=reason))
+    elif stream.offline_reason:
+        stream.enter_consumer(
+            Consumer(stream, name, meta.config, meta.created, offline_reason=stream.offline_reason)
+        )
+    else:
+        stream.recover_consumer(name, meta.config, meta.created)

@@ -1,0 +1,131 @@
+"""What all streams and consumers of a server share (jetstream.go): its limits, keys, counters and threads."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from gnats.jetstream.disk.encryption import Keys
+from gnats.jetstream.disk.state_writer import StateWriter
+from gnats.jetstream.engine.usage import Usage
+from gnats.jetstream.settings.overlaps import Overlaps
+from gnats.jetstream.state.batchtable import BatchLimits
+from gnats.jetstream.threads import in_thread
+from gnats.options.values.limits import JetStreamAccountLimits, JSLimitOpts
+
+if TYPE_CHECKING:
+    from gnats.accounts.account import Account
+    from gnats.accounts.internal_clients import InternalClients
+    from gnats.jetstream.consumer.consumer import Consumer as NativeConsumer
+    from gnats.jetstream.control.advisories import Advisories
+    from gnats.jetstream.engine.engine import Engine
+    from gnats.log.logger import Logger
+    from gnats.options.options import Options
+    from gnats.options.values.jetstream import JetStreamConfig
+
+
+class Owner(Protocol):
+    """A stream, a consumer or an origin: the control plane's half of something native."""
+
+    def on_event(self, what: int, number: int, data: bytes) -> None:
+        """The native half has something to say."""
+
+
+class Shared:
+    """What the streams of a server have in common. Used from the loop's thread only.
+
+    `options` gives the server's options, which a reload replaces; `config` is JetStream's own.
+    """
+
+    def __init__(
+        self,
+        config: JetStreamConfig,
+        engine: Engine,
+        clients: InternalClients,
+        advisories: Advisories,
+        log: Logger,
+        options: Callable[[], Options],
+    ) -> None:
+        self.config = config
+        self.engine = engine
+        self.clients = clients
+        self.advisories = advisories
+        self.log = log
+        self.options = options
+        self.domain = config.options.domain
+        self.keys = Keys(config.options)
+        self.overlaps = Overlaps()
+        self.states = StateWriter()
+        self.usage = Usage(max_memory=config.max_memory, max_storage=config.max_store)
+        self.batch_limits = BatchLimits()
+        self._limit_batches(config.options.limits)
+        self.loop = asyncio.get_running_loop()
+        self._owners: dict[int, Owner] = {}
+        self._forgetting: set[asyncio.Task[None]] = set()
+
+    def set_stream_limits(self, limits: JSLimitOpts) -> None:
+        """Have other limits for each stream and consumer, after a reload."""
+        self.config.options = replace(self.config.options, limits=limits)
+        self._limit_batches(limits)
+
+    def _limit_batches(self, limits: JSLimitOpts) -> None:
+        self.batch_limits.set(
+            per_stream=limits.max_batch_inflight_per_stream,
+            total=limits.max_batch_inflight_total,
+            size=limits.max_batch_size,
+            timeout=limits.max_batch_timeout,
+        )
+
+    async def close(self) -> None:
+        """Wait for threads that work for streams; all streams have closed."""
+        if self._forgetting:  # their streams have closed: they end
+            await asyncio.wait(self._forgetting)
+        await self.states.close()
+
+    def forget_unneeded(self, consumer: NativeConsumer) -> asyncio.Task[None]:
+        """Have a stream remove, in a thread, what a consumer wanted that is gone, or filters others now."""
+        task = asyncio.create_task(in_thread(consumer.forget_unneeded))
+        self._forgetting.add(task)
+        task.add_done_callback(self._forgotten)
+        return task
+
+    def _forgotten(self, task: asyncio.Task[None]) -> None:
+        self._forgetting.discard(task)
+        if not task.cancelled() and (exc := task.exception()):  # a bug
+            self.log.error(f"JetStream cannot remove messages without interest: {exc!r}")
+
+    # -- what the data plane tells ---------------------------------------------------------------------------
+
+    def register(self, native: object, owner: Owner) -> None:
+        """Have `owner` told what its native stream or consumer says."""
+        self._owners[id(native)] = owner
+
+    def unregister(self, native: object) -> None:
+        """Undo register()."""
+        self._owners.pop(id(native), None)
+
+    def on_event(self, native: object, what: int, number: int, data: object) -> None:
+        """A stream or a consumer has something to tell."""
+        if owner := self._owners.get(id(native)):
+            owner.on_event(what, number, data if isinstance(data, bytes) else b"")
+
+
+class StreamAccount(Protocol):
+    """An account's JetStream as its streams and consumers see it: a JSAccount."""
+
+    shared: Shared
+    account: Account
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def streams_dir(self) -> Path: ...
+
+    def usage(self, tier: str) -> Usage:
+        """What is used in a tier."""
+
+    def select_limits(self, replicas: int) -> tuple[JetStreamAccountLimits, str]:
+        """The limits for a stream with so many replicas, and their tier. Raises ApiError."""

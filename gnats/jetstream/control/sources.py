@@ -1,0 +1,559 @@
+"""Mirrors and sources: a stream takes messages from other streams (setupMirrorConsumer and
+trySetupSourceConsumer of stream.go, ADR-59 and ADR-60).
+
+For each origin a consumer is asked for through the API, as any client would, so that the origin may be
+anywhere; what it delivers is the business of gnats.jetstream.stream.sourcing. Here it is asked for, again
+when it fails, when it is silent for too long, or when a message is missing.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol
+
+from gnats.accounts.internal_client import Message
+from gnats.clock import Timer, call_later, monotonic, monotonic_ns
+from gnats.core.subjects.transform import SubjectTransform
+from gnats.go.json import Json, marshal
+from gnats.go.text import SECOND, rfc3339
+from gnats.go.times import unix_ns
+from gnats.jetstream import errors
+from gnats.jetstream.errors import ApiError
+from gnats.jetstream.settings.config import (
+    ACK_FLOW_CONTROL,
+    ACK_NONE,
+    DELIVER_ALL,
+    DELIVER_BY_START_SEQUENCE,
+    DELIVER_BY_START_TIME,
+    ConsumerConfig,
+    StreamSource,
+)
+from gnats.jetstream.stream.sourcing import SourceConsumer, SourceEvent
+from gnats.nkeys.identity import DIGITS, server_hash
+from gnats.store.store import StoreFailure
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from gnats.jetstream.control.shared import StreamAccount
+    from gnats.jetstream.settings.config import StreamConfig
+    from gnats.jetstream.stream.stream import Stream as NativeStream
+    from gnats.store.store import MsgStore
+
+RETRY_THRESHOLD = 2.0
+"""Seconds between two requests for a consumer, at least."""
+RETRY_BACKOFF, RETRY_MAXIMUM = 5.0, 120.0
+HEALTH_CHECK = 10.0
+"""Seconds of silence after which a consumer is asked for anew."""
+CONSUMER_WAIT, DURABLE_WAIT = 30.0, 5.0
+"""Seconds until a request has failed: to make a consumer, and to reset one that is there."""
+JITTER = (0.1, 0.2)
+
+_API = "$JS.API"
+_ACK_WAIT = 22 * 3600 * SECOND
+_SUFFIX = 8
+_IDENTITY = "Nats-Stream-Identity"
+_MOST = 1 << 64
+_MALFORMED = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
+"""What an answer of another shape than a server's causes."""
+
+Position = dict[str, Any]
+"""Where a consumer starts: members of its configuration."""
+
+
+class TargetStream(Protocol):
+    """The stream that takes messages from origins."""
+
+    jsa: StreamAccount
+    config: StreamConfig
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def native(self) -> NativeStream: ...
+    @property
+    def store(self) -> MsgStore: ...
+    @property
+    def directory(self) -> Path: ...
+    @property
+    def failure(self) -> str: ...
+
+    def answer_for_origin(self) -> None:
+        """Answer direct gets for the stream that this one is a mirror of."""
+
+
+def retry_backoff(fails: int) -> float:
+    """Seconds more to wait after so many failures (calculateRetryBackoff)."""
+    return min(RETRY_BACKOFF * 2 * fails, RETRY_MAXIMUM)
+
+
+def consumer_name(stream: TargetStream, source: StreamSource, *, mirror: bool) -> str:
+    """What the consumer of an origin is called there: always the same."""
+    parts = [stream.name, stream.jsa.name]
+    if domain := stream.jsa.shared.domain:
+        parts.append(domain)
+    name = server_hash(" ".join(parts))
+    if mirror:
+        return f"JS_MIRROR_{name}"
+    others = sum(other is not None and other.name == source.name for other in stream.config.sources)
+    return f"JS_SRC_{server_hash(f'{name} {source.index_name()}' if others > 1 else name)}"
+
+
+def api_subject(source: StreamSource, *tokens: str) -> str:
+    """The subject of a request about an origin."""
+    subject = ".".join((_API, *tokens))
+    if source.external:
+        subject = subject.replace(_API, source.external.api, 1).replace("..", ".")
+    return subject
+
+
+def _unique(prefix: str, separator: str = ".") -> str:
+    return f"{prefix}{separator}{''.join(random.choices(DIGITS, k=_SUFFIX))}"
+
+
+class Call:
+    """A request in the stream's account; `done` gets the answer, or None after `timeout` seconds."""
+
+    def __init__(
+        self,
+        stream: TargetStream,
+        subject: str,
+        payload: bytes,
+        headers: dict[str, str],
+        timeout: float,
+        done: Callable[[Message | None], None],
+    ) -> None:
+        self._client = stream.jsa.shared.clients.of(stream.jsa.account)
+        self._done: Callable[[Message | None], None] | None = done
+        reply = _unique("$JSC.R").encode()
+        self._sid = self._client.subscribe(reply, self._end)
+        self._timer = call_later(timeout, self._end, None)
+        lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+        header = f"NATS/1.0\r\n{lines}\r\n".encode() if headers else None
+        self._client.publish(subject.encode(), payload, reply=reply, header=header)
+
+    def _end(self, message: Message | None) -> None:
+        done = self._done
+        self.cancel()
+        if done:
+            done(message)
+
+    def cancel(self) -> None:
+        """Do not wait for the answer. Idempotent."""
+        if self._done:
+            self._done = None
+            self._timer.cancel()
+            self._client.unsubscribe(self._sid)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The answer to a request for a consumer."""
+
+    name: str
+    delivered: int
+    ack_policy: str
+    identity: str
+    error: ApiError | None
+
+
+def read_error(payload: bytes) -> ApiError | None:
+    """The error in an answer. Raises ValueError, KeyError, TypeError or AttributeError for what is none."""
+    error = json.loads(payload).get("error")
+    if error is None:
+        return None
+    return ApiError(int(error["code"]), int(error.get("err_code", 0)), str(error.get("description", "")))
+
+
+def read_answer(message: Message, failure: errors.Kind) -> Answer:
+    """What an origin's server says; what is none is a `failure`."""
+    identity = message.header_value(_IDENTITY.encode()).decode("utf-8", "replace").strip()
+    try:
+        if error := read_error(message.payload):
+            return Answer("", 0, "", "", error)
+        found = json.loads(message.payload)
+        name, delivered = found["name"], found["delivered"]["stream_seq"]
+        ack_policy = found["config"].get("ack_policy")
+        if isinstance(name, str) and type(delivered) is int and 0 <= delivered < _MOST:
+            return Answer(name, delivered, str(ack_policy), identity, None)
+    except _MALFORMED:
+        pass
+    return Answer("", 0, "", "", failure(err="invalid consumer create response"))
+
+
+class Origin:
+    """Another stream that one takes messages from (sourceInfo). Used from the loop's thread."""
+
+    mirror = False
+    _what = "source"
+    _inbox = "S"
+    _setup_failed = errors.SOURCE_CONSUMER_SETUP_FAILED
+    _requires_flow_control = errors.SOURCE_CONSUMER_REQUIRES_ACK_FC
+
+    def __init__(self, stream: TargetStream, source: StreamSource) -> None:
+        self.stream = stream
+        self.source = source
+        self.error: ApiError | None = None
+        self.consumer_name = consumer_name(stream, source, mirror=self.mirror)
+        """What its consumer is asked to be called, but for a durable one."""
+        self.sseq = 0
+        """How far it had come in the origin when this was asked last; see position()."""
+        self.stored = 0
+        """Of the last message that has been stored, there."""
+        self.identity = ""
+        """Of the origin, as far as it is known: one that is made again has another."""
+        self._transforms = tuple(
+            SubjectTransform(each.src, each.dest) if each.dest else None for each in source.subject_transforms
+        )
+        self._lag = self._last = self._fails = 0
+        self._asked_at: float | None = None
+        self._timer: Timer | None = None
+        self._call: Call | None = None
+        self._consumer: SourceConsumer | None = None
+        self._probe: bytes | None = None
+        self._level = 0
+        self._config: ConsumerConfig | None = None
+
+    # -- life ------------------------------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """Take messages, from now on and until stop()."""
+        self._plan(0.0)
+
+    def stop(self) -> None:
+        """Take no more. Idempotent."""
+        self._cancel()
+
+    def leave(self) -> None:
+        """Stop for good: a consumer that lasts is deleted, if that can be done."""
+        consumer, name, mine = self._consumer, self.consumer_name, self.source.consumer is None
+        lasts = consumer is not None and consumer.name == name
+        self.stop()
+        if mine:
+            subject = api_subject(self.source, "CONSUMER", "DELETE", self.source.name, name)
+            Call(self.stream, subject, b"", {}, HEALTH_CHECK, partial(self._left, name, lasts))
+
+    def _left(self, name: str, lasts: bool, message: Message | None) -> None:
+        why: object = "timed out"
+        if message:
+            try:
+                why = read_error(message.payload)
+            except _MALFORMED as exc:
+                why = exc
+        if lasts and why:
+            self._log.warn(
+                f"Cleanup of {self._what} consumer '{self.source.name} > {name}' failed for stream"
+                f" '{self.stream.jsa.name} > {self.stream.name}': {why}"
+            )
+
+    def position(self) -> tuple[int, str]:
+        """How far it has come: the sequence in the origin, and the origin's identity."""
+        self._note_numbers()
+        return self.sseq, self.identity
+
+    @property
+    def _log(self) -> Any:
+        return self.stream.jsa.shared.log
+
+    def _note_numbers(self) -> None:
+        if self._consumer:
+            self.sseq, stored, self._lag, self._last = self._consumer.numbers()
+            self.stored = stored or self.stored
+
+    def _cancel(self) -> None:
+        if self._timer:
+            self._timer.cancel()
+            self._timer = None
+        if self._call:
+            self._call.cancel()
+            self._call = None
+        if self._probe:
+            self.stream.jsa.shared.clients.of(self.stream.jsa.account).unsubscribe(self._probe)
+            self._probe = None
+        if consumer := self._consumer:
+            consumer.close()
+            self._note_numbers()
+            self._consumer = None
+            self.stream.jsa.shared.unregister(consumer)
+
+    # -- asking ----------------------------------------------------------------------------------------------
+
+    def _retry(self, *, failed: bool = False) -> None:
+        """Ask again, the later the more often it has failed."""
+        self._cancel()
+        self._fails = self._fails + 1 if failed else 0
+        delay = random.uniform(*JITTER) + retry_backoff(self._fails)
+        if self._asked_at is not None:
+            since = monotonic() - self._asked_at
+            delay += max(RETRY_THRESHOLD - since, 0.0)
+        self._plan(delay)
+
+    def _plan(self, delay: float) -> None:
+        self._timer = call_later(delay, self._set_up)
+
+    def _set_up(self) -> None:
+        """Ask for a consumer that starts behind what has been stored."""
+        self._cancel()
+        self._asked_at = monotonic()
+        self.error = None
+        if self.source.consumer:
+            self._config = None
+        else:
+            self._config = self._consumer_config()
+        self._level = self._first_level()
+        self._ask(with_identity=True)
+
+    def _first_level(self) -> int:
+        return 5
+
+    def _headers(self, with_identity: bool) -> dict[str, str]:
+        headers = {"Nats-Required-Api-Level": str(self._level)} if self._level else {}
+        if self._level and with_identity:
+            headers[_IDENTITY] = self.identity
+        return headers
+
+    def _ask(self, *, with_identity: bool) -> None:
+        name, config = self.source.name, self._config
+        headers, timeout, payload = self._headers(with_identity), CONSUMER_WAIT, b""
+        if config is None:
+            assert self.source.consumer
+            tokens = ["CONSUMER", "RESET", name, self.source.consumer.name]
+            timeout = DURABLE_WAIT
+        else:
+            tokens = ["CONSUMER", "CREATE", name]
+            if config.filter_subject:
+                tokens += [config.name, config.filter_subject]
+            payload = marshal({"stream_name": name, "config": config.json(), "action": ""})
+        self._call = Call(
+            self.stream, api_subject(self.source, *tokens), payload, headers, timeout, self._answered
+        )
+
+    def _consumer_config(self) -> ConsumerConfig:
+        """What is asked for."""
+        stream, source = self.stream, self.source
+        self.consumer_name = consumer_name(stream, source, mirror=self.mirror)
+        key = f"_nats.{'mirror' if self.mirror else 'src'}"
+        metadata = {f"{key}.stream": stream.name, f"{key}.acc": stream.jsa.name}
+        if domain := stream.jsa.shared.domain:
+            metadata[f"{key}.domain"] = domain
+        prefix = f"{source.external.deliver}." if source.external and source.external.deliver else "$JS."
+        filters = tuple(each.src for each in source.subject_transforms)
+        filter_subject = source.filter_subject
+        if len(filters) == 1 and not filter_subject:
+            filter_subject, filters = filters[0], ()
+        return ConsumerConfig(
+            name=self.consumer_name,
+            deliver_subject=_unique(f"{prefix}{self._inbox}").replace("..", "."),
+            ack_policy=ACK_NONE,
+            ack_wait=_ACK_WAIT,
+            max_deliver=1,
+            idle_heartbeat=SECOND,
+            flow_control=True,
+            direct=True,
+            sourcing=True,
+            inactive_threshold=int(HEALTH_CHECK) * SECOND,
+            filter_subject=filter_subject,
+            filter_subjects=filters,
+            metadata=metadata,
+            **self._start_position(),
+        )
+
+    def _start_position(self) -> Position:
+        raise NotImplementedError
+
+    # -- answers ---------------------------------------------------------------------------------------------
+
+    def _answered(self, message: Message | None) -> None:
+        self._call = None
+        if message is None:
+            self._retry(failed=True)
+            self._watch_for_life()
+            return
+        answer = read_answer(message, self._setup_failed)
+        if answer.error:
+            if not self._recover(answer.error):
+                self._fail(answer.error)
+        elif self.source.consumer and answer.ack_policy != ACK_FLOW_CONTROL:
+            self._fail(self._requires_flow_control())
+        else:
+            self._start(answer)
+
+    def _recover(self, error: ApiError) -> bool:
+        """Whether something else can be asked for."""
+        old = errors.REQUIRED_API_LEVEL.is_kind_of(error) or errors.INVALID_JSON.is_kind_of(error)
+        config = self._config
+        if not old or self._level == 0:
+            return False
+        if self._level > 4:
+            self._level -= 1
+        elif config is None:
+            return False
+        else:
+            # A server that does not know such consumers: they need names that nobody has.
+            self._level = 0
+            self._config = replace(config, name=_unique(config.name, "_"), sourcing=False)
+        self._ask(with_identity=False)
+        return True
+
+    def _fail(self, error: ApiError) -> None:
+        name = f"{self.stream.jsa.name} > {self.stream.name}"
+        self._log.warn(
+            f"JetStream error response for stream '{name}' create {self._what} consumer"
+            f" {self.source.name}: {error}"
+        )
+        self._retry(failed=True)
+        self.error = error
+
+    def _watch_for_life(self) -> None:
+        """A consumer of the user's that did not answer is asked again as soon as something comes from it."""
+        if self.source.consumer is None:
+            return
+
+        def alive(_: Message) -> None:
+            self._retry()
+
+        client = self.stream.jsa.shared.clients.of(self.stream.jsa.account)
+        self._probe = client.subscribe(self.source.consumer.deliver_subject.encode(), alive)
+
+    def _start(self, answer: Answer) -> None:
+        """Take what the consumer delivers."""
+        self._fails = 0
+        self._note_identity(answer.identity)
+        consumer = SourceConsumer(
+            self.stream.native,
+            answer.name.encode(),
+            index_name="" if self.mirror else self.source.index_name(),
+            identity=self.identity,
+            transforms=self._transforms,
+            tell_caught_up=self.mirror and self.stream.config.mirror_direct,
+        )
+        subject = self._config.deliver_subject if self._config else ""
+        if self.source.consumer:
+            subject = self.source.consumer.deliver_subject
+        self._consumer = consumer
+        self.stream.jsa.shared.register(consumer, self)
+        try:
+            consumer.start(subject.encode(), delivered=answer.delivered, seen=self.sseq)
+        except (StoreFailure, ValueError) as exc:
+            self._fail(self._setup_failed(err=exc))
+            return
+        self._timer = call_later(HEALTH_CHECK, self._check)
+
+    def _note_identity(self, identity: str) -> None:
+        raise NotImplementedError
+
+    def _check(self) -> None:
+        """Has it been silent for too long?"""
+        self._note_numbers()
+        if monotonic_ns() - self._last > HEALTH_CHECK * SECOND:
+            self._retry()
+        else:
+            self._timer = call_later(HEALTH_CHECK, self._check)
+
+    def on_event(self, what: int, number: int, data: bytes) -> None:
+        """The native consumer has something to tell."""
+        if self._consumer is None:
+            return
+        if what == SourceEvent.CAUGHT_UP:
+            self.stream.answer_for_origin()
+        elif not self.stream.failure:
+            self._log.debug(
+                f"Retrying {self._what} consumer for '{self.stream.jsa.name} > {self.stream.name}'"
+            )
+            self._retry()
+
+    def info(self) -> Json:
+        """StreamSourceInfo."""
+        self._note_numbers()
+        source = self.source
+        found: Json = {"name": source.name}
+        if source.external:
+            found["external"] = source.external.json()
+        found["lag"] = self._lag
+        if self.stored and not self.mirror:
+            found["seq"] = self.stored
+        found["active"] = monotonic_ns() - self._last if self._last else -1
+        if self.error:
+            found["error"] = self.error.json()
+        if source.filter_subject:
+            found["filter_subject"] = source.filter_subject
+        if source.subject_transforms:
+            found["subject_transforms"] = [each.json() for each in source.subject_transforms]
+        return found
+
+
+class Mirror(Origin):
+    """The stream that one is a mirror of: it has the same messages, with the same sequences."""
+
+    mirror = True
+    _what = "mirror"
+    _inbox = "M"
+    _setup_failed = errors.MIRROR_CONSUMER_SETUP_FAILED
+    _requires_flow_control = errors.MIRROR_CONSUMER_REQUIRES_ACK_FC
+
+    def _first_level(self) -> int:
+        return 0 if self.source.consumer else 4
+
+    def _headers(self, with_identity: bool) -> dict[str, str]:
+        return super()._headers(with_identity=False)
+
+    def _start_position(self) -> Position:
+        state, source = self.stream.store.state(), self.source
+        if state.msgs or state.last_seq:
+            return {"deliver_policy": DELIVER_BY_START_SEQUENCE, "opt_start_seq": state.last_seq + 1}
+        if source.opt_start_seq:
+            return {"deliver_policy": DELIVER_BY_START_SEQUENCE, "opt_start_seq": source.opt_start_seq}
+        if source.opt_start_time:
+            return {"deliver_policy": DELIVER_BY_START_TIME, "opt_start_time": source.opt_start_time}
+        return {"deliver_policy": DELIVER_ALL}
+
+    def _note_identity(self, identity: str) -> None:
+        pass
+
+
+class Source(Origin):
+    """A stream whose messages are stored among others."""
+
+    def __init__(self, stream: TargetStream, source: StreamSource) -> None:
+        super().__init__(stream, source)
+        self._made_again = False
+
+    def _start_position(self) -> Position:
+        source = self.source
+        if self.sseq:
+            return {"deliver_policy": DELIVER_BY_START_SEQUENCE, "opt_start_seq": self.sseq + 1}
+        if source.opt_start_seq:
+            return {"deliver_policy": DELIVER_BY_START_SEQUENCE, "opt_start_seq": source.opt_start_seq}
+        state, start = self.stream.store.state(), source.opt_start_time
+        if state.last_ts and (
+            (start and unix_ns(start) < state.last_ts)
+            or (not start and state.first_seq > 1 and not self._made_again)
+        ):
+            start = rfc3339(state.last_ts)
+        if start:
+            return {"deliver_policy": DELIVER_BY_START_TIME, "opt_start_time": start}
+        return {"deliver_policy": DELIVER_ALL}
+
+    def _recover(self, error: ApiError) -> bool:
+        if errors.CONSUMER_STREAM_IDENTITY_MISMATCH.is_kind_of(error):
+            # Another stream of that name: from its beginning.
+            self.sseq, self.identity, self._made_again = 0, "", True
+            fails = self._fails
+            self._retry()
+            self._fails = fails
+            return True
+        return super()._recover(error)
+
+    def _note_identity(self, identity: str) -> None:
+        if self._made_again or (identity and self.identity and identity != self.identity):
+            name = f"{self.stream.jsa.name} > {self.stream.name}"
+            self._log.warn(
+                f"JetStream source stream \"{self.source.name}\" for stream '{name}' was recreated,"
+                " resetting source state"
+            )
+            self.sseq = 0
+        self.identity, self._made_again = identity, False

@@ -1,0 +1,758 @@
+"""Streams as the control plane has them (stream.go): configuration, consumers, questions and answers.
+
+Their messages are the business of the native stream (gnats.jetstream.stream.stream) and its store.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+from collections.abc import Callable
+from functools import cached_property, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gnats.clock import time_ns
+from gnats.core.subjects.subject import has_wildcard
+from gnats.go.json import Json
+from gnats.go.text import os_error, rfc3339
+from gnats.go.times import ZERO_TIME
+from gnats.jetstream import errors
+from gnats.jetstream.batch.batching import AbandonReason
+from gnats.jetstream.control.consumers import Consumer
+from gnats.jetstream.control.origins import Origins
+from gnats.jetstream.disk.conversion import convert_stream
+from gnats.jetstream.disk.encryption import META_KEY, MetaError
+from gnats.jetstream.disk.metafiles import (
+    CONSUMERS,
+    META_FILE,
+    Undo,
+    remove_directory,
+    sync_meta,
+    write_stream_meta,
+)
+from gnats.jetstream.disk.sources_state import SourcesState, write_sources_state
+from gnats.jetstream.settings.config import (
+    ASYNC,
+    FILE,
+    INTEREST,
+    LIMITS,
+    MEMORY,
+    WORKQUEUE,
+    ConsumerConfig,
+    StreamConfig,
+)
+from gnats.jetstream.settings.consumer_rules import (
+    check_consumer_cfg,
+    check_workqueue,
+    completed,
+    with_defaults,
+)
+from gnats.jetstream.settings.overlaps import MANY
+from gnats.jetstream.state.streamcore import StreamEvent
+from gnats.jetstream.stream.stream import Stream as NativeStream
+from gnats.jetstream.stream.stream import StreamError
+from gnats.jetstream.threads import in_thread
+from gnats.nkeys.identity import DIGITS, server_hash
+from gnats.store.store import FileStore, MemStore, StoreFailure, dyn_block_size
+from gnats.store.times.zones import has_database
+
+if TYPE_CHECKING:
+    from gnats.jetstream.control.shared import StreamAccount
+    from gnats.jetstream.disk.encryption import Seal
+    from gnats.store.store import MsgStore
+StoredMessage = tuple[bytes, int, bytes, bytes, int]
+"""Subject, sequence, header, payload, and ns since 1970."""
+
+_LARGE_BLOCK, _MEDIUM_BLOCK, _SMALLEST_BLOCK = 8 << 20, 4 << 20, 32000
+_RECORD_OVERHEAD = 22 + 8 + 4
+_LONGEST_SUBJECT = 256
+_NAME_LEN = 8
+_NO_REASON = "offline"
+_MOST_LOST = 100_000
+_MOST_DELETED = 250_000
+"""Sequences that an answer tells of: a gap may be of any size."""
+
+
+def block_size(config: StreamConfig, max_payload: int) -> int:
+    """Bytes of a block of a file store (autoTuneFileStorageBlockSize); 0: the store's choice."""
+    if config.max_bytes > 0:
+        total = config.max_bytes
+    elif config.max_msgs > 0:
+        literal = [len(subject.encode()) for subject in config.subjects if not has_wildcard(subject)]
+        largest = config.max_msg_size if config.max_msg_size > 0 else max_payload
+        total = (_RECORD_OVERHEAD + max(literal, default=_LONGEST_SUBJECT) + largest) * config.max_msgs
+    else:
+        return _MEDIUM_BLOCK if config.max_msgs_per_subject > 0 else 0
+    size = total // 4 + 1
+    size += -size % 100
+    if size <= _SMALLEST_BLOCK:
+        return _SMALLEST_BLOCK
+    return _LARGE_BLOCK if size >= _LARGE_BLOCK else _MEDIUM_BLOCK
+
+
+class Stream:
+    """A stream of an account; made by create(), or, to be told about only, with an `offline_reason`."""
+
+    def __init__(
+        self, jsa: StreamAccount, config: StreamConfig, tier: str, created: int, *, offline_reason: str = ""
+    ) -> None:
+        self.jsa = jsa
+        self.config = config
+        self.tier = tier
+        self.created = created or time_ns()
+        self.offline_reason = offline_reason
+        self.consumers: dict[str, Consumer] = {}
+        self._direct = self._sourcing = 0  # of them, those that are direct, and others for sourcing
+        self.origins = Origins(self)
+        self.seal: Seal | None = None
+        self._meta_unsynced = False
+        self._written_sources: SourcesState | None = None
+        self._undo: Undo | None = None
+        self._native: NativeStream | None = None
+        self._store: MsgStore | None = None
+
+    @property
+    def name(self) -> str:
+        return self.config.name
+
+    @cached_property
+    def directory(self) -> Path:
+        """Where it is stored, if it is."""
+        return self.jsa.streams_dir / self.name
+
+    @cached_property
+    def consumers_directory(self) -> Path:
+        """Where those of its consumers are stored that are."""
+        return self.directory / CONSUMERS
+
+    @property
+    def native(self) -> NativeStream:
+        """Raises ApiError for a stream that is offline."""
+        if self._native is None:
+            raise errors.STREAM_OFFLINE_REASON(err=self.offline_reason or _NO_REASON)
+        return self._native
+
+    @property
+    def store(self) -> MsgStore:
+        """Raises ApiError for a stream that is offline."""
+        if self._store is None:
+            raise errors.STREAM_OFFLINE_REASON(err=self.offline_reason or _NO_REASON)
+        return self._store
+
+    @property
+    def failure(self) -> str:
+        """Why nothing can be written any more, "" when it can."""
+        return self._store.failure() if self._store else ""
+
+    @property
+    def identity(self) -> str:
+        """What tells this stream from another of the same name (identity)."""
+        return server_hash(rfc3339(self.created))
+
+    # -- life ------------------------------------------------------------------------------------------------
+
+    @classmethod
+    async def create(
+        cls,
+        jsa: StreamAccount,
+        config: StreamConfig,
+        tier: str,
+        created: int,
+        *,
+        recovering: bool,
+        store: MsgStore | None = None,
+    ) -> Stream:
+        """A stream that takes messages, into `store` if it is given.
+
+        Raises ApiError, leaving nothing behind that was not there. When `recovering`, who calls starts its
+        origins when all streams are there.
+        """
+        stream = cls(jsa, config, tier, created)
+        try:
+            await stream._begin(recovering=recovering, store=store)
+        except Exception:
+            await stream._give_up()
+            raise
+        return stream
+
+    async def _begin(self, *, recovering: bool, store: MsgStore | None) -> None:
+        """Raises ApiError."""
+        jsa, config, shared = self.jsa, self.config, self.jsa.shared
+        try:
+            if store is None:
+                store = await in_thread(lambda: self._open(new=not recovering))
+        except OSError as exc:
+            raise errors.STREAM_STORE_FAILED(err=os_error(exc)) from exc
+        except MetaError as exc:
+            if recovering:
+                raise errors.STREAM_STORE_FAILED(err=exc) from exc
+            # clients are not told where the server stores anything
+            shared.log.error(f"Error creating stream '{jsa.name} > {config.name}': {exc}")
+            raise errors.STREAM_STORE_FAILED(err="metadata cannot be used") from exc
+        self._store = store
+        self._native = NativeStream(
+            shared.engine,
+            jsa.account,
+            config.name,
+            store,
+            cid=shared.clients.next_cid(),
+            domain=shared.domain,
+            account_usage=jsa.usage(self.tier),
+            server_usage=shared.usage,
+            batch_limits=shared.batch_limits,
+        )
+        shared.register(self._native, self)
+        self._configure(config)
+        if _holds_limits(config):
+            try:
+                await in_thread(lambda: _update_store(store, config))
+            except StoreFailure as exc:
+                raise errors.STREAM_STORE_FAILED(err=exc) from exc
+        self._native.subscribe()
+        if not recovering:
+            await self.origins.start()
+        self._undo = None
+
+    async def _give_up(self) -> None:
+        """Stop what has begun; what has been written goes, too, if the stream is new."""
+        self.origins.stop()
+        self._close_native()
+        undo, store = self._undo, self._store
+        self._native = self._store = self._undo = None
+        try:
+            if store is not None:
+                await in_thread(store.close)
+        except (StoreFailure, OSError) as exc:
+            self._log_error("closing", exc)
+        try:
+            if undo:
+                await asyncio.to_thread(undo.undo)
+        except OSError as exc:
+            self._log_error("removing", exc)
+
+    def _close_native(self) -> None:
+        """Have the data plane forget the stream, if it knows it."""
+        if self._native is not None:
+            self.jsa.shared.unregister(self._native)
+            self._native.close()
+
+    def _log_error(self, doing: str, exc: OSError) -> None:
+        log = self.jsa.shared.log
+        log.error(f"Error {doing} stream '{self.jsa.name} > {self.name}': {os_error(exc)}")
+
+    def _configure(self, config: StreamConfig) -> None:
+        if config.allow_msg_schedules and not has_database():
+            where = f"stream '{self.jsa.name} > {self.name}'"
+            self.jsa.shared.log.warn(f"No time zone database: {where} refuses schedules with time zones")
+        self.native.configure(config, sync_always=is_synced(self.jsa, config))
+
+    @property
+    def sync_always(self) -> bool:
+        """What is written is durable before anybody is told."""
+        return is_synced(self.jsa, self.config)
+
+    def _open(self, *, new: bool) -> MsgStore:
+        """Open the store; in a thread. Raises OSError or MetaError.
+
+        Where a `new` one finds messages, they are of a stream whose metadata could not be read: now they are
+        its own.
+        """
+        if self.config.storage == FILE:
+            if new:
+                self._undo = Undo(self.directory)
+            self._unlock(new=new)
+        held = _holds_limits(self.config)
+        return open_store(self.jsa, self.config, self.directory, self.seal, self._warn, hold_limits=held)
+
+    def _unlock(self, *, new: bool) -> None:
+        """Have a description on the disk, and know the keys. Raises OSError or MetaError."""
+        keys, account = self.jsa.shared.keys, self.jsa.name
+        there = (self.directory / META_FILE).exists()
+        self.seal = keys.open(self.directory / META_KEY, account, self.name)
+        if not there and not self.seal:
+            self.seal = keys.make(self.directory, account, self.name)
+        if new or not there:
+            always = self.sync_always
+            write_stream_meta(self.directory, self.config, self.created, self.seal, sync=always)
+            self._meta_unsynced = not always
+        if keys:
+            config, created = self.config, self.created
+            self.seal = convert_stream(self.directory, keys, account, config, created, self.seal, self._say)
+
+    def _warn(self, text: str) -> None:
+        """What recovery has to say; from a thread."""
+        log = self.jsa.shared.log
+        self.jsa.shared.loop.call_soon_threadsafe(log.warn, f"Stream '{self.jsa.name} > {self.name}': {text}")
+
+    def _say(self, text: str) -> None:
+        """What a conversion has to say; from a thread."""
+        log = self.jsa.shared.log
+        self.jsa.shared.loop.call_soon_threadsafe(
+            log.notice, f"Stream '{self.jsa.name} > {self.name}': {text}"
+        )
+
+    async def sync(self) -> None:
+        """Make durable what is written, and tidy up; what goes wrong is logged."""
+        store = self._store
+        if store is None or self.config.storage == MEMORY or self.failure:
+            return
+        sources = self.origins.state()
+        if store.rests() and sources in (None, self._written_sources) and not self._meta_unsynced:
+            return
+        try:
+            if self._meta_unsynced:
+                await asyncio.to_thread(sync_meta, self.directory)
+                self._meta_unsynced = False
+            await in_thread(store.sync_flushed)
+            await self._write_sources(sources)
+            await in_thread(store.write_state)
+            await in_thread(store.maintain)
+        except (OSError, StoreFailure) as exc:
+            if self._store is None:  # it has been deleted meanwhile
+                return
+            self.jsa.shared.log.error(f"Error syncing stream '{self.jsa.name} > {self.name}': {exc}")
+
+    async def _write_sources(self, state: SourcesState | None) -> None:
+        """Write down how far sources have come; what is counted there is stored. Raises OSError."""
+        if state is not None and state != self._written_sources:
+            self._written_sources = None
+            await asyncio.to_thread(write_sources_state, self.directory, state)
+            self._written_sources = state
+
+    def check_consumers(self, config: StreamConfig) -> None:
+        """Raise ApiError where consumers would not go with a configuration's limits."""
+        old, new = self.config.consumer_limits, config.consumer_limits
+        threshold = new.inactive_threshold if new.inactive_threshold != old.inactive_threshold else 0
+        pending = new.max_ack_pending if new.max_ack_pending != old.max_ack_pending else 0
+        if threshold <= 0 and pending <= 0:
+            return
+        beyond = [
+            name
+            for name, consumer in self.consumers.items()
+            if 0 < new.inactive_threshold < consumer.config.inactive_threshold
+            or 0 < new.max_ack_pending < consumer.config.max_ack_pending
+        ]
+        if beyond:
+            raise errors.STREAM_UPDATE(err=f"change to limits violates consumers: {', '.join(beyond)}")
+
+    async def update(self, config: StreamConfig) -> None:
+        """Have another configuration, which is one that it may have. Raises ApiError: it has not changed."""
+        old, undo = self.config, None
+        try:
+            if config.storage == FILE:
+                undo = await asyncio.to_thread(Undo, self.directory)
+                await asyncio.to_thread(write_stream_meta, self.directory, config, self.created, self.seal)
+            self._change(config)
+            await in_thread(lambda: _update_store(self.store, config))
+        except Exception as exc:
+            await self._change_back(old, undo)
+            if isinstance(exc, OSError):
+                text = exc if isinstance(exc, StoreFailure) else os_error(exc)
+                raise errors.STREAM_UPDATE(err=text) from exc
+            raise
+        self.native.look_for_expired()
+        await self.origins.update(old)
+        try:
+            await self._write_sources(self.origins.state())
+        except OSError as exc:
+            raise errors.STREAM_UPDATE(err=os_error(exc)) from exc
+
+    def _change(self, config: StreamConfig) -> None:
+        self._configure(config)
+        self.config = config
+        for consumer in self.consumers.values():
+            consumer.stream_changed()
+
+    async def _change_back(self, old: StreamConfig, undo: Undo | None) -> None:
+        """Have the `old` configuration again; messages that new limits have removed are gone."""
+        if self._native is not None:
+            self._change(old)
+            try:
+                await in_thread(lambda: _update_store(self.store, old))
+            except StoreFailure as exc:
+                self._log_error("changing", exc)
+        try:
+            if undo:
+                await asyncio.to_thread(undo.undo)
+        except OSError as exc:
+            self._log_error("changing", exc)
+
+    async def stop(self) -> None:
+        """Take and deliver no more; what is stored stays. Writes down what consumers have done."""
+        for consumer in list(self.consumers.values()):
+            consumer.stop()
+        self.origins.stop()
+        sources = self.origins.state() if self._store is not None else None
+        self._close_native()
+        if self._store is not None:
+            store = self._store
+            try:
+                await in_thread(store.close)
+                await self._write_sources(sources)
+            except (StoreFailure, OSError) as exc:
+                self.jsa.shared.log.error(f"Error stopping stream '{self.jsa.name} > {self.name}': {exc}")
+        self._native = self._store = None
+
+    def go_offline(self, reason: str) -> None:
+        """Stop, but be told about."""
+        self.offline_reason = reason
+        self.origins.stop()
+        self._close_native()
+        store = self._store
+        self._native = self._store = None
+        if store is not None:
+            try:
+                store.close()
+            except StoreFailure as exc:
+                self._log_error("closing", exc)
+
+    async def delete(self) -> None:
+        """Stop, and delete what is stored; that is done in the background when it is no stream's any more."""
+        for consumer in list(self.consumers.values()):
+            consumer.stop(deleting=True, files=False)  # they go with the stream's, all at once
+        self.consumers.clear()
+        self._direct = self._sourcing = 0
+        self.origins.stop()
+        store, self._store = self._store, None
+        self._close_native()
+        self._native = None
+        if store is not None:
+            try:
+                await in_thread(store.close)
+            except StoreFailure as exc:  # it is going anyway
+                self.jsa.shared.log.debug(f"Closing stream '{self.jsa.name} > {self.name}': {exc}")
+        if self.config.storage == FILE and self.directory.is_dir():
+            try:
+                await asyncio.to_thread(remove_directory, self.directory, sync=self.sync_always)
+            except OSError as exc:
+                raise errors.STREAM_DELETE(err=os_error(exc)) from exc
+
+    # -- messages --------------------------------------------------------------------------------------------
+
+    def message(self, seq: int, last_for: str, next_for: str) -> StoredMessage | None:
+        """The message of a sequence, the last of a subject, or the next of a subject."""
+        try:
+            if next_for:
+                found = self.store.get_next((next_for.encode(),), seq)
+            elif seq:
+                found = self.store.get(seq)
+            else:
+                found = self.store.get_last(last_for.encode())
+        except StoreFailure:
+            return None
+        if found is None:
+            return None
+        sequence, when, subject, header, payload = found
+        return subject, sequence, header, payload, when
+
+    def seq_from_time(self, when: int) -> int:
+        seq: int = self.store.seq_at(when)
+        return seq
+
+    def delete_message(self, seq: int, *, erase: bool) -> bool:
+        """False when there is none. Raises ApiError."""
+        if self.config.storage == FILE:
+            state = self.store.state()
+            if seq > state.last_seq:
+                raise errors.STREAM_MSG_DELETE_FAILED(err="stream store EOF")
+            if seq == 0 or seq < state.first_seq:
+                raise errors.STREAM_MSG_DELETE_FAILED(err="no message found")
+        try:
+            return self.native.delete_msg(seq, erase)
+        except (StoreFailure, StreamError) as exc:
+            raise errors.STREAM_MSG_DELETE_FAILED(err=exc) from exc
+
+    async def purge(self, subject: str, seq: int, keep: int) -> int:
+        """How many messages went. Raises ApiError."""
+        native = self.native
+        try:
+            return await in_thread(lambda: native.purge(subject.encode(), seq, keep))
+        except (StoreFailure, StreamError) as exc:
+            raise errors.STREAM_GENERAL(err=exc) from exc
+
+    def on_event(self, what: int, number: int, data: bytes) -> None:
+        """The native stream has something to tell: damage, a batch that is given up, or that nothing can be
+        written any more."""
+        shared = self.jsa.shared
+        if what == StreamEvent.STREAM_DAMAGED:
+            self._report_damage()
+            return
+        if what == StreamEvent.BATCH_ABANDONED:
+            self.native.told_abandoned()
+            shared.advisories.batch_abandoned(self.jsa.account, self.name, data, AbandonReason(number))
+            return
+        reason = self.failure or os.strerror(number)
+        shared.log.error(f"JetStream stream '{self.jsa.name} > {self.name}' is read-only: {reason}")
+        shared.advisories.out_of_storage(self.name)
+
+    def look_at_batches(self) -> None:
+        """The limits of batches have changed."""
+        if self._native is not None:
+            self._native.look_at_batches()
+
+    def _report_damage(self) -> None:
+        """Log what was found to be lost while messages were read."""
+        log = self.jsa.shared.log
+        for block, first, last, count in self._store.newly_lost() if self._store else ():
+            where = f"Stream '{self.jsa.name} > {self.name}': block {block}"
+            log.error(f"{where}: {count} messages are lost to damage, sequences {first} to {last}")
+
+    def answer_for_origin(self) -> None:
+        """A mirror that is nearly as far as its origin answers direct gets to that, too, if it may."""
+        if self.config.mirror and self.config.mirror_direct:
+            self.native.answer_for(self.config.mirror.name)
+
+    # -- what is told ----------------------------------------------------------------------------------------
+
+    def state(self, *, details: bool = False) -> Json:
+        """Counts, as StreamState has them."""
+        if self._store is None:
+            return _EMPTY_STATE | {"consumer_count": 0}
+        found = self._store.state()
+        state: Json = {
+            "messages": found.msgs,
+            "bytes": found.bytes,
+            "first_seq": found.first_seq if found.msgs or found.last_seq or self.config.first_seq else 0,
+            "first_ts": rfc3339(found.first_ts) if found.first_ts else ZERO_TIME,
+            "last_seq": found.last_seq,
+            "last_ts": rfc3339(found.last_ts) if found.last_ts else ZERO_TIME,
+        }
+        if found.num_subjects:
+            state["num_subjects"] = found.num_subjects
+        if found.num_deleted:
+            state["num_deleted"] = found.num_deleted
+            if details:
+                state["deleted"] = _sequences(self._store.deleted(), _MOST_DELETED)
+        if found.lost_msgs or found.lost_bytes:
+            lost = _sequences(self._store.lost_ranges(), _MOST_LOST)
+            state["lost"] = {"msgs": lost or None, "bytes": found.lost_bytes}
+        state["consumer_count"] = self.consumer_count
+        return state
+
+    @property
+    def consumer_count(self) -> int:
+        """Consumers, but for those of other streams that take messages from this one."""
+        return len(self.consumers) - self._direct
+
+    def subjects_page(self, subject: str, offset: int, most: int) -> tuple[int, dict[str, int]]:
+        """How many subjects match, and of some of them, in order, how many messages each has. Any thread."""
+        total, page = self.store.subjects_page((subject.encode(),), offset, most)
+        return total, {name.decode("utf-8", "replace"): count for name, count in page}
+
+    # -- consumers -------------------------------------------------------------------------------------------
+
+    def new_consumer_name(self) -> str:
+        """A name that no consumer has."""
+        while True:
+            name = "".join(random.choices(DIGITS, k=_NAME_LEN))
+            if name not in self.consumers:
+                return name
+
+    async def check_consumer(self, config: ConsumerConfig, *, pedantic: bool) -> bool:
+        """Look in a thread at a configuration with many filters. Raises ApiError. False: not yet."""
+        if len(config.filter_subjects) < MANY:
+            return False
+        limits, _ = self.jsa.select_limits(config.replicas(self.config))
+        server, overlaps = self.jsa.shared.config.options.limits, self.jsa.shared.overlaps
+        complete = with_defaults(config, self.config, server, limits, pedantic=pedantic)
+        check = partial(check_consumer_cfg, complete, server, self.config, limits, overlaps=overlaps)
+        await in_thread(check)
+        return True
+
+    def add_consumer(
+        self,
+        config: ConsumerConfig,
+        *,
+        action: str = "",
+        pedantic: bool = False,
+        state: bytes = b"",
+        created: int = 0,
+        checked: bool = False,
+    ) -> Consumer:
+        """A new consumer, or one that is there and has changed, as `action` allows. Raises ApiError.
+
+        `checked`: by check_consumer().
+
+        One that comes from a backup was `created` before (ns since 1970) and goes on from a `state`.
+        """
+        jsa = self.jsa
+        limits, _ = jsa.select_limits(config.replicas(self.config))
+        server = jsa.shared.config.options.limits
+        config = with_defaults(config, self.config, server, limits, pedantic=pedantic)
+        if not checked:
+            check_consumer_cfg(config, server, self.config, limits, overlaps=jsa.shared.overlaps)
+        name = config.durable_name or config.name
+        if there := self.consumers.get(name):
+            if action == "create" and config.with_metadata_of(there.config.metadata) != there.config:
+                raise errors.CONSUMER_ALREADY_EXISTS()
+            if self.config.retention == WORKQUEUE and not self._unique(name, config.filters):
+                raise errors.CONSUMER_WQ_CONSUMER_NOT_UNIQUE()
+            there.update(config)
+            return there
+        if action == "update":
+            raise errors.CONSUMER_DOES_NOT_EXIST()
+        most = self.config.max_consumers
+        if most <= 0 or 0 < limits.max_consumers < most:
+            most = limits.max_consumers
+        if most <= 0:
+            most = server.default_max_consumers
+        if 0 < most <= self._limitable():
+            raise errors.MAXIMUM_CONSUMERS_LIMIT()
+        check_workqueue(config, self.config)
+        self._check_unique(name, config)
+        config = completed(config)
+        name = name or self.new_consumer_name()
+        consumer = Consumer(self, name, config, created)
+        consumer.start(state, recovering=bool(created))
+        self.enter_consumer(consumer)
+        if not config.direct:
+            jsa.shared.advisories.consumer_action(jsa.account, self.name, name, "create")
+        return consumer
+
+    def recover_consumer(self, name: str, config: ConsumerConfig, created: int) -> Consumer:
+        """A consumer that was there before. Raises ApiError."""
+        limits, _ = self.jsa.select_limits(config.replicas(self.config))
+        server = self.jsa.shared.config.options.limits
+        config = with_defaults(config, self.config, server, limits)
+        overlaps = self.jsa.shared.overlaps
+        check_consumer_cfg(config, server, self.config, limits, recovering=True, overlaps=overlaps)
+        consumer = Consumer(self, name, completed(config), created)
+        consumer.start(recovering=True)
+        self.enter_consumer(consumer)
+        return consumer
+
+    def enter_consumer(self, consumer: Consumer) -> None:
+        """It is one of the stream's."""
+        self.consumers[consumer.name] = consumer
+        self._count(consumer, 1)
+
+    def _count(self, consumer: Consumer, n: int) -> None:
+        self._direct += n * consumer.config.direct
+        self._sourcing += n * (consumer.config.sourcing and not consumer.config.direct)
+
+    def _limitable(self) -> int:
+        """Consumers that limits are about."""
+        return len(self.consumers) - self._direct - self._sourcing
+
+    def _check_unique(self, name: str, config: ConsumerConfig) -> None:
+        if self.config.retention != WORKQUEUE or config.direct or config.sourcing or not self._limitable():
+            return
+        if not config.filters:
+            raise errors.CONSUMER_WQ_MULTIPLE_UNFILTERED()
+        if not self._unique(name, config.filters):
+            raise errors.CONSUMER_WQ_CONSUMER_NOT_UNIQUE()
+
+    def _unique(self, name: str, subjects: tuple[str, ...]) -> bool:
+        """Whether no other consumer has any of these subjects (partitionUnique)."""
+        overlaps = self.jsa.shared.overlaps
+        names = {found.name for subject in subjects for found in self.native.consumers_with(subject.encode())}
+        mine = overlaps.trie(subjects)
+        for other in (self.consumers[each].config for each in names if each != name):
+            if other.direct or other.sourcing:
+                continue
+            if not other.filters or mine.collides_with(overlaps.trie(other.filters)):
+                return False
+        return True
+
+    def delete_consumer(self, consumer: Consumer) -> asyncio.Task[None] | None:
+        """Delete a consumer and what is stored of it. The task removes messages that only it was to have."""
+        if self.consumers.get(consumer.name) is not consumer:
+            return None
+        del self.consumers[consumer.name]
+        self._count(consumer, -1)
+        native = consumer.stop(deleting=True)
+        if not consumer.config.direct:
+            jsa = self.jsa
+            jsa.shared.advisories.consumer_action(jsa.account, self.name, consumer.name, "delete")
+        return (
+            self.jsa.shared.forget_unneeded(native) if native and self.config.retention == INTEREST else None
+        )
+
+
+def _sequences(ranges: list[tuple[int, int]], most: int) -> list[int]:
+    """The sequences of `ranges`, the first so many of them."""
+    found: list[int] = []
+    for first, last in ranges:
+        found += range(first, min(last + 1, first + most - len(found)))
+        if len(found) == most:
+            break
+    return found
+
+
+def is_synced(jsa: StreamAccount, config: StreamConfig) -> bool:
+    """Whether what a stream stores is synced before it is acknowledged."""
+    always = jsa.shared.config.options.sync_always
+    return always and config.storage == FILE and config.persist_mode != ASYNC
+
+
+def open_store(
+    jsa: StreamAccount,
+    config: StreamConfig,
+    directory: Path,
+    seal: Seal | None,
+    warn: Callable[[str], None] | None = None,
+    *,
+    hold_limits: bool = False,
+) -> MsgStore:
+    """The store of a stream; in a thread. `warn` gets what recovery has to say. Raises OSError.
+
+    With `hold_limits`, nothing is removed for there being too much until the store is configured again.
+    """
+    limits = store_limits(config)
+    if hold_limits:
+        limits |= {"max_msgs": -1, "max_bytes": -1, "max_msgs_per_subject": -1}
+    if config.storage == MEMORY:
+        return MemStore(config.name, first_seq=config.first_seq, **limits)
+    size = block_size(config, jsa.shared.options().max_payload)
+    return FileStore(
+        str(directory),
+        config.name,
+        block_size=size or dyn_block_size(limits_retention=config.retention == LIMITS),
+        sync_always=is_synced(jsa, config),
+        first_seq=config.first_seq,
+        compression=config.compression,
+        cipher=seal.cipher if seal else None,
+        key=seal.key if seal else b"",
+        account=jsa.name,
+        warn=warn,
+        **limits,
+    )
+
+
+def _holds_limits(config: StreamConfig) -> bool:
+    """Whether limits wait at a start: what there is of an atomic batch goes, and must not push others out."""
+    return config.storage == FILE and config.allow_atomic
+
+
+def _update_store(store: MsgStore, config: StreamConfig) -> None:
+    """Raises StoreFailure."""
+    store.update_config(**store_limits(config))
+    if isinstance(store, FileStore):
+        store.compress(config.compression)
+
+
+_EMPTY_STATE: Json = {
+    "messages": 0,
+    "bytes": 0,
+    "first_seq": 0,
+    "first_ts": ZERO_TIME,
+    "last_seq": 0,
+    "last_ts": ZERO_TIME,
+}
+
+
+def store_limits(config: StreamConfig) -> dict[str, Any]:
+    """What of a configuration the store keeps."""
+    return {
+        "max_msgs": config.max_msgs,
+        "max_bytes": config.max_bytes,
+        "max_msgs_per_subject": config.max_msgs_per_subject,
+        "max_age": config.max_age,
+        "discard_new": config.discard == "new",
+        "discard_new_per_subject": config.discard_new_per_subject,
+        "allow_msg_ttl": config.allow_msg_ttl,
+        "delete_markers": config.subject_delete_marker_ttl > 0,
+        "allow_msg_schedules": config.allow_msg_schedules,
+    }

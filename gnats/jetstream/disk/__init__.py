@@ -1,0 +1,1 @@
+"""The files of streams and consumers besides their messages."""

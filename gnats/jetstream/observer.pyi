@@ -1,2 +1,0 @@
-class Observer:
-    """A consumer, as its stream sees it; see gnats.jetstream.consumer.Consumer."""

@@ -1,0 +1,1 @@
+"""The checks of a message before it is stored, and the answers to its publisher."""

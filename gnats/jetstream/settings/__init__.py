@@ -1,0 +1,1 @@
+"""What streams and consumers can be configured to do, and what they may use."""

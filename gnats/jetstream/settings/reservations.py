@@ -1,0 +1,63 @@
+"""What streams reserve of their account's and the server's resources by their max_bytes (jetstream.go)."""
+
+from __future__ import annotations
+
+from gnats.go.text import MAX_INT64
+from gnats.jetstream.errors import (
+    MAXIMUM_CONSUMERS_LIMIT,
+    MEMORY_RESOURCES_EXCEEDED,
+    STORAGE_RESOURCES_EXCEEDED,
+)
+from gnats.jetstream.settings.config import FILE, MEMORY, StreamConfig
+from gnats.options.values.limits import DEFAULT_TIER, JetStreamAccountLimits
+
+
+class Resources:
+    """The server's memory and storage, and how much of it streams have reserved by their max_bytes."""
+
+    def __init__(self, max_memory: int, max_store: int) -> None:
+        self.max_memory = max_memory
+        self.max_store = max_store
+        self.memory_reserved = self.store_reserved = 0
+
+    def reserve(self, storage: str, max_bytes: int) -> None:
+        """Reserve for a stream, or with a negative number release."""
+        if storage == MEMORY:
+            self.memory_reserved += max_bytes
+        else:
+            self.store_reserved += max_bytes
+
+
+def account_reservation(tier: str, replicas: int, max_bytes: int) -> int:
+    """What a stream of that size reserves of its account: limits without tiers count every replica."""
+    if max_bytes <= 0:
+        return 0
+    return min(max_bytes * replicas, MAX_INT64) if tier == DEFAULT_TIER and replicas > 1 else max_bytes
+
+
+def check_limits(
+    limits: JetStreamAccountLimits, tier: str, config: StreamConfig, reserved: int, server: Resources
+) -> None:
+    """Raise ApiError where a stream would be too much for its account, which has `reserved`, or the server
+    (checkAllLimits)."""
+    if 0 < limits.max_consumers < config.max_consumers:
+        raise MAXIMUM_CONSUMERS_LIMIT()
+    more = 1 if config.max_bytes < 0 else config.max_bytes
+    for_account = account_reservation(tier, config.num_replicas, more)
+    if config.storage == MEMORY:
+        most, there, taken = limits.max_memory, server.max_memory, server.memory_reserved
+        refusal = MEMORY_RESOURCES_EXCEEDED
+    else:
+        most, there, taken = limits.max_storage, server.max_store, server.store_reserved
+        refusal = STORAGE_RESOURCES_EXCEEDED
+    if most >= 0 and reserved + for_account > most:
+        raise refusal()
+    if taken + more > there:
+        raise refusal()
+
+
+def max_bytes_limits(limits: JetStreamAccountLimits, config: StreamConfig) -> tuple[bool, int]:
+    """Whether max_bytes must be set, and how high it may be; not above 0: as high as one likes."""
+    if config.storage == FILE:
+        return limits.max_bytes_required, limits.storage_max_stream_bytes
+    return limits.max_bytes_required, limits.memory_max_stream_bytes

@@ -1,0 +1,1 @@
+"""The state of a stream, and the entries of its log."""

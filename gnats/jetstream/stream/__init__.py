@@ -1,0 +1,1 @@
+"""Streams: messages coming in, stored, read, and removed in time."""

@@ -1,0 +1,1 @@
+"""The log's lines, and where they go."""

@@ -1,0 +1,1 @@
+"""The pages: what the server knows about itself, as plain data."""

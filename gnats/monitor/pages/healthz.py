@@ -1,0 +1,126 @@
+"""/healthz: is the server well (Healthz in monitor.go)?"""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from gnats.go.text import quote
+from gnats.monitor.pages.options import HealthzOptions
+from gnats.monitor.pages.render import Page
+
+if TYPE_CHECKING:
+    from gnats.jetstream.control.jetstream import JetStream
+    from gnats.options.options import Options
+
+OK, BAD_REQUEST, NOT_FOUND, INTERNAL_ERROR, UNAVAILABLE = 200, 400, 404, 500, 503
+
+
+class HealthzServer(Protocol):
+    """A server that is asked whether it is well."""
+
+    @property
+    def accepting(self) -> bool: ...
+    @property
+    def opts(self) -> "Options": ...
+    @property
+    def jetstream(self) -> "JetStream | None": ...
+
+
+def healthz(server: HealthzServer, options: HealthzOptions) -> Page:
+    """`status` ("ok", "error" or "unavailable"), `status_code` as of HTTP, and `error` or, with details,
+    `errors`."""
+    for missing, asked, what in (
+        ("account", options.stream, "stream"),
+        ("stream", options.consumer, "consumer"),
+    ):
+        if asked and not getattr(options, missing):
+            problem = f'"{missing}" must not be empty when checking {what} health'
+            return _unwell(BAD_REQUEST, "BAD_REQUEST", problem, options.details)
+    if not server.accepting:
+        problem = "failed to be ready for connections after 1ms: server"
+        return _unwell(INTERNAL_ERROR, "CONNECTION", problem, options.details)
+    if options.js_server_only or not server.opts.jetstream.enabled:
+        return {"status": "ok", "status_code": OK}
+    js = server.jetstream
+    if js is None:
+        problem = "JetStream not enabled (10076)"
+        return _unwell(UNAVAILABLE, "JETSTREAM", problem, options.details, status="unavailable")
+    if options.js_enabled or options.js_enabled_only:
+        return {"status": "ok", "status_code": OK}
+    return _jetstream_health(js, options)
+
+
+def _jetstream_health(js: "JetStream", options: HealthzOptions) -> Page:
+    account, stream, consumer = options.account, options.stream, options.consumer
+    base = Path(js.config.store_dir)
+    if account and not (_is_name(account) and (base / account).is_dir()):
+        return _missing("ACCOUNT", f"JetStream account {quote(account)} not found", options)
+    if stream and not (_is_name(stream) and (base / account / "streams" / stream).is_dir()):
+        problem = f"JetStream stream {quote(stream)} not found on account {quote(account)}"
+        return _missing("STREAM", problem, options)
+    problems = list(_problems(js, base, options))
+    if problems:
+        if not options.details:
+            return {"status": "unavailable", "status_code": UNAVAILABLE, "error": problems[0]["error"]}
+        return {"status": "error", "status_code": UNAVAILABLE, "errors": problems}
+    if consumer:
+        found = js.accounts[account].streams.get(stream) if account in js.accounts else None
+        if found is None or consumer not in found.consumers:
+            problem = (
+                f"JetStream consumer {quote(consumer)} not found for stream {quote(stream)}"
+                f" on account {quote(account)}"
+            )
+            return _missing("CONSUMER", problem, options)
+    return {"status": "ok", "status_code": OK}
+
+
+_LONGEST = 255
+"""Bytes of a file's name."""
+
+
+def _is_name(text: str) -> bool:
+    """Can a directory be called that: no path, and none that is always there?"""
+    return not set(text) & {"/", "\0"} and text not in (".", "..") and len(os.fsencode(text)) <= _LONGEST
+
+
+def _problems(js: "JetStream", base: Path, options: HealthzOptions) -> Iterator[Page]:
+    """What is in the store's directory, and is not served or cannot be written."""
+    accounts = [base / options.account] if options.account else sorted(base.iterdir())
+    for directory in accounts:
+        if directory.name.startswith(".") or not directory.is_dir():
+            continue
+        name = directory.name
+        if name not in js.server_accounts:
+            problem = f"JetStream account '{name}' could not be resolved"
+            yield {"type": "ACCOUNT", "account": name, "error": problem}
+            continue
+        jsa = js.accounts.get(name)
+        streams = directory / "streams"
+        for entry in sorted(streams.iterdir()) if streams.is_dir() else ():
+            if entry.name.startswith(".") or (options.stream and entry.name != options.stream):
+                continue
+            about: dict[str, object] = {"type": "STREAM", "account": name, "stream": entry.name}
+            stream = jsa.streams.get(entry.name) if jsa else None
+            where = f"JetStream stream '{name} > {entry.name}'"
+            if stream is None:
+                yield about | {"error": f"{where} could not be recovered"}
+            elif failure := stream.failure:
+                yield about | {"error": f"{where} write error: {failure}"}
+
+
+def _missing(kind: str, error: str, options: HealthzOptions) -> Page:
+    if not options.details:
+        return {"status": "unavailable", "status_code": NOT_FOUND, "error": error}
+    about = {
+        name: getattr(options, name) for name in ("account", "stream", "consumer") if getattr(options, name)
+    }
+    shown = {"ACCOUNT": 1, "STREAM": 2, "CONSUMER": 3}[kind]
+    found = {"type": kind, **dict(list(about.items())[:shown]), "error": error}
+    return {"status": "error", "status_code": NOT_FOUND, "errors": [found]}
+
+
+def _unwell(code: int, kind: str, error: str, details: bool, status: str = "error") -> Page:
+    if details:
+        return {"status": "error", "status_code": code, "errors": [{"type": kind, "error": error}]}
+    return {"status": status, "status_code": code, "error": error}

@@ -1,0 +1,303 @@
+"""Options of the pages (monitor.go), in the query of a URL or the JSON of a request to the system account."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar, Self, cast
+
+from gnats.errors import RequestError
+from gnats.go.json import unmarshal
+from gnats.go.text import MAX_INT64, MAX_UINT64, parse_bool, quote
+
+DEFAULT_LIMIT = 1024
+"""Connections or subscriptions of a page when nothing else is asked for."""
+
+OPEN, CLOSED, ALL = range(3)
+"""States of a connection to ask for."""
+
+_STATES = {"": OPEN, "open": OPEN, "closed": CLOSED, "any": ALL, "all": ALL}
+
+
+class Query:
+    """The parameters of a URL. Its methods raise RequestError for what they cannot read."""
+
+    def __init__(self, values: Mapping[str, str]) -> None:
+        self._values = values
+
+    def text(self, name: str) -> str:
+        return self._values.get(name, "")
+
+    def flag(self, name: str) -> bool:
+        text = self.text(name)
+        try:
+            return bool(text) and parse_bool(text)
+        except ValueError as exc:
+            raise RequestError(f"Error decoding boolean for '{name}': {exc}") from None
+
+    def integer(self, name: str) -> int:
+        text = self.text(name)
+        digits = text[1:] if text[:1] in ("+", "-") else text
+        return _number(name, "int", "Atoi", text, digits, -MAX_INT64 - 1, MAX_INT64)
+
+    def unsigned(self, name: str) -> int:
+        text = self.text(name)
+        return _number(name, "uint64", "ParseUint", text, text, 0, MAX_UINT64)
+
+    def subs(self) -> tuple[bool, bool]:
+        """Whether subscriptions are asked for: as a list, in detail."""
+        if self.text("subs").lower() == "detail":
+            return False, True
+        return self.flag("subs"), False
+
+    def state(self) -> int:
+        text = self.text("state")
+        if text.lower() not in _STATES:
+            raise RequestError(f"Error decoding state for {text}")
+        return _STATES[text.lower()]
+
+
+def _number(name: str, kind: str, function: str, text: str, digits: str, least: int, most: int) -> int:
+    if not text:
+        return 0
+    problem = "invalid syntax"
+    if digits.isascii() and digits.isdigit():
+        problem = "value out of range"
+        if len(digits.lstrip("0")) < 21 and least <= int(text) <= most:  # int() refuses thousands of digits
+            return int(text)
+    raise RequestError(
+        f"Error decoding {kind} for '{name}': strconv.{function}: parsing {quote(text)}: {problem}"
+    )
+
+
+_JSON_TYPES = {bool: "bool", int: "int", str: "string", tuple[str, ...]: "strings"}
+
+
+@dataclass(frozen=True, slots=True)
+class PageOptions:
+    """What every page's options have in common: fields are named as in JSON, with _ for -."""
+
+    unsigned: ClassVar[tuple[str, ...]] = ()
+
+    @classmethod
+    def from_json(cls, data: bytes) -> Self:
+        """The options of a request; an empty one asks for nothing special.
+
+        Raises JSONError.
+        """
+        if not data:
+            return cls()
+        types = {option.name: option.type for option in fields(cls)}
+        names = {name.replace("_", "-") if name in _DASHED else name: name for name in types}
+        table = {
+            key: "uint64" if name in cls.unsigned else _JSON_TYPES[cast("Any", types[name])]
+            for key, name in names.items()
+        }
+        found = unmarshal(data, table, cls.__name__.removesuffix("Options") + "EventOptions")
+        return cls(
+            **{names[key]: tuple(value) if isinstance(value, list) else value for key, value in found.items()}
+        )
+
+
+_DASHED = frozenset(("js_enabled", "js_enabled_only", "js_server_only", "js_meta_only"))
+
+
+@dataclass(frozen=True, slots=True)
+class ConnzOptions(PageOptions):
+    """`state` is OPEN, CLOSED or ALL; `limit` 0 means DEFAULT_LIMIT; `filter_subject` needs `acc`."""
+
+    unsigned: ClassVar[tuple[str, ...]] = ("cid",)
+
+    sort: str = ""
+    auth: bool = False
+    subscriptions: bool = False
+    subscriptions_detail: bool = False
+    offset: int = 0
+    limit: int = 0
+    cid: int = 0
+    mqtt_client: str = ""
+    state: int = OPEN
+    user: str = ""
+    acc: str = ""
+    filter_subject: str = ""
+
+    @classmethod
+    def from_query(cls, query: Query) -> Self:
+        auth = query.flag("auth")
+        subscriptions, detail = query.subs()
+        return cls(
+            sort=query.text("sort"),
+            auth=auth,
+            subscriptions=subscriptions,
+            subscriptions_detail=detail,
+            offset=query.integer("offset"),
+            limit=query.integer("limit"),
+            cid=query.unsigned("cid"),
+            state=query.state(),
+            user=query.text("user"),
+            acc=query.text("acc"),
+            mqtt_client=query.text("mqtt_client"),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class RoutezOptions(PageOptions):
+    """Whether to list the routes' subscriptions."""
+
+    subscriptions: bool = False
+    subscriptions_detail: bool = False
+
+    @classmethod
+    def from_query(cls, query: Query) -> Self:
+        return cls(*query.subs())
+
+
+@dataclass(frozen=True, slots=True)
+class GatewayzOptions(PageOptions):
+    """`account_name` implies `accounts`."""
+
+    name: str = ""
+    accounts: bool = False
+    account_name: str = ""
+    subscriptions: bool = False
+    subscriptions_detail: bool = False
+
+    @classmethod
+    def from_query(cls, query: Query) -> Self:
+        subscriptions, detail = query.subs()
+        accounts, account = query.flag("accs"), query.text("acc_name")
+        return cls(query.text("gw_name"), accounts or account != "", account, subscriptions, detail)
+
+
+@dataclass(frozen=True, slots=True)
+class LeafzOptions(PageOptions):
+    """`account` "" means all."""
+
+    subscriptions: bool = False
+    account: str = ""
+
+    @classmethod
+    def from_query(cls, query: Query) -> Self:
+        return cls(query.flag("subs"), query.text("acc"))
+
+
+@dataclass(frozen=True, slots=True)
+class SubszOptions(PageOptions):
+    """With `test`, a literal subject, only what a message to it would reach."""
+
+    offset: int = 0
+    limit: int = 0
+    subscriptions: bool = False
+    account: str = ""
+    test: str = ""
+
+    @classmethod
+    def from_query(cls, query: Query) -> Self:
+        subscriptions = query.flag("subs")
+        offset, limit = query.integer("offset"), query.integer("limit")
+        return cls(offset, limit, subscriptions, query.text("acc"), query.text("test"))
+
+
+@dataclass(frozen=True, slots=True)
+class AccountzOptions(PageOptions):
+    """Without an account the names of all are listed."""
+
+    account: str = ""
+
+    @classmethod
+    def from_query(cls, query: Query) -> Self:
+        return cls(query.text("acc"))
+
+
+@dataclass(frozen=True, slots=True)
+class AccountStatzOptions(PageOptions):
+    """`accounts` empty means all; those without connections only with `include_unused`."""
+
+    accounts: tuple[str, ...] = ()
+    include_unused: bool = False
+
+    @classmethod
+    def from_query(cls, query: Query) -> Self:
+        return cls(include_unused=query.flag("unused"))
+
+
+@dataclass(frozen=True, slots=True)
+class JszOptions(PageOptions):
+    """What to tell of JetStream."""
+
+    account: str = ""
+    accounts: bool = False
+    streams: bool = False
+    consumer: bool = False
+    direct_consumer: bool = False
+    config: bool = False
+    leader_only: bool = False
+    offset: int = 0
+    limit: int = 0
+    raft: bool = False
+    stream_leader_only: bool = False
+
+    @classmethod
+    def from_query(cls, query: Query) -> Self:
+        return cls(
+            accounts=query.flag("accounts"),
+            streams=query.flag("streams"),
+            consumer=query.flag("consumers"),
+            direct_consumer=query.flag("direct-consumers"),
+            config=query.flag("config"),
+            offset=query.integer("offset"),
+            limit=query.integer("limit"),
+            leader_only=query.flag("leader-only"),
+            raft=query.flag("raft"),
+            stream_leader_only=query.flag("stream-leader-only"),
+            account=query.text("acc"),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class HealthzOptions(PageOptions):
+    """What has to be well; `details` lists all that is not."""
+
+    js_enabled: bool = False
+    js_enabled_only: bool = False
+    js_server_only: bool = False
+    js_meta_only: bool = False
+    account: str = ""
+    stream: str = ""
+    consumer: str = ""
+    details: bool = False
+
+    @classmethod
+    def from_query(cls, query: Query) -> Self:
+        return cls(
+            query.flag("js-enabled"),
+            query.flag("js-enabled-only"),
+            query.flag("js-server-only"),
+            query.flag("js-meta-only"),
+            details=query.flag("details"),
+            account=query.text("account"),
+            stream=query.text("stream"),
+            consumer=query.text("consumer"),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class IpqueueszOptions(PageOptions):
+    """Queues whose name contains `filter`; empty ones only with `all`."""
+
+    all: bool = False
+    filter: str = ""
+
+    @classmethod
+    def from_query(cls, query: Query) -> Self:
+        return cls(query.flag("all"), query.text("queues"))
+
+
+@dataclass(frozen=True, slots=True)
+class RaftzOptions(PageOptions):
+    """Which account's groups, and which of them."""
+
+    account: str = ""
+    group: str = ""
+
+    @classmethod
+    def from_query(cls, query: Query) -> Self:
+        return cls(query.text("acc"), query.text("group"))

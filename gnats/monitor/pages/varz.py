@@ -1,0 +1,175 @@
+"""/varz: the server's configuration and counters (Varz in monitor.go)."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Protocol
+
+from gnats.clock import time_ns
+from gnats.connection.closed_state import count_by_kind
+from gnats.go.text import rfc3339, uptime
+from gnats.monitor.pages.jsz import JszServer, varz_jetstream
+from gnats.monitor.pages.render import Page, number, without_empty
+from gnats.system.usage import cores, process, resident_bytes
+from gnats.version import NATS_VERSION, PROTO, RUNTIME, __version__, feature_flags
+
+if TYPE_CHECKING:
+    from gnats.accounts.account import Account
+    from gnats.auth.authenticator import Authenticator
+    from gnats.core.runtime.state import ServerState
+    from gnats.operator.mode import OperatorMode
+    from gnats.options.options import Options
+    from gnats.runtime.pollers import Pollers
+
+_OMITTED = frozenset(
+    (
+        "auth_required",
+        "tls_required",
+        "tls_verify",
+        "max_subscriptions",
+        "write_timeout",
+        "tags",
+        "metadata",
+        "trusted_operators_jwt",
+        "trusted_operators_claim",
+        "pinned_account_fails",
+        "system_account",
+        "tls_cert_not_after",
+    )
+)
+
+
+class VarzServer(JszServer, Protocol):
+    """A server as its page shows it."""
+
+    @property
+    def opts(self) -> "Options": ...
+    @property
+    def port(self) -> int: ...
+    @property
+    def auth(self) -> "Authenticator": ...
+    @property
+    def pollers(self) -> "Pollers | None": ...
+    @property
+    def state(self) -> "ServerState": ...
+    @property
+    def start_time(self) -> int: ...
+    @property
+    def config_time(self) -> int: ...
+    @property
+    def num_clients(self) -> int: ...
+    @property
+    def total_clients(self) -> int: ...
+    @property
+    def num_subscriptions(self) -> int: ...
+    @property
+    def http_requests(self) -> Mapping[str, int]: ...
+    @property
+    def system_account(self) -> "Account | None": ...
+    @property
+    def operator_mode(self) -> "OperatorMode | None": ...
+
+
+def varz(server: VarzServer) -> Page:
+    """The server's configuration and counters; fields have nats-server's names and order."""
+    opts, now = server.opts, time_ns()
+    traffic = server.pollers.stats() if server.pollers else {}
+    tls = opts.tls
+    # Clients are the only connections there are, so what they did is all that was done.
+    in_msgs, in_bytes = traffic.get("in_msgs", 0), traffic.get("in_bytes", 0)
+    out_msgs, out_bytes = traffic.get("out_msgs", 0), traffic.get("out_bytes", 0)
+    threads = server.pollers.threads if server.pollers else 0
+    page: Page = {
+        "server_id": server.id,
+        "server_name": server.name,
+        "version": NATS_VERSION,
+        "proto": PROTO,
+        "gnats": __version__,
+        "go": RUNTIME,
+        "host": opts.host,
+        "port": server.port,
+        "auth_required": server.auth.required,
+        "tls_required": tls is not None and not opts.allow_non_tls,
+        "tls_verify": tls is not None and tls.verify,
+        "max_connections": opts.max_conn,
+        "max_subscriptions": opts.max_subs,
+        "ping_interval": _ns(opts.ping_interval),
+        "ping_max": opts.ping_max,
+        "http_host": opts.http_host,
+        "http_port": opts.http_port,
+        "http_base_path": opts.http_base_path,
+        "https_port": opts.https_port,
+        "auth_timeout": number(opts.auth_timeout),
+        "max_control_line": opts.max_control_line,
+        "max_payload": opts.max_payload,
+        "max_pending": opts.max_pending,
+        "cluster": {},
+        "gateway": {},
+        "leaf": {},
+        "mqtt": {},
+        "websocket": {},
+        "jetstream": varz_jetstream(server),
+        "tls_timeout": number(tls.timeout if tls else 2.0),
+        "write_deadline": _ns(opts.write_deadline),
+        "write_timeout": opts.write_timeout,
+        "start": rfc3339(server.start_time),
+        "now": rfc3339(now),
+        "uptime": uptime(now - server.start_time),
+        "mem": resident_bytes(),
+        "cores": cores(),
+        "gomaxprocs": min(threads + 1, cores()),
+        "cpu": number(process.cpu()),
+        "connections": server.num_clients,
+        "total_connections": server.total_clients,
+        "routes": 0,
+        "remotes": 0,
+        "leafnodes": 0,
+        "in_msgs": in_msgs,
+        "in_bytes": in_bytes,
+        "in_client_msgs": in_msgs,
+        "in_client_bytes": in_bytes,
+        "out_msgs": out_msgs,
+        "out_bytes": out_bytes,
+        "out_client_msgs": out_msgs,
+        "out_client_bytes": out_bytes,
+        "slow_consumers": server.state.slow_consumers,
+        "stale_connections": server.state.stale_connections,
+        "stalled_clients": server.state.stalls,
+        "subscriptions": server.num_subscriptions,
+        "http_req_stats": dict(sorted(server.http_requests.items())),
+        "config_load_time": rfc3339(server.config_time),
+        "config_digest": opts.config_digest,
+        "tags": list(opts.server_tags),
+        "metadata": dict(sorted(opts.server_metadata.items())),
+        "feature_flags": feature_flags(opts.feature_flags),
+        "trusted_operators_jwt": list(opts.trusted_operators),
+        "trusted_operators_claim": _operators(server),
+        "system_account": name_of(server.system_account),
+        "pinned_account_fails": server.operator_mode.pinned_failures if server.operator_mode else 0,
+        "slow_consumer_stats": count_by_kind(server.state.slow_consumers),
+        "stale_connection_stats": count_by_kind(server.state.stale_connections),
+        "disk_io_wait_stats": {"waiters": 0, "waits": 0, "wait_time": 0, "max_wait_time": 0},
+        "tls_cert_not_after": _not_after(tls.cert_file) if tls else "",
+    }
+    return without_empty(page, _OMITTED)
+
+
+def name_of(account: "Account | None") -> str:
+    """An account's name, "" for None."""
+    return account.name if account else ""
+
+
+def _operators(server: VarzServer) -> list[Page]:
+    if server.operator_mode is None:
+        return []
+    from gnats.jwt.schema import to_json
+
+    return [to_json(operator) for operator in server.operator_mode.operators]
+
+
+def _not_after(path: str) -> str:
+    from gnats.monitor.pages.certs import not_after
+
+    return not_after(path)
+
+
+def _ns(seconds: float) -> int:
+    return round(seconds * 1e9)

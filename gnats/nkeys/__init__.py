@@ -1,0 +1,1 @@
+"""Nkeys, and a server's identity made of them."""

@@ -1,0 +1,49 @@
+"""A server's identity (server.go): a public nkey and, where something is signed with it, the key pair."""
+
+import os
+import random
+
+from gnats.conf.digest import new_sha256
+from gnats.nkeys.nkeys import KEY_LENGTH, CurveKeyPair, KeyPair, Prefix, encode
+
+
+class ServerKeys:
+    """What a server signs and seals with."""
+
+    def __init__(self) -> None:
+        self.signing = KeyPair.create(Prefix.SERVER)
+        self.curve = CurveKeyPair.create()
+
+
+def new_server_id() -> str:
+    """A new id that nothing is signed with: N and 55 more base32 characters, the last of them a checksum."""
+    return encode(Prefix.SERVER, os.urandom(KEY_LENGTH))
+
+
+DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+_NUID_PREFIX, _NUID_TOTAL = 12, 22
+
+
+def server_hash(name: str) -> str:
+    """Eight characters that stand for a server in subjects (getHash in events.go)."""
+    digest = new_sha256()
+    digest.update(name.encode("utf-8", "surrogateescape"))
+    return "".join(DIGITS[byte % len(DIGITS)] for byte in digest.digest()[:8])
+
+
+class NuidSource:
+    """Unique ids (nuid): a random prefix, and a number that grows by a random step."""
+
+    def __init__(self) -> None:
+        self._number = random.randrange(62 ** (_NUID_TOTAL - _NUID_PREFIX))
+        self._step = random.randrange(33, 333)
+        self._prefix = "".join(DIGITS[byte % 62] for byte in os.urandom(_NUID_PREFIX))
+
+    def next(self) -> str:
+        """Another id, 22 characters."""
+        self._number += self._step
+        rest, digits = self._number, []
+        for _ in range(_NUID_TOTAL - _NUID_PREFIX):
+            rest, digit = divmod(rest, 62)
+            digits.append(DIGITS[digit])
+        return self._prefix + "".join(reversed(digits))

@@ -1,0 +1,1 @@
+"""Operator mode: accounts and users are what JWTs say."""

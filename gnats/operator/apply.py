@@ -1,0 +1,226 @@
+"""Operator mode in a server (accounts.go, server.go): apply what OperatorMode finds out (AccountsHook)."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import TYPE_CHECKING, Protocol
+
+from gnats.accounts.internal_client import InternalClient
+from gnats.auth.account_jwt import ClaimAccount
+from gnats.auth.connect import auth_violation, close_over_maximum, limits, permissions_of
+from gnats.client.grant import JWTUser
+from gnats.clock import Timer, call_later, seconds_until, unix_time
+from gnats.connection.closed_state import ClosedState
+from gnats.errors import ServerError
+from gnats.go.text import quote
+from gnats.operator.authenticator import granted_permissions
+from gnats.operator.mode import OperatorMode
+from gnats.operator.requests import ClaimsServices, Spawn, SystemInbox
+from gnats.options.values.accounts import ServiceImport, StreamImport
+from gnats.resolver import build_resolver
+from gnats.resolver.base import ResolverError
+from gnats.resolver.directory import DirectoryResolver
+
+if TYPE_CHECKING:
+    from gnats.accounts.account import Account
+    from gnats.accounts.accounts import Accounts
+    from gnats.client.session import Session
+    from gnats.events.events import Events
+    from gnats.log.logger import Logger
+    from gnats.options.options import Options
+
+
+class Host(Protocol):
+    """The server whose accounts JWTs make. A reload replaces `opts`."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def log(self) -> "Logger": ...
+    @property
+    def opts(self) -> "Options": ...
+    @property
+    def accounts(self) -> "Accounts": ...
+    @property
+    def events(self) -> "Events | None":
+        """None without a system account."""
+
+
+class Trust:
+    """Carries out in `server` what JWTs say; made before the server's accounts.
+
+    `sessions` are the server's clients by id. `limits_changed` is called with an account that has other
+    limits for JetStream; `spawn` runs what takes its time.
+    """
+
+    def __init__(
+        self,
+        server: Host,
+        opts: "Options",
+        sessions: "Mapping[int, Session]",
+        limits_changed: "Callable[[Account], None]",
+        spawn: Spawn,
+    ) -> None:
+        self._server = server
+        self._opts = opts
+        self._clients = sessions
+        self._limits_changed = limits_changed
+        self._spawn = spawn
+        self.mode = OperatorMode(opts, None, self, server.log)
+        self.inbox = SystemInbox(server.name)
+        self._activations: dict[str, Timer] = {}
+        """When tokens end that accounts import something with."""
+        self._failed: set[str] = set()
+        """Accounts with an import that could not be."""
+
+    async def start(self) -> None:
+        """Find the system account and the preloaded ones. Raises ServerError."""
+        mode = self.mode
+        operators = mode.operators
+        self._announce()
+        url = operators[0].nats.account_server_url if len(operators) == 1 else ""
+        try:
+            mode.resolver = build_resolver(self._opts, url, self._server.log, self.inbox)
+        except ResolverError as exc:
+            raise ServerError(str(exc)) from None
+        if isinstance(mode.resolver, DirectoryResolver):
+            mode.resolver.host = mode
+        await mode.start()
+
+    def _announce(self) -> None:
+        log, operators = self._server.log, self.mode.operators
+        if operators:
+            log.notice("Trusted Operators")
+        for operator in operators:
+            log.notice(f"  System  : {quote(operator.aud)}")
+            log.notice(f"  Operator: {quote(operator.name)}")
+            log.notice(f"  Issued  : {_time(operator.iat)}")
+            log.notice(f"  Expires : {_time(operator.exp) if operator.exp else 'Never'}")
+        if operators and not self.mode.system_account:
+            log.warn("Trusted Operators should utilize a System Account")
+
+    def serve(self, client: InternalClient, events: "Events") -> None:
+        """Answer requests about JWTs, with a client of the system account."""
+        self.inbox.client = client
+        ClaimsServices(self._spawn, self._server.log, self.mode, client, events)
+
+    async def reload(self, opts: "Options") -> None:
+        """Take over what the options say about JWTs, and look at them again. Raises ServerError."""
+        await self.mode.reload(opts.resolver_preload)
+        self.mode.sentinel = opts.default_sentinel
+
+    async def close(self) -> None:
+        """Stop timers and the resolver."""
+        for timer in self._activations.values():
+            timer.cancel()
+        self._activations.clear()
+        await self.mode.close()
+
+    # -- accounts (AccountsHook) -----------------------------------------------------------------------------
+
+    def update_accounts(self, accounts: Sequence[ClaimAccount]) -> None:
+        """Build these accounts or change them in place, and their clients with them."""
+        server = self._server
+        self._failed.clear()
+        for claim in accounts:
+            self._disarm(claim.name)
+        affected = server.accounts.update_claims([claim.config() for claim in accounts])
+        for name in affected:
+            if known := self.mode.accounts.get(name):
+                known.incomplete = name in self._failed
+        for claim in accounts:
+            account = server.accounts[claim.name]
+            account.name_tag = claim.claims.name or claim.name
+            if not claim.removed:  # else they are told that they go
+                self._update_clients(claim, account)
+            self._limits_changed(account)
+
+    def _update_clients(self, claim: ClaimAccount, account: "Account") -> None:
+        for session in close_over_maximum(account, self._clients, self._server.log):
+            if isinstance(session.grant.user, JWTUser):
+                self._update_client(session, session.grant.user, claim)
+
+    def _update_client(self, session: "Session", user: JWTUser, claim: ClaimAccount) -> None:
+        server, client = self._server, session.client
+        if eviction := self.mode.recheck(user):
+            if eviction.err == "Authorization Violation":
+                auth_violation(session, server.log, server.events)
+                return
+            if eviction.err:
+                session.rate_limit(server.log, "DBG", eviction.err)
+            session.close(server.log, eviction.reason, eviction.err or None)
+            return
+        if client is None:
+            return
+        max_subs, max_payload = limits(session, server.opts)
+        opts = server.opts
+        client.set_limits(
+            max_control_line=opts.max_control_line,
+            max_payload=max_payload,
+            max_subs=max_subs,
+            ping_interval=opts.ping_interval,
+            ping_max=opts.ping_max,
+        )
+        if 0 <= max_subs <= session.snapshot()["subscriptions"]:
+            error = "maximum subscriptions exceeded"
+            session.rate_limit(server.log, "ERR", error)
+            session.close(server.log, ClosedState.MAX_SUBSCRIPTIONS_EXCEEDED, error)
+        elif user.uses_default_permissions and user.permissions != claim.default_permissions:
+            changed = replace(user, permissions=claim.default_permissions)
+            session.grant = replace(
+                session.grant, user=changed, permissions=granted_permissions(changed, claim)
+            )
+            client.set_permissions(permissions_of(session, server.log))
+
+    def expire_account(self, account: ClaimAccount) -> None:
+        """Its clients go."""
+        for session in self._sessions(account.name):
+            error = "Account Authentication Expired"
+            session.rate_limit(self._server.log, "DBG", error)
+            session.close(self._server.log, ClosedState.AUTHENTICATION_EXPIRED, error)
+
+    def forget_account(self, account: ClaimAccount) -> None:
+        """Its clients go, and it as well."""
+        sessions = self._sessions(account.name)
+        self._disarm(account.name)
+        self._server.accounts.forget(account.name)
+        for session in sessions:
+            auth_violation(session, self._server.log, self._server.events)
+
+    def _sessions(self, name: str) -> "list[Session]":
+        account = self._server.accounts.get(name)
+        return [self._clients[cid] for cid in account.clients] if account else []
+
+    # -- exports and imports ---------------------------------------------------------------------------------
+
+    def complain(self, name: str, what: str, why: str) -> None:
+        """Something of an account cannot be (Complain)."""
+        if what.endswith("import"):
+            self._failed.add(name)
+        claim = self.mode.accounts.get(name)
+        self._server.log.debug(f"Error adding {what} to account [{claim or name}]: {why}")
+
+    def check_activation(
+        self, importer: str, exporter: str, item: StreamImport | ServiceImport, export: str
+    ) -> bool:
+        """Is the import's token leave to import now (CheckActivation)? When it ends it is looked at again."""
+        ends = self.mode.check_activation(exporter, item, export)
+        if ends:
+            wait = max(0.0, ends - unix_time())
+            before = self._activations.get(importer)
+            if before is None or wait < seconds_until(before):
+                self._disarm(importer)
+                self._activations[importer] = call_later(wait, self._activation_expired, importer)
+        return ends is not None
+
+    def _activation_expired(self, importer: str) -> None:
+        del self._activations[importer]
+        self._server.accounts.refresh([importer])
+
+    def _disarm(self, name: str) -> None:
+        if timer := self._activations.pop(name, None):
+            timer.cancel()
+
+
+def _time(seconds: int) -> str:
+    return datetime.fromtimestamp(seconds).astimezone().strftime("%Y-%m-%d %H:%M:%S %z %Z")

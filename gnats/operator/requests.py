@@ -1,0 +1,222 @@
+"""Requests about account JWTs in the system account (accounts.go, events.go), and those of the resolver.
+
+What the requests mean is the resolver's and OperatorMode's business.
+"""
+
+import asyncio
+from collections import Counter, deque
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
+from typing import TYPE_CHECKING, Any
+
+from gnats.accounts.internal_client import InternalClient, Message
+from gnats.clock import monotonic, timeout
+from gnats.go.text import quote
+from gnats.nkeys.identity import NuidSource, server_hash
+from gnats.resolver.directory import DirectoryResolver
+from gnats.resolver.requests import Reply
+
+if TYPE_CHECKING:
+    from gnats.events.events import Events
+    from gnats.log.logger import Logger
+    from gnats.operator.mode import OperatorMode
+
+_NEW_ACCOUNT_AT, _OLD_ACCOUNT_AT = 3, 2
+"""Tokens of $SYS.REQ.ACCOUNT.<account>.CLAIMS.UPDATE and of $SYS.ACCOUNT.<account>.CLAIMS.UPDATE."""
+
+
+MOST_WAITING = 64 << 20
+"""Bytes of the requests that wait in one queue, _OVERHEAD for each included: 1,024 small ones."""
+_OVERHEAD = 64 << 10
+
+Change = Callable[[Message], Awaitable[Reply]]
+Carry = Callable[[Message], Awaitable[None]]
+"""Carries a request out, and answers it."""
+
+
+Spawn = Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]
+"""Runs something that takes its time until the server ends."""
+
+
+class SystemInbox:
+    """Asks others through the system account (SystemRequests)."""
+
+    def __init__(self, server_name: str) -> None:
+        self._prefix = f"$SYS._INBOX.{server_hash(server_name)}"
+        self._ids = NuidSource()
+        self.client: InternalClient | None = None
+        """None until there is a system account."""
+
+    def expected_servers(self) -> int:
+        """There are no clusters."""
+        return 0
+
+    async def request(self, subject: str, payload: bytes, wait: float) -> AsyncGenerator[bytes, None]:
+        """See SystemRequests."""
+        client = self.client
+        if client is None:
+            return
+        end = monotonic() + wait
+        replies: asyncio.Queue[bytes] = asyncio.Queue()
+        inbox = f"{self._prefix}.{self._ids.next()}".encode()
+        sid = client.subscribe(inbox, lambda reply: replies.put_nowait(reply.payload))
+        try:
+            client.publish(subject.encode(), payload, reply=inbox)
+            while True:
+                try:
+                    async with timeout(end - monotonic()):
+                        reply = await replies.get()
+                except TimeoutError:
+                    return
+                yield reply
+        finally:
+            client.unsubscribe(sid)
+
+
+class InOrder:
+    """Carries out requests one after the other, in their order.
+
+    When too many wait, the connection with the most of them loses its latest. `refuse` answers a request that
+    is not carried out; it is told why.
+    """
+
+    def __init__(self, spawn: Spawn, log: "Logger", refuse: Callable[[Message, str], None]) -> None:
+        self._spawn = spawn
+        self._log = log
+        self._refuse = refuse
+        self._waiting: deque[tuple[Carry, Message]] = deque()
+        self._sizes: Counter[int] = Counter()
+        """Bytes by the connections that asked."""
+        self._task: asyncio.Task[None] | None = None
+
+    def add(self, carry: Carry, request: Message) -> None:
+        """Carry a request out when it is its turn."""
+        self._waiting.append((carry, request))
+        self._sizes[request.producer] += _size(request)
+        while self._sizes.total() > MOST_WAITING:
+            self._drop()
+        if self._task is None:
+            self._next()
+
+    def _drop(self) -> None:
+        crowded = max(self._sizes, key=self._sizes.__getitem__)
+        at = max(at for at, (_, request) in enumerate(self._waiting) if request.producer == crowded)
+        _, request = self._waiting[at]
+        del self._waiting[at]
+        self._took(request)
+        log = self._log
+        if log.allow(text := "Dropped requests about JWTs: too many wait"):
+            log.warn(text)
+        self._refuse(request, "too many requests wait")
+
+    def _took(self, request: Message) -> None:
+        self._sizes[request.producer] -= _size(request)
+        if not self._sizes[request.producer]:
+            del self._sizes[request.producer]
+
+    def _next(self) -> None:
+        """Begin the request that has waited longest; the end of each begins another."""
+        if not self._waiting:
+            return
+        carry, request = self._waiting.popleft()
+        self._took(request)
+
+        async def carry_out() -> None:
+            await carry(request)
+
+        def ended(task: asyncio.Task[None]) -> None:
+            self._task = None
+            if task.cancelled():  # the server ends
+                return
+            if exc := task.exception():  # nobody has foreseen that
+                self._log.error(f"Request {quote(request.subject)} failed: {exc!r:.500}")
+                self._refuse(request, "internal error")
+            self._next()
+
+        self._task = self._spawn(carry_out())
+        self._task.add_done_callback(ended)
+
+
+def _size(request: Message) -> int:
+    return len(request.payload) + len(request.header) + _OVERHEAD
+
+
+class ClaimsServices:
+    """Answers the requests about JWTs; what changes something is done in the order of the requests."""
+
+    def __init__(
+        self,
+        spawn: Spawn,
+        log: "Logger",
+        mode: "OperatorMode",
+        client: InternalClient,
+        events: "Events",
+    ) -> None:
+        self._client = client
+        self._events = events
+        self._changes = InOrder(spawn, log, self._refuse)
+        self._reads = InOrder(spawn, log, self._refuse)
+        resolver = mode.resolver
+        update: Callable[[str, bytes], Awaitable[Reply]] = mode.account_claim_update
+        if isinstance(resolver, DirectoryResolver):
+            update = resolver.account_update
+            self._serve_directory(resolver)
+
+        def change_at(at: int) -> Change:
+            return lambda request: update(_token(request, at), request.payload)
+
+        self._on_change("$SYS.REQ.ACCOUNT.*.CLAIMS.UPDATE", change_at(_NEW_ACCOUNT_AT))
+        self._on_change("$SYS.ACCOUNT.*.CLAIMS.UPDATE", change_at(_OLD_ACCOUNT_AT))
+
+    def _serve_directory(self, resolver: DirectoryResolver) -> None:
+        self._on_change("$SYS.REQ.CLAIMS.UPDATE", lambda request: resolver.update(request.payload))
+
+        async def delete(request: Message) -> Reply:
+            return resolver.delete_accounts(request.payload)
+
+        async def send_list(request: Message) -> None:
+            accounts = await resolver.list_accounts()
+            self._events.respond(request.reply, {**accounts, "server": self._events.server_info()})
+
+        async def send_pack(request: Message) -> None:
+            for message in await resolver.pack(request.payload):
+                self._client.publish(request.reply, message)
+
+        def send_lookup(request: Message) -> None:
+            found = resolver.lookup(_token(request, _NEW_ACCOUNT_AT))
+            if found is not None:
+                self._client.publish(request.reply, found)
+
+        def in_background(answer: Carry) -> Callable[[Message], None]:
+            return lambda request: self._reads.add(answer, request)
+
+        self._on_change("$SYS.REQ.CLAIMS.DELETE", delete)
+        self._on("$SYS.REQ.CLAIMS.LIST", in_background(send_list))
+        if resolver.kind == "full":
+            self._on("$SYS.REQ.ACCOUNT.*.CLAIMS.LOOKUP", send_lookup)
+            self._on("$SYS.REQ.CLAIMS.PACK", in_background(send_pack), b"responder")
+
+    def _on(self, subject: str, answer: Callable[[Message], None], queue: bytes | None = None) -> None:
+        """Answer what wants an answer, and is not asked by this server itself."""
+
+        def serve(request: Message) -> None:
+            if request.reply and request.producer != self._client.client.cid:
+                answer(request)
+
+        self._client.subscribe(subject.encode(), serve, queue)
+
+    def _on_change(self, subject: str, change: Change) -> None:
+        async def carry(request: Message) -> None:
+            self._answer(request, await change(request))
+
+        self._client.subscribe(subject.encode(), lambda request: self._changes.add(carry, request))
+
+    def _refuse(self, request: Message, why: str) -> None:
+        self._answer(request, {"error": {"code": 500, "description": why}})
+
+    def _answer(self, request: Message, reply: Reply) -> None:
+        if request.reply:
+            self._events.respond(request.reply, {"server": self._events.server_info(), **reply})
+
+
+def _token(request: Message, at: int) -> str:
+    return request.subject.split(b".")[at].decode(errors="replace")

@@ -1,0 +1,218 @@
+"""Typed readers of the values of a configuration, and the list of what was wrong with them.
+
+A reader takes a key as written, its token and the list of problems; it returns the value of an option or
+raises ConfigError. A block is read with a table of its keys: names, option, reader.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from gnats.conf import Token, Value
+from gnats.go.text import parse_duration, quote
+
+
+class ConfigError(Exception):
+    """A value that cannot be used: which one, and why."""
+
+    def __init__(self, token: Token, reason: str) -> None:
+        super().__init__(reason)
+        self.token = token
+
+
+class Problems:
+    """What was found to be wrong in a configuration (`errors`) and doubtful (`warnings`), line by line."""
+
+    def __init__(self) -> None:
+        self.errors: list[str] = []
+        self.warnings: list[str] = []
+
+    def error(self, token: Token, reason: str) -> None:
+        self.errors.append(f"{_place(token)}: {reason}")
+
+    def warning(self, token: Token, reason: str) -> None:
+        self.warnings.append(f"{_place(token)}: {reason}")
+
+    def misuse(self, key: str, token: Token, reason: str) -> None:
+        """Warn about the way that a key is used."""
+        self.warning(token, f"invalid use of field {quote(key)}: {reason}")
+
+
+Read = Callable[[str, Token, Problems], Any]
+Keys = dict[str, tuple[str, Read]]
+"""The option and the reader of each name that a key has; option "" means that there are several."""
+
+
+def keys(*rows: tuple[str, Read, str]) -> Keys:
+    """A table of keys, from rows of the option, its reader and the names of its key."""
+    return {name: (option, read) for option, read, names in rows for name in names.split()}
+
+
+def read_block(
+    table: Keys,
+    key: str,
+    token: Token,
+    problems: Problems,
+    unknown: str = "unknown field {}",
+    variables: bool = True,
+    strict: bool = True,
+) -> dict[str, Any]:
+    """The options that the keys of a block set, of a key's names the last; what is wrong is noted.
+
+    A key that is not in the table is an error, or if not `strict` a warning; unless `variables` is false it
+    may be there to be used as a variable. Raises ConfigError when it is no block.
+    """
+    found: dict[str, Any] = {}
+    for name, value in block(key, token).items():
+        option, read = table.get(name.lower(), ("", None))
+        if read is None:
+            if not (variables and value.used_variable):
+                (problems.error if strict else problems.warning)(value, unknown.format(quote(name)))
+            continue
+        try:
+            result = read(name, value, problems)
+        except ConfigError as exc:
+            problems.error(exc.token, str(exc))
+        else:
+            found.update({option: result} if option else result)
+    return found
+
+
+def block(key: str, token: Token) -> dict[str, Token]:
+    """The entries of a block."""
+    if not isinstance(token.value, dict):
+        raise ConfigError(token, f"{key} takes a block {{ ... }}, not {show(token.value)}")
+    return token.value
+
+
+def array(key: str, token: Token) -> list[Token]:
+    """The items of an array."""
+    if not isinstance(token.value, list):
+        raise ConfigError(token, f"{key} takes an array [ ... ], not {show(token.value)}")
+    return token.value
+
+
+def string(key: str, token: Token, problems: Problems) -> str:
+    if not isinstance(token.value, str):
+        raise ConfigError(token, f"{key} takes a string, not {show(token.value)}")
+    return token.value
+
+
+def boolean(key: str, token: Token, problems: Problems) -> bool:
+    if not isinstance(token.value, bool):
+        raise ConfigError(token, f"{key} takes true or false, not {show(token.value)}")
+    return token.value
+
+
+def integer(key: str, token: Token, problems: Problems) -> int:
+    if type(token.value) is not int:
+        raise ConfigError(token, f"{key} takes a number, not {show(token.value)}")
+    return token.value
+
+
+def duration(key: str, token: Token, problems: Problems) -> float:
+    """Seconds, of a duration as text."""
+    try:
+        return parse_duration(string(key, token, problems)) / 1e9
+    except ValueError as exc:
+        raise ConfigError(token, f"error parsing {key}: {exc}") from None
+
+
+def seconds(key: str, token: Token, problems: Problems) -> float:
+    """Seconds, of a duration as text or of a number, of which is warned."""
+    if type(token.value) is int:
+        problems.misuse(key, token, f"{key} should be converted to a duration")
+        return float(token.value)
+    if not isinstance(token.value, str):
+        raise ConfigError(token, f'{key} takes a duration like "10s", not {show(token.value)}')
+    return duration(key, token, problems)
+
+
+def timeout(key: str, token: Token, problems: Problems) -> float:
+    """Seconds, of a number or of a duration as text."""
+    if isinstance(token.value, (int, float)) and not isinstance(token.value, bool):
+        return float(token.value)
+    if not isinstance(token.value, str):
+        raise ConfigError(token, f"{key} takes seconds or a duration, not {show(token.value)}")
+    return duration(key, token, problems)
+
+
+def strings(key: str, token: Token, problems: Problems) -> tuple[str, ...]:
+    """The strings of an array."""
+    return tuple(string(f"an item of {key}", item, problems) for item in array(key, token))
+
+
+def string_or_strings(key: str, token: Token, problems: Problems) -> tuple[str, ...]:
+    """The strings of an array, or one alone."""
+    if isinstance(token.value, str):
+        return (token.value,)
+    if not isinstance(token.value, list):
+        raise ConfigError(token, f"{key} takes a string or an array of strings, not {show(token.value)}")
+    return strings(key, token, problems)
+
+
+def public_nkey(kind: str, what: str) -> Read:
+    """A reader of a public nkey; `kind` is its first letter."""
+
+    def read(key: str, token: Token, problems: Problems) -> str:
+        nkey = string(key, token, problems)
+        if not is_public_nkey(nkey, kind):
+            raise ConfigError(token, f"{key}: not a valid public nkey of {what}: {quote(nkey)}")
+        return nkey
+
+    return read
+
+
+def is_public_nkey(text: str, kind: str) -> bool:
+    """Is it a public nkey that begins with this letter?"""
+    from gnats.nkeys.nkeys import is_valid_public_key
+
+    return text.startswith(kind) and is_valid_public_key(text)
+
+
+def percentage(low: int) -> Read:
+    """A reader of a whole number from `low` to 100, or of one as text, with or without %."""
+
+    def read(key: str, token: Token, problems: Problems) -> int:
+        number: Value = token.value
+        if isinstance(number, str):
+            text = number.removesuffix("%")
+            if not (text.lstrip("+-").isdecimal() and text.isascii()):
+                raise ConfigError(token, f"{key} takes a percentage, not {show(number)}")
+            number = int(text)
+        if type(number) is not int or not low <= number <= 100:
+            raise ConfigError(token, f"{key} takes a percentage from {low} to 100, not {show(token.value)}")
+        return number
+
+    return read
+
+
+def not_yet(key: str, token: Token, problems: Problems) -> dict[str, Any]:
+    """A key whose part of the server is not built yet."""
+    raise ConfigError(token, f"key {quote(key)} is not supported yet")
+
+
+def not_yet_unless(*off: bool | str) -> Read:
+    """A reader of a switch that can only be off yet; words in lower case."""
+
+    def read(key: str, token: Token, problems: Problems) -> dict[str, Any]:
+        value = token.value
+        if isinstance(value, bool | str) and (value.lower() if isinstance(value, str) else value) in off:
+            return {}
+        return not_yet(key, token, problems)
+
+    return read
+
+
+def show(value: Value) -> str:
+    """A value as an error names it."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str):
+        return quote(value)
+    if isinstance(value, dict | list):
+        return "a block" if isinstance(value, dict) else "an array"
+    return str(value)
+
+
+def _place(token: Token) -> str:
+    return f"{token.file}:{token.line}:{token.pos}"

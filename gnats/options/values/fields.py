@@ -1,0 +1,115 @@
+"""The values of a server's options (Options in opts.go), which configurations set."""
+
+from dataclasses import dataclass, field
+
+from gnats.options.values.accounts import AccountConfig, Mapping
+from gnats.options.values.auth import AuthCallout, NkeyUser, Permissions, ResolverOptions, User
+from gnats.options.values.jetstream import JetStreamOptions
+from gnats.options.values.tls import TLSOptions
+
+DEFAULT_PORT = 4222
+
+
+@dataclass(slots=True)
+class OptionFields:
+    """The values of all options, at first their defaults; see Options."""
+
+    host: str = "127.0.0.1"
+    port: int = DEFAULT_PORT
+    """-1 takes a free port."""
+    client_advertise: str = ""
+    config_file: str = ""
+    """Where the options were read from, see from_file()."""
+    server_name: str = ""
+    """The server's id when empty."""
+    debug: bool = False
+    trace: bool = False
+    logtime: bool = True
+    logtime_utc: bool = False
+    log_file: str = ""
+    pid_file: str = ""
+    ports_file_dir: str = ""
+    trace_verbose: bool = False
+    trace_headers: bool = False
+    max_traced_msg_len: int = 0
+    """Bytes of a payload that a trace shows; 0: all."""
+    log_size_limit: int = 0
+    """Bytes after which the log file is rotated; 0: never."""
+    log_max_num: int = 0
+    """Log files kept, the current one included; 0: all."""
+    syslog: bool = False
+    remote_syslog: str = ""
+    """udp://host:port or tcp://host:port; implies `syslog`."""
+    connect_error_reports: int = 3600
+    reconnect_error_reports: int = 1
+    prof_port: int = 0
+    prof_block_rate: int = 0
+    http_host: str = ""
+    """`host` when empty."""
+    http_port: int = 0
+    """0: no monitoring; -1: a free port."""
+    https_host: str = ""
+    https_port: int = 0
+    http_base_path: str = ""
+    tls: TLSOptions | None = None
+    allow_non_tls: bool = False
+    config_digest: str = ""
+    """sha256:<hex> of the configuration as read."""
+    server_tags: tuple[str, ...] = ()
+    server_metadata: dict[str, str] = field(default_factory=dict)
+    feature_flags: dict[str, bool] = field(default_factory=dict)
+    """What is configured; gnats.version.feature_flags() has all of them."""
+    username: str = ""
+    password: str = field(default="", repr=False)
+    authorization: str = field(default="", repr=False)
+    """A token; when set, `username` and `password` are not asked for."""
+    auth_timeout: float = 0.0
+    """seconds; 0: 2, or a second more than a TLS handshake may take"""
+    permissions: Permissions | None = None
+    """Of the single user or token; the default of users that have none of their own."""
+    users: list[User] = field(default_factory=list)
+    nkeys: list[NkeyUser] = field(default_factory=list)
+    no_auth_user: str = ""
+    default_sentinel: str = ""
+    auth_callout: AuthCallout | None = None
+    accounts: list[AccountConfig] = field(default_factory=list)
+    mappings: list[Mapping] = field(default_factory=list)
+    """Of the global account."""
+    system_account: str = ""
+    """"" for $SYS, or in operator mode for the operator's."""
+    no_system_account: bool = False
+    trusted_operators: tuple[str, ...] = ()
+    """Operator JWTs."""
+    trusted_keys: tuple[str, ...] = ()
+    """Public operator nkeys."""
+    resolver: ResolverOptions | None = None
+    resolver_preload: dict[str, str] = field(default_factory=dict)
+    """Account JWTs by public account nkey."""
+    resolver_pinned_accounts: frozenset[str] = frozenset()
+    resolver_tls: TLSOptions | None = None
+    max_conn: int = 65536
+    max_subs: int = 0
+    max_control_line: int = 4096
+    max_payload: int = 1 << 20
+    max_pending: int = 64 << 20
+    write_deadline: float = 10.0
+    write_timeout: str = ""
+    """What becomes of a client that misses the deadline: "" and "close" both close it."""
+    ping_interval: float = 120.0
+    ping_max: int = 2
+    max_sub_tokens: int = 0
+    """Tokens a subscription's subject may have; 0: any number."""
+    no_sublist_cache: bool = False
+    no_fast_producer_stall: bool = False
+    no_header_support: bool = False
+    max_closed_clients: int = 10000
+    lame_duck_duration: float = 120.0
+    lame_duck_grace_period: float = 10.0
+    jetstream: JetStreamOptions = JetStreamOptions()
+    io_threads: int | str = "auto"
+    """Threads that serve connections; 0: the event loop's own does; "auto": see pollers.io_threads."""
+
+    @property
+    def accounts_by_jwt(self) -> bool:
+        """Do JWTs say which accounts and users there are (operator mode), rather than the configuration?"""
+        return bool(self.trusted_operators or self.trusted_keys)

@@ -1,0 +1,134 @@
+"""Listening and accepting (AcceptLoop, acceptConnections and acceptError in server.go)."""
+
+import asyncio
+import errno
+import socket
+from collections.abc import Callable
+from typing import Any
+
+from gnats.clock import Timer, call_later
+from gnats.errors import ServerError
+from gnats.go.text import join_host_port, os_error
+from gnats.log.logger import Logger
+
+ACCEPT_MIN_SLEEP = 0.01
+ACCEPT_MAX_SLEEP = 1.0
+BACKLOG = 65535
+"""The kernel takes the smaller one of this and net.core.somaxconn."""
+BATCH = 64
+"""Connections accepted before other events get their turn."""
+UNSPECIFIED = ("0.0.0.0", "::")
+"""Each of them is all addresses of the machine, of both families, as it is for Go."""
+
+
+async def listen(host: str, port: int) -> socket.socket:
+    """A listening, non-blocking socket on host:port; port 0 takes a free one.
+
+    Raises OSError.
+    """
+    if host in UNSPECIFIED:
+        try:
+            return _bound(socket.AF_INET6, ("::", port))
+        except OSError as exc:
+            if exc.errno not in (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL):
+                raise  # else this machine has no IPv6
+    # Most hosts are numbers: no need for the loop's resolver and its thread nor, as bytes, for IDNA's tables.
+    name = host.encode() if host.isascii() else host
+    try:
+        found = socket.getaddrinfo(name, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
+    except socket.gaierror:
+        found = await asyncio.get_running_loop().getaddrinfo(name, port, type=socket.SOCK_STREAM)
+    family, _, _, _, address = min(found, key=lambda entry: entry[0] != socket.AF_INET)
+    return _bound(family, address)
+
+
+def _bound(family: int, address: tuple[Any, ...]) -> socket.socket:
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        sock.setblocking(False)
+        sock.bind(address)
+        sock.listen(BACKLOG)
+    except OSError:
+        sock.close()
+        raise
+    return sock
+
+
+async def listen_for_clients(host: str, port: int) -> socket.socket:
+    """listen() with nats-server's words for a failure.
+
+    Raises ServerError.
+    """
+    where = join_host_port(host, port)
+    try:
+        return await listen(host, port)
+    except socket.gaierror as exc:
+        reason = f"listen tcp: lookup {host}: {os_error(exc)}"
+    except OSError as exc:
+        reason = f"listen tcp {where}: bind: {os_error(exc)}"
+    raise ServerError(f'Error listening on port: {where}, "{reason}"')
+
+
+class AcceptLoop:
+    """Accepts from a listening socket, which it owns, and hands each connection to `create`.
+
+    When the process or the system is out of descriptors or memory it waits, 10 ms at first and up to a
+    second, and then tries again: the connections stay in the kernel's queue meanwhile.
+    """
+
+    def __init__(
+        self, sock: socket.socket, name: str, create: Callable[[socket.socket, str, int], None], log: Logger
+    ) -> None:
+        self.sock = sock
+        self.host, self.port = sock.getsockname()[:2]
+        self._name = name
+        self._create = create
+        self._log = log
+        self._loop = asyncio.get_running_loop()
+        self._delay = ACCEPT_MIN_SLEEP
+        self._timer: Timer | None = None
+        self._resume()
+
+    def _resume(self) -> None:
+        self._timer = None
+        self._loop.add_reader(self.sock.fileno(), self._accept)
+
+    def _accept(self) -> None:
+        for _ in range(BATCH):
+            try:
+                conn, address = self.sock.accept()
+            except BlockingIOError:
+                return
+            except (InterruptedError, ConnectionAbortedError):  # the peer has left again
+                continue
+            except OSError as exc:
+                self._back_off(exc)
+                return
+            self._delay = ACCEPT_MIN_SLEEP
+            try:
+                conn.setblocking(False)
+                conn.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            except OSError:  # reset by the peer meanwhile
+                conn.close()
+                continue
+            self._create(conn, address[0], address[1])
+
+    def _back_off(self, exc: OSError) -> None:
+        reason = f"accept tcp {join_host_port(self.host, self.port)}: accept4: {os_error(exc)}"
+        self._log.error(f"Temporary {self._name} Accept Error({reason}), sleeping {self._delay * 1000:.0f}ms")
+        self._loop.remove_reader(self.sock.fileno())
+        self._timer = call_later(self._delay, self._resume)
+        self._delay = min(self._delay * 2, ACCEPT_MAX_SLEEP)
+
+    def close(self) -> None:
+        """Stop accepting. Idempotent."""
+        if self._timer:
+            self._timer.cancel()
+            self._timer = None
+        if self.sock.fileno() >= 0:
+            self._loop.remove_reader(self.sock.fileno())
+            self.sock.close()
+            self._log.debug(f"{self._name} accept loop exiting..")

@@ -1,0 +1,103 @@
+"""Long work that clients ask of the control plane, in steps between which the loop does its other work."""
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable, Container, Coroutine
+from typing import TYPE_CHECKING, Any
+
+from gnats.log.logger import Logger
+from gnats.runtime.pollers import TURN
+
+if TYPE_CHECKING:
+    from gnats.runtime.steps import Steps
+
+MOST_WAITING = 1024
+"""Pieces of work that may wait; then the connection with the most of them loses its latest."""
+
+
+class Turns:
+    """Does work in turns: connections take turns, and what each has asked for is done in order.
+
+    Work of a connection that has gone is given up: `connections` are the ids of those that are here. `spawn`
+    runs a task until the server ends.
+    """
+
+    def __init__(
+        self,
+        connections: Container[int],
+        spawn: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]],
+        log: Logger,
+    ) -> None:
+        self._connections = connections
+        self._spawn = spawn
+        self._log = log
+        self._waiting: dict[int, deque[Steps[None]]] = {}
+        self._count = 0
+        self._task: asyncio.Task[None] | None = None
+
+    def begin(self, asker: int, work: "Steps[None]") -> None:
+        """Do work for a connection, by its id: what one turn is enough for is done when this returns."""
+        if asker not in self._waiting and _is_done(work):
+            return
+        self._waiting.setdefault(asker, deque()).append(work)
+        self._count += 1
+        if self._count > MOST_WAITING:
+            crowded = max(self._waiting, key=lambda each: len(self._waiting[each]))
+            self._waiting[crowded].pop()
+            self._removed(crowded)
+            log = self._log
+            if log.allow(text := "Dropped requests to the system account: too many wait for long answers"):
+                log.warn(text)
+        if self._task is None:
+            self._start()
+
+    def _start(self) -> None:
+        self._task = self._spawn(self._work())
+        self._task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._task = None
+        if task.cancelled():
+            return
+        if exc := task.exception():
+            self._log.error(f"A request to the system account failed: {exc!r:.500}")
+        if self._waiting:
+            self._start()
+
+    async def _work(self) -> None:
+        while self._waiting:
+            await asyncio.sleep(0)
+            asker = next(iter(self._waiting))
+            works = self._waiting.pop(asker)
+            self._waiting[asker] = works  # behind the others
+            if asker not in self._connections:
+                self._count -= len(works)
+                del self._waiting[asker]
+                continue
+            work = works.popleft()
+            done = True  # also where it fails
+            try:
+                done = _is_done(work)
+            finally:
+                if done:
+                    self._removed(asker)
+                else:
+                    works.appendleft(work)
+
+    def _removed(self, asker: int) -> None:
+        self._count -= 1
+        if not self._waiting[asker]:
+            del self._waiting[asker]
+
+
+def _is_done(work: "Steps[None]") -> bool:
+    """Go on with work for one turn; whether it has ended."""
+    until = time.monotonic() + TURN
+    while True:
+        try:
+            next(work)
+        except StopIteration:
+            return True
+        if time.monotonic() >= until:
+            return False

@@ -1,0 +1,336 @@
+"""See that a server rests. For test harnesses, which look before they stop one.
+
+A server that gets nothing to do rests: each of its threads sleeps and wakes up for cause only, no deadline
+has passed unnoticed, and it keeps no descriptor of something that is gone. It may have connected clients that
+ping now and then. A server that has work left gets the time for it: the CPU that it uses counts, not the time
+that passes on a busy machine.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from gnats.runtime.pollers import Pollers
+    from gnats.server.server import Server
+
+WINDOW = 0.02
+"""Seconds that are looked at first; a server that rests takes no longer."""
+LONGEST_WINDOW = 0.64
+PATIENCE = 8.0
+"""Seconds that a server may take to come to rest while it does nothing."""
+WORK = 4.0
+"""Seconds of CPU that it may take to come to rest. A server under a sanitizer gets five times both."""
+WAKEUPS_PER_SECOND = 25
+"""Times that a thread which rests may wake up: the causes are timers of clients, and those of JetStream."""
+KEPT_MEMORY = 1 << 30
+"""Bytes of memory of its own that a process may have more than when it was ready, whatever it stores."""
+
+_CALLS = {0: "read", 1: "write", 46: "sendmsg", 202: "futex", 230: "clock_nanosleep", 232: "epoll_wait"}
+_CALLS[281] = "epoll_pwait"  # numbers of x86-64; others are shown as they are
+_ESTABLISHED, _SYN_RECEIVED, _LISTEN = "01", "03", "0A"
+_LIVE = (_ESTABLISHED, _SYN_RECEIVED, _LISTEN)
+
+
+class NotAtRest(AssertionError):
+    """A server goes round without cause, or keeps what is gone. Says which thread, and what it does."""
+
+
+class ThreadSample(NamedTuple):
+    """A thread at one moment."""
+
+    name: str
+    state: str  # as in /proc: R runs or would like to, S sleeps
+    cpu: int  # ns that it ran
+    ready: int  # ns that it ran or waited for a core
+    switches: int  # times that it went to sleep, or was put aside
+
+
+def sample_threads(pid: int | str) -> dict[int, ThreadSample]:
+    """Every thread of a process, by thread id.
+
+    Raises FileNotFoundError when the process has ended, also while its parent has not asked for its status.
+    """
+    found: dict[int, ThreadSample] = {}
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        try:
+            found[int(task.name)] = _sample_thread(task)
+        except (FileNotFoundError, ProcessLookupError):
+            continue  # it has ended
+    if all(thread.state in "ZX" for thread in found.values()):
+        raise FileNotFoundError(f"process {pid} has ended")
+    return found
+
+
+def _sample_thread(task: Path) -> ThreadSample:
+    fields = dict(
+        line.split(":\t", 1) for line in (task / "status").read_text().splitlines() if ":\t" in line
+    )
+    ran, waited, _ = map(int, (task / "schedstat").read_text().split())
+    switches = int(fields["voluntary_ctxt_switches"]) + int(fields["nonvoluntary_ctxt_switches"])
+    return ThreadSample(fields["Name"], fields["State"][0], ran, ran + waited, switches)
+
+
+@dataclass
+class Sample:
+    """What is known at one moment. `overdue`: deadlines that have passed, in words."""
+
+    at: float  # monotonic seconds
+    threads: dict[int, ThreadSample]
+    wakeups: dict[str, int] = field(default_factory=dict)
+    overdue: list[str] = field(default_factory=list)
+    kept: list[str] = field(default_factory=list)
+
+    @property
+    def cpu(self) -> float:
+        """Seconds that all threads ran."""
+        return sum(thread.cpu for thread in self.threads.values()) / 1e9
+
+
+def restless(before: Sample, after: Sample, *, asking: int = 0) -> list[str]:
+    """What is at odds with rest between two samples, in words. `asking` is the id of the thread that asks."""
+    seconds = after.at - before.at
+    allowed = 1 + int(seconds * WAKEUPS_PER_SECOND)
+    faults = []
+    for tid, thread in after.threads.items():
+        if (earlier := before.threads.get(tid)) is None:
+            faults.append(f"thread {thread.name} ({tid}) has just begun")
+            continue
+        ready, switches = (thread.ready - earlier.ready) / 1e9 / seconds, thread.switches - earlier.switches
+        runs = thread.state not in "SI" and tid != asking
+        if ready > 0.5 or runs or (switches > allowed and tid != asking):
+            faults.append(
+                f"thread {thread.name} ({tid}) {'runs' if runs else 'sleeps'}: in {seconds * 1000:.0f} ms it"
+                f" wanted to run for {ready:.0%} of the time and was switched {switches} times"
+            )
+    for name, wakeups in after.wakeups.items():
+        if (times := wakeups - before.wakeups.get(name, 0)) > allowed:
+            faults.append(f"{name} went round {times} times in {seconds * 1000:.0f} ms")
+    return [*faults, *after.overdue, *after.kept]
+
+
+class ServerProcess:
+    """A server that runs in a process of its own, once it is ready."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self._descriptors = descriptors(pid)
+        self._memory = own_memory(pid)
+        self.asking = 0
+
+    def sample(self) -> Sample:
+        kept = kept_descriptors(self.pid, self._descriptors)
+        if (more := own_memory(self.pid) - self._memory) > KEPT_MEMORY:
+            kept.append(f"it has {more >> 20} MiB more memory than at its start")
+        return Sample(time.monotonic(), sample_threads(self.pid), overdue=_fired(self.pid), kept=kept)
+
+    def what_it_does(self) -> list[str]:
+        return _calls(self.pid, list(sample_threads(self.pid)))
+
+
+class EmbeddedServer:
+    """A server in this process. `loop_thread` is the id that the kernel has for the thread of its loop."""
+
+    def __init__(self, server: Server, loop_thread: int) -> None:
+        assert server.pollers is not None, "the server does not run"
+        self._server = server
+        self._pollers = server.pollers
+        self._threads = {loop_thread, *self._pollers.native_ids}
+        self.asking = loop_thread if loop_thread == threading.get_native_id() else 0
+
+    def sample(self) -> Sample:
+        threads = {tid: each for tid, each in sample_threads("self").items() if tid in self._threads}
+        now = Sample(time.monotonic(), threads)
+        for index, poller in enumerate(self._pollers.all):
+            name = f"poller {index}"
+            now.wakeups[name] = poller.stats()["wakeups"]
+            now.overdue += _late(name, poller.state_now())
+        if self._server.js_engine:
+            now.overdue += _late("JetStream", self._server.js_engine.stats())
+        if pending := self._pollers.pending_events:
+            now.kept.append(f"{pending} events wait for the control plane")
+        return now
+
+    def what_it_does(self) -> list[str]:
+        return _calls("self", sorted(self._threads))
+
+
+Watched = ServerProcess | EmbeddedServer
+
+
+def _windows(server: Watched) -> Iterator[float]:
+    """Seconds to wait, one after the other, until the server rests. Raises NotAtRest."""
+    more = 5.0 if os.environ.get("GNATS_SANITIZED") else 1.0
+    first = before = server.sample()
+    window = WINDOW
+    while True:
+        yield window
+        after = server.sample()
+        if not (faults := restless(before, after, asking=server.asking)):
+            return
+        if after.cpu - first.cpu > WORK * more or after.at - first.at > PATIENCE * more:
+            raise NotAtRest("the server does not rest:\n  " + "\n  ".join([*faults, *server.what_it_does()]))
+        before = after
+        window = min(window * 2, LONGEST_WINDOW)
+
+
+def wait_for_rest(server: Watched) -> None:
+    """Return when the server rests, at the earliest after WINDOW seconds. Raises NotAtRest."""
+    for seconds in _windows(server):
+        time.sleep(seconds)
+
+
+async def wait_for_rest_in_loop(server: Server) -> None:
+    """The same for a server in this loop; other tasks of the loop must not keep it busy."""
+    for seconds in _windows(EmbeddedServer(server, threading.get_native_id())):
+        await asyncio.sleep(seconds)
+
+
+def require_closed(port: int, pollers: Pollers) -> None:
+    """Raise NotAtRest unless a server of this process that was shut down has closed what it had open."""
+    kept = [f"poller {index} is open" for index, poller in enumerate(pollers.all) if poller.fileno() >= 0]
+    kept += [
+        f"descriptor {fd} is of a connection to port {port}"
+        for fd, target in descriptors("self").items()
+        if target.startswith("socket:[") and _local_port(fd) == port
+    ]
+    if kept:
+        raise NotAtRest("the server was shut down, and still:\n  " + "\n  ".join(kept))
+
+
+# -- what the kernel knows -------------------------------------------------------------------------------
+
+
+def descriptors(pid: int | str) -> dict[int, str]:
+    """What each open descriptor of a process is, as /proc names it."""
+    found = {}
+    for link in Path(f"/proc/{pid}/fd").iterdir():
+        try:
+            found[int(link.name)] = str(link.readlink())
+        except FileNotFoundError:
+            continue  # it was closed meanwhile
+    return found
+
+
+def _kinds(found: dict[int, str]) -> Iterator[str]:
+    """Pipes, timers, event counters and epoll sets: parts of a server have them."""
+    for target in found.values():
+        if target.startswith("anon_inode:"):
+            yield target
+        elif target.startswith("pipe:"):
+            yield "pipe"
+
+
+def sockets(pid: int | str) -> dict[int, tuple[int, str]]:
+    """The local port and the state of each TCP socket of a process's network, by inode."""
+    found = {}
+    for table in ("tcp", "tcp6"):
+        path = Path(f"/proc/{pid}/net/{table}")
+        for line in path.read_text().splitlines()[1:] if path.exists() else ():
+            words = line.split()
+            found[int(words[9])] = int(words[1].rpartition(":")[2], 16), words[3]
+    return found
+
+
+def _local_port(fd: int) -> int:
+    """The local port of a TCP socket of this process; 0 for what is none, or is closed meanwhile."""
+    try:
+        with socket.fromfd(fd, -1, -1, -1) as duplicate:
+            if duplicate.family in (socket.AF_INET, socket.AF_INET6) and duplicate.type == socket.SOCK_STREAM:
+                port: int = duplicate.getsockname()[1]
+                return port
+    except OSError:
+        pass
+    return 0
+
+
+def kept_descriptors(pid: int | str, before: dict[int, str]) -> list[str]:
+    """Descriptors of what is gone, in words, and more than `before` of those that parts of a server have."""
+    now = descriptors(pid)
+    # Those that stay were there at the start, or the server was started with them.
+    new = {fd: target for fd, target in now.items() if before.get(fd) != target}
+    is_connected = any(target.startswith("socket:[") for target in new.values())
+    of_network = sockets(pid) if is_connected else {}  # the kernel takes its time for the table of all
+    kept = []
+    for fd, target in new.items():
+        if target.endswith(" (deleted)"):
+            kept.append(f"descriptor {fd} is of a file that was removed: {target}")
+        elif target.startswith("socket:[") and (found := of_network.get(int(target[8:-1]))):
+            port, state = found
+            if state not in _LIVE:
+                kept.append(
+                    f"descriptor {fd} is of a connection to port {port} that has ended (state {state})"
+                )
+    for kind, count in (Counter(_kinds(now)) - Counter(_kinds(before))).items():
+        kept.append(f"it has {count} more of {kind} than at its start")
+    for path, count in Counter(target for target in now.values() if target.endswith(".blk")).items():
+        if count > 1:
+            kept.append(f"it has {path} open {count} times")
+    return kept
+
+
+def own_memory(pid: int | str) -> int:
+    """Bytes of memory in use that are no file's."""
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("RssAnon:"):
+            return int(line.split()[1]) * 1024
+    return 0
+
+
+def _fired(pid: int) -> list[str]:
+    """Timers that have fired, and which nobody has looked at."""
+    fired = []
+    for fd, target in descriptors(pid).items():
+        if target == "anon_inode:[timerfd]":
+            try:
+                lines = Path(f"/proc/{pid}/fdinfo/{fd}").read_text().splitlines()
+            except FileNotFoundError:
+                continue
+            if any(line.startswith("ticks:") and line.split()[1] != "0" for line in lines):
+                fired.append(f"the timer of descriptor {fd} has fired, and nobody has looked")
+    return fired
+
+
+def _late(name: str, state: Mapping[str, object]) -> list[str]:
+    late = []
+    if overdue := state["overdue"]:
+        late.append(f"the first deadline of {name} has passed {overdue} ns ago")
+    if state["unwatched"]:
+        late.append(f"the first deadline of {name} would pass unnoticed")
+    return late
+
+
+def _calls(pid: int | str, tids: list[int]) -> list[str]:
+    """Where threads are, looked at a hundred times: system calls and the descriptors that they are about."""
+    seen: dict[int, Counter[str]] = {tid: Counter() for tid in tids}
+    names = {tid: thread.name for tid, thread in sample_threads(pid).items()}
+    for _ in range(100):
+        for tid in tids:
+            try:
+                words = Path(f"/proc/{pid}/task/{tid}/syscall").read_text().split()
+                if words[0] == "running":
+                    seen[tid]["runs"] += 1
+                    continue
+                call = _CALLS.get(int(words[0]), f"system call {words[0]}")
+                if call in ("read", "write", "epoll_wait", "epoll_pwait", "sendmsg"):
+                    fd = int(words[1], 16)
+                    call += f" of {fd} {descriptors(pid).get(fd, 'closed')}"
+                seen[tid][call] += 1
+            except (OSError, ValueError):
+                continue  # it has ended, or the kernel does not say
+        time.sleep(0.001)
+    return [
+        f"thread {names.get(tid, '?')} ({tid}): "
+        + ", ".join(f"{call} {count}" for call, count in where.most_common(6))
+        for tid, where in seen.items()
+        if where
+    ]

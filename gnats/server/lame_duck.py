@@ -1,0 +1,58 @@
+"""Lame duck mode (lameDuckMode in server.go): leave without all clients reconnecting elsewhere at once."""
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Mapping
+
+from gnats.client.session import Session
+from gnats.clock import sleep
+from gnats.connection.closed_state import ClosedState
+from gnats.log.logger import Logger
+from gnats.options.options import Options
+
+MAX_INTERVAL = 1.0
+"""Seconds between two closes, at most: a few clients need not be spread over the whole duration."""
+
+
+class LameDuck:
+    """Sends the clients INFO, waits the grace period, closes them one by one, shuts down.
+
+    `clients` are those of a server that accepts no more; `ldm_info` makes the INFO of one, `shutdown` ends
+    the server.
+    """
+
+    def __init__(
+        self,
+        clients: Mapping[int, Session],
+        opts: Options,
+        log: Logger,
+        ldm_info: Callable[[Session], bytes],
+        shutdown: Callable[[], Awaitable[None]],
+    ) -> None:
+        self._clients = clients
+        self._opts = opts
+        self._log = log
+        self._ldm_info = ldm_info
+        self._shutdown = shutdown
+        self._task = asyncio.create_task(self._run())
+
+    def cancel(self) -> None:
+        """Leave it to somebody else to close the clients."""
+        self._task.cancel()
+
+    async def _run(self) -> None:
+        opts, log = self._opts, self._log
+        clients = list(self._clients.values())
+        if clients:
+            for session in clients:
+                if session.client and session.takes_info():
+                    session.client.enqueue_proto(self._ldm_info(session))
+            await sleep(opts.lame_duck_grace_period)
+            log.notice("Closing existing clients")
+            spread = opts.lame_duck_duration - opts.lame_duck_grace_period
+            interval = min(spread / len(clients), MAX_INTERVAL)
+            for session in clients[:-1]:
+                session.close(log, ClosedState.SERVER_SHUTDOWN)
+                await sleep(random.uniform(interval / 2, interval))
+            clients[-1].close(log, ClosedState.SERVER_SHUTDOWN)
+        await self._shutdown()

@@ -1,0 +1,76 @@
+"""The ports file (server.go): where a server that a test or a script started on free ports can be reached."""
+
+import fcntl
+import json
+import os
+import socket
+import sys
+from pathlib import Path
+
+from gnats.go.text import join_host_port, os_error
+from gnats.log.logger import Logger
+from gnats.options.options import Options
+from gnats.system.paths import system_path
+
+_SIOCGIFADDR = 0x8915
+_IFREQ_SIZE = 40
+
+
+class PortsFile:
+    """The file <program>_<pid>.ports in ports_file_dir: a JSON object with the URLs of each kind of listener.
+
+    What goes wrong with it is logged, and does not keep the server from running.
+    """
+
+    def __init__(self, opts: Options, listeners: dict[str, socket.socket], log: Logger) -> None:
+        self.path = Path(opts.ports_file_dir) / f"{Path(sys.argv[0]).name}_{os.getpid()}.ports"
+        self._log = log
+        urls = {kind: listen_urls(scheme_of(kind, opts), sock) for kind, sock in listeners.items()}
+        # A reader polls for the file: it must never see half of one.
+        unfinished = self.path.with_suffix(".ports.tmp")
+        try:
+            system_path(unfinished)
+            unfinished.write_text(json.dumps(urls, separators=(",", ":")))
+            unfinished.rename(self.path)
+        except OSError as exc:
+            log.error(f"Error writing ports file ({self.path}): open {self.path}: {os_error(exc)}")
+
+    def delete(self) -> None:
+        try:
+            system_path(self.path)
+            self.path.unlink()
+        except OSError as exc:
+            self._log.error(f"Error cleaning up ports file {self.path}: remove {self.path}: {os_error(exc)}")
+
+
+def scheme_of(kind: str, opts: Options) -> str:
+    """The scheme of the URLs of one kind of listener: "nats", "monitoring" or "profile"."""
+    if kind == "nats":
+        return "tls" if opts.tls and not opts.allow_non_tls else "nats"
+    return "https" if kind == "monitoring" and opts.https_port else "http"
+
+
+def listen_urls(scheme: str, sock: socket.socket) -> list[str]:
+    """The URLs of a listening socket, one for each address of the machine if it listens on all."""
+    host, port = sock.getsockname()[:2]
+    hosts = interface_addresses() if host in ("0.0.0.0", "::") else [host]
+    return [f"{scheme}://{join_host_port(host, port)}" for host in hosts]
+
+
+def interface_addresses() -> list[str]:
+    """The addresses of the machine's interfaces, IPv4 first."""
+    addresses = []
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        for _, name in socket.if_nameindex():
+            request = name.encode().ljust(_IFREQ_SIZE, b"\0")
+            try:
+                answer = fcntl.ioctl(sock.fileno(), _SIOCGIFADDR, request)
+            except OSError:  # it has no IPv4 address
+                continue
+            addresses.append(socket.inet_ntoa(answer[20:24]))
+    try:
+        lines = Path("/proc/net/if_inet6").read_text().splitlines()
+        packed = [bytes.fromhex(line.split()[0]) for line in lines]
+    except FileNotFoundError:  # no IPv6
+        packed = []
+    return addresses + [socket.inet_ntop(socket.AF_INET6, address) for address in packed]

@@ -1,0 +1,835 @@
+"""The server (server.go): its life from start to shutdown, and the clients it has."""
+
+import asyncio
+import socket
+import time
+from collections import deque
+from collections.abc import Callable, Coroutine, Set
+from dataclasses import replace
+from functools import partial
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from gnats.accounts.account import Account
+from gnats.accounts.accounts import Accounts
+from gnats.accounts.internal_clients import InternalClients
+from gnats.auth.authenticator import Authenticator, new_nonce
+from gnats.auth.connect import process_connect, process_info
+from gnats.client.session import Session
+from gnats.clock import time_ns, timeout
+from gnats.connection.closed_state import ClosedState
+from gnats.connection.info import Info
+from gnats.connection.log_lines import describe, trace_line
+from gnats.core.client import Client
+from gnats.core.net.log_records import LogCode
+from gnats.core.runtime.inbox import (
+    EV_CLOSED,
+    EV_CONNECT,
+    EV_INFO,
+    EV_JETSTREAM,
+    EV_LATENCY,
+    EV_LOG,
+    EV_MSG,
+    EV_MSG_TRACE,
+    EV_RESPONSES,
+    EV_TRACE,
+)
+from gnats.core.runtime.kinds import CLIENT
+from gnats.core.runtime.state import ServerState
+from gnats.errors import OptionError, ServerError
+from gnats.events.events import Events
+from gnats.go.hostport import parse_host_port
+from gnats.go.text import duration, join_host_port, os_error
+from gnats.log.logger import Logger, SilentLogger
+from gnats.nkeys.identity import ServerKeys, new_server_id
+from gnats.options.options import Options
+from gnats.runtime.accept import AcceptLoop, listen_for_clients
+from gnats.runtime.pollers import Event, Pollers, io_threads
+from gnats.server.authorization import configure_authorization
+from gnats.server.banner import print_banner
+from gnats.server.log import configure_logger, logs_somewhere
+from gnats.server.system_services import Services
+from gnats.system.paths import write_pid_file
+
+if TYPE_CHECKING:
+    from gnats.events.latency import Latency
+    from gnats.jetstream.control.jetstream import JetStream
+    from gnats.jetstream.engine.engine import Engine
+    from gnats.monitor.http import Monitor
+    from gnats.monitor.profiling import Profiler
+    from gnats.operator.apply import Trust
+    from gnats.operator.mode import OperatorMode
+    from gnats.options.values.accounts import ServiceLatency
+    from gnats.server.lame_duck import LameDuck
+    from gnats.server.ports_file import PortsFile
+    from gnats.tls.context import ClientTLS
+
+LOOPBACK = {"0.0.0.0": "127.0.0.1", "::": "::1"}
+"""Where a server that listens on all addresses is reached from its own machine."""
+CLOSE_TIMEOUT = 5.0
+"""Seconds that connections have at a shutdown to take what is queued for them."""
+
+_RATE_LIMITED = frozenset((LogCode.LOG_AUTH_TIMEOUT, LogCode.LOG_PRODUCER_STALLED))
+
+
+class Server:
+    """A NATS server in the running event loop, on loopback unless the options name a host.
+
+    Use it as `async with Server(Options(port=-1)) as server:`, or call start() and shutdown(). It is used
+    from the loop's thread only. Without `log` there is none, unless the options name a file. A configuration
+    file is read by Options.from_file().
+
+    Raises OptionError for options that cannot be used, ServerError for a log file that cannot be opened.
+    """
+
+    def __init__(self, opts: Options | None = None, log: Logger | None = None) -> None:
+        self.opts = opts = (opts or Options()).baseline()
+        self.make_log: Callable[[Options], Logger] | None = None if log else _make_log
+        """Makes the log that options ask for, for a reload; None: the log is somebody else's, and stays."""
+        self.log = log or _make_log(opts)
+        self.read_options: Callable[[], Options] | None = None
+        """Reads the options again for a reload; None: the configuration file, if there is one."""
+        self.keys = ServerKeys() if opts.accounts_by_jwt or opts.auth_callout else None
+        """What auth callouts are signed with; the id is the public key then."""
+        self.id = self.keys.signing.public_key if self.keys else new_server_id()
+        self.name = opts.server_name or self.id
+        self.start_time = time_ns()
+        self.config_time = self.start_time
+        self.state = ServerState()
+        self.state.debug = self.log.debug_on
+        self.state.trace = self.log.trace_on
+        self.state.trace_verbose = opts.trace_verbose
+        self.state.trace_headers = opts.trace_headers
+        self.state.max_traced_msg_len = max(opts.max_traced_msg_len, 0)
+        self.state.no_fast_producer_stall = opts.no_fast_producer_stall
+        self.clients: dict[int, Session] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.trust: Trust | None = None
+        if opts.accounts_by_jwt:
+            self.trust = self._read_jwts(opts)
+            self.accounts = Accounts(opts, self.name, self.trust.check_activation, self.trust.complain)
+        else:
+            self.accounts = Accounts(opts, self.name, log_error=self.log.error)
+        self.global_account = self.accounts.global_account
+        self.system_account = self.accounts.system_account
+        self.internal_clients = InternalClients(self.state, self.log, self.system_account)
+        self.events: Events | None = None
+        self.jetstream: JetStream | None = None
+        self.js_engine: Engine | None = None
+        """JetStream's part of the data plane, once there has been one."""
+        self.auth: Authenticator = configure_authorization(self, opts, self.operator_mode)
+        self.closed_clients: deque[Session] = deque(maxlen=max(opts.max_closed_clients, 0))
+        self.total_clients = 0
+        self.http_requests: dict[str, int] = {}
+        self.pollers: Pollers | None = None
+        self.on_state: Callable[[str], object] | None = None
+        """Is told "reloading" and "ready" again, "lame duck" and "stopping" when that begins."""
+        self._info = Info(
+            server_id=self.id,
+            server_name=self.name,
+            host=opts.host,
+            port=opts.port,
+            headers=not opts.no_header_support,
+            max_payload=opts.max_payload,
+            jetstream=opts.jetstream.enabled,
+            domain=opts.jetstream.domain,
+            auth_required=self.auth.required,
+            xkey=self.keys.curve.public_key if self.keys else "",
+        )
+        self.tls: ClientTLS | None = None
+        self._others: dict[int, Session] = {}  # refused connections
+        self._closed = asyncio.Event()
+        self._began = False
+        self._accepting = False
+        self._listener: AcceptLoop | None = None
+        self._monitor: Monitor | None = None
+        self._profiler: Profiler | None = None
+        self._lame_duck: LameDuck | None = None
+        self._latency: Latency | None = None
+        self._ports_file: PortsFile | None = None
+        self._listening: dict[str, socket.socket] = {}
+        self._changing = asyncio.Lock()  # held while starting, and while stopping
+        self._reloading = asyncio.Lock()
+        self._stopping: asyncio.Task[None] | None = None
+        self._stopped = asyncio.Event()
+        self.replace_tls(opts)
+
+    def _read_jwts(self, opts: Options) -> "Trust":
+        from gnats.operator.apply import Trust
+
+        return Trust(self, opts, self.clients, self._reconfigure_jetstream, self.spawn)
+
+    # -- what others ask -------------------------------------------------------------------------------------
+
+    @property
+    def port(self) -> int:
+        """The client port; the one that was taken if the options ask for a free one."""
+        return self._listener.port if self._listener else self.opts.port
+
+    @property
+    def monitor_port(self) -> int:
+        """The port of the monitoring endpoints, 0 when there are none."""
+        return self._monitor.port if self._monitor else 0
+
+    @property
+    def accepting(self) -> bool:
+        """Are clients let in?"""
+        return self._accepting
+
+    @property
+    def client_url(self) -> str:
+        """A URL that clients on this machine can connect to."""
+        host = LOOPBACK.get(self.opts.host, self.opts.host)
+        return f"{'tls' if self.tls else 'nats'}://{join_host_port(host, self.port)}"
+
+    @property
+    def operator_mode(self) -> "OperatorMode | None":
+        """Accounts and users as JWTs say; None: as the configuration says."""
+        return self.trust.mode if self.trust else None
+
+    @property
+    def num_clients(self) -> int:
+        return len(self.clients)
+
+    @property
+    def num_subscriptions(self) -> int:
+        """Every account's subscriptions, the server's own included."""
+        return sum(account.sublist.count() for account in self.accounts.values())
+
+    def varz(self) -> dict[str, object]:
+        """What /varz says."""
+        from gnats.monitor.pages.varz import varz
+
+        return varz(self)
+
+    def client_info(self, session: Session, **changes: object) -> bytes:
+        """The INFO line for a client."""
+        return self._info.line(client_id=session.cid, client_ip=session.host, **changes)
+
+    def lookup_account(self, name: str) -> Account | None:
+        """The account of that name."""
+        return self.accounts.get(name)
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Run something that takes its time; a shutdown cancels it."""
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    # -- life ------------------------------------------------------------------------------------------------
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.shutdown()
+
+    async def start(self) -> None:
+        """Listen for clients and serve them until shutdown().
+
+        Raises ServerError, leaving nothing behind, when a port or a file is not to be had; RuntimeError when
+        the server was started before.
+        """
+        if self._began:
+            raise RuntimeError("a Server starts once; make another one")
+        self._began = True
+        async with self._changing:
+            plaintext = self.auth.plaintext_passwords
+            print_banner(self.opts, self.log, self.name, self.id, plaintext_passwords=plaintext)
+            try:
+                await self._start()
+            except BaseException:
+                await self._stop()
+                raise
+            self.log.notice("Server is ready")
+
+    async def _start(self) -> None:
+        opts = self.opts
+        if opts.prof_port:
+            from gnats.monitor.profiling import Profiler  # loads aiohttp
+
+            self._profiler = await Profiler.listen(self)
+        elif opts.prof_block_rate > 0:
+            self.log.warn("prof_block_rate has no effect without prof_port")
+        if opts.pid_file:
+            try:
+                write_pid_file(opts.pid_file)
+            except OSError as exc:
+                reason = f"open {opts.pid_file}: {os_error(exc)}"
+                raise ServerError(f"Could not write pidfile: {reason}") from exc
+        self.pollers = Pollers(self.state, io_threads(opts.io_threads), self._on_event, self.log)
+        self.internal_clients.poller = self.pollers.internal
+        self.accounts.no_events = self._let_go_of_streams
+        if self.trust:
+            await self.trust.start()
+        if self.system_account:
+            self._start_system_account(self.system_account)
+        if opts.http_port or opts.https_port:  # before what may take its time: live, and not ready yet
+            from gnats.monitor.http import Monitor  # loads aiohttp
+
+            self._monitor = await Monitor.listen(self)
+        if opts.jetstream.enabled:
+            await self.enable_jetstream()
+        sock = await listen_for_clients(opts.host, max(opts.port, 0))
+        self._accepting = True
+        self._listener = AcceptLoop(sock, "Client", self.create_client, self.log)
+        self.log.notice(f"Listening for client connections on {join_host_port(opts.host, self.port)}")
+        if self.tls:
+            self.tls.announce()
+            self.tls.report_blocked()
+        self.update_info()
+        self._listening = {"nats": sock}
+        if self._monitor:
+            self._listening["monitoring"] = self._monitor.sock
+        if self._profiler:
+            self._listening["profile"] = self._profiler.sock
+        self.update_ports_file()
+
+    async def shutdown(self) -> None:
+        """Stop accepting, close every connection, and return when everything this server started has ended.
+
+        It may be called more than once, and goes on if its caller is cancelled.
+        """
+        await asyncio.shield(self.begin_shutdown())
+
+    def begin_shutdown(self) -> asyncio.Task[None]:
+        """shutdown() for those who cannot wait for it here."""
+        if self._stopping is None:
+            self.tell("stopping")
+            self._stopping = asyncio.create_task(self._shutdown())
+        return self._stopping
+
+    async def wait_for_shutdown(self) -> None:
+        """Return when a shutdown, whoever began it, has done its work."""
+        await self._stopped.wait()
+        await self.shutdown()
+
+    async def _shutdown(self) -> None:
+        try:
+            async with self._changing:
+                self.log.notice("Initiating Shutdown...")
+                await self._stop()
+            self.log.notice("Server Exiting..")
+            self.log.close()
+        finally:
+            self._stopped.set()
+
+    async def _stop(self) -> None:
+        """Undo what _start has done so far."""
+        if self.jetstream:
+            self.jetstream.signal_pull_consumers()
+        if self._lame_duck:
+            self._lame_duck.cancel()
+        for task in self._tasks:
+            task.cancel()
+        self.accounts.close()
+        self.stop_accepting()
+        jetstream, self.jetstream = self.jetstream, None
+        if jetstream:
+            await jetstream.close()
+        if self.trust:
+            await self.trust.close()
+        if self.tls:
+            self.tls.close()
+        if self._monitor:
+            await self._monitor.close()
+            self._monitor = None
+        if self._profiler:
+            await self._profiler.close()
+            self._profiler = None
+        if self.pollers:
+            if self.events:
+                self.events.close()
+                self.events = None
+            self.pollers.hurry()
+            for session in list(self.clients.values()):
+                session.close(self.log, ClosedState.SERVER_SHUTDOWN)
+            self.internal_clients.close()
+            closed = await self._wait_for_closed()
+            self.pollers.stop(close=closed, before=self.js_engine.close if self.js_engine else None)
+            self.pollers = None
+        if self._ports_file:
+            self._ports_file.delete()
+            self._ports_file = None
+
+    async def _wait_for_closed(self) -> bool:
+        """Whether every connection has gone in the time given."""
+        for _ in range(2):
+            try:
+                async with timeout(CLOSE_TIMEOUT):
+                    while self.clients or self._others or self.internal_clients:
+                        self._closed.clear()
+                        await self._closed.wait()
+                return True
+            except TimeoutError:
+                self.log.warn(
+                    f"Dropping what {len(self.clients) + len(self._others)} connections do not read"
+                )
+                for session in [*self.clients.values(), *self._others.values()]:
+                    if session.client:
+                        session.client.abort()
+        return False
+
+    def stop_accepting(self) -> None:
+        """Close the client port; connections stay."""
+        self._accepting = False
+        self._listening.pop("nats", None)
+        if self._listener:
+            self._listener.close()
+
+    def lame_duck_mode(self) -> None:
+        """Close the client port, then the clients little by little, then shut down. It is not undone."""
+        if self._accepting:
+            from gnats.server.lame_duck import LameDuck
+
+            self.tell("lame duck")
+            self.log.notice("Entering lame duck mode, stop accepting new clients")
+            self.stop_accepting()
+            ldm_info = partial(self.client_info, ldm=True)
+            self._lame_duck = LameDuck(self.clients, self.opts, self.log, ldm_info, self.shutdown)
+            if self.events:
+                self.events.lame_duck()
+
+    def tell(self, state: str) -> None:
+        """Pass a change of state on to `on_state`."""
+        if self.on_state:
+            self.on_state(state)
+
+    @property
+    def in_lame_duck_mode(self) -> bool:
+        return self._lame_duck is not None
+
+    def reopen_log(self) -> None:
+        """Open the log file again after it was renamed; what happened is logged."""
+        try:
+            reopened = self.log.reopen()
+        except ServerError as exc:
+            self.log.error(f"File log not re-opened: {exc}")
+        else:
+            ignored = "File log re-open ignored, not a file logger"
+            self.log.notice("File log re-opened" if reopened else ignored)
+
+    def replace_tls(self, opts: Options) -> None:
+        """Take over what these options say about TLS, for new connections; the others stay as they are.
+
+        Raises OptionError, and nothing has changed then.
+        """
+        self.use_tls(self.make_tls(opts))
+
+    def make_tls(self, opts: Options) -> "ClientTLS | None":
+        """What use_tls() takes, for these options. Raises OptionError."""
+        if not opts.tls:
+            return None
+        from gnats.tls.context import ClientTLS  # loads OpenSSL
+
+        return ClientTLS(opts.tls, opts.allow_non_tls, self.log)
+
+    def use_tls(self, tls: "ClientTLS | None") -> None:
+        """Have new connections use this."""
+        if self.tls:
+            self.tls.close()
+        self.tls, info = tls, self._info
+        info.tls_required = bool(tls and not tls.mixed)
+        info.tls_available = bool(tls and tls.mixed)
+        info.tls_verify = bool(tls and tls.context.verify)
+        if tls and self._accepting:
+            tls.report_blocked()
+
+    # -- JetStream -------------------------------------------------------------------------------------------
+
+    async def enable_jetstream(self) -> None:
+        """Start JetStream as the options say (EnableJetStream). Raises ServerError."""
+        log = self.log
+        log.notice("Starting JetStream")
+        start = time.monotonic_ns()
+        try:
+            await self._start_jetstream()
+        finally:
+            log.notice(f"Took {duration(time.monotonic_ns() - start)} to start JetStream")
+
+    async def _start_jetstream(self) -> None:
+        from gnats.jetstream.api.api import Api
+        from gnats.jetstream.control.advisories import Advisories
+        from gnats.jetstream.control.jetstream import JetStream, configure
+        from gnats.jetstream.control.shared import Shared
+        from gnats.jetstream.engine.engine import Engine
+
+        clients, system = self.internal_clients, self.system_account
+        assert self.pollers and self.events and system
+        if system.jetstream_limits:
+            raise ServerError("Not allowed to enable JetStream on the system account")
+        config = configure(self.opts.jetstream, self.log)
+        if self.js_engine is None:
+            pollers = list(self.pollers.all)
+            self.js_engine = Engine(pollers, self.state, [clients.next_cid() for _ in pollers])
+        advisories = Advisories(self.events, system, config.options.domain)
+        shared = Shared(config, self.js_engine, clients, advisories, self.log, lambda: self.opts)
+        js = self.jetstream = JetStream(shared, self.name, self.accounts, self.spawn)
+        await js.start(lambda: Api(js, clients.new(system), self.clients))
+
+    async def disable_jetstream(self) -> None:
+        """Stop JetStream; the server goes on without it (DisableJetStream)."""
+        js, self.jetstream = self.jetstream, None
+        self.update_info()
+        if js:
+            await js.close()
+
+    async def restart_jetstream(self) -> None:
+        """Start JetStream while the server runs; what goes wrong is logged (restartJetStream)."""
+        self.log.notice("Restarting JetStream")
+        try:
+            await self.enable_jetstream()
+        except ServerError as exc:
+            self.log.warn(f"Can't start JetStream: {exc}")
+            await self.disable_jetstream()
+        self.update_info()
+
+    def _reconfigure_jetstream(self, account: Account) -> None:
+        if self.jetstream:
+            self.jetstream.reconfigure_soon(account)
+
+    # -- clients ---------------------------------------------------------------------------------------------
+
+    def _start_system_account(self, account: Account) -> None:
+        client = self.internal_clients.new(account)
+        self.events = Events(self, self.accounts, client, self.internal_clients, self._stats)
+        Services(self, self, client, self.events)
+        self.accounts.measured = self._measured
+        if self.trust:
+            self.trust.serve(client, self.events)
+
+    def _stats(self) -> dict[str, object]:
+        from gnats.monitor.pages.statsz import server_stats
+
+        return server_stats(self)
+
+    def _let_go_of_streams(self) -> bool:
+        """Free closed streams, which keep their accounts; whether no event of a poller waits."""
+        if self.js_engine:
+            self.js_engine.reap()
+        return self.pollers is not None and not self.pollers.pending_events
+
+    def _measured(self, account: Account, wanted: "ServiceLatency", status: int, data: bytes) -> None:
+        if self._latency is None:
+            from gnats.events.latency import Latency
+
+            self._latency = Latency(self.name, self.clients, self.internal_clients)
+        self._latency.measured(account, wanted, status, data)
+
+    def create_client(self, sock: socket.socket, host: str, port: int) -> None:
+        """Take over an accepted socket: greet the client and hand it to a poller."""
+        if not self._accepting or self.pollers is None:
+            sock.close()
+            return
+        opts, log = self.opts, self.log
+        if host.startswith("::ffff:") and "." in host:  # IPv4 through an IPv6 socket
+            host = host[7:]
+        client = Client(
+            CLIENT,
+            sock.fileno(),
+            self.internal_clients.next_cid(),
+            self.pollers.choose(),
+            self.state,
+            max_control_line=opts.max_control_line,
+            max_payload=max(opts.max_payload, -1),
+            max_pending=opts.max_pending,
+            max_subs=opts.max_subs or -1,
+            write_deadline=opts.write_deadline,
+            ping_interval=opts.ping_interval,
+            ping_max=max(opts.ping_max, -1),
+        )
+        sock.detach()
+        nonce = new_nonce() if self.auth.nonce_required else ""
+        session = Session(client, host, port, self.global_account, nonce)
+        self.total_clients += 1
+        if log.debug_on:
+            log.debug(f"{session} - Client connection created")
+        client.register(self.global_account)
+        info = partial(self.client_info, session, nonce=nonce)
+        expect_connect, auth_timeout = self.auth.required, opts.auth_timeout
+        if len(self.clients) >= opts.max_conn:
+            error = "maximum connections exceeded"
+            self._others[client.cid] = session
+            greeting = self.tls.greeting(info) if self.tls else info()
+            client.refuse(greeting, ClosedState.MAX_CONNECTIONS_EXCEEDED, error)
+            session.rate_limit(log, "ERR", error)
+            return
+        self.clients[client.cid] = session
+        self.global_account.clients[client.cid] = session  # until a CONNECT says otherwise
+        if self.tls:
+            self.tls.start(client, info, expect_connect=expect_connect, auth_timeout=auth_timeout)
+        else:
+            client.start(info(), expect_connect=expect_connect, auth_timeout=auth_timeout)
+
+    def disconnect_client_by_id(self, cid: int) -> None:
+        """Close a client's connection.
+
+        Raises KeyError for an unknown one.
+        """
+        if cid not in self.clients:
+            raise KeyError("no such client or leafnode id")
+        self.clients[cid].close(self.log, ClosedState.KICKED)
+
+    def ldm_client_by_id(self, cid: int) -> None:
+        """Tell a client that it should go elsewhere: an INFO with `ldm`.
+
+        Raises KeyError for an unknown one, or one that takes no INFO (yet).
+        """
+        session = self.clients.get(cid)
+        if session is None or session.client is None:
+            raise KeyError("no such client id")
+        if not session.takes_info():
+            raise KeyError(
+                "client does not support Lame Duck Mode or is not ready to receive the notification"
+            )
+        if self.log.debug_on:
+            self.log.debug(f"{session} - Sending Lame Duck Mode info to client")
+        session.client.enqueue_proto(self.client_info(session, ldm=True))
+
+    # -- reload ----------------------------------------------------------------------------------------------
+
+    async def reload(self, opts: Options | None = None) -> None:
+        """Put options into force: these, or else what the configuration file says now.
+
+        Raises OptionError or ServerError, after logging it, when they are no good or cannot change while the
+        server runs: then the old ones stay. Reloads that are asked for at once happen one after the other.
+        """
+        from gnats.server.reload import read_options
+
+        async with self._reloading:
+            if self.running:
+                self.tell("reloading")
+            try:
+                new = (
+                    opts.baseline()
+                    if opts
+                    else await asyncio.to_thread(read_options, self.opts, self.read_options)
+                )
+                await self._reload(new)
+            except (OptionError, ServerError) as exc:
+                self.log.error(f"Failed to reload server configuration: {exc}")
+                raise
+            finally:
+                if self.running:
+                    self.tell("lame duck" if self.in_lame_duck_mode else "ready")
+
+    async def _reload(self, new: Options) -> None:
+        """Put these options, which are a baseline(), into force.
+
+        First all that can fail is done: then either nothing at all has changed, or everything changes.
+        Raises OptionError or ServerError, and the old ones stay.
+        """
+        from gnats.options.reloadable import LOG_OPTIONS, diff_options
+        from gnats.server.reload import reload_clients
+
+        self._require_running()
+        old, before = replace(self.opts, port=self.port), self.auth
+        if new.port <= 0:  # any port: the one that was taken
+            new = replace(new, port=old.port)
+        changed = diff_options(old, new)
+        auth = configure_authorization(self, new, self.operator_mode)
+        tls = self.make_tls(new)
+        if "TLSConfig" not in changed and tls and self.tls and tls.digest != self.tls.digest:
+            changed["TLSConfig"] = "Reloaded: tls = enabled"  # other certificates of the same names
+        self.check_endpoints(new)
+        log = self.make_log(new) if self.make_log and changed.keys() & LOG_OPTIONS else None
+        try:
+            if self.trust:
+                await self.trust.reload(new)
+                self._require_running()
+            if changed.keys() & {"Accounts", "JetStream"}:
+                self.accounts.configure(new)
+        except (OptionError, ServerError):
+            if log:
+                log.close()
+            raise
+
+        self.opts, self.auth = new, auth
+        self.use_tls(tls)
+        self.update_info()
+        self._apply_options(changed.keys())
+        for notice in filter(None, changed.values()):
+            self.log.notice(notice)
+        if log:
+            self.log.become(log)
+        self.config_time = time_ns()
+        if old.jetstream.enabled or new.jetstream.enabled:
+            await self._reload_jetstream(changed.keys())
+
+        await reload_clients(self, changed.keys(), before)
+        digest = f"({new.config_digest})" if new.config_digest else ""
+        self.log.notice(f"Reloaded server configuration {digest}")
+
+    async def _reload_jetstream(self, changed: Set[str]) -> None:
+        """JetStream begins, ends, or has other limits and accounts."""
+        js, opts = self.jetstream, self.opts.jetstream
+        if not opts.enabled:
+            await self.disable_jetstream()
+        elif js is None:
+            await self.restart_jetstream()
+        else:
+            if changed & {"JetStreamMaxMemory", "JetStreamMaxStore"}:
+                js.set_limits(
+                    opts.max_memory if "JetStreamMaxMemory" in changed else js.max_memory,
+                    opts.max_store if "JetStreamMaxStore" in changed else js.max_store,
+                )
+            if "JetStreamLimits" in changed:
+                js.set_stream_limits(opts.limits)
+            await js.configure_accounts()
+
+    def _require_running(self) -> None:
+        if not self.running:
+            raise ServerError("the server is not running")
+
+    def _apply_options(self, changed: Set[str]) -> None:
+        """What has no further part than to be told to somebody; what goes wrong with a file is logged."""
+        opts, state, log = self.opts, self.state, self.log
+        if "Debug" in changed:
+            log.debug_on = state.debug = opts.debug
+        if "Trace" in changed:
+            log.trace_on = state.trace = opts.trace
+        state.trace_verbose, state.trace_headers = opts.trace_verbose, opts.trace_headers
+        state.max_traced_msg_len = max(opts.max_traced_msg_len, 0)
+        state.no_fast_producer_stall = opts.no_fast_producer_stall
+        if "PidFile" in changed and opts.pid_file:
+            self.update_pid_file()
+        if "PortsFileDir" in changed:
+            self.update_ports_file()
+        self.reload_endpoints()
+        if "MaxConn" in changed:
+            from gnats.server.reload import close_clients_over_maximum
+
+            close_clients_over_maximum(self)
+        if changed & {"Tags", "Metadata"} and self.events:
+            self.events.statsz_update()
+
+    @property
+    def running(self) -> bool:
+        """Has it started, and not begun to shut down?"""
+        return self.pollers is not None and self._stopping is None
+
+    def update_info(self) -> None:
+        """Have INFO say what the options and the ports are."""
+        opts, info = self.opts, self._info
+        info.host, info.port = opts.host, self.port
+        if opts.client_advertise:
+            info.host, info.port = parse_host_port(opts.client_advertise, self.port)
+        info.max_payload, info.auth_required = opts.max_payload, self.auth.required
+        info.jetstream = self.jetstream is not None
+
+    def update_ports_file(self) -> None:
+        """Write the ports file where the options say, if they do."""
+        if self._ports_file:
+            self._ports_file.delete()
+            self._ports_file = None
+        if self.opts.ports_file_dir:
+            from gnats.server.ports_file import PortsFile
+
+            self._ports_file = PortsFile(self.opts, self._listening, self.log)
+
+    def update_pid_file(self) -> None:
+        """Write the pid file where the options say; the old one stays. What goes wrong is logged."""
+        path = self.opts.pid_file
+        try:
+            write_pid_file(path)
+        except OSError as exc:
+            self.log.error(f"Failed to write pidfile: open {path}: {os_error(exc)}")
+
+    def check_endpoints(self, opts: Options) -> None:
+        """Raises ServerError for options that reload_endpoints could not use."""
+        if self._monitor and opts.tls:
+            self._monitor.check_tls(opts.tls)
+
+    def reload_endpoints(self) -> None:
+        """The endpoints for monitoring and profiling take over what they can of the options."""
+        if self._monitor:
+            self._monitor.reload_tls()
+        if self._profiler:
+            self._profiler.set_block_profile_rate(self.opts.prof_block_rate)
+
+    def _on_event(self, event: Event) -> bool:
+        """Act on what a poller says; True when a parked connection may go on."""
+        kind, client, a, b, data = event
+        cid = client.cid if isinstance(client, Client) else 0
+        session = self.clients.get(cid) or self._others.get(cid)
+        if kind == EV_RESPONSES:
+            self.accounts.expect_responses(a)
+        elif kind == EV_LATENCY:
+            if isinstance(data, bytes):
+                self.accounts.report(a, b, data)
+        elif kind == EV_CLOSED:
+            self._remove(cid, ClosedState(a), b, data if isinstance(data, bytes) else b"")
+        elif kind == EV_MSG:
+            if isinstance(data, tuple):
+                self.internal_clients.process_message(cid, a, data)
+        elif kind == EV_JETSTREAM:
+            if self.jetstream:
+                self.jetstream.shared.on_event(client, a, b, data)
+        elif session is None:
+            # of one of the server's own clients
+            if kind == EV_LOG and a == LogCode.LOG_OUT_OF_MEMORY and isinstance(data, bytes):
+                self.log.log(*describe(client, a, b, data))
+            return False
+        elif not isinstance(data, bytes):
+            if kind in (EV_CONNECT, EV_INFO):  # no memory for it: nobody else would answer it
+                session.close(self.log, ClosedState.READ_ERROR)
+            return False
+        elif kind == EV_LOG and a == LogCode.LOG_LEFT_OUT:
+            session.log_left_out(self.log)
+        elif kind == EV_LOG:
+            level, text = describe(client, a, b, data)
+            if a in _RATE_LIMITED:
+                session.rate_limit(self.log, level, text)
+            elif a == LogCode.LOG_SUBSCRIPTION_REMOVED:
+                user = session.auth_user() or 'User "N/A"'
+                self.log.log(level, f"{text} for {user} - not authorized")
+            else:
+                self.log.log(level, f"{session} - {text}")
+        elif kind == EV_TRACE:
+            self.log.trace(f"{session} - {trace_line(a, b, data)}")
+        elif kind == EV_MSG_TRACE:
+            if self.events:
+                from gnats.events.msgtrace import publish  # only those who trace messages load it
+
+                publish(self.clients, self.events, session, data)
+        elif cid not in self.clients:  # refused: it is being closed
+            return False
+        elif kind in (EV_CONNECT, EV_INFO):
+            assert isinstance(client, Client)
+            try:
+                if kind == EV_CONNECT:
+                    process_connect(self, session, data)
+                else:
+                    process_info(session, data, self.log)
+            except MemoryError:  # it would wait for an answer for ever
+                self.log.error(f"{session} - Out of memory - Closing")
+                client.close_connection(ClosedState.READ_ERROR)
+            return True
+        return False
+
+    def _remove(self, cid: int, reason: ClosedState, num_subs: int, subs: bytes) -> None:
+        session = self.clients.pop(cid, None) or self._others.pop(cid, None)
+        self._closed.set()
+        if session is None:
+            self.internal_clients.closed(cid)
+            return
+        account = session.account
+        was_in = cid in account.clients
+        session.tell_left_out(self.log)
+        session.closed(reason, num_subs, subs)
+        self.closed_clients.append(session)
+        if self.events:
+            if was_in:
+                self.events.conns_update(account)
+            self.events.disconnected(session)
+        if self.log.debug_on:
+            self.log.debug(f"{session} - Client connection closed: {reason}")
+
+
+def _make_log(opts: Options) -> Logger:
+    """The log of an embedded server: none, unless the options name one. Raises ServerError."""
+    return configure_logger(opts) if logs_somewhere(opts) else SilentLogger()

@@ -1,0 +1,368 @@
+"""The services of the system account (events.go): requests about the server, its accounts and its clients."""
+
+import binascii
+import json
+from base64 import b64decode
+from collections.abc import Callable, Coroutine, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol
+
+from gnats.accounts.internal_client import InternalClient, Message
+from gnats.errors import FilteredError, OptionError, RequestError, ServerError
+from gnats.events.events import Events, encode, encode_steps
+from gnats.go.json import JSONError, Struct, marshal, marshal_steps, unmarshal
+from gnats.go.text import SECOND
+from gnats.options.values.auth import Permissions, SubjectPermission
+from gnats.runtime.long_work import Turns
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from gnats.accounts.account import Account
+    from gnats.accounts.accounts import Accounts
+    from gnats.client.session import Session
+    from gnats.log.logger import Logger
+    from gnats.monitor.services import PagesServer
+    from gnats.options.options import Options
+    from gnats.runtime.steps import Steps
+
+_ACCOUNT_AT = 3  # the token of $SYS.REQ.ACCOUNT.<account>.<what>
+
+FILTER: Struct = {
+    "server_name": "string",
+    "cluster": "string",
+    "host": "string",
+    "exact_match": "bool",
+    "tags": "strings",
+    "domain": "string",
+}
+"""What of a request's body says which servers are to answer (EventFilterOptions)."""
+
+SERVER_PAGES = (
+    "VARZ",
+    "SUBSZ",
+    "CONNZ",
+    "ROUTEZ",
+    "GATEWAYZ",
+    "LEAFZ",
+    "ACCOUNTZ",
+    "JSZ",
+    "HEALTHZ",
+    "EXPVARZ",
+    "IPQUEUESZ",
+    "RAFTZ",
+)
+"""What is asked of a server by these names; PROFILEZ takes its time and is apart."""
+
+ACCOUNT_PAGES = ("SUBSZ", "CONNZ", "LEAFZ", "JSZ", "INFO")
+
+Answer = Callable[[Message], "Steps[object]"]
+
+
+class Host(Protocol):
+    """The server that the system account's clients ask. A reload replaces `opts`."""
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def opts(self) -> "Options": ...
+    @property
+    def log(self) -> "Logger": ...
+    @property
+    def accounts(self) -> "Accounts": ...
+    @property
+    def clients(self) -> "Mapping[int, Session]": ...
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
+        """Run something that takes its time."""
+
+    def disconnect_client_by_id(self, cid: int) -> None:
+        """Close a client's connection. Raises KeyError."""
+
+    def ldm_client_by_id(self, cid: int) -> None:
+        """Tell a client to go elsewhere. Raises KeyError."""
+
+    async def reload(self) -> None:
+        """Read the configuration again. Raises OptionError, ServerError."""
+
+
+class Services:
+    """Answers the requests that arrive in the system account.
+
+    `pages` is the server as the monitor shows it.
+    """
+
+    def __init__(self, server: Host, pages: "PagesServer", client: InternalClient, events: Events) -> None:
+        self._server = server
+        self._pages = pages
+        self._events = events
+        self._client = client
+        self._turns = Turns(server.clients, server.spawn, server.log)
+        me = f"$SYS.REQ.SERVER.{server.id}"
+        self._on("$SYS.REQ.SERVER.PING", self._statsz)
+        for prefix in (me, "$SYS.REQ.SERVER.PING"):
+            self._on(f"{prefix}.STATSZ", self._statsz)
+            self._on(f"{prefix}.IDZ", self._idz)
+            self._on(f"{prefix}.PROFILEZ", self._profilez)
+            for name in SERVER_PAGES:
+                self._serve(f"{prefix}.{name}", name.capitalize(), partial(self._page, name))
+        self._on(f"{me}.RELOAD", self._reload)
+        self._on(f"{me}.KICK", lambda request: self._about_client(request, server.disconnect_client_by_id))
+        self._on(f"{me}.LDM", lambda request: self._about_client(request, server.ldm_client_by_id))
+        for name in ACCOUNT_PAGES:
+            what = "AccInfo" if name == "INFO" else name.capitalize()
+            self._serve(f"$SYS.REQ.ACCOUNT.*.{name}", what, partial(self._account_page, name))
+        self._serve("$SYS.REQ.ACCOUNT.*.STATZ", "AccountStatz", self._account_statz)
+        self._serve("$SYS.REQ.ACCOUNT.PING.STATZ", "AccountStatz", self._statz)
+        self._on("$SYS.REQ.ACCOUNT.*.CONNS", self._account_conns)
+        self._on("$SYS.REQ.ACCOUNT.NSUBS", self._nsubs)
+        self._on("$SYS.DEBUG.SUBSCRIBERS", self._debug_subscribers)
+        self._on("$SYS.REQ.USER.*.INFO", self._user_info)
+
+    # -- the form of requests and answers --------------------------------------------------------------------
+
+    def _on(self, subject: str, handle: Callable[[Message], None]) -> None:
+        self._client.subscribe(subject.encode(), handle)
+
+    def _serve(self, subject: str, what: str, answer: Answer) -> None:
+        """Answer requests to `subject` with what `answer` makes of them (zReq); `what` names them in errors.
+
+        Its JSONError is told as a bad request, its RequestError as an error of the server, its FilteredError
+        not at all.
+        """
+
+        def begin(request: Message) -> None:
+            if request.reply:
+                self._turns.begin(request.producer, self._answer(request, f"{what}EventOptions", answer))
+
+        self._on(subject, begin)
+
+    def _answer(self, request: Message, what: str, answer: Answer) -> "Steps[None]":
+        try:
+            if not self._filtered(request, what):
+                page = yield from answer(request)
+                message = yield from marshal_steps({"server": self._events.server_info(), "data": page})
+                accepts = request.header_value(b"Accept-Encoding")
+                header, payload = yield from encode_steps(message, accepts)
+                self._client.publish(request.reply, payload, reply=b"", header=header)
+        except FilteredError:
+            return
+        except JSONError as exc:
+            self._fail(request, 400, str(exc))
+        except RequestError as exc:
+            self._fail(request, 500, str(exc), data=None)
+
+    def _respond(self, request: Message, result: dict[str, object]) -> None:
+        message = marshal({"server": self._events.server_info()} | result)
+        header, payload = encode(message, request.header_value(b"Accept-Encoding"))
+        self._client.publish(request.reply, payload, reply=b"", header=header)
+
+    def _fail(self, request: Message, code: int, text: str, **result: object) -> None:
+        result["error"] = {"code": code, "description": text}
+        self._events.respond(request.reply, {"server": self._events.server_info()} | result)
+
+    def _filtered(self, request: Message, what: str) -> bool:
+        """Whether the request is for other servers. Raises JSONError."""
+        if not request.payload:
+            return False
+        server, opts = self._server, self._server.opts
+        options: dict[str, Any] = unmarshal(request.payload, FILTER, what)
+        for key, mine in (("server_name", server.name), ("host", opts.host), ("cluster", "")):
+            wanted = options.get(key)
+            if wanted and (wanted != mine if options.get("exact_match") else wanted not in mine):
+                return True
+        tags = {tag.strip().lower() for tag in options.get("tags") or ()}
+        domain = options.get("domain")
+        return bool(domain and domain != opts.jetstream.domain) or not tags <= set(opts.server_tags)
+
+    def _wanted(self, request: Message) -> bool:
+        """Whether a request to do something is one for this server; a bad one is answered here."""
+        try:
+            return bool(request.reply) and not self._filtered(request, "EventFilterOptions")
+        except JSONError as exc:
+            self._fail(request, 400, str(exc))
+            return False
+
+    # -- the server ------------------------------------------------------------------------------------------
+
+    def _page(self, name: str, request: Message) -> "Steps[object]":
+        from gnats.monitor.services import server_page  # only those who ask load the pages
+
+        return server_page(self._pages, name, request.payload)
+
+    def _statsz(self, request: Message) -> None:
+        try:
+            if self._filtered(request, "StatszEventOptions"):
+                return
+        except JSONError as exc:
+            self._fail(request, 400, str(exc))
+            return
+        if request.reply:
+            self._events.respond(request.reply, self._events.statsz())
+        else:
+            self._events.statsz_update(now=True)
+
+    def _idz(self, request: Message) -> None:
+        server = self._server
+        if request.reply:
+            me = {"name": server.name, "host": server.opts.host, "id": server.id}
+            self._events.respond(request.reply, me)
+
+    def _profilez(self, request: Message) -> None:
+        try:
+            if not request.reply or self._filtered(request, "ProfilezEventOptions"):
+                return
+            from gnats.monitor.pages.profilez import ProfilezOptions, profilez
+
+            options = ProfilezOptions.from_json(request.payload)
+        except JSONError as exc:
+            self._fail(request, 400, str(exc))
+            return
+
+        async def answer() -> None:
+            self._respond(request, {"data": await profilez(options)})
+
+        self._server.spawn(answer())
+
+    def _reload(self, request: Message) -> None:
+        if self._wanted(request):
+            self._server.spawn(self._reload_and_answer(request))
+
+    async def _reload_and_answer(self, request: Message) -> None:
+        try:
+            await self._server.reload()
+        except (OptionError, ServerError) as exc:
+            self._fail(request, 500, str(exc))
+        else:
+            self._respond(request, {})
+
+    def _about_client(self, request: Message, act: Callable[[int], None]) -> None:
+        try:
+            cid = unmarshal(request.payload, {"cid": "uint64"}, "KickClientReq").get("cid", 0)
+        except JSONError as exc:
+            self._server.log.error(f"SYSTEM - Error unmarshalling kick client request: {exc}")
+            return
+        assert isinstance(cid, int)
+        if self._wanted(request):
+            try:
+                act(cid)
+            except LookupError as exc:
+                self._fail(request, 500, str(exc.args[0]))
+            else:
+                self._respond(request, {})
+
+    # -- accounts and users ----------------------------------------------------------------------------------
+
+    def _account_page(self, name: str, request: Message) -> "Steps[object]":
+        from gnats.monitor.services import account_page
+
+        return account_page(self._pages, name, _account_name(request), request.payload)
+
+    def _account_statz(self, request: Message) -> "Steps[object]":
+        name = _account_name(request)
+        if name == "PING":  # that has a subscription of its own
+            raise FilteredError
+        return (yield from self._statz(request, name))
+
+    def _statz(self, request: Message, *accounts: str) -> "Steps[object]":
+        from gnats.monitor.services import statz
+        from gnats.runtime.steps import at_once
+
+        page = yield from at_once(lambda: statz(self._pages, request.payload, accounts))
+        if page is None:
+            raise FilteredError
+        return page
+
+    def _account_conns(self, request: Message) -> None:
+        name = _account_name(request)
+        try:
+            asked = unmarshal(request.payload, {"acc": "string"}, "accNumConnsReq") if request.payload else {}
+        except JSONError as exc:
+            self._server.log.error(f"SYSTEM - Error unmarshalling account connections request message: {exc}")
+            return
+        if asked.get("acc", name) != name:
+            self._server.log.error("SYSTEM - Error unmarshalled account does not match subject")
+            return
+        account = self._server.accounts.get(name)
+        if account and request.reply and account.clients:
+            self._events.send_conns(account, request.reply.decode(errors="replace"))
+
+    def _nsubs(self, request: Message) -> None:
+        if not request.payload:
+            self._server.log.error("SYSTEM - request requires a body")
+            return
+        try:
+            asked: dict[str, Any] = unmarshal(
+                request.payload, {"acc": "string", "subject": "string", "queue": "string"}, "accNumSubsReq"
+            )
+            queue = b64decode(asked["queue"], validate=True) if "queue" in asked else None
+        except (JSONError, binascii.Error) as exc:
+            self._server.log.error(f"SYSTEM - Error unmarshalling account nsubs request message: {exc}")
+            return
+        account = self._server.accounts.get(asked.get("acc", ""))
+        if account and account.clients and request.reply:
+            self._count_subscribers(request, account, asked.get("subject", ""), queue)
+
+    def _debug_subscribers(self, request: Message) -> None:
+        session = self._server.clients.get(request.producer)
+        account = self._server.accounts.get(request.account_name)
+        if session and account and request.reply:
+            subject, *queue = request.payload.decode(errors="replace").strip().split(" ")
+            self._count_subscribers(request, account, subject, queue[0].encode() if queue else None)
+
+    def _count_subscribers(
+        self, request: Message, account: "Account", subject: str, queue: bytes | None
+    ) -> None:
+        from gnats.monitor.services import subscribers
+
+        def count() -> "Steps[None]":
+            found = yield from subscribers(self._pages, account, subject, queue)
+            self._events.respond(request.reply, found)
+
+        self._turns.begin(request.producer, count())
+
+    def _user_info(self, request: Message) -> None:
+        session = self._server.clients.get(request.producer)
+        if session is None or not request.reply:  # it did not wait for the answer, or wants none
+            return
+        asked_as: dict[str, object] = json.loads(request.asker or b"{}")
+        info = user_info(session, str(asked_as.get("acc", "")))
+        self._events.respond(request.reply, {"server": self._events.server_info(), "data": info})
+
+
+def _account_name(request: Message) -> str:
+    return request.subject.split(b".")[_ACCOUNT_AT].decode(errors="replace")
+
+
+def user_info(session: "Session", account: str) -> dict[str, object]:
+    """What a client may know about itself (UserInfo in events.go). Without an import it has no name."""
+    info: dict[str, object] = {"user": session.raw_auth_user() if account else "", "account": account}
+    if account and session.account.name_tag:
+        info["account_name"] = session.account.name_tag
+    if account and session.grant.name_tag:
+        info["user_name"] = session.grant.name_tag
+    if session.grant.permissions is not None:
+        info["permissions"] = public_permissions(session.grant.permissions)
+    if expires := int(session.expires_in()):
+        info["expires"] = expires * SECOND
+    return info
+
+
+def public_permissions(permissions: Permissions) -> dict[str, object]:
+    """Permissions as clients are told them."""
+    public: dict[str, object] = {
+        "publish": _subjects(permissions.publish),
+        "subscribe": _subjects(permissions.subscribe),
+    }
+    if response := permissions.response:
+        public["responses"] = {"max": response.max_msgs, "ttl": round(response.expires * 1e9)}
+    return public
+
+
+def _subjects(permission: SubjectPermission | None) -> dict[str, object]:
+    if permission is None:
+        return {}
+    lists = {"allow": permission.allow, "deny": permission.deny}
+    return {name: list(subjects) for name, subjects in lists.items() if subjects}

@@ -1,0 +1,1 @@
+"""The bytes of the files: records, checksums, compression, encryption."""

@@ -1,0 +1,1 @@
+"""What finds messages: sequences, subjects, times."""

@@ -1,0 +1,1 @@
+"""Calendar, time zones, durations and schedules' patterns."""

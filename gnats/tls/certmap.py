@@ -1,0 +1,64 @@
+"""Which user a client's certificate stands for (checkClientTLSCertSubject in auth.go)."""
+
+from collections.abc import Iterable
+
+from gnats.go.text import quote
+from gnats.tls.certs import ATTRIBUTES, PeerCertificate
+from gnats.tls.names import DN, parse_dn, same_dn, same_rdns
+
+_DC = "0.9.2342.19200300.100.1.25"
+_TYPES = ATTRIBUTES | {_DC: "DC"}
+"""The attributes that a distinguished name in the configuration may have."""
+
+
+def find_user(certificate: bytes | None, users: Iterable[str]) -> tuple[str | None, str]:
+    """The first of a certificate's names (DER) that is a user's, and what the debug log says about it.
+
+    Looked at in this order: e-mail addresses, DNS names, URIs, the subject as a distinguished name (exactly,
+    then with its RDNs in any order), and the subject as Go writes it, with and without domain components.
+    """
+    if certificate is None:
+        return None, "User required in cert, no peer certificates found"
+    try:
+        cert = PeerCertificate.from_der(certificate)
+    except ValueError as exc:
+        return None, f"User required in cert, which cannot be read: {exc}"
+    names = set(users)
+    subject = cert.subject_names
+    kinds = (("email", cert.emails), ("SAN", cert.dns_names), ("URI", cert.uris))
+    for kind, found in ((kind, name) for kind, given in kinds for name in given):
+        if found in names:
+            return found, f"Using {kind} found in cert for auth [{quote(found)}]"
+    dn = _subject_dn(cert)
+    if dn is not None and (user := _find_dn(dn, users)):
+        return user, f"Using DistinguishedNameMatch for auth [{quote(user)}]"
+    components = ",".join(f"DC={value}" for rdn in cert.rdns for oid, value in rdn if oid == _DC)
+    if components and f"{subject},{components}" in names:
+        return f"{subject},{components}", f"Using RDNSequence for auth [{quote(subject + ',' + components)}]"
+    if subject in names:
+        return subject, f"Using certificate subject for auth [{quote(subject)}]"
+    return None, f"User in cert [{quote(subject)}], not found"
+
+
+def _find_dn(dn: DN, users: Iterable[str]) -> str | None:
+    reordered = None
+    for user in users:
+        try:
+            named = parse_dn(user)
+        except ValueError:
+            continue
+        if same_dn(named, dn):
+            return user
+        if reordered is None and same_rdns(named, dn):
+            reordered = user
+    return reordered
+
+
+def _subject_dn(cert: PeerCertificate) -> DN | None:
+    """The subject, most specific RDN first; None when it has attributes that no name can have."""
+    dn: DN = []
+    for rdn in reversed(cert.rdns):
+        if any(oid not in _TYPES for oid, _ in rdn):
+            return None
+        dn.append([(_TYPES[oid], value) for oid, value in rdn])
+    return dn

@@ -1,0 +1,217 @@
+"""TLS for clients: from what a configuration says to a context for handshakes (GenTLSConfig in opts.go)."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+from gnats.clock import Timer, call_later
+from gnats.conf.digest import new_sha256
+from gnats.core.client import Client
+from gnats.core.tls.tls import TLSContext, TLSError, knows_group, openssl_cipher
+from gnats.core.tls.tlstransport import add_tls
+from gnats.errors import OptionError
+from gnats.go.text import os_error
+from gnats.log.logger import Logger
+from gnats.options.values.tls import TLSOptions
+from gnats.system.paths import system_path
+
+_VERSIONS = {"1.2": 0x0303, "1.3": 0x0304}
+
+CURVES = {
+    "X25519MLKEM768": "X25519MLKEM768",
+    "SecP384r1MLKEM1024": "SecP384r1MLKEM1024",
+    "SecP256r1MLKEM768": "SecP256r1MLKEM768",
+    "X25519": "X25519",
+    "CurveP256": "P-256",
+    "CurveP384": "P-384",
+    "CurveP521": "P-521",
+}
+"""OpenSSL's names by those of curve_preferences, in the order of preference."""
+
+SECURE_CIPHERS = (
+    "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256",
+    "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256",
+    "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384",
+    "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384",
+    "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256",
+    "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256",
+    "TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA",
+    "TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA",
+    "TLS_ECDHE_ECDSA_WITH_AES_256_CBC_SHA",
+    "TLS_ECDHE_RSA_WITH_AES_256_CBC_SHA",
+)
+"""The cipher suites of TLS 1.2 that are on without a list, in the order of preference."""
+
+TLS13_CIPHERS = ("TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256")
+"""These are always on: a list of cipher suites is about TLS 1.2, as in nats-server."""
+
+
+def make_context(opts: TLSOptions) -> TLSContext:
+    """A context with what the options ask for; `insecure` is about connections that a server makes itself.
+
+    Raises OptionError, one line that names the file and the reason.
+    """
+    if opts.min_version not in _VERSIONS:
+        raise OptionError(f"unsupported TLS version: {opts.min_version}")
+    pairs = _certificate_files(opts)
+    try:
+        context = TLSContext(
+            min_version=_VERSIONS[opts.min_version],
+            ciphers=openssl_ciphers(opts),
+            groups=openssl_groups(opts),
+            pinned=[bytes.fromhex(digest) for digest in opts.pinned_certs] or None,
+            rate_limit=opts.connection_rate_limit,
+        )
+    except TLSError as exc:
+        raise OptionError(f"error in TLS configuration: {exc}") from None
+    for number, (cert_file, key_file) in enumerate(pairs, 1):
+        which = f" {number}/{len(pairs)}" if opts.certificates else ""
+        what = f"error parsing X509 certificate/key pair{which}"
+        try:
+            context.add_certificate(_read(cert_file, what), _read(key_file, what))
+        except TLSError as exc:
+            raise OptionError(f"{what}: {cert_file}, {key_file}: tls: {exc}") from None
+    if opts.verify or opts.verify_and_map:
+        what = "failed to parse root ca certificate"
+        try:
+            context.require_client_certificates(_read(opts.ca_file, what) if opts.ca_file else None)
+        except TLSError as exc:
+            raise OptionError(f"{what}: {opts.ca_file}: {exc}") from None
+    return context
+
+
+def _certificate_files(opts: TLSOptions) -> tuple[tuple[str, str], ...]:
+    if opts.certificates:
+        if opts.cert_file:
+            raise OptionError(
+                "error parsing tls config, cannot combine 'cert_file' option with 'certs' option"
+            )
+        return opts.certificates
+    if not opts.cert_file:
+        raise OptionError("missing 'cert_file' in TLS configuration")
+    if not opts.key_file:
+        raise OptionError("missing 'key_file' in TLS configuration")
+    return ((opts.cert_file, opts.key_file),)
+
+
+def _digest(opts: TLSOptions) -> bytes:
+    total = new_sha256()
+    for path in (*(name for pair in _certificate_files(opts) for name in pair), opts.ca_file):
+        total.update(_read(path, "failed to read") if path else b"")
+    return total.digest()
+
+
+def _read(path: str, what: str) -> bytes:
+    try:
+        return Path(system_path(path)).read_bytes()
+    except OSError as exc:
+        raise OptionError(f"{what}: open {path}: {os_error(exc)}") from None
+
+
+def openssl_ciphers(opts: TLSOptions) -> str:
+    """OpenSSL's list for TLS 1.2, empty when only suites of TLS 1.3 are named.
+
+    Raises OptionError.
+    """
+    wanted = opts.cipher_suites or SECURE_CIPHERS
+    names = [name for name in wanted if name not in TLS13_CIPHERS]
+    insecure = [name for name in names if name not in SECURE_CIPHERS]
+    if insecure and not opts.allow_insecure_cipher_suites:
+        raise OptionError(
+            "insecure cipher suites configured without 'allow_insecure_cipher_suites' option set: "
+            + ", ".join(insecure)
+        )
+    known = []
+    for name in [name for name in SECURE_CIPHERS if name in names] + insecure:
+        found = openssl_cipher(name)
+        if found is None:
+            raise OptionError(f"cipher suite {name} is not supported: this OpenSSL does not have it")
+        known.append(found)
+    # security level 0 lets weak suites work: who names them has allowed them
+    return ":".join(known) + (":@SECLEVEL=0" if insecure else "")
+
+
+def openssl_groups(opts: TLSOptions) -> str:
+    """OpenSSL's list of curves; those it does not know are left out unless they are asked for by name.
+
+    Raises OptionError.
+    """
+    names = opts.curve_preferences or tuple(CURVES)
+    known = []
+    for name in names:
+        if name not in CURVES:
+            raise OptionError(f"unrecognized curve preference {name}")
+        if knows_group(CURVES[name]):
+            known.append(CURVES[name])
+        elif opts.curve_preferences:
+            raise OptionError(f"curve preference {name} is not supported: this OpenSSL does not have it")
+    return ":".join(known)
+
+
+class ClientTLS:
+    """How a server's clients get to TLS: the options as they were when it was made, and a context of them.
+
+    A server replaces it to change the certificates; connections keep what they began with.
+
+    Raises OptionError.
+    """
+
+    def __init__(self, opts: TLSOptions, allow_non_tls: bool, log: Logger) -> None:
+        self._opts = opts
+        self._log = log
+        self.context = make_context(opts)
+        self.digest = _digest(opts)
+        """Of the files as they were, to tell whether others have come under their names."""
+        self.first = opts.handshake_first
+        self.first_only = opts.handshake_first and not opts.handshake_first_fallback
+        self.mixed = allow_non_tls
+        self._reporter: Timer | None = None
+
+    def not_after(self) -> datetime | None:
+        """When the (first) certificate expires, in UTC."""
+        when = self.context.not_after()
+        return datetime(*when, tzinfo=UTC) if when else None
+
+    def announce(self) -> None:
+        """Log how clients can connect."""
+        available = self.mixed and not self.first_only
+        self._log.notice(f"TLS {'available' if available else 'required'} for client connections")
+        if self.first_only:
+            self._log.warn('Clients that are not using "TLS Handshake First" option will fail to connect')
+
+    def report_blocked(self) -> None:
+        """Log each second, until close(), how many handshakes were refused by the rate limit."""
+        if self._opts.connection_rate_limit > 0:
+            if blocked := self.context.take_blocked():
+                self._log.warn(f"Rejected {blocked} connections due to TLS rate limiting")
+            self._reporter = call_later(1.0, self.report_blocked)
+
+    def close(self) -> None:
+        """Stop reporting. Idempotent."""
+        if self._reporter:
+            self._reporter.cancel()
+            self._reporter = None
+
+    def greeting(self, info: Callable[..., bytes]) -> bytes:
+        """What a client that is refused at once is sent before the error: INFO, unless that comes later."""
+        return b"" if self.first else info()
+
+    def start(
+        self,
+        client: Client,
+        info: Callable[..., bytes],
+        *,
+        expect_connect: bool,
+        auth_timeout: float,
+    ) -> None:
+        """Start a client; `info` makes its INFO line, with changed fields."""
+        add_tls(
+            client,
+            self.context,
+            clear_info=b"" if self.first_only else info(),
+            secure_info=info(tls_required=True) if self.first else b"",
+            mixed=self.mixed,
+            fallback=self._opts.handshake_first_fallback,
+            timeout=self._opts.timeout,
+        )
+        client.start(b"", expect_connect=expect_connect, auth_timeout=auth_timeout)

@@ -1,0 +1,122 @@
+"""Why a TLS handshake has failed, in the words of nats-server (Go's crypto/tls) where it has any for it."""
+
+import os
+import sys
+from datetime import UTC, datetime
+
+from gnats.core.tls.x509 import verify_error_text
+from gnats.tls.certs import PeerCertificate
+
+_EOF, _SYSCALL, _NOT_PINNED, _NO_MEMORY = -1, -2, -3, -4  # core.tls.tlsstate
+_ERR_LIB_SSL = 20
+_ALERT = 1000  # what OpenSSL adds to the number of an alert that has come
+_VERIFY_FAILED = 134
+_NO_CERTIFICATE = 199
+_NOT_YET_VALID = 9
+_EXPIRED = 10
+
+_REASONS = {
+    101: "no ECDHE curve supported by both client and server",
+    155: "first record does not look like a TLS handshake",
+    156: "first record does not look like a TLS handshake",
+    193: "no cipher suite supported by both client and server",
+    _NO_CERTIFICATE: "client didn't provide a certificate",
+    258: "client offered only unsupported versions",
+    267: "first record does not look like a TLS handshake",
+    295: "no ECDHE curve supported by both client and server",
+    410: "no ECDHE curve supported by both client and server",
+}
+"""By OpenSSL's reason code."""
+
+_ALERTS = {
+    10: "unexpected message",
+    20: "bad record MAC",
+    22: "record overflow",
+    40: "handshake failure",
+    42: "bad certificate",
+    43: "unsupported certificate",
+    44: "revoked certificate",
+    45: "expired certificate",
+    46: "unknown certificate",
+    47: "illegal parameter",
+    48: "unknown certificate authority",
+    49: "access denied",
+    50: "error decoding message",
+    51: "error decrypting message",
+    70: "protocol version not supported",
+    71: "insufficient security level",
+    80: "internal error",
+    86: "inappropriate fallback",
+    90: "user canceled",
+    100: "no renegotiation",
+    109: "missing extension",
+    110: "unsupported extension",
+    112: "unrecognized name",
+    115: "unknown PSK identity",
+    116: "certificate required",
+    120: "no application protocol",
+}
+
+_VERIFICATION = {
+    2: "certificate signed by unknown authority",
+    _NOT_YET_VALID: "certificate has expired or is not yet valid",
+    _EXPIRED: "certificate has expired or is not yet valid",
+    18: "certificate signed by unknown authority",
+    19: "certificate signed by unknown authority",
+    20: "certificate signed by unknown authority",
+    21: "certificate signed by unknown authority",
+    26: "certificate specifies an incompatible key usage",
+}
+"""By OpenSSL's X509_V_ERR code."""
+
+
+def handshake_error(code: int, data: bytes) -> str:
+    """What LOG_TLS_ERROR is about; for how `data` is laid out see core.tls.tlstransport."""
+    detail = int.from_bytes(data[:4], sys.byteorder, signed=True)
+    text, _, chain = data[4:].partition(b"\0")
+    if code == _EOF:
+        return "EOF"
+    if code == _SYSCALL:
+        return f"read: {os.strerror(detail).lower()}" if detail else "tls: connection broken"
+    if code == _NOT_PINNED:
+        return "certificate not pinned"
+    if code == _NO_MEMORY:
+        return "out of memory"
+    library, reason = code >> 23 & 0xFF, code & 0x7FFFFF
+    if library == _ERR_LIB_SSL:
+        if reason == _VERIFY_FAILED:
+            try:
+                return f"tls: failed to verify certificate: x509: {_refusal(detail, _certificates(chain))}"
+            except ValueError as exc:
+                return f"tls: failed to parse certificate from client: x509: {exc}"
+        if reason in _REASONS:
+            return f"tls: {_REASONS[reason]}"
+        if reason > _ALERT:
+            return f"remote error: tls: {_ALERTS.get(reason - _ALERT, f'alert({reason - _ALERT})')}"
+    return f"tls: {text.decode('ascii', 'replace')}"
+
+
+def _certificates(chain: bytes) -> list[PeerCertificate]:
+    found = []
+    while chain:
+        size = int.from_bytes(chain[:4], sys.byteorder)
+        found.append(PeerCertificate.from_der(chain[4 : 4 + size]))
+        chain = chain[4 + size :]
+    return found
+
+
+def _refusal(error: int, shown: list[PeerCertificate]) -> str:
+    """Why certificates were not accepted, and which: "... (subject SHA-256: digest; ...)"."""
+    why = _VERIFICATION.get(error) or verify_error_text(error)
+    now = datetime.now(UTC)
+    for cert in shown if error in (_NOT_YET_VALID, _EXPIRED) else ():
+        if now < cert.not_before:
+            why += f": current time {_rfc3339(now)} is before {_rfc3339(cert.not_before)}"
+        elif now > cert.not_after:
+            why += f": current time {_rfc3339(now)} is after {_rfc3339(cert.not_after)}"
+    names = "; ".join(f"{cert.subject} SHA-256: {cert.cert_sha256}" for cert in shown)
+    return f"{why} ({names})" if names else why
+
+
+def _rfc3339(when: datetime) -> str:
+    return when.strftime("%Y-%m-%dT%H:%M:%SZ")

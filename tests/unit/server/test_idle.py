@@ -1,0 +1,193 @@
+"""Servers that do not rest are found, whatever keeps them from it; those that come to rest are not."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import socket
+import struct
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from support.servers import KINDS, Kind, Server, until
+from support.wire import PING, PONG, Connection
+
+from gnats.server import idle
+from gnats.server.idle import NotAtRest, ServerProcess, wait_for_rest
+from gnats.testing import ServerThread
+
+pytestmark = pytest.mark.timeout(120)
+
+WAYS = [kind for kind in KINDS.values() if not kind.is_reference]
+LIBC = ctypes.CDLL(None, use_errno=True)
+
+# Runs a server in which, once the file "go" is there, all timers of pollers go off every NANOSECONDS.
+SPINNING = """
+import ctypes, os, pathlib, runpy, struct, sys, threading, time
+def spin():
+    while not os.path.exists("go"):
+        time.sleep(0.5)
+    for fd in pathlib.Path("/proc/self/fd").iterdir():
+        if fd.exists() or fd.is_symlink():
+            try:
+                if os.readlink(fd) == "anon_inode:[timerfd]":
+                    spec = struct.pack("=4q", 0, NANOSECONDS, 0, NANOSECONDS)
+                    assert ctypes.CDLL(None).timerfd_settime(int(fd.name), 0, spec, None) == 0
+            except FileNotFoundError:
+                pass
+    pathlib.Path("gone").touch()
+threading.Thread(target=spin, daemon=True).start()
+sys.argv = sys.argv[1:]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+
+
+def timers() -> set[int]:
+    return {fd for fd, target in idle.descriptors("self").items() if target == "anon_inode:[timerfd]"}
+
+
+def set_timer(fd: int, nanoseconds: int) -> None:
+    """Has a timer go off again and again, or with 0 never again."""
+    spec = struct.pack("=4q", 0, nanoseconds, 0, nanoseconds)
+    assert LIBC.timerfd_settime(fd, 0, spec, None) == 0, os.strerror(ctypes.get_errno())
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is sure to fail need not take its whole time for it."""
+    monkeypatch.setattr(idle, "PATIENCE", 0.3)
+    monkeypatch.setattr(idle, "WORK", 0.3)
+
+
+@pytest.fixture
+def program() -> Iterator[Callable[[str], ServerProcess]]:
+    """Runs a program that says "ready", and then reads a line before it goes on."""
+    with ExitStack() as stack:
+
+        def program(code: str) -> ServerProcess:
+            process = subprocess.Popen(
+                [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            )
+            stack.enter_context(process)
+            stack.callback(process.kill)
+            assert process.stdin and process.stdout
+            assert process.stdout.readline() == "ready\n"
+            watched = ServerProcess(process.pid)
+            process.stdin.write("go\n")
+            process.stdin.flush()
+            assert process.stdout.readline() == "gone\n"
+            return watched
+
+        yield program
+
+
+BEGIN = (
+    "import os, socket, sys, tempfile, threading, time\nprint('ready', flush=True)\nsys.stdin.readline()\n"
+)
+END = "\nprint('gone', flush=True)\n"
+
+
+@pytest.mark.parametrize("kind", WAYS, ids=lambda kind: kind.name)
+def test_a_server_with_clients_that_ping_rests(kind: Kind, tmp_path: Path) -> None:
+    server = Server(kind, tmp_path, config=f"ping_interval: '100ms', jetstream {{ store_dir: '{tmp_path}' }}")
+    with ExitStack() as clients:
+        connections = [clients.enter_context(Connection(server.address)) for _ in range(3)]
+        for connection in connections:
+            connection.send(b'CONNECT {"verbose":false}\r\nSUB a 1\r\nPUB a 2\r\nhi\r\n' + PING)
+            connection.read_until(PONG)
+        server.wait_for_rest()
+    server.stop()
+
+
+@pytest.mark.parametrize("kind", WAYS, ids=lambda kind: kind.name)
+@pytest.mark.parametrize("nanoseconds", [1, 10_000_000])
+def test_a_server_that_goes_round_is_found(
+    kind: Kind, nanoseconds: int, tmp_path: Path, impatient: None
+) -> None:
+    code = SPINNING.replace("NANOSECONDS", str(nanoseconds))
+    server = Server(kind, tmp_path, wrapper=(sys.executable, "-c", code))
+    (tmp_path / "go").touch()
+    until((tmp_path / "gone").exists)
+    where = r"gnats-io-\d" if kind.io_threads else "python|gnats-server"
+    with pytest.raises(NotAtRest, match=rf"thread ({where}) .* (runs|sleeps): "):
+        server.stop()
+    assert server.process.poll() is not None
+
+
+@pytest.mark.parametrize("io_threads", [0, 2])
+@pytest.mark.parametrize("nanoseconds", [1, 10_000_000])
+def test_an_embedded_server_that_goes_round_is_found(
+    io_threads: int, nanoseconds: int, impatient: None
+) -> None:
+    before = timers()
+    server = ServerThread(io_threads=io_threads)
+    server.start()
+    for fd in timers() - before:
+        set_timer(fd, nanoseconds)
+    # On a busy machine the poller may not have had its turn in the last window.
+    with pytest.raises(NotAtRest, match=r"poller \d went round|thread \S+ \(\d+\) runs"):
+        server.stop()
+
+
+@pytest.mark.parametrize("io_threads", [0, 2])
+def test_a_deadline_that_passes_unnoticed_is_found(io_threads: int, impatient: None) -> None:
+    before = timers()
+    server = ServerThread(io_threads=io_threads, ping_interval=0.5)
+    server.start()
+    with Connection(("127.0.0.1", server.port)) as client:
+        client.send(b'CONNECT {"verbose":false}\r\n')
+        client.fence()
+        for fd in timers() - before:
+            set_timer(fd, 0)
+        until(lambda: any(poller.state_now()["overdue"] for poller in server.server.pollers.all))
+        with pytest.raises(NotAtRest, match=r"the first deadline of poller \d has passed \d+ ns ago"):
+            server.stop()
+
+
+def test_what_has_work_left_gets_the_time_for_it(program: Callable[[str], ServerProcess]) -> None:
+    busy = program(
+        f"{BEGIN}{END}end = time.thread_time() + 0.5\nwhile time.thread_time() < end: pass\ntime.sleep(99)"
+    )
+    wait_for_rest(busy)
+
+
+@pytest.mark.parametrize(
+    ("code", "told"),
+    [
+        ("threading.Thread(target=lambda: [0 for _ in iter(int, 1)], daemon=True).start()", "runs"),
+        ("file = tempfile.TemporaryFile()", "a file that was removed"),
+        ("kept = os.pipe()", "2 more of pipe"),
+        (
+            "threading.Thread(target=lambda: [time.sleep(0.005) for _ in iter(int, 1)], daemon=True).start()",
+            "switched",
+        ),
+        (
+            "listener = socket.create_server(('127.0.0.1', 0))\n"
+            "client = socket.create_connection(listener.getsockname())\n"
+            "kept = listener.accept()[0]\nclient.close()",
+            r"a connection to port \d+ that has ended",
+        ),
+    ],
+    ids=["spins", "removed-file", "pipe", "polls", "connection"],
+)
+def test_what_is_not_at_rest_is_named(
+    program: Callable[[str], ServerProcess], code: str, told: str, impatient: None
+) -> None:
+    watched = program(f"{BEGIN}{code}{END}time.sleep(99)")
+    with pytest.raises(NotAtRest, match=told):
+        wait_for_rest(watched)
+
+
+def test_what_a_stopped_server_keeps_open_is_named() -> None:
+    with ServerThread() as server:
+        port, pollers = server.port, server.server.pollers
+        assert pollers
+        with pytest.raises(NotAtRest, match="poller 0 is open"):
+            idle.require_closed(port, pollers)
+        with socket.create_connection(("127.0.0.1", port)), pytest.raises(NotAtRest, match=f"port {port}"):
+            idle.require_closed(port, pollers)
+    idle.require_closed(port, pollers)
