@@ -15,7 +15,7 @@ from support.caller import Caller, Message
 from support.ends import TOKENS, leaves, put, values
 from support.jetstream import API, comparable, comparable_message
 from support.launch import Launch
-from support.servers import REFERENCE, Kind, Server
+from support.servers import REFERENCE, Kind, Server, until
 
 from gnats.go.json import Struct
 from gnats.jetstream.api import consumer_requests, stream_requests
@@ -71,11 +71,11 @@ class Two:
             self.note(first, second, subject, body, header)
         return answers[-1]
 
-    def tell(self, subject: str, payload: bytes) -> None:
-        """Publish without an answer, and wait until it is stored."""
+    def tell(self, stream: str, subject: str, payload: bytes) -> None:
+        """Publish the first message of a stream that answers nothing, and wait until it is stored."""
         for caller in self.callers:
             caller.publish(subject, payload)
-            caller.fence()
+            until(lambda caller=caller: holds_one(caller, stream))  # type: ignore[misc]
 
     def note(self, first: Any, second: Any, *request: Any) -> None:
         """They differ: all that do are shown at the end of the test."""
@@ -102,6 +102,10 @@ class Two:
                 caller.request(message.reply, b"+ACK")
         if found[1] != found[0]:
             self.note(found[0], found[1], consumer, body)
+
+
+def holds_one(caller: Caller, stream: str) -> bool:
+    return bool(caller.request(f"{API}STREAM.INFO.{stream}").json["state"]["messages"] == 1)
 
 
 def next_of(caller: Caller, inbox: str) -> Message:
@@ -198,7 +202,7 @@ def test_streams(two: Two, part: int) -> None:
         if accepted[name]:
             two.ask(f"{name}.a", b"hello")
         else:
-            two.tell(f"{name}.a", b"hello")
+            two.tell(name, f"{name}.a", b"hello")
         consumer = {"stream_name": name, "config": {"durable_name": "C", "ack_policy": "explicit"}}
         two.ask(f"{API}CONSUMER.CREATE.{name}.C", consumer)
         two.pull(f"{name}.C", b'{"batch":1,"no_wait":true}')
