@@ -146,7 +146,7 @@ TABLE = {
         createClientEx=add_tls deletePortsFile=PortsFile.delete DisconnectClientByID
         fetchAccountClaims LDMClientByID logPid=write_pid_file logPorts=update_ports_file LookupAccount
         NumClients NumSubscriptions registerAccount=Accounts._register Running
-        saveClosedClient=Server._remove shouldReportConnectErr Shutdown Start=Server.start
+        saveClosedClient=Server._remove Shutdown Start=Server.start
         StartMonitoring=Monitor.listen StartProfiler=Profiler.listen tlsVersion updateAccountWithClaimJWT
         updateServerINFOAndSendINFOToClients=update_info validateOptions=Options.validate
         verifyAccountClaims WaitForShutdown""",

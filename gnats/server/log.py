@@ -27,9 +27,3 @@ def configure_logger(opts: Options) -> Logger:
 
         return SyslogLogger(opts.remote_syslog, debug=opts.debug, trace=opts.trace)
     return Logger(lambda line: os.write(2, line), colors=os.isatty(2), **switches)
-
-
-def should_report_connect_err(opts: Options, first_connect: bool, attempts: int) -> bool:
-    """Whether a failed attempt to reach another server is logged: the first, then every so many."""
-    every = opts.connect_error_reports if first_connect else opts.reconnect_error_reports
-    return attempts == 1 or attempts % max(every, 1) == 0
