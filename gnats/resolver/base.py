@@ -20,7 +20,7 @@ class Resolver(Protocol):
 
     @property
     def kind(self) -> str:
-        """"mem", "url", "full" or "cache", as in ResolverOptions."""
+        """The kind as in ResolverOptions: "mem", "url", "full" or "cache"."""
 
     @property
     def read_only(self) -> bool: ...

@@ -244,9 +244,9 @@ class DirectoryResolver:
     # Fetching and background tasks
 
     async def _fetch_from_others(self, account: str) -> str:
-        """Return the first JWT that another server sends. Raises ResolverError when all have answered without.
+        """Return the first JWT that another server sends.
 
-        Also raises it when answers are missing after the time-out.
+        Raises ResolverError when all known servers have answered without one, or after the time-out.
         """
         waiting = self._others.expected_servers()
         subject = LOOKUP_SUBJECT.format(account)

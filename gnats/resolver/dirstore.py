@@ -53,7 +53,7 @@ class DirStore:
         evict: bool = False,
         ttl: float = 0.0,
     ) -> None:
-        """Open the directory; create it if it is missing. `limit` is a number of JWTs, `ttl` is in seconds."""
+        """Open the directory; create it if it is missing. `limit` is a number of JWTs, `ttl` seconds."""
         self.directory = Path(directory).absolute()
         self._delete = delete
         self._limit = limit
