@@ -19,7 +19,7 @@ class Poller(PollerBase):
         Waits `timeout_ms` for the first event; -1: without limit. Returns -errno when epoll fails.
         """
     def run(self) -> None:
-        """Do rounds until stop(), in a thread of its own, without the GIL. Raises OSError when epoll fails."""
+        """Do rounds until stop(), in a thread of its own, without the GIL. Raises OSError if epoll fails."""
     def stop(self) -> None:
         """Make run() return. Any thread."""
     def hurry(self) -> None:
