@@ -1,4 +1,4 @@
-"""Subject mappings, of an account or of the global one (parseAccountMappings in opts.go)."""
+"""Subject mappings of an account (parseAccountMappings in opts.go)."""
 
 from gnats.conf import Token
 from gnats.core.subjects.subject import valid_subject
