@@ -164,7 +164,7 @@ class JetStream:
                 raise ServerError(f"Error enabling jetstream on configured accounts: {exc}") from exc
 
     async def configure_accounts(self) -> None:
-        """Apply the limits of all accounts again, and close the JetStream of removed accounts. Logs errors."""
+        """Apply the limits of all accounts again, and close JetStream of removed accounts. Logs errors."""
         for name in [name for name in self.accounts if name not in self.server_accounts]:
             async with self.changing_account(name):
                 if jsa := self.accounts.pop(name, None):

@@ -85,7 +85,7 @@ class JSAccount:
         return found
 
     def check_stream_limits(self, config: StreamConfig) -> None:
-        """Raise ApiError when limits forbid a stream (jsNonClusteredStreamLimitsCheck in jetstream_api.go)."""
+        """Raise ApiError if limits forbid a stream (jsNonClusteredStreamLimitsCheck in jetstream_api.go)."""
         limits, tier = self.select_limits(config.num_replicas)
         others = [
             each
