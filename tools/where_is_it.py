@@ -46,7 +46,7 @@ TABLE = {
         setPermissions splitSubjectQueue stalledWait=Connection.stall traceMsg
         unsubscribe=subscriptions.unsubscribe""",
     "consumer.go": """jetstream/engine/jsonreq jetstream/engine/observer jetstream/consumer/pending ackReply
-        ackReplyInfo addConsumer=streams.Stream.add_consumer assignNewPinId=assign_new_pin
+        ackReplyInfo addConsumer=streams.Stream.apply_consumer assignNewPinId=assign_new_pin
         checkNewConsumerConfig=check_consumer_update checkPending checkStateForInterestStream
         cleanupNoInterestMessages deleteConsumer deleteNotActive=Consumer.delete_not_active
         deliverMsg=ConsumerDelivery.deliver_msg didNotDeliver forceExpirePending

@@ -75,11 +75,10 @@ async def _create(request: Request) -> Json:
     if stored and "\0" in (config.durable_name or config.name):
         raise errors.CONSUMER_CREATE(err="error creating store for consumer")
     config, pedantic = config.with_static_metadata(), bool(found.get("pedantic"))
-    consumer = stream.add_consumer(
-        config,
-        action=found.get("action", CREATE_OR_UPDATE),
-        pedantic=pedantic,
-        checked=await stream.check_consumer(config, pedantic=pedantic),
+    consumer = stream.apply_consumer(
+        await stream.check_add_consumer(
+            config, action=found.get("action", CREATE_OR_UPDATE), pedantic=pedantic
+        )
     )
     if identity:
         request.response_header = b"NATS/1.0\r\n%s: %s\r\n\r\n" % (_STREAM_IDENTITY, identity.encode())

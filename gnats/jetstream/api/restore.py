@@ -322,7 +322,8 @@ class Restore:
         try:
             stream = await jsa.add_stream(config, created=self._created, recovering=True, store=store)
             for consumer, state, created in self._consumers.values():
-                stream.add_consumer(consumer, state=state, created=created)
+                proposal = await stream.check_add_consumer(consumer)
+                stream.apply_consumer(proposal, state=state, created=created)
             await stream.origins.start()
         except Exception:
             if stream is not None:

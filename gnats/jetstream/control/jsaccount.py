@@ -165,12 +165,24 @@ class JSAccount:
         `recovering`: the stream exists on disk, was `created` before (ns since 1970), and is not refused for
         the account's limits. `store`, if any, is its open store.
         """
+        cfg, stream = await self.check_add_stream(config, pedantic=pedantic, recovering=recovering)
+        if stream is not None:
+            return stream
+        return await self._create_stream(cfg, created, recovering=recovering, store=store)
+
+    async def check_add_stream(
+        self, config: StreamConfig, *, pedantic: bool = False, recovering: bool = False
+    ) -> tuple[StreamConfig, Stream | None]:
+        """Check a request for a new stream; change nothing.
+
+        Returns the complete configuration, and the stream when it exists with the same one. Raises ApiError.
+        """
         cfg = await self.check_stream_cfg(config, pedantic=pedantic)
         if cfg.num_replicas > 1:
             raise errors.STREAM_REPLICAS_NOT_SUPPORTED()
         if there := self.streams.get(cfg.name):
             if cfg.with_metadata_of(there.config.metadata) == there.config:
-                return there
+                return cfg, there
             raise errors.STREAM_NAME_EXIST()
         if cfg.name in self._restoring and not recovering:
             raise errors.STREAM_NAME_EXIST()
@@ -180,6 +192,13 @@ class JSAccount:
         check_filters(cfg)
         await self.check_overlap(cfg.subjects)
         self.check_storable(cfg)
+        return cfg, None
+
+    async def _create_stream(
+        self, cfg: StreamConfig, created: int, *, recovering: bool, store: MsgStore | None
+    ) -> Stream:
+        """Make a stream from a checked configuration. Raises ApiError."""
+        _, tier = self.select_limits(cfg.num_replicas)
         reserved = max(cfg.max_bytes, 0)
         self._resources.reserve(cfg.storage, reserved)  # now: other accounts may reserve during the await
         try:
@@ -216,15 +235,32 @@ class JSAccount:
 
     async def update_stream(self, stream: Stream, config: StreamConfig, *, pedantic: bool = False) -> None:
         """Change a stream's configuration. Raises ApiError, with nothing changed."""
-        old = stream.config
-        new = check_stream_update(old, await self.check_stream_cfg(config, pedantic=pedantic))
-        self._check_update_limits(old, new)
+        await self._apply_update(stream, await self.check_update_stream(stream, config, pedantic=pedantic))
+
+    async def check_update_stream(
+        self, stream: Stream, config: StreamConfig, *, pedantic: bool = False
+    ) -> StreamConfig:
+        """Check a request to change a stream; change nothing.
+
+        Returns the complete configuration. Raises ApiError.
+        """
+        new = check_stream_update(stream.config, await self.check_stream_cfg(config, pedantic=pedantic))
+        self._check_update_limits(stream.config, new)
         stream.check_consumers(new)
+        self._subjects.discard(stream.config.subjects)  # a stream may keep its own
+        try:
+            await self.check_overlap(new.subjects)
+        finally:
+            self._subjects.add(stream.config.subjects)
+        return new
+
+    async def _apply_update(self, stream: Stream, new: StreamConfig) -> None:
+        """Change a stream to a checked configuration. Raises ApiError, with nothing changed."""
+        old = stream.config
         more = max(new.max_bytes, 0) - max(old.max_bytes, 0)
         self._resources.reserve(new.storage, max(more, 0))  # now: other accounts may reserve during the await
         self._subjects.discard(old.subjects)
         try:
-            await self.check_overlap(new.subjects)
             await stream.update(new)
         except BaseException:
             self._resources.reserve(new.storage, -max(more, 0))

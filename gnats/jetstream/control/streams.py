@@ -9,6 +9,7 @@ import asyncio
 import os
 import random
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -90,6 +91,17 @@ def block_size(config: StreamConfig, max_payload: int) -> int:
     if size <= _SMALLEST_BLOCK:
         return _SMALLEST_BLOCK
     return _LARGE_BLOCK if size >= _LARGE_BLOCK else _MEDIUM_BLOCK
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerProposal:
+    """A checked request for a consumer."""
+
+    name: str
+    config: ConsumerConfig
+    """Complete."""
+    existing: Consumer | None
+    """The consumer to change."""
 
 
 class Stream:
@@ -571,49 +583,26 @@ class Stream:
             if name not in self.consumers:
                 return name
 
-    async def check_consumer(self, config: ConsumerConfig, *, pedantic: bool) -> bool:
-        """Check a configuration with many filters in a thread. Raises ApiError.
+    async def check_add_consumer(
+        self, config: ConsumerConfig, *, action: str = "", pedantic: bool = False
+    ) -> ConsumerProposal:
+        """Check a request for a consumer; change nothing. Raises ApiError.
 
-        Returns False when it has few filters: add_consumer() checks it then.
-        """
-        if len(config.filter_subjects) < MANY:
-            return False
-        limits, _ = self.jsa.select_limits(config.replicas(self.config))
-        server, overlaps = self.jsa.shared.config.options.limits, self.jsa.shared.overlaps
-        complete = with_defaults(config, self.config, server, limits, pedantic=pedantic)
-        check = partial(check_consumer_cfg, complete, server, self.config, limits, overlaps=overlaps)
-        await in_thread(check)
-        return True
-
-    def add_consumer(
-        self,
-        config: ConsumerConfig,
-        *,
-        action: str = "",
-        pedantic: bool = False,
-        state: bytes = b"",
-        created: int = 0,
-        checked: bool = False,
-    ) -> Consumer:
-        """Make a consumer, or change the existing one, as `action` ("create", "update" or "") allows.
-
-        `checked`: check_consumer() has checked the configuration. A consumer from a backup was `created`
-        before (ns since 1970) and continues from `state`. Raises ApiError.
+        `action` is "create", "update" or "" (either). Many filters are checked in a thread.
         """
         jsa = self.jsa
         limits, _ = jsa.select_limits(config.replicas(self.config))
         server = jsa.shared.config.options.limits
         config = with_defaults(config, self.config, server, limits, pedantic=pedantic)
-        if not checked:
-            check_consumer_cfg(config, server, self.config, limits, overlaps=jsa.shared.overlaps)
+        check = partial(check_consumer_cfg, config, server, self.config, limits, overlaps=jsa.shared.overlaps)
+        await in_thread(check) if len(config.filter_subjects) >= MANY else check()
         name = config.durable_name or config.name
         if there := self.consumers.get(name):
             if action == "create" and config.with_metadata_of(there.config.metadata) != there.config:
                 raise errors.CONSUMER_ALREADY_EXISTS()
             if self.config.retention == WORKQUEUE and not self._unique(name, config.filters):
                 raise errors.CONSUMER_WQ_CONSUMER_NOT_UNIQUE()
-            there.update(config)
-            return there
+            return ConsumerProposal(name, config, there)
         if action == "update":
             raise errors.CONSUMER_DOES_NOT_EXIST()
         most = self.config.max_consumers
@@ -625,13 +614,23 @@ class Stream:
             raise errors.MAXIMUM_CONSUMERS_LIMIT()
         check_workqueue(config, self.config)
         self._check_unique(name, config)
-        config = completed(config)
-        name = name or self.new_consumer_name()
-        consumer = Consumer(self, name, config, created)
+        return ConsumerProposal(name or self.new_consumer_name(), completed(config), None)
+
+    def apply_consumer(self, proposal: ConsumerProposal, *, state: bytes = b"", created: int = 0) -> Consumer:
+        """Make the consumer of a checked request, or change the existing one.
+
+        A consumer from a backup was `created` before (ns since 1970) and continues from `state`. Raises
+        ApiError.
+        """
+        if proposal.existing is not None:
+            proposal.existing.update(proposal.config)
+            return proposal.existing
+        jsa = self.jsa
+        consumer = Consumer(self, proposal.name, proposal.config, created)
         consumer.start(state, recovering=bool(created))
         self.enter_consumer(consumer)
-        if not config.direct:
-            jsa.shared.advisories.consumer_action(jsa.account, self.name, name, "create")
+        if not proposal.config.direct:
+            jsa.shared.advisories.consumer_action(jsa.account, self.name, proposal.name, "create")
         return consumer
 
     def recover_consumer(self, name: str, config: ConsumerConfig, created: int) -> Consumer:
