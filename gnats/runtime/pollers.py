@@ -119,6 +119,7 @@ class Pollers:
         self._take_turn()
 
     def _take_turn(self) -> None:
+        """Handle events for TURN seconds; the rest waits for the next round of the loop."""
         events, inbox = self._events, self._inbox
         resumed = False
         until = time.monotonic() + TURN
