@@ -1,4 +1,4 @@
-"""Versions and feature flags (const.go) of gnats, and of the nats-server that clients take it for."""
+"""The versions of gnats and of the nats-server that it behaves as, and feature flags (const.go)."""
 
 import sys
 

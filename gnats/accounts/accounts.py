@@ -173,6 +173,7 @@ class Accounts(dict[str, Account]):
             raise OptionError(f"Error setting up jetstream service imports for account: {exc}") from None
 
     def _build(self, names: Iterable[str]) -> None:
+        """Apply exports and imports: first all exports, because imports refer to them."""
         parties = [self._exchange.parties[name] for name in names]
         for party in parties:
             self._export(self[party.name], party)
@@ -228,6 +229,7 @@ class Accounts(dict[str, Account]):
         return affected
 
     def _note_imports(self, config: AccountConfig) -> None:
+        """Store the configuration of an account of a JWT, and note the accounts that it imports from."""
         before = self._claims.get(config.name)
         for item in before.imports if before else ():
             self._importers[item.account].discard(config.name)
@@ -236,6 +238,7 @@ class Accounts(dict[str, Account]):
         self._claims[config.name] = config
 
     def _claimed_mappings(self, config: AccountConfig) -> list[Row]:
+        """Compile the mappings of an account of a JWT; leave out those that are not valid."""
         rows = []
         for mapping in config.mappings:
             try:
@@ -245,6 +248,7 @@ class Accounts(dict[str, Account]):
         return rows
 
     def _register(self, name: str) -> Account:
+        """Return the account with a name: the present one, a removed one not freed yet, or a new one."""
         account = self.get(name)
         if account is None:
             removed = self._removed.pop(name, None)
@@ -257,6 +261,7 @@ class Accounts(dict[str, Account]):
         return account
 
     def _remove(self, name: str) -> None:
+        """Remove an account from the registry and close its imports and exports; _let_go() frees it later."""
         account = self.pop(name)
         services = list(account.services.values())
         account.set_mappings([])

@@ -44,6 +44,7 @@ class Message:
 
     @property
     def account_name(self) -> str:
+        """The name in `account`."""
         name = json.loads(self.account)
         assert isinstance(name, str)
         return name

@@ -69,6 +69,7 @@ class Session:
         self._expiry: Timer | None = None
         self._left_out: Timer | None = None
         self.connected = False
+        """True once a CONNECT was accepted."""
         self.leaving = False
         """True once close() was called."""
         self.names = ""
@@ -111,6 +112,7 @@ class Session:
         return 'Token "[REDACTED]"' if self.opts.auth_token else ""
 
     def auth_user_label(self) -> str:
+        """Return the user for log lines: its kind and its name, "token", or "" without a user."""
         if self.opts.nkey:
             return f"nkey:{self.opts.nkey}"
         if self.opts.user:

@@ -24,6 +24,8 @@ USER_SCOPE = "user_scope"
 
 @dataclass(kw_only=True)
 class JetStreamLimits:
+    """JetStream limits of an account or a tier. Sizes are bytes; 0 for *_max_stream_bytes means no limit."""
+
     mem_storage: int = 0
     disk_storage: int = 0
     streams: int = 0
@@ -78,6 +80,8 @@ class ExternalAuthorization:
 
 @dataclass(kw_only=True)
 class MsgTrace:
+    """The subject for traces of messages; `sampling` in percent."""
+
     dest: str = ""
     sampling: int = 0
 
@@ -103,6 +107,8 @@ class ServiceLatency:
 
 @dataclass(kw_only=True)
 class Export:
+    """An export; `response_threshold` in nanoseconds."""
+
     name: str = ""
     subject: str = ""
     type: str = field(default="", metadata={"special": KIND})

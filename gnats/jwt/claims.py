@@ -77,6 +77,8 @@ class Permission:
 
 @dataclass(kw_only=True)
 class ResponsePermission:
+    """Replies that may be published: `max` to each reply subject, for `ttl` nanoseconds."""
+
     max: int = field(default=0, metadata=ALWAYS)
     ttl: int = field(default=0, metadata=ALWAYS)
 

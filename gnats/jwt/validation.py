@@ -41,6 +41,8 @@ _SERVICE_SCHEMES = ("nats", "tls", "ws", "wss")
 
 @dataclass(frozen=True, slots=True)
 class Issue:
+    """An issue found in claims; `time_check`: about the time of validity, blocking only on request."""
+
     description: str
     blocking: bool = True
     time_check: bool = False

@@ -153,6 +153,7 @@ class Sender:
         self._connection.close()
 
     def _sent(self, line: bytes) -> bool:
+        """Send a line; report the first failure, and the end of failures, on standard error."""
         try:
             self._send(line)
         except OSError as exc:

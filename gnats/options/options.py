@@ -54,8 +54,8 @@ class Options(OptionFields):
     def from_file(cls, path: str | os.PathLike[str]) -> "Options":
         """Read the options of a configuration file; options that it does not name have their defaults.
 
-        A key without effect causes a Python warning. Raises OptionError with all errors of the file, one line
-        each with file, line and position.
+        Warnings about the file, such as keys without effect, become Python warnings. Raises OptionError with
+        all errors of the file, one line each with file, line and position.
         """
         opts = cls()
         for doubt in read_config(opts, os.fspath(path)):
@@ -131,7 +131,7 @@ class Options(OptionFields):
 
 
 def _check_base_path(path: str) -> None:
-    """Refuse a path that nats-server could not serve. Raises OptionError."""
+    """Check that nats-server could serve the path. Raises OptionError."""
     names = set()
     for part in path.split("/"):
         if "{" not in part and "}" not in part:

@@ -39,7 +39,7 @@ class Resolver(Protocol):
         """Store a JWT. Raises ResolverError."""
 
     async def reload(self) -> None:
-        """Called at a reload: read again the JWTs that others may have changed."""
+        """Called at a reload: drop the JWTs, or read those again that others may have changed."""
 
     async def close(self) -> None:
         """End all background tasks."""

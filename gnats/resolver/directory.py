@@ -171,7 +171,7 @@ class DirectoryResolver:
         return {"data": accounts}
 
     def delete_accounts(self, payload: bytes) -> Reply:
-        """Delete the accounts listed in a JWT, which an operator key must have issued for itself."""
+        """Delete the accounts listed in a JWT that an operator key has self-signed."""
         host = self._host()
         subject = ""
         try:

@@ -4,6 +4,8 @@ from gnats.resolver.base import ResolverError
 
 
 class MemoryResolver:
+    """Account JWTs in memory; used in the loop's thread."""
+
     kind = "mem"
     read_only = False
     tracks_updates = False

@@ -41,6 +41,7 @@ class URLResolver:
         await self.fetch("")
 
     async def fetch(self, account: str) -> str:
+        """Get the JWT of an account; "" gets the base URL. Raises ResolverError."""
         url = self._url + account
         where = f"could not fetch <{quote(_redacted(url))}>"
         try:

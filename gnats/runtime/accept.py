@@ -111,6 +111,7 @@ class AcceptLoop:
             self._create(conn, address[0], address[1])
 
     def _back_off(self, exc: OSError) -> None:
+        """Stop accepting for a while, twice as long at each failure in a row."""
         reason = f"accept tcp {join_host_port(self.host, self.port)}: accept4: {os_error(exc)}"
         self._log.error(f"Temporary {self._name} Accept Error({reason}), sleeping {self._delay * 1000:.0f}ms")
         self._loop.remove_reader(self.sock.fileno())

@@ -69,6 +69,7 @@ class Turns:
             self._start()
 
     async def _work(self) -> None:
+        """Give each connection one turn, in rounds of the loop, until no work is left."""
         while self._waiting:
             await asyncio.sleep(0)
             asker = next(iter(self._waiting))

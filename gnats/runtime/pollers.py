@@ -42,9 +42,9 @@ def io_threads(wanted: int | str) -> int:
 class Pollers:
     """Runs the pollers and calls `handle` with each event that they post, in the loop's thread.
 
-    Connections take turns; the events of one connection come in order. `handle` returns True when it has
-    resumed a parked connection. `internal` is the poller that runs in the loop: it serves the server's own
-    clients, and without threads all connections.
+    Connections take turns; the events of one connection come in order. `handle` returns True when it may have
+    resumed a connection, which waits after its CONNECT or INFO. `internal` is the poller that runs in the
+    loop: it serves the server's own clients, and without threads all connections.
     """
 
     def __init__(
@@ -119,6 +119,7 @@ class Pollers:
         self._take_turn()
 
     def _take_turn(self) -> None:
+        """Handle events for TURN seconds; the rest waits for the next round of the loop."""
         events, inbox = self._events, self._inbox
         resumed = False
         until = time.monotonic() + TURN

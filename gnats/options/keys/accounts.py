@@ -43,6 +43,7 @@ class Accounts:
 
 
 def accounts(key: str, token: Token, problems: Problems) -> Accounts:
+    """Read an accounts block."""
     found = Accounts(token)
     for name, each in _named(key, token, problems):
         if name == GLOBAL_ACCOUNT:

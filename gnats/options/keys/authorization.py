@@ -61,6 +61,7 @@ class Authorization:
 
 
 def authorization(key: str, token: Token, problems: Problems) -> Authorization:
+    """Read an authorization block."""
     auth = Authorization(token, **read_block(_AUTHORIZATION, key, token, problems))
     if auth.secret and (auth.username or auth.password):
         problems.error(token, "Cannot have a user/pass and token")
@@ -74,6 +75,7 @@ def authorization(key: str, token: Token, problems: Problems) -> Authorization:
 
 
 def users(key: str, token: Token, problems: Problems) -> Users:
+    """Read an array of users."""
     found = Users(token)
     for item in array(key, token):
         try:

@@ -42,6 +42,7 @@ class Operators:
 
 
 def resolver(key: str, token: Token, problems: Problems) -> ResolverOptions:
+    """Read an account resolver: MEM, URL(...), or a block with type FULL or CACHE."""
     if isinstance(token.value, dict):
         return _resolver_block(key, token, problems)
     text = string(key, token, problems)

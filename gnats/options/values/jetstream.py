@@ -30,6 +30,8 @@ _NOT_IN_NAMES = frozenset(" \t\r\n\f.*>")
 
 @dataclass(frozen=True, slots=True)
 class JetStreamOptions:
+    """The jetstream block of a server."""
+
     enabled: bool = False
     store_dir: str = ""
     """The directory that contains `jetstream/`; "": `nats` in the directory for temporary files."""

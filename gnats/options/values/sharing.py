@@ -94,6 +94,7 @@ class Party:
         return any(subset_match(subject, export) for export in self.service_exports)
 
     def exports_stream(self, subject: str) -> bool:
+        """Check for a stream export that covers all that `subject` matches."""
         return any(subset_match(subject, export) for export in self.stream_exports)
 
     def service_export(self, subject: str) -> ServiceExport | None:
@@ -136,6 +137,7 @@ class Exchange:
         self._check_activation = check_activation or (lambda importer, exporter, item, subject: False)
 
     def add_accounts(self, names: Iterable[str]) -> None:
+        """Make accounts known by name, without exports and imports."""
         for name in names:
             self.parties.setdefault(name, Party(name))
 
@@ -179,10 +181,12 @@ class Exchange:
     # -- exports ---------------------------------------------------------------------------------------------
 
     def add_stream_export(self, name: str, export: StreamExport) -> None:
+        """Add a stream export to an account. Raises ValueError."""
         self._check_export(export)
         self._party(name).stream_exports[export.subject] = export
 
     def add_service_export(self, name: str, export: ServiceExport) -> None:
+        """Add a service export to an account. Raises ValueError."""
         self._check_export(export)
         party = self._party(name)
         if export.latency:
@@ -233,6 +237,7 @@ class Exchange:
     # -- imports of streams ----------------------------------------------------------------------------------
 
     def add_stream_import(self, name: str, item: StreamImport) -> None:
+        """Add a stream import to an account. Raises ValueError: not authorized, a cycle, a duplicate."""
         importer, exporter = self._party(name), self._party(item.account)
         if not self._authorized(exporter.stream_exports, name, item.account, item):
             raise ValueError("stream import not authorized")
@@ -261,6 +266,7 @@ class Exchange:
         )
 
     def _check_stream_cycles(self, party: Party, to: str, visited: set[str]) -> None:
+        """Follow the imports of `party` that overlap `to`. Raises ValueError at a visited account."""
         if len(visited) >= MAX_ACCOUNT_CYCLE_SEARCH_DEPTH:
             raise ValueError("search cycle depth exhausted")
         if not party.exports_stream(to):
@@ -276,7 +282,7 @@ class Exchange:
     # -- imports of services ---------------------------------------------------------------------------------
 
     def add_service_import(self, name: str, item: ServiceImport, *, internal: bool = False) -> None:
-        """Add an import. An `internal` one needs no authorization."""
+        """Add a service import to an account. An `internal` one needs no authorization. Raises ValueError."""
         importer, exporter = self._party(name), self._party(item.account)
         source, to = item.to or item.subject, item.subject
         if not valid_subject(source) or not valid_subject(to):
@@ -313,6 +319,7 @@ class Exchange:
         )
 
     def _check_service_cycles(self, party: Party, source: str, visited: set[str]) -> None:
+        """Follow the imports of `party` that overlap `source`. Raises ValueError at a visited account."""
         if len(visited) >= MAX_ACCOUNT_CYCLE_SEARCH_DEPTH:
             raise ValueError("search cycle depth exhausted")
         for route in party.service_imports:
