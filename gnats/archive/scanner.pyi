@@ -93,4 +93,4 @@ class Subjects:
     def count(self, block: BlockReader, low: int, deleted: SequenceSet) -> bool:
         """Count a block's messages; return whether one of their subjects is over the limit."""
     def remove(self, block: BlockReader, low: int, deleted: SequenceSet) -> None:
-        """Add a block's messages over the limit to `deleted`: in the order of blocks, after count() of all."""
+        """Add a block's messages over the limit to `deleted`, in the order of blocks, after all count()s."""
