@@ -1,6 +1,6 @@
-"""Streams as Arrow, Parquet and Spark tables: `read_stream()` reads one of a store directory.
+"""Streams as Arrow, Parquet and Spark tables: `read_stream()` reads a stream of a store directory.
 
-It needs what `pip install gnats[archive]` installs; the server does not import it.
+Needs the packages of `pip install gnats[archive]`. The server does not import it.
 """
 
 from gnats.archive.errors import ArchiveError

@@ -1,6 +1,6 @@
-"""What `gnats archive` takes on its command line: one parser for each command.
+"""The command line of `gnats archive`: one parser for each command.
 
-What is wrong with an argument by itself is refused here, in one line and with exit status 1."""
+A parser refuses an argument that is invalid by itself, in one line and with exit status 1."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gnats.archive.jobs.broker import Broker
 from gnats.archive.writer import Layout
 
 DAMAGED = 3
-"""Exit status of a run that has archived everything but what is damaged."""
+"""Exit status of a run that has archived everything except damaged messages."""
 INTERRUPTED = 130
 """Exit status after Ctrl-C."""
 
@@ -38,11 +38,11 @@ _MAX_NUMBER = 2**63 - 1
 _MAX_SEQ = 2**64 - 1
 _MIN_RATE = 0.001
 _NANOSECONDS = re.compile(r"(.*[^\d:+-][\d:]+[.,]\d{6})(\d+)(\D.*)?")
-"""A time of day with more digits than datetime takes: it drops them."""
+"""Matches a time of day with more than six decimals, which datetime drops."""
 
 
 class BadArgument(argparse.ArgumentTypeError, ValueError):
-    """An argument is not what it has to be; for argparse, and for who takes the same texts elsewhere."""
+    """An argument is invalid. For argparse (ArgumentTypeError) and for other callers (ValueError)."""
 
 
 def _counted(what: str) -> Callable[[str], int]:
@@ -60,12 +60,12 @@ def _counted(what: str) -> Callable[[str], int]:
 
 
 size = _counted("bytes")
-"""Bytes; K, M and G are accepted."""
+"""Parses a number of bytes; accepts K, M and G."""
 rows = _counted("a number of rows")
 
 
 def moment(text: str) -> int:
-    """A date or a time in ISO 8601, in UTC when it does not say; ns since 1970. Raises ValueError."""
+    """Parse an ISO 8601 date or time, UTC by default; return ns since 1970. Raises ValueError."""
     finer = _NANOSECONDS.fullmatch(text)
     if finer and finer[2][3:].strip("0"):
         raise BadArgument(f"{text!r} is finer than a nanosecond")
@@ -103,7 +103,7 @@ _level = _whole(1, 22, "a level of zstd, 1 to 22")
 
 
 def rate(text: str) -> float:
-    """Messages a second."""
+    """Parse a number of messages a second."""
     try:
         found = float(text)
     except ValueError:
@@ -114,7 +114,7 @@ def rate(text: str) -> float:
 
 
 class Parser(argparse.ArgumentParser):
-    """Exit status 1 for a wrong command line, and one line about it."""
+    """A parser that ends with status 1 and a one-line error for a wrong command line."""
 
     def error(self, message: str) -> Any:
         self.exit(1, f"{self.prog}: {message}\n")
@@ -161,7 +161,7 @@ def _store_option(parser: Parser, *, required: bool) -> None:
 
 
 def _source_options(parser: Parser) -> None:
-    """Of stores that are encrypted, and of backups."""
+    """Add the options for encrypted stores and for backups."""
     group = parser.add_argument_group("backups")
     group.add_argument(
         "--work-dir",

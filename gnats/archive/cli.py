@@ -1,4 +1,4 @@
-"""`gnats archive`: streams to Parquet files, and what there is to do with these."""
+"""`gnats archive`: archive streams as Parquet files; compact, verify, restore and unpack archives."""
 
 from __future__ import annotations
 
@@ -47,22 +47,22 @@ _UNSEEN = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 
 def in_line(text: str) -> str:
-    """A text as a terminal and a log can take it: clients choose the names of streams."""
+    """Escape a text for terminals and logs, because clients choose the names of streams."""
     return _UNSEEN.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
 
 
 def say(text: str) -> None:
-    """A line on standard output. Raises ArchiveError."""
+    """Print a line on standard output. Raises ArchiveError."""
     try:
         print(in_line(text), flush=True)
     except OSError as exc:
-        with Path(os.devnull).open("wb") as nothing:  # for what is still to be written at the exit
+        with Path(os.devnull).open("wb") as nothing:  # the exit flushes buffered text: let it succeed
             os.dup2(nothing.fileno(), sys.stdout.fileno())
         raise ArchiveError(f"standard output cannot be written: {exc.strerror}") from None
 
 
 class Console:
-    """A bar on a terminal; lines elsewhere."""
+    """Shows progress: a bar on a terminal, lines elsewhere."""
 
     def __init__(self) -> None:
         self.damaged = False
@@ -94,10 +94,10 @@ class Console:
 
 
 class Each:
-    """What is done for each of several streams: an error of one is a line, and the others' turn comes."""
+    """A context for the work on each of several streams: prints an ArchiveError, and the others go on."""
 
     def __init__(self, target: Target, before: Callable[[], object] = lambda: None) -> None:
-        """`before` is called before a line."""
+        """`before` is called before each error line."""
         self.target = target
         self.before = before
         self.failed = False
@@ -108,7 +108,7 @@ class Each:
             yield
         except ArchiveError as exc:
             self.before()
-            self.target.open().names("")  # without a target all of them would say the same, slowly
+            self.target.open().names("")  # raises if the target is gone: every stream would fail the same way
             complain(str(exc))
             self.failed = True
 
@@ -142,7 +142,7 @@ def _listed(names: Iterable[str]) -> str:
 
 
 def _check_names(args: argparse.Namespace, found: Iterable[tuple[str, str]], where: str) -> None:
-    """Raises ArchiveError for an account or a stream that is named and not among those that are found."""
+    """Raise ArchiveError when a named account or stream is not among the found ones."""
     found = list(found)
     accounts = {account for account, _ in found}
     for name in args.account or ():
@@ -159,7 +159,7 @@ def _check_names(args: argparse.Namespace, found: Iterable[tuple[str, str]], whe
 
 
 def _found(args: argparse.Namespace) -> list[StreamDir]:
-    """The streams of a store. Backups are of the one account that is named, if one is."""
+    """Return the streams of a store. Backups belong to the named account, if exactly one is named."""
     accounts = sorted(set(args.account or ()))
     found = find_streams(args.store, accounts[0] if len(accounts) == 1 else None)
     if len(accounts) > 1 and any(each.backup for each in found):
@@ -181,7 +181,7 @@ def _streams(args: argparse.Namespace) -> list[StreamDir]:
 
 
 def _archived(args: argparse.Namespace) -> list[Manifest]:
-    """The archived streams that are selected. Raises ArchiveError when there is none."""
+    """Return the selected archived streams. Raises ArchiveError when there is none."""
     _check_selection(args)
     found = list(manifests(Target(args.out).open()))
     if not found:
@@ -220,7 +220,7 @@ def _broker(args: argparse.Namespace) -> Broker:
 
 
 def _refuse(args: argparse.Namespace, needed: str, *names: str) -> None:
-    """Raises ArchiveError for an option that does nothing without another one."""
+    """Raise ArchiveError for options that have no effect without the option `needed`."""
     for name in names:
         if getattr(args, name) is not None:
             raise ArchiveError(f"--{name.replace('_', '-')} needs {needed}")
@@ -253,7 +253,7 @@ def _run(args: argparse.Namespace, engine: Engine) -> int:
 
 
 def _purge(args: argparse.Namespace, engine: Engine, source: StreamSource, done: Archived) -> str:
-    """Verifies what a stream has now and has the server purge it; what was done."""
+    """Verify the archived messages that a stream still has, make the server purge them; return a text."""
     name = _name(done.manifest.origin)
     checked = verify(Target(args.out), done.manifest, source, engine, only_present=True)
     for problem in checked.problems:
@@ -351,8 +351,8 @@ _WITHOUT_ENGINE: dict[str, tuple[Callable[[], Parser], Callable[[argparse.Namesp
 
 
 def archive_main(args: Sequence[str], session: SparkSession | None = None) -> int:
-    """`gnats archive ARGS`; the exit status. A session is given when Spark has started this."""
-    logging.getLogger("asyncio").setLevel(logging.CRITICAL)  # on how clients leave their connections
+    """Run `gnats archive ARGS`; return the exit status. `session` is given when Spark has started this."""
+    logging.getLogger("asyncio").setLevel(logging.CRITICAL)  # clients leave connections unclosed
     try:
         with _interruptible():
             return _main(args, session)
@@ -386,14 +386,14 @@ def _main(args: Sequence[str], session: SparkSession | None) -> int:
 
 
 def _interrupt(number: int, frame: object) -> None:
-    """Ctrl-C. What Py4J logs after it is of calls that it has interrupted."""
+    """Handle Ctrl-C. Disables logging, because Py4J logs the calls that are interrupted."""
     logging.disable()
     raise KeyboardInterrupt
 
 
 @contextmanager
 def _interruptible() -> Iterator[None]:
-    """Ctrl-C is told in one line: also in a session whose handler PySpark has replaced."""
+    """Make Ctrl-C raise KeyboardInterrupt, even when PySpark has replaced the handler."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

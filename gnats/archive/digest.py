@@ -15,7 +15,7 @@ _COLUMNS = ("sequence", "time_ns", "subject", "payload", "headers")
 
 
 class Digest:
-    """The digest of the batches that update() was given."""
+    """The digest of the batches given to update()."""
 
     def __init__(self) -> None:
         self._hashes = {name: (HighwayHash(_KEY), HighwayHash(_KEY)) for name in _COLUMNS}
@@ -23,7 +23,7 @@ class Digest:
         self.rows = 0
 
     def update(self, batch: pa.RecordBatch) -> None:
-        """Takes batches of `gnats.archive.SCHEMA`, or of its columns from sequence to payload."""
+        """Add a batch of `gnats.archive.SCHEMA`, or of its columns from sequence to payload."""
         self.rows += batch.num_rows
         for name in ("sequence", "time_ns"):
             self._hashes[name][0].update(_fixed(batch.column(name), 8))
@@ -53,7 +53,7 @@ class Digest:
         self._text(values.values.slice(int(inner[0]), int(inner[-1] - inner[0])), *self._header_values[2:4])
 
     def hex(self) -> str:
-        """16 digits."""
+        """Return the digest as 16 hex digits."""
         whole = HighwayHash(_KEY)
         whole.update(self.rows.to_bytes(8, "little"))
         for pair in self._hashes.values():
@@ -74,7 +74,7 @@ def _fixed(column: pa.Array, width: int) -> memoryview:
 
 
 def _offsets(column: pa.Array) -> np.ndarray:
-    """The offsets of a string, binary, list or map column that is not empty, one more than it has values."""
+    """Return the offsets of a string, binary, list or map column: one more than its values, if it has any."""
     data = column.buffers()[1]
     if data is None or not len(column):
         return np.zeros(1, np.int32)

@@ -1,5 +1,5 @@
-"""What the archive cannot do."""
+"""The errors of the archive."""
 
 
 class ArchiveError(Exception):
-    """One line that a person can act on: what, and where."""
+    """An error in one line for a person: what failed, and where."""

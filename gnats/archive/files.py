@@ -1,4 +1,4 @@
-"""Reading the files of an archive."""
+"""Read the files of an archive."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from gnats.archive.storage import first_line, shown
 from gnats.archive.writer import FILE_SCHEMA
 
 BATCH_ROWS = 16384
-_SEQUENCE = FILE_SCHEMA.get_field_index("sequence")  # of the leaves, too: no column before it has several
+_SEQUENCE = FILE_SCHEMA.get_field_index("sequence")  # also its index among the leaves: those before are flat
 
 
 class BadFile(ArchiveError):
-    """A file of an archive is not what the manifest says."""
+    """A file of an archive differs from the manifest."""
 
 
 @contextmanager
 def _opened(manifest: Manifest, entry: Entry) -> Iterator[pq.ParquetFile]:
-    """Raises BadFile, also for what goes wrong in the context."""
+    """Open a file. Raises BadFile, also for errors within the context."""
     try:
         with (
             manifest.storage.open_input(manifest.find(entry)) as source,
@@ -35,12 +35,12 @@ def _opened(manifest: Manifest, entry: Entry) -> Iterator[pq.ParquetFile]:
             yield file
     except manifest.storage.faults as exc:
         raise _bad(manifest, entry, first_line(exc)) from None
-    except UnicodeDecodeError as exc:  # a name in the footer
+    except UnicodeDecodeError as exc:  # a damaged name in the footer
         raise _bad(manifest, entry, str(exc)) from None
 
 
 def _agrees(batch: pa.RecordBatch) -> bool:
-    """Whether what is said twice is the same: the digest has it once."""
+    """Whether redundant columns agree: the digest covers only one of each pair."""
     us = batch["time"].cast(pa.int64()).to_numpy()
     sizes = pc.binary_length(batch["payload"]).to_numpy()
     times_agree = (us == batch["time_ns"].to_numpy() // 1000).all()
@@ -48,7 +48,7 @@ def _agrees(batch: pa.RecordBatch) -> bool:
 
 
 def batches(manifest: Manifest, entry: Entry, rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
-    """The messages of a file, of FILE_SCHEMA. Raises BadFile, at the latest at its end."""
+    """Yield the messages of a file, in FILE_SCHEMA. Raises BadFile, at the latest at the file's end."""
     digest = Digest()
     with _opened(manifest, entry) as file:
         if not file.schema_arrow.remove_metadata().equals(FILE_SCHEMA):
@@ -63,14 +63,16 @@ def batches(manifest: Manifest, entry: Entry, rows: int = BATCH_ROWS) -> Iterato
 
 
 def sequences(manifest: Manifest, entry: Entry) -> pa.ChunkedArray:
-    """The sequences in a file. Raises BadFile."""
+    """Return the sequences in a file. Raises BadFile."""
     with _opened(manifest, entry) as file:
         return file.read(["sequence"], use_threads=False).column(0)
 
 
 def times(manifest: Manifest, entry: Entry, first: int, last: int) -> tuple[np.ndarray, np.ndarray]:
-    """Sequences and times (ns) of the row groups of a file that have sequences from first to last. Raises
-    BadFile."""
+    """Return (sequences, times in ns) of a file's row groups that may have sequences from first to last.
+
+    Raises BadFile.
+    """
     with _opened(manifest, entry) as file:
         groups = []
         for group in range(file.num_row_groups):
@@ -86,9 +88,9 @@ def _bad(manifest: Manifest, entry: Entry, why: str) -> BadFile:
 
 
 def clusters(entries: Iterable[Entry]) -> Iterator[list[Entry]]:
-    """Files whose ranges of sequences overlap, together; the others, each by itself; by sequence.
+    """Yield groups of files with overlapping ranges of sequences, by sequence; most groups are one file.
 
-    Ranges overlap where a stream's times do not go up with its sequences, and where lost ones were found
+    Ranges overlap when times in a stream do not ascend with sequences, and when lost messages were found
     again."""
     group: list[Entry] = []
     for entry in sorted(entries, key=lambda each: (each.first_seq, each.last_seq)):

@@ -1,6 +1,6 @@
-"""Archives in HDFS, by hdfs-native, which needs no Java and no Hadoop.
+"""Archives in HDFS, through hdfs-native, which needs neither Java nor Hadoop.
 
-It takes the cluster's configuration from HADOOP_CONF_DIR, and the user's name from HADOOP_USER_NAME."""
+hdfs-native reads the cluster's configuration from HADOOP_CONF_DIR, and the user from HADOOP_USER_NAME."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from gnats.archive.errors import ArchiveError
 from gnats.archive.storage import FILE_ERRORS, Storage, beside_of, first_line, shown
 
 _ONE_SERVER = {"dfs.client.failover.max.attempts": "3"}
-"""Where no configuration says that there are several: there is nothing to wait minutes for."""
+"""For a cluster without a configuration, which has one name node: more attempts would only take minutes."""
 
 
 class _Timed:
-    """Says when files were modified where pyarrow looks for it: seconds since 1970."""
+    """Adds the time of modification (seconds since 1970) under the name that pyarrow reads."""
 
     def info(self, path: str, **options: Any) -> dict[str, Any]:
         return _timed(super().info(path, **options))  # type: ignore[misc]
@@ -42,10 +42,9 @@ class _Viewfs(_Timed, ViewfsFileSystem):
 
 
 class HdfsStorage(Storage):
-    """A directory in HDFS. Its rename refuses a name that exists: whoever renames first has made the file.
+    """A directory in HDFS. A rename to an existing name fails, so the first job to rename makes the file.
 
-    What is written and closed is with the datanodes; whether they have it on their disks is for
-    `dfs.datanode.synconclose`.
+    A closed file is with the datanodes; `dfs.datanode.synconclose` decides whether it is on their disks.
     """
 
     faults = (*FILE_ERRORS, RuntimeError)
@@ -56,7 +55,7 @@ class HdfsStorage(Storage):
 
     @classmethod
     def at(cls, url: str) -> HdfsStorage:
-        """Raises ArchiveError."""
+        """Open the directory of an hdfs: URL. Raises ArchiveError."""
         split = urlsplit(url)
         if split.query or split.username:
             raise ArchiveError(

@@ -1,13 +1,13 @@
-"""What an index.db says of the messages of a stream."""
+"""Read an index.db for the archive."""
 
 from gnats.store.index.seqset import SequenceSet
 
 IndexBlock = tuple[int, int, int, int, int, int, SequenceSet]
-"""index, bytes, first and last sequence, their times, deleted"""
+"""(index, bytes, first sequence, last sequence, first time, last time, deleted); times are ns since 1970"""
 
 def read_index(data: bytes) -> tuple[int, list[IndexBlock], tuple[int, int], int]:
-    """(last sequence, blocks, the last block and the checksum of its last record, messages of the subject
-    with most).
+    """Decode an index.db, decrypted and without its checksum.
 
-    Raises ValueError: it is no index, or not consistent.
+    Returns (last sequence, blocks, (last block, checksum of its last record), most messages of one subject).
+    Raises ValueError when the data is not an index or contradicts itself, MemoryError.
     """

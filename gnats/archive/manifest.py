@@ -1,27 +1,25 @@
 """The manifest of an archived stream: which sequences are archived, and which files have them.
 
-It is a log beside the files, `_manifest/0000000001.json` and so on. A version is created under a number
-that nobody else can take (`Storage.create`), so commits have one order; what a version says is the sum of
-all up to it. Versions are never changed or deleted; every 64th is accompanied by the sum
-(`0000000064.sum.json`), so that reading takes few requests.
+It is a log of versions beside the files: `_manifest/0000000001.json` and so on. Only one job can create a
+version with a given number (`Storage.create`), so commits have one order. The state is the sum of all
+versions. Versions are never changed or deleted. Every 64th comes with the sum up to it
+(`0000000064.sum.json`), so that reading needs few requests.
 
 The life of a file:
 
-1. A task writes it to `_staging/JOB/`, under a name that no other attempt has and that no reader takes for
-   data.
-2. The job commits a version that names all its files: *this* makes them part of the archive, at once.
-3. They are given their final names, `date=.../FIRST-LAST.parquet`, where whoever lists the directory finds
-   them.
+1. A task writes it to `_staging/JOB/`, under a unique name that readers do not take for data.
+2. The job commits a version that names all its files. *This* makes all of them part of the archive, at once.
+3. The job renames them to their final names, `date=.../FIRST-LAST.parquet`, which directory listings show.
 
-A crash before 2 leaves files that belong to nobody; a crash after it, names that the next job gives
-(`publish`). So a listing never shows a file that is half-written, uncommitted or committed twice. It may
-lack files for a moment: right after a commit, and while compacted files take the place of others. Who must
-see all of it reads the manifest.
+A crash before 2 leaves files that are not part of the archive. After a later crash, the next job renames the
+files (`publish`). So a listing never shows a file that is half-written, uncommitted or committed twice. It
+may lack files for a moment: right after a commit, and while compacted files replace others. A reader that
+must see all files reads the manifest.
 
-A job that finds its number taken reads what the other did. When both archived the same sequences its own
-files are dropped; otherwise it takes the next number. Files of jobs that died are deleted after a version
-has said that the job is given up (`abandoned`): should it live after all, it finds that version before its
-own and stops."""
+When another job has created a job's next number, the job reads that version. When both archived the same
+sequences, it drops its own files; otherwise it tries the next number. Files of a dead job are deleted after a
+version has abandoned the job (`abandoned`). If the job is alive after all, it finds that version before it
+commits, and stops."""
 
 from __future__ import annotations
 
@@ -45,17 +43,17 @@ MANIFEST = "_manifest"
 STAGING = "_staging"
 SUM_EVERY = 64
 ABANDONED_AFTER = 24 * 3600.0
-"""Seconds without a new file after which a job that has not committed is taken for dead."""
+"""Seconds without a new file after which a job that has not committed counts as dead."""
 
 _VERSION = re.compile(r"(\d{10,})\.json")
 _SUM = re.compile(r"(\d{10,})\.sum\.json")
 _PATH = re.compile(r"date=[^/]+/(hour=[^/]+/)?[^/]+\.parquet")
 _STAGED = re.compile(rf"{STAGING}/(?!\.{{1,2}}/)[^/]+/[^/]+\.staged")
-"""Files are moved and deleted by what a manifest says: no other files."""
+"""Restricts the files that a manifest can make a job move or delete."""
 
 
 def _matched(pattern: re.Pattern[str], path: str) -> str:
-    """Raises ValueError."""
+    """Return a path that matches. Raises ValueError for another one."""
     if not pattern.fullmatch(path):
         raise ValueError(f"{path!r} is no file of an archive")
     return path
@@ -86,16 +84,16 @@ class Entry:
     digest: str
 
     def __post_init__(self) -> None:
-        """Raises ValueError."""
+        """Check the paths. Raises ValueError."""
         _matched(_PATH, self.path)
         _matched(_STAGED, self.staged)
 
 
 @dataclass(frozen=True)
 class Origin:
-    """Which stream it is: the name and the account, and when it was created, RFC 3339 ("" when not known).
+    """The identity of a stream: account, name, and time of creation (RFC 3339, "" when unknown).
 
-    A stream that was deleted and made anew begins again at sequence 1: its messages are others.
+    A stream that is deleted and made again has other messages under the same sequences.
     """
 
     account: str
@@ -104,13 +102,13 @@ class Origin:
 
     @property
     def directory(self) -> str:
-        """Where a stream's archive is, below the target."""
+        """The directory of the stream's archive, relative to the target."""
         return f"account={quote(self.account, safe='$-_. @')}/stream={quote(self.stream, safe='$-_. @')}"
 
 
 @dataclass(frozen=True)
 class Lost:
-    """Sequences of a damaged part of a block: not archived, and why."""
+    """Sequences in a damaged part of a block, which are not archived, and the reason."""
 
     first_seq: int
     last_seq: int
@@ -119,17 +117,17 @@ class Lost:
 
 @dataclass(frozen=True)
 class Change:
-    """What one commit does."""
+    """The content of one commit."""
 
     kind: str
     job: str
     covered: tuple[tuple[int, int], ...] = ()
-    """Ranges of sequences that are archived from now on, of messages that are there and of those that are
-    not."""
+    """Ranges of sequences that are archived now, with or without a message."""
     add: tuple[Entry, ...] = ()
     remove: tuple[str, ...] = ()
-    """Files that are not part of it any more; `deleted` are those of them that do not exist any more."""
+    """Files that are no longer part of the archive."""
     deleted: tuple[str, ...] = ()
+    """Removed files that no longer exist."""
     lost: tuple[Lost, ...] = ()
     verified: tuple[tuple[int, int], ...] = ()
     abandoned: tuple[str, ...] = ()
@@ -137,7 +135,7 @@ class Change:
 
 @dataclass
 class State:
-    """What all versions up to `version` say together."""
+    """The sum of all versions up to `version`."""
 
     origin: Origin
     version: int = 0
@@ -145,20 +143,20 @@ class State:
     verified: Ranges = field(default_factory=Ranges)
     files: dict[str, Entry] = field(default_factory=dict)
     retired: set[str] = field(default_factory=set)
-    """Files that were replaced, and may still be there."""
+    """Files that were replaced, and may still exist."""
     lost: list[Lost] = field(default_factory=list)
     abandoned: set[str] = field(default_factory=set)
     archived_at: int = 0
-    """When the last version was made that archived something: ns since 1970, whole seconds; 0: not known."""
+    """Time of the last version that archived messages: ns since 1970, in whole seconds; 0: unknown."""
 
     @property
     def entries(self) -> list[Entry]:
-        """The files, by first sequence."""
+        """The files, in the order of their first sequences."""
         return sorted(self.files.values(), key=lambda entry: (entry.first_seq, entry.last_seq))
 
     @property
     def last_seq(self) -> int:
-        """The last sequence that is archived; 0 when none is."""
+        """The last archived sequence, 0 without one."""
         return max((last for _, last in self.covered), default=0)
 
     @property
@@ -204,7 +202,7 @@ class State:
             {_matched(_PATH, path) for path in document["retired"]},
             [Lost(**each) for each in document["lost"]],
             set(document["abandoned"]),
-            document.get("archived_at", 0),  # older ones do not say it
+            document.get("archived_at", 0),  # absent in older documents
         )
 
 
@@ -223,7 +221,7 @@ def _change(document: dict[str, Any]) -> Change:
 
 
 class Manifest:
-    """The manifest of one stream in a target."""
+    """The manifest of one archived stream in a target."""
 
     def __init__(self, storage: Storage, origin: Origin) -> None:
         self.storage = storage
@@ -231,7 +229,7 @@ class Manifest:
         self.directory = origin.directory
 
     def path(self, relative: str) -> str:
-        """A path of the stream's archive as one of the target."""
+        """Convert a path in the stream's archive to a path in the target."""
         return posixpath.join(self.directory, relative)
 
     def _version_path(self, version: int, kind: str = "json") -> str:
@@ -241,7 +239,7 @@ class Manifest:
         return any(_VERSION.fullmatch(name) for name in self.storage.names(self.path(MANIFEST)))
 
     def load(self) -> State:
-        """What it says now. Raises ArchiveError: it cannot be read, or is of a later format."""
+        """Read the present state. Raises ArchiveError when it cannot be read, or has a later format."""
         names = self.storage.names(self.path(MANIFEST))
         versions = {int(found[1]) for found in map(_VERSION.fullmatch, names) if found}
         sums = [int(found[1]) for found in map(_SUM.fullmatch, names) if found]
@@ -258,7 +256,7 @@ class Manifest:
 
     @contextmanager
     def _reading(self, path: str) -> Iterator[dict[str, Any]]:
-        """A document. Raises ArchiveError, also when it does not have what is looked for in it."""
+        """Read a document. Raises ArchiveError, also for errors of malformed content within the context."""
         where = f"{shown(self.storage.url)}/{path}"
         try:
             document: dict[str, Any] = json.loads(self.storage.read(path))
@@ -269,7 +267,7 @@ class Manifest:
             raise ArchiveError(f"{where} is not what a manifest has: {type(exc).__name__}: {exc}") from None
 
     def check_origin(self, state: State) -> None:
-        """Raises ArchiveError when the archive is of another stream that had the same name."""
+        """Raise ArchiveError when the archive is of another stream of the same name."""
         archived, now = state.origin.created, self.origin.created
         if archived and now and archived != now:
             raise ArchiveError(
@@ -278,11 +276,11 @@ class Manifest:
             )
 
     def commit(self, change: Change, check: Callable[[State], None] = lambda state: None) -> State:
-        """Appends a version, and returns the state with it.
+        """Append a version, and return the state with it.
 
-        Raises Overlap, with nothing changed: another job committed some of the same sequences, or replaced
-        the same files; ArchiveError when another one gave this job up. `check` may raise for reasons of its
-        own, whenever another version came first."""
+        Raises Overlap, with nothing changed, when another job has committed some of the same sequences or
+        replaced the same files; ArchiveError when another job has abandoned this one. `check` is called with
+        the state before each attempt, and may raise."""
         while True:
             state = self.load()
             self.check_origin(state)
@@ -304,7 +302,7 @@ class Manifest:
             about = {"format": FORMAT, "version": version, "stream": asdict(origin), "at": at}
             document = about | asdict(change)
             path, text = self._version_path(version), _json(document)
-            # Refused, it may still be ours: the answer to an attempt before may have been lost.
+            # A refused version may still be ours: the answer to an earlier attempt may have been lost.
             if self.storage.create(path, text) or self.storage.read(path) == text:
                 state.version, state.origin = version, origin
                 state.apply(change, at)
@@ -313,35 +311,36 @@ class Manifest:
                 return state
 
     def recover(self, own: str = "") -> State:
-        """Finishes what earlier jobs have left undone; the state after that."""
+        """Finish the work of earlier jobs that were interrupted; return the state after that."""
         state = self.load()
         self.check_origin(state)
         if state.retired:
             state = self.retire(state)
         if self.sweep(state, own=own):
             state = self.load()
-        # Last, so that every file of the state has its name: who replaces one would see it named afterwards.
+        # Last, so that every file of the state has its final name. A file without one could be named after a
+        # later job has replaced it.
         self.publish(state)
         self._sweep_versions()
         return state
 
     def _sweep_versions(self) -> None:
-        """Deletes versions that dead jobs were about to write."""
+        """Delete unfinished versions of dead jobs."""
         for path, modified in self.storage.tree(self.path(MANIFEST)).items():
             if path.endswith(TEMPORARY) and modified < time.time() - ABANDONED_AFTER:
                 self.storage.delete(self.path(f"{MANIFEST}/{path}"))
 
     def retire(self, state: State, job: str = "") -> State:
-        """Deletes files that were replaced."""
+        """Delete files that were replaced, and commit that."""
         retired = tuple(sorted(state.retired))
         for path in retired:
             self.storage.delete(self.path(path))
         return self.commit(Change("clean", job, deleted=retired))
 
     def publish(self, state: State, entries: Iterable[Entry] | None = None) -> list[Entry]:
-        """Gives files that were committed their names; those that had not got them.
+        """Give committed files their final names; return those that did not have them.
 
-        Without `entries` it looks for what earlier jobs did not get to.
+        Without `entries`, search the files that earlier jobs left without their names.
         """
         if entries is None:
             staged = self.storage.tree(self.path(STAGING))
@@ -353,26 +352,25 @@ class Manifest:
             except ArchiveError:
                 if entry.path in self.load().files:
                     raise
-                continue  # others have published, compacted and deleted it meanwhile
+                continue  # other jobs have published, compacted and deleted it meanwhile
             done.append(entry)
         return done
 
     def find(self, entry: Entry) -> str:
-        """Where a file is now, as a path of the target. Raises ArchiveError when it is nowhere."""
+        """Return a file's present path in the target. Raises ArchiveError when the file is missing."""
         for path in (
             entry.path,
             entry.staged,
             entry.path,
-        ):  # the third, when it was moved between the first two
+        ):  # again the first: the file may have been renamed between the two checks
             if self.storage.exists(self.path(path)):
                 return self.path(path)
         raise ArchiveError(f"{shown(self.storage.url)}/{self.path(entry.path)} is missing")
 
     def sweep(self, state: State, older_than: float = ABANDONED_AFTER, own: str = "") -> list[str]:
-        """Deletes what dead jobs left, and what job `own` does not need any more; the jobs that were given
-        up.
+        """Delete files of dead jobs, and files that job `own` does not need any more; return the dead jobs.
 
-        `older_than` in seconds.
+        A job is dead without a new file for `older_than` seconds.
         """
         needed = {entry.staged for entry in state.files.values()}
         latest: dict[str, float] = {}
@@ -380,7 +378,7 @@ class Manifest:
             job = path.partition("/")[0]
             latest[job] = max(latest.get(job, 0.0), modified)
         for job, modified in self.storage.directories(self.path(STAGING)).items():
-            latest.setdefault(job, modified)  # an empty one
+            latest.setdefault(job, modified)  # an empty directory
         given_up = [
             job for job, modified in latest.items() if job != own and modified < time.time() - older_than
         ]
@@ -402,16 +400,18 @@ def _json(document: dict[str, Any]) -> bytes:
 
 
 def partition_of(entry: Entry) -> str:
-    """By what the directories of a file are: "date" or "hour"."""
+    """Return the unit of a file's directory: "date" or "hour"."""
     return "hour" if "/hour=" in entry.path else "date"
 
 
 def check_partition(storage: Storage, partition: str) -> None:
-    """Raises ArchiveError when a target has files, of whichever stream, whose directories are by something
-    else: the columns of a table are the same in all of it."""
+    """Raise ArchiveError when the target has files, of any stream, with another unit of directories.
+
+    All files of a table must have the same columns.
+    """
     there: set[str] = set()
     for manifest in manifests(storage):
-        with suppress(ArchiveError):  # what is wrong with a manifest is no matter of other streams
+        with suppress(ArchiveError):  # a broken manifest must not affect other streams
             there.update(map(partition_of, manifest.load().files.values()))
     if there and partition not in there:
         (other,) = there
@@ -422,8 +422,10 @@ def check_partition(storage: Storage, partition: str) -> None:
 
 
 def manifests(storage: Storage, account: str | None = None, stream: str | None = None) -> Iterator[Manifest]:
-    """The archived streams of a target, or those of an account and a name; their origins do not say when they
-    were created. Raises ArchiveError."""
+    """Yield the archived streams of a target, or those of an account or a name. Raises ArchiveError.
+
+    The origins lack the time of creation.
+    """
     for first in storage.names(""):
         if not first.startswith("account="):
             continue

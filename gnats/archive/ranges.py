@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 
 class Ranges:
-    """Whole numbers, as ranges with both ends in them that neither overlap nor touch."""
+    """A set of whole numbers, as inclusive ranges that neither overlap nor touch."""
 
     def __init__(self, ranges: Iterable[Iterable[int]] = ()) -> None:
         self._ranges: list[tuple[int, int]] = []
@@ -32,7 +32,7 @@ class Ranges:
         return sum(last - first + 1 for first, last in self._ranges)
 
     def add(self, ranges: Iterable[Iterable[int]]) -> None:
-        """Adds ranges; those without a number in them are nothing."""
+        """Add ranges; empty ones have no effect."""
         new = [(first, last) for first, last in ranges if first <= last]
         if not new:
             return
@@ -45,11 +45,11 @@ class Ranges:
         self._ranges = merged
 
     def within(self, first: int, last: int) -> Ranges:
-        """What of it is from `first` to `last`."""
+        """Return the part from `first` to `last`."""
         return Ranges((max(first, a), min(last, b)) for a, b in self._ranges)
 
     def without(self, other: Iterable[tuple[int, int]]) -> Ranges:
-        """What of it is not in `other`."""
+        """Return the part that is not in `other`."""
         left = Ranges()
         holes = list(other if isinstance(other, Ranges) else Ranges(other))
         for first, last in self._ranges:
@@ -62,13 +62,13 @@ class Ranges:
         return left
 
     def both(self, other: Iterable[tuple[int, int]]) -> Ranges:
-        """What is in both."""
+        """Return the numbers that are in both sets."""
         return self.without(self.without(other))
 
     def intersects(self, ranges: Iterable[tuple[int, int]]) -> bool:
         return any(len(self.within(first, last)) for first, last in ranges if first <= last)
 
     def contains(self, first: int, last: int) -> bool:
-        """Whether every number from `first` to `last` is in it."""
+        """Whether every number from `first` to `last` is in the set."""
         at = bisect_right(self._ranges, (first, 1 << 64)) - 1
         return at >= 0 and self._ranges[at][0] <= first and last <= self._ranges[at][1]

@@ -1,4 +1,4 @@
-"""Blocks into batches of Arrow columns, and what else a snapshot of a stream needs to know of them."""
+"""Read blocks into batches of Arrow columns, and compute the sums that a snapshot of a stream needs."""
 
 from collections.abc import Sequence
 
@@ -8,10 +8,11 @@ class ReadError(OSError):
     """A block file could not be read."""
 
 class BlockReader:
-    """One block, from `start` on: an open file that is not packed, or the content of one that was.
+    """Reads one block: an open file that is neither compressed nor encrypted, or the content of any block.
 
-    `name` is the stream's. The descriptor is the caller's; it must stay open. The end of the last block may
-    be a record that is being written.
+    `name` is the stream's. `content` is bytes or a descriptor, which the caller owns and keeps open. `start`
+    is the offset to begin at, `after` the sequence of the last message before it (0: none). One thread at a
+    time.
     """
 
     index: int
@@ -22,23 +23,25 @@ class BlockReader:
     ) -> None: ...
     @property
     def last_seq(self) -> int:
-        """Of the last record that was read and is no tombstone; 0: there was none."""
+        """Sequence of the last record read that is not a tombstone; 0: there was none."""
     @property
     def end(self) -> int:
-        """Where the block ends, in bytes."""
+        """Size of the block in bytes."""
     def last_checksum(self) -> int:
-        """What its last 8 bytes say; 0: there are fewer."""
+        """Return the last 8 bytes of the block as a number; 0 if it has fewer, or they cannot be read."""
     def holes(self) -> list[tuple[int, int, int, int, str]]:
-        """What was no record so far: start, end, first and last sequence (0: not known), and why.
+        """Return the parts read so far that are not records: (start, end, first and last sequence, reason).
 
-        Without a reason it is the end of a last block, where a record may be being written.
+        A sequence of 0 is not known. An empty reason: the end of the last block, where a server may be
+        writing.
         """
 
 class Scanner:
-    """Fills batches from one block after the other.
+    """Fills batches with the messages of one block after the other.
 
-    Sequences are from first to last, both included, times from start to before end, in ns; without filters
-    all subjects are taken. What is in `deleted` is left out.
+    Reads messages with sequences from first to last, both included, and times from start to before end (ns;
+    None: no limit), whose subjects match one of the filters (none: all), and which are not in `deleted`. One
+    thread at a time.
     """
 
     def __init__(
@@ -54,40 +57,40 @@ class Scanner:
     ) -> None: ...
     @property
     def rows(self) -> int:
-        """Messages of the batch at hand."""
+        """Number of messages in the current batch."""
     @property
     def payload_bytes(self) -> int:
-        """Of these."""
+        """Bytes of the payloads in the current batch."""
     def fill(self, block: BlockReader, low: int) -> bool:
-        """Add a block's messages from sequence `low` on; False: the batch is full before its end.
+        """Add a block's messages from sequence `low` on. False: the batch is full; take() it and call again.
 
-        Raises ReadError.
+        Raises ReadError or MemoryError.
         """
     def take(self) -> object:
-        """The batch, a struct array in a PyCapsule for Arrow; the next one begins."""
+        """Return the batch, a struct array in a PyCapsule, and begin the next. Raises MemoryError."""
 
 def gather(
     block: BlockReader, low: int, deleted: SequenceSet, absent: SequenceSet
 ) -> tuple[int, int, int, int, int, int, int]:
-    """A block's sums, of the messages from sequence `low` on: first sequence of a message, last sequence of
-    any record but tombstones, messages, bytes of their records, earliest and latest time, largest sequence of
-    a tombstone.
+    """Return the sums of a block's messages from sequence `low` on.
 
-    Sequences of tombstones are added to `deleted`, those between the records that have none to `absent`.
+    They are (first sequence of a message, last sequence of any record except tombstones, messages, bytes of
+    their records, earliest time, latest time, greatest sequence of a tombstone). Adds the sequences of
+    tombstones to `deleted`, and the sequences without a message among the block's records to `absent`.
     """
 
 def find_checksum(block: BlockReader, sum64: int) -> int:
-    """Where the last record with this checksum ends; -1: there is none."""
+    """Return the offset at which the last record with this checksum ends; -1: there is none."""
 
 def weigh(block: BlockReader, low: int, deleted: SequenceSet, excess: int) -> tuple[int, int]:
-    """Bytes of the records of a block's messages from sequence `low` on, and the sequence of the one with
-    which they are `excess` bytes or more; 0: they are less."""
+    """Return (size, seq): the bytes of the records of a block's messages from `low` on, and the first message
+    with which they reach `excess` bytes; 0: they do not."""
 
 class Subjects:
-    """How many messages each subject has, to find those that are over a limit."""
+    """Counts messages by subject, to find those over a limit of `most` messages per subject."""
 
     def __init__(self, most: int) -> None: ...
     def count(self, block: BlockReader, low: int, deleted: SequenceSet) -> bool:
-        """Add a block's; whether any subject has too many by now."""
+        """Count a block's messages; return whether one of their subjects is over the limit."""
     def remove(self, block: BlockReader, low: int, deleted: SequenceSet) -> None:
-        """Add the first messages of subjects with too many to `deleted`; blocks come in order."""
+        """Add a block's messages over the limit to `deleted`, in the order of blocks, after all count()s."""

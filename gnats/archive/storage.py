@@ -1,9 +1,8 @@
 """The files of an archive: in a local directory and in an S3-compatible store (in HDFS: gnats.archive.hdfs).
 
-The manifest needs one operation that pyarrow's file systems do not have, `create`: make a file with all of
-its content, unless there is one of that name, as one step that others see whole or not at all. Locally that
-is a link of a file that was written and synced beside; in S3 a PUT with `If-None-Match: *`, sent by boto3;
-in HDFS a rename (gnats.archive.hdfs)."""
+The manifest needs an operation that pyarrow's file systems lack, `create`: make a file with its whole content
+unless the name exists, in one atomic step. Locally, this writes and syncs another file and links it to the
+name. In S3 it is a PUT with `If-None-Match: *`, sent by boto3, in HDFS a rename (gnats.archive.hdfs)."""
 
 from __future__ import annotations
 
@@ -25,18 +24,18 @@ from gnats.archive.errors import ArchiveError
 from gnats.system.files import sync_path
 
 ATTEMPTS = 100
-"""How often something is created beside others that do so."""
+"""Attempts at an operation that other jobs disturb by the same operation."""
 FILE_ERRORS = (OSError, pa.ArrowException)
-"""What pyarrow's file systems raise."""
+"""The exceptions of pyarrow's file systems."""
 TEMPORARY = ".tmp"
 _USER = re.compile(r"[^/@:\[]*:(?!\d*/)[^@]*@([^/]*@)?|[^/]*@")
-"""A user behind the scheme of a URL, with what is a password: anything behind a colon that is no port."""
+"""Matches the user after the scheme of a URL, with a password: the text after a colon that is not a port."""
 _S3_USER = re.compile(r"[^/@:]*:[^@]*@([^/]*@)?|[^/]*@")
-"""The same where there are no ports."""
+"""The same for URLs without ports."""
 
 
 def shown(url: str) -> str:
-    """A URL without its password and options; also of one whose password should have been quoted."""
+    """Return a URL without its password and options, even if the password is not quoted as it should be."""
     scheme, found, rest = url.partition("://")
     if not found:
         return url
@@ -45,7 +44,7 @@ def shown(url: str) -> str:
 
 
 def beside_of(path: str) -> str:
-    """A name for what will be a file, until it is."""
+    """Return a unique temporary name for a file that is being written."""
     return f"{path}.{uuid.uuid4().hex}{TEMPORARY}"
 
 
@@ -56,10 +55,10 @@ def first_line(exc: BaseException) -> str:
 
 
 class Storage:
-    """Files below a root; paths are relative to it, with slashes. Every error is an ArchiveError."""
+    """Files below a root; paths are relative to it, with slashes. All errors are ArchiveErrors."""
 
     faults: tuple[type[Exception], ...] = FILE_ERRORS
-    """What its file system raises."""
+    """The exceptions of the file system."""
 
     def __init__(self, files: pafs.FileSystem, root: str, url: str) -> None:
         self.files = files
@@ -71,7 +70,7 @@ class Storage:
 
     @contextmanager
     def errors(self, doing: str, path: str) -> Iterator[None]:
-        """Errors in this context become ArchiveErrors."""
+        """Convert the file system's exceptions within the context to ArchiveErrors."""
         try:
             yield
         except self.faults as exc:
@@ -79,12 +78,12 @@ class Storage:
             raise ArchiveError(f"{where} cannot be {doing}: {first_line(exc)}") from exc
 
     def names(self, path: str) -> list[str]:
-        """What is in a directory, sorted; nothing, when there is none."""
+        """Return the sorted names in a directory, [] when it does not exist."""
         with self.errors("listed", path):
             return sorted(each.base_name for each in self._infos(path) if each.base_name)
 
     def tree(self, path: str) -> dict[str, float]:
-        """The files below a directory: relative path -> when it was modified, seconds since 1970."""
+        """Return the files below a directory: relative path -> time of modification, seconds since 1970."""
         with self.errors("listed", path):
             return {
                 posixpath.relpath(each.path, self.full(path)): (each.mtime_ns or 0) / 1e9
@@ -93,8 +92,10 @@ class Storage:
             }
 
     def directories(self, path: str) -> dict[str, float]:
-        """The directories in a directory: name -> when it was modified, seconds since 1970. Object stores
-        have no such time, and do not need theirs."""
+        """Return the directories in a directory: name -> time of modification, seconds since 1970.
+
+        Object stores have no such time, and need none.
+        """
         with self.errors("listed", path):
             return {
                 each.base_name: each.mtime_ns / 1e9
@@ -111,7 +112,7 @@ class Storage:
         return self.size(path) is not None
 
     def size(self, path: str) -> int | None:
-        """A file's length in bytes; None when there is no such file."""
+        """Return a file's length in bytes, None when it does not exist."""
         with self.errors("read", path):
             info = self.files.get_file_info(self.full(path))
         return info.size if info.type == pafs.FileType.File else None
@@ -126,7 +127,7 @@ class Storage:
             return self.files.open_input_file(self.full(path))
 
     def open_output(self, path: str) -> IO[bytes]:
-        """A new file, to be read by others when sync() was called."""
+        """Open a new file for writing. It is complete for other readers after close() and sync()."""
         with self.errors("written", path):
             self.make_parent(path)
             output: IO[bytes] = self.files.open_output_stream(self.full(path))
@@ -136,23 +137,23 @@ class Storage:
         self.files.create_dir(posixpath.dirname(self.full(path)), recursive=True)
 
     def sync(self, path: str) -> None:
-        """Returns when a file that was written and closed is safe. Object stores keep what they confirmed."""
+        """Wait until a closed file is durable. In object stores it always is."""
 
     def move(self, source: str, to: str) -> None:
-        """Gives a file its name, unless that was done before. Raises ArchiveError."""
+        """Rename a file, unless that has been done before. Raises ArchiveError."""
         if self.exists(source):
             with self.errors("written", to):
                 self.make_parent(to)
                 try:
                     self.files.move(self.full(source), self.full(to))
-                except self.faults:  # another job has done it meanwhile?
+                except self.faults:  # another job may have renamed it meanwhile
                     if self.exists(source) or not self.exists(to):
                         raise
         elif not self.exists(to):
             raise ArchiveError(f"{posixpath.join(shown(self.url), source)} is missing")
 
     def delete(self, path: str) -> None:
-        """Deletes a file, if there is one."""
+        """Delete a file, if it exists."""
         with self.errors("deleted", path):
             try:
                 self.files.delete_file(self.full(path))
@@ -161,22 +162,24 @@ class Storage:
                     raise
 
     def delete_tree(self, path: str) -> None:
-        """Deletes a directory and what is below it, if there is one."""
+        """Delete a directory and everything below it, if it exists."""
         with self.errors("deleted", path):
             if self.files.get_file_info(self.full(path)).type == pafs.FileType.Directory:
                 self.files.delete_dir(self.full(path))
 
     def create(self, path: str, data: bytes) -> bool:
-        """Makes a file with this content in one step; False when there is one of that name already, which may
-        be this one: an attempt whose answer was lost is refused when it is sent again."""
+        """Make a file with this content in one atomic step; False when the name exists.
+
+        The existing file may be this one: when the answer to an attempt is lost, the next attempt is refused.
+        """
         raise NotImplementedError
 
     def check_create(self, directory: str) -> None:
-        """Raises ArchiveError where create() would not be what it says."""
+        """Raise ArchiveError when create() would not be atomic here."""
 
 
 class LocalStorage(Storage):
-    """A directory of this machine, or one that it has mounted."""
+    """A local or mounted directory."""
 
     def sync(self, path: str) -> None:
         with self.errors("written", path):
@@ -184,7 +187,7 @@ class LocalStorage(Storage):
             self._sync_directory(path)
 
     def _sync_directory(self, path: str) -> None:
-        """Syncs the directories above a file, as far as the archive reaches."""
+        """Sync the directories above a file, up to the archive's root."""
         for each in Path(self.full(path)).parents:
             sync_path(each)
             if str(each) == self.root:
@@ -219,14 +222,14 @@ class LocalStorage(Storage):
 
 
 class S3Storage(Storage):
-    """A bucket of S3, or of what speaks its protocol (endpoint_override=, scheme=, region= in the URL)."""
+    """A bucket of S3 or a compatible store (endpoint_override=, scheme=, region= in the URL)."""
 
     def make_parent(self, path: str) -> None:
-        pass  # directories are no objects
+        pass  # S3 has no directories
 
     @cached_property
     def client(self) -> Any:
-        """boto3's client, with what the URL says, as pyarrow takes it."""
+        """boto3's client, with the options of the URL, read as pyarrow does."""
         try:
             import boto3
         except ImportError:
@@ -254,7 +257,7 @@ class S3Storage(Storage):
                 status = exc.response["ResponseMetadata"]["HTTPStatusCode"]
                 if status == 412:
                     return False
-                if status == 409:  # somebody else is about to: who was first is seen by asking once more
+                if status == 409:  # another job is creating the file: try again to see who was first
                     continue
                 raise ArchiveError(f"{where} cannot be written: {first_line(exc)}") from None
             except BotoCoreError as exc:

@@ -1,4 +1,4 @@
-"""Where an archive is written, by its URL."""
+"""The target of an archive, by its URL."""
 
 from __future__ import annotations
 
@@ -14,13 +14,12 @@ from gnats.archive.storage import FILE_ERRORS, LocalStorage, S3Storage, Storage,
 
 @dataclass(frozen=True)
 class Target:
-    """A place to write to, by its URL; as plain data, for tasks in other processes."""
+    """The URL of an archive, as plain data for tasks in other processes."""
 
     url: str
 
     def open(self) -> Storage:
-        """Raises ArchiveError: the URL is none, its kind is not supported, or the driver for it is
-        missing."""
+        """Open the storage. Raises ArchiveError for an invalid or unsupported URL, or a missing driver."""
         url = self.url
         try:
             split = urlsplit(url)

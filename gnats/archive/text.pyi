@@ -1,10 +1,11 @@
-"""Bytes as text, and back again.
+"""Convert bytes to text, and back again.
 
-Bytes that are no UTF-8 become `\\xNN`; so does a backslash in front of what would read like one of these.
+A byte that is not part of UTF-8 becomes `\\xNN`; so does a backslash before text that looks like such an
+escape.
 """
 
 def show(data: bytes) -> str:
-    """The text of a subject or a header."""
+    """Convert a subject or a header to text."""
 
 def unshow(text: str) -> bytes:
-    """The bytes that a text stands for."""
+    """Convert a text of show() back to its bytes."""

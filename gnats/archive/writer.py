@@ -1,9 +1,9 @@
-"""Batches of messages to Parquet files, inside a task.
+"""Write batches of messages to Parquet files, inside a task.
 
-A file has the messages of one day (or hour) in the order of their sequences. Columns account and stream are
-not in it, they are in the names of its directories, where Spark, DuckDB and pyarrow look for them; who
-reads a single file finds them in its metadata. Sequence, time and subject have statistics in the file's
-footer and page index, so that a query reads only what may concern it."""
+A file has the messages of one day (or hour) in the order of their sequences. The columns account and stream
+are not in it: they are in the names of its directories, where Spark, DuckDB and pyarrow find them, and in the
+file's metadata. Sequence, time and subject have statistics in the file's footer and page index, so that a
+query reads only the pages that may match."""
 
 from __future__ import annotations
 
@@ -24,13 +24,12 @@ from gnats.archive.reading.source import SCHEMA
 from gnats.version import __version__
 
 FILE_SCHEMA = pa.schema([each for each in SCHEMA if each.name not in ("account", "stream")])
-"""What is in the files."""
+"""The columns of a file."""
 
 HOUR_NS = 3600 * 10**9
 _PARTITION_NS = {"date": 24 * HOUR_NS, "hour": HOUR_NS}
 MAX_OPEN = 8
-"""Files that a task has open at once; a stream of a mirror or with a clock that jumped may need several
-days."""
+"""Files that a task has open at the same time. A mirror, or a clock that jumped, may mix several days."""
 _STATISTICS = ["sequence", "subject", "time", "time_ns", "size", "block"]
 _DELTA = ("sequence", "time", "time_ns")
 _DICTIONARY = ["subject", "size", "block", "headers.key_value.key"]
@@ -38,8 +37,7 @@ _DICTIONARY = ["subject", "size", "block", "headers.key_value.key"]
 
 @dataclass(frozen=True)
 class Layout:
-    """How files are made. Sizes in bytes; `memory` bounds what a task keeps of messages before it writes
-    them."""
+    """The layout of files. Sizes in bytes; `memory` bounds the messages that a task keeps before writing."""
 
     partition: str = "date"
     file_bytes: int = 256 << 20
@@ -49,24 +47,24 @@ class Layout:
 
     @property
     def batch_bytes(self) -> int:
-        """What a batch of the reader may hold of payloads."""
+        """Most bytes of payloads in a batch of the reader."""
         return max(self.memory // 8, 1 << 16)
 
     @property
     def buffered_bytes(self) -> int:
-        """What all open files together may hold. Encoding needs as much again."""
+        """Most bytes that all open files together buffer. Encoding needs as much again."""
         return max(self.memory // 3, 1 << 16)
 
 
 def partition_path(partition: str, unit: int) -> str:
-    """The directory of a day, or of an hour, given as days or hours since 1970."""
+    """Return the directory of a day or hour; `unit` counts days or hours since 1970."""
     if partition == "date":
         return f"date={np.datetime64(unit, 'D')}"
     return f"date={np.datetime64(unit // 24, 'D')}/hour={unit % 24:02}"
 
 
 class _File:
-    """One file that is being written."""
+    """A file that is being written."""
 
     def __init__(self, manifest: Manifest, job: str, directory: str, layout: Layout) -> None:
         self.manifest = manifest
@@ -104,7 +102,7 @@ class _File:
             self.flush()
 
     def flush(self) -> None:
-        """Writes a row group."""
+        """Write the buffered messages as a row group."""
         if self._batches:
             table = pa.Table.from_batches(self._batches, FILE_SCHEMA)
             self._payload += int(pa.compute.sum(table.column("size")).as_py())
@@ -117,8 +115,7 @@ class _File:
         return bool(self._sink.tell() >= self._layout.file_bytes)
 
     def close(self) -> Entry:
-        """Ends the file; it is safe on the disk when this returns, and nobody else's until it is
-        committed."""
+        """End the file and make it durable. It is not part of the archive before it is committed."""
         self.flush()
         origin, digest = self.manifest.origin, self._digest.hex()
         with self.manifest.storage.errors("written", self.staged):
@@ -155,15 +152,14 @@ class _File:
 
     def discard(self) -> None:
         self._batches = []
-        with suppress(*self.manifest.storage.faults):  # what was wrong is known already
+        with suppress(*self.manifest.storage.faults):  # an error has been raised already
             self._writer.close()
             self._sink.close()
         self.manifest.storage.delete(self.manifest.path(self.staged))
 
 
 def _range(metadata: pq.FileMetaData, column: str) -> tuple[Any, Any]:
-    """The least and the greatest value of a column; of a subject, "" when the footer has none (a long
-    one)."""
+    """Return (least, greatest) value of a column; "" for subjects that are too long for the footer."""
     at = FILE_SCHEMA.get_field_index(column)  # no column before these has more than one leaf
     found = [metadata.row_group(group).column(at).statistics for group in range(metadata.num_row_groups)]
     if any(each is None or not each.has_min_max for each in found):
@@ -174,7 +170,7 @@ def _range(metadata: pq.FileMetaData, column: str) -> tuple[Any, Any]:
 
 
 class Writer:
-    """Writes the messages of a task, in the order of their sequences; a context that discards what failed."""
+    """Writes the messages of a task, in the order of their sequences. A context; it discards failed files."""
 
     def __init__(self, manifest: Manifest, job: str, layout: Layout) -> None:
         self.manifest = manifest
@@ -199,8 +195,7 @@ class Writer:
             self.manifest.storage.delete(self.manifest.path(entry.staged))
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Takes a batch of SCHEMA. Raises ArchiveError when its sequences do not go on from the last
-        one's."""
+        """Write a batch of SCHEMA. Raises ArchiveError when its sequences do not follow the last batch's."""
         if not batch.num_rows:
             return
         sequences = batch.column("sequence").to_numpy()
@@ -234,6 +229,6 @@ class Writer:
         self.entries.append(self._open.pop(unit).close())
 
     def close(self) -> None:
-        """Ends all files; `entries` has them."""
+        """End all files, and add them to `entries`."""
         while self._open:
             self._end(next(iter(self._open)))

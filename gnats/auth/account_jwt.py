@@ -39,7 +39,7 @@ class AccountError(Exception):
 
 
 class ClaimAccount:
-    """An account and the claims of its JWT. Only a system account may lack a JWT, until it is fetched.
+    """An account and the claims of its JWT. A system account lacks the JWT until it is fetched.
 
     `name` is the public key. `updated` is the time of the last change (monotonic seconds). `incomplete` is
     set when an account that it imports from could not be found.

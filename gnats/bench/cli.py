@@ -1,4 +1,4 @@
-"""`gnats bench`: loads a server and prints what it did, in the format of nats-bench."""
+"""`gnats bench`: load a server, and print its throughput and latency in the format of nats-bench."""
 
 import argparse
 import sys
@@ -14,7 +14,7 @@ DEFAULT_SERVER = "nats://127.0.0.1:4222"
 
 
 def positive(value: str) -> int:
-    """A whole number of at least 1; 1k and 1m are accepted."""
+    """Parse a whole number of at least 1; accepts 1k and 1m."""
     factor = {"k": 1_000, "m": 1_000_000}.get(value[-1:].lower(), 1)
     number = int(value[:-1] if factor > 1 else value) * factor
     if number < 1:
@@ -22,11 +22,11 @@ def positive(value: str) -> int:
     return number
 
 
-positive.__name__ = "positive number"  # argparse names a type so in its errors
+positive.__name__ = "positive number"  # argparse shows the type's name in errors
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line of `gnats bench`."""
+    """Return the parser of `gnats bench`'s command line."""
     root = argparse.ArgumentParser(prog="gnats bench", description="Measures what a NATS server moves.")
     modes = root.add_subparsers(dest="mode", required=True, metavar="pub|sub|pubsub|request")
     for mode, about in (
@@ -70,7 +70,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 class Progress:
-    """One line on a terminal that is written over until it is done; nothing elsewhere."""
+    """A progress line that is rewritten on a terminal; nothing elsewhere."""
 
     def __init__(self, total: int, shown: bool) -> None:
         self.total = total
@@ -93,7 +93,7 @@ class Progress:
 
 
 def run_pubsub(args: argparse.Namespace, target: Target, progress: Progress) -> str:
-    """Modes pub, sub and pubsub."""
+    """Run mode pub, sub or pubsub; return the text of the results."""
     publishers = 0 if args.mode == "sub" else args.pub
     subscribers = 0 if args.mode == "pub" else args.sub
     queue = "" if args.mode == "pub" else args.queue
@@ -111,7 +111,7 @@ def run_pubsub(args: argparse.Namespace, target: Target, progress: Progress) -> 
 
 
 def run_requests(args: argparse.Namespace, target: Target, progress: Progress) -> str:
-    """Mode request."""
+    """Run mode request; return the text of the results."""
     with Requests(
         target,
         requesters=args.pub,
@@ -125,7 +125,7 @@ def run_requests(args: argparse.Namespace, target: Target, progress: Progress) -
 
 
 def bench_main(argv: Sequence[str] | None = None) -> int:
-    """Runs `gnats bench` with `argv`; 0, or 1 after a line on stderr that says what went wrong."""
+    """Run `gnats bench` with `argv`; return 0, or 1 after an error line on stderr."""
     args = parser().parse_args(argv)
     run: Callable[[argparse.Namespace, Target, Progress], str]
     run = run_requests if args.mode == "request" else run_pubsub

@@ -1,4 +1,4 @@
-"""What the load generator reports."""
+"""The results of the load generator."""
 
 from dataclasses import dataclass
 
@@ -6,7 +6,7 @@ from gnats.bench.histogram import Histogram
 
 
 class LoadError(Exception):
-    """A run that did not do what was asked: the server refused, closed, was too slow, or miscounted."""
+    """A run failed: the server refused, closed, was too slow, or delivered a wrong number of messages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,19 +20,19 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class PubSubResult:
-    """Exact counts: a run fails when the server delivers one message more or less than it should."""
+    """Counts are exact: a run fails when the server delivers one message too many or too few."""
 
     published: int
     delivered: int
     bytes: int  # payloads, published and delivered
-    seconds: float  # from the first write until the last delivery and the PONG behind the last publish
+    seconds: float  # from the first write to the last delivery and the PONG after the last publish
     publishers: list[Sample]
     subscribers: list[Sample]
     generator_cpu_seconds: float  # of the generator's thread: near `seconds` means that it was the bottleneck
 
     @property
     def messages(self) -> int:
-        """Messages the server moved: published and delivered."""
+        """The messages that the server moved: published and delivered."""
         return self.published + self.delivered
 
 
@@ -59,7 +59,7 @@ class LatencyResult:
 
 @dataclass(frozen=True, slots=True)
 class StreamResult:
-    """Messages that were published and acknowledged, or read from a stream."""
+    """Messages published to a stream and acknowledged, or read from it."""
 
     messages: int
     bytes: int  # payloads that were read

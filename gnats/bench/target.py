@@ -1,4 +1,4 @@
-"""Where a load goes: a server's URL, and the CONNECT its connections send."""
+"""The target of a load: a server's address, and the CONNECT that connections send."""
 
 import json
 import socket
@@ -10,7 +10,7 @@ from gnats.bench.results import LoadError
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A server's address (IPv4 or a name that has one) and the credentials to use there."""
+    """A server's address (IPv4, or a name that resolves to one) and the credentials."""
 
     host: str
     port: int
@@ -21,9 +21,9 @@ class Target:
 
     @classmethod
     def parse(cls, url: str) -> "Target":
-        """Reads `[nats://|tls://][user[:password]@]host[:port]`; a user without a password is a token.
+        """Parse `[nats://|tls://][user[:password]@]host[:port]`; a user without a password is a token.
 
-        Raises ValueError for any other scheme or a port that is none.
+        Raises ValueError for another scheme or an invalid port.
         """
         parts = urlsplit(url if "://" in url else f"nats://{url}")
         if parts.scheme not in ("nats", "tcp", "tls"):
@@ -39,7 +39,7 @@ class Target:
         return f"{self.host}:{self.port}"
 
     def resolve(self) -> str:
-        """The IPv4 address in dotted form. Raises LoadError when there is none."""
+        """Return the IPv4 address in dotted form. Raises LoadError when there is none."""
         try:
             found = socket.getaddrinfo(self.host, self.port, socket.AF_INET, socket.SOCK_STREAM)
         except socket.gaierror as error:
@@ -47,7 +47,7 @@ class Target:
         return str(found[0][4][0])
 
     def hello(self) -> bytes:
-        """CONNECT and the PING whose PONG says that it was accepted."""
+        """Return CONNECT and a PING, whose PONG confirms that the server has accepted the client."""
         options: dict[str, object] = {
             "verbose": False,
             "pedantic": False,

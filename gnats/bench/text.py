@@ -1,4 +1,4 @@
-"""Results as nats-bench prints them."""
+"""The text of results, as nats-bench prints them."""
 
 from collections.abc import Sequence
 from statistics import fmean, pstdev
@@ -8,7 +8,7 @@ from gnats.bench.results import PubSubResult, RequestResult, Sample
 
 
 def human_bytes(count: float) -> str:
-    """1536 -> '1.50 KB'; units of 1024."""
+    """Format bytes in units of 1024: 1536 -> '1.50 KB'."""
     for unit in ("B", "KB", "MB", "GB"):
         if count < 1024:
             return f"{count:.2f} {unit}"
@@ -17,12 +17,12 @@ def human_bytes(count: float) -> str:
 
 
 def rate(messages: int, size: int, seconds: float) -> str:
-    """`size` is the bytes of all messages together."""
+    """Format a rate; `size` is the bytes of all messages together."""
     return f"{messages / seconds:,.0f} msgs/sec ~ {human_bytes(size / seconds)}/sec"
 
 
 def microseconds(latency: Histogram) -> str:
-    """The percentiles worth knowing, in microseconds."""
+    """Format the main percentiles, in microseconds."""
     names = (("P50", 50.0), ("P99", 99.0), ("P99.9", 99.9))
     return " | ".join(f"{name} {latency.percentile(percent) / 1000:,.1f} us" for name, percent in names)
 
@@ -45,7 +45,7 @@ def _group(label: str, samples: Sequence[Sample], indent: str) -> list[str]:
 
 
 def pubsub(result: PubSubResult) -> str:
-    """The whole, the publishers and the subscribers, each connection on its own when there are several."""
+    """Format the totals, then the publishers and subscribers, one line for each of several connections."""
     both = bool(result.publishers and result.subscribers)
     lines = []
     if both:
@@ -58,5 +58,5 @@ def pubsub(result: PubSubResult) -> str:
 
 
 def requests(result: RequestResult) -> str:
-    """The requesters, and how long a reply took."""
+    """Format the requesters and the latency of replies."""
     return "\n".join([*_group("Request", result.requesters, ""), f" {microseconds(result.latency)}"])

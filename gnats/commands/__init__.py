@@ -1,1 +1,1 @@
-"""The gnats-server command: its command line, signals and service managers."""
+"""The gnats-server command: its command line, signals, service managers, and a small process."""

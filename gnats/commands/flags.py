@@ -37,7 +37,7 @@ _OPTIONS: dict[str, tuple[str, str]] = {
     "io_threads": (_THREADS, "io_threads"),
     "jetstream_on": (_BOOL, "js jetstream"),
     "store_dir": (_STRING, "sd store_dir"),
-    # not options of the server
+    # flags that are not options of the server
     "config_file": (_STRING, "c config"),
     "check_config": (_BOOL, "t"),
     "signal": (_STRING, "sl signal"),
@@ -55,7 +55,7 @@ _OPTIONS: dict[str, tuple[str, str]] = {
 }
 
 _LEVELS = {
-    # in this order, the last that is given decides
+    # applied in this order, so that the last given flag decides
     "debug_and_trace": ("debug", "trace"),
     "debug_and_verbose_trace": ("debug", "trace", "trace_verbose"),
     "verbose_trace": ("trace", "trace_verbose"),
@@ -127,10 +127,11 @@ TLS:
 
 @dataclass(slots=True)
 class CommandLine:
-    """What to do, with which options.
+    """An action and its options.
 
-    The action is "run", "check" (only the configuration), "signal" (send `signal`: a command and whom to),
-    "version", "help" or "help_tls".
+    `action` is "run", "check" (only check the configuration), "signal" (send `signal`: a command and the
+    expression of pids), "version", "help" or "help_tls". `warnings` are of the configuration file; `args` is
+    the command line, for reloads.
     """
 
     action: str
@@ -141,9 +142,9 @@ class CommandLine:
 
 
 def configure_options(args: list[str]) -> CommandLine:
-    """Read the command line, and the configuration file it names; the command line wins.
+    """Read the command line, and the configuration file that it names; the command line takes precedence.
 
-    Raises OptionError, one line for each thing that is wrong.
+    Raises OptionError with a line for each error.
     """
     values, rest = parse_flags(args)
     word = rest[0].lower() if rest else ""
@@ -173,7 +174,7 @@ def configure_options(args: list[str]) -> CommandLine:
 
 
 def reload_options(command: CommandLine) -> Options:
-    """The options of the same command line with the configuration file as it is now.
+    """Read the same command line again, with the present configuration file.
 
     Raises OptionError.
     """
@@ -197,7 +198,7 @@ def _override(opts: Options, values: dict[str, object]) -> None:
 
 
 def _override_tls(opts: Options, values: dict[str, object]) -> None:
-    """TLS with the files of the command line; how it is done otherwise is the configuration file's."""
+    """Replace the files in the TLS options by those of the command line; keep the other TLS options."""
     if values.get("tls_on") is False:
         opts.tls = None
         return
@@ -223,7 +224,7 @@ def _override_tls(opts: Options, values: dict[str, object]) -> None:
 
 
 def parse_flags(args: list[str]) -> tuple[dict[str, object], list[str]]:
-    """The values by option, of repeated flags the last, and the words after the flags.
+    """Return (values by option, the words after the flags); the last of repeated flags counts.
 
     Raises OptionError.
     """

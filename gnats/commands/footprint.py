@@ -1,7 +1,7 @@
-"""Keeps the server's process small.
+"""Keep the server's process small.
 
-Importing Python's ssl module, as asyncio and uvloop do, loads OpenSSL: 4.5 MB of resident memory, a quarter
-of an idle server. The data plane does its own TLS, so the loop has no use for it.
+asyncio and uvloop import Python's ssl module, which loads OpenSSL: 4.5 MB of resident memory, a quarter of an
+idle server. The data plane does its own TLS, so the loop does not need it.
 """
 
 import sys
@@ -11,12 +11,12 @@ from types import ModuleType
 def import_loop_without_ssl() -> None:
     """Import asyncio and uvloop as if Python had been built without OpenSSL.
 
-    For a process that will not speak TLS through its event loop; asking the loop for it is an error then.
-    Nothing happens when one of the modules has been imported already. Later imports of ssl get the real one.
+    For a process that does not use TLS through its event loop: the loop fails when asked for it. Does nothing
+    when one of the modules is imported already. Later imports of ssl get the real module.
     """
     if not sys.modules.keys().isdisjoint(("ssl", "asyncio", "uvloop")):
         return
-    # With None, importing it is an ImportError: asyncio is prepared for that, uvloop is not.
+    # None makes the import raise ImportError. asyncio handles that, uvloop does not.
     sys.modules["ssl"] = None  # type: ignore[assignment]
     try:
         import asyncio  # noqa: F401
@@ -28,7 +28,7 @@ def import_loop_without_ssl() -> None:
 
 
 def _stand_in() -> ModuleType:
-    """What uvloop takes from ssl when it is imported: the names of classes, and of some numbers."""
+    """Make a module with the names that uvloop uses at import: classes, and some numbers."""
     module = ModuleType("ssl")
 
     def attribute(name: str) -> object:

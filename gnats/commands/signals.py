@@ -1,4 +1,4 @@
-"""Signals to other servers of this machine: `gnats-server --signal command[=pid]` (signal.go)."""
+"""Send signals to other servers on this machine: `gnats-server --signal command[=pid]` (signal.go)."""
 
 import os
 import re
@@ -24,10 +24,10 @@ _PID = re.compile(r"[1-9]\d*")
 
 
 def process_signal(command: str, pid_expr: str) -> None:
-    """Send a command's signal to a server, or to several.
+    """Send a command's signal to one or more servers.
 
-    `pid_expr` is a pid, the path of a file with one, the beginning of pids with a * behind it (* alone: every
-    server), or empty for the only server that runs. Raises ServerError.
+    `pid_expr` is a pid, the path of a file with one, the beginning of pids followed by * (* alone: every
+    server), or empty for the only running server. Raises ServerError.
     """
     given = _maybe_read_pid_file(pid_expr)
     is_glob = given.endswith("*")
@@ -55,14 +55,14 @@ def process_signal(command: str, pid_expr: str) -> None:
 
 
 def resolve_pids() -> list[int]:
-    """The pids of all servers on this machine but this process, in order."""
+    """Return the sorted pids of all servers on this machine, except this process."""
     pids = []
     for entry in Path("/proc").iterdir():
         if not entry.name.isdecimal() or int(entry.name) == os.getpid():
             continue
         try:
             words = (entry / "cmdline").read_bytes().split(b"\0")
-        except OSError:  # it has ended, or is nobody's business
+        except OSError:  # the process has ended, or is not readable
             continue
         if is_server([os.fsdecode(word) for word in words]):
             pids.append(int(entry.name))
@@ -70,7 +70,7 @@ def resolve_pids() -> list[int]:
 
 
 def is_server(words: list[str]) -> bool:
-    """Whether a command line is that of a server: the script as such or run by a Python, or the module."""
+    """Whether a command line is a server's: the script, alone or after Python, or `python -m` the module."""
     names = [word.rpartition("/")[2] for word in words]
     if names[0].startswith("python"):
         names.pop(0)
@@ -78,7 +78,7 @@ def is_server(words: list[str]) -> bool:
             option = names.pop(0)
             if option == "-m":
                 return names[:1] == [MODULE]
-            if option in ("-X", "-W"):  # with a value
+            if option in ("-X", "-W"):  # a value follows
                 del names[:1]
     return names[:1] == [PROCESS_NAME] or names[:2] == ["gnats", "server"]
 

@@ -1,4 +1,4 @@
-"""What a service manager is told (sd_notify(3)): readiness, reloads, the end, and that all is well."""
+"""Notify a service manager (sd_notify(3)) of readiness, reloads, the shutdown, and with watchdog pings."""
 
 import asyncio
 import os
@@ -12,20 +12,20 @@ if TYPE_CHECKING:
     from gnats.server.server import Server
 
 _PINGS = 3
-"""Watchdog intervals are cut into so many: one that is late does no harm."""
+"""Pings in each watchdog interval: more than one, so that a late ping does no harm."""
 
 
 class Notifier:
-    """Sends messages to the socket at `address`; @ at its beginning means an abstract one.
+    """Sends messages to the Unix socket `address`; @ at its beginning means an abstract socket.
 
-    What cannot be sent is dropped: the service manager is not needed for serving.
+    Messages that cannot be sent are dropped: the server works without the service manager.
     """
 
     def __init__(self, address: str) -> None:
         self._address = f"\0{address[1:]}" if address.startswith("@") else address
 
     def notify(self, *assignments: str) -> bool:
-        """Send NAME=value lines; whether that was possible."""
+        """Send NAME=value lines; return whether they were sent."""
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as sock:
             sock.setblocking(False)
             try:
@@ -36,7 +36,7 @@ class Notifier:
 
 
 class Service:
-    """A server as the service manager sees it. Made and used in the server's loop, see start_service()."""
+    """Notifies the service manager about a server. Used in the server's loop; made by start_service()."""
 
     def __init__(self, server: "Server", notifier: Notifier, watchdog: float) -> None:
         self._server = server
@@ -47,7 +47,7 @@ class Service:
         self._watchdog = asyncio.create_task(self._watch(watchdog / _PINGS)) if watchdog else None
 
     def on_state(self, state: str) -> None:
-        """Tell about "ready", "reloading" (then "ready" again), "lame duck" or "stopping"."""
+        """Notify of a new state: "ready", "reloading" (then "ready" again), "lame duck" or "stopping"."""
         if self._stopping:
             return
         if state == "ready":
@@ -65,7 +65,7 @@ class Service:
             self._notifier.notify("STOPPING=1", "STATUS=Shutting down")
 
     async def _watch(self, interval: float) -> None:
-        """Ping as long as every poller goes round when it is woken; that this runs speaks for the loop."""
+        """Ping while every poller completes a round after it is woken; running here checks the loop, too."""
         seen: list[int] = []
         while True:
             pollers = self._server.pollers
@@ -80,7 +80,7 @@ class Service:
 
 
 def start_service(server: "Server", environ: Mapping[str, str] = os.environ) -> Service | None:
-    """Speak for a server that is ready to the service manager that the environment names, if it names one."""
+    """Notify the service manager that the environment names, if any, that the server is ready; keep on."""
     address = environ.get("NOTIFY_SOCKET", "")
     if address[:1] not in ("/", "@"):
         return None
@@ -88,7 +88,7 @@ def start_service(server: "Server", environ: Mapping[str, str] = os.environ) -> 
 
 
 def _watchdog(environ: Mapping[str, str]) -> float:
-    """Seconds within which a ping is expected, 0 for none (sd_watchdog_enabled(3))."""
+    """Return the watchdog interval in seconds, 0 without a watchdog (sd_watchdog_enabled(3))."""
     usec, pid = environ.get("WATCHDOG_USEC", ""), environ.get("WATCHDOG_PID", "")
     if not usec.isdecimal() or (pid and pid != str(os.getpid())):
         return 0.0

@@ -1,1 +1,1 @@
-"""Monitoring (monitor.go): what the server knows about itself, as plain data and over HTTP."""
+"""Monitoring (monitor.go): pages about the server as plain data, over HTTP and in the system account."""

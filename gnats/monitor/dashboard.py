@@ -1,4 +1,4 @@
-"""The dashboard and the index: static files, and what a browser may do with them."""
+"""The dashboard and the index page: static files, and the headers that restrict browsers."""
 
 import html
 from functools import cache
@@ -12,7 +12,7 @@ FILES = {
     "app.js": "text/javascript",
     "icon.svg": "image/svg+xml",
 }
-"""Files of the dashboard with their types."""
+"""The content types of the dashboard's files."""
 
 POLICY = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self';"
@@ -42,12 +42,12 @@ _INDEX = {
 
 @cache
 def static_file(name: str) -> tuple[bytes, str]:
-    """The content and the type of one of FILES."""
+    """Return (content, content type) of one of FILES."""
     return (files("gnats.monitor") / "static" / name).read_bytes(), FILES[name]
 
 
 def index_page(base: str) -> str:
-    """The page that names the others; `base` is the path they are below."""
+    """Return the page with links to the others, which are below the path `base`."""
     below = html.escape(base.rstrip("/"))
     links = "\n".join(f'<li><a href="{below}/{path}">{name}</a>' for path, name in _INDEX.items())
     return f"""<!DOCTYPE html>

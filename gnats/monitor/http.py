@@ -54,21 +54,21 @@ if TYPE_CHECKING:
     from gnats.log.logger import Logger
 
 SHUTDOWN_TIMEOUT = 1.0
-"""Seconds that a request in progress has at a shutdown."""
+"""Seconds that a shutdown waits for requests in progress."""
 
 HEADER_TIMEOUT = 5.0
 """Seconds that a new connection has for its TLS handshake, and for the header of its first request."""
 
 LONGEST_LINE = 64 * 1024
-"""Bytes of a URL, or of a header."""
+"""Most bytes of a URL, or of a header line."""
 
 BACKLOG = 128
 
 TURN = 0.002
-"""Seconds of work on a page before others get their turn."""
+"""Seconds of work on a page before the loop does other work."""
 
 _TURNS = web.AppKey("turns", asyncio.Lock)
-"""Held by the page that has its turn: pages take turns, so that many cost others no more than one does."""
+"""Held by the page in progress: pages take turns, so that many pages delay other work no more than one."""
 
 T = TypeVar("T")
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -78,7 +78,7 @@ _LONGEST_CALLBACK = 128
 
 
 class MonitoredServer(VarzServer, AccountzServer, ConnzServer, SubszServer, HealthzServer, Polled, Protocol):
-    """A server as its endpoints need it. Requests are counted in `http_requests`."""
+    """The server as the endpoints see it; `http_requests` counts requests by path."""
 
     http_requests: dict[str, int]
 
@@ -87,7 +87,7 @@ class MonitoredServer(VarzServer, AccountzServer, ConnzServer, SubszServer, Heal
 
 
 class _OneLine(logging.Handler):
-    """What aiohttp says about requests that it cannot read becomes a line of the server's log."""
+    """Logs aiohttp's errors about malformed requests as one line each in the server's log."""
 
     def __init__(self, server: MonitoredServer) -> None:
         super().__init__()
@@ -105,7 +105,7 @@ def _quiet(server: MonitoredServer) -> logging.Logger:
 
 
 class Monitor:
-    """The HTTP server of a Server."""
+    """The HTTP server of a Server's monitoring endpoints. Made by listen()."""
 
     def __init__(self, server: MonitoredServer, sock: socket.socket) -> None:
         self.sock = sock
@@ -115,7 +115,7 @@ class Monitor:
         self._context: ssl.SSLContext | None = None
         self._listener: asyncio.Server | None = None
         self._silent: dict[web.RequestHandler, Timer] = {}
-        """Connections whose first request is still to come."""
+        """By connection without a complete request so far: the timer that closes it."""
         app = web.Application(middlewares=[self._heard, _errors])
         app[_TURNS] = asyncio.Lock()
         app.on_response_prepare.append(_hide_library)
@@ -127,8 +127,8 @@ class Monitor:
             access_log=None,
             logger=_quiet(server),
             shutdown_timeout=SHUTDOWN_TIMEOUT,
-            handler_cancellation=True,  # nobody reads the page
-            auto_decompress=False,  # nobody reads the body: a small one could become very large
+            handler_cancellation=True,  # stop making a page when its client has gone
+            auto_decompress=False,  # bodies are not read, and a small one could become very large
             max_line_size=LONGEST_LINE,
             max_field_size=LONGEST_LINE,
         )
@@ -192,24 +192,24 @@ class Monitor:
         return await handler(request)
 
     def check_tls(self, tls: TLSOptions) -> None:
-        """Raises ServerError for certificates that reload_tls() could not use."""
+        """Raise ServerError for certificates that reload_tls() could not load."""
         if self._context:
             from gnats.monitor.https import server_context
 
             server_context(tls)
 
     def reload_tls(self) -> None:
-        """Use the certificates that the server's options name now, for connections from now on."""
+        """Load the certificates of the server's present options, for new connections. Logs errors."""
         if self._context and self._server.opts.tls:
             from gnats.monitor.https import load_certificates
 
             try:
                 load_certificates(self._context, self._server.opts.tls)
-            except ServerError as exc:  # they have just changed again
+            except ServerError as exc:  # the files have changed since check_tls()
                 self._server.log.error(str(exc))
 
     async def close(self) -> None:
-        """Stop listening, and end what is in progress."""
+        """Stop listening, and end requests in progress."""
         if self._listener:
             self._listener.close()
         for timer in self._silent.values():
@@ -221,7 +221,7 @@ class Monitor:
     # -- endpoints -------------------------------------------------------------------------------------------
 
     def _endpoints(self) -> dict[str, tuple[str, Handler]]:
-        """By path: the name under which requests are counted, "" for not here, and what answers them."""
+        """Return by path: (the name to count requests under, "" not to count them here; the handler)."""
         server = self._server
         pages: dict[str, Callable[[Query], Page]] = {
             "/varz": lambda query: varz(server),
@@ -270,7 +270,7 @@ class Monitor:
 
     async def _routez(self, request: web.Request) -> web.Response:
         options = RoutezOptions.from_query(Query(request.query))
-        self._count("/routez")  # like /connz only when the query is understood
+        self._count("/routez")  # as for /connz, only when the query is valid
         return await _json(request, routez(self._server, options))
 
     async def _connz(self, request: web.Request) -> web.Response:
@@ -331,7 +331,7 @@ def _static(name: str) -> Handler:
 
 
 async def _drive(request: web.Request, steps: Steps[T]) -> T:
-    """The result of work in steps; between two turns the loop does its other work."""
+    """Run work in steps and return its result; between turns, the loop does other work."""
     turns = request.app[_TURNS]
     while True:
         async with turns:
@@ -361,7 +361,7 @@ def _text(page: Page, indent: int | None) -> Steps[str]:
 
 
 def _answer(request: web.Request, text: str, status: int = 200) -> web.Response:
-    """JSON, or with a `callback` parameter a script that calls it (JSONP)."""
+    """Return JSON, or with a `callback` parameter a script that calls that function with it (JSONP)."""
     callback = request.query.get("callback", "")
     if callback:
         if len(callback) > _LONGEST_CALLBACK or not _CALLBACK.fullmatch(callback):

@@ -1,4 +1,4 @@
-"""TLS for the monitoring endpoints, by Python's ssl: nothing but this needs it."""
+"""TLS for the monitoring endpoints: the only part of the server that uses Python's ssl."""
 
 import ssl
 
@@ -10,7 +10,7 @@ _VERSIONS = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3}
 
 
 def server_context(tls: TLSOptions) -> ssl.SSLContext:
-    """A context for a server with these options; clients are not asked for certificates, as in nats-server.
+    """Make a context with these options. It does not request client certificates, as in nats-server.
 
     Raises ServerError.
     """
@@ -30,7 +30,7 @@ def server_context(tls: TLSOptions) -> ssl.SSLContext:
 
 
 def load_certificates(context: ssl.SSLContext, tls: TLSOptions) -> None:
-    """Have a context serve the options' certificates.
+    """Load the options' certificates into a context.
 
     Raises ServerError.
     """
@@ -38,7 +38,7 @@ def load_certificates(context: ssl.SSLContext, tls: TLSOptions) -> None:
     for cert, key in pairs:
         try:
             context.load_cert_chain(cert, key)
-        except OSError as exc:  # ssl.SSLError as well
+        except OSError as exc:  # includes ssl.SSLError
             reason = exc.reason if isinstance(exc, ssl.SSLError) else exc.strerror
             raise ServerError(
                 f"Can't start monitoring: error loading X509 certificate/key pair {cert}, {key}: {reason}"

@@ -1,4 +1,4 @@
-"""/metrics: the server for Prometheus. Nothing is kept between two scrapes; no series is a connection's."""
+"""/metrics: the server for Prometheus. Keeps nothing between scrapes; no series is about one connection."""
 
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Protocol
@@ -21,7 +21,7 @@ _DIRECTIONS = ("in", "out")
 
 
 class MetricsServer(Named, Protocol):
-    """A server as its metrics need it."""
+    """The server as its metrics see it."""
 
     @property
     def opts(self) -> "Options": ...
@@ -48,18 +48,18 @@ class MetricsServer(Named, Protocol):
 
 
 def process_metrics() -> list[Metric]:
-    """Those of the process. Any thread: counting thousands of open files takes milliseconds."""
+    """Return the metrics of the process. Any thread: counting thousands of open files takes milliseconds."""
     return [*ProcessCollector(namespace="gnats", registry=None).collect()]
 
 
 def exposition(server: MetricsServer, process: list[Metric], accept: str = "") -> tuple[bytes, str]:
-    """All metrics in Prometheus's text format, or what an Accept header prefers, and its content type."""
+    """Return (all metrics, their content type), in Prometheus's text format or one that `accept` prefers."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(ServerCollector(server, process))
     GCCollector(registry=registry)
     try:
         encode, content_type = choose_encoder(accept)
-    except TypeError:  # it compares a version that is none
+    except TypeError:  # prometheus_client fails on a malformed version in the Accept header
         encode, content_type = choose_encoder("")
     return encode(registry), content_type
 
@@ -72,7 +72,7 @@ class ServerCollector(Collector):
         self._process = process
 
     def collect(self) -> Iterator[Metric]:
-        """The metrics as they are now."""
+        """Yield the present metrics."""
         yield from self._server_metrics()
         yield from self._traffic_metrics()
         yield from self._account_metrics()
@@ -150,7 +150,7 @@ Rows = Iterable[tuple[tuple[str, ...], float]]
 
 
 def requests_rows(requests: dict[str, int]) -> Rows:
-    """Requests by path."""
+    """Return the numbers of requests by path, as rows."""
     return [((path,), count) for path, count in sorted(requests.items())]
 
 

@@ -1,7 +1,7 @@
-"""The profiling endpoint (StartProfiler in server.go): where a running server spends time and memory.
+"""The profiling endpoint (StartProfiler in server.go): shows where a running server spends time and memory.
 
-Needs aiohttp: `pip install 'gnats[monitor]'`. The pages are under /debug/pprof/ as Go's are, and are text:
-about Python threads, asyncio tasks and pollers rather than goroutines.
+Needs aiohttp: `pip install 'gnats[monitor]'`. The pages are under /debug/pprof/, as in Go. They are text,
+about Python threads, asyncio tasks and pollers instead of goroutines.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from gnats.runtime.pollers import Pollers
 
 SHUTDOWN_TIMEOUT = 1.0
-"""Seconds that a request in progress has at a shutdown."""
+"""Seconds that a shutdown waits for requests in progress."""
 DEFAULT_SECONDS = 30.0
 MAX_SECONDS = 600.0
 ALLOCATION_LINES = 50
@@ -44,7 +44,7 @@ Handler = Callable[[web.Request], Awaitable[web.Response]]
 
 
 class Profiled(Protocol):
-    """A server that is measured."""
+    """The server as its profiles see it."""
 
     @property
     def opts(self) -> "Options": ...
@@ -57,7 +57,7 @@ class Profiled(Protocol):
 
 
 class Profiler:
-    """The HTTP server for a Server's profiles."""
+    """The HTTP server of a Server's profiles. Made by listen()."""
 
     def __init__(self, server: Profiled, sock: socket.socket) -> None:
         self.sock = sock
@@ -94,14 +94,14 @@ class Profiler:
         return profiler
 
     async def close(self) -> None:
-        """Stop listening, and end what is in progress."""
+        """Stop listening, and end requests in progress."""
         self._cancel.set()
         self.set_block_profile_rate(0)
         await self._runner.cleanup()
         self.sock.close()
 
     def set_block_profile_rate(self, rate: int) -> None:
-        """Note what holds up the event loop for `rate` nanoseconds or more; 0 or less: nothing."""
+        """Record work that blocks the event loop for `rate` nanoseconds or more; 0 or less: none."""
         if self._block:
             self._block.stop()
             self._block = None

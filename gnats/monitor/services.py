@@ -1,4 +1,4 @@
-"""The pages as answers to requests in the system account (events.go), their options in the request's body."""
+"""Pages as answers to requests in the system account (events.go); the request's body has the options."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -33,7 +33,7 @@ from gnats.runtime.steps import Steps
 
 
 class PagesServer(VarzServer, AccountzServer, ConnzServer, SubszServer, HealthzServer, Polled, Protocol):
-    """A server as all pages together need it."""
+    """The server as all pages together see it."""
 
 
 _STEPS: dict[str, Callable[[PagesServer, bytes], Steps[Page]]] = {
@@ -55,19 +55,19 @@ _SERVER: dict[str, Callable[[PagesServer, bytes], Page]] = {
 
 
 def _no_groups(options: RaftzOptions) -> Page:
-    """There are no Raft groups, which is no error here."""
+    """Return an empty page: without Raft groups, a request gets no error, unlike over HTTP."""
     return {}
 
 
 def server_page(server: PagesServer, name: str, body: bytes) -> Steps[Page]:
-    """A page about the server. Raises JSONError for a bad body, RequestError."""
+    """Make a page about the server. Raises JSONError for a malformed body, RequestError."""
     if name in _STEPS:
         return (yield from _STEPS[name](server, body))
     return _SERVER[name](server, body)
 
 
 def account_page(server: PagesServer, name: str, account: str, body: bytes) -> Steps[Page]:
-    """A page about an account. Raises JSONError for a bad body, RequestError."""
+    """Make a page about an account. Raises JSONError for a malformed body, RequestError."""
     match name:
         case "SUBSZ":
             subs = replace(SubszOptions.from_json(body), subscriptions=True, account=account)
@@ -82,14 +82,17 @@ def account_page(server: PagesServer, name: str, account: str, body: bytes) -> S
 
 
 def statz(server: PagesServer, body: bytes, accounts: tuple[str, ...]) -> Page | None:
-    """The figures of these accounts, or of those the body names; None when there is nothing to tell."""
+    """Return the statistics of `accounts`, or of those that the body names; None without any to list."""
     options = AccountStatzOptions.from_json(body)
     page = account_statz(server, replace(options, accounts=accounts or options.accounts))
     return page if page["account_statz"] or options.include_unused else None
 
 
 def subscribers(server: PagesServer, account: Account, subject: str, queue: bytes | None) -> Steps[int]:
-    """How many clients' subscriptions, of a queue group or all, a subject or what is below a wildcard has."""
+    """Count the clients' subscriptions that match a literal subject, or are subsets of one with wildcards.
+
+    With `queue`, count only those of that queue group.
+    """
     if valid_literal_subject(subject):
         found = [row[:2] for row in matching(account.sublist, subject.encode()) if row[5] in server.clients]
         return sum(1 for _, group in found if queue is None or group == queue)

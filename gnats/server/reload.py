@@ -128,7 +128,7 @@ async def _reload_client(server: Host, session: "Session", changed: Set[str], be
     if "TLSPinnedCerts" in changed and not _is_pinned(server, session):
         session.close(server.log, ClosedState.TLS_HANDSHAKE_ERROR)
         return False
-    if changed & _AUTH and not server.operator_mode:  # which has told its clients already
+    if changed & _AUTH and not server.operator_mode:  # operator mode has updated its clients already
         await _reload_authorization(server, session, before)
     if changed & _LIMITS:
         _reload_limits(server, session)

@@ -63,7 +63,7 @@ cdef size_t show_bytes(const uint8_t *p, size_t n, uint8_t *out) noexcept nogil:
 
 
 def show(bytes data not None) -> str:
-    """The text of a subject or a header."""
+    """Convert a subject or a header to text."""
     shown = PyBytes_FromStringAndSize(NULL, MOST_SHOWN * len(data))
     cdef const uint8_t *p = <const uint8_t *> PyBytes_AS_STRING(data)
     cdef size_t n = len(data)
@@ -73,5 +73,5 @@ def show(bytes data not None) -> str:
 
 
 def unshow(str text not None) -> bytes:
-    """The bytes that a text stands for."""
+    """Convert a text of show() back to its bytes."""
     return _SHOWN.sub(lambda match: bytes([int(match[1], 16)]), text.encode())

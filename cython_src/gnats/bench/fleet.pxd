@@ -14,14 +14,14 @@ cdef enum:
 cdef struct Conn:
     int fd               # -1 before it is opened
     SSL *ssl             # NULL in clear: before INFO has come, and without TLS
-    uint8_t greeted      # CONNECT has been given to `out`
+    uint8_t greeted      # CONNECT has been put into `out`
     uint8_t waiting      # an exchange is not complete
     Frames frames
-    const char *out      # what is being written, borrowed
+    const char *out      # bytes being written, borrowed
     size_t out_len
     size_t out_off
     int64_t answered     # PINGs answered
-    int64_t asked        # PONGs asked for so far
+    int64_t asked        # PINGs sent
 
 
 cdef class Fleet:
@@ -38,7 +38,7 @@ cdef class Fleet:
     cdef int epoll
     cdef char *buf
     cdef epoll_event events[EVENTS_MAX]
-    cdef int failed      # the connection that the last negative code is about
+    cdef int failed      # index of the connection with the last negative code
 
     cdef int wait(self, int timeout_ms) noexcept nogil
     cdef int read(self, int index) noexcept nogil

@@ -1,10 +1,10 @@
 """Many connections to one server, driven by one thread without the GIL.
 
-A Fleet connects (INFO, CONNECT, PING, PONG), exchanges a buffer for a PONG on any of its connections, and
-offers the steps that the runs are made of: wait, read and count, write what the socket takes. The epoll set
-is edge-triggered, so `read` goes on until the socket is empty and `write` until it is full.
+A Fleet connects (INFO, CONNECT, PING, PONG), sends a buffer and waits for its PONG on any of its connections,
+and has the steps of a run: wait, read and count, write. The epoll set is edge-triggered, so `read` continues
+until the socket is empty and `write` until it is full.
 
-Not for two threads at once.
+Use a Fleet in one thread at a time.
 """
 from cpython.exc cimport PyErr_CheckSignals
 from libc.errno cimport EAGAIN, EINPROGRESS, EINTR, EPROTO, errno
@@ -82,7 +82,7 @@ REASONS = {
 
 
 cdef ssize_t tls_result(SSL *ssl, int n) noexcept nogil:
-    """What a socket's call would have returned: bytes, 0 at the end, -errno."""
+    """Convert OpenSSL's result to a socket's: bytes, 0 at the end, or -errno."""
     cdef int error
     if n > 0:
         return n
@@ -93,10 +93,10 @@ cdef ssize_t tls_result(SSL *ssl, int n) noexcept nogil:
 
 
 cdef class Fleet:
-    """`count` connections to `target`, opened at most `parallel` at a time. Its certificate is not looked at.
+    """`count` connections to `target`, opened at most `parallel` at a time. Does not verify its certificate.
 
-    Raises LoadError when one cannot be opened within `timeout` seconds. `connect_seconds` is the time it took
-    until the last one had its PONG.
+    Raises LoadError when a connection cannot be opened within `timeout` seconds. `connect_seconds` is the time
+    until the last connection had its PONG.
     """
 
     def __cinit__(self):
@@ -144,7 +144,7 @@ cdef class Fleet:
         self.close()
 
     def close(self) -> None:
-        """Closes every connection. May be called again."""
+        """Close every connection. Idempotent."""
         self.release()
 
     cdef void release(self) noexcept nogil:
@@ -169,9 +169,9 @@ cdef class Fleet:
         self.connect_seconds = time.monotonic() - start
 
     def exchange(self, int first, buffers, *, double timeout=30.0) -> float:
-        """Writes buffers[i], ending with its only PING, to connection first + i; waits for every PONG.
+        """Write buffers[i], ending with its only PING, to connection first + i; wait for every PONG.
 
-        Returns the seconds it took. Raises LoadError when it takes longer than `timeout`.
+        Returns the seconds that this took. Raises LoadError when it takes longer than `timeout`.
         """
         cdef int i, rc, complete = 0, count = len(buffers)
         cdef bytes data
@@ -195,7 +195,7 @@ cdef class Fleet:
                 rc = self.exchange_step(100, &complete)
 
     cdef check(self, int code, double deadline, str what, done, of):
-        """What every run does between two steps: raises for a code, for a signal, and after the deadline."""
+        """Raise for a negative code, a signal, or after the deadline. Runs call this between two steps."""
         if code < 0:
             raise self.error(code)
         PyErr_CheckSignals()
@@ -211,14 +211,14 @@ cdef class Fleet:
         return LoadError(f"server {self.target}, connection {self.failed + 1} of {self.count}: {reason}")
 
     cdef int wait(self, int timeout_ms) noexcept nogil:
-        """Fills `events`; their number or a code."""
+        """Fill `events`; return their number or a code."""
         cdef int n = epoll_wait(self.epoll, self.events, EVENTS_MAX, timeout_ms)
         if n < 0:
             return 0 if errno == EINTR else -errno
         return n
 
     cdef int read(self, int index) noexcept nogil:
-        """Reads and counts all there is: 0 or a code."""
+        """Read and count all available bytes; return 0 or a code."""
         cdef Conn *c = &self.conns[index]
         cdef ssize_t n = READ_SIZE
         cdef int rc = 0
@@ -235,7 +235,7 @@ cdef class Fleet:
         return rc
 
     cdef ssize_t receive(self, Conn *c) noexcept nogil:
-        """One read into `buf`: bytes, 0 at the end, or -errno."""
+        """Read once into `buf`; return the bytes, 0 at the end, or -errno."""
         cdef ssize_t n
         if c.ssl == NULL:
             n = recv(c.fd, self.buf, READ_SIZE, MSG_DONTWAIT)
@@ -244,7 +244,7 @@ cdef class Fleet:
         return tls_result(c.ssl, SSL_read(c.ssl, self.buf, READ_SIZE))
 
     cdef ssize_t give(self, Conn *c) noexcept nogil:
-        """One write of what is to be written: bytes, or -errno."""
+        """Write once from `out`; return the bytes or -errno."""
         cdef ssize_t n
         if c.ssl == NULL:
             n = send(c.fd, c.out + c.out_off, c.out_len - c.out_off, MSG_DONTWAIT | MSG_NOSIGNAL)
@@ -254,7 +254,7 @@ cdef class Fleet:
         return n if n else -EPROTO
 
     cdef int greet(self, int index) noexcept nogil:
-        """Answers INFO: with TLS, which begins with the first write or read, and CONNECT; 0 or a code."""
+        """Answer INFO: set up TLS (the first write or read starts it), and queue CONNECT; return 0 or a code."""
         cdef Conn *c = &self.conns[index]
         c.greeted = 1
         self.put(index, self.hello_data, self.hello_size)
@@ -268,14 +268,14 @@ cdef class Fleet:
         return 0
 
     cdef void put(self, int index, const char *data, size_t size) noexcept nogil:
-        """Gives a connection that has nothing to write something to write."""
+        """Queue bytes on a connection whose `out` is empty."""
         cdef Conn *c = &self.conns[index]
         c.out = data
         c.out_len = size
         c.out_off = 0
 
     cdef int write(self, int index) noexcept nogil:
-        """Writes what the socket takes, PONGs too: 1 when nothing is left, 0 when it is full, or a code."""
+        """Write until the socket is full, also PONGs; return 1 when nothing is left, 0 when it is full, or a code."""
         cdef Conn *c = &self.conns[index]
         cdef ssize_t n
         while True:
@@ -295,7 +295,7 @@ cdef class Fleet:
                 return 1
 
     cdef int exchange_step(self, int timeout_ms, int *complete) noexcept nogil:
-        """Serves what is ready, and adds the connections whose PONG came to `complete`: 0 or a code."""
+        """Serve the ready connections; add those whose PONG has arrived to `complete`; return 0 or a code."""
         cdef int i, index, rc
         cdef int n = self.wait(timeout_ms)
         cdef Conn *c
@@ -313,7 +313,7 @@ cdef class Fleet:
         return min(n, 0)
 
     cdef int open_one(self) noexcept nogil:
-        """Starts the next connection: 0 or a code."""
+        """Start the next connection; return 0 or a code."""
         cdef Conn *c = &self.conns[self.opened]
         cdef epoll_event event
         cdef int on = 1
@@ -334,7 +334,7 @@ cdef class Fleet:
         return 0
 
     cdef int connect_step(self, int parallel, int timeout_ms, int *ready) noexcept nogil:
-        """Opens what may be opened, greets who was greeted, and adds to `ready`: 0 or a code."""
+        """Open connections, answer INFOs, and add completed connections to `ready`; return 0 or a code."""
         cdef int i, index, rc, n
         cdef Conn *c
         while self.opened < self.count and self.opened - ready[0] < parallel:

@@ -1,28 +1,28 @@
-"""What a server sends, as a load generator reads it: counted only, or frame by frame. See frames.pyx."""
+"""Read a server's stream for a load generator: count frames only, or read them one by one. See frames.pyx."""
 from libc.stdint cimport int64_t
 
 cdef enum:
-    LINE_MAX = 160       # what is kept of a line, enough for any -ERR; a longer one is read but not kept
+    LINE_MAX = 160       # bytes kept of a line, enough for any -ERR; the rest of a longer line is dropped
 
 cdef enum:
-    # return codes of everything that reads; any other negative one is -errno
+    # Results of functions that read; other negative ones are -errno.
     CODE_CLOSED = -1001     # the server closed the connection
     CODE_BAD = -1002        # the bytes are not the NATS protocol
     CODE_ERR = -1003        # the server sent -ERR; its text is in `line`
-    CODE_FULL = -1004       # a frame larger than the reader's buffer
+    CODE_FULL = -1004       # a frame is larger than the reader's buffer
     CODE_NO_MEMORY = -1005
 
 
 cdef struct Frames:
-    int64_t messages     # MSG and HMSG frames that arrived whole
-    int64_t bytes        # their payloads, headers included
+    int64_t messages     # complete MSG and HMSG frames
+    int64_t bytes        # of their payloads and headers
     int64_t infos
     int64_t pings
     int64_t pongs
     int64_t skip         # bytes of the current payload and its CRLF still to come
     int64_t size         # size of the current payload
-    int64_t number       # the number the current line ends with, as far as it has come; -1 for none
-    int line_len         # bytes seen of a line that did not arrive whole, 0 between lines
+    int64_t number       # the number at the end of the current, incomplete line; -1 for none
+    int line_len         # bytes of the current, incomplete line so far; 0 between lines
     char line[LINE_MAX]
 
 

@@ -1,11 +1,11 @@
-"""Reads a server's stream as cheaply as its use allows.
+"""Read a server's stream as cheaply as its use allows.
 
-`frames_count` only counts: it keeps no bytes, so one buffer serves any number of connections, and it is exact
-wherever the stream is cut. `reader_next` hands out whole messages (reply subject and payload) from a buffer
-of the connection's own; requesters, responders and latency probes use it.
+`frames_count` only counts. It keeps no bytes, so one buffer serves any number of connections, and it counts
+exactly wherever the stream is cut. `reader_next` returns whole messages (reply subject and payload) from the
+connection's own buffer; requesters, responders and latency probes use it.
 
-A message's line that repeats the one before it, byte for byte, is not parsed again; of any other only the end
-is: the line is found with memchr and its size is read backwards.
+A message's line that equals the line before it is not parsed again. Of another line, only the end is parsed:
+memchr finds the line's end, and the size is read backwards.
 """
 from libc.errno cimport EAGAIN, EINTR, errno
 from libc.stddef cimport ptrdiff_t
@@ -17,7 +17,7 @@ from gnats.bench.sys cimport MSG_DONTWAIT, recv
 
 
 cdef inline int64_t trailing_number(const char *first, const char *last) noexcept nogil:
-    """The digits that end [first, last), or -1 when there are none."""
+    """Return the number at the end of [first, last), -1 without digits."""
     cdef int64_t value = 0, scale = 1
     cdef const char *p = last
     while p > first and c'0' <= (p - 1)[0] <= c'9':
@@ -28,14 +28,14 @@ cdef inline int64_t trailing_number(const char *first, const char *last) noexcep
 
 
 cdef inline bint is_message(const char *line, size_t n) noexcept nogil:
-    """Whether a line of `n` bytes announces a payload."""
+    """Whether a payload follows a line of `n` bytes."""
     if n < 5:
         return False
     return memcmp(line, b"MSG ", 4) == 0 or memcmp(line, b"HMSG ", 5) == 0
 
 
 cdef int end_of_line(Frames *f, int n) noexcept nogil:
-    """Acts on a complete line: its first `n` bytes are in f.line, without the end of line."""
+    """Process a complete line, whose first `n` bytes without the line's end are in f.line."""
     cdef char *line = f.line
     line[n] = 0
     if is_message(line, n):
@@ -57,7 +57,7 @@ cdef int end_of_line(Frames *f, int n) noexcept nogil:
 
 
 cdef inline int add_to_line(Frames *f, char c) noexcept nogil:
-    """Adds one byte to a line that is cut somewhere."""
+    """Add one byte to an incomplete line."""
     cdef int n
     if f.line_len == 0:
         f.number = -1
@@ -78,11 +78,11 @@ cdef inline int add_to_line(Frames *f, char c) noexcept nogil:
 
 
 cdef int frames_count(Frames *f, const char *buf, size_t n) noexcept nogil:
-    """Counts what `n` more bytes of the stream complete; 0, CODE_BAD or CODE_ERR."""
+    """Count the frames that `n` more bytes of the stream complete; return 0, CODE_BAD or CODE_ERR."""
     cdef const char *p = buf
     cdef const char *end = buf + n
     cdef const char *lf
-    cdef const char *last = NULL     # the line of the message before, `head` bytes, in the same buffer
+    cdef const char *last = NULL     # the previous message's line, `head` bytes, in the same buffer
     cdef ptrdiff_t head = 0
     cdef int64_t size = 0
     cdef int rc
@@ -130,7 +130,7 @@ cdef int frames_count(Frames *f, const char *buf, size_t n) noexcept nogil:
 
 
 cdef bint frames_between(const Frames *f) noexcept nogil:
-    """Whether the stream stands between two frames."""
+    """Whether the last byte read has completed a frame."""
     return f.skip == 0 and f.line_len == 0
 
 
@@ -147,9 +147,9 @@ cdef void reader_free(Reader *r) noexcept nogil:
 
 
 cdef int reader_fill(Reader *r, int fd) noexcept nogil:
-    """Reads once: 1 when that filled the buffer, so that more may wait, 0 when not, or a code.
+    """Read once; return 1 when the buffer is full, so that more may be available, 0 when not, or a code.
 
-    Every message handed out before is invalid after this.
+    Invalidates all messages returned before.
     """
     cdef ssize_t n
     if r.start:
@@ -168,7 +168,7 @@ cdef int reader_fill(Reader *r, int fd) noexcept nogil:
 
 
 cdef int parse_message_line(Message *m, const char *line, const char *end) noexcept nogil:
-    """MSG subject sid [reply] size, HMSG subject sid [reply] header-size size; ends at `end`."""
+    """Parse `MSG subject sid [reply] size` or `HMSG subject sid [reply] header-size size`, up to `end`."""
     cdef const char *tokens[6]
     cdef size_t lengths[6]
     cdef int count = 0
@@ -202,7 +202,7 @@ cdef int parse_message_line(Message *m, const char *line, const char *end) noexc
 
 
 cdef int reader_next(Reader *r, Frames *f, Message *m) noexcept nogil:
-    """The next message: 1 with `m` filled in, 0 when more bytes are needed, or a code. `f` has the rest."""
+    """Read the next message into `m`; return 1, 0 when it needs more bytes, or a code. `f` counts other frames."""
     cdef const char *p
     cdef const char *lf
     cdef const char *last
@@ -234,15 +234,15 @@ cdef int reader_next(Reader *r, Frames *f, Message *m) noexcept nogil:
 
 
 cdef class FrameCounter:
-    """Counts the frames of a server's stream fed to it in pieces of any size.
+    """Counts the frames of a server's stream, which arrives in pieces of any size.
 
-    Attributes: messages and bytes (of whole messages), infos, pings, pongs.
+    Attributes: messages and bytes (of complete messages), infos, pings, pongs.
     """
 
     cdef Frames f
 
     def feed(self, bytes data not None) -> None:
-        """Counts what `data` completes. Raises ValueError when it is not the protocol or holds an -ERR."""
+        """Count the frames that `data` completes. Raises ValueError for bytes that are not NATS, or an -ERR."""
         cdef int rc = frames_count(&self.f, data, len(data))
         if rc == CODE_ERR:
             raise ValueError(f"the stream holds {self.f.line.decode(errors='replace')}")
@@ -271,5 +271,5 @@ cdef class FrameCounter:
 
     @property
     def between(self) -> bool:
-        """Whether everything fed so far ends where a frame ends."""
+        """Whether the bytes so far end with a complete frame."""
         return frames_between(&self.f)

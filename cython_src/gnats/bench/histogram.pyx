@@ -1,13 +1,12 @@
-"""A histogram of durations as HdrHistogram keeps them: a bucket is never wider than 1/64 of its value.
+"""A histogram of durations, like HdrHistogram: a bucket is at most 1/64 of its value wide.
 
-It has a fixed size, adds without the GIL, and never loses an outlier: what is beyond its range counts in the
-last bucket.
+It has a fixed size, and adds without the GIL. Durations beyond its range count in the last bucket.
 """
 from gnats.bench.sys cimport log2_floor
 
 
 cdef inline int bucket_of(uint64_t ns) noexcept nogil:
-    """Values below 128 ns have a bucket each; above, a power of two shares 64."""
+    """Return the bucket of a duration: one for each value below 128 ns, above it 64 for each power of two."""
     cdef int shift
     if ns >= <uint64_t>1 << MAX_BITS:
         return BUCKETS - 1
@@ -38,11 +37,11 @@ cdef class Histogram:
         self.total_ns += value
 
     def add(self, ns: int) -> None:
-        """Adds one duration; a negative one counts as 0."""
+        """Add one duration in ns; a negative one counts as 0."""
         self.add_ns(ns)
 
     def merge(self, Histogram other not None) -> None:
-        """Adds all that `other` holds."""
+        """Add all durations of `other`."""
         cdef int i
         if other.count == 0:
             return
@@ -54,7 +53,7 @@ cdef class Histogram:
         self.total_ns += other.total_ns
 
     def percentile(self, percent: float) -> int:
-        """The duration that `percent` of the samples do not exceed, within 1/128; ValueError when empty."""
+        """Return the duration that `percent` of the samples do not exceed, within 1/128; ValueError when empty."""
         cdef uint64_t seen = 0
         cdef uint64_t rank
         cdef int i

@@ -1,4 +1,4 @@
-"""Connections with a buffer each way, for loads that look at what they read. See lines.pyx."""
+"""Connections with a buffer for each direction, for loads that read messages. See lines.pyx."""
 from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint64_t
 
@@ -10,7 +10,7 @@ cdef enum:
 
 
 cdef struct Line:
-    # one connection's two directions, once it has been set up
+    # the two directions of one established connection
     Reader reader
     char *out
     size_t out_cap
@@ -25,7 +25,7 @@ cdef struct Line:
 cdef class Lines:
     cdef Fleet fleet
     cdef Line *lines
-    cdef int ready               # lines that have been initialised
+    cdef int ready               # initialised lines
 
     cdef open(self, target, int count, size_t cap, double timeout)
     cdef check(self, int code, double deadline, str what, done, of)
@@ -39,7 +39,7 @@ cdef int line_pong(Line *line, Conn *c) noexcept nogil
 
 
 cdef inline void put_hex(char *room, uint64_t value) noexcept nogil:
-    """The low 32 bits, in 8 digits."""
+    """Write the low 32 bits as 8 hexadecimal digits."""
     cdef int i
     for i in range(8):
         room[7 - i] = b"0123456789abcdef"[value & 15]

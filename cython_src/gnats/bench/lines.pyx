@@ -1,4 +1,4 @@
-"""Connections of a load with a buffer each way; see lines.pxd."""
+"""Connections with a buffer for each direction; see lines.pxd."""
 from libc.errno cimport EAGAIN, errno
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memmove
@@ -24,7 +24,7 @@ cdef void line_free(Line *line) noexcept nogil:
 
 
 cdef char *line_room(Line *line, size_t n) noexcept nogil:
-    """Room for `n` bytes, for the caller to fill, behind what waits to be written; NULL for none."""
+    """Return room for `n` bytes at the end of the bytes to write, for the caller to fill; NULL without room."""
     cdef char *room
     if line.out_start == line.out_end:
         line.out_start = line.out_end = 0
@@ -40,7 +40,7 @@ cdef char *line_room(Line *line, size_t n) noexcept nogil:
 
 
 cdef int line_flush(Line *line, int fd) noexcept nogil:
-    """Writes what the socket takes: 0 or a code."""
+    """Write until the socket is full; return 0 or a code."""
     cdef ssize_t n
     while line.out_start < line.out_end:
         n = send(fd, line.out + line.out_start, line.out_end - line.out_start, MSG_DONTWAIT | MSG_NOSIGNAL)
@@ -51,7 +51,7 @@ cdef int line_flush(Line *line, int fd) noexcept nogil:
 
 
 cdef int line_pong(Line *line, Conn *c) noexcept nogil:
-    """Answers the PINGs that came in: 0 or a code."""
+    """Answer the received PINGs; return 0 or a code."""
     cdef char *room
     while c.answered < c.frames.pings:
         room = line_room(line, 6)
@@ -63,7 +63,7 @@ cdef int line_pong(Line *line, Conn *c) noexcept nogil:
 
 
 cdef class Lines:
-    """The connections of a probe with a buffer each way; base of the probes."""
+    """The base of the probes: their connections, with a buffer for each direction."""
 
     cdef open(self, target, int count, size_t cap, double timeout):
         cdef int i
@@ -91,7 +91,7 @@ cdef class Lines:
         self.close()
 
     def close(self) -> None:
-        """Closes every connection."""
+        """Close every connection."""
         self.fleet.close()
 
     cdef check(self, int code, double deadline, str what, done, of):

@@ -1,9 +1,9 @@
-"""Publishers and subscribers that cost little: one thread, no GIL, so that the server is what is measured.
+"""Publishers and subscribers that cost little CPU: one thread, no GIL, so that a run measures the server.
 
-A publisher writes large pieces of one pre-built batch of PUBs, over and over. A subscriber only counts. How
-far publishers may run ahead of deliveries is bounded by `window` bytes, so a server is never measured by how
-it spills a queue that no real client would let grow. After each run every subscriber exchanges a PING for a
-PONG: a message too many is found as surely as one too few.
+A publisher writes large pieces of one pre-built run of PUBs, over and over. A subscriber only counts. Publishers
+are at most `window` bytes ahead of deliveries, so a run does not measure queues that real clients would not let
+grow. After each run, every subscriber sends a PING and waits for the PONG, which reveals a message too many as
+well as one too few.
 """
 from libc.stdint cimport INT64_MAX, int64_t
 from libc.stdlib cimport calloc, free
@@ -25,15 +25,15 @@ cdef enum:
 
 cdef enum:
     PUBLISHING
-    FLUSHING                     # the PING behind the last message has been given to the socket
-    DONE                         # its PONG has come
+    FLUSHING                     # the PING after the last message has been queued
+    DONE                         # its PONG has arrived
 
 
 cdef struct Tally:
     int64_t share        # publisher: messages to publish in this run
-    int64_t todo         # publisher: those not yet given to the socket
-    int64_t position     # publisher: the next message of the batch
-    int phase            # publisher: how far it is
+    int64_t todo         # publisher: those not yet queued
+    int64_t position     # publisher: index of the next message in the pre-built PUBs
+    int phase            # publisher: PUBLISHING, FLUSHING or DONE
     int64_t before       # subscriber: messages before this run, and their bytes
     int64_t before_bytes
     int64_t first_ns
@@ -43,14 +43,14 @@ cdef struct Tally:
 cdef class PubSub:
     """Publishers and subscribers, each on a connection of its own.
 
-    publishers: how many; together they publish `size` bytes to `subjects` in turn, all of one length.
+    publishers: their number; together they publish `size` bytes to `subjects` in turn, all of one length.
     subscriptions: for each subscriber the subjects it subscribes to.
     queue: the queue group of all subscribers, if any.
     fanout: deliveries of each message; by default one to every subscriber, or one when there is a queue.
     window: bytes that may be published or on their way to subscribers at any time.
 
-    `subscribe_seconds` is how long it took to have all subscriptions confirmed. Raises ValueError for
-    arguments that make no sense, LoadError when the server does not play along.
+    `subscribe_seconds` is the time until all subscriptions were confirmed. Raises ValueError for invalid
+    arguments, LoadError when the server refuses or fails.
     """
 
     cdef Fleet fleet
@@ -65,11 +65,11 @@ cdef class PubSub:
     cdef int64_t window
     cdef int size
     cdef readonly double subscribe_seconds
-    # the run under way
+    # the present run
     cdef int64_t published
     cdef int64_t delivered
-    cdef int64_t expected        # deliveries of the run before
-    cdef int64_t confirmed       # publishers whose PONG has come
+    cdef int64_t expected        # deliveries of the previous run
+    cdef int64_t confirmed       # publishers whose PONG has arrived
     cdef int64_t start_ns
     cdef double rate
     cdef unsigned int turn       # which publisher comes first
@@ -114,11 +114,11 @@ cdef class PubSub:
         self.close()
 
     def close(self) -> None:
-        """Closes every connection."""
+        """Close every connection."""
         self.fleet.close()
 
     def stop(self) -> None:
-        """Ends the run under way, or the next, from any thread, as if what it has published were all."""
+        """End the present or next run after the messages published so far. Any thread."""
         self.stopped = True
 
     cdef build_batch(self, subjects):
@@ -140,13 +140,13 @@ cdef class PubSub:
             self.subscribe_seconds = self.fleet.exchange(self.publishers, buffers, timeout=timeout)
 
     def run(self, int64_t messages, *, double timeout=60.0, double rate=0.0, bint settle=True, progress=None):
-        """Publishes `messages` in all and waits until every delivery has come; returns a PubSubResult.
+        """Publish `messages` in all, wait for all deliveries; return a PubSubResult.
 
-        rate: messages a second in all, 0 for as fast as the server takes them.
+        rate: messages a second in all, 0 for as fast as possible.
         settle: whether to settle() at the end.
         progress: called about ten times a second with the messages published and delivered so far.
-        Without publishers it waits for `messages` from elsewhere.
-        Raises LoadError after `timeout` seconds, and when a message is lost or is one too many.
+        Without publishers, wait for `messages` from other clients.
+        Raises LoadError after `timeout` seconds, and for one message too few or too many.
         """
         cdef int64_t expected = messages * self.fanout
         cdef double deadline = time.monotonic() + timeout
@@ -188,7 +188,7 @@ cdef class PubSub:
             self.tallies[i].first_ns = self.start_ns if self.publishers else 0
 
     def settle(self, *, double timeout=60.0) -> None:
-        """Exchanges a PING for a PONG on every subscriber; LoadError when there was a message too many."""
+        """Exchange PING and PONG on every subscriber. Raises LoadError when there was a message too many."""
         cdef int64_t delivered = 0
         cdef int i
         if self.subscribers == 0:
@@ -234,7 +234,7 @@ cdef class PubSub:
         )
 
     cdef int pump(self, int64_t expected, int64_t until_ns) noexcept nogil:
-        """Moves messages until the run is complete or the time is `until_ns`: 0 or a code."""
+        """Move messages until the run is complete or the time is `until_ns`; return 0 or a code."""
         cdef int i, n, rc, timeout_ms = 0
         cdef int64_t allowed, now
         while True:
@@ -261,7 +261,7 @@ cdef class PubSub:
                     timeout_ms = 0
 
     cdef int64_t allowance(self, int64_t now) noexcept nogil:
-        """Messages that may be published now."""
+        """Return the number of messages that may be published now."""
         cdef int64_t allowed = INT64_MAX
         if self.fanout > 0:
             allowed = self.window - (self.published - self.delivered // self.fanout)
@@ -270,7 +270,7 @@ cdef class PubSub:
         return max(allowed, 0)
 
     cdef int receive(self, int index, int64_t now) noexcept nogil:
-        """Reads what a connection has: 0 or a code."""
+        """Read all available bytes of a connection; return 0 or a code."""
         cdef Conn *c = &self.fleet.conns[index]
         cdef Tally *t = &self.tallies[index]
         cdef int64_t before = c.frames.messages
@@ -289,12 +289,12 @@ cdef class PubSub:
         return rc
 
     cdef int publish(self, int index, int64_t *allowed) noexcept nogil:
-        """One turn of a publisher: 1 when it could write more at once, 0 when not, or a code."""
+        """Give a publisher one turn; return 1 when it could write more at once, 0 when not, or a code."""
         cdef Tally *t = &self.tallies[index]
         cdef Conn *c = &self.fleet.conns[index]
         cdef int64_t count
         if c.out_off < c.out_len or t.phase != PUBLISHING:
-            return 0                     # the socket is full (EPOLLOUT leads to receive), or this one is done
+            return 0                     # the socket is full (EPOLLOUT leads to receive), or the publisher is done
         if t.todo == 0 or self.stopped:
             t.phase = FLUSHING
             c.asked += 1

@@ -1,6 +1,6 @@
-"""Times: request and reply, and the way of one message.
+"""Measure latencies: of requests and replies, and of single messages.
 
-Messages carry the time of their sending in the first 8 bytes of the payload, which a responder sends back.
+The first 8 bytes of a payload are the time of sending, which a responder sends back.
 """
 from libc.errno cimport EINTR, errno
 from libc.stdint cimport INT64_MAX, int64_t, uint64_t
@@ -35,15 +35,15 @@ cdef enum:
 cdef class Requests(Lines):
     """`requesters` connections that keep `window` requests in flight each, and `responders` that answer them.
 
-    Responders form a queue group on `subject`; with none, someone else must be answering. Each request has a
-    reply subject of its own below the requester's inbox, as clients do it. `size` is the payload of request
-    and reply, at least 8 bytes. Raises ValueError or LoadError.
+    Responders form a queue group on `subject`; without any, other clients must answer. Each request has its own
+    reply subject below the requester's inbox, as with real clients. `size` is the payload of request and reply in
+    bytes, at least 8. Raises ValueError or LoadError.
     """
 
     cdef bytes template          # PUB subject inbox size, payload
     cdef char *request
     cdef size_t request_len
-    cdef size_t inbox_at         # where the requester's number, a dot and the request's number go
+    cdef size_t inbox_at         # offset of the requester's number, a dot and the request's number
     cdef size_t payload_at
     cdef int requesters
     cdef int responders
@@ -92,7 +92,7 @@ cdef class Requests(Lines):
         )
 
     def run(self, int64_t requests, *, double timeout=60.0, progress=None):
-        """Sends `requests` in all and waits for every reply; returns a RequestResult.
+        """Send `requests` in all and wait for every reply; return a RequestResult.
 
         progress: called about ten times a second with the requests answered so far.
         """
@@ -130,7 +130,7 @@ cdef class Requests(Lines):
         )
 
     cdef int pump(self, int64_t requests, int64_t until_ns) noexcept nogil:
-        """Serves connections until all replies are there or the time is `until_ns`: 0 or a code."""
+        """Serve connections until all replies have arrived or the time is `until_ns`; return 0 or a code."""
         cdef int i, n, rc
         while self.answered < requests and now_ns() < until_ns:
             n = self.fleet.wait(50)
@@ -143,7 +143,7 @@ cdef class Requests(Lines):
         return 0
 
     cdef int serve(self, int index) noexcept nogil:
-        """Reads, answers and asks for one connection: 0 or a code."""
+        """Read, answer and send requests on one connection; return 0 or a code."""
         cdef Line *line = &self.lines[index]
         cdef Conn *c = &self.fleet.conns[index]
         cdef Message m
@@ -220,7 +220,7 @@ cdef class Requests(Lines):
 
 
 cdef class Latency(Lines):
-    """One publisher and one subscriber, and the time each message is on its way between them.
+    """Measures the time of each message from one publisher to one subscriber.
 
     Raises ValueError for a `size` below 8 bytes, or LoadError.
     """
@@ -230,7 +230,7 @@ cdef class Latency(Lines):
     cdef size_t message_len
     cdef size_t payload_at
     cdef uint64_t random
-    # the run under way
+    # the present run
     cdef int64_t sent
     cdef int64_t received
     cdef int64_t due_ns
@@ -250,11 +250,10 @@ cdef class Latency(Lines):
         self.fleet.exchange(1, [b"SUB %b 1\r\nPING\r\n" % subject.encode()], timeout=timeout)
 
     def run(self, int64_t messages, *, double interval=0.0005, double timeout=60.0):
-        """Sends `messages` and waits until all have arrived; returns a LatencyResult.
+        """Send `messages` and wait until all have arrived; return a LatencyResult.
 
-        interval: seconds between two messages on average. They leave at random moments, whether or not the
-        ones before have arrived, so a server that stalls cannot hide it. With 0 each leaves when the one
-        before has arrived.
+        interval: average seconds between two messages. They are sent at random moments, whether or not the previous
+        ones have arrived, so that a stall of the server shows. 0: send each when the previous one has arrived.
         """
         cdef double deadline = time.monotonic() + timeout
         cdef int64_t start = now_ns()
@@ -270,7 +269,7 @@ cdef class Latency(Lines):
         return LatencyResult(messages=messages, seconds=(now_ns() - start) / 1e9, latency=self.latency)
 
     cdef int pump(self, int64_t messages, int64_t until_ns) noexcept nogil:
-        """Sends and receives until all have arrived or the time is `until_ns`: 0 or a code."""
+        """Send and receive until all have arrived or the time is `until_ns`; return 0 or a code."""
         cdef int64_t now, rest
         cdef pollfd fds[2]
         cdef timespec wait
@@ -301,7 +300,7 @@ cdef class Latency(Lines):
         return 0
 
     cdef int publish(self) noexcept nogil:
-        """Sends one message and chooses the moment of the next: 0 or a code."""
+        """Send one message and choose the time of the next; return 0 or a code."""
         cdef Line *line = &self.lines[0]
         cdef char *room = line_room(line, self.message_len)
         cdef int64_t now
@@ -321,7 +320,7 @@ cdef class Latency(Lines):
         return line_flush(line, self.fleet.conns[0].fd)
 
     cdef int receive(self, int index) noexcept nogil:
-        """Reads all that is there: 0 or a code."""
+        """Read all available bytes; return 0 or a code."""
         cdef Line *line = &self.lines[index]
         cdef Conn *c = &self.fleet.conns[index]
         cdef Message m

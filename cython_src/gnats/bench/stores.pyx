@@ -1,4 +1,4 @@
-"""Load on a store without Python between two messages; measures ns of CPU for each (python -m perf.store)."""
+"""Measure a store without Python between two messages, in ns of CPU for each (python -m perf.store)."""
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdio cimport snprintf

@@ -22,7 +22,7 @@ cdef extern from "<string.h>" nogil:
     void *memmem(const void *haystack, size_t n, const void *needle, size_t m)
 
 cdef const char *INBOX = b"_INBOX.gnatsbench."
-# a push consumer wants interest in just this subject: a wildcard that matches it does not count
+# A push consumer needs interest in exactly this subject: a wildcard that matches it does not count.
 cdef const char *DELIVER = b"_DELIVER.gnatsbench"
 
 cdef enum:
@@ -39,7 +39,7 @@ cdef enum Role:
 
 
 cdef class Streams(Lines):
-    """One connection to a server with JetStream. Raises LoadError when it cannot be had."""
+    """One connection to a server with JetStream. Raises LoadError when it cannot be opened."""
 
     cdef Role role
     cdef bytes answer
@@ -48,13 +48,13 @@ cdef class Streams(Lines):
     cdef const char *publish_data
     cdef size_t publish_len
     cdef size_t inbox_at
-    cdef size_t number_at            # in the subject, when there are several
+    cdef size_t number_at            # offset of the number in the subject, when there are several
     cdef int64_t subjects
     cdef int64_t *sent               # when the message was sent, a ring of `window`
     cdef int64_t window
     cdef int64_t asked               # published so far
     cdef int consumers               # made so far
-    cdef uint64_t replies            # reply subjects used: no two are alike, as with other clients
+    cdef uint64_t replies            # reply subjects used: all are different, as with other clients
     cdef int64_t total
     # consuming
     cdef int64_t got
@@ -64,7 +64,7 @@ cdef class Streams(Lines):
     cdef const char *request_data
     cdef size_t request_len
     cdef int64_t batch
-    cdef int64_t requested           # messages asked for so far
+    cdef int64_t requested           # messages requested so far
     cdef Histogram latency
 
     def __init__(self, target, *, double timeout=30.0):
@@ -75,7 +75,7 @@ cdef class Streams(Lines):
         free(self.sent)
 
     def api(self, str subject, body=None, *, double timeout=30.0) -> dict:
-        """The answer to a request below `$JS.API.`; `body` goes as JSON. Raises LoadError when it is an error."""
+        """Send a request below `$JS.API.` with `body` as JSON; return the answer. Raises LoadError for an error."""
         cdef bytes payload = b"" if body is None else json.dumps(body).encode()
         cdef double deadline = time.monotonic() + timeout
         self.put_line(b"PUB $JS.API.%b %bapi %d\r\n%b\r\n" % (subject.encode(), INBOX, len(payload), payload))
@@ -92,26 +92,26 @@ cdef class Streams(Lines):
     def publish(
         self, str subject, int64_t messages, *, int size, int64_t window, int64_t subjects=1, double timeout=120.0
     ):
-        """Publishes `messages` with a reply subject each and waits for every ack; a StreamResult.
+        """Publish `messages`, each with a reply subject, and wait for every ack; return a StreamResult.
 
-        No more than `window` are without their ack at a time. With more than one, `subjects` take turns: the subject
-        gets a token more, a number of eight hexadecimal digits. `latency` is from the write to the ack.
-        Raises LoadError when one is refused, or they take longer than `timeout`.
+        At most `window` messages wait for their acks. With `subjects` over 1, the subject gets another token, a number
+        of eight hexadecimal digits, and the numbers take turns. `latency` is from the write to the ack.
+        Raises LoadError when a message is refused, or all take longer than `timeout`.
         """
         self.repeat(subject, size, window, subjects)
         return self.run(PUBLISHING, messages, timeout, "publishing")
 
     def get(self, str stream, str subject, int64_t messages, *, int64_t window, int64_t subjects=1,
             double timeout=120.0):
-        """Asks so often for the last message of a subject, or of `subjects` in turn; a StreamResult.
+        """Get the last message of a subject, or of `subjects` in turn, `messages` times; return a StreamResult.
 
-        As publish() otherwise. The stream must allow direct gets.
+        Otherwise as publish(). The stream must allow direct gets.
         """
         self.repeat(f"$JS.API.DIRECT.GET.{stream}.{subject}", 0, window, subjects)
         return self.run(GETTING, messages, timeout, "asking for messages")
 
     cdef repeat(self, str subject, int size, int64_t window, int64_t subjects):
-        """What publish_more() sends."""
+        """Make the text that publish_more() sends."""
         cdef bytes head = b"PUB %b%b " % (subject.encode(), b".%08x" % 0 if subjects > 1 else b"")
         self.subjects = subjects
         self.number_at = len(head) - 9
@@ -127,7 +127,7 @@ cdef class Streams(Lines):
         self.asked = 0
 
     def push(self, str stream, int64_t messages, config: dict, *, double timeout=120.0):
-        """Reads `messages` through a new push consumer; a StreamResult. Answers flow control."""
+        """Read `messages` through a new push consumer; return a StreamResult. Answers flow control."""
         config = {"deliver_subject": DELIVER.decode(), "deliver_policy": "all", "ack_policy": "none"} | config
         name = self.consumer_name()
         self.acking = config["ack_policy"] == "explicit"
@@ -146,7 +146,7 @@ cdef class Streams(Lines):
         return result
 
     def pull(self, str stream, int64_t messages, config: dict, *, int64_t batch, double timeout=120.0):
-        """Reads `messages` through a new pull consumer, with two requests of `batch` under way; a StreamResult."""
+        """Read `messages` through a new pull consumer, with two requests of `batch` waiting; return a StreamResult."""
         config = {"deliver_policy": "all", "ack_policy": "explicit", "max_ack_pending": -1} | config
         name = self.consumer_name()
         self.api(f"CONSUMER.CREATE.{stream}.{name}", {"stream_name": stream, "config": config | {"name": name}})
@@ -163,7 +163,7 @@ cdef class Streams(Lines):
         return result
 
     cdef str consumer_name(self):
-        """A new one, so that no two acks have one subject."""
+        """Return a new name, so that acks of different consumers have different subjects."""
         self.consumers += 1
         return f"c{self.consumers}"
 
@@ -205,7 +205,7 @@ cdef class Streams(Lines):
         )
 
     cdef int pump(self, int64_t until_ns) noexcept nogil:
-        """Serves the connection until the run is over or the time is `until_ns`: 0 or a code."""
+        """Serve the connection until the run is over or the time is `until_ns`; return 0 or a code."""
         cdef int n, rc
         while now_ns() < until_ns:
             n = self.fleet.wait(50)
@@ -220,7 +220,7 @@ cdef class Streams(Lines):
         return 0
 
     cdef int serve(self) noexcept nogil:
-        """Reads and writes all that can be: 0 or a code."""
+        """Read and write as much as possible; return 0 or a code."""
         cdef Line *line = &self.lines[0]
         cdef Conn *c = &self.fleet.conns[0]
         cdef Message m
@@ -248,14 +248,14 @@ cdef class Streams(Lines):
         return 0
 
     cdef int take(self, Line *line, const Message *m) noexcept nogil:
-        """Acts on a message: 1 or a code."""
+        """Process a message; return 1 or a code."""
         if m.size > 12 and memcmp(m.payload, b"NATS/1.0 503", 12) == 0:
             return CODE_NO_RESPONDERS
         if self.role == ASKING:
             if m.size > 8 and memcmp(m.payload, b'{"type":', 8) == 0:
                 with gil:
                     self.answer = m.payload[:m.size]
-            return 1                     # what is left of a run that failed is passed over
+            return 1                     # skip a late message of a failed run
         if self.role == PUBLISHING or self.role == GETTING:
             if m.size < 10 or memcmp(
                     m.payload, b'{"stream":' if self.role == PUBLISHING else b"NATS/1.0\r\n", 10) != 0:
@@ -267,7 +267,7 @@ cdef class Streams(Lines):
             if m.payload[9] == c'1':     # heartbeat or flow control
                 return self.reply(line, m, b" 0\r\n\r\n", 6) if m.reply != NULL else 1
             return 1 if self.role == PUSHED else self.refuse(m)
-        if m.reply == NULL:              # that the consumer has been made, or not
+        if m.reply == NULL:              # the answer to the consumer's creation
             return self.refuse(m) if memmem(m.payload, m.size, b'"error"', 7) != NULL else 1
         self.got += 1
         self.payloads += m.size
@@ -293,7 +293,7 @@ cdef class Streams(Lines):
         while self.asked < self.total and self.asked - self.got < self.window:
             room = line_room(line, self.publish_len)
             if room == NULL:
-                return 0     # when some has been written
+                return 0     # continue after some bytes have been written
             memcpy(room, self.publish_data, self.publish_len)
             if self.subjects > 1:
                 put_hex(room + self.number_at, <uint64_t> (self.asked % self.subjects))

@@ -1,4 +1,4 @@
-"""What the load generator needs of the system: sockets, epoll, clocks."""
+"""The system's interface for the load generator: sockets, epoll, clocks."""
 from libc.stdint cimport int64_t, uint16_t, uint32_t, uint64_t
 from posix.time cimport timespec
 

@@ -1,1 +1,1 @@
-"""What is done with archives: runs, compaction, verification, restoring."""
+"""Jobs on archives: archiving, compacting, verifying, restoring, and purging archived messages."""

@@ -1,4 +1,4 @@
-"""What the archive asks a server: about a stream, to purge it, to take messages."""
+"""The archive's requests to a server: information about a stream, purges, publishes."""
 
 from __future__ import annotations
 
@@ -21,18 +21,17 @@ from gnats.go.times import unix_ns
 
 SCHEMES = "nats", "tls", "ws", "wss"
 TIMEOUT = 30.0
-"""Seconds for an answer. A purge may take long."""
+"""Seconds to wait for an answer. A purge may take long."""
 _NO_MESSAGE = 10037
 _CREDS = re.compile(rb"BEGIN NATS USER JWT.*\n.+\n(?s:.*)BEGIN USER NKEY SEED.*\n(.+)\n")
 
 
 class NoMessage(ArchiveError):
-    """The stream does not have the message that was asked for."""
+    """The stream does not have the requested message."""
 
 
 def _check_creds(path: str) -> None:
-    """Raises ArchiveError for a file that nats-py would not get a JWT and a seed from: it finds out in the
-    middle of connecting."""
+    """Raise ArchiveError for a file without a JWT and a seed. nats-py detects that only while connecting."""
     try:
         data = Path(path).read_bytes()
     except OSError as exc:
@@ -51,7 +50,7 @@ def _check_creds(path: str) -> None:
 
 
 def _encrypted() -> Any:
-    """A client of nats-py that sends nothing before TLS; else whether there is TLS is left to the server."""
+    """Make a client of nats-py that sends nothing without TLS. The plain client leaves TLS to the server."""
     from nats.aio.client import Client
     from nats.errors import Error
 
@@ -70,7 +69,7 @@ def _encrypted() -> Any:
 
 @dataclass(frozen=True)
 class Broker:
-    """How a server is reached."""
+    """The address and credentials of a server."""
 
     server: str = "nats://127.0.0.1:4222"
     creds: str | None = None
@@ -78,8 +77,7 @@ class Broker:
     domain: str | None = None
 
     def check(self) -> ssl.SSLContext | None:
-        """What TLS is to trust; None: what the system does. Raises ArchiveError for what is known to be wrong
-        without asking the server: its URL, a file."""
+        """Check the URL and the files; return the TLS context, None for the system's. Raises ArchiveError."""
         split = self._split()
         if not split.hostname or split.port == 0 or split.scheme not in SCHEMES:
             raise ArchiveError(f"{self.shown!r} is no server: a URL is {', '.join(SCHEMES)}://HOST:PORT")
@@ -91,7 +89,7 @@ class Broker:
             raise ArchiveError(f"{self.shown} has no TLS to use a CA for: wss has")
         try:
             return ssl.create_default_context(cafile=self.tls_ca)
-        except OSError as exc:  # a file that has no certificate, too
+        except OSError as exc:  # also for a file without a certificate
             raise ArchiveError(f"CA {self.tls_ca} cannot be used: {exc.strerror or exc}") from None
 
     @property
@@ -101,9 +99,9 @@ class Broker:
     def _split(self) -> SplitResult:
         try:
             split = urlsplit(self._url)
-            _ = split.port  # raises for one that is no number
+            _ = split.port  # raises for a malformed port
         except ValueError as exc:
-            why = str(exc).partition(" as ")[0]  # behind that is a part of the URL
+            why = str(exc).partition(" as ")[0]  # cut off the part of the URL, which may have a password
             raise ArchiveError(f"{shown(self._url)!r} is no server: {why}") from None
         return split
 
@@ -118,7 +116,7 @@ class Broker:
 
     @asynccontextmanager
     async def connect(self) -> AsyncIterator[Any]:
-        """A connection of nats-py. Raises ArchiveError."""
+        """Connect with nats-py. Raises ArchiveError."""
         tls = self.check()
         try:
             from nats.aio.client import Client
@@ -157,7 +155,7 @@ class Broker:
             await connection.close()
 
     async def account(self, connection: Any) -> str:
-        """The account of a connection. Raises ArchiveError when the server does not say."""
+        """Return the account of a connection. Raises ArchiveError when the server does not tell."""
         from nats.errors import NoRespondersError
 
         try:
@@ -167,7 +165,7 @@ class Broker:
             raise ArchiveError(f"{self.shown} does not say which account this is") from None
 
     async def ask(self, connection: Any, api: str, request: dict[str, Any] | None = None) -> dict[str, Any]:
-        """A request to the JetStream API. Raises ArchiveError when it is refused."""
+        """Send a request to the JetStream API, return the answer. Raises ArchiveError when it is refused."""
         body = json.dumps(request).encode() if request else b""
         message = await connection.request(f"{self.prefix}.{api}", body, timeout=TIMEOUT)
         answer: dict[str, Any] = json.loads(message.data)
@@ -177,7 +175,7 @@ class Broker:
         return answer
 
     async def next_message(self, connection: Any, stream: str, seq: int) -> dict[str, Any] | None:
-        """The first message of a stream from `seq` on, if there is one. Raises ArchiveError."""
+        """Return the first message of a stream from `seq` on, None without one. Raises ArchiveError."""
         request = {"seq": seq, "next_by_subj": ">"}
         try:
             answer = await self.ask(connection, f"STREAM.MSG.GET.{stream}", request)
@@ -189,16 +187,17 @@ class Broker:
 
 @dataclass(frozen=True)
 class Purged:
-    """What a purge has done: messages before `before` went, `count` of them; 0: there was nothing to
-    purge."""
+    """The result of a purge: it removed `count` messages before sequence `before`."""
 
     before: int
     count: int
 
 
 def purge_archived(broker: Broker, verified: Verified) -> Purged:
-    """Has the server purge what is archived and was verified just now: from the stream's first message up to
-    the first sequence of which that is not so, and nothing behind it. Raises ArchiveError."""
+    """Make the server purge messages that are archived and were verified just now. Raises ArchiveError.
+
+    Purges from the stream's first message up to the first sequence that is not archived and verified.
+    """
     return asyncio.run(_purge(broker, verified))
 
 
@@ -232,9 +231,11 @@ async def _purge(broker: Broker, verified: Verified) -> Purged:
 
 
 async def _check_same(broker: Broker, connection: Any, verified: Verified, first: int, last: int) -> None:
-    """Raises ArchiveError when the first or the last of the messages that are to be purged is not the
-    archived one: the server may be another than the one whose store was read, and have a copy of the stream
-    that went its own way. From where two copies have parted on all messages are others: so the last one."""
+    """Raise ArchiveError when the first or last message to be purged differs from the archived one.
+
+    The server may not be the one whose store was read, and may have another copy of the stream. From the
+    point where two copies have diverged, all messages differ: so the last one does.
+    """
     stream = verified.state.origin.stream
     for message in await _ends(broker, connection, stream, first, last):
         if not _is_archived(verified, message):
@@ -245,7 +246,7 @@ async def _check_same(broker: Broker, connection: Any, verified: Verified, first
 
 
 async def _ends(broker: Broker, connection: Any, stream: str, first: int, last: int) -> list[dict[str, Any]]:
-    """The first and the last message of the server's stream that has a sequence from first to last."""
+    """Return the first and the last message of the server's stream with sequences from `first` to `last`."""
     found: list[dict[str, Any]] = []
     low, high = first, last
     middle = first

@@ -1,8 +1,8 @@
-"""Small files of successive runs made large ones.
+"""Merge small files of successive runs into large ones.
 
-Files of one directory that follow each other are written again as one, checked against their digests as
-they are read, and replaced by one commit. Then the old ones are deleted, before the new one gets its name:
-whoever lists the directory may miss these messages for a moment, and never sees them twice."""
+A job writes neighbouring files of one directory again as one file, checks them against their digests as it
+reads them, and replaces them in one commit. Then it deletes the old files, and names the new one last: a
+listing may lack these messages for a moment, and never has them twice."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from gnats.archive.writer import FILE_SCHEMA, Layout, Writer
 
 @dataclass(frozen=True)
 class Merge:
-    """Files that are to become one."""
+    """Files to merge into one."""
 
     origin: Origin
     entries: tuple[Entry, ...]
@@ -35,7 +35,7 @@ class Merge:
 
 @dataclass(frozen=True)
 class Merged:
-    """The file that they became, or why they did not."""
+    """The merged file, or the reason why there is none."""
 
     entries: tuple[Entry, ...]
     failed: str = ""
@@ -43,8 +43,7 @@ class Merged:
 
 @dataclass
 class Compacted:
-    """What a run has done: how many files there were of those that it has replaced, and how many there
-    are."""
+    """The result of a run: the number of files that it has replaced, and of the files that replace them."""
 
     manifest: Manifest
     state: State
@@ -53,7 +52,7 @@ class Compacted:
 
 
 def merges(state: State, file_bytes: int) -> Iterator[Merge]:
-    """What is worth being merged: neighbours that together are no larger than a file is to be."""
+    """Yield neighbouring files to merge, which together are no larger than file_bytes."""
     directories = defaultdict(list)
     for entry in state.entries:
         directories[posixpath.dirname(entry.path)].append(entry)
@@ -73,7 +72,7 @@ def merges(state: State, file_bytes: int) -> Iterator[Merge]:
 
 
 def run_merge(merge: Merge, target: Target, job: str, layout: Layout) -> Merged:
-    """Writes the file of a merge. An ArchiveError is told by the result."""
+    """Write the file of a merge. The result contains an ArchiveError's text."""
     try:
         manifest = Manifest(target.open(), merge.origin)
         layout = replace(layout, file_bytes=1 << 62, partition=partition_of(merge.entries[0]))
@@ -98,9 +97,9 @@ def run_merge(merge: Merge, target: Target, job: str, layout: Layout) -> Merged:
 def compact(
     storage: Storage, target: Target, manifest: Manifest, engine: Engine, layout: Layout
 ) -> Compacted:
-    """Compacts the archive of a stream. Raises ArchiveError.
+    """Compact the archive of a stream. Raises ArchiveError.
 
-    Another job that replaces the same files at the same time wins or loses as a whole.
+    When another job replaces the same files at the same time, only one of the two commits.
     """
     job = uuid.uuid4().hex
     done = Compacted(manifest, manifest.recover(own=job))
@@ -111,7 +110,7 @@ def compact(
     try:
         merged = engine.run(function, wanted, lambda count: None)
     except BaseException:
-        with suppress(ArchiveError):  # the next job does it
+        with suppress(ArchiveError):  # else the next job deletes the files
             manifest.sweep(done.state, own=job)
         raise
     if failed := [each.failed for each in merged if each.failed]:
@@ -132,8 +131,7 @@ def compact(
 
 
 def _renamed(entry: Entry, state: State, job: str) -> Entry:
-    """A name of its own: files that were found again are merged into one that begins and ends as another
-    did."""
+    """Give a merged file a unique name, when another file had the same first and last sequence."""
     if entry.path not in state.files.keys() | state.retired:
         return entry
     return replace(entry, path=f"{entry.path.removesuffix('.parquet')}-{job[:8]}.parquet")

@@ -1,4 +1,4 @@
-"""Where the tasks of a job run: in Spark, or in processes of this machine."""
+"""Run the tasks of a job: in Spark, or in processes on this machine."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 R = TypeVar("R")
 POLL = 0.3
-"""Seconds between looks at how many tasks Spark has done."""
+"""Seconds between two queries of Spark's progress."""
 
 Done = Callable[[int], object]
-"""Is told how many tasks are done."""
+"""Called with the number of completed tasks."""
 
 
 class Engine(Protocol):
-    """Runs a function for each of some tasks; the results, in the order of the tasks."""
+    """Runs a function for each task, and returns the results in the order of the tasks."""
 
     @property
     def parallelism(self) -> int: ...
@@ -45,7 +45,7 @@ class Engine(Protocol):
 
 
 class Inline:
-    """One task after the other, in this process."""
+    """Runs one task after the other in this process."""
 
     parallelism = 1
 
@@ -62,8 +62,10 @@ class Inline:
 
 
 def _end_with(lifeline: Connection) -> None:
-    """Ends this process when the other end of a pipe is closed: by the process that started it, or because
-    that is gone, even killed. It would wait for tasks for ever."""
+    """End this process when the other end of a pipe is closed: by its parent, or by the parent's death.
+
+    Otherwise it would wait for tasks for ever.
+    """
 
     def watch() -> None:
         lifeline.poll(None)
@@ -74,7 +76,7 @@ def _end_with(lifeline: Connection) -> None:
 
 @contextmanager
 def _interrupts_held() -> Iterator[None]:
-    """Threads and processes that are started here never see Ctrl-C. The main thread does, afterwards."""
+    """Block Ctrl-C for threads and processes started in the context; the main thread gets it afterwards."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
@@ -83,7 +85,7 @@ def _interrupts_held() -> Iterator[None]:
 
 
 class Processes:
-    """Processes of this machine. They are ended at once by an exception; the next run has new ones."""
+    """Runs tasks in processes on this machine. An exception ends them; the next run starts new ones."""
 
     def __init__(self, count: int | None = None) -> None:
         self.parallelism = count or len(os.sched_getaffinity(0))
@@ -91,7 +93,7 @@ class Processes:
 
     def _pool(self) -> ProcessPoolExecutor:
         if self._started is None:
-            resource_tracker.ensure_running()  # starting it would let interrupts in again
+            resource_tracker.ensure_running()  # now, because its start would unblock interrupts
             context = get_context("spawn")
             theirs, ours = context.Pipe(duplex=False)
             pool = ProcessPoolExecutor(
@@ -132,7 +134,7 @@ class Processes:
 
 @contextmanager
 def _interrupts_ours() -> Iterator[None]:
-    """Takes Ctrl-C back from PySpark, whose handler calls the JVM in the middle of another call to it."""
+    """Restore our handler of Ctrl-C: PySpark's calls the JVM, maybe in the middle of another call to it."""
     handler = signal.getsignal(signal.SIGINT)
     try:
         yield
@@ -143,7 +145,7 @@ def _interrupts_ours() -> Iterator[None]:
 
 @contextmanager
 def _interrupts_noted() -> Iterator[threading.Event]:
-    """Ctrl-C is noted, and only a second one raised: raised in a finalizer of Py4J's it would be lost."""
+    """Set an event at Ctrl-C; raise only at a second one: Py4J's finalizers would swallow an exception."""
     noted = threading.Event()
     if threading.current_thread() is not threading.main_thread():
         yield noted
@@ -166,8 +168,7 @@ def _interrupts_noted() -> Iterator[threading.Event]:
 
 
 class Spark:
-    """A Spark session: the one there is (spark-submit), or one that is started when there is something to
-    do."""
+    """Runs tasks in a Spark session: the given one (spark-submit), or one that is started on first use."""
 
     def __init__(self, master: str | None = None, session: SparkSession | None = None) -> None:
         self._master = master
@@ -182,7 +183,7 @@ class Spark:
             from pyspark.sql import SparkSession
         except ImportError:
             raise ArchiveError("PySpark is needed: pip install gnats[spark], or --engine processes") from None
-        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # the tasks need what this process has
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # tasks need this Python's packages
         builder = SparkSession.builder.appName("gnats archive")
         if self._master:
             builder = builder.master(self._master)
@@ -230,11 +231,11 @@ class Spark:
             thread.start()
             try:
                 while not over.wait(POLL) and not interrupted.is_set():
-                    with suppress(Py4JError):  # the JVM is gone: the tasks say so, too
+                    with suppress(Py4JError):  # the JVM is gone: the tasks report that, too
                         done(self._completed(group))
             finally:
                 if not over.is_set():
-                    with suppress(Py4JError):  # the JVM may be gone, by the same Ctrl-C
+                    with suppress(Py4JError):  # the same Ctrl-C may have ended the JVM
                         context.cancelJobGroup(group)
                 thread.join()
                 if interrupted.is_set():
@@ -259,12 +260,12 @@ class Spark:
         if self._own and "session" in self.__dict__:
             from py4j.protocol import Py4JError
 
-            with suppress(Py4JError):  # it is gone
+            with suppress(Py4JError):  # the JVM is gone
                 self.session.stop()
 
 
 def _reason(outcome: list[Any]) -> str:
-    """Of an exception in a task its own line, below its traceback; of others the first."""
+    """Return the line of an error: of an exception in a task the one after the traceback, else the first."""
     if not outcome:
         return "it was interrupted"
     lines = str(outcome[0]).splitlines()

@@ -1,7 +1,7 @@
-"""The archive job: what is new of some streams, from a store to a target.
+"""The archive job: copy the new messages of streams from a store to a target.
 
-A stream is archived in rounds. A round is a commit: what it has written is kept whatever comes after it,
-and a first run over a large stream that is interrupted goes on where it was."""
+A job archives a stream in rounds, and commits each. So a first run over a large stream that is interrupted
+continues after its last commit."""
 
 from __future__ import annotations
 
@@ -44,15 +44,15 @@ from gnats.archive.writer import Layout
 
 MIN_TASK = 64 << 20
 MAX_TASK = 512 << 20
-"""Bytes of blocks that a task gets."""
+"""Most bytes of blocks for a task."""
 TASKS_A_ROUND = 8
 """Tasks for each of the engine's processes between two commits."""
 ATTEMPTS = 10
-"""How often a run starts over because another job was faster."""
+"""Attempts at a run when other jobs archive the same messages first."""
 
 
 class Report(Protocol):
-    """Is told how a run comes along."""
+    """Receives the progress of a run."""
 
     def begin(self, stream: str, size: int) -> None: ...
 
@@ -66,7 +66,7 @@ class Report(Protocol):
 
 
 class Silent:
-    """Keeps the warnings."""
+    """A Report that only collects warnings."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
@@ -90,8 +90,10 @@ class Silent:
 
 @dataclass(frozen=True)
 class Options:
-    """What to archive of each stream, and how. Times in ns since 1970, half open; sequences with both
-    ends."""
+    """The part of each stream to archive, and the layout.
+
+    Times are ns since 1970, without the end; sequences include both ends.
+    """
 
     first_seq: int = 1
     last_seq: int | None = None
@@ -100,12 +102,12 @@ class Options:
     retry_lost: bool = False
     layout: Layout = field(default_factory=Layout)
     task_bytes: int | None = None
-    """Bytes of blocks that a task gets; None: by the engine's size."""
+    """Bytes of blocks for a task; None: depends on the engine's parallelism."""
 
 
 @dataclass
 class Archived:
-    """What a run has done for a stream."""
+    """The result of a run for a stream."""
 
     stream: StreamDir
     manifest: Manifest
@@ -130,7 +132,7 @@ class StreamJob:
         self.source = source
         self.manifest = Manifest(storage, Origin(source.stream.account, source.stream.name))
         self._committing = False
-        """Whether a version may be on its way to the target."""
+        """Whether a version may be on its way to the target, so that its outcome is unknown."""
         self.name = f"{source.stream.account} > {source.stream.name}"
 
     def _range(self) -> tuple[int, int]:
@@ -141,9 +143,9 @@ class StreamJob:
         return max(first, options.first_seq), last
 
     def run(self, engine: Engine) -> Archived:
-        """Archives what is there now and is not archived. Raises ArchiveError."""
+        """Archive the present messages that are not archived. Raises ArchiveError."""
         state = self.manifest.recover(own=self.id)
-        # taken after that: else it may lack what another job has archived meanwhile
+        # After recover(): an earlier snapshot might lack messages that another job has archived meanwhile.
         self.snapshot: Snapshot = self.source.snapshot(limits=False)
         self.manifest.origin = origin_of(self.snapshot)
         self.manifest.check_origin(state)
@@ -166,7 +168,7 @@ class StreamJob:
                 done.state = self.manifest.load()
                 self.manifest.sweep(done.state, own=self.id)
             except BaseException:
-                with suppress(ArchiveError):  # another job does it, after a day
+                with suppress(ArchiveError):  # else another job cleans up after a day
                     self._give_up()
                 raise
             retry_lost = False
@@ -175,8 +177,10 @@ class StreamJob:
         )
 
     def _give_up(self) -> None:
-        """Deletes what this job has staged, and no version names. Nothing of it runs any more. A commit that
-        was on its way is told off first: it comes before that, or never."""
+        """Delete files that this job has staged and that no version names. All its tasks must have ended.
+
+        When a commit may be on its way, abandon the job first: the commit then comes before that, or never.
+        """
         state = self.manifest.load()
         if self._committing and self.id not in state.abandoned:
             state = self.manifest.commit(Change("abandon", self.id, abandoned=(self.id,)))
@@ -214,7 +218,7 @@ class StreamJob:
         return results
 
     def _damaged_end(self) -> list[Damage]:
-        """What is wrong with blocks behind the last message: no task comes to them."""
+        """Return the damage in blocks after the last message, which no task reads."""
         blocks = [
             each for each in self.snapshot.blocks if each.damaged and not (each.last_seq or each.before)
         ]
@@ -226,7 +230,7 @@ class StreamJob:
         return scan.damage
 
     def _missing(self, first: int, last: int) -> Iterator[Lost]:
-        """What was in blocks that are not there: no task has these."""
+        """Yield the sequences of missing blocks, which no task reads."""
         for each in self.snapshot.damage:
             if each.first_seq is None or each.last_seq is None:
                 continue
@@ -276,10 +280,10 @@ def archive(
     work_dir: str | None = None,
     each: Callable[[], AbstractContextManager[object]] = nullcontext,
 ) -> list[Archived]:
-    """Archives streams one after the other. Raises ArchiveError at the first that cannot be, unless `each`,
-    the context of what is done for one, suppresses that.
+    """Archive streams one after the other. Raises ArchiveError at a failure, unless `each` suppresses it.
 
-    Backups are unpacked below work_dir, one at a time; all tasks have to see it.
+    `each` is the context of the work on one stream. Backups are unpacked below work_dir, one at a time; all
+    tasks must be able to read it.
     """
     storage = target.open()
     streams = list(streams)

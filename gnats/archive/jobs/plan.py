@@ -1,4 +1,4 @@
-"""What a run of the archive has to do: sequences that are not archived, cut into tasks of whole blocks."""
+"""Plan a run of the archive: cut the sequences that are not archived into tasks of whole blocks."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from gnats.store.index.seqset import SequenceSet
 
 @dataclass(frozen=True)
 class Task:
-    """Blocks to be written by one process: everything in them from first_seq to last_seq.
+    """Blocks whose messages from first_seq to last_seq one process writes.
 
-    `within` is the range that was cut into tasks: the blocks have nothing else of it.
+    `within` is the range that was cut into tasks; of it, the blocks have only first_seq to last_seq.
     """
 
     origin: Origin
@@ -42,7 +42,7 @@ class Task:
 
 @dataclass(frozen=True)
 class Result:
-    """What a task has written. Nothing of it belongs to the archive yet."""
+    """The files that a task has written. They do not belong to the archive yet."""
 
     first_seq: int
     last_seq: int
@@ -50,18 +50,20 @@ class Result:
     lost: tuple[Lost, ...]
     damage: tuple[str, ...]
     failed: str = ""
-    """Why nothing was written, in one line."""
+    """The error in one line, when nothing was written."""
 
 
 def origin_of(snapshot: Snapshot) -> Origin:
-    """Which stream a snapshot is of."""
+    """Return the identity of a snapshot's stream."""
     created = rfc3339(snapshot.created) if snapshot.created else ""
     return Origin(snapshot.stream.account, snapshot.stream.name, created)
 
 
 def sequences_of(snapshot: Snapshot, start_ns: int | None, end_ns: int | None) -> tuple[int, int]:
-    """The sequences of a range of times: from the first message at or after its start to the one before the
-    first that is at or after its end."""
+    """Return the sequences (first, last) of a range of times.
+
+    From the first message at or after its start to the one before the first message at or after its end.
+    """
     first = 1 if start_ns is None else _first_since(snapshot, start_ns)
     last = snapshot.last_seq if end_ns is None else _first_since(snapshot, end_ns) - 1
     return first, last
@@ -75,14 +77,17 @@ def _first_since(snapshot: Snapshot, ns: int) -> int:
 
 
 def check_not_rolled_back(snapshot: Snapshot, manifest: Manifest, state: State) -> None:
-    """Raises ArchiveError when the stream's messages are not those that were archived: the last of them that
-    it still has is another one, or there are some behind it that have come since. (The stream was restored
-    from a backup, or its server lost what was not synced.)"""
+    """Raise ArchiveError when the stream's messages are not those that were archived.
+
+    Compares the last archived message that the stream still has, and finds archived sequences after it whose
+    messages are newer than the archive. (The stream was restored from a backup, or its server has lost
+    unsynced messages.)
+    """
     where = f"its archive {manifest.directory}"
     at = _check_last_archived(snapshot, manifest, state, where)
     if not state.archived_at:
         return
-    since = state.archived_at + 10**9  # it is in whole seconds
+    since = state.archived_at + 10**9  # archived_at is in whole seconds
     for first, last in state.covered.within(at + 1, snapshot.last_seq):
         for batch in snapshot.scan(Selection(first, last, start_ns=since), batch_rows=1).reader:
             if batch.num_rows:
@@ -93,7 +98,7 @@ def check_not_rolled_back(snapshot: Snapshot, manifest: Manifest, state: State) 
 
 
 def _check_last_archived(snapshot: Snapshot, manifest: Manifest, state: State, where: str) -> int:
-    """The last archived message that the stream still has; 0: none. Raises ArchiveError: it is another."""
+    """Return the last archived message that the stream has, 0: none. Raises ArchiveError if it differs."""
     for entry in reversed(state.entries):
         selection = Selection(entry.first_seq, entry.last_seq)
         for block in reversed(snapshot.select(selection)):
@@ -115,8 +120,10 @@ def _check_last_archived(snapshot: Snapshot, manifest: Manifest, state: State, w
 
 
 def not_rolled_back(snapshot: Snapshot, manifest: Manifest, state: State) -> State:
-    """The state, which is older than the snapshot, or a later one, once the stream is found to be the
-    archived one: it does not end earlier, and see check_not_rolled_back. Raises ArchiveError."""
+    """Check that the stream has not lost archived messages at its end; see check_not_rolled_back().
+
+    Returns `state`, which is older than the snapshot, or a later state. Raises ArchiveError.
+    """
     if state.last_seq > snapshot.last_seq:
         raise ArchiveError(
             f"{snapshot.stream.path} ends at sequence {snapshot.last_seq}, its archive {manifest.directory} "
@@ -125,7 +132,7 @@ def not_rolled_back(snapshot: Snapshot, manifest: Manifest, state: State) -> Sta
     while True:
         try:
             check_not_rolled_back(snapshot, manifest, state)
-        except ArchiveError:  # of a file that was compacted meanwhile?
+        except ArchiveError:  # maybe because a file was compacted meanwhile
             before, state = state, manifest.load()
             if state.version == before.version:
                 raise
@@ -134,8 +141,7 @@ def not_rolled_back(snapshot: Snapshot, manifest: Manifest, state: State) -> Sta
 
 
 def missing(state: State, first: int, last: int, retry_lost: bool = False) -> Ranges:
-    """The sequences from first to last that are not archived. Those that damage took are tried again on
-    request."""
+    """Return the sequences from `first` to `last` that are not archived; retry_lost: also damaged ones."""
     wanted = Ranges([(first, last)]).without(state.covered)
     if not retry_lost:
         wanted = wanted.without((each.first_seq, each.last_seq) for each in state.lost)
@@ -143,9 +149,9 @@ def missing(state: State, first: int, last: int, retry_lost: bool = False) -> Ra
 
 
 def tasks(origin: Origin, snapshot: Snapshot, wanted: Ranges, task_bytes: int) -> Iterator[Task]:
-    """Cuts what is wanted into tasks of about task_bytes, at the ends of blocks.
+    """Cut the wanted sequences into tasks of about task_bytes, at the ends of blocks.
 
-    A range of which there is no block is a task, too: it has nothing to write, and is archived by that.
+    A range without a block is a task, too: nothing is written, and its sequences count as archived.
     """
     for first, last in wanted:
         blocks = snapshot.select(Selection(first_seq=first, last_seq=last))
@@ -163,7 +169,7 @@ def tasks(origin: Origin, snapshot: Snapshot, wanted: Ranges, task_bytes: int) -
 
 
 def run_task(task: Task, target: Target, job: str, layout: Layout) -> Result:
-    """Writes the files of a task. An ArchiveError is told by the result."""
+    """Write the files of a task. The result contains an ArchiveError's text."""
     try:
         return _run(task, target, job, layout)
     except ArchiveError as exc:
@@ -199,9 +205,9 @@ def _run(task: Task, target: Target, job: str, layout: Layout) -> Result:
 
 
 def lost_to(damage: Sequence[Damage], task: Task) -> Iterator[Lost]:
-    """The sequences of a task that damage took: those that are neither there nor known to have been deleted.
+    """Yield the sequences of a task that damage has lost: neither readable nor known to have been deleted.
 
-    Where the damage does not say which it may be, that is all between the blocks around it.
+    When the damage does not name its sequences, they are all those between the neighbouring blocks.
     """
     blocks = task.snapshot.blocks
     deleted, _ = SequenceSet.decode(task.snapshot.deleted)
@@ -217,7 +223,7 @@ def lost_to(damage: Sequence[Damage], task: Task) -> Iterator[Lost]:
         for batch in task.snapshot.scan(Selection(first_seq=first, last_seq=last)).reader:
             there.add(runs(batch.column("sequence")))
         for gap_first, gap_last in Ranges([(first, last)]).without(there):
-            # deleted ones at the ends of a gap; what is deleted in the middle of it makes no difference
+            # Cut deleted sequences off the ends of a gap; those in the middle make no difference.
             gap_first = deleted.next_absent(gap_first)
             while gap_last >= gap_first and gap_last in deleted:
                 gap_last -= 1
@@ -226,7 +232,7 @@ def lost_to(damage: Sequence[Damage], task: Task) -> Iterator[Lost]:
 
 
 def runs(sequences: pa.Array | pa.ChunkedArray) -> list[tuple[int, int]]:
-    """Ascending sequences as ranges without gaps."""
+    """Convert ascending sequences to ranges without gaps."""
     values = sequences.to_numpy()
     if not len(values):
         return []

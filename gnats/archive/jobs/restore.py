@@ -1,14 +1,14 @@
-"""Archived messages published again, in their order.
+"""Publish archived messages again, in their order.
 
-Each goes to its subject with its headers, text or not, and with what it was: Nats-Archived-Stream,
-Nats-Archived-Origin (the stream's account and when it was created), Nats-Archived-Sequence and
-Nats-Archived-Time. Headers that would have the server do something (remove older
-messages, remember an id, expect a sequence) come as Nats-Archived-Header-NAME.
+Each message goes to its subject with its headers, even if these are not text. Added headers say where it
+comes from: Nats-Archived-Stream, Nats-Archived-Origin (the stream's account and time of creation),
+Nats-Archived-Sequence and Nats-Archived-Time. Headers that the server would act on (remove older messages,
+remember an id, expect a sequence) are renamed to Nats-Archived-Header-NAME.
 
-The server takes each message only behind the one before it: by Nats-Expected-Last-Sequence, and by the id of
-that one, which a message that somebody else put between does not have. So nothing is stored twice, in another
-order, or behind one that was refused, whatever gets lost on the way. A restore that was interrupted is run
-again: the last message of the stream says where it was.
+The server stores a message only directly after the one before it: Nats-Expected-Last-Sequence and the id of
+that message require it, and another client's message in between lacks the id. So no message is stored twice,
+out of order, or after a refused one, even if answers are lost. Run an interrupted restore again: it continues
+from the stream's last message.
 """
 
 from __future__ import annotations
@@ -49,13 +49,12 @@ _ACTING_NAMES = {
 _BLANKS = frozenset(b" \t\r\n")
 WINDOW_MESSAGES = 512
 WINDOW_BYTES = 16 << 20
-"""How much may be on the way to the server."""
+"""Most bytes of messages that wait for the server's answers."""
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """What is restored, and how: into which stream, with what before each subject, at most how many a
-    second."""
+    """The selection and options of a restore: stream, prefix for subjects, rate in messages a second."""
 
     into: str
     prefix: str = ""
@@ -66,7 +65,7 @@ class Wanted:
 
 @dataclass
 class Restored:
-    """What was done: messages published now, the sequence the restore went on after (0: it began)."""
+    """The result: messages published, and the archived sequence after which it continued (0: new)."""
 
     messages: int = 0
     resumed_after: int = 0
@@ -75,7 +74,7 @@ class Restored:
 def messages(
     manifest: Manifest, state: State, first_seq: int, last_seq: int | None
 ) -> Iterator[dict[str, Any]]:
-    """The rows of an archive by sequence. Raises ArchiveError when a file is not what the manifest says."""
+    """Yield the rows of an archive by sequence. Raises ArchiveError when a file differs from the manifest."""
     entries = [
         entry
         for entry in state.entries
@@ -97,24 +96,23 @@ def messages(
 
 
 def shown_origin(origin: Origin) -> str:
-    """Whose stream it was and when it was created, as Nats-Archived-Origin says it."""
+    """Return the value of Nats-Archived-Origin: the stream's account and time of creation."""
     return f"{origin.account or UNKNOWN} {origin.created or UNKNOWN}"
 
 
 def same_origin(said: str, origin: Origin) -> bool:
-    """Whether a Nats-Archived-Origin may be of this stream: what one of both does not know makes no
-    difference."""
+    """Whether a Nats-Archived-Origin may be of this stream; unknown parts match anything."""
     pairs = zip(said.rpartition(" ")[::2], shown_origin(origin).rpartition(" ")[::2], strict=True)
     return all(one == other or UNKNOWN in (one, other) for one, other in pairs)
 
 
 def _acts(name: str) -> bool:
-    """Whether a header of this name would have the server do something."""
+    """Whether the server acts on a header of this name."""
     return name.lower() in _ACTING_NAMES or name.lower().startswith(_ACTING)
 
 
 def _set_aside(rest: bytes) -> bytes:
-    """What came behind the headers: servers look for their headers there as well."""
+    """Rename headers in the text after the headers, where servers search for headers, too."""
     lines = rest.split(b"\n")
     names = [line.partition(b":")[0].decode("latin-1") for line in lines]
     pairs = zip(names, lines, strict=True)
@@ -122,8 +120,10 @@ def _set_aside(rest: bytes) -> bytes:
 
 
 def headers_of(row: dict[str, Any], origin: Origin, expected: int, behind: int | None) -> bytes:
-    """The headers that a message is published with: to be stored after sequence `expected`, which is where
-    the message was stored that had the sequence `behind` in the archive."""
+    """Return the headers for publishing a message.
+
+    It must be stored after sequence `expected`, where the message with the archived sequence `behind` is.
+    """
     lines, rest = [b"NATS/1.0"], b""
     for name, values in row["headers"] or ():
         key = unshow(f"{ASIDE}{name}" if _acts(name) else name)
@@ -131,7 +131,7 @@ def headers_of(row: dict[str, Any], origin: Origin, expected: int, behind: int |
             if key:
                 lines.append(b"%s: %s" % (key, value))
             elif b"\n" in value or b":" in value[1:]:
-                rest += value  # not a line, but what came behind the headers or in their place
+                rest += value  # not a line, but the text after the headers, or instead of them
             else:
                 lines.append(value)
     stream = origin.stream
@@ -145,8 +145,7 @@ def headers_of(row: dict[str, Any], origin: Origin, expected: int, behind: int |
 
 
 def restore(broker: Broker, manifest: Manifest, wanted: Wanted) -> Restored:
-    """Publishes what is wanted. Raises ArchiveError; what was published by then stays, and is not published
-    again."""
+    """Publish the wanted messages. Raises ArchiveError; a later restore continues after those published."""
     return asyncio.run(_restore(broker, manifest, wanted))
 
 
@@ -165,15 +164,15 @@ async def _restore(broker: Broker, manifest: Manifest, wanted: Wanted) -> Restor
 
 
 async def _restored_up_to(broker: Broker, connection: Any, stream: str, last: int, archived: Origin) -> int:
-    """The archived sequence of the last message of a stream."""
+    """Return the archived sequence of a stream's last message."""
     headers: dict[str, str] = {}
     try:
         answer = await broker.ask(connection, f"STREAM.MSG.GET.{stream}", {"seq": last})
     except ArchiveError:
-        pass  # it was deleted
+        pass  # the message was deleted
     else:
         text = base64.b64decode(answer["message"].get("hdrs", "")).decode(errors="replace")
-        lines = text.partition("\r\n\r\n")[0].split("\r\n")  # behind an empty line the publisher has the word
+        lines = text.partition("\r\n\r\n")[0].split("\r\n")  # text after an empty line is not trusted
         headers = {name: value.strip() for name, _, value in (line.partition(":") for line in lines)}
     ours = headers.get(STREAM) == archived.stream and same_origin(headers.get(ORIGIN, ""), archived)
     if not ours or not headers.get(SEQUENCE, "").isdigit():
@@ -185,7 +184,7 @@ async def _restored_up_to(broker: Broker, connection: Any, stream: str, last: in
 
 
 class Acks:
-    """Messages on their way into a stream, and the server's answers, which come in the same order."""
+    """Published messages that wait for the server's answers, which arrive in the same order."""
 
     def __init__(self, connection: Any, stream: str, inbox: str, answers: Any) -> None:
         self._connection = connection
@@ -204,8 +203,10 @@ class Acks:
         return len(self._waiting)
 
     async def publish(self, subject: bytes, row: dict[str, Any], headers: bytes, expected: int) -> None:
-        """Sends a message that is to be stored under sequence `expected`. Raises ArchiveError, once those
-        before it are stored, when the server cannot take it."""
+        """Publish a message that must get sequence `expected`.
+
+        Raises ArchiveError when the server cannot store it, after those before it have been stored.
+        """
         payload: bytes = row["payload"]
         size = len(headers) + len(payload)
         refusal = ""
@@ -219,7 +220,7 @@ class Acks:
         if refusal:
             await self.confirm_all()
             raise ArchiveError(f"message {row['sequence']} {refusal}")
-        # Not by publish(), which takes text only, and of headers not all that servers do.
+        # Not with publish(): it accepts only text, and not all headers that servers accept.
         await self._connection._send_command(
             b"HPUB %s %s %d %d\r\n%s%s\r\n"
             % (subject, self._inbox.encode(), len(headers), size, headers, payload)
@@ -233,7 +234,7 @@ class Acks:
             await self.confirm()
 
     async def confirm(self) -> None:
-        """Waits for the oldest. Raises ArchiveError when it was not stored, or elsewhere."""
+        """Wait for the oldest answer. Raises ArchiveError unless the message got its sequence."""
         sequence, expected, size = self._waiting.popleft()
         self.size -= size
         answer = await self._answers.next_msg(timeout=TIMEOUT)

@@ -1,13 +1,13 @@
-"""Whether an archive has what its stream has.
+"""Verify that an archive agrees with its stream.
 
-For each stretch of sequences the files are read and compared with their digests, and the stream is read and
-compared with the files:
+For each stretch of sequences, read the files and compare them with their digests; read the stream and compare
+it with the files:
 
-* Every message of the stream that the manifest says is archived is in a file, with equal content.
-* A message that is in a file and not in the stream was deleted there since, or expired; these are counted.
-* A sequence that is in neither was never there, or gone before it was archived.
+* Each message of the stream that the manifest says is archived must be in a file, with equal content.
+* A message in a file but not in the stream was deleted or has expired since; these are counted.
+* A sequence in neither had no message, or lost it before it was archived.
 
-What was compared without a complaint is noted in the manifest, for `--purge-archived`.
+The manifest notes the sequences without problems, for `--purge-archived`.
 """
 
 from __future__ import annotations
@@ -32,13 +32,12 @@ from gnats.archive.storage import shown
 from gnats.archive.target import Target
 
 ATTEMPTS = 10
-"""How often what another job has compacted meanwhile is looked at again."""
+"""Attempts at stretches whose files other jobs compact meanwhile."""
 
 
 @dataclass(frozen=True)
 class Stretch:
-    """Sequences to be compared: files, and the part of the stream that has these sequences (None: not
-    compared)."""
+    """A range of sequences to compare: its files, and its part of the stream (None: compare digests only)."""
 
     origin: Origin
     first_seq: int
@@ -50,8 +49,7 @@ class Stretch:
 
 @dataclass(frozen=True)
 class Compared:
-    """How many messages a stretch of the archive has, how many of them the stream does not have any more,
-    and what is wrong."""
+    """The result for a stretch: archived messages, those that the stream no longer has, and problems."""
 
     rows: int
     gone: int
@@ -60,21 +58,21 @@ class Compared:
 
 @dataclass
 class Verified:
-    """What a run has found."""
+    """The result of a run."""
 
     manifest: Manifest
     state: State
     rows: int = 0
     gone: int = 0
     unarchived: int = 0
-    """Messages that the stream has, and that were never to be archived, or have come since."""
+    """Messages of the stream that were not selected for archiving, or are newer."""
     good: Ranges = field(default_factory=Ranges)
-    """What was compared with the stream, without a complaint."""
+    """Sequences that were compared with the stream, without problems."""
     problems: list[str] = field(default_factory=list)
 
 
 def stretches(state: State, snapshot: Snapshot | None, wanted: Ranges) -> Iterator[Stretch]:
-    """What is wanted, cut between files."""
+    """Cut the wanted sequences into stretches, between files."""
     ends = [max(entry.last_seq for entry in cluster) for cluster in clusters(state.entries)]
     groups = list(clusters(state.entries))
     for first, last in wanted:
@@ -96,13 +94,13 @@ def _stretch(state: State, snapshot: Snapshot | None, first: int, last: int, ent
     first = min([first, *(entry.first_seq for entry in entries)])
     last = max([last, *(entry.last_seq for entry in entries)])
     part = snapshot and snapshot.part(snapshot.select(Selection(first_seq=first, last_seq=last)))
-    # a file may have been compacted with one of messages that have come since
+    # A file may have been compacted with a newer one, whose messages are not in the snapshot.
     covered = tuple(state.covered.within(first, min(last, snapshot.last_seq) if snapshot else last))
     return Stretch(state.origin, first, last, covered, tuple(entries), part)
 
 
 def compare(stretch: Stretch, target: Target) -> Compared:
-    """Compares a stretch. Nothing is raised: what cannot be read is a problem."""
+    """Compare a stretch. Raises nothing: unreadable files and blocks are problems."""
     try:
         return _compare(stretch, Manifest(target.open(), stretch.origin))
     except ArchiveError as exc:
@@ -136,7 +134,7 @@ def _compare(stretch: Stretch, manifest: Manifest) -> Compared:
 def _of_stream(
     stretch: Stretch, manifest: Manifest, problems: list[str]
 ) -> dict[Entry, tuple[np.ndarray, str]]:
-    """For each file, which of its messages the stream has, and their digest there."""
+    """Return for each file which of its messages the stream has, and the digest of these in the stream."""
     assert stretch.snapshot is not None
     archived = {entry: sequences(manifest, entry).to_numpy() for entry in stretch.entries}
     digests = {entry: Digest() for entry in stretch.entries}
@@ -164,8 +162,7 @@ def _of_stream(
 
 
 def strays(manifest: Manifest) -> list[str]:
-    """Parquet files in the archive's directory that are no part of it: whoever lists it would take them for
-    such."""
+    """Return Parquet files in the archive's directory that are not part of it: listings include them."""
     tree = manifest.storage.tree(manifest.directory)
     state = manifest.load()
     return sorted(
@@ -186,13 +183,13 @@ def verify(
     *,
     only_present: bool = False,
 ) -> Verified:
-    """Compares the archive of a stream with the stream; with its own digests only, without a source.
+    """Compare the archive of a stream with the stream; without a source, only with its own digests.
 
-    With only_present what the stream does not have any more, before its first message, is left out. Raises
-    ArchiveError when the manifest cannot be read.
+    With only_present, leave out sequences before the stream's first message. Raises ArchiveError when the
+    manifest cannot be read.
     """
     state = manifest.recover()
-    # taken after that: what other jobs archive from now on is not looked at
+    # After recover(): messages that other jobs archive from now on are not compared.
     snapshot = None if source is None else source.snapshot(limits=False)
     if snapshot is not None:
         manifest = Manifest(manifest.storage, origin_of(snapshot))
@@ -219,7 +216,7 @@ def verify(
         state = manifest.load()
         for stretch, result in zip(work, results, strict=True):
             if result.problems and any(state.files.get(entry.path) != entry for entry in stretch.entries):
-                again.add(stretch.covered)  # another job has compacted it meanwhile
+                again.add(stretch.covered)  # another job has compacted the files meanwhile
                 continue
             done.rows += result.rows
             done.gone += result.gone
@@ -238,7 +235,7 @@ def verify(
 
 
 def _unarchived(snapshot: Snapshot, state: State) -> int:
-    """How many messages of the stream are neither archived nor lost to damage."""
+    """Count the messages of the stream that are neither archived nor lost to damage."""
     known = Ranges(state.covered)
     known.add((each.first_seq, each.last_seq) for each in state.lost)
     count = 0
@@ -249,8 +246,10 @@ def _unarchived(snapshot: Snapshot, state: State) -> int:
 
 
 def purgeable(verified: Verified, first_seq: int) -> int:
-    """Up to which sequence everything from first_seq on is archived and was verified now; below first_seq:
-    nothing is."""
+    """Return the last sequence up to which all from first_seq on are archived and have been verified now.
+
+    A result below first_seq: none are.
+    """
     for first, last in verified.state.covered.both(verified.good):
         if first <= first_seq <= last:
             return last

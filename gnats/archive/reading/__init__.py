@@ -1,1 +1,1 @@
-"""Streams read from their files: a store's, or a backup's."""
+"""Read streams from their files, in a store directory or a backup."""

@@ -1,7 +1,7 @@
-"""Backups of streams (`nats stream backup`): unpacked into a directory, they are read like any other stream.
+"""Backups of streams (`nats stream backup`): unpack them to a directory, to be read like any other stream.
 
-A backup is a directory with backup.json, which has the stream's configuration, and its messages:
-stream.arc.s2, or stream.tar.s2, the name before nats-server 2.15. Which form it has, its bytes tell.
+A backup is a directory with backup.json, which has the stream's configuration, and the messages in
+stream.arc.s2 (before nats-server 2.15: stream.tar.s2). The content, not the name, decides the format.
 """
 
 from __future__ import annotations
@@ -31,8 +31,9 @@ _TAR_END = bytes(1024)
 
 @contextmanager
 def opened(stream: StreamDir, work_dir: str | Path | None = None) -> Iterator[StreamDir]:
-    """The stream as a directory that can be read: of a backup, one below `work_dir` (None: the system's for
-    temporary files) that is removed afterwards. Raises ArchiveError.
+    """Yield a stream that can be read: a backup is unpacked below `work_dir`, and removed afterwards.
+
+    `work_dir` None: the system's directory for temporary files. Raises ArchiveError.
     """
     if not stream.backup:
         yield stream
@@ -46,16 +47,16 @@ def opened(stream: StreamDir, work_dir: str | Path | None = None) -> Iterator[St
         try:
             there = unpack(stream, top)
             yield there
-        except ArchiveError as exc:  # the directory is gone when this is read
+        except ArchiveError as exc:  # name the backup, because the unpacked directory is removed
             text = str(exc).replace(there.path, stream.path) if there else str(exc)
             raise ArchiveError(text.replace(top, str(work_dir or gettempdir()))) from None
 
 
 def unpack(stream: StreamDir, store: str | Path) -> StreamDir:
-    """Unpack a backup as a stream of the store directory `store`, which is made where there is none.
+    """Unpack a backup as a stream of the store directory `store`, which is made if it does not exist.
 
     Messages are kept whatever their age and TTL. Memory is bounded by the largest message. Raises
-    ArchiveError, and leaves nothing of the stream.
+    ArchiveError, after removing the stream's files.
     """
     streams = Path(store).absolute() / STORE_DIR / stream.account / STREAMS
     directory = streams / stream.name
@@ -64,7 +65,7 @@ def unpack(stream: StreamDir, store: str | Path) -> StreamDir:
         raise ArchiveError(f"{directory} is there already")
     try:
         streams.mkdir(0o700, parents=True, exist_ok=True)
-        # Until all is there it is no stream's: see find_streams.
+        # find_streams() ignores this name, so that an incomplete stream is not found.
         with TemporaryDirectory(prefix=f"{DELETED}unpack-", dir=streams) as staging:
             there = replace(stream, path=f"{staging}/{stream.name}", backup=False)
             Path(there.path).mkdir(0o700)
@@ -100,7 +101,7 @@ def _feed(reader: BackupReader, file: IO[bytes]) -> bool:
 
 def _entry(reader: BackupReader, file: IO[bytes]) -> tuple[bytes, bytes]:
     while (entry := reader.entry()) is None:
-        _feed(reader, file)  # at its end the reader says what is missing
+        _feed(reader, file)  # at the end of the file, the reader raises
     return entry
 
 
@@ -110,7 +111,7 @@ def _unpack_messages(reader: BackupReader, file: IO[bytes], name: str, directory
         _entry(reader, file)
     first, last = first_seq(state), last_seq(state)
     reader.begin(first)
-    # No limits: what a backup has, its stream had.
+    # Without limits: all messages of the backup are wanted.
     write_stream_meta(directory, StreamConfig(name=name, storage=FILE), 0, sync=False)
     store = FileStore(str(directory), name, first_seq=first)
     try:
@@ -129,13 +130,13 @@ def _unpack_messages(reader: BackupReader, file: IO[bytes], name: str, directory
 
 
 class _Plain:
-    """The tar file that a backup stands for, read from its beginning to its end."""
+    """The decompressed tar file of a backup, to be read once."""
 
     def __init__(self, reader: BackupReader, file: IO[bytes]) -> None:
         self._reader = reader
         self._file = file
         self.tail = b""
-        """Its last bytes, of those that have been read."""
+        """The last bytes that were read."""
 
     def read(self, n: int) -> bytes:
         found = b""
@@ -156,11 +157,11 @@ def _unpack_tar(plain: _Plain, directory: Path) -> None:
         pass
     if plain.tail != _TAR_END:
         raise BackupError("it was truncated")
-    (directory / MESSAGES).mkdir(exist_ok=True)  # of a stream that had none it may not be there
+    (directory / MESSAGES).mkdir(exist_ok=True)  # the backup of an empty stream may lack it
 
 
 def _check_meta(data: Path, stream: StreamDir) -> None:
-    """The stream's name is part of checksums: with another one nothing could be read."""
+    """Require the right stream name: it is part of checksums, so nothing is readable with another one."""
     problems: list[str] = []
     if read_meta(stream, None, problems.append) is None:
         why = problems[0].replace(f"{stream.path}/", "")

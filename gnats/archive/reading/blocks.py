@@ -1,6 +1,6 @@
-"""Block files of a stream, opened to be read: decrypted and decompressed where they are packed.
+"""Open the block files of a stream for reading; decrypt and decompress packed ones.
 
-A packed block is in memory as a whole while it is read, twice for a moment.
+A packed block is in memory as a whole while it is read, for a moment twice.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from gnats.store.format.s2 import decompress_block
 
 _COMPRESSED = b"cmp"
 _MOST_BYTES = 128 << 20
-"""Of a block, compressed or not."""
+"""Largest block, compressed or not."""
 
 
 class BlockDamage(Exception):
-    """Nothing of a block can be read; the text says why."""
+    """No part of a block can be read; the text is the reason."""
 
 
 class BlockFiles:
@@ -37,7 +37,7 @@ class BlockFiles:
         self._encrypted = (Path(stream.path) / META_KEY).exists()
 
     def stream_seal(self) -> Seal | None:
-        """What index.db is sealed with. Raises ArchiveError: the key is missing, or another one."""
+        """Return the seal of index.db, None for clear text. Raises ArchiveError without the right key."""
         path = Path(self._stream.path) / META_KEY
         return self._seal(path, self._stream.name)
 
@@ -53,9 +53,9 @@ class BlockFiles:
     def open(
         self, path: str, index: int, *, is_last: bool, start: int = 0, after: int = 0
     ) -> Iterator[BlockReader]:
-        """A block from byte `start` of its records on, behind message `after` (0: none).
+        """Open a block from byte `start` of its records on, which follow message `after` (0: none).
 
-        Raises FileNotFoundError: it was removed; BlockDamage, ArchiveError.
+        Raises FileNotFoundError when the block was removed, BlockDamage, ArchiveError.
         """
         try:
             fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
@@ -81,12 +81,14 @@ class BlockFiles:
             os.close(fd)
 
     def _packed(self, fd: int, path: Path, index: int) -> bytes | None:
-        """The records of a file that is encrypted or compressed, None when it is neither. Raises
-        FileNotFoundError, BlockDamage, ArchiveError."""
+        """Return the records of an encrypted or compressed file, None when it is neither.
+
+        Raises FileNotFoundError, BlockDamage, ArchiveError.
+        """
         try:
             seal = self._block_seal(path, index)
             if seal is None and self._encrypted and not path.exists():
-                raise FileNotFoundError(path)  # its key was removed with it, after the file was opened
+                raise FileNotFoundError(path)  # the block and its key were removed after the file was opened
             if seal is None and os.pread(fd, len(_COMPRESSED), 0) != _COMPRESSED:
                 return None
             with open(fd, "rb", closefd=False) as file:
@@ -110,6 +112,6 @@ class BlockFiles:
             return self._seal(key, f"{self._stream.name}:{index}")
         except ArchiveError as exc:
             if self._encrypted and self._keys:
-                # the key is the right one: it has opened the stream's
+                # The key has opened the stream's meta.key, so it is right, and the block's key is damaged.
                 raise BlockDamage(str(exc)) from None
             raise

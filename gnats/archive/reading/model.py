@@ -1,4 +1,4 @@
-"""What is known of a stream's files, as plain data that a task can be sent."""
+"""A stream's files as plain data, which can be sent to a task in another process."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ BATCH_BYTES = 8 << 20
 
 @dataclass(frozen=True, slots=True, order=True)
 class Block:
-    """A block file as it was looked at.
+    """A block file at the time of a snapshot.
 
-    `size` is in bytes, `messages` are those that are not removed; times are ns since 1970. Of the messages in
-    the file, those below `low` were removed. What is not known is None.
+    `size` is in bytes; `messages` counts those that are not removed; times are ns since 1970. Messages in the
+    file with sequences below `low` were removed. Unknown values are None.
     """
 
     index: int
@@ -26,21 +26,21 @@ class Block:
     messages: int = 0
     low: int = 1
     damaged: bool = False
-    """Something of it has been found to be."""
+    """Damage has been found in the block."""
     is_last: bool = False
-    """It is the one that is written to."""
+    """The server writes to this block."""
     after: int | None = None
-    """The last sequence of the blocks before it."""
+    """The last sequence of the blocks before this one."""
     before: int | None = None
-    """The first sequence of the blocks behind it."""
+    """The first sequence of the blocks after this one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """Bytes from `start` to `end` of a block that are no records; block 0: of another file of the stream.
+    """Bytes from `start` to `end` of a block that are not records; block 0: of another file of the stream.
 
-    Of a compressed or encrypted block they are counted in what it stands for. The sequences from first_seq to
-    last_seq are missing, or some of them, where that is known.
+    In a compressed or encrypted block, the bytes count in its decoded content. Some or all of the sequences
+    from first_seq to last_seq are missing; None when unknown.
     """
 
     block: int
@@ -60,13 +60,16 @@ class Damage:
 
 
 class DamageWarning(UserWarning):
-    """Some of a stream could not be read."""
+    """A part of a stream could not be read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which messages: sequences from first_seq to last_seq, both included; times from start_ns to before
-    end_ns, ns since 1970; subjects that one of the filters takes (none: all)."""
+    """Selects messages by sequence, time and subject.
+
+    Sequences from first_seq to last_seq, inclusive; times from start_ns up to, but without, end_ns (ns since
+    1970); subjects that match one of the filters (empty: all).
+    """
 
     first_seq: int = 1
     last_seq: int | None = None

@@ -1,7 +1,8 @@
-"""Scanning a stream into batches of Arrow columns.
+"""Scan a stream into batches of Arrow columns.
 
-A batch is filled by native code. Memory is bounded by its size, the largest message, and, where a block is
-compressed, encrypted or damaged, by the size of a block (which servers keep below 8 MiB and one message).
+Native code fills the batches. Memory is bounded by the batch's size, the largest message, and, for
+compressed, encrypted or damaged blocks, by the size of a block (servers keep that below 8 MiB and one
+message).
 """
 
 from __future__ import annotations
@@ -35,18 +36,18 @@ SCHEMA = pa.schema(
         pa.field("block", pa.int32(), nullable=False),
     ]
 )
-"""Bytes in subjects and headers that are no UTF-8 are shown as `\\xNN` (gnats.archive.text)."""
+"""The columns. Bytes of subjects and headers that are not UTF-8 become `\\xNN` (gnats.archive.text)."""
 _NATIVE = pa.schema([field for field in SCHEMA if field.name not in ("account", "stream")])
 _MOST_ROWS = 2**24
 _LAST_SEQ = 2**63 - 1
 _MOST_SEQ = 2**64 - 1
 _SKEW = 3600 * 1_000_000_000
-"""ns that a clock may have been set back within a block, whose first and last message's times are known."""
+"""ns by which a clock may have been set back within a block: only its first and last times are known."""
 _FIRST_NS, _LAST_NS = -(2**63), 2**63 - 1
 
 
 class _Columns:
-    """What the scanner gives away, for pyarrow to take."""
+    """Passes the scanner's capsule to pyarrow."""
 
     def __init__(self, capsule: object) -> None:
         self._capsule = capsule
@@ -56,12 +57,11 @@ class _Columns:
 
 
 class Scan:
-    """A read under way: what the reader yields, and what it found.
+    """A scan in progress: its reader yields the batches.
 
-    `damage` is complete when the reader has been read to its end. `messages` and `bytes` (of payloads) count
-    what it has yielded so far. `vanished` are blocks that are gone, and their messages with them.
-    `tail` is what is behind the last whole record of the last block: one that is being written, or that was
-    cut off.
+    `damage` is complete when the reader has reached its end. `messages` and `bytes` (of payloads) count the
+    messages yielded so far. `vanished` are blocks that were removed, with their messages. `tail` is the part
+    of the last block after the last whole record: a record that is being written, or that was cut off.
     """
 
     def __init__(self, snapshot: Snapshot, selection: Selection, batch_rows: int, batch_bytes: int) -> None:
@@ -116,8 +116,10 @@ class Scan:
             yield self._take()
 
     def _check_same(self) -> None:
-        """Raises ArchiveError when the stream was deleted and made anew since the snapshot: then blocks of
-        both may have been read."""
+        """Raise ArchiveError when the stream was deleted and made again since the snapshot.
+
+        Then the scan may have read blocks of both streams.
+        """
         if not self._snapshot.created:
             return
         meta = read_meta(self.stream, self._snapshot.keys, lambda why: None)
@@ -140,7 +142,7 @@ class Scan:
                 self.tail = self._damage(block, start, end, "an incomplete record", first, last)
 
     def _damage(self, block: Block, start: int, end: int, reason: str, first: int, last: int) -> Damage:
-        """With the sequences that are missing, as far as it is known and they are not deleted."""
+        """Make a Damage, with the range of missing sequences as far as known, without deleted ones."""
         first = max(first or (block.after or 0) + 1, block.low)
         last = last or (block.before or self._snapshot.last_seq + 1) - 1
         if first > last or last + 1 - first == self._deleted.count(first, last):
@@ -150,10 +152,10 @@ class Scan:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A stream as its files were at a moment: what a task needs to scan some of it, and can be pickled.
+    """A stream's files at one moment: all that a task needs to scan a part of the stream. Can be pickled.
 
-    `created` is when the stream was, ns since 1970 (0: not known): another one of the same name has another
-    time. first_seq is last_seq + 1 when there are no messages. `deleted` is a SequenceSet, encoded.
+    `created` is the stream's time of creation, ns since 1970 (0: unknown); a later stream of the same name
+    has another one. first_seq is last_seq + 1 without messages. `deleted` is an encoded SequenceSet.
     """
 
     stream: StreamDir
@@ -166,14 +168,14 @@ class Snapshot:
     deleted: bytes = field(repr=False)
     damage: tuple[Damage, ...] = ()
     vanished: tuple[int, ...] = ()
-    """Blocks that index.db knows and that are not there; those in front of a stream are removed like that."""
+    """Blocks in index.db without a file. Servers remove blocks at the front of a stream like that."""
 
     def select(self, selection: Selection = ALL) -> tuple[Block, ...]:
-        """The blocks that may have messages of a selection."""
+        """Return the blocks that may have messages of a selection."""
         return tuple(each for each in self.blocks if _may_have(each, selection))
 
     def part(self, blocks: Iterable[Block | int]) -> Snapshot:
-        """Of these blocks only, for a task; what is damaged outside of blocks is not repeated in it."""
+        """Return a snapshot of these blocks only, for a task; without the damage outside of blocks."""
         wanted = {each if isinstance(each, int) else each.index for each in blocks}
         kept = tuple(each for each in self.blocks if each.index in wanted)
         deleted, _ = SequenceSet.decode(self.deleted)
@@ -197,7 +199,7 @@ class Snapshot:
         batch_rows: int = BATCH_ROWS,
         batch_bytes: int = BATCH_BYTES,
     ) -> Scan:
-        """Read it. A batch has at most batch_rows messages and about batch_bytes, or one larger one."""
+        """Start a scan. A batch has at most batch_rows messages and about batch_bytes, or one message."""
         return Scan(self if blocks is None else self.part(blocks), selection, batch_rows, batch_bytes)
 
 
@@ -219,7 +221,7 @@ def _may_have(block: Block, selection: Selection) -> bool:
 
 
 def _in_range(selection: Selection) -> Selection:
-    """The same with numbers that native code can take; what no message can have selects nothing."""
+    """Clamp a selection to the range of native numbers; it selects nothing when it lies outside."""
     first, last, start, end = selection.first_seq, selection.last_seq, selection.start_ns, selection.end_ns
     if start is not None and start < _FIRST_NS:
         start = None

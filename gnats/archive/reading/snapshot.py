@@ -1,9 +1,9 @@
-"""What a stream holds, from its files: what a server that started on them would find.
+"""Find the messages of a stream from its files, as a server would that starts on them.
 
-As recovery does it, index.db is used where it is current (its last block still has the record that it ended
-with), and only what is behind it is read; else all blocks are. Tombstones remove messages of any block. What
-limits have removed leaves no trace in the files, so they are applied again; but age and TTLs are not: reading
-does not depend on the time of day.
+Like recovery, this reads index.db when it is current (its last block still has the record that it ended
+with), and then only the records after it; else it reads all blocks. Tombstones remove messages of any block.
+Removals by limits leave no trace in the files, so limits are applied again. Age and TTLs are not applied, so
+that the result does not depend on the time of day.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ _MOST_INDICES = 2**32 - 1
 
 @dataclass(slots=True)
 class _Known:
-    """What a block holds: `msgs` messages, whose records have `bytes`, until more of them are removed.
+    """The content of a block: `msgs` messages, whose records have `bytes` bytes; removals reduce both.
 
-    Without a message, first is last + 1.
+    Without messages, first is last + 1.
     """
 
     block: Block
@@ -59,7 +59,7 @@ class _Known:
 
 @dataclass(slots=True)
 class _Index:
-    """An index.db that is current: records behind byte `behind` of its last block are not in it."""
+    """A current index.db. It lacks the records after byte `behind` of its last block."""
 
     last_seq: int
     blocks: list[_Known]
@@ -68,11 +68,11 @@ class _Index:
 
 
 def take_snapshot(stream: StreamDir, keys: Keys | None, limits: bool = True) -> Snapshot:
-    """The stream as its files are now. Raises ArchiveError.
+    """Take a snapshot of a stream's files. Raises ArchiveError.
 
-    Limits are applied to all that is in the files; a server may have applied them when other messages were
-    gone without a trace (by age, say), and still have some that are dropped here. Without `limits` nothing is
-    dropped that may still be there.
+    `limits` applies the stream's limits to all messages in the files. The server may have applied them to
+    fewer messages (after others had expired, say), and may still have some that are dropped here. Without
+    `limits`, no message is dropped that the server may still have.
     """
     if stream.backup:
         raise ArchiveError(
@@ -87,8 +87,10 @@ def take_snapshot(stream: StreamDir, keys: Keys | None, limits: bool = True) -> 
 
 
 def check_gone(snapshot: Snapshot, vanished: Sequence[int]) -> None:
-    """Raises ArchiveError unless the messages of blocks that vanished while they were read are gone for good:
-    a stream that is restored, or built again from other servers, has them again in other blocks."""
+    """Raise ArchiveError unless the messages of blocks that vanished during a scan are gone for good.
+
+    A stream that is restored, or copied again from other servers, has them again in other blocks.
+    """
     if not vanished:
         return
     now = take_snapshot(snapshot.stream, snapshot.keys, limits=False)
@@ -102,7 +104,7 @@ def check_gone(snapshot: Snapshot, vanished: Sequence[int]) -> None:
 
 
 class _Gathering:
-    """One attempt. Raises FileNotFoundError when a block is removed meanwhile."""
+    """One attempt at a snapshot. Raises FileNotFoundError when a block is removed meanwhile."""
 
     def __init__(self, stream: StreamDir, keys: Keys | None) -> None:
         self._stream = stream
@@ -119,7 +121,7 @@ class _Gathering:
         self._known: list[_Known] = []
         self._last_seq = 0
         self._appended = False
-        """There are messages that no index knows."""
+        """Blocks have messages that index.db lacks."""
 
     def _note(self, why: str) -> None:
         self._damage.append(Damage(0, 0, 0, why))
@@ -145,7 +147,7 @@ class _Gathering:
             self._enforce(self._config, index.most_of_a_subject if index else None)
         return self._result()
 
-    # --- what is there ---
+    # --- blocks ---
 
     def _gather(self, known: _Known, start: int, blocks: list[Block]) -> None:
         block = known.block
@@ -157,7 +159,7 @@ class _Gathering:
                 )
                 known.damaged = bool(reader.holes())
         except BlockDamage:
-            known.damaged = True  # what it is, is said when it is scanned
+            known.damaged = True  # the scan reports the damage
             return
         if msgs:
             self._appended = True
@@ -175,7 +177,7 @@ class _Gathering:
         self._last_seq = max(self._last_seq, last, known.last)
 
     def _take_old_index(self, known: _Known) -> None:
-        """What nats-server before 2.10 had removed from a block is noted beside it only."""
+        """Apply the removals that nats-server before 2.10 noted only in the file beside a block."""
         path = Path(known.block.path).with_suffix(".idx")
         with suppress(BlockDamage, OSError):
             noted = read_old_index(path)
@@ -230,7 +232,7 @@ class _Gathering:
         return _Known(block, first, last, msgs, size, first, (first_ns, last_ns))
 
     def _find_end(self, blocks: list[Block], at: int, sum64: int, msgs: int) -> int | None:
-        """Where in a block the record with a checksum ends."""
+        """Return where in a block the record with this checksum ends, None without one."""
         if sum64 == 0:
             return None if msgs else 0
         block = blocks[at]
@@ -245,10 +247,10 @@ class _Gathering:
 
     @staticmethod
     def _left(entries: list[IndexBlock], blocks: list[Block]) -> list[IndexBlock]:
-        """The index without the blocks in front, which limits remove in the course of things.
+        """Return the index without the blocks before the first file, which limits have removed.
 
-        None at all when messages of others are removed: a restart reads all records then, and has those again
-        that limits had removed without a tombstone.
+        Return nothing when other blocks have removed messages: a restart then reads all records, and finds
+        the messages again that limits had removed without a tombstone.
         """
         front = min((block.index for block in blocks), default=0)
         for (_, _, _, before, _, _, _), (index, _, first, _, _, _, deleted) in pairwise(entries):
@@ -257,8 +259,10 @@ class _Gathering:
         return [each for each in entries if each[0] >= front]
 
     def _note_missing(self, entries: list[IndexBlock], sum64: int, blocks: list[Block]) -> None:
-        """Blocks of the index are not there: lost, if nothing has been written since; but those in front may
-        have been removed without a trace."""
+        """Note the messages of index blocks without a file as lost, if nothing has been written since.
+
+        Blocks in front may have been removed without a trace.
+        """
         limits = self._config
         if not limits or limits.max_age > 0 or limits.allow_msg_ttl:
             return
@@ -285,7 +289,7 @@ class _Gathering:
     # --- limits ---
 
     def _live(self, known: _Known) -> int:
-        """How many messages of a block are not removed."""
+        """Return the number of a block's messages that are not removed."""
         low = max(known.first, known.low)
         if not known.msgs or low > known.last:
             return 0
@@ -327,7 +331,7 @@ class _Gathering:
             excess -= here
 
     def _behind(self, known: _Known, n: int) -> int:
-        """The sequence behind the first n messages of a block; it has more."""
+        """Return the sequence after the first n messages of a block, which has more."""
         start = max(known.first, known.low)
         low, high = start, known.last
         while low < high:
@@ -362,7 +366,7 @@ class _Gathering:
             return weigh(reader, known.low, self._gone, excess)[1] + 1
         return known.low
 
-    # --- what comes of it ---
+    # --- the result ---
 
     def _result(self) -> Snapshot:
         first_seq = 0
@@ -404,10 +408,10 @@ class _Gathering:
 
 
 def _list(msgs: Path) -> list[Block]:
-    """The blocks. Raises FileNotFoundError: a purge renames the directory, or it is none; ArchiveError.
+    """List the blocks. Raises FileNotFoundError without the directory (a purge renames it), ArchiveError.
 
-    A listing that takes several calls may have a new block and not the one that was made just before. The
-    second one has all that the first one saw the last of.
+    A listing takes several system calls, so it may have a new block and lack one that was made just before.
+    The second listing has all blocks up to the last one of the first listing.
     """
     try:
         last = max((block.index for block in _blocks(msgs)), default=0)

@@ -1,7 +1,7 @@
-"""Reading streams of a store directory into Arrow: what the server that owns it would serve after a restart.
+"""Read streams of a store directory into Arrow: the messages that its server would serve after a restart.
 
-The directory is only read, and may be a running server's. Messages that are in the files are read even when
-their age or their TTL would have the server remove them: reading does not depend on the time of day.
+The directory is only read, and may be a running server's. Messages in the files are read even when their age
+or TTL would make the server remove them, so the result does not depend on the time of day.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _SHOWN = 5
 
 
 class StreamSource:
-    """A stream of a store directory. Raises ArchiveError where it cannot be read."""
+    """A stream of a store directory. Its methods raise ArchiveError when it cannot be read."""
 
     def __init__(self, stream: StreamDir, keys: Keys | None = None) -> None:
         self.stream = stream
@@ -54,7 +54,7 @@ class StreamSource:
         self._now: Snapshot | None = None
 
     def snapshot(self, limits: bool = True) -> Snapshot:
-        """The stream as its files are now: see take_snapshot."""
+        """Take a snapshot of the stream's files, see take_snapshot()."""
         self._now = take_snapshot(self.stream, self.keys, limits)
         return self._now
 
@@ -62,17 +62,17 @@ class StreamSource:
         return self._now or self.snapshot()
 
     def blocks(self) -> list[Block]:
-        """Its blocks, in order."""
+        """Return the blocks, in order, of a new snapshot."""
         return list(self.snapshot().blocks)
 
     @property
     def first_seq(self) -> int:
-        """The first sequence with a message, as of the last snapshot."""
+        """The sequence of the first message, as of the last snapshot."""
         return self._known().first_seq
 
     @property
     def last_seq(self) -> int:
-        """The last sequence that was given out, as of the last snapshot."""
+        """The last assigned sequence, as of the last snapshot."""
         return self._known().last_seq
 
     def scan(
@@ -82,7 +82,7 @@ class StreamSource:
         batch_rows: int = BATCH_ROWS,
         batch_bytes: int = BATCH_BYTES,
     ) -> Scan:
-        """Read the stream as it is now: see Snapshot.scan."""
+        """Scan a new snapshot of the stream, see Snapshot.scan()."""
         return self.snapshot().scan(selection, blocks, batch_rows, batch_bytes)
 
 
@@ -120,14 +120,13 @@ def read_stream(
     batch_bytes: int = BATCH_BYTES,
     work_dir: str | Path | None = None,
 ) -> pa.RecordBatchReader:
-    """The messages of one stream below a directory (see find_streams), as batches of SCHEMA.
+    """Read the messages of one stream below a directory (see find_streams()), as batches of SCHEMA.
 
-    A backup is unpacked below `work_dir` first (None: the system's directory for temporary files); what was
-    unpacked is removed when the reader has ended or is gone.
+    A backup is unpacked below `work_dir` first (None: the system's directory for temporary files). The
+    unpacked files are removed when the reader has ended or is freed.
 
-    A stream that is replaced while it is read ends the reader with an ArchiveError.
-    Where something of it is damaged the reader raises ArchiveError at its end, after what can be read; with
-    damage="warn" it warns (DamageWarning).
+    The reader raises ArchiveError when the stream is replaced meanwhile. It raises ArchiveError for damage at
+    its end, after all readable messages; with damage="warn" it warns instead (DamageWarning).
     """
     if damage not in ("raise", "warn"):
         raise ValueError(f'damage is "raise" or "warn", not {damage!r}')

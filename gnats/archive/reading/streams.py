@@ -1,6 +1,6 @@
-"""Where streams are in a store: `jetstream/<account>/streams/<name>` with meta.inf and msgs/; and backups.
+"""Find streams in a store, `jetstream/<account>/streams/<name>` with meta.inf and msgs/, and backups.
 
-Nothing here writes: the directory may be a running server's.
+This module only reads: the directory may be a running server's.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ CIPHERS = {"": CHACHA, "chacha": CHACHA, "chachapoly": CHACHA, "aes": AES}
 BLOCK_FILE = re.compile(r"([1-9][0-9]{0,9})\.blk")
 BACKUP_META = "backup.json"
 BACKUP_DATA = "stream.arc.s2", "stream.tar.s2"
-"""Of a backup: what it is of, and what it holds, by the name since nats-server 2.15 and before."""
+"""Files with a backup's messages: the name since nats-server 2.15, and the older one."""
 _NEW_MESSAGES = "__new_msgs__"
 _META_READS, _META_PAUSE = 4, 0.05
 _STREAM_NAME = re.compile(r"[^\s.*>/\\\0]{1,255}")
@@ -32,9 +32,9 @@ _STREAM_NAME = re.compile(r"[^\s.*>/\\\0]{1,255}")
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """What a store is encrypted with: the server's key, the one it had before, and the cipher.
+    """The encryption of a store: the server's key, its previous one, and the cipher.
 
-    The cipher is "chachapoly" or "aes"; files that have the other one are read, too.
+    The cipher is "chachapoly" or "aes"; files with the other cipher are read, too.
     """
 
     key: str
@@ -45,7 +45,7 @@ class Keys:
         return f"Keys(cipher={self.cipher!r})"
 
     def server_keys(self) -> ServerKeys:
-        """Raises ArchiveError for a cipher that is none."""
+        """Return the keys as JetStream uses them. Raises ArchiveError for an unknown cipher."""
         if self.cipher not in CIPHERS:
             raise ArchiveError(f"{self.cipher!r} is no cipher; known: chachapoly, aes")
         return ServerKeys(
@@ -55,7 +55,7 @@ class Keys:
 
 @dataclass(frozen=True, slots=True)
 class StreamDir:
-    """A stream of a store: `path` is its directory; or a `backup`, which the module backups opens."""
+    """A stream: `path` is its directory in a store, or the directory of a `backup` (see module backups)."""
 
     account: str
     name: str
@@ -78,7 +78,7 @@ def _entries(path: Path) -> list[Path]:
 
 
 def is_stream(path: Path) -> bool:
-    """Whether a directory is one of a stream."""
+    """Whether a directory is a stream's."""
     return (path / META_FILE).is_file() or (
         any(BLOCK_FILE.fullmatch(each.name) for each in (path / MESSAGES).glob("*.blk"))
     )
@@ -110,10 +110,12 @@ def _backup(path: Path, account: str) -> StreamDir:
 
 
 def find_streams(store: str | Path, account: str | None = None) -> list[StreamDir]:
-    """The streams below a directory: a server's store_dir, `jetstream` in it, an account's or a stream's; or
-    the backup that a directory is, or those in it. A backup does not say whose it is: of `account`, or $G.
+    """Find the streams below a directory.
 
-    Raises ArchiveError: there is no such directory, it cannot be read, or it is no store.
+    The directory is a server's store_dir, `jetstream` in it, an account's or a stream's, a backup, or has
+    backups in it. A backup does not name its account: it counts as `account`'s, or $G's.
+
+    Raises ArchiveError when the directory does not exist, cannot be read, or is no store.
     """
     path = Path(store).absolute()
     if not path.exists():
@@ -139,7 +141,7 @@ def find_streams(store: str | Path, account: str | None = None) -> list[StreamDi
 
 
 def find_stream(store: str | Path, name: str | None, account: str | None = None) -> StreamDir:
-    """The one stream of this name, or the only one. Raises ArchiveError."""
+    """Return the one stream of this name, or the only stream. Raises ArchiveError."""
     found = find_streams(store, account)
     streams = [each for each in found if name in (None, each.name) and account in (None, each.account)]
     if len(streams) == 1:
@@ -152,16 +154,16 @@ def find_stream(store: str | Path, name: str | None, account: str | None = None)
 
 
 def messages_dir(stream: StreamDir) -> Path:
-    """Where the blocks are: a purge may have been interrupted between two renames."""
+    """Return the directory of the blocks, also when a purge was interrupted between its two renames."""
     path = Path(stream.path)
     purged = path / _NEW_MESSAGES
     return purged if any(purged.glob("*.blk")) else path / MESSAGES
 
 
 def read_meta(stream: StreamDir, keys: Keys | None, note: Callable[[str], object]) -> Meta | None:
-    """A stream's configuration; None, and `note` is told why, when it cannot be read.
+    """Read a stream's description; when it is unreadable, call `note` with the reason and return None.
 
-    Raises ArchiveError: it is encrypted, and the key is missing or another one.
+    Raises ArchiveError when the description is encrypted, and the key is missing or wrong.
     """
     server_keys = keys.server_keys() if keys else ServerKeys(JetStreamOptions())
     path = Path(stream.path)
@@ -180,5 +182,5 @@ def read_meta(stream: StreamDir, keys: Keys | None, note: Callable[[str], object
             if left == 1 or not (path / META_FILE).exists():
                 note(str(exc))
                 break
-            time.sleep(_META_PAUSE)  # a server writes it and its checksum one after the other
+            time.sleep(_META_PAUSE)  # the server may be between writing meta.inf and its checksum
     return None

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 def register(spark: SparkSession) -> None:
-    """Registers the data source `jetstream`, for a Python in which Spark does not find it by itself."""
+    """Register the data source `jetstream`, where Spark does not find it by itself."""
     from gnats.archive.spark.source import JetStreamSource
 
     spark.dataSource.register(JetStreamSource)

@@ -1,4 +1,4 @@
-"""The archive as an application for spark-submit: master, memory and cores are what spark-submit says."""
+"""The archive as an application for spark-submit, which sets the master, memory and cores."""
 
 import sys
 

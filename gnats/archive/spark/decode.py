@@ -1,8 +1,8 @@
-"""Payloads of JSON as columns.
+"""Decode JSON payloads to columns.
 
-Whole batches are given to Arrow's JSON reader. It stops at the first payload that it does not take, so a
-batch with such a one is halved until that is alone, and has the reader's reason beside it. What would harm
-the reader, or what it takes and should not, is sorted out before."""
+Arrow's JSON reader decodes whole batches. It fails at the first bad payload: then the batch is halved until
+that payload is alone, and gets the reader's error. Payloads that would harm the reader, or that it accepts
+wrongly, are removed before."""
 
 from __future__ import annotations
 
@@ -17,23 +17,25 @@ from pyspark.sql import types
 from gnats.archive.errors import ArchiveError
 
 LEVELS = 100
-"""Objects and arrays in each other: Arrow's reader, and what handles its types, recurse."""
+"""Most nested objects and arrays, because Arrow's reader and the code for its types recurse."""
 INFERRED_LEVELS = 50
-"""Arrow sends no column with more than 64."""
+"""The same for an inferred schema: Arrow cannot send a column with more than 64 levels."""
 _KINDS = (
     *(types.BooleanType, types.ByteType, types.ShortType, types.IntegerType, types.LongType),
     *(types.FloatType, types.DoubleType, types.DecimalType, types.StringType, types.BinaryType),
     *(types.DateType, types.TimestampType, types.TimestampNTZType),
 )
-"""What Arrow's reader makes of a value, besides structs and lists; dates of a time."""
+"""Types that Arrow's reader can make of a value, besides structs and lists; dates are made of times."""
 _ANYTHING = pa.schema([])
 _STRINGS = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)
 _OTHERS = bytes(set(range(256)) - set(b"{}[]"))
 
 
 def nullable(kind: types.DataType, name: str, levels: int = 0) -> types.DataType:
-    """A type of Spark's with nulls allowed in all of it: a payload need not have any field. Raises
-    ArchiveError for one that is not read from JSON; `name` is whose it is."""
+    """Make all parts of a Spark type nullable, because a payload may lack any field.
+
+    Raises ArchiveError for a type that cannot be read from JSON, with the field's `name`.
+    """
     if levels > INFERRED_LEVELS:
         raise ArchiveError(f"{name} has more than {INFERRED_LEVELS} levels")
     if isinstance(kind, types.StructType):
@@ -52,7 +54,7 @@ def nullable(kind: types.DataType, name: str, levels: int = 0) -> types.DataType
 
 
 def decode(payloads: pa.Array, struct: pa.StructType) -> tuple[pa.Array, pa.Array]:
-    """Payloads as structs, and why those that are none are null."""
+    """Decode payloads; return (structs, with null for bad ones, reasons for these)."""
     texts: list[bytes] = payloads.to_pylist()
     problems: list[str | None] = [_unfit(text, LEVELS) for text in texts]
     fit = [at for at, why in enumerate(problems) if why is None]
@@ -96,7 +98,7 @@ def _decode(
 
 
 def _dated(field: pa.Field) -> pa.Field:
-    """With times for dates: for Arrow's reader a date is a number of days."""
+    """Replace dates by times in a field: Arrow's reader expects a date to be a number of days."""
     kind = field.type
     if pa.types.is_struct(kind):
         return field.with_type(pa.struct([_dated(each) for each in kind]))
@@ -106,8 +108,11 @@ def _dated(field: pa.Field) -> pa.Field:
 
 
 def _unfit(text: bytes, levels: int) -> str | None:
-    """Why a payload is not for Arrow's reader, as far as its ends show it. One that begins and ends as an
-    object cannot go on in the next, which begins as one, so as many rows as payloads are one row for each."""
+    """Return why a payload must not go to Arrow's reader, None if it may.
+
+    A payload that begins and ends like an object cannot continue in the next one, which begins like an
+    object. So if the reader returns as many rows as payloads, each payload is one row.
+    """
     bare = text.strip(b" \t\r\n")
     if not bare:
         return "JSON parse error: the payload is empty"
@@ -124,7 +129,7 @@ def _unfit(text: bytes, levels: int) -> str | None:
 
 
 def _depth(text: bytes) -> int:
-    """How deep brackets outside of strings are in each other; no less, wherever in the text one begins."""
+    """Return the depth of brackets outside of strings, also of those after unmatched closing brackets."""
     brackets = np.frombuffer(_STRINGS.sub(b"", text).translate(None, _OTHERS), np.uint8)
     if not len(brackets):
         return 0
@@ -148,8 +153,10 @@ def _parse(texts: Sequence[bytes], schema: pa.Schema, unexpected: str) -> pa.Tab
 
 
 def infer(payloads: Sequence[bytes]) -> pa.Schema:
-    """The schema of those that are JSON objects, and not nested too deep for a column. Times are left as
-    texts, and so is what is always null."""
+    """Infer the schema of the payloads that are JSON objects and not nested too deep for a column.
+
+    Times stay texts; fields that are always null become texts.
+    """
     schema = _infer([text for text in payloads if _unfit(text, INFERRED_LEVELS) is None])
     return pa.schema([field.with_type(_settled(field.type)) for field in schema])
 
@@ -159,14 +166,14 @@ def _infer(texts: Sequence[bytes]) -> pa.Schema:
         return _ANYTHING
     try:
         return _parse(texts, _ANYTHING, "infer").schema
-    except pa.ArrowInvalid:  # one of them is none
+    except pa.ArrowInvalid:  # one of the payloads is bad
         if len(texts) == 1:
             return _ANYTHING
     half = len(texts) // 2
     first, second = _infer(texts[:half]), _infer(texts[half:])
     try:
         return pa.unify_schemas([first, second], promote_options="permissive")
-    except (pa.ArrowTypeError, pa.ArrowInvalid):  # one name with two types: the one that came first
+    except (pa.ArrowTypeError, pa.ArrowInvalid):  # a name has two types: keep the first
         return pa.schema([*first, *(field for field in second if field.name not in first.names)])
 
 

@@ -1,7 +1,7 @@
 """The Spark data source `jetstream`: a stream of a store directory as a table, or as a streaming one.
 
-Options, besides the path of the store: see `Settings`. A partition is a group of blocks; what comes out of
-it are Arrow batches, as the scanner makes them."""
+The options, besides the path of the store, are in `Settings`. A partition is a group of blocks; reading it
+yields the scanner's Arrow batches."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ try:
     )
 
     LIMITS = True
-except ImportError:  # PySpark before 4.2 has no limits, and no Trigger.AvailableNow for sources in Python
+except ImportError:  # PySpark before 4.2 has neither limits nor Trigger.AvailableNow for Python sources
     LIMITS = False
     SupportsTriggerAvailableNow = object  # type: ignore[assignment, misc]
 
@@ -47,7 +47,7 @@ TASK_BYTES = 64 << 20
 _MOST = 2**63 - 1
 _URL = re.compile("file:|[A-Za-z][A-Za-z0-9+.-]*://", re.IGNORECASE)
 VALUE, PROBLEM = "value", "problem"
-"""The columns of a decoded payload: what it is, and why it is none."""
+"""The columns of a decoded payload: its value, and the reason why there is none."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ class Settings:
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> Settings:
-        """Raises ArchiveError."""
+        """Read the options. Raises ArchiveError."""
         given = {name.lower(): value for name, value in options.items()}
 
         def get(name: str) -> str | None:
@@ -150,7 +150,7 @@ class Settings:
 
 
 def local(path: str) -> str:
-    """The path of a URL `file:///path`; a path as it is. Raises ArchiveError."""
+    """Return the path of a URL `file:///path`; a path unchanged. Raises ArchiveError for another URL."""
     if not _URL.match(path):
         return path
     url = urlsplit(path)
@@ -173,7 +173,7 @@ def _payload_schema(text: str | None) -> StructType | None:
 
 
 def _struct(kind: DataType, name: str) -> StructType:
-    """See nullable(). Raises ArchiveError."""
+    """Return nullable() of a struct type. Raises ArchiveError for another type."""
     struct = nullable(kind, name)
     if not isinstance(struct, StructType):
         raise ArchiveError(f"{name} is a struct, not {kind.simpleString()}")
@@ -246,11 +246,11 @@ def _arrow_schema(schema: StructType) -> pa.Schema:
 
 
 def _read(part: Part, settings: Settings, schema: StructType) -> Iterator[pa.RecordBatch]:
-    """The batches of a partition, with the columns that Spark has asked for."""
+    """Yield the batches of a partition, with the columns that Spark requests."""
     target = _arrow_schema(schema)
     if VALUE in target.names:
         struct = target.field(VALUE).type
-    else:  # whether a payload is an object, and fits where a schema is given
+    else:  # only `problem` is requested: whether payloads are objects, and fit the schema if there is one
         struct = pa.struct(list(_arrow_schema(settings.payload_schema or StructType())))
     scan = part.task.snapshot.scan(part.selection)
     for batch in scan.reader:
@@ -266,8 +266,10 @@ def _read(part: Part, settings: Settings, schema: StructType) -> Iterator[pa.Rec
 
 
 def _check_whole(snapshot: Snapshot, settings: Settings, first: int = 1, last: int = _MOST) -> None:
-    """Raises ArchiveError for damage that is in no block, as a file that is missing, unless that is known to
-    be outside of a range of sequences."""
+    """Raise ArchiveError for damage outside of blocks, like a missing file.
+
+    Damage that is known to be outside of the range of sequences is ignored.
+    """
     if settings.skip_damage:
         return
     for each in snapshot.damage:
@@ -302,7 +304,7 @@ def _check_schema(schema: StructType, settings: Settings) -> None:
 
 
 class Reader(DataSourceReader):
-    """Reads a stream as it is when the query is planned."""
+    """Reads a stream, as it is when the query is planned."""
 
     def __init__(self, settings: Settings, schema: StructType) -> None:
         _check_schema(schema, settings)
@@ -320,11 +322,11 @@ class Reader(DataSourceReader):
 
 
 Offset = dict[str, int]
-"""`sequence`: the last one that was read; `created`: when the stream was, in ns, where that is known."""
+"""`sequence`: the last one read; `created`: the stream's time of creation in ns since 1970, if known."""
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reads what comes into a stream."""
+    """Reads new messages of a stream as they arrive."""
 
     def __init__(self, settings: Settings, schema: StructType) -> None:
         _check_schema(schema, settings)
@@ -393,10 +395,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             yield from _read(partition, self.settings, self.schema)
 
     def commit(self, end: Offset) -> None:
-        """Nothing is kept for a query."""
+        """Do nothing: no state is kept for a query."""
 
     def stop(self) -> None:
-        """Nothing is open."""
+        """Do nothing: no files are open."""
 
 
 def _offset(snapshot: Snapshot, sequence: int, before: Offset | None = None) -> Offset:
@@ -405,7 +407,7 @@ def _offset(snapshot: Snapshot, sequence: int, before: Offset | None = None) -> 
 
 
 def _check_same(snapshot: Snapshot, *offsets: Offset) -> None:
-    """Raises ArchiveError when offsets are of another stream of that name."""
+    """Raise ArchiveError when offsets are of another stream of the same name."""
     for each in offsets:
         created = each.get("created", 0)
         if created and snapshot.created and created != snapshot.created:
@@ -415,8 +417,10 @@ def _check_same(snapshot: Snapshot, *offsets: Offset) -> None:
 
 
 def _after_rows(snapshot: Snapshot, selection: Selection, last: int, rows: int) -> int:
-    """The sequence up to which there are `rows` messages, all subjects counted; `last` when there are no
-    more. A block is read when it has more than that, or when some of it is not selected."""
+    """Return the sequence up to which there are `rows` messages of any subject; `last` if there are fewer.
+
+    Reads a block only when the limit or the end of the selection is within it.
+    """
     numbers = replace(selection, subjects=(), start_ns=None, end_ns=None)
     for block in snapshot.select(selection):
         first, end = block.first_seq, block.last_seq
@@ -434,8 +438,7 @@ def _after_rows(snapshot: Snapshot, selection: Selection, last: int, rows: int) 
 
 
 def _after_bytes(snapshot: Snapshot, selection: Selection, last: int, size: int) -> int:
-    """The last sequence of the first blocks that together have `size` bytes, of one at least; `last` when
-    there are no more."""
+    """Return the last sequence of the first blocks with `size` bytes or more; `last` when they have fewer."""
     for block in snapshot.select(selection):
         size -= block.size
         if size <= 0 and block.last_seq is not None:

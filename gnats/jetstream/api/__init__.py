@@ -1,1 +1,1 @@
-"""The JetStream API: requests, their turns and their answers."""
+"""The JetStream API: requests, their order, and their answers."""

@@ -1,9 +1,9 @@
-"""Batches of a stream."""
+"""The atomic and fast batches of a stream."""
 
 from enum import IntEnum
 
 class AbandonReason(IntEnum):
-    """Why an atomic batch was given up."""
+    """The reasons to abandon an atomic batch."""
 
     ABANDONED_TIMEOUT = 0
     ABANDONED_LARGE = 1

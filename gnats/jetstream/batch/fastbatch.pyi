@@ -1,7 +1,8 @@
 """Fast batches."""
 
 def fast_pattern(reply: bytes) -> tuple[bytes, int, int, bool, bool, bool, bool] | None:
-    """(id, sequence, flow, gaps are ok, it is a ping, a commit, one that is no message), None for no pattern.
+    """Decode a reply subject of a fast batch; None when its pattern is malformed. For tests.
 
-    Raises ValueError for a reply subject that is of no fast batch at all. For tests.
+    Returns (id, sequence, flow, whether gaps are ok, whether it is a ping, a commit, a commit without a
+    message). Raises ValueError for a reply subject that is not of a fast batch.
     """

@@ -1,1 +1,1 @@
-"""Consumers: what they deliver, what is acknowledged."""
+"""Consumers: deliveries, acknowledgements, redeliveries and pull requests."""

@@ -10,15 +10,15 @@ class ResetError(ValueError):
     """A consumer cannot be reset to a sequence; the text is nats-server's."""
 
 class Consumer(Observer):
-    """A consumer of a stream. Used from the control loop's thread.
+    """A consumer of a stream. Used from the control loop's thread, unless a method says otherwise.
 
-    `config` is a checked configuration; `account` the account's name. `domain` and `reply_v2` say how reply
-    subjects are formed. A new consumer begins where its configuration says, one with `state` (an o.dat,
-    unsealed) where it was. `burst` is the most bytes that a message may have where the stream does not say.
+    `config` is a checked configuration; `account` is the account's name. `domain` and `reply_v2` determine
+    the form of reply subjects. A new consumer starts where its configuration says, a consumer with `state`
+    (an unsealed o.dat) where it was. `burst` is the largest message in bytes, if the stream sets no limit.
     `created` is in ns since 1970, 0 for now. Nothing happens before start().
 
-    What it has to tell comes as an EV_JETSTREAM of the control poller's inbox, `a` a ConsumerEvent, for
-    notice(). Raises ValueError for a state that cannot be read, MemoryError.
+    Its events arrive as EV_JETSTREAM in the control poller's inbox: `a` is a ConsumerEvent, and notice()
+    decodes the data. Raises ValueError for a state that cannot be read, MemoryError.
     """
 
     stream: Stream
@@ -40,40 +40,50 @@ class Consumer(Observer):
         created: int = 0,
     ) -> None: ...
     def configure(self, config: ConsumerConfig) -> None:
-        """Take a checked configuration that may replace the one there is. Raises MemoryError."""
+        """Apply a configuration that check_consumer_update() has passed. Raises MemoryError."""
     def start(self) -> None:
-        """Subscribe, and deliver from now on. The stream knows it from here on. Raises MemoryError."""
+        """Join the stream, subscribe and begin to deliver. Raises MemoryError."""
     def close(self, *, deleted: bool = False) -> None:
-        """Leave the stream. Idempotent. `deleted`: for good, which clients that wait are told; then
-        forget_unneeded() is to be called, unless the stream goes, too."""
+        """Leave the stream. Idempotent.
+
+        With `deleted`, waiting pull requests are answered so; then call forget_unneeded(), unless the stream
+        is deleted, too.
+        """
     def signal_shutdown(self) -> None:
-        """Tell those who wait for messages that the server stops. The control loop."""
+        """Answer the waiting pull requests: the server is shutting down."""
     def forget_unneeded(self) -> None:
-        """Have the stream remove what no consumer is interested in any more, when this one has been deleted
-        or filters others. It looks at each message behind the ack floor: any thread."""
+        """Make the stream remove messages that no consumer wants any more.
+
+        Call it when this consumer was deleted or its filters have changed. Examines each message after the
+        ack floor. Any thread.
+        """
     def check_state_for_interest_stream(self) -> None:
-        """After recovery, in a stream that keeps messages until they are acknowledged: those that were
-        acknowledged to this consumer, but had not been removed yet. Any thread."""
+        """Remove messages that were acknowledged to this consumer, but not removed before a crash.
+
+        Call it after recovery, if the stream keeps messages until they are acknowledged. Any thread.
+        """
     def info(self) -> dict[str, Any]:
-        """What ConsumerInfo says of it. Times are ns since 1970, 0 for never; `pin` is None without one."""
+        """Return the numbers for ConsumerInfo. Times are ns since 1970, 0 for never; `pin` may be None."""
     @property
     def is_active(self) -> bool:
-        """Somebody listens to the deliver subject. Of a push consumer."""
+        """Whether the deliver subject of a push consumer has a subscriber."""
     def unpin(self) -> bool:
-        """Take the pin from who has it; False when nobody has."""
+        """Unpin the pinned client; False when there is none."""
     def reset(self, seq: int = 0) -> int:
-        """Begin anew at a sequence, 0: behind the ack floor; the sequence. Raises ResetError."""
+        """Restart at a sequence, 0: after the ack floor; return the sequence. Raises ResetError."""
     @staticmethod
     def notice(data: bytes) -> tuple[int, int, int, int, bytes]:
-        """(stream seq, consumer seq, deliveries, ack time in ns, text) of what an EV_JETSTREAM says.
+        """Decode an event's data: (stream seq, consumer seq, deliveries, ack time in ns, text).
 
         Raises ValueError for other data.
         """
     @property
     def is_dirty(self) -> bool:
-        """The state has changed since state() was asked for."""
+        """Whether the state has changed since the last call of state()."""
     def state(self) -> bytes:
-        """The state, as o.dat has it, unsealed. Raises MemoryError."""
+        """Return the state as an unsealed o.dat. Raises MemoryError."""
     def restore(self, data: bytes) -> None:
-        """Go on from a state that state() gave, or nats-server wrote. Before start(). Raises ValueError,
-        MemoryError."""
+        """Continue from a state of state() or of nats-server. Call it before start().
+
+        Raises ValueError, MemoryError.
+        """

@@ -1,9 +1,9 @@
-"""What a consumer is made of."""
+"""The parts of a consumer."""
 
 from enum import IntEnum
 
 class ConsumerEvent(IntEnum):
-    """What a consumer tells the control plane: `a` of an EV_JETSTREAM; see Consumer.notice."""
+    """Events of a consumer for the control plane: `a` of an EV_JETSTREAM; see Consumer.notice."""
 
     CONSUMER_ACKED = 1
     CONSUMER_NAKED = 2

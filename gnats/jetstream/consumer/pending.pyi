@@ -1,27 +1,27 @@
-"""What a consumer has delivered and not got back; for tests."""
+"""The delivered, not acknowledged messages of a consumer; for tests."""
 
 class PendingTable:
-    """The structure by itself."""
+    """The table alone. Times are ns since 1970."""
 
     def track(self, seq: int, dseq: int, ts: int, deadline: int) -> None:
-        """A delivery."""
+        """Note a delivery."""
     def untrack(self, seq: int) -> None:
-        """No longer pending, if it was."""
+        """Make a message no longer pending."""
     def set_deadline(self, seq: int, deadline: int) -> None:
-        """Of a pending one."""
+        """Set when to deliver a pending message again."""
     def forget(self, seq: int) -> None:
-        """Everything about it."""
+        """Remove a message from the table and the queue."""
     def rdc(self, seq: int) -> int:
-        """Redeliveries."""
+        """Return the number of redeliveries."""
     def set_rdc(self, seq: int, rdc: int) -> None:
-        """Set the redeliveries."""
+        """Set the number of redeliveries."""
     def enqueue(self, seq: int) -> None:
-        """To the end of the redelivery queue."""
+        """Add a message to the end of the redelivery queue."""
     def dequeue(self, seq: int) -> None:
-        """Out of the redelivery queue, if it is in it."""
+        """Remove a message from the redelivery queue, if it is queued."""
     def pop(self) -> int:
-        """The first of the redelivery queue, 0 when it is empty."""
+        """Remove and return the first of the redelivery queue, 0 when it is empty."""
     def earliest(self) -> int | None:
-        """The first deadline."""
+        """Return the first deadline."""
     def state(self) -> tuple[list[tuple[int, int, int, int]], list[int], int]:
-        """[(seq, dseq, ts, deadline)] in order, the redelivery queue, and how many have an rdc."""
+        """Return [(seq, dseq, ts, deadline)] in order, the redelivery queue, the messages with an rdc."""

@@ -1,10 +1,10 @@
 """Pull requests; for tests."""
 
 def read_request(msg: bytes) -> dict[str, object] | str:
-    """What a request asks for, or why it is refused."""
+    """Decode a pull request; return its fields, or the text of its refusal."""
 
 class RequestQueue:
-    """The queue by itself, of requests that are told apart by their reply."""
+    """The queue alone. A request is identified by its reply subject."""
 
     def __init__(self, most: int) -> None: ...
     def add(
@@ -17,15 +17,15 @@ class RequestQueue:
         heartbeat: int = 0,
         now: int = 1,
     ) -> bool:
-        """False when it is full."""
+        """Queue a request. False when the queue is full."""
     @property
     def due(self) -> int:
-        """When something is due, or before; 0: nothing is."""
+        """The time of the next expiry or heartbeat, or an earlier one; 0: none."""
     def pop(self) -> bytes | None:
-        """Whom the next message is for."""
+        """Take one message off the request that is next, and return its reply; None when there is none."""
     def cycle(self) -> None:
-        """The first becomes the last."""
+        """Make the first request the last."""
     def remove(self, reply: bytes) -> None:
-        """The first request with this reply."""
+        """Remove the first request with this reply."""
     def list(self) -> list[tuple[bytes, int]]:
-        """[(reply, messages still to come)]."""
+        """Return [(reply, messages still to come)]."""

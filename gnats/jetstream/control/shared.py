@@ -35,7 +35,7 @@ class Owner(Protocol):
 
 
 class Shared:
-    """What the streams of a server share. Used from the loop's thread only.
+    """Limits, keys, counters and threads of all streams of a server. Used from the loop's thread only.
 
     `options` returns the server's current options, which a reload replaces. `config` is JetStream's own.
     """

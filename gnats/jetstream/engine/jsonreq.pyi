@@ -1,7 +1,7 @@
 """JSON objects of small requests; for tests."""
 
 def read_object(text: bytes, types: dict[str, str], of: str) -> tuple[dict[str, object], str]:
-    """(members, error) of a JSON object as a struct `of` with members of the given types would be read.
+    """Decode a JSON object as Go decodes a struct `of` with members of these types; return (members, error).
 
     The types are "int", "duration", "uint", "bool", "string" and "strings". Members that are absent or null
     are left out; strings are bytes.

@@ -1,2 +1,2 @@
 class Observer:
-    """A consumer, as its stream sees it; see gnats.jetstream.consumer.consumer.Consumer."""
+    """A consumer as its stream sees it; see gnats.jetstream.consumer.consumer.Consumer."""

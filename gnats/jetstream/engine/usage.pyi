@@ -1,5 +1,5 @@
 class Usage:
-    """Bytes that streams take, counted by them. Limits are bytes, -1 for none."""
+    """The bytes that streams use; the streams count them. Limits are bytes, -1 for none."""
 
     def __init__(self, *, max_memory: int = -1, max_storage: int = -1) -> None: ...
     @property
@@ -9,6 +9,6 @@ class Usage:
     def storage(self) -> int:
         """Bytes in files."""
     def add(self, memory: bool, n: int) -> None:
-        """Count n more bytes, or fewer, that are no stream's yet."""
+        """Add n bytes (or subtract: n < 0) that do not belong to a stream yet."""
     max_memory: int
     max_storage: int

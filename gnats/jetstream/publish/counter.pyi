@@ -1,2 +1,2 @@
 def probe_sum(a: bytes, b: bytes) -> bytes | None:
-    """a + b in decimal; None when one of them is no number (for tests)."""
+    """Add two decimal numbers; None when one of them is malformed (for tests)."""

@@ -1,7 +1,7 @@
 def probe_sources(
     text: bytes, stream: bytes | None = None, subject: bytes = b"", value: bytes = b""
 ) -> tuple[bytes, bytes] | None:
-    """What is written anew, after a value was set if there is a stream, and the value before (for tests).
+    """Parse the map, set a value if `stream` is given, and write it; for tests.
 
-    None for what is no such map.
+    Returns (the new text, the value before), None for a malformed map.
     """

@@ -1,28 +1,28 @@
 """The open batches of a stream."""
 
 class BatchLimits:
-    """The limits of one server's batches, and what its streams have open of them.
+    """The limits of one server's atomic and fast batches, and the number of open ones in all its streams.
 
-    They are nats-server's until set().
+    The limits are nats-server's defaults until set().
     """
 
     def set(self, *, per_stream: int = 0, total: int = 0, size: int = 0, timeout: int = 0) -> None:
-        """Limit what comes from now on; what is not above 0 is as nats-server has it.
+        """Set the limits for messages from now on; a limit of 0 or less means nats-server's default.
 
-        `per_stream` and `total`: batches that may be open at once; `size`: messages of an atomic batch;
-        `timeout`: ns that a batch may be silent.
+        `per_stream` and `total`: batches open at the same time; `size`: messages of an atomic batch;
+        `timeout`: ns without a message after which a batch is abandoned.
         """
     def get(self) -> dict[str, int]:
-        """The limits by name."""
+        """Return the limits by name."""
     @property
     def atomic_open(self) -> int:
-        """Atomic batches that are open."""
+        """The number of open atomic batches."""
     @property
     def fast_open(self) -> int:
-        """Fast batches that are open."""
+        """The number of open fast batches."""
     @property
     def kept(self) -> int:
-        """Bytes that atomic batches wait with for their commit."""
+        """Bytes of messages of atomic batches that wait for their commit."""
 
 class BatchTableProbe:
     """A BatchTable alone, for tests."""
@@ -33,4 +33,4 @@ class BatchTableProbe:
     def touch(self, id: bytes, now: int) -> None: ...
     def remove(self, id: bytes) -> None: ...
     def ages(self) -> list[tuple[bytes, int]]:
-        """(id, heard), the oldest first."""
+        """Return (id, time of the last message), the oldest first."""

@@ -1,5 +1,5 @@
 class DedupeProbe:
-    """Message ids that a stream remembers, alone, for tests."""
+    """The table of remembered message ids alone, for tests."""
 
     def __len__(self) -> int: ...
     def find(self, id: bytes) -> int: ...

@@ -1,7 +1,7 @@
-"""Headers of messages that streams take; probes are for tests."""
+"""Headers of messages for streams; the probes are for tests."""
 
 def required_level(header: bytes) -> bool:
-    """Whether a request's header requires no API level but what this server has."""
+    """Whether this server has the API level that a request's header requires, if it requires one."""
 
 def probe_headers(hdr: bytes) -> dict[int, bytes]: ...
 def header_names() -> list[bytes]: ...

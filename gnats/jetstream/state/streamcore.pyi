@@ -1,9 +1,9 @@
-"""What a stream is made of."""
+"""The parts of a stream."""
 
 from enum import IntEnum
 
 class StreamEvent(IntEnum):
-    """What a stream tells the control plane: `a` of an EV_JETSTREAM."""
+    """Events of a stream for the control plane: `a` of an EV_JETSTREAM."""
 
     STREAM_FAILED = 1
     BATCH_ABANDONED = 2

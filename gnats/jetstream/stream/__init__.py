@@ -1,1 +1,1 @@
-"""Streams: messages coming in, stored, read, and removed in time."""
+"""Streams: storing, reading and expiring messages; sourcing and schedules."""

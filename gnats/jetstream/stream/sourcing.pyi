@@ -1,4 +1,4 @@
-"""What a mirror, or a stream with sources, gets from a consumer of another stream."""
+"""Store the messages that a mirror or a source gets from a consumer of another stream."""
 
 import enum
 from collections.abc import Iterable, Sequence
@@ -8,20 +8,20 @@ from gnats.jetstream.stream.stream import Stream
 from gnats.store.store import MsgStore
 
 class SourceEvent(enum.IntEnum):
-    """What a SourceConsumer tells."""
+    """Events of a SourceConsumer."""
 
     LOST = 1
-    """It takes nothing any more: a message is missing, or cannot be stored."""
+    """It has stopped, because a message is missing or cannot be stored."""
     CAUGHT_UP = 2
-    """A mirror is nearly as far as its origin. Told once."""
+    """A mirror has nearly caught up with its origin. Posted once."""
 
 class SourceConsumer:
-    """One consumer of another stream, for as long as it lasts. Used from the control loop's thread.
+    """The receiver of one consumer of another stream. Used from the control loop's thread.
 
-    `cname` is the consumer's name. `index_name` tells the source from others and is written into the
-    messages, with `identity`, which tells the origin from others of its name; for a mirror both are empty.
-    The first of `transforms` whose source matches a subject changes it; None changes nothing. With
-    `tell_caught_up`, a mirror says so. Raises MemoryError.
+    `cname` is the consumer's name. `index_name` identifies the source among the stream's, and `identity` the
+    origin among streams of its name; both are written into the messages, and are empty for a mirror. The
+    first of `transforms` whose source matches a subject changes it; None leaves it. With `tell_caught_up`, a
+    mirror posts CAUGHT_UP. Raises MemoryError.
     """
 
     def __init__(
@@ -38,23 +38,24 @@ class SourceConsumer:
     def name(self) -> str:
         """The consumer's name."""
     def start(self, subject: bytes, *, delivered: int, seen: int = 0) -> None:
-        """Store what is delivered to `subject`. The consumer has `delivered` so far, this stream has `seen`,
-        of a source.
+        """Store the messages that arrive on `subject`.
 
-        Sequences that a mirror will not get are left out. Raises ValueError for an invalid subject,
-        StoreFailure when nothing can be stored, MemoryError.
+        `delivered` is the last sequence in the origin that the consumer had delivered before, `seen` the last
+        one that this stream had handled (sources only). A mirror skips sequences that it will not get. Raises
+        ValueError for an invalid subject, StoreFailure when nothing can be stored, MemoryError.
         """
     def close(self) -> None:
-        """Store nothing more. Idempotent; before the stream unsubscribes."""
+        """Stop storing. Idempotent. Call it before the stream unsubscribes."""
     def numbers(self) -> tuple[int, int, int, int]:
-        """How far it has come in the origin, the sequence there of the last message that has been stored (0:
-        none has), how many were behind it, and when something came last (monotonic ns).
+        """Return the position in the origin, and the state.
+
+        (Last sequence handled, last sequence stored (0: none), messages that were pending after it, time of
+        the last arrival in monotonic ns).
         """
 
 def last_sourced(store: MsgStore, wanted: Sequence[tuple[str, str, int]]) -> dict[str, tuple[int, str]]:
-    """How far each source had come, by the headers of what is stored: (sequence, identity) by index name, of
-    those that are found. `wanted` has (stream name, index name, sequence in this store that need not be
-    looked before).
+    """Find the sources' last positions in stored headers: (sequence, identity) by index name.
 
-    Any thread. Raises MemoryError.
+    `wanted` has (stream name, index name, sequence of this store to search back to). Sources without a
+    message are left out. Any thread. Raises MemoryError.
     """

@@ -1,4 +1,4 @@
-"""A stream, as the control plane uses it."""
+"""The data plane's half of a stream, as the control plane uses it."""
 
 from gnats.core.accounts.account import Account
 from gnats.core.client import Client
@@ -11,25 +11,22 @@ from gnats.jetstream.state.batchtable import BatchLimits
 from gnats.store.store import MsgStore, StreamState
 
 MAX_DIRECT: int
-"""Bytes that one direct get answers with unless it says otherwise: nats-server's default max_pending."""
+"""Default limit of the bytes in the answers to one direct get: nats-server's default max_pending."""
 
 class StreamError(ValueError):
-    """Something cannot be done to a stream; the text is nats-server's."""
+    """A stream refuses an operation; the text is nats-server's."""
 
 StoredMsg = tuple[int, int, bytes, bytes, bytes]
 """Sequence, ns since 1970, subject, header, payload."""
 
 class Stream(StreamBase):
-    """A stream: its subjects, its store, its consumers. Used from the control loop's thread, unless a method
-    says
-    else.
+    """A stream: its subjects, its store, its consumers.
 
-    Nothing happens before configure(), and nothing is stored before subscribe(). `cid` is the connection id
-    of its
-    subscriptions. `account_usage` and `server_usage` count what it takes. `domain` is told to publishers.
-    `max_direct` is the server's max_pending, `max_payload` its max_payload. `batch_limits` are the
-    server's, too, and count the open batches of all streams that have them; without any it has its own.
-    Raises MemoryError.
+    Used from the control loop's thread, unless a method says otherwise. Nothing happens before configure(),
+    and nothing is stored before subscribe(). `cid` is the connection id of its subscriptions. `account_usage`
+    and `server_usage` count its bytes. `domain` is sent to publishers. `max_direct` is the server's
+    max_pending, `max_payload` its max_payload, both in bytes. `batch_limits` are the server's, too, and count
+    the open batches of all streams that share them; without them, the stream has its own. Raises MemoryError.
     """
 
     engine: Engine
@@ -58,72 +55,66 @@ class Stream(StreamBase):
     ) -> None: ...
     @property
     def failure(self) -> str:
-        """Why nothing can be stored any more; empty when all is well."""
+        """The error after which nothing can be stored any more, "" without one."""
     @property
     def is_subscribed(self) -> bool: ...
     @property
     def consumers(self) -> tuple[Observer, ...]:
         """The consumers, oldest first."""
     def configure(self, config: StreamConfig, *, sync_always: bool = False) -> None:
-        """Take a checked StreamConfig, at the start or as an update. The store is configured by its owner.
+        """Apply a checked StreamConfig, at the start or as an update. The caller configures the store.
 
-        With `sync_always`, publishers are answered after an fdatasync. Raises ValueError for what is not
-        supported
-        and for a transform that is none, MemoryError, OSError when the sync thread cannot be started.
+        With `sync_always`, publishers are answered after an fdatasync. Raises ValueError for unsupported
+        settings and malformed transforms, MemoryError, OSError when the sync thread cannot be started.
         """
     def look_for_expired(self) -> None:
-        """Have what has expired go soon: after the limits of the store were changed."""
+        """Check soon for expired messages, after the limits of the store have changed."""
     def subscribe(self) -> None:
-        """Store what is published to the subjects of the configuration from now on; answer direct gets if it
-        says
-        so.
+        """Store messages to the subjects of the configuration, and answer direct gets if it says so.
 
-        Subjects that are no longer in the configuration are unsubscribed from. Raises ValueError for an
-        invalid
+        Unsubscribes from subjects that are no longer in the configuration. Raises ValueError for an invalid
         subject, MemoryError.
         """
     def answer_for(self, origin: str) -> None:
-        """Answer direct gets to the stream of that name too, which this one is a mirror of; "" for none any
-        more.
+        """Answer direct gets to this mirror's origin, too; "": no longer.
 
-        Raises ValueError for a name that is none, MemoryError.
+        Raises ValueError for an invalid name, MemoryError.
         """
     def unsubscribe(self) -> None:
-        """Take nothing more, and answer no direct gets."""
+        """Stop storing messages and answering direct gets."""
     def close(self) -> None:
-        """Leave: consumers are closed before, the store is closed after it, by who opened it. Idempotent."""
+        """Close the stream: after its consumers, before the store, which the caller closes. Idempotent."""
     def add_consumer(self, consumer: Observer) -> None:
-        """Tell it of what is stored and removed from now on. Raises MemoryError."""
+        """Notify a consumer of stored and removed messages. Raises MemoryError."""
     def remove_consumer(self, consumer: Observer) -> None:
-        """Tell it nothing more; it is to be buried (Engine.bury) then. Raises MemoryError."""
+        """Stop notifying a consumer; the caller must bury it then (Engine.bury). Raises MemoryError."""
     def consumers_with(self, subject: bytes) -> list[Consumer]:
-        """The consumers that have a filter with a literal subject in common with this one, which may have
-        wildcards;
-        or, where they are few, all of them. Raises MemoryError."""
-    def state(self) -> StreamState:
-        """The store's state (gnats.store.store)."""
-    def get_msg(self, seq: int) -> StoredMsg:
-        """A message. Raises StoreFailure when there is none."""
-    def last_msg(self, subject: bytes) -> StoredMsg | None:
-        """The last message of a subject, which may have wildcards; None when there is none."""
-    def next_msg(self, subject: bytes, start: int) -> StoredMsg | None:
-        """The first message of a subject (which may have wildcards) from a sequence on; None when there is
-        none.
+        """Return the consumers with a filter that overlaps with a subject, which may have wildcards.
+
+        When there are few consumers, it may return all of them. Raises MemoryError.
         """
+    def state(self) -> StreamState:
+        """Return the store's state (gnats.store.store)."""
+    def get_msg(self, seq: int) -> StoredMsg:
+        """Return a message. Raises StoreFailure when there is none."""
+    def last_msg(self, subject: bytes) -> StoredMsg | None:
+        """Return the last message of a subject, which may have wildcards; None when there is none."""
+    def next_msg(self, subject: bytes, start: int) -> StoredMsg | None:
+        """Return a subject's first message from `start` on, None without one; wildcards are allowed."""
     def delete_msg(self, seq: int, erase: bool = False) -> bool:
         """Remove a message; with `erase`, overwrite it. False when there was none. Any thread.
 
         Raises StreamError for a sealed or closed stream, StoreFailure when it cannot be done.
         """
     def purge(self, subject: bytes = b"", seq: int = 0, keep: int = 0) -> int:
-        """Remove all messages, of a subject if it is given, below a sequence or but for the last `keep`; how
-        many.
+        """Remove all messages, or those of `subject`, below `seq`, or all but the last `keep`.
 
-        Any thread. Raises StreamError for a sealed or closed stream, StoreFailure when it cannot be done.
+        Returns the number of removed messages. Any thread. Raises StreamError for a sealed or closed stream,
+        StoreFailure when it cannot be done.
         """
     def told_abandoned(self) -> None:
-        """The control loop has published an advisory about a batch (BATCH_ABANDONED)."""
+        """Note that the advisory of a BATCH_ABANDONED event has been published."""
     def look_at_batches(self) -> None:
-        """Give up soon what is silent for too long: after batch_limits were changed."""
+        """Abandon soon the batches that have been silent for too long, after batch_limits have changed."""
     def msg_ids(self) -> int:
-        """Message ids that are remembered."""
+        """Return the number of remembered message ids."""

@@ -1,4 +1,4 @@
-"""/accountz and /accstatz: accounts, what they share and send (Accountz and AccountStatz in monitor.go)."""
+"""/accountz and /accstatz: accounts, their sharing and traffic (Accountz and AccountStatz in monitor.go)."""
 
 import itertools
 from operator import itemgetter
@@ -46,7 +46,7 @@ _RESPONSES = {"singleton": "Singleton", "stream": "Streamed", "chunked": "Chunke
 
 
 class AccountzServer(JszServer, Protocol):
-    """A server as pages about its accounts need it."""
+    """The server as pages about its accounts see it."""
 
     @property
     def opts(self) -> "Options": ...
@@ -57,7 +57,7 @@ class AccountzServer(JszServer, Protocol):
 
 
 def accountz(server: AccountzServer, options: AccountzOptions) -> Page:
-    """The accounts' names, or everything about one.
+    """List the accounts' names, or describe one account.
 
     Raises RequestError.
     """
@@ -74,9 +74,9 @@ def accountz(server: AccountzServer, options: AccountzOptions) -> Page:
 
 
 def account_info(server: AccountzServer, name: str) -> Page:
-    """Everything about an account (AccountInfo in monitor.go).
+    """Describe an account (AccountInfo in monitor.go).
 
-    Raises RequestError when there is none of this name.
+    Raises RequestError for an unknown one.
     """
     account = server.accounts.get(name)
     if account is None:
@@ -113,7 +113,7 @@ def account_info(server: AccountzServer, name: str) -> Page:
 
 
 def _claims(claim: "ClaimAccount") -> Page:
-    """What an account's JWT says, and what is wrong with it."""
+    """Return the claims of an account's JWT, and the issues of its validation."""
     from gnats.jwt.schema import to_json
     from gnats.jwt.validation import validate
 
@@ -136,7 +136,7 @@ def _claims(claim: "ClaimAccount") -> Page:
 def _all_exports(
     server: AccountzServer, account: Account, config: AccountConfig
 ) -> list[StreamExport | ServiceExport]:
-    """With those that the system account has by itself."""
+    """Return the configured exports; of the system account, also its built-in ones."""
     named = {export.subject for export in config.exports}
     own = [e for e in SYSTEM_EXPORTS if e.subject not in named and e.subject in account.services]
     return [*config.exports, *(own if account is server.system_account else ())]
@@ -145,7 +145,7 @@ def _all_exports(
 def _all_imports(
     server: AccountzServer, account: Account, config: AccountConfig
 ) -> list[StreamImport | ServiceImport]:
-    """With those from the system account."""
+    """Return the configured imports, and the built-in ones from the system account."""
     if server.system_account is None:
         return config.imports
     taken = {import_.to or import_.subject for import_ in config.imports}
@@ -154,7 +154,10 @@ def _all_imports(
 
 
 def _destinations(mapping: Mapping) -> list[Page]:
-    """Where a subject's messages go; a cluster's weights are cumulative, and what remains is the last one."""
+    """Describe a mapping's destinations, with cumulative weights for each cluster.
+
+    What remains of 100 goes to the subject itself, unless it is a destination already.
+    """
     page: list[Page] = []
     for cluster in dict.fromkeys(("", *(dest.cluster for dest in mapping.dests))):
         dests = [(dest.weight, dest.subject) for dest in mapping.dests if dest.cluster == cluster]
@@ -170,13 +173,13 @@ def _destinations(mapping: Mapping) -> list[Page]:
 
 
 def _identity(subject: str) -> str:
-    """The destination that maps a subject to itself: its wildcards by number."""
+    """Return the destination that maps a subject to itself, with its wildcards by number."""
     numbers = itertools.count(1)
     return ".".join(f"${next(numbers)}" if token == "*" else token for token in subject.split("."))
 
 
 def _latency(latency: ServiceLatency | None) -> Page:
-    # No percentage stands for "decided by the request's headers".
+    # A sampling of 0 means that the request's headers decide.
     return {"sampling": latency.sampling or "headers", "results": latency.subject} if latency else {}
 
 
@@ -223,7 +226,7 @@ def _exported_latency(server: AccountzServer, item: ServiceImport) -> ServiceLat
 
 
 def account_statz(server: AccountzServer, options: AccountStatzOptions) -> Page:
-    """Connections and traffic of accounts."""
+    """Return the connections and traffic of accounts."""
     names = options.accounts or tuple(server.accounts)
     accounts = [account for name in names if (account := server.accounts.get(name))]
     return {

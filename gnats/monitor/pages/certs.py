@@ -1,4 +1,4 @@
-"""What monitoring says about certificates."""
+"""Certificates on monitoring pages."""
 
 from binascii import Error, a2b_base64
 from functools import lru_cache
@@ -11,7 +11,7 @@ _BEGIN, _END = b"-----BEGIN CERTIFICATE-----", b"-----END CERTIFICATE-----"
 
 
 def not_after(path: str) -> str:
-    """When the first certificate of a PEM file expires; "" when it cannot be read."""
+    """Return when the first certificate of a PEM file expires, "" when it cannot be read."""
     try:
         return _not_after(path, Path(path).stat().st_mtime_ns)
     except (OSError, ValueError, Error):
@@ -26,7 +26,7 @@ def _not_after(path: str, mtime: int) -> str:
 
 
 def peer_certs(chain: list[bytes]) -> list[dict[str, str]]:
-    """Subject and fingerprints of DER certificates (TLSPeerCert in monitor.go)."""
+    """Return the subject and fingerprints of DER certificates (TLSPeerCert in monitor.go)."""
     certs = (PeerCertificate.from_der(der) for der in chain)
     return [
         {"subject": cert.subject, "spki_sha256": cert.spki_sha256, "cert_sha256": cert.cert_sha256}

@@ -1,4 +1,4 @@
-"""/routez, /gatewayz, /leafz and /raftz (monitor.go): of what a server has not, the documents that say so."""
+"""/routez, /gatewayz, /leafz and /raftz (monitor.go): empty pages, because a server has none of these."""
 
 from gnats.clock import time_ns
 from gnats.go.text import rfc3339
@@ -12,11 +12,11 @@ from gnats.monitor.pages.render import Named, Page
 
 
 class NotFoundError(Exception):
-    """There is nothing of the kind; the text is for the one who asked."""
+    """The requested thing does not exist; the text is for the client."""
 
 
 def routez(server: Named, options: RoutezOptions) -> Page:
-    """The routes to other servers of the cluster."""
+    """List the routes to other servers of the cluster."""
     return {
         "server_id": server.id,
         "server_name": server.name,
@@ -27,7 +27,7 @@ def routez(server: Named, options: RoutezOptions) -> Page:
 
 
 def gatewayz(server: Named, options: GatewayzOptions) -> Page:
-    """The connections to and from other clusters."""
+    """List the connections to and from other clusters."""
     return {
         "server_id": server.id,
         "now": rfc3339(time_ns()),
@@ -37,12 +37,12 @@ def gatewayz(server: Named, options: GatewayzOptions) -> Page:
 
 
 def leafz(server: Named, options: LeafzOptions) -> Page:
-    """The leaf nodes."""
+    """List the leaf nodes."""
     return {"server_id": server.id, "now": rfc3339(time_ns()), "leafnodes": 0, "leafs": []}
 
 
 def raftz(server: Named, options: RaftzOptions) -> Page:
-    """Raft groups.
+    """List the Raft groups.
 
     Raises NotFoundError.
     """

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from gnats.accounts.account import Account
 
 _COUNTERS = {
-    # sorts that a counter decides, the largest first
+    # sort orders by a counter, the largest first
     "subs": "subscriptions",
     "pending": "pending_bytes",
     "msgs_to": "out_msgs",
@@ -35,7 +35,7 @@ _COUNTERS = {
     "rtt": "rtt",
 }
 _SMALLEST_FIRST = frozenset(("cid", "start", "idle", "uptime", "reason"))
-"""Of "idle" the last activity is what is sorted by: the one longest ago comes first."""
+"""Sort orders with the smallest value first. "idle" sorts by the last activity: the oldest comes first."""
 
 _SORTS = frozenset(("cid", "start", "uptime", "stop", "reason", *_COUNTERS))
 _OMITTED = frozenset(
@@ -68,7 +68,7 @@ SubRow = tuple[bytes, bytes, bytes, int, int]
 
 
 class ConnzServer(Named, Protocol):
-    """A server with the connections that it has and has had."""
+    """The server as this page sees it: with its open and closed connections."""
 
     @property
     def clients(self) -> dict[int, Session]: ...
@@ -76,11 +76,11 @@ class ConnzServer(Named, Protocol):
     def closed_clients(self) -> Iterable[Session]: ...
 
     def lookup_account(self, name: str) -> "Account | None":
-        """The account of that name."""
+        """Return the account of that name, None for an unknown one."""
 
 
 def connz(server: ConnzServer, options: ConnzOptions) -> Page:
-    """A page of connections.
+    """List a page of connections.
 
     Raises RequestError.
     """
@@ -88,7 +88,7 @@ def connz(server: ConnzServer, options: ConnzOptions) -> Page:
 
 
 def connz_steps(server: ConnzServer, options: ConnzOptions) -> Steps[Page]:
-    """connz() in steps."""
+    """Make the page of connz() in steps."""
     sort = options.sort or "cid"
     _check(options, sort)
     offset = max(options.offset, 0)
@@ -113,7 +113,7 @@ def connz_steps(server: ConnzServer, options: ConnzOptions) -> Steps[Page]:
     elif _filtered(options):
         sessions = yield from _filter(opened, closed, options)
     elif sort in ("cid", "start") and not closed:
-        sessions = opened.values()  # connection ids grow: these are in order
+        sessions = opened.values()  # already in this order, because connection ids grow
     else:
         sessions = [*opened.values(), *closed]
     last = min(offset + limit, sys.maxsize)
@@ -122,7 +122,7 @@ def connz_steps(server: ConnzServer, options: ConnzOptions) -> Steps[Page]:
     else:
         chosen = yield from _sorted(sessions, sort, offset, last, now)
     infos = []
-    lists = options.subscriptions or options.subscriptions_detail  # which may be long
+    lists = options.subscriptions or options.subscriptions_detail  # a connection may have many
     for index, session in enumerate(chosen):
         infos.append(connection_info(session, now, options))
         if lists or index % 64 == 63:
@@ -167,7 +167,7 @@ def _filter(opened: dict[int, Session], closed: list[Session], options: ConnzOpt
             yield
         if options.mqtt_client or (options.user and session.raw_auth_user() != options.user):
             continue
-        # As in nats-server the subject is looked for in open connections only.
+        # As in nats-server, the subject filters open connections only.
         if subject and session.client and not any(collide(subject, sub[0]) for sub in subscriptions(session)):
             continue
         found.append(session)
@@ -204,7 +204,7 @@ def _keys(sessions: list[Session], sort: str, now: int) -> list[Any]:
 
 
 def connection_info(session: Session, now: int, options: ConnzOptions) -> Page:
-    """What is known about one connection, as of `now` (unix ns)."""
+    """Describe one connection as of `now` (ns since 1970)."""
     counters = session.snapshot()
     last = counters["last_activity"]
     end = session.stop or now
@@ -266,28 +266,28 @@ def _tls_info(session: Session, auth: bool) -> Page:
 
 
 def _without_bearer(jwt: str) -> str:
-    """A user's JWT, but nothing of one that is good without the user's key."""
+    """Return a user's JWT, "" for a bearer token, which would let anybody in."""
     try:
         payload = jwt.split(".")[1]
         data = base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4))
         claims: dict[str, Any] = unmarshal(data, _BEARER, "UserClaims")
-    except (IndexError, ValueError):  # no JWT: also of clients that were refused
+    except (IndexError, ValueError):  # not a JWT: refused clients are listed, too
         return jwt
     return "" if claims.get("nats", {}).get("bearer_token") else jwt
 
 
 def subscriptions(session: Session) -> Iterator[SubRow]:
-    """A connection's subscriptions; of a closed one those that were noted."""
+    """Yield a connection's subscriptions; of a closed one those that it had at its end."""
     if session.client:
         yield from session.client.subscriptions()
         return
     for line in session.final_subs.splitlines():
         subject, queue, sid, delivered, _ = line.split(b" ")
-        yield subject, queue, sid, int(delivered), 0  # what was left to deliver is over
+        yield subject, queue, sid, int(delivered), 0  # the maximum no longer applies
 
 
 def sub_detail(cid: int, sub: SubRow) -> Page:
-    """A subscription of the connection `cid` (SubDetail in monitor.go)."""
+    """Describe a subscription of the connection `cid` (SubDetail in monitor.go)."""
     subject, queue, sid, delivered, most = sub
     detail: Page = {
         "subject": text(subject),
@@ -301,7 +301,7 @@ def sub_detail(cid: int, sub: SubRow) -> Page:
 
 
 def text(raw: bytes) -> str:
-    """Bytes that a client sent as text."""
+    """Decode bytes of a client; invalid UTF-8 becomes U+FFFD."""
     return raw.decode("utf-8", "replace")
 
 

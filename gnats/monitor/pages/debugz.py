@@ -1,4 +1,4 @@
-"""/ipqueuesz, /debug/vars and /stacksz (monitor.go): a look inside the process."""
+"""/ipqueuesz, /debug/vars and /stacksz (monitor.go): queues, variables and stacks of the process."""
 
 import asyncio
 import gc
@@ -21,14 +21,14 @@ _SECRET = re.compile(r"--?(user|pass|auth)(=.*)?", re.DOTALL)
 
 
 class Polled(Protocol):
-    """A server with pollers, once it runs."""
+    """The server as these pages see it; it has pollers while it runs."""
 
     @property
     def pollers(self) -> "Pollers | None": ...
 
 
 def ipqueuesz(server: Polled, options: IpqueueszOptions) -> Page:
-    """What waits between the data plane and the control plane."""
+    """Return the number of events that wait between the data plane and the control plane."""
     pending = server.pollers.pending_events if server.pollers else 0
     if (pending or options.all) and options.filter in INBOX:
         return {INBOX: {"pending": pending}}
@@ -36,7 +36,7 @@ def ipqueuesz(server: Polled, options: IpqueueszOptions) -> Page:
 
 
 def expvarz() -> Page:
-    """The command line, secrets hidden, and the memory of the process in bytes."""
+    """Return the command line without secrets, and the memory of the process in bytes."""
     collected = sum(generation["collections"] for generation in gc.get_stats())
     return {
         "cmdline": redact_args(sys.argv),
@@ -45,7 +45,7 @@ def expvarz() -> Page:
 
 
 def redact_args(args: list[str]) -> list[str]:
-    """A command line without the values of flags that are nobody's business (RedactArgs in opts.go)."""
+    """Hide the values of flags with secrets in a command line (RedactArgs in opts.go)."""
     shown: list[str] = []
     hide = False
     for arg in args:
@@ -61,7 +61,7 @@ def redact_args(args: list[str]) -> list[str]:
 
 
 def stacksz() -> str:
-    """The stacks of all threads and of the loop's tasks."""
+    """Return the stacks of all threads and of the loop's tasks."""
     out = io.StringIO()
     names = {thread.ident: thread.name for thread in threading.enumerate()}
     for ident, frame in sys._current_frames().items():

@@ -1,4 +1,4 @@
-"""/healthz: is the server well (Healthz in monitor.go)?"""
+"""/healthz: the health of the server (Healthz in monitor.go)."""
 
 import os
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ OK, BAD_REQUEST, NOT_FOUND, INTERNAL_ERROR, UNAVAILABLE = 200, 400, 404, 500, 50
 
 
 class HealthzServer(Protocol):
-    """A server that is asked whether it is well."""
+    """The server as this page sees it."""
 
     @property
     def accepting(self) -> bool: ...
@@ -28,8 +28,11 @@ class HealthzServer(Protocol):
 
 
 def healthz(server: HealthzServer, options: HealthzOptions) -> Page:
-    """`status` ("ok", "error" or "unavailable"), `status_code` as of HTTP, and `error` or, with details,
-    `errors`."""
+    """Check the server's health.
+
+    The page has `status` ("ok", "error" or "unavailable"), `status_code` (an HTTP status), and on failure
+    `error` or, with details, `errors`.
+    """
     for missing, asked, what in (
         ("account", options.stream, "stream"),
         ("stream", options.consumer, "consumer"),
@@ -76,16 +79,16 @@ def _jetstream_health(js: "JetStream", options: HealthzOptions) -> Page:
 
 
 _LONGEST = 255
-"""Bytes of a file's name."""
+"""Most bytes of a file's name."""
 
 
 def _is_name(text: str) -> bool:
-    """Can a directory be called that: no path, and none that is always there?"""
+    """Whether a text is a valid name for a directory: neither a path nor "." or ".."."""
     return not set(text) & {"/", "\0"} and text not in (".", "..") and len(os.fsencode(text)) <= _LONGEST
 
 
 def _problems(js: "JetStream", base: Path, options: HealthzOptions) -> Iterator[Page]:
-    """What is in the store's directory, and is not served or cannot be written."""
+    """Yield streams and consumers in the store's directory that are not served or cannot be written."""
     accounts = [base / options.account] if options.account else sorted(base.iterdir())
     for directory in accounts:
         if directory.name.startswith(".") or not directory.is_dir():

@@ -1,4 +1,4 @@
-"""/jsz: what JetStream has and does (Jsz in monitor.go), and its part of other pages."""
+"""/jsz: JetStream's accounts, streams and consumers (Jsz in monitor.go); its part of other pages."""
 
 from typing import TYPE_CHECKING, Protocol
 
@@ -19,7 +19,7 @@ _NO_API = {"level": 0, "total": 0, "errors": 0}
 
 
 class JszServer(Named, Protocol):
-    """A server that may have JetStream."""
+    """The server as these pages see it; it may have JetStream."""
 
     @property
     def accounts(self) -> "Accounts": ...
@@ -28,7 +28,7 @@ class JszServer(Named, Protocol):
 
 
 def jsz(server: JszServer, options: JszOptions) -> Page:
-    """JetStream.
+    """Describe JetStream.
 
     Raises FilteredError.
     """
@@ -80,7 +80,7 @@ def jsz(server: JszServer, options: JszOptions) -> Page:
 
 
 def _asked(server: JszServer, options: JszOptions) -> "list[JSAccount]":
-    """The accounts to tell about."""
+    """Return the requested accounts, at most a page of them."""
     assert server.jetstream is not None
     accounts = server.jetstream.accounts
     if options.account in accounts:
@@ -95,7 +95,7 @@ def _asked(server: JszServer, options: JszOptions) -> "list[JSAccount]":
 
 
 def account_detail(jsa: "JSAccount", options: JszOptions, server_name: str) -> Page:
-    """An account, and its streams if they are asked for."""
+    """Describe an account, and its streams if they are requested."""
     info = jsa.usage_info()
     default = jsa.limits.get("")
     detail: Page = {
@@ -117,7 +117,7 @@ def account_detail(jsa: "JSAccount", options: JszOptions, server_name: str) -> P
 
 
 def _unsigned(value: int) -> int:
-    """As Go converts it to uint64."""
+    """Convert to uint64 as Go does."""
     return value % (1 << 64)
 
 
@@ -148,7 +148,7 @@ def _stream_detail(stream: "Stream", options: JszOptions, server_name: str) -> P
 
 
 def jsz_account(server: JszServer, name: str, options: JszOptions) -> Page:
-    """One account (JszAccount). Raises RequestError."""
+    """Describe one account (JszAccount). Raises RequestError."""
     js = server.jetstream
     if js is None:
         raise RequestError("jetstream not enabled")
@@ -160,7 +160,7 @@ def jsz_account(server: JszServer, name: str, options: JszOptions) -> Page:
 
 
 def varz_jetstream(server: JszServer, *, directory: bool = True) -> Page:
-    """JetStream's part of varz, and of statsz, which does not say where it stores."""
+    """Return JetStream's part of varz, or without `directory` of statsz, which omits the store directory."""
     js = server.jetstream
     if js is None:
         return {}

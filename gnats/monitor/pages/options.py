@@ -1,4 +1,4 @@
-"""Options of the pages (monitor.go), in the query of a URL or the JSON of a request to the system account."""
+"""Options of the pages (monitor.go), from a URL's query or the JSON of a request in the system account."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
@@ -9,16 +9,16 @@ from gnats.go.json import unmarshal
 from gnats.go.text import MAX_INT64, MAX_UINT64, parse_bool, quote
 
 DEFAULT_LIMIT = 1024
-"""Connections or subscriptions of a page when nothing else is asked for."""
+"""Connections or subscriptions on a page, by default."""
 
 OPEN, CLOSED, ALL = range(3)
-"""States of a connection to ask for."""
+"""States of the connections to list."""
 
 _STATES = {"": OPEN, "open": OPEN, "closed": CLOSED, "any": ALL, "all": ALL}
 
 
 class Query:
-    """The parameters of a URL. Its methods raise RequestError for what they cannot read."""
+    """The parameters of a URL. Its methods raise RequestError for malformed values."""
 
     def __init__(self, values: Mapping[str, str]) -> None:
         self._values = values
@@ -43,7 +43,7 @@ class Query:
         return _number(name, "uint64", "ParseUint", text, text, 0, MAX_UINT64)
 
     def subs(self) -> tuple[bool, bool]:
-        """Whether subscriptions are asked for: as a list, in detail."""
+        """Return whether subscriptions are requested: (as a list, in detail)."""
         if self.text("subs").lower() == "detail":
             return False, True
         return self.flag("subs"), False
@@ -73,13 +73,13 @@ _JSON_TYPES = {bool: "bool", int: "int", str: "string", tuple[str, ...]: "string
 
 @dataclass(frozen=True, slots=True)
 class PageOptions:
-    """What every page's options have in common: fields are named as in JSON, with _ for -."""
+    """The options of a page. Fields are named as in JSON, with _ for -."""
 
     unsigned: ClassVar[tuple[str, ...]] = ()
 
     @classmethod
     def from_json(cls, data: bytes) -> Self:
-        """The options of a request; an empty one asks for nothing special.
+        """Read the options of a request; an empty body means the defaults.
 
         Raises JSONError.
         """
@@ -181,7 +181,7 @@ class LeafzOptions(PageOptions):
 
 @dataclass(frozen=True, slots=True)
 class SubszOptions(PageOptions):
-    """With `test`, a literal subject, only what a message to it would reach."""
+    """With `test`, a literal subject, only subscriptions that match it."""
 
     offset: int = 0
     limit: int = 0
@@ -198,7 +198,7 @@ class SubszOptions(PageOptions):
 
 @dataclass(frozen=True, slots=True)
 class AccountzOptions(PageOptions):
-    """Without an account the names of all are listed."""
+    """Without `account`, the page lists the names of all accounts."""
 
     account: str = ""
 
@@ -209,7 +209,7 @@ class AccountzOptions(PageOptions):
 
 @dataclass(frozen=True, slots=True)
 class AccountStatzOptions(PageOptions):
-    """`accounts` empty means all; those without connections only with `include_unused`."""
+    """`accounts` empty: all. Accounts without connections are listed only with `include_unused`."""
 
     accounts: tuple[str, ...] = ()
     include_unused: bool = False
@@ -221,7 +221,7 @@ class AccountStatzOptions(PageOptions):
 
 @dataclass(frozen=True, slots=True)
 class JszOptions(PageOptions):
-    """What to tell of JetStream."""
+    """The accounts of JetStream to describe, and the details."""
 
     account: str = ""
     accounts: bool = False
@@ -254,7 +254,7 @@ class JszOptions(PageOptions):
 
 @dataclass(frozen=True, slots=True)
 class HealthzOptions(PageOptions):
-    """What has to be well; `details` lists all that is not."""
+    """The parts of the server to check; `details` lists every failure."""
 
     js_enabled: bool = False
     js_enabled_only: bool = False
@@ -293,7 +293,7 @@ class IpqueueszOptions(PageOptions):
 
 @dataclass(frozen=True, slots=True)
 class RaftzOptions(PageOptions):
-    """Which account's groups, and which of them."""
+    """The account and the name of the groups to list."""
 
     account: str = ""
     group: str = ""

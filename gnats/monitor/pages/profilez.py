@@ -1,6 +1,6 @@
-"""PROFILEZ: profiles of the running process, asked for through the system account (monitor.go).
+"""PROFILEZ: profiles of the running process, requested in the system account (monitor.go).
 
-The names are those of nats-server where there is something alike; the profiles are text, see
+The profiles have nats-server's names where there is a counterpart. They are text, see
 gnats.monitor.profiling.
 """
 
@@ -24,7 +24,7 @@ _measuring = asyncio.Lock()
 
 @dataclass(frozen=True, slots=True)
 class ProfilezOptions(PageOptions):
-    """`duration`, of a CPU profile, in nanoseconds. `debug` makes no difference: all profiles are text."""
+    """`duration` is of a CPU profile, in nanoseconds. `debug` has no effect: all profiles are text."""
 
     name: str = ""
     debug: int = 0
@@ -32,7 +32,7 @@ class ProfilezOptions(PageOptions):
 
 
 async def profilez(options: ProfilezOptions) -> Page:
-    """A `profile` in base64, or an `error`. Nothing waits for it but the caller."""
+    """Make a page with a `profile` in base64, or an `error`. A CPU profile takes its `duration`."""
     if not options.name:
         return _refused("Profile name not specified")
     if options.name == "cpu":

@@ -1,4 +1,4 @@
-"""Pages as text: JSON the way Go's encoding/json indents and escapes it."""
+"""Pages as text: JSON, indented and escaped as by Go's encoding/json."""
 
 import json
 from collections.abc import Collection, Iterator, Mapping
@@ -8,11 +8,11 @@ from gnats.go.json import escape
 
 Page = dict[str, object]
 SLICE = 512
-"""Connections or subscriptions looked at between two yields."""
+"""Connections or subscriptions that are processed between two yields."""
 
 
 class Named(Protocol):
-    """A server as every page names it."""
+    """The server as every page describes it."""
 
     @property
     def id(self) -> str: ...
@@ -21,17 +21,17 @@ class Named(Protocol):
 
 
 def without_empty(page: Mapping[str, object], names: Collection[str]) -> Page:
-    """The page less those of the names that are empty, zero, false or None."""
+    """Return the page without those of `names` whose values are empty, zero, false or None."""
     return {name: value for name, value in page.items() if value or name not in names}
 
 
 def number(value: float) -> float:
-    """A float as Go prints it: without a fraction when there is none."""
+    """Return an int for a whole number, so that it is printed without a fraction, as in Go."""
     return int(value) if value == int(value) else value
 
 
 def chunks(page: object, indent: int | None = 2) -> Iterator[str]:
-    """JSON text piece by piece."""
+    """Yield a page's JSON text piece by piece."""
     separators = (",", ": ") if indent else (",", ":")
     encoder = json.JSONEncoder(indent=indent, separators=separators, ensure_ascii=False)
     for chunk in encoder.iterencode(page):

@@ -1,4 +1,4 @@
-"""The server's figures as it publishes them in the system account (ServerStats in events.go)."""
+"""The server's statistics, which it publishes in the system account (ServerStats in events.go)."""
 
 from typing import TYPE_CHECKING, Protocol
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class StatszServer(JszServer, Protocol):
-    """A server as its figures need it."""
+    """The server as its statistics see it."""
 
     @property
     def start_time(self) -> int: ...
@@ -31,7 +31,7 @@ class StatszServer(JszServer, Protocol):
 
 
 def server_stats(server: StatszServer) -> Page:
-    """The server's figures."""
+    """Return the server's statistics."""
     traffic = server.pollers.stats() if server.pollers else {}
     sent = {"msgs": traffic.get("out_msgs", 0), "bytes": traffic.get("out_bytes", 0)}
     received = {"msgs": traffic.get("in_msgs", 0), "bytes": traffic.get("in_bytes", 0)}

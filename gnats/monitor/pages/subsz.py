@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class SubszServer(Named, Protocol):
-    """A server with the subscriptions of its clients and its own."""
+    """The server as this page sees it: with the subscriptions of its clients and its own."""
 
     @property
     def accounts(self) -> "Accounts": ...
@@ -37,7 +37,7 @@ class SubszServer(Named, Protocol):
 
 
 def subsz(server: SubszServer, options: SubszOptions) -> Page:
-    """The state of the subscription tables and, if asked for, a page of the subscriptions.
+    """Describe the subscription tables and, if requested, list a page of the subscriptions.
 
     Raises RequestError.
     """
@@ -45,7 +45,7 @@ def subsz(server: SubszServer, options: SubszOptions) -> Page:
 
 
 def subsz_steps(server: SubszServer, options: SubszOptions) -> Steps[Page]:
-    """subsz() in steps."""
+    """Make the page of subsz() in steps."""
     if options.test and not valid_literal_subject(options.test):
         raise RequestError(f"invalid test subject, must be valid publish subject: {options.test}")
     offset = max(options.offset, 0)
@@ -68,10 +68,10 @@ def subsz_steps(server: SubszServer, options: SubszOptions) -> Steps[Page]:
 
 
 def sublist_stats(accounts: Iterable[Account], server: SubszServer | None = None) -> Page:
-    """Counters of the accounts' tables, added up (SublistStats in sublist.go).
+    """Add up the counters of the accounts' tables (SublistStats in sublist.go).
 
-    Results are cached by the pollers and not by account: `num_cache` and `cache_hit_rate` are those of a
-    whole server, if it is given, and 0 otherwise.
+    Pollers cache results for all accounts together: `num_cache` and `cache_hit_rate` are those of `server`, 0
+    without it.
     """
     stats = [account.sublist.stats() for account in accounts]
     matches = sum(stat["num_matches"] for stat in stats)
@@ -80,7 +80,7 @@ def sublist_stats(accounts: Iterable[Account], server: SubszServer | None = None
     if server and server.pollers:
         traffic = server.pollers.stats()
         cached = traffic["cache_entries"]
-        # Every message that comes in is looked up once, and what the cache has not is missed.
+        # Each incoming message is one lookup; a lookup without a cached result is a miss.
         looked_up = max(traffic["in_msgs"], traffic["cache_hits"] + traffic["cache_misses"])
         hit_rate = 1 - traffic["cache_misses"] / looked_up if looked_up else 0.0
     return {
@@ -96,7 +96,7 @@ def sublist_stats(accounts: Iterable[Account], server: SubszServer | None = None
 
 
 Listing = tuple[int, list[Page]]
-"""How many there are, and the details of those on the page."""
+"""The number of subscriptions, and the details of those on the page."""
 
 
 def _matching(
@@ -114,7 +114,7 @@ def _matching(
 
 
 def _all(server: SubszServer, accounts: list[Account], offset: int, limit: int) -> Steps[Listing]:
-    """A page of all subscriptions, connection by connection: only those that the page shows are looked at."""
+    """List a page of all subscriptions, by connection. Reads only the subscriptions that it shows."""
     chosen = {id(account) for account in accounts}
     clients: list[tuple[Client, Account]] = []
     for internal in server.internal_clients:
@@ -131,7 +131,7 @@ def _all(server: SubszServer, accounts: list[Account], offset: int, limit: int) 
     imported = any(account.stream_imports for account in server.accounts.values())
     for account in accounts:
         own += [(account, (*sub, 0, None)) for sub in account.own_subscriptions()]
-        if imported:  # else there are no shadows, and no table need be looked through for them
+        if imported:  # without imports there are no shadows, so no table must be searched
             own += [(account, row) for row in shadows(account.sublist)]
             yield
     details = [_row_detail(server, account, row) for account, row in own[offset : offset + limit]]
@@ -150,7 +150,7 @@ def _all(server: SubszServer, accounts: list[Account], offset: int, limit: int) 
 
 
 def _row_detail(server: SubszServer, account: Account, row: "Row") -> Page:
-    """Of a subscription in an account's table; with an import it is another's."""
+    """Describe a subscription in an account's table; a shadow belongs to the importing account."""
     cid, owner = row[5:]
     if isinstance(owner, Account):
         return _detail(owner, cid, row[:5])

@@ -38,7 +38,7 @@ _OMITTED = frozenset(
 
 
 class VarzServer(JszServer, Protocol):
-    """A server as its page shows it."""
+    """The server as this page sees it."""
 
     @property
     def opts(self) -> "Options": ...
@@ -69,11 +69,11 @@ class VarzServer(JszServer, Protocol):
 
 
 def varz(server: VarzServer) -> Page:
-    """The server's configuration and counters; fields have nats-server's names and order."""
+    """Return the server's configuration and counters; fields have nats-server's names and order."""
     opts, now = server.opts, time_ns()
     traffic = server.pollers.stats() if server.pollers else {}
     tls = opts.tls
-    # Clients are the only connections there are, so what they did is all that was done.
+    # All connections are clients, so the pollers' counters are the server's.
     in_msgs, in_bytes = traffic.get("in_msgs", 0), traffic.get("in_bytes", 0)
     out_msgs, out_bytes = traffic.get("out_msgs", 0), traffic.get("out_bytes", 0)
     threads = server.pollers.threads if server.pollers else 0
@@ -153,7 +153,7 @@ def varz(server: VarzServer) -> Page:
 
 
 def name_of(account: "Account | None") -> str:
-    """An account's name, "" for None."""
+    """Return an account's name, "" for None."""
     return account.name if account else ""
 
 

@@ -41,15 +41,15 @@ cdef enum Kind:
     TAR = 1
     ARCHIVE = 2
 
-# What reading comes to, besides 1: there it is.
+# Results of reading, besides 1: it has been read.
 cdef enum:
-    MORE = 0                      # more has to come first
-    END = -1                      # nothing more comes, between two entries
+    MORE = 0                      # needs more input
+    END = -1                      # the input has ended, between two entries
     BAD_S2 = -2
     BAD_ARCHIVE = -3
     NO_MEMORY = -4
 
-# What a message cannot be stored for, besides a StoreError.
+# Reasons not to store a message, besides a StoreError.
 cdef enum:
     OUT_OF_ORDER = -10
     OVER_PAYLOAD = -11
@@ -62,13 +62,13 @@ cdef int64_t SECOND = 1000000000
 
 
 class BackupError(ValueError):
-    """A backup that cannot be made or restored; the text is nats-server's."""
+    """A backup cannot be made or restored; the text is nats-server's."""
 
 
 # ---- bytes ----
 
 cdef int make_room(Bytes *b, size_t n) noexcept nogil:
-    # for n bytes behind what is there: 0, -1: no memory
+    # Make room for n more bytes. -1: out of memory.
     cdef uint8_t *p
     cdef size_t room
     if b.at == b.n:
@@ -112,9 +112,9 @@ cdef int put_entry(
 # ---- making ----
 
 cdef class BackupWriter:
-    """The messages of a store up to the sequence `last`, as a backup, a piece at a time.
+    """Makes a backup of the messages of a store up to the sequence `last`, a piece at a time.
 
-    The store goes on being used: what is removed before its turn comes is not in the backup. Raises MemoryError.
+    The store stays in use; messages that are removed before they are read are not in the backup. Raises MemoryError.
     """
 
     def __cinit__(self, MsgStore store not None, *, uint64_t last):
@@ -135,7 +135,7 @@ cdef class BackupWriter:
         free(self.taken)
 
     def add(self, bytes name not None, bytes payload not None, int64_t ts) -> None:
-        """Add what is no message; before read(). `ts` is in ns since 1970."""
+        """Add an entry that is not a message; before the first read(). `ts` is in ns since 1970."""
         if self.begun:
             raise RuntimeError("messages have been written")
         if put_entry(
@@ -144,7 +144,7 @@ cdef class BackupWriter:
             raise MemoryError
 
     def read(self, size_t n) -> bytes:
-        """The next n bytes of the backup, fewer at the end, then none. In any thread, which may wait for the disk.
+        """Return the next n bytes of the backup, fewer at the end, then b"". Any thread; may wait for the disk.
 
         Raises BackupError when the store cannot be read, MemoryError.
         """
@@ -160,7 +160,7 @@ cdef class BackupWriter:
             qs_register(&me)
             while code == STORE_OK and not self.finished and self.out.n - self.out.at < n:
                 while code == STORE_OK and not self.finished and self.raw.n < PART:
-                    # What was looked up stays readable while this thread is online.
+                    # The messages that gather() finds stay readable while this thread is online.
                     qs_online(&me)
                     code = self.fill()
                     qs_offline(&me)
@@ -191,7 +191,7 @@ cdef class BackupWriter:
         return -n
 
     cdef int gather(self) noexcept nogil:
-        # Look up the next messages, of one block: how many, or less a StoreError. The lock is not held to copy them.
+        # Look up the next messages of one block, to be copied without the lock. Returns their number, or -StoreError.
         cdef StoreMsg *msg
         cdef size_t bytes = 0
         cdef int n = 0, code = STORE_OK
@@ -253,11 +253,11 @@ cdef class BackupWriter:
 # ---- restoring ----
 
 cdef class BackupReader:
-    """Takes a backup apart, as it comes.
+    """Decodes a backup as it arrives.
 
-    feed() what has come; then, as `version` says, take() or entry() and store_into(), until they ask for more.
-    `max_payload` is the most bytes of a message, `max_msg_size` the stream's limit (negative: none), `max_subject` the
-    longest subject. With `keep_expired` messages are stored whatever their TTL, and stay.
+    feed() it with input; then call take(), or entry() and store_into(), depending on `version`, until they need more.
+    `max_payload` is the largest message in bytes, `max_msg_size` the stream's limit (negative: none), `max_subject` the
+    longest subject. With `keep_expired`, messages are stored and kept whatever their TTL.
     """
 
     def __cinit__(
@@ -273,7 +273,7 @@ cdef class BackupReader:
         free(self.plain.p)
 
     def feed(self, bytes data not None) -> None:
-        """More of the backup; nothing means that this was all. Raises MemoryError."""
+        """Add input; b"" says that it has ended. Raises MemoryError."""
         cdef size_t n = PyBytes_GET_SIZE(data)
         if self.complete:
             return
@@ -287,7 +287,7 @@ cdef class BackupReader:
 
     @property
     def version(self) -> int:
-        """1: a tar file, 2: an archive; 0: more has to come first. Raises BackupError, MemoryError."""
+        """1: a tar file, 2: an archive, 0: needs more input. Raises BackupError, MemoryError."""
         cdef int code
         if self.kind == UNKNOWN:
             with nogil:
@@ -305,11 +305,11 @@ cdef class BackupReader:
 
     @property
     def is_complete(self) -> bool:
-        """The end of an archive has been reached; what comes behind it is not looked at."""
+        """Whether the end of an archive has been read; later input is ignored."""
         return self.complete
 
     def take(self, size_t most) -> bytes | None:
-        """The next bytes of a tar file, at most so many; b"": more has to come first, None: it has ended.
+        """Return the next bytes of a tar file, at most `most`; b"": needs more input, None: the file has ended.
 
         Raises BackupError, MemoryError.
         """
@@ -326,7 +326,7 @@ cdef class BackupReader:
         return piece
 
     def entry(self) -> tuple[bytes, bytes] | None:
-        """The name and the payload of the next entry, which is no message; None: more has to come first.
+        """Return (name, payload) of the next entry, which must not be a message; None: needs more input.
 
         Raises BackupError, MemoryError.
         """
@@ -344,7 +344,7 @@ cdef class BackupReader:
         return found
 
     cdef int whole(self, Entry *e) noexcept nogil:
-        # All of an entry whose head is there: 1, MORE or an error.
+        # Read the rest of an entry, after next_entry(). Returns 1, MORE or an error.
         cdef size_t name_at = e.name - (self.plain.p + self.plain.at)
         cdef int code = self.need(e.head + e.hdr_n + e.payload_n)
         if code == END:
@@ -354,18 +354,18 @@ cdef class BackupReader:
         return code
 
     def begin(self, uint64_t first_seq) -> None:
-        """The messages come now, the first of them has this sequence or a later one."""
+        """Expect messages from now on; the first has sequence `first_seq` or a later one."""
         self.lseq = max(first_seq, <uint64_t> 1) - 1
 
     @property
     def last_seq(self) -> int:
-        """The last sequence that a message has been read with."""
+        """The sequence of the last message read."""
         return self.lseq
 
     def store_into(self, MsgStore store not None, uint64_t most) -> int:
-        """Store messages until more has to come, all are there, or there are so many bytes; how many bytes of them.
+        """Store messages until it needs more input, has read all, or has stored `most` bytes; return the bytes stored.
 
-        Nothing is flushed. In any thread. Raises BackupError, StoreFailure, MemoryError.
+        Does not flush. Any thread. Raises BackupError, StoreFailure, MemoryError.
         """
         cdef Entry e
         cdef int code = 1
@@ -411,7 +411,7 @@ cdef class BackupReader:
         return taken
 
     cdef int check_entry(self, const Entry *e) noexcept nogil:
-        # before memory is taken for it
+        # Check a message's sizes, sequence and subject, before memory is allocated for it.
         if e.hdr_n > self.max_payload or e.payload_n > self.max_payload - e.hdr_n:
             return OVER_PAYLOAD
         if e.hdr_n + e.payload_n > self.max_msg_size:
@@ -433,7 +433,7 @@ cdef class BackupReader:
         self.lseq = e.seq
         if code == STORE_OK:
             if ttl > 0 and time_after(e.ts // SECOND, ttl) < now // SECOND:
-                # It has expired; its sequence is not given to another one.
+                # The message has expired; no other message gets its sequence.
                 code = store.skip_msgs(e.seq, 1)
             else:
                 code = store.store_raw(
@@ -443,7 +443,7 @@ cdef class BackupReader:
         return code
 
     cdef int next_entry(self, Entry *e) noexcept nogil:
-        # The head of the next entry, which stays where it is: 1, MORE or an error.
+        # Read the head of the next entry without consuming it. Returns 1, MORE or an error.
         cdef const uint8_t *p
         cdef const uint8_t *end
         cdef bint ended = False
@@ -471,7 +471,7 @@ cdef class BackupReader:
                 return code
 
     cdef int need(self, size_t n) noexcept nogil:
-        # n decompressed bytes: 1, MORE, END (there are fewer and no more will come), or an error.
+        # Decompress until n bytes are in `plain`. Returns 1, MORE, END (the input ended before) or an error.
         cdef int code
         while self.plain.n - self.plain.at < n:
             code = self.decode()
@@ -480,7 +480,7 @@ cdef class BackupReader:
         return 1
 
     cdef int decode(self) noexcept nogil:
-        # Decompress the next chunk: 1, MORE, END or an error.
+        # Decompress the next chunk. Returns 1, MORE, END or an error.
         cdef const uint8_t *p = self.source.p + self.source.at
         cdef size_t n = self.source.n - self.source.at
         cdef size_t length

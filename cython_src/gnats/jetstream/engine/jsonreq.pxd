@@ -8,19 +8,19 @@ from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
 cdef enum:
-    # of json_object
+    # results
     JSON_OK = 0
-    JSON_MORE = 1       # of json_member
+    JSON_MORE = 1       # json_member only
     JSON_SYNTAX = -1
     JSON_TYPE = -2
-    # of a field
+    # types of fields, and the members of JsonValue that hold their values
     JSON_INT = 1        # i
-    JSON_DURATION = 2   # i, ns; differs from JSON_INT in how an error words it
+    JSON_DURATION = 2   # i, ns; only the error text differs from JSON_INT
     JSON_UINT = 3       # u
     JSON_BOOL = 4       # i
     JSON_STRING = 5     # p[:n], between the quotes
     JSON_STRINGS = 6    # p[:n], between the brackets: for json_next
-    JSON_INT64 = 7      # as JSON_INT, but for an error's words
+    JSON_INT64 = 7      # i; only the error text differs from JSON_INT
     JSON_ERROR_ROOM = 384
 
 
@@ -39,11 +39,11 @@ cdef struct JsonValue:
 
 cdef struct JsonError:
     int kind            # JSON_SYNTAX or JSON_TYPE
-    const char *what    # of a syntax error: what the character is not; NULL for an unexpected end. Else the Go type
+    const char *what    # syntax error: Go's words for the place, NULL for an unexpected end; type error: the Go type
     uint8_t byte        # the character
     char expected       # the one expected there, 0 when there are several
-    const char *field   # of a type error: its name
-    const char *value   # and what there was instead; "number" is followed by p[:n]
+    const char *field   # type error: the field's name
+    const char *value   # type error: the kind of value found; "number" is followed by p[:n]
     const char *p
     size_t n
 
@@ -59,11 +59,11 @@ cdef int json_object(const char *text, size_t n, const JsonField *fields, size_t
                      JsonError *err) noexcept nogil
 # Write Go's text of the error, cut at JSON_ERROR_ROOM. Returns its length. `of`: the name of the struct in Go, or "".
 cdef size_t json_error_text(const JsonError *err, const char *of, char *out) noexcept nogil
-# The next string of a JSON_STRINGS value: True, and it is item[0], between the quotes; at[0] starts at 0.
+# Get the next string of a JSON_STRINGS value into item[0], between the quotes. False at the end. at[0] starts at 0.
 cdef bint json_next(const JsonValue *strings, size_t *at, JsonValue *item) noexcept nogil
-# The members of text[:n], an object, one after another: JSON_MORE while there are, then JSON_OK, or JSON_SYNTAX for
-# what is no object. key.p[:n] is between the quotes, and so is a value that is a string; of another it is all of it.
-# value.i is its first character, and value.set is 0 for null. at[0] starts at 0.
+# Get the next member of text[:n], an object. Returns JSON_MORE with a member, JSON_OK at the end, or JSON_SYNTAX for
+# anything but an object. key.p[:n] and a string value are between the quotes; another value is complete. value.i is the
+# value's first character; value.set is 0 for null. at[0] starts at 0.
 cdef int json_member(const char *text, size_t n, size_t *at, JsonValue *key, JsonValue *value) noexcept nogil
 # Unescape the text between quotes. Returns the number of bytes, 3 * n at most. Bytes that are not UTF-8 become U+FFFD.
 cdef size_t json_unescape(const char *p, size_t n, char *out) noexcept nogil

@@ -8,8 +8,8 @@ from libc.string cimport memcpy, memset, strlen
 
 cdef enum:
     MAX_DEPTH = 10000    # as in encoding/json
-    NESTED = 1250        # bytes with a bit for each
-    NAME_ROOM = 128      # bytes of a member's name that can still be one of ours, every character escaped
+    NESTED = 1250        # bytes with a bit for each level
+    NAME_ROOM = 128      # most bytes of a member's name that can match a field, with every character escaped
     OBJECT = 123         # {
     ARRAY = 91           # [
     STRING = 34          # "
@@ -27,13 +27,13 @@ cdef struct Scan:
     size_t n
     size_t at
     JsonError *err
-    bint escaped         # of the last string: it has a backslash in it
+    bint escaped         # the last string has a backslash in it
 
 
 # -- syntax ------------------------------------------------------------------------------------------------------------
 
 cdef bint bad(Scan *s, const char *what) noexcept nogil:
-    """The character at hand is the first that JSON does not allow."""
+    """Note a syntax error at the current character."""
     s.err.kind = JSON_SYNTAX
     s.err.what = what if s.at < s.n else NULL
     s.err.byte = <uint8_t> s.p[s.at] if s.at < s.n else 0
@@ -60,7 +60,7 @@ cdef inline int hex_digit(int c) noexcept nogil:
 
 
 cdef bint scan_string(Scan *s) noexcept nogil:
-    """From its quote to behind the other one."""
+    """Scan a string, from its first quote to after the last."""
     cdef int c, _i
     s.escaped = False
     s.at += 1
@@ -126,7 +126,7 @@ cdef bint scan_literal(Scan *s, const char *word, size_t n, const char *what) no
 
 
 cdef int scan_scalar(Scan *s) noexcept nogil:
-    """What kind of value it was, 0 for none."""
+    """Scan a value that is no object or array; return its kind, 0 for an error."""
     cdef int c = peek(s)
     if c == STRING:
         return STRING if scan_string(s) else 0
@@ -143,7 +143,7 @@ cdef int scan_scalar(Scan *s) noexcept nogil:
 
 
 cdef bint scan_key(Scan *s) noexcept nogil:
-    """A member's name and the colon; on to its value."""
+    """Scan a member's name and the colon, up to its value."""
     cdef bint escaped
     if peek(s) != STRING:
         return bad(s, KEY)
@@ -160,15 +160,15 @@ cdef bint scan_key(Scan *s) noexcept nogil:
 
 
 cdef int scan_value(Scan *s) noexcept nogil:
-    """A value of any kind, from its first character to behind its last; what kind it was, 0 for an error."""
-    cdef uint8_t[NESTED] nested            # a bit each: it is an object
+    """Scan a value of any kind, from its first character to after its last; return its kind, 0 for an error."""
+    cdef uint8_t[NESTED] nested            # a bit for each level: set for an object, clear for an array
     cdef uint32_t depth = 0
     cdef int c, kind = peek(s)
     cdef bint object
     while True:
         c = peek(s)
         if c == OBJECT or c == ARRAY:
-            if depth + 1 >= MAX_DEPTH:   # the object that this is a value in counts
+            if depth + 1 >= MAX_DEPTH:   # the object that contains this value counts
                 s.err.kind = JSON_SYNTAX
                 s.err.what = b"exceeded max depth"
                 s.err.byte = 0
@@ -191,7 +191,7 @@ cdef int scan_value(Scan *s) noexcept nogil:
             if depth == 0:
                 return c
             skip_blanks(s)
-        # behind a value, or in an empty object or array
+        # After a value, or in an empty object or array.
         while True:
             object = nested[(depth - 1) >> 3] >> ((depth - 1) & 7) & 1
             c = peek(s)
@@ -242,7 +242,7 @@ cdef const JsonField *find_field(
 
 
 cdef bint wrong_type(JsonError *err, const JsonField *f, const char *value, const char *p, size_t n) noexcept nogil:
-    """Only the first counts."""
+    """Note a wrong type, unless there is an error already."""
     if err.kind == JSON_OK:
         err.kind = JSON_TYPE
         err.field = f.name
@@ -290,7 +290,7 @@ cdef bint read_integer(const char *p, size_t n, bint signed_, JsonValue *v) noex
 
 
 cdef bint take(Scan *s, const JsonField *f, JsonValue *v, int kind, size_t start) noexcept nogil:
-    """The value of kind `kind` at text[start:s.at]."""
+    """Convert the value of kind `kind` at text[start:s.at] to the field's type."""
     cdef const char *p = s.p + start
     cdef size_t n = s.at - start, at = 0
     cdef JsonValue item, list
@@ -378,7 +378,7 @@ cdef int json_object(
 
 
 cdef size_t key_length(const char *text, size_t start) noexcept nogil:
-    """Of the well-formed string whose quote is at `start`, between the quotes."""
+    """Return the length between the quotes of the well-formed string whose quote is at `start`."""
     cdef size_t at = start + 1
     while text[at] != c'"':
         at += 2 if text[at] == c'\\' else 1
@@ -406,7 +406,7 @@ cdef bint json_next(const JsonValue *strings, size_t *at, JsonValue *item) noexc
     item.p = s.p + start + 1
     item.n = s.at - start - 2
     item.set = kind == STRING
-    if kind == LITERAL_NULL:   # an empty string, in Go
+    if kind == LITERAL_NULL:   # Go reads null as an empty string
         item.set = 1
         item.n = 0
     return kind != 0
@@ -475,7 +475,7 @@ cdef size_t put_rune(uint32_t r, char *out) noexcept nogil:
 
 
 cdef size_t rune_length(const uint8_t *p, size_t n) noexcept nogil:
-    """Bytes of the UTF-8 sequence at p, 0 when there is none."""
+    """Return the length of the UTF-8 sequence at p, 0 when it is invalid."""
     cdef uint8_t c = p[0], least = 0x80, most = 0xBF
     cdef size_t i, size
     if c < 0x80:
@@ -505,7 +505,7 @@ cdef size_t rune_length(const uint8_t *p, size_t n) noexcept nogil:
 
 
 cdef uint32_t escaped_unit(const char *p) noexcept nogil:
-    """The four digits of an escape."""
+    """Decode the four digits of a \\u escape."""
     cdef uint32_t r = 0
     cdef int i
     for i in range(4):
@@ -560,7 +560,7 @@ cdef size_t json_unescape(const char *p, size_t n, char *out) noexcept nogil:
 # -- errors ------------------------------------------------------------------------------------------------------------
 
 cdef size_t quote_char(const char *rune, size_t n, uint8_t c, char *out) noexcept nogil:
-    """As strconv.Quote has it, in single quotes: the rune of n bytes that begins with c, or with n 0 the byte c."""
+    """Quote as strconv.Quote does, in single quotes: the rune of n bytes that begins with c, or byte c if n is 0."""
     cdef const char *special = b"abtnvfr"
     cdef char *p = out
     p[0] = c"'"
@@ -613,7 +613,7 @@ cdef size_t json_error_text(const JsonError *err, const char *of, char *out) noe
 # -- for tests ---------------------------------------------------------------------------------------------------------
 
 def read_object(bytes text not None, dict types not None, str of not None) -> tuple[dict, str]:
-    """(members, error) of a JSON object as a struct `of` with members of the given types would be read.
+    """Decode a JSON object as Go decodes a struct `of` with members of these types; return (members, error).
 
     The types are "int", "duration", "uint", "bool", "string" and "strings". Members that are absent or null are left
     out; strings are bytes.

@@ -66,7 +66,7 @@ cdef bint read_decimal(const char *p, size_t n, Decimal *out) noexcept nogil:
 
 
 cdef inline int compare(const Decimal *a, const Decimal *b) noexcept nogil:
-    """Without the signs."""
+    """Compare the magnitudes."""
     if a.n != b.n:
         return -1 if a.n < b.n else 1
     return memcmp(a.p, b.p, a.n) if a.n else 0
@@ -80,7 +80,7 @@ cdef size_t add_decimals(const Decimal *a, const Decimal *b, char *out) noexcept
     if compare(a, b) < 0:
         large = b
         small = a
-    n = large.n + 1   # one digit more, and room for a sign before it
+    n = large.n + 1   # one more digit; out[0] is for a sign
     for i in range(n):
         digit = carry
         if i < large.n:
@@ -106,7 +106,7 @@ cdef size_t add_decimals(const Decimal *a, const Decimal *b, char *out) noexcept
 
 
 cdef size_t put_decimal(const Decimal *d, char *out) noexcept nogil:
-    """In n + 1 characters at most."""
+    """Write a number with its sign, n + 1 characters at most; return their number."""
     if d.n == 0:
         out[0] = c'0'
         return 1
@@ -122,7 +122,7 @@ cdef inline void read_or_zero(const char *p, size_t n, Decimal *out) noexcept no
 
 
 cdef bint read_value(const char *p, size_t n, Decimal *out) noexcept nogil:
-    """Of a counter's payload; False for what is none."""
+    """Parse the value in a counter's payload. False when the payload is not a JSON object."""
     cdef JsonValue v
     cdef JsonError err
     if json_object(p, n, FIELD, 1, &v, &err) != JSON_OK:
@@ -132,7 +132,7 @@ cdef bint read_value(const char *p, size_t n, Decimal *out) noexcept nogil:
 
 
 cdef bint next_word(Slice *rest, Slice *word) noexcept nogil:
-    """Take what stands before the next blank; rest.p is NULL when that was all."""
+    """Split off the word before the next blank; rest.p becomes NULL after the last one. False without a word."""
     cdef char *blank
     if rest.p == NULL:
         return False
@@ -148,7 +148,10 @@ cdef bint next_word(Slice *rest, Slice *word) noexcept nogil:
 
 
 cdef void find_origin(const Inbound *m, Slice *stream, Slice *subject) noexcept nogil:
-    """Nats-Stream-Source: <stream> <sequence> <filters> <destinations> <subject>[ <identity>]"""
+    """Find the origin's stream and subject in the header.
+
+    Nats-Stream-Source: <stream> <sequence> <filters> <destinations> <subject>[ <identity>]
+    """
     cdef Slice rest = m.h.values[H_STREAM_SOURCE], word
     cdef int _
     subject[0] = m.subject
@@ -159,15 +162,18 @@ cdef void find_origin(const Inbound *m, Slice *stream, Slice *subject) noexcept 
     subject[0] = word
 
 
-# Memory of what is made on the way.
+# Memory that add_increment() frees at its end.
 cdef struct Made:
     CounterSources sources
-    char *seen               # the value that the origin has, and how much more that is than before
+    char *seen               # the origin's value
     char *list               # Nats-Counter-Sources
 
 
 cdef CounterError follow_origin(Inbound *m, Made *made, Decimal *more, Slice *more_text) noexcept nogil:
-    """A message of a source says what its counter is, not by how much it has grown here since."""
+    """Compute the increment of a sourced message: its value is the origin's counter, not an increment.
+
+    The increment is the difference from the origin's last value in Nats-Counter-Sources.
+    """
     cdef Decimal value, before
     cdef Slice stream, subject, seen, last
     if not read_value(m.msg, m.n, &value):
@@ -295,7 +301,7 @@ cdef bint check_increment(StreamCore s, const Inbound *m, Refusal *r) noexcept n
 
 
 def probe_sum(bytes a not None, bytes b not None) -> bytes | None:
-    """a + b in decimal; None when one of them is no number (for tests)."""
+    """Add two decimal numbers; None when one of them is malformed (for tests)."""
     cdef Decimal x, y
     cdef char *out
     if not read_decimal(PyBytes_AS_STRING(a), PyBytes_GET_SIZE(a), &x):

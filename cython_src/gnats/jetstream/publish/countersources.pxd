@@ -1,4 +1,4 @@
-"""Nats-Counter-Sources: for a counter that adds up others, the last value of each subject of each stream (ADR-49).
+"""Nats-Counter-Sources: in a counter that sums up others, the last value of each subject of each origin (ADR-49).
 
 JSON, {"stream": {"subject": "value"}}, parsed and written as encoding/json does a map[string]map[string]string: sorted;
 the last of several members with one name counts.
@@ -9,25 +9,25 @@ from libc.stdint cimport uint32_t
 from gnats.core.runtime.slice cimport Slice
 
 
-# Of one subject; or that a stream has none (subject.p is NULL), `null` or `{}`.
+# The value of one subject. A stream without subjects (`null` or `{}`) has an entry whose subject.p is NULL.
 cdef struct SourceEntry:
     Slice stream, subject, value
-    uint32_t member      # which of the members for streams it is in
-    uint32_t order
-    bint null
+    uint32_t member      # index of the stream's member in the JSON object
+    uint32_t order       # index of this entry
+    bint null            # the stream's member is null
 
 
 cdef struct CounterSources:
     SourceEntry *list
     size_t n, room
     uint32_t members
-    char *text           # what is not as it was written, unescaped
-    size_t used
+    char *text           # unescaped strings
+    size_t used          # bytes of text in use
 
 
 cdef enum SourcesError:
     SOURCES_OK = 0
-    SOURCES_BAD = -1     # not such a map
+    SOURCES_BAD = -1     # malformed
     SOURCES_NO_MEMORY = -2
 
 

@@ -21,7 +21,7 @@ cdef inline bint same(const Slice *a, const Slice *b) noexcept nogil:
 
 
 cdef Slice plain(CounterSources *s, const JsonValue *v) noexcept nogil:
-    """A string without its escapes."""
+    """Unescape a string into s.text."""
     cdef Slice out
     out.p = <char *> v.p
     out.n = v.n
@@ -44,7 +44,7 @@ cdef SourceEntry *new_entry(CounterSources *s) noexcept nogil:
 
 
 cdef int read_stream(CounterSources *s, const Slice *stream, const JsonValue *value) noexcept nogil:
-    """The subjects of a stream."""
+    """Read the subjects of a stream. Returns a SourcesError."""
     cdef JsonValue name, v
     cdef SourceEntry *e = new_entry(s)
     cdef size_t at = 0
@@ -135,7 +135,7 @@ cdef bint sources_set(
 
 
 cdef int compare(const void *x, const void *y) noexcept nogil:
-    # What counts comes first: of the last member of a stream, and there the last of a subject.
+    # By stream and subject. Of a stream's members the last comes first, of a subject's in it, too: these count.
     cdef const SourceEntry *a = <const SourceEntry *> x
     cdef const SourceEntry *b = <const SourceEntry *> y
     cdef int order = compare_slices(&a.stream, &b.stream)
@@ -158,7 +158,7 @@ cdef size_t sources_room(const CounterSources *s) noexcept nogil:
 
 
 cdef size_t put_stream(const SourceEntry *first, const SourceEntry *end, char *out) noexcept nogil:
-    """The subjects of a stream, from the first of its last member on."""
+    """Write the subjects of a stream, which are those of its last member; return their length."""
     cdef const SourceEntry *e = first
     cdef const SourceEntry *before = NULL
     cdef char *p = out
@@ -210,8 +210,10 @@ cdef void sources_free(CounterSources *s) noexcept nogil:
 
 
 def probe_sources(bytes text not None, bytes stream=None, bytes subject=b"", bytes value=b"") -> tuple | None:
-    """What is written anew, after a value was set if there is a stream, and the value before; None for what is no such
-    map (for tests)."""
+    """Parse the map, set a value if `stream` is given, and write it: (new text, value before); for tests.
+
+    None for a malformed map.
+    """
     cdef CounterSources s
     cdef Slice a, b, c, before
     cdef char *out = NULL

@@ -58,7 +58,7 @@ cdef inline bint has_header(const MsgHeaders *h, int which) noexcept nogil:
 
 
 cdef inline bint header_set(const MsgHeaders *h, int which) noexcept nogil:
-    """Has the header the line, with a value that is not empty?"""
+    """Whether the header has the line, with a value that is not empty."""
     return h.found >> which & 1 and h.values[which].n
 
 
@@ -69,7 +69,7 @@ cdef inline Slice named_header(const char *hdr, size_t n, const char *name) noex
 
 
 cdef inline bint is_named_like(const char *hdr, size_t n, const char *prefix) noexcept nogil:
-    """Has the header a line that begins with `prefix`?"""
+    """Whether the header has a line that begins with `prefix`."""
     return has_header_like(hdr, n, prefix, strlen(prefix))
 
 
@@ -82,7 +82,7 @@ cdef inline size_t with_header(
 cdef inline size_t with_text_header(
     char *out, const char *hdr, size_t n, const char *name, const char *value
 ) noexcept nogil:
-    """`value` is a literal."""
+    """Add a line whose `value` is a literal, as add_header(). Returns the new size."""
     return add_header(out, hdr, n, name, strlen(name), value, strlen(value))
 
 
@@ -96,7 +96,7 @@ cdef inline size_t with_number_header(
 cdef inline size_t with_set_header(
     char *hdr, size_t n, const char *name, const char *value, size_t value_n
 ) noexcept nogil:
-    """Replace the first line of that name, in place."""
+    """Replace the first line of that name in place, or add one. Returns the new size."""
     return set_header(hdr, n, name, strlen(name), value, value_n)
 
 
@@ -126,5 +126,5 @@ cdef size_t put_uint64(char *out, uint64_t value) noexcept nogil
 cdef size_t put_time(char *out, int64_t ns) noexcept nogil
 # Parse RFC 3339 as time.Time does from JSON; out[0]: ns since 1970. False when it is invalid.
 cdef bint parse_time(const char *p, size_t n, int64_t *out) noexcept nogil
-# Does the header ask for an API level that this server does not have (errorOnRequiredApiLevel)?
+# Whether the header requires an API level that this server does not have (errorOnRequiredApiLevel).
 cdef bint level_too_high(char *hdr, size_t n) noexcept nogil

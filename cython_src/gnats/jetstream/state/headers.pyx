@@ -1,4 +1,4 @@
-"""Headers of messages that streams take; see headers.pxd."""
+"""Headers of messages for streams; see headers.pxd."""
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint32_t, uint64_t
@@ -120,7 +120,7 @@ cdef bint parse_time(const char *p, size_t n, int64_t *out) noexcept nogil:
         if not 0 <= zone_hour < 24 or not 0 <= zone_minute < 60:
             return False
         secs -= (zone_hour * 3600 + zone_minute * 60) * (1 if p[i] == c'+' else -1)
-    # beyond what ns can say: as early or as late as they can
+    # Clamp to the range of int64 ns.
     if secs > <int64_t> 9223372035:
         out[0] = <int64_t> 9223372035 * <int64_t> SECOND
     elif secs < -<int64_t> 9223372035:
@@ -131,7 +131,7 @@ cdef bint parse_time(const char *p, size_t n, int64_t *out) noexcept nogil:
 
 
 cdef bint level_too_high(char *hdr, size_t n) noexcept nogil:
-    # strconv.Atoi: a sign, then digits, in 64 bits
+    # Parse as strconv.Atoi does: an optional sign, then digits, in 64 bits.
     cdef Slice level = named_header(hdr, n, b"Nats-Required-Api-Level")
     cdef uint64_t v
     cdef bint negative
@@ -149,14 +149,14 @@ cdef bint level_too_high(char *hdr, size_t n) noexcept nogil:
 
 
 def required_level(bytes header not None) -> bool:
-    """Whether a request's header requires no API level but what this server has (errorOnRequiredApiLevel)."""
+    """Whether this server has the API level that a request's header requires (errorOnRequiredApiLevel)."""
     return not level_too_high(PyBytes_AS_STRING(header), PyBytes_GET_SIZE(header))
 
 
 # -- for tests -------------------------------------------------------------------------------------------------------
 
 def probe_headers(bytes hdr not None) -> dict:
-    """What is found in a header, by number (H_*)."""
+    """Return the values of the known lines of a header, by number (H_*)."""
     cdef MsgHeaders h
     cdef dict out = {}
     cdef int i
@@ -168,12 +168,12 @@ def probe_headers(bytes hdr not None) -> dict:
 
 
 def header_names() -> list:
-    """The names that probe_headers() numbers."""
+    """Return the names of the known lines, in the order of their numbers."""
     return [gnats_header_names[i].p[:gnats_header_names[i].n] for i in range(HEADERS)]
 
 
 def probe_json_string(bytes text not None) -> bytes:
-    """A JSON string of any bytes, as encoding/json writes it."""
+    """Quote any bytes as a JSON string, as encoding/json does."""
     cdef char *out = <char *> malloc(6 * PyBytes_GET_SIZE(text) + 2)
     if out == NULL:
         raise MemoryError
@@ -185,12 +185,12 @@ def probe_json_string(bytes text not None) -> bytes:
 
 
 def probe_parse_time(bytes text not None) -> int | None:
-    """ns since 1970; None for what is no time."""
+    """Parse RFC 3339; return ns since 1970, None when it is malformed."""
     cdef int64_t out
     return out if parse_time(PyBytes_AS_STRING(text), PyBytes_GET_SIZE(text), &out) else None
 
 
 def probe_time(int64_t ns) -> bytes:
-    """A time as RFC 3339 with as many decimals as it needs."""
+    """Format ns since 1970 as RFC 3339, with as many decimals as needed."""
     cdef char[40] out
     return PyBytes_FromStringAndSize(out, put_time(out, ns))

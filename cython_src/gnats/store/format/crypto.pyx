@@ -27,7 +27,7 @@ from gnats.includes.evp cimport (
 )
 
 cdef enum:
-    STEP = 1 << 30             # OpenSSL counts in int
+    STEP = 1 << 30             # most bytes for one call of OpenSSL, whose sizes are ints
     CHACHA_BLOCK = 64
     AES_BLOCK = 16
 
@@ -48,7 +48,7 @@ cdef inline void quarter_round(uint32_t *x, int a, int b, int c, int d) noexcept
 
 
 cdef void hchacha20(uint8_t *subkey, const uint8_t *key, const uint8_t *nonce) noexcept nogil:
-    """The key that XChaCha20 has for the first 16 bytes of a nonce (draft-irtf-cfrg-xchacha, 2.2)."""
+    """Derive XChaCha20's subkey from the first 16 bytes of a nonce (draft-irtf-cfrg-xchacha, 2.2)."""
     cdef uint32_t x[16]
     cdef int _
     memcpy(x, b"expand 32-byte k", 16)
@@ -93,7 +93,7 @@ cdef int aead(
     int cipher, const uint8_t *key, const uint8_t *nonce, const uint8_t *data, uint8_t *out, size_t n, uint8_t *tag,
     bint enc,
 ) noexcept nogil:
-    """Seals or opens n bytes; the tag is written or compared."""
+    """Seal or open n bytes; write or verify the tag."""
     cdef const EVP_CIPHER *type = EVP_chacha20_poly1305() if cipher == CHACHA else EVP_aes_256_gcm()
     cdef EVP_CIPHER_CTX *ctx = EVP_CIPHER_CTX_new()
     cdef uint8_t subkey[32]
@@ -183,7 +183,7 @@ cdef int key_open(
 cdef void block_cipher(BlockCipher *b, int cipher, const uint8_t *seed, const uint8_t *nonce) noexcept nogil:
     b.cipher = <uint8_t> cipher
     if cipher == CHACHA:
-        # a counter of 32 bits, 4 bytes of zeroes, the last 8 of the nonce
+        # The IV: a counter of 32 bits, 4 bytes of zeroes, the last 8 bytes of the nonce.
         hchacha20(b.key, seed, nonce)
         memset(b.iv, 0, 8)
         memcpy(b.iv + 8, nonce + 16, 8)
@@ -193,7 +193,7 @@ cdef void block_cipher(BlockCipher *b, int cipher, const uint8_t *seed, const ui
 
 
 cdef void seek(const BlockCipher *b, uint64_t offset, uint8_t *iv) noexcept nogil:
-    """The counter of the block of the stream that `offset` is in."""
+    """Set the IV for the cipher's block that contains byte `offset` of the key stream."""
     cdef uint32_t counter
     cdef uint64_t steps
     cdef int i
@@ -202,7 +202,7 @@ cdef void seek(const BlockCipher *b, uint64_t offset, uint8_t *iv) noexcept nogi
         counter = <uint32_t> (offset // CHACHA_BLOCK)
         memcpy(iv, &counter, 4)
         return
-    # big endian, all of it a counter
+    # All 16 bytes are one big-endian counter.
     steps = offset // AES_BLOCK
     for i in range(15, -1, -1):
         steps += iv[i]

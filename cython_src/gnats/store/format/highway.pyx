@@ -16,7 +16,7 @@ cdef extern from "gnats/includes/highway.h" nogil:
 
 cdef enum:
     PACKET = 32
-    GATHERED = 512     # up to here pieces are copied together: one pass over the state is cheaper than several
+    GATHERED = 512     # copy pieces of up to so many bytes together: one pass over the state is cheaper than several
 
 hh_detect(1)
 
@@ -97,7 +97,7 @@ cdef inline bytes stored(uint64_t sum64):
 
 
 cdef class HighwayHash:
-    """A hash of what update() was given, under a key of 32 bytes; used as hashlib's objects are."""
+    """HighwayHash-64 under a key of 32 bytes, with the interface of hashlib's objects."""
     cdef HighwayState state
 
     def __init__(self, const uint8_t[::1] key not None):
@@ -112,12 +112,12 @@ cdef class HighwayHash:
             highway_update(&self.state, &data[0], data.shape[0])
 
     def digest(self) -> bytes:
-        """The 8 bytes as they are stored."""
+        """Return the 8 bytes of the hash, as they are stored."""
         return stored(highway_finish(&self.state))
 
 
 def checksum(bytes name not None, *pieces) -> bytes:
-    """The 8 bytes stored as the checksum of `pieces`, one after the other, under the key of a name."""
+    """Return the 8 bytes of the checksum of the joined `pieces`, under the key of a name."""
     cdef HighwayKey key
     cdef HighwayState s
     cdef const uint8_t[::1] data
@@ -130,7 +130,7 @@ def checksum(bytes name not None, *pieces) -> bytes:
 
 
 def gathered(bytes name not None, *pieces) -> bytes:
-    """What checksum() says, by the way that records take; at most 8 pieces of bytes (for tests)."""
+    """Compute checksum() by the function for records; at most 8 pieces (for tests)."""
     cdef HighwayKey key
     cdef HighwayPiece at[8]
     cdef bytes piece
@@ -139,21 +139,21 @@ def gathered(bytes name not None, *pieces) -> bytes:
         raise ValueError("more than 8 pieces")
     highway_key_of(&key, name, len(name))
     for i in range(len(pieces)):
-        piece = pieces[i]    # borrowed: the tuple keeps it
+        piece = pieces[i]    # at[] borrows its memory: the tuple keeps it alive
         at[i].at = PyBytes_AS_STRING(piece)
         at[i].n = len(piece)
     return stored(highway_pieces(&key, at, len(pieces)))
 
 
 def key_of(bytes name not None) -> bytes:
-    """The key of 32 bytes that a name stands for."""
+    """Return the key of a name: 32 bytes."""
     cdef uint8_t digest[32]
     sha256_of(digest, name, len(name))
     return PyBytes_FromStringAndSize(<const char *> digest, sizeof(digest))
 
 
 def use_wide(allowed: bool) -> bool:
-    """Hash with AVX2 where the processor has it, or not; what was so before (for tests, of one thread)."""
+    """Allow or forbid AVX2; return whether it was used before (for tests with one thread)."""
     before = bool(hh_wide)
     hh_detect(allowed)
     return before

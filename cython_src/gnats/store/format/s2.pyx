@@ -14,11 +14,11 @@ cdef extern from * nogil:
 cdef enum:
     CHUNK_COMPRESSED = 0x00
     CHUNK_UNCOMPRESSED = 0x01
-    CHUNK_SKIPPABLE = 0x80     # this and over; below it what is not known is an error
+    CHUNK_SKIPPABLE = 0x80     # skip unknown types from here on; lower unknown types are errors
     CHUNK_IDENTIFIER = 0xff
     CRC = 4
-    SMALLEST = 32              # bytes worth looking for matches in
-    MARGIN = 16                # bytes that a look at a position may reach behind it
+    SMALLEST = 32              # fewest bytes that are searched for matches
+    MARGIN = 16                # bytes after a position that the search may read
     TAG_LITERAL = 0
     TAG_COPY_1 = 1
     TAG_COPY_2 = 2
@@ -54,10 +54,10 @@ cdef inline uint32_t masked_crc(const uint8_t *p, size_t n) noexcept nogil:
 # ---- decoding ----
 
 cdef inline void copy_within(uint8_t *to, size_t offset, size_t n, const uint8_t *end) noexcept nogil:
-    """Repeats what lies `offset` bytes before, which may be what is being written."""
+    """Copy n bytes from `offset` bytes before `to`. The ranges may overlap: the copy then repeats its own bytes."""
     cdef const uint8_t *source = to - offset
     if offset >= 16 and <size_t> (end - to) >= n + 16:
-        # 16 at a time, over the end: what follows is written later
+        # Copy 16 bytes at a time, beyond the end if need be: the bytes after it are written later.
         while True:
             memcpy(to, source, 16)
             if n <= 16:
@@ -116,7 +116,7 @@ cdef int s2_decode_block(const uint8_t *data, size_t n, uint8_t *out, size_t siz
             if extra:
                 offset = extra
             elif length >= 5:
-                # the last offset again, with a length of 1 to 3 bytes
+                # Repeat the last offset; the length has 1 to 3 more bytes.
                 extra = length - 4
                 if <size_t> (end - p) < extra:
                     return S2_BAD
@@ -236,7 +236,7 @@ cdef inline uint8_t *emit_literal(uint8_t *to, const uint8_t *p, size_t n) noexc
 
 
 cdef inline uint8_t *emit_repeat(uint8_t *to, size_t n) noexcept nogil:
-    """A copy of 4 bytes or more from the last offset."""
+    """Emit a copy of 4 bytes or more from the last offset."""
     cdef uint32_t v
     cdef int extra
     if n <= 8:
@@ -259,7 +259,7 @@ cdef inline uint8_t *emit_repeat(uint8_t *to, size_t n) noexcept nogil:
 
 
 cdef inline uint8_t *emit_copy(uint8_t *to, size_t offset, size_t n) noexcept nogil:
-    """A copy of 4 bytes or more from a new offset."""
+    """Emit a copy of 4 bytes or more from a new offset."""
     cdef size_t first = n
     if offset < 2048 and (n <= 11 or n > 64):
         first = n if n <= 11 else 8
@@ -268,7 +268,7 @@ cdef inline uint8_t *emit_copy(uint8_t *to, size_t offset, size_t n) noexcept no
         to += 2
     else:
         if n > 64:
-            # what is left must be 4 at least
+            # The rest must be 4 bytes or more.
             first = 60
         to[0] = <uint8_t> ((first - 1) << 2 | (TAG_COPY_2 if offset < 65536 else TAG_COPY_4))
         memcpy(to + 1, &offset, 4)
@@ -281,7 +281,10 @@ cdef inline uint32_t hash6(uint64_t v) noexcept nogil:
 
 
 cdef size_t encode_block(const uint8_t *p, size_t n, uint8_t *out, uint32_t *table) noexcept nogil:
-    """A block of at most S2_BLOCK bytes; 0 when it does not get smaller. `out` has room for n + n / 8 + 32."""
+    """Compress a block of at most S2_BLOCK bytes; return its size, 0 when it would not shrink.
+
+    `out` has room for n + n / 8 + 32 bytes.
+    """
     cdef uint8_t *to = put_uvarint(out, n)
     cdef size_t s = 1, done = 0, c, length, last = 0, limit, good = n - (n >> 5)
     cdef uint64_t now, diff
@@ -334,7 +337,7 @@ cdef size_t encode_block(const uint8_t *p, size_t n, uint8_t *out, uint32_t *tab
         s += length
         done = s
         if s < limit:
-            # the end of the match is where the next one may come from
+            # Later matches may refer to the end of this one.
             now = load64(p + s - 2)
             table[hash6(now)] = <uint32_t> (s - 2)
             table[hash6(now >> 8)] = <uint32_t> (s - 1)
@@ -344,7 +347,7 @@ cdef size_t encode_block(const uint8_t *p, size_t n, uint8_t *out, uint32_t *tab
 
 
 cdef size_t s2_bound(size_t n) noexcept nogil:
-    # a block is tried in its place, where it may be longer than it stays
+    # encode_block() writes in place, and may need more room than the chunk has in the end.
     return S2_IDENTIFIER + n + (n // S2_BLOCK + 1) * (S2_CHUNK_HEADER + CRC + 64)
 
 
@@ -515,12 +518,12 @@ def decompress_block(bytes data not None, uint64_t limit) -> bytes:
 
 
 def crc(bytes data not None) -> int:
-    """CRC-32C (for tests)."""
+    """Return the CRC-32C (for tests)."""
     return crc32c(PyBytes_AS_STRING(data), len(data))
 
 
 def use_wide(allowed: bool) -> bool:
-    """CRC-32C by the processor's instruction where there is one, or not; what was so before (for tests)."""
+    """Allow or forbid the processor's CRC-32C instruction; return whether it was used before (for tests)."""
     before = crc32c_ready == 2
     crc32c_prepare(allowed)
     return before

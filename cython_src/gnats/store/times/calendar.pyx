@@ -72,7 +72,7 @@ cdef inline bint is_digit(const char *p, size_t n, size_t at) noexcept nogil:
 
 
 cdef inline int32_t two_digits(const char *p, size_t n, size_t at) noexcept nogil:
-    """-1 when they are none."""
+    """Parse two digits; -1 when they are not digits."""
     if not is_digit(p, n, at) or not is_digit(p, n, at + 1):
         return -1
     return (p[at] - c'0') * 10 + p[at + 1] - c'0'
@@ -90,7 +90,7 @@ cdef bint parse_zone(const char *p, size_t n, size_t at, int64_t *secs) noexcept
         return False
     hour = two_digits(p, n, at + 1)
     minute = two_digits(p, n, at + 4)
-    # some write an offset of 24 hours, or of 60 minutes
+    # Go accepts offsets of 24 hours and of 60 minutes.
     if not 0 <= hour <= 24 or not 0 <= minute <= 60:
         return False
     secs[0] -= (hour * 3600 + minute * 60) * (1 if p[at] == c'+' else -1)
@@ -114,7 +114,7 @@ cdef bint parse_rfc3339(const char *p, size_t n, int64_t *secs, int64_t *nanos) 
     if hour >= 0:
         at += 2
     elif is_digit(p, n, at):
-        hour = p[at] - c'0'     # one digit is enough for the hour
+        hour = p[at] - c'0'     # the hour may have one digit
         at += 1
     minute = two_digits(p, n, at + 1)
     second = two_digits(p, n, at + 4)
@@ -133,7 +133,7 @@ cdef bint parse_rfc3339(const char *p, size_t n, int64_t *secs, int64_t *nanos) 
 
 
 def probe_rfc3339(bytes text not None) -> tuple[int, int] | None:
-    """Seconds since 1970 and nanoseconds; None for what is no time (for tests)."""
+    """Parse RFC 3339: (seconds since 1970, nanoseconds), None when it is malformed (for tests)."""
     cdef int64_t secs, nanos
     if not parse_rfc3339(PyBytes_AS_STRING(text), PyBytes_GET_SIZE(text), &secs, &nanos):
         return None
@@ -141,7 +141,7 @@ def probe_rfc3339(bytes text not None) -> tuple[int, int] | None:
 
 
 def probe_time_at(int64_t ns, int offset) -> bytes:
-    """A time in a zone, as RFC 3339 (for tests)."""
+    """Format ns since 1970 as RFC 3339, `offset` seconds east of UTC (for tests)."""
     cdef char[TIME_ROOM] out
     cdef size_t n = put_time_at(out, ns, offset)
     return out[:n]

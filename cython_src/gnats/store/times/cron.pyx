@@ -9,7 +9,7 @@ from gnats.store.times.durations cimport parse_duration
 from gnats.store.times.zones cimport Zone, ZoneTime, zone_at, zone_free, zone_open, zone_seconds
 
 cdef int64_t SECOND = 1000000000
-cdef int64_t ZERO_TIME = -62135596800     # year 1, which Go takes for no time
+cdef int64_t ZERO_TIME = -62135596800     # year 1: Go's zero time.Time
 cdef uint64_t EVERY = <uint64_t> 1 << 63
 
 cdef enum:
@@ -21,7 +21,7 @@ cdef enum:
 
 cdef struct Bounds:
     uint32_t low, high
-    const char *names        # of three letters each, the first one is `low`
+    const char *names        # names of three letters each, the first for `low`; or NULL
 
 
 cdef struct Text:
@@ -36,7 +36,7 @@ cdef Bounds[FIELDS] BOUNDS = [
 
 
 cdef size_t space_at(const char *p, size_t n) noexcept nogil:
-    """Bytes of the blank that is there, of those that Unicode has; 0: none is."""
+    """Return the length of the Unicode blank at p, 0 when there is none."""
     cdef unsigned char a = p[0], b, c
     if a == c' ' or 9 <= a <= 13:
         return 1
@@ -58,7 +58,7 @@ cdef size_t space_at(const char *p, size_t n) noexcept nogil:
 
 
 cdef int split_fields(const char *p, size_t n, Text *out) noexcept nogil:
-    """How many words there are; those up to FIELDS are in out."""
+    """Split a text into words; return their number. The first FIELDS of them are in out."""
     cdef int found = 0
     cdef size_t at = 0, blank, start
     while True:
@@ -79,7 +79,7 @@ cdef int split_fields(const char *p, size_t n, Text *out) noexcept nogil:
 
 
 cdef bint next_part(Text *rest, char separator, Text *out) noexcept nogil:
-    """Take what stands before the next separator, or all; False when there was none, and that was all."""
+    """Split off the text before the next separator; without a separator, all of it, and return False."""
     cdef const char *at = <const char *> memchr(rest.p, separator, rest.n)
     out[0] = rest[0]
     if at == NULL:
@@ -92,7 +92,7 @@ cdef bint next_part(Text *rest, char separator, Text *out) noexcept nogil:
 
 
 cdef bint parse_number(const Text *t, uint64_t *out) noexcept nogil:
-    """As strconv.Atoi, and not negative."""
+    """Parse as strconv.Atoi does; False also for a negative number."""
     cdef size_t i = 1 if t.n and (t.p[0] == c'+' or t.p[0] == c'-') else 0
     out[0] = 0
     if i == t.n:
@@ -119,7 +119,7 @@ cdef bint parse_value(const Text *t, const Bounds *b, uint64_t *out) noexcept no
 
 
 cdef bint parse_range(Text t, const Bounds *b, uint64_t *out) noexcept nogil:
-    """`*`, a number, or two with a `-` between, each with a `/` and a step if it has one."""
+    """Parse `*`, a number or `number-number`, each optionally with `/step`, to a set of bits."""
     cdef Text span, low, high, step_text
     cdef uint64_t start, end, step = 1, extra = 0, i
     cdef bint stepped = next_part(&t, c'/', &span), spans
@@ -178,7 +178,7 @@ cdef bint parse_cron(const char *p, size_t n, Cron *out) noexcept nogil:
 
 cdef struct Clock:
     int64_t secs             # since 1970
-    Civil shown              # by clocks in the zone
+    Civil shown              # the local time
 
 
 cdef inline void set_clock(Clock *c, const Zone *z, int64_t secs) noexcept nogil:
@@ -191,7 +191,7 @@ cdef inline void set_clock(Clock *c, const Zone *z, int64_t secs) noexcept nogil
 cdef inline void set_shown(
     Clock *c, const Zone *z, int64_t year, int64_t month, int64_t day, int64_t seconds
 ) noexcept nogil:
-    """To a date and the seconds of a day that clocks show; a month or day too many counts on (time.Date)."""
+    """Set a local date and seconds of the day; a month or day that is too large carries over (time.Date)."""
     set_clock(c, z, zone_seconds(z, days_of(year, month, day) * DAY + seconds))
 
 
@@ -210,15 +210,15 @@ cdef inline int64_t of_day(const Civil *c) noexcept nogil:
 
 
 cdef bint cron_next(const Cron *c, const Zone *z, int64_t after, int64_t *out) noexcept nogil:
-    # Each field is counted up until it fits; when it begins anew, those above are looked at again. Only then: where
-    # summer time leaves out midnight, the next day is taken for the same one, as nats-server does.
+    # Count each field up until it matches. When it wraps around, check the fields above it again, and only then: where
+    # summer time skips midnight, the next day passes for the same one, as in nats-server.
     cdef Clock at
     cdef Civil *t = &at.shown
     cdef int64_t year_limit
-    cdef bint cut = False    # what is below the field at hand is at its beginning
+    cdef bint cut = False    # the fields below the current one have been set to their lowest values
     cdef bint again = True
     if c.second == 0 or c.minute == 0 or c.hour == 0 or c.month == 0:
-        return False         # `,` is a field, which nothing fits
+        return False         # a field of `,` parses, and matches nothing
     set_clock(&at, z, after + 1)
     year_limit = t.year + YEARS
     while again:
@@ -273,7 +273,7 @@ cdef Predefined[7] PREDEFINED = [
 
 
 cdef inline int64_t rounded(int64_t ns) noexcept nogil:
-    """Seconds."""
+    """Round ns to seconds."""
     return floor_div(ns + SECOND // 2, SECOND)
 
 
@@ -295,7 +295,7 @@ cdef ScheduleKind every_interval(const char *p, size_t n, int64_t ts, int64_t no
         return SCHEDULE_BAD
     out.ts = later(rounded(ts), interval)
     if out.ts < now:
-        # what was missed is not made up for
+        # Missed times are skipped.
         out.ts = later(rounded(now), interval)
     return SCHEDULE_REPEATS
 
@@ -343,7 +343,7 @@ cdef ScheduleKind next_due(
 
 
 def probe_due(bytes pattern not None, bytes zone, int64_t ts, int64_t now) -> tuple[int, int, int]:
-    """A ScheduleKind, when it is due (ns since 1970), and the zone's offset then (for tests)."""
+    """Return (a ScheduleKind, when it is due in ns since 1970, the zone's offset then), for tests."""
     cdef Due due
     cdef const char *name = NULL if zone is None else PyBytes_AS_STRING(zone)
     kind = next_due(

@@ -38,7 +38,7 @@ cdef bint parse_uint64(const char *p, size_t n, uint64_t *out) noexcept nogil:
 
 
 cdef uint64_t unit_of(const char *p, size_t n) noexcept nogil:
-    """ns of a unit of time, 0 for none."""
+    """Return the ns of a unit of time, 0 for an unknown one."""
     if n == 1:
         if p[0] == c's':
             return SECOND
@@ -142,12 +142,12 @@ cdef bint parse_message_ttl(const char *p, size_t n, int64_t *out) noexcept nogi
 
 
 def probe_ttl(bytes ttl not None) -> int | None:
-    """Seconds of a Nats-TTL, -1 for never; None when it is invalid."""
+    """Parse a Nats-TTL: seconds, -1 for never, None when it is invalid."""
     cdef int64_t out
     return out if parse_message_ttl(PyBytes_AS_STRING(ttl), PyBytes_GET_SIZE(ttl), &out) else None
 
 
 def probe_duration(bytes text not None) -> int | None:
-    """ns of a Go duration; None when it is invalid."""
+    """Parse a Go duration: ns, None when it is invalid."""
     cdef int64_t out
     return out if parse_duration(PyBytes_AS_STRING(text), PyBytes_GET_SIZE(text), &out) else None

@@ -16,15 +16,15 @@ from gnats.store.times.calendar cimport DAY, Civil, civil_of, days_in, days_of
 cdef enum:
     MAX_FILE = 1 << 20
     MAX_NAME = 255
-    HEADER = 44          # bytes: magic, version, 15 unused, six counts
+    HEADER = 44          # bytes: magic, version, 15 unused bytes, six counts
     TYPE = 6
 
 cdef enum RuleKind:
-    JULIAN = 0           # day 1 to 365: 29 February is none
-    DAY_OF_YEAR = 1      # from 0
-    WEEKDAY = 2          # of a week of a month
+    JULIAN = 0           # day 1 to 365, without 29 February
+    DAY_OF_YEAR = 1      # day 0 to 365
+    WEEKDAY = 2          # a weekday of a week of a month
 
-# Go's, in its order
+# Directories of the database: Go's, in its order.
 cdef const char **DIRECTORIES = [
     b"/usr/share/zoneinfo", b"/usr/share/lib/zoneinfo", b"/usr/lib/locale/TZ", b"/etc/zoneinfo",
 ]
@@ -68,7 +68,7 @@ cdef inline int32_t offset_of(const Zone *z, size_t type) noexcept nogil:
 
 
 cdef size_t body_size(const uint8_t *p, uint8_t width) noexcept nogil:
-    """Of what follows a header."""
+    """Return the size of the data after a header, with times of `width` bytes."""
     return (
         <size_t> be32(p + 32) * (width + 1) + <size_t> be32(p + 36) * TYPE + be32(p + 40)
         + <size_t> be32(p + 28) * (width + 4) + be32(p + 24) + be32(p + 20))
@@ -86,7 +86,7 @@ cdef bint parse_file(Zone *z, const uint8_t *p, size_t n) noexcept nogil:
         return False
     z.width = 4
     if p[4]:
-        # behind the data of version 1 is the same with wider times
+        # After the data of version 1, the file repeats it with wider times.
         size = HEADER + body_size(p, 4)
         if size >= n or not is_header(p + size, n - size):
             return False
@@ -134,7 +134,7 @@ cdef bint open_in(Zone *z, const char *directory, const char *name, size_t n) no
 
 
 cdef bint is_name(const char *name, size_t n) noexcept nogil:
-    """Nothing that leads out of the database."""
+    """Whether a name stays within the database's directory."""
     cdef size_t i
     if n == 0 or n > MAX_NAME or name[0] == c'/' or name[0] == c'\\' or memchr(name, 0, n) != NULL:
         return False
@@ -158,7 +158,7 @@ cdef bint open_named(Zone *z, const char *name, size_t n) noexcept nogil:
 
 
 cdef void open_local(Zone *z) noexcept nogil:
-    """What TZ or /etc/localtime say; UTC if they say nothing that is understood."""
+    """Open the zone of TZ or /etc/localtime; UTC when these cannot be read."""
     cdef const char *tz = getenv(b"TZ")
     if tz == NULL:
         open_file(z, b"/etc/localtime")
@@ -224,7 +224,7 @@ cdef bint take_number(Text *t, int32_t low, int32_t high, int32_t *out) noexcept
 
 
 cdef bint take_offset(Text *t, int32_t *out) noexcept nogil:
-    """[+-]hh[:mm[:ss]] in seconds."""
+    """Parse [+-]hh[:mm[:ss]] to seconds."""
     cdef bint negative = take(t, c'-')
     cdef int32_t number
     if not negative:
@@ -293,7 +293,7 @@ cdef void parse_rules(Zone *z, const char *p, size_t n) noexcept nogil:
 
 
 cdef int64_t rule_time(const ZoneRule *r, int64_t year, int32_t offset) noexcept nogil:
-    """Seconds after the beginning of the year, in UTC, when clocks are `offset` ahead of it."""
+    """Return when a rule applies, in seconds since the year began in UTC; local time is `offset` ahead of UTC."""
     cdef int64_t first = days_of(year, 1, 1), day
     cdef int32_t i
     cdef Civil c
@@ -326,7 +326,7 @@ cdef void by_rules(const Zone *z, int64_t secs, ZoneTime *out) noexcept nogil:
     first = rule_time(&z.begins, c.year, z.standard)
     second = rule_time(&z.ends, c.year, z.summer)
     if second < first:
-        # on the southern half the year begins in summer
+        # South of the equator, the year begins in summer.
         first, second = second, first
         inside, outside = outside, inside
     if since < first:
@@ -346,7 +346,7 @@ cdef void by_rules(const Zone *z, int64_t secs, ZoneTime *out) noexcept nogil:
 # -- times -------------------------------------------------------------------------------------------------------------
 
 cdef int32_t first_type(const Zone *z) noexcept nogil:
-    """What holds before the first transition."""
+    """Return the type of local time before the first transition."""
     cdef size_t i
     cdef int32_t type
     for i in range(z.n):
@@ -411,7 +411,7 @@ cdef int64_t zone_seconds(const Zone *z, int64_t shown) noexcept nogil:
 # -- for Python --------------------------------------------------------------------------------------------------------
 
 def has_database() -> bool:
-    """Is there a time zone database on this machine?"""
+    """Whether this machine has a time zone database."""
     cdef const char *own = getenv(b"ZONEINFO")
     cdef int i
     if own != NULL and os.path.isdir(own):
@@ -423,7 +423,7 @@ def has_database() -> bool:
 
 
 def probe_zone(bytes name not None, list times not None) -> list[int] | None:
-    """Seconds east of UTC at times; None for a name that is no zone's (for tests)."""
+    """Return the seconds east of UTC at each time (seconds since 1970); None for an unknown zone (for tests)."""
     cdef Zone z
     cdef ZoneTime at
     cdef list out = []
@@ -437,7 +437,7 @@ def probe_zone(bytes name not None, list times not None) -> list[int] | None:
 
 
 def probe_parse(bytes data not None, int64_t secs) -> int | None:
-    """Seconds east of UTC at a time in the zone of a file; None for a damaged one (for tests)."""
+    """Return the seconds east of UTC at a time, by the content of a zone's file; None if damaged (for tests)."""
     cdef Zone z
     cdef ZoneTime at
     memset(&z, 0, sizeof(z))

@@ -1,7 +1,7 @@
-"""Installed as the package `pyspark_jetstream` (setup.py): where Spark looks for the source of a format.
+"""Installed as the package `pyspark_jetstream` (setup.py), where Spark finds data sources by their format.
 
-With gnats installed, `spark.read.format("jetstream")` is there. An editable install is not looked through:
-there, call `gnats.archive.spark.register(spark)`.
+With gnats installed, `spark.read.format("jetstream")` works. Spark does not search editable installs: call
+`gnats.archive.spark.register(spark)` there.
 """
 
 from gnats.archive.spark.source import JetStreamSource as DefaultSource
