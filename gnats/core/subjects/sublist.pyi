@@ -59,16 +59,3 @@ class Sublist:
 
     def subs(self) -> list[tuple[bytes, bytes, bytes]]:
         """Subject, queue group (empty for none) and sid of every subscription, in no order."""
-
-@final
-class InterestLog:
-    """Watches a subject in a queue group, and counts the changes: for tests."""
-
-    def __init__(self, sublist: Sublist, subject: bytes, queue: bytes) -> None: ...
-    @property
-    def changes(self) -> int:
-        """How often the first has subscribed, or the last unsubscribed."""
-
-    @property
-    def interest(self) -> bool:
-        """Somebody is subscribed."""
