@@ -1,7 +1,6 @@
 """gnats: a NATS server in Python and Cython.
 
-The public names are loaded on first use, so that importing a part (the bench, the archive) does not pull in
-the server.
+Public names are loaded on first use: importing a part (the bench, the archive) does not load the server.
 """
 
 from typing import TYPE_CHECKING

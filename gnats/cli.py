@@ -18,7 +18,7 @@ gnats <command> -h tells more about a command.
 
 
 def main(args: list[str] | None = None) -> int:
-    """Run a command; the exit status."""
+    """Run a command, by default this process's. Return the exit status."""
     args = sys.argv[1:] if args is None else args
     command, rest = (args[0], args[1:]) if args else ("", [])
     if command == "server":
@@ -43,7 +43,7 @@ def main(args: list[str] | None = None) -> int:
 
 
 def archive(args: list[str]) -> int:
-    """`gnats archive`, where what it needs is installed."""
+    """Run `gnats archive`; fail when pyarrow is not installed. Return the exit status."""
     try:
         import pyarrow  # noqa: F401
     except ImportError:

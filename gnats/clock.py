@@ -1,10 +1,10 @@
-"""The server's time, for the control plane: what it reads, and how it waits.
+"""The server's time for the control plane: reading it, and waiting.
 
-It is the data plane's clock (gnats.core.runtime.clock), which a test can hold and move. Whatever a server
-waits for, shows or stores is counted here. What measures work (a turn of the loop, how long a start took)
-reads `time.monotonic`.
+This is the data plane's clock (gnats.core.runtime.clock), which a test can hold and move. All times that a
+server shows, stores or waits for come from here. Code that measures work (a turn of the loop, the duration of
+a start) reads `time.monotonic`.
 
-asyncio is imported when something waits: programs that only read a configuration do without it.
+asyncio is imported at the first wait: programs that only read a configuration need not load it.
 """
 
 from __future__ import annotations
@@ -36,26 +36,26 @@ __all__ = [
 
 
 class Timer(Protocol):
-    """A call that is due later, until it is cancelled."""
+    """A call that is due later, unless it is cancelled."""
 
     def when(self) -> float:
-        """Seconds of the loop's clock, or of a held one: for seconds_until() only."""
+        """Return the deadline in seconds of the loop's or the held clock; for seconds_until() only."""
 
     def cancel(self) -> None: ...
 
 
 def unix_time() -> float:
-    """Seconds since 1970."""
+    """Return the unix time in seconds."""
     return time_ns() / 1e9
 
 
 def monotonic() -> float:
-    """Seconds of a clock that never goes back."""
+    """Return the seconds of a clock that never goes back."""
     return monotonic_ns() / 1e9
 
 
 def call_later(seconds: float, callback: Callable[..., object], *args: Any) -> Timer:
-    """Have the running loop call `callback(*args)` after so many seconds."""
+    """Make the running loop call `callback(*args)` after so many seconds."""
     import asyncio
 
     loop = asyncio.get_running_loop()
@@ -65,14 +65,14 @@ def call_later(seconds: float, callback: Callable[..., object], *args: Any) -> T
 
 
 def seconds_until(timer: Timer) -> float:
-    """How long it is until a timer of the running loop is due."""
+    """Return the seconds until a timer of the running loop is due."""
     import asyncio
 
     return timer.when() - (monotonic() if is_held() else asyncio.get_running_loop().time())
 
 
 async def sleep(seconds: float) -> None:
-    """Return after so many seconds."""
+    """Wait for so many seconds."""
     import asyncio
 
     if not is_held():
@@ -88,7 +88,7 @@ async def sleep(seconds: float) -> None:
 
 @asynccontextmanager
 async def timeout(seconds: float) -> AsyncIterator[None]:
-    """Cancel what is inside after so many seconds. Raises TimeoutError then."""
+    """Cancel the body after so many seconds, and raise TimeoutError."""
     import asyncio
 
     if not is_held():
@@ -108,7 +108,7 @@ async def timeout(seconds: float) -> AsyncIterator[None]:
 
 
 class _HeldTimer:
-    """A call that is due when a test has moved the clock to `when`, monotonic ns."""
+    """A call that is due when a test has moved the held clock to `when` (monotonic ns)."""
 
     def __init__(
         self,
@@ -131,7 +131,7 @@ class _HeldTimer:
         self.cancelled = True
 
     def fire(self) -> None:
-        """Have the loop call it in its next round, unless it is cancelled until then."""
+        """Make the loop call it in its next round, unless it is cancelled before."""
         self._loop.call_soon(self._call)
 
     def _call(self) -> None:
@@ -144,16 +144,16 @@ _order = count()
 
 
 def first_deadline() -> int:
-    """The first deadline under a held clock, monotonic ns; 0 without one."""
+    """Return the first deadline under a held clock (monotonic ns); 0 if there is none."""
     while _waiting and _waiting[0][2].cancelled:
         heapq.heappop(_waiting)
     return _waiting[0][0] if _waiting else 0
 
 
 def fire_due() -> int:
-    """Have what is due at the held time called, in its loop's next round; how many calls.
+    """Make the loop call all that is due at the held time, in its next round. Return the number of calls.
 
-    To be called in the loop of the servers.
+    Call it in the thread of the servers' loop.
     """
     now, fired = monotonic_ns(), 0
     while (when := first_deadline()) and when <= now:
@@ -163,5 +163,5 @@ def fire_due() -> int:
 
 
 def forget_deadlines() -> None:
-    """Drop the calls that were due under a held clock: it is let go, and their servers are gone."""
+    """Drop all deadlines of the held clock: a test releases the clock when its servers have ended."""
     _waiting.clear()

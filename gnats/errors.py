@@ -1,8 +1,8 @@
-"""Errors for a person to read (errors.go), each in one line."""
+"""Errors with a text of one line for users (errors.go)."""
 
 
 class ServerError(Exception):
-    """The server cannot start or go on: a port in use, a file that cannot be written."""
+    """The server cannot start or continue: a port is in use, a file cannot be written."""
 
 
 class OptionError(Exception):
@@ -10,8 +10,8 @@ class OptionError(Exception):
 
 
 class RequestError(Exception):
-    """A question that cannot be answered; the text is for the one who asked."""
+    """A request that cannot be answered; the requester gets the text."""
 
 
 class FilteredError(RequestError):
-    """A question to others than this server, which is not to be answered."""
+    """A request whose filter excludes this server: it sends no answer."""

@@ -1,4 +1,4 @@
-"""The gnats-server command (main.go and signal.go)."""
+"""The gnats-server command: its actions, the server's run, signals (main.go and signal.go)."""
 
 import os
 import sys
@@ -18,7 +18,7 @@ PROGRAM = "gnats-server"
 
 
 def main(args: list[str] | None = None) -> int:
-    """Run the server until a signal ends it; the exit status."""
+    """Carry out a command line, by default this process's. Return the exit status."""
     try:
         command = configure_options(sys.argv[1:] if args is None else args)
     except OptionError as exc:
@@ -44,7 +44,7 @@ def main(args: list[str] | None = None) -> int:
 
 
 def _checked(command: CommandLine) -> int:
-    """Say that a configuration file is good; of a doubtful one nothing but its warnings."""
+    """Print that the configuration file is valid; if it has warnings, print those and fail."""
     if command.warnings:
         return _fail("\n".join(command.warnings))
     opts = command.options
@@ -65,9 +65,9 @@ def _send_signal(command: str, pid_expr: str) -> int:
 
 
 def run(command: CommandLine) -> int:
-    """Serve with the options of the command line until a signal ends it; the exit status."""
+    """Run the server until a signal ends it. Return the exit status."""
     opts = command.options
-    if not (opts.http_port or opts.https_port):  # aiohttp loads ssl anyway
+    if not (opts.http_port or opts.https_port):  # monitoring loads ssl anyway, with aiohttp
         from gnats.commands.footprint import import_loop_without_ssl
 
         import_loop_without_ssl()
@@ -87,7 +87,7 @@ def run(command: CommandLine) -> int:
     except ServerError as exc:
         log.fatal(str(exc))
         return 1
-    except KeyboardInterrupt:  # before the server has taken the signal over
+    except KeyboardInterrupt:  # SIGINT came before handle_signals()
         return 130
     return 0
 
@@ -108,19 +108,19 @@ async def _serve(command: CommandLine, log: "Logger") -> None:
 
         start_service(server)
     gc.collect()
-    gc.freeze()  # what is here now stays: later collections need not look at it
+    gc.freeze()  # the objects of the start stay alive: exclude them from later collections
     await server.wait_for_shutdown()
 
 
 def handle_signals(server: "Server") -> None:
-    """Have the running loop answer the process's signals as nats-server does."""
+    """Handle the process's signals in the running loop as nats-server does."""
     import asyncio
     from signal import SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2, Signals, strsignal
 
     loop = asyncio.get_running_loop()
 
     async def reload() -> None:
-        with suppress(OptionError, ServerError):  # which have been logged
+        with suppress(OptionError, ServerError):  # reload() has logged them
             await server.reload()
 
     def handle(signal: Signals) -> None:

@@ -1,4 +1,4 @@
-"""pytest fixtures with a server, which runs in a thread of its own: for tests with and without asyncio."""
+"""pytest fixtures with servers that run in threads of their own, for tests with and without asyncio."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -12,11 +12,11 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def nats_server_factory() -> Iterator[Callable[..., "ServerThread"]]:
-    """Starts servers: `nats_server_factory(max_payload=1024)`; each takes the options of gnats.Options.
+    """Start servers: `nats_server_factory(max_payload=1024)`. The keywords are options of gnats.Options.
 
-    They stop when the test ends.
+    The servers stop when the test ends.
     """
-    from gnats.testing import ServerThread  # every pytest run loads this plugin, few need a server
+    from gnats.testing import ServerThread  # imported late: few of the pytest runs with this plugin need it
 
     with ExitStack() as servers:
         yield lambda **options: servers.enter_context(ServerThread(**options))
@@ -24,6 +24,6 @@ def nats_server_factory() -> Iterator[Callable[..., "ServerThread"]]:
 
 @pytest.fixture
 def nats_server(nats_server_factory: Callable[..., Any]) -> "ServerThread":
-    """A server with default options on a free port of 127.0.0.1: `nats_server.client_url`, `.port`."""
+    """Start a server with default options on a free port of 127.0.0.1: `nats_server.client_url`, `.port`."""
     server: ServerThread = nats_server_factory()
     return server

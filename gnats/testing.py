@@ -1,4 +1,4 @@
-"""A server for tests that are not asynchronous, or that must not share a loop with it."""
+"""A server in a thread with its own event loop, for tests that are synchronous or use another loop."""
 
 import asyncio
 import threading
@@ -21,21 +21,21 @@ if TYPE_CHECKING:
 
 START_TIMEOUT = 30.0
 STOP_TIMEOUT = 30.0
-"""Seconds, far above what either takes."""
+"""Seconds; a start and a stop take far less."""
 
 T = TypeVar("T")
 
 
 class ServerThread:
-    """A server in a thread and an event loop of its own.
+    """A server in a thread with its own event loop.
 
-    Without options it listens on a free port of 127.0.0.1; keywords set options by name. With JetStream and
-    no store directory it has a temporary one of its own, which is gone when it has stopped. Use it as a
-    context manager, or call start() and stop(). start() raises what Server.start raises.
+    Keywords set options by name; `opts` replaces them all. The default port is a free one of 127.0.0.1. With
+    JetStream and no store directory, the server has a temporary directory, which is deleted when it stops.
+    Use it as a context manager, or call start() and stop().
     """
 
     checks_rest: ClassVar[bool] = False
-    """Whether stop() sees that the server rests, and afterwards that it is closed (gnats.server.idle)."""
+    """Whether stop() checks that the server rests, and afterwards that it is closed (gnats.server.idle)."""
 
     def __init__(
         self,
@@ -53,14 +53,15 @@ class ServerThread:
         self._thread = threading.Thread(target=self._run, name="gnats-server", daemon=True)
 
     def start(self) -> None:
-        """Return when the server accepts connections."""
+        """Start the server; return when it accepts connections. Raises OptionError and ServerError."""
         self._thread.start()
         self._started.result(START_TIMEOUT)
 
     def stop(self) -> None:
         """Shut the server down and wait for its thread. Idempotent.
 
-        Raises TimeoutError when it does not end, and with `checks_rest` gnats.server.idle.NotAtRest.
+        Raises TimeoutError when the thread does not end in STOP_TIMEOUT; with `checks_rest` also
+        gnats.server.idle.NotAtRest.
         """
         self._stop(self.checks_rest)
 
@@ -80,7 +81,7 @@ class ServerThread:
                 assert self._thread.native_id is not None
                 wait_for_rest(EmbeddedServer(server, self._thread.native_id))
         finally:
-            with suppress(RuntimeError):  # the loop is closed: it shut down by itself
+            with suppress(RuntimeError):  # the loop is closed: the server shut down by itself
                 loop.call_soon_threadsafe(server.begin_shutdown)
             self._thread.join(STOP_TIMEOUT)
         if self._thread.is_alive():
@@ -99,7 +100,7 @@ class ServerThread:
 
     @property
     def server(self) -> Server:
-        """The server; to be used in its own thread only, see call()."""
+        """The server. Use it only in its own thread: see call()."""
         return self._started.result(START_TIMEOUT)[0]
 
     @property
@@ -115,7 +116,7 @@ class ServerThread:
         return self.call(lambda server: server.monitor_port)
 
     def call(self, func: Callable[[Server], T]) -> T:
-        """The result of `func(server)`, run in the server's thread."""
+        """Run `func(server)` in the server's thread; return its result."""
 
         async def run() -> T:
             return func(self.server)
@@ -123,7 +124,7 @@ class ServerThread:
         return self.run(run())
 
     def run(self, coro: Coroutine[Any, Any, T]) -> T:
-        """The result of a coroutine, run in the server's loop."""
+        """Run a coroutine in the server's loop; return its result."""
         _, loop = self._started.result(START_TIMEOUT)
         return asyncio.run_coroutine_threadsafe(coro, loop).result(STOP_TIMEOUT)
 
@@ -140,7 +141,7 @@ class ServerThread:
 
     @contextmanager
     def _with_a_place_to_store(self) -> Iterator[Options]:
-        """The options, with a temporary directory for streams where they need and name none."""
+        """Yield the options; add a temporary store directory when JetStream is enabled without one."""
         opts = self._opts
         if not opts.jetstream.enabled or opts.jetstream.store_dir:
             yield opts
@@ -152,7 +153,7 @@ class ServerThread:
         try:
             server = Server(opts, self._log)
             await server.start()
-        except (OptionError, ServerError) as exc:  # start() raises it, in the caller's thread
+        except (OptionError, ServerError) as exc:  # start() raises it again in the caller's thread
             self._started.set_exception(exc)
             return
         self._started.set_result((server, asyncio.get_running_loop()))

@@ -1,4 +1,4 @@
-"""The versions (const.go) of gnats and of the nats-server whose behaviour it has: clients look at that."""
+"""The versions of gnats and of the nats-server that it behaves as, and feature flags (const.go)."""
 
 import sys
 
@@ -13,11 +13,11 @@ FEATURE_FLAGS = {
     "js_raft_delete_range": True,
     "js_snapshot_sources": False,
 }
-"""nats-server's, with the values they have there unless the configuration changes them."""
+"""nats-server's feature flags with their defaults."""
 SETTABLE_FLAGS = frozenset({"js_ack_fc_v2"})
-"""Those that may have another value here."""
+"""The flags that the configuration may change in gnats."""
 
 
 def feature_flags(configured: dict[str, bool]) -> dict[str, bool]:
-    """All that are known, with their values (getMergedFeatureFlags)."""
+    """Return all known flags with their values (getMergedFeatureFlags)."""
     return FEATURE_FLAGS | {name: value for name, value in configured.items() if name in FEATURE_FLAGS}

@@ -46,7 +46,7 @@ TABLE = {
         setPermissions splitSubjectQueue stalledWait=Connection.stall traceMsg
         unsubscribe=subscriptions.unsubscribe""",
     "consumer.go": """jetstream/engine/jsonreq jetstream/engine/observer jetstream/consumer/pending ackReply
-        ackReplyInfo addConsumer=streams.Stream.add_consumer assignNewPinId=assign_new_pin
+        ackReplyInfo addConsumer=streams.Stream.apply_consumer assignNewPinId=assign_new_pin
         checkNewConsumerConfig=check_consumer_update checkPending checkStateForInterestStream
         cleanupNoInterestMessages deleteConsumer deleteNotActive=Consumer.delete_not_active
         deliverMsg=ConsumerDelivery.deliver_msg didNotDeliver forceExpirePending
@@ -146,7 +146,7 @@ TABLE = {
         createClientEx=add_tls deletePortsFile=PortsFile.delete DisconnectClientByID
         fetchAccountClaims LDMClientByID logPid=write_pid_file logPorts=update_ports_file LookupAccount
         NumClients NumSubscriptions registerAccount=Accounts._register Running
-        saveClosedClient=Server._remove shouldReportConnectErr Shutdown Start=Server.start
+        saveClosedClient=Server._remove Shutdown Start=Server.start
         StartMonitoring=Monitor.listen StartProfiler=Profiler.listen tlsVersion updateAccountWithClaimJWT
         updateServerINFOAndSendINFOToClients=update_info validateOptions=Options.validate
         verifyAccountClaims WaitForShutdown""",

@@ -1,1 +1,1 @@
-"""Accounts: subject spaces, what they share, and the server's own clients in them."""
+"""Accounts: subject spaces, their exports and imports, and the server's own clients in them."""

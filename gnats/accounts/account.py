@@ -1,4 +1,4 @@
-"""Accounts (accounts.go): isolated subject spaces, and the clients in them."""
+"""Accounts (accounts.go): isolated subject spaces with their clients, limits and counters."""
 
 import itertools
 from typing import TYPE_CHECKING, Protocol
@@ -18,17 +18,17 @@ if TYPE_CHECKING:
 NO_LIMIT = -1
 MANY_CLIENTS = 1000
 COUNT_INTERVAL = 0.1
-"""Seconds between two counts of the traffic of many clients."""
+"""Seconds for which an account with MANY_CLIENTS clients keeps the last count of its traffic."""
 
 ImportKey = tuple[str, ...]
-"""The names and subjects that make an import what it is."""
+"""Identifies an import: account names and subjects (the `key` of a ServiceRoute or StreamRoute)."""
 
 TRAFFIC = ("in_msgs", "in_bytes", "out_msgs", "out_bytes")
 _SLOW = (ClosedState.SLOW_CONSUMER_PENDING_BYTES, ClosedState.SLOW_CONSUMER_WRITE_DEADLINE)
 
 
 class Member(Protocol):
-    """A client as its account sees it: a Session."""
+    """The part of a Session that its account uses."""
 
     client: "Client | None"
 
@@ -38,19 +38,19 @@ class Member(Protocol):
     def reason(self) -> ClosedState | None: ...
 
     def snapshot(self) -> dict[str, int]:
-        """The client's counters."""
+        """Return the client's counters (see Session.snapshot)."""
 
     def share_details(self) -> None:
-        """Have services, where an import shares it, told of the client."""
+        """Give the data plane the client's details, for services imported with `share`."""
 
 
 def lowest(*limits: int) -> int:
-    """The lowest of several limits, of which negative ones are none."""
+    """Return the lowest limit; a negative one means unlimited. NO_LIMIT when all are negative."""
     return min((limit for limit in limits if limit >= 0), default=NO_LIMIT)
 
 
 class Account(account.Account):
-    """An account; what its messages need is in the base class. Limits are -1 for none."""
+    """An account, used in the loop's thread; the base class routes its messages. A limit of -1 is none."""
 
     def __init__(self, name: str, max_connections: int = NO_LIMIT) -> None:
         self.name = name
@@ -60,26 +60,28 @@ class Account(account.Account):
         self.max_leafnodes = self.max_subscriptions = self.max_payload = NO_LIMIT
         self.clients: dict[int, Member] = {}
         self.internal: InternalClient | None = None
-        """The server's client in it, when it has needed one."""
+        """The server's own client in this account, or None until one is needed."""
         self.internal_cid = 0
-        """Its connection id, 0 while nobody has asked; what the account itself is subscribed to is its."""
+        """The connection id of `internal`, or 0 until it is needed. Monitoring lists the account's own
+        subscriptions under it."""
         self.services: dict[str, ExportedService] = {}
-        """What it exports, by subject."""
+        """Exported services, by subject."""
         self.service_imports: dict[ImportKey, ImportedService] = {}
         self.stream_imports: set[ImportKey] = set()
         self.jetstream_limits: Tiers | None = None
-        """What its streams may use, by tier; None: it has no JetStream."""
+        """Limits of its streams, by tier; None: the account has no JetStream."""
         self.shares_details = False
-        """Services that it imports are told who its clients are."""
+        """True if an imported service receives the details of this account's clients."""
         self._sids = itertools.count(2)
         self.closed_traffic = dict.fromkeys(TRAFFIC, 0)
-        """What connections that have gone had sent and received."""
+        """Traffic of the connections that left, less the traffic that connections brought from another
+        account. With the counters of the present connections, it is the account's traffic."""
         self.slow_consumers = 0
         self._counted: dict[str, int] = {}
         self._counted_at = -COUNT_INTERVAL
 
     def own_subscriptions(self) -> list[tuple[bytes, bytes, bytes, int, int]]:
-        """Those of its service imports, and to responses, as Client.subscriptions() has them."""
+        """Return the subscriptions of its service imports and to responses, as in Client.subscriptions()."""
         responder = self.responder_subscription()
         return [service.subscription() for service in self.service_imports.values()] + (
             [responder] if responder else []
@@ -87,32 +89,32 @@ class Account(account.Account):
 
     @property
     def label(self) -> str:
-        """The name as the log has it."""
+        """The account's name in the log."""
         return self.name if self.name_tag == self.name else f"{self.name}/{self.name_tag}"
 
     def next_sid(self) -> bytes:
-        """A sid for a subscription of the account itself."""
+        """Return a new sid for a subscription of the account itself."""
         return b"%d" % next(self._sids)
 
     def set_limits(self, limits: AccountLimits) -> None:
-        """Limits for those that connect from now on."""
+        """Set the limits for clients that connect from now on."""
         self.max_connections = limits.max_connections
         self.max_leafnodes = limits.max_leafnodes
         self.max_subscriptions = limits.max_subscriptions
         self.max_payload = limits.max_payload
 
     def add_client(self, session: Member) -> bool:
-        """Count a connection in; False when there are as many as there may be."""
+        """Add a connection. Return False when the account has max_connections already."""
         if 0 <= self.max_connections <= len(self.clients):
             return False
         counts = session.snapshot()
-        for name in TRAFFIC:  # what it has done is the account's that it comes from
+        for name in TRAFFIC:  # its earlier traffic belongs to the account that it comes from
             self.closed_traffic[name] -= counts[name]
         self.clients[session.cid] = session
         return True
 
     def remove_client(self, session: Member) -> bool:
-        """Count a connection out, if it was in; whether it was."""
+        """Remove a connection. Return False when it was not in the account."""
         if self.clients.pop(session.cid, None) is None:
             return False
         counts = session.snapshot()
@@ -122,9 +124,10 @@ class Account(account.Account):
         return True
 
     def traffic(self) -> dict[str, int]:
-        """What the clients have sent and received so far: in_msgs, in_bytes, out_msgs and out_bytes.
+        """Return in_msgs, in_bytes, out_msgs and out_bytes of all present and former connections.
 
-        Many clients are not counted again for each that comes or goes: their figures may be a bit old.
+        With MANY_CLIENTS clients or more, the result may be COUNT_INTERVAL seconds old: the caller may ask
+        each time that a client connects or leaves.
         """
         if len(self.clients) < MANY_CLIENTS:
             return self._count_traffic()
@@ -138,7 +141,7 @@ class Account(account.Account):
         return {name: self.closed_traffic[name] + total(clients, name) for name in TRAFFIC}
 
     def statz(self) -> dict[str, object]:
-        """Connections, subscriptions and traffic (AccountStat in events.go)."""
+        """Return connections, subscriptions and traffic as JSON values (AccountStat in events.go)."""
         traffic, none = self.traffic(), {"msgs": 0, "bytes": 0}
         remote = {"gateways": none, "routes": none, "leafs": none}
         return {

@@ -1,5 +1,4 @@
-"""The accounts of a server: made from its options, changed in place by a reload or a new JWT
-(accounts.go)."""
+"""The accounts of a server (accounts.go), built from its options; a reload or a JWT changes them in place."""
 
 import json
 from collections.abc import Callable, Iterable
@@ -28,56 +27,58 @@ from gnats.options.values.sharing import (
 
 GATEWAY_TIMEOUT = 504
 LOOK_INTERVAL = 1.0
-"""Seconds between two looks at removed accounts: may they be let go of?"""
+"""Seconds between two checks whether removed accounts can be freed."""
 
 Measured = Callable[[Account, ServiceLatency, int, bytes], None]
 
 
 def ignore(account: Account, latency: ServiceLatency, status: int, data: bytes) -> None:
-    """Nobody wants to know."""
+    """Ignore a measurement."""
 
 
 @dataclass(slots=True)
 class Removed:
-    """An account that is not in the configuration any more, on its way out.
+    """A removed account that waits to be freed (see "How memory is freed" in docs/locks.md).
 
-    Its clients may still be here, and pollers, queued events, shadows of subscriptions and expected responses
-    may still point to it.
+    Clients, pollers, queued events, shadows of subscriptions and expected responses may still point to it.
     """
 
     account: Account
     services: list[ExportedService]
-    """What it exported."""
+    """The services that it exported."""
     number: int
-    """Nothing new comes to point to it when all pollers have passed this (core.runtime.quiesce)."""
+    """A number of core.runtime.quiesce. When all pollers have passed it, no new pointer to the account
+    appears."""
     quiet: bool = False
-    """It was found unused, and `number` is of then."""
+    """True if the account was found unused at `number`."""
 
     def is_free(self) -> bool:
-        """May nothing point to it any more? To be asked again until it is so."""
+        """Check whether nothing points to the account any more; call again until True."""
         account = self.account
         if not passed(self.number):
             return False
         if account.clients or account.exchanges or any(service.in_use for service in self.services):
             self.quiet = False
             return False
-        if not self.quiet:  # somebody may have seen it in use just now
+        if not self.quiet:  # a poller may have read a pointer to it just before
             self.quiet, self.number = True, advance()
             return False
         return True
 
 
 def _json(name: str) -> bytes:
-    """The name as JSON, from which it can be read again: bytes that are not UTF-8 become halves of pairs."""
+    """Return the name as JSON. Bytes that are not UTF-8 become lone surrogates: json.loads restores them."""
     return json.dumps(name, ensure_ascii=False).encode("utf-8", "backslashreplace")
 
 
 class Accounts(dict[str, Account]):
-    """Accounts by name: the global one, the system's unless the options want none, those of the options, and
-    those of JWTs.
+    """Accounts by name: global account, system account, accounts of the options, accounts of JWTs.
 
-    Raises OptionError for options that do not go together; `log_error` is told what accounts of the options
-    have to do without. What cannot be of an account of a JWT is left out, and `complain` is told.
+    There is no system account when the options disable it. Used in the loop's thread.
+
+    Raises OptionError for options that contradict each other. `log_error` gets a text for each system service
+    that an account of the options cannot import. An export, import or mapping of a JWT that is not valid is
+    left out, and `complain` is called for it.
     """
 
     def __init__(
@@ -97,16 +98,16 @@ class Accounts(dict[str, Account]):
         self._removed: dict[str, Removed] = {}
         self._looking: Timer | None = None
         self.no_events: Callable[[], bool] = lambda: True
-        """Whether no event of a poller waits, which may name an account; for the server to set. Asked before
-        accounts are let go of."""
+        """Returns True if no event waits that may name an account. The server sets it; _let_go calls it
+        before it frees accounts."""
         self._exports: dict[int, tuple[Account, ExportedService, ServiceLatency | None]] = {}
         self.measured: Measured = ignore
-        """Is called with each measurement of a service; for the server to set."""
+        """Called with each measurement of a service. The server sets it."""
         self._timers: dict[int, Timer] = {}
         self._claims: dict[str, AccountConfig] = {}
-        """Of JWTs."""
+        """Accounts of JWTs, by name."""
         self._importers: dict[str, set[str]] = {}
-        """Of an account, those of JWTs that import from it or would like to."""
+        """By exporting account: the accounts of JWTs whose claims import from it, even where refused."""
         self._exchange = Exchange()
         self._system = ""
         self.system_account: Account | None = None
@@ -114,10 +115,10 @@ class Accounts(dict[str, Account]):
         self.global_account = self[GLOBAL_ACCOUNT]
 
     def configure(self, opts: Options) -> None:
-        """Make the accounts what the options say; accounts and clients that stay go on working.
+        """Apply the options: create, change and remove accounts. Remaining accounts and clients keep working.
 
-        Accounts that are not named any more leave the registry; their clients are the caller's business.
-        Raises OptionError, changing nothing, for options that cannot be used.
+        The caller handles the clients of removed accounts. Raises OptionError for options that cannot be
+        used, and changes no account then.
         """
         configs = {config.name: config for config in opts.accounts}
         system = opts.system_account or (SYSTEM_ACCOUNT if SYSTEM_ACCOUNT in configs else "")
@@ -159,7 +160,7 @@ class Accounts(dict[str, Account]):
         self._build(exchange.parties)
 
     def _add_jetstream(self, exchange: Exchange, system: str, configs: Iterable[AccountConfig]) -> set[str]:
-        """Have accounts import the JetStream API, if there is one; their names. Raises OptionError."""
+        """Make accounts import the JetStream API where it exists. Return their names. Raises OptionError."""
         configs = list(configs)
         configured = [config.name for config in configs if config.jetstream and config.name != system]
         enabled = self._options.jetstream.enabled
@@ -172,6 +173,7 @@ class Accounts(dict[str, Account]):
             raise OptionError(f"Error setting up jetstream service imports for account: {exc}") from None
 
     def _build(self, names: Iterable[str]) -> None:
+        """Apply exports and imports: first all exports, because imports refer to them."""
         parties = [self._exchange.parties[name] for name in names]
         for party in parties:
             self._export(self[party.name], party)
@@ -181,7 +183,7 @@ class Accounts(dict[str, Account]):
     # -- accounts of JWTs ------------------------------------------------------------------------------------
 
     def update_claims(self, configs: Iterable[AccountConfig]) -> set[str]:
-        """Build these accounts of JWTs, or change them in place, and refresh() them."""
+        """Create or change these accounts of JWTs. Return the accounts that refresh() rebuilt."""
         configs = list(configs)
         for config in configs:
             self._note_imports(config)
@@ -192,7 +194,7 @@ class Accounts(dict[str, Account]):
         return self.refresh(config.name for config in configs)
 
     def forget(self, name: str) -> None:
-        """An account of a JWT is no more; its clients are the caller's business."""
+        """Remove an account of a JWT. The caller handles its clients."""
         self._note_imports(AccountConfig(name))
         self.refresh([name])
         del self._claims[name]
@@ -200,10 +202,8 @@ class Accounts(dict[str, Account]):
         self._remove(name)
 
     def refresh(self, names: Iterable[str]) -> set[str]:
-        """Look again at what accounts of JWTs export and import, and at those that import from them.
-
-        The names of all that were looked at.
-        """
+        """Apply the exports, imports and mappings of accounts of JWTs, and of JWT accounts that import from
+        them. Return the names of all these accounts."""
         names = set(names)
         every = self._system in names
         affected = set(self._claims) if every else names.union(*(self._importers.get(n, ()) for n in names))
@@ -229,6 +229,7 @@ class Accounts(dict[str, Account]):
         return affected
 
     def _note_imports(self, config: AccountConfig) -> None:
+        """Store the configuration of an account of a JWT, and note the accounts that it imports from."""
         before = self._claims.get(config.name)
         for item in before.imports if before else ():
             self._importers[item.account].discard(config.name)
@@ -237,6 +238,7 @@ class Accounts(dict[str, Account]):
         self._claims[config.name] = config
 
     def _claimed_mappings(self, config: AccountConfig) -> list[Row]:
+        """Compile the mappings of an account of a JWT; leave out those that are not valid."""
         rows = []
         for mapping in config.mappings:
             try:
@@ -246,6 +248,7 @@ class Accounts(dict[str, Account]):
         return rows
 
     def _register(self, name: str) -> Account:
+        """Return the account with a name: the present one, a removed one not freed yet, or a new one."""
         account = self.get(name)
         if account is None:
             removed = self._removed.pop(name, None)
@@ -258,6 +261,7 @@ class Accounts(dict[str, Account]):
         return account
 
     def _remove(self, name: str) -> None:
+        """Remove an account from the registry and close its imports and exports; _let_go() frees it later."""
         account = self.pop(name)
         services = list(account.services.values())
         account.set_mappings([])
@@ -271,9 +275,9 @@ class Accounts(dict[str, Account]):
         self._looking = call_later(LOOK_INTERVAL, self._let_go)
 
     def _let_go(self) -> None:
-        """Let go of the removed accounts that nothing points to any more."""
+        """Free the removed accounts that nothing points to any more."""
         self._looking = None
-        # looked at first: what a batch has posted before it was passed is drained then
+        # Ask for events before is_free(): a batch posts its events before its poller passes the number.
         drained = self.no_events()
         for removed in [each for each in self._removed.values() if drained and each.is_free()]:
             account = removed.account
@@ -292,7 +296,7 @@ class Accounts(dict[str, Account]):
     # -- exports and imports ---------------------------------------------------------------------------------
 
     def _export(self, account: Account, party: Party) -> None:
-        """Offer what the account exports now; services that stay keep the responses they wait for."""
+        """Apply the account's service exports. Services that remain keep their expected responses."""
         for subject, old in list(account.services.items()):
             export = party.service_exports.get(subject)
             if export is None or export.response_type != old.response_type:
@@ -313,7 +317,7 @@ class Accounts(dict[str, Account]):
             self._exports[service.id] = account, service, latency
 
     def _import(self, account: Account, party: Party) -> None:
-        """Take what the account imports now; imports that stay are not touched."""
+        """Apply the account's imports. Imports that remain are not touched."""
         wanted = {}
         for route in party.service_imports:
             wanted[route.key] = route, self[route.exporter].services[route.export]
@@ -366,7 +370,7 @@ class Accounts(dict[str, Account]):
     # -- responses -------------------------------------------------------------------------------------------
 
     def expect_responses(self, export_id: int) -> None:
-        """Responses of a service are expected: see to it that they are forgotten when they do not come."""
+        """Drop the expired responses of a service, report them, and set a timer for the next to expire."""
         if export_id not in self._exports:
             return
         _, export, _ = self._exports[export_id]
@@ -379,7 +383,7 @@ class Accounts(dict[str, Account]):
             self._timers[export_id] = call_later(wait, self._expire, export_id)
 
     def report(self, export_id: int, status: int, data: bytes) -> None:
-        """A request to a service was measured; `data` is for gnats.events.latency."""
+        """Pass on the measurement of a request to a service; gnats.events.latency reads `data`."""
         account, _, latency = self._exports.get(export_id, (None, None, None))
         if account and latency:
             self.measured(account, latency, status, data)
@@ -389,7 +393,7 @@ class Accounts(dict[str, Account]):
         self.expect_responses(export_id)
 
     def close(self) -> None:
-        """Wait for no more responses, and for nothing to be let go of."""
+        """Cancel all timers."""
         if self._looking:
             self._looking.cancel()
             self._looking = None

@@ -1,4 +1,4 @@
-"""Clients of the server itself (server.go): they subscribe with callbacks and publish, in one account."""
+"""The server's own clients (server.go): each subscribes with callbacks and publishes in one account."""
 
 import itertools
 import json
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 
 MessageParts = tuple[bytes, bytes, bytes, bytes, bytes, bytes, bytes]
-"""Of an EV_MSG: subject, reply, header, payload, asker, account, sid."""
+"""The data of an EV_MSG: subject, reply, header, payload, asker (requester), account, sid."""
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A message for the server; `producer` is the connection id of the client that published it.
+    """A message for the server; `producer` is the publisher's connection id.
 
-    A client writes the header as it likes, so nothing in it says who asks; `asker` and `account` do.
+    `asker` and `account` identify the requester. The header does not: the publisher can write anything there.
     """
 
     subject: bytes
@@ -37,23 +37,24 @@ class Message:
     payload: bytes
     producer: int
     asker: bytes = b""
-    """The requester (ClientInfo) as JSON; b"" where the message came through no imported service."""
+    """The requester as JSON (ClientInfo); b"" if the message came through no imported service."""
     account: bytes = b'""'
-    """The account that is meant, its name as JSON: the one that imports the service, or else the
-    producer's."""
+    """The name, as JSON, of the account that imports the service; without an import, of the publisher's
+    account."""
 
     @property
     def account_name(self) -> str:
+        """The name in `account`."""
         name = json.loads(self.account)
         assert isinstance(name, str)
         return name
 
     def header_value(self, name: bytes) -> bytes:
-        """The value of the first header line with that name, b"" without one."""
+        """Return the value of the first header line with that name; b"" if there is none."""
         return header_value(self.header, name) or b""
 
     def has_header(self, name: bytes) -> bool:
-        """Whether there is a header line with that name, its value may be empty."""
+        """Check for a header line with that name; its value may be empty."""
         return header_value(self.header, name) is not None
 
 
@@ -61,9 +62,9 @@ Callback = Callable[[Message], None]
 
 
 class InternalClient:
-    """An internal client of an account. Used from the loop's thread only.
+    """The server's client in one account. Used in the loop's thread only.
 
-    What one of the system account does is traced in `log` when trace_verbose is on.
+    A client of the system account traces its protocol to `log` when trace_verbose is on.
     """
 
     def __init__(
@@ -83,9 +84,9 @@ class InternalClient:
         self._callbacks: dict[bytes, Callback] = {}
 
     def subscribe(self, subject: bytes, callback: Callback, queue: bytes | None = None) -> bytes:
-        """Have `callback` called with each message; returns what unsubscribe() takes.
+        """Subscribe, and call `callback` with each message. Return the sid, for unsubscribe().
 
-        Raises ValueError for an invalid subject, MemoryError.
+        Raises ValueError for an invalid subject, and MemoryError.
         """
         sid = b"%d" % next(self._sids)
         self.client.subscribe_internal(subject, queue, sid)
@@ -95,14 +96,14 @@ class InternalClient:
         return sid
 
     def unsubscribe(self, sid: bytes) -> None:
-        """Undo subscribe(). Messages on their way are dropped. Raises KeyError for an unknown one."""
+        """End a subscription. Messages that wait for it are dropped. Raises KeyError for an unknown sid."""
         del self._callbacks[sid]
         self.client.unsubscribe_internal(sid)
 
     def publish(
         self, subject: bytes, payload: bytes, *, reply: bytes | None = None, header: bytes | None = None
     ) -> bool:
-        """Publish in the account; True when somebody received it. `header` is a whole header block."""
+        """Publish in the account; True if a subscriber received it. `header` is a whole header block."""
         if self._traced():
             message = (header or b"") + payload
             self._trace(TraceCode.TRACE_IN, b"PUB %s %s %d" % (subject, reply or b"", len(message)))
@@ -112,7 +113,7 @@ class InternalClient:
         return self.client.publish_internal(subject, reply, header, payload)
 
     def process_message(self, producer: int, message: MessageParts) -> None:
-        """Hand over a message of an EV_MSG."""
+        """Call the subscription's callback with the message of an EV_MSG."""
         subject, reply, header, payload, asker, account, sid = message
         if callback := self._callbacks.get(sid):
             callback(Message(subject, reply, header, payload, producer, asker, account))
@@ -125,6 +126,6 @@ class InternalClient:
         self._log.trace(f"SYSTEM - {trace_line(code, cut, data)}")
 
     def close(self) -> None:
-        """Unsubscribe from everything and go."""
+        """End all subscriptions and close the client."""
         self._callbacks.clear()
         self.client.close_connection(ClosedState.CLIENT_CLOSED)

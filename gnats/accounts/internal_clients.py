@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 
 class InternalClients:
-    """The clients of the server itself, and the connection ids of these and all others.
+    """The server's own clients. Also gives out the connection ids of all connections.
 
-    `system` is the system account, if there is one. Clients can be made once there is a `poller`.
+    `system` is the system account or None. Set `poller` before creating clients.
     """
 
     def __init__(self, state: "ServerState", log: "Logger", system: "Account | None") -> None:
@@ -35,17 +35,17 @@ class InternalClients:
         return len(self._clients)
 
     def next_cid(self) -> int:
-        """A connection id that was not used yet."""
+        """Return an unused connection id."""
         return next(self._cids)
 
     def cid_of(self, account: "Account") -> int:
-        """The connection id of the client in an account that of() gives, be there one already or not."""
+        """Return the connection id of the client that of() returns, without creating the client."""
         if not account.internal_cid:
             account.internal_cid = self.next_cid()
         return account.internal_cid
 
     def new(self, account: "Account", cid: int = 0) -> InternalClient:
-        """A client in an account, with a new connection id unless one is given (internalClient)."""
+        """Create a client in an account; `cid` 0 takes a new connection id (internalClient)."""
         assert self.poller is not None
         cid = cid or self.next_cid()
         kind = SYSTEM if account is self._system else ACCOUNT
@@ -53,21 +53,21 @@ class InternalClients:
         return client
 
     def of(self, account: "Account") -> InternalClient:
-        """The client in an account, which stays."""
+        """Return the account's lasting client; create it at the first call."""
         if account.internal is None:
             account.internal = self.new(account, self.cid_of(account))
         return account.internal
 
     def process_message(self, cid: int, producer: int, message: MessageParts) -> None:
-        """Hand over a message of an EV_MSG to the client it is for."""
+        """Give the message of an EV_MSG to the client with that connection id."""
         if client := self._clients.get(cid):
             client.process_message(producer, message)
 
     def closed(self, cid: int) -> None:
-        """The connection has been closed."""
+        """Forget a client whose connection was closed."""
         self._clients.pop(cid, None)
 
     def close(self) -> None:
-        """Have all clients go."""
+        """Close all clients."""
         for client in self._clients.values():
             client.close()

@@ -1,1 +1,1 @@
-"""Who may connect."""
+"""Authenticate clients: users, passwords, nkeys, certificates, JWTs and auth callouts."""

@@ -1,6 +1,6 @@
-"""An account that a JWT describes (accounts.go): what its users are checked against, and its AccountConfig.
+"""An account that a JWT describes (accounts.go): the checks of its users, and its AccountConfig.
 
-Accounts of JWTs and of a configuration are built by the same code, from AccountConfig.
+The same code builds accounts from JWTs and from a configuration file: both become an AccountConfig.
 """
 
 from gnats.clock import monotonic, unix_time
@@ -35,14 +35,14 @@ _NOTHING = AccountLimits(max_connections=0, max_leafnodes=0, max_subscriptions=0
 
 
 class AccountError(Exception):
-    """An account that is not there, not valid or expired; the text is nats-server's."""
+    """An account is missing, invalid or expired; the text is nats-server's."""
 
 
 class ClaimAccount:
-    """An account by its JWT; without one, what a system account is until its JWT can be fetched.
+    """An account and the claims of its JWT. Only a system account may lack a JWT, until it is fetched.
 
-    `name` is the public key, `updated` the monotonic time of the last change, `incomplete` whether an account
-    it imports from could not be found.
+    `name` is the public key. `updated` is the time of the last change (monotonic seconds). `incomplete` is
+    set when an account that it imports from could not be found.
     """
 
     def __init__(self, name: str, issuer: str) -> None:
@@ -54,10 +54,10 @@ class ClaimAccount:
         self.updated = 0.0
         self.incomplete = False
         self.removed = False
-        """Its JWT was deleted: nobody may connect until there is one again."""
+        """The JWT was deleted: no client may connect until there is a new one."""
 
     def update(self, claims: AccountClaims, token: str, *, strict: bool) -> None:
-        """Take over the claims of a JWT; `strict`: the account's own key may not sign users."""
+        """Replace the claims with those of a JWT; `strict`: the account's own key may not sign users."""
         self.issuer = claims.iss
         self.token = token
         self.claims = claims
@@ -68,13 +68,13 @@ class ClaimAccount:
         self.removed = False
 
     def remove(self) -> None:
-        """The JWT was deleted."""
+        """Note that the JWT was deleted."""
         self.removed = True
         self.token = ""
         self.updated = monotonic()
 
     def __str__(self) -> str:
-        """As the log names it."""
+        """Return the account's name in logs."""
         return f"{self.name}/{self.claims.name}" if self.claims.name else self.name
 
     @property
@@ -87,15 +87,15 @@ class ClaimAccount:
 
     @property
     def external_auth(self) -> bool:
-        """Does an auth callout service decide about the users? (hasExternalAuth)"""
+        """Whether an auth callout service decides about the users (hasExternalAuth)."""
         return self.claims.nats.authorization.enabled
 
     def is_external_auth_user(self, user: str) -> bool:
-        """Is the user, by its public key, one that the auth callout is not asked about?"""
+        """Whether a user (a public key) connects without a request to the auth callout."""
         return user in (self.claims.nats.authorization.auth_users or ())
 
     def is_allowed_account(self, account: str) -> bool:
-        """May the auth callout of this account place users in that one? (isAllowedAcount)"""
+        """Whether this account's auth callout may place users in `account` (isAllowedAcount)."""
         allowed = self.claims.nats.authorization.allowed_accounts or ()
         return self.external_auth and (allowed == (jwt.ALL,) or account in allowed)
 
@@ -107,17 +107,17 @@ class ClaimAccount:
         return build_permissions(self.claims.nats.default_permissions)
 
     def export(self, kind: str, subject: str) -> Export | None:
-        """The export of a "stream" or a "service" with exactly this subject."""
+        """Return the export of kind "stream" or "service" with exactly this subject, None without one."""
         exports = self.claims.nats.exports
         return next((each for each in exports if (each.type, each.subject) == (kind, subject)), None)
 
     @property
     def imported_accounts(self) -> list[str]:
-        """The accounts it imports from, once each."""
+        """The accounts that this one imports from, each once."""
         return list(dict.fromkeys(each.account for each in self.claims.nats.imports))
 
     def config(self) -> AccountConfig:
-        """The account in the form that a configuration has it in."""
+        """Return the account in the form of a configuration file's accounts."""
         account = self.claims.nats
         trace, sampling = account.trace, 100
         trace_dest = trace.dest if trace and valid_publish_subject(trace.dest) else ""
@@ -174,7 +174,7 @@ def _jetstream_limits(limits: JetStreamLimits) -> JetStreamAccountLimits:
 
 
 def build_permissions(permissions: jwt.Permissions) -> Permissions | None:
-    """A JWT's permissions, None when there are none (buildPermissionsFromJwt)."""
+    """Convert a JWT's permissions; None when it has none (buildPermissionsFromJwt)."""
     publish, subscribe = _subjects(permissions.pub), _subjects(permissions.sub)
     if permissions.resp is None:
         return Permissions(publish, subscribe) if publish or subscribe else None
@@ -183,7 +183,7 @@ def build_permissions(permissions: jwt.Permissions) -> Permissions | None:
         max_msgs=permissions.resp.max or default.max_msgs,
         expires=permissions.resp.ttl / SECOND or default.expires,
     )
-    # Who may publish answers may publish nothing else, unless something is allowed.
+    # A user with response permissions may publish nothing but responses, unless subjects are allowed.
     if publish is None or publish.allow is None:
         publish = SubjectPermission((), publish.deny if publish else ())
     return Permissions(publish, subscribe, response)
@@ -196,7 +196,7 @@ def _subjects(permission: jwt.Permission) -> SubjectPermission | None:
 
 
 def clamp(limit: int) -> int:
-    """A limit as nats-server keeps it: 32 bits."""
+    """Clamp a limit to 32 bits, as nats-server stores it."""
     return max(-MAX_INT32 - 1, min(MAX_INT32, limit))
 
 
@@ -222,7 +222,7 @@ def _import(each: Import) -> StreamImport | ServiceImport:
         return StreamImport(
             each.account, each.subject, each.local_subject, prefix, each.allow_trace, each.token
         )
-    if each.to and not each.local_subject:  # the old way round: `subject` is the importer's
+    if each.to and not each.local_subject:  # the old form: `subject` is the importer's, `to` the exporter's
         return ServiceImport(each.account, each.to, each.subject, each.share, each.token)
     return ServiceImport(each.account, each.subject, each.local_subject, each.share, each.token)
 

@@ -1,7 +1,7 @@
-"""Who may connect (auth.go): the users, nkeys and the token of the configuration.
+"""Check clients against the users, nkeys and the token of the configuration (auth.go).
 
-A check answers at once with a Grant, or with a coroutine that will (a password hash takes time); it raises
-Denied. What a client is not told, the debug log is.
+A check returns a Grant, or a coroutine that returns one (because a password hash takes time). It raises
+Denied. The reason goes to the debug log only, not to the client.
 """
 
 import base64
@@ -25,10 +25,10 @@ NONCE_BYTES = 11
 
 
 class Denied(Exception):
-    """A client may not connect; the text is for the debug log, "" when there is nothing to say.
+    """A client may not connect; the text is for the debug log, "" for no line.
 
-    `account` is whose owners are told, "": the one the client is in; `reason` what they are told instead of
-    the state.
+    The authentication error is published in `account`, "": the client's present one. `reason` is the reason
+    in it, instead of the state's text.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ Decision = Grant | Coroutine[Any, Any, Grant]
 
 
 def new_nonce() -> str:
-    """What a client must sign: 15 characters of base64."""
+    """Return a random text for a client to sign: 15 characters of base64."""
     return base64.urlsafe_b64encode(os.urandom(NONCE_BYTES)).rstrip(b"=").decode()
 
 
@@ -61,10 +61,10 @@ def _check_nonce(public_key: str, nonce: str, sig: str) -> None:
 
 
 class Authenticator:
-    """Decides about clients as the options say; a reload makes a new one."""
+    """Decides which clients may connect, by the options. A reload makes a new one."""
 
     takes_jwts = False
-    """Does a JWT in CONNECT count?"""
+    """Whether a JWT in CONNECT is used."""
 
     def __init__(self, opts: Options, log: Logger) -> None:
         self._opts = opts
@@ -78,30 +78,30 @@ class Authenticator:
 
     @property
     def plaintext_passwords(self) -> bool:
-        """Whether a password, a token aside, is neither hashed nor replaced by a certificate."""
+        """Whether the options have a clear-text password (not a token) that no certificate replaces."""
         opts = self._opts
         stored = [opts.password] if opts.password else []
         stored += [user.password for user in opts.users if user.password or not self._maps(user)]
         return not all(map(is_bcrypt, stored))
 
     def check(self, session: "Session") -> Decision:
-        """Whether the client with these CONNECT options may connect.
+        """Decide whether the client may connect with its CONNECT options. Raises Denied.
 
-        It may change session.opts: a client without credentials becomes `no_auth_user`, one with a mapped
-        certificate the user of that name. Raises Denied.
+        May change session.opts: a client without credentials becomes `no_auth_user`, a client with a mapped
+        certificate becomes the user of that name.
         """
         return self._verify(session, self._select(session))
 
     def _select(self, session: "Session") -> User | NkeyUser | None:
-        """The user of the configuration that a client claims to be; None: it names none.
+        """Return the configured user that a client claims to be, None when it names none.
 
-        A client may name several users: an nkey that the configuration has counts before a user's name. See
-        check() for what changes in session.opts. Raises Denied.
+        An nkey comes before a user name when the client gives both. Changes session.opts as check() says.
+        Raises Denied.
         """
         return self._nkey_user(session) or (self._user(session) if self.users else None)
 
     def _verify(self, session: "Session", user: User | NkeyUser | None) -> Decision:
-        """Whether a client is the user it claims to be or, without a user, has the configured secret.
+        """Verify that a client is the user that it claims to be, or, without one, has the configured secret.
 
         Raises Denied.
         """
@@ -110,7 +110,7 @@ class Authenticator:
             return Grant()
         if user is not None and not _connection_type_allowed(user):
             raise Denied
-        if user is not None and user.proxy_required:  # there are no proxies that are trusted
+        if user is not None and user.proxy_required:  # no proxy is trusted
             raise Denied("proxy connection required", ClosedState.PROXY_REQUIRED)
         if isinstance(user, NkeyUser):
             if user.nkey != opts.no_auth_user:
@@ -127,15 +127,15 @@ class Authenticator:
         raise Denied
 
     def _single_grant(self) -> Grant:
-        """What the token, or the single user, gets."""
+        """Return the grant of a client with the token, or of the single user."""
         return Grant() if self._opts.authorization else Grant(permissions=self._opts.permissions)
 
     def recheck(self, session: "Session", before: "Authenticator") -> Decision:
-        """check() for a client that another one has let in; what that has verified is not verified again."""
+        """Check a client again that `before` has let in; unchanged credentials are not verified again."""
         return self._still_granted(session, before) or self.check(session)
 
     def _still_granted(self, session: "Session", before: "Authenticator") -> Grant | None:
-        """What a client gets whose credentials are those that were verified before; None: they are not."""
+        """Return the grant of a client whose credentials are those that `before` verified, else None."""
         was = session.grant.user
         if isinstance(was, NkeyUser):
             nkey = self.nkeys.get(was.nkey)
@@ -151,7 +151,7 @@ class Authenticator:
         return None
 
     def user_like(self, user: User | NkeyUser | JWTUser) -> User | NkeyUser | None:
-        """The user of that name or key."""
+        """Return the present user of the same name or key, None without one."""
         if isinstance(user, NkeyUser):
             return self.nkeys.get(user.nkey)
         return self.users.get(user.username) if isinstance(user, User) else None

@@ -1,9 +1,9 @@
-"""Auth callouts: a service of an account decides who may connect, and as whom (auth_callout.go).
+"""Auth callouts: a service decides whether a client may connect, and as which user (auth_callout.go).
 
-The server publishes a JWT about the client to $SYS.REQ.USER.AUTH, signed with its own key; the answer is a
-JWT that has the user's, which is for a key made for this one request, or an error. Both may be sealed. Whose
-answer counts, and where users may be placed, is not the same with a configuration and with JWTs: see the
-subclasses.
+The server publishes a JWT about the client to $SYS.REQ.USER.AUTH, signed with its own key. The answer is a
+JWT that contains an error or a user JWT; the user's key is made for this one request. Both may be sealed.
+The subclasses decide whose signatures are valid and where users may be placed: with a configuration file and
+with JWTs these rules differ.
 """
 
 import asyncio
@@ -55,19 +55,19 @@ XKEY_HEADER = "Nats-Server-Xkey"
 
 
 def deny_callouts(permissions: Permissions | None) -> Permissions:
-    """Permissions without leave to ask the service as the server does."""
+    """Deny publishing to the callout's subject, on which only the server may publish."""
     permissions = permissions or Permissions()
     publish = permissions.publish or SubjectPermission()
     return replace(permissions, publish=replace(publish, deny=(*publish.deny, SUBJECT)))
 
 
 class Violation(Exception):
-    """An answer that does not let the client in; the text is nats-server's."""
+    """The service's answer does not let the client in; the text is nats-server's."""
 
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Where a user belongs: an account, what it gives those without permissions, and what the user may do."""
+    """A user's account, the account's default permissions, the user's own, and its signing key's scope."""
 
     account: str
     default_permissions: Permissions | None
@@ -76,13 +76,13 @@ class Placement:
 
 
 class Host(Protocol):
-    """The server that asks."""
+    """The server that sends the requests."""
 
     @property
     def name(self) -> str: ...
     @property
     def keys(self) -> "ServerKeys | None":
-        """Requests are signed with; never None where there are callouts."""
+        """The keys that sign and seal requests; never None with an auth callout."""
 
     @property
     def log(self) -> "Logger": ...
@@ -90,11 +90,15 @@ class Host(Protocol):
     def internal_clients(self) -> "InternalClients": ...
 
     def lookup_account(self, name: str) -> "Account | None":
-        """The account of that name."""
+        """Return the account of that name, None for an unknown one."""
 
 
 class Callout(ABC):
-    """The callout of an account: `subject` is what requests are about, `xkey` seals them unless empty."""
+    """The callout service of `account`.
+
+    `subject` is the `sub` of the requests' JWTs. `xkey` is the service's curve key that requests are sealed
+    for, "" for clear text.
+    """
 
     def __init__(self, server: Host, opts: "Options", account: "Account", subject: str, xkey: str) -> None:
         assert server.keys is not None
@@ -107,16 +111,17 @@ class Callout(ABC):
 
     @abstractmethod
     def check_signer(self, response: AuthorizationResponseClaims) -> None:
-        """Require that an answer which was not sealed is the service's. Raises Violation."""
+        """Raise Violation unless the service signed an answer that was not sealed."""
 
     @abstractmethod
     async def place(self, claims: UserClaims) -> Placement:
-        """Where the user belongs, if who signed its JWT may say so. Raises Violation."""
+        """Return the user's placement. Raises Violation when the signer of its JWT may not place it so."""
 
     async def ask(self, session: "Session", grant: Grant, token: str = "") -> Grant:
-        """What a client gets; `grant` is what it has without the callout, `token` the JWT it has come with.
+        """Ask the service about a client, and return the grant that the answer gives it.
 
-        The session's options are made those of the user. Raises Denied.
+        `grant` is the client's grant without the callout; `token` is the JWT of its CONNECT. Changes the name
+        in session.opts to the user's. Raises Denied.
         """
         log, account = self._server.log, self._account.name
         reason = ""
@@ -143,7 +148,7 @@ class Callout(ABC):
     # -- the request -----------------------------------------------------------------------------------------
 
     async def _request(self, session: "Session", grant: Grant, token: str) -> UserClaims:
-        """The claims of the user that the service has made of a client.
+        """Send the request, and return the user's claims in the answer.
 
         Raises TimeoutError, Violation, JWTError.
         """
@@ -222,7 +227,7 @@ class Callout(ABC):
     # -- the answer ------------------------------------------------------------------------------------------
 
     def _check_response(self, payload: bytes, user: str, seal: CurveKeyPair | None) -> UserClaims:
-        """The user's claims in an answer. Raises Violation, JWTError."""
+        """Open and check an answer, and return the user's claims in it. Raises Violation, JWTError."""
         account = quote(self._account.name)
         if not payload:
             raise Violation(f'auth callout violation: "no reason supplied" on account {account}')

@@ -1,4 +1,4 @@
-"""An auth callout of the configuration: authorization { auth_callout { ... } } (auth.go, auth_callout.go)."""
+"""The auth callout of a configuration: authorization { auth_callout { ... } } (auth.go, auth_callout.go)."""
 
 from collections.abc import Coroutine
 from dataclasses import replace
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class ConfigCallout(Callout):
-    """Users are signed by the key that the configuration names, and say in `aud` which account is theirs."""
+    """A callout whose user JWTs are signed by the configured key, and name the user's account in `aud`."""
 
     def __init__(self, server: Host, opts: Options, account: "Account", callout: AuthCallout) -> None:
         super().__init__(server, opts, account, callout.issuer, callout.xkey)
@@ -48,7 +48,7 @@ class ConfigCallout(Callout):
 
 
 class CalloutAuthenticator(Authenticator):
-    """Asks a service about all clients but the `auth_users` and those of accounts that are not delegated."""
+    """Asks the service about all clients, except `auth_users` and users of accounts not delegated to it."""
 
     def __init__(self, server: Host, opts: Options, callout: AuthCallout) -> None:
         super().__init__(opts, server.log)
@@ -67,7 +67,7 @@ class CalloutAuthenticator(Authenticator):
         return self._decide_again(session, before)
 
     async def _decide(self, session: "Session") -> Grant:
-        """Pass by the service only for a user that the client must prove to be, not one that it names."""
+        """Decide about a client; skip the service only when the client has proved that it is the user."""
         claimed, grant, refused = "", None, None
         try:
             user = self._select(session)
@@ -75,7 +75,7 @@ class CalloutAuthenticator(Authenticator):
             decision = self._verify(session, user)
             grant = decision if isinstance(decision, Grant) else await decision
         except Denied as exc:
-            if exc.state is ClosedState.PROXY_REQUIRED:  # which no service can do without
+            if exc.state is ClosedState.PROXY_REQUIRED:  # the service cannot waive this
                 raise
             refused = exc
         if grant is not None and not self._is_delegated(grant):
@@ -98,7 +98,7 @@ class CalloutAuthenticator(Authenticator):
         return await self._decide(session)
 
     def _is_delegated(self, grant: Grant) -> bool:
-        """Does the service decide about those that the configuration lets into this account?"""
+        """Whether the service decides about users that the configuration puts into the grant's account."""
         allowed = self._callout.allowed_accounts
         return not allowed or grant.account == GLOBAL_ACCOUNT or grant.account in allowed
 
@@ -117,7 +117,7 @@ class CalloutAuthenticator(Authenticator):
         return replace(grant, permissions=deny_callouts(grant.permissions))
 
     def _name_of(self, session: "Session", user: User | NkeyUser | JWTUser | None) -> str:
-        """What `auth_users` calls the user that a client claims to be, "" when it claims none."""
+        """Return the name, as in `auth_users`, of the user that a client claims to be; "" for none."""
         if isinstance(user, NkeyUser):
             return user.nkey
         if isinstance(user, User):

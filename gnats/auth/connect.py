@@ -1,4 +1,4 @@
-"""What a client's CONNECT and INFO lead to (processConnect and processInfo in client.go)."""
+"""Handle a client's CONNECT and INFO (processConnect and processInfo in client.go)."""
 
 import re
 from collections.abc import Coroutine, Mapping
@@ -31,12 +31,12 @@ _SECRET = re.compile(
 
 
 def remove_secrets_from_trace(connect: str) -> str:
-    """A CONNECT's argument without passwords, tokens, keys and signatures."""
+    """Replace passwords, tokens, keys and signatures in a CONNECT's argument by "[REDACTED]"."""
     return _SECRET.sub(r'\1"[REDACTED]"', connect)
 
 
 class Host(Protocol):
-    """The server that a client wants to be let in to. A reload replaces `opts` and `auth`."""
+    """The server that a client connects to. A reload replaces `opts` and `auth`."""
 
     @property
     def opts(self) -> "Options": ...
@@ -52,20 +52,20 @@ class Host(Protocol):
     def system_account(self) -> "Account | None": ...
 
     def lookup_account(self, name: str) -> "Account | None":
-        """The account of that name."""
+        """Return the account of that name, None for an unknown one."""
 
     def client_info(self, session: Session, **changes: object) -> bytes:
-        """The INFO line for a client."""
+        """Return the INFO line for a client; `changes` override fields of the INFO."""
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> "Task[None]":
-        """Run something that takes its time."""
+        """Run a coroutine as a task, until the server shuts down."""
 
 
 def process_connect(server: Host, session: Session, arg: bytes) -> None:
-    """Answer a CONNECT: the client goes on with the options it asked for, or is closed.
+    """Answer a CONNECT: resume the client with the options that it names, or close it.
 
-    A second CONNECT changes the options it names and authenticates again; the data plane then drops the
-    subscriptions made so far.
+    A second CONNECT changes the options that it names and authenticates again; the data plane then drops the
+    client's subscriptions.
     """
     client, opts, log = session.client, session.opts, server.log
     if client is None:
@@ -82,7 +82,7 @@ def process_connect(server: Host, session: Session, arg: bytes) -> None:
     if not server.auth.takes_jwts:
         opts.jwt = ""
     if session.connected:
-        # Authenticated again, perhaps for another account: what the first CONNECT granted is gone.
+        # The client may get another account: drop the grant of its first CONNECT.
         session.grant = Grant()
     _decide(server, session)
 
@@ -103,7 +103,7 @@ def _decide(server: Host, session: Session) -> None:
 
 
 def _decided(server: Host, session: Session, deciding: "Task[None]") -> None:
-    """Refuse the client when the decision has failed: it waits for one, and nothing else would end that."""
+    """Refuse the client when the check has raised an unexpected error: else it would wait for ever."""
     if not deciding.cancelled() and (exc := deciding.exception()):
         server.log.error(f"{session} - Authentication failed: {exc!r:.500}")
         auth_violation(session, server.log, server.events)
@@ -119,7 +119,7 @@ async def _decide_later(
     else:
         if server.auth is auth:
             _granted(server, session, grant)
-        else:  # it was let in by users that a reload has replaced
+        else:  # a reload has replaced the users meanwhile
             _decide(server, session)
 
 
@@ -133,11 +133,11 @@ def _denied(server: Host, session: Session, why: Denied) -> None:
 
 
 def _granted(server: Host, session: Session, grant: Grant) -> None:
-    """Bind the client to its account and let it go on as it asked in CONNECT."""
+    """Register the client with its account, and resume it with the options of its CONNECT."""
     client, opts, log = session.client, session.opts, server.log
     if client is None:  # gone while its credentials were checked
         return
-    # Accounts are not for a client to choose any more: asking for one is refused.
+    # A client may not choose its account any more.
     if opts.new_account or opts.account:
         auth_violation(session, server.log, server.events)
         return
@@ -200,7 +200,7 @@ def _granted(server: Host, session: Session, grant: Grant) -> None:
 
 
 def permissions_of(session: Session, log: "Logger") -> Permissions | None:
-    """What a client was granted, compiled; what of it is not valid is logged."""
+    """Compile a client's permissions; None when it has none. Logs invalid subjects."""
     granted = session.grant.permissions
     permissions = compile_permissions(granted) if granted else None
     if permissions is not None:
@@ -210,14 +210,14 @@ def permissions_of(session: Session, log: "Logger") -> Permissions | None:
 
 
 def limits(session: Session, opts: "Options") -> tuple[int, int]:
-    """The most subscriptions a client may have, and its largest payload; -1 for no limit."""
+    """Return a client's limits (max_subs, max_payload in bytes), -1 for no limit."""
     grant, account = session.grant, session.account
     max_subs = lowest(grant.max_subs, account.max_subscriptions, opts.max_subs or NO_LIMIT)
     return max_subs, lowest(grant.max_payload, account.max_payload, opts.max_payload)
 
 
 def close_over_maximum(account: "Account", sessions: Mapping[int, Session], log: "Logger") -> list[Session]:
-    """Close the connections that an account has too many, the latest; return the others, in their order.
+    """Close the connections beyond an account's limit, the latest ones; return the others, oldest first.
 
     `sessions` are all clients of the server, by id.
     """
@@ -247,7 +247,7 @@ def auth_violation(
 
 
 def process_info(session: Session, arg: bytes, log: "Logger") -> None:
-    """A client's own INFO: it must be one, and is of no use otherwise."""
+    """Check a client's own INFO and ignore its contents; close the client when it is malformed."""
     if session.client is None:
         return
     try:

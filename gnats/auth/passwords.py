@@ -1,8 +1,8 @@
 """Compare passwords and tokens (auth.go) with those of the configuration, in clear or as a bcrypt hash.
 
-A bcrypt comparison takes as long as its cost says, seconds for a high one: in an event loop use
-check_password_async. It compares in threads that do nothing else, so that many logins hold up neither those
-that need no comparison nor what else is done in threads.
+A bcrypt comparison may take seconds, depending on the hash's cost: in an event loop, use
+check_password_async(). It has threads of its own, so that many logins delay neither logins without bcrypt nor
+other work in threads.
 """
 
 import asyncio
@@ -16,19 +16,19 @@ from os import sched_getaffinity
 
 _BCRYPT = re.compile(r"\$2[abxy]\$\d\d\$")
 _BCRYPT_BYTES = 72
-"""Of a longer password bcrypt sees no more."""
+"""Bytes of a password that bcrypt uses; it ignores the rest."""
 MOST_WAITING = 4096
-"""Comparisons that may wait; then the address with the most of them loses its latest."""
+"""Most comparisons that wait. Beyond it, the address with the most of them loses its latest."""
 
 
 class TooManyWaitError(Exception):
-    """A comparison was given up: too many wait for theirs."""
+    """A comparison was dropped because too many were waiting."""
 
 
 class Comparisons:
-    """Bcrypt comparisons under way and waiting: addresses take turns, each one's come in order.
+    """A queue of bcrypt comparisons, and the threads that do them. Addresses take turns.
 
-    It may be used from any thread.
+    May be used from any thread.
     """
 
     def __init__(self, threads: int, most: int = MOST_WAITING) -> None:
@@ -39,11 +39,11 @@ class Comparisons:
         self._threads = ThreadPoolExecutor(threads, "gnats-bcrypt")
 
     def __len__(self) -> int:
-        """Comparisons that wait."""
+        """Return the number of comparisons that wait."""
         return self._count
 
     def submit(self, stored: str, given: str, address: str) -> Future[bool]:
-        """Compare when the address has its turn; TooManyWaitError when that is too late."""
+        """Queue a comparison. The future raises TooManyWaitError when the comparison is dropped."""
         future: Future[bool] = Future()
         with self._lock:
             self._waiting.setdefault(address, deque()).append((future, stored, given))
@@ -59,7 +59,7 @@ class Comparisons:
         return future
 
     def give_up(self, future: Future[bool], address: str) -> None:
-        """Nobody waits for a comparison any more: if it has not begun, it never will."""
+        """Cancel a comparison that has not begun."""
         future.cancel()
         with self._lock:
             jobs = self._waiting.get(address, ())
@@ -76,34 +76,33 @@ class Comparisons:
 
     def _compare_next(self) -> None:
         with self._lock:
-            if not self._waiting:  # it was given up
+            if not self._waiting:  # the comparison was dropped or cancelled
                 return
             address = next(iter(self._waiting))
             jobs = self._waiting.pop(address)
             future, stored, given = jobs.popleft()
             self._count -= 1
             if jobs:
-                self._waiting[address] = jobs  # behind the others
+                self._waiting[address] = jobs  # to the end: the other addresses come first
         if future.set_running_or_notify_cancel():
             future.set_result(_check_bcrypt(stored, given))
 
 
 @cache
 def comparisons() -> Comparisons:
-    """The process's: a thread for each core but one, which is left to all else."""
+    """Return the process's queue, with a thread for each core but one."""
     return Comparisons(max(1, len(sched_getaffinity(0)) - 1))
 
 
 def is_bcrypt(stored: str) -> bool:
-    """Is a configured password a bcrypt hash?"""
+    """Whether a configured password is a bcrypt hash."""
     return _BCRYPT.match(stored) is not None
 
 
 def check_password(stored: str, given: str) -> bool:
-    """Is `given` the password that `stored` is, or is the hash of?
+    """Whether `given` equals `stored`, or has the bcrypt hash `stored`.
 
-    The time that it takes does not depend on where the two differ. A hash that bcrypt cannot read matches
-    nothing.
+    The comparison's time does not depend on where the two differ. A malformed hash matches nothing.
     """
     if is_bcrypt(stored):
         return _check_bcrypt(stored, given)
@@ -111,7 +110,7 @@ def check_password(stored: str, given: str) -> bool:
 
 
 async def check_password_async(stored: str, given: str, address: str = "") -> bool:
-    """As check_password; a bcrypt hash is compared in a thread, when `address` has its turn.
+    """Compare as check_password(), but bcrypt hashes in a thread, when the client's `address` has its turn.
 
     Raises TooManyWaitError.
     """
@@ -131,7 +130,7 @@ def _check_bcrypt(stored: str, given: str) -> bool:
 
     try:
         return bcrypt.checkpw(_bytes(given)[:_BCRYPT_BYTES], _bytes(stored))
-    except ValueError:  # not a hash after all
+    except ValueError:  # a malformed hash
         return False
 
 

@@ -1,4 +1,4 @@
-"""One client's way from a CONNECT with a JWT to a user: the JWT part of auth.go."""
+"""Check the user JWT of a client's CONNECT: the JWT part of auth.go."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,27 +20,27 @@ from gnats.options.values.auth import CONNECTION_TYPES
 
 
 class Accounts(Protocol):
-    """What an attempt needs of its OperatorMode."""
+    """The accounts as an attempt sees them: an OperatorMode."""
 
     @property
     def trusted_keys(self) -> frozenset[str]: ...
 
     @property
     def sentinel(self) -> str:
-        """The JWT of who brings none, "": must bring one."""
+        """Default JWT for clients that send none; "": a JWT is required."""
 
     def is_pinned(self, account: str) -> bool: ...
 
     async def lookup_account(self, name: str) -> ClaimAccount:
-        """Raises AccountError."""
+        """Return the account with that public key, fetched if need be. Raises AccountError."""
 
 
 @dataclass(frozen=True, slots=True)
 class Authentication:
-    """What came of an attempt; `user` None: refused.
+    """The result of an attempt; `user` is None when the client was refused.
 
-    `account` and `claims` are there as far as they were found, also for who was refused: the account's auth
-    callout may decide otherwise. `text` is for the log, at `level` "debug" or "error".
+    `account` and `claims` are set if they were found, even when the client was refused, because the account's
+    auth callout may still let it in. `text` is for the log, at `level` "debug" or "error".
     """
 
     user: JWTUser | None
@@ -53,7 +53,7 @@ class Authentication:
 
 @dataclass(frozen=True, slots=True)
 class Eviction:
-    """A client must go: `err` is what it is told, "" nothing."""
+    """The reason to close a client, and the text of its -ERR, "" for none."""
 
     reason: ClosedState
     err: str
@@ -72,7 +72,7 @@ class Refused(Exception):
 
 
 class Attempt:
-    """One client's CONNECT on its way to a JWTUser."""
+    """The check of one client's CONNECT."""
 
     def __init__(
         self,
@@ -93,7 +93,7 @@ class Attempt:
         self.claims: UserClaims | None = None
 
     async def run(self) -> JWTUser:
-        """Raises Refused."""
+        """Return the user. Raises Refused; `account` and `claims` are set if they were found."""
         token, claims = self._user_claims()
         self.claims = claims
         account = await self._lookup(claims)
@@ -137,7 +137,7 @@ class Attempt:
         )
 
     def _user_claims(self) -> tuple[str, UserClaims]:
-        """The JWT that counts, and its claims."""
+        """Return the client's JWT, or the default one, and its claims. Raises Refused."""
         connect = self.connect
         token, claims = connect.jwt, _decode_user(connect.jwt)
         if not connect.jwt and self.connection_type.startswith("MQTT"):
@@ -167,7 +167,7 @@ class Attempt:
         return account
 
     def _permission_limits(self, claims: UserClaims, account: ClaimAccount) -> UserPermissionLimits:
-        """What the user may do: by its own JWT, or by the scope of the key that signed it."""
+        """Return the user's permissions and limits: of its JWT, or of the scope of its signing key."""
         if claims.iss not in account.signing_keys:
             raise Refused("User JWT issuer is not known")
         scope = account.signing_keys[claims.iss]
@@ -181,10 +181,10 @@ class Attempt:
             raise Refused("User JWT generated invalid permissions") from None
 
     def _connection_types(self, limits: UserPermissionLimits) -> frozenset[str]:
-        """The types that are allowed, empty for all; this connection's is among them."""
+        """Return the allowed types, empty for all. Raises Refused when they exclude this connection's."""
         named = [each.upper() for each in limits.allowed_connection_types or ()]
         known = CONNECTION_TYPES.intersection(named)
-        if named and not known:  # what is allowed is something that this server does not know
+        if named and not known:  # this server knows none of the allowed types
             raise Refused(f"invalid connection types {_list(named)}")
         if known and self.connection_type not in known:
             raise Refused("Connection type not allowed")
@@ -197,7 +197,7 @@ class Attempt:
             raise Refused(str(exc)) from None
 
     def describe(self, user: JWTUser) -> str:
-        """The log's line about a user that may connect."""
+        """Return the log's text about a user that may connect."""
         account = self.account
         assert account is not None
         kind = "Leafnode" if self.connection_type.startswith("LEAF") else "Client"
@@ -221,7 +221,7 @@ def _decode_user(token: str) -> UserClaims | None:
 
 
 def _own_limits(claims: UserClaims, account: ClaimAccount) -> tuple[int, int]:
-    """(max_subs, max_payload) of a user's JWT or its scope."""
+    """Return (max_subs, max_payload) of a user's JWT or its scope."""
     limits: UserPermissionLimits = claims.nats
     if claims.nats.issuer_account not in ("", claims.iss) and (scope := account.signing_keys.get(claims.iss)):
         limits = scope.template
@@ -229,12 +229,15 @@ def _own_limits(claims: UserClaims, account: ClaimAccount) -> tuple[int, int]:
 
 
 def seconds_left(end: float) -> float | None:
-    """From now to the time `expires` gave; a JWT is good until its last second is over."""
+    """Return the seconds until `end`, a result of expires(), None for 0; the last second counts in full."""
     return max(0.0, end - int(unix_time())) if end else None
 
 
 def expires(exp: int, valid_for: float) -> float:
-    """When a client must go: at its JWT's end, or that of the time of the day it may be here."""
+    """Return when a client must be closed, in seconds since 1970, 0 for never.
+
+    That is the end of its JWT (`exp`, 0 for none), or of its connect times, `valid_for` seconds from now.
+    """
     ends = [float(exp)] if exp else []
     if valid_for:
         ends.append(unix_time() + valid_for)

@@ -1,1 +1,1 @@
-"""Clients, as the control plane knows them."""
+"""The control plane's side of a client: its session, and the grant that lets it in."""

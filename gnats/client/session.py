@@ -1,4 +1,4 @@
-"""The control plane's side of a client (client.go): who it is, its CONNECT, how the log names it."""
+"""The control plane's side of a client (client.go): its CONNECT, account and grant, its name in the log."""
 
 import asyncio
 from typing import TYPE_CHECKING
@@ -18,18 +18,19 @@ if TYPE_CHECKING:
     from gnats.log.logger import Logger
 
 LEFT_OUT_TOLD = 1.0
-"""Seconds after which it is told how many log entries were left out."""
+"""Seconds from the first log entry left out to the line with their number."""
 
 _HEAD = ("start", "host", "id")
 _MID = ("user", "name", "lang", "ver")
-"""Fields of a ClientInfo before and amid those that depend on the service."""
+"""Fields of a ClientInfo: those before the account, and those between the account and the round trip time
+(see Subscriber.set_details)."""
 
 
 class Session:
-    """A client of the data plane with what only the control plane needs to know about it.
+    """A client of the data plane, and the facts about it that only the control plane needs.
 
-    `start` and `stop` are unix times in nanoseconds; `stop`, `reason`, `final` (the last snapshot) and
-    `final_subs` (see EV_CLOSED) are set when the connection is closed, and `client` is gone then.
+    `start` and `stop` are unix times in nanoseconds. When the connection is closed, `stop`, `reason`, `final`
+    (the last snapshot), `final_subs` (see EV_CLOSED) and `tls_final` are set, and `client` becomes None.
     """
 
     __slots__ = (
@@ -68,8 +69,9 @@ class Session:
         self._expiry: Timer | None = None
         self._left_out: Timer | None = None
         self.connected = False
+        """True once a CONNECT was accepted."""
         self.leaving = False
-        """It was told to go, and is not gone yet."""
+        """True once close() was called."""
         self.names = ""
         self.start = time_ns()
         self.stop = 0
@@ -79,11 +81,11 @@ class Session:
         self.tls_final: TLSInfo | None = None
 
     def __str__(self) -> str:
-        """How the log names the client."""
+        """Return the client's name in the log."""
         return f"{join_host_port(self.host, self.port)} - cid:{self.cid}{self.names}"
 
     def set_names(self) -> None:
-        """After the first CONNECT: name the client by its library, its own name, its account and its user."""
+        """Add the client's library, name, account and user to its name in the log, after its CONNECT."""
         opts = self.opts
         version = opts.version and f"v{opts.version}"
         library = ":".join(part for part in (version, opts.lang, opts.name) if part)
@@ -93,14 +95,14 @@ class Session:
             self.names += f" - {quote(f'{self.account.label}/{user}')}"
 
     def raw_auth_user(self) -> str:
-        """The user's name, for monitoring; a token is not shown."""
+        """Return the user's name for monitoring; "[REDACTED]" for a token."""
         opts = self.opts
         if opts.nkey or opts.user:
             return opts.nkey or opts.user
         return self.grant.pub_key if opts.jwt else ("[REDACTED]" if opts.auth_token else "")
 
     def auth_user(self) -> str:
-        """The user as authentication errors name it, empty when there is none."""
+        """Return the user's name for authentication errors; empty without a user."""
         if self.opts.nkey:
             return f"Nkey {quote(self.opts.nkey)}"
         if self.opts.user:
@@ -110,6 +112,7 @@ class Session:
         return 'Token "[REDACTED]"' if self.opts.auth_token else ""
 
     def auth_user_label(self) -> str:
+        """Return the user for log lines: its kind and its name, "token", or "" without a user."""
         if self.opts.nkey:
             return f"nkey:{self.opts.nkey}"
         if self.opts.user:
@@ -119,7 +122,7 @@ class Session:
         return "token" if self.opts.auth_token else ""
 
     def register_with_account(self, account: Account) -> bool:
-        """Belong to an account from now on; False when it has as many connections as it may."""
+        """Move to an account. Return False when that account has max_connections already."""
         if account is self.account and self.connected and self.cid in account.clients:
             return True
         self.account.remove_client(self)
@@ -127,11 +130,11 @@ class Session:
         return account.add_client(self)
 
     def decide(self, deciding: "asyncio.Task[None]") -> None:
-        """A task decides whether the client may connect: it ends when the client has gone."""
+        """Keep the task that decides whether the client may connect; closed() cancels it."""
         self._deciding = deciding
 
     def expire_after(self, seconds: float, log: "Logger") -> None:
-        """Close the connection when what it was granted ends."""
+        """Close the connection after so many seconds: its grant ends then."""
         self.cancel_expiry()
 
         def expire() -> None:
@@ -141,7 +144,7 @@ class Session:
         self._expiry = call_later(seconds, expire)
 
     def expires_in(self) -> float:
-        """Seconds until the connection is closed because its grant ends; 0 when it does not."""
+        """Return the seconds until the grant ends and the connection is closed; 0 when it does not end."""
         return seconds_until(self._expiry) if self._expiry else 0.0
 
     def cancel_expiry(self) -> None:
@@ -150,7 +153,7 @@ class Session:
             self._expiry = None
 
     def takes_info(self) -> bool:
-        """Whether INFO may be sent now: the client knows what it means, and its first PING is answered."""
+        """Check whether INFO may be sent now: the client supports it, and its first PING was answered."""
         return (
             self.connected
             and self.opts.protocol >= CLIENT_PROTO_INFO
@@ -159,12 +162,12 @@ class Session:
         )
 
     def peer_certificate(self) -> bytes | None:
-        """The client's certificate, DER, when it has shown one in a TLS handshake."""
+        """Return the certificate (DER) that the client presented in its TLS handshake, or None."""
         info = self.tls_info()
         return info["peer_certs"][0] if info and info["peer_certs"] else None
 
     def close(self, log: "Logger", reason: ClosedState, err: str | None = None) -> None:
-        """Close the connection, after telling the client `err` if there is one. Idempotent."""
+        """Close the connection; send `-ERR 'err'` first if `err` is given. Idempotent."""
         if self.client is None or self.leaving:
             return
         self.leaving = True
@@ -173,18 +176,18 @@ class Session:
         self.client.close_connection(reason, err)
 
     def log_left_out(self, log: "Logger") -> None:
-        """The data plane leaves out lines about the client: say in a second how many."""
+        """Start the timer of tell_left_out(): the data plane began to leave out log entries of the client."""
         self._left_out = call_later(LEFT_OUT_TOLD, self.tell_left_out, log)
 
     def tell_left_out(self, log: "Logger") -> None:
-        """Say how many lines were left out, if any were."""
+        """Log how many entries were left out, if log_left_out() was called since the last time."""
         if self._left_out and self.client:
             self._left_out.cancel()
             self._left_out = None
             log.warn(f"{self} - Left out {self.client.take_unlogged()} log entries: too many in a second")
 
     def closed(self, reason: ClosedState, num_subs: int = 0, subs: bytes = b"") -> None:
-        """Note the end: keep the counters and let go of the data plane's client."""
+        """Record the end: keep the counters, leave the account, drop the data plane's client."""
         self.stop = time_ns()
         self.reason = reason
         self.final = self.snapshot() | {"subscriptions": num_subs}
@@ -198,24 +201,24 @@ class Session:
             self._deciding = None
 
     def snapshot(self) -> dict[str, int]:
-        """The counters, see Client.snapshot; those at its end for a closed connection."""
+        """Return the counters (see Client.snapshot); of a closed connection, the last ones."""
         return self.client.snapshot() if self.client else self.final
 
     def tls_info(self) -> "TLSInfo | None":
-        """What its TLS handshake has settled, see core.tls.tlstransport.tls_info; kept when it has closed."""
+        """Return the results of its TLS handshake (core.tls.tlstransport.tls_info), also after the close."""
         return tls_info(self.client) if self.client else self.tls_final
 
     def rate_limit(self, log: "Logger", level: str, text: str) -> None:
-        """Log a statement about the client unless the same was just logged about another one."""
+        """Log a statement about the client, unless the same was logged in the last second, of any client."""
         statement = f"{text} - Account:{self.account.label}" if self.connected else text
         if log.allow(statement):
             user = self.auth_user_label() if self.connected else ""
             log.log(level, f"{self} - {statement}" + (f" - {user}" if user else ""))
 
     def client_info(self, **changes: object) -> dict[str, object]:
-        """The client as events, services and auth callouts are told of it (ClientInfo in events.go).
+        """Describe the client for events, services and auth callouts (ClientInfo in events.go).
 
-        Fields in nats-server's order, without the empty ones; `changes` replace some of them.
+        The fields are in nats-server's order, without empty ones; `changes` replaces some of them.
         """
         opts, grant = self.opts, self.grant
         fields: dict[str, object] = {
@@ -242,7 +245,7 @@ class Session:
         return {name: value for name, value in fields.items() if value}
 
     def share_details(self) -> None:
-        """Have the data plane tell services, where an import shares it, who the client is."""
+        """Give the data plane the client's details, for services imported with `share`."""
         info = self.client_info(acc="", name_tag=self.grant.name_tag)
         texts = {name: f'"{name}":'.encode() + marshal(value) for name, value in info.items()}
         head = b"".join(text + b"," for name, text in texts.items() if name in _HEAD)

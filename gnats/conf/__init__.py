@@ -1,4 +1,4 @@
-"""nats-server's configuration language: text in, a tree of tokens out (conf/ of nats-server)."""
+"""nats-server's configuration language: turns text into a tree of tokens (conf/ of nats-server)."""
 
 from gnats.conf.parse import Config, parse, parse_file
 from gnats.conf.tokens import Token, Value

@@ -1,4 +1,4 @@
-"""The digest of a configuration: SHA-256 of what Go's encoding/json makes of it."""
+"""The digest of a configuration: SHA-256 of its JSON as Go's encoding/json writes it."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     import hashlib
 
 _TEXTS = 10000
-"""Pieces of text that are hashed together."""
-_MAX_DEPTH = 9999  # of arrays and maps in each other: encoding/json's limit
+"""Pieces of text that one update of the hash gets."""
+_MAX_DEPTH = 9999  # nested arrays and maps: encoding/json's limit
 
 _ESCAPES = {code: f"\\u{code:04x}" for code in (*range(0x20), *map(ord, "<>&\u2028\u2029"))}
 _ESCAPES |= dict.fromkeys(range(0xDC80, 0xDD00), "\ufffd")  # bytes that surrogateescape kept
@@ -23,7 +23,7 @@ _ESCAPES |= {ord(char): f"\\{name}" for char, name in zip('"\\\b\f\n\r\t', '"\\b
 
 
 def digest(root: dict[str, Token]) -> str:
-    """The digest of `root` as `nats-server -t` prints it: sha256:<hex>.
+    """Return the digest of `root` as `nats-server -t` prints it: sha256:<hex>.
 
     Raises OptionError for values that are nested too deeply.
     """
@@ -36,7 +36,7 @@ def digest(root: dict[str, Token]) -> str:
 
 
 def new_sha256() -> hashlib._Hash:
-    """A hash of Python's own where it has one: hashlib loads OpenSSL, 3.7 MB of resident memory."""
+    """Return a new SHA-256 hash, Python's own if there is one: hashlib loads OpenSSL (3.7 MB of memory)."""
     return cast("hashlib._Hash", _sha256()())
 
 
@@ -67,7 +67,7 @@ def _texts(root: dict[str, Token]) -> Iterator[str]:
 
 
 def _pieces(value: Value) -> Iterator[str | Token]:
-    """The JSON of a value, with Tokens where theirs goes."""
+    """Yield the JSON of a value; a Token stands for its own JSON."""
     if isinstance(value, dict):
         lead = "{"
         for key in sorted(value, key=_utf8):
@@ -109,7 +109,7 @@ def _float(value: float) -> str:
         return f"{mantissa}e{exponent.replace('-0', '-')}"
     whole, _, part = mantissa.partition(".")
     places = int(exponent)
-    if places > 0:  # 16 at least, and there are no more digits than that
+    if places > 0:  # at least 16, and there are never more digits than that
         return whole + part.ljust(places, "0")
     sign = "-" if value < 0 else ""
     return f"{sign}0.{'0' * (-places - 1)}{whole.removeprefix('-')}{part}"

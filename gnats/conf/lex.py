@@ -1,8 +1,8 @@
-"""The lexical half of the configuration language (conf/lex.go): text in, keys, values and brackets out.
+"""The lexer of the configuration language (conf/lex.go): turns text into keys, values and brackets.
 
-A state is a method that reads on from `_at` and returns the state that goes on. What comes after a value
-depends on where the value stands, so whoever begins a value leaves that state on the stack. Most states take
-a NUL byte for the end of the text, as nats-server's do.
+A state is a method that reads from `_at` on and returns the next state. The state after a value depends on
+where the value stands: the state that begins a value pushes it to the stack. Most states treat a NUL byte as
+the end of the text, as in nats-server.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from gnats.errors import OptionError
 _SPACE = "\t\n\v\f\r \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"  # unicode.IsSpace
 _SPACES = re.compile(f"[{_SPACE}]*")
 _BLANKS = re.compile(r"[\t ]*")
-_AFTER_VALUE = re.compile(r"(?:[\t ]|/(?!/))*")  # a lone / between a value and its end is nothing
+_AFTER_VALUE = re.compile(r"(?:[\t ]|/(?!/))*")  # a single / behind a value is ignored
 _AFTER_BLOCK = re.compile(r"(?:[\t\r\n ]|/(?!/))*")
 _COMMENT = re.compile(r"(?:#|//)[^\n\r\0]*")
 _KEY = re.compile(f"[^:=\0{_SPACE}]*")
@@ -32,7 +32,7 @@ _BLOCK_END = re.compile(r"\n\)(?=[\n\0]|\Z)")
 _DIGITS = re.compile(r"\d*")
 _SUFFIX = re.compile(r"[kmgtpe][bi]*", re.IGNORECASE | re.ASCII)
 _ADDRESS = re.compile(r"[\d.:-]*")
-# What nearly all of a long configuration consists of: "key: "text" in a map, "text" in an array, and brackets
+# Most of a long configuration: key: "text" in a map, "text" in an array, and brackets
 _PLAIN_IN_MAP = re.compile(
     rf"[{_SPACE}]*(?:((?!(?i:include)\b)[a-zA-Z_][\w.-]*)(?:[\t ]*[:=][\t ]*|[\t ]+(?=[{{\[]))"
     r'(?:"([^"\\\0]*)"(?:[\t ]*[,;\n\r]|(?=[\t ]*\}))|([{\[]))|(\}))',
@@ -61,7 +61,7 @@ _NO_PATH = {
 
 
 class Kind(Enum):
-    """What an item is."""
+    """The kind of an item."""
 
     EOF = "end"
     KEY = "key"
@@ -80,7 +80,7 @@ class Kind(Enum):
 
 @dataclass(slots=True)
 class Item:
-    """A word of the configuration: numbers as they are written, strings without quotes and escapes."""
+    """A lexical item. `text` is a number as written, or a string without quotes and escapes."""
 
     kind: Kind
     text: str
@@ -92,7 +92,7 @@ State: TypeAlias = "Callable[[], State | None]"
 
 
 class Lexer:
-    """Iterate over it for the items of `text`, the last of them Kind.EOF; `name` is the file in errors.
+    """Iterates over the items of `text`; the last is Kind.EOF. `name` is the file's name in errors.
 
     Iterating raises OptionError, one line with the place.
     """
@@ -103,10 +103,10 @@ class Lexer:
         self._ascii = text.isascii()
         self._newlines = [match.start() for match in re.finditer("\n", text)]
         self._at = 0
-        self._start = 0  # of the value that is being read
+        self._start = 0  # where the present value begins
         self._stack: list[State] = []
         self._items: list[Item] = []
-        # The line that was looked at last: the newlines around it and before it
+        # The line of the last item: the positions of the newlines around it, and the number before it
         self._before = self._after = self._lines = 0
 
     def __iter__(self) -> Iterator[Item]:
@@ -119,7 +119,7 @@ class Lexer:
     # Reading
 
     def _peek(self) -> str:
-        """The next character, "" at the end of the text."""
+        """Return the next character; "" at the end of the text."""
         return self._text[self._at : self._at + 1]
 
     def _take(self) -> str:
@@ -128,7 +128,7 @@ class Lexer:
         return char
 
     def _skip(self, pattern: re.Pattern[str]) -> str:
-        """The text that `pattern`, which may match nothing, takes up."""
+        """Skip the text that matches `pattern`, and return it; "" without a match."""
         match = pattern.match(self._text, self._at)
         if match is None:
             return ""
@@ -141,7 +141,7 @@ class Lexer:
     # Places
 
     def _emit(self, kind: Kind, start: int, end: int, text: str | None = None) -> None:
-        """An item that goes from `start` to `end`, of which `text` is the meaning."""
+        """Add an item that goes from `start` to `end`; `text` replaces the text there."""
         if text is None:
             text = self._text[start:end]
         if not self._before < start <= end <= self._after:
@@ -167,7 +167,7 @@ class Lexer:
         return error_at(self._name, newlines + 1, pos, f"Parse error: {reason}")
 
     def _unexpected(self, expected: str) -> OptionError:
-        """An error at the next character."""
+        """Make the error for the next character."""
         got = _show(self._take())
         return self._error(f"{expected}, but got {got} instead.")
 
@@ -260,9 +260,9 @@ class Lexer:
         return self._after_key
 
     def _unexpected_end(self, start: int, text: str = "") -> State | None:
-        """The text ends in something quoted: an error only when there is something since `start`.
+        """End inside a quoted string. As in nats-server, an error only if text was read since `start`.
 
-        `text` is what was read before.
+        `text` is the part of the string before `start`.
         """
         if self._at > start:
             raise self._error("Unexpected EOF.")
@@ -282,7 +282,7 @@ class Lexer:
     # Includes
 
     def _is_include(self, start: int) -> bool:
-        """Whether the bare key that began at `start` and ends here is the word include."""
+        """Check whether the bare key from `start` to here is the word include."""
         return self._text[start : self._at].lower() == "include" and self._peek() not in ":=\0"
 
     def _include(self) -> State:
@@ -306,7 +306,7 @@ class Lexer:
             self._at += 1
         return self._stack.pop()
 
-    # Maps and arrays, as far as they are plain
+    # Fast path of maps and arrays
 
     def _map(self) -> State:
         return self._plain(True)
@@ -315,7 +315,10 @@ class Lexer:
         return self._plain(False)
 
     def _plain(self, in_map: bool) -> State:
-        """Read on while there is nothing special, in a map or else in an array, and in those inside it."""
+        """Read plain entries of a map (`in_map`) or an array, and of maps and arrays inside it.
+
+        Stop at the first entry that needs the other states.
+        """
         emit, stack = self._emit, self._stack
         after_map_value, after_array_value = self._after_map_value, self._after_array_value
         while found := (_PLAIN_IN_MAP if in_map else _PLAIN_IN_ARRAY).match(self._text, self._at):
@@ -476,7 +479,7 @@ class Lexer:
         return self._bare()
 
     def _done(self, kind: Kind, start: int, text: str | None = None) -> State:
-        """The value from `start` to here is read."""
+        """Add the value from `start` to here as an item."""
         self._emit(kind, start, self._at, text)
         return self._stack.pop()
 
@@ -504,7 +507,7 @@ class Lexer:
                     return self._unexpected_end(part, text)
 
     def _bare(self) -> State:
-        """The rest of a string without quotes, or what turns out to be a boolean or a variable."""
+        """Read the rest of a string without quotes, a boolean or a variable."""
         start = self._start
         text = self._text[start : self._at] + self._skip(_BARE)
         escaped = False
@@ -555,7 +558,7 @@ class Lexer:
         self._emit(Kind.STRING, start, self._at - 1 if self._peek() else self._at)
         return self._stack.pop()
 
-    # Numbers, and what begins like one
+    # Numbers, and values that begin like a number
 
     def _number(self) -> State:
         self._skip(_DIGITS)
@@ -608,7 +611,7 @@ class Lexer:
 
 
 def _join(text: str) -> str:
-    """Escaped bytes that are UTF-8 together become the character that they are."""
+    """Join escaped bytes that form a UTF-8 character."""
     if text.isascii():
         return text
     return text.encode("utf-8", "surrogateescape").decode("utf-8", "surrogateescape")

@@ -1,6 +1,6 @@
-"""The grammar of the configuration language (conf/parse.go): items in, a tree of tokens out.
+"""The grammar of the configuration language (conf/parse.go): turns the lexer's items into a tree of tokens.
 
-It owns includes and variables, and what the words for numbers, booleans and dates are worth.
+This module resolves includes and variables, and gives numbers, booleans and dates their values.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from gnats.system.paths import system_path
 
 _Place: TypeAlias = tuple[str, int, int]
 
-_MAX_CHAIN = 100  # includes and environment variables that lead to each other
+_MAX_CHAIN = 100  # nested includes and environment variables
 MAX_VALUES = 10_000_000
-"""Values of one configuration, those behind a variable counted wherever it is used."""
+"""Values of one configuration; those of a variable count at each use."""
 MAX_INCLUDES = 10_000
 _BCRYPT = "2a$"
 _ENV_KEY = "pk"
 
-# Members of an Enum are looked up slowly
+# Looking up a member of an Enum is slow
 _EOF, _KEY, _STRING = Kind.EOF, Kind.KEY, Kind.STRING
 _MAP_START, _MAP_END = Kind.MAP_START, Kind.MAP_END
 _ARRAY_START, _ARRAY_END = Kind.ARRAY_START, Kind.ARRAY_END
@@ -41,14 +41,14 @@ for _power, _prefix in enumerate("kmgtpe", 1):
 
 @dataclass
 class Config:
-    """A configuration: its top-level keys, and its digest, sha256:<hex>."""
+    """A configuration: its top-level keys, and its digest (sha256:<hex>)."""
 
     root: dict[str, Token]
     digest: str
 
 
 def parse_file(path: str) -> Config:
-    """Read a configuration file and what it includes.
+    """Read a configuration file and the files that it includes.
 
     Raises OptionError, one line: file:line:pos: reason.
     """
@@ -60,7 +60,7 @@ def parse_file(path: str) -> Config:
 
 
 def parse(text: str, name: str = "") -> Config:
-    """parse_file() for a text; `name` is its path, in errors and for what it includes."""
+    """Like parse_file(), for a text. `name` is its path: errors show it, and includes are relative to it."""
     try:
         text.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError as exc:
@@ -87,7 +87,7 @@ def _config(parser: _Parser) -> Config:
 
 
 class _Files:
-    """How many files are included so far, by all that lead to each other."""
+    """Counts included files; all parsers of a configuration share it."""
 
     def __init__(self) -> None:
         self.included = 0
@@ -96,8 +96,8 @@ class _Files:
 class _Parser:
     """Reads one text.
 
-    `chain` names the files and environment variables that led here; `place` (file, line, pos) is where
-    the value of an environment variable goes to, when that is what the text is.
+    `chain` names the files and environment variables that led to this text. If the text is the value of an
+    environment variable, `place` is the (file, line, pos) of the variable's use.
     """
 
     def __init__(
@@ -114,7 +114,7 @@ class _Parser:
         self._place = place
         self._files = files or _Files()
         self._open: list[dict[str, Token] | list[Token]] = [{}]
-        self._sizes = [0]  # values in each of those
+        self._sizes = [0]  # the number of values in each of `_open`
         self._keys: list[Item] = []
 
     def parse(self) -> dict[str, Token]:
@@ -125,13 +125,13 @@ class _Parser:
             if item.kind is not _EOF:
                 last = item
                 self._item(item)
-            elif last is not None and last.kind is Kind.KEY and last.text != "}":  # a } too many is no error
+            elif last is not None and last.kind is Kind.KEY and last.text != "}":  # an extra } is no error
                 raise self._error(item, "config is invalid")
         return root
 
     @property
     def size(self) -> int:
-        """How many values there are in what parse() has returned."""
+        """The number of values in the result of parse()."""
         return self._sizes[0]
 
     def _item(self, item: Item) -> None:
@@ -167,9 +167,9 @@ class _Parser:
                 self._set(item, self._datetime(item))
 
     def _set(self, item: Item, value: Value, size: int = 1) -> None:
-        """Add `value` to the innermost array or map; in a map it belongs to the last key without one.
+        """Add `value` to the innermost open array or map; in a map, it belongs to the last open key.
 
-        `size` values are it and those in it.
+        `size` is the number of values: this one and all inside.
         """
         token = Token(value, *(self._place or (self._name, item.line, item.pos)), size=size)
         self._grow(item, size)
@@ -204,7 +204,7 @@ class _Parser:
         if not -(1 << 63) <= value < 1 << 63:
             raise self._error(item, f"integer '{item.text}' is out of the range")
         scale = _SCALES.get(number[2].lower())
-        if scale is not None:  # nats-server drops a value like 1kbb, and lets one that is too big wrap around
+        if scale is not None:  # as in nats-server: a value like 1kbb is dropped, and large products wrap
             self._set(item, (value * scale + (1 << 63)) % (1 << 64) - (1 << 63))
 
     def _float(self, item: Item) -> float:
@@ -226,7 +226,7 @@ class _Parser:
     # Includes and variables
 
     def _include(self, item: Item) -> None:
-        # As nats-server does: a path that begins with / is relative as well
+        # As in nats-server, a path that begins with / is relative as well
         path = os.path.normpath(Path(self._name).parent / f"./{item.text}")
         self._files.included += 1
         if self._files.included > MAX_INCLUDES:
@@ -244,7 +244,7 @@ class _Parser:
         self._grow(item, parser.size)
 
     def _variable(self, item: Item) -> tuple[Value, int]:
-        """What a variable stands for, and how many values that is."""
+        """Return the value of a variable, and the number of values in it."""
         name = item.text
         if name.startswith(_BCRYPT):
             return f"${name}", 1

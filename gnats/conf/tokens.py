@@ -1,4 +1,4 @@
-"""The values of a configuration, each with its place."""
+"""Tokens: the values of a configuration with their places; errors at a place."""
 
 from __future__ import annotations
 
@@ -15,22 +15,21 @@ Value: TypeAlias = "bool | int | float | str | datetime | list[Token] | dict[str
 
 @dataclass(slots=True)
 class Token:
-    """A value of a configuration.
+    """A value of a configuration and its place: the place of its key; of an item of an array, its own.
 
-    The place is that of the key, for an element of an array its own. As nats-server counts, `line` begins
-    with 1 and `pos`, in bytes, with 1, in the first line with 0. Bytes that are not UTF-8 are kept in strings
-    as surrogateescape keeps them. A datetime is in UTC.
+    As in nats-server, `line` counts from 1, and `pos` counts bytes from 1 (in the first line from 0). Strings
+    keep bytes that are not UTF-8 as surrogateescape does. A datetime is in UTC.
     """
 
     value: Value
     file: str
     line: int
     pos: int
-    used_variable: bool = False  # a variable refers to the key: it need not be an option
-    size: int = field(default=1, compare=False, repr=False)  # it and all values in it
+    used_variable: bool = False  # a variable refers to the key: the key need not be an option
+    size: int = field(default=1, compare=False, repr=False)  # the number of values: this one and all inside
 
 
 def error_at(file: str, line: int, pos: int, reason: str) -> OptionError:
-    """The error that a place in a configuration is; what cannot be printed of `reason` is escaped."""
+    """Make the error for a place in a configuration; escapes unprintable characters of `reason`."""
     shown = "".join(char if char.isprintable() else ascii(char)[1:-1] for char in reason)
     return OptionError(f"{file}:{line}:{pos}: {shown}")

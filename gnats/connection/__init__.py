@@ -1,1 +1,1 @@
-"""What any connection has: INFO, CONNECT, the reason of its end, its lines in the log."""
+"""The protocol texts of connections: INFO, CONNECT, close reasons, log lines."""

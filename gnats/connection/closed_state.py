@@ -1,10 +1,10 @@
-"""Why a connection was closed: the reasons of nats-server (monitor.go), in its order, with its texts."""
+"""The reasons for which connections are closed (monitor.go), in nats-server's order and with its texts."""
 
 from enum import IntEnum
 
 
 class ClosedState(IntEnum):
-    """A reason; `str()` gives the text that connz and the log show."""
+    """A reason for closing; `str()` returns its text in connz and in the log."""
 
     CLIENT_CLOSED = 1
     AUTHENTICATION_TIMEOUT = 2
@@ -67,5 +67,5 @@ _TEXTS = {
 
 
 def count_by_kind(clients: int) -> dict[str, int]:
-    """Connections closed for one reason by their kind (SlowConsumersStats): there are only clients."""
+    """Return the number of closed connections by kind (SlowConsumersStats). All are clients."""
     return {"clients": clients, "routes": 0, "gateways": 0, "leafs": 0}

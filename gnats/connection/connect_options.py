@@ -1,4 +1,4 @@
-"""What a client asks for in CONNECT (ClientOpts in client.go)."""
+"""The options that a client sends in CONNECT (ClientOpts in client.go)."""
 
 from dataclasses import dataclass, fields
 
@@ -6,7 +6,7 @@ from gnats.connection.info import PERMISSION
 from gnats.go.json import Struct, unmarshal
 
 CLIENT_PROTO_INFO = 1
-"""The protocol of clients that take INFO at any time."""
+"""The `protocol` of clients that accept INFO at any time."""
 
 CONNECT_FIELDS: Struct = {
     "echo": "bool",
@@ -32,12 +32,12 @@ CONNECT_FIELDS: Struct = {
     "remote_account": "string",
     "proxy_sig": "string",
 }
-"""CONNECT's fields; those that ClientOptions has not are checked and otherwise ignored."""
+"""CONNECT's fields. Fields that ClientOptions lacks are checked for their type and then ignored."""
 
 
 @dataclass(slots=True)
 class ClientOptions:
-    """What a client asked for: CONNECT's fields (ClientOpts in client.go); before the first, its defaults."""
+    """CONNECT's fields (ClientOpts in client.go); before the first CONNECT, the defaults."""
 
     echo: bool = True
     verbose: bool = True
@@ -59,10 +59,7 @@ class ClientOptions:
     no_responders: bool = False
 
     def merge(self, connect: bytes) -> None:
-        """Take over what a CONNECT's argument sets.
-
-        Raises JSONError.
-        """
+        """Set the fields that a CONNECT's argument names. Raises JSONError."""
         for name, value in unmarshal(connect, CONNECT_FIELDS, "ClientOpts").items():
             name = "password" if name == "pass" else name
             if name in _KEPT:

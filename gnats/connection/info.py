@@ -1,4 +1,4 @@
-"""The INFO line: what the server says about itself to a connection (Info in server.go)."""
+"""The INFO line, which describes the server to a connection (Info in server.go)."""
 
 from dataclasses import dataclass, fields
 
@@ -63,10 +63,10 @@ INFO_FIELDS: Struct = {
 
 @dataclass(slots=True, kw_only=True)
 class Info:
-    """INFO's fields, by their names in JSON and in the order they are sent in.
+    """INFO's fields, with their names in JSON and in the order of the line.
 
-    Those without a default, and `proto`, `go` and the versions, are always sent, the others when not empty.
-    `version` is that of the nats-server whose behaviour this server has, `gnats` its own.
+    Fields are sent when they are not empty; host, port, headers and max_payload are always sent. `version` is
+    the version of nats-server that gnats behaves as; `gnats` is the version of gnats.
     """
 
     server_id: str
@@ -97,7 +97,7 @@ class Info:
     gnats: str = __version__
 
     def line(self, **changes: object) -> bytes:
-        """The INFO line, with some fields replaced."""
+        """Return the INFO line; `changes` replaces some fields."""
         values = {name: changes.get(name, getattr(self, name)) for name in _NAMES}
         present = {name: value for name, value in values.items() if value or name in _ALWAYS}
         return b"INFO " + marshal(present) + b" \r\n"

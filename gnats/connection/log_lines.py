@@ -1,4 +1,4 @@
-"""Words of the data plane's log and trace records (client.go): from code to level and nats-server's text."""
+"""nats-server's levels and texts (client.go) for the codes of the data plane's log and trace records."""
 
 import os
 from collections.abc import Callable
@@ -7,7 +7,7 @@ from gnats.core.net.log_records import LogCode, TraceCode
 from gnats.core.protocol.parser import Violation
 from gnats.go.text import duration, quote
 
-SNIPPET = 32  # bytes of a bad protocol line that are shown
+SNIPPET = 32  # bytes of a bad protocol line that the log shows
 KINDS = ("Client", "Router", "Gateway", "System", "Leafnode", "JetStream", "Account")
 
 
@@ -16,7 +16,7 @@ def _kind(client: object) -> str:
 
 
 def _bad_operation(client: object, b: int, data: bytes) -> str:
-    # b holds the parser's state and the offset, data what follows from there
+    # b: the parser's state (high 32 bits) and the offset (low 32 bits); data: the input from there on
     state, offset, snippet = b >> 32, b & 0xFFFFFFFF, quote(data[:SNIPPET])
     return f"{_kind(client)} parser ERROR, state={state}, i={offset}: proto='{snippet}...'"
 
@@ -152,11 +152,11 @@ def _payload(data: bytes, cut: int) -> str:
 
 
 def describe(client: object, code: int, b: int, data: bytes) -> tuple[str, str]:
-    """The level ("DBG", "INF", "WRN" or "ERR") and the text of an EV_LOG."""
+    """Return the level ("DBG", "INF", "WRN" or "ERR") and the text of an EV_LOG."""
     level, text = _RECORDS[code]
     return level, text(client, b, data)
 
 
 def trace_line(code: int, cut: int, data: bytes) -> str:
-    """The text of an EV_TRACE; `cut` is not 0 when the data is only the beginning of a payload."""
+    """Return the text of an EV_TRACE. `cut` is not 0 when `data` is only the beginning of a payload."""
     return _TRACES[code](data, cut)

@@ -1,4 +1,4 @@
-"""A connection of the data plane, as Python sees it."""
+"""A client of the data plane: the session of a NATS client, or one of the server's own subscribers."""
 
 from gnats.core.accounts.account import Account
 from gnats.core.accounts.subscriber import Subscriber
@@ -7,7 +7,11 @@ from gnats.core.poller import Poller
 from gnats.core.runtime.state import ServerState
 
 class Client(Subscriber):
-    """A connection that speaks the protocol, or one of the server's own subscribers (fd -1)."""
+    """A connection of a NATS client, or one of the server's own subscribers (fd -1); see Connection.
+
+    Sizes are in bytes, `write_deadline` and `ping_interval` in seconds; -1 for max_payload or max_subs means
+    no limit.
+    """
 
     def __init__(
         self,
@@ -28,15 +32,15 @@ class Client(Subscriber):
     def start(self, info: bytes, *, expect_connect: bool, auth_timeout: float = 0.0) -> None:
         """Hand the connection to its poller: send `info`, then read.
 
-        With `expect_connect` any verb but CONNECT is an authorization violation, and after `auth_timeout`
-        seconds without one the connection is closed.
+        With `expect_connect`, a verb before CONNECT is an authorization violation, and the connection is
+        closed when no CONNECT has come after `auth_timeout` seconds (0: never).
         """
     def refuse(self, info: bytes, reason: int, err: str) -> None:
-        """Greet, send `-ERR 'err'` and close, without reading anything."""
+        """Send `info` and `-ERR 'err'`, and close without reading anything."""
     def resume(self) -> None:
         """Go on parsing after a punted INFO has been answered."""
     def close_connection(self, reason: int, err: str | None = None) -> None:
-        """Send `-ERR 'err'` if given and close; EV_CLOSED follows once that is done. Idempotent."""
+        """Send `-ERR 'err'` if given and close; EV_CLOSED follows once the poller has done it. Idempotent."""
     def set_limits(
         self,
         *,
@@ -46,9 +50,9 @@ class Client(Subscriber):
         ping_interval: float,
         ping_max: int,
     ) -> None:
-        """Limits from now on, -1 for none; subscriptions over theirs stay."""
+        """Set limits, -1 for none; `ping_interval` in seconds. Subscriptions over max_subs stay."""
     def register(self, account: Account) -> None:
-        """Bind to an account, before start()."""
+        """Publish and subscribe in `account`. Call it before start()."""
     def connected(
         self,
         account: Account,
@@ -65,15 +69,23 @@ class Client(Subscriber):
         max_subs: int = -1,
         max_payload: int = -1,
     ) -> None:
-        """The answer to a CONNECT: take these options, send `greeting` (+OK or nothing), and resume.
-        `connect_info` is the INFO line sent after the first PONG when protocol >= 1.
-        `permissions` None means all."""
+        """Accept a CONNECT: set its account and options, send `greeting` (+OK or nothing), and go on parsing.
+
+        `connect_info` is the INFO line to send behind the first PONG to a client with protocol 1.
+        `permissions` None allows everything; -1 means no limit. Without memory for `connect_info` the
+        connection is closed. Raises MemoryError.
+        """
     @property
     def pong_sent(self) -> bool:
-        """Whether the client's first PING has been answered: from then on it may be sent INFO."""
+        """Whether the client's first PING has been answered. From then on it may be sent INFO at any time."""
     def subscribe_internal(self, subject: bytes, queue: bytes | None, sid: bytes) -> None: ...
     def unsubscribe_internal(self, sid: bytes) -> None: ...
     def publish_internal(
         self, subject: bytes, reply: bytes | None, headers: bytes | None, payload: bytes
     ) -> bool:
-        """Route a message as if this client had published it; True when somebody received it."""
+        """Route a message as if this internal client had published it. Return whether a subscriber got it.
+
+        `headers` is a whole header block, from the "NATS/1.0" line to the empty line. A `reply` of b"" leaves
+        an empty place for it in the MSG line, as nats-server's own messages do; None leaves none. Runs a
+        whole batch of the control loop's poller. Raises MemoryError.
+        """

@@ -1,1 +1,1 @@
-"""What the server publishes about clients, accounts and messages."""
+"""Events that the server publishes about clients, accounts, services and messages."""

@@ -1,6 +1,6 @@
-"""The events of the system account (events.go): clients that come, go or are refused, and figures.
+"""The events of the system account (events.go): clients connect, disconnect or are refused; statistics.
 
-Nothing is written down for an event that nobody listens to.
+An event without a subscriber is not made.
 """
 
 import asyncio
@@ -31,11 +31,11 @@ AUTH_ERROR_IN_ACCOUNT = "$SYS.ACCOUNT.CLIENT.AUTH.ERR"
 CONNS_INTERVAL = 30.0
 STATSZ_INTERVAL = 10.0
 STATSZ_FIRST = 0.25
-"""Seconds; each time until the next STATSZ doubles up to STATSZ_INTERVAL."""
+"""Seconds to the first STATSZ. The interval then doubles up to STATSZ_INTERVAL."""
 STATSZ_RATE_LIMIT = 1.0
 _PACKED_AT_ONCE = 1 << 16
 JETSTREAM_FLAGS = 1 | 2 | 4
-"""JetStream, binary stream snapshots, accounts that carry their own Raft traffic."""
+"""Server flags: JetStream, binary stream snapshots, Raft traffic in the accounts themselves."""
 
 
 class JetStream(Protocol):
@@ -46,7 +46,7 @@ class JetStream(Protocol):
 
 
 class Host(Protocol):
-    """The server as events name it."""
+    """The server that events describe."""
 
     @property
     def name(self) -> str: ...
@@ -59,10 +59,10 @@ class Host(Protocol):
 
 
 class Events:
-    """Publishes what happens; made with the server's start, closed with its end.
+    """Publishes events, from the server's start to its shutdown. Used from the loop's thread.
 
-    `client` is one of the system account, `clients` gives those of other accounts; `stats` makes the server's
-    figures (ServerStats).
+    `client` is the system account's; `clients` has those of other accounts. `stats` returns the server's
+    statistics (ServerStats).
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class Events:
         self._last_statsz = -STATSZ_RATE_LIMIT
 
     def close(self) -> None:
-        """Say that the server goes, and stop."""
+        """Publish that the server shuts down, and stop."""
         self._publish_info("SHUTDOWN")
         self._statsz_timer.cancel()
         for timer in self._conns_timers.values():
@@ -104,7 +104,7 @@ class Events:
     # -- envelopes -------------------------------------------------------------------------------------------
 
     def server_info(self) -> dict[str, object]:
-        """The server as each event and answer names it; counts them (ServerInfo)."""
+        """Describe the server for one event or answer, with the next sequence number (ServerInfo)."""
         server, opts = self._server, self._server.opts
         self._seq += 1
         info: dict[str, object] = {
@@ -132,7 +132,7 @@ class Events:
     def publish_in(
         self, account: Account, subject: bytes, message: object, accept_encoding: bytes = b""
     ) -> None:
-        """Publish in any account, compressed if that is asked for in a way known here."""
+        """Publish in any account, in an encoding that `accept_encoding` names and encode() knows."""
         header, payload = encode(marshal(message), accept_encoding)
         system = account is self._accounts.system_account
         client = self._client if system else self._clients.of(account)
@@ -156,13 +156,13 @@ class Events:
             self._client.publish(text_bytes(subject), marshal(self.server_info()), reply=b"")
 
     def lame_duck(self) -> None:
-        """The server has entered lame duck mode."""
+        """Publish that the server has entered lame duck mode."""
         self._publish_info("LAMEDUCK")
 
     # -- clients ---------------------------------------------------------------------------------------------
 
     def connected(self, session: "Session") -> None:
-        """A client has been let in."""
+        """Publish that a client has connected."""
         subject = f"$SYS.ACCOUNT.{session.account.name}.CONNECT"
         if self._interest(subject):
             event = self._event(CONNECT_EVENT, time_ns())
@@ -170,21 +170,21 @@ class Events:
             self._client.publish(text_bytes(subject), marshal(event), reply=b"")
 
     def disconnected(self, session: "Session") -> None:
-        """A client's connection has been closed."""
+        """Publish that a client's connection was closed."""
         subject = f"$SYS.ACCOUNT.{session.account.name}.DISCONNECT"
         if self._interest(subject):
             event = self._closing(session, session.stop, session.reason or ClosedState.CLIENT_CLOSED)
             self._client.publish(text_bytes(subject), marshal(event), reply=b"")
 
     def auth_error(self, session: "Session", reason: ClosedState) -> None:
-        """A client has been refused."""
+        """Publish in the system account that a client was refused."""
         subject = f"$SYS.SERVER.{self._server.id}.CLIENT.AUTH.ERR"
         if self._interest(subject):
             event = self._closing(session, time_ns(), reason)
             self._client.publish(text_bytes(subject), marshal(event), reply=b"")
 
     def account_auth_error(self, session: "Session", account: Account, reason: str) -> None:
-        """A client that belongs to an account has been refused: its owners are told in it."""
+        """Publish in an account that one of its clients was refused."""
         subject = AUTH_ERROR_IN_ACCOUNT.encode()
         if account.sublist.interested(subject):
             event = self._closing(session, time_ns(), reason, acc=account.name)
@@ -209,7 +209,7 @@ class Events:
     # -- accounts --------------------------------------------------------------------------------------------
 
     def conns_update(self, account: Account) -> None:
-        """The connections of an account have changed; repeated from time to time while there are any."""
+        """Publish an account's number of connections, now and every CONNS_INTERVAL while it has any."""
         if account is self._accounts.global_account:
             return
         if timer := self._conns_timers.pop(account.name, None):
@@ -220,7 +220,7 @@ class Events:
         self.send_conns(account, *filter(self._interest, (old, new)))
 
     def send_conns(self, account: Account, *subjects: str) -> None:
-        """Say how many connections an account has."""
+        """Publish an account's number of connections to each of the subjects."""
         if subjects:
             event = self._event(ACCOUNT_CONNECTIONS, time_ns()) | account.statz()
             for number, subject in enumerate(subjects):
@@ -236,7 +236,7 @@ class Events:
         self.statsz_update()
 
     def statsz_update(self, *, now: bool = False) -> None:
-        """Publish the server's figures; if that was just done, do it a bit later unless it is to be `now`."""
+        """Publish the server's statistics; unless `now`, at most once in STATSZ_RATE_LIMIT seconds."""
         time_now = monotonic()
         limit = min(STATSZ_RATE_LIMIT, self._statsz_after)
         wait = 0.0 if now else self._last_statsz + limit - time_now
@@ -250,12 +250,12 @@ class Events:
             self.respond(text_bytes(subject), self.statsz())
 
     def statsz(self) -> dict[str, object]:
-        """The server's figures (ServerStatsMsg)."""
+        """Return the server's statistics (ServerStatsMsg)."""
         return {"server": self.server_info(), "statsz": self._stats()}
 
 
 def encode(payload: bytes, accept_encoding: bytes) -> tuple[bytes | None, bytes]:
-    """A header and a payload, compressed if one of the encodings asked for is known here."""
+    """Return (header, payload), compressed if the accepted encodings include gzip."""
     if not accept_encoding.strip():
         return None, payload
     if b"gzip" in accept_encoding.lower():
@@ -266,7 +266,7 @@ def encode(payload: bytes, accept_encoding: bytes) -> tuple[bytes | None, bytes]
 
 
 def encode_steps(payload: bytes, accept_encoding: bytes) -> "Steps[tuple[bytes | None, bytes]]":
-    """encode() in steps."""
+    """Encode as encode(), in steps, so that other work gets its turn."""
     if b"gzip" not in accept_encoding.lower():
         return encode(payload, accept_encoding)
     import zlib

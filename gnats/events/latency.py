@@ -1,5 +1,4 @@
-"""How long services take: measurements of the data plane, as messages to those who want to know
-(ServiceLatency in accounts.go)."""
+"""Publish the latencies of services, which the data plane measures (ServiceLatency in accounts.go)."""
 
 import re
 import struct
@@ -35,11 +34,11 @@ _WITH = {
     "B3": None,
     "Traceparent": re.compile("Tracestate"),
 }
-"""Header fields that ask for a measurement, in the order in which they count, and those that go with each."""
+"""Header fields that request a measurement, the first one present counts; with each, its companion fields."""
 
 
 class Latency:
-    """Publishes measurements in the accounts that serve."""
+    """Publishes measurements in the accounts that provide the services."""
 
     def __init__(self, server_name: str, sessions: Mapping[int, Session], clients: InternalClients) -> None:
         self._server_name = server_name
@@ -48,8 +47,11 @@ class Latency:
         self._ids = NuidSource()
 
     def measured(self, account: Account, wanted: ServiceLatency, status: int, data: bytes) -> None:
-        """Tell of a request that ended with a status; `data` is a core.messages.responses.Measured and the
-        request's header if that has asked for it."""
+        """Publish the measurement of a request that ended with a status (an HTTP status).
+
+        `data` is a core.messages.responses.Measured, and the request's header if it requested the
+        measurement.
+        """
         requester, responder, elapsed, when, share = _MEASURED.unpack_from(data)
         report = self._report(status, requester, responder, elapsed, when, share=bool(share))
         if header := tracing_fields(data[_MEASURED.size :]):
@@ -76,7 +78,7 @@ class Latency:
         return report
 
     def _describe(self, report: dict[str, object], what: str, cid: int, *, share: bool) -> int:
-        """Put a client, if it is still there, into a report; its round trip time in ns."""
+        """Add a client, if it is still connected, to a report; return its round-trip time in ns, 0 if not."""
         session = self._sessions.get(cid)
         if session is None:
             return 0
@@ -91,7 +93,7 @@ class Latency:
 
 
 def tracing_fields(header: bytes) -> dict[str, list[str]]:
-    """What of a request's header has asked for a measurement, and what belongs to it."""
+    """Return the header field that requested a measurement, with its companion fields."""
     found: dict[str, list[str]] = {}
     for key, value in fields(header):
         found.setdefault(_canonical(key), []).append(value.decode(errors="replace"))

@@ -1,4 +1,4 @@
-"""Traces of messages as senders get them (msgtrace.go): events about what has happened to one, in order."""
+"""Publish message traces (msgtrace.go): for one message, the events on its way, in order."""
 
 import json
 import os
@@ -45,7 +45,7 @@ _STREAM_ERRORS = {
     10097: _TOO_LARGE,
     10166: "message TTL disabled",
 }
-"""What is told of a message that a stream did not take, where publishers are told something else."""
+"""Texts in traces for messages that a stream refused, where publishers get another text."""
 _MISMATCHES = {
     _LAST_SEQUENCE: ("last sequence mismatch", "Nats-Expected-Last-Sequence"),
     _LAST_SUBJECT_SEQUENCE: ("last sequence by subject mismatch", "Nats-Expected-Last-Subject-Sequence"),
@@ -53,11 +53,14 @@ _MISMATCHES = {
 
 Headers = dict[str, list[str]]
 Entry = tuple[int, int, str, int, list[bytes]]
-"""When (unix time, ns), a connection's id, what, a code that says more, texts; see core.messages.msgtrace."""
+"""A note: time (ns since 1970), connection id, kind, code, texts; see core.messages.msgtrace."""
 
 
 def publish(sessions: "Mapping[int, Session]", events: "Events", session: "Session", data: bytes) -> None:
-    """Publish what was noted of a client's message in its account; `sessions` are all clients by id."""
+    """Publish the trace of a client's message in its account.
+
+    `data` are the poller's notes (EV_MSG_TRACE); `sessions` are all clients by id.
+    """
     header_n, dest_n, size = _HEAD.unpack_from(data)
     header = data[_HEAD.size : _HEAD.size + header_n]
     at = _HEAD.size + header_n + dest_n
@@ -72,7 +75,7 @@ def publish(sessions: "Mapping[int, Session]", events: "Events", session: "Sessi
 
 
 def header_map(header: bytes) -> Headers:
-    """A header's fields that have a value, each with all of its values."""
+    """Return a header's fields that have a value, each with all of its values."""
     found: Headers = {}
     for key, value in fields(header):
         found.setdefault(_text(key), []).append(_text(value))
@@ -80,7 +83,7 @@ def header_map(header: bytes) -> Headers:
 
 
 def entries(data: bytes, at: int) -> Iterator[Entry]:
-    """What was noted, from an offset on."""
+    """Yield the notes in `data` from offset `at` on."""
     while at < len(data):
         when, cid, *sizes, kind, code = _ENTRY.unpack_from(data, at)
         at += _ENTRY.size
@@ -94,7 +97,7 @@ def entries(data: bytes, at: int) -> Iterator[Entry]:
 def trace_events(
     sessions: "Mapping[int, Session]", session: "Session", headers: Headers, noted: Iterator[Entry]
 ) -> list[dict[str, object]]:
-    """The events of a trace, by its notes: the first one is that the message came in."""
+    """Turn a trace's notes into its events; the first is the ingress of the message."""
     events: list[dict[str, object]] = []
     stream: dict[str, object] = {}
     account = session.account.name
@@ -139,7 +142,10 @@ def trace_events(
 
 
 def stream_error(number: int, text: str, headers: Headers) -> str:
-    """Why a stream did not take a message: an error of JetStream's, or -errno; and what belongs to it."""
+    """Return the text for a message that a stream refused.
+
+    `number` is a JetStream error, or -errno in 64 bits; `text` is the detail that belongs to it.
+    """
     if number >> 63:
         return os.strerror(2**64 - number).lower()
     if number in (_STORE_FAILED, _ROLLUP_FAILED):

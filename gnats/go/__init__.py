@@ -1,1 +1,1 @@
-"""Go's numbers, texts, times and JSON, as people and programs know them from nats-server."""
+"""Numbers, texts, times and JSON, read and written as Go does."""

@@ -1,4 +1,4 @@
-"""Addresses as text: a host and a port (parseHostPort in util.go)."""
+"""Addresses of a host and a port as text (parseHostPort in util.go)."""
 
 from gnats.errors import OptionError
 from gnats.go.text import quote
@@ -7,10 +7,7 @@ RANDOM_PORT = -1
 
 
 def split_host_port(text: str) -> tuple[str, str]:
-    """The host and the port of host:port or [host]:port.
-
-    Raises OptionError when it is neither.
-    """
+    """Split host:port or [host]:port. Raises OptionError for other text."""
     host, colon, port = text.rpartition(":")
     if host.startswith("[") and host.endswith("]"):
         host = host[1:-1]
@@ -22,9 +19,9 @@ def split_host_port(text: str) -> tuple[str, str]:
 
 
 def parse_host_port(text: str, default_port: int) -> tuple[str, int]:
-    """The host and port of an advertised address; the port may be missing.
+    """Split an advertised address, host or host:port; without a port, use `default_port`.
 
-    Raises OptionError when it is neither host nor host:port.
+    Raises OptionError for other text.
     """
     if ":" not in text or text.endswith("]"):
         text = f"{text}:{default_port}"

@@ -1,6 +1,6 @@
-"""JSON from a peer, read as Go's encoding/json reads it into a struct.
+"""Reads JSON as Go's encoding/json reads it into a struct, and writes JSON as Go does.
 
-What a client can notice of it: field names match in any case, the exact one first; null leaves a field as it
+Peers notice these rules of Go: field names match in any case, the exact one first; null leaves a field as it
 is; unknown fields are skipped; of duplicates the last wins; bytes that are not UTF-8, and halves of surrogate
 pairs, become U+FFFD; a value of another type is an error.
 """
@@ -27,7 +27,7 @@ _GO_TYPES = {"strings": "[]string", "duration": "time.Duration"}
 
 
 class ListOf(NamedTuple):
-    """An array of values of one type; null is null, and an item's null its type's zero value or None."""
+    """An array with items of one type. An item that is null becomes None."""
 
     item: "Type"
 
@@ -39,16 +39,16 @@ class MapOf(NamedTuple):
 
 
 class Either(NamedTuple):
-    """One type or, where the value is not of that one, another."""
+    """A value of the first type or, if it is not of that type, of the second."""
 
     first: "Type"
     second: "Type"
 
 
 class Custom(NamedTuple):
-    """A type with a way of its own: `read` is given the value, null as None, and raises JSONError.
+    """A type with its own reader: `read` gets the value (None for null), and may raise JSONError.
 
-    With a `name` it is a Go type that is written as a string: nothing else but null gets as far as `read`.
+    With a `name`, it is a Go type that is written as a string: `read` gets only strings and None.
     """
 
     read: Callable[[object], object]
@@ -56,7 +56,7 @@ class Custom(NamedTuple):
 
 
 class Named(NamedTuple):
-    """The fields of an object, and the name of their struct for errors; `pointer`: arrays hold pointers."""
+    """An object's fields, and its struct's name for errors. With `pointer`, arrays of it hold pointers."""
 
     name: str
     fields: "Struct"
@@ -64,7 +64,7 @@ class Named(NamedTuple):
 
 
 Type = Union[str, "Struct", ListOf, MapOf, Either, Custom, Named]
-"""A field's type: "bool", "string", "strings", "any", an integer type, a nested object's fields..."""
+"""A field's type: "bool", "string", "strings", "any", a key of _INTEGERS, or one of the classes above."""
 Struct = Mapping[str, Type]
 """The fields of an object."""
 
@@ -72,16 +72,16 @@ _SURROGATES = re.compile("[\ud800-\udfff]")
 _ESCAPED_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 _MINUS_ZERO = re.compile(r"-0(?![0-9.eE])")
 _LONGEST_INTEGER = 4300
-"""Digits that int() takes."""
+"""Digits that int() accepts."""
 _TOO_DEEP = "invalid JSON: nested too deeply"
 
 
 Json = dict[str, Any]
-"""An object to be written."""
+"""An object to write."""
 
 
 class JSONError(ValueError):
-    """Text that is not JSON, or not of the type it is read into."""
+    """Text is not JSON, or a value does not have its field's type."""
 
 
 def _replace(exc: UnicodeError) -> tuple[str, int]:
@@ -101,7 +101,7 @@ class _Pairs(list[tuple[str, object]]):
 
 
 class _Number(str):
-    """A number that no integer type takes as it is written."""
+    """The text of a number that is not read with int(): a fraction or exponent, -0, or too many digits."""
 
     __slots__ = ()
 
@@ -117,12 +117,12 @@ _CAREFUL = json.JSONDecoder(
 
 
 def _decoder(text: str) -> json.JSONDecoder:
-    """The quick one, unless integers have to be looked at."""
+    """Choose the faster decoder, unless the text may contain -0 or very long integers."""
     return _CAREFUL if _MINUS_ZERO.search(text) or len(text) > _LONGEST_INTEGER else _DECODER
 
 
 def _whole(value: object) -> object:
-    """The value with U+FFFD for halves of surrogate pairs, of keys, too."""
+    """Replace halves of surrogate pairs by U+FFFD, in keys too."""
     if isinstance(value, _Pairs):
         return _Pairs((_SURROGATES.sub("\ufffd", key), _whole(item)) for key, item in value)
     if isinstance(value, list):
@@ -131,13 +131,13 @@ def _whole(value: object) -> object:
 
 
 def unmarshal(data: bytes, fields: Struct, what: str, *, strict: bool = False) -> dict[str, object]:
-    """The members of the JSON object `data` that are in `fields`; `what` is its name in errors.
+    """Return the members of the JSON object `data` that are in `fields`; errors call it `what`.
 
     With `strict`, a member that is not in `fields` is an error. Raises JSONError.
     """
     try:
         return _unmarshal(data, fields, what, strict)
-    except RecursionError:  # of the decoder, or of what walks through its values and needs more of the stack
+    except RecursionError:  # in the decoder, or in functions here that walk through its values
         raise JSONError(_TOO_DEEP) from None
 
 
@@ -159,9 +159,9 @@ def _unmarshal(data: bytes, fields: Struct, what: str, strict: bool) -> dict[str
 
 
 def unmarshal_stream(data: bytes, fields: Struct, what: str, *, strict: bool = False) -> dict[str, object]:
-    """As unmarshal(), of all the objects in `data`, one after the other (json.Decoder); there may be none.
+    """Like unmarshal(), for any number of objects in a row (json.Decoder): later members win.
 
-    Raises JSONError, which says where the text is no JSON.
+    Raises JSONError, with the offset of a syntax error.
     """
     try:
         return _unmarshal_stream(data, fields, what, strict)
@@ -192,14 +192,14 @@ def _unmarshal_stream(data: bytes, fields: Struct, what: str, strict: bool) -> d
 
 
 def _blank(text: str, at: int) -> int:
-    """The position behind white space."""
+    """Return the position behind white space."""
     while at < len(text) and text[at] in " \t\r\n":
         at += 1
     return at
 
 
 def _stream_error(data: bytes, at: int) -> str:
-    """Why something is no JSON from a character on, and at which byte."""
+    """Return the reason and the byte offset of the syntax error behind the character `at`."""
     from gnats.go.jsonsyntax import END, syntax_error_at
 
     before = len(data.decode("utf-8", "surrogateescape")[:at].encode("utf-8", "surrogateescape"))
@@ -221,7 +221,7 @@ def _object(pairs: _Pairs, fields: Struct, what: str, strict: bool) -> dict[str,
 
 
 def _fold(name: str) -> str:
-    return name.replace("\u017f", "s").lower()  # lower() leaves the long s alone, Go does not
+    return name.replace("\u017f", "s").lower()  # Go folds the long s to s, lower() does not
 
 
 def _value(value: object, field: Type, what: str, strict: bool, element: bool = False) -> object:
@@ -258,7 +258,7 @@ def _value(value: object, field: Type, what: str, strict: bool, element: bool = 
 
 
 def _mismatch(value: object, field: Type, what: str, element: bool = False) -> JSONError:
-    """`element`: the value is an array's."""
+    """Make the error for a value of another type; with `element`, the value is an array's item."""
     kind, type_ = _kind(value), _go_type(field)
     if kind == "number" and isinstance(field, str) and field in _INTEGERS:
         kind = f"number {value}"
@@ -267,7 +267,7 @@ def _mismatch(value: object, field: Type, what: str, element: bool = False) -> J
 
 
 def _go_type(field: Type) -> str:
-    """What Go calls it, "" for a struct whose name is not known here."""
+    """Return Go's name of a type; "" for a struct whose name is not known."""
     match field:
         case str():
             return _GO_TYPES.get(field, field)
@@ -285,7 +285,7 @@ def _go_type(field: Type) -> str:
 
 
 def _syntax_error(data: bytes) -> str:
-    from gnats.go.jsonsyntax import syntax_error  # only those who send no JSON load it
+    from gnats.go.jsonsyntax import syntax_error  # loaded only when a syntax error occurs
 
     return syntax_error(data)
 
@@ -339,8 +339,7 @@ _ESCAPED = re.compile("[<>&\u2028\u2029\ud800-\udfff]")
 
 
 def escape(text: str) -> str:
-    """JSON text as Go writes it: characters that HTML would interpret are escaped, bytes that are not UTF-8
-    replaced."""
+    """Escape JSON text as Go does: escape characters special to HTML, replace bytes that are not UTF-8."""
     return _ESCAPED.sub(_escape_one, text)
 
 
@@ -350,12 +349,12 @@ def _escape_one(found: re.Match[str]) -> str:
 
 
 def marshal(value: object) -> bytes:
-    """The compact JSON of a value, as Go writes it."""
+    """Return the compact JSON of a value, as Go writes it."""
     return escape(json.dumps(value, separators=(",", ":"), ensure_ascii=False)).encode()
 
 
 def marshal_steps(value: object, depth: int = 3) -> Generator[None, None, bytes]:
-    """marshal() in steps, a yield behind each item of a list; what is nested `depth` deep is one step."""
+    """Like marshal(), in steps: yields after each item of a list. A value nested `depth` deep is one step."""
     if depth and isinstance(value, dict):
         members = []
         for name, item in value.items():

@@ -1,4 +1,4 @@
-"""What Go's encoding/json says about text that is not JSON; see gnats.go.json."""
+"""Finds syntax errors in JSON and describes them as Go's encoding/json does; see gnats.go.json."""
 
 import re
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ _QUOTED = {ord("'"): "'\\''", ord('"'): "'\"'"}
 
 
 class _Bad(Exception):
-    """What is wrong, and at which byte."""
+    """A syntax error: the reason, and the offset of the byte."""
 
     def __init__(self, reason: str, at: int) -> None:
         super().__init__(reason)
@@ -24,12 +24,12 @@ class _Bad(Exception):
 
 
 def syntax_error(data: bytes) -> str:
-    """Why `data` is no JSON text; "" when it is one. Nesting is not limited here."""
+    """Return the reason why `data` is not JSON; "" if it is. Nesting is not limited here."""
     return syntax_error_at(data)[0]
 
 
 def syntax_error_at(data: bytes) -> tuple[str, int]:
-    """The same, and the last byte of the character that is wrong."""
+    """Return the same reason, and the offset of the last byte of the wrong character."""
     try:
         for _ in _document(data):
             pass
@@ -55,7 +55,7 @@ def _skip(data: bytes, at: int) -> int:
 
 
 def _document(data: bytes) -> Iterator[int]:
-    """Every position that a value, key or separator ends at; raises _Bad where there is none."""
+    """Walk through the document: yield the position behind each value. Raises _Bad at a syntax error."""
     closers: list[int] = []
     at = _skip(data, 0)
     while True:

@@ -1,6 +1,6 @@
-"""Dataclasses that are JSON objects: read as Go reads a struct, written in the order of their fields.
+"""Dataclasses for JSON objects: read as Go reads a struct, written in the order of their fields.
 
-A field is declared with always() or omitempty(), which say what Go's tag says.
+always() and omitempty() declare fields, as tags of a Go struct do.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ _TYPE, _OMIT, _MAKE = "type", "omit", "make"
 
 
 class Document:
-    """The base of such dataclasses. Their attributes have the JSON's names; arrays are tuples."""
+    """The base of these dataclasses. Attributes have the names of the JSON; arrays are tuples."""
 
     __slots__ = ()
     go_name: ClassVar[str] = ""
-    """The struct's name in errors, where it is not the class's."""
+    """The struct's name in errors; empty: the class's name."""
 
     @classmethod
     @cache
     def schema(cls) -> Struct:
-        """The fields, as gnats.go.json reads them."""
+        """Return the fields as gnats.go.json needs them."""
         return {field.name: field.metadata[_TYPE] for field in dataclasses.fields(cls)}  # type: ignore[arg-type]
 
     @classmethod
     def from_members(cls, members: Mapping[str, Any]) -> Self:
-        """Made of what unmarshal() has found; members that are no fields are left alone."""
+        """Make an object from the result of unmarshal(); members that are not fields are ignored."""
         values = {}
         for field in dataclasses.fields(cls):  # type: ignore[arg-type]
             if field.name in members:
@@ -43,11 +43,11 @@ class Document:
 
     @classmethod
     def from_json(cls, data: bytes, *, strict: bool = False) -> Self:
-        """Raises JSONError with Go's text."""
+        """Read an object from JSON. Raises JSONError with Go's text."""
         return cls.from_members(unmarshal(data, cls.schema(), cls.go_name or cls.__name__, strict=strict))
 
     def json(self) -> dict[str, object]:
-        """The members in their order, without those that are empty and may be left out."""
+        """Return the members in the order of the fields; empty omitempty() fields are left out."""
         members = {}
         for field in dataclasses.fields(self):  # type: ignore[arg-type]
             value = getattr(self, field.name)
@@ -74,22 +74,22 @@ def _field(type_: Type, default: object, omit: bool, make: Callable[[Any], objec
 
 
 def always(type_: Type, default: object, make: Callable[[Any], object] | None = None) -> Any:
-    """A field that is always written; `make` makes the attribute of what unmarshal() gives."""
+    """Declare a field that is always written; `make` converts a value of unmarshal() to the attribute."""
     return _field(type_, default, False, make)
 
 
 def omitempty(type_: Type, default: object, make: Callable[[Any], object] | None = None) -> Any:
-    """A field that is left out when it is empty."""
+    """Declare a field that is left out when it is empty."""
     return _field(type_, default, True, make)
 
 
 def one(cls: type[Document]) -> Any:
-    """A field that is another object, or nothing."""
+    """Declare a field that holds another object, or None."""
     return omitempty(Named(cls.go_name or cls.__name__, cls.schema()), None, cls.from_members)
 
 
 def many(cls: type[Document], *, pointers: bool = False) -> Any:
-    """A field that is an array of other objects; a null in it is an empty one, or with `pointers` None."""
+    """Declare a field that holds an array of objects; null becomes an empty object, with `pointers` None."""
     item = Named(cls.go_name or cls.__name__, cls.schema(), pointers)
 
     def make(found: list[Mapping[str, Any] | None]) -> tuple[Document | None, ...]:
@@ -99,7 +99,7 @@ def many(cls: type[Document], *, pointers: bool = False) -> Any:
 
 
 def strings() -> Any:
-    """A field that is an array of strings."""
+    """Declare a field that holds an array of strings."""
     return omitempty("strings", (), tuple)
 
 
@@ -108,9 +108,9 @@ def _go_json(value: object) -> str:
 
 
 def one_of(*words: str, refusal: str = "can not unmarshal {quoted}", **also: str) -> Custom:
-    """A string that is one of `words`; `also` are others for them.
+    """Make the type of a string that must be one of `words`, or a key of `also`, which maps it to a word.
 
-    `refusal` is what is said of any other, {raw} or {quoted}.
+    `refusal` is the error's text for other values; {raw} and {quoted} stand for the value's JSON.
     """
     meaning = {word: word for word in words} | also
 
@@ -134,4 +134,4 @@ def _read_time(value: object) -> object:
 
 
 TIME = Custom(_read_time, "time.Time")
-"""A time as RFC 3339 has it, "" for none."""
+"""A time as text of RFC 3339; null becomes ""."""

@@ -1,4 +1,4 @@
-"""Go's ways of writing values down (strconv, time, fmt), which people and tools know from logs and JSON."""
+"""Texts of values in Go's forms (strconv, time, fmt), for logs and JSON."""
 
 import time
 
@@ -15,7 +15,7 @@ _ESCAPES = {
 }
 
 MICROSECOND, MILLISECOND, SECOND = 1_000, 1_000_000, 1_000_000_000
-"""In nanoseconds, as Go counts time."""
+"""In nanoseconds."""
 _UNITS = {
     "ns": 1,
     "us": MICROSECOND,
@@ -32,11 +32,11 @@ MAX_UINT64 = (1 << 64) - 1
 _TRUE = frozenset(("1", "t", "T", "true", "TRUE", "True"))
 _FALSE = frozenset(("0", "f", "F", "false", "FALSE", "False"))
 _YEAR_0, _YEAR_9999_END = -62167219200, 253402300799
-"""The first second of the years that have four digits, and the last, since 1970."""
+"""The first second of the year 0 and the last of the year 9999, since 1970."""
 
 
 def quote(text: str | bytes) -> str:
-    """What fmt prints for %q: a double-quoted Go string; bytes that are not UTF-8 become \\xNN."""
+    """Quote as fmt's %q does: a double-quoted Go string; bytes that are not UTF-8 become \\xNN."""
     if isinstance(text, bytes):
         text = text.decode("utf-8", "surrogateescape")
     if text.isascii() and text.isprintable() and '"' not in text and "\\" not in text:
@@ -45,7 +45,7 @@ def quote(text: str | bytes) -> str:
 
 
 def text_bytes(text: str) -> bytes:
-    """The bytes of a text of the configuration, those that are not UTF-8 as they were."""
+    """Return the bytes of a text from the configuration, including the bytes that are not UTF-8."""
     return text.encode("utf-8", "surrogateescape")
 
 
@@ -63,7 +63,7 @@ def _quote_char(char: str) -> str:
 
 
 def duration(ns: int) -> str:
-    """A duration in nanoseconds as time.Duration prints it: 0s, 1.5ms, 2m0s, 1h0m0.25s."""
+    """Return a duration in nanoseconds as time.Duration prints it: 0s, 1.5ms, 2m0s, 1h0m0.25s."""
     sign, ns = ("-", -ns) if ns < 0 else ("", ns)
     if ns == 0:
         return "0s"
@@ -81,12 +81,12 @@ def duration(ns: int) -> str:
 
 
 def duration_of(seconds: float) -> str:
-    """A duration in seconds, printed likewise."""
+    """Like duration(), for seconds."""
     return duration(round(seconds * SECOND))
 
 
 def _decimal(value: int, size: int) -> str:
-    """value/size, a power of ten, without trailing zeros."""
+    """Return value/size without trailing zeros; size is a power of ten, or 1."""
     whole, part = divmod(value, size)
     if not part:
         return str(whole)
@@ -94,10 +94,7 @@ def _decimal(value: int, size: int) -> str:
 
 
 def parse_duration(text: str) -> int:
-    """Nanoseconds of a Go duration: 10s, 1m30s, 1.5h, 100ms.
-
-    Raises ValueError with a reason.
-    """
+    """Return the nanoseconds of a Go duration: 10s, 1m30s, 1.5h, 100ms. Raises ValueError with a reason."""
     rest = text.removeprefix("-") if text.startswith("-") else text.removeprefix("+")
     if rest == "0":
         return 0
@@ -126,14 +123,14 @@ def parse_duration(text: str) -> int:
 
 
 def parse_bool(text: str) -> bool:
-    """A truth value as strconv.ParseBool reads it. Raises ValueError with its reason."""
+    """Read a boolean as strconv.ParseBool does. Raises ValueError with its reason."""
     if text not in _TRUE | _FALSE:
         raise ValueError(f"strconv.ParseBool: parsing {quote(text)}: invalid syntax")
     return text in _TRUE
 
 
 def uptime(ns: int) -> str:
-    """An age in nanoseconds as the monitoring endpoints print it: 5s, 1m0s, 2d3h4m5s."""
+    """Return an age in nanoseconds as monitoring prints it: 5s, 1m0s, 2d3h4m5s."""
     minutes, seconds = divmod(ns // SECOND, 60)
     hours, minutes = divmod(minutes, 60)
     days, hours = divmod(hours, 24)
@@ -145,7 +142,7 @@ def uptime(ns: int) -> str:
 
 
 def rfc3339(unix_ns: int) -> str:
-    """A time as encoding/json prints it: UTC, nanoseconds without trailing zeros, the years 0 to 9999."""
+    """Return a time as encoding/json prints it: UTC, no trailing zeros, years limited to 0 to 9999."""
     seconds, ns = divmod(unix_ns, SECOND)
     part = f".{ns:09d}".rstrip("0") if ns else ""
     when = time.gmtime(max(_YEAR_0, min(seconds, _YEAR_9999_END)))
@@ -153,7 +150,7 @@ def rfc3339(unix_ns: int) -> str:
 
 
 def friendly_bytes(count: int) -> str:
-    """A size in units of 1024 with two digits: 8.00 MB."""
+    """Return a size in units of 1024 with two decimals: 8.00 MB."""
     if count < 1024:
         return f"{count} B"
     value = float(count)
@@ -165,11 +162,11 @@ def friendly_bytes(count: int) -> str:
 
 
 def os_error(exc: OSError) -> str:
-    """The reason of an OSError the way Go prints an errno: in lower case."""
+    """Return the reason of an OSError as Go prints an errno: in lower case."""
     reason = exc.strerror or str(exc)
     return reason[:1].lower() + reason[1:]
 
 
 def join_host_port(host: str, port: int) -> str:
-    """host:port, with brackets around an IPv6 address."""
+    """Return host:port, with brackets around an IPv6 address."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

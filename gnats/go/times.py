@@ -1,11 +1,11 @@
-"""Times as Go's time package reads and writes them in JSON (RFC 3339), nanoseconds since 1970 otherwise."""
+"""Times of RFC 3339, read and written as Go's time package does in JSON, and nanoseconds since 1970."""
 
 import re
 
 from gnats.go.text import MAX_INT64, SECOND, rfc3339
 
 ZERO_TIME = "0001-01-01T00:00:00Z"
-"""Go's time.Time{}: no time."""
+"""Go's zero time.Time{}: no time."""
 
 _LAYOUT = "2006-01-02T15:04:05Z07:00"
 _STEPS = (
@@ -28,7 +28,7 @@ _FIRST, _END = -62167219200 * SECOND, 253402300800 * SECOND
 
 
 def _quote(text: str) -> str:
-    """As package time quotes what it cannot read: bytes that are not printable ASCII become \\xNN."""
+    """Quote text as package time does in errors: bytes that are not printable ASCII become \\xNN."""
     return '"' + "".join(map(_quote_byte, text.encode("utf-8", "surrogateescape"))) + '"'
 
 
@@ -39,7 +39,7 @@ def _quote_byte(byte: int) -> str:
 
 
 def parse_rfc3339(text: str) -> tuple[int, str]:
-    """The nanoseconds since 1970 of a time, and the time as Go writes it down again.
+    """Return the nanoseconds since 1970 of a time, and the time as Go prints it again.
 
     Raises ValueError with Go's text.
     """
@@ -79,9 +79,9 @@ def parse_rfc3339(text: str) -> tuple[int, str]:
 
 
 def unix_ns(text: str) -> int:
-    """Nanoseconds since 1970 of a time that was read before, within an int64; "" and ZERO_TIME give 0.
+    """Return the nanoseconds since 1970 of a valid time, limited to 1 and MAX_INT64; 0 for "" and ZERO_TIME.
 
-    A time before 1970 is the first moment of it: nothing is as old.
+    Times before 1970 become 1: nothing stored is that old.
     """
     if not text or text == ZERO_TIME:
         return 0
@@ -95,14 +95,14 @@ def _days(year: int, month: int) -> int:
 
 
 def _days_since_1970(year: int, month: int, day: int) -> int:
-    """Also of the year 0, which datetime has not."""
-    year -= month < 3  # a year that begins in March ends with the day that may be missing
+    """Return the days since 1970, also for the year 0, which datetime lacks."""
+    year -= month < 3  # count years from March: the leap day is then a year's last day
     days = (153 * ((month - 3) % 12) + 2) // 5 + day - 1
     return year * 365 + year // 4 - year // 100 + year // 400 + days - 719468
 
 
 def utc(text: str) -> str:
-    """A time that was read before, in UTC; one that has no four digits for its year there stays as it is."""
+    """Return a valid time in UTC; unchanged if its year in UTC is not 0 to 9999."""
     if not text or text == ZERO_TIME:
         return text
     when = parse_rfc3339(text)[0]

@@ -1,18 +1,18 @@
-"""Numbers of variable length, as Go writes them (encoding/binary): seven bits a byte, the lowest first."""
+"""Variable-length numbers of Go's encoding/binary: seven bits a byte, the lowest first."""
 
 MAX_LENGTH = 10
-"""Bytes of a number of 64 bits."""
+"""Bytes that a 64-bit number may take."""
 
 
 class UvarintReader:
-    """Reads numbers out of `data`, from the position `at` on."""
+    """Reads numbers from `data`, starting at `at`."""
 
     def __init__(self, data: bytes, at: int) -> None:
         self.data = data
         self.at = at
 
     def number(self) -> int:
-        """Raises ValueError where the data ends, or the number has more than 64 bits."""
+        """Read the next number. Raises ValueError if the data ends or the number exceeds 64 bits."""
         value = 0
         for i, byte in enumerate(self.data[self.at : self.at + MAX_LENGTH]):
             value |= (byte & 0x7F) << 7 * i
@@ -25,7 +25,7 @@ class UvarintReader:
 
 
 def encode_uvarint(value: int) -> bytes:
-    """The bytes of a number."""
+    """Return the encoded bytes of a number."""
     out = bytearray()
     while value >= 0x80:
         out.append(value & 0x7F | 0x80)

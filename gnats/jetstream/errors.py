@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 
 class ApiError(Exception):
-    """What a request is refused with. `code` is like an HTTP status, `err_code` says what it is about."""
+    """The refusal of a request. `code` is like an HTTP status; `err_code` identifies the kind of error."""
 
     def __init__(self, code: int, err_code: int, description: str) -> None:
         super().__init__(description)
@@ -13,7 +13,7 @@ class ApiError(Exception):
         self.description = description
 
     def json(self) -> dict[str, object]:
-        """The `error` of a response."""
+        """Return the `error` of a response."""
         return {"code": self.code, "err_code": self.err_code, "description": self.description}
 
     def __str__(self) -> str:
@@ -21,7 +21,7 @@ class ApiError(Exception):
 
 
 class Kind(NamedTuple):
-    """A kind of error; calling it makes an ApiError, with values for the {place holders} of its text."""
+    """A kind of error. Calling it makes an ApiError with values for the {placeholders} of its text."""
 
     code: int
     err_code: int
@@ -332,15 +332,15 @@ MESSAGE_SOURCE_HDR_NOT_ALLOWED = Kind(400, 10227, "message stream source header 
 
 
 def by_number(err_code: int) -> Kind:
-    """The kind of error with a number."""
+    """Return the kind of error with that `err_code`."""
     return next(kind for kind in globals().values() if isinstance(kind, Kind) and kind.err_code == err_code)
 
 
 def invalid_config(text: str) -> ApiError:
-    """The refusal of a stream's or consumer's configuration that has no number of its own."""
+    """Make the refusal of a stream's or consumer's configuration that has no number of its own."""
     return STREAM_INVALID_CONFIG(err=text)
 
 
 def pedantic_error(text: str) -> ApiError:
-    """The refusal to change in pedantic mode what a configuration says."""
+    """Make the refusal of pedantic mode to change a configured value."""
     return PEDANTIC(err=text)

@@ -1,4 +1,4 @@
-"""Work that may take its time, off the loop."""
+"""Run long work in a thread, so that it does not hold up the loop."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ T = TypeVar("T")
 
 
 async def in_thread(work: Callable[[], T]) -> T:
-    """Do something that releases the GIL.
+    """Run `work`, which should release the GIL, in a thread; return its result.
 
-    Who is cancelled meanwhile goes on when it is done, so that nothing that it works on is taken from it.
+    A caller that is cancelled meanwhile waits for the end of `work` before it raises CancelledError, so that
+    it does not free anything that `work` still uses.
     """
     done = asyncio.ensure_future(asyncio.to_thread(work))
     try:
@@ -20,5 +21,5 @@ async def in_thread(work: Callable[[], T]) -> T:
     except asyncio.CancelledError:
         await asyncio.wait([done])
         if not done.cancelled():
-            done.exception()  # nobody is left to be told
+            done.exception()  # retrieve it: asyncio would log it as unhandled
         raise

@@ -1,1 +1,1 @@
-"""JWTs of operators, accounts, users, activations and authorizations: read, checked and written."""
+"""Reads, checks and writes JWTs of operators, accounts, users, activations and authorizations."""

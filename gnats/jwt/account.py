@@ -1,4 +1,4 @@
-"""What the JWT of an account claims: exports, imports, limits, signing keys, revocations."""
+"""The claims of an account's JWT: exports, imports, limits, signing keys, revocations."""
 
 import json
 from collections.abc import Mapping
@@ -24,6 +24,8 @@ USER_SCOPE = "user_scope"
 
 @dataclass(kw_only=True)
 class JetStreamLimits:
+    """JetStream limits of an account or a tier. Sizes are bytes; 0 for *_max_stream_bytes means no limit."""
+
     mem_storage: int = 0
     disk_storage: int = 0
     streams: int = 0
@@ -36,7 +38,7 @@ class JetStreamLimits:
 
 @dataclass(kw_only=True)
 class OperatorLimits(JetStreamLimits):
-    """What the operator grants the account."""
+    """The limits that the operator sets for an account; -1: no limit, 0: none allowed."""
 
     subs: int = 0
     data: int = 0
@@ -50,7 +52,7 @@ class OperatorLimits(JetStreamLimits):
     tiered_limits: dict[str, JetStreamLimits] = field(default_factory=dict)
 
     def jetstream_enabled(self) -> bool:
-        """May the account store anything? (IsJSEnabled)"""
+        """Check whether a JetStream limit allows storing anything (IsJSEnabled)."""
         tiers = self.tiered_limits.values() or (self,)
         return any(tier.mem_storage or tier.disk_storage for tier in tiers)
 
@@ -59,7 +61,7 @@ class OperatorLimits(JetStreamLimits):
 class WeightedMapping:
     subject: str = field(default="", metadata=ALWAYS)
     weight: int = field(default=0, metadata={"type": "uint8"})
-    """Percent; 0: 100."""
+    """Percent; 0 means 100."""
     cluster: str = ""
 
 
@@ -78,6 +80,8 @@ class ExternalAuthorization:
 
 @dataclass(kw_only=True)
 class MsgTrace:
+    """The subject for traces of messages; `sampling` in percent."""
+
     dest: str = ""
     sampling: int = 0
 
@@ -95,7 +99,7 @@ _SAMPLING = Special(Either("int", "string"), _read_sampling, lambda rate: rate o
 
 @dataclass(kw_only=True)
 class ServiceLatency:
-    """`sampling` in percent; 0: decided by the request's headers."""
+    """Where measurements of a service go. `sampling` is in percent; 0: request headers decide."""
 
     sampling: int = field(default=0, metadata=ALWAYS | {"special": _SAMPLING})
     results: str = field(default="", metadata=ALWAYS)
@@ -103,6 +107,8 @@ class ServiceLatency:
 
 @dataclass(kw_only=True)
 class Export:
+    """An export; `response_threshold` in nanoseconds."""
+
     name: str = ""
     subject: str = ""
     type: str = field(default="", metadata={"special": KIND})
@@ -120,7 +126,7 @@ class Export:
 
 @dataclass(kw_only=True)
 class Import:
-    """`subject` is what the first publisher uses: for a service that has `to`, the importer."""
+    """An import. `subject` is the exporter's; for a service that has `to`, it is the importer's."""
 
     name: str = ""
     subject: str = ""
@@ -136,7 +142,7 @@ class Import:
 
 @dataclass(kw_only=True)
 class UserScope:
-    """A signing key whose users all get `template`."""
+    """A scoped signing key: all users that it signs get the permissions and limits of `template`."""
 
     kind: str = field(default=USER_SCOPE, metadata=ALWAYS)
     key: str = field(default="", metadata=ALWAYS)
@@ -186,7 +192,7 @@ class Account(GenericFields):
 
 @dataclass(kw_only=True)
 class AccountClaims(Claims):
-    """An account; `AccountClaims.new` presets no limits, and no JetStream."""
+    """An account. `AccountClaims.new` sets all limits to "no limit", and gives it no JetStream."""
 
     TYPE = "account"
     ISSUERS = (Prefix.ACCOUNT, Prefix.OPERATOR)
@@ -209,5 +215,5 @@ class AccountClaims(Claims):
 
 
 def is_revoked(revocations: Mapping[str, int], key: str, issued_at: int) -> bool:
-    """Is a JWT for `key` that was issued then no longer good? (isRevoked in accounts.go)"""
+    """Check whether a JWT for `key`, issued at `issued_at`, is revoked (isRevoked in accounts.go)."""
     return any(name in revocations and revocations[name] >= issued_at for name in (key, ALL))

@@ -1,7 +1,7 @@
-"""What JWTs of operators, users, activations and authorizations claim, with the names they have in JSON.
+"""The claims of JWTs of operators, users, activations and authorizations, with their names in JSON.
 
-Lists that are None were not in the JWT, which is not the same as an empty list: an empty `allow` allows
-nothing. Times are unix seconds, durations nanoseconds, -1 of a limit is "no limit" and 0 none at all.
+A list is None if it was not in the JWT. An empty list differs: an empty `allow` allows nothing. Times are
+unix seconds, durations nanoseconds. A limit of -1 means no limit, 0 means nothing is allowed.
 """
 
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ from gnats.nkeys.nkeys import Prefix
 
 NO_LIMIT = -1
 ALL = "*"
-"""In revocations: every user; in allowed accounts: any."""
+"""In revocations, all users; in allowed accounts, any account."""
 VERSION = 2
 
 Strings = tuple[str, ...] | None
@@ -33,14 +33,14 @@ def _read_cidrs(value: str | list[str]) -> tuple[str, ...]:
 
 
 KIND = Special("string", _read_kind, str)
-"""An export's or import's type: "stream" or "service", "" when not given."""
+"""The type of an export or import: "stream" or "service"; "" if missing."""
 _ANY = Special(MapOf("any"), lambda value: value, lambda value: value)
 _CIDRS = Special(Either("strings", "string"), _read_cidrs, list)
 
 
 @dataclass(kw_only=True)
 class GenericFields:
-    """What the `nats` part of every JWT has."""
+    """The members that the `nats` part of every JWT has."""
 
     tags: Strings = None
     type: str = ""
@@ -49,11 +49,11 @@ class GenericFields:
 
 @dataclass(kw_only=True)
 class Claims:
-    """What every JWT has: subject, issuer and the time it is good for (ClaimsData)."""
+    """The members of every JWT: subject, issuer, times of validity (ClaimsData)."""
 
     TYPE: ClassVar[str] = ""
     ISSUERS: ClassVar[tuple[Prefix, ...]] = ()
-    """The kinds of keys that may sign; empty: any."""
+    """The kinds of keys that may sign; empty: all."""
 
     aud: str = ""
     exp: int = 0
@@ -77,6 +77,8 @@ class Permission:
 
 @dataclass(kw_only=True)
 class ResponsePermission:
+    """Replies that may be published: `max` to each reply subject, for `ttl` nanoseconds."""
+
     max: int = field(default=0, metadata=ALWAYS)
     ttl: int = field(default=0, metadata=ALWAYS)
 
@@ -98,7 +100,7 @@ class TimeRange:
 
 @dataclass(kw_only=True)
 class UserPermissionLimits(Permissions):
-    """What a user may do: in the user's JWT, or the template of a scoped signing key."""
+    """A user's permissions and limits, in the user's JWT or in the template of a scoped signing key."""
 
     src: Strings = field(default=None, metadata={"special": _CIDRS})
     times: tuple[TimeRange, ...] | None = None
@@ -112,19 +114,19 @@ class UserPermissionLimits(Permissions):
 
 
 def unlimited() -> UserPermissionLimits:
-    """No limits, and all permissions."""
+    """Return permissions for everything, without limits."""
     return UserPermissionLimits(subs=NO_LIMIT, data=NO_LIMIT, payload=NO_LIMIT)
 
 
 @dataclass(kw_only=True)
 class User(UserPermissionLimits, GenericFields):
     issuer_account: str = ""
-    """The account, when a signing key of it is the issuer."""
+    """The account's public key if one of its signing keys is the issuer; else empty."""
 
 
 @dataclass(kw_only=True)
 class UserClaims(Claims):
-    """A user; `UserClaims.new` presets "no limit", which a user of a scoped signing key must not have."""
+    """A user. `UserClaims.new` sets all limits to "no limit"; a scoped signing key's user may not set any."""
 
     TYPE = "user"
     ISSUERS = (Prefix.ACCOUNT,)
@@ -141,7 +143,7 @@ class UserClaims(Claims):
         return self.nats.issuer_account or self.iss
 
     def has_empty_permissions(self) -> bool:
-        """Is there nothing that only a scope may decide? (HasEmptyPermissions)"""
+        """Check that no permission or limit is set, as scoped signing keys require (HasEmptyPermissions)."""
         empty, nats = UserPermissionLimits(), self.nats
         return all(getattr(nats, name) == getattr(empty, name) for name in empty.__dataclass_fields__)
 
@@ -158,7 +160,7 @@ class Operator(GenericFields):
 
 @dataclass(kw_only=True)
 class OperatorClaims(Claims):
-    """An operator: whose accounts a server serves."""
+    """An operator. A server trusts accounts that its operators have signed."""
 
     TYPE = "operator"
     ISSUERS = (Prefix.OPERATOR,)
@@ -167,7 +169,7 @@ class OperatorClaims(Claims):
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """The keys that may sign accounts."""
+        """The public keys that may sign accounts."""
         own = () if self.nats.strict_signing_key_usage else (self.sub,)
         return own + (self.nats.signing_keys or ())
 
@@ -181,7 +183,7 @@ class Activation(GenericFields):
 
 @dataclass(kw_only=True)
 class ActivationClaims(Claims):
-    """An exporter's leave for the account `sub` to import a subject."""
+    """An exporter's permission for the account `sub` to import a subject."""
 
     TYPE = "activation"
     ISSUERS = (Prefix.ACCOUNT, Prefix.OPERATOR)
@@ -221,7 +223,7 @@ class ConnectOptions:
     sig: str = ""
     auth_token: str = ""
     user: str = ""
-    # "pass" is a word of Python
+    # "pass" is a keyword of Python
     password: str = field(default="", metadata={"name": "pass"})
     name: str = ""
     lang: str = ""
@@ -249,7 +251,7 @@ class AuthorizationRequest(GenericFields):
 
 @dataclass(kw_only=True)
 class AuthorizationRequestClaims(Claims):
-    """A server asks an auth callout service about a client."""
+    """A server's request to an auth callout service about a client."""
 
     TYPE = "authorization_request"
     ISSUERS = (Prefix.SERVER,)
@@ -266,7 +268,7 @@ class AuthorizationResponse(GenericFields):
 
 @dataclass(kw_only=True)
 class AuthorizationResponseClaims(Claims):
-    """The answer: the JWT of a user, or an error."""
+    """The answer of an auth callout service: a user's JWT, or an error."""
 
     TYPE = "authorization_response"
     ISSUERS = (Prefix.ACCOUNT,)
@@ -276,6 +278,6 @@ class AuthorizationResponseClaims(Claims):
 
 @dataclass(kw_only=True)
 class GenericClaims(Claims):
-    """Any other JWT, its `nats` part as JSON."""
+    """A JWT of any kind, with its `nats` part as JSON."""
 
     nats: dict[str, object] = field(default_factory=dict, metadata={"special": _ANY})

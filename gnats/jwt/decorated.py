@@ -1,4 +1,4 @@
-"""Files that hold JWTs and seeds between lines of dashes: operator JWTs, a user's credentials (.creds)."""
+"""Files with JWTs and seeds between lines of dashes: operator JWTs, a user's credentials (.creds)."""
 
 import re
 
@@ -11,15 +11,15 @@ _SEEDS = tuple("S" + letter for letter in "OAU")
 
 
 def parse_decorated_jwt(text: str) -> str:
-    """The first JWT of a decorated text, or the text itself when it has no decoration."""
+    """Return the first JWT of a decorated text; without decoration, the text itself."""
     found = _BLOCK.search(text)
     return found[1] if found else text
 
 
 def parse_decorated_seed(text: str) -> KeyPair:
-    """The operator, account or user key pair of a decorated text or a file of lines.
+    """Return the key pair of the seed (operator, account or user) in a decorated text or a file of lines.
 
-    Raises NkeyError when there is none.
+    Raises NkeyError when there is no seed.
     """
     blocks: list[str] = _BLOCK.findall(text)
     lines = blocks[1:2] if len(blocks) > 1 else text.splitlines()
@@ -30,10 +30,7 @@ def parse_decorated_seed(text: str) -> KeyPair:
 
 
 def format_user_config(token: str, user: KeyPair) -> str:
-    """The text of a .creds file.
-
-    Raises JWTError when the JWT is not the user's.
-    """
+    """Return the text of a .creds file. Raises JWTError when the JWT is not the user's."""
     if user.prefix != Prefix.USER or decode_as(UserClaims, token).sub != user.public_key:
         raise JWTError("nkey seed does not match the jwt subject")
     return (

@@ -1,8 +1,8 @@
-"""Dataclasses from and to JSON as Go's encoding/json does it for the structs of the jwt library.
+"""Converts dataclasses from and to JSON as Go's encoding/json does for the structs of the jwt library.
 
-A dataclass's attributes are the JSON names, its defaults Go's zero values (or what the library presets).
-When written, a field with its type's zero value is left out, a nested object never. A field's metadata make
-exceptions: "name" in JSON, its "type", "always" to be written, "special" for what has a way of its own.
+Attributes have the names of the JSON; defaults are Go's zero values, or the library's. A field with its
+type's zero value is not written, but a nested object always is. A field's metadata may set: its "name" in
+JSON, its "type", "always" to write it always, "special" for its own conversion.
 """
 
 import dataclasses
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Special:
-    """A field whose JSON is not what its type says; `read` may raise JSONError."""
+    """The conversion of a field whose JSON differs from its Python type; `read` may raise JSONError."""
 
     type: Type
     read: Callable[[Any], object]
@@ -30,7 +30,7 @@ class Special:
 class _Field:
     type: Type
     read: Callable[[Any, Any], object]
-    """(JSON value, the attribute's value before) -> the attribute's value."""
+    """(JSON value, previous value of the attribute) -> new value of the attribute."""
     write: Callable[[Any], object]
     attribute: str = ""
     always: bool = False
@@ -40,15 +40,12 @@ ALWAYS = {"always": True}
 
 
 def struct(cls: Any) -> Struct:
-    """The type of a dataclass, for unmarshal()."""
+    """Return the type of a dataclass for unmarshal()."""
     return {name: each.type for name, each in _plan(cls).items()}
 
 
 def fill(target: T, found: dict[str, Any]) -> T:
-    """Set what unmarshal() found on a dataclass object, and return the object.
-
-    Raises JSONError.
-    """
+    """Set a result of unmarshal() on a dataclass object. Return the object. Raises JSONError."""
     cls: Any = type(target)
     plan = _plan(cls)
     for name, value in found.items():
@@ -58,7 +55,7 @@ def fill(target: T, found: dict[str, Any]) -> T:
 
 
 def to_json(value: Any) -> dict[str, object]:
-    """The JSON object of a dataclass object."""
+    """Return the JSON object of a dataclass object."""
     members: dict[str, object] = {}
     cls: Any = type(value)
     for name, each in _plan(cls).items():
@@ -70,7 +67,7 @@ def to_json(value: Any) -> dict[str, object]:
 
 @cache
 def _plan(cls: Any) -> dict[str, _Field]:
-    """What to do with each member of the JSON object."""
+    """Return the conversion of each member of the JSON object."""
     hints = get_type_hints(cls)
     return {
         each.metadata.get("name", each.name): dataclasses.replace(

@@ -1,7 +1,7 @@
-"""The permissions of a scoped signing key made a user's own: {{name()}}, {{tag(x)}}... in their subjects.
+"""Expands the permissions of a scoped signing key for a user: {{name()}}, {{tag(x)}}... in their subjects.
 
-A part with tags stands for each value that the user or the account has of them; several, for each
-combination. (processUserPermissionsTemplate in auth.go)
+A subject with a tag becomes one subject for each value that the user or the account has for the tag; with
+several tags, one for each combination. (processUserPermissionsTemplate in auth.go)
 """
 
 import itertools
@@ -13,22 +13,19 @@ from gnats.go.text import quote
 from gnats.jwt.claims import Permission, Strings, UserClaims, UserPermissionLimits
 
 MAX_EXPANSIONS = 4096
-"""Subjects that one list may become."""
+"""Subjects that an expanded list may have."""
 _PART = re.compile(r"\{\{([^}]+)\}\}")
 _TAG = re.compile(r"(tag|account-tag)\(.*\)", re.IGNORECASE | re.DOTALL)
 
 
 class TemplateError(ValueError):
-    """A template that cannot be expanded for a user: the user is refused."""
+    """A template cannot be expanded for a user; the user is refused."""
 
 
 def expand(
     template: UserPermissionLimits, user: UserClaims, account_name: str, account_tags: Strings
 ) -> UserPermissionLimits:
-    """The template for one user of the account with this name and these tags.
-
-    Raises TemplateError.
-    """
+    """Expand the template for a user of the account with this name and these tags. Raises TemplateError."""
     expander = _Expander(user, account_name, account_tags)
     return replace(template, pub=expander.permission(template.pub), sub=expander.permission(template.sub))
 
@@ -44,7 +41,7 @@ class _Expander:
         self._tags = {"tag": user.nats.tags or (), "account-tag": account_tags or ()}
 
     def permission(self, permission: Permission) -> Permission:
-        # An allowed subject that comes to nothing is dropped, a denied one must not be.
+        # An allowed subject that cannot be expanded is dropped. A denied one must not be: expand() fails.
         allow = self._list(permission.allow, strict=False)
         deny = self._list(permission.deny, strict=True)
         if permission.allow and not allow and ">" not in (deny or ()):
@@ -87,7 +84,7 @@ class _Expander:
         match = _TAG.fullmatch(operation)
         if match is None:
             raise TemplateError(f"template operation in {quote(subject)}: {quote(operation)} is not defined")
-        # In capitals, nats-server takes the function for a part of the tag's name.
+        # As in nats-server, a function in capitals becomes a part of the tag's name.
         tag = operation.removeprefix(f"{match[1].lower()}(").removesuffix(")")
         prefix = f"{tag.lower()}:"
         values = [each[len(prefix) :] for each in self._tags[match[1].lower()] if each.startswith(prefix)]

@@ -1,4 +1,4 @@
-"""JWTs as text: claims signed with an nkey, and back (claims and decoder of the jwt library)."""
+"""Encodes claims as signed JWTs, and decodes and verifies JWTs (claims and decoder of the jwt library)."""
 
 import base64
 import json
@@ -27,7 +27,7 @@ from gnats.nkeys.nkeys import KeyPair, NkeyError, Prefix, PublicKey, is_valid_pu
 
 MAX_TOKEN_SIZE = 1 << 20
 PREFIX = "eyJ"
-"""What every JWT begins with: base64 of `{"`."""
+"""The first characters of every JWT: base64 of `{"`."""
 
 C = TypeVar("C", bound=Claims)
 
@@ -57,17 +57,17 @@ _V1_NAMES: dict[type[Claims], tuple[type, str]] = {
     UserClaims: (User, "pub sub resp src times times_location subs data payload bearer_token"),
     ActivationClaims: (Activation, "subject kind"),
 }
-"""The `nats` part of version 1, which has its type, tags and issuer_account one level up."""
+"""The members of the `nats` part in version 1; type, tags and issuer_account are one level up there."""
 
 
 class JWTError(ValueError):
-    """A JWT that is not one, or is not signed by its issuer."""
+    """Text is not a valid JWT, or its issuer has not signed it."""
 
 
 def encode(claims: Claims, signer: KeyPair) -> str:
-    """The JWT of claims; issuer, time of issue, id, type and version are set.
+    """Return the signed JWT of claims. Sets their issuer, time of issue, id, type and version.
 
-    Raises JWTError when the subject or the signer is of a kind that cannot be, or there is none.
+    Raises JWTError when there is no subject, or the subject or the signer is a key of the wrong kind.
     """
     import hashlib
 
@@ -94,9 +94,9 @@ def encode(claims: Claims, signer: KeyPair) -> str:
 
 
 def decode(token: str) -> Claims:
-    """The claims of a JWT whose signature is its issuer's, and whose issuer is of the right kind of key.
+    """Return the claims of a JWT, after verifying the issuer's signature and the kind of the issuer's key.
 
-    Raises JWTError. Nothing else is checked: see gnats.jwt.validation.
+    Checks nothing else: see gnats.jwt.validation. Raises JWTError.
     """
     if len(token) > MAX_TOKEN_SIZE:
         raise JWTError(f"token size {len(token)} exceeds maximum of {MAX_TOKEN_SIZE} bytes: token too large")
@@ -114,10 +114,7 @@ def decode(token: str) -> Claims:
 
 
 def decode_as(kind: type[C], token: str) -> C:
-    """As decode, of one kind of claims only: UserClaims, AccountClaims...
-
-    Raises JWTError.
-    """
+    """Like decode(), for claims of one class: UserClaims, AccountClaims... Raises JWTError."""
     claims = decode(token)
     if not isinstance(claims, kind):
         article = "an " if kind.TYPE.startswith("auth") else ""
@@ -126,7 +123,10 @@ def decode_as(kind: type[C], token: str) -> C:
 
 
 def decode_generic(token: str) -> GenericClaims:
-    """The claims of a JWT of any kind, its `nats` part as JSON. Raises JWTError."""
+    """Return the claims of a JWT of any kind, with its `nats` part as JSON. Raises JWTError.
+
+    Verifies the issuer's signature only.
+    """
     header, payload, signature = _chunks(token)
     algorithm = _read_header(header)
     try:
@@ -142,7 +142,7 @@ def decode_generic(token: str) -> GenericClaims:
 
 
 def _load(data: bytes) -> tuple[int, Claims]:
-    """The version and the claims in a JWT's JSON. Raises JSONError, JWTError."""
+    """Return the version and the claims in a JWT's JSON. Raises JSONError, JWTError."""
     identifier = unmarshal(data, {"type": "string", "nats": _GENERIC}, "identifier")
     nats: Any = identifier.get("nats", {})
     kind = identifier.get("type") or nats.get("type", "")
@@ -189,7 +189,7 @@ def _load_v1(cls: type[Claims], data: bytes) -> Claims:
 
 
 def _drop_untiered(claims: AccountClaims) -> None:
-    """JetStream limits by tier replace those without; version 1 knew of neither."""
+    """Drop the JetStream limits without tier if there are tiers; in version 1, drop all JetStream limits."""
     limits = claims.nats.limits
     if claims.nats.version == 1:
         limits.tiered_limits = {}
@@ -207,7 +207,7 @@ def _chunks(token: str) -> tuple[str, str, bytes]:
 
 
 def _read_header(chunk: str) -> str:
-    """The algorithm, in lower case. Raises JWTError for a header that is not a JWT's of this kind."""
+    """Return the algorithm in lower case. Raises JWTError for another type or algorithm."""
     try:
         found = unmarshal(_from_base64(chunk), _HEADER, "Header")
     except JSONError as exc:

@@ -1,6 +1,7 @@
-"""What claims must satisfy beyond being signed: the rules of the jwt library's Validate methods.
+"""Checks the contents of claims: the rules of the jwt library's Validate methods.
 
-A server refuses what has a blocking issue; one about time blocks where it is asked for, a warning never.
+A server refuses claims with a blocking issue. A time check blocks only if the caller asks for it; a warning
+never blocks.
 """
 
 import ipaddress
@@ -34,12 +35,14 @@ LOCAL = "Local"
 _MAX_INFO_LENGTH = 8 * 1024
 _CLOCK = re.compile(r"(?:[01]?\d|2[0-3]):[0-5]\d:[0-5]\d(?:[.,]\d+)?")
 _REFERENCE = re.compile(r"\$[+-]?\d{1,18}")
-"""A token for the text of a wildcard. One with more digits would be for a wildcard that no subject has."""
+"""A token that refers to a wildcard by its number; no subject has wildcards for numbers with more digits."""
 _SERVICE_SCHEMES = ("nats", "tls", "ws", "wss")
 
 
 @dataclass(frozen=True, slots=True)
 class Issue:
+    """An issue found in claims; `time_check`: about the time of validity, blocking only on request."""
+
     description: str
     blocking: bool = True
     time_check: bool = False
@@ -47,7 +50,7 @@ class Issue:
 
 @dataclass(slots=True)
 class Issues:
-    """What is wrong with some claims (ValidationResults)."""
+    """The issues found in claims (ValidationResults)."""
 
     issues: list[Issue] = field(default_factory=list)
 
@@ -72,7 +75,7 @@ class Issues:
 
 
 def validate(claims: Claims) -> Issues:
-    """All that is wrong with claims, by the clock of now."""
+    """Check claims, with the present time. Return all issues."""
     issues = Issues()
     match claims:
         case AuthorizationRequestClaims():
@@ -142,7 +145,7 @@ def _validate_permission(permission: Permission, issues: Issues, *, queue: bool)
 
 
 def parse_cidr(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network | None:
-    """The network of address/bits, None for anything else."""
+    """Parse address/bits; None for other text."""
     if not text.partition("/")[2].isdecimal():
         return None
     try:
@@ -152,7 +155,7 @@ def parse_cidr(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network | Non
 
 
 def load_location(name: str) -> ZoneInfo | None:
-    """The time zone of an IANA name, None when there is no such."""
+    """Return the time zone of an IANA name, or None."""
     try:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):
@@ -186,7 +189,7 @@ def _validate_operator(claims: OperatorClaims, issues: Issues) -> None:
 
 
 def parse_server_version(version: str) -> tuple[int, int, int]:
-    """Three numbers of a version, zeros for the empty one. Raises ValueError."""
+    """Return the three numbers of a version; zeros for an empty text. Raises ValueError."""
     if not version:
         return 0, 0, 0
     parts = version.split(".")
@@ -406,7 +409,7 @@ def _validate_imports(imports: tuple[Import, ...], account: str, issues: Issues)
 
 
 def validate_import(each: Import, account: str, issues: Issues) -> None:
-    """Note what is wrong with an import of `account`, a public key; its token's times are not looked at."""
+    """Check an import of `account`, a public key; does not check the times of the import's token."""
     service = each.type == "service"
     if not each.type:
         issues.error('invalid import type: "unknown"')
@@ -486,7 +489,7 @@ def _validate_response(claims: AuthorizationResponseClaims, issues: Issues) -> N
         issues.error("issuer_account is not an account public key")
 
 
-# subjects, as the jwt library sees them
+# subjects, by the rules of the jwt library
 
 
 def _validate_subject(subject: str, issues: Issues) -> None:
@@ -525,7 +528,7 @@ def _validate_renaming(local: str, subject: str, issues: Issues) -> None:
 
 
 def to_subject(local: str) -> str:
-    """A renaming subject with `*` for its references."""
+    """Return a renaming subject with `*` in place of its references."""
     return ".".join("*" if _REFERENCE.fullmatch(token) else token for token in local.split("."))
 
 
@@ -535,7 +538,7 @@ def has_wildcards(subject: str) -> bool:
 
 
 def is_contained_in(subject: str, other: str) -> bool:
-    """Does `other` match all of `subject`? Both may have wildcards. (IsContainedIn)"""
+    """Check that `other` matches all of `subject`; both may have wildcards. (IsContainedIn)"""
     tokens, others = subject.split("."), other.split(".")
     if len(tokens) < len(others) or (len(tokens) > len(others) and others[-1] != ">"):
         return False

@@ -1,4 +1,4 @@
-"""From where and when a user may connect: networks, times of day (validateSrc, validateTimes in jwt.go)."""
+"""Checks a user's networks and times of day for connecting (validateSrc, validateTimes in jwt.go)."""
 
 import ipaddress
 from datetime import datetime, timedelta
@@ -11,7 +11,7 @@ from gnats.jwt.validation import LOCAL, load_location, parse_cidr
 
 
 def validate_src(limits: UserPermissionLimits, host: str) -> bool:
-    """May a user with these limits connect from the address `host`?"""
+    """Check whether a user with these limits may connect from the address `host`."""
     if not limits.src:
         return True
     try:
@@ -29,9 +29,9 @@ def validate_src(limits: UserPermissionLimits, host: str) -> bool:
 
 
 def validate_times(limits: UserPermissionLimits, now: float | None = None) -> float | None:
-    """For how many seconds a user may stay that connects at the unix time `now`.
+    """Return the seconds for which a user may stay who connects at the unix time `now` (None: the time).
 
-    0: for ever; None: not at all.
+    0: for ever; None: the user may not connect.
     """
     if not limits.times:
         return 0.0
@@ -52,7 +52,7 @@ def validate_times(limits: UserPermissionLimits, now: float | None = None) -> fl
 
 
 def _left(now: float, start: str, end: str, zone: ZoneInfo | None) -> float:
-    """Seconds until the end of a range that `now` is in, 0 outside it; a range may cross midnight."""
+    """Return the seconds until the end of a range; 0 if `now` is outside it. A range may cross midnight."""
     first, last = _today(now, start, zone), _today(now, end, zone)
     begins, ends = first.timestamp(), last.timestamp()
     if begins > ends:

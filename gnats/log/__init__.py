@@ -1,1 +1,1 @@
-"""The log's lines, and where they go."""
+"""The log and its destinations: streams, files, syslog."""

@@ -1,4 +1,4 @@
-"""The log in a file (logger/log.go): appending, opening it again, renaming it away and removing old ones."""
+"""The log in a file (logger/log.go): append, reopen, rotate, remove old files."""
 
 import os
 import re
@@ -17,9 +17,9 @@ _STAMP = re.compile(r"\d{4}(\.\d\d){5}\.\d{9}")
 
 
 class FileLogger(Logger):
-    """A log that appends to a file, and rotates it when it has grown over `size_limit` bytes (0: never).
+    """Appends to a file, and rotates it when it is larger than `size_limit` bytes (0: never).
 
-    The file that was is renamed; of such files and the current one `max_num` are kept (0: all). Raises
+    A rotation renames the file. `max_num` files are kept, the current one included (0: all). Raises
     ServerError when the file cannot be opened.
     """
 
@@ -74,10 +74,7 @@ class FileLogger(Logger):
 
 
 class LogFile:
-    """A file that is appended to; `size` is its length in bytes.
-
-    Raises ServerError when it cannot be opened.
-    """
+    """A file for appending; `size` is its length in bytes. Raises ServerError if it cannot be opened."""
 
     def __init__(self, path: str) -> None:
         self._path = Path(path)
@@ -86,13 +83,13 @@ class LogFile:
         self.reopen()
 
     def write(self, line: bytes) -> None:
-        """Append. Raises OSError."""
+        """Append a line. Raises OSError."""
         self.size += os.write(self._fd, line)
 
     def reopen(self) -> None:
-        """Open what has the file's name now.
+        """Open the file that has the log's name now.
 
-        Raises ServerError when it cannot be opened; the old file stays in use.
+        Raises ServerError when it cannot be opened; the old file remains in use.
         """
         try:
             self._open()
@@ -100,9 +97,9 @@ class LogFile:
             raise ServerError(f"error opening file: open {self._path}: {os_error(exc)}") from exc
 
     def rotate(self) -> str:
-        """Rename the file to <name>.<time>, begin another one, and return the new name of the old one.
+        """Rename the file to <name>.<time> and create a new one. Return the renamed file's path.
 
-        Raises OSError; the old file stays in use.
+        Raises OSError; the old file remains in use.
         """
         second, ns = divmod(time_ns(), SECOND)
         stamp = time.strftime("%Y.%m.%d.%H.%M.%S", time.localtime(second))
@@ -115,10 +112,7 @@ class LogFile:
         return str(backup)
 
     def purge(self, keep: int) -> list[str]:
-        """Remove the oldest of the renamed files so that `keep` are left; the names of the removed.
-
-        Raises OSError.
-        """
+        """Remove the oldest renamed files; keep `keep` of them. Return the removed names. Raises OSError."""
         name = self._path.name
         backups = sorted(
             path

@@ -1,4 +1,4 @@
-"""Lines of the server's log, one an event, in nats-server's format (logger/log.go)."""
+"""The server's log, one line for each entry, in nats-server's format (logger/log.go)."""
 
 import os
 import time
@@ -8,17 +8,17 @@ from gnats.clock import monotonic, time_ns
 from gnats.go.text import SECOND
 
 RATE_LIMIT_INTERVAL = 1.0
-"""Seconds in which the same rate limited statement is logged once."""
+"""Seconds in which the same rate-limited statement is logged only once."""
 
 _MAX_STATEMENTS = 1024
 _COLORS = {"INF": "32", "DBG": "36", "WRN": "0;93", "ERR": "31", "FTL": "31", "TRC": "33"}
 
 
 class Logger:
-    """Formats lines and hands each, ended by a newline, to `write`.
+    """Formats lines and calls `write` with each, a newline at its end.
 
-    `debug_on` and `trace_on` say whether debug() and trace() do anything: ask before building a costly text.
-    A line that cannot be written is dropped: a full disk must not stop the server.
+    debug() and trace() do nothing unless `debug_on` or `trace_on`: check these before building a costly text.
+    A line whose `write` raises OSError is dropped: a full disk must not stop the server.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class Logger:
             self.log("TRC", text)
 
     def log(self, level: str, text: str) -> None:
-        """Write a line at one of INF, WRN, ERR, FTL, DBG, TRC, whatever is switched on."""
+        """Write a line at level INF, WRN, ERR, FTL, DBG or TRC, without looking at debug_on and trace_on."""
         line = f"{self._prefix}{self._time()}{self._labels[level]}{text}\n"
         try:
             self._write(line.encode("utf-8", "backslashreplace"))
@@ -80,7 +80,7 @@ class Logger:
         return f"{self._stamp}.{ns // 1000:06d} "
 
     def allow(self, statement: str) -> bool:
-        """Whether a rate limited statement may be logged now (RateLimitErrorf and its sisters)."""
+        """Check whether a rate-limited statement may be logged now (RateLimitErrorf and others)."""
         now = monotonic()
         if now - self._limited.get(statement, -RATE_LIMIT_INTERVAL) < RATE_LIMIT_INTERVAL:
             return False
@@ -91,24 +91,24 @@ class Logger:
         return True
 
     def reopen(self) -> bool:
-        """Open the log file again, for rotation by renaming; False when this is not a file log.
+        """Reopen the log file, after it was renamed for rotation. Return False if there is no log file.
 
-        Raises ServerError when it cannot be opened; the old file stays in use.
+        Raises ServerError when it cannot be opened; the old file remains in use.
         """
         return False
 
     def become(self, other: "Logger") -> None:
-        """Log as `other` does from now on; who has this logger keeps it."""
+        """Replace this logger's destination and format by those of `other`; references to it stay valid."""
         self.close()
         self.__class__ = other.__class__
         self.__dict__ = other.__dict__
 
     def close(self) -> None:
-        """Release the log file, if any; later lines are dropped."""
+        """Close the log file, if there is one; later lines are dropped."""
 
 
 class SilentLogger(Logger):
-    """No log: what an embedded server has unless it is given one."""
+    """Drops all lines; the default of an embedded server."""
 
     def __init__(self) -> None:
         super().__init__(len)

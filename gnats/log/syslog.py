@@ -1,4 +1,4 @@
-"""The log in syslog, the machine's own or one far away (logger/syslog.go, and log/syslog of Go)."""
+"""The log in a local or remote syslog (logger/syslog.go, and log/syslog of Go)."""
 
 import contextlib
 import errno
@@ -16,27 +16,27 @@ from gnats.log.logger import Logger
 
 SEVERITIES = {"FTL": 2, "ERR": 3, "WRN": 4, "INF": 5, "TRC": 5, "DBG": 7}
 KERN, DAEMON = 0 << 3, 3 << 3
-"""Facilities: nats-server's remote lines are of the first, its local ones of the second."""
+"""Facilities, as in nats-server: KERN for a remote syslog, DAEMON for the local one."""
 
 LOCAL_SOCKETS = ("/dev/log", "/var/run/syslog", "/var/run/log")
 MAX_QUEUED = 8192
-"""Lines that wait for a syslog that does not answer; what comes on top is dropped and counted."""
+"""Lines that may wait for a syslog that does not answer; further lines are dropped and counted."""
 MAX_DATAGRAM = 60_000
 RETRY_AFTER = 1.0
 """Seconds between two attempts to reach a syslog."""
 IO_TIMEOUT = 5.0
-"""Seconds that connecting or sending may take."""
+"""Seconds that a connect or a send may take."""
 CLOSE_TIMEOUT = 1.0
-"""Seconds that lines have at the end to be sent."""
+"""Seconds that close() waits for the remaining lines."""
 
 Address = str | tuple[str, int]
 
 
 class SyslogLogger(Logger):
-    """A log to the local syslog, or with `remote` to tcp://host:port, udp://host:port or unix:///path.
+    """Logs to the local syslog, or with `remote` to tcp://host:port, udp://host:port or unix:///path.
 
-    Lines carry no level of gnats's own: syslog has its severities. Raises ServerError for another `remote`
-    and when there is no local syslog.
+    A line's level becomes its syslog severity. Raises ServerError for another `remote`, and when there is no
+    local syslog.
     """
 
     def __init__(self, remote: str = "", *, debug: bool = False, trace: bool = False) -> None:
@@ -64,7 +64,7 @@ class SyslogLogger(Logger):
 
 
 class Connection:
-    """A socket to a syslog, made when it is first used, and again after an error."""
+    """A socket to a syslog. It connects at its first use, and again after an error."""
 
     def __init__(self, name: str, kind: socket.SocketKind, address: Address) -> None:
         self.name = name
@@ -73,13 +73,13 @@ class Connection:
         self._sock: socket.socket | None = None
 
     def open(self) -> None:
-        """Raises OSError."""
+        """Connect, unless connected. Raises OSError."""
         if self._sock is None:
             self._sock = self._connect()
             self._sock.settimeout(IO_TIMEOUT)
 
     def send(self, line: bytes) -> None:
-        """Raises OSError; a new connection is made for the next line then."""
+        """Send a line. Raises OSError; the next line then uses a new connection."""
         self.open()
         assert self._sock is not None
         if self._kind == socket.SOCK_DGRAM:
@@ -88,7 +88,7 @@ class Connection:
             self._sock.sendall(line)
         except OSError as exc:
             self.close()
-            if exc.errno != errno.EMSGSIZE:  # trying again would not make it smaller
+            if exc.errno != errno.EMSGSIZE:  # a line that is too large would fail again: drop it
                 raise
 
     def close(self) -> None:
@@ -109,7 +109,7 @@ class Connection:
 
 
 class Sender:
-    """A thread that sends lines to a syslog, so that one that is slow or gone delays nobody else."""
+    """A thread that sends lines to a syslog: a slow syslog does not delay the threads that log."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -122,7 +122,7 @@ class Sender:
         self._thread.start()
 
     def put(self, line: bytes) -> None:
-        """Send a line, soon; it is dropped when too many are waiting."""
+        """Queue a line; drop and count it when MAX_QUEUED lines wait. Any thread."""
         with self._changed:
             if len(self._lines) >= MAX_QUEUED:
                 self._dropped += 1
@@ -131,7 +131,7 @@ class Sender:
                 self._changed.notify()
 
     def close(self) -> None:
-        """Send what is waiting if that is possible within CLOSE_TIMEOUT, and end."""
+        """End the thread after it has sent the queued lines, or after CLOSE_TIMEOUT."""
         with self._changed:
             self._closing = True
             self._changed.notify()
@@ -153,6 +153,7 @@ class Sender:
         self._connection.close()
 
     def _sent(self, line: bytes) -> bool:
+        """Send a line; report the first failure, and the end of failures, on standard error."""
         try:
             self._send(line)
         except OSError as exc:
@@ -170,11 +171,11 @@ class Sender:
     def _send(self, line: bytes) -> None:
         try:
             self._connection.send(line)
-        except OSError:  # it may have been restarted: a second connection is good, or nothing is
+        except OSError:  # the syslog may have restarted: try one new connection
             self._connection.send(line)
 
     def _say(self, text: str) -> None:
-        """What cannot be said in the log."""
+        """Write a line about the log itself to standard error."""
         with contextlib.suppress(OSError):
             os.write(2, f"syslog {self._connection.name}: {text}\n".encode())
 

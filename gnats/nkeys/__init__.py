@@ -1,1 +1,1 @@
-"""Nkeys, and a server's identity made of them."""
+"""Nkeys, and the server's identity."""

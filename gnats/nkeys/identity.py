@@ -1,4 +1,4 @@
-"""A server's identity (server.go): a public nkey and, where something is signed with it, the key pair."""
+"""A server's identity (server.go): its id, a public nkey; its keys, for signing and sealing; unique ids."""
 
 import os
 import random
@@ -8,7 +8,7 @@ from gnats.nkeys.nkeys import KEY_LENGTH, CurveKeyPair, KeyPair, Prefix, encode
 
 
 class ServerKeys:
-    """What a server signs and seals with."""
+    """A server's key pairs for signing and sealing."""
 
     def __init__(self) -> None:
         self.signing = KeyPair.create(Prefix.SERVER)
@@ -16,7 +16,7 @@ class ServerKeys:
 
 
 def new_server_id() -> str:
-    """A new id that nothing is signed with: N and 55 more base32 characters, the last of them a checksum."""
+    """Return a new id without a key pair: N and 55 more base32 characters, the last of them a checksum."""
     return encode(Prefix.SERVER, os.urandom(KEY_LENGTH))
 
 
@@ -25,7 +25,7 @@ _NUID_PREFIX, _NUID_TOTAL = 12, 22
 
 
 def server_hash(name: str) -> str:
-    """Eight characters that stand for a server in subjects (getHash in events.go)."""
+    """Return eight characters that stand for a server in subjects (getHash in events.go)."""
     digest = new_sha256()
     digest.update(name.encode("utf-8", "surrogateescape"))
     return "".join(DIGITS[byte % len(DIGITS)] for byte in digest.digest()[:8])
@@ -40,7 +40,7 @@ class NuidSource:
         self._prefix = "".join(DIGITS[byte % 62] for byte in os.urandom(_NUID_PREFIX))
 
     def next(self) -> str:
-        """Another id, 22 characters."""
+        """Return a new id of 22 characters."""
         self._number += self._step
         rest, digits = self._number, []
         for _ in range(_NUID_TOTAL - _NUID_PREFIX):

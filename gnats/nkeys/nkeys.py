@@ -1,8 +1,8 @@
-"""Nkeys: how the keys of operators, accounts, users and servers are written, and what is done with them.
+"""Nkeys (github.com/nats-io/nkeys): the keys of operators, accounts, users and servers, as text and in use.
 
 A public key is base32 of a prefix byte, 32 bytes of Ed25519 (or, for "X", X25519) key and their
-CRC-16/XMODEM in little endian; a seed has two prefix bytes, which say "seed" and whose. The cryptography is
-PyNaCl's, imported when it is first needed. (github.com/nats-io/nkeys)
+CRC-16/XMODEM in little endian. A seed has two prefix bytes: that it is a seed, and the kind of its key.
+PyNaCl does the cryptography; it is imported at the first use.
 """
 
 import base64
@@ -18,16 +18,16 @@ if TYPE_CHECKING:
 KEY_LENGTH = 32
 SIGNATURE_LENGTH = 64
 XKEY_VERSION = b"xkv1"
-"""What data sealed with curve keys begins with; a nonce of 24 bytes follows."""
+"""The first bytes of data sealed with curve keys; a nonce of 24 bytes follows."""
 _NONCE_LENGTH = 24
 
 
 class NkeyError(ValueError):
-    """A key that is not one, or that cannot do what is asked of it."""
+    """A key is not valid, or is of the wrong kind."""
 
 
 class Prefix(IntEnum):
-    """The first byte of an encoded key: it decides the first letter."""
+    """The first byte of an encoded key; it determines the first letter."""
 
     ACCOUNT = 0  # A
     CLUSTER = 2 << 3  # C
@@ -43,7 +43,7 @@ PUBLIC_PREFIXES = frozenset(Prefix) - {Prefix.SEED, Prefix.PRIVATE}
 
 
 class Verifier(Protocol):
-    """What has a public key and checks signatures made with its private half."""
+    """Checks signatures that belong to a public key."""
 
     @property
     def public_key(self) -> str: ...
@@ -57,7 +57,7 @@ def _to_text(raw: bytes) -> str:
 
 
 def _from_text(text: str) -> bytes:
-    """The bytes of an encoded key without their checksum. Raises NkeyError."""
+    """Return the bytes of an encoded key without the checksum. Raises NkeyError."""
     try:
         raw = b"" if "=" in text else base64.b32decode(text + "=" * (-len(text) % 8))
     except ValueError:
@@ -70,15 +70,12 @@ def _from_text(text: str) -> bytes:
 
 
 def encode(prefix: Prefix, key: bytes) -> str:
-    """A key as text."""
+    """Return a key as text."""
     return _to_text(bytes([prefix]) + key)
 
 
 def decode(text: str) -> tuple[Prefix, bytes]:
-    """What kind of key a text that is not a seed is, and its bytes.
-
-    Raises NkeyError.
-    """
+    """Return the kind and the bytes of a key that is not a seed. Raises NkeyError."""
     raw = _from_text(text)
     try:
         return Prefix(raw[0]), raw[1:]
@@ -87,10 +84,7 @@ def decode(text: str) -> tuple[Prefix, bytes]:
 
 
 def decode_public_key(text: str) -> tuple[Prefix, bytes]:
-    """The kind and the 32 bytes of a public key.
-
-    Raises NkeyError.
-    """
+    """Return the kind and the 32 bytes of a public key. Raises NkeyError."""
     prefix, key = decode(text)
     if prefix not in PUBLIC_PREFIXES or len(key) != KEY_LENGTH:
         raise NkeyError("invalid public key")
@@ -98,10 +92,7 @@ def decode_public_key(text: str) -> tuple[Prefix, bytes]:
 
 
 def encode_seed(prefix: Prefix, seed: bytes) -> str:
-    """The text of the 32 bytes that a private key of the kind `prefix` is made of.
-
-    Raises NkeyError.
-    """
+    """Return the 32 bytes of a seed as text; `prefix` is the kind of its key. Raises NkeyError."""
     if prefix not in PUBLIC_PREFIXES:
         raise NkeyError("invalid prefix byte")
     if len(seed) != KEY_LENGTH:
@@ -110,10 +101,7 @@ def encode_seed(prefix: Prefix, seed: bytes) -> str:
 
 
 def decode_seed(text: str) -> tuple[Prefix, bytes]:
-    """The kind of key that a seed is for, and its 32 bytes.
-
-    Raises NkeyError.
-    """
+    """Return the kind of a seed's key, and the seed's 32 bytes. Raises NkeyError."""
     raw = _from_text(text)
     prefix = (raw[0] & 7) << 5 | raw[1] >> 3
     if raw[0] & 0xF8 != Prefix.SEED or prefix not in PUBLIC_PREFIXES or len(raw) != KEY_LENGTH + 2:
@@ -122,7 +110,7 @@ def decode_seed(text: str) -> tuple[Prefix, bytes]:
 
 
 def is_valid_public_key(text: str, *prefixes: Prefix) -> bool:
-    """Is it the text of a public key, of one of these kinds if any are given?"""
+    """Check for a public key as text; `prefixes` limits its kinds."""
     try:
         return decode_public_key(text)[0] in (prefixes or PUBLIC_PREFIXES)
     except NkeyError:
@@ -130,7 +118,7 @@ def is_valid_public_key(text: str, *prefixes: Prefix) -> bool:
 
 
 def decode_signature(text: str) -> bytes | None:
-    """A signature as a CONNECT has it: base64, URL-safe without padding or else the standard one."""
+    """Decode a CONNECT's signature: URL-safe base64 without padding, or standard base64; None: neither."""
     text = text.replace("\r", "").replace("\n", "")
     if re.fullmatch("[A-Za-z0-9_-]*", text) and len(text) % 4 != 1:
         return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
@@ -141,7 +129,7 @@ def decode_signature(text: str) -> bytes | None:
 
 
 def verify_nonce(public_key: str, nonce: str, sig: str) -> None:
-    """Require that `sig`, of a CONNECT, is the nonce signed with a user's nkey.
+    """Verify that `sig`, from a CONNECT, is the nonce signed with a user's nkey.
 
     Raises NkeyError with nats-server's text.
     """
@@ -159,7 +147,7 @@ def verify_nonce(public_key: str, nonce: str, sig: str) -> None:
 
 
 class PublicKey:
-    """The public half of a key pair, which checks signatures."""
+    """The public half of a key pair; verifies signatures."""
 
     __slots__ = ("_key", "public_key")
 
@@ -171,17 +159,17 @@ class PublicKey:
         self.public_key = public_key
 
     def verify(self, data: bytes, signature: bytes) -> bool:
-        """Is it this key's signature of `data`?"""
+        """Check that `signature` is this key's signature of `data`."""
         return _verify(self._key, data, signature)
 
 
 class KeyPair:
-    """A key pair that signs: an operator's, an account's, a user's, a server's or a cluster's."""
+    """A key pair for signing, of an operator, account, user, server or cluster."""
 
     __slots__ = ("_key", "prefix", "public_key")
 
     def __init__(self, prefix: Prefix, seed: bytes) -> None:
-        """Raises NkeyError when there is no such key pair."""
+        """Raises NkeyError when `prefix` is not of a signing key, or the seed is not 32 bytes."""
         from nacl.signing import SigningKey
 
         if prefix not in PUBLIC_PREFIXES or prefix == Prefix.CURVE:
@@ -194,30 +182,30 @@ class KeyPair:
 
     @classmethod
     def create(cls, prefix: Prefix) -> "KeyPair":
-        """A new key pair of the kind `prefix`."""
+        """Create a new key pair of the kind `prefix`."""
         return cls(prefix, os.urandom(KEY_LENGTH))
 
     @classmethod
     def from_seed(cls, seed: str) -> "KeyPair":
-        """The key pair of a seed's text. Raises NkeyError."""
+        """Make the key pair of a seed's text. Raises NkeyError."""
         return cls(*decode_seed(seed))
 
     @property
     def seed(self) -> str:
-        """What the key pair can be made from again: a secret."""
+        """The seed's text, a secret: from_seed() makes the same key pair again."""
         return encode_seed(self.prefix, bytes(self._key))
 
     def sign(self, data: bytes) -> bytes:
-        """The signature of `data`, 64 bytes."""
+        """Return the signature of `data`, 64 bytes."""
         return self._key.sign(data).signature
 
     def verify(self, data: bytes, signature: bytes) -> bool:
-        """Is it this key's signature of `data`?"""
+        """Check that `signature` is this key's signature of `data`."""
         return _verify(bytes(self._key.verify_key), data, signature)
 
 
 class CurveKeyPair:
-    """A key pair that seals data for one reader and opens what was sealed for it ("xkeys")."""
+    """A key pair ("xkey") that seals data for one recipient, and opens data sealed for it."""
 
     __slots__ = ("_key", "public_key")
 
@@ -232,12 +220,12 @@ class CurveKeyPair:
 
     @classmethod
     def create(cls) -> "CurveKeyPair":
-        """A new key pair."""
+        """Create a new key pair."""
         return cls(os.urandom(KEY_LENGTH))
 
     @classmethod
     def from_seed(cls, seed: str) -> "CurveKeyPair":
-        """The key pair of a seed's text. Raises NkeyError."""
+        """Make the key pair of a seed's text. Raises NkeyError."""
         prefix, raw = decode_seed(seed)
         if prefix != Prefix.CURVE:
             raise NkeyError("invalid curve seed")
@@ -245,18 +233,18 @@ class CurveKeyPair:
 
     @property
     def seed(self) -> str:
-        """What the key pair can be made from again: a secret."""
+        """The seed's text, a secret: from_seed() makes the same key pair again."""
         return encode_seed(Prefix.CURVE, bytes(self._key))
 
     def seal(self, data: bytes, recipient: str) -> bytes:
-        """`data` for the owner of the public curve key `recipient` only. Raises NkeyError."""
+        """Seal `data` for the owner of the public curve key `recipient`. Raises NkeyError."""
         from nacl.public import Box
 
         sealed: bytes = Box(self._key, _curve_key(recipient)).encrypt(data, os.urandom(_NONCE_LENGTH))
         return XKEY_VERSION + sealed
 
     def open(self, sealed: bytes, sender: str) -> bytes:
-        """What the owner of the public curve key `sender` has sealed for this key. Raises NkeyError."""
+        """Open data that the owner of the public curve key `sender` sealed for this key. Raises NkeyError."""
         from nacl.exceptions import CryptoError
         from nacl.public import Box
 

@@ -1,1 +1,1 @@
-"""Operator mode: accounts and users are what JWTs say."""
+"""Operator mode: JWTs define the accounts and users."""

@@ -1,4 +1,4 @@
-"""Operator mode in a server (accounts.go, server.go): apply what OperatorMode finds out (AccountsHook)."""
+"""Operator mode in a server (accounts.go, server.go): apply the changes of OperatorMode (AccountsHook)."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class Host(Protocol):
-    """The server whose accounts JWTs make. A reload replaces `opts`."""
+    """The server whose accounts JWTs define. A reload replaces `opts`."""
 
     @property
     def name(self) -> str: ...
@@ -47,10 +47,10 @@ class Host(Protocol):
 
 
 class Trust:
-    """Carries out in `server` what JWTs say; made before the server's accounts.
+    """Applies JWTs to the accounts and clients of `server`. Made before the server's accounts.
 
-    `sessions` are the server's clients by id. `limits_changed` is called with an account that has other
-    limits for JetStream; `spawn` runs what takes its time.
+    `sessions` are the server's clients by id. `limits_changed` is called for each account that is updated,
+    whose JetStream limits may have changed. `spawn` runs a coroutine as a task.
     """
 
     def __init__(
@@ -69,12 +69,12 @@ class Trust:
         self.mode = OperatorMode(opts, None, self, server.log)
         self.inbox = SystemInbox(server.name)
         self._activations: dict[str, Timer] = {}
-        """When tokens end that accounts import something with."""
+        """By importing account, the timer for the first activation token that expires."""
         self._failed: set[str] = set()
-        """Accounts with an import that could not be."""
+        """Accounts with an import that failed, in the present update."""
 
     async def start(self) -> None:
-        """Find the system account and the preloaded ones. Raises ServerError."""
+        """Make and start the resolver, and build the system account. Raises ServerError."""
         mode = self.mode
         operators = mode.operators
         self._announce()
@@ -105,7 +105,7 @@ class Trust:
         ClaimsServices(self._spawn, self._server.log, self.mode, client, events)
 
     async def reload(self, opts: "Options") -> None:
-        """Take over what the options say about JWTs, and look at them again. Raises ServerError."""
+        """Apply the options about JWTs, and read the JWTs again. Raises ServerError."""
         await self.mode.reload(opts.resolver_preload)
         self.mode.sentinel = opts.default_sentinel
 
@@ -119,7 +119,7 @@ class Trust:
     # -- accounts (AccountsHook) -----------------------------------------------------------------------------
 
     def update_accounts(self, accounts: Sequence[ClaimAccount]) -> None:
-        """Build these accounts or change them in place, and their clients with them."""
+        """Build these accounts or change them in place, and update their clients."""
         server = self._server
         self._failed.clear()
         for claim in accounts:
@@ -131,7 +131,7 @@ class Trust:
         for claim in accounts:
             account = server.accounts[claim.name]
             account.name_tag = claim.claims.name or claim.name
-            if not claim.removed:  # else they are told that they go
+            if not claim.removed:  # else expire_account() closes them, with its own error
                 self._update_clients(claim, account)
             self._limits_changed(account)
 
@@ -173,14 +173,14 @@ class Trust:
             client.set_permissions(permissions_of(session, server.log))
 
     def expire_account(self, account: ClaimAccount) -> None:
-        """Its clients go."""
+        """Close the account's clients with "Account Authentication Expired"."""
         for session in self._sessions(account.name):
             error = "Account Authentication Expired"
             session.rate_limit(self._server.log, "DBG", error)
             session.close(self._server.log, ClosedState.AUTHENTICATION_EXPIRED, error)
 
     def forget_account(self, account: ClaimAccount) -> None:
-        """Its clients go, and it as well."""
+        """Close the account's clients with "Authorization Violation", and delete the account."""
         sessions = self._sessions(account.name)
         self._disarm(account.name)
         self._server.accounts.forget(account.name)
@@ -194,7 +194,7 @@ class Trust:
     # -- exports and imports ---------------------------------------------------------------------------------
 
     def complain(self, name: str, what: str, why: str) -> None:
-        """Something of an account cannot be (Complain)."""
+        """Log that an account's import or export failed, and note a failed import (Complain)."""
         if what.endswith("import"):
             self._failed.add(name)
         claim = self.mode.accounts.get(name)
@@ -203,7 +203,7 @@ class Trust:
     def check_activation(
         self, importer: str, exporter: str, item: StreamImport | ServiceImport, export: str
     ) -> bool:
-        """Is the import's token leave to import now (CheckActivation)? When it ends it is looked at again."""
+        """Whether the import's token is valid now (CheckActivation). Sets a timer for its expiry."""
         ends = self.mode.check_activation(exporter, item, export)
         if ends:
             wait = max(0.0, ends - unix_time())

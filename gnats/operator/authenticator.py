@@ -1,4 +1,4 @@
-"""Who may connect in operator mode: users with JWTs, and whom an account's auth callout lets in (auth.go)."""
+"""Check clients in operator mode: by their JWTs, and by the auth callouts of accounts (auth.go)."""
 
 from collections.abc import Coroutine
 from dataclasses import replace
@@ -22,7 +22,10 @@ if TYPE_CHECKING:
 
 
 class OperatorCallout(Callout):
-    """Users are signed by a key of their account: the service's, or one where it may place users."""
+    """A callout of an account. It may place users in its own account and in those that its JWT allows.
+
+    A key of the user's account must have signed the user's JWT.
+    """
 
     def __init__(
         self, server: Host, opts: Options, account: "Account", claim: ClaimAccount, mode: "OperatorMode"
@@ -67,7 +70,7 @@ class OperatorCallout(Callout):
 
 
 class JWTAuthenticator(Authenticator):
-    """Decides about clients as JWTs say."""
+    """Decides which clients may connect, by JWTs."""
 
     takes_jwts = True
 
@@ -118,5 +121,5 @@ def _grant(user: JWTUser) -> Grant:
 
 
 def granted_permissions(user: JWTUser, account: ClaimAccount) -> Permissions | None:
-    """What a live user of an account may do from now on."""
+    """Return the permissions of a connected user after a change of its account."""
     return deny_callouts(user.permissions) if account.external_auth else user.permissions

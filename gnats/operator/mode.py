@@ -1,9 +1,9 @@
-"""Operator mode: users and accounts are what JWTs say that operators trusted by this server have signed.
+"""Operator mode: JWTs define users and accounts; operators that the server trusts have signed them.
 
-The JWT part of processClientOrLeafAuthentication in auth.go, and of accounts.go and server.go what fetches,
-verifies and updates accounts. A server builds one OperatorMode when its options have trusted operators or
-keys, awaits `start` before it listens, asks `authenticate` at each CONNECT, and is told through AccountsHook
-what to build. Everything runs in the event loop.
+Ports the JWT part of processClientOrLeafAuthentication in auth.go, and the parts of accounts.go and server.go
+that fetch, verify and update accounts. A server makes one OperatorMode when its options have trusted
+operators or keys. It awaits `start` before it listens, and calls `authenticate` at each CONNECT. OperatorMode
+calls AccountsHook to build and change the server's accounts. Everything runs in the event loop.
 """
 
 import asyncio
@@ -30,31 +30,33 @@ from gnats.resolver.base import Log, Resolver, ResolverError
 from gnats.resolver.requests import Reply, answer, failure
 
 _TOO_SOON = 1.0
-"""Seconds after an update before a resolver is asked about an expired account again."""
+"""Seconds after an update of an account in which the resolver is not asked for it again."""
 _SLOW_FETCH = 1.0
 _BOOTSTRAP_INTERVAL = 1.0
 
 
 class AccountsHook(Protocol):
-    """What a server does about accounts."""
+    """The server's reactions to changes of accounts."""
 
     def update_accounts(self, accounts: Sequence[ClaimAccount]) -> None:
-        """Build these accounts from their `config()` or change them in place; all they import from are known
-        or among them. Live clients of theirs get new limits and default permissions, and go where
-        `OperatorMode.recheck` says so."""
+        """Build these accounts from their `config()`, or change them in place.
+
+        All accounts that they import from are known or among them. Their clients get the new limits and
+        default permissions, or are closed when `OperatorMode.recheck` returns an Eviction.
+        """
 
     def expire_account(self, account: ClaimAccount) -> None:
-        """Close its clients: "Account Authentication Expired"."""
+        """Close the account's clients with "Account Authentication Expired"."""
 
     def forget_account(self, account: ClaimAccount) -> None:
-        """Close its clients, "Authorization Violation", and the account is no more."""
+        """Close the account's clients with "Authorization Violation", and delete the account."""
 
 
 class OperatorMode:
-    """The accounts that are known, and who may connect to them."""
+    """The known accounts, and the checks of their users."""
 
     def __init__(self, opts: Options, resolver: Resolver | None, hook: AccountsHook, log: Log) -> None:
-        """`opts` have been found good, see gnats.options.operators.validate_trust."""
+        """`opts` must have passed gnats.options.operators.validate_trust()."""
         self.operators = decode_operators(opts)
         self.system_account = system_account(opts, self.operators)
         self.trusted_keys = frozenset(opts.trusted_keys) | {
@@ -80,13 +82,13 @@ class OperatorMode:
         self._fetches: dict[str, asyncio.Task[tuple[AccountClaims, str]]] = {}
         self._timers: dict[str, Timer] = {}
         self._awaited: dict[str, set[str]] = {}
-        """Of accounts that could not be found, those that import from them."""
+        """By account that could not be found: the accounts that import from it."""
         self._bootstrap: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Preload and start the resolver, and have the system account built.
+        """Preload and start the resolver, and build the system account.
 
-        Raises ServerError when the resolver or a preloaded JWT is no good.
+        Raises ServerError when the resolver or a preloaded JWT cannot be used.
         """
         if self.resolver is None:
             return
@@ -109,10 +111,10 @@ class OperatorMode:
             self._bootstrap = asyncio.create_task(self._fetch_system_account(account))
 
     async def reload(self, preload: dict[str, str]) -> None:
-        """Take over the preloaded JWTs of a configuration that was read again.
+        """Apply the preloaded JWTs of a reloaded configuration.
 
-        What a memory resolver does not have any more is forgotten; a directory is looked at again. Raises
-        ServerError when a JWT is no good.
+        With a memory resolver, accounts that it no longer has are deleted; a directory is read again. Raises
+        ServerError when a JWT is invalid.
         """
         resolver = self.resolver
         if resolver is None:
@@ -156,7 +158,7 @@ class OperatorMode:
         for name, token in self._preload.items():
             try:
                 decoded[name] = decode_as(AccountClaims, token)
-            except JWTError as exc:  # before one of them is stored
+            except JWTError as exc:  # raise before any of them is stored
                 raise ResolverError(f"preload account error for {quote(name)}: {exc}") from None
         for name, claims in decoded.items():
             issues = validate(claims)
@@ -170,7 +172,7 @@ class OperatorMode:
                 self._log.error(f"Preloaded account [{name}] not stored: {exc}")
 
     async def _fetch_system_account(self, account: ClaimAccount) -> None:
-        """Ask the resolver again and again, until the system account's JWT is found."""
+        """Ask the resolver for the system account's JWT every second, until it is found."""
         assert self.resolver is not None
         while not account.token:
             await sleep(_BOOTSTRAP_INTERVAL)
@@ -181,11 +183,11 @@ class OperatorMode:
                 continue
         self._log.notice("System account fetched and updated")
 
-    # What a resolver needs to know of its server (gnats.resolver.base.Host)
+    # The server as its resolver sees it (gnats.resolver.base.Host)
 
     @property
     def operator(self) -> str:
-        """The public key of the first operator, "" when only keys are trusted."""
+        """The public key of the first operator, "" when the options name only trusted keys."""
         return self.operators[0].sub if self.operators else ""
 
     @property
@@ -198,11 +200,11 @@ class OperatorMode:
         return bool(self.operators) and self.operators[0].nats.strict_signing_key_usage
 
     def knows(self, account: str) -> bool:
-        """Is the account in use here?"""
+        """Whether this server uses the account."""
         return account in self.accounts
 
     async def account_changed(self, name: str, token: str) -> None:
-        """A resolver has got another JWT of an account."""
+        """Apply an account's new JWT, which the resolver has received. Logs errors."""
         account = self.accounts.get(name)
         if account is None:
             return
@@ -212,7 +214,7 @@ class OperatorMode:
             self._log.error(f"DirResolver - Update for account {quote(name)} resulted in error {exc}")
 
     def account_removed(self, name: str) -> None:
-        """A resolver's JWT of an account was deleted: the account is closed (removeCb in accounts.go)."""
+        """Disable an account whose JWT the resolver has deleted (removeCb in accounts.go)."""
         account = self.accounts.get(name)
         if account is None:
             return
@@ -225,14 +227,14 @@ class OperatorMode:
     # Accounts
 
     async def lookup_account(self, name: str) -> ClaimAccount:
-        """The account of a public key, from the resolver when it is not known yet or has expired.
+        """Return the account with a public key; fetch its JWT when it is unknown or has expired.
 
         Raises AccountError.
         """
         account = self.accounts.get(name)
         if account is None:
             claims, token = await self._fetch_account_claims(name)
-            account = self.accounts.get(name)  # somebody else may have been faster
+            account = self.accounts.get(name)  # another fetch may have registered it meanwhile
             if account is None:
                 account = ClaimAccount(name, claims.iss)
                 await self._apply(account, claims, token)
@@ -253,9 +255,9 @@ class OperatorMode:
         await self.update_account_with_claim_jwt(account, token)
 
     async def update_account_with_claim_jwt(self, account: ClaimAccount, token: str) -> None:
-        """Check another JWT of an account and apply it.
+        """Check a new JWT of an account, and apply it.
 
-        Raises JWTError when it is none, AccountError when it is not good for the account.
+        Raises JWTError for a malformed JWT, AccountError for one that is not valid for the account.
         """
         if account.token == token and not account.incomplete:
             self._log.debug(f"Requested account update for [{account.name}], same claims detected")
@@ -266,7 +268,7 @@ class OperatorMode:
         await self._apply(account, claims, token)
 
     def verify_account_claims(self, token: str) -> AccountClaims:
-        """The claims of an account's JWT that is signed by a trusted key and good now.
+        """Return the claims of an account's JWT, which must be valid now and signed by a trusted key.
 
         Raises JWTError, AccountError.
         """
@@ -292,7 +294,7 @@ class OperatorMode:
         return token
 
     async def _fetch_account_claims(self, name: str) -> tuple[AccountClaims, str]:
-        """The verified claims of an account, and their JWT; at most one fetch of an account at a time."""
+        """Fetch an account's JWT; return its verified claims and the JWT. Joins a fetch under way."""
         task = self._fetches.get(name)
         if task is None:
             task = self._fetches[name] = asyncio.create_task(self._fetch(name))
@@ -310,9 +312,9 @@ class OperatorMode:
         return claims, token
 
     async def _apply(self, account: ClaimAccount, claims: AccountClaims, token: str) -> None:
-        """Update an account and, with it, build what it imports from and is not known yet.
+        """Update an account, and build it together with unknown accounts that it imports from.
 
-        Accounts that import from each other become known together.
+        So accounts that import from each other become known at the same time.
         """
         found: dict[str, tuple[ClaimAccount, AccountClaims, str]] = {account.name: (account, claims, token)}
         todo, missing = [claims], set()
@@ -344,7 +346,7 @@ class OperatorMode:
             self._arm(each)
 
     def _register(self, account: ClaimAccount, claims: AccountClaims, token: str) -> ClaimAccount:
-        # Another one's fetch may have registered the account meanwhile.
+        # Another fetch may have registered the account meanwhile.
         account = self.accounts.setdefault(account.name, account)
         self._log.debug(f"Updating account claims: {account.name}/{claims.name}")
         account.update(claims, token, strict=claims.iss in self._strict_keys)
@@ -358,7 +360,7 @@ class OperatorMode:
                 account.incomplete = True
 
     def _arm(self, account: ClaimAccount) -> None:
-        """See to it that the account's clients go when it expires."""
+        """Set the timer that closes the account's clients when it expires."""
         self._disarm(account.name)
         if account.claims.exp and not account.removed:
             delay = max(0.0, account.claims.exp - unix_time())
@@ -379,10 +381,10 @@ class OperatorMode:
         *,
         trusted_proxy: bool = False,
     ) -> Authentication:
-        """May who sent this CONNECT in, signed over `nonce`?
+        """Check a client's CONNECT, whose signature is over `nonce`.
 
-        `connection_type` is one of CONNECTION_TYPES. A default sentinel, or a JWT that came as MQTT password,
-        is put into `connect.jwt`.
+        `connection_type` is one of CONNECTION_TYPES. When the client sends no JWT, the default sentinel, or
+        the password of an MQTT client, becomes its `connect.jwt`.
         """
         attempt = Attempt(self, connect, nonce, remote_ip, connection_type, trusted_proxy)
         try:
@@ -395,14 +397,14 @@ class OperatorMode:
         return Authentication(user, attempt.describe(user), account=attempt.account, claims=attempt.claims)
 
     def is_pinned(self, account: str) -> bool:
-        """May users of the account connect here?"""
+        """Whether users of the account may connect to this server; counts refusals."""
         if self._pinned is None or account in self._pinned:
             return True
         self.pinned_failures += 1
         return False
 
     def recheck(self, user: JWTUser) -> Eviction | None:
-        """Must a client go after its account has changed?"""
+        """Check a connected user after a change of its account; None: it may stay."""
         account = self.accounts[user.account]
         nats = account.claims.nats
         if user.bearer and nats.limits.disallow_bearer:
@@ -419,10 +421,10 @@ class OperatorMode:
     def check_activation(
         self, exporter: str, imported: StreamImport | ServiceImport, export_subject: str
     ) -> int | None:
-        """Is an import's token leave to import, now and from the export that has `export_subject`?
+        """Check that an import's activation token is valid now for the export of `export_subject`.
 
-        The unix time at which it ends, 0 for never; None when it is not. That the token is the importer's and
-        for that subject was checked with the importer's JWT. (checkActivation)
+        Returns the unix time at which it expires, 0 for never; None when it is not valid. The check of the
+        importer's JWT has verified that the token is the importer's, and for that subject. (checkActivation)
         """
         account = self.accounts.get(exporter)
         if account is None or not imported.token:
@@ -442,9 +444,9 @@ class OperatorMode:
         return activation.exp
 
     async def account_claim_update(self, name: str, payload: bytes) -> Reply:
-        """Answer $SYS.REQ.ACCOUNT.<name>.CLAIMS.UPDATE where no resolver tracks updates (memory and URL).
+        """Answer $SYS.REQ.ACCOUNT.<name>.CLAIMS.UPDATE, with a resolver that does not (memory and URL).
 
-        The members `data` or `error` of the reply; `server` is the caller's.
+        Returns the reply with `data` or `error`; the caller adds `server`.
         """
         if not payload:
             return failure(self._log, name, "jwt update error", "request body is empty")

@@ -1,6 +1,6 @@
-"""Requests about account JWTs in the system account (accounts.go, events.go), and those of the resolver.
+"""Answer requests about account JWTs in the system account (accounts.go, events.go), and send the resolver's.
 
-What the requests mean is the resolver's and OperatorMode's business.
+The resolver and OperatorMode carry the requests out.
 """
 
 import asyncio
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from gnats.operator.mode import OperatorMode
 
 _NEW_ACCOUNT_AT, _OLD_ACCOUNT_AT = 3, 2
-"""Tokens of $SYS.REQ.ACCOUNT.<account>.CLAIMS.UPDATE and of $SYS.ACCOUNT.<account>.CLAIMS.UPDATE."""
+"""Index of the account's token in $SYS.REQ.ACCOUNT.*.CLAIMS.UPDATE and $SYS.ACCOUNT.*.CLAIMS.UPDATE."""
 
 
 MOST_WAITING = 64 << 20
-"""Bytes of the requests that wait in one queue, _OVERHEAD for each included: 1,024 small ones."""
+"""Most bytes of requests that wait in one queue, with _OVERHEAD for each: 1,024 small ones."""
 _OVERHEAD = 64 << 10
 
 Change = Callable[[Message], Awaitable[Reply]]
@@ -34,11 +34,11 @@ Carry = Callable[[Message], Awaitable[None]]
 
 
 Spawn = Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]
-"""Runs something that takes its time until the server ends."""
+"""Runs a coroutine as a task, until the server shuts down."""
 
 
 class SystemInbox:
-    """Asks others through the system account (SystemRequests)."""
+    """Sends requests to other servers through the system account (SystemRequests)."""
 
     def __init__(self, server_name: str) -> None:
         self._prefix = f"$SYS._INBOX.{server_hash(server_name)}"
@@ -47,11 +47,11 @@ class SystemInbox:
         """None until there is a system account."""
 
     def expected_servers(self) -> int:
-        """There are no clusters."""
+        """Return the number of other servers: 0, without clusters."""
         return 0
 
     async def request(self, subject: str, payload: bytes, wait: float) -> AsyncGenerator[bytes, None]:
-        """See SystemRequests."""
+        """Publish a request, and yield the replies that arrive within `wait` seconds."""
         client = self.client
         if client is None:
             return
@@ -73,10 +73,10 @@ class SystemInbox:
 
 
 class InOrder:
-    """Carries out requests one after the other, in their order.
+    """Carries out requests one after the other, in the order of their arrival.
 
-    When too many wait, the connection with the most of them loses its latest. `refuse` answers a request that
-    is not carried out; it is told why.
+    When too many wait, the connection with the most bytes of them loses its latest. `refuse` answers a
+    request that is not carried out, with the reason.
     """
 
     def __init__(self, spawn: Spawn, log: "Logger", refuse: Callable[[Message, str], None]) -> None:
@@ -85,11 +85,11 @@ class InOrder:
         self._refuse = refuse
         self._waiting: deque[tuple[Carry, Message]] = deque()
         self._sizes: Counter[int] = Counter()
-        """Bytes by the connections that asked."""
+        """Bytes of waiting requests, by connection id."""
         self._task: asyncio.Task[None] | None = None
 
     def add(self, carry: Carry, request: Message) -> None:
-        """Carry a request out when it is its turn."""
+        """Queue a request for `carry`."""
         self._waiting.append((carry, request))
         self._sizes[request.producer] += _size(request)
         while self._sizes.total() > MOST_WAITING:
@@ -114,7 +114,7 @@ class InOrder:
             del self._sizes[request.producer]
 
     def _next(self) -> None:
-        """Begin the request that has waited longest; the end of each begins another."""
+        """Begin the request that has waited longest; its end begins the next."""
         if not self._waiting:
             return
         carry, request = self._waiting.popleft()
@@ -125,9 +125,9 @@ class InOrder:
 
         def ended(task: asyncio.Task[None]) -> None:
             self._task = None
-            if task.cancelled():  # the server ends
+            if task.cancelled():  # the server shuts down
                 return
-            if exc := task.exception():  # nobody has foreseen that
+            if exc := task.exception():  # unexpected: a bug
                 self._log.error(f"Request {quote(request.subject)} failed: {exc!r:.500}")
                 self._refuse(request, "internal error")
             self._next()
@@ -141,7 +141,7 @@ def _size(request: Message) -> int:
 
 
 class ClaimsServices:
-    """Answers the requests about JWTs; what changes something is done in the order of the requests."""
+    """Answers the requests about JWTs; changes happen in the order of their requests."""
 
     def __init__(
         self,
@@ -196,7 +196,7 @@ class ClaimsServices:
             self._on("$SYS.REQ.CLAIMS.PACK", in_background(send_pack), b"responder")
 
     def _on(self, subject: str, answer: Callable[[Message], None], queue: bytes | None = None) -> None:
-        """Answer what wants an answer, and is not asked by this server itself."""
+        """Answer requests to `subject` that have a reply subject and are not this server's own."""
 
         def serve(request: Message) -> None:
             if request.reply and request.producer != self._client.client.cid:

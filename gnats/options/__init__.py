@@ -1,1 +1,1 @@
-"""The options of a server: defaults, rules, what may change while it runs."""
+"""The options of a server: values, defaults, checks, configuration keys, changes in a reload."""

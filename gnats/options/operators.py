@@ -1,4 +1,4 @@
-"""The operators that a server trusts, and what its other options must satisfy for them (jwt.go)."""
+"""Trusted operators, and checks of the options that depend on them (jwt.go)."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def decode_operators(opts: "OptionFields") -> list[OperatorClaims]:
-    """The claims of the trusted operators. Raises OptionError."""
+    """Return the claims of the trusted operators. Raises OptionError."""
     operators = []
     for token in opts.trusted_operators:
         try:
@@ -27,14 +27,14 @@ def decode_operators(opts: "OptionFields") -> list[OperatorClaims]:
 
 
 def system_account(opts: "OptionFields", operators: list[OperatorClaims]) -> str:
-    """The system account of the options, or of their only operator; "" when neither has one."""
+    """Return the system account of the options, else that of the only operator, else ""."""
     if not opts.system_account and len(operators) == 1:
         return operators[0].nats.system_account
     return opts.system_account
 
 
 def validate_trust(opts: "OptionFields") -> None:
-    """Refuse what does not go with operators and resolvers (validateTrustedOperators, configureResolver).
+    """Check operators, resolver, and options that exclude them (validateTrustedOperators, configureResolver).
 
     Raises OptionError with nats-server's text.
     """

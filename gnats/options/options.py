@@ -1,4 +1,4 @@
-"""The options of a server (opts.go), their defaults, and what they must satisfy."""
+"""The options of a server (opts.go), their defaults and their checks."""
 
 import os
 import warnings
@@ -16,12 +16,12 @@ from gnats.options.values.auth import (
 from gnats.options.values.fields import OptionFields
 
 ANY_HOST = "0.0.0.0"
-"""All interfaces: where a server of its own listens, as nats-server does, unless it is told otherwise."""
+"""All interfaces: the default host of the command gnats-server, as in nats-server."""
 MAX_PAYLOAD_WARNING = 8 << 20
 _AUTH_TIMEOUT = 2.0
 MAX_SUB_TOKENS = 255
 MAX_IO_THREADS = 63
-"""A connection notes the pollers that wait for it in the 64 bits of a word; one is the loop's."""
+"""A connection has one bit of a 64-bit word for each poller that waits for it; one poller is the loop's."""
 
 _ZERO_MEANS_DEFAULT = (
     "host",
@@ -40,22 +40,22 @@ _ZERO_MEANS_DEFAULT = (
 
 
 class Options(OptionFields):
-    """A server's options, by their names in nats-server; durations are seconds, sizes bytes.
+    """A server's options, with nats-server's names. Durations are seconds, sizes bytes.
 
-    As there, an empty host and a zero number mean the default, but `max_subs` 0 is unlimited. A negative
-    `max_conn` refuses every connection; `max_payload` -1 is unlimited. The default host is loopback: a server
-    inside a program is reached from elsewhere only when the program asks for it. (The command gnats-server
-    listens on all interfaces.)
+    As in nats-server, an empty host and a zero mean the default, but `max_subs` 0 is unlimited. A negative
+    `max_conn` refuses every connection; `max_payload` -1 is unlimited. The default host is loopback, so that
+    other machines reach an embedded server only if its program asks for it. (The command gnats-server listens
+    on all interfaces.)
     """
 
     __slots__ = ()
 
     @classmethod
     def from_file(cls, path: str | os.PathLike[str]) -> "Options":
-        """The options of a configuration file; what it does not name is as in Options().
+        """Read the options of a configuration file; options that it does not name have their defaults.
 
-        Keys that have no effect are told as Python warnings. Raises OptionError with all that is wrong in the
-        file, one line each with file, line and position.
+        Warnings about the file, such as keys without effect, become Python warnings. Raises OptionError with
+        all errors of the file, one line each with file, line and position.
         """
         opts = cls()
         for doubt in read_config(opts, os.fspath(path)):
@@ -63,10 +63,7 @@ class Options(OptionFields):
         return opts
 
     def baseline(self) -> "Options":
-        """A copy with defaults where they are asked for by an empty or zero value.
-
-        Raises OptionError when the options do not go together.
-        """
+        """Return a checked copy, with defaults in place of empty and zero values. Raises OptionError."""
         opts = replace(self)
         for option in fields(self):
             if option.name in _ZERO_MEANS_DEFAULT and not getattr(opts, option.name):
@@ -79,7 +76,7 @@ class Options(OptionFields):
         return opts
 
     def validate(self) -> None:
-        """Raise OptionError, one line, for what nats-server refuses."""
+        """Check the options as nats-server does. Raises OptionError, one line, for the first error."""
         if self.lame_duck_grace_period >= self.lame_duck_duration:
             raise OptionError(
                 f"lame duck grace period ({duration_of(self.lame_duck_grace_period)}) should be strictly"
@@ -134,7 +131,7 @@ class Options(OptionFields):
 
 
 def _check_base_path(path: str) -> None:
-    """Refuse a path that nats-server could not serve. Raises OptionError."""
+    """Check that nats-server could serve the path. Raises OptionError."""
     names = set()
     for part in path.split("/"):
         if "{" not in part and "}" not in part:
@@ -149,9 +146,9 @@ def _check_base_path(path: str) -> None:
 
 
 def read_config(opts: Options, path: str) -> list[str]:
-    """Set the options that a configuration file names; return warnings.
+    """Set the options that a configuration file names. Return warnings.
 
-    Raises OptionError, as Options.from_file().
+    Raises OptionError as Options.from_file() does.
     """
     from gnats.conf import parse_file
     from gnats.options.keys import apply_config
@@ -160,7 +157,7 @@ def read_config(opts: Options, path: str) -> list[str]:
 
 
 def validate_auth(opts: Options) -> None:
-    """Refuse permissions that are not subjects, and a default user or system account that is none.
+    """Check that permissions are subjects, and that no_auth_user and the system account exist.
 
     Raises OptionError.
     """
@@ -189,10 +186,7 @@ def validate_auth(opts: Options) -> None:
 
 
 def validate_accounts(opts: Options) -> None:
-    """Refuse exports, imports and mappings that do not go together.
-
-    Raises OptionError.
-    """
+    """Check the exports, imports and mappings of all accounts. Raises OptionError."""
     if not opts.accounts and not opts.mappings:
         return
     from gnats.options.values.mappings import compile_account_mappings

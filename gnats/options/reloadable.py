@@ -1,4 +1,4 @@
-"""Which options can change while the server runs, and what is said about each (diffOptions in reload.go)."""
+"""The options that a reload may change, and the log line of each (diffOptions in reload.go)."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -11,13 +11,13 @@ from gnats.options.values.jetstream import DYNAMIC, JetStreamOptions
 from gnats.options.values.tls import TLSOptions
 
 LOG_OPTIONS = frozenset(("Logtime", "LogtimeUTC", "LogFile", "Syslog", "RemoteSyslog"))
-"""Those that another log has to be made for."""
+"""Fields whose change needs a new log."""
 
 Notice = Callable[[Any], str]
 
 
 def fields(opts: Options) -> dict[str, object]:
-    """The options under nats-server's names for them, in its order: errors name them, the log follows it."""
+    """Return the options by nats-server's field names, which errors show, in the order of the log lines."""
     tls = opts.tls or TLSOptions()
     return {
         "ServerName": opts.server_name,
@@ -184,13 +184,13 @@ _RELOADABLE: Mapping[str, Notice | None] = {
     "Tags": _words("tags"),
     "Metadata": _words("metadata"),
 }
-"""What the log says about a field that has changed; None: nothing. The others cannot change."""
+"""By field that may change: makes the log line from the new value; None: no line."""
 
 _DURATIONS = frozenset(("LameDuckDuration", "LameDuckGracePeriod", "SyncInterval"))
 
 
 def diff_options(old: Options, new: Options) -> dict[str, str]:
-    """The fields that differ, and what the log says about each, "" for nothing.
+    """Return the fields that differ, each with its log line ("": none).
 
     Raises OptionError when one of them cannot change while the server runs.
     """
@@ -218,9 +218,10 @@ _JETSTREAM_SIZES = ("JetStreamMaxMemory", "JetStreamMaxStore")
 
 
 def _jetstream_may_change(name: str, was: Any, will: Any, old: Options, new: Options) -> bool:
-    """Whether a size or the directory changes for a JetStream that runs: sizes may only grow.
+    """Check a changed size or store directory. Return True if a running JetStream gets a larger size.
 
-    Raises OptionError for what cannot change; what goes with JetStream itself may.
+    Return False if JetStream does not run, or if the value goes because JetStream is switched off. Raises
+    OptionError for other changes.
     """
     if not old.jetstream.enabled:
         return False
@@ -242,15 +243,15 @@ def _jetstream_may_change(name: str, was: Any, will: Any, old: Options, new: Opt
 
 
 def _may_change(name: str, before: object, new: Options) -> bool:
-    if name == "NoAuthUser":  # it may only go, and with its user
+    if name == "NoAuthUser":  # it may only be removed, together with its user
         return not new.no_auth_user and all(user.username != before for user in new.users)
-    if name == "SystemAccount":  # what is the default anyway need not be named any more
+    if name == "SystemAccount":  # the name may be removed when it is the default
         return before == SYSTEM_ACCOUNT and not new.system_account
     return True
 
 
 def _show(name: str, value: object) -> str:
-    """A value as Go's %v shows it; what would be an address there is shown as it is not."""
+    """Return a value as Go's %v shows it; "..." where Go shows an address."""
     if name in _DURATIONS and isinstance(value, float):
         return duration_of(value)
     if value is None:

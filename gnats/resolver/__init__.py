@@ -1,16 +1,19 @@
-"""Where account JWTs come from (accounts.go): memory, a URL, directories."""
+"""The sources of account JWTs (accounts.go): memory, a URL, a directory."""
 
 from gnats.options.options import Options
 from gnats.resolver.base import Log, Resolver, SystemRequests
 
 ACCOUNTS_PATH = "/accounts"
-"""What follows an operator's account server URL."""
+"""The path that is added to an operator's account server URL."""
 
 
 def build_resolver(
     opts: Options, account_server_url: str, log: Log, others: SystemRequests
 ) -> Resolver | None:
-    """The resolver of the options or, when they have none, of the operator's URL. Raises ResolverError."""
+    """Make the resolver of the options; without one, that of the operator's account server URL, or None.
+
+    Raises ResolverError.
+    """
     options = opts.resolver
     if options is None:
         if not account_server_url:

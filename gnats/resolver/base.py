@@ -1,11 +1,11 @@
-"""What a resolver is, and what it needs of its server (AccountResolver in accounts.go)."""
+"""The interface of resolvers, and of the server that they need (AccountResolver in accounts.go)."""
 
 from collections.abc import AsyncGenerator
 from typing import Protocol
 
 
 class ResolverError(Exception):
-    """A resolver that cannot find or keep a JWT; the text is nats-server's."""
+    """A resolver cannot find or store a JWT; the text is nats-server's."""
 
 
 class Log(Protocol):
@@ -20,45 +20,45 @@ class Resolver(Protocol):
 
     @property
     def kind(self) -> str:
-        """As ResolverOptions: "mem", "url", "full" or "cache"."""
+        """The kind as in ResolverOptions: "mem", "url", "full" or "cache"."""
 
     @property
     def read_only(self) -> bool: ...
 
     @property
     def tracks_updates(self) -> bool:
-        """Does it answer $SYS.REQ.ACCOUNT.*.CLAIMS.UPDATE itself?"""
+        """True if it answers $SYS.REQ.ACCOUNT.*.CLAIMS.UPDATE itself."""
 
     async def start(self) -> None:
-        """Raises ResolverError when it cannot work."""
+        """Check that the resolver works, and start its tasks. Raises ResolverError."""
 
     async def fetch(self, account: str) -> str:
-        """The JWT, as found. Raises ResolverError."""
+        """Return the JWT of an account, unchecked. Raises ResolverError."""
 
     async def store(self, account: str, token: str) -> None:
-        """Keep a JWT. Raises ResolverError."""
+        """Store a JWT. Raises ResolverError."""
 
     async def reload(self) -> None:
-        """The configuration was read again: look again at what is not in the hands of the server."""
+        """Called at a reload: drop the JWTs, or read those again that others may have changed."""
 
     async def close(self) -> None:
-        """End what runs in the background."""
+        """End all background tasks."""
 
 
 class Host(Protocol):
-    """What a resolver of a directory needs to know and to tell: an OperatorMode."""
+    """The part of OperatorMode that a directory resolver needs."""
 
     @property
     def operator(self) -> str:
-        """Public key."""
+        """The operator's public key."""
 
     @property
     def operator_keys(self) -> frozenset[str]:
-        """Those that may order deletions."""
+        """The public keys that may sign requests for deletion."""
 
     @property
     def strict(self) -> bool:
-        """Must accounts be signed by a signing key rather than the operator's own?"""
+        """True if a signing key, not the operator's own key, must sign accounts."""
 
     @property
     def system_account(self) -> str: ...
@@ -71,20 +71,20 @@ class Host(Protocol):
 
 
 class SystemRequests(Protocol):
-    """How a resolver asks other servers, through the system account."""
+    """Requests of a resolver to other servers, through the system account."""
 
     def expected_servers(self) -> int:
-        """How many other servers are known to be there."""
+        """Return the number of other servers that are known."""
 
     def request(self, subject: str, payload: bytes, wait: float) -> AsyncGenerator[bytes, None]:
-        """Publish to the system account and yield what is replied, until `wait` seconds have passed.
+        """Publish to the system account and yield the replies, for `wait` seconds.
 
-        As long as there is no system account nothing is yielded, at once.
+        Without a system account, end at once.
         """
 
 
 class NoOtherServers:
-    """A server that is alone."""
+    """SystemRequests of a single server: there are no replies."""
 
     def expected_servers(self) -> int:
         return 0

@@ -1,8 +1,8 @@
-"""The full and the cache resolver (accounts.go): a directory of JWTs, kept alike by the servers of a cluster.
+"""The full and the cache resolver (accounts.go): a directory of JWTs that a cluster's servers synchronise.
 
-A full one has every account's JWT, answers look-ups and packs, and asks the others every `interval` seconds
-whether it has missed something; a cache keeps what it was asked for. (DirAccResolver, CacheDirAccResolver)
-The server subscribes the system account to what the methods named after requests answer:
+A full resolver has the JWTs of all accounts, answers look-ups and packs, and asks the other servers every
+`interval` seconds for JWTs that it lacks. A cache stores the JWTs that it fetched. (DirAccResolver,
+CacheDirAccResolver) The server subscribes the system account to these subjects, and calls these methods:
 
     $SYS.REQ.ACCOUNT.*.CLAIMS.UPDATE, $SYS.ACCOUNT.*.CLAIMS.UPDATE    account_update
     $SYS.REQ.CLAIMS.UPDATE                                           update
@@ -34,7 +34,7 @@ LOOKUP_SUBJECT = "$SYS.REQ.ACCOUNT.{}.CLAIMS.LOOKUP"
 
 
 class DirectoryResolver:
-    """Of the kind that `opts` says; `host` must be set before `start`."""
+    """A full or a cache resolver, as `opts.kind` says. Set `host` before start()."""
 
     read_only = False
     tracks_updates = True
@@ -82,7 +82,7 @@ class DirectoryResolver:
         self._tasks.clear()
 
     async def fetch(self, account: str) -> str:
-        """From the directory, or else from another server, whose answer is kept."""
+        """Load the JWT from the directory; else get it from another server, and store it."""
         token = self.files.load(account)
         if token:
             return token
@@ -91,19 +91,19 @@ class DirectoryResolver:
         return token
 
     async def store(self, account: str, token: str) -> None:
-        """Keep a JWT that is newer than the one there."""
+        """Store a JWT unless the directory has it, or a newer one."""
         if self.files.save_if_newer(account, token):
             await self._changed(account, token)
 
     async def reload(self) -> None:
-        """Take note of what others have done in the directory."""
+        """Read the directory again, and apply the JWTs that other processes have changed."""
         for account in self.files.reload():
             token = self.files.load(account)
             if token:
                 await self._changed(account, token)
 
     async def synchronize(self) -> None:
-        """Ask the others for what this directory lacks."""
+        """Ask the other servers for JWTs that this directory lacks."""
         ours = self.files.hash
         self._log.debug(f"DirResolver - Checking store state: {ours.hex()}")
         async with aclosing(self._others.request(PACK_SUBJECT, ours, self._interval)) as packs:
@@ -116,7 +116,7 @@ class DirectoryResolver:
                 await self.merge(pack)
 
     async def merge(self, pack: bytes) -> None:
-        """Take over what another server has packed."""
+        """Store the newer JWTs of another server's pack."""
         before = self.files.hash
         try:
             changed = self.files.merge(pack.decode("utf-8", "replace"))
@@ -134,15 +134,15 @@ class DirectoryResolver:
     # Requests
 
     async def account_update(self, account: str, payload: bytes) -> Reply:
-        """An account's new JWT, on a subject that names the account."""
+        """Store an account's new JWT, from a request whose subject names the account."""
         return await self._update(payload, account)
 
     async def update(self, payload: bytes) -> Reply:
-        """An account's new JWT."""
+        """Store an account's new JWT."""
         return await self._update(payload, None)
 
     def lookup(self, account: str) -> bytes | None:
-        """The JWT of an account, b"" when there is none; None: no reply."""
+        """Return the JWT of an account; b"" if there is none; None: send no reply."""
         try:
             token = self.files.load(account)
         except ResolverError as exc:
@@ -153,7 +153,7 @@ class DirectoryResolver:
         return (token or "").encode()
 
     async def pack(self, their_hash: bytes) -> list[bytes]:
-        """Messages for a server whose JWTs have this hash, the last of them empty."""
+        """Return the messages for a server whose JWTs have this hash; the last is empty."""
         ours = self.files.hash
         if their_hash == ours:
             self._log.debug(f"DirResolver - Pack request matches hash {ours.hex()}")
@@ -165,13 +165,13 @@ class DirectoryResolver:
         return [*packed, b""]
 
     async def list_accounts(self) -> Reply:
-        """The accounts in the directory."""
+        """List the accounts in the directory."""
         accounts = await asyncio.to_thread(lambda: [each.partition("|")[0] for each in self.files.pack()])
         self._log.debug(f"list request responded with {len(accounts)} account ids")
         return {"data": accounts}
 
     def delete_accounts(self, payload: bytes) -> Reply:
-        """Delete the accounts that a JWT signed by the operator itself lists."""
+        """Delete the accounts listed in a JWT that an operator key has self-signed."""
         host = self._host()
         subject = ""
         try:
@@ -241,10 +241,13 @@ class DirectoryResolver:
             return failure(log, claims.sub, went_wrong, str(exc))
         return answer(log, claims.sub, f"jwt updated{cache}")
 
-    # The rest
+    # Fetching and background tasks
 
     async def _fetch_from_others(self, account: str) -> str:
-        """The first JWT that another server has, waiting for all that are known to be there."""
+        """Return the first JWT that another server sends.
+
+        Raises ResolverError when all known servers have answered without one, or after the time-out.
+        """
         waiting = self._others.expected_servers()
         subject = LOOKUP_SUBJECT.format(account)
         async with aclosing(self._others.request(subject, b"", self._timeout)) as replies:

@@ -1,8 +1,8 @@
 """JWTs of accounts in a directory, one file each: <public key>.jwt (dirstore.go).
 
-The store knows the SHA-256 of each, and the exclusive or of all of them, by which servers find out whether
-they have the same. A file goes when its JWT expires or, with a `ttl`, when it was not used for that long; a
-store that evicts makes room by dropping what was not used for longest. Another process may read the files.
+The store has the SHA-256 of each JWT, and the exclusive or of all: with it, servers compare their sets of
+JWTs. A file is removed when its JWT expires or, with a `ttl`, when it was not used for that long. A full
+store that evicts removes the least recently used file. Other processes may read the files.
 """
 
 import hashlib
@@ -27,7 +27,7 @@ HASH_LENGTH = 32
 
 
 class Delete(Enum):
-    """What becomes of a JWT that is deleted."""
+    """The way in which a JWT is deleted."""
 
     NO = "refused"
     RENAME = "renamed to <file>.deleted"
@@ -37,12 +37,12 @@ class Delete(Enum):
 @dataclass(slots=True)
 class _Item:
     expires: float
-    """Unix time; inf: never."""
+    """Unix time in seconds; inf: never."""
     hash: int
 
 
 class DirStore:
-    """The files and what is known about them. Methods raise ResolverError with nats-server's text."""
+    """The files, and their hashes and expiry times. Methods raise ResolverError with nats-server's text."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class DirStore:
         evict: bool = False,
         ttl: float = 0.0,
     ) -> None:
-        """`limit` JWTs at most, `ttl` in seconds; the directory is made when there is none."""
+        """Open the directory; create it if it is missing. `limit` is a number of JWTs, `ttl` seconds."""
         self.directory = Path(directory).absolute()
         self._delete = delete
         self._limit = limit
@@ -73,7 +73,7 @@ class DirStore:
 
     @property
     def hash(self) -> bytes:
-        """Of all JWTs, 32 bytes."""
+        """The exclusive or of all JWTs' SHA-256, 32 bytes."""
         return self._hash.to_bytes(HASH_LENGTH, "big")
 
     @property
@@ -82,14 +82,14 @@ class DirStore:
 
     @property
     def expire_interval(self) -> float:
-        """Seconds between two calls of `expire`."""
+        """Seconds between two calls of expire()."""
         return min(self._ttl / 2 or 60.0, 60.0)
 
     def __len__(self) -> int:
         return len(self._items)
 
     def load(self, key: str) -> str | None:
-        """The JWT of an account, None when there is no file."""
+        """Return the JWT of an account; None if there is no file."""
         try:
             token = self._path(key).read_text("utf-8", "replace")
         except FileNotFoundError:
@@ -100,7 +100,7 @@ class DirStore:
         return token
 
     def save(self, key: str, token: str) -> bool:
-        """Write a JWT; was it another one before?"""
+        """Store a JWT. Return False if the store has the same JWT already."""
         path = self._path(key)
         if not token:
             raise ResolverError("invalid JWT")
@@ -116,7 +116,7 @@ class DirStore:
         return True
 
     def save_if_newer(self, key: str, token: str) -> bool:
-        """Write a JWT unless the file has it, or a newer one; was it another one before?"""
+        """Store a JWT, unless the file has the same or a newer one. Return True if the JWT has changed."""
         path = self._path(key)
         if path.exists():
             try:
@@ -134,7 +134,7 @@ class DirStore:
         return self.save(key, token)
 
     def delete(self, key: str) -> bool:
-        """Delete a JWT in the way that is configured; was there one?"""
+        """Delete a JWT in the configured way. Return False if there is none."""
         if not self.deletes:
             raise ResolverError("store is not set up to for delete")
         path = self._path(key)
@@ -151,7 +151,7 @@ class DirStore:
         return True
 
     def pack(self) -> Iterator[str]:
-        """<public key>|<JWT> of each account whose JWT has not expired. May be iterated in a thread."""
+        """Yield "<public key>|<JWT>" of each account whose JWT has not expired. A thread may iterate it."""
         for key in list(self._items):
             path = self._path(key)
             if not (token := _read(path)):
@@ -161,7 +161,7 @@ class DirStore:
                 yield f"{key}|{token}"
 
     def merge(self, pack: str) -> list[str]:
-        """Take over lines of `pack` that are newer; the accounts whose JWTs have changed."""
+        """Store the JWTs of `pack` that are newer. Return the accounts whose JWTs have changed."""
         changed = []
         for line in filter(None, pack.split("\n")):
             parts = line.split("|")
@@ -175,9 +175,10 @@ class DirStore:
         return changed
 
     def reload(self) -> list[str]:
-        """Look again at what is in the directory; the accounts whose JWTs have changed.
+        """Read the directory again. Return the accounts whose JWTs have changed.
 
-        Of a store that evicts all count that it did not have: a server may have known them.
+        In a store that evicts, an account that is new in the store counts, too: the server may have an older
+        JWT of it.
         """
         before = self._items
         self._items, self._hash = {}, 0
@@ -189,7 +190,7 @@ class DirStore:
         ]
 
     def expire(self, now: float | None = None) -> list[str]:
-        """Remove the JWTs whose time is over; their accounts."""
+        """Remove the expired JWTs. Return their accounts."""
         now = unix_time() if now is None else now
         gone = []
         for key in [key for key, item in self._items.items() if item.expires <= now]:
@@ -202,7 +203,7 @@ class DirStore:
         return gone
 
     def _path(self, key: str) -> Path:
-        # A key becomes the name of a file only if it is nothing but a key.
+        # Only a valid key may become part of a path.
         if not is_valid_public_key(key):
             raise ResolverError("invalid public key")
         return self.directory / (key + _SUFFIX)
@@ -263,7 +264,7 @@ def _digest(token: str) -> int:
 
 
 def _read(path: Path) -> str | None:
-    """What a file holds; None: it has just gone, or cannot be read."""
+    """Return the contents of a file; None if it is missing or cannot be read."""
     try:
         return path.read_text("utf-8", "replace")
     except OSError:
@@ -271,7 +272,7 @@ def _read(path: Path) -> str | None:
 
 
 def _write(path: Path, token: str) -> None:
-    """Replace a file at once, so that no reader and no crash sees half of it."""
+    """Replace a file by a rename: readers see the old or the new one, never a part."""
     scratch = path.with_suffix(f".{os.getpid()}.tmp")
     try:
         descriptor = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, _FILE_MODE)

@@ -1,9 +1,11 @@
-"""The memory resolver (accounts.go): it has the preloaded JWTs, and what is stored while the server runs."""
+"""The memory resolver (accounts.go): preloaded JWTs, and JWTs stored while the server runs."""
 
 from gnats.resolver.base import ResolverError
 
 
 class MemoryResolver:
+    """Account JWTs in memory; used in the loop's thread."""
+
     kind = "mem"
     read_only = False
     tracks_updates = False
@@ -12,7 +14,7 @@ class MemoryResolver:
         self._tokens: dict[str, str] = {}
 
     async def start(self) -> None:
-        """There is nothing to start."""
+        """Do nothing."""
 
     async def fetch(self, account: str) -> str:
         try:
@@ -24,8 +26,8 @@ class MemoryResolver:
         self._tokens[account] = token
 
     async def reload(self) -> None:
-        """Forget everything: a configuration that is read again has its own."""
+        """Drop all JWTs: a reload preloads those of the new configuration."""
         self._tokens.clear()
 
     async def close(self) -> None:
-        """There is nothing to end."""
+        """Do nothing."""

@@ -9,14 +9,14 @@ Reply = dict[str, object]
 
 
 def answer(log: Log, account: str, message: str) -> Reply:
-    """What was asked for is done."""
+    """Log a success, and return the reply."""
     log.debug(f"{message} - {account}" if account else message)
     data: Reply = {"account": account} if account else {}
     return {"data": data | {"code": 200, "message": message}}
 
 
 def failure(log: Log, account: str, message: str, error: str) -> Reply:
-    """It could not be done."""
+    """Log a failure, and return the reply."""
     log.error(f"{message} - {account} - {error}" if account else f"{message} - {error}")
     data: Reply = {"account": account} if account else {}
     return {"error": data | {"code": 500, "description": f"{message} - {error}"}}

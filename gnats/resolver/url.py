@@ -17,14 +17,14 @@ from gnats.options.values.tls import TLSOptions
 from gnats.resolver.base import ResolverError
 
 _MAX_BODY = 1 << 20
-"""Bytes of a JWT."""
+"""Bytes that a JWT may have."""
 _PLAIN = "identity"
 _IDLE_CONNECTIONS = 10
 _IDLE_TIMEOUT = 30.0
 
 
 class URLResolver:
-    """`url` is what the account's public key is appended to, after a slash; `timeout` seconds for a fetch."""
+    """Fetches <url>/<public key>; a fetch may take `timeout` seconds."""
 
     kind = "url"
     read_only = True
@@ -37,10 +37,11 @@ class URLResolver:
         self._session: aiohttp.ClientSession | None = None
 
     async def start(self) -> None:
-        """Is anyone there? The base URL has to answer."""
+        """Check that the base URL answers. Raises ResolverError."""
         await self.fetch("")
 
     async def fetch(self, account: str) -> str:
+        """Get the JWT of an account; "" gets the base URL. Raises ResolverError."""
         url = self._url + account
         where = f"could not fetch <{quote(_redacted(url))}>"
         try:
@@ -67,7 +68,7 @@ class URLResolver:
         raise ResolverError("store operation not supported for URL Resolver")
 
     async def reload(self) -> None:
-        """Nothing is kept here."""
+        """Do nothing: no JWT is stored here."""
 
     async def close(self) -> None:
         if self._session is not None:
@@ -81,13 +82,13 @@ class URLResolver:
                 ),
                 timeout=aiohttp.ClientTimeout(total=self._timeout),
                 headers={"Accept-Encoding": _PLAIN},
-                auto_decompress=False,  # a small answer could become a very large one before it is counted
+                auto_decompress=False,  # _MAX_BODY would not limit the size of a decompressed answer
             )
         return self._session
 
 
 def _context(tls: TLSOptions | None) -> ssl.SSLContext | bool:
-    """How the HTTP server is checked, and what is shown to it. Raises ResolverError."""
+    """Make the TLS context for the HTTP server: CAs and client certificates. Raises ResolverError."""
     if tls is None:
         return True
     try:
@@ -107,7 +108,7 @@ def _context(tls: TLSOptions | None) -> ssl.SSLContext | bool:
 
 
 def _redacted(url: str) -> str:
-    """The URL without its password."""
+    """Replace the URL's password."""
     parts = urlsplit(url)
     if parts.password is None:
         return url

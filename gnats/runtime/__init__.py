@@ -1,1 +1,1 @@
-"""The event loop's part of moving messages: pollers, accepting, long work in steps."""
+"""The event loop's share of the work: pollers and their events, accepting, long work in steps."""

@@ -14,25 +14,22 @@ from gnats.log.logger import Logger
 ACCEPT_MIN_SLEEP = 0.01
 ACCEPT_MAX_SLEEP = 1.0
 BACKLOG = 65535
-"""The kernel takes the smaller one of this and net.core.somaxconn."""
+"""Connections that may wait to be accepted; the kernel caps this at net.core.somaxconn."""
 BATCH = 64
-"""Connections accepted before other events get their turn."""
+"""Connections accepted in one go; then the loop handles other events."""
 UNSPECIFIED = ("0.0.0.0", "::")
-"""Each of them is all addresses of the machine, of both families, as it is for Go."""
+"""Each means all addresses of the machine, IPv4 and IPv6, as in Go."""
 
 
 async def listen(host: str, port: int) -> socket.socket:
-    """A listening, non-blocking socket on host:port; port 0 takes a free one.
-
-    Raises OSError.
-    """
+    """Return a listening, non-blocking socket on host:port; port 0 chooses a free port. Raises OSError."""
     if host in UNSPECIFIED:
         try:
             return _bound(socket.AF_INET6, ("::", port))
         except OSError as exc:
             if exc.errno not in (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL):
                 raise  # else this machine has no IPv6
-    # Most hosts are numbers: no need for the loop's resolver and its thread nor, as bytes, for IDNA's tables.
+    # Most hosts are numeric: no need for the loop's resolver and its thread. As bytes, no IDNA tables either.
     name = host.encode() if host.isascii() else host
     try:
         found = socket.getaddrinfo(name, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
@@ -58,10 +55,7 @@ def _bound(family: int, address: tuple[Any, ...]) -> socket.socket:
 
 
 async def listen_for_clients(host: str, port: int) -> socket.socket:
-    """listen() with nats-server's words for a failure.
-
-    Raises ServerError.
-    """
+    """Like listen(), but raises ServerError with nats-server's text."""
     where = join_host_port(host, port)
     try:
         return await listen(host, port)
@@ -73,10 +67,10 @@ async def listen_for_clients(host: str, port: int) -> socket.socket:
 
 
 class AcceptLoop:
-    """Accepts from a listening socket, which it owns, and hands each connection to `create`.
+    """Owns a listening socket, accepts connections, and calls `create(socket, host, port)` for each.
 
-    When the process or the system is out of descriptors or memory it waits, 10 ms at first and up to a
-    second, and then tries again: the connections stay in the kernel's queue meanwhile.
+    When the process or the system is out of descriptors or memory, it waits (10 ms at first, 1 s at most) and
+    tries again. Meanwhile, connections wait in the kernel's queue.
     """
 
     def __init__(
@@ -102,7 +96,7 @@ class AcceptLoop:
                 conn, address = self.sock.accept()
             except BlockingIOError:
                 return
-            except (InterruptedError, ConnectionAbortedError):  # the peer has left again
+            except (InterruptedError, ConnectionAbortedError):  # the peer has already left
                 continue
             except OSError as exc:
                 self._back_off(exc)
@@ -117,6 +111,7 @@ class AcceptLoop:
             self._create(conn, address[0], address[1])
 
     def _back_off(self, exc: OSError) -> None:
+        """Stop accepting for a while, twice as long at each failure in a row."""
         reason = f"accept tcp {join_host_port(self.host, self.port)}: accept4: {os_error(exc)}"
         self._log.error(f"Temporary {self._name} Accept Error({reason}), sleeping {self._delay * 1000:.0f}ms")
         self._loop.remove_reader(self.sock.fileno())

@@ -1,4 +1,4 @@
-"""Long work that clients ask of the control plane, in steps between which the loop does its other work."""
+"""Long work for clients' requests in the control plane, in steps; the loop does other work in between."""
 
 import asyncio
 import time
@@ -13,14 +13,14 @@ if TYPE_CHECKING:
     from gnats.runtime.steps import Steps
 
 MOST_WAITING = 1024
-"""Pieces of work that may wait; then the connection with the most of them loses its latest."""
+"""Pieces of work that may wait. Beyond it, the connection with the most of them loses its latest."""
 
 
 class Turns:
-    """Does work in turns: connections take turns, and what each has asked for is done in order.
+    """Does work in turns. Connections take turns; the pieces of work of one connection are done in order.
 
-    Work of a connection that has gone is given up: `connections` are the ids of those that are here. `spawn`
-    runs a task until the server ends.
+    Work for a closed connection is dropped: `connections` contains the ids of the open ones. `spawn` starts a
+    task that is cancelled when the server stops. Used in the loop's thread.
     """
 
     def __init__(
@@ -37,7 +37,10 @@ class Turns:
         self._task: asyncio.Task[None] | None = None
 
     def begin(self, asker: int, work: "Steps[None]") -> None:
-        """Do work for a connection, by its id: what one turn is enough for is done when this returns."""
+        """Begin work for the connection with the id `asker`, with one turn at once if none of its work waits.
+
+        Later turns do the rest.
+        """
         if asker not in self._waiting and _is_done(work):
             return
         self._waiting.setdefault(asker, deque()).append(work)
@@ -66,17 +69,18 @@ class Turns:
             self._start()
 
     async def _work(self) -> None:
+        """Give each connection one turn, in rounds of the loop, until no work is left."""
         while self._waiting:
             await asyncio.sleep(0)
             asker = next(iter(self._waiting))
             works = self._waiting.pop(asker)
-            self._waiting[asker] = works  # behind the others
+            self._waiting[asker] = works  # at the end: the other connections come first
             if asker not in self._connections:
                 self._count -= len(works)
                 del self._waiting[asker]
                 continue
             work = works.popleft()
-            done = True  # also where it fails
+            done = True  # also when it raises
             try:
                 done = _is_done(work)
             finally:
@@ -92,7 +96,7 @@ class Turns:
 
 
 def _is_done(work: "Steps[None]") -> bool:
-    """Go on with work for one turn; whether it has ended."""
+    """Continue work for one turn. Return True when it has ended."""
     until = time.monotonic() + TURN
     while True:
         try:

@@ -1,4 +1,4 @@
-"""The pollers of a server: the threads that run them, and the inbox through which they speak to the loop."""
+"""The pollers of a server: their threads, and the events that they post to the loop through the inbox."""
 
 import asyncio
 import threading
@@ -15,23 +15,24 @@ from gnats.core.runtime.state import ServerState
 from gnats.log.logger import Logger
 
 JOIN_TIMEOUT = 5.0
-"""Seconds a poller's thread has to end when the server stops."""
+"""Seconds that a poller's thread has to end when the server stops."""
 
 TURN = 0.001
-"""Seconds of one turn of the events; then others of the loop have theirs."""
+"""Seconds for which events are handled before the loop does its other work."""
 SLICE = 8
-"""Events that are taken out of the inbox at once."""
+"""Events taken out of the inbox in one call."""
 DROPS_TOLD = 1.0
-"""Seconds between two lines about events that were dropped."""
+"""Seconds between two log lines about dropped events."""
 
 Event = tuple[int, Client | None, int, int, object]
 
 
 def io_threads(wanted: int | str) -> int:
-    """The number of threads that serve connections.
+    """Return the number of threads that serve connections.
 
-    "auto" is none on one core, where a thread would only add switches, and else one: measured (perf/results),
-    both cost the same CPU a message, a thread has the lower latency, and no slow callback delays it.
+    "auto" means 0 on one core, where a thread would only add context switches, else 1. As measured
+    (perf/results), both cost the same CPU per message; a thread has the lower latency, and no slow callback
+    of the loop delays it.
     """
     if isinstance(wanted, int):
         return wanted
@@ -39,12 +40,11 @@ def io_threads(wanted: int | str) -> int:
 
 
 class Pollers:
-    """Runs the pollers and hands what they post to `handle`, in the loop's thread.
+    """Runs the pollers and calls `handle` with each event that they post, in the loop's thread.
 
-    Connections take turns; what each has posted comes in order.
-
-    `handle` returns True when it has let a parked connection go on. `internal` is the poller that runs in the
-    loop; it serves the server's own clients, and with no threads everyone.
+    Connections take turns; the events of one connection come in order. `handle` returns True when it may have
+    resumed a connection, which waits after its CONNECT or INFO. `internal` is the poller that runs in the
+    loop: it serves the server's own clients, and without threads all connections.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class Pollers:
             thread.start()
 
     def choose(self) -> Poller:
-        """The poller for the next connection: each in turn."""
+        """Return the poller for the next connection: each poller in turn."""
         if not self._threaded:
             return self.internal
         self._next = (self._next + 1) % len(self._threaded)
@@ -79,21 +79,21 @@ class Pollers:
 
     @property
     def threads(self) -> int:
-        """Threads that serve connections."""
+        """The number of threads that serve connections."""
         return len(self._threads)
 
     @property
     def native_ids(self) -> list[int]:
-        """What the kernel calls these threads."""
+        """The kernel's ids of these threads."""
         return [thread.native_id for thread in self._threads if thread.native_id is not None]
 
     @property
     def pending_events(self) -> int:
-        """What the pollers have posted and nobody has looked at yet."""
+        """The number of events that were posted and not handled yet."""
         return len(self._inbox) + len(self._events)
 
     def stats(self) -> dict[str, int]:
-        """Every poller's counters, added up."""
+        """Return the sums of all pollers' counters."""
         total: dict[str, int] = {}
         for poller in self.all:
             for name, value in poller.stats().items():
@@ -102,7 +102,7 @@ class Pollers:
 
     @property
     def all(self) -> tuple[Poller, ...]:
-        """The internal one first."""
+        """All pollers, the internal one first."""
         return (self.internal, *self._threaded)
 
     def _run_internal(self) -> None:
@@ -111,7 +111,7 @@ class Pollers:
             self._drain()
 
     def _drain(self) -> None:
-        if self._next_turn is None:  # else what came waits for it: one turn in each round of the loop
+        if self._next_turn is None:  # otherwise the events wait for that turn: one in each round of the loop
             self._take_turn()
 
     def _go_on(self) -> None:
@@ -119,25 +119,26 @@ class Pollers:
         self._take_turn()
 
     def _take_turn(self) -> None:
+        """Handle events for TURN seconds; the rest waits for the next round of the loop."""
         events, inbox = self._events, self._inbox
         resumed = False
         until = time.monotonic() + TURN
         try:
             while True:
                 if not events:
-                    # First of all even where nothing waits: a poller may say that it has posted something
-                    # when that has been taken already, and the inbox is readable until it is drained.
+                    # Drain even when the inbox looks empty: a poller may signal an event that was drained
+                    # already, and the inbox stays readable until it is drained again.
                     events.extend(inbox.drain(SLICE))
                 if events:
                     resumed |= self._handle(events.popleft())
                 if not (events or len(inbox)) or time.monotonic() >= until:
                     break
         finally:
-            # Others of the loop have their turn; where a handler has failed, the events behind it go on, too.
+            # The rest waits for the next round of the loop, also when a handler has raised.
             if (events or len(inbox)) and self._next_turn is None:
                 self._next_turn = self._loop.call_soon(self._go_on)
         if resumed and not self._threaded:
-            # What is behind a CONNECT in the connection's buffer need not wait for the loop to come round.
+            # Parse the input behind a CONNECT now instead of in the next round of the loop.
             self.internal.run_once(0)
         if inbox.dropped != self._dropped and self._telling is None:
             self._telling = call_later(DROPS_TOLD, self._tell_dropped)
@@ -148,18 +149,19 @@ class Pollers:
         self._log.warn(f"Dropped {self._dropped - before} internal events: more came than could be handled")
 
     def hurry(self) -> None:
-        """Nobody needs to be served any more: see Poller.hurry()."""
+        """Tell all pollers that the server stops (Poller.hurry)."""
         for poller in self.all:
             poller.hurry()
 
     def inbox_stats(self) -> dict[str, int]:
-        """See Inbox.stats()."""
+        """Return Inbox.stats()."""
         return self._inbox.stats()
 
     def stop(self, *, close: bool, before: Callable[[], None] | None = None) -> None:
-        """End the threads; with `close`, which needs every connection to be closed, release everything.
+        """End the threads and handle the events that wait; then call `before`.
 
-        `before` is called when the threads have ended.
+        With `close`, release the pollers and the inbox; all connections must be closed. Neither happens while
+        a thread still runs after JOIN_TIMEOUT.
         """
         for poller in self._threaded:
             poller.stop()

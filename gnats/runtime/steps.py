@@ -1,4 +1,4 @@
-"""Long work of the event loop in steps, between which others have their turn."""
+"""Long work of the event loop, divided into steps; the loop does other work in between."""
 
 from collections.abc import Callable, Generator
 from typing import TypeVar
@@ -6,11 +6,11 @@ from typing import TypeVar
 T = TypeVar("T")
 
 Steps = Generator[None, None, T]
-"""Work that gives others their turn at each yield; its value is the result."""
+"""A generator that pauses at each yield; it returns the result."""
 
 
 def finish(steps: Steps[T]) -> T:
-    """The result, without a pause."""
+    """Do all steps without a pause; return the result."""
     while True:
         try:
             next(steps)
@@ -20,6 +20,6 @@ def finish(steps: Steps[T]) -> T:
 
 
 def at_once(work: Callable[[], T]) -> Steps[T]:
-    """Work that is not divided."""
+    """Make steps of a function that cannot be divided."""
     yield
     return work()

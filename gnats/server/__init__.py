@@ -1,6 +1,6 @@
-"""The server: its life, its options put into force, and the services of its system account.
+"""The server: its start and shutdown, reloads, and the services of its system account.
 
-`Server` is loaded on first use, so that importing a part does not pull in the whole.
+`Server` is imported on first use, so that importing one module of this package does not load all of gnats.
 """
 
 from typing import TYPE_CHECKING

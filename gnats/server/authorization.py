@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def configure_authorization(server: "Host", opts: Options, mode: "OperatorMode | None") -> Authenticator:
-    """Return the one that decides about the server's clients; `mode`: JWTs say which users there are."""
+    """Return the authenticator of the server's clients; in operator mode (`mode`), JWTs define the users."""
     if mode:
         from gnats.operator.authenticator import JWTAuthenticator  # reads JWTs
 

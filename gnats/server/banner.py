@@ -1,4 +1,4 @@
-"""The first lines of a server's log: its version, its name and what of its options is worth a line."""
+"""The first lines of a server's log: its version, its name and its notable options."""
 
 from collections.abc import Mapping
 
@@ -9,7 +9,7 @@ from gnats.version import FEATURE_FLAGS, NATS_VERSION, RUNTIME, __version__
 
 
 def print_banner(opts: Options, log: Logger, name: str, server_id: str, *, plaintext_passwords: bool) -> None:
-    """Log which server starts, and with which options."""
+    """Log the server's version, name and id, its configuration file and feature flags, and warnings."""
     log.notice("Starting nats-server")
     log.notice(f"  Version:  {NATS_VERSION}")
     log.notice("  Git:      [not set]")
@@ -30,7 +30,7 @@ def print_banner(opts: Options, log: Logger, name: str, server_id: str, *, plain
 
 
 def _log_feature_flags(flags: Mapping[str, bool], log: Logger) -> None:
-    """Say which feature flags are configured (printFeatureFlags)."""
+    """Log the configured feature flags (printFeatureFlags)."""
     if not flags:
         return
     words = {(True, True): "enabled", (True, False): "opt-out", (False, True): "opt-in"}

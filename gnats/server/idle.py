@@ -1,9 +1,9 @@
-"""See that a server rests. For test harnesses, which look before they stop one.
+"""Check that an idle server rests. Test harnesses do so before they stop a server.
 
-A server that gets nothing to do rests: each of its threads sleeps and wakes up for cause only, no deadline
-has passed unnoticed, and it keeps no descriptor of something that is gone. It may have connected clients that
-ping now and then. A server that has work left gets the time for it: the CPU that it uses counts, not the time
-that passes on a busy machine.
+A server without work rests when each thread sleeps and wakes up only for a cause, no deadline has passed
+unnoticed, and no descriptor is open on something that is gone. Clients may be connected and ping now and
+then. A server that still has work gets time for it, measured in the CPU that it uses, because a busy machine
+may not let it run.
 """
 
 from __future__ import annotations
@@ -24,48 +24,49 @@ if TYPE_CHECKING:
     from gnats.server.server import Server
 
 WINDOW = 0.02
-"""Seconds that are looked at first; a server that rests takes no longer."""
+"""Seconds between the first two samples: the time that the check takes for a server at rest."""
 LONGEST_WINDOW = 0.64
+"""Seconds between two samples, at most; each window is twice as long as the one before."""
 PATIENCE = 8.0
-"""Seconds that a server may take to come to rest while it does nothing."""
+"""Seconds that a server may take to come to rest, in real time; five times as many under a sanitizer."""
 WORK = 4.0
-"""Seconds of CPU that it may take to come to rest. A server under a sanitizer gets five times both."""
+"""Seconds of CPU that it may use until it rests; five times as many under a sanitizer."""
 WAKEUPS_PER_SECOND = 25
-"""Times that a thread which rests may wake up: the causes are timers of clients, and those of JetStream."""
+"""Wake-ups of a resting thread that are allowed: timers of clients and of JetStream cause them."""
 KEPT_MEMORY = 1 << 30
-"""Bytes of memory of its own that a process may have more than when it was ready, whatever it stores."""
+"""Bytes by which a process's anonymous memory may have grown since the server was ready."""
 
 _CALLS = {0: "read", 1: "write", 46: "sendmsg", 202: "futex", 230: "clock_nanosleep", 232: "epoll_wait"}
-_CALLS[281] = "epoll_pwait"  # numbers of x86-64; others are shown as they are
+_CALLS[281] = "epoll_pwait"  # numbers of x86-64; other calls are shown by number
 _ESTABLISHED, _SYN_RECEIVED, _LISTEN = "01", "03", "0A"
 _LIVE = (_ESTABLISHED, _SYN_RECEIVED, _LISTEN)
 
 
 class NotAtRest(AssertionError):
-    """A server goes round without cause, or keeps what is gone. Says which thread, and what it does."""
+    """A server works without a cause, or keeps something that is gone. The text names threads and calls."""
 
 
 class ThreadSample(NamedTuple):
-    """A thread at one moment."""
+    """The state of a thread at one moment; the counters are since its start."""
 
     name: str
-    state: str  # as in /proc: R runs or would like to, S sleeps
+    state: str  # as in /proc: R runs or waits for a core, S sleeps
     cpu: int  # ns that it ran
     ready: int  # ns that it ran or waited for a core
-    switches: int  # times that it went to sleep, or was put aside
+    switches: int  # context switches, voluntary and not
 
 
 def sample_threads(pid: int | str) -> dict[int, ThreadSample]:
-    """Every thread of a process, by thread id.
+    """Return the threads of a process ("self": this one), by thread id.
 
-    Raises FileNotFoundError when the process has ended, also while its parent has not asked for its status.
+    Raises FileNotFoundError when the process has ended, or is a zombie.
     """
     found: dict[int, ThreadSample] = {}
     for task in Path(f"/proc/{pid}/task").iterdir():
         try:
             found[int(task.name)] = _sample_thread(task)
         except (FileNotFoundError, ProcessLookupError):
-            continue  # it has ended
+            continue  # the thread has ended
     if all(thread.state in "ZX" for thread in found.values()):
         raise FileNotFoundError(f"process {pid} has ended")
     return found
@@ -82,22 +83,22 @@ def _sample_thread(task: Path) -> ThreadSample:
 
 @dataclass
 class Sample:
-    """What is known at one moment. `overdue`: deadlines that have passed, in words."""
+    """The state of a server at one moment."""
 
     at: float  # monotonic seconds
     threads: dict[int, ThreadSample]
-    wakeups: dict[str, int] = field(default_factory=dict)
-    overdue: list[str] = field(default_factory=list)
-    kept: list[str] = field(default_factory=list)
+    wakeups: dict[str, int] = field(default_factory=dict)  # by poller, since its start
+    overdue: list[str] = field(default_factory=list)  # deadlines that have passed, in words
+    kept: list[str] = field(default_factory=list)  # things kept that should be gone, in words
 
     @property
     def cpu(self) -> float:
-        """Seconds that all threads ran."""
+        """The CPU time of all threads, in seconds."""
         return sum(thread.cpu for thread in self.threads.values()) / 1e9
 
 
 def restless(before: Sample, after: Sample, *, asking: int = 0) -> list[str]:
-    """What is at odds with rest between two samples, in words. `asking` is the id of the thread that asks."""
+    """Return in words what did not rest between two samples; `asking`: the calling thread, which may run."""
     seconds = after.at - before.at
     allowed = 1 + int(seconds * WAKEUPS_PER_SECOND)
     faults = []
@@ -119,7 +120,7 @@ def restless(before: Sample, after: Sample, *, asking: int = 0) -> list[str]:
 
 
 class ServerProcess:
-    """A server that runs in a process of its own, once it is ready."""
+    """A server in a process of its own. Make this when it is ready: later samples compare with that state."""
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
@@ -138,7 +139,7 @@ class ServerProcess:
 
 
 class EmbeddedServer:
-    """A server in this process. `loop_thread` is the id that the kernel has for the thread of its loop."""
+    """A server in this process. `loop_thread` is the kernel's id of the thread of its loop."""
 
     def __init__(self, server: Server, loop_thread: int) -> None:
         assert server.pollers is not None, "the server does not run"
@@ -168,7 +169,7 @@ Watched = ServerProcess | EmbeddedServer
 
 
 def _windows(server: Watched) -> Iterator[float]:
-    """Seconds to wait, one after the other, until the server rests. Raises NotAtRest."""
+    """Yield the seconds to wait before each next sample, until the server rests. Raises NotAtRest."""
     more = 5.0 if os.environ.get("GNATS_SANITIZED") else 1.0
     first = before = server.sample()
     window = WINDOW
@@ -190,13 +191,16 @@ def wait_for_rest(server: Watched) -> None:
 
 
 async def wait_for_rest_in_loop(server: Server) -> None:
-    """The same for a server in this loop; other tasks of the loop must not keep it busy."""
+    """Wait as wait_for_rest(), in the server's loop; other tasks must not keep the loop busy."""
     for seconds in _windows(EmbeddedServer(server, threading.get_native_id())):
         await asyncio.sleep(seconds)
 
 
 def require_closed(port: int, pollers: Pollers) -> None:
-    """Raise NotAtRest unless a server of this process that was shut down has closed what it had open."""
+    """Raise NotAtRest unless a server of this process, after its shutdown, has closed all it had open.
+
+    `port` is its client port: sockets of connections to it are leaks.
+    """
     kept = [f"poller {index} is open" for index, poller in enumerate(pollers.all) if poller.fileno() >= 0]
     kept += [
         f"descriptor {fd} is of a connection to port {port}"
@@ -207,22 +211,22 @@ def require_closed(port: int, pollers: Pollers) -> None:
         raise NotAtRest("the server was shut down, and still:\n  " + "\n  ".join(kept))
 
 
-# -- what the kernel knows -------------------------------------------------------------------------------
+# -- what the kernel reports -----------------------------------------------------------------------------
 
 
 def descriptors(pid: int | str) -> dict[int, str]:
-    """What each open descriptor of a process is, as /proc names it."""
+    """Return /proc's name of each open descriptor of a process."""
     found = {}
     for link in Path(f"/proc/{pid}/fd").iterdir():
         try:
             found[int(link.name)] = str(link.readlink())
         except FileNotFoundError:
-            continue  # it was closed meanwhile
+            continue  # closed meanwhile
     return found
 
 
 def _kinds(found: dict[int, str]) -> Iterator[str]:
-    """Pipes, timers, event counters and epoll sets: parts of a server have them."""
+    """Yield the kinds of descriptors that a server's parts own: pipes, timers, eventfds and epoll sets."""
     for target in found.values():
         if target.startswith("anon_inode:"):
             yield target
@@ -231,7 +235,7 @@ def _kinds(found: dict[int, str]) -> Iterator[str]:
 
 
 def sockets(pid: int | str) -> dict[int, tuple[int, str]]:
-    """The local port and the state of each TCP socket of a process's network, by inode."""
+    """Return (local port, state) of each TCP socket in a process's network namespace, by inode."""
     found = {}
     for table in ("tcp", "tcp6"):
         path = Path(f"/proc/{pid}/net/{table}")
@@ -242,7 +246,7 @@ def sockets(pid: int | str) -> dict[int, tuple[int, str]]:
 
 
 def _local_port(fd: int) -> int:
-    """The local port of a TCP socket of this process; 0 for what is none, or is closed meanwhile."""
+    """Return the local port of a descriptor; 0 unless it is an open TCP socket."""
     try:
         with socket.fromfd(fd, -1, -1, -1) as duplicate:
             if duplicate.family in (socket.AF_INET, socket.AF_INET6) and duplicate.type == socket.SOCK_STREAM:
@@ -254,12 +258,16 @@ def _local_port(fd: int) -> int:
 
 
 def kept_descriptors(pid: int | str, before: dict[int, str]) -> list[str]:
-    """Descriptors of what is gone, in words, and more than `before` of those that parts of a server have."""
+    """Return in words the descriptors that a process should have closed.
+
+    These are descriptors of deleted files and ended connections, block files that are open twice, and more
+    pipes, timers, eventfds or epoll sets than in `before`.
+    """
     now = descriptors(pid)
-    # Those that stay were there at the start, or the server was started with them.
+    # Unchanged descriptors are the server's own from its start, or were inherited.
     new = {fd: target for fd, target in now.items() if before.get(fd) != target}
     is_connected = any(target.startswith("socket:[") for target in new.values())
-    of_network = sockets(pid) if is_connected else {}  # the kernel takes its time for the table of all
+    of_network = sockets(pid) if is_connected else {}  # the kernel's table of all sockets is slow to read
     kept = []
     for fd, target in new.items():
         if target.endswith(" (deleted)"):
@@ -279,7 +287,7 @@ def kept_descriptors(pid: int | str, before: dict[int, str]) -> list[str]:
 
 
 def own_memory(pid: int | str) -> int:
-    """Bytes of memory in use that are no file's."""
+    """Return a process's resident anonymous memory, in bytes."""
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
         if line.startswith("RssAnon:"):
             return int(line.split()[1]) * 1024
@@ -287,7 +295,7 @@ def own_memory(pid: int | str) -> int:
 
 
 def _fired(pid: int) -> list[str]:
-    """Timers that have fired, and which nobody has looked at."""
+    """Return in words the timerfds that have fired and that the process has not read."""
     fired = []
     for fd, target in descriptors(pid).items():
         if target == "anon_inode:[timerfd]":
@@ -310,7 +318,7 @@ def _late(name: str, state: Mapping[str, object]) -> list[str]:
 
 
 def _calls(pid: int | str, tids: list[int]) -> list[str]:
-    """Where threads are, looked at a hundred times: system calls and the descriptors that they are about."""
+    """Sample a hundred times which system call each thread is in; return the counts in words."""
     seen: dict[int, Counter[str]] = {tid: Counter() for tid in tids}
     names = {tid: thread.name for tid, thread in sample_threads(pid).items()}
     for _ in range(100):
@@ -326,7 +334,7 @@ def _calls(pid: int | str, tids: list[int]) -> list[str]:
                     call += f" of {fd} {descriptors(pid).get(fd, 'closed')}"
                 seen[tid][call] += 1
             except (OSError, ValueError):
-                continue  # it has ended, or the kernel does not say
+                continue  # the thread has ended, or the kernel does not tell
         time.sleep(0.001)
     return [
         f"thread {names.get(tid, '?')} ({tid}): "

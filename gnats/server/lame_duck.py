@@ -1,4 +1,4 @@
-"""Lame duck mode (lameDuckMode in server.go): leave without all clients reconnecting elsewhere at once."""
+"""Lame duck mode (lameDuckMode in server.go): close clients one by one, to spread their reconnects."""
 
 import asyncio
 import random
@@ -11,14 +11,14 @@ from gnats.log.logger import Logger
 from gnats.options.options import Options
 
 MAX_INTERVAL = 1.0
-"""Seconds between two closes, at most: a few clients need not be spread over the whole duration."""
+"""Longest time between two closes, in seconds: a few clients need not be spread over the whole duration."""
 
 
 class LameDuck:
-    """Sends the clients INFO, waits the grace period, closes them one by one, shuts down.
+    """Send the clients INFO, wait for the grace period, close the clients one by one, shut down.
 
-    `clients` are those of a server that accepts no more; `ldm_info` makes the INFO of one, `shutdown` ends
-    the server.
+    The server must have stopped accepting, so that `clients` gets no new ones. `ldm_info` makes the INFO for
+    a client, with `ldm`. `shutdown` ends the server.
     """
 
     def __init__(
@@ -37,7 +37,7 @@ class LameDuck:
         self._task = asyncio.create_task(self._run())
 
     def cancel(self) -> None:
-        """Leave it to somebody else to close the clients."""
+        """Stop closing clients, and do not shut down: the caller does both."""
         self._task.cancel()
 
     async def _run(self) -> None:

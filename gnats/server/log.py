@@ -1,4 +1,4 @@
-"""The log that a server's options ask for: stderr, a file or syslog (log.go)."""
+"""Make the log that a server's options configure: stderr, a file or syslog (log.go)."""
 
 import os
 
@@ -7,14 +7,14 @@ from gnats.options.options import Options
 
 
 def logs_somewhere(opts: Options) -> bool:
-    """Whether the options ask for another log than stderr."""
+    """Whether the options name a log file or syslog, rather than stderr."""
     return bool(opts.log_file or opts.syslog or opts.remote_syslog)
 
 
 def configure_logger(opts: Options) -> Logger:
-    """The log that the options ask for: a file, syslog, or stderr, in colours on a terminal.
+    """Open the log that the options configure: a file, syslog, or stderr (in colours on a terminal).
 
-    Raises ServerError when the file cannot be opened, or there is no syslog to speak to.
+    Raises ServerError when the file cannot be opened or syslog cannot be reached.
     """
     switches = {"debug": opts.debug, "trace": opts.trace, "logtime": opts.logtime, "utc": opts.logtime_utc}
     if opts.log_file:
@@ -27,9 +27,3 @@ def configure_logger(opts: Options) -> Logger:
 
         return SyslogLogger(opts.remote_syslog, debug=opts.debug, trace=opts.trace)
     return Logger(lambda line: os.write(2, line), colors=os.isatty(2), **switches)
-
-
-def should_report_connect_err(opts: Options, first_connect: bool, attempts: int) -> bool:
-    """Whether a failed attempt to reach another server is logged: the first, then every so many."""
-    every = opts.connect_error_reports if first_connect else opts.reconnect_error_reports
-    return attempts == 1 or attempts % max(every, 1) == 0

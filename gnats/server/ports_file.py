@@ -1,4 +1,4 @@
-"""The ports file (server.go): where a server that a test or a script started on free ports can be reached."""
+"""The ports file (server.go): tells a test or script on which ports the server that it started listens."""
 
 import fcntl
 import json
@@ -19,14 +19,14 @@ _IFREQ_SIZE = 40
 class PortsFile:
     """The file <program>_<pid>.ports in ports_file_dir: a JSON object with the URLs of each kind of listener.
 
-    What goes wrong with it is logged, and does not keep the server from running.
+    An error with the file is logged and does not stop the server.
     """
 
     def __init__(self, opts: Options, listeners: dict[str, socket.socket], log: Logger) -> None:
         self.path = Path(opts.ports_file_dir) / f"{Path(sys.argv[0]).name}_{os.getpid()}.ports"
         self._log = log
         urls = {kind: listen_urls(scheme_of(kind, opts), sock) for kind, sock in listeners.items()}
-        # A reader polls for the file: it must never see half of one.
+        # Scripts poll for the file, so it must appear complete: write another file and rename it.
         unfinished = self.path.with_suffix(".ports.tmp")
         try:
             system_path(unfinished)
@@ -44,33 +44,33 @@ class PortsFile:
 
 
 def scheme_of(kind: str, opts: Options) -> str:
-    """The scheme of the URLs of one kind of listener: "nats", "monitoring" or "profile"."""
+    """Return the URL scheme of a kind of listener ("nats", "monitoring" or "profile")."""
     if kind == "nats":
         return "tls" if opts.tls and not opts.allow_non_tls else "nats"
     return "https" if kind == "monitoring" and opts.https_port else "http"
 
 
 def listen_urls(scheme: str, sock: socket.socket) -> list[str]:
-    """The URLs of a listening socket, one for each address of the machine if it listens on all."""
+    """Return the URLs of a listening socket: one for each address of the machine if it listens on all."""
     host, port = sock.getsockname()[:2]
     hosts = interface_addresses() if host in ("0.0.0.0", "::") else [host]
     return [f"{scheme}://{join_host_port(host, port)}" for host in hosts]
 
 
 def interface_addresses() -> list[str]:
-    """The addresses of the machine's interfaces, IPv4 first."""
+    """Return the addresses of the machine's interfaces, IPv4 first."""
     addresses = []
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
         for _, name in socket.if_nameindex():
             request = name.encode().ljust(_IFREQ_SIZE, b"\0")
             try:
                 answer = fcntl.ioctl(sock.fileno(), _SIOCGIFADDR, request)
-            except OSError:  # it has no IPv4 address
+            except OSError:  # the interface has no IPv4 address
                 continue
             addresses.append(socket.inet_ntoa(answer[20:24]))
     try:
         lines = Path("/proc/net/if_inet6").read_text().splitlines()
         packed = [bytes.fromhex(line.split()[0]) for line in lines]
-    except FileNotFoundError:  # no IPv6
+    except FileNotFoundError:  # a kernel without IPv6
         packed = []
     return addresses + [socket.inet_ntop(socket.AF_INET6, address) for address in packed]

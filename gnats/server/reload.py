@@ -1,7 +1,7 @@
-"""Reading the configuration again while the server runs (reload.go): the options, and the clients after it.
+"""Reload the configuration of a running server (reload.go): read the options, then check the clients again.
 
-Clients are looked at little by little, so that others get their turn. Server.reload() puts the options into
-force.
+Clients are checked in slices, so that the loop gets to other work in between. Server.reload() applies the
+options themselves.
 """
 
 import asyncio
@@ -31,11 +31,11 @@ _AUTH = frozenset(("Username", "Password", "Authorization", "Users", "Nkeys", "N
 _LIMITS = frozenset(("MaxControlLine", "MaxPayload", "PingInterval", "MaxPingsOut", "Accounts"))
 
 _SLICE = 256
-"""Clients looked at at once, before others get their turn."""
+"""Clients that are checked before the loop gets to other work."""
 
 
 class Host(Protocol):
-    """The server, which has the new options."""
+    """The server; `opts` and `auth` are already the new ones."""
 
     @property
     def opts(self) -> Options: ...
@@ -53,17 +53,17 @@ class Host(Protocol):
 
     @property
     def operator_mode(self) -> "OperatorMode | None":
-        """None: users are those of the configuration."""
+        """None when the configuration defines the users."""
 
     def lookup_account(self, name: str) -> "Account | None":
-        """The account of that name."""
+        """Return the account of that name, None for an unknown one."""
 
 
 def read_options(was: Options, read: Callable[[], Options] | None) -> Options:
-    """Return a server's options as they would be if it started now: by `read`, or from its file.
+    """Return the options that a server would have if it started now: from `read`, or from its file.
 
-    An embedded server's host, port and threads are its own, and so is its store directory where the file
-    names none. May be called in a thread. Raises OptionError.
+    Host, port and I/O threads are kept from `was`, and so is the store directory when the file names none.
+    May be called in any thread. Raises OptionError.
     """
     if not (read or was.config_file):
         raise OptionError("can only reload config when a file is provided using -c or --config")
@@ -80,7 +80,7 @@ def read_options(was: Options, read: Callable[[], Options] | None) -> Options:
 
 @contextmanager
 def _no_collections() -> Iterator[None]:
-    """A large configuration is a million objects, all to be kept: there is no garbage to look for."""
+    """Disable garbage collection: reading a large configuration makes a million objects and no garbage."""
     enabled = gc.isenabled()
     gc.disable()
     try:
@@ -91,7 +91,7 @@ def _no_collections() -> Iterator[None]:
 
 
 def close_clients_over_maximum(server: Host) -> None:
-    """Those that came last go."""
+    """Close the clients beyond `max_connections`: those that connected last."""
     log = server.log
     over = list(server.clients.values())[max(server.opts.max_conn, 0) :]
     for session in over:
@@ -103,7 +103,10 @@ def close_clients_over_maximum(server: Host) -> None:
 
 
 async def reload_clients(server: Host, changed: Set[str], before: Authenticator) -> None:
-    """Clients that may not be here any more go, the others get the permissions and limits they have now."""
+    """Close the clients that are no longer allowed; give the others their new permissions and limits.
+
+    `changed` names the options that changed, `before` is the authenticator of the old options.
+    """
     if not changed & (_AUTH | _LIMITS | {"TLSPinnedCerts"}):
         return
     sessions, unpinned = list(server.clients.values()), 0
@@ -113,13 +116,13 @@ async def reload_clients(server: Host, changed: Set[str], before: Authenticator)
         unpinned += kept.count(False)
     if unpinned:
         server.log.notice(f"Disconnect {unpinned} clients due to pinned certs reload")
-    if "Accounts" in changed:  # of those that are still here
+    if "Accounts" in changed:  # counts only the clients that the checks above have kept
         for account in server.accounts.values():
             close_over_maximum(account, server.clients, server.log)
 
 
 async def _reload_client(server: Host, session: "Session", changed: Set[str], before: Authenticator) -> bool:
-    """False when its certificate is not one of those that are pinned, and it has to go."""
+    """Check one client; return False when it was closed because its certificate is not pinned."""
     if session.client is None:
         return True
     if "TLSPinnedCerts" in changed and not _is_pinned(server, session):
@@ -134,7 +137,7 @@ async def _reload_client(server: Host, session: "Session", changed: Set[str], be
 
 async def _reload_authorization(server: Host, session: "Session", before: Authenticator) -> None:
     if not session.connected:
-        if server.auth.required and not before.required:  # it was let do all without a CONNECT
+        if server.auth.required and not before.required:  # until now it could do everything without CONNECT
             auth_violation(session, server.log, server.events)
         return
     if _has_moved(server, session):
@@ -148,14 +151,14 @@ async def _reload_authorization(server: Host, session: "Session", before: Authen
         if session.grant is granted and session.client:
             auth_violation(session, server.log, server.events, exc.state)
         return
-    if session.grant is granted and session.client:  # still: a CONNECT in the meantime was checked by itself
+    if session.grant is granted and session.client:  # another grant: a CONNECT was checked meanwhile
         session.grant = grant
         if grant.permissions != granted.permissions:
             session.client.set_permissions(permissions_of(session, server.log))
 
 
 def _has_moved(server: Host, session: "Session") -> bool:
-    """Whether the client's user is another account's now, or no more (clientHasMovedToDifferentAccount)."""
+    """Whether the user is gone or in another account now (clientHasMovedToDifferentAccount)."""
     if server.lookup_account(session.account.name) is not session.account:
         return True
     user = session.grant.user

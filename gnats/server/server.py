@@ -1,4 +1,4 @@
-"""The server (server.go): its life from start to shutdown, and the clients it has."""
+"""The server (server.go): start, reload and shutdown, and its clients."""
 
 import asyncio
 import socket
@@ -65,9 +65,9 @@ if TYPE_CHECKING:
     from gnats.tls.context import ClientTLS
 
 LOOPBACK = {"0.0.0.0": "127.0.0.1", "::": "::1"}
-"""Where a server that listens on all addresses is reached from its own machine."""
+"""The address to connect to on the same machine, by the wildcard address that a server listens on."""
 CLOSE_TIMEOUT = 5.0
-"""Seconds that connections have at a shutdown to take what is queued for them."""
+"""Seconds that a shutdown waits for clients to read their queued bytes, before it drops these."""
 
 _RATE_LIMITED = frozenset((LogCode.LOG_AUTH_TIMEOUT, LogCode.LOG_PRODUCER_STALLED))
 
@@ -75,22 +75,22 @@ _RATE_LIMITED = frozenset((LogCode.LOG_AUTH_TIMEOUT, LogCode.LOG_PRODUCER_STALLE
 class Server:
     """A NATS server in the running event loop, on loopback unless the options name a host.
 
-    Use it as `async with Server(Options(port=-1)) as server:`, or call start() and shutdown(). It is used
-    from the loop's thread only. Without `log` there is none, unless the options name a file. A configuration
-    file is read by Options.from_file().
+    Use it as `async with Server(Options(port=-1)) as server:`, or call start() and shutdown(). Call it from
+    the loop's thread only. Without `log`, it logs only when the options configure a file or syslog. Options
+    from a configuration file come from Options.from_file(). A Server starts only once.
 
-    Raises OptionError for options that cannot be used, ServerError for a log file that cannot be opened.
+    Raises OptionError for invalid options, ServerError for a log that cannot be opened.
     """
 
     def __init__(self, opts: Options | None = None, log: Logger | None = None) -> None:
         self.opts = opts = (opts or Options()).baseline()
         self.make_log: Callable[[Options], Logger] | None = None if log else _make_log
-        """Makes the log that options ask for, for a reload; None: the log is somebody else's, and stays."""
+        """Makes a new log from options at a reload; None when the caller passed a log, which then stays."""
         self.log = log or _make_log(opts)
         self.read_options: Callable[[], Options] | None = None
-        """Reads the options again for a reload; None: the configuration file, if there is one."""
+        """Reads the options for a reload, in a thread; None: a reload reads the configuration file."""
         self.keys = ServerKeys() if opts.accounts_by_jwt or opts.auth_callout else None
-        """What auth callouts are signed with; the id is the public key then."""
+        """Keys that sign and seal requests to auth callouts; with them, the id is the public signing key."""
         self.id = self.keys.signing.public_key if self.keys else new_server_id()
         self.name = opts.server_name or self.id
         self.start_time = time_ns()
@@ -116,14 +116,15 @@ class Server:
         self.events: Events | None = None
         self.jetstream: JetStream | None = None
         self.js_engine: Engine | None = None
-        """JetStream's part of the data plane, once there has been one."""
+        """JetStream's half of the data plane. Made when JetStream starts first; stays when it is disabled."""
         self.auth: Authenticator = configure_authorization(self, opts, self.operator_mode)
         self.closed_clients: deque[Session] = deque(maxlen=max(opts.max_closed_clients, 0))
         self.total_clients = 0
         self.http_requests: dict[str, int] = {}
         self.pollers: Pollers | None = None
         self.on_state: Callable[[str], object] | None = None
-        """Is told "reloading" and "ready" again, "lame duck" and "stopping" when that begins."""
+        """Called with "reloading" and then "ready" or "lame duck" around a reload, and with "lame duck" and
+        "stopping" when these begin."""
         self._info = Info(
             server_id=self.id,
             server_name=self.name,
@@ -159,21 +160,21 @@ class Server:
 
         return Trust(self, opts, self.clients, self._reconfigure_jetstream, self.spawn)
 
-    # -- what others ask -------------------------------------------------------------------------------------
+    # -- properties and look-ups -----------------------------------------------------------------------------
 
     @property
     def port(self) -> int:
-        """The client port; the one that was taken if the options ask for a free one."""
+        """The client port; when the options ask for a free port, the one that the kernel chose."""
         return self._listener.port if self._listener else self.opts.port
 
     @property
     def monitor_port(self) -> int:
-        """The port of the monitoring endpoints, 0 when there are none."""
+        """The port of the monitoring endpoints, 0 when monitoring is off."""
         return self._monitor.port if self._monitor else 0
 
     @property
     def accepting(self) -> bool:
-        """Are clients let in?"""
+        """Whether the client port is open: from the end of start() to lame duck mode or shutdown."""
         return self._accepting
 
     @property
@@ -184,7 +185,7 @@ class Server:
 
     @property
     def operator_mode(self) -> "OperatorMode | None":
-        """Accounts and users as JWTs say; None: as the configuration says."""
+        """The accounts and users that JWTs define; None when the configuration defines them."""
         return self.trust.mode if self.trust else None
 
     @property
@@ -193,25 +194,25 @@ class Server:
 
     @property
     def num_subscriptions(self) -> int:
-        """Every account's subscriptions, the server's own included."""
+        """The number of subscriptions in all accounts, including the server's own."""
         return sum(account.sublist.count() for account in self.accounts.values())
 
     def varz(self) -> dict[str, object]:
-        """What /varz says."""
+        """Return the page /varz as JSON values."""
         from gnats.monitor.pages.varz import varz
 
         return varz(self)
 
     def client_info(self, session: Session, **changes: object) -> bytes:
-        """The INFO line for a client."""
+        """Return the INFO line for a client; `changes` override fields of the INFO."""
         return self._info.line(client_id=session.cid, client_ip=session.host, **changes)
 
     def lookup_account(self, name: str) -> Account | None:
-        """The account of that name."""
+        """Return the account of that name, None for an unknown one."""
         return self.accounts.get(name)
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Run something that takes its time; a shutdown cancels it."""
+        """Run a coroutine as a task, which a shutdown cancels."""
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -229,10 +230,10 @@ class Server:
         await self.shutdown()
 
     async def start(self) -> None:
-        """Listen for clients and serve them until shutdown().
+        """Listen for clients, and return when the server is ready. It serves clients until shutdown().
 
-        Raises ServerError, leaving nothing behind, when a port or a file is not to be had; RuntimeError when
-        the server was started before.
+        Raises ServerError when a port or a file cannot be opened, after closing all that was opened;
+        RuntimeError when the server was started before.
         """
         if self._began:
             raise RuntimeError("a Server starts once; make another one")
@@ -268,7 +269,7 @@ class Server:
             await self.trust.start()
         if self.system_account:
             self._start_system_account(self.system_account)
-        if opts.http_port or opts.https_port:  # before what may take its time: live, and not ready yet
+        if opts.http_port or opts.https_port:  # JetStream may take long: live, not ready
             from gnats.monitor.http import Monitor  # loads aiohttp
 
             self._monitor = await Monitor.listen(self)
@@ -290,21 +291,21 @@ class Server:
         self.update_ports_file()
 
     async def shutdown(self) -> None:
-        """Stop accepting, close every connection, and return when everything this server started has ended.
+        """Stop accepting, close every connection, and return when all that this server started has ended.
 
-        It may be called more than once, and goes on if its caller is cancelled.
+        May be called more than once. The shutdown continues when its caller is cancelled.
         """
         await asyncio.shield(self.begin_shutdown())
 
     def begin_shutdown(self) -> asyncio.Task[None]:
-        """shutdown() for those who cannot wait for it here."""
+        """Begin a shutdown, and return its task, the same one at every call."""
         if self._stopping is None:
             self.tell("stopping")
             self._stopping = asyncio.create_task(self._shutdown())
         return self._stopping
 
     async def wait_for_shutdown(self) -> None:
-        """Return when a shutdown, whoever began it, has done its work."""
+        """Wait until a shutdown is complete. Does not begin one."""
         await self._stopped.wait()
         await self.shutdown()
 
@@ -319,7 +320,7 @@ class Server:
             self._stopped.set()
 
     async def _stop(self) -> None:
-        """Undo what _start has done so far."""
+        """Undo _start, also one that failed half-way."""
         if self.jetstream:
             self.jetstream.signal_pull_consumers()
         if self._lame_duck:
@@ -357,7 +358,10 @@ class Server:
             self._ports_file = None
 
     async def _wait_for_closed(self) -> bool:
-        """Whether every connection has gone in the time given."""
+        """Wait for the end of all connections; return whether all have gone.
+
+        After CLOSE_TIMEOUT, abort those that are left and wait as long again.
+        """
         for _ in range(2):
             try:
                 async with timeout(CLOSE_TIMEOUT):
@@ -375,14 +379,14 @@ class Server:
         return False
 
     def stop_accepting(self) -> None:
-        """Close the client port; connections stay."""
+        """Close the client port; established connections stay."""
         self._accepting = False
         self._listening.pop("nats", None)
         if self._listener:
             self._listener.close()
 
     def lame_duck_mode(self) -> None:
-        """Close the client port, then the clients little by little, then shut down. It is not undone."""
+        """Close the client port, then the clients one by one, then shut down. Cannot be undone."""
         if self._accepting:
             from gnats.server.lame_duck import LameDuck
 
@@ -395,7 +399,7 @@ class Server:
                 self.events.lame_duck()
 
     def tell(self, state: str) -> None:
-        """Pass a change of state on to `on_state`."""
+        """Call `on_state` with the name of the new state."""
         if self.on_state:
             self.on_state(state)
 
@@ -404,7 +408,7 @@ class Server:
         return self._lame_duck is not None
 
     def reopen_log(self) -> None:
-        """Open the log file again after it was renamed; what happened is logged."""
+        """Open the log file again, after somebody renamed it. Logs the outcome, also an error."""
         try:
             reopened = self.log.reopen()
         except ServerError as exc:
@@ -414,14 +418,14 @@ class Server:
             self.log.notice("File log re-opened" if reopened else ignored)
 
     def replace_tls(self, opts: Options) -> None:
-        """Take over what these options say about TLS, for new connections; the others stay as they are.
+        """Apply the TLS options to new connections; established ones keep their context.
 
-        Raises OptionError, and nothing has changed then.
+        Raises OptionError, with nothing changed.
         """
         self.use_tls(self.make_tls(opts))
 
     def make_tls(self, opts: Options) -> "ClientTLS | None":
-        """What use_tls() takes, for these options. Raises OptionError."""
+        """Make the TLS contexts of these options, for use_tls(); None without TLS. Raises OptionError."""
         if not opts.tls:
             return None
         from gnats.tls.context import ClientTLS  # loads OpenSSL
@@ -429,7 +433,7 @@ class Server:
         return ClientTLS(opts.tls, opts.allow_non_tls, self.log)
 
     def use_tls(self, tls: "ClientTLS | None") -> None:
-        """Have new connections use this."""
+        """Use these TLS contexts (None: no TLS) for new connections, and announce TLS in INFO."""
         if self.tls:
             self.tls.close()
         self.tls, info = tls, self._info
@@ -442,7 +446,7 @@ class Server:
     # -- JetStream -------------------------------------------------------------------------------------------
 
     async def enable_jetstream(self) -> None:
-        """Start JetStream as the options say (EnableJetStream). Raises ServerError."""
+        """Start JetStream with the server's options (EnableJetStream). Raises ServerError."""
         log = self.log
         log.notice("Starting JetStream")
         start = time.monotonic_ns()
@@ -479,7 +483,7 @@ class Server:
             await js.close()
 
     async def restart_jetstream(self) -> None:
-        """Start JetStream while the server runs; what goes wrong is logged (restartJetStream)."""
+        """Start JetStream in a running server (restartJetStream). Log an error, and go on without."""
         self.log.notice("Restarting JetStream")
         try:
             await self.enable_jetstream()
@@ -508,7 +512,7 @@ class Server:
         return server_stats(self)
 
     def _let_go_of_streams(self) -> bool:
-        """Free closed streams, which keep their accounts; whether no event of a poller waits."""
+        """Free closed streams, which refer to their accounts; return whether no event of a poller waits."""
         if self.js_engine:
             self.js_engine.reap()
         return self.pollers is not None and not self.pollers.pending_events
@@ -521,7 +525,7 @@ class Server:
         self._latency.measured(account, wanted, status, data)
 
     def create_client(self, sock: socket.socket, host: str, port: int) -> None:
-        """Take over an accepted socket: greet the client and hand it to a poller."""
+        """Make a client of an accepted socket, queue its INFO and give it to a poller. Owns `sock`."""
         if not self._accepting or self.pollers is None:
             sock.close()
             return
@@ -559,7 +563,7 @@ class Server:
             session.rate_limit(log, "ERR", error)
             return
         self.clients[client.cid] = session
-        self.global_account.clients[client.cid] = session  # until a CONNECT says otherwise
+        self.global_account.clients[client.cid] = session  # until its CONNECT names another account
         if self.tls:
             self.tls.start(client, info, expect_connect=expect_connect, auth_timeout=auth_timeout)
         else:
@@ -568,16 +572,16 @@ class Server:
     def disconnect_client_by_id(self, cid: int) -> None:
         """Close a client's connection.
 
-        Raises KeyError for an unknown one.
+        Raises KeyError for an unknown client.
         """
         if cid not in self.clients:
             raise KeyError("no such client or leafnode id")
         self.clients[cid].close(self.log, ClosedState.KICKED)
 
     def ldm_client_by_id(self, cid: int) -> None:
-        """Tell a client that it should go elsewhere: an INFO with `ldm`.
+        """Send a client an INFO with `ldm`, so that it reconnects to another server.
 
-        Raises KeyError for an unknown one, or one that takes no INFO (yet).
+        Raises KeyError for an unknown client, and for one that cannot be sent an INFO (yet).
         """
         session = self.clients.get(cid)
         if session is None or session.client is None:
@@ -593,10 +597,10 @@ class Server:
     # -- reload ----------------------------------------------------------------------------------------------
 
     async def reload(self, opts: Options | None = None) -> None:
-        """Put options into force: these, or else what the configuration file says now.
+        """Apply options: `opts`, or those that `read_options` or the configuration file have now.
 
-        Raises OptionError or ServerError, after logging it, when they are no good or cannot change while the
-        server runs: then the old ones stay. Reloads that are asked for at once happen one after the other.
+        Raises OptionError or ServerError, after logging it, when the options are invalid or cannot change
+        while the server runs: the old ones stay. Reloads run one after the other.
         """
         from gnats.server.reload import read_options
 
@@ -618,23 +622,23 @@ class Server:
                     self.tell("lame duck" if self.in_lame_duck_mode else "ready")
 
     async def _reload(self, new: Options) -> None:
-        """Put these options, which are a baseline(), into force.
+        """Apply options that baseline() has completed.
 
-        First all that can fail is done: then either nothing at all has changed, or everything changes.
-        Raises OptionError or ServerError, and the old ones stay.
+        All steps that can fail come first, so a reload changes everything or nothing. Raises OptionError or
+        ServerError, and the old options stay.
         """
         from gnats.options.reloadable import LOG_OPTIONS, diff_options
         from gnats.server.reload import reload_clients
 
         self._require_running()
         old, before = replace(self.opts, port=self.port), self.auth
-        if new.port <= 0:  # any port: the one that was taken
+        if new.port <= 0:  # any free port: keep the current one
             new = replace(new, port=old.port)
         changed = diff_options(old, new)
         auth = configure_authorization(self, new, self.operator_mode)
         tls = self.make_tls(new)
         if "TLSConfig" not in changed and tls and self.tls and tls.digest != self.tls.digest:
-            changed["TLSConfig"] = "Reloaded: tls = enabled"  # other certificates of the same names
+            changed["TLSConfig"] = "Reloaded: tls = enabled"  # the same files, with other certificates
         self.check_endpoints(new)
         log = self.make_log(new) if self.make_log and changed.keys() & LOG_OPTIONS else None
         try:
@@ -665,7 +669,7 @@ class Server:
         self.log.notice(f"Reloaded server configuration {digest}")
 
     async def _reload_jetstream(self, changed: Set[str]) -> None:
-        """JetStream begins, ends, or has other limits and accounts."""
+        """Start or stop JetStream, or apply its new limits and accounts."""
         js, opts = self.jetstream, self.opts.jetstream
         if not opts.enabled:
             await self.disable_jetstream()
@@ -686,7 +690,7 @@ class Server:
             raise ServerError("the server is not running")
 
     def _apply_options(self, changed: Set[str]) -> None:
-        """What has no further part than to be told to somebody; what goes wrong with a file is logged."""
+        """Apply the options that cannot fail a reload. Errors with the pid and ports files are logged."""
         opts, state, log = self.opts, self.state, self.log
         if "Debug" in changed:
             log.debug_on = state.debug = opts.debug
@@ -709,11 +713,11 @@ class Server:
 
     @property
     def running(self) -> bool:
-        """Has it started, and not begun to shut down?"""
+        """Whether the server has started and has not begun to shut down."""
         return self.pollers is not None and self._stopping is None
 
     def update_info(self) -> None:
-        """Have INFO say what the options and the ports are."""
+        """Copy the options, the port and JetStream's state to the INFO of later clients."""
         opts, info = self.opts, self._info
         info.host, info.port = opts.host, self.port
         if opts.client_advertise:
@@ -722,7 +726,7 @@ class Server:
         info.jetstream = self.jetstream is not None
 
     def update_ports_file(self) -> None:
-        """Write the ports file where the options say, if they do."""
+        """Delete the old ports file, and write a new one if the options name a directory."""
         if self._ports_file:
             self._ports_file.delete()
             self._ports_file = None
@@ -732,7 +736,7 @@ class Server:
             self._ports_file = PortsFile(self.opts, self._listening, self.log)
 
     def update_pid_file(self) -> None:
-        """Write the pid file where the options say; the old one stays. What goes wrong is logged."""
+        """Write the pid file that the options name; an old one elsewhere stays. Errors are logged."""
         path = self.opts.pid_file
         try:
             write_pid_file(path)
@@ -740,19 +744,19 @@ class Server:
             self.log.error(f"Failed to write pidfile: open {path}: {os_error(exc)}")
 
     def check_endpoints(self, opts: Options) -> None:
-        """Raises ServerError for options that reload_endpoints could not use."""
+        """Raise ServerError for options that reload_endpoints() could not apply."""
         if self._monitor and opts.tls:
             self._monitor.check_tls(opts.tls)
 
     def reload_endpoints(self) -> None:
-        """The endpoints for monitoring and profiling take over what they can of the options."""
+        """Apply the options that the endpoints for monitoring and profiling can change while they run."""
         if self._monitor:
             self._monitor.reload_tls()
         if self._profiler:
             self._profiler.set_block_profile_rate(self.opts.prof_block_rate)
 
     def _on_event(self, event: Event) -> bool:
-        """Act on what a poller says; True when a parked connection may go on."""
+        """Handle an event of a poller; return True when the poller may resume a connection that waits."""
         kind, client, a, b, data = event
         cid = client.cid if isinstance(client, Client) else 0
         session = self.clients.get(cid) or self._others.get(cid)
@@ -770,12 +774,12 @@ class Server:
             if self.jetstream:
                 self.jetstream.shared.on_event(client, a, b, data)
         elif session is None:
-            # of one of the server's own clients
+            # The event is about one of the server's own clients.
             if kind == EV_LOG and a == LogCode.LOG_OUT_OF_MEMORY and isinstance(data, bytes):
                 self.log.log(*describe(client, a, b, data))
             return False
         elif not isinstance(data, bytes):
-            if kind in (EV_CONNECT, EV_INFO):  # no memory for it: nobody else would answer it
+            if kind in (EV_CONNECT, EV_INFO):  # the poller had no memory for the verb: it cannot be answered
                 session.close(self.log, ClosedState.READ_ERROR)
             return False
         elif kind == EV_LOG and a == LogCode.LOG_LEFT_OUT:
@@ -793,10 +797,10 @@ class Server:
             self.log.trace(f"{session} - {trace_line(a, b, data)}")
         elif kind == EV_MSG_TRACE:
             if self.events:
-                from gnats.events.msgtrace import publish  # only those who trace messages load it
+                from gnats.events.msgtrace import publish  # the first traced message loads it
 
                 publish(self.clients, self.events, session, data)
-        elif cid not in self.clients:  # refused: it is being closed
+        elif cid not in self.clients:  # a refused connection, which is being closed
             return False
         elif kind in (EV_CONNECT, EV_INFO):
             assert isinstance(client, Client)
@@ -805,7 +809,7 @@ class Server:
                     process_connect(self, session, data)
                 else:
                     process_info(session, data, self.log)
-            except MemoryError:  # it would wait for an answer for ever
+            except MemoryError:  # the client would wait for an answer for ever
                 self.log.error(f"{session} - Out of memory - Closing")
                 client.close_connection(ClosedState.READ_ERROR)
             return True
@@ -831,5 +835,5 @@ class Server:
 
 
 def _make_log(opts: Options) -> Logger:
-    """The log of an embedded server: none, unless the options name one. Raises ServerError."""
+    """Make the log of an embedded server: silent unless the options configure one. Raises ServerError."""
     return configure_logger(opts) if logs_somewhere(opts) else SilentLogger()

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from gnats.options.options import Options
     from gnats.runtime.steps import Steps
 
-_ACCOUNT_AT = 3  # the token of $SYS.REQ.ACCOUNT.<account>.<what>
+_ACCOUNT_AT = 3  # index of the account's token in $SYS.REQ.ACCOUNT.<account>.<what>
 
 FILTER: Struct = {
     "server_name": "string",
@@ -36,7 +36,7 @@ FILTER: Struct = {
     "tags": "strings",
     "domain": "string",
 }
-"""What of a request's body says which servers are to answer (EventFilterOptions)."""
+"""The fields of a request's body that select the servers to answer (EventFilterOptions)."""
 
 SERVER_PAGES = (
     "VARZ",
@@ -52,7 +52,7 @@ SERVER_PAGES = (
     "IPQUEUESZ",
     "RAFTZ",
 )
-"""What is asked of a server by these names; PROFILEZ takes its time and is apart."""
+"""Monitoring pages that a server answers as requests. PROFILEZ is apart, because it measures for a while."""
 
 ACCOUNT_PAGES = ("SUBSZ", "CONNZ", "LEAFZ", "JSZ", "INFO")
 
@@ -60,7 +60,7 @@ Answer = Callable[[Message], "Steps[object]"]
 
 
 class Host(Protocol):
-    """The server that the system account's clients ask. A reload replaces `opts`."""
+    """The server whose services these are. A reload replaces `opts`."""
 
     @property
     def id(self) -> str: ...
@@ -76,22 +76,22 @@ class Host(Protocol):
     def clients(self) -> "Mapping[int, Session]": ...
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
-        """Run something that takes its time."""
+        """Run a coroutine as a task, until the server shuts down."""
 
     def disconnect_client_by_id(self, cid: int) -> None:
-        """Close a client's connection. Raises KeyError."""
+        """Close a client's connection. Raises KeyError for an unknown one."""
 
     def ldm_client_by_id(self, cid: int) -> None:
-        """Tell a client to go elsewhere. Raises KeyError."""
+        """Send a client the INFO of lame duck mode. Raises KeyError when there is none to send it to."""
 
     async def reload(self) -> None:
-        """Read the configuration again. Raises OptionError, ServerError."""
+        """Reload the configuration. Raises OptionError, ServerError."""
 
 
 class Services:
-    """Answers the requests that arrive in the system account.
+    """Answer the requests that arrive in the system account.
 
-    `pages` is the server as the monitor shows it.
+    `client` subscribes and answers. `pages` is the same server as the monitoring pages see it.
     """
 
     def __init__(self, server: Host, pages: "PagesServer", client: InternalClient, events: Events) -> None:
@@ -127,10 +127,10 @@ class Services:
         self._client.subscribe(subject.encode(), handle)
 
     def _serve(self, subject: str, what: str, answer: Answer) -> None:
-        """Answer requests to `subject` with what `answer` makes of them (zReq); `what` names them in errors.
+        """Answer requests to `subject` with the result of `answer` (zReq), in steps; `what` is for errors.
 
-        Its JSONError is told as a bad request, its RequestError as an error of the server, its FilteredError
-        not at all.
+        When `answer` raises JSONError, the requester gets error 400; for RequestError error 500, and for
+        FilteredError no answer.
         """
 
         def begin(request: Message) -> None:
@@ -164,7 +164,7 @@ class Services:
         self._events.respond(request.reply, {"server": self._events.server_info()} | result)
 
     def _filtered(self, request: Message, what: str) -> bool:
-        """Whether the request is for other servers. Raises JSONError."""
+        """Whether the request's filter excludes this server. Raises JSONError."""
         if not request.payload:
             return False
         server, opts = self._server, self._server.opts
@@ -178,7 +178,7 @@ class Services:
         return bool(domain and domain != opts.jetstream.domain) or not tags <= set(opts.server_tags)
 
     def _wanted(self, request: Message) -> bool:
-        """Whether a request to do something is one for this server; a bad one is answered here."""
+        """Whether this server must carry out a request; answers a malformed one with error 400."""
         try:
             return bool(request.reply) and not self._filtered(request, "EventFilterOptions")
         except JSONError as exc:
@@ -188,7 +188,7 @@ class Services:
     # -- the server ------------------------------------------------------------------------------------------
 
     def _page(self, name: str, request: Message) -> "Steps[object]":
-        from gnats.monitor.services import server_page  # only those who ask load the pages
+        from gnats.monitor.services import server_page  # the first request loads the pages
 
         return server_page(self._pages, name, request.payload)
 
@@ -262,7 +262,7 @@ class Services:
 
     def _account_statz(self, request: Message) -> "Steps[object]":
         name = _account_name(request)
-        if name == "PING":  # that has a subscription of its own
+        if name == "PING":  # the subscription to ACCOUNT.PING.STATZ answers this
             raise FilteredError
         return (yield from self._statz(request, name))
 
@@ -325,7 +325,7 @@ class Services:
 
     def _user_info(self, request: Message) -> None:
         session = self._server.clients.get(request.producer)
-        if session is None or not request.reply:  # it did not wait for the answer, or wants none
+        if session is None or not request.reply:  # the client has gone, or wants no answer
             return
         asked_as: dict[str, object] = json.loads(request.asker or b"{}")
         info = user_info(session, str(asked_as.get("acc", "")))
@@ -337,7 +337,10 @@ def _account_name(request: Message) -> str:
 
 
 def user_info(session: "Session", account: str) -> dict[str, object]:
-    """What a client may know about itself (UserInfo in events.go). Without an import it has no name."""
+    """Describe a client's user for the client itself (UserInfo in events.go).
+
+    An empty `account`: the request came through no import, and the answer names neither user nor account.
+    """
     info: dict[str, object] = {"user": session.raw_auth_user() if account else "", "account": account}
     if account and session.account.name_tag:
         info["account_name"] = session.account.name_tag
@@ -351,7 +354,7 @@ def user_info(session: "Session", account: str) -> dict[str, object]:
 
 
 def public_permissions(permissions: Permissions) -> dict[str, object]:
-    """Permissions as clients are told them."""
+    """Return permissions in the form of the answers that clients get (times in ns)."""
     public: dict[str, object] = {
         "publish": _subjects(permissions.publish),
         "subscribe": _subjects(permissions.subscribe),

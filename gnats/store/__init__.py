@@ -1,1 +1,1 @@
-"""The block store, compiled from cython_src/gnats/store."""
+"""The message store of a stream, compiled from cython_src/gnats/store."""

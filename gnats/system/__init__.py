@@ -1,1 +1,1 @@
-"""The process and its files."""
+"""The process: durable files, paths, memory, usage, sampled stacks."""

@@ -1,4 +1,4 @@
-"""Files and directories that are on the disk when the call returns, and that only the server may read."""
+"""Durable changes of files and directories. New ones are readable by the server's user only."""
 
 import os
 from pathlib import Path
@@ -7,7 +7,7 @@ _FILE_MODE, _DIRECTORY_MODE = 0o600, 0o700
 
 
 def make_directories(directory: Path, *, sync: bool = True) -> None:
-    """Make a directory and those above it that are missing; durable with `sync`. Raises OSError."""
+    """Create a directory and its missing parents; durable with `sync`. Raises OSError."""
     if directory.is_dir():
         return
     make_directories(directory.parent, sync=sync)
@@ -17,7 +17,7 @@ def make_directories(directory: Path, *, sync: bool = True) -> None:
 
 
 def remove_empty(*directories: Path) -> None:
-    """Remove directories one after the other, up to the first that is not there or has something in it."""
+    """Remove directories in order; stop at the first that is missing or not empty."""
     for directory in directories:
         try:
             directory.rmdir()
@@ -26,7 +26,7 @@ def remove_empty(*directories: Path) -> None:
 
 
 def sync_path(path: Path) -> None:
-    """Make durable a file, or what has been renamed in a directory. Raises OSError."""
+    """Sync a file, or the entries of a directory. Raises OSError."""
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(fd)
@@ -35,7 +35,11 @@ def sync_path(path: Path) -> None:
 
 
 def replace_file(path: Path, data: bytes, *, sync: bool = True) -> None:
-    """Write a file so that there is the old one or the new one; durable with `sync`. Raises OSError."""
+    """Write a new file and rename it to `path`. Raises OSError; the old file remains.
+
+    With `sync`, a crash leaves the old file or the whole new one; sync_path() of the directory makes the
+    rename durable.
+    """
     temporary = path.with_name(path.name + ".tmp")
     fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, _FILE_MODE)
     try:

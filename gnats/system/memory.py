@@ -1,4 +1,4 @@
-"""A process's memory as the kernel, malloc and Python see it."""
+"""The process's memory as the kernel, malloc and Python report it."""
 
 import ctypes
 import gc
@@ -24,7 +24,7 @@ class _MallInfo2(ctypes.Structure):
 
 
 def memory_report() -> str:
-    """Text for a person."""
+    """Return a readable report."""
     parts = ["# kernel (/proc/self/smaps_rollup)", *_rollup(), "", "# malloc"]
     parts += [f"{_MEANINGS[name]}: {value}" for name, value in malloc_info().items() if name in _MEANINGS]
     parts += ["", "# Python", f"blocks allocated: {sys.getallocatedblocks()}"]
@@ -38,7 +38,7 @@ def memory_report() -> str:
 
 
 def malloc_info() -> dict[str, int]:
-    """mallinfo2(3) of glibc; empty where there is none."""
+    """Return the fields of glibc's mallinfo2(3); empty with another C library."""
     function = getattr(ctypes.CDLL(None), "mallinfo2", None)
     if function is None:
         return {}

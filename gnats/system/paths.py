@@ -1,14 +1,14 @@
-"""Paths as the system takes them."""
+"""Paths for system calls, and the pid file."""
 
 import errno
 import os
 
 
 def system_path(path: str | os.PathLike[str]) -> str:
-    """The path as text.
+    """Return the path as text.
 
-    Raises OSError, as the system would, for one that no file can have: Python raises ValueError, which
-    callers that expect a failing system call do not expect.
+    Raises OSError for a path that no file can have, as a system call would. Python would raise ValueError,
+    for which callers are not prepared.
     """
     text = os.fspath(path)
     try:

@@ -1,4 +1,4 @@
-"""Sampling of Python stacks: where threads spend CPU, and what holds up an event loop."""
+"""Samples Python stacks: the CPU use of threads, and the callbacks that block an event loop."""
 
 import asyncio
 import sys
@@ -12,17 +12,17 @@ from types import FrameType
 INTERVAL = 0.01
 """Seconds between two samples."""
 BEAT = 0.1
-"""Seconds between two questions whether the loop answers."""
+"""Seconds between two checks of the loop."""
 MIN_BLOCK = 0.001
-"""A loop that answers within this many seconds is not called blocked, whatever the rate."""
+"""Seconds within which a loop always counts as responsive, whatever the rate."""
 MAX_STACKS = 1000
 
 
 def cpu_profile(seconds: float, cancel: threading.Event) -> dict[str, int]:
-    """Microseconds of CPU that each Python stack has used, over a time that `cancel` cuts short.
+    """Sample for so many seconds, or until `cancel` is set. Return microseconds of CPU by Python stack.
 
-    A stack is "thread;outermost;...;innermost". What native code uses, without the GIL as well, counts for
-    the Python function that called it. The calling thread is left out.
+    A stack is "thread;outermost;...;innermost". CPU used by native code, also without the GIL, counts for the
+    Python function that called it. The calling thread is left out.
     """
     stacks: Counter[str] = Counter()
     own = threading.get_ident()
@@ -43,7 +43,7 @@ def cpu_profile(seconds: float, cancel: threading.Event) -> dict[str, int]:
 
 
 def thread_stacks() -> str:
-    """Every thread's name and stack."""
+    """Return the name and the stack of every thread, as text."""
     names = {thread.ident: thread.name for thread in threading.enumerate()}
     parts = []
     for ident, frame in sys._current_frames().items():
@@ -52,9 +52,9 @@ def thread_stacks() -> str:
 
 
 class BlockProfile:
-    """A thread that asks a loop again and again to answer, and notes its stack when it does not.
+    """A thread that checks again and again whether a loop responds, and samples its stack when it does not.
 
-    `rate` is the time in nanoseconds that it may take. Made in the loop's own thread.
+    `rate` is the time, in nanoseconds, that a response may take. Create it in the loop's thread.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, rate: int) -> None:
@@ -66,11 +66,11 @@ class BlockProfile:
         threading.Thread(target=self._run, name="gnats-block-profile", daemon=True).start()
 
     def stacks(self) -> dict[str, int]:
-        """Microseconds that the loop was held up, by stack."""
+        """Return the microseconds that the loop was blocked, by stack."""
         return dict(self._stacks)
 
     def stop(self) -> None:
-        """End the thread, soon."""
+        """Tell the thread to end; does not wait for it."""
         self._stopped.set()
 
     def _run(self) -> None:
@@ -104,8 +104,8 @@ def _collapse(name: str, frame: FrameType | None) -> str:
 
 
 def _cpu(native_id: int) -> int:
-    """Nanoseconds of CPU that a thread has used."""
+    """Return the nanoseconds of CPU that a thread has used; 0 if it has ended."""
     try:
         return int(Path(f"/proc/self/task/{native_id}/schedstat").read_text().split()[0])
-    except (OSError, ValueError, IndexError):  # it has just ended
+    except (OSError, ValueError, IndexError):  # the thread has just ended
         return 0

@@ -1,4 +1,4 @@
-"""CPU and memory that the process takes (pse/pse_linux.go)."""
+"""CPU and memory that the process uses (pse/pse_linux.go)."""
 
 import os
 import time
@@ -11,7 +11,7 @@ _INTERVAL = SECOND
 
 
 class Usage:
-    """The processor time this process used lately."""
+    """The recent CPU use of this process."""
 
     def __init__(self) -> None:
         self._percent = 0.0
@@ -19,7 +19,7 @@ class Usage:
         self._spent = time.process_time_ns()
 
     def cpu(self) -> float:
-        """Percent of a core, over the time since it was last asked, at least a second."""
+        """Return percent of one core, measured over a second or more; calls in between get the last value."""
         now = time.monotonic_ns()
         if now - self._since >= _INTERVAL:
             spent = time.process_time_ns()
@@ -29,12 +29,12 @@ class Usage:
 
 
 def resident_bytes() -> int:
-    """The process's resident memory."""
+    """Return the bytes of the process's resident memory."""
     return int(Path("/proc/self/statm").read_text().split()[1]) * _PAGE
 
 
 def cores() -> int:
-    """Processors this process may run on."""
+    """Return the number of processors that this process may run on."""
     return len(os.sched_getaffinity(0))
 
 

@@ -1,1 +1,1 @@
-"""TLS: contexts, certificates, and why handshakes fail."""
+"""TLS: contexts, certificates and their names, texts of handshake errors."""

@@ -1,4 +1,4 @@
-"""Which user a client's certificate stands for (checkClientTLSCertSubject in auth.go)."""
+"""Finds the user that a client's certificate names (checkClientTLSCertSubject in auth.go)."""
 
 from collections.abc import Iterable
 
@@ -8,14 +8,14 @@ from gnats.tls.names import DN, parse_dn, same_dn, same_rdns
 
 _DC = "0.9.2342.19200300.100.1.25"
 _TYPES = ATTRIBUTES | {_DC: "DC"}
-"""The attributes that a distinguished name in the configuration may have."""
+"""The attribute types that a distinguished name in the configuration may use, by OID."""
 
 
 def find_user(certificate: bytes | None, users: Iterable[str]) -> tuple[str | None, str]:
-    """The first of a certificate's names (DER) that is a user's, and what the debug log says about it.
+    """Return the first name in a certificate (DER) that is a user's, or None, and a text for the debug log.
 
-    Looked at in this order: e-mail addresses, DNS names, URIs, the subject as a distinguished name (exactly,
-    then with its RDNs in any order), and the subject as Go writes it, with and without domain components.
+    The order is: e-mail addresses, DNS names, URIs, the subject as a distinguished name (exactly, then with
+    its RDNs in any order), the subject as Go writes it, with and without domain components.
     """
     if certificate is None:
         return None, "User required in cert, no peer certificates found"
@@ -55,7 +55,7 @@ def _find_dn(dn: DN, users: Iterable[str]) -> str | None:
 
 
 def _subject_dn(cert: PeerCertificate) -> DN | None:
-    """The subject, most specific RDN first; None when it has attributes that no name can have."""
+    """Return the subject, most specific RDN first; None if it has attributes that are not in _TYPES."""
     dn: DN = []
     for rdn in reversed(cert.rdns):
         if any(oid not in _TYPES for oid, _ in rdn):

@@ -1,4 +1,4 @@
-"""A peer's certificate: its names, in the words of Go's crypto/x509, and its digests."""
+"""A peer's certificate: its names as Go's crypto/x509 writes them, and its digests."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -17,7 +17,7 @@ ATTRIBUTES = {
     "2.5.4.3": "CN",
     "2.5.4.5": "SERIALNUMBER",
 }
-"""The attributes of a subject that Go names, in the order it puts them in."""
+"""The attributes of a subject that Go has names for, by OID, in Go's order."""
 _SINGLE = frozenset(("CN", "SERIALNUMBER"))
 _PRINTABLE = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789 '()+,-./:=?")
 
@@ -26,10 +26,10 @@ RDNs = list[list[tuple[str, str]]]
 
 @dataclass(frozen=True, slots=True)
 class PeerCertificate:
-    """What a certificate says about its owner. `rdns` is the subject as encoded: (dotted OID, value) by RDN.
+    """The contents of a certificate. `rdns` is the subject as encoded: (dotted OID, value) pairs by RDN.
 
-    `subject` is the subject as monitoring shows it, `subject_names` without the attributes that Go does not
-    name; the digests are SHA-256 as lower-case hex, `spki_sha256` that of the public key.
+    `subject` is the subject as monitoring shows it; `subject_names` leaves out attributes that Go has no name
+    for. Digests are SHA-256 in lower-case hex; `spki_sha256` is the public key's.
     """
 
     rdns: RDNs
@@ -45,7 +45,7 @@ class PeerCertificate:
 
     @classmethod
     def from_der(cls, der: bytes) -> "PeerCertificate":
-        """Raises ValueError when it is no certificate."""
+        """Read a certificate in DER. Raises ValueError when it is not one."""
         rdns, emails, dns_names, uris, spki, not_before, not_after = read_certificate(der)
         names = _ordered(rdns)
         others = [[entry] for rdn in rdns for entry in rdn if entry[0] not in ATTRIBUTES]
@@ -64,7 +64,10 @@ class PeerCertificate:
 
 
 def _ordered(rdns: RDNs) -> RDNs:
-    """The named attributes in Go's order, equal ones together; of some only the last counts."""
+    """Return the attributes that Go has names for, in Go's order, one RDN for each type.
+
+    Of a type in _SINGLE, only the last value counts.
+    """
     ordered = []
     for oid, name in ATTRIBUTES.items():
         values = [entry for rdn in rdns for entry in rdn if entry[0] == oid]
@@ -76,7 +79,7 @@ def _ordered(rdns: RDNs) -> RDNs:
 
 
 def rdn_string(rdns: RDNs) -> str:
-    """A distinguished name in the form of RFC 2253: the last RDN comes first."""
+    """Return a distinguished name as text of RFC 2253: the last RDN comes first."""
     return ",".join("+".join(_attribute(*entry) for entry in rdn) for rdn in reversed(rdns))
 
 

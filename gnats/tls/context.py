@@ -1,4 +1,4 @@
-"""TLS for clients: from what a configuration says to a context for handshakes (GenTLSConfig in opts.go)."""
+"""TLS for clients: makes contexts for handshakes from the options (GenTLSConfig in opts.go)."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -40,16 +40,16 @@ SECURE_CIPHERS = (
     "TLS_ECDHE_ECDSA_WITH_AES_256_CBC_SHA",
     "TLS_ECDHE_RSA_WITH_AES_256_CBC_SHA",
 )
-"""The cipher suites of TLS 1.2 that are on without a list, in the order of preference."""
+"""The default cipher suites of TLS 1.2, in the order of preference."""
 
 TLS13_CIPHERS = ("TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256")
-"""These are always on: a list of cipher suites is about TLS 1.2, as in nats-server."""
+"""The cipher suites of TLS 1.3, always enabled: as in nats-server, a configured list affects TLS 1.2 only."""
 
 
 def make_context(opts: TLSOptions) -> TLSContext:
-    """A context with what the options ask for; `insecure` is about connections that a server makes itself.
+    """Make a context from the options. It ignores `insecure`, an option of outgoing connections.
 
-    Raises OptionError, one line that names the file and the reason.
+    Raises OptionError, one line with the file and the reason.
     """
     if opts.min_version not in _VERSIONS:
         raise OptionError(f"unsupported TLS version: {opts.min_version}")
@@ -109,7 +109,7 @@ def _read(path: str, what: str) -> bytes:
 
 
 def openssl_ciphers(opts: TLSOptions) -> str:
-    """OpenSSL's list for TLS 1.2, empty when only suites of TLS 1.3 are named.
+    """Return OpenSSL's list of ciphers for TLS 1.2; empty when the options name only suites of TLS 1.3.
 
     Raises OptionError.
     """
@@ -127,14 +127,14 @@ def openssl_ciphers(opts: TLSOptions) -> str:
         if found is None:
             raise OptionError(f"cipher suite {name} is not supported: this OpenSSL does not have it")
         known.append(found)
-    # security level 0 lets weak suites work: who names them has allowed them
+    # weak suites need security level 0; allow_insecure_cipher_suites was checked above
     return ":".join(known) + (":@SECLEVEL=0" if insecure else "")
 
 
 def openssl_groups(opts: TLSOptions) -> str:
-    """OpenSSL's list of curves; those it does not know are left out unless they are asked for by name.
+    """Return OpenSSL's list of curves. A default curve that OpenSSL lacks is left out.
 
-    Raises OptionError.
+    Raises OptionError for a configured curve that is unknown or that OpenSSL lacks.
     """
     names = opts.curve_preferences or tuple(CURVES)
     known = []
@@ -149,11 +149,9 @@ def openssl_groups(opts: TLSOptions) -> str:
 
 
 class ClientTLS:
-    """How a server's clients get to TLS: the options as they were when it was made, and a context of them.
+    """TLS of the client listener: its options and a context made from them. Raises OptionError.
 
-    A server replaces it to change the certificates; connections keep what they began with.
-
-    Raises OptionError.
+    A reload replaces this object; connections keep the context that they started with.
     """
 
     def __init__(self, opts: TLSOptions, allow_non_tls: bool, log: Logger) -> None:
@@ -161,14 +159,14 @@ class ClientTLS:
         self._log = log
         self.context = make_context(opts)
         self.digest = _digest(opts)
-        """Of the files as they were, to tell whether others have come under their names."""
+        """Digest of the files that were read; shows a reload whether they have changed."""
         self.first = opts.handshake_first
         self.first_only = opts.handshake_first and not opts.handshake_first_fallback
         self.mixed = allow_non_tls
         self._reporter: Timer | None = None
 
     def not_after(self) -> datetime | None:
-        """When the (first) certificate expires, in UTC."""
+        """Return the time in UTC at which the (first) certificate expires, or None."""
         when = self.context.not_after()
         return datetime(*when, tzinfo=UTC) if when else None
 
@@ -193,7 +191,10 @@ class ClientTLS:
             self._reporter = None
 
     def greeting(self, info: Callable[..., bytes]) -> bytes:
-        """What a client that is refused at once is sent before the error: INFO, unless that comes later."""
+        """Return the bytes sent before the error to a client that is refused at once.
+
+        This is INFO, or nothing if the handshake comes first.
+        """
         return b"" if self.first else info()
 
     def start(
@@ -204,7 +205,7 @@ class ClientTLS:
         expect_connect: bool,
         auth_timeout: float,
     ) -> None:
-        """Start a client; `info` makes its INFO line, with changed fields."""
+        """Start a client with TLS. `info` makes its INFO line; its keywords change fields."""
         add_tls(
             client,
             self.context,

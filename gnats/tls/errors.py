@@ -1,4 +1,4 @@
-"""Why a TLS handshake has failed, in the words of nats-server (Go's crypto/tls) where it has any for it."""
+"""Texts of TLS handshake errors: Go's (crypto/tls) where Go has one, else OpenSSL's."""
 
 import os
 import sys
@@ -9,7 +9,7 @@ from gnats.tls.certs import PeerCertificate
 
 _EOF, _SYSCALL, _NOT_PINNED, _NO_MEMORY = -1, -2, -3, -4  # core.tls.tlsstate
 _ERR_LIB_SSL = 20
-_ALERT = 1000  # what OpenSSL adds to the number of an alert that has come
+_ALERT = 1000  # OpenSSL adds this to the number of a received alert
 _VERIFY_FAILED = 134
 _NO_CERTIFICATE = 199
 _NOT_YET_VALID = 9
@@ -71,7 +71,7 @@ _VERIFICATION = {
 
 
 def handshake_error(code: int, data: bytes) -> str:
-    """What LOG_TLS_ERROR is about; for how `data` is laid out see core.tls.tlstransport."""
+    """Return the text for a LOG_TLS_ERROR; core.tls.tlstransport describes the layout of `data`."""
     detail = int.from_bytes(data[:4], sys.byteorder, signed=True)
     text, _, chain = data[4:].partition(b"\0")
     if code == _EOF:
@@ -106,7 +106,7 @@ def _certificates(chain: bytes) -> list[PeerCertificate]:
 
 
 def _refusal(error: int, shown: list[PeerCertificate]) -> str:
-    """Why certificates were not accepted, and which: "... (subject SHA-256: digest; ...)"."""
+    """Return why certificates were refused, and their names: "... (subject SHA-256: digest; ...)"."""
     why = _VERIFICATION.get(error) or verify_error_text(error)
     now = datetime.now(UTC)
     for cert in shown if error in (_NOT_YET_VALID, _EXPIRED) else ():

@@ -1,17 +1,14 @@
-"""Distinguished names as text (RFC 4514), as far as user names in the configuration may be some."""
+"""Distinguished names as text (RFC 4514), for user names in the configuration."""
 
 DN = list[list[tuple[str, str]]]
-"""RDNs, each a list of (type, value) with upper-case types, the most specific one first."""
+"""RDNs, the most specific first; each is a list of (type, value) with an upper-case type."""
 
 _ESCAPED = frozenset(' "#+,;<=>\\')
 _HEX = frozenset("0123456789abcdefABCDEF")
 
 
 def parse_dn(text: str) -> DN:
-    """The RDNs of a name like "CN=a,OU=b+L=c,O=d".
-
-    Raises ValueError when it is none.
-    """
+    """Parse a name like "CN=a,OU=b+L=c,O=d". Raises ValueError."""
     dn: DN = []
     rdn: list[tuple[str, str]] = []
     kind = ""
@@ -57,10 +54,10 @@ def parse_dn(text: str) -> DN:
 
 
 def same_dn(one: DN, other: DN) -> bool:
-    """The same RDNs in the same order; the order within an RDN does not matter."""
+    """Check for the same RDNs in the same order; the order within an RDN does not matter."""
     return [sorted(rdn) for rdn in one] == [sorted(rdn) for rdn in other]
 
 
 def same_rdns(one: DN, other: DN) -> bool:
-    """The same RDNs in any order."""
+    """Check for the same RDNs in any order."""
     return sorted(sorted(rdn) for rdn in one) == sorted(sorted(rdn) for rdn in other)

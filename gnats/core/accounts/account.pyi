@@ -1,50 +1,59 @@
+"""The data plane's half of an account: all that routing a message in it needs."""
+
 from gnats.core.subjects.sublist import Sublist
 from gnats.core.subjects.transform import SubjectTransform
 
 class Account:
+    """An isolated subject space; `sublist` holds its subscriptions."""
+
     @property
     def sublist(self) -> Sublist: ...
     def set_mappings(self, rows: list[tuple[bytes, list[tuple[SubjectTransform, int]]]]) -> None:
-        """What messages published in this account from now on are mapped by: each source with its
-        destinations.
+        """Replace the mappings of messages published in this account: [(source, [(transform, upto)])].
 
-        The first source that matches counts; of its destinations the first whose number is over a random one
-        of 0 to 99, and without such a one the message is lost. Raises MemoryError.
+        The first matching source decides. The first of its destinations with an `upto` above a random number
+        from 0 to 99 is used; without one, the message is lost. Raises MemoryError.
         """
     def set_identity(self, name: bytes, server: bytes, server_hash: bytes) -> None:
-        """What requests to other accounts say about this one: its name and the server's, in JSON with quotes;
-        the server's hash marks the subjects of responses that are measured. Before the account has
-        clients."""
+        """Set the names that requests to other accounts carry: the account's and the server's, as JSON.
+
+        `server_hash` marks the reply subjects of measured requests. Call it before the account has clients.
+        """
     def set_stream_imports(
         self, rows: list[tuple[Account, bytes, bytes, SubjectTransform | None, bool, bool]]
     ) -> None:
-        """What subscriptions in this account hear of others: (exporter, subject, to, transform, use
-        published) of each.
+        """Replace the stream imports: [(exporter, subject, to, transform, use published, allow trace)].
 
-        Those of connected clients change when each is told (Client.renew_imports). Raises MemoryError.
+        Subscriptions of connected clients change when Client.renew_imports is called for each. An import that
+        stays keeps its shadows. Raises MemoryError.
         """
     def set_trace_dest(self, subject: bytes, sampling: int) -> None:
-        """Trace this percentage of the messages that carry a sampled traceparent, to a subject; b"" for none.
+        """Trace this percentage of the messages that carry a sampled traceparent, to `subject`; b"": none.
 
         Raises MemoryError.
         """
     def detach(self) -> None:
-        """Keep no other accounts any more, and be kept by none: nothing of the one points into the other."""
+        """Undo keep() for all accounts. No account may point into another any more."""
 
     @property
     def exchanges(self) -> bool:
-        """Whether somebody subscribes here, or it imports streams, or a response is expected or waited for:
-        then others may point to it."""
+        """Whether other accounts may point into this one.
+
+        They may while it has subscriptions or stream imports, or expects or waits for responses.
+        """
 
     def keep(self, other: Account) -> None:
-        """Keep another account, and have it keep this one: each may come to point into the other."""
+        """Have both accounts keep each other alive, since each may come to point into the other."""
     def responder_subscription(self) -> tuple[bytes, bytes, bytes, int, int] | None:
-        """(subject, queue, sid, delivered, max) of what takes the answers; None before the first request."""
+        """Return (subject, queue, sid, delivered, max) of the subscription to responses.
+
+        None before the first request.
+        """
     is_system: bool
     """Whether this is the system account, whose clients may publish to Raft groups."""
     @property
     def pending_responses(self) -> int:
-        """Responses that are expected of this account."""
+        """The number of responses that services of this account still have to send."""
     @property
     def pending_requests(self) -> int:
-        """Responses that this account waits for."""
+        """The number of responses that requesters of this account wait for."""

@@ -1,30 +1,27 @@
-"""Reads of many connections and subscriptions at once, for monitoring."""
+"""Reads many connections or subscriptions at once, for monitoring: each by itself, not all at one moment."""
 
 from gnats.core.accounts.account import Account
 from gnats.core.client import Client
 from gnats.core.subjects.sublist import Sublist
 
 def column(connections: list[Client], name: str) -> list[int]:
-    """One of Connection.snapshot's counters (not "stalls") of each of a list of connections.
+    """Return one of snapshot()'s counters (not "stalls") for each connection.
 
-    Raises KeyError for another name.
+    Raises KeyError for an unknown name.
     """
 
 def total(connections: list[Client], name: str) -> int:
-    """The sum of column()."""
+    """Return the sum of column(). Raises KeyError for an unknown name."""
 
 def account_of(c: Client) -> Account:
-    """The account a connection is bound to."""
+    """Return the account that a connection is bound to."""
 
 Row = tuple[bytes, bytes, bytes, int, int, int, Account | None]
-"""(subject, queue, sid, delivered, max, cid, account); cid 0 and no account for those of a table's account
-itself."""
+"""(subject, queue, sid, delivered, max, cid, account). Subscriptions of the account itself have cid 0 and
+account None."""
 
 def matching(sl: Sublist, subject: bytes) -> list[Row]:
-    """Each subscription that gets a message to this subject, members of a queue group all of them.
-
-    Raises MemoryError.
-    """
+    """Return the subscriptions that match `subject`, with all members of queue groups. Raises MemoryError."""
 
 def shadows(sl: Sublist) -> list[Row]:
-    """The subscriptions that imports of other accounts have made in it. Raises MemoryError."""
+    """Return the shadows that other accounts' imports have made in `sl`. Raises MemoryError."""

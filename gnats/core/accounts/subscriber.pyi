@@ -4,19 +4,28 @@ from gnats.core.auth.permissions import Permissions
 from gnats.core.net.connection import Connection
 
 class Subscriber(Connection):
-    """What messages are routed from and to; see Connection."""
+    """A connection that subscribes and publishes. Python calls its methods on the control loop only."""
 
     def set_permissions(self, permissions: Permissions | None) -> None:
-        """Permissions from now on, None for all: the client loses the subscriptions it may not have any more,
-        and hears of each. What it was allowed to answer is forgotten. Raises MemoryError."""
+        """Replace the permissions; None allows everything.
+
+        The owner removes each subscription that is not allowed any more, and sends the client an -ERR for it.
+        It also forgets the replies that the client was allowed to publish to. Raises MemoryError.
+        """
     def renew_imports(self) -> None:
-        """The account imports other streams than before: have the owner look at the subscriptions again."""
+        """Have the owner renew its shadow subscriptions: the account's stream imports have changed."""
     def set_details(self, head: bytes, mid: bytes, tail: bytes) -> None:
-        """Set what services learn of this client where an import shares it: members of a JSON object, that
-        come before the account (with a comma behind them), before the round trip time and behind the server
-        (with one before them). Raises MemoryError."""
+        """Set the details of this client that services get where an import shares them.
+
+        Each argument holds members of a JSON object. `head`, with a comma at its end, goes before the
+        account; `mid` before the round trip time and `tail` after the server's name begin with a comma.
+        Raises MemoryError.
+        """
     def snapshot(self) -> dict[str, int]:
-        """pending_bytes, in_msgs, out_msgs, in_bytes, out_bytes, subscriptions, last_activity (unix ns),
-        rtt (ns), stalls."""
+        """Return counters for monitoring, each read by itself.
+
+        pending_bytes, in_msgs, out_msgs, in_bytes, out_bytes, subscriptions, last_activity (unix ns), rtt
+        (ns; 0: not measured), stalls.
+        """
     def subscriptions(self) -> list[tuple[bytes, bytes, bytes, int, int]]:
-        """(subject, queue, sid, delivered, max) of each subscription."""
+        """Return (subject, queue, sid, delivered, max) of each subscription."""

@@ -1,1 +1,1 @@
-"""What users may publish and subscribe to."""
+"""Permissions of users, and the replies that they allow."""

@@ -1,4 +1,4 @@
-"""A poller's memory of what permissions said about a subject."""
+"""A poller's cache of permission checks."""
 
 from gnats.core.auth.permissions import Permissions
 
@@ -7,8 +7,8 @@ class Verdicts:
 
     def __len__(self) -> int: ...
     def publish(self, permissions: Permissions, subject: bytes, kind: int = 0) -> bool:
-        """Permissions.publish_allowed, remembered."""
+        """Return Permissions.publish_allowed(), cached."""
     def deliver(self, permissions: Permissions, subject: bytes, queue: bytes = b"") -> bool:
-        """The opposite of Permissions.delivery_refused, remembered."""
+        """Return the opposite of Permissions.delivery_refused(), cached."""
     def measure(self, permissions: Permissions, subjects: list[bytes], rounds: int) -> float:
-        """Ask about publishing to all of them, this often; ns for each."""
+        """Check `rounds` times whether each subject may be published to. Return the ns of one check."""

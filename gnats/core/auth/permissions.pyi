@@ -1,38 +1,38 @@
-"""What a user may publish, subscribe to and be sent, compiled."""
+"""Permissions of a user, compiled: subjects to publish and to subscribe to, and responses."""
 
 from gnats.options.values import auth
 
 class Permissions:
-    """A gnats.options.values.auth.Permissions, compiled; immutable. compile_permissions makes them."""
+    """A compiled gnats.options.values.auth.Permissions; immutable. compile_permissions() makes it."""
 
     def __init__(self, source: auth.Permissions) -> None: ...
     @property
     def id(self) -> int:
-        """Of no other one in this process, ever."""
+        """A number that is never used again in this process."""
     @property
     def errors(self) -> tuple[str, ...]:
-        """The entries that were left out because they are not valid, as the log words them."""
+        """Log texts for entries that were left out because they are not valid."""
     @property
     def restricts_publish(self) -> bool: ...
     @property
     def restricts_delivery(self) -> bool: ...
     @property
     def responses(self) -> bool:
-        """The reply subjects of received messages may be published to."""
+        """Whether the reply subjects of received messages may be published to."""
     @property
     def max_responses(self) -> int:
-        """To each reply subject; negative: any number."""
+        """Messages to each reply subject; negative: any number."""
     @property
     def response_expires(self) -> int:
-        """Nanoseconds; negative: never."""
+        """Nanoseconds after which a reply subject may not be used any more; negative: never."""
     def publish_allowed(self, subject: bytes, kind: int = 0) -> bool:
-        """May this subject be published to, replies to received messages left aside?"""
+        """Return whether this subject may be published to, without regard to replies."""
     def subscribe_allowed(self, subject: bytes, queue: bytes = b"", kind: int = 0) -> bool:
-        """May this be subscribed to, in a queue group unless `queue` is empty?"""
+        """Return whether this subject may be subscribed to, in a queue group unless `queue` is empty."""
     def filters(self, subject: bytes, queue: bytes = b"") -> bool:
-        """Are deliveries checked because of such a subscription?"""
+        """Return whether deliveries to such a subscription must be checked."""
     def delivery_refused(self, subject: bytes, queue: bytes = b"") -> bool:
-        """Is a message to this subject kept from a subscription of this queue group?"""
+        """Return whether a delivery of this subject to a subscription in this queue group is denied."""
 
 def compile_permissions(source: auth.Permissions) -> Permissions:
-    """The compiled form; equal ones share it for as long as one is in use."""
+    """Compile permissions. Equal ones share the result for as long as it is in use."""

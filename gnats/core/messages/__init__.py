@@ -1,1 +1,1 @@
-"""Messages on their way, and what they are made of."""
+"""Messages on their way: values, headers, encoding, expected responses, notes for traces."""

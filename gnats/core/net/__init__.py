@@ -1,1 +1,1 @@
-"""Connections: sockets, outbound memory, transports. They know no protocol."""
+"""Connections: sockets, outbound memory, transports, log records; no protocol."""

@@ -3,16 +3,16 @@
 from gnats.core.net.log_records import Recorder
 
 class Connection(Recorder):
-    """The life of a socket. Python makes Clients.
+    """A connection, or an internal subscriber (fd -1); Python creates Clients.
 
-    Everything here may be called from the control loop only. `fd` is a connected non-blocking socket that the
-    connection owns from now on (it closes it); -1 for an internal client.
+    It owns the connected, non-blocking socket `fd` from construction on. Call its methods on the control loop
+    only.
     """
 
     def abort(self) -> None:
-        """Drop what is queued: a close that waits for its peer to read goes through now."""
+        """Finish a close that waits for the peer to read: drop the bytes that are queued."""
     def enqueue_proto(self, data: bytes) -> None:
-        """Queue bytes for the peer behind what is queued already, and have the poller flush them."""
+        """Queue protocol bytes for the peer, and have the poller flush them."""
     @property
     def closed_reason(self) -> int:
-        """0 while open."""
+        """The gnats.connection.closed_state.ClosedState it was closed for; 0 while open."""

@@ -1,4 +1,4 @@
-"""What a connection has the control plane log."""
+"""Log records of a connection for the control plane: EV_LOG and EV_TRACE."""
 
 from enum import IntEnum
 
@@ -42,11 +42,11 @@ class TraceCode(IntEnum):
     TRACE_DELSUB = 4
 
 class Recorder:
-    """What the control plane hears log lines from."""
+    """A source of log records: a connection, or one of the server's own clients."""
 
     @property
     def kind(self) -> int: ...
     @property
     def cid(self) -> int: ...
     def take_unlogged(self) -> int:
-        """How many records were left out since this was asked last: too many came in a second."""
+        """Return the number of records left out since the last call, because too many came in a second."""

@@ -1,4 +1,4 @@
-"""What a poller lends to its connections."""
+"""The part of a poller that its connections use."""
 
 from gnats.core.runtime.inbox import Inbox
 from gnats.core.runtime.state import ServerState

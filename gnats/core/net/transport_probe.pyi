@@ -3,6 +3,6 @@
 from gnats.core.net.connection import Connection
 
 def disturb(connection: Connection, most: int, *, reads: int = -1, writes: int = -1) -> None:
-    """Have a connection that is not started yet read and write at most so many bytes at a time (1 to 64), and
-    nothing every other time. The read or write with this number (1 is the first) fails, and all behind it.
-    Raises MemoryError."""
+    """Disturb a connection that is not started: it reads and writes at most `most` bytes at a time (1 to 64),
+    and nothing every other time. The read or write with this number (1 is the first) fails, and all after it;
+    -1: none. Raises MemoryError."""

@@ -1,1 +1,1 @@
-"""The protocol's text: what comes in, and the answers."""
+"""The protocol: its parser, and the server's answers."""

@@ -1,4 +1,4 @@
-"""A parser that records what it is told, for tests."""
+"""A parser that records its calls: tests the protocol state machine with bytes alone."""
 
 class ParserProbe:
     calls: list[tuple[object, ...]]

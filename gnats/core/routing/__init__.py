@@ -1,1 +1,1 @@
-"""The way of a message to its subscribers, through imports and services too."""
+"""Routes messages to their subscribers, also through imports and services; traces them."""

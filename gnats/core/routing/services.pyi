@@ -1,12 +1,13 @@
-"""Exported and imported services as the control plane handles them. Both are undone when they are closed or
-collected."""
+"""Exported and imported services, for the control plane. Closing or collecting one undoes it."""
 
 from gnats.core.accounts.account import Account
 from gnats.core.subjects.transform import SubjectTransform
 
 class ExportedService:
-    """A service that an account offers. `response_type` is "singleton", "stream" or "chunked"; the threshold,
-    in seconds, is how long its responses are waited for."""
+    """A service that an account exports.
+
+    `response_type` is "singleton", "stream" or "chunked"; `threshold` is the seconds to wait for a response.
+    """
 
     threshold: float
     def __init__(self, account: Account, response_type: str, threshold: float) -> None: ...
@@ -16,30 +17,33 @@ class ExportedService:
     def response_type(self) -> str: ...
     @property
     def id(self) -> int:
-        """Its number in the events about it."""
+        """The export's number in events."""
     def measure(self, percent: int, by_header: bool) -> None:
-        """Measure this part of the requests, and with `by_header` those whose headers ask for it."""
+        """Measure this percentage of the requests, and with `by_header` those whose headers ask for it."""
     def close(self) -> None:
-        """Take no more requests; responses that are expected may still come. Idempotent."""
+        """Expect no responses to new requests. Those that are expected may still come. Idempotent."""
     @property
     def closed(self) -> bool: ...
     @property
     def in_use(self) -> bool:
-        """Whether imports, or responses that are expected, hold it."""
+        """Whether imports, or expected responses, refer to it."""
 
     def allow_trace(self, allow: bool) -> None:
-        """Whether traces of requests tell what becomes of them in the account that serves them."""
+        """Set whether traces of requests go on into the serving account."""
     def pending(self) -> int:
-        """Responses that are expected."""
+        """Return the number of expected responses."""
     def check_expired_responses(self) -> tuple[float | None, list[bytes]]:
-        """Drop the responses that have not come in time: seconds until it is worth asking again, None for
-        when the next one is expected; and the measurements among them, as EV_LATENCY has them."""
+        """Drop the responses that have not come within `threshold`.
+
+        Return the seconds until the next one expires (None: none is expected; call again after EV_RESPONSES),
+        and the measurements of those dropped, as bytes like an EV_LATENCY's data.
+        """
 
 class ImportedService:
-    """A service that an account takes from another one: requests to `subject` go to `to` there.
+    """An import of a service: requests to `subject` in `account` go to `to` in the exporting account.
 
-    With a transform `to` is what it makes of the subject, with `use_published` the subject itself. Requests
-    are taken until close(). Raises ValueError for an invalid subject, MemoryError.
+    With a transform, its result replaces `to`; with `use_published`, requests keep their subject. It handles
+    requests until close(). Raises ValueError for an invalid subject, MemoryError.
     """
 
     share: bool
@@ -62,6 +66,6 @@ class ImportedService:
     @property
     def export(self) -> ExportedService: ...
     def subscription(self) -> tuple[bytes, bytes, bytes, int, int]:
-        """(subject, queue, sid, delivered, max), as Client.subscriptions() has them."""
+        """Return (subject, queue, sid, delivered, max), like a row of Client.subscriptions()."""
     def close(self) -> None:
-        """Take no more requests. Idempotent."""
+        """Handle no more requests. Idempotent."""

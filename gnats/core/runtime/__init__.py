@@ -1,1 +1,1 @@
-"""What every module of the data plane stands on: memory that is freed late, timers, clocks, hash tables."""
+"""The base of the data plane: deferred freeing, timers, clock, inbox, hash tables, shared state."""

@@ -1,32 +1,32 @@
-"""The server's time; what waits has it through gnats.clock."""
+"""The server's time, which a test can hold and move; gnats.clock is the control plane's interface to it."""
 
 def read_monotonic() -> int:
-    """ns of the monotonic clock."""
+    """Return ns of the monotonic clock."""
 
 def read_realtime() -> int:
-    """ns since 1970."""
+    """Return ns since 1970."""
 
 def is_held() -> bool:
-    """Whether a test holds the clock."""
+    """Return whether a test holds the clock."""
 
 def hold(realtime: int = 0) -> int:
     """Stop the clock where it is, or at `realtime` ns since 1970.
 
-    The result is an eventfd that pollers write when they have done all that is due.
-    Raises RuntimeError when it is held or a poller is open, OSError.
+    Returns an eventfd that a poller writes when nothing due is left. Raises RuntimeError when it is held or a
+    poller is open, OSError.
     """
 
 def move(ns: int) -> int:
-    """Move a held clock on; the monotonic time then. Pollers and engines have to be woken.
+    """Move a held clock on, and return its monotonic time. The caller must wake pollers and engines.
 
     Raises RuntimeError when it is not held, ValueError for a step back.
     """
 
 def step_realtime(ns: int) -> None:
-    """Set a held realtime clock on or back; the monotonic one stays.
+    """Move a held realtime clock on or back; the monotonic one stays.
 
     Raises RuntimeError when it is not held.
     """
 
 def release() -> None:
-    """Let the clock go. Raises RuntimeError when it is not held, or while a poller is open."""
+    """Let the clock run. Raises RuntimeError when it is not held, or while a poller is open."""

@@ -1,63 +1,66 @@
-"""What the data plane tells the control plane: one queue with one eventfd for each server."""
+"""The control plane's inbox: events that pollers post for Python, behind one eventfd for each server."""
 
 from gnats.core.client import Client
 
 EV_CONNECT: int
-"""CONNECT was received: data is its argument; the connection is parked until client.connected() or close."""
+"""CONNECT was received: data is its argument. The connection stops until client.connected() or a close."""
 EV_INFO: int
-"""An INFO was received from the peer: data is its argument; parked until client.resume() or close."""
+"""INFO was received: data is its argument. The connection stops until client.resume() or a close."""
 EV_CLOSED: int
-"""The connection is gone, sent once for each started client.
+"""The connection is closed; posted once for each started client.
 
-a is the reason (gnats.connection.closed_state), b the number of subscriptions it had, data the first
-32 KiB of them: lines of subject, queue, sid, delivered and max with a blank between."""
+a is the reason (gnats.connection.closed_state), b the number of its subscriptions, data the first 32 KiB of
+them: lines of subject, queue, sid, delivered and max, separated by blanks."""
 EV_LOG: int
-"""Something to log about the client: a is a LOG_* code, b a number, data bytes."""
+"""A log entry about the client: a is a LogCode or a parser's Violation, b a number, data bytes."""
 EV_TRACE: int
-"""Protocol trace: a is a TRACE_* code, data the line."""
+"""A line of the protocol trace: a is a TRACE_* code, b is not 0 when data is cut, data is the line."""
 EV_MSG: int
 """A message for an internal client: data is (subject, reply, header, payload, asker, account, sid).
 
-Who asks is known from the connection and the imports that the message came through: `asker` is the requester
-as JSON (ClientInfo), b"" where it came through no imported service; `account` is the name, as JSON, of the
-account that imports the service, or else the producer's."""
+`asker` is the requester as JSON (ClientInfo), known from the connection and the imports that the message
+came through; b"" without an imported service. `account` is the name, as JSON, of the account that imports
+the service; without an import, of the publisher's account."""
 EV_RESPONSES: int
-"""Responses are expected that may not come in time: a is the id of an exported service."""
+"""An exported service expects its first response: a is the service's id."""
 EV_LATENCY: int
-"""A request has been measured: a is the id of the exported service, b the status, data as
-gnats.events.latency reads it."""
+"""A request was measured: a is the id of the exported service, b the status, data is for
+gnats.events.latency."""
 EV_MSG_TRACE: int
 """A message was traced; data is for gnats.events.msgtrace."""
 
 EV_JETSTREAM: int
-"""A stream or a consumer, which takes the place of the client, has something to tell: a says what."""
+"""An event of a stream or a consumer, which takes the place of the client; a is its kind."""
 
 SOURCE_EVENTS: int
 SOURCE_BYTES: int
-"""What one connection may have caused and nobody has handled yet; beyond it, it is not read."""
+"""Waiting events, and their bytes, that one connection may cause; beyond it, the connection is not read."""
 INBOX_EVENTS: int
 INBOX_BYTES: int
-"""The same of all connections."""
+"""Waiting events, and their bytes, that all connections together may cause."""
 INTERNAL_EVENTS: int
 INTERNAL_BYTES: int
-"""The same of one of the server's own clients; beyond it, what it causes is dropped."""
+"""Waiting events, and their bytes, that one of the server's own clients may cause; more are dropped."""
 SHORT_READ: int
-"""Bytes that are read from a connection at once while all have caused what they may."""
+"""Bytes that one read of a connection may take while the inbox is over INBOX_EVENTS or INBOX_BYTES."""
 
 class Inbox:
     def __init__(self) -> None: ...
     def fileno(self) -> int:
-        """An eventfd: readable when drain() has something to return."""
+        """Return the eventfd: readable when drain() has something to return."""
     def __len__(self) -> int:
-        """Events waiting."""
+        """The number of events that wait."""
     @property
     def dropped(self) -> int:
-        """Events that were dropped so far."""
+        """Events dropped since the start: the server's own clients had too many waiting."""
     @property
     def names_jetstream(self) -> bool:
-        """Does an event that waits name a stream or a consumer?"""
+        """Whether an event that waits names a stream or a consumer."""
     def stats(self) -> dict[str, int]:
-        """`events` and `bytes` that wait, connections `parked`; so far: `parkings`, events `dropped`."""
+        """Return `events`, their `bytes`, `parked` connections now; `parkings`, `dropped` since the start."""
     def drain(self, most: int = 64) -> list[tuple[int, Client | None, int, int, object]]:
-        """Up to `most` events, as (event, client, a, b, data): connections take turns."""
+        """Return up to `most` events as (event, client, a, b, data); connections take turns.
+
+        `data` is None when there was no memory for it.
+        """
     def close(self) -> None: ...

@@ -1,4 +1,4 @@
-"""What is at the other end of a connection."""
+"""Kinds of connections, by the peer at the other end."""
 
 CLIENT: int
 ROUTER: int

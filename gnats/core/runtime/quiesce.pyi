@@ -1,13 +1,16 @@
-"""Freeing what a poller may still be reading."""
+"""Frees memory that a poller may still be reading (quiescent-state reclamation)."""
 
 def advance() -> int:
-    """A number for passed(); whoever is online now may hold pointers to what was reachable before."""
+    """Return a grace number for passed().
+
+    A poller that is in a batch now may hold pointers to memory that was reachable before.
+    """
 
 def passed(number: int) -> bool:
-    """Has everybody been offline since a number was given out?"""
+    """Return whether every participant has been between two batches since advance() returned `number`."""
 
 def waiting_blocks() -> int:
-    """Blocks retired and not freed yet."""
+    """Return the number of blocks that are retired and not freed (for tests)."""
 
 def reclaim() -> None:
-    """Free what is safe to free now."""
+    """Free the blocks that have become safe (for tests)."""

@@ -1,14 +1,14 @@
-"""What a server's pollers share: switches read on the data path, counters written there."""
+"""Switches that a server's pollers read, and counters that they write."""
 
 class ServerState:
     debug: bool
     """Post debug log records (EV_LOG) for what nats-server logs at debug level."""
     trace: bool
-    """Post EV_TRACE for each protocol operation. Read per batch; set before start or on reload."""
+    """Post EV_TRACE for each protocol operation."""
     trace_verbose: bool
     """Trace the system account's own clients, too."""
     trace_headers: bool
-    """Trace of a message only its header."""
+    """Trace only the headers of messages."""
     max_traced_msg_len: int
     """Bytes of a payload that a trace shows; 0: all."""
     no_fast_producer_stall: bool

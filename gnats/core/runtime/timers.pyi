@@ -1,13 +1,13 @@
-"""Timers; for tests."""
+"""A binary heap of deadlines; for tests."""
 
 def probe_times(t: int, d: int) -> tuple[int, int, int]:
-    """t + d, t - d, and t seconds in ns."""
+    """Return t + d, t - d, and t seconds in ns."""
 
 def probe_duration(secs: float) -> int:
-    """ns."""
+    """Return seconds in ns."""
 
 class TimersProbe:
-    """Timers alone, told apart by their number."""
+    """A heap of its own, whose timers are told apart by number."""
 
     def __init__(self, room: int) -> None: ...
     def __len__(self) -> int: ...
@@ -20,7 +20,7 @@ class TimersProbe:
         """Raises MemoryError."""
     def clear(self, i: int) -> None: ...
     def expired(self, now: int) -> int | None:
-        """One that is due."""
+        """Remove and return a timer that is due; None if none is."""
     @property
     def next(self) -> int:
         """The first deadline, 0 without one."""

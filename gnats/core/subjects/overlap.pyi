@@ -1,2 +1,2 @@
 def overlap(subject: bytes, to: bytes) -> bytes | None:
-    """The part of an import that is seen as `to` which a subscription to `subject` is about (for tests)."""
+    """Return the part of an import's `to` that a subscription to `subject` overlaps, or None (for tests)."""

@@ -1,25 +1,28 @@
-"""Subjects: validity, wildcards, which of them cover or meet each other."""
+"""Subjects: validity, wildcards, coverage and collision. A str is encoded as UTF-8."""
 
 def valid_subject(subject: bytes | str) -> bool:
-    """Can this be subscribed to: no empty token, no white space, nothing after `>`? (IsValidSubject)"""
+    """Return whether it has no empty token, no white space, and no token behind `>` (IsValidSubject)."""
 
 def valid_literal_subject(subject: bytes | str) -> bool:
-    """No empty token and no wildcard, white space not looked at. (IsValidLiteralSubject)"""
+    """Return whether it has no empty token and no wildcard; ignores white space (IsValidLiteralSubject)."""
 
 def valid_publish_subject(subject: bytes | str) -> bool:
-    """Valid, and without wildcards. (IsValidPublishSubject)"""
+    """Return whether it is valid and has no wildcard (IsValidPublishSubject)."""
 
 def has_wildcard(subject: bytes | str) -> bool:
-    """Is a token of it `*` or `>`? (subjectHasWildcard)"""
+    """Return whether a token is `*` or `>` (subjectHasWildcard)."""
 
 def token_count(subject: bytes | str) -> int:
-    """How many tokens, empty ones included; 0 for the empty subject. (numTokens)"""
+    """Return the number of tokens, empty ones included; 0 for the empty subject (numTokens)."""
 
 def subset_match(subject: bytes | str, test: bytes | str) -> bool:
-    """Does `test` match all that `subject` matches? Either may hold wildcards. (subjectIsSubsetMatch)"""
+    """Return whether `test` matches all that `subject` matches (subjectIsSubsetMatch).
+
+    Both may have wildcards.
+    """
 
 def collide(a: bytes | str, b: bytes | str) -> bool:
-    """Is there a literal subject that both match? (SubjectsCollide)"""
+    """Return whether both match some literal subject (SubjectsCollide)."""
 
 def literal_match(literal: bytes | str, subject: bytes | str) -> bool:
-    """Does `subject` match `literal`, whose own `*` and `>` are ordinary characters? (matchLiteral)"""
+    """Return whether `subject` matches `literal`, in which `*` and `>` are ordinary (matchLiteral)."""

@@ -1,3 +1,5 @@
+"""Sets of subjects: overlaps within a set, or between two sets."""
+
 from collections.abc import Iterable, Sequence
 
 class Stopped(Exception): ...

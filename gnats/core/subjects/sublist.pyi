@@ -1,11 +1,11 @@
-"""The subscription trie of an account."""
+"""The subscriptions of an account, and the trie that matches them."""
 
 from collections.abc import Iterable
 from typing import final
 
 @final
 class Handle:
-    """Owns a subscription, which it takes out of the sublist when it is collected."""
+    """Owns a subscription; removes it from the sublist when collected."""
 
     @property
     def subject(self) -> bytes: ...
@@ -28,34 +28,34 @@ class Sublist:
         """
 
     def unsubscribe(self, handle: Handle) -> bool:
-        """False when it was not in this sublist."""
+        """Remove a subscription. Return False when it was not in this sublist."""
 
     def unsubscribe_all(self, handles: Iterable[Handle]) -> None:
-        """Remove several under one lock; those that are not in this sublist are skipped."""
+        """Remove several under one lock, skipping those that are not in this sublist."""
 
     def update_weight(self, handle: Handle, weight: int) -> None:
-        """The number of members that a remote queue subscription stands for."""
+        """Set the number of members that a remote queue subscription stands for."""
 
     def lookup(self, subject: bytes) -> tuple[list[bytes], list[list[bytes]]]:
-        """The sids that get a message to this subject: those of no queue group, and those of each group."""
+        """Return the sids that match a subject: those in no queue group, and a list for each group."""
 
     def reverse_lookup(self, subject: bytes) -> tuple[list[bytes], list[list[bytes]]]:
-        """As lookup, of the subscriptions that have a literal subject in common with this one."""
+        """Like lookup(), for subscriptions that have a literal subject in common with `subject`."""
 
     def interest(self, subject: bytes) -> tuple[int, int]:
-        """How many subscriptions a message to this subject matches, outside of queue groups and in them."""
+        """Count the matching subscriptions: (outside of queue groups, in queue groups)."""
 
     def interested(self, subject: bytes) -> bool:
-        """Would a message to this subject reach anyone?"""
+        """Return whether a subscription matches."""
 
     def generation(self, subject: bytes) -> int:
-        """Stays the same for as long as the result of a lookup of this subject does."""
+        """Return the subject's generation: as long as it stays the same, so does the result of a lookup."""
 
     def count(self) -> int:
-        """How many subscriptions it holds."""
+        """Return the number of subscriptions."""
 
     def stats(self) -> dict[str, int]:
-        """Subscriptions and trie nodes now; inserts, removes and matches so far."""
+        """Return subscriptions and trie nodes now; inserts, removes, matches and results since the start."""
 
     def subs(self) -> list[tuple[bytes, bytes, bytes]]:
         """Subject, queue group (empty for none) and sid of every subscription, in no order."""

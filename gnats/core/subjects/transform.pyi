@@ -1,7 +1,7 @@
-"""Subject transforms: what a subject becomes under a mapping or an import."""
+"""Subject transforms: the subject that another one becomes under a mapping or an import."""
 
 class SubjectTransform:
-    """What subjects that match `src` become: `dest`, in which $1 and {{functions}} stand for parts of them.
+    """A transform of subjects that match `src` into `dest`; $1 and {{functions}} in `dest` stand for parts.
 
     An empty `src` is ">". `strict` is for imports, which must be reversible: only wildcards, and all of them.
     Raises ValueError with nats-server's text.
@@ -12,17 +12,17 @@ class SubjectTransform:
 
     def __init__(self, src: bytes | str, dest: bytes | str, *, strict: bool = False) -> None: ...
     def match(self, subject: bytes | str) -> bytes | None:
-        """What a literal subject becomes; None when it does not match or is not valid."""
+        """Transform a literal subject; None when it does not match or is not valid."""
     def transform_subject(self, subject: bytes | str) -> bytes:
-        """What a subject that matches becomes, without asking whether it does."""
+        """Transform a subject, without checking whether it matches."""
     def reverse(self) -> SubjectTransform | None:
-        """The transform back; None when there is none."""
+        """Return the inverse transform; None when there is none."""
 
 def transform_tokenize(subject: bytes | str) -> bytes:
-    """A subject with wildcards as a destination: foo.*.* becomes foo.$1.$2."""
+    """Turn a subject with wildcards into a destination: foo.*.* becomes foo.$1.$2."""
 
 def transform_untokenize(subject: bytes | str) -> tuple[bytes, list[bytes]]:
-    """A destination as a subject with wildcards, and the place holders in their order: the inverse."""
+    """Turn a destination into a subject with wildcards, and a list of its place holders: the inverse."""
 
 def validate_mapping(src: bytes | str, dest: bytes | str) -> None:
-    """Raise ValueError, as nats-server words it, unless `dest` can be a mapping's destination for `src`."""
+    """Raise ValueError, with nats-server's text, unless `dest` can be a mapping's destination for `src`."""

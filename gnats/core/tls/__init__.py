@@ -1,1 +1,1 @@
-"""TLS by OpenSSL; nothing here is loaded before a server needs it."""
+"""TLS by OpenSSL, which is loaded when a server needs it."""

@@ -5,13 +5,14 @@ from collections.abc import Iterable
 from gnats.core.tls.tlsstate import TLSBase
 
 class TLSError(Exception):
-    """Certificates, keys or rules that OpenSSL does not take; the text is the reason."""
+    """OpenSSL does not accept certificates, keys or rules; the text says why."""
 
 class TLSContext(TLSBase):
-    """Certificates and rules for handshakes; used by start_tls of a connection, and not changed after that.
+    """Certificates and rules for handshakes with clients; not changed once a connection uses it.
 
-    `min_version` is 0x0303 or 0x0304; `ciphers` (of TLS 1.2) and `groups` are OpenSSL's lists, `pinned`
-    SHA-256 digests of public keys, `rate_limit` handshakes a second. Raises TLSError.
+    `min_version` is 0x0303 or 0x0304. `ciphers` (for TLS 1.2; empty disables it) and `groups` are OpenSSL's
+    lists. `pinned` are the SHA-256 digests of the client keys that are accepted; None: all. `rate_limit` is
+    in handshakes a second, 0: no limit. Raises TLSError, MemoryError.
     """
 
     def __init__(
@@ -25,18 +26,24 @@ class TLSContext(TLSBase):
     ) -> None: ...
     @property
     def verify(self) -> bool:
-        """Whether a client must have a certificate."""
+        """Whether a client must present a certificate."""
     def add_certificate(self, cert_pem: bytes, key_pem: bytes) -> None:
-        """Serve this certificate where it fits a hello better than those before. Raises TLSError."""
+        """Add a certificate (PEM of a chain, its own first) and its key. Raises TLSError, MemoryError.
+
+        A handshake uses the first certificate that fits.
+        """
     def require_client_certificates(self, ca_pem: bytes | None) -> None:
-        """Ask clients for a certificate of these authorities, or of the system's. Raises TLSError."""
+        """Require a certificate from clients, issued by one of these authorities; None: the system's.
+
+        Raises TLSError.
+        """
     def not_after(self) -> tuple[int, int, int, int, int, int] | None:
-        """When the first certificate expires: year, month, day, hour, minute, second in UTC."""
+        """Return the expiry of the first certificate, (year, month, day, hour, minute, second) in UTC."""
     def take_blocked(self) -> int:
-        """How many handshakes the rate limit has refused since this was asked last."""
+        """Return the number of handshakes that the rate limit has refused since the last call."""
 
 def openssl_cipher(iana_name: str) -> str | None:
-    """OpenSSL's name of a cipher suite of TLS 1.2 or before, None when it has no such suite."""
+    """Return OpenSSL's name of a cipher suite of TLS 1.2 or earlier; None when it has no such suite."""
 
 def knows_group(name: str) -> bool:
-    """Whether this OpenSSL has a group (curve) of this name."""
+    """Return whether this OpenSSL has a group (curve) with this name."""

@@ -1,4 +1,4 @@
-"""The TLS half of a connection as its I/O sees it."""
+"""The TLS state of a connection, without OpenSSL."""
 
 class TLSBase:
-    """What connections know of a gnats.core.tls.tls.TLSContext."""
+    """The part of gnats.core.tls.tls.TLSContext that connections call."""

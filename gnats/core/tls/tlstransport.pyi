@@ -1,4 +1,4 @@
-"""TLS between a connection and its socket."""
+"""The TLS layer between a connection and its socket."""
 
 from typing import TypedDict
 
@@ -6,7 +6,7 @@ from gnats.core.net.connection import Connection
 from gnats.core.tls.tlsstate import TLSBase
 
 class TLSInfo(TypedDict):
-    """What a handshake has settled."""
+    """The results of a handshake; see tls_info()."""
 
     version: str
     cipher_suite: str
@@ -25,18 +25,20 @@ def add_tls(
     fallback: float = 0.0,
     timeout: float = 2.0,
 ) -> None:
-    """Put TLS before a connection that is not started yet: it greets its peer and shakes hands in `timeout`
-    seconds before it speaks its protocol.
+    """Put TLS before a connection that is not started.
 
-    Without `secure_info`, `clear_info` is sent at once and the handshake follows; with `mixed` only if
-    the client's first byte begins one. With `secure_info` the handshake comes first, unless `fallback`
-    is not 0 and no byte has come after so many seconds.
+    Once it is, it sends INFO, does the handshake within `timeout` seconds, and then begins its session.
+    Without memory the connection closes when it is started.
+
+    Without `secure_info`: send `clear_info` at once, then do the handshake; with `mixed`, only if the
+    client's first byte begins one. With `secure_info`: do the handshake, then send it; but when `fallback` is
+    not 0 and no byte has come after so many seconds, go on as without `secure_info`.
     """
 
 def tls_info(connection: Connection) -> TLSInfo | None:
-    """What the handshake of a connection has settled, None before that and without TLS.
+    """Return the results of a connection's handshake; None before its end, and without TLS.
 
-    version ("1.2", "1.3"), cipher_suite (IANA's name), server_name (as the client asked, or ""), first
-    (whether the handshake came before INFO), peer_certs (the client's certificates as DER, its own first)
-    and verified (whether that was asked for and is good).
+    version ("1.2", "1.3"), cipher_suite (IANA's name), server_name (asked for by the client, or ""), first
+    (whether the handshake came before INFO), peer_certs (the client's certificates as DER, its own first) and
+    verified (whether one was required and is good).
     """

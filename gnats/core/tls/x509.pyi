@@ -1,4 +1,4 @@
-"""Reads certificates, for those who map their names to users or show them."""
+"""Reads certificates with OpenSSL, to map their names to users and to show them."""
 
 Moment = tuple[int, int, int, int, int, int]
 """Year, month, day, hour, minute, second in UTC."""
@@ -6,8 +6,11 @@ Moment = tuple[int, int, int, int, int, int]
 def read_certificate(
     der: bytes,
 ) -> tuple[list[list[tuple[str, str]]], list[str], list[str], list[str], bytes, Moment, Moment]:
-    """(subject, emails, dns_names, uris, spki, not_before, not_after): the subject as RDNs of (dotted OID,
-    value), the public key as DER. Raises ValueError when `der` is no certificate."""
+    """Return (subject, emails, dns_names, uris, spki, not_before, not_after) of a DER certificate.
+
+    `subject` is a list of RDNs as encoded, each a list of (dotted OID, value). `spki` is the DER of its
+    public key, a SubjectPublicKeyInfo. Raises ValueError for anything but a certificate.
+    """
 
 def verify_error_text(error: int) -> str:
-    """OpenSSL's words for why a certificate was not accepted."""
+    """Return OpenSSL's text for an error of certificate verification."""

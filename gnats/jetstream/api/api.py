@@ -1,9 +1,9 @@
-"""Requests to `$JS.API.>`: who asks, what is answered, and in which order (jetstream_api.go).
+"""Answer requests to `$JS.API.>`: find the requester, queue the request, respond (jetstream_api.go).
 
-Accounts import the API from the system account. Who asks is known from the connection and the imports that
-the request came through (Message.asker, Message.account), never from its header. Requests wait in two queues;
-those that only ask give way to the others.
-request.py has a request and its routes, stream_requests.py and consumer_requests.py what is done about them.
+Accounts import the API from the system account. The requester is known from the connection and the imports
+that the request came through (Message.asker, Message.account), never from its header. Requests wait in two
+queues; requests for information give way to the others.
+request.py has a request and its routes; stream_requests.py and consumer_requests.py have the handlers.
 """
 
 from __future__ import annotations
@@ -38,17 +38,20 @@ SYSTEM_RESPONSE = "io.nats.jetstream.api.v1.system_response"
 _TYPE = "io.nats.jetstream.api.v1."
 _SYSTEM_ONLY = ("META.LEADER.STEPDOWN", "SERVER.REMOVE", "SERVER.EVACUATE", "META.RESCUE")
 _SLICE = 0.002
-"""Seconds of answering after which others than the API have their turn."""
+"""Seconds of answering after which the loop gets to other work than the API."""
 _INFOS_EVERY = 8
-"""One of so many turns is for requests that only ask, however many others wait."""
+"""Every so many turns, a request for information goes first, however many other requests wait."""
 _AT_ONCE = 16
-"""Requests that are carried out side by side when they have to wait, for files most of all."""
+"""Slow requests, which mostly wait for files, that are carried out at the same time."""
 _AT_ONCE_OF_ONE = 4
-"""The same of one account."""
+"""The same for one account."""
 
 
 class Api:
-    """The API of a server's JetStream; `sessions` are the ids of its clients."""
+    """The API of a server's JetStream. Used from the loop's thread.
+
+    `client` subscribes in the system account; `sessions` contains the ids of the server's clients.
+    """
 
     def __init__(self, js: JetStream, client: InternalClient, sessions: Container[int]) -> None:
         self.js = js
@@ -72,7 +75,7 @@ class Api:
         self.inflight = 0
 
     async def close(self) -> None:
-        """Take no more requests; those that wait are dropped, and what is under way ends."""
+        """Stop serving requests: drop those that wait, cancel those under way and wait for their end."""
         self._closed = True
         for sid in self._sids:
             self._client.unsubscribe(sid)
@@ -86,7 +89,7 @@ class Api:
         if tasks:
             await asyncio.wait(tasks)
 
-    # -- who asks what -----------------------------------------------------------------------------------
+    # -- requesters and routes ---------------------------------------------------------------------------
 
     def _route(self, tokens: list[str]) -> Route | None:
         for length in (3, 2, 1):
@@ -120,7 +123,10 @@ class Api:
         self._enqueue(request, route, message.producer)
 
     def _asker(self, message: Message) -> tuple[Json | None, Account | None]:
-        """What is known of who asks, and the account that is meant (getRequestInfo)."""
+        """Return the requester's client information and its account (getRequestInfo).
+
+        The account is None when the request came through no import and not from the system account.
+        """
         account = self.js.server_accounts.get(message.account_name)
         if message.asker:
             return json.loads(message.asker), account
@@ -145,7 +151,7 @@ class Api:
             job.turn = self.js.lanes.enter(claims, partial(self._is_ready, job))
 
     def _drop(self, queue: RequestQueue) -> None:
-        """There is too much in a queue."""
+        """Drop requests from a full queue, and report them."""
         dropped = queue.drop()
         for job in dropped:
             self._done(job)
@@ -155,7 +161,7 @@ class Api:
         self.js.advisories.limit_reached(len(dropped))
 
     def _is_ready(self, job: Job) -> None:
-        """It has the lanes that it needs."""
+        """Queue a job that has got all its lanes."""
         if job.route.is_slow:
             self._ready_slow.add(job, job.request.account.name)
         elif job.route.is_info:
@@ -165,7 +171,7 @@ class Api:
         self._start_worker()
 
     def _next(self) -> Job | None:
-        """What is to be begun now."""
+        """Return the next job to begin, None when there is none."""
         self._turns += 1
         if self._turns % _INFOS_EVERY == 0 and (job := self._ready_infos.next()):
             return job
@@ -174,7 +180,7 @@ class Api:
         return self._ready.next() or self._ready_infos.next()
 
     def _is_busy(self, account: object) -> bool:
-        """Does it have as much under way as it may?"""
+        """Whether an account has as many slow requests under way as it may."""
         running = (job.request.account.name for job in self._running.values())
         return sum(each == account for each in running) >= _AT_ONCE_OF_ONE
 
@@ -184,7 +190,7 @@ class Api:
             self._worker.add_done_callback(self._worked)
 
     async def _work(self) -> None:
-        """Begin what is ready; others than the API have their turn as well."""
+        """Begin the jobs that are ready, and let the loop do other work in between."""
         try:
             until = time.monotonic() + _SLICE
             while job := self._next():
@@ -228,7 +234,7 @@ class Api:
 
     def _ran(self, answer: Awaitable[Json | None], task: asyncio.Task[None]) -> None:
         if inspect.iscoroutine(answer):
-            answer.close()  # a task that is cancelled at once has not begun it
+            answer.close()  # a task that was cancelled before it ran has not awaited this
         job = self._running.pop(task)
         if not task.cancelled() and (exc := task.exception()):
             self._fail(job.request, exc)
@@ -245,7 +251,7 @@ class Api:
             self.respond(request, answer)
 
     def _fail(self, request: Request, exc: BaseException) -> None:
-        """Nobody has foreseen that: a bug, or out of memory."""
+        """Log and answer an unexpected exception: a bug, or out of memory."""
         where = quote(f"{request.account.label} > {request.subject}")
         self.js.log.error(f"JetStream API request {where} failed: {exc!r:.500}")
         self._answer(request, errors.STREAM_GENERAL(err="internal error"))
@@ -271,15 +277,15 @@ class Api:
         self.respond_with(request, response, failed=request.counted)
 
     def respond(self, request: Request, members: Json) -> None:
-        """Answer that all is well."""
+        """Answer with a success."""
         self.respond_with(request, {"type": request.response_type} | members)
 
     def respond_with(self, request: Request, response: Json, *, failed: bool = False) -> None:
-        """Answer, count it, and tell those who audit the API."""
+        """Answer, count the request, and publish the audit advisory."""
         self._respond(request, marshal(response), failed=failed)
 
     async def respond_at_length(self, request: Request, members: Json) -> None:
-        """Answer that all is well, with so much that a thread writes it."""
+        """Answer with a success that is so long that a thread encodes it."""
         response = {"type": request.response_type} | members
         self._respond(request, await in_thread(lambda: marshal(response)), failed=False)
 
@@ -295,14 +301,14 @@ class Api:
         )
 
     def send(self, request: Request, payload: bytes) -> None:
-        """The bare answer."""
+        """Publish the answer only: no count, no audit."""
         if request.reply:
             self._client.publish(request.reply, payload, reply=b"", header=request.response_header)
 
     # -- the system account's own --------------------------------------------------------------------------
 
     def _purge_account(self, message: Message) -> None:
-        """Delete all that an account has stored (jsLeaderAccountPurgeRequest)."""
+        """Delete everything stored for an account (jsLeaderAccountPurgeRequest)."""
         client, account = self._asker(message)
         if account is None or account is not self.js.server_accounts.system_account:
             return

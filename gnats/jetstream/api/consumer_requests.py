@@ -1,4 +1,4 @@
-"""The API's requests about consumers (jetstream_api.go)."""
+"""Handlers of the API's requests about consumers (jetstream_api.go)."""
 
 from __future__ import annotations
 
@@ -75,11 +75,10 @@ async def _create(request: Request) -> Json:
     if stored and "\0" in (config.durable_name or config.name):
         raise errors.CONSUMER_CREATE(err="error creating store for consumer")
     config, pedantic = config.with_static_metadata(), bool(found.get("pedantic"))
-    consumer = stream.add_consumer(
-        config,
-        action=found.get("action", CREATE_OR_UPDATE),
-        pedantic=pedantic,
-        checked=await stream.check_consumer(config, pedantic=pedantic),
+    consumer = stream.apply_consumer(
+        await stream.check_add_consumer(
+            config, action=found.get("action", CREATE_OR_UPDATE), pedantic=pedantic
+        )
     )
     if identity:
         request.response_header = b"NATS/1.0\r\n%s: %s\r\n\r\n" % (_STREAM_IDENTITY, identity.encode())
@@ -92,7 +91,10 @@ async def _create(request: Request) -> Json:
 
 
 def _named(request: Request, config: ConsumerConfig, asked: str) -> tuple[str, ConsumerConfig]:
-    """The stream, and the configuration with the name that the subject has. Raises ApiError."""
+    """Return the stream's name, and the configuration with the consumer's name of the subject.
+
+    Raises ApiError.
+    """
     tokens, legacy, subject_filter = request.tokens, "", ""
     if tokens[1] == "DURABLE":
         legacy, stream, name = "durable", tokens[3], tokens[4]
@@ -119,7 +121,11 @@ def _named(request: Request, config: ConsumerConfig, asked: str) -> tuple[str, C
 
 
 def _for_sourcing(stream: Stream, config: ConsumerConfig) -> ConsumerConfig:
-    """What another stream gets that takes messages from this one."""
+    """Adapt the configuration of a consumer that another stream requests as its origin.
+
+    When this stream removes acknowledged messages, the consumer becomes durable and acknowledges by flow
+    control. Otherwise its name gets a random suffix.
+    """
     if stream.config.retention != LIMITS:
         return replace(
             config,
@@ -148,7 +154,10 @@ def _known(stream: Stream, name: str) -> Consumer:
 
 
 def _unless_offline(stream: Stream, name: str) -> Consumer | None:
-    """A consumer; None where it or its stream is offline: such a request is not answered. Raises ApiError."""
+    """Return a consumer; None when it or its stream is offline: the request gets no answer.
+
+    Raises ApiError.
+    """
     if stream.offline_reason:
         return None
     consumer = _known(stream, name)
@@ -156,7 +165,7 @@ def _unless_offline(stream: Stream, name: str) -> Consumer | None:
 
 
 def _public(stream: Stream) -> list[Consumer]:
-    """Those that are not a stream's that takes messages from this one, in order."""
+    """Return the consumers by name, without the direct consumers of mirrors and sources."""
     found = [consumer for consumer in stream.consumers.values() if not consumer.config.direct]
     return sorted(found, key=lambda consumer: consumer.name)
 

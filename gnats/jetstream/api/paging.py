@@ -1,4 +1,4 @@
-"""Pages of streams and consumers: a request names an offset, an answer is limited (ApiPaged)."""
+"""Pages of streams and consumers: a request names an offset, an answer has a limit (ApiPaged)."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from gnats.go.json import Json, Struct
 NAMES_LIMIT = 1024
 LIST_LIMIT = 256
 PAGE: Struct = {"offset": "int"}
-"""Of a request."""
+"""The field of a request."""
 PAGED = {"total": 0, "offset": 0, "limit": 0}
-"""Of a response without a page."""
+"""The fields of a response that has no page."""
 
 
 class _Listed(Protocol):
@@ -28,13 +28,13 @@ L = TypeVar("L", bound=_Listed)
 
 
 def names_page(names: list[str], request: Json) -> tuple[Json, list[str]]:
-    """The members of a response that are about its page, and the names on it."""
+    """Return the fields of a response that describe its page, and the names on it."""
     offset = _offset(names, request)
     return _about(names, offset, NAMES_LIMIT), names[offset : offset + NAMES_LIMIT]
 
 
 class ListPage(Generic[L]):
-    """A page of a list. Those that are offline take no place on it: they are named beside it, with why."""
+    """A page of a list. Offline items take no place on it: the answer names them, with the reason, apart."""
 
     def __init__(self, items: Sequence[L], request: Json) -> None:
         offset = _offset(items, request)
@@ -50,7 +50,7 @@ class ListPage(Generic[L]):
                 break
 
     def answer(self, what: str, shown: list[Json]) -> Json:
-        """The response, with the items as they are shown."""
+        """Return the response: `shown` are the items as JSON, under the name `what`."""
         offline = {"missing": list(self._offline), "offline": self._offline} if self._offline else {}
         return {**self._about, what: shown, **offline}
 

@@ -1,6 +1,6 @@
-"""Requests to the API that wait (jetstream_api.go): how many and how large they may be, and whose is next.
+"""Queues of waiting API requests (jetstream_api.go): their limits and their order.
 
-Whoever asks has its turn after each other that asks, however many requests it has sent.
+Connections take turns, one request each, however many requests each has sent.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ if TYPE_CHECKING:
     from gnats.jetstream.control.lanes import Turn
 
 MOST_BYTES = 64 << 20
-"""Bytes of the requests that wait in one queue."""
+"""Most bytes of requests that wait in one queue."""
 _OVERHEAD = 1024
-"""Bytes that a request takes besides its payload and its header, about."""
+"""Estimated bytes of a request besides its payload and header."""
 
 
 @dataclass(slots=True, eq=False)
 class Job:
-    """A request that is to be carried out."""
+    """A request to carry out."""
 
     request: Request
     route: Route
     asker: int
-    """The connection that it came from."""
+    """Id of the connection that sent it."""
     queue: RequestQueue
     turn: Turn | None = None
     waits: bool = True
-    """It has not begun, and has not been dropped."""
+    """The job has neither begun nor been dropped."""
 
     @property
     def size(self) -> int:
@@ -39,7 +39,7 @@ class Job:
 
 
 class RequestQueue:
-    """Jobs, from when they come until they begin; by the connections that they come from."""
+    """Jobs that have arrived and not begun, by connection."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -52,14 +52,14 @@ class RequestQueue:
         return self._n
 
     def add(self, job: Job) -> None:
-        """It waits."""
+        """Add a job that waits."""
         self._waiting.setdefault(job.asker, {})[job] = None
         self._sizes[job.asker] = self._sizes.get(job.asker, 0) + job.size
         self._n += 1
         self.bytes += job.size
 
     def remove(self, job: Job) -> None:
-        """It waits no more."""
+        """Remove a job that begins or is dropped."""
         job.waits = False
         waiting = self._waiting[job.asker]
         del waiting[job]
@@ -70,11 +70,14 @@ class RequestQueue:
         self.bytes -= job.size
 
     def is_full(self, limit: int) -> bool:
-        """Are there as many requests, or bytes of them, as there may be?"""
+        """Whether the queue has `limit` requests or more than MOST_BYTES bytes."""
         return self._n >= limit or self.bytes > MOST_BYTES
 
     def drop(self) -> list[Job]:
-        """Take away all that the connection with the most of them has asked for."""
+        """Remove and return all jobs of the connection with the most bytes, or the most requests.
+
+        Bytes decide when they exceed the limit.
+        """
         if self.bytes > MOST_BYTES:
             asker = max(self._sizes, key=self._sizes.__getitem__)
         else:
@@ -85,7 +88,7 @@ class RequestQueue:
         return dropped
 
     def clear(self) -> None:
-        """Take away all of them."""
+        """Remove all jobs."""
         for asker in list(self._waiting):
             for job in list(self._waiting[asker]):
                 self.remove(job)
@@ -98,11 +101,11 @@ class Ready:
         self._groups: dict[object, deque[Job]] = {}
 
     def add(self, job: Job, group: object) -> None:
-        """It may begin."""
+        """Add a job that may begin."""
         self._groups.setdefault(group, deque()).append(job)
 
     def next(self, is_busy: Callable[[object], bool] | None = None) -> Job | None:
-        """Take the next job, one of a group that is not busy; None: there is none."""
+        """Remove and return the next job of a group that is not busy; None when there is none."""
         for group in list(self._groups):
             if is_busy and is_busy(group):
                 continue
@@ -111,6 +114,6 @@ class Ready:
                 job = jobs.popleft()
                 if job.waits:
                     if jobs:
-                        self._groups[group] = jobs  # behind the others
+                        self._groups[group] = jobs  # to the end: the other groups come first
                     return job
         return None

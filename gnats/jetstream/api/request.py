@@ -21,49 +21,49 @@ if TYPE_CHECKING:
     from gnats.jetstream.control.jsaccount import JSAccount
 
 OFFLINE_DELAY = 0.5
-"""Seconds before it is said that a stream or consumer is offline."""
+"""Seconds to wait before answering that a stream or consumer is offline."""
 
 
 class Responder(Protocol):
     """Sends responses."""
 
     def respond(self, request: Request, members: Json) -> None:
-        """Respond with these members."""
+        """Respond with a success that has these fields."""
 
     async def respond_at_length(self, request: Request, members: Json) -> None:
-        """The same where they are many."""
+        """Respond as respond(), but encode a long response in a thread."""
 
     def send(self, request: Request, payload: bytes) -> None:
-        """Respond with these bytes."""
+        """Respond with these bytes, without count and audit."""
 
 
 @dataclass(slots=True)
 class Request:
-    """A request to the API, and the response to it as far as it is known."""
+    """A request to the API, and the parts of its response that are known."""
 
     js: JetStream
     responder: Responder
     subject: str
     tokens: list[str]
-    """Of the subject, after $JS.API."""
+    """The tokens of the subject after $JS.API."""
     reply: bytes
     header: bytes
     payload: bytes
     account: Account
     client: Json | None
-    """Who asks."""
+    """The requester's client information, for advisories."""
     response_type: str = ""
     empty: Json = field(default_factory=dict)
-    """What the response has besides its type and error when there is nothing to tell."""
+    """Fields of an error response besides its type and error."""
     response_header: bytes | None = None
     delay: float = 0.0
-    """Seconds before an error is told."""
+    """Seconds to wait before answering with an error."""
     counted: bool = True
-    """An error counts as one."""
+    """Whether an error is counted as one."""
 
     @property
     def jsa(self) -> JSAccount:
-        """The account's JetStream. Raises ApiError where it has none."""
+        """The account's JetStream. Raises ApiError when it has none."""
         jsa = self.js.accounts.get(self.account.name)
         if jsa is None:
             raise errors.NOT_ENABLED_FOR_ACCOUNT()
@@ -74,16 +74,19 @@ class Request:
         return self.payload.decode("utf-8", "replace")
 
     def header_value(self, name: bytes) -> bytes:
-        """The value of a header, b"" without it."""
+        """Return the value of a header, b"" without it."""
         return header_value(self.header, name) or b""
 
     def check_level(self) -> None:
-        """Raise ApiError where the client requires more than is known here (errorOnRequiredApiLevel)."""
+        """Raise ApiError when the header requires a higher API level (errorOnRequiredApiLevel)."""
         if not required_level(self.header):
             raise errors.REQUIRED_API_LEVEL()
 
     def read(self, fields: Struct, what: str) -> Json:
-        """The payload as JSON. Raises ApiError with Go's text."""
+        """Decode the payload, logging unknown fields; the option `strict` refuses these.
+
+        `what` is the name of Go's type. Raises ApiError with Go's text.
+        """
         try:
             return unmarshal_stream(self.payload, fields, what, strict=True)
         except JSONError as exc:
@@ -93,23 +96,23 @@ class Request:
         return self.read_leniently(fields, what)
 
     def read_leniently(self, fields: Struct, what: str) -> Json:
-        """The payload as JSON of which other fields are skipped. Raises ApiError with Go's text."""
+        """Decode the payload, skipping unknown fields. Raises ApiError with Go's text."""
         try:
             return unmarshal(self.payload, fields, what)
         except JSONError as exc:
             raise errors.INVALID_JSON(err=exc) from None
 
     def read_optional(self, fields: Struct, what: str) -> Json:
-        """The same, where what is no object or array is none of our business."""
+        """Decode the payload as read(); ignore one that is neither an object nor an array."""
         return self.read(fields, what) if self.payload.lstrip(b" \t\r\n")[:1] in (b"{", b"[") else {}
 
     def respond(self, members: Json) -> None:
-        """Answer now that all is well; the handler's answer is None then."""
+        """Answer with a success now; the handler must return None."""
         self.responder.respond(self, members)
 
     @property
     def is_empty(self) -> bool:
-        """Is there nothing in it? (isEmptyRequest)"""
+        """Whether the payload is empty, or an empty JSON object (isEmptyRequest)."""
         if self.payload in (b"", b"{}"):
             return True
         try:
@@ -127,33 +130,33 @@ class Request:
 
 
 def cluster_required(request: Request) -> Json:
-    """Refuse what only a server of a cluster can do. Raises ApiError."""
+    """Refuse a request that only a server in a cluster can carry out. Raises ApiError."""
     raise errors.CLUSTER_REQUIRED()
 
 
 Handler = Callable[[Request], "Awaitable[Json | None] | Json | None"]
-"""Answers with what the response has besides its type; None: it does not answer, or has. Raises ApiError.
-One that is no coroutine may return one where it finds out that it has to wait."""
+"""Carries out a request. Returns the fields of the response besides its type, or None when there is no
+response or it has been sent. A plain function may return a coroutine if it has to wait. Raises ApiError."""
 
 
 class Scope(Enum):
-    """What a request is about: others about the same wait for it, or need not."""
+    """The part of JetStream that a request reads or changes: decides which requests exclude each other."""
 
     ACCOUNT = auto()
-    """What an account has: it only asks."""
+    """Reads an account."""
     STREAM = auto()
-    """A stream or a consumer: it only asks."""
+    """Reads a stream or a consumer."""
     STREAM_CHANGE = auto()
-    """A stream or its consumers change."""
+    """Changes a stream or its consumers."""
     STREAMS_CHANGE = auto()
-    """Streams come, go, or change what they take."""
+    """Makes, deletes or changes a stream, with its subjects and reservations."""
     ACCOUNT_END = auto()
-    """The account that the next token names is emptied."""
+    """Deletes everything of the account that the next token names."""
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """What is done about requests to `verb`, which has so many tokens behind it, the stream's name first."""
+    """The handler of requests to `verb`, which `tokens` tokens follow, the stream's name first."""
 
     verb: str
     handle: Handler
@@ -162,17 +165,17 @@ class Route:
     or_more: bool = False
     empty: Json = field(default_factory=dict)
     is_info: bool = False
-    """It only asks, and gives way to others."""
+    """The request asks for information, and gives way to others."""
     scope: Scope = Scope.STREAM_CHANGE
 
     is_slow: bool = field(init=False, default=False)
-    """It waits for something."""
+    """The handler is a coroutine function, which waits for something."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "is_slow", inspect.iscoroutinefunction(self.handle))
 
     def claims(self, account: str, tokens: list[str]) -> list[Claim]:
-        """The lanes that a request needs; `tokens` as Request has them."""
+        """Return the lanes that a request needs; `tokens` are those of the Request."""
         at = self.verb.count(".") + 1
         stream = tokens[at] if at < len(tokens) else ""
         match self.scope:

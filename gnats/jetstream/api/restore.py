@@ -1,8 +1,9 @@
-"""Streams from backups, which come in chunks (STREAM.RESTORE; stream_backup.go, RestoreStream in stream.go).
+"""Restore streams from backups, which arrive in chunks (STREAM.RESTORE; stream_backup.go, RestoreStream in
+stream.go).
 
-A stream is put together beside the others, in a directory that is no stream's and that the next start would
-delete. When all has come and is as it should be, it gets its name; until then, and after any error, there is
-nothing of it.
+A restore builds the stream in a staging directory beside the others, which the next start of the server would
+delete. When the backup is complete and correct, the directory gets the stream's name. Before that, and after
+any error, the stream does not exist.
 """
 
 from __future__ import annotations
@@ -48,17 +49,17 @@ if TYPE_CHECKING:
     from gnats.store.store import MsgStore
 
 STALLED = 5.0
-"""Seconds without a chunk after which a restore is given up."""
+"""Seconds without a chunk after which a restore is abandoned."""
 STAGING = ".restore-"
 _MOST_WAITING = 32 * 1024 * 1024
-"""Bytes that may have come and not been answered: a window's."""
+"""Most bytes that may have arrived and not been acknowledged: the largest window."""
 _MOST_GAPS = 1 << 26
-"""Sequences between the messages of a block of an old backup, which is not trusted to be a server's."""
+"""Most missing sequences in a block of an old backup, whose files may not come from a server."""
 _SLICE = 4 * 1024 * 1024
 _TAR, _TAR_FILES = "backup.tar", "files"
 _MAX_SEQ = (1 << 62) - 1
 _MOST_COUNTED = 1 << 62
-"""Bytes that an account without a limit may have, so that they can be counted."""
+"""Most bytes for an account without a limit, so that the counter cannot overflow."""
 _CREATE_RESPONSE = "io.nats.jetstream.api.v1.stream_create_response"
 _SEQUENCES: Struct = {"consumer_seq": "uint64", "stream_seq": "uint64"}
 _CONSUMER: Struct = {
@@ -73,7 +74,7 @@ _CONSUMER: Struct = {
 
 
 class Restore:
-    """One stream that is being restored. `config` is the checked configuration that it is to have."""
+    """One restore of a stream. `config` is the stream's configuration, checked."""
 
     def __init__(self, request: Request, jsa: JSAccount, config: StreamConfig) -> None:
         self._js = js = request.js
@@ -120,7 +121,7 @@ class Restore:
             self._chunks.put_nowait(message)
 
     async def run(self) -> None:
-        """Take chunks until all have come, something is wrong, or none comes any more."""
+        """Receive chunks until the backup is complete, there is an error, or no chunk arrives in time."""
         log = self._js.log
         try:
             await self._take_chunks()
@@ -159,7 +160,7 @@ class Restore:
             self._client.publish(message.reply, b"", reply=b"")
 
     async def _discard(self) -> None:
-        """Leave nothing behind of what did not become a stream; again it does nothing."""
+        """End the restore, and remove all that did not become a stream. Idempotent."""
         if self._ended:
             return
         self._ended = True
@@ -187,7 +188,7 @@ class Restore:
         if reply:
             self._client.publish(reply, marshal(answer), reply=b"")
 
-    # -- what comes ------------------------------------------------------------------------------------------
+    # -- the content -----------------------------------------------------------------------------------------
 
     async def _take(self, data: bytes) -> None:
         self._reader.feed(data)
@@ -196,7 +197,7 @@ class Restore:
         self._check_room()
 
     def _step(self) -> bool:
-        """Take some of what has come apart; in a thread. True: there may be more of it."""
+        """Process some of the received data; in a thread. Returns whether to call it again."""
         version = self._reader.version
         if version == 0 or self._reader.is_complete:
             return False
@@ -228,7 +229,7 @@ class Restore:
         state = read_state(*entry)
         first = first_seq(state)
         self._reader.begin(first)
-        self._size = int(str(state.get("bytes", 0)))  # that much has to be there
+        self._size = int(str(state.get("bytes", 0)))  # the account must have room for all of it
         self._check_room()
         assert self._staging is not None
         self._open(first)
@@ -236,7 +237,7 @@ class Restore:
         return True
 
     def _open(self, first_seq: int) -> None:
-        """The store that messages are put into."""
+        """Make the store for the messages, in the staging directory."""
         jsa, config = self._jsa, replace(self._config, first_seq=first_seq)
         assert self._staging is not None
         directory = self._staging / config.name
@@ -282,7 +283,7 @@ class Restore:
         return False
 
     def _check_room(self) -> None:
-        """Count what has been stored. Raises ApiError when it is more than may be."""
+        """Count the stored bytes for the account and server. Raises ApiError when they exceed a limit."""
         memory = self._config.storage == MEMORY
         for usage in (self._usage, self._js.usage):
             used = (usage.memory if memory else usage.storage) - self._counted + self._size
@@ -300,7 +301,7 @@ class Restore:
     # -- the end ---------------------------------------------------------------------------------------------
 
     async def _commit(self) -> Stream:
-        """All has come: make it a stream. Raises BackupError, ApiError, StoreFailure, OSError."""
+        """Make the complete backup a stream. Raises BackupError, ApiError, StoreFailure, OSError."""
         jsa, config = self._jsa, self._config
         if self._js.accounts.get(jsa.name) is not jsa:
             raise errors.NOT_ENABLED_FOR_ACCOUNT()
@@ -310,7 +311,7 @@ class Restore:
         store = None
         if config.storage == FILE:
             assert self._staging is not None
-            if jsa.stream_directory(config.name).exists():  # of a stream that cannot be used
+            if jsa.stream_directory(config.name).exists():  # of a stream that could not be recovered
                 raise errors.STREAM_NAME_EXIST_RESTORE_FAILED()
             (self._staging / config.name).rename(jsa.stream_directory(config.name))
             await asyncio.to_thread(sync_path, jsa.streams_dir)
@@ -321,7 +322,8 @@ class Restore:
         try:
             stream = await jsa.add_stream(config, created=self._created, recovering=True, store=store)
             for consumer, state, created in self._consumers.values():
-                stream.add_consumer(consumer, state=state, created=created)
+                proposal = await stream.check_add_consumer(consumer)
+                stream.apply_consumer(proposal, state=state, created=created)
             await stream.origins.start()
         except Exception:
             if stream is not None:
@@ -332,7 +334,7 @@ class Restore:
         return stream
 
     def _complete(self) -> None:
-        """Everything that there is to the stream, on the disk; in a thread."""
+        """Check that the backup is complete, and write all of the stream's files; in a thread."""
         reader = self._extract() if self._reader.version == 1 else self._reader
         if not reader.is_complete:
             raise BackupError("backup was truncated")
@@ -362,7 +364,10 @@ class Restore:
             (where / STATE_FILE).write_bytes(seal.seal(state) if seal else state)
 
     def _extract(self) -> BackupReader:
-        """Store what a backup of nats-server before 2.15 holds, files of a stream; who has read it."""
+        """Unpack a tar file of nats-server before 2.15, and store the messages of the files in it.
+
+        Returns the reader that has checked the messages.
+        """
         assert self._staging is not None and self._tar is not None
         directory = self._staging / _TAR_FILES / self._config.name
         self._tar.flush()
@@ -399,7 +404,7 @@ class Restore:
             files.close()
 
     def _copy(self, source: MsgStore, last: int, first: int) -> BackupReader:
-        """Store the messages of a store, checked like those of other backups."""
+        """Store the messages of `source`, checked like those of other backups; return the reader."""
         assert self._store is not None
         writer = BackupWriter(source, last=last)
         reader = self._new_reader()
@@ -413,11 +418,11 @@ class Restore:
         return reader
 
     def _told(self, exc: MetaError) -> str:
-        """The text without the names of this server's directories."""
+        """Return the error's text without the path of the staging directory."""
         return str(exc).replace(f"{self._staging}/", "")
 
     def _clean_up(self) -> None:
-        """Leave nothing behind; in a thread."""
+        """Close and remove the staged files; in a thread."""
         if self._store is not None:
             with contextlib.suppress(StoreFailure):
                 self._store.close()
@@ -430,7 +435,7 @@ class Restore:
 
 
 def encode_state(name: str, found: Json) -> bytes:
-    """A consumer's state in a backup, as o.dat has it. Raises BackupError."""
+    """Encode a consumer's state of a backup as an o.dat. Raises BackupError."""
 
     def pair(part: str) -> tuple[int, int]:
         members = found.get(part) or {}

@@ -1,6 +1,7 @@
-"""Backups of streams, sent in chunks to who asks for one (STREAM.SNAPSHOT; stream_backup.go).
+"""Send backups of streams to clients, in chunks (STREAM.SNAPSHOT; stream_backup.go).
 
-Chunks carry a reply subject, and so many may be on their way as the window allows; each is answered.
+Each chunk but a short last one carries a reply subject and is acknowledged. The window limits the chunks that
+wait for an acknowledgement.
 """
 
 from __future__ import annotations
@@ -25,14 +26,14 @@ CHUNK_SIZE, LEAST_CHUNK, MOST_CHUNK = 128 * 1024, 1024, 1024 * 1024
 WINDOW_SIZE, MOST_WINDOW = 8 * 1024 * 1024, 32 * 1024 * 1024
 ACK_TIMEOUT = 5.0
 INTEREST_WAIT = 2.0
-"""Seconds for somebody to subscribe to the chunks' subject."""
+"""Seconds to wait for a subscriber to the chunks' subject."""
 _LOOK = 0.1
-"""Seconds between looks at whether somebody listens, while nothing else happens."""
+"""Seconds between two checks for a subscriber."""
 _READ = 256 * 1024
 
 
 class _Gone(Exception):
-    """Who asked for the snapshot takes no more of it: the text, and the status as it is told."""
+    """The client no longer receives the snapshot. `status` is for the header of the last message."""
 
     def __init__(self, text: str, status: str) -> None:
         super().__init__(text)
@@ -42,8 +43,8 @@ class _Gone(Exception):
 class Snapshot:
     """One snapshot of a stream.
 
-    `options` is the request: deliver_subject, no_consumers, chunk_size, window_size and jsck, which is for
-    the log only: every message is checked as it is read.
+    `options` is the request: deliver_subject, no_consumers, chunk_size, window_size (bytes) and jsck. That
+    only changes a log line, because every message is checked as it is read anyway.
     """
 
     def __init__(self, request: Request, stream: Stream, options: Json) -> None:
@@ -78,7 +79,7 @@ class Snapshot:
         return f"'{self._jsa.name} > {self._stream.name}'"
 
     async def run(self) -> None:
-        """Send it; who asked has been answered."""
+        """Send the snapshot. The request must have been answered before."""
         log, advisories = self._js.log, self._js.advisories
         account, name = self._jsa.account, self._stream.name
         advisories.snapshot_create(account, name, self.state, self._client)
@@ -112,7 +113,7 @@ class Snapshot:
                 for at in range(0, len(data), self._chunk):
                     piece = data[at : at + self._chunk]
                     await self._wait_for_slot()
-                    if len(piece) < self._chunk:  # the last one is not answered
+                    if len(piece) < self._chunk:  # the last chunk is not acknowledged
                         client.publish(subject, piece)
                         continue
                     reply = f"{acks}.{len(piece)}.{index}".encode()
@@ -143,9 +144,9 @@ class Snapshot:
         return self._jsa.account.sublist.interested(self._deliver.encode())
 
     async def _wait_for_interest(self) -> None:
-        """Let who asked subscribe; if nobody does, the first chunk that is not answered ends it."""
+        """Wait up to INTEREST_WAIT seconds for a subscriber. Without one, the first chunk fails."""
         limit = monotonic() + INTEREST_WAIT
-        while not self._has_interest and monotonic() < limit:  # nobody tells of it
+        while not self._has_interest and monotonic() < limit:  # new interest is not notified
             await sleep(_LOOK)
 
     async def _wait_for_slot(self) -> None:
@@ -167,7 +168,7 @@ class Snapshot:
 
 
 def consumer_document(consumer: Consumer, last_seq: int) -> Json:
-    """A consumer in a backup of the messages up to a sequence."""
+    """Describe a consumer for a backup that has the messages up to `last_seq`."""
     delivered, floor, pending, redelivered = decode_consumer(consumer.native.state())
     state: Json = {
         "delivered": {"consumer_seq": delivered[0], "stream_seq": min(delivered[1], last_seq)},

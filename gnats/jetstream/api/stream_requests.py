@@ -1,4 +1,4 @@
-"""The API's requests about streams and their messages (jetstream_api.go)."""
+"""Handlers of the API's requests about streams and their messages (jetstream_api.go)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 MAX_SUBJECT_DETAILS = 100_000
 MANY_SUBJECTS = 1024
-"""Subjects of a stream from which on a thread looks at them."""
+"""From this number of subjects on, work on them is sliced or done in a thread."""
 
 _FILTERED_PAGE = {**PAGE, "subject": "string"}
 _STREAM_REQUEST = {**StreamConfig.schema(), "pedantic": "bool"}
@@ -62,7 +62,7 @@ _RESTORE_REQUEST = {"config": StreamConfig.schema(), "state": STATE}
 
 
 def online(request: Request, stream: Stream) -> Stream:
-    """The stream. Raises ApiError, which is told a bit later, when it is offline."""
+    """Return the stream; when it is offline, raise ApiError, to be answered after OFFLINE_DELAY."""
     if stream.offline_reason:
         request.delay = OFFLINE_DELAY
         raise errors.STREAM_OFFLINE_REASON(err=stream.offline_reason)
@@ -134,7 +134,7 @@ def _filtered(streams: list[Stream], subject: str) -> list[Stream]:
 
 
 async def _filtered_in_turns(streams: list[Stream], subject: str) -> list[Stream]:
-    """The same; others have their turn after each MANY_SUBJECTS comparisons."""
+    """Filter as _filtered(), but let the loop do other work after each MANY_SUBJECTS comparisons."""
     found, compared = [], 0
     for stream in streams:
         for other in stream.config.subjects:
@@ -161,7 +161,7 @@ def _list(request: Request) -> Json | Awaitable[Json | None]:
         answer = _list_page(request, filtered, found)
         if not isinstance(answer, Awaitable):
             return answer
-        await answer  # which has answered
+        await answer  # sends the response itself
         return None
 
     return look()
@@ -181,7 +181,7 @@ def _list_page(request: Request, streams: list[Stream], found: Json) -> Json | A
     async def look() -> None:
         shown = []
         async with jsa.looking:
-            for each in page.items:  # others have their turn after each of them
+            for each in page.items:  # the loop does other work after each
                 shown.append(show(each))
                 await asyncio.sleep(0)
             await request.responder.respond_at_length(request, page.answer("streams", shown))
@@ -212,7 +212,7 @@ def _info(request: Request) -> Json | Awaitable[None]:
 
 
 def _with_page(info: Json, offset: int, page: tuple[int, dict[str, int]]) -> Json:
-    """A stream with some of its subjects."""
+    """Add a page of subjects to a stream's description."""
     total, subjects = page
     if not total:
         return PAGED | info
@@ -222,7 +222,7 @@ def _with_page(info: Json, offset: int, page: tuple[int, dict[str, int]]) -> Jso
 
 
 def _with_subjects(state: Json, subjects: dict[str, int]) -> Json:
-    """The state with subjects where they belong."""
+    """Insert the subjects into a stream's state, in the order of Go's fields."""
     found: Json = {}
     for name, value in state.items():
         if name in ("num_deleted", "deleted", "lost", "consumer_count") and "subjects" not in found:
@@ -359,7 +359,7 @@ async def _restore(request: Request) -> Json | None:
 
 
 async def purge_account(request: Request) -> Json:
-    """Of an account that may be none any more, delete everything."""
+    """Delete everything stored for an account, even one that no longer exists."""
     name = request.tokens[2]
     if set(name) & set("\\/"):
         raise errors.STREAM_GENERAL(err="account name can not contain path separators")

@@ -1,1 +1,1 @@
-"""Streams, consumers and the accounts that have them, as the control plane knows them."""
+"""The control plane's half of JetStream: streams, consumers, and the accounts that own them."""

@@ -1,6 +1,6 @@
-"""What JetStream tells about itself: advisories, and measurements of acknowledgements (jetstream_events.go).
+"""Publish JetStream's advisories, and its metrics of acknowledgements (jetstream_events.go).
 
-Nothing is written down for one that nobody listens to.
+An advisory without a subscriber is not made.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _REASONS = {
 
 
 class Advisories:
-    """Publishes them in the accounts they are about."""
+    """Publishes advisories in the accounts that they concern. Call it from the loop's thread."""
 
     def __init__(self, events: Events, system_account: Account | None, domain: str) -> None:
         self._events = events
@@ -46,13 +46,13 @@ class Advisories:
         self._events.publish_in(account, where.encode(), event | fields)
 
     def advise(self, account: Account | None, what: str, kind: str, **fields: Any) -> None:
-        """Publish `$JS.EVENT.ADVISORY.<what>`; without an account in the system's."""
+        """Publish `$JS.EVENT.ADVISORY.<what>` in an account; None: in the system account."""
         self._publish(account, f"{ADVISORY}.{what}", _TYPE + kind, fields | self._domain)
 
     def api_audit(
         self, account: Account, client: dict[str, Any] | None, subject: str, request: str, response: str
     ) -> None:
-        """A request to the API has been answered."""
+        """Advise that a request to the API has been answered."""
         more = {"request": request} if request else {}
         self.advise(
             account,
@@ -66,17 +66,17 @@ class Advisories:
         )
 
     def limit_reached(self, dropped: int) -> None:
-        """Requests to the API have been dropped: there are too many."""
+        """Advise that so many requests to the API were dropped because too many were waiting."""
         fields = {"server": self._events.server_name} | self._domain | {"dropped": dropped}
         self._publish(None, f"{ADVISORY}.API.LIMIT_REACHED", _TYPE + "api_limit_reached", fields)
 
     def stream_action(self, account: Account, stream: str, action: str) -> None:
-        """A stream has been created ("create"), deleted or changed ("modify")."""
+        """Advise that a stream was created ("create"), deleted ("delete") or changed ("modify")."""
         what = {"create": "CREATED", "delete": "DELETED", "modify": "UPDATED"}[action]
         self.advise(account, f"STREAM.{what}.{stream}", "stream_action", stream=stream, action=action)
 
     def batch_abandoned(self, account: Account, stream: str, batch: bytes, why: AbandonReason) -> None:
-        """An atomic batch has been given up; the system account is told whose it was."""
+        """Advise that an atomic batch was abandoned; in the system account, with the account's name."""
         where = f"{ADVISORY}.STREAM.BATCH_ABANDONED.{stream}"
         about = {"stream": stream} | self._domain
         what = {"batch": batch.decode(errors="replace"), "reason": _REASONS[why]}
@@ -84,7 +84,7 @@ class Advisories:
             self._publish(told, where, _TYPE + "stream_batch_abandoned", of | about | what)
 
     def consumer_action(self, account: Account, stream: str, consumer: str, action: str) -> None:
-        """A consumer has been created ("create") or deleted."""
+        """Advise that a consumer was created ("create") or deleted ("delete")."""
         what = {"create": "CREATED", "delete": "DELETED"}[action]
         self.advise(
             account,
@@ -96,7 +96,7 @@ class Advisories:
         )
 
     def consumer_pause(self, account: Account, stream: str, consumer: str, until: str) -> None:
-        """A consumer has been paused until a time, or goes on ("")."""
+        """Advise that a consumer is paused until a time (RFC 3339), or continues ("")."""
         paused = time_ns() < unix_ns(until)
         self.advise(
             account,
@@ -109,41 +109,41 @@ class Advisories:
         )
 
     def new_id(self) -> str:
-        """An id that nobody can guess."""
+        """Return a new unique id (nuid)."""
         return self._ids.next()
 
     def snapshot_create(
         self, account: Account, stream: str, state: dict[str, Any], client: dict[str, Any] | None
     ) -> None:
-        """A snapshot of a stream begins, which was so."""
+        """Advise that a snapshot of a stream begins; `state` is the stream's state then."""
         fields = {"stream": stream, "state": state, "client": _shown(client)}
         self.advise(account, f"STREAM.SNAPSHOT_CREATE.{stream}", "snapshot_create", **fields)
 
     def snapshot_complete(
         self, account: Account, stream: str, start: int, end: int, client: dict[str, Any] | None, error: str
     ) -> None:
-        """A snapshot has been sent, or not. Times are ns since 1970."""
+        """Advise that a snapshot has ended, with "" or an error. Times are ns since 1970."""
         fields = {"stream": stream, "start": rfc3339(start), "end": rfc3339(end), "client": _shown(client)}
         where = f"{ADVISORY}.STREAM.SNAPSHOT_COMPLETE.{stream}"
         more = {"error": error} if error else {}
         self._publish(account, where, _TYPE + "snapshot_complete", fields | self._domain | more)
 
     def restore_create(self, account: Account, stream: str, client: dict[str, Any] | None) -> None:
-        """A stream is being restored."""
+        """Advise that the restore of a stream begins."""
         fields = {"stream": stream, "client": _shown(client)}
         self.advise(account, f"STREAM.RESTORE_CREATE.{stream}", "restore_create", **fields)
 
     def restore_complete(
         self, account: Account, stream: str, start: int, end: int, size: int, client: dict[str, Any] | None
     ) -> None:
-        """A stream has been restored from so many bytes, or not. Times are ns since 1970."""
+        """Advise that a restore has ended, after `size` bytes. Times are ns since 1970."""
         fields = {"stream": stream, "start": rfc3339(start), "end": rfc3339(end), "bytes": size}
         self.advise(
             account, f"STREAM.RESTORE_COMPLETE.{stream}", "restore_complete", **fields, client=_shown(client)
         )
 
     def out_of_storage(self, stream: str) -> None:
-        """A stream could not be written."""
+        """Advise in the system account that a stream cannot be written."""
         fields = {
             "server": self._events.server_name,
             "server_id": self._events.server_id,
@@ -153,7 +153,7 @@ class Advisories:
         self.advise(None, "SERVER.OUT_OF_STORAGE", "server_out_of_space", **fields)
 
     def ack_metric(self, account: Account, stream: str, consumer: str, **fields: Any) -> None:
-        """A message has been acknowledged, and was one of the sample."""
+        """Publish the metric of an acknowledged message that was sampled."""
         subject = f"{ACK_METRIC}.{stream}.{consumer}"
         about = {"stream": stream, "consumer": consumer}
         self._publish(account, subject, _METRIC_TYPE, about | fields | self._domain)
@@ -168,7 +168,7 @@ class Advisories:
         group: str,
         **fields: Any,
     ) -> None:
-        """A priority group has another pinned client, or none."""
+        """Advise that a priority group has another pinned client ("PINNED") or none ("UNPINNED")."""
         subject = f"{ADVISORY}.CONSUMER.{what}.{stream}.{consumer}"
         about = {"account": account.name, "stream": stream, "consumer": consumer}
         self._publish(account, subject, _TYPE + kind, about | self._domain | {"group": group} | fields)
@@ -176,13 +176,13 @@ class Advisories:
     def about_message(
         self, account: Account, what: str, kind: str, stream: str, consumer: str, fields: dict[str, Any]
     ) -> None:
-        """Something has happened to a message of a consumer: "MAX_DELIVERIES", "MSG_NAKED"..."""
+        """Advise about a consumer's message: "MAX_DELIVERIES", "MSG_NAKED" or "MSG_TERMINATED"."""
         subject = f"CONSUMER.{what}.{stream}.{consumer}"
         self.advise(account, subject, kind, stream=stream, consumer=consumer, **fields)
 
 
 def _shown(client: dict[str, Any] | None) -> dict[str, Any] | None:
-    """What is told of who asked."""
+    """Return the client information of an advisory: without the JWT and the alternative servers."""
     if client is None:
         return None
     return {key: value for key, value in client.items() if key not in ("jwt", "alts")}

@@ -1,6 +1,6 @@
-"""Consumers as the control plane has them (consumer.go): configuration, state on the disk, what is asked.
+"""The control plane's half of a consumer (consumer.go): configuration, state on disk, information, resets.
 
-What they deliver is the business of the native consumer (gnats.jetstream.consumer.consumer).
+The native consumer (gnats.jetstream.consumer.consumer) delivers the messages.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _RESET_RESPONSE = "io.nats.jetstream.api.v1.consumer_reset_response"
 
 
 class ConsumerStream(Protocol):
-    """A stream as its consumers see it."""
+    """The stream as its consumers see it."""
 
     jsa: StreamAccount
     config: StreamConfig
@@ -54,11 +54,14 @@ class ConsumerStream(Protocol):
     def consumers_directory(self) -> Path: ...
 
     def delete_consumer(self, consumer: Consumer) -> object:
-        """Delete a consumer and what is stored of it."""
+        """Delete a consumer and its files."""
 
 
 class Consumer:
-    """A consumer of a stream; with an `offline_reason` it is told about only."""
+    """A consumer of a stream, used from the loop's thread unless a method says otherwise.
+
+    With an `offline_reason` it only exists to be listed, and its native consumer is missing.
+    """
 
     def __init__(
         self,
@@ -75,13 +78,13 @@ class Consumer:
         self.created = created or time_ns()
         self.offline_reason = offline_reason
         self._native: NativeConsumer | None = None
-        self._unwritten = False  # a state() that has not been written yet
+        self._unwritten = False  # state() was called, and its result has not been written yet
         self._seal: Seal | None = None
         self._reset: tuple[Callable[[bytes], None], bytes] | None = None
 
     @property
     def directory(self) -> Path:
-        """Where it is stored, if it is."""
+        """The directory of a consumer that is stored in files."""
         return self.stream.consumers_directory / self.name
 
     @property
@@ -90,13 +93,13 @@ class Consumer:
         return self.stream.config.storage == FILE and not config.mem_storage and not config.direct
 
     def stream_changed(self) -> None:
-        """Its stream has another configuration, which is a part of its own."""
+        """Apply the stream's changed configuration, on which the consumer's depends."""
         if self._native is not None:
             self._native.configure(self.config)
 
     @property
     def native(self) -> NativeConsumer:
-        """Raises ApiError for one that is offline."""
+        """The data plane's half. Raises ApiError for a consumer that is offline."""
         if self._native is None:
             raise errors.CONSUMER_OFFLINE_REASON(err=self.offline_reason or "offline")
         return self._native
@@ -104,9 +107,9 @@ class Consumer:
     # -- life ------------------------------------------------------------------------------------------------
 
     def start(self, restored: bytes = b"", *, recovering: bool = False) -> None:
-        """Deliver, from where the stored state says, the `restored` one, or else the configuration.
+        """Begin to deliver, from the position of the stored state, of `restored`, or of the configuration.
 
-        When `recovering`, its description is on the disk. Raises ApiError.
+        When `recovering`, the description is on the disk already. Raises ApiError.
         """
         undo: Undo | None = None
         try:
@@ -148,7 +151,7 @@ class Consumer:
         self._reset = client.unsubscribe, client.subscribe(subject, self._process_reset)
 
     def _give_up(self, undo: Undo | None) -> None:
-        """Stop what has begun; what has been written goes, too, if the consumer is new."""
+        """Undo _begin(), also half-way; remove the files that it has written if the consumer is new."""
         native, self._native = self._native, None
         if native is not None:
             self.stream.jsa.shared.unregister(native)
@@ -164,7 +167,10 @@ class Consumer:
         return f"'{self.stream.jsa.name} > {self.stream.name} > {self.name}'"
 
     def _unlock(self, *, recovering: bool) -> bool:
-        """Have a description on the disk, and what it and the state is encrypted with; was there one?"""
+        """Read or make the key, and write the description; return whether there was one before.
+
+        Raises OSError or MetaError.
+        """
         keys, account, name = (
             self.stream.jsa.shared.keys,
             self.stream.jsa.name,
@@ -178,7 +184,7 @@ class Consumer:
                 self._seal = convert_consumer(
                     directory, keys, account, stream, self.name, config, created, self._seal
                 )
-            elif not recovering:  # what was there may be another's, and damaged
+            elif not recovering:  # the description on the disk may be damaged, or an older consumer's
                 self._write_meta(self.config)
             return True
         self._seal = keys.make(directory, account, name, sync=self.stream.sync_always)
@@ -186,7 +192,7 @@ class Consumer:
         return False
 
     def _write_meta(self, config: ConsumerConfig) -> None:
-        """Raises OSError."""
+        """Write the description. Raises OSError."""
         write_consumer_meta(
             self.directory,
             self.stream.name,
@@ -198,9 +204,9 @@ class Consumer:
         )
 
     def update(self, config: ConsumerConfig) -> None:
-        """Have another configuration. Raises ApiError, and it has not changed."""
+        """Change the configuration. Raises ApiError, with nothing changed."""
         config = replace(config, pause_until=utc(config.pause_until))
-        if not self.config.is_durable:  # also where it becomes a durable one now
+        if not self.config.is_durable:  # even when the new configuration is durable
             config = ending(config)
         account = self.stream.jsa.account
 
@@ -228,18 +234,19 @@ class Consumer:
             self.stream.jsa.shared.forget_unneeded(native)
         if unix_ns(was) != unix_ns(config.pause_until):
             shared, names = self.stream.jsa.shared, (self.stream.name, self.name)
-            # those who audit the API hear of the request first
+            # Later, so that the audit of the request is published first.
             shared.loop.call_soon(shared.advisories.consumer_pause, account, *names, config.pause_until)
 
     def signal_shutdown(self) -> None:
-        """Tell those who wait for messages that the server stops."""
+        """Answer all waiting pull requests: the server is shutting down."""
         if self._native is not None:
             self._native.signal_shutdown()
 
     def stop(self, *, deleting: bool = False, files: bool = True) -> NativeConsumer | None:
-        """Deliver no more; the state is written, or with `deleting` all that is stored is deleted.
+        """Stop delivering. Write the state; with `deleting`, delete the files instead.
 
-        Not `files`: the caller takes care of them. Returns what has stopped, None where it had before.
+        Without `files`, leave the files to the caller. Returns the native consumer, None if it was stopped
+        before.
         """
         native, self._native = self._native, None
         if native is None:
@@ -271,31 +278,31 @@ class Consumer:
         return self._native is not None
 
     def state(self) -> bytes | None:
-        """Where it is, to be written; None when it has stopped."""
+        """Return the state for write(), None when the consumer has stopped."""
         if self._native is None:
             return None
         self._unwritten = True
         return self._native.state()
 
     def write(self, state: bytes) -> None:
-        """Write the state down; what goes wrong is logged. Any thread, one at a time."""
+        """Write the state file. Logs errors. Any thread, but only one at a time."""
         try:
             directory = self.directory
             if directory.is_dir():
                 state = self._seal.seal(state) if self._seal else state
                 replace_file(directory / STATE_FILE, state, sync=self.stream.sync_always)
                 self._unwritten = False
-        except FileNotFoundError:  # it has been deleted meanwhile
+        except FileNotFoundError:  # the consumer has been deleted meanwhile
             return
         except OSError as exc:
             self.stream.jsa.shared.log.error(
                 f"State of consumer {self._where} cannot be written: {os_error(exc)}"
             )
 
-    # -- what the native consumer tells ----------------------------------------------------------------------
+    # -- events of the native consumer -----------------------------------------------------------------------
 
     def on_event(self, what: int, number: int, data: bytes) -> None:
-        """Something has happened that others may want to know."""
+        """Handle an event of the native consumer: write state, delete the consumer, or publish advisories."""
         if self._native is None:
             return
         jsa = self.stream.jsa
@@ -342,18 +349,18 @@ class Consumer:
     def _group(self) -> str:
         return self.config.priority_groups[0] if self.config.priority_groups else ""
 
-    # -- what is told ----------------------------------------------------------------------------------------
+    # -- information -----------------------------------------------------------------------------------------
 
     def numbers(self) -> Json:
-        """Where it is and what it counts."""
+        """Return the native consumer's position and counts."""
         return self.native.info()
 
     def pause_remaining(self) -> int:
-        """Nanoseconds that it is paused for, 0 when it is not."""
+        """Return for how many ns the consumer is still paused, 0 when it is not."""
         return max(unix_ns(self.config.pause_until) - time_ns(), 0)
 
     def priority_group(self, numbers: Json) -> Json:
-        """The state of its priority group."""
+        """Describe the consumer's priority group; `numbers` are of numbers()."""
         found: Json = {"group": self._group}
         if pin := numbers["pin"]:
             found["pinned_client_id"] = pin
@@ -361,7 +368,7 @@ class Consumer:
         return found | {"pinned_ts": rfc3339(when) if when else ZERO_TIME}
 
     def unpin(self, group: str) -> None:
-        """Have another client pinned."""
+        """Unpin the group's pinned client, so that another one gets pinned."""
         self.native.unpin()
         jsa = self.stream.jsa
         names = self.stream.name, self.name
@@ -372,7 +379,7 @@ class Consumer:
     # -- resets ----------------------------------------------------------------------------------------------
 
     def _process_reset(self, message: Message) -> None:
-        """Begin anew: a request that is made in the account itself (processResetReq)."""
+        """Answer a reset request, which an account sends without the API (processResetReq)."""
         from gnats.jetstream.state.headers import required_level
 
         if not message.reply or self._native is None:
@@ -397,7 +404,10 @@ class Consumer:
 
 
 def _reset_to(payload: bytes) -> int:
-    """The sequence that is asked for, 0: behind the ack floor. Raises ApiError."""
+    """Return the sequence that a reset request asks for, 0 for the one after the ack floor.
+
+    Raises ApiError.
+    """
     if not payload:
         return 0
     try:
@@ -410,7 +420,10 @@ def _reset_to(payload: bytes) -> int:
 
 
 def consumer_info(consumer: Consumer, *, dynamic: bool = True) -> Json:
-    """A consumer as responses have it (ConsumerInfo in consumer.go)."""
+    """Describe a consumer as responses do (ConsumerInfo in consumer.go).
+
+    `dynamic` adds the server's version and API level to the metadata.
+    """
     config = consumer.config.with_dynamic_metadata() if dynamic else consumer.config
     numbers = consumer.numbers()
     info: Json = {

@@ -1,4 +1,4 @@
-"""A stream as responses have it (StreamInfo in stream.go)."""
+"""The description of a stream in responses (StreamInfo in stream.go)."""
 
 from __future__ import annotations
 
@@ -15,8 +15,11 @@ if TYPE_CHECKING:
 def stream_info(
     stream: Stream, *, domain: str = "", details: bool = False, dynamic: bool = True, leader: str = ""
 ) -> Json:
-    """A stream as responses have it; `details`: with every deleted sequence, `dynamic`: with the server's
-    version in the metadata."""
+    """Describe a stream as responses do.
+
+    `details` lists the deleted sequences, `dynamic` adds the server's version and API level to the metadata,
+    `leader` adds a cluster with that leader.
+    """
     config = stream.config.with_dynamic_metadata() if dynamic else stream.config
     info: Json = {
         "config": config.json(),

@@ -1,4 +1,4 @@
-"""JetStream of a server: what it has, whose accounts use it, its start and its end (jetstream.go)."""
+"""JetStream of a server: start and end, resources, accounts, background syncs (jetstream.go)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from gnats.log.logger import Logger
 
 SNAPSHOTS_AT_ONCE = 16
-"""Snapshots of a server that are made at a time; others wait for their turn."""
+"""Snapshots that a server makes at the same time; later ones wait."""
 
 _BANNER = (
     "    _ ___ _____ ___ _____ ___ ___   _   __  __",
@@ -43,20 +43,20 @@ _BANNER = (
 
 
 class RequestApi(Protocol):
-    """The API of a JetStream: an Api."""
+    """The API as JetStream sees it: an Api."""
 
     inflight: int
-    """Requests that wait or are carried out."""
+    """Requests that wait or are being carried out."""
 
     async def close(self) -> None:
-        """Take no more requests."""
+        """Stop serving requests."""
 
 
 class JetStream:
     """JetStream of a running server. Made by Server.enable_jetstream(); used from the loop's thread only.
 
-    `server_accounts` are all accounts of the server, also those without JetStream; `spawn` runs what takes
-    its time until the server ends.
+    `server_accounts` are all accounts of the server, also those without JetStream. `spawn` runs a coroutine
+    as a task until the server ends.
     """
 
     def __init__(
@@ -100,20 +100,20 @@ class JetStream:
         return self.config.max_store
 
     def set_limits(self, max_memory: int, max_store: int) -> None:
-        """Have more memory or storage, after a reload."""
+        """Set the limits of memory and storage (bytes), after a reload."""
         self.config.max_memory, self.config.max_store = max_memory, max_store
         self._resources.max_memory, self._resources.max_store = max_memory, max_store
         self.usage.max_memory, self.usage.max_storage = max_memory, max_store
 
     def set_stream_limits(self, limits: JSLimitOpts) -> None:
-        """Have other limits for each stream and consumer, after a reload: what is there stays as it is."""
+        """Set the limits of each stream and consumer, after a reload. Existing ones stay as they are."""
         self.shared.set_stream_limits(limits)
         for jsa in self.accounts.values():
             for stream in jsa.streams.values():
                 stream.look_at_batches()
 
     def check_resources(self, limits: Tiers) -> None:
-        """Raise ApiError where there is not as much as an account is to have (sufficientResources)."""
+        """Raise ApiError unless the server can give an account these limits (sufficientResources)."""
         memory, store = _maxima(limits)
         mine = [_maxima(jsa.limits) for jsa in self.accounts.values()]
         for taken in (self._resources.memory_reserved, sum(memory for memory, _ in mine)):
@@ -124,7 +124,7 @@ class JetStream:
                 raise errors.STORAGE_RESOURCES_EXCEEDED()
 
     def count_request(self, account: Account, *, failed: bool) -> None:
-        """A request to the API has been answered."""
+        """Count an answered request to the API."""
         if jsa := self.accounts.get(account.name):
             jsa.api_total += 1
             jsa.api_errors += failed
@@ -132,7 +132,7 @@ class JetStream:
             self.api_errors += failed
 
     def stats(self) -> dict[str, Any]:
-        """What is used and reserved (JetStreamStats)."""
+        """Return the use and the reservations of the server's resources (JetStreamStats)."""
         api: dict[str, int] = {"level": JS_API_LEVEL, "total": self.api_total, "errors": self.api_errors}
         if self._api and self._api.inflight:
             api["inflight"] = self._api.inflight
@@ -149,7 +149,7 @@ class JetStream:
     # -- life ------------------------------------------------------------------------------------------------
 
     async def start(self, serve_api: Callable[[], RequestApi]) -> None:
-        """Serve the API and recover what accounts have stored. Raises ServerError."""
+        """Serve the API and recover the streams of all accounts. Raises ServerError."""
         make_directory(Path(self.config.store_dir))
         self._banner()
         self._api = serve_api()
@@ -164,7 +164,7 @@ class JetStream:
                 raise ServerError(f"Error enabling jetstream on configured accounts: {exc}") from exc
 
     async def configure_accounts(self) -> None:
-        """Look again at the limits of all accounts; what cannot be is logged."""
+        """Apply the limits of all accounts again, and close JetStream of removed accounts. Logs errors."""
         for name in [name for name in self.accounts if name not in self.server_accounts]:
             async with self.changing_account(name):
                 if jsa := self.accounts.pop(name, None):
@@ -177,16 +177,16 @@ class JetStream:
                 await self.reconfigure(account)
 
     async def reconfigure(self, account: Account) -> None:
-        """Look again at an account's limits; what cannot be is logged."""
+        """Apply an account's limits again. Logs errors."""
         try:
             await self.configure_account(account)
-        except Stopped:  # so is the server
+        except Stopped:  # JetStream is shutting down
             return
         except ApiError as exc:
             self.log.error(f"Error configuring jetstream for account [{account.name}]: {exc}")
 
     def reconfigure_soon(self, account: Account) -> None:
-        """Begin to look again at an account's limits; requests that come later wait for that."""
+        """Queue reconfigure() of an account; API requests that arrive later wait for it."""
 
         async def wait_and_reconfigure(turn: Turn, begun: asyncio.Event) -> None:
             try:
@@ -200,15 +200,15 @@ class JetStream:
         self._spawn(wait_and_reconfigure(turn, begun))
 
     def changing_account(self, name: str) -> AbstractAsyncContextManager[None]:
-        """Wait until nothing else is done in an account; requests that come meanwhile wait."""
+        """Wait for all work in an account to end, and keep other work in it waiting."""
         return self.lanes.turn([account_claim(name, alone=True)])
 
     def changing_streams(self, account: str, stream: str) -> AbstractAsyncContextManager[None]:
-        """Wait for the turn of somebody who makes, changes or deletes a stream without a request for it."""
+        """Wait for the turn to make, change or delete a stream without an API request."""
         return self.lanes.turn(creation_claims(account, stream))
 
     async def _sync_loop(self) -> None:
-        """Make durable what has been written, again and again."""
+        """Sync all streams at every sync interval."""
         while True:
             await sleep(self.config.options.sync_interval)
             for jsa in list(self.accounts.values()):
@@ -230,7 +230,10 @@ class JetStream:
         log.notice("-------------------------------------------")
 
     async def configure_account(self, account: Account) -> None:
-        """Give an account what its limits say, or take it away (configJetStream). Raises ApiError."""
+        """Enable JetStream for an account, change its limits, or disable it (configJetStream).
+
+        Raises ApiError.
+        """
         async with self._enabling:
             jsa, limits = self.accounts.get(account.name), account.jetstream_limits
             if account is self.server_accounts.system_account:
@@ -249,14 +252,14 @@ class JetStream:
                 await recover(jsa)
 
     def signal_pull_consumers(self) -> None:
-        """Tell all that wait for messages that the server stops."""
+        """Answer all waiting pull requests: the server is shutting down."""
         for jsa in self.accounts.values():
             for stream in jsa.streams.values():
                 for consumer in stream.consumers.values():
                     consumer.signal_shutdown()
 
     async def close(self) -> None:
-        """Stop everything; what is stored stays."""
+        """Stop the API and all streams. Stored data stays."""
         log = self.log
         log.notice("Initiating JetStream Shutdown...")
         self.shared.overlaps.stop()
@@ -276,7 +279,7 @@ class JetStream:
         log.notice("JetStream Shutdown")
 
     def transfer(self, work: Coroutine[None, None, None]) -> None:
-        """Have a backup sent or taken, until it is done or JetStream is stopped."""
+        """Run a snapshot or a restore as a task; close() cancels it and waits for its end."""
         task = asyncio.create_task(work)
         self._transfers.add(task)
         task.add_done_callback(self._transferred)
@@ -295,7 +298,7 @@ def _maxima(limits: Tiers) -> tuple[int, int]:
 
 
 def configure(options: JetStreamOptions, log: Logger) -> JetStreamConfig:
-    """Decide sizes and the directory (EnableJetStream). Raises ServerError."""
+    """Choose the limits and directory that the options leave open (EnableJetStream). Raises ServerError."""
     config = JetStreamConfig.of(options)
     if options.max_memory <= 0 or options.max_store <= 0:
         memory, disk = friendly_bytes(config.max_memory), friendly_bytes(config.max_store)

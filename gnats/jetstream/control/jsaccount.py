@@ -1,4 +1,4 @@
-"""JetStream of one account: its streams, and what they may use (jsAccount in jetstream.go)."""
+"""JetStream of one account: its streams and their limits (jsAccount in jetstream.go)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _LOOKS_AT_ONCE = 2
 
 
 class JSAccount:
-    """An account that has JetStream; `limits` by tier."""
+    """An account with JetStream. `limits` are by tier. Used from the loop's thread only."""
 
     def __init__(self, shared: Shared, resources: Resources, account: Account, limits: Tiers) -> None:
         self.shared = shared
@@ -42,12 +42,12 @@ class JSAccount:
         self.streams: dict[str, Stream] = {}
         self.api_total = self.api_errors = 0
         self.looking = asyncio.Semaphore(_LOOKS_AT_ONCE)
-        """Threads that look through what the account has stored, for answers."""
+        """Limits the threads that read the account's streams for answers."""
         self.store_dir = Path(shared.config.store_dir) / account.name
         self._usage: dict[str, Usage] = {}
         self._restoring: set[str] = set()
         self._subjects = shared.overlaps.trie()
-        """Of all streams. Whoever has the turn to change streams looks at them, in a thread if need be."""
+        """The subjects of all streams. Only the holder of the streams' lane uses it, perhaps in a thread."""
 
     @property
     def name(self) -> str:
@@ -58,19 +58,19 @@ class JSAccount:
         return self.store_dir / STREAMS
 
     def stream_directory(self, name: str) -> Path:
-        """Where a stream is stored."""
+        """Return the directory of a stream."""
         return self.streams_dir / name
 
     # -- limits ----------------------------------------------------------------------------------------------
 
     def set_limits(self, limits: Tiers) -> None:
-        """Limits for what is stored from now on (UpdateJetStreamLimits)."""
+        """Set the limits for messages stored from now on (UpdateJetStreamLimits)."""
         self.limits = limits
         for tier, usage in self._usage.items():
             _limit(usage, limits.get(tier))
 
     def usage(self, tier: str) -> Usage:
-        """What is used in a tier."""
+        """Return the counters of memory and storage used in a tier."""
         usage = self._usage.get(tier)
         if usage is None:
             usage = self._usage[tier] = Usage()
@@ -78,14 +78,14 @@ class JSAccount:
         return usage
 
     def select_limits(self, replicas: int) -> tuple[JetStreamAccountLimits, str]:
-        """The limits for a stream with so many replicas, and their tier. Raises ApiError."""
+        """Return (limits, tier) for a stream with so many replicas. Raises ApiError."""
         found = select_limits(self.limits, replicas)
         if found is None:
             raise errors.NO_LIMITS()
         return found
 
     def check_stream_limits(self, config: StreamConfig) -> None:
-        """Raise ApiError without room for a stream (jsNonClusteredStreamLimitsCheck in jetstream_api.go)."""
+        """Raise ApiError if limits forbid a stream (jsNonClusteredStreamLimitsCheck in jetstream_api.go)."""
         limits, tier = self.select_limits(config.num_replicas)
         others = [
             each
@@ -107,7 +107,7 @@ class JSAccount:
         )
 
     def reserved(self, storage: str, tier: str = DEFAULT_TIER) -> int:
-        """Bytes that streams have reserved."""
+        """Return the bytes that streams of a storage and tier have reserved."""
         return sum(
             max(each.config.max_bytes, 0)
             for each in self.streams.values()
@@ -117,14 +117,14 @@ class JSAccount:
     # -- streams ---------------------------------------------------------------------------------------------
 
     def stream(self, name: str) -> Stream:
-        """The stream of that name. Raises ApiError."""
+        """Return the stream of that name. Raises ApiError."""
         stream = self.streams.get(name)
         if stream is None:
             raise errors.STREAM_NOT_FOUND()
         return stream
 
     async def check_stream_cfg(self, config: StreamConfig, *, pedantic: bool = False) -> StreamConfig:
-        """The configuration with its defaults. Raises ApiError."""
+        """Return a checked configuration with its defaults filled in. Raises ApiError."""
         found = select_limits(self.limits, config.num_replicas or 1)
         check = partial(
             check_stream_cfg,
@@ -142,7 +142,7 @@ class JSAccount:
         return stream.config if stream else None
 
     def begin_restore(self, name: str) -> None:
-        """Keep a name for a stream that is being restored. Raises ApiError."""
+        """Reserve a name for a stream that is being restored. Raises ApiError."""
         if name in self.streams or name in self._restoring:
             raise errors.STREAM_NAME_EXIST_RESTORE_FAILED()
         self._restoring.add(name)
@@ -160,16 +160,29 @@ class JSAccount:
         recovering: bool = False,
         store: MsgStore | None = None,
     ) -> Stream:
-        """A new stream, or the one there is if it is just the same. Raises ApiError.
+        """Make a stream, or return the existing one when its configuration is the same. Raises ApiError.
 
-        When `recovering` it has been `created` before, may use what it uses, and may have its `store`.
+        `recovering`: the stream exists on disk, was `created` before (ns since 1970), and is not refused for
+        the account's limits. `store`, if any, is its open store.
+        """
+        cfg, stream = await self.check_add_stream(config, pedantic=pedantic, recovering=recovering)
+        if stream is not None:
+            return stream
+        return await self._create_stream(cfg, created, recovering=recovering, store=store)
+
+    async def check_add_stream(
+        self, config: StreamConfig, *, pedantic: bool = False, recovering: bool = False
+    ) -> tuple[StreamConfig, Stream | None]:
+        """Check a request for a new stream; change nothing.
+
+        Returns the complete configuration, and the stream when it exists with the same one. Raises ApiError.
         """
         cfg = await self.check_stream_cfg(config, pedantic=pedantic)
         if cfg.num_replicas > 1:
             raise errors.STREAM_REPLICAS_NOT_SUPPORTED()
         if there := self.streams.get(cfg.name):
             if cfg.with_metadata_of(there.config.metadata) == there.config:
-                return there
+                return cfg, there
             raise errors.STREAM_NAME_EXIST()
         if cfg.name in self._restoring and not recovering:
             raise errors.STREAM_NAME_EXIST()
@@ -179,8 +192,15 @@ class JSAccount:
         check_filters(cfg)
         await self.check_overlap(cfg.subjects)
         self.check_storable(cfg)
+        return cfg, None
+
+    async def _create_stream(
+        self, cfg: StreamConfig, created: int, *, recovering: bool, store: MsgStore | None
+    ) -> Stream:
+        """Make a stream from a checked configuration. Raises ApiError."""
+        _, tier = self.select_limits(cfg.num_replicas)
         reserved = max(cfg.max_bytes, 0)
-        self._resources.reserve(cfg.storage, reserved)  # other accounts must not have it meanwhile
+        self._resources.reserve(cfg.storage, reserved)  # now: other accounts may reserve during the await
         try:
             stream = await Stream.create(self, cfg, tier, created, recovering=recovering, store=store)
         except BaseException:
@@ -192,12 +212,12 @@ class JSAccount:
 
     @staticmethod
     def check_storable(config: StreamConfig) -> None:
-        """Raise ApiError for a name that no directory can have."""
+        """Raise ApiError for a name that cannot be a directory's."""
         if config.storage == FILE and "\0" in config.name:
             raise errors.STREAM_CREATE(err="error creating store for stream")
 
     def add_offline(self, stream: Stream) -> None:
-        """A stream that cannot be used, but is told about."""
+        """Add a stream that cannot be used. Lists and names show it."""
         self._enter(stream)
 
     def _enter(self, stream: Stream) -> None:
@@ -205,7 +225,7 @@ class JSAccount:
         self._subjects.add(stream.config.subjects)
 
     async def check_overlap(self, subjects: Sequence[str]) -> None:
-        """Raise ApiError where a stream has one of the subjects."""
+        """Raise ApiError when a stream's subjects overlap with these (subjectsOverlap)."""
 
         def look() -> bool:
             return self._subjects.collides_with(self.shared.overlaps.trie(subjects))
@@ -214,16 +234,33 @@ class JSAccount:
             raise errors.STREAM_SUBJECT_OVERLAP()
 
     async def update_stream(self, stream: Stream, config: StreamConfig, *, pedantic: bool = False) -> None:
-        """Change a stream. Raises ApiError, and it has not changed."""
-        old = stream.config
-        new = check_stream_update(old, await self.check_stream_cfg(config, pedantic=pedantic))
-        self._check_update_limits(old, new)
+        """Change a stream's configuration. Raises ApiError, with nothing changed."""
+        await self._apply_update(stream, await self.check_update_stream(stream, config, pedantic=pedantic))
+
+    async def check_update_stream(
+        self, stream: Stream, config: StreamConfig, *, pedantic: bool = False
+    ) -> StreamConfig:
+        """Check a request to change a stream; change nothing.
+
+        Returns the complete configuration. Raises ApiError.
+        """
+        new = check_stream_update(stream.config, await self.check_stream_cfg(config, pedantic=pedantic))
+        self._check_update_limits(stream.config, new)
         stream.check_consumers(new)
-        more = max(new.max_bytes, 0) - max(old.max_bytes, 0)
-        self._resources.reserve(new.storage, max(more, 0))  # other accounts must not have it meanwhile
-        self._subjects.discard(old.subjects)
+        self._subjects.discard(stream.config.subjects)  # a stream may keep its own
         try:
             await self.check_overlap(new.subjects)
+        finally:
+            self._subjects.add(stream.config.subjects)
+        return new
+
+    async def _apply_update(self, stream: Stream, new: StreamConfig) -> None:
+        """Change a stream to a checked configuration. Raises ApiError, with nothing changed."""
+        old = stream.config
+        more = max(new.max_bytes, 0) - max(old.max_bytes, 0)
+        self._resources.reserve(new.storage, max(more, 0))  # now: other accounts may reserve during the await
+        self._subjects.discard(old.subjects)
+        try:
             await stream.update(new)
         except BaseException:
             self._resources.reserve(new.storage, -max(more, 0))
@@ -243,7 +280,7 @@ class JSAccount:
         check_limits(limits, tier, replace(new, max_bytes=more), reserved, self._resources)
 
     async def delete_stream(self, stream: Stream) -> None:
-        """Delete a stream and all that it has stored. Raises ApiError."""
+        """Delete a stream with its consumers and messages. Raises ApiError."""
         if self.streams.get(stream.name) is not stream:
             return
         del self.streams[stream.name]
@@ -260,16 +297,16 @@ class JSAccount:
         remove_empty(self.streams_dir, self.store_dir)
 
     async def close(self) -> None:
-        """Stop all streams; what they have stored stays."""
+        """Stop all streams. Stored data stays."""
         for stream in list(self.streams.values()):
             await stream.stop()
             self._subjects.discard(stream.config.subjects)
         self.streams.clear()
 
-    # -- what is told ----------------------------------------------------------------------------------------
+    # -- information -----------------------------------------------------------------------------------------
 
     def usage_info(self) -> Json:
-        """The account's part of an account_info_response (JetStreamUsage)."""
+        """Return the fields of an account_info_response about the account (JetStreamUsage)."""
         default = self.limits.get(DEFAULT_TIER)
         streams = list(self.streams.values())
         info: Json = {
@@ -307,7 +344,7 @@ class JSAccount:
         }
 
     def log_limits(self) -> None:
-        """Say what the account may use."""
+        """Log the account's limits."""
         log = self.shared.log
         log.debug(f'Enabled JetStream for account "{self.name}"')
         for tier, limits in self.limits.items():
@@ -340,7 +377,7 @@ def _limit(usage: Usage, limits: JetStreamAccountLimits | None) -> None:
 
 
 def difference(old: Tiers, new: Tiers) -> Tiers:
-    """What limits would add to others."""
+    """Return by tier how much memory and storage `new` limits allow beyond `old` ones."""
     none = _NONE
     return {
         tier: JetStreamAccountLimits(

@@ -1,7 +1,7 @@
-"""Whose turn it is: changes of one thing happen in the order they were asked for, all else side by side.
+"""Order work that changes the same account or stream; let other work run side by side.
 
-A turn asks for all its lanes at once and begins when it has them all. Since every turn asks for all of its
-lanes at the same moment, none waits for one that came later, and no two wait for each other.
+A turn asks for all its lanes at once and begins when it has them all. Lanes are given in the order in which
+they were asked for. So a turn only waits for earlier turns, and two turns never wait for each other.
 """
 
 from __future__ import annotations
@@ -13,31 +13,31 @@ from contextlib import asynccontextmanager
 
 Key = tuple[str, ...]
 Claim = tuple[Key, bool]
-"""A lane, and whether it is to be had alone."""
+"""A lane, and whether the turn needs it exclusively."""
 
 
 def account_claim(account: str, *, alone: bool = False) -> Claim:
-    """An account: everything that is done in it shares this, and what does away with it has it alone."""
+    """Claim an account: all work in the account shares the lane; to remove the account, have it `alone`."""
     return (account,), alone
 
 
 def streams_claim(account: str) -> Claim:
-    """Which streams an account has, and what they may use."""
+    """Claim the set of an account's streams and their reservations, exclusively."""
     return (account, "streams"), True
 
 
 def stream_claim(account: str, stream: str, *, alone: bool = True) -> Claim:
-    """A stream and its consumers."""
+    """Claim a stream and its consumers."""
     return (account, "stream", stream), alone
 
 
 def creation_claims(account: str, stream: str) -> list[Claim]:
-    """What a stream that is made, changed or deleted needs."""
+    """Return the claims for making, changing or deleting a stream."""
     return [account_claim(account), streams_claim(account), stream_claim(account, stream)]
 
 
 class Turn:
-    """What has asked for lanes. It has them from when `begin` is called until Lanes.leave()."""
+    """A request for lanes. It has them all from the call of `begin` until Lanes.leave()."""
 
     __slots__ = ("begin", "gone", "held", "missing")
 
@@ -49,7 +49,7 @@ class Turn:
 
 
 def _begun_or_gone() -> None:
-    """A turn that has been left does not begin."""
+    """Replace `begin` of a turn that has been left."""
 
 
 class _Lane:
@@ -84,11 +84,11 @@ class Lanes:
         self._lanes: dict[Key, _Lane] = {}
 
     def __len__(self) -> int:
-        """Lanes that somebody has, or waits for."""
+        """Return the number of lanes in use."""
         return len(self._lanes)
 
     def enter(self, claims: Iterable[Claim], begin: Callable[[], None]) -> Turn:
-        """Ask for lanes, each once; `begin` is called when the turn has them: now, where they are free."""
+        """Ask for lanes, each once; call `begin` when the turn has them all: at once if they are free."""
         turn = Turn(begin)
         for key, alone in claims:
             lane = self._lanes.get(key)
@@ -104,7 +104,7 @@ class Lanes:
         return turn
 
     def leave(self, turn: Turn) -> None:
-        """Give back what a turn has; if it has not begun it never does. Again it does nothing."""
+        """Give back a turn's lanes. A turn that has not begun never begins. Idempotent."""
         turn.gone = True
         begun: list[Turn] = []
         for key, alone in turn.held:
@@ -112,7 +112,7 @@ class Lanes:
             lane.take_back(alone)
             self._advance(key, lane, begun)
         turn.held.clear()
-        turn.begin = _begun_or_gone  # which may lead back here: free both now, without a collection
+        turn.begin = _begun_or_gone  # begin may refer to the turn: break the cycle
         for each in begun:
             each.begin()
 
@@ -132,7 +132,7 @@ class Lanes:
 
     @asynccontextmanager
     async def turn(self, claims: Iterable[Claim]) -> AsyncIterator[None]:
-        """Wait for lanes, and have them."""
+        """Wait for lanes, and hold them during the `async with` block."""
         begun = asyncio.Event()
         turn = self.enter(claims, begun.set)
         try:

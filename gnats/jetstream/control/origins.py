@@ -1,4 +1,4 @@
-"""The streams that a stream takes messages from (stream.go): found again, begun, changed, stopped."""
+"""The origins of a stream (stream.go): their start, changes and end, and their positions."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from gnats.jetstream.stream.sourcing import last_sourced
 
 
 class Origins:
-    """What a stream is a mirror of, or its sources. Used from the loop's thread."""
+    """The origin of a mirror, or the origins of a stream's sources. Used from the loop's thread."""
 
     def __init__(self, stream: TargetStream) -> None:
         self.stream = stream
         self.mirror: Mirror | None = None
         self.sources: dict[str, Source] = {}
         self._had_sources = False
-        """Something may be written down about sources."""
+        """Whether the file with the positions may still list sources that were removed."""
         self._stopped = False
 
     @property
@@ -29,7 +29,7 @@ class Origins:
     # -- life ------------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Take messages from where it was left (setupSourceConsumers)."""
+        """Continue to copy messages from the last positions (setupSourceConsumers)."""
         config = self.stream.config
         if config.mirror:
             self.mirror = Mirror(self.stream, config.mirror)
@@ -40,7 +40,7 @@ class Origins:
         self._begin(self.sources)
 
     async def _find_positions(self, sources: dict[str, Source]) -> None:
-        """Find out how far sources have come: as was written down, and by the headers of later messages."""
+        """Find the sources' positions: in their file, and in the headers of messages stored after it."""
         if not sources:
             return
         stream, known = self.stream, SourcesState(0, {})
@@ -62,7 +62,7 @@ class Origins:
         shared.loop.call_soon_threadsafe(shared.log.warn, f"Stream '{name}': {text}")
 
     async def update(self, old: StreamConfig) -> None:
-        """The stream has another configuration (updateWithAdvisory); a mirror may be one no more."""
+        """Apply the stream's changed configuration (updateWithAdvisory); a mirror may become a stream."""
         self._had_sources = self._had_sources or bool(self.sources)
         stream = self.stream
         if self.mirror and not stream.config.mirror:
@@ -94,34 +94,33 @@ class Origins:
         self._begin(new)
 
     def _begin(self, sources: dict[str, Source]) -> None:
-        if not self._stopped:  # while their positions were looked for
+        if not self._stopped:  # stop() may have been called during _find_positions
             for origin in sources.values():
                 origin.begin()
 
     def stop(self) -> None:
-        """Take no more, for good. Idempotent."""
+        """Stop copying messages, for good. Idempotent."""
         self._stopped = True
         for origin in self.all:
             origin.stop()
 
-    # -- what is written down --------------------------------------------------------------------------------
+    # -- positions and information ---------------------------------------------------------------------------
 
     def state(self) -> SourcesState | None:
-        """How far the sources have come; None where that is not written down."""
+        """Return the sources' positions, to be written; None when there is nothing to write."""
         if self.stream.config.storage != FILE or not (self.sources or self._had_sources):
             return None
         self._had_sources = bool(self.sources)
-        # Before the positions are asked for: messages that come in between are found behind it.
+        # Read the stamp before the positions: recovery searches the messages from the stamp on, so it also
+        # finds those that are stored in between.
         stamp = self.stream.store.state().last_seq + 1
         positions = {name: origin.position() for name, origin in self.sources.items()}
         return SourcesState(stamp, {name: each for name, each in positions.items() if each[0]})
 
-    # -- what is told ----------------------------------------------------------------------------------------
-
     def mirror_info(self) -> Json | None:
-        """How far a mirror is."""
+        """Describe the mirror's origin as responses do; None for another stream."""
         return self.mirror.info() if self.mirror else None
 
     def sources_info(self) -> list[Json]:
-        """How far each of the sources is."""
+        """Describe each source as responses do."""
         return [origin.info() for origin in self.sources.values()]

@@ -1,7 +1,7 @@
-"""What accounts have stored is served again when a server starts (EnableJetStream in jetstream.go).
+"""Recover the streams and consumers that accounts have stored (EnableJetStream in jetstream.go).
 
-What cannot be recovered, whatever the reason, is left where it is and logged, and the others are served.
-Nothing is deleted but what was being deleted.
+A stream or consumer that cannot be recovered stays on the disk and is logged; the others are served. Only
+directories whose deletion had begun are deleted.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ SNAPSHOTS = ".snap-staging"
 
 
 async def recover(jsa: JSAccount) -> None:
-    """Serve what an account has stored."""
+    """Recover the streams of an account. Logs errors."""
     log = jsa.shared.log
     try:
         entries = sorted(jsa.streams_dir.iterdir())
@@ -70,7 +70,7 @@ def _where(stream: Stream) -> str:
 
 
 def _set_aside(jsa: JSAccount, name: str, exc: Exception, log: Logger) -> None:
-    """Log why a stream is not served; one that is half there is stopped, and only told about."""
+    """Log why a stream is not served; take one that is partly recovered offline."""
     log.error(f"  Error recovering stream '{jsa.name} > {name}': {_reason(exc)}")
     stream = jsa.streams.get(name)
     if stream is not None and not stream.offline_reason:
@@ -79,7 +79,7 @@ def _set_aside(jsa: JSAccount, name: str, exc: Exception, log: Logger) -> None:
 
 async def _recover_stream(jsa: JSAccount, directory: Path, log: Logger) -> None:
     try:
-        # in a thread: the monitoring pages are answered meanwhile
+        # In a thread, so that the monitoring pages are answered meanwhile.
         meta = await asyncio.to_thread(read_stream_meta, directory, jsa.shared.keys, jsa.name)
     except MetaError as exc:
         log.warn(f"  {exc}")
@@ -112,7 +112,7 @@ async def _recover_stream(jsa: JSAccount, directory: Path, log: Logger) -> None:
 
 
 def _unsupported(meta: Meta) -> str:
-    """Why a stream or a consumer cannot be used by this server; "" when it can."""
+    """Return why this server cannot use a stream or consumer, "" when it can."""
     if not supports_required_level(meta.config.metadata):
         if meta.problem:
             return f"unsupported - config error: {meta.problem.removeprefix('json: ')}"
@@ -122,7 +122,7 @@ def _unsupported(meta: Meta) -> str:
 
 
 def _repair(config: StreamConfig, log: Logger) -> StreamConfig | None:
-    """A configuration that an old nats-server should not have written; None when there is no way."""
+    """Correct a configuration that an old nats-server wrote wrongly; None when it cannot be corrected."""
     if config.mirror and config.duplicate_window:
         config = replace(config, duplicate_window=0)
     subjects = []
@@ -146,7 +146,7 @@ def _recover_consumers(stream: Stream, directory: Path, log: Logger) -> None:
     try:
         entries = sorted(directory.iterdir()) if directory.is_dir() else []
     except OSError as exc:
-        # without them, messages might be removed that they are to have
+        # Without these consumers, the stream might remove messages that they still want.
         log.warn(f'  Error reading consumers "{directory}": {os_error(exc)}')
         stream.go_offline(f"stopped - consumers cannot be read: {exc.strerror}")
         return
@@ -167,7 +167,7 @@ def _recover_consumers(stream: Stream, directory: Path, log: Logger) -> None:
 
 
 def _recover_consumer(stream: Stream, directory: Path, log: Logger) -> None:
-    """Raises MetaError, ApiError, and whatever a damaged description or state may lead to."""
+    """Recover one consumer. Raises MetaError, ApiError, or any error that damaged files cause."""
     name = directory.name
     meta = read_consumer_meta(directory, stream.jsa.shared.keys, stream.jsa.name, stream.name)
     if reason := _unsupported(meta):

@@ -1,4 +1,4 @@
-"""What all streams and consumers of a server share (jetstream.go): its limits, keys, counters and threads."""
+"""Limits, keys, counters and threads that all streams and consumers of a server share (jetstream.go)."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ if TYPE_CHECKING:
 
 
 class Owner(Protocol):
-    """A stream, a consumer or an origin: the control plane's half of something native."""
+    """A stream, a consumer or an origin: the control plane's half of a native object."""
 
     def on_event(self, what: int, number: int, data: bytes) -> None:
-        """The native half has something to say."""
+        """Handle an event of the native half: its kind, and a number and bytes that depend on the kind."""
 
 
 class Shared:
-    """What the streams of a server have in common. Used from the loop's thread only.
+    """What the streams of a server share. Used from the loop's thread only.
 
-    `options` gives the server's options, which a reload replaces; `config` is JetStream's own.
+    `options` returns the server's current options, which a reload replaces. `config` is JetStream's own.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class Shared:
         self._forgetting: set[asyncio.Task[None]] = set()
 
     def set_stream_limits(self, limits: JSLimitOpts) -> None:
-        """Have other limits for each stream and consumer, after a reload."""
+        """Set the limits of each stream and consumer, after a reload."""
         self.config.options = replace(self.config.options, limits=limits)
         self._limit_batches(limits)
 
@@ -80,13 +80,17 @@ class Shared:
         )
 
     async def close(self) -> None:
-        """Wait for threads that work for streams; all streams have closed."""
-        if self._forgetting:  # their streams have closed: they end
+        """Wait for the threads that work for streams. All streams must have been closed."""
+        if self._forgetting:  # they end soon, because their streams have been closed
             await asyncio.wait(self._forgetting)
         await self.states.close()
 
     def forget_unneeded(self, consumer: NativeConsumer) -> asyncio.Task[None]:
-        """Have a stream remove, in a thread, what a consumer wanted that is gone, or filters others now."""
+        """Remove, in a thread, messages that no consumer wants any more.
+
+        `consumer` has been deleted, or its filters have changed, and it may have been the last one that
+        wanted them.
+        """
         task = asyncio.create_task(in_thread(consumer.forget_unneeded))
         self._forgetting.add(task)
         task.add_done_callback(self._forgotten)
@@ -97,10 +101,10 @@ class Shared:
         if not task.cancelled() and (exc := task.exception()):  # a bug
             self.log.error(f"JetStream cannot remove messages without interest: {exc!r}")
 
-    # -- what the data plane tells ---------------------------------------------------------------------------
+    # -- events of the data plane ----------------------------------------------------------------------------
 
     def register(self, native: object, owner: Owner) -> None:
-        """Have `owner` told what its native stream or consumer says."""
+        """Pass the events of a native stream, consumer or origin to `owner`."""
         self._owners[id(native)] = owner
 
     def unregister(self, native: object) -> None:
@@ -108,13 +112,13 @@ class Shared:
         self._owners.pop(id(native), None)
 
     def on_event(self, native: object, what: int, number: int, data: object) -> None:
-        """A stream or a consumer has something to tell."""
+        """Pass an event to the owner of its native object. Events of unregistered ones are dropped."""
         if owner := self._owners.get(id(native)):
             owner.on_event(what, number, data if isinstance(data, bytes) else b"")
 
 
 class StreamAccount(Protocol):
-    """An account's JetStream as its streams and consumers see it: a JSAccount."""
+    """The account's JetStream as its streams and consumers see it: a JSAccount."""
 
     shared: Shared
     account: Account
@@ -125,7 +129,7 @@ class StreamAccount(Protocol):
     def streams_dir(self) -> Path: ...
 
     def usage(self, tier: str) -> Usage:
-        """What is used in a tier."""
+        """Return the counters of memory and storage used in a tier."""
 
     def select_limits(self, replicas: int) -> tuple[JetStreamAccountLimits, str]:
-        """The limits for a stream with so many replicas, and their tier. Raises ApiError."""
+        """Return (limits, tier) for a stream with so many replicas. Raises ApiError."""

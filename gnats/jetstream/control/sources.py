@@ -1,9 +1,9 @@
-"""Mirrors and sources: a stream takes messages from other streams (setupMirrorConsumer and
+"""Mirrors and sources: a stream copies messages from other streams (setupMirrorConsumer and
 trySetupSourceConsumer of stream.go, ADR-59 and ADR-60).
 
-For each origin a consumer is asked for through the API, as any client would, so that the origin may be
-anywhere; what it delivers is the business of gnats.jetstream.stream.sourcing. Here it is asked for, again
-when it fails, when it is silent for too long, or when a message is missing.
+An *origin* is a stream that messages are copied from. This module requests a consumer of each origin through
+the API, like any client, so that the origin may be on any server. It requests the consumer again when it
+fails, is silent for too long, or skips a message. gnats.jetstream.stream.sourcing stores its messages.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ if TYPE_CHECKING:
     from gnats.store.store import MsgStore
 
 RETRY_THRESHOLD = 2.0
-"""Seconds between two requests for a consumer, at least."""
+"""Shortest time between two requests for a consumer, in seconds."""
 RETRY_BACKOFF, RETRY_MAXIMUM = 5.0, 120.0
 HEALTH_CHECK = 10.0
-"""Seconds of silence after which a consumer is asked for anew."""
+"""Seconds of silence after which a consumer is requested again."""
 CONSUMER_WAIT, DURABLE_WAIT = 30.0, 5.0
-"""Seconds until a request has failed: to make a consumer, and to reset one that is there."""
+"""Seconds to wait for an answer: to the creation of a consumer, and to the reset of a durable one."""
 JITTER = (0.1, 0.2)
 
 _API = "$JS.API"
@@ -59,14 +59,14 @@ _SUFFIX = 8
 _IDENTITY = "Nats-Stream-Identity"
 _MOST = 1 << 64
 _MALFORMED = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
-"""What an answer of another shape than a server's causes."""
+"""Errors that reading a malformed answer may cause."""
 
 Position = dict[str, Any]
-"""Where a consumer starts: members of its configuration."""
+"""The fields of a consumer's configuration that say where it starts."""
 
 
 class TargetStream(Protocol):
-    """The stream that takes messages from origins."""
+    """The stream that copies messages from origins."""
 
     jsa: StreamAccount
     config: StreamConfig
@@ -83,16 +83,16 @@ class TargetStream(Protocol):
     def failure(self) -> str: ...
 
     def answer_for_origin(self) -> None:
-        """Answer direct gets for the stream that this one is a mirror of."""
+        """Answer direct gets to the origin of this mirror."""
 
 
 def retry_backoff(fails: int) -> float:
-    """Seconds more to wait after so many failures (calculateRetryBackoff)."""
+    """Return the seconds to wait after so many failures in a row (calculateRetryBackoff)."""
     return min(RETRY_BACKOFF * 2 * fails, RETRY_MAXIMUM)
 
 
 def consumer_name(stream: TargetStream, source: StreamSource, *, mirror: bool) -> str:
-    """What the consumer of an origin is called there: always the same."""
+    """Return the name of the origin's consumer: the same after every restart."""
     parts = [stream.name, stream.jsa.name]
     if domain := stream.jsa.shared.domain:
         parts.append(domain)
@@ -104,7 +104,7 @@ def consumer_name(stream: TargetStream, source: StreamSource, *, mirror: bool) -
 
 
 def api_subject(source: StreamSource, *tokens: str) -> str:
-    """The subject of a request about an origin."""
+    """Return the subject of an API request to the origin, with the external prefix if it has one."""
     subject = ".".join((_API, *tokens))
     if source.external:
         subject = subject.replace(_API, source.external.api, 1).replace("..", ".")
@@ -116,7 +116,7 @@ def _unique(prefix: str, separator: str = ".") -> str:
 
 
 class Call:
-    """A request in the stream's account; `done` gets the answer, or None after `timeout` seconds."""
+    """A request in the stream's account; calls `done` with the answer, or None after `timeout` seconds."""
 
     def __init__(
         self,
@@ -143,7 +143,7 @@ class Call:
             done(message)
 
     def cancel(self) -> None:
-        """Do not wait for the answer. Idempotent."""
+        """Stop waiting; `done` is not called. Idempotent."""
         if self._done:
             self._done = None
             self._timer.cancel()
@@ -152,7 +152,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The answer to a request for a consumer."""
+    """The answer to a request for a consumer; `delivered` is the last stream sequence delivered before."""
 
     name: str
     delivered: int
@@ -162,7 +162,7 @@ class Answer:
 
 
 def read_error(payload: bytes) -> ApiError | None:
-    """The error in an answer. Raises ValueError, KeyError, TypeError or AttributeError for what is none."""
+    """Return the error in an answer, None without one. Raises one of _MALFORMED."""
     error = json.loads(payload).get("error")
     if error is None:
         return None
@@ -170,7 +170,7 @@ def read_error(payload: bytes) -> ApiError | None:
 
 
 def read_answer(message: Message, failure: errors.Kind) -> Answer:
-    """What an origin's server says; what is none is a `failure`."""
+    """Read the answer of the origin's server; a malformed one becomes the error `failure`."""
     identity = message.header_value(_IDENTITY.encode()).decode("utf-8", "replace").strip()
     try:
         if error := read_error(message.payload):
@@ -186,7 +186,7 @@ def read_answer(message: Message, failure: errors.Kind) -> Answer:
 
 
 class Origin:
-    """Another stream that one takes messages from (sourceInfo). Used from the loop's thread."""
+    """A stream that another one copies messages from (sourceInfo). Used from the loop's thread."""
 
     mirror = False
     _what = "source"
@@ -199,13 +199,13 @@ class Origin:
         self.source = source
         self.error: ApiError | None = None
         self.consumer_name = consumer_name(stream, source, mirror=self.mirror)
-        """What its consumer is asked to be called, but for a durable one."""
+        """Name to request for the consumer; unused with the user's own durable consumer."""
         self.sseq = 0
-        """How far it had come in the origin when this was asked last; see position()."""
+        """Sequence in the origin of the last message handled, when position() was last called."""
         self.stored = 0
-        """Of the last message that has been stored, there."""
+        """Sequence in the origin of the last message stored."""
         self.identity = ""
-        """Of the origin, as far as it is known: one that is made again has another."""
+        """Identity of the origin, "" while unknown. A stream that is deleted and made again has another."""
         self._transforms = tuple(
             SubjectTransform(each.src, each.dest) if each.dest else None for each in source.subject_transforms
         )
@@ -221,15 +221,15 @@ class Origin:
     # -- life ------------------------------------------------------------------------------------------------
 
     def begin(self) -> None:
-        """Take messages, from now on and until stop()."""
+        """Copy messages until stop()."""
         self._plan(0.0)
 
     def stop(self) -> None:
-        """Take no more. Idempotent."""
+        """Stop copying messages. Idempotent."""
         self._cancel()
 
     def leave(self) -> None:
-        """Stop for good: a consumer that lasts is deleted, if that can be done."""
+        """Stop for good, and ask the origin to delete the consumer unless it is the user's own."""
         consumer, name, mine = self._consumer, self.consumer_name, self.source.consumer is None
         lasts = consumer is not None and consumer.name == name
         self.stop()
@@ -251,7 +251,7 @@ class Origin:
             )
 
     def position(self) -> tuple[int, str]:
-        """How far it has come: the sequence in the origin, and the origin's identity."""
+        """Return the last handled sequence in the origin, and the origin's identity."""
         self._note_numbers()
         return self.sseq, self.identity
 
@@ -280,10 +280,10 @@ class Origin:
             self._consumer = None
             self.stream.jsa.shared.unregister(consumer)
 
-    # -- asking ----------------------------------------------------------------------------------------------
+    # -- requests --------------------------------------------------------------------------------------------
 
     def _retry(self, *, failed: bool = False) -> None:
-        """Ask again, the later the more often it has failed."""
+        """Request the consumer again, after a delay that grows with the failures in a row."""
         self._cancel()
         self._fails = self._fails + 1 if failed else 0
         delay = random.uniform(*JITTER) + retry_backoff(self._fails)
@@ -296,7 +296,7 @@ class Origin:
         self._timer = call_later(delay, self._set_up)
 
     def _set_up(self) -> None:
-        """Ask for a consumer that starts behind what has been stored."""
+        """Request a consumer that starts after the last stored message."""
         self._cancel()
         self._asked_at = monotonic()
         self.error = None
@@ -333,7 +333,7 @@ class Origin:
         )
 
     def _consumer_config(self) -> ConsumerConfig:
-        """What is asked for."""
+        """Return the configuration of the consumer to request."""
         stream, source = self.stream, self.source
         self.consumer_name = consumer_name(stream, source, mirror=self.mirror)
         key = f"_nats.{'mirror' if self.mirror else 'src'}"
@@ -383,7 +383,7 @@ class Origin:
             self._start(answer)
 
     def _recover(self, error: ApiError) -> bool:
-        """Whether something else can be asked for."""
+        """Request a consumer that an older server understands, if `error` comes from one; return whether."""
         old = errors.REQUIRED_API_LEVEL.is_kind_of(error) or errors.INVALID_JSON.is_kind_of(error)
         config = self._config
         if not old or self._level == 0:
@@ -393,7 +393,7 @@ class Origin:
         elif config is None:
             return False
         else:
-            # A server that does not know such consumers: they need names that nobody has.
+            # A server that does not know sourcing consumers would refuse a name that is in use.
             self._level = 0
             self._config = replace(config, name=_unique(config.name, "_"), sourcing=False)
         self._ask(with_identity=False)
@@ -409,7 +409,7 @@ class Origin:
         self.error = error
 
     def _watch_for_life(self) -> None:
-        """A consumer of the user's that did not answer is asked again as soon as something comes from it."""
+        """Request the user's own consumer again as soon as it delivers something, after it did not answer."""
         if self.source.consumer is None:
             return
 
@@ -420,7 +420,7 @@ class Origin:
         self._probe = client.subscribe(self.source.consumer.deliver_subject.encode(), alive)
 
     def _start(self, answer: Answer) -> None:
-        """Take what the consumer delivers."""
+        """Store what the consumer delivers."""
         self._fails = 0
         self._note_identity(answer.identity)
         consumer = SourceConsumer(
@@ -447,7 +447,7 @@ class Origin:
         raise NotImplementedError
 
     def _check(self) -> None:
-        """Has it been silent for too long?"""
+        """Request the consumer again if it has been silent for too long."""
         self._note_numbers()
         if monotonic_ns() - self._last > HEALTH_CHECK * SECOND:
             self._retry()
@@ -455,7 +455,7 @@ class Origin:
             self._timer = call_later(HEALTH_CHECK, self._check)
 
     def on_event(self, what: int, number: int, data: bytes) -> None:
-        """The native consumer has something to tell."""
+        """Handle an event of the native consumer: the mirror has caught up, or a new consumer is needed."""
         if self._consumer is None:
             return
         if what == SourceEvent.CAUGHT_UP:
@@ -467,7 +467,7 @@ class Origin:
             self._retry()
 
     def info(self) -> Json:
-        """StreamSourceInfo."""
+        """Describe the origin as responses do, as a StreamSourceInfo."""
         self._note_numbers()
         source = self.source
         found: Json = {"name": source.name}
@@ -487,7 +487,7 @@ class Origin:
 
 
 class Mirror(Origin):
-    """The stream that one is a mirror of: it has the same messages, with the same sequences."""
+    """The origin of a mirror, which stores the same messages under the same sequences."""
 
     mirror = True
     _what = "mirror"
@@ -516,7 +516,7 @@ class Mirror(Origin):
 
 
 class Source(Origin):
-    """A stream whose messages are stored among others."""
+    """The origin of a source, whose messages get new sequences and are stored among others."""
 
     def __init__(self, stream: TargetStream, source: StreamSource) -> None:
         super().__init__(stream, source)
@@ -540,7 +540,7 @@ class Source(Origin):
 
     def _recover(self, error: ApiError) -> bool:
         if errors.CONSUMER_STREAM_IDENTITY_MISMATCH.is_kind_of(error):
-            # Another stream of that name: from its beginning.
+            # Another stream has that name now: start from its beginning.
             self.sseq, self.identity, self._made_again = 0, "", True
             fails = self._fails
             self._retry()

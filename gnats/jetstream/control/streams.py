@@ -1,6 +1,6 @@
-"""Streams as the control plane has them (stream.go): configuration, consumers, questions and answers.
+"""The control plane's half of a stream (stream.go): configuration, life on disk, consumers, queries.
 
-Their messages are the business of the native stream (gnats.jetstream.stream.stream) and its store.
+The native stream (gnats.jetstream.stream.stream) and its store handle the messages.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import asyncio
 import os
 import random
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -72,11 +73,11 @@ _NAME_LEN = 8
 _NO_REASON = "offline"
 _MOST_LOST = 100_000
 _MOST_DELETED = 250_000
-"""Sequences that an answer tells of: a gap may be of any size."""
+"""Most sequences that an answer lists, because a gap may be of any size."""
 
 
 def block_size(config: StreamConfig, max_payload: int) -> int:
-    """Bytes of a block of a file store (autoTuneFileStorageBlockSize); 0: the store's choice."""
+    """Return the block size of a file store in bytes (autoTuneFileStorageBlockSize); 0: the store chooses."""
     if config.max_bytes > 0:
         total = config.max_bytes
     elif config.max_msgs > 0:
@@ -92,8 +93,22 @@ def block_size(config: StreamConfig, max_payload: int) -> int:
     return _LARGE_BLOCK if size >= _LARGE_BLOCK else _MEDIUM_BLOCK
 
 
+@dataclass(frozen=True, slots=True)
+class ConsumerProposal:
+    """A checked request for a consumer."""
+
+    name: str
+    config: ConsumerConfig
+    """Complete."""
+    existing: Consumer | None
+    """The consumer to change."""
+
+
 class Stream:
-    """A stream of an account; made by create(), or, to be told about only, with an `offline_reason`."""
+    """A stream of an account, used from the loop's thread. Made by create().
+
+    With an `offline_reason` it only exists to be listed, and its native stream and store are missing.
+    """
 
     def __init__(
         self, jsa: StreamAccount, config: StreamConfig, tier: str, created: int, *, offline_reason: str = ""
@@ -104,7 +119,7 @@ class Stream:
         self.created = created or time_ns()
         self.offline_reason = offline_reason
         self.consumers: dict[str, Consumer] = {}
-        self._direct = self._sourcing = 0  # of them, those that are direct, and others for sourcing
+        self._direct = self._sourcing = 0  # direct consumers, and other consumers for sourcing
         self.origins = Origins(self)
         self.seal: Seal | None = None
         self._meta_unsynced = False
@@ -119,36 +134,36 @@ class Stream:
 
     @cached_property
     def directory(self) -> Path:
-        """Where it is stored, if it is."""
+        """The directory of a stream that is stored in files."""
         return self.jsa.streams_dir / self.name
 
     @cached_property
     def consumers_directory(self) -> Path:
-        """Where those of its consumers are stored that are."""
+        """The directory of the consumers that are stored in files."""
         return self.directory / CONSUMERS
 
     @property
     def native(self) -> NativeStream:
-        """Raises ApiError for a stream that is offline."""
+        """The data plane's half. Raises ApiError for a stream that is offline."""
         if self._native is None:
             raise errors.STREAM_OFFLINE_REASON(err=self.offline_reason or _NO_REASON)
         return self._native
 
     @property
     def store(self) -> MsgStore:
-        """Raises ApiError for a stream that is offline."""
+        """The messages. Raises ApiError for a stream that is offline."""
         if self._store is None:
             raise errors.STREAM_OFFLINE_REASON(err=self.offline_reason or _NO_REASON)
         return self._store
 
     @property
     def failure(self) -> str:
-        """Why nothing can be written any more, "" when it can."""
+        """The error that made the store read-only, "" when it can be written."""
         return self._store.failure() if self._store else ""
 
     @property
     def identity(self) -> str:
-        """What tells this stream from another of the same name (identity)."""
+        """A hash that differs between this stream and a later one of the same name (identity)."""
         return server_hash(rfc3339(self.created))
 
     # -- life ------------------------------------------------------------------------------------------------
@@ -164,10 +179,10 @@ class Stream:
         recovering: bool,
         store: MsgStore | None = None,
     ) -> Stream:
-        """A stream that takes messages, into `store` if it is given.
+        """Make a stream and subscribe it; `store`, if given, is its open store.
 
-        Raises ApiError, leaving nothing behind that was not there. When `recovering`, who calls starts its
-        origins when all streams are there.
+        Raises ApiError, after removing all that it has made. When `recovering`, the caller starts the
+        origins, once all streams have been recovered.
         """
         stream = cls(jsa, config, tier, created)
         try:
@@ -188,7 +203,7 @@ class Stream:
         except MetaError as exc:
             if recovering:
                 raise errors.STREAM_STORE_FAILED(err=exc) from exc
-            # clients are not told where the server stores anything
+            # The error names paths: log it, and do not show them to the client.
             shared.log.error(f"Error creating stream '{jsa.name} > {config.name}': {exc}")
             raise errors.STREAM_STORE_FAILED(err="metadata cannot be used") from exc
         self._store = store
@@ -216,7 +231,7 @@ class Stream:
         self._undo = None
 
     async def _give_up(self) -> None:
-        """Stop what has begun; what has been written goes, too, if the stream is new."""
+        """Undo _begin(), also half-way; remove the files that it has written if the stream is new."""
         self.origins.stop()
         self._close_native()
         undo, store = self._undo, self._store
@@ -233,7 +248,7 @@ class Stream:
             self._log_error("removing", exc)
 
     def _close_native(self) -> None:
-        """Have the data plane forget the stream, if it knows it."""
+        """Close the data plane's half, if there is one."""
         if self._native is not None:
             self.jsa.shared.unregister(self._native)
             self._native.close()
@@ -250,14 +265,13 @@ class Stream:
 
     @property
     def sync_always(self) -> bool:
-        """What is written is durable before anybody is told."""
+        """Whether messages are synced before they are acknowledged."""
         return is_synced(self.jsa, self.config)
 
     def _open(self, *, new: bool) -> MsgStore:
         """Open the store; in a thread. Raises OSError or MetaError.
 
-        Where a `new` one finds messages, they are of a stream whose metadata could not be read: now they are
-        its own.
+        A `new` stream adopts messages that it finds: they belong to a stream whose metadata was unreadable.
         """
         if self.config.storage == FILE:
             if new:
@@ -267,7 +281,10 @@ class Stream:
         return open_store(self.jsa, self.config, self.directory, self.seal, self._warn, hold_limits=held)
 
     def _unlock(self, *, new: bool) -> None:
-        """Have a description on the disk, and know the keys. Raises OSError or MetaError."""
+        """Read or make the keys, write a missing or `new` description, and convert files to the current key.
+
+        Raises OSError or MetaError.
+        """
         keys, account = self.jsa.shared.keys, self.jsa.name
         there = (self.directory / META_FILE).exists()
         self.seal = keys.open(self.directory / META_KEY, account, self.name)
@@ -282,19 +299,19 @@ class Stream:
             self.seal = convert_stream(self.directory, keys, account, config, created, self.seal, self._say)
 
     def _warn(self, text: str) -> None:
-        """What recovery has to say; from a thread."""
+        """Log a warning of the recovery. May be called in any thread."""
         log = self.jsa.shared.log
         self.jsa.shared.loop.call_soon_threadsafe(log.warn, f"Stream '{self.jsa.name} > {self.name}': {text}")
 
     def _say(self, text: str) -> None:
-        """What a conversion has to say; from a thread."""
+        """Log a notice of the conversion. May be called in any thread."""
         log = self.jsa.shared.log
         self.jsa.shared.loop.call_soon_threadsafe(
             log.notice, f"Stream '{self.jsa.name} > {self.name}': {text}"
         )
 
     async def sync(self) -> None:
-        """Make durable what is written, and tidy up; what goes wrong is logged."""
+        """Sync what is written, write state files and tidy up the blocks. Logs errors."""
         store = self._store
         if store is None or self.config.storage == MEMORY or self.failure:
             return
@@ -310,19 +327,19 @@ class Stream:
             await in_thread(store.write_state)
             await in_thread(store.maintain)
         except (OSError, StoreFailure) as exc:
-            if self._store is None:  # it has been deleted meanwhile
+            if self._store is None:  # the stream has been deleted meanwhile
                 return
             self.jsa.shared.log.error(f"Error syncing stream '{self.jsa.name} > {self.name}': {exc}")
 
     async def _write_sources(self, state: SourcesState | None) -> None:
-        """Write down how far sources have come; what is counted there is stored. Raises OSError."""
+        """Write the positions of the sources, which count stored messages only. Raises OSError."""
         if state is not None and state != self._written_sources:
             self._written_sources = None
             await asyncio.to_thread(write_sources_state, self.directory, state)
             self._written_sources = state
 
     def check_consumers(self, config: StreamConfig) -> None:
-        """Raise ApiError where consumers would not go with a configuration's limits."""
+        """Raise ApiError when consumers exceed the consumer limits of a new configuration."""
         old, new = self.config.consumer_limits, config.consumer_limits
         threshold = new.inactive_threshold if new.inactive_threshold != old.inactive_threshold else 0
         pending = new.max_ack_pending if new.max_ack_pending != old.max_ack_pending else 0
@@ -338,7 +355,11 @@ class Stream:
             raise errors.STREAM_UPDATE(err=f"change to limits violates consumers: {', '.join(beyond)}")
 
     async def update(self, config: StreamConfig) -> None:
-        """Have another configuration, which is one that it may have. Raises ApiError: it has not changed."""
+        """Change to a configuration that has been checked. Raises ApiError.
+
+        After an error the old configuration is back, except when only the positions of the sources could not
+        be written.
+        """
         old, undo = self.config, None
         try:
             if config.storage == FILE:
@@ -366,7 +387,7 @@ class Stream:
             consumer.stream_changed()
 
     async def _change_back(self, old: StreamConfig, undo: Undo | None) -> None:
-        """Have the `old` configuration again; messages that new limits have removed are gone."""
+        """Go back to the `old` configuration. Messages that the new limits removed do not come back."""
         if self._native is not None:
             self._change(old)
             try:
@@ -380,7 +401,7 @@ class Stream:
             self._log_error("changing", exc)
 
     async def stop(self) -> None:
-        """Take and deliver no more; what is stored stays. Writes down what consumers have done."""
+        """Stop the stream and its consumers, and write their state. Stored data stays."""
         for consumer in list(self.consumers.values()):
             consumer.stop()
         self.origins.stop()
@@ -396,7 +417,7 @@ class Stream:
         self._native = self._store = None
 
     def go_offline(self, reason: str) -> None:
-        """Stop, but be told about."""
+        """Stop, and stay in lists as an offline stream with this reason."""
         self.offline_reason = reason
         self.origins.stop()
         self._close_native()
@@ -409,9 +430,9 @@ class Stream:
                 self._log_error("closing", exc)
 
     async def delete(self) -> None:
-        """Stop, and delete what is stored; that is done in the background when it is no stream's any more."""
+        """Stop, and delete the files. Raises ApiError."""
         for consumer in list(self.consumers.values()):
-            consumer.stop(deleting=True, files=False)  # they go with the stream's, all at once
+            consumer.stop(deleting=True, files=False)  # their files are in the stream's directory
         self.consumers.clear()
         self._direct = self._sourcing = 0
         self.origins.stop()
@@ -421,7 +442,7 @@ class Stream:
         if store is not None:
             try:
                 await in_thread(store.close)
-            except StoreFailure as exc:  # it is going anyway
+            except StoreFailure as exc:  # no harm: the files are deleted next
                 self.jsa.shared.log.debug(f"Closing stream '{self.jsa.name} > {self.name}': {exc}")
         if self.config.storage == FILE and self.directory.is_dir():
             try:
@@ -432,7 +453,11 @@ class Stream:
     # -- messages --------------------------------------------------------------------------------------------
 
     def message(self, seq: int, last_for: str, next_for: str) -> StoredMessage | None:
-        """The message of a sequence, the last of a subject, or the next of a subject."""
+        """Find a message; None when there is none, or it cannot be read.
+
+        With `next_for`: the first of that subject from `seq` on. Else with `seq`: the message of that
+        sequence. Else: the last of the subject `last_for`.
+        """
         try:
             if next_for:
                 found = self.store.get_next((next_for.encode(),), seq)
@@ -452,7 +477,7 @@ class Stream:
         return seq
 
     def delete_message(self, seq: int, *, erase: bool) -> bool:
-        """False when there is none. Raises ApiError."""
+        """Delete a message; `erase` overwrites it. Returns False when there is none. Raises ApiError."""
         if self.config.storage == FILE:
             state = self.store.state()
             if seq > state.last_seq:
@@ -465,7 +490,10 @@ class Stream:
             raise errors.STREAM_MSG_DELETE_FAILED(err=exc) from exc
 
     async def purge(self, subject: str, seq: int, keep: int) -> int:
-        """How many messages went. Raises ApiError."""
+        """Remove messages of a subject ("": all) below `seq` (0: all), or all but the last `keep`.
+
+        Returns the number of removed messages. Raises ApiError.
+        """
         native = self.native
         try:
             return await in_thread(lambda: native.purge(subject.encode(), seq, keep))
@@ -473,8 +501,7 @@ class Stream:
             raise errors.STREAM_GENERAL(err=exc) from exc
 
     def on_event(self, what: int, number: int, data: bytes) -> None:
-        """The native stream has something to tell: damage, a batch that is given up, or that nothing can be
-        written any more."""
+        """Report an event of the native stream: damage, an abandoned batch, or a store that is read-only."""
         shared = self.jsa.shared
         if what == StreamEvent.STREAM_DAMAGED:
             self._report_damage()
@@ -488,26 +515,29 @@ class Stream:
         shared.advisories.out_of_storage(self.name)
 
     def look_at_batches(self) -> None:
-        """The limits of batches have changed."""
+        """Apply changed limits to the open batches."""
         if self._native is not None:
             self._native.look_at_batches()
 
     def _report_damage(self) -> None:
-        """Log what was found to be lost while messages were read."""
+        """Log the messages whose loss was discovered while messages were read."""
         log = self.jsa.shared.log
         for block, first, last, count in self._store.newly_lost() if self._store else ():
             where = f"Stream '{self.jsa.name} > {self.name}': block {block}"
             log.error(f"{where}: {count} messages are lost to damage, sequences {first} to {last}")
 
     def answer_for_origin(self) -> None:
-        """A mirror that is nearly as far as its origin answers direct gets to that, too, if it may."""
+        """Answer direct gets to the origin, too, if the configuration allows it.
+
+        Called when this mirror has nearly caught up with its origin.
+        """
         if self.config.mirror and self.config.mirror_direct:
             self.native.answer_for(self.config.mirror.name)
 
-    # -- what is told ----------------------------------------------------------------------------------------
+    # -- information -----------------------------------------------------------------------------------------
 
     def state(self, *, details: bool = False) -> Json:
-        """Counts, as StreamState has them."""
+        """Return the stream's counts (StreamState); with `details`, also the deleted sequences."""
         if self._store is None:
             return _EMPTY_STATE | {"consumer_count": 0}
         found = self._store.state()
@@ -533,64 +563,46 @@ class Stream:
 
     @property
     def consumer_count(self) -> int:
-        """Consumers, but for those of other streams that take messages from this one."""
+        """The number of consumers, without the direct consumers of mirrors and sources."""
         return len(self.consumers) - self._direct
 
     def subjects_page(self, subject: str, offset: int, most: int) -> tuple[int, dict[str, int]]:
-        """How many subjects match, and of some of them, in order, how many messages each has. Any thread."""
+        """Return the number of subjects that match, and one page of (subject: messages), in order.
+
+        May be called in any thread.
+        """
         total, page = self.store.subjects_page((subject.encode(),), offset, most)
         return total, {name.decode("utf-8", "replace"): count for name, count in page}
 
     # -- consumers -------------------------------------------------------------------------------------------
 
     def new_consumer_name(self) -> str:
-        """A name that no consumer has."""
+        """Return a random name that no consumer has."""
         while True:
             name = "".join(random.choices(DIGITS, k=_NAME_LEN))
             if name not in self.consumers:
                 return name
 
-    async def check_consumer(self, config: ConsumerConfig, *, pedantic: bool) -> bool:
-        """Look in a thread at a configuration with many filters. Raises ApiError. False: not yet."""
-        if len(config.filter_subjects) < MANY:
-            return False
-        limits, _ = self.jsa.select_limits(config.replicas(self.config))
-        server, overlaps = self.jsa.shared.config.options.limits, self.jsa.shared.overlaps
-        complete = with_defaults(config, self.config, server, limits, pedantic=pedantic)
-        check = partial(check_consumer_cfg, complete, server, self.config, limits, overlaps=overlaps)
-        await in_thread(check)
-        return True
+    async def check_add_consumer(
+        self, config: ConsumerConfig, *, action: str = "", pedantic: bool = False
+    ) -> ConsumerProposal:
+        """Check a request for a consumer; change nothing. Raises ApiError.
 
-    def add_consumer(
-        self,
-        config: ConsumerConfig,
-        *,
-        action: str = "",
-        pedantic: bool = False,
-        state: bytes = b"",
-        created: int = 0,
-        checked: bool = False,
-    ) -> Consumer:
-        """A new consumer, or one that is there and has changed, as `action` allows. Raises ApiError.
-
-        `checked`: by check_consumer().
-
-        One that comes from a backup was `created` before (ns since 1970) and goes on from a `state`.
+        `action` is "create", "update" or "" (either). Many filters are checked in a thread.
         """
         jsa = self.jsa
         limits, _ = jsa.select_limits(config.replicas(self.config))
         server = jsa.shared.config.options.limits
         config = with_defaults(config, self.config, server, limits, pedantic=pedantic)
-        if not checked:
-            check_consumer_cfg(config, server, self.config, limits, overlaps=jsa.shared.overlaps)
+        check = partial(check_consumer_cfg, config, server, self.config, limits, overlaps=jsa.shared.overlaps)
+        await in_thread(check) if len(config.filter_subjects) >= MANY else check()
         name = config.durable_name or config.name
         if there := self.consumers.get(name):
             if action == "create" and config.with_metadata_of(there.config.metadata) != there.config:
                 raise errors.CONSUMER_ALREADY_EXISTS()
             if self.config.retention == WORKQUEUE and not self._unique(name, config.filters):
                 raise errors.CONSUMER_WQ_CONSUMER_NOT_UNIQUE()
-            there.update(config)
-            return there
+            return ConsumerProposal(name, config, there)
         if action == "update":
             raise errors.CONSUMER_DOES_NOT_EXIST()
         most = self.config.max_consumers
@@ -602,17 +614,27 @@ class Stream:
             raise errors.MAXIMUM_CONSUMERS_LIMIT()
         check_workqueue(config, self.config)
         self._check_unique(name, config)
-        config = completed(config)
-        name = name or self.new_consumer_name()
-        consumer = Consumer(self, name, config, created)
+        return ConsumerProposal(name or self.new_consumer_name(), completed(config), None)
+
+    def apply_consumer(self, proposal: ConsumerProposal, *, state: bytes = b"", created: int = 0) -> Consumer:
+        """Make the consumer of a checked request, or change the existing one.
+
+        A consumer from a backup was `created` before (ns since 1970) and continues from `state`. Raises
+        ApiError.
+        """
+        if proposal.existing is not None:
+            proposal.existing.update(proposal.config)
+            return proposal.existing
+        jsa = self.jsa
+        consumer = Consumer(self, proposal.name, proposal.config, created)
         consumer.start(state, recovering=bool(created))
         self.enter_consumer(consumer)
-        if not config.direct:
-            jsa.shared.advisories.consumer_action(jsa.account, self.name, name, "create")
+        if not proposal.config.direct:
+            jsa.shared.advisories.consumer_action(jsa.account, self.name, proposal.name, "create")
         return consumer
 
     def recover_consumer(self, name: str, config: ConsumerConfig, created: int) -> Consumer:
-        """A consumer that was there before. Raises ApiError."""
+        """Start a consumer that was found on the disk. Raises ApiError."""
         limits, _ = self.jsa.select_limits(config.replicas(self.config))
         server = self.jsa.shared.config.options.limits
         config = with_defaults(config, self.config, server, limits)
@@ -624,7 +646,7 @@ class Stream:
         return consumer
 
     def enter_consumer(self, consumer: Consumer) -> None:
-        """It is one of the stream's."""
+        """Add a consumer to the stream's table and counts."""
         self.consumers[consumer.name] = consumer
         self._count(consumer, 1)
 
@@ -633,7 +655,7 @@ class Stream:
         self._sourcing += n * (consumer.config.sourcing and not consumer.config.direct)
 
     def _limitable(self) -> int:
-        """Consumers that limits are about."""
+        """The number of consumers that count against limits."""
         return len(self.consumers) - self._direct - self._sourcing
 
     def _check_unique(self, name: str, config: ConsumerConfig) -> None:
@@ -645,7 +667,7 @@ class Stream:
             raise errors.CONSUMER_WQ_CONSUMER_NOT_UNIQUE()
 
     def _unique(self, name: str, subjects: tuple[str, ...]) -> bool:
-        """Whether no other consumer has any of these subjects (partitionUnique)."""
+        """Whether no other consumer's filters overlap with these subjects (partitionUnique)."""
         overlaps = self.jsa.shared.overlaps
         names = {found.name for subject in subjects for found in self.native.consumers_with(subject.encode())}
         mine = overlaps.trie(subjects)
@@ -657,7 +679,10 @@ class Stream:
         return True
 
     def delete_consumer(self, consumer: Consumer) -> asyncio.Task[None] | None:
-        """Delete a consumer and what is stored of it. The task removes messages that only it was to have."""
+        """Delete a consumer and its files.
+
+        With interest retention, returns the task that removes the messages that only this consumer wanted.
+        """
         if self.consumers.get(consumer.name) is not consumer:
             return None
         del self.consumers[consumer.name]
@@ -672,7 +697,7 @@ class Stream:
 
 
 def _sequences(ranges: list[tuple[int, int]], most: int) -> list[int]:
-    """The sequences of `ranges`, the first so many of them."""
+    """List the first `most` sequences of `ranges`."""
     found: list[int] = []
     for first, last in ranges:
         found += range(first, min(last + 1, first + most - len(found)))
@@ -682,7 +707,7 @@ def _sequences(ranges: list[tuple[int, int]], most: int) -> list[int]:
 
 
 def is_synced(jsa: StreamAccount, config: StreamConfig) -> bool:
-    """Whether what a stream stores is synced before it is acknowledged."""
+    """Whether a stream's messages are synced before they are acknowledged."""
     always = jsa.shared.config.options.sync_always
     return always and config.storage == FILE and config.persist_mode != ASYNC
 
@@ -696,9 +721,9 @@ def open_store(
     *,
     hold_limits: bool = False,
 ) -> MsgStore:
-    """The store of a stream; in a thread. `warn` gets what recovery has to say. Raises OSError.
+    """Open or make the store of a stream; in a thread. `warn` gets warnings of recovery. Raises OSError.
 
-    With `hold_limits`, nothing is removed for there being too much until the store is configured again.
+    With `hold_limits`, limits of messages and bytes remove nothing until the store is configured again.
     """
     limits = store_limits(config)
     if hold_limits:
@@ -722,7 +747,11 @@ def open_store(
 
 
 def _holds_limits(config: StreamConfig) -> bool:
-    """Whether limits wait at a start: what there is of an atomic batch goes, and must not push others out."""
+    """Whether limits apply only after recovery.
+
+    Recovery removes the messages of an incomplete atomic batch. Before that, they must not make limits remove
+    other messages.
+    """
     return config.storage == FILE and config.allow_atomic
 
 
@@ -744,7 +773,7 @@ _EMPTY_STATE: Json = {
 
 
 def store_limits(config: StreamConfig) -> dict[str, Any]:
-    """What of a configuration the store keeps."""
+    """Return the part of a configuration that the store applies, as its keyword arguments."""
     return {
         "max_msgs": config.max_msgs,
         "max_bytes": config.max_bytes,

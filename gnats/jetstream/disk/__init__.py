@@ -1,1 +1,1 @@
-"""The files of streams and consumers besides their messages."""
+"""The files of streams and consumers, except the messages."""

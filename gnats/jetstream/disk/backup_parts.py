@@ -1,8 +1,9 @@
-"""The parts of a backup besides messages (stream_backup.go): the state it begins with, or, of one that
-nats-server before 2.15 made, the files of its stream.
+"""The parts of a backup besides messages (stream_backup.go): the state at its beginning, or the files of the
+stream in a tar file of nats-server before 2.15.
 
-Tar files are read here, not by tarfile: a client sends them, and tarfile's time and memory for a header have
-no bound."""
+This module reads tar files itself, because clients send them, and the time and memory that tarfile uses for a
+header have no bound.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +39,7 @@ STATE: Struct = {
 
 
 def read_state(name: bytes, data: bytes) -> dict[str, Any]:
-    """The first entry of a backup. Raises BackupError."""
+    """Decode the first entry of a backup: the stream's state. Raises BackupError."""
     if name != b"state.json":
         raise BackupError("expected state.json first")
     try:
@@ -61,13 +62,13 @@ def last_seq(state: dict[str, Any]) -> int:
 _TAR_BLOCK = 512
 _TAR_PIECE = 1 << 20
 _MOST_EXTENDED = 1 << 20
-"""Bytes that the names and the like of one file may take, as in nats-server."""
+"""Most bytes of the extended header of a file, as in nats-server."""
 _REGULAR, _EXTENDED, _LONG_NAME, _LONG_LINK = (b"0", b"\0"), b"x", b"L", b"K"
 _OCTAL, _DECIMAL = re.compile(rb"[0-7]*"), re.compile(rb"[0-9]{1,19}")
 
 
 class _TarError(BackupError):
-    """A tar file is damaged, or none."""
+    """A tar file is damaged, or the data is no tar file."""
 
     def __init__(self, why: str = "invalid tar header") -> None:
         super().__init__(f"archive/tar: {why}")
@@ -75,7 +76,7 @@ class _TarError(BackupError):
 
 @dataclass(frozen=True)
 class _Member:
-    """The header of a file in a tar file. Its content is what follows in the source."""
+    """The header of a file in a tar file; its content follows in the source."""
 
     kind: bytes
     name: bytes
@@ -83,7 +84,7 @@ class _Member:
 
     @classmethod
     def of(cls, block: bytes) -> _Member:
-        """Raises BackupError."""
+        """Decode a header block. Raises BackupError."""
         if _octal(block[148:156]) != sum(block[:148]) + 8 * ord(" ") + sum(block[156:]):
             raise _TarError
         name, prefix = (field.partition(b"\0")[0] for field in (block[:100], block[345:500]))
@@ -107,9 +108,10 @@ def _read(source: IO[bytes], size: int) -> bytes:
 
 
 def _extended(data: bytes) -> dict[bytes, bytes]:
-    """The records of an extended header: `LENGTH NAME=VALUE` and a line feed, the length of all of that.
+    """Decode the records of an extended header.
 
-    Raises BackupError."""
+    A record is `LENGTH NAME=VALUE` and a line feed; LENGTH counts all of that. Raises BackupError.
+    """
     found: dict[bytes, bytes] = {}
     at = 0
     while at < len(data):
@@ -126,9 +128,10 @@ def _extended(data: bytes) -> dict[bytes, bytes]:
 
 
 def _members(source: IO[bytes], whose: str) -> Iterator[_Member]:
-    """The files in a tar file; the content of each is read from the source before the next is asked for.
+    """Yield the files in a tar file. The caller reads each one's content from the source before the next.
 
-    Raises BackupError."""
+    `whose` ends error texts. Raises BackupError.
+    """
     name: bytes | None = None
     size: int | None = None
     while block := source.read(_TAR_BLOCK):
@@ -164,7 +167,7 @@ def _members(source: IO[bytes], whose: str) -> Iterator[_Member]:
 
 
 def extract(source: IO[bytes], directory: Path, whose: str = "") -> None:
-    """Put the files of a tar file where they belong in a stream's directory. The source need not seek.
+    """Unpack a tar file into a stream's directory. Does not seek in the source.
 
     Raises BackupError, OSError.
     """

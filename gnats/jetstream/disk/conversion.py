@@ -1,9 +1,10 @@
-"""What was stored in clear, under prev_key or with the other cipher becomes encrypted as is configured
+"""Convert files that are in clear, under prev_key or with the other cipher to the configured key and cipher
 (convertCipher and convertToEncrypted of filestore.go).
 
-It may end at any moment and goes on at the next start. A block's new file waits beside it (N.blk.new) until
-its new key is there: which of the two files is the block's is seen by what its key decrypts. The keys of
-blocks are looked at one by one, since some may have been converted before; meta.key is the last to change.
+A conversion may be interrupted at any moment; the next start continues it. A block's new file waits beside
+the old one (N.blk.new) until the block's new key is on the disk. After an interruption, the file that the key
+decrypts is the block's. Each block's key is checked, because some blocks may have been converted before;
+meta.key changes last.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _CHECKSUM = 8
 
 
 class _Blocks:
-    """The blocks of a stream, in msgs/; `say` gets what is to be logged."""
+    """The blocks of a stream, in msgs/; `say` logs a text."""
 
     def __init__(self, msgs: Path, keys: Keys, account: str, stream: str, say: Callable[[str], None]) -> None:
         self._msgs = msgs
@@ -38,7 +39,7 @@ class _Blocks:
         self._say = say
 
     def convert(self) -> int:
-        """Convert those that are not encrypted as they should be; how many. Raises OSError or MetaError."""
+        """Convert the blocks that need it; return their number. Raises OSError or MetaError."""
         blocks: list[int] = []
         interrupted: list[int] = []
         for path in self._msgs.iterdir() if self._msgs.is_dir() else ():
@@ -62,7 +63,7 @@ class _Blocks:
         return readable(self._stream, index, data)
 
     def _settle(self, index: int) -> None:
-        """A conversion was interrupted: the new file is the block's if the key is."""
+        """Finish or undo an interrupted conversion: keep the new file if the block's key decrypts it."""
         new, seal = self._msgs / f"{index}.blk{NEW}", self._open(index)
         if seal and self._readable(index, seal.xor_block(new.read_bytes())):
             new.rename(self._msgs / f"{index}.blk")
@@ -73,7 +74,7 @@ class _Blocks:
     def _convert(self, index: int) -> bool:
         try:
             seal = self._open(index)
-        except KeyTorn:  # it was never durable, nor was the block
+        except KeyTorn:  # neither the key nor the block became durable before a crash
             seal = None
         if seal and seal.is_current:
             return False
@@ -107,9 +108,9 @@ def convert_stream(
     seal: Seal | None,
     say: Callable[[str], None],
 ) -> Seal:
-    """Have a stream encrypted as is configured, which `seal` is not necessarily. Raises OSError or MetaError.
+    """Convert a stream's files; `seal` is the present one, None for clear text. Returns the new one.
 
-    It may take as long as reading and writing all that is stored.
+    May read and write all of the stream's files. Raises OSError or MetaError.
     """
     from gnats.store.recovery import settle_purge
 
@@ -128,7 +129,7 @@ def convert_stream(
 
 
 def _read_index(directory: Path, stream: str, seal: Seal | None) -> bytes:
-    """What index.db holds; b"" when there is nothing to use."""
+    """Return the content of index.db in clear, b"" without a usable one."""
     from gnats.store.format.highway import checksum
 
     try:
@@ -165,7 +166,7 @@ def convert_consumer(
     created: int,
     seal: Seal | None,
 ) -> Seal:
-    """Have a consumer encrypted as is configured. Raises OSError, or ValueError: its state is damaged."""
+    """Convert a consumer's files; return the new seal. Raises OSError, or ValueError for a damaged state."""
     path = directory / STATE_FILE
     state = path.read_bytes() if path.exists() else b""
     if state and seal:
@@ -181,7 +182,10 @@ def convert_consumer(
 
 
 def read_consumer_state(directory: Path, seal: Seal | None) -> bytes:
-    """What is stored of where a consumer is, b"": nothing. Raises OSError, or ValueError: it is damaged."""
+    """Return a consumer's stored state in clear, b"" without one; finish an interrupted conversion.
+
+    Raises OSError, or ValueError for a damaged state.
+    """
     path = directory / STATE_FILE
     new = path.with_name(STATE_FILE + NEW)
     try:

@@ -1,9 +1,8 @@
 """Encryption with the server's key (jetstream.go): key files of streams and consumers, their small files.
 
-A stream or a consumer has a seed in its meta.key, which the server's key opens. After another key or cipher
-has been configured the old ones still open what was stored, to be converted
-(gnats.jetstream.disk.conversion). gnats.store.format.crypto has the rest; it is not loaded before it is
-needed.
+Each stream and consumer has a seed in its meta.key, which the server's key opens. After a change of the key
+or cipher, prev_key and the other cipher still open old files, so that gnats.jetstream.disk.conversion can
+convert them. gnats.store.format.crypto has the primitives; it is loaded on first use.
 """
 
 from __future__ import annotations
@@ -21,47 +20,47 @@ _LONGEST_NONCE = 24
 
 
 class MetaError(Exception):
-    """Files that cannot be used; the text is for the log."""
+    """A file of a stream or consumer cannot be used; the text is for the log."""
 
 
 class KeyTorn(MetaError):
-    """A key file is shorter than any: it was not on the disk when the power went."""
+    """A key file is too short: it was not yet on the disk when the machine stopped."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Seal:
-    """How one stream's or one consumer's files are encrypted."""
+    """The cipher and keys of the files of one stream, consumer or block."""
 
     cipher: str
     key: bytes
-    """The server's."""
+    """The server's key."""
     seed: bytes
     is_current: bool = True
-    """False: another key or cipher is configured by now."""
+    """False when another key or cipher is configured now."""
     nonce: bytes = b""
-    """What the key file begins with: a block's stream begins there."""
+    """The nonce at the beginning of the key file; also the nonce of a block's key stream."""
 
     def seal(self, data: bytes) -> bytes:
-        """Raises RuntimeError where OpenSSL fails."""
+        """Encrypt and authenticate `data`. Raises RuntimeError when OpenSSL fails."""
         from gnats.store.format.crypto import seal
 
         return seal(self.cipher, self.seed, data)
 
     def unseal(self, data: bytes) -> bytes:
-        """Raises ValueError for what was not sealed with it, or has changed."""
+        """Decrypt sealed bytes. Raises ValueError when they were sealed with another key or have changed."""
         from gnats.store.format.crypto import unseal
 
         return unseal(self.cipher, self.seed, data)
 
     def xor_block(self, data: bytes) -> bytes:
-        """Encrypt or decrypt a block file with its key."""
+        """Encrypt or decrypt a whole block file."""
         from gnats.store.format.crypto import xor_block
 
         return xor_block(self.cipher, self.seed, self.nonce, 0, data)
 
 
 class Keys:
-    """The keys of a server; `account` is a part of what they make."""
+    """The keys of a server. Each key file is bound to an account and a name. False without a key."""
 
     def __init__(self, options: JetStreamOptions) -> None:
         ciphers = options.cipher, AES if options.cipher == CHACHA else CHACHA
@@ -72,7 +71,7 @@ class Keys:
         return bool(self._pairs)
 
     def create(self, account: str, name: str) -> tuple[bytes, Seal]:
-        """A new key file, not written yet, and what it stands for. There is a key configured."""
+        """Make a key file, without writing it; return (content, seal). A key must be configured."""
         from gnats.store.format.crypto import create_key
 
         cipher, key = self._pairs[0]
@@ -80,8 +79,10 @@ class Keys:
         return file, Seal(cipher, key, seed, nonce=file[:_LONGEST_NONCE])
 
     def make(self, directory: Path, account: str, name: str, *, sync: bool = True) -> Seal | None:
-        """Begin to encrypt, if a key is configured: the key file is written, to last with `sync`. Raises
-        OSError."""
+        """Make and write a meta.key if a key is configured, else return None.
+
+        With `sync`, the file is durable on return. Raises OSError.
+        """
         if not self._pairs:
             return None
         file, seal = self.create(account, name)
@@ -90,7 +91,7 @@ class Keys:
         return seal
 
     def open(self, path: Path, account: str, name: str) -> Seal | None:
-        """What a key file stands for, None when there is none. Raises MetaError."""
+        """Read a key file; None when there is none. Raises MetaError."""
         try:
             file = path.read_bytes()
         except FileNotFoundError:

@@ -1,11 +1,11 @@
-"""The files that say what a stream or a consumer is: meta.inf and meta.sum (filestore.go).
+"""The files that describe a stream or a consumer: meta.inf and meta.sum (filestore.go).
 
-meta.inf is JSON: when it was made, a consumer's name, and the configuration. meta.sum is its checksum.
-With a meta.key it is sealed, and the checksum is of that.
+meta.inf is JSON: the time of creation, a consumer's name, and the configuration. meta.sum is its checksum.
+With a meta.key, meta.inf is sealed, and the checksum is of the sealed bytes.
 
-They replace those that were there together: all are written beside (meta.inf.new ...), meta.sum last, and
-then renamed. Where that was interrupted, a reader takes the old ones if they still fit, else the new ones.
-Where there were none, meta.inf is written last.
+New files replace the old ones together: all are written beside them (meta.inf.new ...), meta.sum last, then
+renamed. After an interruption, a reader uses the old files if they still fit together, else the new ones.
+Without old files, meta.inf is written last.
 """
 
 from __future__ import annotations
@@ -29,23 +29,26 @@ from gnats.system.files import make_directories, remove_empty, replace_file, syn
 
 META_FILE, META_SUM = "meta.inf", "meta.sum"
 NEW = ".new"
-"""What the name of a file ends with that is to replace another one."""
+"""Suffix of a file that will replace another one."""
 DELETED = "."
-"""What the name of a stream's or a consumer's directory begins with that is being deleted."""
+"""Prefix of the directory of a stream or consumer that is being deleted."""
 MESSAGES, CONSUMERS, STREAMS = "msgs", "obs", "streams"
 STATE_FILE = "o.dat"
 _LONGEST_NAME = 255
-"""Bytes that a file system takes."""
+"""Most bytes of a name in a file system."""
 _TOGETHER = META_KEY, META_FILE, META_SUM
 
 
 @dataclass(frozen=True, slots=True)
 class Meta:
-    """What was found. `problem` says what in it is not known here: then `config` is what is."""
+    """A description as it was read.
+
+    `problem` is the error about fields that this server does not know; `config` has the known ones then.
+    """
 
     config: Any
     created: int
-    """ns since 1970; 0: it does not say."""
+    """ns since 1970; 0 when the file does not say."""
     name: str = ""
     problem: str = ""
 
@@ -59,7 +62,10 @@ def write_stream_meta(
     *,
     sync: bool = True,
 ) -> None:
-    """With a `key_file` that is to replace the one there is; durable with `sync`. Raises OSError."""
+    """Write a stream's description, and a `key_file` that replaces meta.key. Raises OSError.
+
+    With `sync`, the files are durable on return.
+    """
     document = {"Created": rfc3339(created)} | config.json()
     _write(directory, config.name, marshal(document), seal, key_file, sync=sync)
 
@@ -75,7 +81,10 @@ def write_consumer_meta(
     *,
     sync: bool = True,
 ) -> None:
-    """With a `key_file` that is to replace the one there is; durable with `sync`. Raises OSError."""
+    """Write a consumer's description, and a `key_file` that replaces meta.key. Raises OSError.
+
+    With `sync`, the files are durable on return.
+    """
     document = {"Created": rfc3339(created), "Name": name} | config.json()
     _write(directory, f"{stream}/{name}", marshal(document), seal, key_file, sync=sync)
 
@@ -99,7 +108,7 @@ def _write(
 
 
 def _write_first(directory: Path, data: bytes, sums: bytes, *, sync: bool) -> None:
-    """There is no meta.inf: it comes last, and with it the stream or the consumer is there."""
+    """Write the files of a new stream or consumer: meta.inf last, because its presence makes it one."""
     replace_file(directory / META_SUM, sums, sync=sync)
     if sync:
         sync_path(directory)
@@ -123,15 +132,16 @@ def _drop_new(directory: Path) -> None:
 
 
 def sync_meta(directory: Path) -> None:
-    """Make durable what was written without `sync`. Raises OSError."""
+    """Make a description durable that was written without `sync`. Raises OSError."""
     for path in (directory / META_SUM, directory / META_FILE, directory, directory.parent):
         sync_path(path)
 
 
 def remove_directory(directory: Path, *, sync: bool = False) -> None:
-    """Delete a stream's or a consumer's, at once: when it has another name it is nobody's. Raises OSError.
+    """Delete the directory of a stream or consumer: rename it first, then remove it. Raises OSError.
 
-    With `sync` it does not come back.
+    After the rename it is no longer a stream's or consumer's, even when the removal is interrupted. With
+    `sync`, the rename is durable.
     """
     gone = _deleted(directory)
     if gone.exists():
@@ -143,7 +153,7 @@ def remove_directory(directory: Path, *, sync: bool = False) -> None:
 
 
 def _deleted(directory: Path) -> Path:
-    """What a directory is called while it is deleted; the longest names leave no room for the prefix."""
+    """Return the name of a directory during its deletion: with a prefix, or a hash when that is too long."""
     name = directory.name.encode()
     if len(DELETED) + len(name) > _LONGEST_NAME:
         return directory.with_name(DELETED + sha256(name).hexdigest())
@@ -151,17 +161,17 @@ def _deleted(directory: Path) -> Path:
 
 
 class Undo:
-    """A stream's or a consumer's directory as it is now, to be put back when what is begun cannot be done."""
+    """Remembers the description files of a stream or consumer, to restore them when a change fails."""
 
     def __init__(self, directory: Path) -> None:
-        """Raises OSError."""
+        """Read the present files. Raises OSError."""
         self._directory = directory
         self._is_new = not directory.is_dir()
         self._missing = [each for each in directory.parents if not each.is_dir()] if self._is_new else []
         self._files = {} if self._is_new else {name: _read(directory / name) for name in _TOGETHER}
 
     def undo(self) -> None:
-        """Raises OSError."""
+        """Restore the files, or remove a directory that did not exist. Raises OSError."""
         if not self._is_new:
             _drop_new(self._directory)
             for name, content in self._files.items():
@@ -181,12 +191,12 @@ class Undo:
 
 
 def _remove_known(directory: Path) -> None:
-    """Remove a directory; one with little in it without a descriptor: there may be none. Raises OSError."""
+    """Remove a directory; needs no descriptor for a small one, because none may be left. Raises OSError."""
     for name in (*_TOGETHER, STATE_FILE):
         for suffix in ("", NEW, ".tmp", NEW + ".tmp"):
             (directory / (name + suffix)).unlink(missing_ok=True)
     for each in (directory / MESSAGES, directory):
-        with contextlib.suppress(OSError):  # there is something else in it
+        with contextlib.suppress(OSError):  # other files are in it
             each.rmdir()
     if directory.is_dir():
         shutil.rmtree(directory)
@@ -200,20 +210,20 @@ def _read(path: Path) -> bytes | None:
 
 
 def read_stream_meta(directory: Path, keys: Keys, account: str) -> Meta:
-    """Raises MetaError."""
+    """Read a stream's description; finish or undo an interrupted replacement. Raises MetaError."""
     name = directory.name
     data = _settled(directory, keys, _Names("Stream", "stream", name, account, name))
     return _decode(data, directory, "Stream", "stream", StreamConfig)
 
 
 def peek_stream_meta(directory: Path, keys: Keys, account: str, name: str) -> Meta:
-    """The same of a directory that is somebody else's: its files stay as they are. Raises MetaError."""
+    """Read a stream's description, and leave all files as they are. Raises MetaError."""
     names = _Names("Stream", "stream", name, account, name)
     return _decode(_settled(directory, keys, names, leave=True), directory, "Stream", "stream", StreamConfig)
 
 
 def read_consumer_meta(directory: Path, keys: Keys, account: str, stream: str) -> Meta:
-    """Raises MetaError."""
+    """Read a consumer's description; finish or undo an interrupted replacement. Raises MetaError."""
     name = directory.name
     names = _Names("Consumer", "consumer", f"{stream}/{name}", account, f"{stream}.{name}")
     return _decode(_settled(directory, keys, names), directory, "Consumer", "consumer", ConsumerConfig)
@@ -221,7 +231,7 @@ def read_consumer_meta(directory: Path, keys: Keys, account: str, stream: str) -
 
 @dataclass(frozen=True, slots=True)
 class _Names:
-    """What a file is called in messages, and what its checksum and its keys are made with."""
+    """Words for error texts, and the names that the checksum and the keys are derived from."""
 
     title: str
     what: str
@@ -231,7 +241,7 @@ class _Names:
 
 
 def _settled(directory: Path, keys: Keys, names: _Names, *, leave: bool = False) -> bytes:
-    """What meta.inf holds; an interrupted replacement is finished, or undone, but for `leave`."""
+    """Return meta.inf in clear; finish or undo an interrupted replacement, unless `leave`."""
     try:
         new = [name for name in _TOGETHER if (directory / (name + NEW)).exists()]
     except OSError as exc:
@@ -259,7 +269,7 @@ def _path(directory: Path, name: str, new: Sequence[str]) -> Path:
 
 
 def _checked(directory: Path, names: _Names, new: Sequence[str]) -> bytes:
-    """What meta.inf holds, which its checksum is right for; of those that are `new`, the new ones."""
+    """Return meta.inf after verifying its checksum; for the names in `new`, read the new files."""
     path, sums = _path(directory, META_FILE, new), _path(directory, META_SUM, new)
     what, title = names.what, names.title
     try:

@@ -1,9 +1,10 @@
-"""How far the sources of a stream have come, as it is written down: what is stored may be purged
-(sources.db, writeSourcesState of filestore.go).
+"""The file of the positions of a stream's sources (sources.db, writeSourcesState of filestore.go).
 
-Magic 1, how many, the stamp (both 8 bytes, little endian); then for each the length of its index name, the
-name, its sequence, the length of its identity, and the identity, numbers as uvarints. The headers of messages
-at and behind the stamp are newer than what it says.
+Without it, the positions would be lost when the stored messages, whose headers have them, are purged.
+
+Format: magic 1, the number of sources, the stamp (both 8 bytes, little endian); then for each source the
+length of its index name, the name, its sequence, the length of its identity, and the identity, numbers as
+uvarints. The stamp is a sequence of the stream: headers of messages from there on are newer than the file.
 """
 
 from __future__ import annotations
@@ -23,14 +24,14 @@ _HEAD = 17
 
 
 class SourcesState(NamedTuple):
-    """`positions`: by index name the sequence in the origin, and the origin's identity."""
+    """`positions`: by index name (sequence in the origin, the origin's identity)."""
 
     stamp: int
     positions: dict[str, tuple[int, str]]
 
 
 def encode(state: SourcesState) -> bytes:
-    """The content of the file."""
+    """Encode the content of the file."""
     parts = [
         bytes((_MAGIC,)),
         len(state.positions).to_bytes(8, "little"),
@@ -45,7 +46,7 @@ def encode(state: SourcesState) -> bytes:
 
 
 def decode(data: bytes) -> SourcesState:
-    """Raises ValueError for what encode() would not write."""
+    """Decode the content of the file. Raises ValueError for a damaged one."""
     if len(data) < _HEAD:
         raise ValueError("short buffer")
     if data[0] != _MAGIC:
@@ -70,7 +71,7 @@ class _Reader(UvarintReader):
 
 
 def read_sources_state(directory: Path, warn: Callable[[str], None]) -> SourcesState:
-    """What is written down in a stream's directory; what cannot be read is said, and taken for nothing."""
+    """Read the file in a stream's directory; without a readable one, `warn` and return no positions."""
     try:
         return decode((directory / SOURCES_FILE).read_bytes())
     except FileNotFoundError:
@@ -83,7 +84,7 @@ def read_sources_state(directory: Path, warn: Callable[[str], None]) -> SourcesS
 
 
 def write_sources_state(directory: Path, state: SourcesState) -> None:
-    """Write it down; where there is nothing to say, there is no file. Raises OSError."""
+    """Write the file, or delete it when there are no positions. Raises OSError."""
     if state.positions:
         replace_file(directory / SOURCES_FILE, encode(state), sync=False)
     else:

@@ -1,7 +1,7 @@
-"""Write down what consumers have done (filestore.go), soon after it has changed: one thread for all of them.
+"""Write the states of consumers (filestore.go) soon after they change, in one thread for all of them.
 
-What changes until then is written with it. A lock is held while one state is written: whoever holds it may
-write, or delete, the same files.
+Changes until then are written together. A lock is held while one state is written: its holder may write or
+delete the same files.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from gnats.clock import sleep
 from gnats.jetstream.threads import in_thread
 
 WRITE_DELAY = 0.05
-"""Seconds between a change of a state and its being written."""
+"""Seconds between the change of a state and its write."""
 _AT_ONCE = 256
-"""States that are held in memory."""
+"""States that wait in memory for their write at the same time."""
 
 
 class Stored(Protocol):
@@ -29,14 +29,14 @@ class Stored(Protocol):
     def is_running(self) -> bool: ...
 
     def state(self) -> bytes | None:
-        """What is to be written; None: nothing has changed."""
+        """Return the state to write, None when the consumer has stopped."""
 
     def write(self, state: bytes) -> None:
-        """Write what state() gave."""
+        """Write a result of state(). Any thread, with the writer's lock."""
 
 
 class StateWriter:
-    """The states of one server's consumers. Used from the loop, but for what it does in threads."""
+    """Writes the states of one server's consumers. Used from the loop's thread; writes in another."""
 
     def __init__(self) -> None:
         self._changed: dict[Stored, None] = {}
@@ -44,20 +44,23 @@ class StateWriter:
         self._task: asyncio.Task[None] | None = None
 
     def note(self, consumer: Stored) -> None:
-        """Its state has changed."""
+        """Write the consumer's state soon, because it has changed."""
         self._changed[consumer] = None
         if self._task is None:
             self._task = asyncio.create_task(self._write_all())
 
     @contextmanager
     def leaving(self, consumer: Stored) -> Iterator[None]:
-        """Nothing is written of it but by whom holds this, nor afterwards."""
+        """Keep the writer from the consumer's files during the `with` block.
+
+        The consumer must have stopped (is_running is False), so the writer does not touch them afterwards.
+        """
         self._changed.pop(consumer, None)
         with self._writing:
             yield
 
     async def close(self) -> None:
-        """All consumers have left."""
+        """Stop writing. All consumers must have stopped."""
         if self._task:
             self._task.cancel()
             await asyncio.wait([self._task])
@@ -78,7 +81,7 @@ class StateWriter:
             self._task = None
 
     def _write(self, states: list[tuple[Stored, bytes]]) -> None:
-        """In a thread."""
+        """Write states; in a thread."""
         for consumer, state in states:
             with self._writing:
                 if consumer.is_running:

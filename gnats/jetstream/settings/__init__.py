@@ -1,1 +1,1 @@
-"""What streams and consumers can be configured to do, and what they may use."""
+"""Configurations of streams and consumers: their fields, rules, defaults, and reservations."""

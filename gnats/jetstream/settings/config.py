@@ -1,7 +1,7 @@
-"""What streams and consumers can be told (StreamConfig in stream.go, ConsumerConfig in consumer.go).
+"""Configurations of streams and consumers (StreamConfig in stream.go, ConsumerConfig in consumer.go).
 
 Attributes have the JSON's names. Durations are nanoseconds, times RFC 3339 with "" for none, sizes bytes.
-What a configuration must satisfy, and its defaults, are in stream_rules and consumer_rules.
+Checks and defaults are in stream_rules and consumer_rules.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class StreamConsumerSource(Document):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamSource(Document):
-    """Another stream that one is a mirror of, or takes messages from."""
+    """The origin of a mirror, or one of a stream's sources."""
 
     name: str = always("string", "")
     opt_start_seq: int = omitempty("uint64", 0)
@@ -108,7 +108,7 @@ class StreamSource(Document):
     consumer: StreamConsumerSource | None = one(StreamConsumerSource)
 
     def index_name(self) -> str:
-        """What tells the sources of a stream apart (composeIName in stream.go)."""
+        """Return a name that is unique among the sources of a stream (composeIName in stream.go)."""
         name = self.header_name()
         if self.consumer:
             name += ":C=" + server_hash(self.consumer.name)
@@ -118,11 +118,14 @@ class StreamSource(Document):
         return f"{name} {sources} " + "\f".join(each.dest or ">" for each in self.subject_transforms)
 
     def consumer_index_name(self) -> str:
-        """What tells the consumers apart that sources name (composeCName in stream.go)."""
+        """Return a name for the durable consumer that this source names (composeCName in stream.go)."""
         return f"{self.header_name()} {self.consumer.name if self.consumer else ''}"
 
     def header_name(self) -> str:
-        """Its name, and what it is external by: what the index name begins with but for a consumer."""
+        """Return the origin's name, with a hash of the API prefix of an external one.
+
+        The index name begins with it.
+        """
         return f"{self.name}:{server_hash(self.external.api)}" if self.external else self.name
 
 
@@ -184,7 +187,7 @@ class StreamConfig(Document):
         return members
 
     def with_static_metadata(self) -> Self:
-        """With the API level that it requires, which is stored (setStaticStreamMetadata)."""
+        """Add the required API level to the metadata, to be stored (setStaticStreamMetadata)."""
         level = 0
         if self.allow_msg_ttl or self.subject_delete_marker_ttl > 0:
             level = 1
@@ -200,11 +203,11 @@ class StreamConfig(Document):
         return dataclasses.replace(self, metadata=_static(self.metadata, level))
 
     def with_dynamic_metadata(self) -> Self:
-        """With what is said of the server in responses, and not stored (setDynamicStreamMetadata)."""
+        """Add the server's version and API level to the metadata (setDynamicStreamMetadata)."""
         return dataclasses.replace(self, metadata=_dynamic(self.metadata))
 
     def with_metadata_of(self, other: Mapping[str, str]) -> Self:
-        """With what others than the user have written into `other`, for comparisons."""
+        """Take the required API level of `other`, and drop keys of responses, for comparisons."""
         return dataclasses.replace(self, metadata=_copied(self.metadata, other))
 
 
@@ -280,11 +283,11 @@ class ConsumerConfig(Document):
 
     @property
     def filters(self) -> tuple[str, ...]:
-        """The subjects to deliver; none: all of the stream's (gatherSubjectFilters in consumer.go)."""
+        """The subjects to deliver; empty: all of the stream's (gatherSubjectFilters in consumer.go)."""
         return ((self.filter_subject,) if self.filter_subject else ()) + self.filter_subjects
 
     def replicas(self, stream: StreamConfig) -> int:
-        """How many there are, in that stream."""
+        """Return the number of the consumer's replicas in that stream."""
         if self.num_replicas == 0 or self.num_replicas > stream.num_replicas:
             if not self.is_durable and stream.retention == LIMITS and self.num_replicas == 0:
                 return 1
@@ -292,7 +295,7 @@ class ConsumerConfig(Document):
         return self.num_replicas
 
     def with_static_metadata(self) -> Self:
-        """With the API level that it requires, which is stored (setStaticConsumerMetadata)."""
+        """Add the required API level to the metadata, to be stored (setStaticConsumerMetadata)."""
         level = 0
         if (
             self.pause_until not in ("", ZERO_TIME)
@@ -307,11 +310,11 @@ class ConsumerConfig(Document):
         return dataclasses.replace(self, metadata=_static(self.metadata, level))
 
     def with_dynamic_metadata(self) -> Self:
-        """With what is said of the server in responses, and not stored (setDynamicConsumerMetadata)."""
+        """Add the server's version and API level to the metadata (setDynamicConsumerMetadata)."""
         return dataclasses.replace(self, metadata=_dynamic(self.metadata))
 
     def with_metadata_of(self, other: Mapping[str, str]) -> Self:
-        """With what others than the user have written into `other`, for comparisons."""
+        """Take the required API level of `other`, and drop keys of responses, for comparisons."""
         return dataclasses.replace(self, metadata=_copied(self.metadata, other))
 
 
@@ -335,7 +338,7 @@ def _user(metadata: Mapping[str, str]) -> dict[str, str]:
 
 
 def supports_required_level(metadata: Mapping[str, str]) -> bool:
-    """Whether something stored requires no more than this server knows (supportsRequiredApiLevel)."""
+    """Whether this server has the API level that the metadata requires (supportsRequiredApiLevel)."""
     level = metadata.get(REQUIRED_LEVEL_KEY, "")
     try:
         return not level or int(level) <= JS_API_LEVEL

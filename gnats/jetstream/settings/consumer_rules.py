@@ -1,5 +1,5 @@
-"""What a consumer's configuration must satisfy, its defaults, and what of it may change
-(setConsumerConfigDefaults, checkConsumerCfg and checkNewConsumerConfig in consumer.go)."""
+"""Checks, defaults and permitted changes of a consumer's configuration (setConsumerConfigDefaults,
+checkConsumerCfg and checkNewConsumerConfig in consumer.go)."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ DEFAULT_MAX_ACK_PENDING = 1000
 DEFAULT_MAX_WAITING = 512
 DEFAULT_PINNED_TTL = 120_000_000_000
 DEFAULT_INACTIVE_THRESHOLD = 5_000_000_000
-"""Of ephemeral consumers."""
+"""For ephemeral consumers, in nanoseconds."""
 SOURCE_HEARTBEAT = SECOND
-"""The idle heartbeats of consumers that streams take their messages from, in nanoseconds."""
+"""Idle heartbeat of the consumers of mirrors and sources, in nanoseconds."""
 
 _SHORTEST_HEARTBEAT = 100_000_000
 _GROUP_NAME = re.compile(r"[a-zA-Z0-9/_=-]{1,16}")
@@ -72,9 +72,9 @@ def with_defaults(
     *,
     pedantic: bool = False,
 ) -> ConsumerConfig:
-    """The configuration with defaults where nothing, or something impossible, was said.
+    """Fill in defaults for unset and impossible values. Raises ApiError.
 
-    In pedantic mode nothing that was said is changed, but refused. Raises ApiError.
+    Pedantic mode refuses a value that would have to change.
     """
     config = _without_negatives(config, pedantic)
     new: dict[str, Any] = {}
@@ -142,7 +142,7 @@ def check_consumer_cfg(
     recovering: bool = False,
     overlaps: Overlaps | None = None,
 ) -> None:
-    """Raise ApiError for what cannot be, of a configuration that has its defaults, or Stopped. Any thread."""
+    """Raise ApiError for an invalid configuration (with its defaults); Stopped at shutdown. Any thread."""
     if config.name and not valid_asset_name(config.name):
         raise invalid_config("consumer name can not contain '.', '*', '>', '\\', '/'")
     if config.durable_name and not valid_asset_name(config.durable_name):
@@ -258,7 +258,7 @@ def _check_filters(config: ConsumerConfig, overlaps: Overlaps) -> None:
 
 
 def _check_start(config: ConsumerConfig) -> None:
-    """Refuse a start that the deliver policy does not go with."""
+    """Refuse a start sequence or time that the deliver policy lacks, or does not use."""
     policy = config.deliver_policy
 
     def refuse_extra(start: str, also: str) -> ApiError:
@@ -302,7 +302,7 @@ def _check_sampling(text: str) -> None:
 
 
 def is_group_name(name: str) -> bool:
-    """Can a priority group be called that?"""
+    """Whether a name is valid for a priority group."""
     return _GROUP_NAME.fullmatch(name) is not None
 
 
@@ -325,7 +325,7 @@ def _check_priority(config: ConsumerConfig) -> None:
 
 
 def check_workqueue(config: ConsumerConfig, stream: StreamConfig) -> None:
-    """Raise ApiError for a consumer that a work queue cannot have, others left aside."""
+    """Raise ApiError for a consumer that a work queue cannot have, without regard to its other consumers."""
     if stream.retention != WORKQUEUE or config.direct or config.sourcing:
         return
     if config.ack_policy not in (ACK_EXPLICIT, ACK_FLOW_CONTROL):
@@ -335,7 +335,10 @@ def check_workqueue(config: ConsumerConfig, stream: StreamConfig) -> None:
 
 
 def completed(config: ConsumerConfig) -> ConsumerConfig:
-    """What a new consumer has at last: an ephemeral one goes when it is not used. Raises ApiError."""
+    """Complete a new consumer's configuration: give an ephemeral one an inactive threshold.
+
+    Raises ApiError for a name that is too long.
+    """
     if config.is_durable:
         if len(config.durable_name.encode()) > MAX_NAME_LEN:
             raise errors.CONSUMER_NAME_TOO_LONG(max=MAX_NAME_LEN)
@@ -344,7 +347,7 @@ def completed(config: ConsumerConfig) -> ConsumerConfig:
 
 
 def ending(config: ConsumerConfig) -> ConsumerConfig:
-    """One that goes when it is not used for long enough; a stream's limit of that may be below 0."""
+    """Set the default inactive threshold when there is none; a stream's limit of it may be below 0."""
     if config.inactive_threshold > 0:
         return config
     return replace(config, inactive_threshold=DEFAULT_INACTIVE_THRESHOLD)
@@ -367,9 +370,10 @@ _FIXED: tuple[tuple[str, str], ...] = (
 def check_consumer_update(
     old: ConsumerConfig, new: ConsumerConfig, has_interest: Callable[[str], bool]
 ) -> None:
-    """Raise ApiError for what of a consumer can not change; `has_interest` is asked of a subject.
+    """Raise ApiError for a change that a consumer's configuration does not permit.
 
-    One that does not say what is wrong with a code of its own is a CONSUMER_CREATE.
+    `has_interest` says whether a subject has subscribers. Refusals without a code of their own are a
+    CONSUMER_CREATE.
     """
     if old == new:
         return

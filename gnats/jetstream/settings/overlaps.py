@@ -1,7 +1,7 @@
-"""Subjects that must not overlap (stream.go), of a stream and of all streams of an account, however many.
+"""Find overlapping subjects (stream.go), of a stream or of all streams of an account, however many there are.
 
-What is found is what comparing each with each finds, in the time that it takes to look at each. Only
-wildcards in the same places of very many subjects take longer: threads do that, and stop() ends it.
+The results are those of comparing each subject with each, usually in time linear in their number. Very many
+subjects with wildcards in the same places take longer: threads compare them, and stop() ends that.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ if TYPE_CHECKING:
     from gnats.jetstream.settings.config import StreamConfig
 
 MANY = 256
-"""Subjects from which on a thread looks at them."""
+"""From this number of subjects on, a thread compares them."""
 
 
 class Overlaps:
-    """Makes the comparisons of one server."""
+    """The comparisons of one server."""
 
     def __init__(self) -> None:
         self._tries: weakref.WeakSet[SubjectTrie] = weakref.WeakSet()
         self._stopped = False
 
     def trie(self, subjects: Iterable[str] = ()) -> SubjectTrie:
-        """A set of subjects to compare."""
+        """Return a set of subjects to compare."""
         trie = SubjectTrie(subjects)
         self._tries.add(trie)
         if self._stopped:
@@ -36,36 +36,36 @@ class Overlaps:
         return trie
 
     def stop(self) -> None:
-        """End what is compared in threads; they raise gnats.core.subjects.subjecttrie.Stopped."""
+        """Make comparisons in threads end with gnats.core.subjects.subjecttrie.Stopped."""
         self._stopped = True
         for trie in list(self._tries):
             trie.stop()
 
     def check(self) -> None:
-        """Raise Stopped after stop(): now and then, in what takes its time."""
+        """Raise Stopped after stop(). Long loops call this now and then."""
         if self._stopped:
             raise Stopped
 
     def first_collision(self, subjects: Sequence[str]) -> tuple[int, int] | None:
-        """The places of the first subject that collides with a later one, and of the first of those."""
+        """Return (i, j): the first subject that collides with a later one, and the first such later one."""
         trie = self.trie(subjects)
         return trie.first_collision(subjects) if trie.has_collision() else None
 
     def has_collision(self, subjects: Sequence[str]) -> bool:
-        """Is there a literal subject that two of them match?"""
+        """Whether a literal subject exists that two of the subjects match."""
         return self.trie(subjects).has_collision()
 
     def has_subset(self, subjects: Sequence[str]) -> bool:
-        """Does one of them match all that another one matches?"""
+        """Whether one of the subjects matches everything that another one matches."""
         return self.trie(subjects).has_subset()
 
 
 def subject_count(config: StreamConfig) -> int:
-    """How many subjects there are to look at in a configuration."""
+    """Return the number of subjects to compare in a configuration, with those of its sources."""
     sources = [config.mirror, *config.sources]
     return len(config.subjects) + sum(1 + len(each.subject_transforms) for each in sources if each)
 
 
 def first_invalid(subjects: Sequence[str]) -> int:
-    """The place of the first subject that is not valid, or how many there are."""
+    """Return the index of the first invalid subject, or the number of subjects."""
     return next((at for at, subject in enumerate(subjects) if not valid_subject(subject)), len(subjects))

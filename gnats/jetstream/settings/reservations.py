@@ -1,4 +1,4 @@
-"""What streams reserve of their account's and the server's resources by their max_bytes (jetstream.go)."""
+"""The reservations of streams in their account and server, by their max_bytes (jetstream.go)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gnats.options.values.limits import DEFAULT_TIER, JetStreamAccountLimits
 
 
 class Resources:
-    """The server's memory and storage, and how much of it streams have reserved by their max_bytes."""
+    """The server's memory and storage in bytes, and how much of each streams have reserved."""
 
     def __init__(self, max_memory: int, max_store: int) -> None:
         self.max_memory = max_memory
@@ -21,7 +21,7 @@ class Resources:
         self.memory_reserved = self.store_reserved = 0
 
     def reserve(self, storage: str, max_bytes: int) -> None:
-        """Reserve for a stream, or with a negative number release."""
+        """Reserve bytes for a stream, or release them with a negative number."""
         if storage == MEMORY:
             self.memory_reserved += max_bytes
         else:
@@ -29,7 +29,7 @@ class Resources:
 
 
 def account_reservation(tier: str, replicas: int, max_bytes: int) -> int:
-    """What a stream of that size reserves of its account: limits without tiers count every replica."""
+    """Return the bytes that a stream reserves in its account. Limits without tiers count every replica."""
     if max_bytes <= 0:
         return 0
     return min(max_bytes * replicas, MAX_INT64) if tier == DEFAULT_TIER and replicas > 1 else max_bytes
@@ -38,8 +38,10 @@ def account_reservation(tier: str, replicas: int, max_bytes: int) -> int:
 def check_limits(
     limits: JetStreamAccountLimits, tier: str, config: StreamConfig, reserved: int, server: Resources
 ) -> None:
-    """Raise ApiError where a stream would be too much for its account, which has `reserved`, or the server
-    (checkAllLimits)."""
+    """Raise ApiError when a stream exceeds the limits of its account or server (checkAllLimits).
+
+    `reserved` are the bytes that the account's other streams have reserved.
+    """
     if 0 < limits.max_consumers < config.max_consumers:
         raise MAXIMUM_CONSUMERS_LIMIT()
     more = 1 if config.max_bytes < 0 else config.max_bytes
@@ -57,7 +59,7 @@ def check_limits(
 
 
 def max_bytes_limits(limits: JetStreamAccountLimits, config: StreamConfig) -> tuple[bool, int]:
-    """Whether max_bytes must be set, and how high it may be; not above 0: as high as one likes."""
+    """Return (whether max_bytes must be set, its highest value; 0 or less: no limit)."""
     if config.storage == FILE:
         return limits.max_bytes_required, limits.storage_max_stream_bytes
     return limits.max_bytes_required, limits.memory_max_stream_bytes

@@ -1,5 +1,5 @@
-"""What a stream's configuration must satisfy, its defaults, and what of it may change (checkStreamCfg and
-configUpdateCheck in stream.go)."""
+"""Checks, defaults and permitted changes of a stream's configuration (checkStreamCfg and configUpdateCheck in
+stream.go)."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from gnats.options.values.limits import JetStreamAccountLimits, JSLimitOpts
 MAX_NAME_LEN = 255
 MAX_DESCRIPTION_LEN = 4 * 1024
 MAX_METADATA_LEN = 128 * 1024
-"""Bytes of all keys and values together."""
+"""Most bytes of all keys and values together."""
 MAX_REPLICAS = 5
 DEFAULT_DUPLICATE_WINDOW = 120_000_000_000
 API_PREFIX = "$JS.API"
@@ -50,16 +50,16 @@ _PRIVATE = ("$JS.>", "$JSC.>", "$NRG.>")
 _UNLIMITED = ("max_msgs", "max_msgs_per_subject", "max_bytes", "max_msg_size", "max_consumers")
 
 Lookup = Callable[[str], StreamConfig | None]
-"""The configuration of a stream of the same account."""
+"""Returns the configuration of a stream of the same account, None for an unknown one."""
 
 
 def valid_asset_name(name: str) -> bool:
-    """Can a stream or a consumer be called that? (isValidAssetName in jetstream.go)"""
+    """Whether a name is valid for a stream or consumer (isValidAssetName in jetstream.go)."""
     return name != "" and not _NOT_IN_NAMES.search(name)
 
 
 def metadata_len(metadata: dict[str, str]) -> int:
-    """The bytes of all keys and values."""
+    """Return the bytes of all keys and values."""
     return sum(len(key.encode()) + len(value.encode()) for key, value in metadata.items())
 
 
@@ -72,9 +72,9 @@ def check_stream_cfg(
     pedantic: bool = False,
     overlaps: Overlaps | None = None,
 ) -> StreamConfig:
-    """The configuration with defaults where nothing was said. `account`: the limits for such a stream.
+    """Check a configuration, and fill in defaults for unset values. `account`: the limits for such a stream.
 
-    In pedantic mode nothing that was said is changed, but refused. Any thread. Raises ApiError, Stopped.
+    Pedantic mode refuses a value that would have to change. Any thread. Raises ApiError, Stopped.
     """
     overlaps = overlaps or Overlaps()
     _check_names(config)
@@ -220,7 +220,7 @@ def _check_discard_new_per_subject(cfg: StreamConfig) -> None:
 
 
 class _Known:
-    """What is known of the streams that one takes messages from."""
+    """The origins of a stream, as far as they are streams of the same account."""
 
     def __init__(self, lookup: Lookup, overlaps: Overlaps) -> None:
         self.lookup = lookup
@@ -231,7 +231,10 @@ class _Known:
         self._api_prefixes: dict[str, None] = {}
 
     def note(self, cfg: StreamConfig, source: StreamSource, too_small: Kind) -> StreamConfig | None:
-        """The configuration of a source, if it is visible; `too_small` where its messages could not come."""
+        """Note an origin; return its configuration, None when it is external or unknown.
+
+        Raises `too_small` when its messages may be larger than the stream allows.
+        """
         if source.external:
             if source.external.deliver:
                 self._deliver_prefixes[source.external.deliver] = None
@@ -264,7 +267,7 @@ class _Known:
                 raise errors.STREAM_EXTERNAL_API_OVERLAP(prefix=prefix, subject=API_PREFIX)
 
     def _by_first_token(self) -> dict[str, list[tuple[int, str]]]:
-        """The subjects of the origins, and which of all of them each is."""
+        """Return the origins' subjects with their index, by first token."""
         found: dict[str, list[tuple[int, str]]] = {}
         every = (subject for origin in self._origins.values() for subject in origin.subjects)
         for at, subject in enumerate(every):
@@ -272,7 +275,7 @@ class _Known:
         return found
 
     def touches(self, cfg: StreamConfig, wanted: str) -> bool:
-        """Has a stream subjects in common with a filter?"""
+        """Whether a stream's subjects overlap with a filter."""
         if len(cfg.subjects) < MANY:
             return any(collide(subject, wanted) for subject in cfg.subjects)
         trie = self._tries.get(cfg.name)
@@ -308,7 +311,7 @@ def _sources_of(transforms: Sequence[SubjectTransformConfig]) -> list[str]:
 
 
 def _check_mirror(cfg: StreamConfig, mirror: StreamSource, known: _Known, pedantic: bool) -> bool:
-    """Whether the mirror answers direct gets: that is up to its origin."""
+    """Check a mirror; return whether it answers direct gets, which its origin decides."""
     refusals = (
         (cfg.first_seq, errors.MIRROR_WITH_FIRST_SEQ),
         (cfg.subjects, errors.MIRROR_WITH_SUBJECTS),
@@ -371,10 +374,10 @@ def _check_sources(cfg: StreamConfig, known: _Known) -> None:
 
 
 def _check_cycles(config: StreamConfig, known: _Known) -> None:
-    """Refuse streams that take messages from each other in a circle, as far as subjects make it one.
+    """Refuse a circle of streams that copy messages from each other, if filters let messages go round.
 
-    Streams are visited by their distance. One that is met more than once at the same distance is looked at
-    where it comes first and where it comes last: nothing else is to be found between.
+    Visits streams by distance. A stream that occurs more than once at the same distance is examined at its
+    first and last occurrence only: those in between find nothing else.
     """
     level: list[StreamConfig] = [config]
     visited: set[str] = set()
@@ -421,7 +424,7 @@ def _check_subjects(cfg: StreamConfig, overlaps: Overlaps) -> None:
             good -= 1
             break
         seen.add(subject)
-    # the first of all refusals counts, and a subject's overlap comes behind what is wrong with it alone
+    # The first refusal in the order of the subjects counts; a subject's own fault comes before its overlap.
     pair = overlaps.first_collision(cfg.subjects)
     if pair and pair[0] < good:
         subject, other = cfg.subjects[pair[0]], cfg.subjects[pair[1]]
@@ -463,7 +466,7 @@ def _check_republish(cfg: StreamConfig, republish: RePublish, pedantic: bool) ->
     if any(collide(republish.dest, subject) for subject in cfg.subjects):
         raise invalid_config("stream configuration for republish destination forms a cycle")
     try:
-        if republish.dest:  # nothing is published again without
+        if republish.dest:  # without a destination, nothing is republished
             SubjectTransform(republish.src, republish.dest)
     except ValueError:
         raise invalid_config(
@@ -477,9 +480,10 @@ def _check_republish(cfg: StreamConfig, republish: RePublish, pedantic: bool) ->
 
 
 def check_stream_update(old: StreamConfig, new: StreamConfig) -> StreamConfig:
-    """What a stream becomes by a configuration that check_stream_cfg has let pass (configUpdateCheck).
+    """Check a change to a configuration that check_stream_cfg() has passed; return it (configUpdateCheck).
 
-    Raises ApiError for what can not change. Limits are the caller's business.
+    A sealed stream gets the settings that go with it. Does not check limits. Raises ApiError for a change
+    that is not permitted.
     """
     if new.name != old.name:
         raise invalid_config("stream configuration name must match original")
@@ -511,7 +515,7 @@ def check_stream_update(old: StreamConfig, new: StreamConfig) -> StreamConfig:
 
 
 def check_stream_create(config: StreamConfig) -> None:
-    """Raise ApiError for what a stream cannot be made with, but can become."""
+    """Raise ApiError for settings that only an existing stream may have."""
     if config.sealed:
         raise invalid_config("stream configuration for create can not be sealed")
     if config.mirror_direct and not config.mirror:
@@ -519,7 +523,7 @@ def check_stream_create(config: StreamConfig) -> None:
 
 
 def check_filters(cfg: StreamConfig) -> None:
-    """Raise ApiError for filters of a mirror or a source that are no subjects, as late as nats-server."""
+    """Raise ApiError for invalid filters of a mirror or source: after other checks, as in nats-server."""
     for source, what in [(cfg.mirror, "mirror"), *((source, "source") for source in cfg.sources)]:
         if source is None or source.subject_transforms:
             continue

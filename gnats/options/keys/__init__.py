@@ -1,4 +1,4 @@
-"""The keys of a configuration: from what was written to options (opts.go)."""
+"""The keys of a configuration: readers that turn their values into options (opts.go)."""
 
 from gnats.options.keys.apply import apply_config
 

@@ -33,16 +33,17 @@ from gnats.options.values.auth import GLOBAL_ACCOUNT
 
 @dataclass(slots=True)
 class Accounts:
-    """What an accounts block says, and where."""
+    """An accounts block and its place."""
 
     token: Token
     accounts: list[AccountConfig] = field(default_factory=list)
     users: list[Users] = field(default_factory=list)
     items: list[tuple[str, Token, Export | Import]] = field(default_factory=list)
-    """The exports and imports, each with its account and place."""
+    """(account, place, item) of each export and import."""
 
 
 def accounts(key: str, token: Token, problems: Problems) -> Accounts:
+    """Read an accounts block."""
     found = Accounts(token)
     for name, each in _named(key, token, problems):
         if name == GLOBAL_ACCOUNT:
@@ -65,9 +66,9 @@ def accounts(key: str, token: Token, problems: Problems) -> Accounts:
 
 
 def check_items(found: Accounts, names: set[str], problems: Problems) -> None:
-    """Note the exports and imports that cannot be, in accounts of these names.
+    """Report exports and imports that are not valid; `names` are the known accounts.
 
-    Once something is wrong they are not looked at: what is wrong with them may come from that.
+    After an earlier error nothing is checked: it could be the cause of further errors.
     """
     if problems.errors or not found.items:
         return
@@ -92,7 +93,10 @@ def check_items(found: Accounts, names: set[str], problems: Problems) -> None:
 
 
 def _named(key: str, token: Token, problems: Problems) -> Iterator[tuple[str, Token]]:
-    """The accounts, which may be an array of names; entries that are there to be variables are none."""
+    """Yield the name and the token of each account. The value may be an array of names.
+
+    An entry of a block that is used as a variable is not an account.
+    """
     if isinstance(token.value, dict):
         for name, each in token.value.items():
             if each.used_variable:

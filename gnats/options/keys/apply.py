@@ -1,4 +1,4 @@
-"""A whole configuration: its options, and what its blocks must agree about (processConfigFile in opts.go)."""
+"""Sets options from a whole configuration; checks that its blocks agree (processConfigFile in opts.go)."""
 
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -19,9 +19,10 @@ if TYPE_CHECKING:
 
 
 def apply_config(opts: "OptionFields", config: Config, path: str) -> list[str]:
-    """Set the options that a configuration names, of a key's names the last; return warnings.
+    """Set the options that a configuration names. Return warnings.
 
-    Raises OptionError with all that is wrong, warnings first, one line each with file, line and position.
+    If a key occurs under several of its names, the last counts. Raises OptionError with all warnings and
+    errors, one line each with file, line and position.
     """
     problems = Problems()
     if not config.root:
@@ -60,7 +61,7 @@ def _set_authorization(opts: "OptionFields", auth: Authorization) -> None:
 
 
 def _set_operators(opts: "OptionFields", operators: Operators) -> None:
-    """What the configuration itself says about the system account and the resolver takes precedence."""
+    """Set the operators. A system account or resolver of the configuration takes precedence over theirs."""
     opts.trusted_operators = operators.jwts
     opts.system_account = opts.system_account or operators.system_account
     if opts.resolver is None and operators.resolver_url:

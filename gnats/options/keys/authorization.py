@@ -1,4 +1,4 @@
-"""Who may connect: the authorization block and lists of users (parseAuthorization, parseUsers in opts.go)."""
+"""The authorization block and lists of users (parseAuthorization, parseUsers in opts.go)."""
 
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
@@ -28,14 +28,14 @@ AnyUser = TypeVar("AnyUser", User, NkeyUser)
 
 @dataclass(slots=True)
 class Users:
-    """The users of a list, and where the list is."""
+    """A list of users and its place."""
 
     token: Token
     users: list[User] = field(default_factory=list)
     nkeys: list[NkeyUser] = field(default_factory=list)
 
     def completed(self, account: str, default: Permissions | None) -> "Users":
-        """The same users in an account, with the permissions that those without their own get."""
+        """Return the users in `account`; those without permissions get `default`."""
         return Users(
             self.token,
             [_completed(user, account, default) for user in self.users],
@@ -48,7 +48,7 @@ class Users:
 
 @dataclass(slots=True)
 class Authorization:
-    """An authorization block, and where it is."""
+    """An authorization block and its place."""
 
     token: Token
     username: str = ""
@@ -61,6 +61,7 @@ class Authorization:
 
 
 def authorization(key: str, token: Token, problems: Problems) -> Authorization:
+    """Read an authorization block."""
     auth = Authorization(token, **read_block(_AUTHORIZATION, key, token, problems))
     if auth.secret and (auth.username or auth.password):
         problems.error(token, "Cannot have a user/pass and token")
@@ -74,6 +75,7 @@ def authorization(key: str, token: Token, problems: Problems) -> Authorization:
 
 
 def users(key: str, token: Token, problems: Problems) -> Users:
+    """Read an array of users."""
     found = Users(token)
     for item in array(key, token):
         try:
@@ -89,7 +91,7 @@ def users(key: str, token: Token, problems: Problems) -> Users:
 
 
 def check_duplicates(lists: list[Users], problems: Problems) -> None:
-    """Note the names and nkeys that more than one user has."""
+    """Report names and nkeys that more than one user has."""
     seen: set[str] = set()
     for each in lists:
         named = [("user", user.username) for user in each.users] + [

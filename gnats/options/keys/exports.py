@@ -1,4 +1,4 @@
-"""What accounts offer to and take from each other (parseAccountExports, parseAccountImports in opts.go)."""
+"""The exports and imports of an account (parseAccountExports, parseAccountImports in opts.go)."""
 
 from collections import Counter
 from typing import Any
@@ -47,7 +47,7 @@ _OF_SERVICES = {
 
 
 def exports(key: str, token: Token, problems: Problems) -> list[tuple[Token, Export]]:
-    """The exports of an account, each with its place."""
+    """Read the exports of an account, each with its place."""
     found: list[tuple[Token, Export]] = []
     for item in array(key, token):
         try:
@@ -60,7 +60,7 @@ def exports(key: str, token: Token, problems: Problems) -> list[tuple[Token, Exp
 
 
 def imports(key: str, token: Token, problems: Problems) -> list[tuple[Token, Import]]:
-    """The imports of an account, each with its place."""
+    """Read the imports of an account, each with its place."""
     found: list[tuple[Token, Import]] = []
     services: dict[tuple[str, str], str] = {}
     for item in array(key, token):
@@ -91,7 +91,7 @@ def _export(token: Token, problems: Problems) -> Export | None:
     stream, service = found.pop("stream", None), found.pop("service", None)
     if options["stream"] and options["service"]:
         raise ConfigError(token, f"Detected stream {quote(stream or '')} but already saw a service")
-    accounts = found.get("accounts") or None  # none named: all may
+    accounts = found.get("accounts") or None  # no names: all accounts may import
     if service is not None:
         return ServiceExport(service, **found | {"accounts": accounts})
     if stream is not None:
@@ -138,7 +138,7 @@ def _source(key: str, token: Token, problems: Problems) -> dict[str, str]:
 
 
 def _accounts(key: str, token: Token, problems: Problems) -> tuple[str, ...] | None:
-    """Who may import; an empty array is for all."""
+    """Read the accounts that may import; None, for an empty array: all may."""
     return strings(key, token, problems) or None
 
 

@@ -1,5 +1,4 @@
-"""The jetstream blocks, of a server and of an account (parseJetStream, parseJetStreamForAccount in
-opts.go)."""
+"""The jetstream blocks of servers and accounts (parseJetStream, parseJetStreamForAccount in opts.go)."""
 
 import re
 from typing import Any
@@ -29,7 +28,7 @@ _FEWEST_IO, _MOST_IO = 4, 8192
 
 
 def _size(key: str, token: Token, problems: Problems) -> int:
-    """Bytes, of a number or of a text like "10G"."""
+    """Read bytes: a number, or text like "10G"."""
     if type(token.value) is int:
         return token.value
     if not isinstance(token.value, str):
@@ -47,7 +46,7 @@ def _nanoseconds(key: str, token: Token, problems: Problems) -> int:
 
 
 def _switch(key: str, token: Token) -> bool | None:
-    """Whether a value that is no block says on or off."""
+    """Read a switch; None if the value is a block."""
     value = token.value
     if isinstance(value, bool):
         return value
@@ -86,7 +85,7 @@ def _hint(key: str, token: Token, problems: Problems) -> str:
 
 
 def _of_clusters(read: Read) -> Read:
-    """A reader of what says something about clusters only, which there are none of."""
+    """Make a reader that checks a value and ignores it: it matters in clusters only."""
 
     def check(key: str, token: Token, problems: Problems) -> dict[str, Any]:
         value = read(key, token, problems)
@@ -98,7 +97,7 @@ def _of_clusters(read: Read) -> Read:
 
 
 def _without_effect(read: Read, why: str) -> Read:
-    """A reader of what nothing here depends on, of which is warned."""
+    """Make a reader that checks a value and warns that it has no effect."""
 
     def check(key: str, token: Token, problems: Problems) -> dict[str, Any]:
         read(key, token, problems)
@@ -124,7 +123,7 @@ def _batch(key: str, token: Token, problems: Problems) -> dict[str, Any]:
 
 
 def jetstream(key: str, token: Token, problems: Problems) -> JetStreamOptions:
-    """Of a server."""
+    """Read the jetstream block of a server."""
     enabled = _switch(key, token)
     if enabled is not None:
         return JetStreamOptions(enabled=enabled)
@@ -132,7 +131,7 @@ def jetstream(key: str, token: Token, problems: Problems) -> JetStreamOptions:
 
 
 def account_jetstream(key: str, token: Token, problems: Problems) -> Tiers | None:
-    """Of an account: its limits, None where it has no JetStream."""
+    """Read the jetstream block of an account: its limits; None: the account has no JetStream."""
     enabled = _switch(key, token)
     if enabled is not None:
         return UNLIMITED if enabled else None

@@ -1,4 +1,4 @@
-"""Subject mappings, of an account or of the global one (parseAccountMappings in opts.go)."""
+"""Subject mappings of an account (parseAccountMappings in opts.go)."""
 
 from gnats.conf import Token
 from gnats.core.subjects.subject import valid_subject
@@ -8,6 +8,7 @@ from gnats.options.values.accounts import MapDest, Mapping
 
 
 def mappings(key: str, token: Token, problems: Problems) -> list[Mapping]:
+    """Read a block of mappings: by source, one destination or an array of weighted ones."""
     from gnats.options.values.mappings import compile_mappings
 
     found: list[Mapping] = []

@@ -1,4 +1,4 @@
-"""What a configuration lets users do: the permissions blocks (parseUserPermissions in opts.go)."""
+"""The permissions blocks (parseUserPermissions in opts.go)."""
 
 from typing import Any
 
@@ -22,7 +22,10 @@ from gnats.options.values.auth import (
 
 
 def permissions(key: str, token: Token, problems: Problems) -> Permissions:
-    """A permissions block. Leave to respond takes away the leave to publish what is not allowed by name."""
+    """Read a permissions block.
+
+    With a response permission, no list of subjects to publish means that none is allowed, instead of all.
+    """
     found = read_block(_PERMISSIONS, key, token, problems, unknown="Unknown field {} parsing permissions")
     publish: SubjectPermission | None = found.get("publish")
     if found.get("response"):
@@ -67,7 +70,8 @@ def _response(key: str, token: Token, problems: Problems) -> ResponsePermission 
     found: dict[str, Any] = read_block(
         _RESPONSE, key, token, problems, unknown="Unknown field {} parsing permissions"
     )
-    return ResponsePermission(**{option: value for option, value in found.items() if value})  # 0: default
+    # 0 means the default
+    return ResponsePermission(**{option: value for option, value in found.items() if value})
 
 
 _RESPONSE = keys(

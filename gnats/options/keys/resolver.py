@@ -1,4 +1,4 @@
-"""Operator mode: whom to trust, and where accounts come from (operator, resolver and others in opts.go)."""
+"""The keys of operator mode: operators, trusted keys, the account resolver (opts.go)."""
 
 import re
 from dataclasses import dataclass
@@ -34,7 +34,7 @@ _FORMS = 'should be MEM, URL("url") or a map containing type (FULL or CACHE) and
 
 @dataclass(frozen=True, slots=True)
 class Operators:
-    """Operator JWTs, and what a single one says about the system account and where accounts are."""
+    """Operator JWTs; if there is only one, also its system account and the URL of its account server."""
 
     jwts: tuple[str, ...]
     system_account: str = ""
@@ -42,6 +42,7 @@ class Operators:
 
 
 def resolver(key: str, token: Token, problems: Problems) -> ResolverOptions:
+    """Read an account resolver: MEM, URL(...), or a block with type FULL or CACHE."""
     if isinstance(token.value, dict):
         return _resolver_block(key, token, problems)
     text = string(key, token, problems)
@@ -86,7 +87,7 @@ def _check_directory(directory: str, token: Token) -> None:
     try:
         mode = Path(directory).stat().st_mode
     except OSError:
-        return  # it will be made
+        return  # the resolver creates it
     if not stat.S_ISDIR(mode) or not mode & stat.S_IWUSR:
         raise ConfigError(token, f"dir {quote(directory)} needs to point to an accessible directory")
 
@@ -102,7 +103,7 @@ def _url(text: str, token: Token) -> str:
 
 
 def preload(key: str, token: Token, problems: Problems) -> dict[str, str]:
-    """Account JWTs by account; whether they are still good is not looked at."""
+    """Read account JWTs by account; they are decoded, but may have expired."""
     from gnats.jwt.account import AccountClaims
     from gnats.jwt.token import JWTError, decode_as
 
@@ -117,7 +118,7 @@ def preload(key: str, token: Token, problems: Problems) -> dict[str, str]:
 
 
 def operators(key: str, token: Token, problems: Problems) -> Operators:
-    """Operator JWTs, of files or as they are."""
+    """Read operator JWTs, each a file or the JWT itself."""
     found = [_operator(name, token) for name in string_or_strings(key, token, problems)]
     if len(found) != 1:
         return Operators(tuple(jwt for jwt, _ in found))

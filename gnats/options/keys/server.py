@@ -1,4 +1,4 @@
-"""The keys at the top of a configuration and the options they set (processConfigFileLine in opts.go)."""
+"""The top-level keys of a configuration and the options that they set (processConfigFileLine in opts.go)."""
 
 import re
 from typing import Any

@@ -1,4 +1,4 @@
-"""The tls blocks, and what may be asked for in them (parseTLS and GenTLSConfig in opts.go)."""
+"""The tls blocks, and the names of cipher suites and curves (parseTLS and GenTLSConfig in opts.go)."""
 
 import re
 from dataclasses import replace
@@ -56,7 +56,7 @@ _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 def tls(key: str, token: Token, problems: Problems) -> TLSOptions:
-    """A tls block of a listener for clients."""
+    """Read a tls block: of the listener for clients, or of the resolver."""
     before = len(problems.errors)
     found = read_block(
         _TLS, key, token, problems, "error parsing tls config, unknown field {}", variables=False
@@ -86,11 +86,12 @@ def tls(key: str, token: Token, problems: Problems) -> TLSOptions:
 
 
 def _check_files(options: TLSOptions, token: Token) -> None:
-    """Refuse certificates and keys that cannot be read or do not belong together."""
+    """Check that certificates and keys can be read and belong together. Raises ConfigError."""
     from gnats.tls.context import make_context  # loads OpenSSL
 
     try:
-        make_context(replace(options, verify=options.verify or bool(options.ca_file)))  # reads the CA's, too
+        # `verify` makes it read the CA's certificates, too
+        make_context(replace(options, verify=options.verify or bool(options.ca_file)))
     except OptionError as exc:
         raise ConfigError(token, str(exc)) from None
 
@@ -103,7 +104,7 @@ def _check_readable(path: str, token: Token) -> None:
 
 
 def tls_help() -> str:
-    """What --help_tls prints."""
+    """Return the text of --help_tls."""
     lines = [
         "Cipher suites (tls { cipher_suites: [..] }), those marked * only with allow_insecure_cipher_suites:"
     ]

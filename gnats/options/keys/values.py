@@ -1,7 +1,7 @@
-"""Typed readers of the values of a configuration, and the list of what was wrong with them.
+"""Typed readers of configuration values, and the list of problems that they find.
 
-A reader takes a key as written, its token and the list of problems; it returns the value of an option or
-raises ConfigError. A block is read with a table of its keys: names, option, reader.
+A reader gets a key as written, its token, and the problems found until then. It returns the value of an
+option, or raises ConfigError. A table gives the option and the reader of each key of a block.
 """
 
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from gnats.go.text import parse_duration, quote
 
 
 class ConfigError(Exception):
-    """A value that cannot be used: which one, and why."""
+    """A value cannot be used: its token, and the reason."""
 
     def __init__(self, token: Token, reason: str) -> None:
         super().__init__(reason)
@@ -20,7 +20,7 @@ class ConfigError(Exception):
 
 
 class Problems:
-    """What was found to be wrong in a configuration (`errors`) and doubtful (`warnings`), line by line."""
+    """The errors and warnings about a configuration, one line each."""
 
     def __init__(self) -> None:
         self.errors: list[str] = []
@@ -33,17 +33,17 @@ class Problems:
         self.warnings.append(f"{_place(token)}: {reason}")
 
     def misuse(self, key: str, token: Token, reason: str) -> None:
-        """Warn about the way that a key is used."""
+        """Warn about the use of a key."""
         self.warning(token, f"invalid use of field {quote(key)}: {reason}")
 
 
 Read = Callable[[str, Token, Problems], Any]
 Keys = dict[str, tuple[str, Read]]
-"""The option and the reader of each name that a key has; option "" means that there are several."""
+"""By key: the option that it sets, and its reader. Option "": the reader returns a dict of options."""
 
 
 def keys(*rows: tuple[str, Read, str]) -> Keys:
-    """A table of keys, from rows of the option, its reader and the names of its key."""
+    """Make a table from rows of (option, reader, names of the key)."""
     return {name: (option, read) for option, read, names in rows for name in names.split()}
 
 
@@ -56,10 +56,11 @@ def read_block(
     variables: bool = True,
     strict: bool = True,
 ) -> dict[str, Any]:
-    """The options that the keys of a block set, of a key's names the last; what is wrong is noted.
+    """Read a block: return the options that its keys set, and add errors to `problems`.
 
-    A key that is not in the table is an error, or if not `strict` a warning; unless `variables` is false it
-    may be there to be used as a variable. Raises ConfigError when it is no block.
+    If a key occurs under several of its names, the last counts. A key that is not in the table is an error,
+    or without `strict` a warning. With `variables`, such a key may be used as a variable. Raises ConfigError
+    when the value is not a block.
     """
     found: dict[str, Any] = {}
     for name, value in block(key, token).items():
@@ -78,14 +79,14 @@ def read_block(
 
 
 def block(key: str, token: Token) -> dict[str, Token]:
-    """The entries of a block."""
+    """Return the entries of a block. Raises ConfigError."""
     if not isinstance(token.value, dict):
         raise ConfigError(token, f"{key} takes a block {{ ... }}, not {show(token.value)}")
     return token.value
 
 
 def array(key: str, token: Token) -> list[Token]:
-    """The items of an array."""
+    """Return the items of an array. Raises ConfigError."""
     if not isinstance(token.value, list):
         raise ConfigError(token, f"{key} takes an array [ ... ], not {show(token.value)}")
     return token.value
@@ -110,7 +111,7 @@ def integer(key: str, token: Token, problems: Problems) -> int:
 
 
 def duration(key: str, token: Token, problems: Problems) -> float:
-    """Seconds, of a duration as text."""
+    """Read seconds from a duration as text."""
     try:
         return parse_duration(string(key, token, problems)) / 1e9
     except ValueError as exc:
@@ -118,7 +119,7 @@ def duration(key: str, token: Token, problems: Problems) -> float:
 
 
 def seconds(key: str, token: Token, problems: Problems) -> float:
-    """Seconds, of a duration as text or of a number, of which is warned."""
+    """Read seconds from a duration as text, or from a number with a warning."""
     if type(token.value) is int:
         problems.misuse(key, token, f"{key} should be converted to a duration")
         return float(token.value)
@@ -128,7 +129,7 @@ def seconds(key: str, token: Token, problems: Problems) -> float:
 
 
 def timeout(key: str, token: Token, problems: Problems) -> float:
-    """Seconds, of a number or of a duration as text."""
+    """Read seconds from a number or a duration as text."""
     if isinstance(token.value, (int, float)) and not isinstance(token.value, bool):
         return float(token.value)
     if not isinstance(token.value, str):
@@ -137,12 +138,12 @@ def timeout(key: str, token: Token, problems: Problems) -> float:
 
 
 def strings(key: str, token: Token, problems: Problems) -> tuple[str, ...]:
-    """The strings of an array."""
+    """Read an array of strings."""
     return tuple(string(f"an item of {key}", item, problems) for item in array(key, token))
 
 
 def string_or_strings(key: str, token: Token, problems: Problems) -> tuple[str, ...]:
-    """The strings of an array, or one alone."""
+    """Read an array of strings, or a single string."""
     if isinstance(token.value, str):
         return (token.value,)
     if not isinstance(token.value, list):
@@ -151,7 +152,7 @@ def string_or_strings(key: str, token: Token, problems: Problems) -> tuple[str, 
 
 
 def public_nkey(kind: str, what: str) -> Read:
-    """A reader of a public nkey; `kind` is its first letter."""
+    """Make a reader of a public nkey; `kind` is its first letter."""
 
     def read(key: str, token: Token, problems: Problems) -> str:
         nkey = string(key, token, problems)
@@ -163,14 +164,14 @@ def public_nkey(kind: str, what: str) -> Read:
 
 
 def is_public_nkey(text: str, kind: str) -> bool:
-    """Is it a public nkey that begins with this letter?"""
+    """Check for a public nkey that begins with the letter `kind`."""
     from gnats.nkeys.nkeys import is_valid_public_key
 
     return text.startswith(kind) and is_valid_public_key(text)
 
 
 def percentage(low: int) -> Read:
-    """A reader of a whole number from `low` to 100, or of one as text, with or without %."""
+    """Make a reader of a whole number from `low` to 100; it may be text, with or without %."""
 
     def read(key: str, token: Token, problems: Problems) -> int:
         number: Value = token.value
@@ -187,12 +188,12 @@ def percentage(low: int) -> Read:
 
 
 def not_yet(key: str, token: Token, problems: Problems) -> dict[str, Any]:
-    """A key whose part of the server is not built yet."""
+    """Refuse a key of a feature that is not built yet."""
     raise ConfigError(token, f"key {quote(key)} is not supported yet")
 
 
 def not_yet_unless(*off: bool | str) -> Read:
-    """A reader of a switch that can only be off yet; words in lower case."""
+    """Make a reader of a switch for which only the values `off` (words in lower case) are supported yet."""
 
     def read(key: str, token: Token, problems: Problems) -> dict[str, Any]:
         value = token.value
@@ -204,7 +205,7 @@ def not_yet_unless(*off: bool | str) -> Read:
 
 
 def show(value: Value) -> str:
-    """A value as an error names it."""
+    """Return a value as error texts show it."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, str):

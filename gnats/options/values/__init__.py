@@ -1,1 +1,1 @@
-"""The values that options have."""
+"""The types of options' values, and checks of their parts."""

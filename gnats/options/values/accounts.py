@@ -1,4 +1,4 @@
-"""What a configuration says about accounts: limits, exports, imports, mappings (accounts.go)."""
+"""Accounts in a configuration: limits, exports, imports, mappings (accounts.go)."""
 
 from dataclasses import dataclass, field
 
@@ -8,7 +8,7 @@ from gnats.options.values.limits import Tiers
 
 @dataclass(frozen=True, slots=True)
 class MapDest:
-    """One destination of a subject mapping; `weight` in percent, `cluster` "" for any."""
+    """A destination of a subject mapping. `weight` is in percent; `cluster` "" means any cluster."""
 
     subject: str
     weight: int = 100
@@ -17,7 +17,7 @@ class MapDest:
 
 @dataclass(frozen=True, slots=True)
 class Mapping:
-    """Messages published to `source` go to one of `dests` instead (AddWeightedMappings)."""
+    """Maps messages published to `source` to one of `dests` (AddWeightedMappings)."""
 
     source: str
     dests: tuple[MapDest, ...]
@@ -25,7 +25,7 @@ class Mapping:
 
 @dataclass(frozen=True, slots=True)
 class ServiceLatency:
-    """Where measurements of a service go; `sampling` in percent, 0: decided by the request's headers."""
+    """The subject for measurements of a service. `sampling` is in percent; 0: request headers decide."""
 
     subject: str
     sampling: int = 100
@@ -33,7 +33,7 @@ class ServiceLatency:
 
 @dataclass(frozen=True, slots=True)
 class StreamExport:
-    """`accounts` None: public; otherwise only these accounts may import."""
+    """A stream export. Only `accounts` may import it; None: all accounts may."""
 
     subject: str
     accounts: tuple[str, ...] | None = None
@@ -42,7 +42,10 @@ class StreamExport:
 
 @dataclass(frozen=True, slots=True)
 class ServiceExport:
-    """`response_type` is "singleton", "stream" or "chunked"; `threshold` in seconds, 0: the default."""
+    """A service export; `accounts` as in StreamExport.
+
+    `response_type` is "singleton", "stream" or "chunked"; `threshold` is in seconds, 0: the default.
+    """
 
     subject: str
     accounts: tuple[str, ...] | None = None
@@ -55,7 +58,7 @@ class ServiceExport:
 
 @dataclass(frozen=True, slots=True)
 class StreamImport:
-    """`subject` of `account` is seen as `to` (may use $1 or {{wildcard(1)}}) or below `prefix` here."""
+    """Imports `subject` of `account` as `to` (may use $1 or {{wildcard(1)}}), or below `prefix`."""
 
     account: str
     subject: str
@@ -63,24 +66,27 @@ class StreamImport:
     prefix: str = ""
     allow_trace: bool = False
     token: str = ""
-    """An activation JWT of the exporter."""
+    """An activation JWT, issued by the exporting account."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServiceImport:
-    """Requests published to `to` (`subject` when empty) are served by `subject` of `account`."""
+    """Imports a service: requests to `to` (empty: `subject`) go to `subject` of `account`.
+
+    With `share`, the service gets details of the requester.
+    """
 
     account: str
     subject: str
     to: str = ""
     share: bool = False
     token: str = ""
-    """An activation JWT of the exporter."""
+    """An activation JWT, issued by the exporting account."""
 
 
 @dataclass(frozen=True, slots=True)
 class AccountLimits:
-    """-1: none."""
+    """Limits of an account; -1: no limit. `max_payload` is in bytes."""
 
     max_connections: int = -1
     max_leafnodes: int = -1
@@ -90,7 +96,7 @@ class AccountLimits:
 
 @dataclass(slots=True)
 class AccountConfig:
-    """An account of the configuration; its users are among the server's options' users and nkeys."""
+    """An account of the configuration. Its users are in the options `users` and `nkeys`."""
 
     name: str
     nkey: str = ""
@@ -102,4 +108,4 @@ class AccountConfig:
     trace_dest: str = ""
     trace_sampling: int = 100
     jetstream: Tiers | None = None
-    """Limits by tier; None: it has no JetStream."""
+    """Limits by tier; None: the account has no JetStream."""

@@ -1,4 +1,4 @@
-"""What a configuration says about who may connect and what they may do (auth.go)."""
+"""Users, permissions, auth callouts and resolvers in a configuration (auth.go)."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -7,15 +7,15 @@ from gnats.core.subjects.subject import valid_subject
 from gnats.go.text import quote
 
 GLOBAL_ACCOUNT = "$G"
-"""Users without an account are in it."""
+"""The account of users without an account."""
 SYSTEM_ACCOUNT = "$SYS"
 
 
 @dataclass(frozen=True, slots=True)
 class SubjectPermission:
-    """Subjects that may and may not be used; `allow` None allows all that is not denied, () nothing.
+    """Allowed and denied subjects. `allow` None allows all that is not denied; () allows nothing.
 
-    An entry of a subscribe permission may be "subject queue": it is about that queue only (wildcards too).
+    In a subscribe permission, an entry "subject queue" applies to that queue only; both may have wildcards.
     """
 
     allow: tuple[str, ...] | None = None
@@ -24,16 +24,16 @@ class SubjectPermission:
 
 @dataclass(frozen=True, slots=True)
 class ResponsePermission:
-    """Leave to publish to the reply subjects of received messages; negative numbers mean without limit."""
+    """Allows publishing to the reply subjects of received messages. A negative number means no limit."""
 
     max_msgs: int = 1
     expires: float = 120.0
-    """seconds"""
+    """Seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Permissions:
-    """What a user may do; None means all. Hashable, so that equal ones can be compiled once."""
+    """A user's permissions; None allows all. Hashable, so that equal permissions are compiled once."""
 
     publish: SubjectPermission | None = None
     subscribe: SubjectPermission | None = None
@@ -47,7 +47,7 @@ CONNECTION_TYPES = frozenset(
 
 @dataclass(slots=True)
 class User:
-    """A user with a password (plain or bcrypt). `account` is an account's name, "" the global one."""
+    """A user with a password (plain or bcrypt). `account` is the account's name; "": the global account."""
 
     username: str
     password: str = field(default="", repr=False)
@@ -71,37 +71,37 @@ class NkeyUser:
 
 @dataclass(slots=True)
 class AuthCallout:
-    """Who decides about users by a service (auth_callout)."""
+    """The service that authenticates users (auth_callout)."""
 
     issuer: str
-    """Public account nkey that signs the answers."""
+    """Public account nkey whose signature answers must have."""
     account: str = GLOBAL_ACCOUNT
     auth_users: tuple[str, ...] = ()
     xkey: str = ""
-    """Public curve key of the service; requests are sealed when it is set."""
+    """Public curve key of the service; if set, requests are sealed."""
     allowed_accounts: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
 class ResolverOptions:
-    """Where account JWTs come from (resolver); `kind` is "mem", "url", "full" or "cache"."""
+    """The source of account JWTs (resolver). `kind` is "mem", "url", "full" or "cache"."""
 
     kind: str
     url: str = ""
     directory: str = ""
     limit: int = 0
     ttl: float = 0.0
-    """seconds, of a cache"""
+    """Seconds that a cache keeps a JWT."""
     interval: float = 0.0
-    """seconds between synchronisations of a full one"""
+    """Seconds between synchronisations of a full resolver."""
     timeout: float = 1.9
-    """seconds a fetch may take"""
+    """Seconds that a fetch may take."""
     allow_delete: bool = False
     hard_delete: bool = False
 
 
 def check_permission_subjects(subjects: Iterable[str], *, queues: bool) -> None:
-    """Refuse what is no subject, nor with `queues` a subject and a queue (checkPermSubjectArray in opts.go).
+    """Check that entries are subjects, or with `queues` "subject queue" (checkPermSubjectArray in opts.go).
 
     Raises ValueError.
     """
@@ -117,10 +117,7 @@ def check_permission_subjects(subjects: Iterable[str], *, queues: bool) -> None:
 
 
 def check_permissions(permissions: Permissions | None) -> None:
-    """Refuse permissions with what is no subject (validatePermissionSubjects).
-
-    Raises ValueError.
-    """
+    """Check the subjects in permissions (validatePermissionSubjects). Raises ValueError."""
     for what, queues in ("publish", False), ("subscribe", True):
         permission: SubjectPermission | None = getattr(permissions, what, None)
         for half in ("allow", "deny") if permission else ():

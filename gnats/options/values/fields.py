@@ -1,4 +1,4 @@
-"""The values of a server's options (Options in opts.go), which configurations set."""
+"""The fields of a server's options (Options in opts.go)."""
 
 from dataclasses import dataclass, field
 
@@ -12,16 +12,16 @@ DEFAULT_PORT = 4222
 
 @dataclass(slots=True)
 class OptionFields:
-    """The values of all options, at first their defaults; see Options."""
+    """All options with their defaults; see Options."""
 
     host: str = "127.0.0.1"
     port: int = DEFAULT_PORT
-    """-1 takes a free port."""
+    """-1: a free port."""
     client_advertise: str = ""
     config_file: str = ""
-    """Where the options were read from, see from_file()."""
+    """The file that from_file() read; empty without one."""
     server_name: str = ""
-    """The server's id when empty."""
+    """Empty: the server's id."""
     debug: bool = False
     trace: bool = False
     logtime: bool = True
@@ -45,7 +45,7 @@ class OptionFields:
     prof_port: int = 0
     prof_block_rate: int = 0
     http_host: str = ""
-    """`host` when empty."""
+    """Empty: `host`."""
     http_port: int = 0
     """0: no monitoring; -1: a free port."""
     https_host: str = ""
@@ -54,19 +54,19 @@ class OptionFields:
     tls: TLSOptions | None = None
     allow_non_tls: bool = False
     config_digest: str = ""
-    """sha256:<hex> of the configuration as read."""
+    """Digest of the configuration that was read: sha256:<hex>."""
     server_tags: tuple[str, ...] = ()
     server_metadata: dict[str, str] = field(default_factory=dict)
     feature_flags: dict[str, bool] = field(default_factory=dict)
-    """What is configured; gnats.version.feature_flags() has all of them."""
+    """The configured flags; gnats.version.feature_flags() returns all."""
     username: str = ""
     password: str = field(default="", repr=False)
     authorization: str = field(default="", repr=False)
-    """A token; when set, `username` and `password` are not asked for."""
+    """A token. If it is set, `username` and `password` are ignored."""
     auth_timeout: float = 0.0
-    """seconds; 0: 2, or a second more than a TLS handshake may take"""
+    """Seconds. 0: 2 s, or with TLS 1 s more than the time for a handshake."""
     permissions: Permissions | None = None
-    """Of the single user or token; the default of users that have none of their own."""
+    """Permissions of the single user, and of users without their own. A client with the token may do all."""
     users: list[User] = field(default_factory=list)
     nkeys: list[NkeyUser] = field(default_factory=list)
     no_auth_user: str = ""
@@ -74,9 +74,9 @@ class OptionFields:
     auth_callout: AuthCallout | None = None
     accounts: list[AccountConfig] = field(default_factory=list)
     mappings: list[Mapping] = field(default_factory=list)
-    """Of the global account."""
+    """Mappings of the global account."""
     system_account: str = ""
-    """"" for $SYS, or in operator mode for the operator's."""
+    """Empty: $SYS; in operator mode, the operator's."""
     no_system_account: bool = False
     trusted_operators: tuple[str, ...] = ()
     """Operator JWTs."""
@@ -94,11 +94,11 @@ class OptionFields:
     max_pending: int = 64 << 20
     write_deadline: float = 10.0
     write_timeout: str = ""
-    """What becomes of a client that misses the deadline: "" and "close" both close it."""
+    """The policy for a client that misses write_deadline: "" and "close" both close it."""
     ping_interval: float = 120.0
     ping_max: int = 2
     max_sub_tokens: int = 0
-    """Tokens a subscription's subject may have; 0: any number."""
+    """Tokens that the subject of a subscription may have; 0: any number."""
     no_sublist_cache: bool = False
     no_fast_producer_stall: bool = False
     no_header_support: bool = False
@@ -107,9 +107,9 @@ class OptionFields:
     lame_duck_grace_period: float = 10.0
     jetstream: JetStreamOptions = JetStreamOptions()
     io_threads: int | str = "auto"
-    """Threads that serve connections; 0: the event loop's own does; "auto": see pollers.io_threads."""
+    """Threads that serve connections; 0: the event loop serves them; "auto": see pollers.io_threads."""
 
     @property
     def accounts_by_jwt(self) -> bool:
-        """Do JWTs say which accounts and users there are (operator mode), rather than the configuration?"""
+        """True in operator mode: JWTs, not the configuration, define accounts and users."""
         return bool(self.trusted_operators or self.trusted_keys)

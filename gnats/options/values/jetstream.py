@@ -1,4 +1,4 @@
-"""The options of JetStream (jetstream.go): the jetstream block, and what a server makes of it.
+"""The options of JetStream (jetstream.go): the jetstream block, and the configuration that a server derives.
 
 Sizes are bytes, durations seconds.
 """
@@ -16,10 +16,10 @@ from gnats.options.values.limits import JSLimitOpts
 from gnats.system.paths import system_path
 
 STORE_DIR = "jetstream"
-"""What is appended to the directory that is configured."""
+"""The directory of all streams, inside the configured one."""
 CHACHA, AES = "chacha", "aes"
 DYNAMIC = -1
-"""As large a share of what the machine has as seems right."""
+"""Three quarters of the machine's memory, or of the free disk space."""
 REQUEST_QUEUE_LIMIT = 10_000
 SYNC_INTERVAL = 120.0
 
@@ -30,31 +30,33 @@ _NOT_IN_NAMES = frozenset(" \t\r\n\f.*>")
 
 @dataclass(frozen=True, slots=True)
 class JetStreamOptions:
+    """The jetstream block of a server."""
+
     enabled: bool = False
     store_dir: str = ""
-    """Where `jetstream/` is; "": the directory for temporary files."""
+    """The directory that contains `jetstream/`; "": `nats` in the directory for temporary files."""
     strict: bool = True
-    """Requests with fields that are not known are refused."""
+    """Refuse requests with unknown fields."""
     sync_interval: float = SYNC_INTERVAL
     sync_always: bool = False
-    """Acknowledge what has been synced to the disk only."""
+    """Acknowledge a message only when it has been synced to the disk."""
     max_memory: int = DYNAMIC
     max_store: int = DYNAMIC
     domain: str = ""
     key: str = field(default="", repr=False)
-    """What stores are encrypted with; "": they are not."""
+    """The key that stores are encrypted with; "": no encryption."""
     prev_key: str = field(default="", repr=False)
     cipher: str = CHACHA
     unique_tag: str = ""
     extension_hint: str = ""
-    """Of meaning in clusters."""
+    """For clusters only."""
     request_queue_limit: int = REQUEST_QUEUE_LIMIT
     info_queue_limit: int = 0
-    """0: as request_queue_limit."""
+    """0: request_queue_limit."""
     limits: JSLimitOpts = JSLimitOpts()
 
     def validate(self) -> None:
-        """Raise OptionError for a domain that cannot be one (validateJetStreamOptions)."""
+        """Check the domain (validateJetStreamOptions). Raises OptionError."""
         if not self.domain:
             return
         subject = f"$JS.{self.domain}.API.>"
@@ -66,18 +68,18 @@ class JetStreamOptions:
 
 @dataclass(slots=True)
 class JetStreamConfig:
-    """What a server has, once it is known (JetStreamConfig): sizes and the directory are decided."""
+    """The sizes and the directory that a server uses, after dynamic values are resolved (JetStreamConfig)."""
 
     max_memory: int
     max_store: int
     store_dir: str
     temporary: bool
-    """Nobody has said where to store."""
+    """True if no store directory was configured."""
     options: JetStreamOptions
 
     @classmethod
     def of(cls, options: JetStreamOptions) -> JetStreamConfig:
-        """Decides what is dynamic; the directory may be made for that. Raises ServerError."""
+        """Resolve dynamic sizes and the directory."""
         base = options.store_dir
         directory = Path(base or _temporary_directory()) / STORE_DIR
         max_memory, max_store = options.max_memory, options.max_store
@@ -88,7 +90,7 @@ class JetStreamConfig:
         return cls(max_memory, max_store, str(directory), not base, options)
 
     def json(self) -> dict[str, object]:
-        """As jsz and varz have it."""
+        """Return the members of `config` in /jsz and /varz."""
         options = self.options
         members: dict[str, object] = {
             "max_memory": self.max_memory,
@@ -113,7 +115,10 @@ def _temporary_directory() -> Path:
 
 
 def make_directory(path: Path) -> None:
-    """Have a directory that can be written to (of enableJetStream). Raises ServerError."""
+    """Create the directory if it is missing, and check that it is writable. Raises ServerError.
+
+    Part of enableJetStream.
+    """
     try:
         system_path(path)
         path.mkdir(mode=0o700, parents=True)
@@ -132,7 +137,7 @@ def make_directory(path: Path) -> None:
 
 
 def _disk_available(directory: Path) -> int:
-    """Three quarters of what is free where the directory is, or will be."""
+    """Return three quarters of the free space of the file system that holds, or will hold, the directory."""
     while not directory.exists() and directory != directory.parent:
         directory = directory.parent
     try:
@@ -143,7 +148,7 @@ def _disk_available(directory: Path) -> int:
 
 
 def _memory_available() -> int:
-    """Three quarters of the machine's memory."""
+    """Return three quarters of the machine's memory."""
     try:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 4 * 3
     except (OSError, ValueError):

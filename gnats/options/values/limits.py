@@ -1,4 +1,4 @@
-"""How much streams and consumers may use: the server's limits and an account's (jetstream.go).
+"""Limits of streams and consumers: the server's, and each account's by tier (jetstream.go).
 
 Sizes are bytes, durations nanoseconds.
 """
@@ -9,12 +9,12 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
 DEFAULT_TIER = ""
-"""The tier that limits without tiers are under: they are for all streams together."""
+"""The tier of limits that apply to all streams together."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JSLimitOpts:
-    """The server's limits for each stream and consumer; 0: none."""
+    """The server's limits for streams and consumers; 0: no limit."""
 
     max_request_batch: int = 0
     max_ack_pending: int = 0
@@ -25,16 +25,16 @@ class JSLimitOpts:
     max_batch_size: int = 0
     max_batch_timeout: int = 0
     default_max_consumers: int = 1000
-    """Consumers of a stream where neither it nor its account says how many it may have."""
+    """Consumers of a stream when neither the stream nor its account has a limit."""
 
     def json(self) -> dict[str, int]:
-        """As a page of the monitor has them."""
+        """Return the limits for monitoring, without those that are 0."""
         return {name: value for name, value in asdict(self).items() if value}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JetStreamAccountLimits:
-    """What one account may use in a tier; -1 (0 for the bytes of a stream): no limit."""
+    """Limits of an account in a tier; -1 (for the bytes of a stream also 0): no limit."""
 
     max_memory: int = -1
     max_storage: int = -1
@@ -46,7 +46,7 @@ class JetStreamAccountLimits:
     max_bytes_required: bool = False
 
     def json(self) -> dict[str, int]:
-        """As the API has them."""
+        """Return the limits as the API shows them."""
         return asdict(self)
 
 
@@ -56,12 +56,12 @@ UNLIMITED: Tiers = {DEFAULT_TIER: JetStreamAccountLimits()}
 
 
 def tier_name(replicas: int) -> str:
-    """The tier of streams with so many replicas."""
+    """Return the tier of streams with so many replicas."""
     return f"R{replicas or 1}"
 
 
 def select_limits(tiers: Tiers, replicas: int) -> tuple[JetStreamAccountLimits, str] | None:
-    """The limits for a stream with so many replicas and their tier; None where there are none."""
+    """Return the limits for a stream with so many replicas, and their tier; None if its tier has none."""
     if (limits := tiers.get(DEFAULT_TIER)) is not None:
         return limits, DEFAULT_TIER
     tier = tier_name(replicas)

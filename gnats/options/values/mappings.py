@@ -1,5 +1,4 @@
-"""Subject mappings of an account: from what a configuration says to what the data plane asks
-(AddWeightedMappings in accounts.go)."""
+"""Compiles the subject mappings of an account for the data plane (AddWeightedMappings in accounts.go)."""
 
 from collections.abc import Iterable
 from itertools import accumulate
@@ -14,10 +13,9 @@ Row = tuple[bytes, list[tuple[SubjectTransform, int]]]
 
 
 def compile_mappings(mappings: Iterable[Mapping], cluster: str = "") -> list[Row]:
-    """The mappings for a server of `cluster`, as Account.set_mappings takes them; a later one of a source
-    counts.
+    """Compile mappings for a server of `cluster`; returns the argument of Account.set_mappings().
 
-    Raises ValueError with nats-server's text.
+    The last mapping of a source counts. Raises ValueError with nats-server's text.
     """
     rows: dict[str, Row] = {}
     for mapping in mappings:
@@ -26,7 +24,7 @@ def compile_mappings(mappings: Iterable[Mapping], cluster: str = "") -> list[Row
 
 
 def compile_account_mappings(account: str, mappings: Iterable[Mapping]) -> list[Row]:
-    """compile_mappings for an account of the configuration. Raises OptionError."""
+    """Compile the mappings of an account of the configuration. Raises OptionError."""
     try:
         return compile_mappings(mappings)
     except ValueError as exc:
@@ -56,7 +54,8 @@ def _destinations(mapping: Mapping, cluster: str) -> list[tuple[SubjectTransform
     chosen = [(SubjectTransform(source, dest.subject), dest.weight) for dest in dests]
     weight = sum(dest.weight for dest in dests)
     if weight != 100 and source not in seen:
-        # What is left stays where it was; who wants it lost says so by naming the source.
+        # The remaining messages keep their subject. A mapping that names its source as a destination
+        # loses them instead.
         same = transform_tokenize(source) if has_wildcard(source) else source
         chosen.append((SubjectTransform(source, same), 100 - weight))
     chosen.sort(key=lambda choice: choice[1])
@@ -64,10 +63,10 @@ def _destinations(mapping: Mapping, cluster: str) -> list[tuple[SubjectTransform
 
 
 def domain_mappings(domain: str, *, system: bool, besides: Iterable[Row]) -> list[Row]:
-    """Map the API of a domain to that of the server itself (generateJSMappingTable in jetstream_api.go).
+    """Map the API subjects of a domain to the server's own (generateJSMappingTable in jetstream_api.go).
 
-    `system`: for the system account; `besides`: the mappings that are there, which count. None without a
-    domain.
+    `system` is True for the system account. `besides` are the account's own mappings, which take precedence.
+    Returns an empty list without a domain.
     """
     if not domain:
         return []

@@ -1,6 +1,6 @@
-"""What accounts offer to and take from each other: who may import what, and what must not be (accounts.go).
+"""Exports and imports between accounts, with their checks (accounts.go).
 
-An Exchange is made of a whole configuration and knows names only; gnats.accounts.accounts carries it out.
+An Exchange knows the names and subjects of all accounts; gnats.accounts.accounts applies it to the accounts.
 """
 
 from collections.abc import Callable, Iterable
@@ -27,14 +27,14 @@ from gnats.options.values.accounts import (
 
 MAX_ACCOUNT_CYCLE_SEARCH_DEPTH = 1024
 RESPONSE_THRESHOLD = 120.0
-"""Seconds that a response may take where an export says nothing."""
+"""Seconds that a response may take when the export has no threshold."""
 
 CheckActivation = Callable[[str, str, StreamImport | ServiceImport, str], bool]
-"""Whether an import, of an account (the first name) from another, has a token that is good for it, and for
-the export of that subject."""
+"""Called with (importer, exporter, import, subject of the export): returns True if the import has a valid
+activation token."""
 
 Complain = Callable[[str, str, str], None]
-"""Is told of an account what of it cannot be ("stream export"...), and why."""
+"""Called for an item that was left out: account, kind of the item ("stream export"...), reason."""
 
 
 def _destination(transform: SubjectTransform | None) -> str:
@@ -43,14 +43,14 @@ def _destination(transform: SubjectTransform | None) -> str:
 
 @dataclass(frozen=True, slots=True)
 class StreamRoute:
-    """An import of messages: subscribers to `to` hear `subject` of the account `exporter`."""
+    """An imported stream: subscriptions to `to` receive messages of `subject` in the account `exporter`."""
 
     exporter: str
     subject: str
     to: str
     transform: SubjectTransform | None
     use_published: bool
-    """The subject stays as it is."""
+    """True if messages keep their subject."""
     allow_trace: bool = False
 
     @property
@@ -61,8 +61,10 @@ class StreamRoute:
 
 @dataclass(frozen=True, slots=True)
 class ServiceRoute:
-    """An import of a service: requests to `subject` go to `to` in the account `exporter`, under its
-    `export`."""
+    """An imported service: requests to `subject` go to `to` in the account `exporter`.
+
+    `export` is the subject of the export that allows it.
+    """
 
     exporter: str
     subject: str
@@ -79,7 +81,7 @@ class ServiceRoute:
 
 @dataclass(slots=True)
 class Party:
-    """One account's part in the exchange; exports by subject."""
+    """The exports of one account, by subject, and its imports."""
 
     name: str
     stream_exports: dict[str, StreamExport] = field(default_factory=dict)
@@ -88,14 +90,15 @@ class Party:
     service_imports: list[ServiceRoute] = field(default_factory=list)
 
     def exports_service(self, subject: str) -> bool:
-        """Whether a service is exported that takes everything `subject` matches."""
+        """Check for a service export that covers all that `subject` matches."""
         return any(subset_match(subject, export) for export in self.service_exports)
 
     def exports_stream(self, subject: str) -> bool:
+        """Check for a stream export that covers all that `subject` matches."""
         return any(subset_match(subject, export) for export in self.stream_exports)
 
     def service_export(self, subject: str) -> ServiceExport | None:
-        """The export that a subject belongs to."""
+        """Return the export that covers a subject, or None."""
         export = self.service_exports.get(subject)
         if export is None:
             export = next((e for s, e in self.service_exports.items() if subset_match(subject, s)), None)
@@ -108,15 +111,15 @@ SYSTEM_EXPORTS = (
     ServiceExport("$SYS.DEBUG.SUBSCRIBERS"),
     ServiceExport("$SYS.REQ.USER.*.INFO"),
 )
-"""What the system account offers to all."""
+"""The services that the system account exports to all accounts."""
 JETSTREAM_API = "$JS.API.>"
-"""What it offers for JetStream."""
+"""The service that the system account exports for JetStream."""
 JETSTREAM_INFO = "$JS.API.INFO"
 _NO_IMPORT = "Error setting up system service import"
 
 
 def system_imports(name: str, system: str) -> list[ServiceImport]:
-    """What an account imports from the system account without being told to."""
+    """Return the services that every account imports from the system account."""
     imports = []
     if name != system:
         for what, via in (("CONNZ", "ACCOUNT"), ("CONNZ", "SERVER"), ("STATZ", "ACCOUNT")):
@@ -134,11 +137,12 @@ class Exchange:
         self._check_activation = check_activation or (lambda importer, exporter, item, subject: False)
 
     def add_accounts(self, names: Iterable[str]) -> None:
+        """Make accounts known by name, without exports and imports."""
         for name in names:
             self.parties.setdefault(name, Party(name))
 
     def steps(self) -> tuple[tuple[str, type, Callable[[str, Any], None]], ...]:
-        """What there is to add, in order: what errors call it, its class, and the method that adds it."""
+        """Return the kinds of items in the order of adding: name for errors, class, method that adds one."""
         return (
             ("stream export", StreamExport, self.add_stream_export),
             ("service export", ServiceExport, self.add_service_export),
@@ -147,9 +151,9 @@ class Exchange:
         )
 
     def add(self, configs: Iterable[AccountConfig], complain: Complain | None = None) -> None:
-        """Take in what configured accounts say, the exports of all before any import.
+        """Add configured accounts: first the exports of all, then the imports.
 
-        What cannot be is left out where there is somebody to complain to. Raises OptionError otherwise.
+        An item that is not valid is left out and given to `complain`; without `complain`, raises OptionError.
         """
         configs = list(configs)
         self.add_accounts(config.name for config in configs)
@@ -177,10 +181,12 @@ class Exchange:
     # -- exports ---------------------------------------------------------------------------------------------
 
     def add_stream_export(self, name: str, export: StreamExport) -> None:
+        """Add a stream export to an account. Raises ValueError."""
         self._check_export(export)
         self._party(name).stream_exports[export.subject] = export
 
     def add_service_export(self, name: str, export: ServiceExport) -> None:
+        """Add a service export to an account. Raises ValueError."""
         self._check_export(export)
         party = self._party(name)
         if export.latency:
@@ -209,7 +215,7 @@ class Exchange:
         exporter: str,
         item: StreamImport | ServiceImport,
     ) -> bool:
-        """Whether an export covers an import and is open to the account."""
+        """Check that an export covers the import, and that the importing account may use it."""
         subject = item.subject
         if not valid_subject(subject):
             return False
@@ -231,6 +237,7 @@ class Exchange:
     # -- imports of streams ----------------------------------------------------------------------------------
 
     def add_stream_import(self, name: str, item: StreamImport) -> None:
+        """Add a stream import to an account. Raises ValueError: not authorized, a cycle, a duplicate."""
         importer, exporter = self._party(name), self._party(item.account)
         if not self._authorized(exporter.stream_exports, name, item.account, item):
             raise ValueError("stream import not authorized")
@@ -259,6 +266,7 @@ class Exchange:
         )
 
     def _check_stream_cycles(self, party: Party, to: str, visited: set[str]) -> None:
+        """Follow the imports of `party` that overlap `to`. Raises ValueError at a visited account."""
         if len(visited) >= MAX_ACCOUNT_CYCLE_SEARCH_DEPTH:
             raise ValueError("search cycle depth exhausted")
         if not party.exports_stream(to):
@@ -274,7 +282,7 @@ class Exchange:
     # -- imports of services ---------------------------------------------------------------------------------
 
     def add_service_import(self, name: str, item: ServiceImport, *, internal: bool = False) -> None:
-        """Add an import; one that is `internal` needs no authorization."""
+        """Add a service import to an account. An `internal` one needs no authorization. Raises ValueError."""
         importer, exporter = self._party(name), self._party(item.account)
         source, to = item.to or item.subject, item.subject
         if not valid_subject(source) or not valid_subject(to):
@@ -290,7 +298,7 @@ class Exchange:
         if has_wildcard(to) and to != source:
             to = transform_untokenize(to)[0].decode()
             try:
-                # there is a way back from where requests go, which makes a way there
+                # nats-server makes the transform from `to` to `source`, and reverses it
                 back = SubjectTransform(to, transform_tokenize(source), strict=True)
                 source = transform_untokenize(source)[0].decode()
                 transform = back.reverse()
@@ -311,6 +319,7 @@ class Exchange:
         )
 
     def _check_service_cycles(self, party: Party, source: str, visited: set[str]) -> None:
+        """Follow the imports of `party` that overlap `source`. Raises ValueError at a visited account."""
         if len(visited) >= MAX_ACCOUNT_CYCLE_SEARCH_DEPTH:
             raise ValueError("search cycle depth exhausted")
         for route in party.service_imports:
@@ -322,20 +331,20 @@ class Exchange:
                 self._check_service_cycles(self._party(route.exporter), further, visited)
 
     def imports_service(self, name: str, exporter: str, subject: str) -> bool:
-        """Whether an account imports something from another under `subject`."""
+        """Check whether an account imports a service from `exporter` under `subject`."""
         routes = self.parties[name].service_imports
         return any((route.exporter, route.subject) == (exporter, subject) for route in routes)
 
     def remove(self, name: str) -> None:
-        """Forget what an account exports and imports, and its name."""
+        """Remove an account with its exports and imports."""
         self.parties.pop(name, None)
 
     # -- the system account ----------------------------------------------------------------------------------
 
     def add_system_exports(self, system: str) -> list[str]:
-        """Offer the services of the system account to all accounts, and have them all import these.
+        """Export the services of the system account, and make all accounts import them.
 
-        What is exported already by a configuration is left as it is. Returns what add_system_imports() does.
+        An export that the configuration has remains. Returns the texts of add_system_imports().
         """
         party = self._party(system)
         for export in SYSTEM_EXPORTS:
@@ -344,10 +353,10 @@ class Exchange:
         return [text for name in self.parties for text in self.add_system_imports(name, system)]
 
     def add_jetstream(self, system: str, configured: Iterable[str], others: Iterable[str]) -> set[str]:
-        """Have accounts import the JetStream API from the system account.
+        """Make accounts import the JetStream API from the system account. Return the names of these accounts.
 
-        `configured` have JetStream; `others` are told that they have none, unless they import the API of
-        some account already. The names of all that import it from the system account. Raises ValueError.
+        `configured` accounts have JetStream. `others` do not: they import the API for its error answers,
+        unless they import some account's API already. Raises ValueError.
         """
         party = self._party(system)
         if not party.exports_service(JETSTREAM_API):
@@ -365,9 +374,9 @@ class Exchange:
         return names
 
     def add_system_imports(self, name: str, system: str) -> list[str]:
-        """Have an account import the services of the system account; what the log says where it cannot.
+        """Make an account import the services of the system account. Return a log text for each failure.
 
-        A configuration may name an account so that no subject, or not one token of a subject, can have it.
+        An import fails when the account's name is not a token of a valid subject.
         """
         problems = []
         for item in system_imports(name, system):

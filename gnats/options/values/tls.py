@@ -1,35 +1,35 @@
-"""What a configuration says about TLS (TLSConfigOpts in opts.go)."""
+"""A tls block of a configuration (TLSConfigOpts in opts.go)."""
 
 from dataclasses import dataclass
 
 HANDSHAKE_FIRST_FALLBACK = 0.05
-"""Seconds that `handshake_first: auto` waits for a client's hello before it sends INFO."""
+"""Seconds that the server waits for a client's hello before it sends INFO, with `handshake_first: auto`."""
 
 
 @dataclass(frozen=True, slots=True)
 class TLSOptions:
-    """A tls block. Paths are as written, resolved against the working directory."""
+    """A tls block. Paths are relative to the working directory."""
 
     cert_file: str = ""
     key_file: str = ""
     certificates: tuple[tuple[str, str], ...] = ()
-    """(cert_file, key_file) pairs; the one that fits the client's hello is served."""
+    """(cert_file, key_file) pairs; the server uses the pair that fits the client's hello."""
     ca_file: str = ""
     verify: bool = False
     verify_and_map: bool = False
     insecure: bool = False
     cipher_suites: tuple[str, ...] = ()
-    """Names as Go and IANA have them, TLS_...; empty: OpenSSL's own."""
+    """Names of Go and IANA, TLS_...; empty: OpenSSL's defaults."""
     curve_preferences: tuple[str, ...] = ()
     allow_insecure_cipher_suites: bool = False
     min_version: str = "1.2"
     """"1.2" or "1.3"."""
     timeout: float = 2.0
-    """seconds for a handshake"""
+    """Seconds for a handshake."""
     connection_rate_limit: int = 0
-    """Handshakes begun a second; 0: no limit."""
+    """Handshakes that may begin per second; 0: no limit."""
     pinned_certs: frozenset[str] = frozenset()
     """Lower-case hex SHA-256 of the client's public key (SPKI); empty: any."""
     handshake_first: bool = False
     handshake_first_fallback: float = 0.0
-    """Seconds to wait for the hello before INFO is sent in clear; 0: for as long as `timeout`."""
+    """Seconds to wait for the hello before the server sends INFO in clear text; 0: `timeout` seconds."""

@@ -1,1 +1,1 @@
-"""The bytes of the files: records, checksums, compression, encryption."""
+"""The format of the files: records, state files, checksums, compression, encryption."""

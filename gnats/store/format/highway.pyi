@@ -14,14 +14,17 @@ class HighwayHash:
         """Return the checksum as the 8 bytes that are stored."""
 
 def checksum(name: bytes, *pieces: Buffer) -> bytes:
-    """The 8 bytes stored as the checksum of `pieces`, one after the other, under the key of a name: of the
-    stream for `meta.inf`, of `stream/consumer` for a consumer's. (`meta.sum` has them in lower-case hex.)"""
+    """Return the checksum (8 bytes) of `pieces` in a row, under the key of a name.
+
+    The name is the stream's for `meta.inf`, `stream/consumer` for a consumer's. (`meta.sum` has the checksum
+    in lower-case hex.)
+    """
 
 def gathered(name: bytes, *pieces: bytes) -> bytes:
-    """What checksum() says, by the way that records take; at most 8 pieces (for tests)."""
+    """Return the same as checksum(), computed as for records; at most 8 pieces (for tests)."""
 
 def key_of(name: bytes) -> bytes:
     """Return the key (32 bytes) of a name."""
 
 def use_wide(allowed: bool) -> bool:
-    """Hash with AVX2 where the processor has it, or not; what was so before (for tests, of one thread)."""
+    """Allow AVX2 or not. Return the previous setting (for tests with one thread)."""

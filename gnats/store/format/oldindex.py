@@ -1,6 +1,6 @@
-"""N.idx, which nats-server before 2.10 kept beside a block: what is left of its messages (readIndexInfo).
+"""N.idx files, in which nats-server before 2.10 noted the removed messages of a block (readIndexInfo).
 
-Records of messages that were removed stayed in the block, and nothing in it says so.
+The records of removed messages stay in the block, which does not mark them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,10 @@ _EBIT = 1 << 63
 
 @dataclass(frozen=True, slots=True)
 class OldIndex:
-    """`deleted` are between `first` and `last`; `checksum` is that of the block's last record."""
+    """The contents of a file: the block's sequences, and the checksum of its last record.
+
+    `deleted` are the removed sequences between `first` and `last`.
+    """
 
     msgs: int
     first: int
@@ -32,7 +35,7 @@ class _Reader(UvarintReader):
 
 
 def read_old_index(path: Path) -> OldIndex | None:
-    """What a file says; None if there is none, or it cannot be right. Raises OSError."""
+    """Read a file; None if it is missing or not valid. Raises OSError."""
     try:
         data = path.read_bytes()
     except FileNotFoundError:

@@ -16,4 +16,4 @@ def crc(data: bytes) -> int:
     """CRC-32C (for tests)."""
 
 def use_wide(allowed: bool) -> bool:
-    """CRC-32C by the processor's instruction where there is one, or not; what was so before (for tests)."""
+    """Allow the processor's instruction for CRC-32C or not. Return the previous setting (for tests)."""

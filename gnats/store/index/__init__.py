@@ -1,1 +1,1 @@
-"""What finds messages: sequences, subjects, times."""
+"""Indexes of messages: sequence sets, the subject tree, filters, expiry times, schedules."""

@@ -1,1 +1,1 @@
-"""Calendar, time zones, durations and schedules' patterns."""
+"""Dates, time zones, durations, and the patterns of schedules."""

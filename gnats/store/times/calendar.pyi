@@ -1,5 +1,5 @@
 def probe_rfc3339(text: bytes) -> tuple[int, int] | None:
-    """Seconds since 1970 and nanoseconds; None for what is no time (for tests)."""
+    """Return the seconds since 1970 and the nanoseconds of a time; None if it is not valid (for tests)."""
 
 def probe_time_at(ns: int, offset: int) -> bytes:
-    """A time in a zone, as RFC 3339 (for tests)."""
+    """Return a time (ns since 1970) as RFC 3339 in the zone `offset` seconds east of UTC (for tests)."""

@@ -1,2 +1,2 @@
 def probe_due(pattern: bytes, zone: bytes | None, ts: int, now: int) -> tuple[int, int, int]:
-    """A ScheduleKind, when it is due (ns since 1970), and the zone's offset then (for tests)."""
+    """Return a ScheduleKind, when it is due (ns since 1970), and the zone's offset then (for tests)."""

@@ -1,8 +1,8 @@
 def has_database() -> bool:
-    """Is there a time zone database on this machine?"""
+    """Return whether this machine has a time zone database."""
 
 def probe_zone(name: bytes, times: list[int]) -> list[int] | None:
-    """Seconds east of UTC at times; None for a name that is no zone's (for tests)."""
+    """Return the seconds east of UTC at each time; None if `name` is not a zone (for tests)."""
 
 def probe_parse(data: bytes, secs: int) -> int | None:
-    """Seconds east of UTC at a time in the zone of a file; None for a damaged one (for tests)."""
+    """Return the seconds east of UTC at a time, by a zone file's data; None if it is damaged (for tests)."""

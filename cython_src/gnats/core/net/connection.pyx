@@ -357,6 +357,7 @@ cdef class Connection(Recorder):
                 self.close_connection_nogil(READ_ERROR)
             return
         bump64(&ps.reads, 1)
+        ps.epoch += 1
         # Waits that this read begins are counted from now: from the start of a long batch they would end too early.
         ps.now = monotonic_ns()
         self.set_trace_level()

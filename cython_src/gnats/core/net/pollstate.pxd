@@ -22,10 +22,10 @@ cdef struct PollState:
     uint32_t index          # in ServerState.pollers
     uint8_t solo            # no other thread moves messages on this server; set before the first connection
     int64_t armed           # deadline that tmfd is set to, monotonic ns; 0: none; atomic, the owner writes
-    # Reads of sockets; atomic: the owner writes, monitoring reads. A delivery looks at the receiver's `remote` when
-    # this has changed since the last look. Once a read is enough: what caused a message was queued before that
-    # message's bytes were read.
-    uint64_t reads
+    uint64_t reads          # reads of sockets; atomic: the owner writes, monitoring reads
+    # A delivery looks at the receiver's `remote` when this has changed since the last look. It changes with each read,
+    # and before a consumer sends: what caused a message was queued before that message was read, or found in a stream.
+    uint64_t epoch
     uint8_t more            # a read of this batch was long: expect more input
     int64_t flushed         # stopwatch ns when all queues were flushed last,
     int64_t flush_cost      # and the ns that took

@@ -26,9 +26,9 @@ cdef Egress deliver_local(Subscriber c, const Message *m, const Subscription *s,
     if unlikely(load8(&c.gated)) and load8(&c.server._no_stall):
         if (<Connection> m.origin).kind == CLIENT:
             return EGRESS_NO_STALL
-    # Messages that caused this one were queued to `remote` before the publisher's bytes were read: move them first.
-    if c.remote_seen != c.ps.reads:
-        c.remote_seen = c.ps.reads
+    # Messages that caused this one were queued to `remote` before it was read, or found in a stream: move them first.
+    if c.remote_seen != c.ps.epoch:
+        c.remote_seen = c.ps.epoch
         if load8_acquire(&c.has_remote):
             c.take_remote()
     p = outq_reserve(&c.out, &c.ps.pool, total)
