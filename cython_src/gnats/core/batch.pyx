@@ -3,7 +3,7 @@ from libc.stdint cimport int64_t, uint32_t
 
 from gnats.core.accounts.departures cimport settle_departures
 from gnats.core.net.connection cimport Connection
-from gnats.core.net.pollstate cimport PollState
+from gnats.core.net.pollstate cimport PollState, hand_over_first
 from gnats.core.runtime.clock cimport timerfd_arm
 from gnats.core.runtime.timers cimport timers_next
 from gnats.includes.atomics cimport exchange8, load8_acquire, store64, unlikely
@@ -15,8 +15,11 @@ cdef enum:
 
 
 cdef void end_batch(PollState *ps) noexcept nogil:
+    hand_over_first(ps)
     if unlikely(ps.js_dirty != NULL or ps.js_ready != NULL or load8_acquire(&ps.js_signalled)):
+        ps.epoch += 1
         ps.js_hook(ps)
+        hand_over_first(ps)
     settle_departures()   # before answers leave
     flush_batch(ps)
     if exchange8(&ps.resume_stalled, 0):

@@ -11,6 +11,7 @@ from gnats.core.batch cimport end_batch
 from gnats.core.net.connection cimport Connection
 from gnats.core.net.outbound cimport CHUNK_CLASSES, pool_free
 from gnats.core.net.pollstate cimport PollerBase, PollState, pollstate_busy
+from gnats.core.routing.remote cimport handoffs_free
 from gnats.core.runtime.clock cimport (
     clock_is_held,
     clock_join,
@@ -206,6 +207,7 @@ cdef class Poller(PollerBase):
         self.ps.epfd = self.ps.evfd = self.ps.tmfd = -1
         results_free(&self.ps.cache)
         verdicts_free(&self.ps.verdicts)
+        handoffs_free(&self.ps)
         pool_free(&self.ps.pool)
         timers_free(&self.ps.timers)
         free(self.ps.rbuf)

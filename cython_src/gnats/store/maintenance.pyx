@@ -1,4 +1,4 @@
-"""Upkeep; see upkeep.pxd (writeFullState, compactWithFloor and syncBlocks of filestore.go)."""
+"""Maintenance; see maintenance.pxd (writeFullState, compactWithFloor and syncBlocks of filestore.go)."""
 from libc.errno cimport errno
 from libc.stddef cimport size_t
 from libc.stdint cimport uint32_t, uint64_t

@@ -1,4 +1,4 @@
-"""Queries about stored messages; see questions.pxd (NumPending, MultiLastSeqs, GetSeqFromTime of filestore.go).
+"""Queries about stored messages; see queries.pxd (NumPending, MultiLastSeqs, GetSeqFromTime of filestore.go).
 
 Counts come from the SimpleState of each subject. They are enough where each subject has its messages all before, or all
 at or after, the given sequence. Otherwise messages are counted one by one, on the side of the sequence with fewer.

@@ -58,17 +58,4 @@ class Sublist:
         """Return subscriptions and trie nodes now; inserts, removes, matches and results since the start."""
 
     def subs(self) -> list[tuple[bytes, bytes, bytes]]:
-        """Return (subject, queue group or b"", sid) of every subscription, in no order."""
-
-@final
-class InterestLog:
-    """Watches a subject in a queue group and counts the changes; for tests."""
-
-    def __init__(self, sublist: Sublist, subject: bytes, queue: bytes) -> None: ...
-    @property
-    def changes(self) -> int:
-        """The number of times that the first subscriber came, or the last one left."""
-
-    @property
-    def interest(self) -> bool:
-        """Whether there is a subscription."""
+        """Subject, queue group (empty for none) and sid of every subscription, in no order."""

@@ -12,6 +12,7 @@ from gnats.core.messages.message cimport MessageHandler
 from gnats.core.messages.responses cimport Expected, Queue, ReplyMap, ServiceExport
 from gnats.core.runtime.slice cimport Slice
 from gnats.core.subjects.sublist cimport Sublist, Subscription
+from gnats.core.subjects.watches cimport Watch, Watches
 from gnats.core.subjects.transform cimport Transform
 from gnats.includes.atomics cimport load64, load64_acquire, load_ptr_acquire
 from gnats.includes.pthread cimport pthread_mutex_t
@@ -80,7 +81,8 @@ cdef struct TraceDest:
 
 
 cdef class Account:
-    cdef readonly Sublist sublist      # the subscriptions made in it; set once
+    cdef readonly Sublist sublist      # the subscriptions made in it; set once. insert() and the others change it
+    cdef Watches watches               # of its subjects; under the sublist's lock
     cdef Mappings *mappings            # NULL: none; atomic
     cdef StreamImports *streams        # NULL: none; changed under lock, atomic for a look without it
     cdef TraceDest *trace_dest         # NULL: none; atomic
@@ -99,6 +101,15 @@ cdef class Account:
     cdef Subscription *responder       # subscription to `_R_.xxxxxx.>`, NULL until the first request; atomic to look at
     cdef char[16] prefix               # `_R_.xxxxxx.>`; set before `responder`
     cdef uint64_t nresponses, nreverse  # entries of the two; atomic, for a look without the lock
+
+    # Insert and remove subscriptions, as Sublist does; the sublist's sinks hear of it.
+    cdef int insert(self, Subscription *s) noexcept nogil
+    cdef int remove(self, Subscription *s) noexcept nogil
+    cdef void remove_batch(self, Subscription **subs, size_t n) noexcept nogil
+    # Watch the interest in a subject; see core.subjects.watches.
+    cdef Watch *watch(self, const char *subject, size_t n, const char *queue, size_t qn,
+                      void (*fn)(void *ctx, bint interest) noexcept nogil, void *ctx) noexcept nogil
+    cdef void unwatch(self, Watch *w) noexcept nogil
 
     # Make a reply subject in this account for a request from `requester`, whose own reply subject is `to`. Writes it to
     # out[:REPLY_ROOM] and returns its length; 0 when out of memory or when the export is closed. arm[0]: the control

@@ -39,6 +39,7 @@ from gnats.core.runtime.kinds cimport ACCOUNT
 from gnats.core.runtime.quiesce cimport qs_retire
 from gnats.core.subjects.subject cimport hash_seed_a, hash_seed_b, match_literal, mul_mix, subject_has_wildcard
 from gnats.core.subjects.sublist cimport SL_OK, SUB_RESPONSES, MatchResult, Sublist, Subscription, sub_new, sub_row
+from gnats.core.subjects.watches cimport Watch, unwatch, watch
 from gnats.core.subjects.transform cimport SubjectTransform, transform_copy
 from gnats.includes.atomics cimport (
     exchange8,
@@ -85,7 +86,7 @@ cdef class Account:
 
     def __dealloc__(self):
         if self.responder != NULL:
-            self.sublist.remove(self.responder)
+            self.remove(self.responder)
             free(native_sub(self.responder))
         replymap_free(&self.responses)
         waiting_free(&self.reverse)
@@ -232,11 +233,29 @@ cdef class Account:
         s.flags = SUB_RESPONSES
         native_sub(s).fn = take
         native_sub(s).ctx = <void *> self
-        if self.sublist.insert(s) != SL_OK:
+        if self.insert(s) != SL_OK:
             free(native_sub(s))
             return False
         store_ptr_release(<void **> &self.responder, s)
         return True
+
+    cdef int insert(self, Subscription *s) noexcept nogil:
+        return self.sublist.insert(s)
+
+    cdef int remove(self, Subscription *s) noexcept nogil:
+        return self.sublist.remove(s)
+
+    cdef void remove_batch(self, Subscription **subs, size_t n) noexcept nogil:
+        self.sublist.remove_batch(subs, n)
+
+    cdef Watch *watch(
+        self, const char *subject, size_t n, const char *queue, size_t qn,
+        void (*fn)(void *ctx, bint interest) noexcept nogil, void *ctx
+    ) noexcept nogil:
+        return watch(self.sublist, &self.watches, subject, n, queue, qn, fn, ctx)
+
+    cdef void unwatch(self, Watch *w) noexcept nogil:
+        unwatch(self.sublist, &self.watches, w)
 
     cdef size_t expect_response(
         self, MessageHandler take, Account requester, ServiceExport *se, const char *to, size_t n, bint share,

@@ -95,7 +95,7 @@ cdef void settle_account(Departure *first, size_t n) noexcept nogil:
         if first[i].account != account:
             continue
         s = <Subscription *> first[i].sub
-        (<Account> account).sublist.remove(s)
+        (<Account> account).remove(s)
         if count == 1:
             forget_requests(<Subscriber> first.client, <Account> account, s)
         first[i].account = NULL

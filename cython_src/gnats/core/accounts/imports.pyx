@@ -127,7 +127,7 @@ cdef bint add_shadow(
     if not subtable_add(&c.shadows, shadow):
         free(import_sub(shadow))
         return False
-    if (<Account> im.exporter).sublist.insert(shadow) != SL_OK:
+    if (<Account> im.exporter).insert(shadow) != SL_OK:
         subtable_remove(&c.shadows, shadow)
         free(import_sub(shadow))
         return False
@@ -238,7 +238,7 @@ cdef void report_latency(
 cdef void close_shadow(Subscription *shadow) noexcept nogil:
     cdef StreamImport *im = <StreamImport *> import_sub(shadow).what
     store8(&shadow.closed, 1)
-    (<Account> im.exporter).sublist.remove(shadow)
+    (<Account> im.exporter).remove(shadow)
     qs_retire(import_sub(shadow))
     stream_import_release(im)
 

@@ -77,7 +77,7 @@ cdef Subscription *add_native_sub(
 cdef Subscription *insert_sub(Subscriber c, Subscription *s, int *error) noexcept nogil:
     cdef bint added
     settle_before_subscribing()
-    error[0] = (<Account> c.account).sublist.insert(s)
+    error[0] = (<Account> c.account).insert(s)
     if error[0] != SL_OK:
         free(sub_block(s))
         if error[0] == SL_NO_MEMORY:
@@ -87,7 +87,7 @@ cdef Subscription *insert_sub(Subscriber c, Subscription *s, int *error) noexcep
     added = subtable_add(&c.subs, s)
     pthread_mutex_unlock(&c.lock)
     if not added:
-        (<Account> c.account).sublist.remove(s)
+        (<Account> c.account).remove(s)
         store8(&s.closed, 1)
         qs_retire(sub_block(s))
         return NULL
@@ -116,7 +116,7 @@ cdef void unsubscribe(Subscriber c, Subscription *s) noexcept nogil:
     drop_shadows(c, s)
     if depart(c, <Account> c.account, s):
         return
-    (<Account> c.account).sublist.remove(s)
+    (<Account> c.account).remove(s)
     forget_requests(c, <Account> c.account, s)
     qs_retire(sub_block(s))
 
@@ -199,7 +199,7 @@ cdef void take_out(Subscriber c, Subscription **subs, size_t n) noexcept nogil:
         if not depart(c, <Account> c.account, subs[i]):
             subs[staying] = subs[i]
             staying += 1
-    (<Account> c.account).sublist.remove_batch(subs, staying)
+    (<Account> c.account).remove_batch(subs, staying)
     for i in range(staying):
         forget_requests(c, <Account> c.account, subs[i])
         qs_retire(sub_block(subs[i]))

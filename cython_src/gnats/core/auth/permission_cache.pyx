@@ -1,4 +1,4 @@
-"""A poller's cache of what permissions say about subjects; see verdicts.pxd."""
+"""A poller's cache of what permissions say about subjects; see permission_cache.pxd."""
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t

@@ -107,7 +107,7 @@ cdef class Connection(Recorder):
     cdef uint64_t deadline_mark   # the value that `sent` must reach before the write deadline
     cdef int64_t write_deadline   # ns
     cdef uint8_t dirty, want_write   # in ps.dirty; the socket is full, wait for EPOLLOUT
-    cdef uint64_t remote_seen     # ps.reads when a delivery looked at `remote` last
+    cdef uint64_t remote_seen     # ps.epoch when a delivery looked at `remote` last
     cdef uint8_t gated            # over the gate; atomic, any publisher's poller sets it, the owner clears it
     cdef uint64_t stall_waiters   # bit i: poller i has stalled producers for us; atomic
     cdef void *dirty_next         # in ps.dirty

@@ -27,7 +27,7 @@ from gnats.core.net.outbound cimport (
     outq_merge,
     outq_rollback,
 )
-from gnats.core.net.pollstate cimport PollerBase, PollState
+from gnats.core.net.pollstate cimport PollerBase, PollState, hand_over_first
 from gnats.core.net.transport cimport Transport, transport_init_socket
 from gnats.core.runtime.clock cimport monotonic_ns
 from gnats.core.runtime.inbox cimport EV_CLOSED, SHORT_READ, Event, inbox_full, inbox_owes
@@ -357,6 +357,9 @@ cdef class Connection(Recorder):
                 self.close_connection_nogil(READ_ERROR)
             return
         bump64(&ps.reads, 1)
+        ps.epoch += 1
+        # Waits that this read begins are counted from now: from the start of a long batch they would end too early.
+        ps.now = monotonic_ns()
         self.set_trace_level()
         got = <size_t> n
         if got >= MORE_AFTER:
@@ -416,6 +419,7 @@ cdef class Connection(Recorder):
         cdef size_t left
         if self.fd < 0:
             return
+        hand_over_first(self.ps)
         n = self.transport.type.flush(self.transport, &self.out)
         if n < 0:
             if self.draining:
@@ -566,6 +570,7 @@ cdef class Connection(Recorder):
         cdef Transport *layer = self.transport
         if load8(&self.closing):
             return
+        hand_over_first(self.ps)
         pthread_mutex_lock(&self.lock)
         store8(&self.closing, 1)
         self.refused = 1

@@ -1,4 +1,4 @@
-"""Log records of a connection; see records.pxd."""
+"""Log records of a connection; see log_records.pxd."""
 import cython
 
 from libc.stddef cimport size_t

@@ -22,14 +22,14 @@ cdef struct PollState:
     uint32_t index          # in ServerState.pollers
     uint8_t solo            # no other thread moves messages on this server; set before the first connection
     int64_t armed           # deadline that tmfd is set to, monotonic ns; 0: none; atomic, the owner writes
-    # Reads of sockets; atomic: the owner writes, monitoring reads. A delivery looks at the receiver's `remote` when
-    # this has changed since the last look. Once a read is enough: what caused a message was queued before that
-    # message's bytes were read.
-    uint64_t reads
+    uint64_t reads          # reads of sockets; atomic: the owner writes, monitoring reads
+    # A delivery looks at the receiver's `remote` when this has changed since the last look. It changes with each read,
+    # and before a consumer sends: what caused a message was queued before that message was read, or found in a stream.
+    uint64_t epoch
     uint8_t more            # a read of this batch was long: expect more input
     int64_t flushed         # stopwatch ns when all queues were flushed last,
     int64_t flush_cost      # and the ns that took
-    int64_t now             # monotonic ns at the start of this batch
+    int64_t now             # monotonic ns at the start of this batch, or at its last read of a socket
     uint64_t rng            # xorshift state, for the choice in queue groups
     void *inbox             # borrowed Inbox
     void *state             # borrowed ServerState
@@ -43,6 +43,10 @@ cdef struct PollState:
     void **touched
     uint32_t ntouched
     size_t touched_cap
+    # messages for connections of other pollers, kept to be queued together (core.routing.remote); NULL before the first
+    void *handoffs
+    uint64_t handing        # the places of `handoffs` in use
+    void (*hand_over)(PollState *ps) noexcept nogil   # empties them; set when `handing` is not 0
     void *stalled           # paused producers, chained by stall_next
     # closed connections whose subscriptions are still being removed, chained by leaving_next
     void *leaving
@@ -82,6 +86,12 @@ cdef class PollerBase:
 cdef inline bint pollstate_busy(PollState *p) noexcept nogil:
     """Return whether there is work that must not wait for the next event."""
     return p.js_ready != NULL or p.js_dirty != NULL or p.leaving != NULL
+
+
+cdef inline void hand_over_first(PollState *p) noexcept nogil:
+    """Queue kept messages to their connections, before an effect of what follows can be seen."""
+    if p.handing:
+        p.hand_over(p)
 
 
 cdef inline uint64_t poller_random64(PollState *p) noexcept nogil:

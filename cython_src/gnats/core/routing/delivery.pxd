@@ -1,10 +1,11 @@
 """Queue a message to a connection (deliverMsg of client.go).
 
-The publisher's poller does it: directly to connections of its own, under their lock to others.
+The publisher's poller does it: directly to its own connections; core.routing.remote delivers to those of others.
 """
 from gnats.core.accounts.subscriber cimport Subscriber
 from gnats.core.messages.encode cimport Frame
 from gnats.core.messages.message cimport Message
+from gnats.core.net.log_records cimport Recorder
 from gnats.core.subjects.sublist cimport Subscription
 
 
@@ -21,5 +22,5 @@ cdef enum Egress:
 
 # Queue a message to a connection of the calling poller.
 cdef Egress deliver_local(Subscriber c, const Message *m, const Subscription *s, const Frame *f) noexcept nogil
-# Queue a message to a connection of another poller.
-cdef Egress deliver_remote(Subscriber c, const Message *m, Subscription *s, const Frame *f) noexcept nogil
+# Trace a delivery in the log, as the publisher's poller.
+cdef void trace_out(Subscriber c, Recorder publisher, const Subscription *s, const Frame *f) noexcept nogil

@@ -1,6 +1,5 @@
 """Queue a message to a connection; see delivery.pxd."""
 from libc.stddef cimport size_t
-from libc.stdint cimport int64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport strlen
 
@@ -8,24 +7,12 @@ from gnats.core.accounts.guard cimport NOTE_REPLIES, note_reply
 from gnats.core.accounts.subscriber cimport Subscriber
 from gnats.core.messages.encode cimport Frame, append_frame, frame_size, put_frame
 from gnats.core.messages.message cimport Message
-from gnats.core.net.connection cimport SLOW_CONSUMER_PENDING_BYTES, WRITE_ERROR, Connection
+from gnats.core.net.connection cimport WRITE_ERROR, Connection
 from gnats.core.net.log_records cimport TRACE_OUT, TRACE_OUT_PAYLOAD, Recorder
 from gnats.core.net.outbound cimport outq_commit, outq_reserve
-from gnats.core.net.pollstate cimport PollState
 from gnats.core.runtime.kinds cimport CLIENT
 from gnats.core.subjects.sublist cimport Subscription, sub_sid
-from gnats.includes.arrays cimport array_grow
-from gnats.includes.atomics cimport (
-    addi64_seq,
-    bump64,
-    load8,
-    load8_acquire,
-    load64,
-    loadi64,
-    store8,
-    store8_release,
-    unlikely,
-)
+from gnats.includes.atomics cimport bump64, load8, load8_acquire, unlikely
 from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
 from gnats.includes.text cimport put, put_text
 
@@ -39,9 +26,9 @@ cdef Egress deliver_local(Subscriber c, const Message *m, const Subscription *s,
     if unlikely(load8(&c.gated)) and load8(&c.server._no_stall):
         if (<Connection> m.origin).kind == CLIENT:
             return EGRESS_NO_STALL
-    # Messages that caused this one were queued to `remote` before the publisher's bytes were read: move them first.
-    if c.remote_seen != c.ps.reads:
-        c.remote_seen = c.ps.reads
+    # Messages that caused this one were queued to `remote` before it was read, or found in a stream: move them first.
+    if c.remote_seen != c.ps.epoch:
+        c.remote_seen = c.ps.epoch
         if load8_acquire(&c.has_remote):
             c.take_remote()
     p = outq_reserve(&c.out, &c.ps.pool, total)
@@ -69,82 +56,6 @@ cdef Egress deliver_local(Subscriber c, const Message *m, const Subscription *s,
     if unlikely(c.out.bytes > c.flush_over):
         c.outbound_over(<Connection> m.origin)
     return EGRESS_OK
-
-
-cdef Egress deliver_remote(Subscriber c, const Message *m, Subscription *s, const Frame *f) noexcept nogil:
-    cdef PollState *ps = m.ps
-    cdef size_t total = frame_size(f, s)
-    cdef size_t pending
-    cdef int64_t nm, max
-    cdef char *p
-    cdef bint wake = False, over = False, dropped
-    pthread_mutex_lock(&c.lock)
-    # Count under the lock: when a poller counts the last message, all messages before it are queued.
-    max = loadi64(&s.max)
-    if c.refused or load8(&s.closed):
-        pthread_mutex_unlock(&c.lock)
-        return EGRESS_SUB_CLOSED if load8(&s.closed) else EGRESS_CLIENT_CLOSED
-    nm = addi64_seq(&s.nm, 1) + 1
-    if max > 0 and nm > max:
-        pthread_mutex_unlock(&c.lock)
-        return EGRESS_AUTO_UNSUBSCRIBED
-    dropped = (
-        load8(&c.gated) and (<Connection> m.origin).kind == CLIENT
-        and load8(&c.server._no_stall))
-    if not dropped:
-        wake = c.remote.head == NULL
-        p = outq_reserve(&c.remote, &ps.pool, total)
-        if p != NULL:
-            put_frame(p, s, f)
-            outq_commit(&c.remote, total)
-        elif append_frame(&c.remote, &ps.pool, s, f) < 0:
-            c.refuse_out_of_memory()
-            pthread_mutex_unlock(&c.lock)
-            signal_after_batch(c, ps)
-            return EGRESS_CLIENT_CLOSED
-        store8_release(&c.has_remote, 1)
-        c.remote_msgs += 1
-        c.remote_bytes += f.size
-        if unlikely(load8(&c.guard.checks) & NOTE_REPLIES) and m.reply.p != NULL:
-            if not note_reply(&c.guard, ps, &m.reply):
-                c.refuse_out_of_memory()
-                wake = True
-        pending = load64(&c.backlog) + c.remote.bytes
-        if pending > c.max_pending:
-            c.refuse_more(SLOW_CONSUMER_PENDING_BYTES)
-            wake = True
-        elif pending > c.gate:
-            over = wake = True
-        if unlikely((<Recorder> m.origin).trace):
-            trace_out(c, <Recorder> m.origin, s, f)
-    if max > 0 and nm == max:
-        wake = True
-        store8(&s.closed, 1)
-        if not reap_later(c, s):
-            c.refuse_out_of_memory()
-    pthread_mutex_unlock(&c.lock)
-    if over:
-        c.stall(<Connection> m.origin)
-    if wake:
-        signal_after_batch(c, ps)
-    return EGRESS_NO_STALL if dropped else EGRESS_OK
-
-
-cdef void signal_after_batch(Subscriber c, PollState *ps) noexcept nogil:
-    if ps.ntouched == ps.touched_cap and not array_grow(&ps.touched, &ps.touched_cap, 64, sizeof(void *)):
-        c.signal_owner()
-        return
-    ps.touched[ps.ntouched] = <void *> c
-    ps.ntouched += 1
-
-
-cdef bint reap_later(Subscriber c, Subscription *s) noexcept nogil:
-    """Leave an exhausted subscription for the owner to remove. The lock is held. False without memory."""
-    if c.nreap == c.reap_cap and not array_grow(&c.reap, &c.reap_cap, 8, sizeof(Subscription *)):
-        return False
-    c.reap[c.nreap] = s
-    c.nreap += 1
-    return True
 
 
 cdef void trace_out(Subscriber c, Recorder publisher, const Subscription *s, const Frame *f) noexcept nogil:

@@ -13,7 +13,7 @@ from gnats.core.messages.message cimport Message, NativeSub, native_sub
 from gnats.core.messages.msgtrace cimport trace_egress, trace_stream_export
 from gnats.core.net.connection cimport WRITE_ERROR, Connection
 from gnats.core.net.log_records cimport LOG_AUTO_UNSUBSCRIBE
-from gnats.core.net.pollstate cimport poller_random
+from gnats.core.net.pollstate cimport hand_over_first, poller_random
 from gnats.core.routing.delivery cimport (
     EGRESS_CLIENT_CLOSED,
     EGRESS_AUTO_UNSUBSCRIBED,
@@ -23,8 +23,8 @@ from gnats.core.routing.delivery cimport (
     EGRESS_SUB_DENY,
     Egress,
     deliver_local,
-    deliver_remote,
 )
+from gnats.core.routing.remote cimport deliver_remote
 from gnats.core.runtime.inbox cimport (
     ACCOUNT_PART,
     ASKER_PART,
@@ -270,6 +270,7 @@ cdef Egress deliver(const Message *m, Subscription *s, Frames *frames) noexcept 
 cdef inline bint call_native(const Message *m, const Subscription *s) noexcept nogil:
     # Called for a message that is only traced, too: streams trace for themselves.
     cdef NativeSub *native = native_sub(s)
+    hand_over_first(m.ps)
     return native.fn(native.ctx, m, s)
 
 
@@ -294,6 +295,7 @@ cdef bint post_msg(const Message *m, Subscriber dest, const Subscription *s) noe
     cdef Slice asker
     cdef Event *ev
     cdef char *p
+    hand_over_first(m.ps)
     asker.p = NULL
     asker.n = 0
     if m.hop != NULL and m.hop.request:

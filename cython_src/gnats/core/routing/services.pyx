@@ -197,7 +197,7 @@ cdef class ImportedService:
         self.sub.flags = SUB_SERVICE
         native_sub(self.sub).fn = take_request
         native_sub(self.sub).ctx = self.si
-        if account.sublist.insert(self.sub) != SL_OK:
+        if account.insert(self.sub) != SL_OK:
             free(native_sub(self.sub))
             self.sub = NULL
             raise ValueError(f"invalid subject {subject!r}")
@@ -209,7 +209,7 @@ cdef class ImportedService:
         """Handle no more requests. Idempotent."""
         if self.sub != NULL:
             store8(&self.sub.closed, 1)
-            self.account.sublist.remove(self.sub)
+            self.account.remove(self.sub)
             qs_retire(native_sub(self.sub))
             self.sub = NULL
         if self.si != NULL:

@@ -1,4 +1,4 @@
-"""Hash tables whose entries are chained in buckets; see chains.pxd."""
+"""Hash tables whose entries are chained in buckets; see hash_table.pxd."""
 from libc.stdint cimport uint32_t
 from libc.stdlib cimport calloc, free
 

@@ -1,4 +1,4 @@
-"""A poller's cache of match results; see results.pxd."""
+"""A poller's cache of match results; see match_cache.pxd."""
 from libc.stddef cimport size_t
 from libc.stdint cimport uint32_t, uint64_t
 from libc.stdlib cimport free, malloc

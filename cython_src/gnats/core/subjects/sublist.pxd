@@ -10,7 +10,6 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
 from gnats.core.subjects.subject cimport hash_bytes, token_end
 from gnats.core.subjects.trie cimport EdgeTable, Node, Subscription
-from gnats.core.subjects.watches cimport Watch, WatchTable
 from gnats.includes.atomics cimport load64_acquire
 from gnats.includes.pthread cimport pthread_rwlock_t
 
@@ -75,6 +74,14 @@ cdef Subscription *sub_new(
 ) noexcept nogil
 
 
+# One that hears of every change of interest in a sublist: links to other servers, watches. Its owner embeds it.
+cdef struct InterestSink:
+    InterestSink *next
+    # s has come (delta 1), has gone (-1) or has another weight (0); `count` subscriptions have its subject and queue
+    # group now. Called with the sublist's lock held to write: it may take only locks below that in docs/locks.md.
+    void (*changed)(InterestSink *sink, const Subscription *s, int delta, uint32_t count) noexcept nogil
+
+
 @cython.final
 cdef class Sublist:
     """Subscriptions by subject. The cdef methods are thread-safe and need no GIL."""
@@ -97,7 +104,7 @@ cdef class Sublist:
     # makes a fresh result look stale, never a stale one fresh.
     cdef uint64_t gens[SL_GENERATIONS]
     cdef uint64_t wild_gen
-    cdef WatchTable watches      # under the lock
+    cdef InterestSink *sinks     # under the lock
 
     # Insert s. SL_OK (also when s is in the trie already), SL_INVALID_SUBJECT (an empty token, or a token behind `>`)
     # or SL_NO_MEMORY; after an error the trie is as it was.
@@ -132,13 +139,12 @@ cdef class Sublist:
     # Return whether a subscription matches.
     cdef bint has_interest(self, const char *subject, size_t n) noexcept nogil
 
-    # Call fn with True when the first subscription to exactly this literal subject, in this queue group or in none,
-    # comes, and with False when the last one goes; the watch's `interest` is the present state. fn runs with the lock
-    # held to write. NULL when out of memory.
-    cdef Watch *watch(self, const char *subject, size_t n, const char *queue, size_t qn,
-                      void (*fn)(void *ctx, bint interest) noexcept nogil, void *ctx) noexcept nogil
-    # Undo watch: fn is not called any more.
-    cdef void unwatch(self, Watch *w) noexcept nogil
+    # Tell a sink of all changes from now on. The caller holds the lock to write: what it counts first is exact.
+    cdef void add_sink(self, InterestSink *sink) noexcept nogil
+    cdef void remove_sink(self, InterestSink *sink) noexcept nogil
+    # Count the subscriptions with exactly this literal subject, in this queue group or in none. The caller holds the
+    # lock.
+    cdef uint32_t count_of(self, const char *subject, size_t n, const char *queue, size_t qn) noexcept nogil
 
     # Count the matching subscriptions: np in no queue group, nq in one (each once, whatever its weight).
     cdef void num_interest(self, const char *subject, size_t n, uint32_t *np, uint32_t *nq) noexcept nogil

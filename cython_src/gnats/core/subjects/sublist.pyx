@@ -10,7 +10,6 @@ from gnats.core.subjects.trie cimport (
     is_remote, next_group, node_add_sub, node_drop_sub, node_free, node_is_empty, node_new, node_subs,
     table_grow, walk_next,
 )
-from gnats.core.subjects.watches cimport Watch, watch_add, watch_new, watch_notify, watch_remove
 from gnats.includes.atomics cimport add64, load64, loadi64, store64, store64_release, unlikely
 from gnats.includes.pthread cimport (
     pthread_rwlock_destroy, pthread_rwlock_rdlock, pthread_rwlock_unlock, pthread_rwlock_wrlock, rwlock_init,
@@ -316,6 +315,8 @@ cdef class Sublist:
         pthread_rwlock_wrlock(&self.lock)
         s.qw = qw
         bump(self, s)
+        if s.node != NULL:
+            tell_sinks(self, s, 0, s.node.nsubs)
         pthread_rwlock_unlock(&self.lock)
 
     cdef MatchResult *match(self, const char *subject, size_t n) noexcept nogil:
@@ -360,26 +361,26 @@ cdef class Sublist:
         pthread_rwlock_unlock(&self.lock)
         return found
 
-    cdef Watch *watch(
-        self, const char *subject, size_t n, const char *queue, size_t qn,
-        void (*fn)(void *ctx, bint interest) noexcept nogil, void *ctx
-    ) noexcept nogil:
-        cdef Watch *w = watch_new(subject, n, queue, qn, fn, ctx)
-        if w == NULL:
-            return NULL
-        pthread_rwlock_wrlock(&self.lock)
-        if not watch_add(&self.watches, w):
-            free(w)
-            w = NULL
-        else:
-            w.interest = subscribed_exactly(self, subject, n, queue, qn)
-        pthread_rwlock_unlock(&self.lock)
-        return w
+    cdef void add_sink(self, InterestSink *sink) noexcept nogil:
+        sink.next = self.sinks
+        self.sinks = sink
 
-    cdef void unwatch(self, Watch *w) noexcept nogil:
-        pthread_rwlock_wrlock(&self.lock)
-        watch_remove(&self.watches, w)
-        pthread_rwlock_unlock(&self.lock)
+    cdef void remove_sink(self, InterestSink *sink) noexcept nogil:
+        cdef InterestSink **at = &self.sinks
+        while at[0] != sink:
+            at = &at[0].next
+        at[0] = sink.next
+
+    cdef uint32_t count_of(self, const char *subject, size_t n, const char *queue, size_t qn) noexcept nogil:
+        cdef Node *node = self.root
+        cdef size_t start = 0, end
+        while node != NULL and start <= n:
+            end = token_end(subject, n, start)
+            node = edge_find(&self.edges, node, LITERAL, subject + start, end - start)
+            start = end + 1
+        if node != NULL and qn:
+            node = edge_find(&self.edges, node, GROUP, queue, qn)
+        return node.nsubs if node != NULL else 0
 
     cdef void num_interest(self, const char *subject, size_t n, uint32_t *np, uint32_t *nq) noexcept nogil:
         cdef Walk walk
@@ -578,6 +579,13 @@ cdef void prune(Sublist sl, Node *node) noexcept nogil:
         node = parent
 
 
+cdef inline void tell_sinks(Sublist sl, const Subscription *s, int delta, uint32_t count) noexcept nogil:
+    cdef InterestSink *sink = sl.sinks
+    while sink != NULL:
+        sink.changed(sink, s, delta, count)
+        sink = sink.next
+
+
 cdef int insert_locked(Sublist sl, Subscription *s) noexcept nogil:
     cdef Node *node = sl.root
     cdef Node *child
@@ -608,41 +616,26 @@ cdef int insert_locked(Sublist sl, Subscription *s) noexcept nogil:
     store64(&sl.num_subs, sl.num_subs + 1)
     store64(&sl.num_inserts, sl.num_inserts + 1)
     bump(sl, s)
-    if unlikely(sl.watches.n != 0) and node.nsubs == 1:
-        watch_notify(&sl.watches, s.data, s.subject_len, sub_queue(s), s.queue_len, True)
+    tell_sinks(sl, s, 1, node.nsubs)
     return SL_OK
 
 
 cdef int remove_locked(Sublist sl, Subscription *s) noexcept nogil:
     cdef Node *node = s.node
     cdef Node *top = node
-    cdef bint last
+    cdef uint32_t left
     while top != NULL and top != sl.root:
         top = top.parent
     if top == NULL:
         return SL_NOT_FOUND
-    last = node.nsubs == 1
+    left = node.nsubs - 1
     node_drop_sub(node, s)
     prune(sl, node)
     store64(&sl.num_subs, sl.num_subs - 1)
     store64(&sl.num_removes, sl.num_removes + 1)
     bump(sl, s)
-    if unlikely(sl.watches.n != 0) and last:
-        watch_notify(&sl.watches, s.data, s.subject_len, sub_queue(s), s.queue_len, False)
+    tell_sinks(sl, s, -1, left)
     return SL_OK
-
-
-cdef bint subscribed_exactly(Sublist sl, const char *subject, size_t n, const char *queue, size_t qn) noexcept nogil:
-    """Return whether a subscription has exactly this subject and this queue group, or none."""
-    cdef Node *node = sl.root
-    cdef size_t start = 0, end
-    while node != NULL and start <= n:
-        end = token_end(subject, n, start)
-        node = edge_find(&sl.edges, node, LITERAL, subject + start, end - start)
-        start = end + 1
-    if node != NULL and qn:
-        node = edge_find(&sl.edges, node, GROUP, queue, qn)
-    return node != NULL and node.nsubs > 0
 
 
 cdef bint walk_begin(Sublist sl, Walk *w, const char *subject, size_t n) noexcept nogil:
@@ -877,36 +870,3 @@ cdef class Handle:
     @property
     def sid(self) -> bytes:
         return PyBytes_FromStringAndSize(sub_sid(self.sub), self.sub.sid_len)
-
-
-@cython.final
-@cython.no_gc
-cdef class InterestLog:
-    """Watches a subject in a queue group and counts the changes; for tests."""
-    cdef Watch *entry
-    cdef Sublist sublist
-    cdef uint64_t changed
-
-    def __cinit__(self, Sublist sublist not None, bytes subject not None, bytes queue not None):
-        self.sublist = sublist
-        self.entry = sublist.watch(
-            PyBytes_AS_STRING(subject), PyBytes_GET_SIZE(subject), PyBytes_AS_STRING(queue), PyBytes_GET_SIZE(queue),
-            count_change, &self.changed)
-        if self.entry == NULL:
-            raise MemoryError
-
-    def __dealloc__(self):
-        if self.entry != NULL:
-            self.sublist.unwatch(self.entry)
-
-    @property
-    def changes(self) -> int:
-        return load64(&self.changed)
-
-    @property
-    def interest(self) -> bool:
-        return bool(self.entry.interest)
-
-
-cdef void count_change(void *changed, bint interest) noexcept nogil:
-    add64(<uint64_t *> changed, 1)

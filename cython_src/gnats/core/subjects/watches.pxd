@@ -2,10 +2,12 @@
 sublist.go).
 
 A watch is for one literal subject and one queue group or none. Subscriptions with wildcards do not count, nor do those
-in other groups. A sublist owns its table; its lock is held to write.
+in other groups. The lock of the sublist guards the table.
 """
 from libc.stddef cimport size_t
 from libc.stdint cimport uint8_t, uint32_t
+
+from gnats.core.subjects.sublist cimport InterestSink, Sublist
 
 
 cdef struct Watch:
@@ -26,12 +28,15 @@ cdef struct WatchTable:
     uint32_t n
 
 
-# Make a watch; NULL when out of memory.
-cdef Watch *watch_new(const char *subject, size_t n, const char *queue, size_t qn,
-                      void (*fn)(void *ctx, bint interest) noexcept nogil, void *ctx) noexcept nogil
-cdef bint watch_add(WatchTable *t, Watch *w) noexcept nogil      # False when out of memory
-cdef void watch_remove(WatchTable *t, Watch *w) noexcept nogil   # frees it
-# Call the watches of a subject in a group (queue_len 0: in none): its first subscription has come, or its last has
-# gone.
-cdef void watch_notify(WatchTable *t, const char *subject, size_t n, const char *queue, size_t qn,
-                       bint interest) noexcept nogil
+# The watches on a sublist: one of its sinks while there are any. All zero at first.
+cdef struct Watches:
+    InterestSink sink      # first: the sublist knows only this
+    WatchTable table
+
+
+# Call fn with True when the first subscription to exactly this subject comes, and with False when the last one goes;
+# the watch's `interest` is the present state. NULL when out of memory. Any thread.
+cdef Watch *watch(Sublist sl, Watches *watches, const char *subject, size_t n, const char *queue, size_t qn,
+                  void (*fn)(void *ctx, bint interest) noexcept nogil, void *ctx) noexcept nogil
+# Undo watch(), and free the watch: fn is not called any more.
+cdef void unwatch(Sublist sl, Watches *watches, Watch *w) noexcept nogil

@@ -232,8 +232,8 @@ cdef class Consumer(ConsumerDelivery):
             raise MemoryError
         memcpy(copy, PyBytes_AS_STRING(subject), PyBytes_GET_SIZE(subject))
         if self.watch != NULL:
-            account.sublist.unwatch(self.watch)
-        self.watch = account.sublist.watch(
+            account.unwatch(self.watch)
+        self.watch = account.watch(
             PyBytes_AS_STRING(subject), PyBytes_GET_SIZE(subject), PyBytes_AS_STRING(queue), PyBytes_GET_SIZE(queue),
             on_interest, <void *> self)
         if self.watch == NULL:
@@ -353,7 +353,7 @@ cdef class Consumer(ConsumerDelivery):
             unsubscribe(self.stream.client, <Subscription *> <size_t> address)
         self.subs.clear()
         if self.watch != NULL:
-            (<Account> self.stream.account).sublist.unwatch(self.watch)
+            (<Account> self.stream.account).unwatch(self.watch)
             self.watch = NULL
         pthread_mutex_lock(&self.lock)
         self.closed = True

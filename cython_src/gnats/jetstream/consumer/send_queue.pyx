@@ -1,4 +1,4 @@
-"""The queue of messages that a consumer sends next; see outq.pxd."""
+"""The queue of messages that a consumer sends next; see send_queue.pxd."""
 from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint32_t
 from libc.stdio cimport snprintf

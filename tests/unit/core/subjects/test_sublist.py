@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gnats.core.subjects.subject import collide, literal_match
-from gnats.core.subjects.sublist import Handle, InterestLog, Sublist
+from gnats.core.subjects.sublist import Handle, Sublist
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -570,48 +570,3 @@ def test_threads_see_what_stays_and_nothing_that_never_was() -> None:
     assert sorted(sublist.subs()) == sorted((h.subject, h.queue, h.sid) for h in steady)
     steady.clear()
     assert sublist.stats()["num_nodes"] == 0
-
-
-# ---- first and last ----
-
-
-@pytest.mark.parametrize("queue", ["", "workers"])
-def test_first_and_last_subscriptions_are_told(sublist: Sublist, queue: str) -> None:
-    log = InterestLog(sublist, b"a.b", queue.encode())
-    assert (log.interest, log.changes) == (False, 0)
-    first = fill(sublist, "a.b", queue=queue)
-    second = sublist.subscribe(b"a.b", queue.encode(), b"2")
-    assert (log.interest, log.changes) == (True, 1)
-    first.clear()
-    assert (log.interest, log.changes) == (True, 1)
-    del second
-    assert (log.interest, log.changes) == (False, 2)
-
-
-def test_other_subjects_wildcards_and_groups_are_not(sublist: Sublist) -> None:
-    log = InterestLog(sublist, b"a.b", b"")
-    others = fill(sublist, "a", "a.b.c", "a.*", ">", "b.a") + fill(sublist, "a.b", queue="g")
-    assert (log.interest, log.changes) == (False, 0)
-    others.clear()
-    assert log.changes == 0
-
-
-def test_a_watch_knows_what_was_there_before(sublist: Sublist) -> None:
-    kept = fill(sublist, "a.b")
-    assert InterestLog(sublist, b"a.b", b"").interest
-    assert not InterestLog(sublist, b"a.b", b"g").interest
-    assert not InterestLog(sublist, b"a", b"").interest
-    assert kept
-
-
-def test_many_watches(sublist: Sublist) -> None:
-    logs = {f"s.{n}": InterestLog(sublist, f"s.{n}".encode(), b"") for n in range(200)}
-    twice = InterestLog(sublist, b"s.7", b"")
-    kept = fill(sublist, *[f"s.{n}" for n in range(0, 200, 2)], "s.7")
-    assert [log.interest for log in logs.values()] == [n % 2 == 0 or n == 7 for n in range(200)]
-    assert twice.interest
-    for n in range(100):
-        del logs[f"s.{n}"]
-    kept.clear()
-    assert not any(log.interest for log in logs.values())
-    assert not twice.interest

@@ -1,0 +1,42 @@
+"""Deliver messages to connections of other pollers.
+
+The first message of a batch for such a connection goes straight into its `remote` queue, under its lock. More of them
+are kept in a Handoff of the sending poller, and put there together: one lock and one wake for many messages.
+
+Handoffs never outlive the batch that made them, so a Subscription or Connection in one is alive. Everything handed off
+is in its connection's `remote` before anybody can see an effect of what the publisher sent later: before this poller
+writes to a socket, calls a native subscription (a stream may store the message, another poller deliver it), posts to
+the control plane, or ends its batch. hand_over_first() of PollState does that.
+"""
+from libc.stddef cimport size_t
+from libc.stdint cimport uint32_t
+
+from gnats.core.accounts.subscriber cimport Subscriber
+from gnats.core.messages.encode cimport Frame
+from gnats.core.messages.message cimport Message
+from gnats.core.net.outbound cimport OutQueue
+from gnats.core.net.pollstate cimport PollState
+from gnats.core.routing.delivery cimport Egress
+from gnats.core.subjects.sublist cimport Subscription
+
+
+# Adjacent frames of one size for one subscription.
+cdef struct Run:
+    Subscription *sub
+    uint32_t n
+    uint32_t size         # bytes of each frame on the wire,
+    uint32_t payload      # and of its header and payload
+
+
+# Messages of this batch for one connection of another poller. Only the poller whose PollState has it touches it.
+cdef struct Handoff:
+    void *client          # borrowed Subscriber that had a message in this batch; NULL: the place is free
+    void *producer        # borrowed Connection that published last
+    OutQueue frames
+    Run *runs             # what is in `frames`, in order
+    size_t n, cap
+
+
+# Queue a message to a connection of another poller, or keep it for hand_over().
+cdef Egress deliver_remote(Subscriber c, const Message *m, Subscription *s, const Frame *f) noexcept nogil
+cdef void handoffs_free(PollState *ps) noexcept nogil

@@ -1,0 +1,36 @@
+"""Watches of first and last subscriptions (notifications of sublist.go); these classes are for tests."""
+
+from typing import final
+
+from gnats.core.subjects.sublist import Sublist
+
+@final
+class WatchList:
+    """The watches on a sublist."""
+
+    def __init__(self, sublist: Sublist) -> None: ...
+    def watch(self, subject: bytes, queue: bytes = b"") -> InterestLog:
+        """Watch a subject in a queue group, or in none. Raises MemoryError."""
+
+@final
+class InterestLog:
+    """Watches a subject in a queue group and counts the changes."""
+
+    def __init__(self, owner: WatchList, subject: bytes, queue: bytes) -> None: ...
+    @property
+    def changes(self) -> int:
+        """The number of times that the first subscription came or the last one went."""
+
+    @property
+    def interest(self) -> bool:
+        """Whether there is a subscription."""
+
+@final
+class SinkProbe:
+    """A sink of the changes of interest in a sublist, until close()."""
+
+    def __init__(self, sublist: Sublist) -> None: ...
+    changes: list[tuple[bytes, bytes, int, int]]
+    """Subject, queue group, delta (1, -1, or 0 for another weight), subscriptions of the two now."""
+
+    def close(self) -> None: ...

@@ -1,0 +1,153 @@
+"""Messages for connections of other pollers, which are handed over many at a time.
+
+Two publishers and two subscribers in each test have all combinations of two pollers among them.
+"""
+
+import random
+import re
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from support.peer import Peer
+from support.process import SANITIZED
+from support.stress import SCALE, together
+
+from gnats.options.values.jetstream import JetStreamOptions
+from gnats.testing import ServerThread
+
+pytestmark = pytest.mark.timeout(300 * SCALE)
+
+MSGS = (500 if SANITIZED else 5_000) * SCALE
+
+
+@pytest.fixture
+def port(tmp_path: Path) -> Iterator[int]:
+    jetstream = JetStreamOptions(enabled=True, store_dir=str(tmp_path))
+    with ServerThread(io_threads=2, jetstream=jetstream) as running:
+        yield running.port
+
+
+def test_a_core_message_arrives_before_what_a_stream_delivers_later(port: int) -> None:
+    create = (
+        b'{"name":"S","subjects":["js"],"storage":"memory"}',
+        b'{"stream_name":"S","config":{"deliver_subject":"d","ack_policy":"none"}}',
+    )
+    publishers = [Peer(port) for _ in range(2)]
+    subscribers = [Peer(port) for _ in range(2)]
+    ask(publishers[0], b"$JS.API.STREAM.CREATE.S", create[0])
+    for subscriber in subscribers:
+        subscriber.send(b"SUB core 1\r\nSUB d 2\r\n")
+        subscriber.fence()
+    ask(publishers[0], b"$JS.API.CONSUMER.CREATE.S", create[1])
+    found: list[list[tuple[bytes, int]]] = [[] for _ in subscribers]
+
+    def publish(which: int) -> Callable[[], None]:
+        def run() -> None:
+            for first in range(0, MSGS, 50):
+                publishers[which].send(
+                    b"".join(
+                        b"PUB core 7\r\n%06d%d\r\n" % (n, which)
+                        + b"PUB core 7\r\n%06d%d\r\n" % (n, which)
+                        + b"PUB js 7\r\n%06d%d\r\n" % (n, which)
+                        for n in range(first, first + 50)
+                    )
+                )
+            publishers[which].fence()
+
+        return run
+
+    def read(which: int) -> Callable[[], None]:
+        def run() -> None:
+            while len(found[which]) < 2 * 3 * MSGS:
+                line = subscribers[which].until(b"\r\n")
+                if line.startswith(b"MSG "):
+                    found[which].append((line.split(b" ")[2], int(subscribers[which].until(b"\r\n"))))
+
+        return run
+
+    together(publish(0), publish(1), read(0), read(1))
+    for arrived in found:
+        for which in range(2):
+            core = [n for sid, n in arrived if sid == b"1" and n % 10 == which]
+            assert core == [10 * (n // 2) + which for n in range(2 * MSGS)]
+            seen: dict[int, int] = {}
+            for sid, n in arrived:
+                if sid == b"1":
+                    seen[n] = seen.get(n, 0) + 1
+                else:
+                    assert seen.get(n) == 2, n
+    for peer in (*publishers, *subscribers):
+        peer.close()
+
+
+def ask(peer: Peer, subject: bytes, body: bytes) -> None:
+    peer.send(b"SUB answer 9\r\nUNSUB 9 1\r\nPUB %s answer %d\r\n%s\r\n" % (subject, len(body), body))
+    peer.until(b"MSG answer 9 ")
+    assert b"error" not in peer.until(b"}\r\n")
+
+
+def test_nothing_follows_the_answer_to_an_unsubscribe(port: int) -> None:
+    flood(port, rounds=(40 if SANITIZED else 600) * SCALE, limit=None)
+
+
+def test_a_limit_that_is_set_under_way_is_exact(port: int) -> None:
+    flood(port, rounds=(40 if SANITIZED else 600) * SCALE, limit=500)
+
+
+def flood(port: int, rounds: int, limit: int | None) -> None:
+    """Subscribe, and end the subscription, while messages of all lengths are handed over."""
+    publishers = [Peer(port) for _ in range(2)]
+    subscribers = [Peer(port) for _ in range(2)]
+    wanted = [threading.Event() for _ in publishers]  # another batch
+    done = threading.Event()
+
+    def publish(which: int) -> Callable[[], None]:
+        rng = random.Random(which)
+        batch = b"".join(
+            b"PUB f.%d %d\r\n%s\r\n" % (rng.randrange(3), n, b"x" * n)
+            for n in (rng.choice([0, 1, 7, 7, 7, 200]) if i else 5000 for i in range(200))
+        )
+
+        def run() -> None:
+            while wanted[which].wait() and not done.is_set():
+                wanted[which].clear()
+                publishers[which].send(batch)
+                publishers[which].fence()
+
+        return run
+
+    def arrived(peer: Peer, sid: int) -> int:
+        for each in wanted:
+            each.set()
+        return len(re.findall(rb"MSG f\.\d %d " % sid, peer.fence()))
+
+    def subscribe(peer: Peer) -> None:
+        for sid in range(rounds):
+            peer.send(b"SUB f.* %d\r\n" % sid)
+            total = arrived(peer, sid) + arrived(peer, sid)
+            if limit is None:
+                peer.send(b"UNSUB %d\r\n" % sid)
+                peer.fence()
+            else:
+                last = total + limit
+                peer.send(b"UNSUB %d %d\r\n" % (sid, last))
+                total += arrived(peer, sid)
+                late = total > last  # more had come before the limit: the subscription has ended at once
+                while total < last:
+                    total += arrived(peer, sid)
+                assert total == last or late
+            assert arrived(peer, sid) + arrived(peer, sid) == 0
+
+    def run_subscribers() -> None:
+        try:
+            together(*(lambda peer=peer: subscribe(peer) for peer in subscribers))  # type: ignore[misc]
+        finally:
+            done.set()
+            for each in wanted:
+                each.set()
+
+    together(publish(0), publish(1), run_subscribers)
+    for peer in (*publishers, *subscribers):
+        peer.close()
