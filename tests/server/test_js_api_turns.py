@@ -270,3 +270,26 @@ async def test_streams_with_many_subjects_are_looked_through_while_others_ask(
         assert (await ask(client, "STREAM.NAMES", {"subject": "last.S"}))["streams"] == ["S"]
         assert (await ask(client, "STREAM.NAMES", {"subject": "last.*", "offset": 1}))["streams"] == ["T"]
         assert (await ask(client, "STREAM.NAMES", {"subject": "none"}))["streams"] is None
+
+
+@pytest.mark.parametrize(("fails", "reserved"), [("_change", 1000), ("_write_sources", 2000)])
+async def test_what_is_reserved_is_what_is_in_force_after_a_failed_update(
+    server: Server, monkeypatch: pytest.MonkeyPatch, fails: str, reserved: int
+) -> None:
+    """A stream keeps its new configuration when only the positions of its sources cannot be written."""
+
+    async def fail_later(stream: Stream, *args: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    def fail(stream: Stream, *args: Any) -> None:
+        monkeypatch.undo()  # what was changed is changed back
+        raise OSError(28, "No space left on device")
+
+    async with connected(server) as client:
+        assert "error" not in await ask(client, "STREAM.CREATE.S", {"name": "S", "max_bytes": 1000})
+        monkeypatch.setattr(Stream, fails, fail if fails == "_change" else fail_later)
+        assert "error" in await ask(client, "STREAM.UPDATE.S", {"name": "S", "max_bytes": 2000})
+        monkeypatch.undo()
+        assert (await ask(client, "STREAM.INFO.S"))["config"]["max_bytes"] == reserved
+        assert server.jetstream is not None
+        assert server.jetstream.stats()["reserved_storage"] == reserved

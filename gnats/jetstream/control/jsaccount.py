@@ -255,19 +255,17 @@ class JSAccount:
         return new
 
     async def _apply_update(self, stream: Stream, new: StreamConfig) -> None:
-        """Change a stream to a checked configuration. Raises ApiError, with nothing changed."""
+        """Change a stream to a checked configuration. Raises ApiError, as Stream.update()."""
         old = stream.config
         more = max(new.max_bytes, 0) - max(old.max_bytes, 0)
         self._resources.reserve(new.storage, max(more, 0))  # now: other accounts may reserve during the await
         self._subjects.discard(old.subjects)
         try:
             await stream.update(new)
-        except BaseException:
-            self._resources.reserve(new.storage, -max(more, 0))
-            raise
         finally:
             self._subjects.add(stream.config.subjects)
-        self._resources.reserve(new.storage, min(more, 0))
+            grown = max(stream.config.max_bytes, 0) - max(old.max_bytes, 0)
+            self._resources.reserve(new.storage, grown - max(more, 0))
         self.shared.advisories.stream_action(self.account, stream.name, "modify")
 
     def _check_update_limits(self, old: StreamConfig, new: StreamConfig) -> None:
