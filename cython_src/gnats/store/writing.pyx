@@ -1,7 +1,7 @@
 """Storing messages; see writing.pxd."""
 from libc.stdint cimport int64_t, uint16_t, uint32_t, uint64_t
 
-from gnats.core.messages.headers cimport find_header
+from gnats.core.messages.headers cimport named_header
 from gnats.includes.atomics cimport likely, unlikely
 from gnats.store.base cimport (
     STORE_CLOSED,
@@ -48,7 +48,7 @@ cdef enum:
 
 cdef bint has_rollup(const char *hdr, uint32_t n) noexcept nogil:
     # discard_new_per does not refuse a rollup: storing it removes the older messages.
-    return find_header(hdr, n, b"Nats-Rollup", 11).n != 0
+    return named_header(hdr, n, b"Nats-Rollup").n != 0
 
 
 cdef int refuse_new(

@@ -5,10 +5,11 @@ from libc.stdio cimport snprintf
 from libc.stdlib cimport free
 from libc.string cimport memcmp, memcpy
 
-from gnats.core.messages.headers cimport LINE_END, begin_header, header_begin_size
+from gnats.core.messages.headers cimport CRLF, LINE_END, begin_header, header_begin_size
 from gnats.core.net.pollstate cimport PollState, poller_random
 from gnats.includes.atomics cimport exchange8, fence, load8, store8, unlikely
 from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
+from gnats.includes.text cimport put, put_text
 from gnats.includes.times cimport duration_of, time_after, time_before
 from gnats.jetstream.consumer.acks cimport ACK_NUMBERS, AckInfo, ack_reply
 from gnats.jetstream.consumer.consumeracks cimport Acked
@@ -385,8 +386,7 @@ cdef class ConsumerDelivery(ConsumerPull):
         memcpy(out_reply(o) + prefix, number_text, numbers)
         if hdr_n:
             p = begin_header(out_hdr(o), sm.hdr, sm.hdr_n)
-            memcpy(p, line, line_n)
-            memcpy(p + line_n, b"\r\n", LINE_END)
+            put_text(put(p, line, line_n), CRLF)
             if not self.cfg.headers_only:
                 o.body = sm.hdr + sm.hdr_n
                 o.body_hdr_n = 0

@@ -6,11 +6,13 @@ from libc.stdlib cimport free
 from libc.string cimport memcmp, memcpy
 
 from gnats.core.accounts.account cimport Account
+from gnats.core.messages.reserved cimport REPLY_PREFIX
 from gnats.core.messages.responses cimport Expected, expected_other, replymap_find
 from gnats.core.net.pollstate cimport PollState, poller_random
 from gnats.core.runtime.clock cimport realtime_ns
 from gnats.core.subjects.sublist cimport sl_generation_at
 from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
+from gnats.includes.text cimport goes_on_from_text, put_text
 from gnats.includes.times cimport time_after
 from gnats.jetstream.consumer.consumerstate cimport (
     CONSUMER_PINNED,
@@ -79,14 +81,15 @@ cdef class ConsumerPull(ConsumerAcks):
         cdef WaitingRequest *wr
         cdef int64_t pending
         cdef int bad
+        cdef char *at
         if self.cfg.push:
             return self.refuse(reply, rn, b"409 Consumer is push based")
         bad = next_request(msg, n, &req, &err)
         if bad == REQUEST_BAD_HEARTBEAT:
             return self.refuse(reply, rn, b"400 Bad Request - heartbeat value too large")
         if bad == REQUEST_BAD_JSON:
-            memcpy(text, b"400 Bad Request - ", 18)
-            text[18 + json_error_text(&err, b"", text + 18)] = 0
+            at = put_text(text, b"400 Bad Request - ")
+            at[json_error_text(&err, b"", at)] = 0
             return self.refuse(reply, rn, text)
         if self.cfg.max_batch > 0 and req.batch > self.cfg.max_batch:
             snprintf(text, TEXT_ROOM, b"409 Exceeded MaxRequestBatch of %lld", <long long> self.cfg.max_batch)
@@ -155,7 +158,7 @@ cdef class ConsumerPull(ConsumerAcks):
 
     cdef bint request_has_interest(self, WaitingRequest *wr) noexcept nogil:
         cdef uint64_t generation
-        if wr.reply_n > 4 and memcmp(wr.reply, b"_R_.", 4) == 0:
+        if goes_on_from_text(wr.reply, wr.reply_n, REPLY_PREFIX):
             return self.requester_listens(wr)
         generation = sl_generation_at((<Account> self.stream.account).sublist, wr.slot)
         if wr.generation == generation:
@@ -179,7 +182,7 @@ cdef class ConsumerPull(ConsumerAcks):
             return False
         memcpy(subject, wr.reply, n)
         for _hops in range(MAX_HOPS):
-            if n <= 4 or memcmp(subject, b"_R_.", 4) != 0:
+            if not goes_on_from_text(subject, n, REPLY_PREFIX):
                 break
             before = account
             pthread_mutex_lock(&(<Account> before).lock)

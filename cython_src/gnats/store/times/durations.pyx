@@ -2,7 +2,8 @@
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint64_t
-from libc.string cimport memcmp
+
+from gnats.includes.text cimport is_text
 
 cdef uint64_t SECOND = 1000000000
 
@@ -53,7 +54,7 @@ cdef uint64_t unit_of(const char *p, size_t n) noexcept nogil:
             return 1000
         if p[0] == c'm':
             return 1000000
-    elif n == 3 and (memcmp(p, b"\xc2\xb5s", 3) == 0 or memcmp(p, b"\xce\xbcs", 3) == 0):
+    elif is_text(p, n, b"\xc2\xb5s") or is_text(p, n, b"\xce\xbcs"):
         return 1000
     return 0
 
