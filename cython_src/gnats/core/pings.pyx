@@ -10,8 +10,8 @@ from gnats.core.runtime.kinds cimport CLIENT
 from gnats.core.runtime.timers cimport timer_clear
 from gnats.includes.atomics cimport add64, load8, storei64
 from gnats.includes.times cimport time_after
+from gnats.includes.units cimport SECOND
 
-cdef int64_t SECOND = 1000000000
 cdef int64_t FIRST_PING = 2 * SECOND
 cdef int64_t RTT_INTERVAL = 3600 * SECOND
 

@@ -22,7 +22,16 @@ from gnats.store.base cimport (
     roll,
     subject_stored,
 )
-from gnats.store.block cimport NO_SLOT, MsgBlock, block_commit, block_encode, block_push_slot, block_record, slot_of
+from gnats.store.block cimport (
+    MAX_GAP,
+    NO_SLOT,
+    MsgBlock,
+    block_commit,
+    block_encode,
+    block_push_slot,
+    block_record,
+    slot_of,
+)
 from gnats.store.expiry cimport ttl_stored
 from gnats.store.format.record cimport (
     EBIT,
@@ -42,7 +51,6 @@ from gnats.store.scheduling cimport schedule_stored
 cdef enum:
     # A skip that would exceed one of these begins a new block.
     MAX_SKIPS = 64 * 1024       # deleted sequences of a block with messages
-    MAX_GAP = 1 << 24           # sequences between two records of a block; recovery takes more for damage
     MAX_SPAN = 1 << 30          # sequences from a block's first slot on; MsgBlock.rel has 32 bits
 
 

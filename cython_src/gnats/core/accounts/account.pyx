@@ -51,6 +51,7 @@ from gnats.includes.atomics cimport (
     store64,
     store_ptr_release,
 )
+from gnats.includes.base62 cimport BASE, DIGITS
 from gnats.includes.layout cimport static_assert
 from gnats.includes.pthread cimport (
     pthread_mutex_destroy,
@@ -64,15 +65,13 @@ cdef enum:
     SUFFIX = 6     # random characters
     PREFIX = REPLY_PREFIX_N + SUFFIX + 1    # bytes of `_R_.xxxxxx.`
 
-cdef const char *DIGITS = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
-
 
 cdef void put_random(char *out, uint64_t random) noexcept nogil:
     """Write six digits that cannot be guessed from outside."""
     cdef int i
     random = mul_mix(random ^ hash_seed_a, hash_seed_b)
     for i in range(SUFFIX):
-        out[i] = DIGITS[random % 62]
+        out[i] = DIGITS[random % BASE]
         random //= 62
 
 

@@ -9,8 +9,7 @@ from gnats.core.runtime.clock cimport monotonic_ns
 from gnats.core.runtime.inbox cimport EV_LOG, EV_TRACE, Event
 from gnats.core.runtime.kinds cimport SYSTEM
 from gnats.includes.atomics cimport add64, exchange64, load8, load64
-
-cdef int64_t SECOND = 1000000000
+from gnats.includes.units cimport SECOND
 
 
 cdef inline bint comes_again(int code) noexcept nogil:

@@ -167,6 +167,7 @@ from gnats.includes.pthread cimport (
     pthread_mutex_lock,
     pthread_mutex_unlock,
 )
+from gnats.includes.units cimport SECOND
 
 cdef enum:
     RECORD = 16384               # plain bytes of a record at most
@@ -492,7 +493,7 @@ cdef class TLSContext(TLSBase):
         pthread_mutex_lock(&self.lock)
         if now > self.window_end:
             self.count = 0
-            self.window_end = now + 1000000000
+            self.window_end = now + SECOND
         else:
             self.count += 1
         allowed = self.count < self.limit

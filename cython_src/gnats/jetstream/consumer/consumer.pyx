@@ -79,8 +79,6 @@ cdef enum:
     ON_REQUEST = 1
     ON_FLOW_CONTROL = 2
 
-cdef int64_t SECOND = 1000000000
-
 
 class ResetError(ValueError):
     """A consumer cannot be reset to a sequence; the text is nats-server's."""

@@ -8,9 +8,11 @@ from libc.string cimport memcmp, memcpy
 from gnats.core.messages.headers cimport CRLF, LINE_END, begin_header, header_begin_size
 from gnats.core.net.pollstate cimport PollState, poller_random
 from gnats.includes.atomics cimport exchange8, fence, load8, store8, unlikely
+from gnats.includes.base62 cimport BASE, DIGITS
 from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
 from gnats.includes.text cimport put, put_text
 from gnats.includes.times cimport duration_of, time_after, time_before
+from gnats.includes.units cimport MILLISECOND
 from gnats.jetstream.consumer.acks cimport ACK_NUMBERS, AckInfo, ack_reply
 from gnats.jetstream.consumer.consumeracks cimport Acked
 from gnats.jetstream.consumer.consumerstate cimport (
@@ -50,9 +52,6 @@ cdef enum:
     QUEUE_KEPT = 256 * 1024    # bytes of the queue that stay allocated
     HEADER_ROOM = 64           # bytes of the lines that are added to a header
     RETRY = 100000000          # ns until a delivery is tried again: no memory, an unreadable block, no subscriber
-
-cdef int64_t MILLISECOND = 1000000
-cdef const char *DIGITS = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
 
 cdef class ConsumerDelivery(ConsumerPull):
@@ -451,7 +450,7 @@ cdef class ConsumerDelivery(ConsumerPull):
             return
         memcpy(self.fcid, self.fc_prefix_p, self.fc_prefix_n)
         for i in range(4):
-            self.fcid[self.fc_prefix_n + i] = DIGITS[poller_random(ps) % 62]
+            self.fcid[self.fc_prefix_n + i] = DIGITS[poller_random(ps) % BASE]
         self.fcid_n = self.fc_prefix_n + 4
         self.fcsz = self.pbytes
         outq_status(&self.out, self.dsubj, self.dsubj_n, self.fcid, self.fcid_n, b"100 FlowControl Request", b"")

@@ -11,9 +11,11 @@ from gnats.core.messages.responses cimport Expected, expected_other, replymap_fi
 from gnats.core.net.pollstate cimport PollState, poller_random
 from gnats.core.runtime.clock cimport realtime_ns
 from gnats.core.subjects.sublist cimport sl_generation_at
+from gnats.includes.base62 cimport BASE, DIGITS
 from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
 from gnats.includes.text cimport goes_on_from_text, put_text
 from gnats.includes.times cimport time_after
+from gnats.includes.units cimport SECOND
 from gnats.jetstream.consumer.consumerstate cimport (
     CONSUMER_PINNED,
     PIN_N,
@@ -46,9 +48,6 @@ cdef enum:
     MAX_HOPS = 32              # accounts through which a request may come
     GROUP_ROOM = 128           # bytes of the longest JSON text that can name a priority group
     FIELDS_ROOM = 768          # bytes of the lines of a heartbeat; a stream and a consumer name have 255 each
-
-cdef int64_t SECOND = 1000000000
-cdef const char *DIGITS = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
 
 cdef class ConsumerPull(ConsumerAcks):
@@ -265,7 +264,7 @@ cdef class ConsumerPull(ConsumerAcks):
         if not wr.has_group:
             return
         for i in range(PIN_N):
-            self.pin[i] = DIGITS[poller_random(ps) % 62]
+            self.pin[i] = DIGITS[poller_random(ps) % BASE]
         self.pinned = True
         self.pinned_ts = realtime_ns()
         memcpy(wr.id, self.pin, PIN_N)

@@ -11,6 +11,7 @@ from gnats.core.subjects.subject cimport is_valid_publish_subject
 from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
 from gnats.includes.text cimport put_text
 from gnats.includes.times cimport time_after
+from gnats.includes.units cimport SECOND
 from gnats.includes.varint cimport MAX_VARINT, get_uvarint, get_varint, put_uvarint, put_varint
 from gnats.store.base cimport STORE_DAMAGED, STORE_EOF, STORE_NO_MEMORY, STORE_OK
 from gnats.store.expiry cimport header_ttl
@@ -62,8 +63,6 @@ cdef extern from * nogil:
     #define GNATS_ARCHIVE_MAGIC "NATSARC1"
     """
     const char *MAGIC "GNATS_ARCHIVE_MAGIC"
-
-cdef int64_t SECOND = 1000000000
 
 
 class BackupError(ValueError):

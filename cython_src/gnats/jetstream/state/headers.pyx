@@ -8,6 +8,7 @@ from libc.string cimport memchr, memcmp, memcpy, strlen
 from gnats.core.messages.headers cimport LINE_END, header_line_end, header_value_at, named_header
 from gnats.core.runtime.quoting cimport put_json_string
 from gnats.includes.text cimport goes_on_from_text
+from gnats.includes.units cimport SECOND
 from gnats.store.times.calendar cimport days_of, put_time_at
 from gnats.store.times.durations cimport parse_int64, parse_uint64
 
@@ -37,7 +38,6 @@ cdef extern from *:
     const gnats_header_name gnats_header_names[]
     const char *NAME_PREFIX "GNATS_NAME_PREFIX"    # of each of these names
 
-cdef uint64_t SECOND = 1000000000
 cdef int64_t api_level = JS_API_LEVEL
 
 
@@ -126,11 +126,11 @@ cdef bint parse_time(const char *p, size_t n, int64_t *out) noexcept nogil:
         secs -= (zone_hour * 3600 + zone_minute * 60) * (1 if p[i] == c'+' else -1)
     # beyond what ns can say: as early or as late as they can
     if secs > <int64_t> 9223372035:
-        out[0] = <int64_t> 9223372035 * <int64_t> SECOND
+        out[0] = <int64_t> 9223372035 * SECOND
     elif secs < -<int64_t> 9223372035:
-        out[0] = -<int64_t> 9223372035 * <int64_t> SECOND
+        out[0] = -<int64_t> 9223372035 * SECOND
     else:
-        out[0] = secs * <int64_t> SECOND + frac
+        out[0] = secs * SECOND + frac
     return True
 
 

@@ -5,11 +5,11 @@ from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint32_t, uint64_t
 from libc.string cimport memchr, memcmp, strlen
 
 from gnats.includes.text cimport is_text, starts_with_text
+from gnats.includes.units cimport SECOND
 from gnats.store.times.calendar cimport DAY, Civil, civil_of, days_of, floor_div, ns_of, parse_rfc3339
 from gnats.store.times.durations cimport parse_duration
 from gnats.store.times.zones cimport Zone, ZoneTime, zone_at, zone_free, zone_open, zone_seconds
 
-cdef int64_t SECOND = 1000000000
 cdef int64_t ZERO_TIME = -62135596800     # year 1, which Go takes for no time
 cdef uint64_t EVERY = <uint64_t> 1 << 63
 

@@ -4,8 +4,7 @@ from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint64_t
 
 from gnats.includes.text cimport is_text
-
-cdef uint64_t SECOND = 1000000000
+from gnats.includes.units cimport SECOND
 
 
 cdef int64_t parse_int64(const char *p, size_t n) noexcept nogil:
@@ -131,9 +130,9 @@ cdef bint parse_message_ttl(const char *p, size_t n, int64_t *out) noexcept nogi
         out[0] = -1
         return True
     if parse_duration(p, n, &v):
-        if v < <int64_t> SECOND:
+        if v < SECOND:
             return False
-        out[0] = v // <int64_t> SECOND
+        out[0] = v // SECOND
         return True
     v = parse_int64(p, n)
     if v < 0:
