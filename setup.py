@@ -29,6 +29,11 @@ if profile not in PROFILES:
     raise SystemExit(f"setup.py: GNATS_BUILD={profile!r} is not one of {', '.join(PROFILES)}")
 cflags, ldflags = PROFILES[profile]
 QUIET = ["-Wno-unused-function", "-Wno-sign-compare"]  # of what Cython writes
+# Tables of several types are chained by the same functions, which see their common first members, and
+# pointers of any type are loaded and exchanged as void * or as a number. C forbids to look at memory as
+# another type than the one that it was written as, and a compiler that relies on this may reorder such reads
+# and writes. This costs 1 to 2 % of the instructions that the data plane spends on a message.
+ALIASING = ["-fno-strict-aliasing"]
 
 DIRECTIVES = {
     "language_level": 3,
@@ -60,7 +65,7 @@ def extensions() -> list[Extension]:
         Extension(
             name,
             [str(path)],
-            extra_compile_args=[*cflags, "-std=gnu11", "-pthread", *QUIET],
+            extra_compile_args=[*cflags, "-std=gnu11", "-pthread", *ALIASING, *QUIET],
             extra_link_args=[*ldflags, "-pthread"],
             include_dirs=[str(SRC)],
             libraries=LIBRARIES.get(name, []),

@@ -25,7 +25,7 @@ from support.wire import CRLF, PING, Closed, Connection
 
 pytestmark = pytest.mark.timeout(600)
 
-EXEMPT = ("inbox", "imports", "services", "responses", "account", "survey")
+EXEMPT = ("inbox", "imports", "services", "responses", "account", "listing")
 CLOSING = {
     Call.MEMORY: "Out of memory - Closing",
     Call.EPOLL_CTL: "Error watching the socket: cannot allocate memory - Closing",

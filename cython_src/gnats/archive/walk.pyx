@@ -7,7 +7,7 @@ from libc.string cimport memcpy, memmove
 from posix.unistd cimport pread
 
 from gnats.includes.arrays cimport array_grow
-from gnats.store.block cimport record_resync
+from gnats.store.block cimport MAX_GAP, record_resync
 from gnats.store.format.record cimport (
     HAS_HEADERS,
     MESSAGE,
@@ -21,14 +21,11 @@ from gnats.store.format.record cimport (
     record_decode,
 )
 
-cdef enum:
-    GAP_MAX = 1 << 24       # sequences between two records of a block; more are taken for damage
-
 cdef uint64_t GAPS_MAX = 0xffffffff    # sequences from the first message of a block to its last, as in the store
 
 
 cdef inline bint too_far(const Walk *w, uint64_t seq) noexcept nogil:
-    return w.last != 0 and (seq - w.last > GAP_MAX or seq - w.last + w.skipped > GAPS_MAX)
+    return w.last != 0 and (seq - w.last > MAX_GAP or seq - w.last + w.skipped > GAPS_MAX)
 
 
 cdef inline void step_to(Walk *w, const Record *r) noexcept nogil:

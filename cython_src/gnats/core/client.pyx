@@ -3,7 +3,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
-from libc.string cimport memcmp, memcpy, strlen
+from libc.string cimport memcpy, strlen
 
 from gnats.core.accounts.account cimport Account
 from gnats.core.accounts.guard cimport may_subscribe
@@ -40,6 +40,7 @@ from gnats.core.net.connection cimport (
     UNANSWERED,
     Connection,
     Session,
+    queue_text,
 )
 from gnats.core.net.log_records cimport (
     LOG_AUTH_TIMEOUT,
@@ -48,6 +49,7 @@ from gnats.core.net.log_records cimport (
     LOG_MAX_SUBSCRIPTIONS,
     TRACE_IN,
     TRACE_OUT,
+    trace_verb,
 )
 from gnats.core.net.pollstate cimport PollerBase, pollstate_busy
 from gnats.core.pings cimport (
@@ -89,7 +91,7 @@ from gnats.core.subjects.subtable cimport subtable_find, subtable_text
 from gnats.includes.atomics cimport bump64, load8, load64, loadi64, store8, storei64
 from gnats.includes.linux cimport eventfd_write
 from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
-from gnats.includes.text cimport NUMBER_ROOM, put_number
+from gnats.includes.text cimport NUMBER_ROOM, is_text, put_number
 from gnats.includes.times cimport duration_of
 
 cdef enum:
@@ -479,9 +481,9 @@ cdef class Client(Subscriber):
     cdef int process_ping(self) noexcept nogil:
         cdef char *info
         if self.trace:
-            self.trace_line(TRACE_IN, b"PING", 4, NULL, 0)
-            self.trace_line(TRACE_OUT, b"PONG", 4, NULL, 0)
-        self.queue_outbound(b"PONG\r\n", 6)
+            trace_verb(self, TRACE_IN, b"PING")
+            trace_verb(self, TRACE_OUT, b"PONG")
+        queue_text(self, b"PONG\r\n")
         storei64(&self.last_in, self.ps.now)
         if self.connect_received and not self.first_pong_sent:
             pthread_mutex_lock(&self.lock)
@@ -562,7 +564,7 @@ cdef class Client(Subscriber):
         self.batch_subs += 1
         if (
             not may_subscribe(&self.guard, args[0].p, args[0].n, queue.p, queue.n)
-            or (queue.n == 5 and memcmp(queue.p, b"_sys_", 5) == 0)
+            or is_text(queue.p, queue.n, b"_sys_")
         ):
             refuse_subscription(self, &args[0], &queue, &sid)
             return go_on(self)

@@ -2,16 +2,16 @@
 from libc.stdint cimport int32_t, int64_t
 
 from gnats.core.accounts.subscriber cimport Subscriber
-from gnats.core.net.connection cimport STALE_CONNECTION
-from gnats.core.net.log_records cimport LOG_PING_DELAYED, LOG_PING_TIMER, LOG_STALE, TRACE_IN, TRACE_OUT
+from gnats.core.net.connection cimport STALE_CONNECTION, queue_text
+from gnats.core.net.log_records cimport LOG_PING_DELAYED, LOG_PING_TIMER, LOG_STALE, TRACE_IN, TRACE_OUT, trace_verb
 from gnats.core.net.pollstate cimport poller_random
 from gnats.core.protocol.answers cimport send_err
 from gnats.core.runtime.kinds cimport CLIENT
 from gnats.core.runtime.timers cimport timer_clear
 from gnats.includes.atomics cimport add64, load8, storei64
 from gnats.includes.times cimport time_after
+from gnats.includes.units cimport SECOND
 
-cdef int64_t SECOND = 1000000000
 cdef int64_t FIRST_PING = 2 * SECOND
 cdef int64_t RTT_INTERVAL = 3600 * SECOND
 
@@ -57,15 +57,15 @@ cdef void process_ping_timer(Subscriber c, Pings *p) noexcept nogil:
         p.rtt_start = now
         p.out += 1
         if c.trace:
-            c.trace_line(TRACE_OUT, b"PING", 4, NULL, 0)
-        c.queue_outbound(b"PING\r\n", 6)
+            trace_verb(c, TRACE_OUT, b"PING")
+        queue_text(c, b"PING\r\n")
     if not load8(&c.closing):
         start_ping_timer(c, p)
 
 
 cdef void pong_received(Subscriber c, Pings *p) noexcept nogil:
     if c.trace:
-        c.trace_line(TRACE_IN, b"PONG", 4, NULL, 0)
+        trace_verb(c, TRACE_IN, b"PONG")
     p.out = 0
     if p.rtt_start:
         storei64(&c.rtt, c.ps.now - p.rtt_start if c.ps.now > p.rtt_start else 1)

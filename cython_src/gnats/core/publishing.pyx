@@ -2,7 +2,7 @@
 from libc.stddef cimport size_t
 from libc.stdint cimport uint32_t
 from libc.stdlib cimport free, malloc, realloc
-from libc.string cimport memcmp, memcpy, strlen
+from libc.string cimport memcpy, strlen
 
 from gnats.core.accounts.account cimport Account, account_mappings
 from gnats.core.accounts.guard cimport may_publish
@@ -10,9 +10,9 @@ from gnats.core.accounts.mappings cimport Mappings, select_mapped_subject
 from gnats.core.accounts.subscriber cimport Subscriber
 from gnats.core.messages.message cimport SIZES_ROOM, Message, message_set_data
 from gnats.core.messages.msgtrace cimport REFUSED_REPLY, REFUSED_SIZE, REFUSED_SUBJECT, trace_mapping, trace_refused
-from gnats.core.messages.reserved cimport is_gateway_reply, is_jetstream_ack, is_raft_subject
+from gnats.core.messages.reserved cimport is_gateway_reply, is_jetstream_ack, is_raft_subject, is_service_reply
 from gnats.core.net.connection cimport READ_ERROR, WRITE_ERROR
-from gnats.core.net.log_records cimport TRACE_IN, TRACE_IN_PAYLOAD
+from gnats.core.net.log_records cimport TRACE_IN, TRACE_IN_PAYLOAD, trace_verb_with
 from gnats.core.net.pollstate cimport PollState
 from gnats.core.protocol.answers cimport refuse_publish, refuse_reply, send_ok
 from gnats.core.routing.route cimport ROUTE_DELIVERED, ROUTE_NO_MEMORY, RouteOutcome, process_msg_results, route
@@ -36,7 +36,7 @@ cdef const char *NO_RESPONDERS = b"NATS/1.0 503\r\nNats-Subject: "
 cdef inline bint is_reserved_reply(const Slice *reply) noexcept nogil:
     # service imports, JetStream acknowledgements, gateway replies
     if reply.p[0] == c'_':
-        return (reply.n > 3 and memcmp(reply.p, b"_R_.", 4) == 0) or is_gateway_reply(reply)
+        return is_service_reply(reply.p, reply.n) or is_gateway_reply(reply)
     return reply.p[0] == c'$' and (is_jetstream_ack(reply) or is_gateway_reply(reply))
 
 
@@ -134,7 +134,7 @@ cdef void trace_in_mapping(Subscriber c, const Slice *subject, const char *to, s
     if line == NULL:
         return
     put(put_text(put(line, subject.p, subject.n), b" -> "), to, n)
-    c.trace_line(TRACE_IN, b"MAPPING", strlen(b"MAPPING"), line, size)
+    trace_verb_with(c, TRACE_IN, b"MAPPING", line, size)
     free(line)
 
 

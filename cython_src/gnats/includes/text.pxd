@@ -1,6 +1,7 @@
 """Write text into memory with room for it, each function returning its end, and compare text.
 
-The length of a literal is a constant once these are inlined: nobody counts its bytes.
+The compiler folds strlen() of a literal to a constant: nobody counts its bytes. A text that several functions use is a
+macro in C, since a variable of Cython has no constant value.
 """
 from libc.stddef cimport size_t
 from libc.string cimport memcmp, memcpy, strlen
@@ -35,6 +36,16 @@ cdef inline char *put_number(char *p, size_t n) noexcept nogil:
 cdef inline bint is_text(const char *p, size_t n, const char *text) noexcept nogil:
     """Return whether the bytes are those of a literal."""
     return n == strlen(text) and memcmp(p, text, strlen(text)) == 0
+
+
+cdef inline bint starts_with_text(const char *p, size_t n, const char *text) noexcept nogil:
+    """Return whether the bytes begin with a literal, or are it."""
+    return n >= strlen(text) and memcmp(p, text, strlen(text)) == 0
+
+
+cdef inline bint goes_on_from_text(const char *p, size_t n, const char *text) noexcept nogil:
+    """Return whether the bytes begin with a literal and go on behind it."""
+    return n > strlen(text) and memcmp(p, text, strlen(text)) == 0
 
 
 cdef inline bint ends_with_text(const char *p, size_t n, const char *text) noexcept nogil:

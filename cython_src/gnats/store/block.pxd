@@ -20,6 +20,7 @@ from gnats.store.index.seqset cimport SeqSet
 
 cdef enum:
     SEAL_KEY = 64         # size of a seal_key in bytes
+    MAX_GAP = 1 << 24     # sequences between two records of a block; more are taken for damage
 
 cdef enum BodyKind:
     BODY_NONE

@@ -50,14 +50,13 @@ cdef enum:
     WBUF_START = 4 * 1024
     WBUF_FULL = 256 * 1024      # bytes that may wait; more are flushed before the next record
     NAME_SIZE = 32
-    GAP_MAX = 1 << 24           # sequences between two records of a block; more are taken for damage
     RESYNC_BUDGET = 64          # record_resync() hashes at most this many times the block's size
 
 
 # --- records ---
 
 cdef inline bint in_order(uint64_t seq, uint64_t last) noexcept nogil:
-    return last == 0 or (seq > last and seq - last <= GAP_MAX)
+    return last == 0 or (seq > last and seq - last <= MAX_GAP)
 
 
 cdef inline bint is_record(

@@ -2,7 +2,7 @@
 from libc.stddef cimport size_t
 from libc.stdint cimport INT64_MAX, int64_t, uint32_t, uint64_t
 
-from gnats.core.messages.headers cimport find_header
+from gnats.core.messages.headers cimport named_header
 from gnats.core.runtime.clock cimport realtime_ns
 from gnats.core.runtime.slice cimport Slice
 from gnats.includes.times cimport time_after, whole_seconds
@@ -59,7 +59,7 @@ cdef void ttl_scan(StoreBase s, uint64_t start) noexcept nogil:
 # --- Nats-TTL ---
 
 cdef int64_t header_ttl(const char *hdr, uint32_t n) noexcept nogil:
-    cdef Slice value = find_header(hdr, n, b"Nats-TTL", 8)
+    cdef Slice value = named_header(hdr, n, b"Nats-TTL")
     cdef int64_t ttl = 0
     if value.n:
         parse_message_ttl(value.p, value.n, &ttl)

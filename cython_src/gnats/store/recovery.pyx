@@ -31,6 +31,7 @@ from gnats.store.base cimport (
     write_tombstone,
 )
 from gnats.store.block cimport (
+    MAX_GAP,
     MsgBlock,
     block_alloc,
     block_cut,
@@ -52,7 +53,6 @@ from gnats.store.statefile cimport load_index, load_schedules, load_ttls
 
 cdef enum:
     KEEP_LOADED = 64          # blocks that stay loaded after the scan
-    GAP_MAX = 1 << 24         # sequences between two records of a block; more are taken for damage
 
 BLOCK_FILE = re.compile(r"([1-9][0-9]{0,9})\.blk")
 
@@ -104,7 +104,7 @@ cdef int scan_block(StoreBase s, MsgBlock *b, size_t at, Scan *scan) noexcept no
     while at < n:
         bad = record_decode(p + at, n - at, &b.key, &r)
         if bad != RECORD_OK or (r.kind != TOMBSTONE and last and r.seq > last and (
-                r.seq - last > GAP_MAX or r.seq - last + b.dmap.size > s.most_gaps)):
+                r.seq - last > MAX_GAP or r.seq - last + b.dmap.size > s.most_gaps)):
             resumed = record_resync(&b.key, p, n, at, last)
             scan.damage += resumed - at
             if resumed >= n:

@@ -2,8 +2,9 @@
 from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
+from libc.string cimport strlen
 
-from gnats.core.messages.headers cimport find_header
+from gnats.core.messages.headers cimport named_header
 from gnats.core.runtime.clock cimport realtime_ns
 from gnats.core.runtime.slice cimport Slice
 from gnats.store.base cimport STORE_OK, StoreBase, StoreMsg, blk_at, blk_load, blk_select
@@ -27,7 +28,8 @@ cdef struct Words:
 
 
 cdef bint has_schedule_words(const char *hdr, uint32_t n) noexcept nogil:
-    return n and memmem(hdr, n, b"\nNats-Schedule", 14) != NULL
+    cdef const char *word = b"\nNats-Schedule"
+    return n and memmem(hdr, n, word, strlen(word)) != NULL
 
 
 cdef void find_words(const char *hdr, uint32_t hdr_n, Words *out) noexcept nogil:
@@ -35,10 +37,10 @@ cdef void find_words(const char *hdr, uint32_t hdr_n, Words *out) noexcept nogil
     out.pattern.n = out.zone.n = out.scheduler.n = out.following.n = 0
     if not has_schedule_words(hdr, hdr_n):
         return
-    out.pattern = find_header(hdr, hdr_n, b"Nats-Schedule", 13)
-    out.zone = find_header(hdr, hdr_n, b"Nats-Schedule-Time-Zone", 23)
-    out.scheduler = find_header(hdr, hdr_n, b"Nats-Scheduler", 14)
-    out.following = find_header(hdr, hdr_n, b"Nats-Schedule-Next", 18)
+    out.pattern = named_header(hdr, hdr_n, b"Nats-Schedule")
+    out.zone = named_header(hdr, hdr_n, b"Nats-Schedule-Time-Zone")
+    out.scheduler = named_header(hdr, hdr_n, b"Nats-Scheduler")
+    out.following = named_header(hdr, hdr_n, b"Nats-Schedule-Next")
 
 
 cdef bint due_of(const Words *w, int64_t ts, Due *due) noexcept nogil:

@@ -11,7 +11,7 @@ import os
 import shutil
 from typing import NamedTuple
 
-from gnats.core.messages.headers cimport find_header
+from gnats.core.messages.headers cimport named_header
 from gnats.core.runtime.clock cimport realtime_ns
 from gnats.includes.arrays cimport array_grow
 from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
@@ -165,7 +165,7 @@ cdef class MsgStore(StoreBase):
     ) noexcept nogil:
         return writing.store_msg(
             self, subject, subject_n, hdr, hdr_n, msg, msg_n, seq, ts, ttl, False,
-            hdr_n > 0 and find_header(hdr, hdr_n, b"Nats-Batch-Id", 13).n > 0)
+            hdr_n > 0 and named_header(hdr, hdr_n, b"Nats-Batch-Id").n > 0)
 
     cdef int skip_msgs(self, uint64_t seq, uint64_t n) noexcept nogil:
         return writing.skip_msgs(self, seq, n, realtime_ns())

@@ -1,7 +1,7 @@
 """Storing messages; see writing.pxd."""
 from libc.stdint cimport int64_t, uint16_t, uint32_t, uint64_t
 
-from gnats.core.messages.headers cimport find_header
+from gnats.core.messages.headers cimport named_header
 from gnats.includes.atomics cimport likely, unlikely
 from gnats.store.base cimport (
     STORE_CLOSED,
@@ -22,7 +22,16 @@ from gnats.store.base cimport (
     roll,
     subject_stored,
 )
-from gnats.store.block cimport NO_SLOT, MsgBlock, block_commit, block_encode, block_push_slot, block_record, slot_of
+from gnats.store.block cimport (
+    MAX_GAP,
+    NO_SLOT,
+    MsgBlock,
+    block_commit,
+    block_encode,
+    block_push_slot,
+    block_record,
+    slot_of,
+)
 from gnats.store.expiry cimport ttl_stored
 from gnats.store.format.record cimport (
     EBIT,
@@ -42,13 +51,12 @@ from gnats.store.scheduling cimport schedule_stored
 cdef enum:
     # A skip that would exceed one of these begins a new block.
     MAX_SKIPS = 64 * 1024       # deleted sequences of a block with messages
-    MAX_GAP = 1 << 24           # sequences between two records of a block; recovery takes more for damage
     MAX_SPAN = 1 << 30          # sequences from a block's first slot on; MsgBlock.rel has 32 bits
 
 
 cdef bint has_rollup(const char *hdr, uint32_t n) noexcept nogil:
     # discard_new_per does not refuse a rollup: storing it removes the older messages.
-    return find_header(hdr, n, b"Nats-Rollup", 11).n != 0
+    return named_header(hdr, n, b"Nats-Rollup").n != 0
 
 
 cdef int refuse_new(

@@ -5,10 +5,11 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
-from libc.string cimport memcmp, memcpy, memset
+from libc.string cimport memcmp, memcpy, memset, strlen
 
 from gnats.core.accounts.mappings cimport Mappings, mappings_compile
 from gnats.core.messages.message cimport MessageHandler, NativeSub, native_sub
+from gnats.core.messages.reserved cimport REPLY_PREFIX, REPLY_PREFIX_N
 from gnats.core.messages.responses cimport (
     DONE,
     EXPECTED,
@@ -51,18 +52,19 @@ from gnats.includes.atomics cimport (
     store64,
     store_ptr_release,
 )
+from gnats.includes.base62 cimport BASE, DIGITS
+from gnats.includes.layout cimport static_assert
 from gnats.includes.pthread cimport (
     pthread_mutex_destroy,
     pthread_mutex_init,
     pthread_mutex_lock,
     pthread_mutex_unlock,
 )
+from gnats.includes.text cimport put_text
 
 cdef enum:
-    PREFIX = 11    # bytes of `_R_.xxxxxx.`
-    SUFFIX = 6
-
-cdef const char *DIGITS = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+    SUFFIX = 6     # random characters
+    PREFIX = REPLY_PREFIX_N + SUFFIX + 1    # bytes of `_R_.xxxxxx.`
 
 
 cdef void put_random(char *out, uint64_t random) noexcept nogil:
@@ -70,7 +72,7 @@ cdef void put_random(char *out, uint64_t random) noexcept nogil:
     cdef int i
     random = mul_mix(random ^ hash_seed_a, hash_seed_b)
     for i in range(SUFFIX):
-        out[i] = DIGITS[random % 62]
+        out[i] = DIGITS[random % BASE]
         random //= 62
 
 
@@ -222,11 +224,12 @@ cdef class Account:
     cdef bint make_responder(self, MessageHandler take, uint64_t random) noexcept nogil:
         """Subscribe to all responses. The lock is held."""
         cdef Subscription *s
-        memcpy(self.prefix, b"_R_.", 4)
-        put_random(self.prefix + 4, random)
+        static_assert(PREFIX + 1 <= sizeof(self.prefix))
+        static_assert(PREFIX + SUFFIX <= REPLY_ROOM)
+        put_random(put_text(self.prefix, REPLY_PREFIX), random)
         self.prefix[PREFIX - 1] = c'.'
         self.prefix[PREFIX] = c'>'
-        s = sub_new(NULL, ACCOUNT, self.prefix, PREFIX + 1, b"", 0, b"1", 1, sizeof(NativeSub))
+        s = sub_new(NULL, ACCOUNT, self.prefix, PREFIX + 1, b"", 0, b"1", strlen(b"1"), sizeof(NativeSub))
         if s == NULL:
             return False
         s.internal = 1

@@ -15,6 +15,7 @@ from gnats.core.accounts.account cimport (
     stream_import_stays,
 )
 from gnats.core.accounts.subscriber cimport Subscriber
+from gnats.core.messages.reserved cimport is_service_reply
 from gnats.core.messages.responses cimport Expected, Measured, ServiceExport, expected_header, expected_release
 from gnats.core.net.log_records cimport LOG_IMPORT_SUBSCRIPTION
 from gnats.core.runtime.clock cimport realtime_ns
@@ -199,7 +200,7 @@ cdef void forget_requests(Subscriber c, Account account, const Subscription *s) 
         return
     if s == NULL:
         lost = account.check_for_reverse_entries(NULL, 0)
-    elif s.subject_len > 3 and memcmp(sub_subject(s), b"_R_.", 4) == 0:
+    elif is_service_reply(sub_subject(s), s.subject_len):
         return
     else:
         lost = account.check_for_reverse_entries(sub_subject(s), s.subject_len)

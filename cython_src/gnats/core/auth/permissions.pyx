@@ -14,6 +14,7 @@ from gnats.core.runtime.kinds cimport CLIENT, LEAF
 from gnats.core.subjects.subject cimport is_valid_subject, subject_has_wildcard, subject_is_subset_match
 from gnats.core.subjects.sublist cimport MatchResult, Sublist
 from gnats.core.subjects.trie cimport ARRIVE, Node, Walk, has_empty_token, next_group, walk_next
+from gnats.includes.text cimport starts_with_text
 
 cdef uint64_t made = 0   # Permissions made; under the GIL
 
@@ -71,7 +72,7 @@ cdef Interest interest(Sublist sl, const char *subject, size_t n, const char *qu
 
 
 cdef inline bint is_mqtt(const char *subject, size_t n) noexcept nogil:
-    return n >= 6 and memcmp(subject, b"$MQTT.", 6) == 0
+    return starts_with_text(subject, n, b"$MQTT.")
 
 
 @cython.final

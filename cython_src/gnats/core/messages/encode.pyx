@@ -94,7 +94,7 @@ cdef int append_frame(OutQueue *q, ChunkPool *pool, const Subscription *s, const
     if (
         outq_append(q, pool, f.pre, f.pre_n) == 0
         and outq_append(q, pool, sub_sid(s), s.sid_len) == 0
-        and outq_append(q, pool, b" ", 1) == 0
+        and outq_append(q, pool, b" ", strlen(b" ")) == 0
         and outq_append(q, pool, f.mid, f.mid_n) == 0
         and outq_append(q, pool, f.pay, f.pay_n) == 0
         and outq_append(q, pool, b"\r\n", f.tail_n) == 0

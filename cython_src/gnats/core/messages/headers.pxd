@@ -6,15 +6,23 @@ separated by CR LF; the first one is no field. Names are compared as they are wr
 the first counts. Values lose leading blanks.
 """
 from libc.stddef cimport size_t
-from libc.string cimport memchr
+from libc.string cimport memchr, strlen
 
 from gnats.core.runtime.slice cimport Slice
 
-
-cdef enum:
-    LINE_END = 2         # bytes of CR LF; an empty line ends a block
-    VERSION_LINE = 10    # bytes of the first line of a block made here
-    EMPTY_HEADER = 12    # bytes of a block without fields
+cdef extern from * nogil:
+    """
+    #define GNATS_CRLF "\\r\\n"
+    #define GNATS_VERSION "NATS/1.0"
+    #define GNATS_VERSION_LINE GNATS_VERSION GNATS_CRLF
+    """
+    const char *CRLF "GNATS_CRLF"
+    const char *VERSION "GNATS_VERSION"
+    const char *VERSION_TEXT "GNATS_VERSION_LINE"    # the first line of a block made here
+    enum:
+        LINE_END "((int)sizeof(GNATS_CRLF) - 1)"   # bytes; an empty line ends a block
+        VERSION_LINE "((int)sizeof(GNATS_VERSION_LINE) - 1)"
+        EMPTY_HEADER "((int)sizeof(GNATS_VERSION_LINE GNATS_CRLF) - 1)"    # bytes of a block without fields
 
 
 cdef inline size_t header_line_end(const char *hdr, size_t n, size_t at) noexcept nogil:
@@ -43,6 +51,13 @@ cdef inline Slice header_value_at(const char *hdr, size_t at, size_t end) noexce
 
 # Return the value of the first line with this name; p is NULL without one.
 cdef Slice find_header(const char *hdr, size_t n, const char *name, size_t name_n) noexcept nogil
+
+
+cdef inline Slice named_header(const char *hdr, size_t n, const char *name) noexcept nogil:
+    """As find_header, for a literal name."""
+    return find_header(hdr, n, name, strlen(name))
+
+
 # Return whether a line begins with this prefix.
 cdef bint has_header_like(const char *hdr, size_t n, const char *prefix, size_t prefix_n) noexcept nogil
 

@@ -2,16 +2,10 @@
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stddef cimport size_t
 from libc.stdlib cimport free, malloc
-from libc.string cimport memchr, memcmp, memcpy, memmove
+from libc.string cimport memchr, memcmp, memcpy, memmove, strlen
 
 from gnats.core.runtime.slice cimport Slice
-from gnats.includes.text cimport put
-
-
-cdef const char *VERSION = b"NATS/1.0\r\n"
-
-cdef enum:
-    VERSION_N = VERSION_LINE - LINE_END   # bytes of VERSION without its CR LF
+from gnats.includes.text cimport put, put_text, starts_with_text
 
 
 cdef size_t find_line(const char *hdr, size_t n, const char *name, size_t name_n, size_t *end) noexcept nogil:
@@ -38,14 +32,14 @@ cdef Slice find_header(const char *hdr, size_t n, const char *name, size_t name_
 cdef size_t remove_status(char *hdr, size_t n) noexcept nogil:
     cdef const char *cr
     cdef size_t status_n
-    if n < VERSION_N or memcmp(hdr, VERSION, VERSION_N) != 0:
+    if not starts_with_text(hdr, n, VERSION):
         return n
     cr = <const char *> memchr(hdr, c'\r', n)
-    if cr == NULL or cr == hdr + VERSION_N:
+    if cr == NULL or cr == hdr + strlen(VERSION):
         return n
-    status_n = cr - hdr - VERSION_N
+    status_n = cr - hdr - strlen(VERSION)
     n -= status_n
-    memmove(hdr + VERSION_N, cr, n - VERSION_N)
+    memmove(hdr + strlen(VERSION), cr, n - strlen(VERSION))
     return n if n != EMPTY_HEADER else 0
 
 
@@ -96,7 +90,7 @@ cdef size_t remove_headers_like(char *hdr, size_t n, const char *prefix, size_t 
 
 cdef char *begin_header(char *out, const char *hdr, size_t n) noexcept nogil:
     if n <= LINE_END:
-        return put(out, VERSION, VERSION_LINE)
+        return put_text(out, VERSION_TEXT)
     return out + n - LINE_END if out == hdr else put(out, hdr, n - LINE_END)
 
 
@@ -117,9 +111,9 @@ cdef char *begin_header_without(
             p = put(p, at, line_n)
         at = following
     if p == out:
-        return put(out, VERSION, VERSION_LINE)
-    if p - out < LINE_END or memcmp(p - LINE_END, b"\r\n", LINE_END) != 0:
-        p = put(p, b"\r\n", LINE_END)
+        return put_text(out, VERSION_TEXT)
+    if p - out < LINE_END or memcmp(p - LINE_END, CRLF, LINE_END) != 0:
+        p = put_text(p, CRLF)
     return p
 
 
@@ -127,8 +121,8 @@ cdef size_t add_header(
     char *out, const char *hdr, size_t n, const char *name, size_t name_n, const char *value, size_t value_n
 ) noexcept nogil:
     cdef char *p = put(begin_header(out, hdr, n), name, name_n)
-    p = put(put(p, b": ", 2), value, value_n)
-    return put(p, b"\r\n\r\n", 2 * LINE_END) - out
+    p = put(put_text(p, b": "), value, value_n)
+    return put_text(put_text(p, CRLF), CRLF) - out
 
 
 cdef size_t set_header(

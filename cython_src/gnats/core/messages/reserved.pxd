@@ -1,12 +1,30 @@
 """Reserved subjects, which clients may not use freely."""
-from libc.string cimport memcmp, strlen
+from libc.stddef cimport size_t
 
 from gnats.core.runtime.slice cimport Slice
+from gnats.includes.text cimport goes_on_from_text, starts_with_text
+
+cdef extern from * nogil:
+    """
+    #define GNATS_REPLY_PREFIX "_R_."
+    #define GNATS_ACK_PREFIX "$JS.ACK."
+    """
+    # Every response to a service import is sent to a subject that begins with this (replyPrefix).
+    const char *REPLY_PREFIX "GNATS_REPLY_PREFIX"
+    enum:
+        REPLY_PREFIX_N "((int)sizeof(GNATS_REPLY_PREFIX) - 1)"    # its bytes
+    # Of the subjects that acknowledge messages of a consumer.
+    const char *ACK_PREFIX "GNATS_ACK_PREFIX"
 
 
 cdef inline bint has_prefix(const Slice *s, const char *prefix) noexcept nogil:
-    """Return whether `s` begins with this prefix and goes on behind it."""
-    return s.n > strlen(prefix) and memcmp(s.p, prefix, strlen(prefix)) == 0
+    """Return whether `s` begins with this literal and goes on behind it."""
+    return goes_on_from_text(s.p, s.n, prefix)
+
+
+cdef inline bint is_service_reply(const char *p, size_t n) noexcept nogil:
+    """Return whether this is a subject for responses to a service import (isServiceReply)."""
+    return starts_with_text(p, n, REPLY_PREFIX)
 
 
 cdef inline bint is_gateway_reply(const Slice *s) noexcept nogil:
@@ -15,8 +33,8 @@ cdef inline bint is_gateway_reply(const Slice *s) noexcept nogil:
 
 cdef inline bint is_raft_subject(const Slice *s) noexcept nogil:
     """Return whether this is a subject of Raft groups."""
-    return s.n >= strlen(b"$NRG.") and memcmp(s.p, b"$NRG.", strlen(b"$NRG.")) == 0
+    return starts_with_text(s.p, s.n, b"$NRG.")
 
 
 cdef inline bint is_jetstream_ack(const Slice *reply) noexcept nogil:
-    return has_prefix(reply, b"$JS.ACK.")
+    return has_prefix(reply, ACK_PREFIX)

@@ -2,7 +2,7 @@
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stddef cimport size_t
 from libc.stdint cimport uint8_t
-from libc.string cimport memchr
+from libc.string cimport memchr, strchr
 
 from gnats.core.runtime.slice cimport Slice
 
@@ -24,7 +24,7 @@ cdef inline bint is_blank(char c) noexcept nogil:
 cdef inline bint in_key(uint8_t c) noexcept nogil:
     return (
         c'a' <= (c | 32) <= c'z' or c'0' <= c <= c'9' or c == c' '
-        or (c != 0 and memchr(b"!#$%&'*+-.^_`|~", c, 15) != NULL))
+        or (c != 0 and strchr(b"!#$%&'*+-.^_`|~", c) != NULL))
 
 
 cdef inline bint in_value(uint8_t c) noexcept nogil:

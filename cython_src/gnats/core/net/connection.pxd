@@ -8,6 +8,7 @@ then it signals the owner. Python's calls leave such requests.
 """
 from libc.stddef cimport size_t
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.string cimport strlen
 
 from gnats.core.net.log_records cimport Recorder
 from gnats.core.net.outbound cimport OutQueue
@@ -186,3 +187,8 @@ cdef class Connection(Recorder):
     cdef void unpause(self) noexcept nogil
     cdef void wait_for_control(self) noexcept nogil    # pause if too many of our events wait
     cdef void release_stalled(self) noexcept nogil
+
+
+cdef inline void queue_text(Connection c, const char *text) noexcept nogil:
+    """Queue a literal."""
+    c.queue_outbound(text, strlen(text))

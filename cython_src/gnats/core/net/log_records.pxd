@@ -1,6 +1,7 @@
 """Log records of a connection, for the control plane: events and, while tracing, every line."""
 from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.string cimport strlen
 
 from gnats.core.runtime.inbox cimport Inbox, Source
 from gnats.core.runtime.state cimport ServerState
@@ -76,3 +77,13 @@ cdef class Recorder:
     cdef void trace_msg_of(self, Recorder causer, int code, const char *msg, size_t n, size_t hdr) noexcept nogil
     # Take the server's trace switches over into `trace`.
     cdef void set_trace_level(self) noexcept nogil
+
+
+cdef inline void trace_verb(Recorder r, int code, const char *verb) noexcept nogil:
+    """Trace a line of one word, a literal."""
+    r.trace_line(code, verb, strlen(verb), NULL, 0)
+
+
+cdef inline void trace_verb_with(Recorder r, int code, const char *verb, const char *rest, size_t n) noexcept nogil:
+    """Trace a line that begins with a literal."""
+    r.trace_line(code, verb, strlen(verb), rest, n)

@@ -3,14 +3,13 @@ import cython
 
 from libc.stddef cimport size_t
 from libc.stdint cimport int64_t
-from libc.string cimport memcpy
+from libc.string cimport memcpy, strlen
 
 from gnats.core.runtime.clock cimport monotonic_ns
 from gnats.core.runtime.inbox cimport EV_LOG, EV_TRACE, Event
 from gnats.core.runtime.kinds cimport SYSTEM
 from gnats.includes.atomics cimport add64, exchange64, load8, load64
-
-cdef int64_t SECOND = 1000000000
+from gnats.includes.units cimport SECOND
 
 
 cdef inline bint comes_again(int code) noexcept nogil:
@@ -74,9 +73,10 @@ cdef class Recorder:
     cdef void trace_msg_of(self, Recorder causer, int code, const char *msg, size_t n, size_t hdr) noexcept nogil:
         cdef size_t most = load64(&self.server._max_traced)
         cdef Event *ev
-        n -= 2
+        cdef const char *end = b"\r\n\r\n"
+        n -= strlen(b"\r\n")
         if load8(&self.server._trace_headers):
-            n = hdr - 4 if hdr > 4 else 0   # without the last CR LF and the empty line
+            n = hdr - strlen(end) if hdr > strlen(end) else 0   # without the last CR LF and the empty line
         if n == 0:
             return
         ev = self.inbox.new_event(EV_TRACE, <void *> self, &self.source, min(n, most) if most else n)

@@ -3,13 +3,15 @@ from libc.stddef cimport size_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport strlen
 
-from gnats.core.net.connection cimport WRITE_ERROR, Connection
+from gnats.core.net.connection cimport WRITE_ERROR, Connection, queue_text
 from gnats.core.net.log_records cimport (
     LOG_PUBLISH_VIOLATION,
     LOG_REPLY_VIOLATION,
     LOG_SUBSCRIPTION_REMOVED,
     LOG_SUBSCRIPTION_VIOLATION,
     TRACE_OUT,
+    trace_verb,
+    trace_verb_with,
 )
 from gnats.core.runtime.quoting cimport quote, quote_room
 from gnats.core.runtime.slice cimport Slice
@@ -19,8 +21,8 @@ from gnats.includes.text cimport put, put_text
 
 cdef void send_ok(Connection c) noexcept nogil:
     if c.trace:
-        c.trace_line(TRACE_OUT, b"OK", 2, NULL, 0)
-    c.queue_outbound(b"+OK\r\n", 5)
+        trace_verb(c, TRACE_OUT, b"OK")
+    queue_text(c, b"+OK\r\n")
 
 
 cdef void send_err(Connection c, const char *text) noexcept nogil:
@@ -48,7 +50,7 @@ cdef void send_err_quoting(
     if queue != NULL:
         p = quote(p, queue, qn)
     if c.trace:
-        c.trace_line(TRACE_OUT, b"-ERR", 4, line + strlen(verb), p - line - strlen(verb))
+        trace_verb_with(c, TRACE_OUT, b"-ERR", line + strlen(verb), p - line - strlen(verb))
     p = put_text(p, end)
     c.queue_outbound(line, p - line)
     free(line)
@@ -105,6 +107,12 @@ cdef void report_removed(Connection c, const Subscription *s) noexcept nogil:
     log_subscription(c, LOG_SUBSCRIPTION_REMOVED, &subject, &queue, &sid)
 
 
+cdef inline char *put_with_nul(char *p, const Slice *s) noexcept nogil:
+    p = put(p, s.p, s.n)
+    p[0] = 0
+    return p + 1
+
+
 cdef void log_subscription(
     Connection c, int code, const Slice *subject, const Slice *queue, const Slice *sid
 ) noexcept nogil:
@@ -113,8 +121,8 @@ cdef void log_subscription(
     cdef char *p = data
     if data == NULL:
         return
-    p = put(put(p, subject.p, subject.n), b"\0", 1)
-    p = put(put(p, queue.p, queue.n), b"\0", 1)
+    p = put_with_nul(p, subject)
+    p = put_with_nul(p, queue)
     put(p, sid.p, sid.n)
     c.log(code, 0, data, n)
     free(data)

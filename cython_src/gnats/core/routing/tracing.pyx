@@ -2,12 +2,12 @@
 from cpython.bytes cimport PyBytes_AS_STRING
 from libc.stddef cimport size_t
 from libc.stdlib cimport malloc
-from libc.string cimport memchr, memcmp, memset
+from libc.string cimport memchr, memset, strlen
 
 from gnats.core.accounts.account cimport Account, TraceDest, account_trace_dest
 from gnats.core.accounts.guard cimport may_publish
 from gnats.core.accounts.subscriber cimport Subscriber
-from gnats.core.messages.headers cimport LINE_END, VERSION_LINE, begin_header_without, header_line_end
+from gnats.core.messages.headers cimport LINE_END, VERSION_TEXT, begin_header_without, header_line_end
 from gnats.core.messages.message cimport Message, message_set_data
 from gnats.core.messages.msgtrace cimport MsgTrace, trace_free, trace_ingress, trace_new
 from gnats.core.messages.reserved cimport is_gateway_reply, is_raft_subject
@@ -18,24 +18,22 @@ from gnats.core.runtime.inbox cimport EV_MSG_TRACE
 from gnats.core.runtime.kinds cimport CLIENT
 from gnats.core.runtime.slice cimport Slice
 from gnats.core.subjects.subject cimport is_valid_publish_subject
-from gnats.includes.text cimport put, put_text
+from gnats.includes.text cimport goes_on_from_text, is_text, put, put_text, starts_with_text
 
 cdef extern from "<strings.h>" nogil:
     int strncasecmp(const char *a, const char *b, size_t n)
 
-cdef const char *VERSION = b"NATS/1.0\r\n"
-cdef const char *DEST = b"Nats-Trace-Dest"
-cdef const char *ONLY = b"Nats-Trace-Only"
-cdef const char *ORIGIN = b"Nats-Trace-Origin-Account"
-cdef const char *PARENT = b"traceparent"
-cdef const char *DISABLED = b"trace disabled"
+cdef extern from * nogil:
+    """
+    #define GNATS_TRACE_DEST "Nats-Trace-Dest"
+    #define GNATS_TRACE_PARENT "traceparent"
+    #define GNATS_TRACE_DISABLED "trace disabled"
+    """
+    const char *DEST "GNATS_TRACE_DEST"
+    const char *PARENT "GNATS_TRACE_PARENT"
+    const char *DISABLED "GNATS_TRACE_DISABLED"
 
 cdef enum:
-    VERSION_N = VERSION_LINE
-    DEST_N = 15
-    ORIGIN_N = 25
-    PARENT_N = 11
-    DISABLED_N = 14
     ALLOWANCE = 64    # bytes of a new header besides its lines
 
 
@@ -48,17 +46,17 @@ cdef struct Asked:
 
 
 cdef bint may_be_traced(Subscriber publisher, const Message *m) noexcept nogil:
-    cdef const char *p = m.data + VERSION_N
+    cdef const char *p = m.data + strlen(VERSION_TEXT)
     cdef const char *end = m.data + m.hdr
     cdef bint external
-    if publisher.kind != CLIENT or m.hdr <= VERSION_N + DEST_N:
+    if publisher.kind != CLIENT or m.hdr <= strlen(VERSION_TEXT) + strlen(DEST):
         return False
     external = account_trace_dest(<Account> m.account) != NULL
-    while end - p > PARENT_N:
+    while <size_t> (end - p) > strlen(PARENT):
         if p[0] == c'N':
-            if end - p > DEST_N and memcmp(p, DEST, DEST_N) == 0:
+            if goes_on_from_text(p, end - p, DEST):
                 return True
-        elif external and (p[0] | 32) == c't' and strncasecmp(p, PARENT, PARENT_N) == 0:
+        elif external and (p[0] | 32) == c't' and strncasecmp(p, PARENT, strlen(PARENT)) == 0:
             return True
         p = <const char *> memchr(p, c'\n', end - p)
         if p == NULL:
@@ -115,10 +113,13 @@ cdef inline bint is_reserved(const Slice *s) noexcept nogil:
     return is_gateway_reply(s) or is_raft_subject(s)
 
 
+cdef inline bint is_text_in_any_case(const Slice *s, const char *text) noexcept nogil:
+    return s.n == strlen(text) and strncasecmp(s.p, text, strlen(text)) == 0
+
+
 cdef inline bint is_on(const Slice *s) noexcept nogil:
     return (
-        (s.n == 1 and s.p[0] == c'1') or (s.n == 4 and strncasecmp(s.p, b"true", 4) == 0)
-        or (s.n == 2 and strncasecmp(s.p, b"on", 2) == 0))
+        (s.n == 1 and s.p[0] == c'1') or is_text_in_any_case(s, b"true") or is_text_in_any_case(s, b"on"))
 
 
 cdef inline bint is_blank(char c) noexcept nogil:
@@ -175,25 +176,25 @@ cdef bint next_field(const char **at, const char *end, Slice *key, Slice *value)
 
 cdef bint read_header(const char *header, size_t n, Asked *asked) noexcept nogil:
     """Return whether a header asks for a trace; keep the first value of each field that matters."""
-    cdef const char *p = header + VERSION_N
+    cdef const char *p = header + strlen(VERSION_TEXT)
     cdef Slice key, value
     cdef Slice *known
     memset(asked, 0, sizeof(Asked))
-    if n < VERSION_N or memcmp(header, VERSION, VERSION_N) != 0:
+    if not starts_with_text(header, n, VERSION_TEXT):
         return False
     while next_field(&p, header + n, &key, &value):
         if key.n == 0 or value.n == 0:
             continue
         known = NULL
-        if key.n == DEST_N and memcmp(key.p, DEST, DEST_N) == 0:
-            if asked.dest.n == 0 and value.n == DISABLED_N and memcmp(value.p, DISABLED, DISABLED_N) == 0:
+        if is_text(key.p, key.n, DEST):
+            if asked.dest.n == 0 and is_text(value.p, value.n, DISABLED):
                 return False
             known = &asked.dest
-        elif key.n == DEST_N and memcmp(key.p, ONLY, DEST_N) == 0:
+        elif is_text(key.p, key.n, b"Nats-Trace-Only"):
             known = &asked.only
-        elif key.n == ORIGIN_N and memcmp(key.p, ORIGIN, ORIGIN_N) == 0:
+        elif is_text(key.p, key.n, b"Nats-Trace-Origin-Account"):
             known = &asked.origin
-        elif key.n == PARENT_N and strncasecmp(key.p, PARENT, PARENT_N) == 0:
+        elif is_text_in_any_case(&key, PARENT):
             asked.parent = asked.parent or is_sampled(&value)
         if known != NULL and known.n == 0:
             known[0] = value
@@ -204,9 +205,9 @@ def fields(bytes header not None) -> list:
     """Return the fields of a header block that have a value, in order, as traces show them: [(key, value)]."""
     cdef Slice key, value
     cdef const char *start = PyBytes_AS_STRING(header)
-    cdef const char *p = start + VERSION_N
+    cdef const char *p = start + strlen(VERSION_TEXT)
     cdef list found = []
-    if len(header) >= VERSION_N and memcmp(start, VERSION, VERSION_N) == 0:
+    if starts_with_text(start, len(header), VERSION_TEXT):
         while next_field(&p, start + len(header), &key, &value):
             if key.n and value.n:
                 found.append((key.p[:key.n], value.p[:value.n]))
@@ -215,7 +216,7 @@ def fields(bytes header not None) -> list:
 
 cdef char *set_trace_dest(Message *m, const Slice *value, char *sizes) noexcept nogil:
     cdef const char *dest = DISABLED
-    cdef size_t dn = DISABLED_N
+    cdef size_t dn = strlen(DISABLED)
     cdef size_t hdr
     cdef char *out
     cdef char *p
@@ -225,7 +226,7 @@ cdef char *set_trace_dest(Message *m, const Slice *value, char *sizes) noexcept 
     out = p = <char *> malloc(m.n + dn + ALLOWANCE)
     if out == NULL:
         return NULL
-    p = put(begin_header_without(p, m.data, m.hdr, DEST, DEST_N), DEST, DEST_N)
+    p = put_text(begin_header_without(p, m.data, m.hdr, DEST, strlen(DEST)), DEST)
     p = put(put_text(p, b": "), dest, dn)
     p = put_text(p, b"\r\n\r\n")
     hdr = p - out

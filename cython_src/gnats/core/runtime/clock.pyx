@@ -17,8 +17,8 @@ from gnats.includes.linux cimport (
     stopwatch_ns,
     timerfd_settime,
 )
+from gnats.includes.units cimport SECOND
 
-cdef int64_t SECOND = 1000000000
 cdef int64_t PASSED = 1    # monotonic ns in the past: fire at once
 
 process_clock.settled = -1

@@ -1,6 +1,8 @@
 """Quote text for the server's messages; see quoting.pxd."""
 from libc.stddef cimport size_t
-from libc.string cimport memcmp, memcpy
+from libc.string cimport memcpy, strlen
+
+from gnats.includes.text cimport put_text, starts_with_text
 
 
 cdef char *quote(char *out, const char *p, size_t n) noexcept nogil:
@@ -14,7 +16,7 @@ cdef char *quote(char *out, const char *p, size_t n) noexcept nogil:
     out += 1
     while i < n:
         c = <unsigned char> p[i]
-        for k in range(9):
+        for k in range(strlen(plain)):
             if c == <unsigned char> plain[k]:
                 out[0] = c'\\'
                 out[1] = letter[k]
@@ -50,13 +52,15 @@ cdef size_t put_json_string(char *out, const char *p, size_t n) noexcept nogil:
         if c >= 0x80:
             width = utf8_width(p + i, n - i)
             if width == 0:
-                memcpy(to, b"\\ufffd", 6)
-                to += 6
+                to = put_text(to, b"\\ufffd")
                 i += 1
-            elif width == 3 and memcmp(p + i, b"\xe2\x80", 2) == 0 and (<unsigned char> p[i + 2] & 0xFE) == 0xA8:
-                memcpy(to, b"\\u202", 5)   # the line and paragraph separators
-                to[5] = hex[<unsigned char> p[i + 2] & 15]
-                to += 6
+            elif (
+                width == 3 and starts_with_text(p + i, width, b"\xe2\x80")
+                and (<unsigned char> p[i + 2] & 0xFE) == 0xA8
+            ):
+                to = put_text(to, b"\\u202")   # the line and paragraph separators
+                to[0] = hex[<unsigned char> p[i + 2] & 15]
+                to += 1
                 i += 3
             else:
                 memcpy(to, p + i, width)
@@ -76,10 +80,10 @@ cdef size_t put_json_string(char *out, const char *p, size_t n) noexcept nogil:
             to[1] = c'b' if c == 8 else c't' if c == 9 else c'n' if c == 10 else c'f' if c == 12 else c'r'
             to += 2
         else:
-            memcpy(to, b"\\u00", 4)
-            to[4] = hex[c >> 4]
-            to[5] = hex[c & 15]
-            to += 6
+            to = put_text(to, b"\\u00")
+            to[0] = hex[c >> 4]
+            to[1] = hex[c & 15]
+            to += 2
     to[0] = c'"'
     return to + 1 - out
 

@@ -7,7 +7,7 @@ from libc.stddef cimport size_t
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libc.stdio cimport snprintf
 from libc.stdlib cimport free, malloc
-from libc.string cimport memcmp, memcpy
+from libc.string cimport memcmp, memcpy, strlen
 
 from gnats.core.subjects.subject cimport (
     is_valid_literal_subject,
@@ -30,7 +30,7 @@ cdef inline void put(Out *out, const char *p, size_t n) noexcept nogil:
 
 
 cdef inline void put_dot(Out *out) noexcept nogil:
-    put(out, b".", 1)
+    put(out, b".", strlen(b"."))
 
 
 cdef void put_number(Out *out, uint32_t number) noexcept nogil:

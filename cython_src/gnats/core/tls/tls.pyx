@@ -3,7 +3,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint32_t
 from libc.stdlib cimport free, malloc, realloc
-from libc.string cimport memcmp, memcpy, strdup, strncpy
+from libc.string cimport memcmp, memcpy, strcmp, strdup, strncpy
 
 from gnats.core.net.outbound cimport OutQueue, outq_append, outq_drop, outq_take
 from gnats.core.runtime.clock cimport monotonic_ns
@@ -167,6 +167,7 @@ from gnats.includes.pthread cimport (
     pthread_mutex_lock,
     pthread_mutex_unlock,
 )
+from gnats.includes.units cimport SECOND
 
 cdef enum:
     RECORD = 16384               # plain bytes of a record at most
@@ -492,7 +493,7 @@ cdef class TLSContext(TLSBase):
         pthread_mutex_lock(&self.lock)
         if now > self.window_end:
             self.count = 0
-            self.window_end = now + 1000000000
+            self.window_end = now + SECOND
         else:
             self.count += 1
         allowed = self.count < self.limit
@@ -605,7 +606,7 @@ cdef class TLSContext(TLSBase):
 
     cdef bint inside_record(self, Tls *t) noexcept nogil:
         # A record of which only the header has come is not pending.
-        return SSL_has_pending(<SSL *> t.ssl) != 0 or memcmp(SSL_rstate_string(<SSL *> t.ssl), b"RB", 2) == 0
+        return SSL_has_pending(<SSL *> t.ssl) != 0 or strcmp(SSL_rstate_string(<SSL *> t.ssl), b"RB") == 0
 
     cdef bint encrypt(self, Tls *t, OutQueue *out, size_t enough) noexcept nogil:
         cdef SSL *ssl = <SSL *> t.ssl

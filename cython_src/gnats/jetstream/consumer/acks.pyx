@@ -3,8 +3,10 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes
 from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint64_t
 from libc.stdlib cimport free, malloc
-from libc.string cimport memcmp, memcpy, memset
+from libc.string cimport memcpy, memset, strlen
 
+from gnats.core.messages.reserved cimport ACK_PREFIX
+from gnats.includes.text cimport is_text, starts_with_text
 from gnats.jetstream.engine.jsonreq cimport JSON_DURATION, JSON_OK, JsonError, JsonField, JsonValue, json_object
 from gnats.store.times.durations cimport parse_duration
 
@@ -30,7 +32,7 @@ cdef bint ack_reply_info(const char *subject, size_t n, AckInfo *info) noexcept 
     cdef size_t[TOKENS_V2 + 1] start       # of each token; one more, for the length of the last
     cdef size_t i, tokens = 1, first
     memset(info, 0, sizeof(AckInfo))
-    if n < 8 or memcmp(subject, b"$JS.ACK.", 8) != 0:
+    if not starts_with_text(subject, n, ACK_PREFIX):
         return False
     start[0] = 0
     for i in range(n):
@@ -103,23 +105,30 @@ cdef const char *trim(const char *p, size_t *n) noexcept nogil:
     return p
 
 
+cdef inline bint skip_text(const char **p, size_t *n, const char *text) noexcept nogil:
+    """Return whether the bytes begin with a literal; go behind it."""
+    if not starts_with_text(p[0], n[0], text):
+        return False
+    p[0] += strlen(text)
+    n[0] -= strlen(text)
+    return True
+
+
 cdef int parse_ack(const char *p, size_t n, const char **rest, size_t *rest_n) noexcept nogil:
-    rest[0] = p + 4
-    rest_n[0] = n - 4 if n > 4 else 0
-    if n == 0 or (n == 4 and memcmp(p, b"+ACK", 4) == 0) or (n == 3 and memcmp(p, b"+OK", 3) == 0):
+    rest[0] = p
+    rest_n[0] = 0
+    if n == 0 or is_text(p, n, b"+ACK") or is_text(p, n, b"+OK"):
         return ACK_ACK
-    if n < 4:
-        return ACK_NOTHING
-    if memcmp(p, b"+NXT", 4) == 0:
-        return ACK_NEXT
-    if memcmp(p, b"-NAK", 4) == 0:
-        return ACK_NAK
-    if n == 4 and memcmp(p, b"+WPI", 4) == 0:
+    if is_text(p, n, b"+WPI"):
         return ACK_PROGRESS
-    if n >= 5 and memcmp(p, b"+TERM", 5) == 0:
-        rest[0] = p + 5
-        rest_n[0] = n - 5
+    rest_n[0] = n
+    if skip_text(rest, rest_n, b"+NXT"):
+        return ACK_NEXT
+    if skip_text(rest, rest_n, b"-NAK"):
+        return ACK_NAK
+    if skip_text(rest, rest_n, b"+TERM"):
         return ACK_TERM
+    rest_n[0] = 0
     return ACK_NOTHING
 
 

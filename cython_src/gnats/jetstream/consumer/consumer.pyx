@@ -7,6 +7,7 @@ from libc.string cimport memcmp, memcpy, memset
 
 from gnats.core.accounts.account cimport Account
 from gnats.core.accounts.subscriptions cimport add_native_sub, unsubscribe
+from gnats.core.messages.headers cimport named_header
 from gnats.core.messages.message cimport Message, NativeSub
 from gnats.core.runtime.clock cimport monotonic_ns, realtime_ns
 from gnats.core.runtime.quiesce cimport QsParticipant, qs_offline, qs_online, qs_register, qs_unregister
@@ -43,7 +44,7 @@ from gnats.jetstream.consumer.pending cimport (
 from gnats.jetstream.consumer.requests cimport WaitingRequest, waitq_free
 from gnats.jetstream.consumer.send_queue cimport outq_ended, outq_status
 from gnats.jetstream.engine.barrier cimport local_of, run_later
-from gnats.jetstream.state.headers cimport level_too_high, named_header
+from gnats.jetstream.state.headers cimport level_too_high
 from gnats.jetstream.state.streamcore cimport INTEREST_POLICY, LIMITS_POLICY, StreamCore
 from gnats.store.base cimport STORE_OK, StoreMsg
 from gnats.store.format.codec cimport (
@@ -77,8 +78,6 @@ cdef enum:
     ON_ACK = 0
     ON_REQUEST = 1
     ON_FLOW_CONTROL = 2
-
-cdef int64_t SECOND = 1000000000
 
 
 class ResetError(ValueError):

@@ -5,11 +5,14 @@ from libc.stdio cimport snprintf
 from libc.stdlib cimport free
 from libc.string cimport memcmp, memcpy
 
-from gnats.core.messages.headers cimport LINE_END, begin_header, header_begin_size
+from gnats.core.messages.headers cimport CRLF, LINE_END, begin_header, header_begin_size
 from gnats.core.net.pollstate cimport PollState, hand_over_first, poller_random
 from gnats.includes.atomics cimport exchange8, fence, load8, store8, unlikely
+from gnats.includes.base62 cimport BASE, DIGITS
 from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
+from gnats.includes.text cimport put, put_text
 from gnats.includes.times cimport duration_of, time_after, time_before
+from gnats.includes.units cimport MILLISECOND
 from gnats.jetstream.consumer.acks cimport ACK_NUMBERS, AckInfo, ack_reply
 from gnats.jetstream.consumer.consumeracks cimport Acked
 from gnats.jetstream.consumer.consumerstate cimport (
@@ -49,9 +52,6 @@ cdef enum:
     QUEUE_KEPT = 256 * 1024    # bytes of the queue that stay allocated
     HEADER_ROOM = 64           # bytes of the lines that are added to a header
     RETRY = 100000000          # ns until a delivery is tried again: no memory, an unreadable block, no subscriber
-
-cdef int64_t MILLISECOND = 1000000
-cdef const char *DIGITS = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
 
 cdef class ConsumerDelivery(ConsumerPull):
@@ -385,8 +385,7 @@ cdef class ConsumerDelivery(ConsumerPull):
         memcpy(out_reply(o) + prefix, number_text, numbers)
         if hdr_n:
             p = begin_header(out_hdr(o), sm.hdr, sm.hdr_n)
-            memcpy(p, line, line_n)
-            memcpy(p + line_n, b"\r\n", LINE_END)
+            put_text(put(p, line, line_n), CRLF)
             if not self.cfg.headers_only:
                 o.body = sm.hdr + sm.hdr_n
                 o.body_hdr_n = 0
@@ -451,7 +450,7 @@ cdef class ConsumerDelivery(ConsumerPull):
             return
         memcpy(self.fcid, self.fc_prefix_p, self.fc_prefix_n)
         for i in range(4):
-            self.fcid[self.fc_prefix_n + i] = DIGITS[poller_random(ps) % 62]
+            self.fcid[self.fc_prefix_n + i] = DIGITS[poller_random(ps) % BASE]
         self.fcid_n = self.fc_prefix_n + 4
         self.fcsz = self.pbytes
         outq_status(&self.out, self.dsubj, self.dsubj_n, self.fcid, self.fcid_n, b"100 FlowControl Request", b"")

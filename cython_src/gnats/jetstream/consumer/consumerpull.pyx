@@ -6,12 +6,16 @@ from libc.stdlib cimport free
 from libc.string cimport memcmp, memcpy
 
 from gnats.core.accounts.account cimport Account
+from gnats.core.messages.reserved cimport REPLY_PREFIX
 from gnats.core.messages.responses cimport Expected, expected_other, replymap_find
 from gnats.core.net.pollstate cimport PollState, poller_random
 from gnats.core.runtime.clock cimport realtime_ns
 from gnats.core.subjects.sublist cimport sl_generation_at
+from gnats.includes.base62 cimport BASE, DIGITS
 from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
+from gnats.includes.text cimport goes_on_from_text, put_text
 from gnats.includes.times cimport time_after
+from gnats.includes.units cimport SECOND
 from gnats.jetstream.consumer.consumerstate cimport (
     CONSUMER_PINNED,
     PIN_N,
@@ -45,9 +49,6 @@ cdef enum:
     GROUP_ROOM = 128           # bytes of the longest JSON text that can name a priority group
     FIELDS_ROOM = 768          # bytes of the lines of a heartbeat; a stream and a consumer name have 255 each
 
-cdef int64_t SECOND = 1000000000
-cdef const char *DIGITS = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
-
 
 cdef class ConsumerPull(ConsumerAcks):
     """A consumer's pull requests; see Consumer."""
@@ -79,14 +80,15 @@ cdef class ConsumerPull(ConsumerAcks):
         cdef WaitingRequest *wr
         cdef int64_t pending
         cdef int bad
+        cdef char *at
         if self.cfg.push:
             return self.refuse(reply, rn, b"409 Consumer is push based")
         bad = next_request(msg, n, &req, &err)
         if bad == REQUEST_BAD_HEARTBEAT:
             return self.refuse(reply, rn, b"400 Bad Request - heartbeat value too large")
         if bad == REQUEST_BAD_JSON:
-            memcpy(text, b"400 Bad Request - ", 18)
-            text[18 + json_error_text(&err, b"", text + 18)] = 0
+            at = put_text(text, b"400 Bad Request - ")
+            at[json_error_text(&err, b"", at)] = 0
             return self.refuse(reply, rn, text)
         if self.cfg.max_batch > 0 and req.batch > self.cfg.max_batch:
             snprintf(text, TEXT_ROOM, b"409 Exceeded MaxRequestBatch of %lld", <long long> self.cfg.max_batch)
@@ -155,7 +157,7 @@ cdef class ConsumerPull(ConsumerAcks):
 
     cdef bint request_has_interest(self, WaitingRequest *wr) noexcept nogil:
         cdef uint64_t generation
-        if wr.reply_n > 4 and memcmp(wr.reply, b"_R_.", 4) == 0:
+        if goes_on_from_text(wr.reply, wr.reply_n, REPLY_PREFIX):
             return self.requester_listens(wr)
         generation = sl_generation_at((<Account> self.stream.account).sublist, wr.slot)
         if wr.generation == generation:
@@ -179,7 +181,7 @@ cdef class ConsumerPull(ConsumerAcks):
             return False
         memcpy(subject, wr.reply, n)
         for _hops in range(MAX_HOPS):
-            if n <= 4 or memcmp(subject, b"_R_.", 4) != 0:
+            if not goes_on_from_text(subject, n, REPLY_PREFIX):
                 break
             before = account
             pthread_mutex_lock(&(<Account> before).lock)
@@ -262,7 +264,7 @@ cdef class ConsumerPull(ConsumerAcks):
         if not wr.has_group:
             return
         for i in range(PIN_N):
-            self.pin[i] = DIGITS[poller_random(ps) % 62]
+            self.pin[i] = DIGITS[poller_random(ps) % BASE]
         self.pinned = True
         self.pinned_ts = realtime_ns()
         memcpy(wr.id, self.pin, PIN_N)

@@ -5,6 +5,9 @@ from libc.stdio cimport snprintf
 from libc.stdlib cimport realloc
 from libc.string cimport memcpy, memset, strlen
 
+from gnats.core.messages.headers cimport CRLF
+from gnats.includes.text cimport put, put_text
+
 cdef enum:
     FIRST_ROOM = 4096
     FIELDS_ROOM = 96     # bytes of two header lines with numbers
@@ -36,19 +39,17 @@ cdef bint outq_status(
     OutQ *q, const char *dest, size_t dest_n, const char *reply, size_t reply_n, const char *text, const char *fields
 ) noexcept nogil:
     cdef size_t text_n = strlen(text), fields_n = strlen(fields)
-    cdef Outgoing *o = outq_add(q, dest_n, reply_n, 9 + text_n + 2 + fields_n + 2)
+    cdef const char *version = b"NATS/1.0 "
+    cdef Outgoing *o = outq_add(
+        q, dest_n, reply_n, strlen(version) + text_n + strlen(CRLF) + fields_n + strlen(CRLF))
     cdef char *p
     if o == NULL:
         return False
     memcpy(out_dest(o), dest, dest_n)
     if reply_n:
         memcpy(out_reply(o), reply, reply_n)
-    p = out_hdr(o)
-    memcpy(p, b"NATS/1.0 ", 9)
-    memcpy(p + 9, text, text_n)
-    memcpy(p + 9 + text_n, b"\r\n", 2)
-    memcpy(p + 11 + text_n, fields, fields_n)
-    memcpy(p + 11 + text_n + fields_n, b"\r\n", 2)
+    p = put_text(put(put_text(out_hdr(o), version), text, text_n), CRLF)
+    put_text(put(p, fields, fields_n), CRLF)
     return True
 
 

@@ -3,13 +3,15 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes
 from libc.stddef cimport size_t
 from libc.stdint cimport INT64_MAX, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc, realloc
-from libc.string cimport memcmp, memcpy, memmove, memset
+from libc.string cimport memcmp, memcpy, memmove, memset, strlen
 
 from gnats.core.runtime.clock cimport realtime_ns
 from gnats.core.runtime.quiesce cimport QsParticipant, qs_offline, qs_online, qs_register, qs_unregister
 from gnats.core.subjects.subject cimport is_valid_publish_subject
 from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
+from gnats.includes.text cimport put_text
 from gnats.includes.times cimport time_after
+from gnats.includes.units cimport SECOND
 from gnats.includes.varint cimport MAX_VARINT, get_uvarint, get_varint, put_uvarint, put_varint
 from gnats.store.base cimport STORE_DAMAGED, STORE_EOF, STORE_NO_MEMORY, STORE_OK
 from gnats.store.expiry cimport header_ttl
@@ -34,7 +36,6 @@ cdef enum:
     PART = 256 * 1024             # bytes worth compressing
     LONGEST_NAME = 1 << 20
     LARGEST_ENTRY = 64 << 20      # of a state or a consumer
-    MAGIC_N = 8
 
 cdef enum Kind:
     UNKNOWN = 0
@@ -57,8 +58,11 @@ cdef enum:
     BAD_SUBJECT = -13
     NO_SEQUENCE = -14
 
-cdef const uint8_t *MAGIC = <const uint8_t *> b"NATSARC1"
-cdef int64_t SECOND = 1000000000
+cdef extern from * nogil:
+    """
+    #define GNATS_ARCHIVE_MAGIC "NATSARC1"
+    """
+    const char *MAGIC "GNATS_ARCHIVE_MAGIC"
 
 
 class BackupError(ValueError):
@@ -125,8 +129,8 @@ cdef class BackupWriter:
         self.taken = <StoreMsg *> malloc(TAKEN * sizeof(StoreMsg))
         if self.table == NULL or self.taken == NULL or make_room(&self.raw, PART) != 0:
             raise MemoryError
-        memcpy(self.raw.p, MAGIC, MAGIC_N)
-        self.raw.n = MAGIC_N
+        put_text(<char *> self.raw.p, MAGIC)
+        self.raw.n = strlen(MAGIC)
 
     def __dealloc__(self):
         free(self.raw.p)
@@ -291,12 +295,12 @@ cdef class BackupReader:
         cdef int code
         if self.kind == UNKNOWN:
             with nogil:
-                code = self.need(MAGIC_N)
+                code = self.need(strlen(MAGIC))
             if code == 1:
                 self.kind = TAR
-                if memcmp(self.plain.p + self.plain.at, MAGIC, MAGIC_N) == 0:
+                if memcmp(self.plain.p + self.plain.at, MAGIC, strlen(MAGIC)) == 0:
                     self.kind = ARCHIVE
-                    self.plain.at += MAGIC_N
+                    self.plain.at += strlen(MAGIC)
             elif code == END and self.plain.n > self.plain.at:
                 raise BackupError("unexpected EOF")
             else:

@@ -115,9 +115,9 @@ cdef bint scan_number(Scan *s) noexcept nogil:
     return True
 
 
-cdef bint scan_literal(Scan *s, const char *word, size_t n, const char *what) noexcept nogil:
+cdef bint scan_literal(Scan *s, const char *word, const char *what) noexcept nogil:
     cdef size_t i
-    for i in range(n):
+    for i in range(strlen(word)):
         if peek(s) != word[i]:
             s.err.expected = word[i]
             return bad(s, what)
@@ -133,11 +133,11 @@ cdef int scan_scalar(Scan *s) noexcept nogil:
     if c == c'-' or c'0' <= c <= c'9':
         return NUMBER if scan_number(s) else 0
     if c == LITERAL_TRUE:
-        return c if scan_literal(s, b"true", 4, b"in literal true") else 0
+        return c if scan_literal(s, b"true", b"in literal true") else 0
     if c == LITERAL_FALSE:
-        return c if scan_literal(s, b"false", 5, b"in literal false") else 0
+        return c if scan_literal(s, b"false", b"in literal false") else 0
     if c == LITERAL_NULL:
-        return c if scan_literal(s, b"null", 4, b"in literal null") else 0
+        return c if scan_literal(s, b"null", b"in literal null") else 0
     bad(s, VALUE)
     return 0
 

@@ -4,6 +4,7 @@ from libc.stddef cimport size_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memchr, memcmp, memcpy, memmove, memset
 
+from gnats.core.messages.headers cimport named_header
 from gnats.core.runtime.slice cimport Slice
 from gnats.includes.text cimport put_text
 from gnats.jetstream.engine.jsonreq cimport JSON_OK, JSON_STRING, JsonError, JsonField, JsonValue, json_object
@@ -32,7 +33,6 @@ from gnats.jetstream.state.headers cimport (
     H_STREAM_SOURCE,
     MsgHeaders,
     header_set,
-    named_header,
     parse_headers,
     with_set_header,
 )

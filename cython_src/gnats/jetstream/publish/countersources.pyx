@@ -3,12 +3,19 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stddef cimport size_t
 from libc.stdint cimport uint32_t
 from libc.stdlib cimport free, malloc, qsort
-from libc.string cimport memcmp, memcpy, memset
+from libc.string cimport memcmp, memset
 
 from gnats.core.runtime.quoting cimport put_json_string
 from gnats.core.runtime.slice cimport Slice
 from gnats.includes.arrays cimport array_grow
+from gnats.includes.text cimport is_text, put_text
 from gnats.jetstream.engine.jsonreq cimport JSON_MORE, JSON_OK, JsonValue, json_member, json_unescape
+
+cdef extern from * nogil:
+    """
+    #define GNATS_NULL "null"
+    """
+    const char *NULL_TEXT "GNATS_NULL"
 
 
 cdef inline int compare_slices(const Slice *a, const Slice *b) noexcept nogil:
@@ -80,7 +87,7 @@ cdef bint is_null(const char *p, size_t n) noexcept nogil:
         n -= 1
     while n and (p[n - 1] == c' ' or p[n - 1] == c'\t'):
         n -= 1
-    return n == 4 and memcmp(p, b"null", 4) == 0
+    return is_text(p, n, NULL_TEXT)
 
 
 cdef int sources_read(CounterSources *s, const char *p, size_t n) noexcept nogil:
@@ -176,8 +183,7 @@ cdef size_t put_stream(const SourceEntry *first, const SourceEntry *end, char *o
             before = e
         e += 1
     if before == NULL and first.null:
-        memcpy(out, b"null", 4)
-        return 4
+        return put_text(out, NULL_TEXT) - out
     p[0] = c'}'
     return p + 1 - out
 

@@ -112,11 +112,9 @@ cdef void send_error(
         memmove(p - 1, p + 1, more - 1)
         p += more - 2
     if flow_seq:
-        memcpy(p, b"}}", 2)
-        p += 2
+        p = put_text(p, b"}}")
     else:
-        memcpy(p, s.error_end, s.error_end_n)
-        p += s.error_end_n
+        p = put(p, s.error_end, s.error_end_n)
     publish_later(local, s, reply.p, reply.n, NULL, 0, out, p - out, True)
     if out != few:
         free(out)
@@ -124,7 +122,7 @@ cdef void send_error(
 
 cdef void respond_ack(StreamCore s, Local *local, const Slice *reply, uint64_t seq) noexcept nogil:
     if not s.cfg.no_ack:
-        send_ack(s, local, reply, seq, b"}", 1)
+        send_ack(s, local, reply, seq, b"}", strlen(b"}"))
 
 
 cdef void respond_duplicate(StreamCore s, Local *local, const Slice *reply, uint64_t seq) noexcept nogil:

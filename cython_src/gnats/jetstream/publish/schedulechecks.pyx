@@ -1,6 +1,7 @@
 """Check the headers of schedules; see schedulechecks.pxd."""
 from libc.stdint cimport int64_t, uint32_t
 
+from gnats.core.messages.headers cimport named_header
 from gnats.core.runtime.clock cimport realtime_ns
 from gnats.core.runtime.slice cimport Slice
 from gnats.core.subjects.subject cimport is_valid_literal_subject, same_bytes
@@ -23,16 +24,15 @@ from gnats.jetstream.state.entry cimport ROLLUP_SUBJECT
 from gnats.jetstream.state.headers cimport (
     H_ROLLUP,
     H_SCHEDULE,
+    H_SCHEDULER,
     H_SCHEDULE_NEXT,
     H_SCHEDULE_ROLLUP,
     H_SCHEDULE_SOURCE,
     H_SCHEDULE_TARGET,
     H_SCHEDULE_TIME_ZONE,
     H_SCHEDULE_TTL,
-    H_SCHEDULER,
     has_header,
     header_set,
-    named_header,
     parse_headers,
     rollup_of,
     with_text_header,

@@ -8,6 +8,7 @@ from libc.string cimport memcpy
 from gnats.core.runtime.hash_table cimport as_chained, as_chains, chains_add, chains_clear, chains_remove
 from gnats.core.subjects.subject cimport hash_bytes, same_bytes
 from gnats.includes.atomics cimport load64, loadi64, store64, storei64
+from gnats.includes.units cimport SECOND
 
 cdef enum:
     FIRST_SLOTS = 8
@@ -33,7 +34,7 @@ cdef class BatchLimits:
         store64(&self.atomic_total, total if total > 0 else 1000)
         store64(&self.fast_total, total if total > 0 else 50000)
         store64(&self.max_size, size if size > 0 else 1000)
-        storei64(&self.timeout, timeout if timeout > 0 else 10 * <int64_t> 1000000000)
+        storei64(&self.timeout, timeout if timeout > 0 else 10 * SECOND)
 
     def get(self) -> dict:
         """The limits by name."""

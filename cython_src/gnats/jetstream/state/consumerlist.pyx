@@ -1,6 +1,7 @@
 """The consumers of a stream, found by their filters; see consumerlist.pxd."""
 from libc.stdint cimport uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
+from libc.string cimport strlen
 
 from gnats.core.runtime.kinds cimport JETSTREAM
 from gnats.core.runtime.quiesce cimport qs_retire
@@ -245,7 +246,7 @@ cdef Subscription *subscriptions_of(Observer o, const Filter *f) except NULL:
     cdef Subscription **link = &first
     cdef uint32_t i
     if f == NULL or f.all:
-        first = sub_new(<void *> o, JETSTREAM, b">", 1, NULL, 0, b"", 0)
+        first = sub_new(<void *> o, JETSTREAM, b">", strlen(b">"), NULL, 0, b"", 0)
     else:
         for i in range(f.n):
             link[0] = sub_new(<void *> o, JETSTREAM, f.subjects[i].at, f.subjects[i].n, NULL, 0, b"", 0)

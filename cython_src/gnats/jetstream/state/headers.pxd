@@ -2,17 +2,17 @@
 from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
-from libc.string cimport memcmp, strlen
+from libc.string cimport strlen
 
 from gnats.core.messages.headers cimport (
     add_header,
-    find_header,
     has_header_like,
     remove_header,
     remove_headers_like,
     set_header,
 )
 from gnats.core.runtime.slice cimport Slice
+from gnats.includes.text cimport is_text
 from gnats.jetstream.state.entry cimport NO_ROLLUP, ROLLUP_ALL, ROLLUP_SUBJECT, Rollup
 
 
@@ -64,10 +64,6 @@ cdef inline bint header_set(const MsgHeaders *h, int which) noexcept nogil:
 
 # -- core.messages.headers' functions, for a literal name --
 
-cdef inline Slice named_header(const char *hdr, size_t n, const char *name) noexcept nogil:
-    return find_header(hdr, n, name, strlen(name))
-
-
 cdef inline bint is_named_like(const char *hdr, size_t n, const char *prefix) noexcept nogil:
     """Whether the header has a line that begins with `prefix`."""
     return has_header_like(hdr, n, prefix, strlen(prefix))
@@ -110,14 +106,14 @@ cdef inline size_t without_headers_like(char *hdr, size_t n, const char *prefix)
 
 cdef inline Rollup rollup_of(const Slice *v) noexcept nogil:
     cdef char[3] low
-    cdef int i
-    if v.n != 3:
+    cdef size_t i
+    if v.n != sizeof(low):
         return NO_ROLLUP
-    for i in range(3):
+    for i in range(sizeof(low)):
         low[i] = v.p[i] + 32 if c'A' <= v.p[i] <= c'Z' else v.p[i]
-    if memcmp(low, b"sub", 3) == 0:
+    if is_text(low, sizeof(low), b"sub"):
         return ROLLUP_SUBJECT
-    return ROLLUP_ALL if memcmp(low, b"all", 3) == 0 else NO_ROLLUP
+    return ROLLUP_ALL if is_text(low, sizeof(low), b"all") else NO_ROLLUP
 
 
 # Write a number in decimal. Returns the number of characters, 20 at most.

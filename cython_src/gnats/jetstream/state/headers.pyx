@@ -3,10 +3,12 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes
 from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
-from libc.string cimport memchr, memcmp, memcpy
+from libc.string cimport memchr, memcmp, memcpy, strlen
 
-from gnats.core.messages.headers cimport LINE_END, header_line_end, header_value_at
+from gnats.core.messages.headers cimport LINE_END, header_line_end, header_value_at, named_header
 from gnats.core.runtime.quoting cimport put_json_string
+from gnats.includes.text cimport goes_on_from_text
+from gnats.includes.units cimport SECOND
 from gnats.store.times.calendar cimport days_of, put_time_at
 from gnats.store.times.durations cimport parse_int64, parse_uint64
 
@@ -14,6 +16,7 @@ from gnats.version import JS_API_LEVEL
 
 cdef extern from *:
     """
+    #define GNATS_NAME_PREFIX "Nats-"
     #define GNATS_NAME(s) {s, sizeof(s) - 1}
     typedef struct { const char *p; size_t n; } gnats_header_name;
     static const gnats_header_name gnats_header_names[] = {
@@ -33,8 +36,8 @@ cdef extern from *:
         const char *p
         size_t n
     const gnats_header_name gnats_header_names[]
+    const char *NAME_PREFIX "GNATS_NAME_PREFIX"    # of each of these names
 
-cdef uint64_t SECOND = 1000000000
 cdef int64_t api_level = JS_API_LEVEL
 
 
@@ -46,13 +49,14 @@ cdef void parse_headers(char *hdr, size_t n, MsgHeaders *out) noexcept nogil:
     while at + LINE_END < n:
         at += LINE_END
         end = header_line_end(hdr, n, at)
-        if end - at > 5 and memcmp(hdr + at, b"Nats-", 5) == 0:
+        if goes_on_from_text(hdr + at, end - at, NAME_PREFIX):
             colon = <const char *> memchr(hdr + at, c':', end - at)
             if colon != NULL:
                 name_n = colon - (hdr + at)
                 for i in range(HEADERS):
                     if gnats_header_names[i].n == name_n and memcmp(
-                            gnats_header_names[i].p + 5, hdr + at + 5, name_n - 5) == 0:
+                            gnats_header_names[i].p + strlen(NAME_PREFIX), hdr + at + strlen(NAME_PREFIX),
+                            name_n - strlen(NAME_PREFIX)) == 0:
                         if not out.found >> i & 1:
                             out.found |= <uint32_t> 1 << i
                             out.values[i] = header_value_at(hdr, at + name_n + 1, end)
@@ -122,11 +126,11 @@ cdef bint parse_time(const char *p, size_t n, int64_t *out) noexcept nogil:
         secs -= (zone_hour * 3600 + zone_minute * 60) * (1 if p[i] == c'+' else -1)
     # Clamp to the range of int64 ns.
     if secs > <int64_t> 9223372035:
-        out[0] = <int64_t> 9223372035 * <int64_t> SECOND
+        out[0] = <int64_t> 9223372035 * SECOND
     elif secs < -<int64_t> 9223372035:
-        out[0] = -<int64_t> 9223372035 * <int64_t> SECOND
+        out[0] = -<int64_t> 9223372035 * SECOND
     else:
-        out[0] = secs * <int64_t> SECOND + frac
+        out[0] = secs * SECOND + frac
     return True
 
 

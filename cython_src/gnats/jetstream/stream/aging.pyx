@@ -5,6 +5,7 @@ from libc.stdio cimport snprintf
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
 
+from gnats.core.messages.headers cimport named_header
 from gnats.core.net.pollstate cimport PollState
 from gnats.core.runtime.clock cimport monotonic_ns, realtime_ns
 from gnats.core.runtime.slice cimport Slice
@@ -14,7 +15,7 @@ from gnats.includes.times cimport time_after, time_before
 from gnats.jetstream.engine.barrier cimport local_of, stream_failed
 from gnats.jetstream.publish.inbound cimport Inbound, inbound_free, inbound_init
 from gnats.jetstream.state.dedupe cimport dedupe_expire
-from gnats.jetstream.state.headers cimport named_header, parse_headers
+from gnats.jetstream.state.headers cimport parse_headers
 from gnats.jetstream.state.streamcore cimport StreamCore
 from gnats.jetstream.stream.ingest cimport process_jetstream_msg
 from gnats.store.base cimport STORE_OK, StoreMsg

@@ -2,7 +2,7 @@
 from libc.stddef cimport size_t
 from libc.string cimport memmove, strlen
 
-from gnats.core.messages.headers cimport remove_status
+from gnats.core.messages.headers cimport named_header, remove_status
 from gnats.core.messages.message cimport Message
 from gnats.core.messages.msgtrace cimport TRACE_DUPLICATE, MsgTrace, trace_jetstream, trace_jetstream_error
 from gnats.core.runtime.slice cimport Slice
@@ -22,7 +22,6 @@ from gnats.jetstream.state.headers cimport (
     H_REQUEST_INFO,
     has_header,
     header_set,
-    named_header,
     parse_headers,
     with_text_header,
     without_header,

@@ -6,7 +6,9 @@ from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memchr, memcmp, memcpy
 
 from gnats.core.accounts.subscriptions cimport add_native_sub, unsubscribe
+from gnats.core.messages.headers cimport named_header
 from gnats.core.messages.message cimport Message, NativeSub, message_shown
+from gnats.core.messages.reserved cimport ACK_PREFIX
 from gnats.core.runtime.clock cimport monotonic_ns
 from gnats.core.runtime.inbox cimport Inbox
 from gnats.core.runtime.quiesce cimport QsParticipant, qs_offline, qs_online, qs_register, qs_unregister
@@ -15,6 +17,7 @@ from gnats.core.subjects.sublist cimport Subscription
 from gnats.core.subjects.transform cimport SubjectTransform, transform_apply, transform_copy, transform_matches
 from gnats.includes.atomics cimport loadi64, storei64
 from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
+from gnats.includes.text cimport starts_with_text
 from gnats.jetstream.consumer.acks cimport AckInfo, ack_reply_info
 from gnats.jetstream.engine.barrier cimport Local, local_of, publish_later
 from gnats.jetstream.publish.inbound cimport Inbound, inbound_free, inbound_init
@@ -24,7 +27,6 @@ from gnats.jetstream.state.headers cimport (
     H_STREAM_SOURCE,
     has_header,
     is_named_like,
-    named_header,
     parse_headers,
     put_uint64,
     with_header,
@@ -190,7 +192,7 @@ cdef void receive(SourceConsumer c, Local *local, const Message *m) noexcept nog
     cdef Slice subject = message_shown(m)
     cdef AckInfo info
     storei64(&c.last, local.ps.now)
-    if n == 0 and m.hdr >= 13 and memcmp(m.data, b"NATS/1.0 100 ", 13) == 0:
+    if n == 0 and starts_with_text(m.data, m.hdr, b"NATS/1.0 100 "):
         process_control(c, local, &m.reply, m.data, m.hdr)
     elif is_from(c, &m.reply) and ack_reply_info(m.reply.p, m.reply.n, &info) and info.dc <= 1:
         store_delivered(c, c.stream, local, &subject, m.data, m.hdr, n, &info)
@@ -201,7 +203,7 @@ cdef bint is_from(SourceConsumer c, const Slice *reply) noexcept nogil:
     cdef const char *p = reply.p
     cdef const char *end = reply.p + reply.n
     cdef size_t dots = 0, i, skip, _
-    if reply.n < 8 or memcmp(p, b"$JS.ACK.", 8) != 0:
+    if not starts_with_text(p, reply.n, ACK_PREFIX):
         return False
     for i in range(reply.n):
         dots += p[i] == c'.'

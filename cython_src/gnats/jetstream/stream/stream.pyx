@@ -19,6 +19,7 @@ from gnats.core.subjects.transform cimport SubjectTransform, Transform, transfor
 from gnats.includes.atomics cimport add32, load32
 from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
 from gnats.includes.times cimport time_before
+from gnats.includes.units cimport SECOND
 from gnats.jetstream.batch.atomicbatch cimport drop_atomic_batches, drop_partial_batch
 from gnats.jetstream.batch.batchtimer cimport abandon_batches
 from gnats.jetstream.batch.fastbatch cimport drop_fast_batches
@@ -70,8 +71,6 @@ cdef enum:
     DIRECT_GET = 1
     DIRECT_GET_LAST = 2
     BETWEEN = 100    # us of sleep between two parts of a purge
-
-cdef int64_t SECOND = 1000000000
 
 
 class StreamError(ValueError):

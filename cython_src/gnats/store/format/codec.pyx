@@ -6,6 +6,7 @@ from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memset
 
 from gnats.core.subjects.subject cimport is_valid_subject
+from gnats.includes.units cimport SECOND
 from gnats.includes.varint cimport MAX_VARINT, get_uvarint, get_varint, put_uvarint, put_varint
 from gnats.store.index.seqset cimport (
     SEQSET_NO_MEMORY,
@@ -30,8 +31,6 @@ from gnats.store.index.stree cimport (
 
 cdef enum:
     SMALLEST_BLOCK = 7       # least bytes of a block: seven numbers in version 1, without deletions
-
-cdef uint64_t SECOND = 1000000000
 
 
 # ---- index.db ----
@@ -235,7 +234,7 @@ cdef size_t consumer_bound(const ConsumerSnapshot *s) noexcept nogil:
 
 cdef size_t consumer_encode(const ConsumerSnapshot *s, int64_t now, uint8_t *out) noexcept nogil:
     cdef uint8_t *p = out
-    cdef int64_t base = <int64_t> ((<uint64_t> now + SECOND // 2) // SECOND)
+    cdef int64_t base = <int64_t> ((<uint64_t> now + <uint64_t> SECOND // 2) // <uint64_t> SECOND)
     cdef size_t i
     p[0] = CONSUMER_MAGIC
     p[1] = CONSUMER_VERSION
@@ -249,7 +248,7 @@ cdef size_t consumer_encode(const ConsumerSnapshot *s, int64_t now, uint8_t *out
         for i in range(s.n_pending):
             p = put_uvarint(p, s.pending[i].stream_seq - s.floor_stream)
             p = put_uvarint(p, s.pending[i].consumer_seq - s.floor_consumer)
-            p = put_varint(p, base - s.pending[i].ts // <int64_t> SECOND)
+            p = put_varint(p, base - s.pending[i].ts // SECOND)
     p = put_uvarint(p, s.n_redelivered)
     for i in range(s.n_redelivered):
         p = put_uvarint(p, s.redelivered[i].seq - s.floor_stream)
@@ -311,7 +310,7 @@ cdef int consumer_fields(ConsumerSnapshot *s, const uint8_t *data, size_t n) noe
                 e.consumer_seq += s.floor_consumer    # modulo 2**64
                 pends = pends and 0 < e.consumer_seq <= s.delivered_consumer
             ts = plus(base, ts) if version == 1 else less(base, ts)
-            e.ts = <int64_t> (<uint64_t> ts * SECOND)
+            e.ts = <int64_t> (<uint64_t> ts * <uint64_t> SECOND)
             if e.stream_seq == 0:
                 return CODEC_BAD
             s.n_pending += pends

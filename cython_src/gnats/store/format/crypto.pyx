@@ -25,6 +25,7 @@ from gnats.includes.evp cimport (
     OPENSSL_cleanse,
     RAND_bytes,
 )
+from gnats.includes.text cimport put_text
 
 cdef enum:
     STEP = 1 << 30             # most bytes for one call of OpenSSL, whose sizes are ints
@@ -51,7 +52,7 @@ cdef void hchacha20(uint8_t *subkey, const uint8_t *key, const uint8_t *nonce) n
     """Derive XChaCha20's subkey from the first 16 bytes of a nonce (draft-irtf-cfrg-xchacha, 2.2)."""
     cdef uint32_t x[16]
     cdef int _
-    memcpy(x, b"expand 32-byte k", 16)
+    put_text(<char *> x, b"expand 32-byte k")
     memcpy(x + 4, key, 32)
     memcpy(x + 12, nonce, 16)
     for _ in range(10):

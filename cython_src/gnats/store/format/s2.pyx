@@ -6,10 +6,24 @@ from libc.stdlib cimport free, malloc
 from libc.string cimport memcmp, memcpy, memset
 
 from gnats.includes.crc32c cimport crc32c, crc32c_prepare, crc32c_ready
+from gnats.includes.layout cimport static_assert
+from gnats.includes.text cimport put_text, starts_with_text
 from gnats.includes.varint cimport MAX_VARINT, get_uvarint, put_uvarint
 
 cdef extern from * nogil:
+    """
+    #define GNATS_S2_IDENTIFIER "\\xff\\x06\\x00\\x00" "S2sTwO"
+    #define GNATS_SNAPPY_IDENTIFIER "\\xff\\x06\\x00\\x00" "sNaPpY"
+    #define GNATS_BLOCK_FILE "cmp"
+    """
     int trailing_zeros "__builtin_ctzll"(uint64_t v)
+    const uint8_t *IDENTIFIER "((const uint8_t *)GNATS_S2_IDENTIFIER)"
+    const uint8_t *SNAPPY "((const uint8_t *)GNATS_SNAPPY_IDENTIFIER)"
+    const char *FILE_MAGIC "GNATS_BLOCK_FILE"
+    enum:
+        IDENTIFIER_N "((int)sizeof(GNATS_S2_IDENTIFIER) - 1)"
+        SNAPPY_N "((int)sizeof(GNATS_SNAPPY_IDENTIFIER) - 1)"
+        FILE_MAGIC_N "((int)sizeof(GNATS_BLOCK_FILE) - 1)"
 
 cdef enum:
     CHUNK_COMPRESSED = 0x00
@@ -23,13 +37,13 @@ cdef enum:
     TAG_COPY_1 = 1
     TAG_COPY_2 = 2
     TAG_COPY_4 = 3
-    FILE_HEADER = 4
+    FILE_HEADER = FILE_MAGIC_N + 1    # and the algorithm
     FILE_CHECKSUM = 8
     ALGORITHM_NONE = 0
     ALGORITHM_S2 = 1
 
-cdef const uint8_t *IDENTIFIER = <const uint8_t *> b"\xff\x06\x00\x00S2sTwO"
-cdef const uint8_t *SNAPPY = <const uint8_t *> b"\xff\x06\x00\x00sNaPpY"
+static_assert(IDENTIFIER_N == S2_IDENTIFIER)
+static_assert(SNAPPY_N == S2_IDENTIFIER)
 
 crc32c_prepare(1)
 
@@ -143,7 +157,7 @@ cdef int s2_decode_block(const uint8_t *data, size_t n, uint8_t *out, size_t siz
 
 cdef int s2_next_chunk(const uint8_t **at, const uint8_t *end, bint first, S2Chunk *c) noexcept nogil:
     cdef const uint8_t *p = at[0]
-    cdef size_t n
+    cdef size_t n, name = S2_IDENTIFIER - S2_CHUNK_HEADER
     if p == end:
         return 0
     if end - p < S2_CHUNK_HEADER:
@@ -156,7 +170,9 @@ cdef int s2_next_chunk(const uint8_t **at, const uint8_t *end, bint first, S2Chu
     at[0] = p + n
     c.size = 0
     if c.type == CHUNK_IDENTIFIER:
-        if n != 6 or (memcmp(p, IDENTIFIER + 4, 6) and memcmp(p, SNAPPY + 4, 6)):
+        if n != name or (
+            memcmp(p, IDENTIFIER + S2_CHUNK_HEADER, name) and memcmp(p, SNAPPY + S2_CHUNK_HEADER, name)
+        ):
             return S2_BAD
     elif c.type == CHUNK_COMPRESSED or c.type == CHUNK_UNCOMPRESSED:
         if n < CRC:
@@ -387,7 +403,7 @@ cdef int64_t s2_encode(const uint8_t *data, size_t n, uint8_t *out) noexcept nog
 # ---- block files ----
 
 cdef bint is_compressed(const uint8_t *data, size_t n) noexcept nogil:
-    return n >= FILE_HEADER + 1 and memcmp(data, b"cmp", 3) == 0
+    return n > FILE_HEADER and starts_with_text(<const char *> data, n, FILE_MAGIC)
 
 
 cdef int compress_file(const uint8_t *data, size_t n, uint8_t **out, size_t *size) noexcept nogil:
@@ -400,8 +416,7 @@ cdef int compress_file(const uint8_t *data, size_t n, uint8_t **out, size_t *siz
     buffer = <uint8_t *> malloc(FILE_HEADER + MAX_VARINT + s2_bound(body) + FILE_CHECKSUM)
     if buffer == NULL:
         return S2_NO_MEMORY
-    memcpy(buffer, b"cmp", 3)
-    buffer[3] = ALGORITHM_S2
+    put_text(<char *> buffer, FILE_MAGIC)[0] = ALGORITHM_S2
     p = put_uvarint(buffer + FILE_HEADER, n)
     written = s2_encode(data, body, p)
     if written < 0:

@@ -6,6 +6,7 @@ from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memcpy, memset
 
 from gnats.core.subjects.subject cimport mul_mix
+from gnats.includes.units cimport SECOND
 from gnats.includes.varint cimport get_uvarint, get_varint, put_uvarint, put_varint
 
 cdef enum:
@@ -13,7 +14,7 @@ cdef enum:
     FIRST_ROOM = 64
     MOST_ENTRIES = 0x40000000    # the table is twice as large; `mask` has 32 bits
 
-cdef int64_t TICK = 1000000000
+cdef int64_t TICK = SECOND
 
 
 cdef inline uint32_t hash_seq(uint64_t seq) noexcept nogil:

@@ -6,6 +6,8 @@ civil_from_days.
 from libc.stddef cimport size_t
 from libc.stdint cimport INT64_MAX, INT64_MIN, int32_t, int64_t
 
+from gnats.includes.units cimport SECOND
+
 cdef enum:
     DAY = 86400
     TIME_ROOM = 40       # most bytes that put_time_at() writes
@@ -25,11 +27,11 @@ cdef inline int64_t floor_div(int64_t a, int64_t b) noexcept nogil:
 
 cdef inline int64_t ns_of(int64_t secs, int64_t nanos) noexcept nogil:
     """Return secs seconds and nanos ns (less than a second) in ns; INT64_MIN or INT64_MAX if that is out of range."""
-    if secs > INT64_MAX // 1000000000 - 1:
+    if secs > INT64_MAX // SECOND - 1:
         return INT64_MAX
-    if secs < INT64_MIN // 1000000000 + 1:
+    if secs < INT64_MIN // SECOND + 1:
         return INT64_MIN
-    return secs * 1000000000 + nanos
+    return secs * SECOND + nanos
 
 
 # The day of a date. A month outside 1 to 12 counts into another year, a day outside its month into another month.

@@ -4,7 +4,8 @@ from libc.stddef cimport size_t
 from libc.stdint cimport int32_t, int64_t, uint32_t
 from libc.stdio cimport snprintf
 
-cdef int64_t SECOND = 1000000000
+from gnats.includes.units cimport SECOND
+
 
 cdef int32_t[12] MONTH_DAYS = [31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31]
 

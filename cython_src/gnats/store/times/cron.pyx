@@ -4,11 +4,12 @@ from libc.stddef cimport size_t
 from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint32_t, uint64_t
 from libc.string cimport memchr, memcmp, strlen
 
+from gnats.includes.text cimport is_text, starts_with_text
+from gnats.includes.units cimport SECOND
 from gnats.store.times.calendar cimport DAY, Civil, civil_of, days_of, floor_div, ns_of, parse_rfc3339
 from gnats.store.times.durations cimport parse_duration
 from gnats.store.times.zones cimport Zone, ZoneTime, zone_at, zone_free, zone_open, zone_seconds
 
-cdef int64_t SECOND = 1000000000
 cdef int64_t ZERO_TIME = -62135596800     # year 1: Go's zero time.Time
 cdef uint64_t EVERY = <uint64_t> 1 << 63
 
@@ -305,8 +306,8 @@ cdef ScheduleKind cron_due(const char *p, size_t n, const Zone *z, int64_t ts, i
     cdef ZoneTime at
     cdef int64_t secs
     cdef int i
-    for i in range(7):
-        if strlen(PREDEFINED[i].name) == n and memcmp(PREDEFINED[i].name, p, n) == 0:
+    for i in range(<int> (sizeof(PREDEFINED) // sizeof(Predefined))):
+        if is_text(p, n, PREDEFINED[i].name):
             p = PREDEFINED[i].fields
             n = strlen(p)
             break
@@ -323,6 +324,8 @@ cdef ScheduleKind cron_due(const char *p, size_t n, const Zone *z, int64_t ts, i
 cdef ScheduleKind next_due(
     const char *pattern, size_t n, const char *zone, size_t zone_n, int64_t ts, int64_t now, Due *out
 ) noexcept nogil:
+    cdef const char *at = b"@at "
+    cdef const char *every = b"@every "
     cdef Zone z
     cdef ScheduleKind kind
     out.ts = 0
@@ -331,10 +334,12 @@ cdef ScheduleKind next_due(
         return SCHEDULE_BAD_ZONE
     if n == 0:
         kind = SCHEDULE_NONE
-    elif n >= 4 and memcmp(pattern, b"@at ", 4) == 0:
-        kind = at_time(pattern + 4, n - 4, out) if zone == NULL else SCHEDULE_BAD
-    elif n >= 7 and memcmp(pattern, b"@every ", 7) == 0:
-        kind = every_interval(pattern + 7, n - 7, ts, now, out) if zone == NULL else SCHEDULE_BAD
+    elif starts_with_text(pattern, n, at):
+        kind = at_time(pattern + strlen(at), n - strlen(at), out) if zone == NULL else SCHEDULE_BAD
+    elif starts_with_text(pattern, n, every):
+        kind = SCHEDULE_BAD
+        if zone == NULL:
+            kind = every_interval(pattern + strlen(every), n - strlen(every), ts, now, out)
     else:
         kind = cron_due(pattern, n, &z if zone != NULL else NULL, ts, now, out)
     if zone != NULL:

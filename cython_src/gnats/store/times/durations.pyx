@@ -2,9 +2,9 @@
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint64_t
-from libc.string cimport memcmp
 
-cdef uint64_t SECOND = 1000000000
+from gnats.includes.text cimport is_text
+from gnats.includes.units cimport SECOND
 
 
 cdef int64_t parse_int64(const char *p, size_t n) noexcept nogil:
@@ -53,7 +53,7 @@ cdef uint64_t unit_of(const char *p, size_t n) noexcept nogil:
             return 1000
         if p[0] == c'm':
             return 1000000
-    elif n == 3 and (memcmp(p, b"\xc2\xb5s", 3) == 0 or memcmp(p, b"\xce\xbcs", 3) == 0):
+    elif is_text(p, n, b"\xc2\xb5s") or is_text(p, n, b"\xce\xbcs"):
         return 1000
     return 0
 
@@ -130,9 +130,9 @@ cdef bint parse_message_ttl(const char *p, size_t n, int64_t *out) noexcept nogi
         out[0] = -1
         return True
     if parse_duration(p, n, &v):
-        if v < <int64_t> SECOND:
+        if v < SECOND:
             return False
-        out[0] = v // <int64_t> SECOND
+        out[0] = v // SECOND
         return True
     v = parse_int64(p, n)
     if v < 0:

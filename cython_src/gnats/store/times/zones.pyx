@@ -4,7 +4,8 @@ from libc.errno cimport EINTR, errno
 from libc.stddef cimport size_t
 from libc.stdint cimport INT64_MAX, INT64_MIN, int32_t, int64_t, uint8_t, uint32_t
 from libc.stdlib cimport free, getenv, malloc
-from libc.string cimport memchr, memcmp, memcpy, memset, strlen
+from libc.string cimport memchr, memcpy, memset, strlen
+from gnats.includes.text cimport is_text, starts_with_text
 from posix.fcntl cimport O_CLOEXEC, O_NONBLOCK, O_RDONLY, open
 from posix.stat cimport S_ISREG, fstat, struct_stat
 from posix.unistd cimport close, read
@@ -24,9 +25,15 @@ cdef enum RuleKind:
     DAY_OF_YEAR = 1      # day 0 to 365
     WEEKDAY = 2          # a weekday of a week of a month
 
+cdef extern from * nogil:
+    """
+    #define GNATS_ZONE_FILE "TZif"
+    """
+    const char *MAGIC "GNATS_ZONE_FILE"
+
 # Directories of the database: Go's, in its order.
 cdef const char **DIRECTORIES = [
-    b"/usr/share/zoneinfo", b"/usr/share/lib/zoneinfo", b"/usr/lib/locale/TZ", b"/etc/zoneinfo",
+    b"/usr/share/zoneinfo", b"/usr/share/lib/zoneinfo", b"/usr/lib/locale/TZ", b"/etc/zoneinfo", NULL,
 ]
 
 
@@ -76,8 +83,8 @@ cdef size_t body_size(const uint8_t *p, uint8_t width) noexcept nogil:
 
 cdef bint is_header(const uint8_t *p, size_t n) noexcept nogil:
     return (
-        n >= HEADER and memcmp(p, b"TZif", 4) == 0
-        and (p[4] == 0 or p[4] == c'2' or p[4] == c'3'))
+        n >= HEADER and starts_with_text(<const char *> p, n, MAGIC)
+        and (p[strlen(MAGIC)] == 0 or p[strlen(MAGIC)] == c'2' or p[strlen(MAGIC)] == c'3'))
 
 
 cdef bint parse_file(Zone *z, const uint8_t *p, size_t n) noexcept nogil:
@@ -146,14 +153,15 @@ cdef bint is_name(const char *name, size_t n) noexcept nogil:
 
 cdef bint open_named(Zone *z, const char *name, size_t n) noexcept nogil:
     cdef const char *own = getenv(b"ZONEINFO")
-    cdef int i
+    cdef int i = 0
     if not is_name(name, n):
         return False
     if own != NULL and own[0] and open_in(z, own, name, n):
         return True
-    for i in range(4):
+    while DIRECTORIES[i] != NULL:
         if open_in(z, DIRECTORIES[i], name, n):
             return True
+        i += 1
     return False
 
 
@@ -172,9 +180,9 @@ cdef void open_local(Zone *z) noexcept nogil:
 
 cdef bint zone_open(Zone *z, const char *name, size_t n) noexcept nogil:
     memset(z, 0, sizeof(Zone))
-    if n == 3 and memcmp(name, b"UTC", 3) == 0:
+    if is_text(name, n, b"UTC"):
         return True
-    if n == 5 and memcmp(name, b"Local", 5) == 0:
+    if is_text(name, n, b"Local"):
         open_local(z)
         return True
     return open_named(z, name, n)
