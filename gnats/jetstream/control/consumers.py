@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 from gnats.accounts.internal_client import Message
 from gnats.clock import time_ns
 from gnats.go.json import Json, JSONError, marshal, unmarshal
-from gnats.go.text import os_error, rfc3339
+from gnats.go.text import os_error, quote, rfc3339
 from gnats.go.times import ZERO_TIME, unix_ns, utc
 from gnats.jetstream import errors
 from gnats.jetstream.consumer.consumer import Consumer as NativeConsumer
@@ -344,6 +344,18 @@ class Consumer:
             advisories.group(
                 account, "UNPINNED", "consumer_group_unpinned", *names, self._group, reason="timeout"
             )
+        elif what == ConsumerEvent.CONSUMER_BAD_NAK:
+            self._warn(f"bad NAK delay value: {quote(text)}")
+        elif what == ConsumerEvent.CONSUMER_ACK_BEYOND:
+            last = self.stream.store.state().last_seq
+            self._warn(f"ACK sequence {sseq} past last stream sequence of {last}")
+
+    def _warn(self, text: str) -> None:
+        """Log a warning that a client has caused, not more than once a second each."""
+        account, stream = self.stream.jsa.name, self.stream.name
+        line = f"JetStream consumer '{account} > {stream} > {self.name}' {text}"
+        if self.stream.jsa.shared.log.allow(line):
+            self.stream.jsa.shared.log.warn(line)
 
     @property
     def _group(self) -> str:
