@@ -12,8 +12,8 @@ from gnats.core.messages.message cimport MessageHandler
 from gnats.core.messages.responses cimport Expected, Queue, ReplyMap, ServiceExport
 from gnats.core.runtime.slice cimport Slice
 from gnats.core.subjects.sublist cimport Sublist, Subscription
-from gnats.core.subjects.watches cimport Watch, Watches
 from gnats.core.subjects.transform cimport Transform
+from gnats.core.subjects.watches cimport Watch, Watches
 from gnats.includes.atomics cimport load64, load64_acquire, load_ptr_acquire
 from gnats.includes.pthread cimport pthread_mutex_t
 
