@@ -4,7 +4,9 @@ from libc.string cimport strlen
 
 from gnats.core.messages.message cimport Message
 from gnats.core.net.outbound cimport ChunkPool, OutQueue
+from gnats.core.net.shared cimport Shared
 from gnats.core.subjects.sublist cimport Subscription, sub_sid
+from gnats.includes.atomics cimport unlikely
 from gnats.includes.text cimport put, put_text
 
 
@@ -19,6 +21,7 @@ cdef struct Frame:
     size_t hdr           # bytes at `pay` that are header
     size_t size          # bytes of header and payload, for the statistics
     size_t tail_n        # 2: CR LF must be added, since the memory at `pay` ends without it; else 0
+    Shared *block        # a reference to the block that all of `pay` lies in, for queues to refer to; NULL: copy it
 
 
 # Both forms of one message.
@@ -27,12 +30,23 @@ cdef struct Frames:
     Frame bare           # without the header, for clients that have not negotiated headers
 
 
-cdef inline void frames_clear(Frames *f) noexcept nogil:
+cdef inline void frames_begin(Frames *f) noexcept nogil:
     f.full.pre = f.bare.pre = NULL
+    f.full.block = f.bare.block = NULL
+
+
+cdef inline void frames_end(Frames *f) noexcept nogil:
+    """Drop the frames' references; frames_begin() may follow."""
+    if unlikely(f.full.block != NULL or f.bare.block != NULL):
+        frames_drop_blocks(f)
+
+
+cdef void frames_drop_blocks(Frames *f) noexcept nogil
 
 
 # Encode a message into `frame`; `bare`: without its header. Without memory frame.pre stays NULL. The frame is good
-# until this poller encodes the next message. The "PUB" at m.line may be overwritten with "MSG".
+# until this poller encodes the next message. The "PUB" at m.line may be overwritten with "MSG". A large payload is put
+# into a block, unless it is in one or there is no memory for it.
 cdef void encode_msg(const Message *m, Frame *frame, bint bare) noexcept nogil
 
 
@@ -51,5 +65,5 @@ cdef inline void put_frame(char *p, const Subscription *s, const Frame *f) noexc
         put_text(p, b"\r\n")
 
 
-# Queue a frame over several chunks, all of it or nothing; -1 when out of memory.
+# Queue a frame over several chunks, or with a reference to its block; all of it or nothing. -1 when out of memory.
 cdef int append_frame(OutQueue *q, ChunkPool *pool, const Subscription *s, const Frame *f) noexcept nogil

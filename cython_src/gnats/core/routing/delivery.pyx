@@ -44,7 +44,7 @@ cdef Egress deliver_local(Subscriber c, const Message *m, const Subscription *s,
         c.remote_seen = c.ps.reads
         if load8_acquire(&c.has_remote):
             c.take_remote()
-    p = outq_reserve(&c.out, &c.ps.pool, total)
+    p = outq_reserve(&c.out, &c.ps.pool, total) if f.block == NULL else NULL
     if p != NULL:
         put_frame(p, s, f)
         outq_commit(&c.out, total)
@@ -93,7 +93,7 @@ cdef Egress deliver_remote(Subscriber c, const Message *m, Subscription *s, cons
         and load8(&c.server._no_stall))
     if not dropped:
         wake = c.remote.head == NULL
-        p = outq_reserve(&c.remote, &ps.pool, total)
+        p = outq_reserve(&c.remote, &ps.pool, total) if f.block == NULL else NULL
         if p != NULL:
             put_frame(p, s, f)
             outq_commit(&c.remote, total)

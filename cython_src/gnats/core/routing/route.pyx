@@ -8,7 +8,7 @@ from gnats.core.accounts.guard cimport CHECK_DELIVERIES, delivery_denied
 from gnats.core.accounts.imports cimport transformed
 from gnats.core.accounts.subscriber cimport Subscriber
 from gnats.core.accounts.subscriptions cimport unsubscribe
-from gnats.core.messages.encode cimport Frame, Frames, encode_msg, frames_clear
+from gnats.core.messages.encode cimport Frame, Frames, encode_msg, frames_begin, frames_end
 from gnats.core.messages.message cimport Message, NativeSub, native_sub
 from gnats.core.messages.msgtrace cimport trace_egress, trace_stream_export
 from gnats.core.net.connection cimport WRITE_ERROR, Connection
@@ -90,7 +90,7 @@ cdef RouteOutcome process_msg_results(const Message *m, const MatchResult *r) no
     cdef LastOnes last
     last.n = 0
     last.subs = last.few
-    frames_clear(&frames)
+    frames_begin(&frames)
     for i in range(r.npsubs):
         s = r.psubs[i]
         if unlikely(s.flags != 0) and (s.flags != SUB_SHADOW or is_native_shadow(s)):
@@ -133,6 +133,7 @@ cdef RouteOutcome process_msg_results(const Message *m, const MatchResult *r) no
             received |= call_native(m, s)
         if last.subs != last.few:
             free(last.subs)
+    frames_end(&frames)
     return ROUTE_DELIVERED if received else ROUTE_NOBODY
 
 
@@ -169,9 +170,12 @@ cdef bint deliver_shadow(const Message *m, Subscription *s, Frames *frames) noex
     else:
         imported.subject.p = <char *> import_to(im)
         imported.subject.n = im.to_n
-    frames_clear(&own)
+    frames_begin(&own)
     delivered = deliver_export(&imported, s, im, &own)
-    frames_clear(frames)   # their lines were in the scratch memory that `own` has overwritten
+    frames_end(&own)
+    # Their lines were in the scratch memory that `own` has overwritten.
+    frames_end(frames)
+    frames_begin(frames)
     if subject != few:
         free(subject)
     return delivered
