@@ -248,7 +248,7 @@ def test_two_deliveries_that_nearly_fill_a_buffer_leave_each_other_alone(join: J
 
 @pytest.mark.parametrize("name", ["short", "long", "long header"])
 def test_payloads_that_come_in_pieces_arrive_whole(join: Join, name: str) -> None:
-    """A piece ends anywhere; the server reads the rest of a large payload straight to its place."""
+    """A piece ends anywhere. The server reads the rest of a payload to where queues refer to it."""
     rng = random.Random(4)
     shape = SHAPES[name]
     publisher = join()

@@ -1,4 +1,4 @@
-"""Large payloads wait in many queues at a time: nobody loses a byte when one of them ends, and their memory returns."""
+"""Large payloads wait in many queues: when a queue ends, the others lose nothing, and memory returns."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from support.nomemory import NoMemory
 from support.peer import Peer
 from support.process import SANITIZED
-from support.servers import Kind, Server
+from support.servers import KINDS, Kind, Server
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -22,7 +23,7 @@ BARE = b'CONNECT {"verbose":false,"headers":false}\r\n'
 HEADERS = b'CONNECT {"verbose":false,"headers":true}\r\n'
 PENDING = 4 << 20
 WINDOW = 1 << 20
-"""Bytes that are published before the subscribers that read have them: no queue but a slow one's gets long."""
+"""Bytes that are published before the subscribers that read have them: only a slow one's queue gets long."""
 
 
 def bodies(count: int, seed: int) -> list[bytes]:
@@ -132,3 +133,30 @@ def test_many_slow_consumers_take_the_memory_of_one(
     publisher.fence()
     # 16 MiB for those with headers, as much for those without, and their lines; copies would be 512 MiB.
     assert resident(server) - before < 96 << 20
+
+
+@pytest.mark.skipif(bool(SANITIZED), reason="a sanitizer has an allocator of its own")
+@pytest.mark.parametrize("name", ["gnats-loop", "gnats-threads"])
+def test_without_memory_for_a_block_each_subscriber_has_a_copy(
+    name: str, tmp_path: Path, peers: ExitStack
+) -> None:
+    body = NOISE[:120_000]  # without its header, it needs a block of its own
+    memory = NoMemory(tmp_path, (len(body), len(body) + 100))
+    server = Server(KINDS[name], tmp_path / "server", wrapper=memory.wrapper)
+    peers.callback(server.stop)
+    readers = [
+        (peers.enter_context(subscriber(server.port, hello)), hello is HEADERS)
+        for hello in (BARE, HEADERS, BARE)
+    ]
+    publisher = peers.enter_context(Peer(server.port))
+    memory.fail()
+    for _ in range(3):
+        publisher.send(published(body))
+        for reader, headers in readers:
+            want = delivered(body, headers)
+            assert reader.take(len(want)) == want
+    memory.end()
+    publisher.send(published(body))
+    for reader, headers in readers:
+        assert reader.take(len(want := delivered(body, headers))) == want
+    assert publisher.fence() == b"PONG\r\n"

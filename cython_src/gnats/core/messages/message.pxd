@@ -44,7 +44,7 @@ cdef struct Message:
     Slice n_text           # `n` in decimal
     char *line             # "PUB subject [reply] size\r\n" or HPUB before the data, single blanks, writable; or NULL
     uint8_t ended          # CR LF follows the data in memory
-    Shared *block          # borrowed: begins with the data and the CR LF, so queues may refer to it; NULL: copy the data
+    Shared *block          # borrowed; begins with data and CR LF, and queues may refer to it. NULL: copy the data
     const Hop *hop         # the last import that it came through; NULL: none
     MsgTrace *trace        # NULL: it is not traced
 

@@ -82,8 +82,6 @@ from gnats.includes.times cimport duration_of, time_after, time_before
 cdef enum:
     FLUSH_OVER = 256 * 1024        # bytes; flush in place beyond this: memory stays hot, and consumers begin to read
     MORE_AFTER = 16 * 1024         # bytes; a read of this many is part of a stream, and more will come
-    STRAIGHT = 8 * 1024            # bytes; the rest of a payload that is read straight to its place,
-    BESIDE = 2 * 1024              # and the bytes read with it: so little that the next large payload gets there, too
     DRAIN_READS = 16               # reads that empty a socket before it is closed
 
 cdef int64_t STALL_MIN = 2000000     # ns; a producer pauses so long for each message to a consumer over its gate,
@@ -344,48 +342,38 @@ cdef class Connection(Recorder):
     # -- reading -------------------------------------------------------------------------------------------------
 
     cdef void read_loop(self) noexcept nogil:
-        """Read the socket and feed the session. epoll reports again what is left, so connections take turns.
-
-        One read takes what there is, but for large payloads: each is read straight to its place, in a read of its own.
-        """
+        """Read the socket once and feed the session. epoll reports again what is left, so connections take turns."""
         cdef long n
-        cdef size_t want, direct, got, room
-        cdef size_t turn = 0
-        cdef bint straight
+        cdef size_t want, got, room
         cdef PollState *ps = self.ps
-        cdef char *to
-        while True:
-            to = self.session.wants(self, &want)
-            straight = want >= STRAIGHT
-            # While the inbox is full, read little: a read must not cause much more.
-            room = <size_t> SHORT_READ if inbox_full(self.inbox) else (BESIDE if straight else ps.rbuf_len)
-            n = self.transport.type.receive(self.transport, to, want, room)
-            if n <= 0:
-                if n == 0:
-                    self.close_connection_nogil(CLIENT_CLOSED)
-                elif n != -EAGAIN and n != -EINTR:
-                    self.close_connection_nogil(READ_ERROR)
-                return
-            bump64(&ps.reads, 1)
-            self.set_trace_level()
-            got = <size_t> n
-            if got >= MORE_AFTER:
-                ps.more = 1
-            direct = min(want, got)
-            self.session.feed(self, direct, ps.rbuf, got - direct)
-            if load8(&self.closing):
-                return
-            self.wait_for_control()
-            if self.stall_ns:
-                if self.stall_ns >= STALL_REPORT:
-                    self.log(LOG_PRODUCER_STALLED, self.stall_ns, NULL, 0)
-                self.pause(self.stall_ns)
-                self.stall_ns = 0
-            elif unlikely(self.transport.ended):
-                self.resume_reading()
-            turn += got
-            if not straight or got < want + room or turn >= ps.rbuf_len or self.paused or load8(&self.closing):
-                return
+        cdef char *to = self.session.wants(self, &want)
+        # While the inbox is full, read little: a read must not cause much more.
+        room = <size_t> SHORT_READ if inbox_full(self.inbox) else ps.rbuf_len
+        n = self.transport.type.receive(self.transport, to, want, room)
+        if n <= 0:
+            if n == 0:
+                self.close_connection_nogil(CLIENT_CLOSED)
+            elif n != -EAGAIN and n != -EINTR:
+                self.close_connection_nogil(READ_ERROR)
+            return
+        bump64(&ps.reads, 1)
+        self.set_trace_level()
+        got = <size_t> n
+        if got >= MORE_AFTER:
+            ps.more = 1
+        if want > got:
+            want = got
+        self.session.feed(self, want, ps.rbuf, got - want)
+        if load8(&self.closing):
+            return
+        self.wait_for_control()
+        if self.stall_ns:
+            if self.stall_ns >= STALL_REPORT:
+                self.log(LOG_PRODUCER_STALLED, self.stall_ns, NULL, 0)
+            self.pause(self.stall_ns)
+            self.stall_ns = 0
+        elif unlikely(self.transport.ended):
+            self.resume_reading()
 
     # -- writing -------------------------------------------------------------------------------------------------
 

@@ -60,7 +60,7 @@ cdef char *outq_reserve_slow(OutQueue *q, ChunkPool *pool, size_t n) noexcept no
 # Append bytes, over several chunks if need be; -1 when out of memory, with part of them queued. Chunks come from malloc
 # when `pool` is NULL, for the control plane.
 cdef int outq_append(OutQueue *q, ChunkPool *pool, const char *p, size_t n) noexcept nogil
-# Append n bytes (not 0) at p without a copy; they lie in the block, of which the queue takes a reference. -1 when out of
+# Append n bytes (not 0) at p, which lie in the block, without a copy: the queue takes a reference. -1 when out of
 # memory, with nothing queued.
 cdef int outq_refer(OutQueue *q, ChunkPool *pool, Shared *block, const char *p, uint32_t n) noexcept nogil
 # Remove what was appended since the mark.

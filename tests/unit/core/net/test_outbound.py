@@ -122,7 +122,7 @@ def test_a_chunk_that_comes_back_to_its_pool_drops_its_block_once() -> None:
         assert block.users == 5
         assert queue.take(35) == NOISE[:10] * 3 + NOISE[:5]
         assert block.users == 2
-        other.refer(block, 1, 1)   # of the chunks that came back
+        other.refer(block, 1, 1)  # of the chunks that came back
         assert block.users == 3
         assert other.take(10) == NOISE[1:2]
         assert queue.take(10) == NOISE[5:10]
