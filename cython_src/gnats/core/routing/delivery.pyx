@@ -10,7 +10,7 @@ from gnats.core.messages.encode cimport Frame, append_frame, frame_size, put_fra
 from gnats.core.messages.message cimport Message
 from gnats.core.net.connection cimport SLOW_CONSUMER_PENDING_BYTES, WRITE_ERROR, Connection
 from gnats.core.net.log_records cimport TRACE_OUT, TRACE_OUT_PAYLOAD, Recorder
-from gnats.core.net.outbound cimport outq_commit, outq_reserve
+from gnats.core.net.outbound cimport ChunkPool, OutQueue, outq_commit, outq_reserve
 from gnats.core.net.pollstate cimport PollState
 from gnats.core.runtime.kinds cimport CLIENT
 from gnats.core.subjects.sublist cimport Subscription, sub_sid
@@ -18,6 +18,7 @@ from gnats.includes.arrays cimport array_grow
 from gnats.includes.atomics cimport (
     addi64_seq,
     bump64,
+    likely,
     load8,
     load8_acquire,
     load64,
@@ -30,9 +31,21 @@ from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
 from gnats.includes.text cimport put, put_text
 
 
-cdef Egress deliver_local(Subscriber c, const Message *m, const Subscription *s, const Frame *f) noexcept nogil:
-    cdef size_t total = frame_size(f, s)
+cdef inline bint queue_frame(OutQueue *q, ChunkPool *pool, const Subscription *s, const Frame *f) noexcept nogil:
+    """Queue all of a frame, or nothing and return False: out of memory."""
+    cdef size_t total
     cdef char *p
+    if likely(f.block == NULL):
+        total = frame_size(f, s)
+        p = outq_reserve(q, pool, total)
+        if likely(p != NULL):
+            put_frame(p, s, f)
+            outq_commit(q, total)
+            return True
+    return append_frame(q, pool, s, f) == 0
+
+
+cdef Egress deliver_local(Subscriber c, const Message *m, const Subscription *s, const Frame *f) noexcept nogil:
     cdef bint noted
     if unlikely(load8(&c.closing)):
         return EGRESS_CLIENT_CLOSED
@@ -44,11 +57,7 @@ cdef Egress deliver_local(Subscriber c, const Message *m, const Subscription *s,
         c.remote_seen = c.ps.reads
         if load8_acquire(&c.has_remote):
             c.take_remote()
-    p = outq_reserve(&c.out, &c.ps.pool, total) if f.block == NULL else NULL
-    if p != NULL:
-        put_frame(p, s, f)
-        outq_commit(&c.out, total)
-    elif append_frame(&c.out, &c.ps.pool, s, f) < 0:
+    if not queue_frame(&c.out, &c.ps.pool, s, f):
         c.out_of_memory(WRITE_ERROR)
         return EGRESS_CLIENT_CLOSED
     bump64(&c.out_msgs, 1)
@@ -73,10 +82,8 @@ cdef Egress deliver_local(Subscriber c, const Message *m, const Subscription *s,
 
 cdef Egress deliver_remote(Subscriber c, const Message *m, Subscription *s, const Frame *f) noexcept nogil:
     cdef PollState *ps = m.ps
-    cdef size_t total = frame_size(f, s)
     cdef size_t pending
     cdef int64_t nm, max
-    cdef char *p
     cdef bint wake = False, over = False, dropped
     pthread_mutex_lock(&c.lock)
     # Count under the lock: when a poller counts the last message, all messages before it are queued.
@@ -93,11 +100,7 @@ cdef Egress deliver_remote(Subscriber c, const Message *m, Subscription *s, cons
         and load8(&c.server._no_stall))
     if not dropped:
         wake = c.remote.head == NULL
-        p = outq_reserve(&c.remote, &ps.pool, total) if f.block == NULL else NULL
-        if p != NULL:
-            put_frame(p, s, f)
-            outq_commit(&c.remote, total)
-        elif append_frame(&c.remote, &ps.pool, s, f) < 0:
+        if not queue_frame(&c.remote, &ps.pool, s, f):
             c.refuse_out_of_memory()
             pthread_mutex_unlock(&c.lock)
             signal_after_batch(c, ps)
