@@ -246,6 +246,27 @@ def test_two_deliveries_that_nearly_fill_a_buffer_leave_each_other_alone(join: J
         sweep(publisher, [peer], SHAPES["short"], [size, size, 0, size, 1])
 
 
+@pytest.mark.parametrize("name", ["short", "long", "long header"])
+def test_payloads_that_come_in_pieces_arrive_whole(join: Join, name: str) -> None:
+    """A piece ends anywhere. The server reads the rest of a payload to where queues refer to it."""
+    rng = random.Random(4)
+    shape = SHAPES[name]
+    publisher = join()
+    peers = [join(), join(headers=False), join(), join()]
+    for number, peer in enumerate(peers):
+        peer.subscribe(shape.subject, b"%d" % number, b"group" if number == 3 else b"")
+    sizes = [*around([8192, 16_384, 65_536]), *rng.sample(range(1 << 18), 40), *rng.choices(range(64), k=100)]
+    rng.shuffle(sizes)
+    for window in windows(shape.message(size) for size in sizes if size >= len(shape.header)):
+        data = b"".join(message.published for message in window)
+        while data:
+            n = rng.choice([1, 2, 60, 4000, 20_000, 70_000, 300_000])
+            publisher.send(data[:n])
+            data = data[n:]
+        for peer in peers:
+            peer.expect(b"".join(message.delivered(peer.sid, peer.headers) for message in window))
+
+
 STREAM_SHAPES = [
     ("", ""),
     ("r" * 200, ""),

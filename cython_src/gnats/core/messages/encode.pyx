@@ -1,15 +1,24 @@
 """Encode a message as MSG or HMSG; see encode.pxd."""
 from libc.stddef cimport size_t
-from libc.stdint cimport uint64_t
+from libc.stdint cimport uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
-from libc.string cimport strlen
+from libc.string cimport memcpy, strlen
 
 from gnats.core.messages.message cimport Message, message_bytes, message_shown
-from gnats.core.net.outbound cimport ChunkPool, OutMark, OutQueue, outq_append, outq_mark, outq_rollback
+from gnats.core.net.outbound cimport (
+    ChunkPool,
+    OutMark,
+    OutQueue,
+    outq_append,
+    outq_mark,
+    outq_refer,
+    outq_rollback,
+)
 from gnats.core.net.pollstate cimport PollState
+from gnats.core.net.shared cimport shared_drop, shared_hold, shared_new
 from gnats.core.runtime.slice cimport Slice
 from gnats.core.subjects.sublist cimport Subscription, sub_sid
-from gnats.includes.atomics cimport store64
+from gnats.includes.atomics cimport store64, unlikely
 from gnats.includes.text cimport NUMBER_ROOM, put, put_number, put_text
 
 
@@ -24,6 +33,11 @@ cdef void encode_msg(const Message *m, Frame *frame, bint bare) noexcept nogil:
         reuse_line(m, frame, header)
     else:
         write_line(m, frame, bare, header)
+        if unlikely(frame.pre == NULL):
+            return
+    # Not for a payload whose header is left out: the header would be kept in memory, uncounted.
+    if unlikely(m.block != NULL) and frame.pay == m.block.data and frame.tail_n == 0:
+        frame.block = shared_hold(m.block)
 
 
 cdef inline void reuse_line(const Message *m, Frame *frame, bint header) noexcept nogil:
@@ -89,6 +103,34 @@ cdef void write_line(const Message *m, Frame *frame, bint bare, bint header) noe
     frame.mid_n = p - frame.mid
 
 
+cdef void share_payload(Frame *frame) noexcept nogil:
+    cdef size_t n = frame.pay_n + frame.tail_n
+    if n != <uint32_t> n:
+        return   # more than a chunk counts
+    frame.block = shared_new(n)
+    if frame.block == NULL:
+        return
+    memcpy(frame.block.data, frame.pay, frame.pay_n)
+    if frame.tail_n:
+        put_text(frame.block.data + frame.pay_n, b"\r\n")
+    frame.pay = frame.block.data
+    frame.pay_n = n
+    frame.tail_n = 0
+
+
+cdef void frames_drop_blocks(Frames *f) noexcept nogil:
+    shared_drop(f.full.block)
+    shared_drop(f.bare.block)
+
+
+cdef inline int append_payload(OutQueue *q, ChunkPool *pool, const Frame *f) noexcept nogil:
+    if f.block != NULL:
+        return outq_refer(q, pool, f.block, f.pay, <uint32_t> f.pay_n)
+    if outq_append(q, pool, f.pay, f.pay_n) < 0:
+        return -1
+    return outq_append(q, pool, b"\r\n", f.tail_n)
+
+
 cdef int append_frame(OutQueue *q, ChunkPool *pool, const Subscription *s, const Frame *f) noexcept nogil:
     cdef OutMark mark = outq_mark(q)
     if (
@@ -96,8 +138,7 @@ cdef int append_frame(OutQueue *q, ChunkPool *pool, const Subscription *s, const
         and outq_append(q, pool, sub_sid(s), s.sid_len) == 0
         and outq_append(q, pool, b" ", strlen(b" ")) == 0
         and outq_append(q, pool, f.mid, f.mid_n) == 0
-        and outq_append(q, pool, f.pay, f.pay_n) == 0
-        and outq_append(q, pool, b"\r\n", f.tail_n) == 0
+        and append_payload(q, pool, f) == 0
     ):
         return 0
     outq_rollback(q, pool, &mark)

@@ -9,6 +9,7 @@ from libc.stdint cimport uint8_t, uint32_t
 from gnats.core.messages.msgtrace cimport MsgTrace
 from gnats.core.messages.responses cimport ServiceExport
 from gnats.core.net.pollstate cimport PollState
+from gnats.core.net.shared cimport Shared
 from gnats.core.runtime.slice cimport Slice
 from gnats.core.subjects.sublist cimport Subscription
 from gnats.includes.text cimport NUMBER_ROOM, put_number
@@ -43,6 +44,7 @@ cdef struct Message:
     Slice n_text           # `n` in decimal
     char *line             # "PUB subject [reply] size\r\n" or HPUB before the data, single blanks, writable; or NULL
     uint8_t ended          # CR LF follows the data in memory
+    Shared *block          # borrowed; begins with data and CR LF, and queues may refer to it. NULL: copy the data
     const Hop *hop         # the last import that it came through; NULL: none
     MsgTrace *trace        # NULL: it is not traced
 
@@ -79,6 +81,7 @@ cdef inline void message_set_data(Message *m, char *data, size_t hdr, size_t n, 
         m.hdr_text.n = put_number(m.hdr_text.p, hdr) - m.hdr_text.p
     m.line = NULL
     m.ended = 0
+    m.block = NULL
 
 
 # Handle a message in place, in the publisher's poller; no lock is held. The handler may publish with another client

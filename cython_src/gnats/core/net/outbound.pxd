@@ -2,13 +2,18 @@
 
 A ChunkPool belongs to one poller. A chunk that another poller has sent returns to its pool over `returned`, a lock-free
 stack. An OutQueue has no lock of its own: core.net.connection says which thread may touch which queue.
+
+A chunk holds its bytes, or refers to bytes of a block that queues share (core.net.shared). A queue counts the bytes
+that it refers to as its own. The thread that puts such a chunk back, or frees it, drops its reference.
 """
 from libc.stddef cimport size_t
 from libc.stdint cimport uint32_t, uint64_t
-from libc.string cimport memcpy
+
+from gnats.core.net.shared cimport Shared
 
 cdef enum:
-    CHUNK_CLASSES = 3
+    REFERENCE = 3                  # class of the chunks that refer; the ones below it hold their bytes
+    CHUNK_CLASSES = REFERENCE + 1
 
 
 cdef struct ChunkPool
@@ -16,12 +21,17 @@ cdef struct ChunkPool
 
 cdef struct Chunk:
     Chunk *next
-    uint32_t cap     # bytes of data
-    uint32_t len     # bytes written into data
+    uint32_t cap     # bytes that fit; of a reference, all that it refers to
+    uint32_t len     # bytes written
     uint32_t sent    # bytes of those that are sent
     uint32_t cls     # size class
     ChunkPool *home  # the pool it belongs to, NULL for malloc
-    char data[1]
+    char data[1]     # the bytes, or a Reference
+
+
+cdef struct Reference:
+    Shared *block
+    const char *p    # in the block
 
 
 cdef struct ChunkPool:
@@ -50,6 +60,9 @@ cdef char *outq_reserve_slow(OutQueue *q, ChunkPool *pool, size_t n) noexcept no
 # Append bytes, over several chunks if need be; -1 when out of memory, with part of them queued. Chunks come from malloc
 # when `pool` is NULL, for the control plane.
 cdef int outq_append(OutQueue *q, ChunkPool *pool, const char *p, size_t n) noexcept nogil
+# Append n bytes (not 0) at p, which lie in the block, without a copy: the queue takes a reference. -1 when out of
+# memory, with nothing queued.
+cdef int outq_refer(OutQueue *q, ChunkPool *pool, Shared *block, const char *p, uint32_t n) noexcept nogil
 # Remove what was appended since the mark.
 cdef void outq_rollback(OutQueue *q, ChunkPool *pool, const OutMark *mark) noexcept nogil
 # Move all of `src` behind `dst`; short chunks are copied into the room at its end.
@@ -64,6 +77,11 @@ cdef void outq_drop(OutQueue *q, ChunkPool *pool, size_t n) noexcept nogil
 cdef size_t outq_take(OutQueue *q, ChunkPool *pool, char *p, size_t n) noexcept nogil
 # Send to a socket. Return the bytes sent, 0 when it takes none now, or -errno.
 cdef long outq_send(OutQueue *q, ChunkPool *pool, int fd) noexcept nogil
+
+
+cdef inline const char *chunk_bytes(const Chunk *c) noexcept nogil:
+    """Return where the first of c.len bytes is."""
+    return (<const Reference *> c.data).p if c.cls == REFERENCE else c.data
 
 
 cdef inline char *outq_reserve(OutQueue *q, ChunkPool *pool, size_t n) noexcept nogil:

@@ -5,8 +5,9 @@ from libc.stdint cimport uint32_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 
+from gnats.core.net.shared cimport Shared, shared_drop, shared_hold, shared_new
 from gnats.includes.atomics cimport bump32
-from gnats.includes.layout cimport before_data
+from gnats.includes.layout cimport before_data, static_assert
 from gnats.includes.linux cimport (
     EAGAIN,
     EINTR,
@@ -34,16 +35,27 @@ cdef extern from * nogil:
 cdef enum:
     WORTH_CHAINING = 2048  # copy a shorter chunk from another thread: tiny messages would cost a chunk each
     MAX_IOV = 64          # vectors of one sendmsg: 4 MiB of large chunks, more than a socket buffer takes
+    SIZE_OF_REFERENCE = 48   # bytes of memory of a chunk that refers
 
 # Bytes of memory of the first, second and every further chunk of a queue: a connection that now and then gets a message
-# costs 2 KiB, a busy one moves 64 KiB at a time. KEEP limits the free chunks of a pool (2 + 2 + 8 MiB).
-cdef uint32_t[CHUNK_CLASSES] SIZE = [2048, 16384, 65536]
-cdef uint32_t[CHUNK_CLASSES] KEEP = [1024, 128, 128]
+# costs 2 KiB, a busy one moves 64 KiB at a time. Behind a reference they begin anew: what follows it is mostly the line
+# of the next one. KEEP limits the free chunks of a pool (2 + 2 + 8 MiB, and 48 KiB of references).
+cdef uint32_t[CHUNK_CLASSES] SIZE = [2048, 16384, 65536, SIZE_OF_REFERENCE]
+cdef uint32_t[CHUNK_CLASSES] KEEP = [1024, 128, 128, 1024]
 
 
 cdef inline size_t holds(uint32_t cls) noexcept nogil:
     """Return the bytes that a chunk can hold: its memory less its header."""
     return SIZE[cls] - before_data(<Chunk *> NULL)
+
+
+cdef inline size_t largest() noexcept nogil:
+    return holds(REFERENCE - 1)
+
+
+cdef inline Reference *reference(Chunk *c) noexcept nogil:
+    static_assert(before_data(<Chunk *> NULL) % sizeof(void *) == 0)
+    return <Reference *> c.data
 
 
 cdef Chunk *chunk_new(ChunkPool *pool, uint32_t cls) noexcept nogil:
@@ -59,7 +71,7 @@ cdef Chunk *chunk_new(ChunkPool *pool, uint32_t cls) noexcept nogil:
         c = <Chunk *> malloc(SIZE[cls])
         if c == NULL:
             return NULL
-        c.cap = <uint32_t> holds(cls)
+        c.cap = <uint32_t> holds(cls)   # outq_refer sets a reference's anew
         c.cls = cls
         c.home = pool
     c.next = NULL
@@ -67,8 +79,19 @@ cdef Chunk *chunk_new(ChunkPool *pool, uint32_t cls) noexcept nogil:
     return c
 
 
-cdef void chunk_put(ChunkPool *pool, Chunk *c) noexcept nogil:
-    """Return a chunk to its pool, or free it; `pool` is the calling poller's."""
+cdef inline void release(Chunk *c) noexcept nogil:
+    """A chunk leaves its queue: drop the block that it refers to."""
+    if c.cls == REFERENCE:
+        shared_drop(reference(c).block)
+
+
+cdef inline void chunk_put(ChunkPool *pool, Chunk *c) noexcept nogil:
+    """Return a chunk of a queue to its pool, or free it; `pool` is the calling poller's."""
+    release(c)
+    put_back(pool, c)
+
+
+cdef void put_back(ChunkPool *pool, Chunk *c) noexcept nogil:
     if c.home != pool:
         if c.home == NULL:
             free(c)
@@ -90,7 +113,7 @@ cdef void take_returned(ChunkPool *pool) noexcept nogil:
     cdef Chunk *following
     while c != NULL:
         following = c.next
-        chunk_put(pool, c)
+        put_back(pool, c)   # it was released when it left its queue
         c = following
 
 
@@ -109,21 +132,25 @@ cdef void pool_free(ChunkPool *pool) noexcept nogil:
 cdef char *outq_reserve_slow(OutQueue *q, ChunkPool *pool, size_t n) noexcept nogil:
     cdef uint32_t cls = 0
     cdef Chunk *c
-    if n > holds(CHUNK_CLASSES - 1):
+    if n > largest():
         return NULL
-    if q.tail != NULL:
-        cls = q.tail.cls + 1 if q.tail.cls + 1 < CHUNK_CLASSES else CHUNK_CLASSES - 1
+    if q.tail != NULL and q.tail.cls != REFERENCE:
+        cls = q.tail.cls + 1 if q.tail.cls + 1 < REFERENCE else REFERENCE - 1
     while holds(cls) < n:
         cls += 1
     c = chunk_new(pool, cls)
     if c == NULL:
         return NULL
+    add_chunk(q, c)
+    return c.data
+
+
+cdef inline void add_chunk(OutQueue *q, Chunk *c) noexcept nogil:
     if q.tail == NULL:
         q.head = c
     else:
         q.tail.next = c
     q.tail = c
-    return c.data
 
 
 cdef int outq_append(OutQueue *q, ChunkPool *pool, const char *p, size_t n) noexcept nogil:
@@ -131,7 +158,7 @@ cdef int outq_append(OutQueue *q, ChunkPool *pool, const char *p, size_t n) noex
     while n:
         room = q.tail.cap - q.tail.len if q.tail != NULL else 0
         if room == 0:
-            if outq_reserve_slow(q, pool, min(n, holds(CHUNK_CLASSES - 1))) == NULL:
+            if outq_reserve_slow(q, pool, min(n, largest())) == NULL:
                 return -1
             room = q.tail.cap - q.tail.len
         if room > n:
@@ -140,6 +167,19 @@ cdef int outq_append(OutQueue *q, ChunkPool *pool, const char *p, size_t n) noex
         outq_commit(q, room)
         p += room
         n -= room
+    return 0
+
+
+cdef int outq_refer(OutQueue *q, ChunkPool *pool, Shared *block, const char *p, uint32_t n) noexcept nogil:
+    cdef Chunk *c = chunk_new(pool, REFERENCE)
+    if c == NULL:
+        return -1
+    static_assert(SIZE_OF_REFERENCE - before_data(c) >= sizeof(Reference))
+    reference(c).block = shared_hold(block)
+    reference(c).p = p
+    c.cap = c.len = n   # no room behind it
+    add_chunk(q, c)
+    q.bytes += n
     return 0
 
 
@@ -160,7 +200,7 @@ cdef void outq_rollback(OutQueue *q, ChunkPool *pool, const OutMark *mark) noexc
 cdef void outq_merge(OutQueue *dst, OutQueue *src, ChunkPool *pool) noexcept nogil:
     cdef Chunk *c
     while src.head != NULL and dst.tail != NULL:
-        if src.head.len > WORTH_CHAINING or dst.tail.cap - dst.tail.len < src.head.len:
+        if src.head.cls == REFERENCE or src.head.len > WORTH_CHAINING or dst.tail.cap - dst.tail.len < src.head.len:
             break
         c = src.head
         memcpy(dst.tail.data + dst.tail.len, c.data, c.len)
@@ -196,6 +236,7 @@ cdef void outq_free(OutQueue *q) noexcept nogil:
     while q.head != NULL:
         c = q.head
         q.head = c.next
+        release(c)
         free(c)
     q.tail = NULL
     q.bytes = 0
@@ -230,7 +271,7 @@ cdef size_t outq_take(OutQueue *q, ChunkPool *pool, char *p, size_t n) noexcept 
         part = q.head.len - q.head.sent
         if part > n - taken:
             part = n - taken
-        memcpy(p + taken, q.head.data + q.head.sent, part)
+        memcpy(p + taken, chunk_bytes(q.head) + q.head.sent, part)
         outq_drop(q, pool, part)
         taken += part
     return taken
@@ -250,7 +291,7 @@ cdef long outq_send(OutQueue *q, ChunkPool *pool, int fd) noexcept nogil:
         msg.msg_iovlen = 0
         c = q.head
         while c != NULL and msg.msg_iovlen < MAX_IOV:
-            iov[msg.msg_iovlen].iov_base = c.data + c.sent
+            iov[msg.msg_iovlen].iov_base = <char *> chunk_bytes(c) + c.sent
             iov[msg.msg_iovlen].iov_len = c.len - c.sent
             asked += c.len - c.sent
             msg.msg_iovlen += 1
@@ -269,10 +310,32 @@ cdef long outq_send(OutQueue *q, ChunkPool *pool, int fd) noexcept nogil:
     return total
 
 
+cdef class Block:
+    """A shared block, with a reference of its own; for tests."""
+    cdef Shared *shared
+    cdef readonly size_t size
+
+    def __cinit__(self, bytes data not None):
+        self.size = PyBytes_GET_SIZE(data)
+        self.shared = shared_new(self.size)
+        if self.shared == NULL:
+            raise MemoryError
+        memcpy(self.shared.data, PyBytes_AS_STRING(data), self.size)
+
+    def __dealloc__(self):
+        shared_drop(self.shared)
+
+    @property
+    def users(self) -> int:
+        """The number of references, this one included."""
+        return self.shared.users
+
+
 cdef class Queue:
     """An outbound queue with a pool of its own; for tests."""
     cdef OutQueue q
     cdef ChunkPool pool
+    cdef OutMark end
     cdef list merged     # keeps the pools of merged chunks alive
 
     def __cinit__(self):
@@ -299,10 +362,28 @@ cdef class Queue:
         outq_commit(&self.q, n)
         return True
 
-    def append_and_take_back(self, bytes data not None) -> None:
-        cdef OutMark mark = outq_mark(&self.q)
-        self.append(data)
-        outq_rollback(&self.q, &self.pool, &mark)
+    def refer(self, Block block not None, size_t start, uint32_t n) -> None:
+        """Append n bytes of a block, from `start` on, by a reference."""
+        if start + n > block.size or n == 0:
+            raise ValueError(f"{n} bytes from {start} of {block.size}")
+        if outq_refer(&self.q, &self.pool, block.shared, block.shared.data + start, n) < 0:
+            raise MemoryError
+
+    def mark(self) -> None:
+        """Note the end of the queue, for take_back()."""
+        self.end = outq_mark(&self.q)
+
+    def take_back(self) -> None:
+        """Remove what was appended since mark()."""
+        outq_rollback(&self.q, &self.pool, &self.end)
+
+    def free(self) -> None:
+        """Empty the queue as a thread does that has no pool."""
+        outq_free(&self.q)
+
+    @property
+    def chunks(self) -> int:
+        return outq_chunks(&self.q)
 
     def merge(self, Queue other not None) -> None:
         """Move all of `other` behind this queue."""

@@ -8,6 +8,7 @@ from libc.stddef cimport size_t
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 
 from gnats.core.messages.message cimport Message
+from gnats.core.net.shared cimport Shared
 from gnats.core.runtime.slice cimport Slice
 
 cdef enum:
@@ -94,7 +95,7 @@ cdef struct Parser:
     size_t arg_start         # of the current argument, in the buffer being parsed
     char *arg_buf
     size_t arg_len, arg_cap
-    char *msg_buf            # pa.size + 2 bytes when not NULL
+    Shared *block            # pa.size + 2 bytes when not NULL, of which msg_len are there
     size_t msg_len
     RemoteArgs *remote       # NULL until a routed message has come
 
@@ -106,8 +107,8 @@ cdef void parser_free(Parser *parser) noexcept nogil
 cdef int parse(Parser *parser, char *buf, size_t n) noexcept nogil
 # Return where the rest of a payload that is split over reads goes, and its length in n[0]; 0 when there is none.
 cdef inline char *parser_wants(Parser *parser, size_t *n) noexcept nogil:
-    n[0] = <size_t> parser.pa.size + 2 - parser.msg_len if parser.msg_buf != NULL else 0
-    return parser.msg_buf + parser.msg_len if parser.msg_buf != NULL else NULL
+    n[0] = <size_t> parser.pa.size + 2 - parser.msg_len if parser.block != NULL else 0
+    return parser.block.data + parser.msg_len if parser.block != NULL else NULL
 # k bytes were read straight to where parser_wants() said.
 cdef int payload_filled(Parser *parser, size_t k) noexcept nogil
 

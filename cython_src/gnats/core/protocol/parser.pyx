@@ -5,9 +5,10 @@ payloads and the fast path for publishing are code.
 """
 from libc.stddef cimport size_t
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
-from libc.stdlib cimport calloc, free, malloc, realloc
+from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memchr, memcpy, memset
 
+from gnats.core.net.shared cimport shared_drop, shared_new
 from gnats.core.runtime.kinds cimport CLIENT, GATEWAY, LEAF, ROUTER
 from gnats.core.subjects.subject cimport is_valid_literal_subject
 
@@ -158,11 +159,12 @@ cdef void parser_init(Parser *parser, uint8_t kind, const ParserHandlers *on, vo
 
 cdef void parser_free(Parser *parser) noexcept nogil:
     free(parser.arg_buf)
-    free(parser.msg_buf)
+    shared_drop(parser.block)
     if parser.remote != NULL:
         free(parser.remote.argv)
         free(parser.remote)
-    parser.arg_buf = parser.msg_buf = NULL
+    parser.arg_buf = NULL
+    parser.block = NULL
     parser.remote = NULL
     parser.arg_len = parser.arg_cap = parser.msg_len = 0
 
@@ -601,7 +603,7 @@ cdef int payload(Parser *parser, char *buf, size_t n, size_t *at) noexcept nogil
     cdef size_t need = <size_t> parser.pa.size + 2
     cdef size_t take
     cdef int rc
-    if parser.msg_buf == NULL:
+    if parser.block == NULL:
         take = n - at[0]
         if take >= need:
             rc = end_msg(parser, buf + at[0])
@@ -616,17 +618,17 @@ cdef int payload(Parser *parser, char *buf, size_t n, size_t *at) noexcept nogil
             if rc != PARSE_OK:
                 return rc
             rebase(parser, parser.pa.arg.p, parser.arg_buf)
-        parser.msg_buf = <char *> malloc(need)
-        if parser.msg_buf == NULL:
+        parser.block = shared_new(need)   # subscribers' queues may refer to it
+        if parser.block == NULL:
             return parser.on.violation(parser.owner, PARSER_OUT_OF_MEMORY, 0, NULL, 0)
-        memcpy(parser.msg_buf, buf + at[0], take)
+        memcpy(parser.block.data, buf + at[0], take)
         parser.msg_len = take
         at[0] = n
         return PARSE_OK
     take = need - parser.msg_len
     if take > n - at[0]:
         take = n - at[0]
-    memcpy(parser.msg_buf + parser.msg_len, buf + at[0], take)
+    memcpy(parser.block.data + parser.msg_len, buf + at[0], take)
     at[0] += take
     return payload_filled(parser, take)
 
@@ -635,10 +637,10 @@ cdef int payload_filled(Parser *parser, size_t k) noexcept nogil:
     cdef size_t size = <size_t> parser.pa.size
     parser.msg_len += k
     if parser.msg_len == size + 2:
-        return end_msg(parser, parser.msg_buf)
-    if parser.msg_len == size + 1 and parser.msg_buf[size] != c'\r':
+        return end_msg(parser, parser.block.data)
+    if parser.msg_len == size + 1 and parser.block.data[size] != c'\r':
         parser.state = MSG_END_R
-        return bad_operation(parser, parser.msg_buf, parser.msg_len, size)
+        return bad_operation(parser, parser.block.data, parser.msg_len, size)
     return PARSE_OK
 
 
@@ -648,9 +650,10 @@ cdef int end_msg(Parser *parser, char *msg) noexcept nogil:
     if msg[size] != c'\r' or msg[size + 1] != c'\n':
         parser.state = MSG_END_R if msg[size] != c'\r' else MSG_END_N
         return bad_operation(parser, msg, size + 2, size if msg[size] != c'\r' else size + 1)
+    parser.pa.m.block = parser.block
     rc = hand_on(parser, msg)
-    free(parser.msg_buf)
-    parser.msg_buf = NULL
+    shared_drop(parser.block)
+    parser.block = parser.pa.m.block = NULL
     parser.msg_len = 0
     drop_arg(parser)
     if parser.remote != NULL:

@@ -5,11 +5,10 @@ from libc.string cimport strlen
 
 from gnats.core.accounts.guard cimport NOTE_REPLIES, note_reply
 from gnats.core.accounts.subscriber cimport Subscriber
-from gnats.core.messages.encode cimport Frame, append_frame, frame_size, put_frame
+from gnats.core.messages.encode cimport Frame, queue_frame
 from gnats.core.messages.message cimport Message
 from gnats.core.net.connection cimport WRITE_ERROR, Connection
 from gnats.core.net.log_records cimport TRACE_OUT, TRACE_OUT_PAYLOAD, Recorder
-from gnats.core.net.outbound cimport outq_commit, outq_reserve
 from gnats.core.runtime.kinds cimport CLIENT
 from gnats.core.subjects.sublist cimport Subscription, sub_sid
 from gnats.includes.atomics cimport bump64, load8, load8_acquire, unlikely
@@ -18,8 +17,6 @@ from gnats.includes.text cimport put, put_text
 
 
 cdef Egress deliver_local(Subscriber c, const Message *m, const Subscription *s, const Frame *f) noexcept nogil:
-    cdef size_t total = frame_size(f, s)
-    cdef char *p
     cdef bint noted
     if unlikely(load8(&c.closing)):
         return EGRESS_CLIENT_CLOSED
@@ -31,11 +28,7 @@ cdef Egress deliver_local(Subscriber c, const Message *m, const Subscription *s,
         c.remote_seen = c.ps.epoch
         if load8_acquire(&c.has_remote):
             c.take_remote()
-    p = outq_reserve(&c.out, &c.ps.pool, total)
-    if p != NULL:
-        put_frame(p, s, f)
-        outq_commit(&c.out, total)
-    elif append_frame(&c.out, &c.ps.pool, s, f) < 0:
+    if not queue_frame(&c.out, &c.ps.pool, s, f):
         c.out_of_memory(WRITE_ERROR)
         return EGRESS_CLIENT_CLOSED
     bump64(&c.out_msgs, 1)

@@ -5,7 +5,7 @@ from libc.stdlib cimport calloc, free
 
 from gnats.core.accounts.guard cimport NOTE_REPLIES, note_reply
 from gnats.core.accounts.subscriber cimport Subscriber
-from gnats.core.messages.encode cimport Frame, append_frame, frame_size, put_frame
+from gnats.core.messages.encode cimport Frame, frame_size, put_frame, queue_frame
 from gnats.core.messages.message cimport Message
 from gnats.core.net.connection cimport SLOW_CONSUMER_PENDING_BYTES, Connection
 from gnats.core.net.log_records cimport Recorder
@@ -121,9 +121,7 @@ cdef inline bint keep(
 
 cdef Egress deliver_now(Subscriber c, const Message *m, Subscription *s, const Frame *f) noexcept nogil:
     cdef PollState *ps = m.ps
-    cdef size_t total = frame_size(f, s)
     cdef int64_t nm, max
-    cdef char *p
     cdef bint wake = False, over = False, dropped
     pthread_mutex_lock(&c.lock)
     # Count under the lock: when a poller counts the last message, all messages before it are queued.
@@ -140,11 +138,7 @@ cdef Egress deliver_now(Subscriber c, const Message *m, Subscription *s, const F
         and load8(&c.server._no_stall))
     if not dropped:
         wake = c.remote.head == NULL
-        p = outq_reserve(&c.remote, &ps.pool, total)
-        if p != NULL:
-            put_frame(p, s, f)
-            outq_commit(&c.remote, total)
-        elif append_frame(&c.remote, &ps.pool, s, f) < 0:
+        if not queue_frame(&c.remote, &ps.pool, s, f):
             c.refuse_out_of_memory()
             pthread_mutex_unlock(&c.lock)
             signal_after_batch(c, ps)

@@ -8,7 +8,15 @@ from gnats.core.accounts.guard cimport CHECK_DELIVERIES, delivery_denied
 from gnats.core.accounts.imports cimport transformed
 from gnats.core.accounts.subscriber cimport Subscriber
 from gnats.core.accounts.subscriptions cimport unsubscribe
-from gnats.core.messages.encode cimport Frame, Frames, encode_msg, frames_clear
+from gnats.core.messages.encode cimport (
+    Frame,
+    Frames,
+    encode_msg,
+    frames_begin,
+    frames_end,
+    share_payload,
+    worth_sharing,
+)
 from gnats.core.messages.message cimport Message, NativeSub, native_sub
 from gnats.core.messages.msgtrace cimport trace_egress, trace_stream_export
 from gnats.core.net.connection cimport WRITE_ERROR, Connection
@@ -90,7 +98,7 @@ cdef RouteOutcome process_msg_results(const Message *m, const MatchResult *r) no
     cdef LastOnes last
     last.n = 0
     last.subs = last.few
-    frames_clear(&frames)
+    frames_begin(&frames)
     for i in range(r.npsubs):
         s = r.psubs[i]
         if unlikely(s.flags != 0) and (s.flags != SUB_SHADOW or is_native_shadow(s)):
@@ -133,6 +141,7 @@ cdef RouteOutcome process_msg_results(const Message *m, const MatchResult *r) no
             received |= call_native(m, s)
         if last.subs != last.few:
             free(last.subs)
+    frames_end(&frames)
     return ROUTE_DELIVERED if received else ROUTE_NOBODY
 
 
@@ -169,9 +178,12 @@ cdef bint deliver_shadow(const Message *m, Subscription *s, Frames *frames) noex
     else:
         imported.subject.p = <char *> import_to(im)
         imported.subject.n = im.to_n
-    frames_clear(&own)
+    frames_begin(&own)
     delivered = deliver_export(&imported, s, im, &own)
-    frames_clear(frames)   # their lines were in the scratch memory that `own` has overwritten
+    frames_end(&own)
+    # Their lines were in the scratch memory that `own` has overwritten.
+    frames_end(frames)
+    frames_begin(frames)
     if subject != few:
         free(subject)
     return delivered
@@ -248,6 +260,8 @@ cdef Egress deliver(const Message *m, Subscription *s, Frames *frames) noexcept 
         if frame.pre == NULL:
             (<Connection> m.origin).out_of_memory(WRITE_ERROR)
             return EGRESS_CLIENT_CLOSED
+    elif unlikely(worth_sharing(frame)):
+        share_payload(frame)
     if (<Subscriber> s.client).ps != m.ps:
         return deliver_remote(<Subscriber> s.client, m, s, frame)
     if m.ps.solo:

@@ -5,7 +5,7 @@ from libc.stdint cimport int64_t, uint32_t
 from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcmp, memcpy, strcmp, strdup, strncpy
 
-from gnats.core.net.outbound cimport OutQueue, outq_append, outq_drop, outq_take
+from gnats.core.net.outbound cimport OutQueue, chunk_bytes, outq_append, outq_drop, outq_take
 from gnats.core.runtime.clock cimport monotonic_ns
 from gnats.core.tls.tlsstate cimport (
     TLS_CLOSED,
@@ -171,6 +171,7 @@ from gnats.includes.units cimport SECOND
 
 cdef enum:
     RECORD = 16384               # plain bytes of a record at most
+    AT_ONCE = 4 * RECORD         # plain bytes to encrypt before a look at what waits on `wire`
     WIRE_LIMIT = 4 * 1024 * 1024  # bytes on `wire`; beyond, cut off a peer that makes us answer and does not read
     DIGEST = 32
     SECURITY_LEVEL = 1           # OpenSSL's: keys of 1024 bits and more, as in Go
@@ -616,7 +617,9 @@ cdef class TLSContext(TLSBase):
             n = out.head.len - out.head.sent
             ERR_clear_error()
             if n >= RECORD or out.head.next == NULL:
-                if n > 0 and SSL_write(ssl, out.head.data + out.head.sent, <int> n) <= 0:
+                if n > AT_ONCE:
+                    n = AT_ONCE
+                if n > 0 and SSL_write(ssl, chunk_bytes(out.head) + out.head.sent, <int> n) <= 0:
                     t.phase = TLS_FAILED
                     return False
                 outq_drop(out, &t.base.ps.pool, n)

@@ -1,10 +1,11 @@
 """The queue of bytes for a socket: what is put in comes out, whatever the sizes and however it is put in."""
 
 import random
+from dataclasses import dataclass, field
 
 import pytest
 
-from gnats.core.net.outbound import Queue
+from gnats.core.net.outbound import Block, Queue
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -49,41 +50,149 @@ def test_pieces_behind_each_other_keep_their_bytes(first: int) -> None:
 
 
 def test_what_is_taken_back_leaves_no_trace() -> None:
+    block = Block(NOISE)
     for n in edges():
         queue = Queue()
-        queue.append_and_take_back(NOISE[:n])
-        assert (len(queue), queue.take(10)) == (0, b"")
-        queue.append(NOISE[: n // 2])
-        queue.append_and_take_back(NOISE[:n])
+        for before in (b"", NOISE[: n // 2]):
+            queue.append(before)
+            queue.mark()
+            queue.append(NOISE[:n])
+            queue.refer(block, n, 7)
+            queue.append(NOISE[:n])
+            queue.take_back()
+            assert len(queue) == len(before)
+            assert block.users == 1
         queue.append(b"end")
         assert queue.take(n + 3) == NOISE[: n // 2] + b"end"
 
 
-@pytest.mark.parametrize("seed", range(5))
-def test_any_sequence_of_operations_keeps_the_bytes(seed: int) -> None:
+def test_a_reference_counts_all_of_its_bytes_and_copies_none() -> None:
+    block = Block(NOISE)
+    queues = [Queue() for _ in range(10)]
+    for queue in queues:
+        queue.append(b"line")
+        queue.refer(block, 5, 200_000)
+        queue.append(b"after")
+        assert len(queue) == 4 + 200_000 + 5
+    assert block.users == 1 + len(queues)
+    for left, queue in enumerate(reversed(queues)):
+        assert queue.take(1 << 20) == b"line" + NOISE[5:200_005] + b"after"
+        assert block.users == len(queues) - left
+
+
+def test_a_block_is_held_until_the_last_byte_of_a_reference_is_taken() -> None:
+    block, queue = Block(NOISE), Queue()
+    queue.refer(block, 0, 3)
+    assert queue.take(2) == NOISE[:2]
+    assert block.users == 2
+    assert queue.take(1) == NOISE[2:3]
+    assert block.users == 1
+
+
+def test_what_follows_a_reference_begins_with_a_small_chunk() -> None:
+    block, queue = Block(NOISE), Queue()
+    for _ in range(50):
+        queue.append(b"a line")
+        queue.refer(block, 0, 100_000)
+    assert queue.chunks == 100
+    assert queue.take(1 << 30) == (b"a line" + NOISE[:100_000]) * 50
+
+
+def test_a_queue_that_ends_drops_its_references() -> None:
+    block = Block(NOISE)
+    for freed in (True, False):
+        queue = Queue()
+        queue.refer(block, 0, 10)
+        queue.append(b"between")
+        queue.refer(block, 10, 10)
+        assert block.users == 3
+        if freed:
+            queue.free()
+            assert (len(queue), block.users) == (0, 1)
+        del queue
+        assert block.users == 1
+
+
+def test_a_chunk_that_comes_back_to_its_pool_drops_its_block_once() -> None:
+    block, queue, other = Block(NOISE), Queue(), Queue()
+    for _ in range(3):
+        for _ in range(4):
+            other.refer(block, 0, 10)
+        queue.merge(other)
+        assert block.users == 5
+        assert queue.take(35) == NOISE[:10] * 3 + NOISE[:5]
+        assert block.users == 2
+        other.refer(block, 1, 1)  # of the chunks that came back
+        assert block.users == 3
+        assert other.take(10) == NOISE[1:2]
+        assert queue.take(10) == NOISE[5:10]
+        assert block.users == 1
+
+
+@dataclass
+class Model:
+    """What a queue holds, naively: pieces of bytes, and the block that each refers to."""
+
+    pieces: list[tuple[bytes, Block | None]] = field(default_factory=list)
+
+    def take(self, n: int) -> bytes:
+        taken = b""
+        while self.pieces and len(taken) < n:
+            data, block = self.pieces.pop(0)
+            part = data[: n - len(taken)]
+            taken += part
+            if part != data:
+                self.pieces.insert(0, (data[len(part) :], block))
+        return taken
+
+    def bytes(self) -> bytes:
+        return b"".join(data for data, _ in self.pieces)
+
+    def users(self, block: Block) -> int:
+        return 1 + sum(of is block for _, of in self.pieces)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_any_sequence_of_operations_keeps_the_bytes_and_counts_the_users(seed: int) -> None:
     rng = random.Random(seed)
     sizes = edges()
-    queue, model = Queue(), b""
+    blocks = [Block(NOISE), Block(NOISE[7:])]
+    queue, model, other = Queue(), Model(), Queue()
+
+    def append(to: Queue, added: list[tuple[bytes, Block | None]]) -> None:
+        start, n = rng.randrange(1000), rng.choice(sizes)
+        if rng.random() < 0.5 or n == 0:
+            to.append(NOISE[start : start + n])
+            added += [(NOISE[start : start + n], None)] if n else []
+        else:
+            which = rng.randrange(len(blocks))
+            to.refer(blocks[which], start, n)
+            at = start + (7 if which else 0)
+            added.append((NOISE[at : at + n], blocks[which]))
+
     for _ in range(600):
-        data = NOISE[rng.randrange(1000) :][: rng.choice(sizes)]
-        match rng.randrange(6):
-            case 0:
-                queue.append(data)
-                model += data
-            case 1:
-                model += data if queue.put(data) else b""
+        match rng.randrange(7):
+            case 0 | 1:
+                append(queue, model.pieces)
             case 2:
-                queue.append_and_take_back(data)
+                data = NOISE[rng.randrange(1000) :][: rng.choice(sizes)]
+                if queue.put(data) and data:
+                    model.pieces.append((data, None))
             case 3:
-                other = Queue()
+                queue.mark()
                 for _ in range(rng.randrange(4)):
-                    piece = data[: rng.choice(sizes)]
-                    other.append(piece)
-                    model += piece
+                    append(queue, [])
+                queue.take_back()
+            case 4:
+                if rng.random() < 0.5:
+                    other = Queue()
+                for _ in range(rng.randrange(4)):
+                    append(other, model.pieces)
                 queue.merge(other)
             case _:
                 n = rng.choice(sizes) * rng.randrange(1, 4)
-                assert queue.take(n) == model[:n]
-                model = model[n:]
-        assert len(queue) == len(model)
-    assert queue.take(len(model) + 1) == model
+                assert queue.take(n) == model.take(n)
+        assert len(queue) == sum(len(data) for data, _ in model.pieces)
+        assert [block.users for block in blocks] == [model.users(block) for block in blocks]
+    assert queue.take(len(queue) + 1) == model.bytes()
+    assert [block.users for block in blocks] == [1, 1]

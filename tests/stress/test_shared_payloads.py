@@ -1,0 +1,162 @@
+"""Large payloads wait in many queues: when a queue ends, the others lose nothing, and memory returns."""
+
+from __future__ import annotations
+
+import random
+import re
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from support.nomemory import NoMemory
+from support.peer import Peer
+from support.process import SANITIZED
+from support.servers import KINDS, Kind, Server
+
+pytestmark = pytest.mark.timeout(300)
+
+NOISE = random.Random(5).randbytes(1 << 18)
+HEADER = b"NATS/1.0\r\nName: " + b"h" * 200 + b"\r\n\r\n"
+BARE = b'CONNECT {"verbose":false,"headers":false}\r\n'
+HEADERS = b'CONNECT {"verbose":false,"headers":true}\r\n'
+PENDING = 4 << 20
+WINDOW = 1 << 20
+"""Bytes that are published before the subscribers that read have them: only a slow one's queue gets long."""
+
+
+def bodies(count: int, seed: int) -> list[bytes]:
+    rng = random.Random(seed)
+    return [NOISE[rng.randrange(1 << 16) :][: rng.randrange(12_000, 100_000)] for _ in range(count)]
+
+
+def published(body: bytes) -> bytes:
+    return b"HPUB a %d %d\r\n%s%s\r\n" % (len(HEADER), len(HEADER) + len(body), HEADER, body)
+
+
+def delivered(body: bytes, headers: bool) -> bytes:
+    if headers:
+        return b"HMSG a 1 %d %d\r\n%s%s\r\n" % (len(HEADER), len(HEADER) + len(body), HEADER, body)
+    return b"MSG a 1 %d\r\n%s\r\n" % (len(body), body)
+
+
+def subscriber(port: int, hello: bytes) -> Peer:
+    peer = Peer(port, hello)
+    peer.send(b"SUB a 1\r\n")
+    peer.fence()
+    return peer
+
+
+class Slow:
+    """A subscriber with a small receive buffer that reads nothing more."""
+
+    def __init__(self, port: int, hello: bytes) -> None:
+        self.sock = socket.socket()
+        self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        self.sock.settimeout(60)
+        self.sock.connect(("127.0.0.1", port))
+        self.sock.sendall(hello + b"SUB a 1\r\nPING\r\n")
+        data = b""
+        while b"PONG\r\n" not in data:
+            data += self.sock.recv(4096)
+
+    def close(self) -> None:
+        self.sock.close()
+
+
+def in_windows(messages: list[bytes]) -> Iterator[list[bytes]]:
+    window: list[bytes] = []
+    for body in messages:
+        window.append(body)
+        if sum(map(len, window)) >= WINDOW:
+            yield window
+            window = []
+    yield window
+
+
+def resident(server: Server) -> int:
+    """Bytes of its own that the server has in memory."""
+    status = Path(f"/proc/{server.process.pid}/status").read_text()
+    found = re.search(r"^RssAnon:\s+(\d+) kB", status, re.MULTILINE)
+    assert found
+    return int(found[1]) * 1024
+
+
+@pytest.fixture
+def peers() -> Iterator[ExitStack]:
+    with ExitStack() as stack:
+        yield stack
+
+
+def test_a_slow_consumer_is_closed_and_the_others_have_every_byte(
+    launch: Callable[..., Server], kind: Kind
+) -> None:
+    server = launch(config=f"max_pending: {PENDING}")
+    used = []
+    for number in range(2 if kind.is_reference else 8):
+        with ExitStack() as stack:
+            readers = [
+                (stack.enter_context(subscriber(server.port, hello)), hello is HEADERS)
+                for hello in (HEADERS, BARE, HEADERS, BARE)
+            ]
+            for hello in (HEADERS, BARE):
+                stack.callback(Slow(server.port, hello).close)
+            publisher = stack.enter_context(Peer(server.port))
+            start = len(server.log)
+            for window in in_windows(bodies(400, number)):
+                publisher.send(b"".join(map(published, window)))
+                for reader, headers in readers:
+                    want = b"".join(delivered(body, headers) for body in window)
+                    assert reader.take(len(want)) == want
+            server.wait_log("(?s)Slow Consumer Detected.*Slow Consumer Detected", start)
+            assert publisher.fence() == b"PONG\r\n"
+        server.wait_for_rest()
+        used.append(resident(server))
+    if not kind.is_reference and not SANITIZED:
+        # What a round leaves queued is PENDING and more: of eight rounds nothing may be left.
+        assert used[-1] - used[1] < 3 * PENDING, used
+
+
+@pytest.mark.skipif(bool(SANITIZED), reason="a sanitizer keeps what is freed")
+def test_many_slow_consumers_take_the_memory_of_one(
+    launch: Callable[..., Server], kind: Kind, peers: ExitStack
+) -> None:
+    if kind.is_reference:
+        pytest.skip("it copies")
+    server = launch(config=f"max_pending: {64 << 20}")
+    for number in range(32):
+        peers.callback(Slow(server.port, HEADERS if number % 2 else BARE).close)
+    publisher = peers.enter_context(Peer(server.port))
+    before = resident(server)
+    publisher.send(b"".join(map(published, [NOISE] * 64)))
+    publisher.fence()
+    # 16 MiB for those with headers, as much for those without, and their lines; copies would be 512 MiB.
+    assert resident(server) - before < 96 << 20
+
+
+@pytest.mark.skipif(bool(SANITIZED), reason="a sanitizer has an allocator of its own")
+@pytest.mark.parametrize("name", ["gnats-loop", "gnats-threads"])
+def test_without_memory_for_a_block_each_subscriber_has_a_copy(
+    name: str, tmp_path: Path, peers: ExitStack
+) -> None:
+    body = NOISE[:120_000]  # without its header, it needs a block of its own
+    memory = NoMemory(tmp_path, (len(body), len(body) + 100))
+    server = Server(KINDS[name], tmp_path / "server", wrapper=memory.wrapper)
+    peers.callback(server.stop)
+    readers = [
+        (peers.enter_context(subscriber(server.port, hello)), hello is HEADERS)
+        for hello in (BARE, HEADERS, BARE)
+    ]
+    publisher = peers.enter_context(Peer(server.port))
+    memory.fail()
+    for _ in range(3):
+        publisher.send(published(body))
+        for reader, headers in readers:
+            want = delivered(body, headers)
+            assert reader.take(len(want)) == want
+    memory.end()
+    publisher.send(published(body))
+    for reader, headers in readers:
+        assert reader.take(len(want := delivered(body, headers))) == want
+    assert publisher.fence() == b"PONG\r\n"
