@@ -173,8 +173,8 @@ TABLE = {
         transformTokenize""",
     "sublist.go": """core/subjects/subjecttrie core/subjects/trie All=Sublist.all
         HasInterest=Sublist.has_interest Insert=Sublist.insert IsValidSubject Match=Sublist.match
-        matchLevel=match_locked NumInterest RegisterNotification=watch_add Remove=Sublist.remove RemoveBatch
-        ReverseMatch Stats=Sublist.stats subjectIsSubsetMatch SubjectsCollide
+        matchLevel=match_locked NumInterest RegisterNotification=watches.watch Remove=Sublist.remove
+        RemoveBatch ReverseMatch Stats=Sublist.stats subjectIsSubsetMatch SubjectsCollide
         UpdateRemoteQSub=update_remote_qsub""",
     "sysmem/mem_linux.go": "Memory=_memory_available",
     "thw/thw.go": """Add=wheel_add Decode=wheel_decode Encode=wheel_encode ExpireTasks=wheel_take

@@ -7,6 +7,7 @@ import random
 import re
 import threading
 from collections.abc import Callable, Iterator
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ from gnats.testing import ServerThread
 
 pytestmark = pytest.mark.timeout(300 * SCALE)
 
+HELLO = b'CONNECT {"verbose":false,"headers":true,"no_responders":true,"protocol":1}\r\n'
 MSGS = (500 if SANITIZED else 5_000) * SCALE
 
 
@@ -79,6 +81,87 @@ def test_a_core_message_arrives_before_what_a_stream_delivers_later(port: int) -
                 else:
                     assert seen.get(n) == 2, n
     for peer in (*publishers, *subscribers):
+        peer.close()
+
+
+ROUNDS = (5 if SANITIZED else 25) * SCALE
+FILL = b"".join(b"PUB n.%d 0\r\n\r\n" % i for i in range(8_000))  # what makes a batch long
+FIRST = b"PUB q 1\r\na\r\n"
+
+
+@pytest.mark.parametrize("name", ["first", "full", "subscription"])
+def test_an_effect_does_not_come_before_its_cause(port: int, name: str) -> None:
+    """P publishes to Q, and then does what R sees; R publishes to Q as soon as it does."""
+    peers = [[Peer(port, HELLO) for _ in range(2)] for _ in range(3)]
+    sees: Callable[[Peer], bool]
+    for n in range(ROUNDS):
+        for p, q, r in product(*peers):
+            q.send(b"SUB q 1\r\n")
+            q.fence()
+            r.send(b"SUB r 2\r\nSUB reply 3\r\n")
+            r.fence()
+            cause = b"PUB q 6\r\n%06d\r\n" % n
+            batch, sees = {
+                "first": (FIRST + cause + b"PUB r 1\r\nb\r\n", lambda r: b"MSG r " in r.fence()),
+                "full": (
+                    FIRST + b"PUB r 1\r\na\r\n" + cause + b"PUB r 1001\r\nb%s\r\n" % bytes(1000) * 70,
+                    lambda r: b"MSG r 2 1001" in r.fence(),
+                ),
+                "subscription": (FIRST + cause + b"SUB s 7\r\n", lambda r: not has_no_responder(r)),
+            }[name]
+            sender = threading.Thread(target=p.send, args=(batch + FILL,))
+            sender.start()
+            while not sees(r):
+                pass
+            r.send(b"PUB q 6\r\neffect\r\n")
+            assert b"%06d\r\n" % n in q.until(b"effect\r\n")
+            sender.join()
+            p.send(b"UNSUB 7\r\n")
+            p.fence()
+            q.send(b"UNSUB 1\r\n")
+            q.fence()
+            r.send(b"UNSUB 2\r\nUNSUB 3\r\n")
+            r.fence()
+    for peer in (each for some in peers for each in some):
+        peer.close()
+
+
+def has_no_responder(peer: Peer) -> bool:
+    peer.send(b"PUB s reply 0\r\n\r\n")
+    return b" 503" in peer.fence()
+
+
+def test_every_request_is_answered_or_refused(port: int) -> None:
+    requesters = [Peer(port, HELLO) for _ in range(2)]
+    responder = Peer(port, HELLO)
+    for requester in requesters:
+        requester.send(b"SUB r 1\r\n")
+        requester.fence()
+        done = threading.Event()
+        got = b""
+        asked = refused = 0
+
+        def ask(requester: Peer = requester, done: threading.Event = done) -> None:
+            nonlocal asked, refused
+            while not done.is_set():
+                requester.send(b"PUB svc r 1\r\nx\r\n" * 20)
+                asked += 20
+                refused += requester.fence().count(b" 503")
+
+        thread = threading.Thread(target=ask)
+        thread.start()
+        for sid in range(20 * ROUNDS):
+            responder.send(b"SUB svc %d\r\n" % sid)
+            got += responder.fence() + responder.fence()
+            responder.send(b"UNSUB %d\r\n" % sid)
+            got += responder.fence()
+        done.set()
+        thread.join()
+        got += responder.fence()
+        assert got.count(b"MSG svc ") + refused == asked
+        requester.send(b"UNSUB 1\r\n")
+        requester.fence()
+    for peer in (*requesters, responder):
         peer.close()
 
 

@@ -17,7 +17,6 @@ cdef enum:
 cdef void end_batch(PollState *ps) noexcept nogil:
     hand_over_first(ps)
     if unlikely(ps.js_dirty != NULL or ps.js_ready != NULL or load8_acquire(&ps.js_signalled)):
-        ps.epoch += 1
         ps.js_hook(ps)
         hand_over_first(ps)
     settle_departures()   # before answers leave

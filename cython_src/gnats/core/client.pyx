@@ -51,7 +51,7 @@ from gnats.core.net.log_records cimport (
     TRACE_OUT,
     trace_verb,
 )
-from gnats.core.net.pollstate cimport PollerBase, pollstate_busy
+from gnats.core.net.pollstate cimport PollerBase, hand_over_first, pollstate_busy
 from gnats.core.pings cimport (
     pong_received,
     process_ping_timer,
@@ -469,6 +469,7 @@ cdef class Client(Subscriber):
 
     cdef int punt(self, uint32_t kind, const char *arg, size_t n) noexcept nogil:
         """Post a verb to the control plane, which resumes us. Without memory for the event, close."""
+        hand_over_first(self.ps)
         if not self.inbox.post_data(kind, <void *> self, &self.source, 0, 0, arg, n):
             self.out_of_memory(READ_ERROR)
             return PARSE_CLOSED
@@ -554,6 +555,7 @@ cdef class Client(Subscriber):
         cdef Slice sid, queue
         cdef uint32_t count = split_line(arg, n, args, 3)
         cdef int error
+        hand_over_first(self.ps)
         if count != 2 and count != 3:
             return self.violation(BAD_SUB_ARGS, 0, arg, n)
         sid = args[count - 1]
@@ -589,6 +591,7 @@ cdef class Client(Subscriber):
         cdef int64_t max = -1
         cdef Subscription *s
         cdef bint gone
+        hand_over_first(self.ps)
         if count != 1 and count != 2:
             return self.violation(BAD_UNSUB_ARGS, 0, arg, n)
         if count == 2:

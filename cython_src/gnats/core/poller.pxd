@@ -14,6 +14,7 @@ cdef class Poller(PollerBase):
     cdef bint lingers         # it may look for events without sleeping: there is more than one core
     cdef uint32_t short_waits  # waits in a row that were short, at most STREAK
     cdef int64_t left         # stopwatch ns when run_once returned
+    cdef int64_t woke         # monotonic ns when the last wait ended
     cdef uint64_t lingered    # times that linger() found an event; atomic, the owner writes
 
     cdef bint joined          # counted as a reader of the clock

@@ -94,6 +94,7 @@ cdef class Poller(PollerBase):
             raise ValueError(f"poller index {index} is not below {MAX_POLLERS}")
         self.ps.epfd = self.ps.evfd = self.ps.tmfd = -1
         pthread_mutex_init(&self.ps.lock, NULL)
+        pthread_mutex_init(&self.ps.receiving, NULL)
         qs_register(&self.ps.qs)
         self.inbox = inbox
         self.state = state
@@ -125,6 +126,7 @@ cdef class Poller(PollerBase):
             return   # __cinit__ failed before it set anything up
         self.close()
         qs_unregister(&self.ps.qs)
+        pthread_mutex_destroy(&self.ps.receiving)
         pthread_mutex_destroy(&self.ps.lock)
 
     def fileno(self) -> int:
@@ -145,7 +147,7 @@ cdef class Poller(PollerBase):
             while more >= 0:
                 if self.ps.dirty != NULL:
                     more = self.once(0)    # do not let queues that wait for more input wait for the loop
-                elif (self.ps.solo and n > 0 and self.ps.now - begin < TURN and not pollstate_busy(&self.ps)
+                elif (self.ps.solo and n > 0 and self.woke - begin < TURN and not pollstate_busy(&self.ps)
                         and load64(&(<Inbox> self.ps.inbox).queued) == 0):
                     more = self.linger()
                     if more == 0:
@@ -173,7 +175,7 @@ cdef class Poller(PollerBase):
                 if n == 0:
                     begin = stopwatch_ns()
                     n = self.once(-1)
-                    self.waited(self.ps.now - begin)
+                    self.waited(self.woke - begin)
         if n < 0:
             raise OSError(-n, "epoll_wait failed")
 
@@ -293,7 +295,7 @@ cdef class Poller(PollerBase):
         if n == 0 and not busy:
             return 0
         qs_online(&ps.qs)
-        ps.now = monotonic_ns()
+        self.woke = ps.now = monotonic_ns()
         bump64(&ps.wakeups, 1)
         for i in range(n):
             if events[i].data.ptr == &ps.evfd:
@@ -324,6 +326,7 @@ cdef class Poller(PollerBase):
         cdef PollState *ps = &self.ps
         cdef void *at
         cdef void *following
+        ps.epoch += 1   # connections may go on with what they had read before
         pthread_mutex_lock(&ps.lock)
         at = ps.signalled
         ps.signalled = NULL

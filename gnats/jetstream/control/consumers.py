@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from gnats.jetstream.disk.encryption import Seal
     from gnats.jetstream.settings.config import StreamConfig
     from gnats.jetstream.stream.stream import Stream as NativeStream
+    from gnats.store.store import MsgStore
 
 _RESET_RESPONSE = "io.nats.jetstream.api.v1.consumer_reset_response"
 
@@ -46,6 +47,8 @@ class ConsumerStream(Protocol):
     def name(self) -> str: ...
     @property
     def native(self) -> NativeStream: ...
+    @property
+    def store(self) -> MsgStore: ...
     @property
     def identity(self) -> str: ...
     @property

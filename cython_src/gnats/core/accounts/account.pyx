@@ -41,7 +41,7 @@ from gnats.core.runtime.quiesce cimport qs_retire
 from gnats.core.subjects.subject cimport hash_seed_a, hash_seed_b, match_literal, mul_mix, subject_has_wildcard
 from gnats.core.subjects.sublist cimport SL_OK, SUB_RESPONSES, MatchResult, Sublist, Subscription, sub_new, sub_row
 from gnats.core.subjects.transform cimport SubjectTransform, transform_copy
-from gnats.core.subjects.watches cimport Watch, unwatch, watch
+from gnats.core.subjects.watches cimport Watch, unwatch, watch, watches_free
 from gnats.includes.atomics cimport (
     exchange8,
     exchange64,
@@ -90,6 +90,7 @@ cdef class Account:
         if self.responder != NULL:
             self.remove(self.responder)
             free(native_sub(self.responder))
+        watches_free(self.sublist, &self.watches)
         replymap_free(&self.responses)
         waiting_free(&self.reverse)
         drop_streams(self.streams)

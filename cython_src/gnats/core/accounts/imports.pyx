@@ -18,6 +18,7 @@ from gnats.core.accounts.subscriber cimport Subscriber
 from gnats.core.messages.reserved cimport is_service_reply
 from gnats.core.messages.responses cimport Expected, Measured, ServiceExport, expected_header, expected_release
 from gnats.core.net.log_records cimport LOG_IMPORT_SUBSCRIPTION
+from gnats.core.net.pollstate cimport hand_over_first
 from gnats.core.runtime.clock cimport realtime_ns
 from gnats.core.runtime.inbox cimport EV_LATENCY, Event
 from gnats.core.runtime.quiesce cimport qs_retire
@@ -219,8 +220,9 @@ cdef void report_latency(
     const char *header, size_t n
 ) noexcept nogil:
     cdef Measured m
-    cdef Event *ev = c.inbox.new_event(
-        EV_LATENCY, NULL, &c.source, sizeof(Measured) + n)
+    cdef Event *ev
+    hand_over_first(c.ps)
+    ev = c.inbox.new_event(EV_LATENCY, NULL, &c.source, sizeof(Measured) + n)
     if ev == NULL:
         return
     ev.a = <int64_t> se.id
@@ -236,9 +238,16 @@ cdef void report_latency(
     c.inbox.post_caused(ev, &c.source)
 
 
+cdef inline void end_shadow(Subscriber c, Subscription *shadow) noexcept nogil:
+    # Under the lock: a delivery either sees it, or its message is queued before what the owner queues next.
+    pthread_mutex_lock(&c.lock)
+    store8(&shadow.closed, 1)
+    pthread_mutex_unlock(&c.lock)
+
+
 cdef void close_shadow(Subscription *shadow) noexcept nogil:
     cdef StreamImport *im = <StreamImport *> import_sub(shadow).what
-    store8(&shadow.closed, 1)
+    end_shadow(<Subscriber> shadow.client, shadow)
     (<Account> im.exporter).remove(shadow)
     qs_retire(import_sub(shadow))
     stream_import_release(im)

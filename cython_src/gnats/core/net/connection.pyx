@@ -221,12 +221,14 @@ cdef class Connection(Recorder):
 
     cdef void on_signal(self) noexcept nogil:
         cdef uint32_t ctl, reason
+        pthread_mutex_lock(&self.ps.receiving)
         pthread_mutex_lock(&self.lock)
         ctl = self.ctl
         reason = self.ctl_reason
         self.ctl = self.ctl_reason = 0
         self.merge_remote()
         pthread_mutex_unlock(&self.lock)
+        pthread_mutex_unlock(&self.ps.receiving)
         self.session.on_control(self, ctl)
         if load8(&self.closing):
             if not self.draining:
@@ -397,9 +399,11 @@ cdef class Connection(Recorder):
         Publisher A has its PONG, so everything that A sent before is in `out` or `remote`. It must leave ahead of what
         was caused later.
         """
+        pthread_mutex_lock(&self.ps.receiving)
         pthread_mutex_lock(&self.lock)
         self.merge_remote()
         pthread_mutex_unlock(&self.lock)
+        pthread_mutex_unlock(&self.ps.receiving)
 
     cdef void queue_outbound(self, const char *p, size_t n) noexcept nogil:
         """Queue protocol bytes for the peer; the end of the batch flushes them."""
@@ -571,11 +575,13 @@ cdef class Connection(Recorder):
         if load8(&self.closing):
             return
         hand_over_first(self.ps)
+        pthread_mutex_lock(&self.ps.receiving)
         pthread_mutex_lock(&self.lock)
         store8(&self.closing, 1)
         self.refused = 1
         self.merge_remote()
         pthread_mutex_unlock(&self.lock)
+        pthread_mutex_unlock(&self.ps.receiving)
         store32(&self.reason, reason)
         while layer != NULL:
             if layer.type.timer != NULL:

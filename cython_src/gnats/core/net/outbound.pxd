@@ -67,6 +67,8 @@ cdef int outq_refer(OutQueue *q, ChunkPool *pool, Shared *block, const char *p, 
 cdef void outq_rollback(OutQueue *q, ChunkPool *pool, const OutMark *mark) noexcept nogil
 # Move all of `src` behind `dst`; short chunks are copied into the room at its end.
 cdef void outq_merge(OutQueue *dst, OutQueue *src, ChunkPool *pool) noexcept nogil
+# Copy all of `src`, which has no references, behind `dst`, and empty it. False, and nothing changes, without memory.
+cdef bint outq_pour(OutQueue *dst, OutQueue *src, ChunkPool *pool) noexcept nogil
 # Empty a queue; outq_free does it without a pool, in any thread, once no poller has the queue.
 cdef void outq_clear(OutQueue *q, ChunkPool *pool) noexcept nogil
 cdef void outq_free(OutQueue *q) noexcept nogil

@@ -221,6 +221,18 @@ cdef void outq_merge(OutQueue *dst, OutQueue *src, ChunkPool *pool) noexcept nog
     src.bytes = 0
 
 
+cdef bint outq_pour(OutQueue *dst, OutQueue *src, ChunkPool *pool) noexcept nogil:
+    cdef OutMark mark = outq_mark(dst)
+    cdef Chunk *c = src.head
+    while c != NULL:
+        if outq_append(dst, pool, c.data, c.len) < 0:
+            outq_rollback(dst, pool, &mark)
+            return False
+        c = c.next
+    outq_clear(src, pool)
+    return True
+
+
 cdef void outq_clear(OutQueue *q, ChunkPool *pool) noexcept nogil:
     cdef Chunk *c
     while q.head != NULL:
@@ -389,6 +401,11 @@ cdef class Queue:
         """Move all of `other` behind this queue."""
         self.merged.append(other)
         outq_merge(&self.q, &other.q, &self.pool)
+
+    def pour(self, Queue other not None) -> bool:
+        """Copy all of `other`, which has no references, behind this queue. Return False without memory."""
+        self.merged.append(other)
+        return outq_pour(&self.q, &other.q, &self.pool)
 
     def take(self, size_t n) -> bytes:
         """Remove and return up to n bytes from the front."""

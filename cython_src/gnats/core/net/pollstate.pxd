@@ -24,7 +24,8 @@ cdef struct PollState:
     int64_t armed           # deadline that tmfd is set to, monotonic ns; 0: none; atomic, the owner writes
     uint64_t reads          # reads of sockets; atomic: the owner writes, monitoring reads
     # A delivery looks at the receiver's `remote` when this has changed since the last look. It changes with each read,
-    # and before a consumer sends: what caused a message was queued before that message was read, or found in a stream.
+    # with each message of a stream, and when connections go on after a signal: what caused a message was queued before
+    # that message was read, or found.
     uint64_t epoch
     uint8_t more            # a read of this batch was long: expect more input
     int64_t flushed         # stopwatch ns when all queues were flushed last,
@@ -37,6 +38,8 @@ cdef struct PollState:
     pthread_mutex_t lock
     void *signalled         # borrowed Connections, chained by sig_next
     uint8_t resume_stalled  # atomic: a consumer has caught up; resume the stalled producers
+    # held by other pollers while they hand messages over to several connections, and by this one while it takes them
+    pthread_mutex_t receiving
     # connections to flush at the end of the batch, chained by dirty_next
     void *dirty
     # connections of other pollers that got messages in this batch; each gets one signal at its end
@@ -45,7 +48,7 @@ cdef struct PollState:
     size_t touched_cap
     # messages for connections of other pollers, kept to be queued together (core.routing.remote); NULL before the first
     void *handoffs
-    uint64_t handing        # the places of `handoffs` in use
+    uint64_t handing        # the places of `handoffs` that have messages
     void (*hand_over)(PollState *ps) noexcept nogil   # empties them; set when `handing` is not 0
     void *stalled           # paused producers, chained by stall_next
     # closed connections whose subscriptions are still being removed, chained by leaving_next

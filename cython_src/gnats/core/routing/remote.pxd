@@ -1,15 +1,16 @@
 """Deliver messages to connections of other pollers.
 
 The first message of a batch for such a connection goes straight into its `remote` queue, under its lock. More of them
-are kept in a Handoff of the sending poller, and put there together: one lock and one wake for many messages.
+are kept in a Handoff of the sending poller, and put there together: one lock and one wake for many messages. Only what
+nobody depends on is kept: no request, no message of a stream, nothing for a queue group.
 
 Handoffs never outlive the batch that made them, so a Subscription or Connection in one is alive. Everything handed off
 is in its connection's `remote` before anybody can see an effect of what the publisher sent later: before this poller
-writes to a socket, calls a native subscription (a stream may store the message, another poller deliver it), posts to
-the control plane, or ends its batch. hand_over_first() of PollState does that.
+writes to a socket, delivers a message at once, calls a native subscription (a stream may store the message, another
+poller deliver it), posts to the control plane, changes subscriptions, or ends its batch. hand_over_first() of PollState does that.
 """
 from libc.stddef cimport size_t
-from libc.stdint cimport uint32_t
+from libc.stdint cimport uint32_t, uint64_t
 
 from gnats.core.accounts.subscriber cimport Subscriber
 from gnats.core.messages.encode cimport Frame
@@ -30,7 +31,8 @@ cdef struct Run:
 
 # Messages of this batch for one connection of another poller. Only the poller whose PollState has it touches it.
 cdef struct Handoff:
-    void *client          # borrowed Subscriber that had a message in this batch; NULL: the place is free
+    void *client          # the last Subscriber that had a message; borrowed, and good only while `frames` has any
+    uint64_t batch        # PollState.wakeups then
     void *producer        # borrowed Connection that published last
     OutQueue frames
     Run *runs             # what is in `frames`, in order

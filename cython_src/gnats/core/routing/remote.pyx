@@ -18,11 +18,12 @@ from gnats.core.net.outbound cimport (
     outq_drop,
     outq_mark,
     outq_merge,
+    outq_pour,
     outq_reserve,
     outq_rollback,
     outq_take,
 )
-from gnats.core.net.pollstate cimport PollState
+from gnats.core.net.pollstate cimport PollState, hand_over_first
 from gnats.core.routing.delivery cimport (
     EGRESS_AUTO_UNSUBSCRIBED,
     EGRESS_CLIENT_CLOSED,
@@ -32,7 +33,8 @@ from gnats.core.routing.delivery cimport (
     Egress,
     trace_out,
 )
-from gnats.core.runtime.kinds cimport CLIENT
+from gnats.core.runtime.kinds cimport CLIENT, JETSTREAM
+from gnats.core.runtime.state cimport MAX_POLLERS, ServerState
 from gnats.core.subjects.sublist cimport Subscription
 from gnats.includes.arrays cimport array_grow
 from gnats.includes.atomics cimport addi64_seq, load8, load64, loadi64, store8, store8_release, unlikely
@@ -42,6 +44,7 @@ from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
 cdef enum:
     PLACES = 64            # connections that a poller keeps messages for at a time
     KEEP_BELOW = 4096      # bytes of a frame; copying a longer one costs more than a lock
+    CHAIN_FROM = 16384     # bytes; fewer are copied to the end of `remote`, so that a slow consumer's chunks are full
     HAND_OVER_AT = 65536   # bytes kept for one connection; more are handed over at once, while memory is hot
     FIRST_RUNS = 16
 
@@ -60,22 +63,16 @@ cdef Egress deliver_remote(Subscriber c, const Message *m, Subscription *s, cons
     if unlikely(ps.handoffs == NULL) and not make_handoffs(ps):
         return deliver_now(c, m, s, f)
     h = &(<Handoff *> ps.handoffs)[place]
-    if h.client != <void *> c:
-        hand_over_place(ps, place)
-        h.client = <void *> c
+    if h.client == <void *> c and h.batch == ps.wakeups and may_wait(c, m, s, f) and keep(h, ps, m, s, f):
         ps.handing |= <uint64_t> 1 << place
-    elif may_wait(c, m, s, f):
-        if load8(&c.gated) and (<Connection> m.origin).kind == CLIENT and load8(&c.server._no_stall):
-            return EGRESS_NO_STALL
-        if keep(h, ps, m, s, f):
-            if unlikely((<Recorder> m.origin).trace):
-                trace_out(c, <Recorder> m.origin, s, f)
-            if h.frames.bytes >= HAND_OVER_AT:
-                hand_over_kept(c, h, ps)
-            return EGRESS_OK
-        hand_over_kept(c, h, ps)
-    else:
-        hand_over_kept(c, h, ps)
+        if unlikely((<Recorder> m.origin).trace):
+            trace_out(c, <Recorder> m.origin, s, f)
+        if h.frames.bytes >= HAND_OVER_AT:
+            hand_over(ps)
+        return EGRESS_OK
+    hand_over_first(ps)   # what was published before
+    h.client = <void *> c
+    h.batch = ps.wakeups
     return deliver_now(c, m, s, f)
 
 
@@ -86,10 +83,15 @@ cdef bint make_handoffs(PollState *ps) noexcept nogil:
 
 
 cdef inline bint may_wait(Subscriber c, const Message *m, const Subscription *s, const Frame *f) noexcept nogil:
-    """Return whether nothing about the delivery has to be decided now, under the connection's lock."""
+    """Return whether nothing depends on the delivery: if the subscription ends meanwhile, the message is dropped.
+
+    Another member of a queue group would get it instead, a requester be told, a consumer deliver it again, a producer
+    be stalled.
+    """
     return (
-        loadi64(<int64_t *> &s.max) <= 0 and not load8(&c.closing) and frame_size(f, s) < KEEP_BELOW
-        and (m.reply.p == NULL or not load8(&c.guard.checks) & NOTE_REPLIES)
+        s.queue_len == 0 and m.reply.p == NULL and (<Connection> m.origin).kind != JETSTREAM
+        and frame_size(f, s) < KEEP_BELOW and loadi64(<int64_t *> &s.max) <= 0
+        and not load8(&c.closing) and not load8(&c.gated)
     )
 
 
@@ -197,29 +199,47 @@ cdef void signal_after_batch(Subscriber c, PollState *ps) noexcept nogil:
 # -- handing over ------------------------------------------------------------------------------------------------------
 
 cdef void hand_over(PollState *ps) noexcept nogil:
-    cdef uint64_t handing = ps.handing
-    cdef uint32_t place = 0
-    while handing:
-        if handing & 1:
-            hand_over_place(ps, place)
-        handing >>= 1
-        place += 1
+    """Queue all kept messages to their connections.
+
+    Those of several connections become visible together: no poller merges a `remote` in between, or a client could
+    answer one message before another one, published earlier, is queued.
+    """
+    cdef Handoff *handoffs = <Handoff *> ps.handoffs
+    cdef uint64_t handing = ps.handing, receivers = 0
+    cdef bint several = handing & (handing - 1) != 0
+    cdef uint32_t i
+    ps.handing = 0
+    if several:
+        for i in range(PLACES):
+            if handing >> i & 1:
+                receivers |= <uint64_t> 1 << (<Connection> handoffs[i].client).ps.index
+        lock_receivers(<ServerState> ps.state, receivers)
+    for i in range(PLACES):
+        if handing >> i & 1:
+            hand_over_kept(<Subscriber> handoffs[i].client, &handoffs[i], ps)
+    if several:
+        unlock_receivers(<ServerState> ps.state, receivers)
 
 
-cdef void hand_over_place(PollState *ps, uint32_t place) noexcept nogil:
-    cdef Handoff *h = &(<Handoff *> ps.handoffs)[place]
-    if h.n:
-        hand_over_kept(<Subscriber> h.client, h, ps)
-    h.client = NULL
-    ps.handing &= ~(<uint64_t> 1 << place)
+cdef void lock_receivers(ServerState server, uint64_t receivers) noexcept nogil:
+    """Lock pollers in the order of their indices, as every sender does."""
+    cdef uint32_t i
+    for i in range(MAX_POLLERS):
+        if receivers >> i & 1:
+            pthread_mutex_lock(&(<PollState *> server.pollers[i]).receiving)
+
+
+cdef void unlock_receivers(ServerState server, uint64_t receivers) noexcept nogil:
+    cdef uint32_t i
+    for i in range(MAX_POLLERS):
+        if receivers >> i & 1:
+            pthread_mutex_unlock(&(<PollState *> server.pollers[i]).receiving)
 
 
 cdef void hand_over_kept(Subscriber c, Handoff *h, PollState *ps) noexcept nogil:
-    """Queue the messages kept for a connection. The place stays its own."""
+    """Queue the messages kept for a connection."""
     cdef bint wake, over = False
     cdef size_t i
-    if h.n == 0:
-        return
     pthread_mutex_lock(&c.lock)
     wake = c.remote.head == NULL
     if c.refused:
@@ -229,7 +249,8 @@ cdef void hand_over_kept(Subscriber c, Handoff *h, PollState *ps) noexcept nogil
             addi64_seq(&h.runs[i].sub.nm, h.runs[i].n)
             c.remote_msgs += h.runs[i].n
             c.remote_bytes += <uint64_t> h.runs[i].n * h.runs[i].payload
-        outq_merge(&c.remote, &h.frames, &ps.pool)
+        if h.frames.bytes >= CHAIN_FROM or not outq_pour(&c.remote, &h.frames, &ps.pool):
+            outq_merge(&c.remote, &h.frames, &ps.pool)
         store8_release(&c.has_remote, 1)
         over = check_pending(c, &wake)
     else:

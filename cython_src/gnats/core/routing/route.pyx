@@ -274,6 +274,7 @@ cdef Egress deliver(const Message *m, Subscription *s, Frames *frames) noexcept 
         return EGRESS_AUTO_UNSUBSCRIBED   # another poller has delivered the last message; the owner will remove it
     outcome = deliver_local(<Subscriber> s.client, m, s, frame)
     if unlikely(max > 0 and nm == max) and not load8(&(<Subscriber> s.client).closing):
+        hand_over_first(m.ps)
         (<Subscriber> s.client).debugf(LOG_AUTO_UNSUBSCRIBE, max, sub_sid(s), s.sid_len)
         unsubscribe(<Subscriber> s.client, s)
     return outcome

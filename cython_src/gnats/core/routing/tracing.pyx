@@ -12,7 +12,7 @@ from gnats.core.messages.message cimport Message, message_set_data
 from gnats.core.messages.msgtrace cimport MsgTrace, trace_free, trace_ingress, trace_new
 from gnats.core.messages.reserved cimport is_gateway_reply, is_raft_subject
 from gnats.core.net.log_records cimport LOG_TRACE_BAD_DESTINATION, LOG_TRACE_ORIGIN
-from gnats.core.net.pollstate cimport poller_random
+from gnats.core.net.pollstate cimport hand_over_first, poller_random
 from gnats.core.protocol.answers cimport refuse_publish
 from gnats.core.runtime.inbox cimport EV_MSG_TRACE
 from gnats.core.runtime.kinds cimport CLIENT
@@ -104,6 +104,7 @@ cdef TraceOutcome init_msg_trace(Subscriber publisher, Message *m, bint *disable
 
 cdef void send_msg_trace(Subscriber publisher, MsgTrace *t) noexcept nogil:
     if not t.failed:
+        hand_over_first(publisher.ps)
         publisher.inbox.post_data(
             EV_MSG_TRACE, <void *> publisher, &publisher.source, 0, 0, t.data, t.n)
     trace_free(t)

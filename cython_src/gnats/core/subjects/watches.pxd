@@ -38,5 +38,7 @@ cdef struct Watches:
 # the watch's `interest` is the present state. NULL when out of memory. Any thread.
 cdef Watch *watch(Sublist sl, Watches *watches, const char *subject, size_t n, const char *queue, size_t qn,
                   void (*fn)(void *ctx, bint interest) noexcept nogil, void *ctx) noexcept nogil
+# Before the watches' memory goes: free the table. Watches that are left are never called again.
+cdef void watches_free(Sublist sl, Watches *watches) noexcept nogil
 # Undo watch(), and free the watch: fn is not called any more.
 cdef void unwatch(Sublist sl, Watches *watches, Watch *w) noexcept nogil

@@ -59,6 +59,15 @@ cdef void unwatch(Sublist sl, Watches *watches, Watch *w) noexcept nogil:
     pthread_rwlock_unlock(&sl.lock)
 
 
+cdef void watches_free(Sublist sl, Watches *watches) noexcept nogil:
+    if watches.table.n == 0:
+        return
+    pthread_rwlock_wrlock(&sl.lock)
+    sl.remove_sink(&watches.sink)
+    pthread_rwlock_unlock(&sl.lock)
+    chains_clear(as_chains(&watches.table))
+
+
 cdef void notify(InterestSink *sink, const Subscription *s, int delta, uint32_t count) noexcept nogil:
     """Call the watches of a subscription's subject and group when it is the first one, or was the last."""
     cdef WatchTable *t = &(<Watches *> sink).table

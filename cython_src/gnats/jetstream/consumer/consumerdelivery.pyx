@@ -6,7 +6,7 @@ from libc.stdlib cimport free
 from libc.string cimport memcmp, memcpy
 
 from gnats.core.messages.headers cimport CRLF, LINE_END, begin_header, header_begin_size
-from gnats.core.net.pollstate cimport PollState, hand_over_first, poller_random
+from gnats.core.net.pollstate cimport PollState, poller_random
 from gnats.includes.atomics cimport exchange8, fence, load8, store8, unlikely
 from gnats.includes.base62 cimport BASE, DIGITS
 from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
@@ -461,7 +461,6 @@ cdef class ConsumerDelivery(ConsumerPull):
         cdef Outgoing *o
         cdef size_t at = 0
         cdef bint delivered, failed = False
-        ps.epoch += 1   # a core message, or a delivery of another poller, may have been queued before these were found
         while at < q.n:
             o = <Outgoing *> (q.p + at)
             at += o.size
@@ -483,7 +482,6 @@ cdef class ConsumerDelivery(ConsumerPull):
                 pthread_mutex_unlock(&self.lock)
             if done:
                 self.stream.ack_msg(o.seq, ps)
-        hand_over_first(ps)   # another poller may send the next ones
         if failed:
             exchange8(&self.again, 1)   # this thread is in run(), which sees it
 

@@ -359,6 +359,7 @@ cdef bint publish_now(
     PollState *ps, StreamBase stream, const char *subject, size_t sn, const char *shown, size_t shown_n,
     const char *reply, size_t rn, const char *hdr, size_t hn, const char *msg, size_t n
 ) noexcept nogil:
+    ps.epoch += 1   # a core message, or another poller's delivery, may have been queued before this one was found
     return send_internal_msg(
         <Client> ps.js, <Account> stream.account, subject, sn, shown, shown_n, reply, rn, hdr, hn, msg, n)
 

@@ -196,3 +196,17 @@ def test_any_sequence_of_operations_keeps_the_bytes_and_counts_the_users(seed: i
         assert [block.users for block in blocks] == [model.users(block) for block in blocks]
     assert queue.take(len(queue) + 1) == model.bytes()
     assert [block.users for block in blocks] == [1, 1]
+
+
+@pytest.mark.parametrize("first", [0, 1, 3000])
+def test_a_queue_is_poured_behind_another_one(first: int) -> None:
+    for n in edges():
+        queue, other = Queue(), Queue()
+        queue.append(NOISE[:first])
+        other.append(NOISE[:n])
+        assert queue.pour(other)
+        assert (len(queue), len(other)) == (first + n, 0)
+        other.append(b"again")
+        queue.append(b"end")
+        assert queue.take(first + n + 3) == NOISE[:first] + NOISE[:n] + b"end"
+        assert other.take(5) == b"again"
