@@ -1,4 +1,4 @@
-"""What those who wait for messages of a stream are told when the server stops."""
+"""Pull requests are answered when the server stops."""
 
 from __future__ import annotations
 
@@ -8,11 +8,16 @@ import pytest
 from support.caller import Caller, parse
 from support.jetstream import API
 from support.launch import Launch
+from support.servers import until
 from support.wire import PING, PONG, Closed
 
 pytestmark = pytest.mark.timeout(60)
 
 CONFIG = "jetstream { store_dir: js }"
+
+
+def waiting(caller: Caller, consumer: str) -> int:
+    return int(caller.request(f"{API}CONSUMER.INFO.S.{consumer}").json["num_waiting"])
 
 
 def test_pull_requests_end_when_the_server_stops(launch: Launch) -> None:
@@ -32,7 +37,8 @@ def test_pull_requests_end_when_the_server_stops(launch: Launch) -> None:
                 {"batch": 1, "max_bytes": 512, "expires": 10**11},
             )
         ]
-        caller.fence()
+        for name in "DE":  # the reference queues requests after the answer to a PING
+            until(lambda name=name: waiting(caller, name) == 2)  # type: ignore[misc]
         server.stop()
         told = {}
         try:
