@@ -1,5 +1,4 @@
 """Queue a message to a connection; see delivery.pxd."""
-from libc.stddef cimport size_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport strlen
 

@@ -7,7 +7,8 @@ nobody depends on is kept: no request, no message of a stream, nothing for a que
 Handoffs never outlive the batch that made them, so a Subscription or Connection in one is alive. Everything handed off
 is in its connection's `remote` before anybody can see an effect of what the publisher sent later: before this poller
 writes to a socket, delivers a message at once, calls a native subscription (a stream may store the message, another
-poller deliver it), posts to the control plane, changes subscriptions, or ends its batch. hand_over_first() of PollState does that.
+poller deliver it), posts to the control plane, changes subscriptions, or ends its batch. hand_over_first() of PollState
+does that.
 """
 from libc.stddef cimport size_t
 from libc.stdint cimport uint32_t, uint64_t

@@ -267,7 +267,7 @@ cdef void hand_over_kept(Subscriber c, Handoff *h, PollState *ps) noexcept nogil
 
 
 cdef inline bint all_open(const Handoff *h) noexcept nogil:
-    """Return whether every subscription takes all its messages. The lock is held, so none of them is ended meanwhile."""
+    """Return whether every subscription takes all its messages. The lock is held: none is ended meanwhile."""
     cdef size_t i
     for i in range(h.n):
         if load8(&h.runs[i].sub.closed) or loadi64(&h.runs[i].sub.max) > 0:
@@ -279,11 +279,11 @@ cdef void hand_over_some(Subscriber c, Handoff *h, PollState *ps) noexcept nogil
     """Queue what is for open subscriptions, up to their last message. The lock is held."""
     cdef Subscription *s
     cdef int64_t nm, max
-    cdef uint32_t k
+    cdef uint32_t _
     cdef size_t i
     for i in range(h.n):
         s = h.runs[i].sub
-        for k in range(h.runs[i].n):
+        for _ in range(h.runs[i].n):
             max = loadi64(&s.max)
             if load8(&s.closed):
                 outq_drop(&h.frames, &ps.pool, h.runs[i].size)

@@ -10,7 +10,7 @@ from gnats.core.subjects.trie cimport (
     is_remote, next_group, node_add_sub, node_drop_sub, node_free, node_is_empty, node_new, node_subs,
     table_grow, walk_next,
 )
-from gnats.includes.atomics cimport add64, load64, loadi64, store64, store64_release, unlikely
+from gnats.includes.atomics cimport add64, load64, loadi64, store64, store64_release
 from gnats.includes.pthread cimport (
     pthread_rwlock_destroy, pthread_rwlock_rdlock, pthread_rwlock_unlock, pthread_rwlock_wrlock, rwlock_init,
 )
