@@ -70,7 +70,7 @@ lint: build $(VENV)/.lint-tools ## ruff, mypy, cython-lint, circles of imports, 
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	PATH="$(CURDIR)/$(BIN):$$PATH" cython-lint cython_src
+	@printf '%s\n' $(filter-out %.h,$(SOURCES)) | PATH="$(CURDIR)/$(BIN):$$PATH" xargs -n 32 -P "$$(nproc)" cython-lint
 	$(BIN)/python tools/check_layers.py
 	$(BIN)/python tools/check_gil_hints.py
 	$(BIN)/python tools/where_is_it.py --check
