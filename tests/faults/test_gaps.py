@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-import resource
-from pathlib import Path
 from typing import Any
 
 import pytest
 from support.caller import Caller
 from support.faults import Home, create, info, stored
-from support.servers import Server, until
+from support.process import resident
+from support.servers import until
 
 pytestmark = pytest.mark.timeout(120)
 
 FAR = 2**40
 MOST = 64 << 20
 """Bytes that may come to a server's memory."""
-
-
-def resident(server: Server) -> int:
-    pages = int(Path(f"/proc/{server.process.pid}/statm").read_text().split()[1])
-    return pages * resource.getpagesize()
 
 
 def last(caller: Caller, name: str) -> Any:
@@ -36,7 +30,7 @@ def test_a_mirror_of_a_stream_that_was_purged_far_ahead(home: Home, storage: str
         config = {"name": "M", "mirror": {"name": "O"}, "storage": storage}
         assert "error" not in caller.request("$JS.API.STREAM.CREATE.M", config).json
         until(lambda: last(caller, "M") == 1)
-        before = resident(server)
+        before = resident(server.process.pid)
         assert caller.request("$JS.API.STREAM.PURGE.O", {"seq": FAR}).json["purged"] == 1
         assert caller.request("O.a", b"two").json["seq"] == FAR
         until(lambda: last(caller, "M") == FAR)
@@ -50,7 +44,7 @@ def test_a_mirror_of_a_stream_that_was_purged_far_ahead(home: Home, storage: str
         assert caller.request("$JS.API.CONSUMER.CREATE.M.C", body).json["num_pending"] == 2
         caller.ask("$JS.API.CONSUMER.MSG.NEXT.M.C", b"2")
         assert [caller.next().payload for _ in range(2)] == [b"one", b"two"]
-        assert resident(server) - before < MOST
+        assert resident(server.process.pid) - before < MOST
     home.stop()
     if storage == "file":
         with Caller(home.start()) as caller:
@@ -61,5 +55,5 @@ def test_a_mirror_of_a_stream_that_was_purged_far_ahead(home: Home, storage: str
         with Caller(server) as caller:
             assert last(caller, "M") == FAR
             assert stored(caller, "O") == {FAR: ("O.a", b"two")}
-            assert resident(server) < before + MOST
+            assert resident(server.process.pid) < before + MOST
         home.stop()

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from support.process import resident
 
 from gnats import Options, Server
 from gnats.accounts.account import Account
@@ -124,9 +125,6 @@ async def test_streams_of_a_removed_account_do_not_keep_it(
 
 
 async def test_many_reloads_with_new_names_take_no_memory(start: Start) -> None:
-    def resident() -> int:
-        return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
-
     before = accounts()
     server = await start(max_closed_clients=1)
 

@@ -7,6 +7,6 @@ SANITIZED = os.environ.get("GNATS_SANITIZED", "")
 """The sanitizer at work, empty for none: it takes its time, and keeps freed memory."""
 
 
-def resident() -> int:
-    """Bytes of memory in use, those of servers in threads included."""
-    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+def resident(pid: int | str = "self") -> int:
+    """Bytes of memory that a process uses: of the test's own, servers in threads included."""
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")

@@ -221,14 +221,12 @@ cdef class Connection(Recorder):
 
     cdef void on_signal(self) noexcept nogil:
         cdef uint32_t ctl, reason
-        pthread_mutex_lock(&self.ps.receiving)
-        pthread_mutex_lock(&self.lock)
+        lock_remote(self)
         ctl = self.ctl
         reason = self.ctl_reason
         self.ctl = self.ctl_reason = 0
         self.merge_remote()
-        pthread_mutex_unlock(&self.lock)
-        pthread_mutex_unlock(&self.ps.receiving)
+        unlock_remote(self)
         self.session.on_control(self, ctl)
         if load8(&self.closing):
             if not self.draining:
@@ -399,11 +397,9 @@ cdef class Connection(Recorder):
         Publisher A has its PONG, so everything that A sent before is in `out` or `remote`. It must leave ahead of what
         was caused later.
         """
-        pthread_mutex_lock(&self.ps.receiving)
-        pthread_mutex_lock(&self.lock)
+        lock_remote(self)
         self.merge_remote()
-        pthread_mutex_unlock(&self.lock)
-        pthread_mutex_unlock(&self.ps.receiving)
+        unlock_remote(self)
 
     cdef void queue_outbound(self, const char *p, size_t n) noexcept nogil:
         """Queue protocol bytes for the peer; the end of the batch flushes them."""
@@ -575,13 +571,11 @@ cdef class Connection(Recorder):
         if load8(&self.closing):
             return
         hand_over_first(self.ps)
-        pthread_mutex_lock(&self.ps.receiving)
-        pthread_mutex_lock(&self.lock)
+        lock_remote(self)
         store8(&self.closing, 1)
         self.refused = 1
         self.merge_remote()
-        pthread_mutex_unlock(&self.lock)
-        pthread_mutex_unlock(&self.ps.receiving)
+        unlock_remote(self)
         store32(&self.reason, reason)
         while layer != NULL:
             if layer.type.timer != NULL:
@@ -665,6 +659,17 @@ cdef class Connection(Recorder):
             ev.size = sizeof(Event) + ev.len
             self.last_subs = NULL
             self.inbox.post(ev)
+
+
+cdef inline void lock_remote(Connection c) noexcept nogil:
+    """Lock the connection to merge `remote`: not while another poller hands messages over to it and others."""
+    pthread_mutex_lock(&c.ps.receiving)
+    pthread_mutex_lock(&c.lock)
+
+
+cdef inline void unlock_remote(Connection c) noexcept nogil:
+    pthread_mutex_unlock(&c.lock)
+    pthread_mutex_unlock(&c.ps.receiving)
 
 
 cdef void caught_up(void *owner) noexcept nogil:

@@ -5,8 +5,11 @@ The publisher's poller does it: directly to its own connections; core.routing.re
 from gnats.core.accounts.subscriber cimport Subscriber
 from gnats.core.messages.encode cimport Frame
 from gnats.core.messages.message cimport Message
+from gnats.core.net.connection cimport Connection
 from gnats.core.net.log_records cimport Recorder
+from gnats.core.runtime.kinds cimport CLIENT
 from gnats.core.subjects.sublist cimport Subscription
+from gnats.includes.atomics cimport load8
 
 
 # Outcome of a delivery; gnats.events.msgtrace has the texts.
@@ -18,6 +21,11 @@ cdef enum Egress:
     EGRESS_CLIENT_CLOSED
     EGRESS_AUTO_UNSUBSCRIBED
     EGRESS_NO_STALL
+
+
+cdef inline bint is_dropped(Subscriber c, const Message *m) noexcept nogil:
+    """Return whether to drop a client's message for a consumer over its gate, instead of stalling the client."""
+    return load8(&c.gated) and load8(&c.server._no_stall) and (<Connection> m.origin).kind == CLIENT
 
 
 # Queue a message to a connection of the calling poller.

@@ -8,7 +8,6 @@ from gnats.core.messages.encode cimport Frame, queue_frame
 from gnats.core.messages.message cimport Message
 from gnats.core.net.connection cimport WRITE_ERROR, Connection
 from gnats.core.net.log_records cimport TRACE_OUT, TRACE_OUT_PAYLOAD, Recorder
-from gnats.core.runtime.kinds cimport CLIENT
 from gnats.core.subjects.sublist cimport Subscription, sub_sid
 from gnats.includes.atomics cimport bump64, load8, load8_acquire, unlikely
 from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
@@ -19,9 +18,8 @@ cdef Egress deliver_local(Subscriber c, const Message *m, const Subscription *s,
     cdef bint noted
     if unlikely(load8(&c.closing)):
         return EGRESS_CLIENT_CLOSED
-    if unlikely(load8(&c.gated)) and load8(&c.server._no_stall):
-        if (<Connection> m.origin).kind == CLIENT:
-            return EGRESS_NO_STALL
+    if unlikely(is_dropped(c, m)):
+        return EGRESS_NO_STALL
     # Messages that caused this one were queued to `remote` before it was read, or found in a stream: move them first.
     if c.remote_seen != c.ps.epoch:
         c.remote_seen = c.ps.epoch

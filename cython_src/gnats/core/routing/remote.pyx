@@ -31,9 +31,10 @@ from gnats.core.routing.delivery cimport (
     EGRESS_OK,
     EGRESS_SUB_CLOSED,
     Egress,
+    is_dropped,
     trace_out,
 )
-from gnats.core.runtime.kinds cimport CLIENT, JETSTREAM
+from gnats.core.runtime.kinds cimport JETSTREAM
 from gnats.core.runtime.state cimport MAX_POLLERS, ServerState
 from gnats.core.subjects.sublist cimport Subscription
 from gnats.includes.arrays cimport array_grow
@@ -135,9 +136,7 @@ cdef Egress deliver_now(Subscriber c, const Message *m, Subscription *s, const F
     if max > 0 and nm > max:
         pthread_mutex_unlock(&c.lock)
         return EGRESS_AUTO_UNSUBSCRIBED
-    dropped = (
-        load8(&c.gated) and (<Connection> m.origin).kind == CLIENT
-        and load8(&c.server._no_stall))
+    dropped = is_dropped(c, m)
     if not dropped:
         wake = c.remote.head == NULL
         if not queue_frame(&c.remote, &ps.pool, s, f):

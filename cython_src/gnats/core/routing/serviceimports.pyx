@@ -32,7 +32,7 @@ from gnats.core.runtime.quoting cimport put_json_string
 from gnats.core.runtime.slice cimport Slice
 from gnats.core.subjects.sublist cimport Subscription
 from gnats.includes.atomics cimport load8, load_ptr_acquire, loadi64, unlikely
-from gnats.includes.text cimport put, put_text
+from gnats.includes.text cimport is_text, put, put_text
 
 cdef enum:
     ROOM = 512         # bytes of a subject that fit on the stack
@@ -384,10 +384,6 @@ cdef char *untrace(Message *m, char *sizes) noexcept nogil:
         return NULL
     m.trace = NULL
     return set_trace_dest(m, NULL, sizes)
-
-
-cdef inline bint is_text(const char *p, size_t n, const char *text) noexcept nogil:
-    return n == strlen(text) and memcmp(p, text, n) == 0
 
 
 cdef inline bint has_suffix(const Slice *s, const char *text) noexcept nogil:
