@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from support.caller import Caller, Message
-from support.servers import Server
+from support.servers import Server, until
 
 pytestmark = pytest.mark.timeout(60)
 MANY = 30
@@ -49,6 +49,12 @@ def pending(caller: Caller, stream: str) -> dict[str, int]:
     return {each["name"]: each["num_pending"] for each in listed if each["num_pending"]}
 
 
+def wait_pending(caller: Caller, stream: str, expected: dict[str, int]) -> None:
+    """Returns once the consumers of `stream` have that many messages to come: nats-server tells them of a message after
+    its acknowledgement."""
+    until(lambda: pending(caller, stream) == expected)
+
+
 def test_each_gets_its_own(caller: Caller) -> None:
     stream(caller, "A")
     for number in range(MANY):
@@ -57,19 +63,19 @@ def test_each_gets_its_own(caller: Caller) -> None:
     assert create(caller, "A", "all") == 0
     for subject in ("A.7", "A.7.more.x", "A.7.more.x.y", "A.8.less", "A.nobody"):
         caller.request(subject, b"x")
-    assert pending(caller, "A") == {"c7": 3, "wild": 1, "all": 5}
+    wait_pending(caller, "A", {"c7": 3, "wild": 1, "all": 5})
     assert api(caller, "STREAM.PURGE.A", {"filter": "A.7.more.x"})["purged"] == 1
     assert api(caller, "STREAM.MSG.DELETE.A", {"seq": 1})["success"]
-    assert pending(caller, "A") == {"c7": 1, "all": 3}
+    wait_pending(caller, "A", {"c7": 1, "all": 3})
     message = pull(caller, "A", "all")
     assert message.subject == "A.7.more.x.y"
     assert create(caller, "A", "c7", "A.nobody") == 0
     caller.request("A.7", b"x")
     caller.request("A.nobody", b"x")
-    assert pending(caller, "A")["c7"] == 2
+    wait_pending(caller, "A", {"c7": 2, "all": 4})
     assert api(caller, "CONSUMER.DELETE.A.all")["success"]
     caller.request("A.nobody", b"x")
-    assert pending(caller, "A") == {"c7": 3}
+    wait_pending(caller, "A", {"c7": 3})
 
 
 def test_filters_of_a_work_queue_are_apart(caller: Caller) -> None:
