@@ -50,8 +50,10 @@ def pending(caller: Caller, stream: str) -> dict[str, int]:
 
 
 def wait_pending(caller: Caller, stream: str, expected: dict[str, int]) -> None:
-    """Returns once the consumers of `stream` have that many messages to come: nats-server tells them of a message after
-    its acknowledgement."""
+    """Wait until the consumers of `stream` have these numbers of pending messages.
+
+    nats-server acknowledges a message before its consumers know of it.
+    """
     until(lambda: pending(caller, stream) == expected)
 
 
