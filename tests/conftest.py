@@ -153,7 +153,7 @@ def move(request: pytest.FixtureRequest, kind: Kind, launch: Launch, tmp_path: P
     of `fill` and the second server. The directories are tmp_path / "js" and tmp_path / "copy".
     """
     if kind.is_reference:
-        pytest.skip("it needs two servers")
+        pytest.skip("needs the reference and another server")
     kinds = (REFERENCE, kind) if request.param == "to-gnats" else (kind, REFERENCE)
 
     def move(fill: Callable[[Caller], Any], options: str = "") -> tuple[Any, Server]:

@@ -170,7 +170,7 @@ class Waits:
 
 
 APART = 1500 * MS
-"""Waits due at least so many ns apart must end in order. Inactive pull consumers end up to 1 s late by design."""
+"""Waits due this many ns apart must end in order: inactive pull consumers end up to 1 s late by design."""
 
 BATCH_TIMEOUT = 700 * MS
 CONFIG = "limits { batch { timeout: 700ms } }"
