@@ -164,7 +164,7 @@ def test_a_stream_is_there_as_soon_as_it_is_said_to_be(home: Home) -> None:
 
 
 def test_a_part_of_a_batch_pushes_nothing_out(home: Home) -> None:
-    """When a batch's commit is cut off, recovery drops the batch and restores messages that limits removed."""
+    """When a batch's commit is cut off, recovery drops the batch; what limits removed for it is back."""
 
     def batched(subject: str, seq: int) -> None:
         lines = [b"NATS/1.0", b"Nats-Batch-Id: one", b"Nats-Batch-Sequence: %d" % seq]

@@ -277,7 +277,7 @@ def test_nothing_goes_for_what_one_header_says(tmp_path: Path) -> None:
 
 
 def test_what_comes_of_a_schedule_that_was_in_a_batch_stays(tmp_path: Path) -> None:
-    """A message made by a schedule has the schedule's batch headers; recovery does not count it to the batch."""
+    """A message made by a schedule has the schedule's batch headers, and is no part of the batch."""
     with GnatsStreams(tmp_path, 0) as streams:
         config = {"name": "PART", "subjects": ["part.>"], "allow_atomic": True}
         streams.add(**config)
