@@ -696,7 +696,7 @@ async def test_who_is_let_in(world: World, name: str) -> None:
 
 
 def as_json(permissions: Permissions | None) -> dict[str, Any] | None:
-    """Return permissions in the form of $SYS.REQ.USER.INFO, without those that every user has for it."""
+    """Return permissions in the form of $SYS.REQ.USER.INFO."""
     if permissions is None:
         return None
     found: dict[str, Any] = {}

@@ -1,4 +1,4 @@
-"""The clock of the process: held, moved and let go; and that nothing waits with another one."""
+"""The process's clock: hold, move and release it; no module waits by another clock."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ WAITS = re.compile(
 )
 REAL = {
     "clock.py",
-    "idle.py",  # measures
+    "idle.py",  # measures real time
     "testing.py",
     "systemd.py",  # the service manager's time
-    "errors.py",  # of TLS: OpenSSL has compared with the real time
+    "errors.py",  # of TLS: OpenSSL compares certificates with the real time
 }
 """Modules that may wait with the kernel's clock, beside the jobs of gnats.archive."""
 
@@ -144,7 +144,7 @@ async def test_sleep_and_timeout(clock: HeldClock) -> None:
     assert await asyncio.gather(*tasks[:2]) == ["late", "in time"]
     tasks[2].cancel()
     await asyncio.wait(tasks)
-    assert the_clock.first_deadline() == 0  # nothing is left behind
+    assert the_clock.first_deadline() == 0  # no deadline is left
 
 
 async def test_a_timeout_that_is_cancelled_from_outside(clock: HeldClock) -> None:

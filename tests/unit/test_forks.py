@@ -1,4 +1,4 @@
-"""A forked server cannot be told from one that was started as a program."""
+"""A forked server (support.forks) looks and behaves like one started as a program."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ each_way = pytest.mark.parametrize("kind", WAYS, ids=lambda kind: kind.name)
 
 
 def seen(server: Server) -> dict[str, object]:
-    """A server's process as the kernel shows it, and its log, without values that differ at each start."""
-    server.wait_for_rest()  # by then its threads have their names
+    """Return facts from /proc about a server, and its log, without values that differ at each start."""
+    server.wait_for_rest()  # so that its threads have their names
     process = Path(f"/proc/{server.process.pid}")
     descriptors = Counter(re.sub(r"\d+", "N", str(fd.readlink())) for fd in (process / "fd").iterdir())
     status = dict(line.split(":\t", 1) for line in (process / "status").read_text().splitlines())
@@ -70,7 +70,7 @@ def test_its_end_is_told_as_that_of_a_child(kind: Kind, tmp_path: Path) -> None:
     server.process.send_signal(signal.SIGKILL)
     assert server.process.wait(TIMEOUT) == server.process.poll() == -signal.SIGKILL
     assert not Path(f"/proc/{server.process.pid}").exists()
-    server.process.send_signal(signal.SIGTERM)  # nobody gets it
+    server.process.send_signal(signal.SIGTERM)  # to an ended process: no error, and no other process gets it
     with pytest.raises(RuntimeError, match="ended without logging") as told:
         Server(kind, tmp_path, config="no_such_option: {}\nport: x")
     assert "server.conf" in str(told.value)

@@ -1,4 +1,4 @@
-"""Accounts of JWTs in the form that a configuration has them in."""
+"""Account JWTs as the AccountConfig that a configuration would have."""
 
 import pytest
 from support import jwts

@@ -19,7 +19,7 @@ def auth_required(opts: Options) -> bool:
 
 
 class Asking:
-    """What a session is to the authenticator: CONNECT options and a nonce."""
+    """A session for the authenticator: CONNECT options and a nonce."""
 
     def __init__(self, opts: ClientOptions, nonce: str = "") -> None:
         self.opts = opts

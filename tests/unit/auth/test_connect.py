@@ -1,4 +1,4 @@
-"""CONNECT and INFO: what the control plane tells the data plane, and the log."""
+"""CONNECT and INFO: the control plane's calls to the data plane, and its log lines."""
 
 import asyncio
 import json
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.timeout(60)
 
 
 class Client:
-    """Records what is asked of the data plane's client."""
+    """Records calls to the data plane's client."""
 
     cid = 7
 
@@ -41,7 +41,7 @@ class Client:
 
 
 class Server:
-    """What of a server a CONNECT needs."""
+    """The part of a server that CONNECT needs."""
 
     def __init__(self, opts: Options | None = None, *, trace: bool = False) -> None:
         self.opts = opts or Options()
@@ -293,7 +293,7 @@ async def test_a_decision_that_fails_ends_the_connection(client: Client, session
     connect(server, session, "{}")
     (deciding,) = server.tasks
     await asyncio.wait([deciding])
-    await asyncio.sleep(0)  # its callbacks
+    await asyncio.sleep(0)  # run its callbacks
     reason = ClosedState.AUTHENTICATION_VIOLATION
     assert client.calls == [("close", (reason, "Authorization Violation"))]
     assert "nobody has thought of that" in server.logged[0]

@@ -1,4 +1,4 @@
-"""Passwords in the clear and as bcrypt hashes."""
+"""Passwords in clear text and as bcrypt hashes."""
 
 import asyncio
 import threading
@@ -63,7 +63,7 @@ async def test_the_loop_can_wait_for_it() -> None:
 
 
 class Held(Comparisons):
-    """Comparisons whose only thread is held until `release` is set; `order` says what was compared."""
+    """Comparisons with one thread, blocked until `release` is set; `order` lists the compared passwords."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, most: int = 1000) -> None:
         super().__init__(1, most)
@@ -79,7 +79,7 @@ class Held(Comparisons):
 
 
 def test_addresses_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who has asked three hundred times is not ahead of who asks once."""
+    """Three hundred logins from one address do not delay one from another address."""
     held = Held(monkeypatch)
     crowd = [held.submit("x", f"crowd{n}", "10.0.0.1") for n in range(300)]
     one = held.submit("one", "one", "10.0.0.2")

@@ -1,4 +1,4 @@
-"""The load generator counts exactly, and says so when a server does not play along."""
+"""The load generator counts exactly, and reports a server that loses messages or does not answer."""
 
 import json
 import re
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.timeout(60)
 STATS = re.compile(r"stats: ([\d,]+) msgs/sec ~ ([\d.]+) [KMG]?B/sec")
 
 
-# A server to talk to: the reference
+# A real server: the reference
 
 
 @pytest.fixture(scope="module")
@@ -37,8 +37,8 @@ def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
         yield Target.parse(launch().url)
 
 
-# A server that does as a test says: `answer` is called with each connection and every line it sends, or
-# message it publishes (the PUB and the payload, without the end of line)
+# A scripted server: it calls `answer` with the connection and each line received or, for a PUB, the line and
+# the payload, without the end of line
 
 Answer = Callable[[socket.socket, bytes], None]
 
@@ -60,7 +60,7 @@ def scripted(answer: Answer) -> Iterator[Target]:
                         size = int(line.split()[-1]) if line.startswith(b"PUB ") else -2
                         answer(connection, (line + stream.read(size + 2) if size >= 0 else line)[:-2])
                 except OSError:
-                    pass  # the generator has gone
+                    pass  # the generator has closed the connection
 
         def accept() -> None:
             while True:
@@ -76,7 +76,7 @@ def scripted(answer: Answer) -> Iterator[Target]:
 
 
 class Subscriber:
-    """Delivers to the one subscriber what `answer` lets through."""
+    """An `answer` that delivers every message to the one subscriber."""
 
     def __init__(self) -> None:
         self.connection: socket.socket | None = None
@@ -94,7 +94,7 @@ class Subscriber:
             connection.sendall(b"PONG\r\n")
 
     def pinged(self, connection: socket.socket) -> None:
-        """Called before a PING of the subscriber's is answered."""
+        """Called before the answer to a PING of the subscriber."""
 
 
 # Counting
@@ -286,7 +286,7 @@ def test_a_delivery_too_many_is_an_error(target: Target) -> None:
 def test_one_message_too_many_behind_the_last_is_an_error() -> None:
     class Generous(Subscriber):
         def pinged(self, connection: socket.socket) -> None:
-            if self.pings == 2:  # the first is that of the subscription
+            if self.pings == 2:  # the first PING is that of the subscription
                 connection.sendall(message(b"x"))
 
     with (

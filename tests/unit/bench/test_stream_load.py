@@ -1,4 +1,4 @@
-"""The JetStream loads do what they say, on the reference: every message is acknowledged and read."""
+"""The JetStream loads on the reference: every message is acknowledged and read."""
 
 from collections.abc import Iterator
 

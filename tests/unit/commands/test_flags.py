@@ -1,4 +1,4 @@
-"""The command line."""
+"""The command line's flags."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The server's process does not load what it does not use."""
+"""The server's process loads only modules that it uses."""
 
 import subprocess
 import sys

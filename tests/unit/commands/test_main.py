@@ -1,4 +1,4 @@
-"""The commands gnats-server and gnats, as far as they do not serve."""
+"""The commands gnats-server and gnats, where they start no server."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Signals to other servers: which processes, which signal, and what is said when there is none."""
+"""Signals to other servers: the processes, the signal, and the error when there is no process."""
 
 import os
 import signal
@@ -20,7 +20,7 @@ Sent = list[tuple[int, int]]
 
 @pytest.fixture
 def sent(monkeypatch: pytest.MonkeyPatch) -> Sent:
-    """What would have been sent; nothing is."""
+    """Record signals instead of sending them."""
     sent: Sent = []
     monkeypatch.setattr(os, "kill", lambda pid, signum: sent.append((pid, signum)))
     return sent

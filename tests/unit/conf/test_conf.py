@@ -12,11 +12,11 @@ from gnats.errors import OptionError
 pytestmark = pytest.mark.timeout(60)
 
 HERE = "server.conf"
-conf_parse = import_module("gnats.conf.parse")  # its name is that of a function, too
+conf_parse = import_module("gnats.conf.parse")  # the package has a function of the same name
 
 
 def plain(value: Value) -> object:
-    """A value without its tokens."""
+    """Return a value without its tokens."""
     if isinstance(value, dict):
         return {key: plain(token.value) for key, token in value.items()}
     if isinstance(value, list):
@@ -449,7 +449,7 @@ def test_bytes_that_are_not_utf_8_are_kept(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("text", "sha256"),
-    [  # what nats-server 2.15.1 -t prints
+    [  # digests printed by nats-server 2.15.1 -t
         ("port: 4222\n", "797533ebd0dfba7d34a0f9337ecf147e442871f48ddfd07ed751575a5737267e"),
         ("server_name:", "2522a4a15b760e48fb9eb2fe96390ec5d4d7b66673d7fc8fede40f993c470da2"),
         ('server_name: "a\\xffb"', "cea19a4414ada06f4523488c63db6b190ba4e8a557f681421cbc4ebacd694c4c"),
@@ -469,7 +469,7 @@ def test_arrays_and_maps_can_be_9999_deep() -> None:
     )
 
 
-# How much one configuration may hold
+# The size of a configuration
 
 
 def test_variables_of_variables_hold_no_more_than_anybody_needs() -> None:

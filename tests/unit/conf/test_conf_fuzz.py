@@ -1,4 +1,4 @@
-"""The configuration language, whatever the text: a configuration or one line that says what is wrong."""
+"""The configuration language: any text gives a configuration, or an error of one line."""
 
 import pytest
 from hypothesis import given, settings
@@ -76,7 +76,7 @@ VALUES = st.recursive(
 
 
 def written(value: object) -> str:
-    """The value in the configuration language."""
+    """Write a value in the configuration language."""
     if isinstance(value, dict):
         return "{" + ", ".join(f"{key}: {written(inner)}" for key, inner in value.items()) + "}"
     if isinstance(value, list):
@@ -121,7 +121,7 @@ PLAIN = [
 
 
 class EntryByEntry(Lexer):
-    """Reads maps and arrays the long way, whatever is in them."""
+    """A lexer without the shortcut for plain maps and arrays."""
 
     _map = Lexer._map_entry
     _array = Lexer._array_item

@@ -64,7 +64,7 @@ def test_a_line_with_changes_leaves_the_info_alone() -> None:
 def test_a_name_that_is_not_unicode_does_not_break_the_line() -> None:
     odd = info()
     odd.server_name = "n\udcff"
-    assert parse(odd.line())["server_name"] == "n\ufffd"  # as Go writes it
+    assert parse(odd.line())["server_name"] == "n\ufffd"  # as Go encodes it
 
 
 def test_every_field_sent_is_one_that_peers_know() -> None:

@@ -1,4 +1,4 @@
-"""Numbers that C cannot hold are refused by what is made of them, and nothing else happens."""
+"""Compiled classes refuse numbers that their C types cannot hold, without other effects."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""JSON as Go reads it."""
+"""JSON as Go decodes it."""
 
 import json
 from collections.abc import Callable
@@ -144,7 +144,7 @@ def test_what_is_not_json_is_one_kind_of_error(text: str) -> None:
 @pytest.mark.parametrize("read_any", [unmarshal, unmarshal_stream])
 def test_no_depth_of_nesting_raises_anything_else(read_any: Callable[..., dict[str, object]]) -> None:
     refused = 0
-    for depth in range(0, 2000, 50):  # at some of these the decoder has stack enough, and others have not
+    for depth in range(0, 2000, 50):  # the decoder's stack suffices for some of these depths only
         for text in ("[" * depth + "]" * depth, '{"x":' * depth + "1" + "}" * depth):
             try:
                 read_any(b'{"any":%b}' % text.encode(), {"any": "any"}, "Thing")

@@ -1,4 +1,4 @@
-"""Go's notations."""
+"""Texts of numbers, times and durations as Go writes them."""
 
 import errno
 import os

@@ -1,4 +1,4 @@
-"""Reply subjects of fast batches, against a naive reading of them."""
+"""Parsing the reply subjects of fast batches, beside a naive parser."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Scoped permissions made a user's own."""
+"""Templates in scoped permissions, expanded for a user."""
 
 import itertools
 

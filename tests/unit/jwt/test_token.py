@@ -1,4 +1,4 @@
-"""JWTs written and read: all kinds, both versions, and whatever else somebody sends."""
+"""Encoding and decoding JWTs: all kinds, both versions, malformed ones."""
 
 import dataclasses
 from typing import Any

@@ -1,4 +1,4 @@
-"""What claims must satisfy."""
+"""Validation of claims."""
 
 import time
 from typing import Any

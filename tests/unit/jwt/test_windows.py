@@ -1,4 +1,4 @@
-"""From where and when a user may connect."""
+"""Source networks and times of day from which a user may connect."""
 
 from datetime import datetime
 from zoneinfo import ZoneInfo

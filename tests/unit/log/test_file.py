@@ -1,4 +1,4 @@
-"""The log's file: growing, renamed, pruned."""
+"""The log's file: growth, rotation, removal of old files."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""The log in syslog."""
+"""Logging to syslog."""
 
 import os
 import re

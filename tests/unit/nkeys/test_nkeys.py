@@ -1,4 +1,4 @@
-"""Nkeys: written, read and used as by the nkeys of others."""
+"""Nkeys: encoding, decoding, signing and encrypting as other implementations do."""
 
 import base64
 

@@ -1,4 +1,4 @@
-"""Operator mode: which accounts are known, what changes them, and who may stay."""
+"""Operator mode: known accounts, their updates, and which clients may stay."""
 
 import asyncio
 import time
@@ -36,7 +36,7 @@ MEM = ResolverOptions("mem")
 
 
 class Resolver(MemoryResolver):
-    """Counts what it is asked for, and answers when `gate` is open."""
+    """Counts requests, and answers when `gate` is open."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -190,7 +190,7 @@ async def see_an_account_expire(clock: HeldClock) -> None:
         assert account.is_expired
         with pytest.raises(AccountError, match="account expired"):
             await world.mode.lookup_account(account.name)
-        clock.move(5)  # until the resolver is asked again
+        clock.move(5)  # from then on OperatorMode asks the resolver again
         await world.add(attempt.account)
         assert await world.mode.lookup_account(account.name) is account
         assert not account.is_expired

@@ -1,4 +1,4 @@
-"""Options: defaults and what is refused."""
+"""Options: defaults and refused values."""
 
 import pytest
 from support import jwts

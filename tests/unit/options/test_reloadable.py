@@ -1,4 +1,4 @@
-"""Every option is either put into force by a reload or refused by name."""
+"""A reload applies a change of any option, or refuses it by the option's name."""
 
 from dataclasses import fields, replace
 

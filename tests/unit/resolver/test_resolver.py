@@ -1,4 +1,4 @@
-"""Resolvers: directories of JWTs and what servers ask each other about them, URLs, memory."""
+"""Resolvers of account JWTs: directories and servers' requests about them, URLs, memory."""
 
 import asyncio
 import gzip
@@ -37,7 +37,7 @@ NAMES = [key.public_key for key in KEYS]
 
 
 def token(at: int = 0, *, iat: int = 1000, exp: int | None = None, name: str = "x") -> str:
-    """The same text for the same arguments."""
+    """Make a JWT; the same arguments give the same text."""
     made = jwts.account_jwt(KEYS[at], OPERATOR)
     return jwts.resign(made, OPERATOR, name=name, exp=exp, jti=name, iat=iat)
 
@@ -231,7 +231,7 @@ def test_the_hash_is_that_of_the_files(tmp_path_factory: pytest.TempPathFactory,
 
 
 class Host:
-    """A server with an operator that notes what changes."""
+    """A server with an operator; it keeps the changes that a resolver reports."""
 
     operator = OPERATOR.public_key
     system_account = SYSTEM.public_key
@@ -254,7 +254,7 @@ class Host:
 
 
 class Others:
-    """Other servers: what they reply, in their order."""
+    """Other servers: their replies, in order."""
 
     def __init__(self, *replies: bytes, servers: int = 1) -> None:
         self.replies = replies

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.timeout(60)
 
 
 class Accepted:
-    """Keeps what an accept loop hands over."""
+    """Keeps the connections that an accept loop hands over."""
 
     def __init__(self) -> None:
         self.queue: asyncio.Queue[tuple[socket.socket, str, int]] = asyncio.Queue()
@@ -33,7 +33,7 @@ class Accepted:
 
 
 class Tired(socket.socket):
-    """A listening socket whose accept() fails as often as told."""
+    """A listening socket whose accept() fails a given number of times."""
 
     def __init__(self, sock: socket.socket, error: int, failures: int) -> None:
         super().__init__(sock.family, sock.type, sock.proto, fileno=sock.detach())

@@ -1,4 +1,4 @@
-"""Servers that do not rest are found, whatever keeps them from it; those that come to rest are not."""
+"""The check of idle servers finds every cause that keeps one from resting, and passes servers that rest."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.timeout(120)
 WAYS = [kind for kind in KINDS.values() if not kind.is_reference]
 LIBC = ctypes.CDLL(None, use_errno=True)
 
-# Runs a server in which, once the file "go" is there, all timers of pollers go off every NANOSECONDS.
+# Runs a server whose pollers' timers fire every NANOSECONDS, once the file "go" exists.
 SPINNING = """
 import ctypes, os, pathlib, runpy, struct, sys, threading, time
 def spin():
@@ -51,21 +51,21 @@ def timers() -> set[int]:
 
 
 def set_timer(fd: int, nanoseconds: int) -> None:
-    """Has a timer go off again and again, or with 0 never again."""
+    """Have a timer fire every `nanoseconds`; 0 disarms it."""
     spec = struct.pack("=4q", 0, nanoseconds, 0, nanoseconds)
     assert LIBC.timerfd_settime(fd, 0, spec, None) == 0, os.strerror(ctypes.get_errno())
 
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is sure to fail need not take its whole time for it."""
+    """Shorten the check's time limits, for servers that are sure to fail it."""
     monkeypatch.setattr(idle, "PATIENCE", 0.3)
     monkeypatch.setattr(idle, "WORK", 0.3)
 
 
 @pytest.fixture
 def program() -> Iterator[Callable[[str], ServerProcess]]:
-    """Runs a program that says "ready", and then reads a line before it goes on."""
+    """Run a program that prints "ready", and then reads a line before it continues."""
     with ExitStack() as stack:
 
         def program(code: str) -> ServerProcess:
@@ -128,7 +128,7 @@ def test_an_embedded_server_that_goes_round_is_found(
     server.start()
     for fd in timers() - before:
         set_timer(fd, nanoseconds)
-    # On a busy machine the poller may not have had its turn in the last window.
+    # On a busy machine the poller may not have run in the last window.
     with pytest.raises(NotAtRest, match=r"poller \d went round|thread \S+ \(\d+\) runs"):
         server.stop()
 

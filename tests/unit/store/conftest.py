@@ -1,4 +1,4 @@
-"""Store directories that nats-server wrote."""
+"""Fixtures: store directories written by nats-server."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from support.written import KEY, Written, fill
 
 @pytest.fixture(scope="session", params=["", "chacha", "aes"], ids=["clear", "chacha", "aes"])
 def written(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Written:
-    """A directory that nats-server has closed, in clear or encrypted."""
+    """A directory of a stopped nats-server, unencrypted and with each cipher."""
     root = tmp_path_factory.mktemp("written")
     encryption = f'key: "{KEY}", cipher: {request.param}' if request.param else ""
     server = start(REFERENCE, root, config=f'jetstream {{ store_dir: "{root}", {encryption} }}')
@@ -26,7 +26,7 @@ def written(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 @pytest.fixture
 def clear(written: Written) -> Written:
-    """The directory that is not encrypted."""
+    """The unencrypted directory."""
     if written.cipher:
         pytest.skip("encrypted")
     return written

@@ -1,4 +1,4 @@
-"""Files that nats-server wrote, read."""
+"""Decoding files that nats-server wrote."""
 
 from __future__ import annotations
 

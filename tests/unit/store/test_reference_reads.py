@@ -1,4 +1,4 @@
-"""nats-server opens a directory whose files were all written anew here."""
+"""nats-server opens a directory whose files gnats's encoders have all rewritten."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LIMIT = 1 << 26
 
 
 def reencoded(name: bytes, data: bytes) -> bytes:
-    """The records of a block, each encoded here."""
+    """Decode the records of a block and encode them again."""
     found = b""
     at = 0
     while at < len(data):
@@ -56,7 +56,7 @@ def rewrite_block(written: Written, stream: str, path: Path) -> None:
     if packed:
         data = compress_block(data)
     if written.cipher:
-        # a key of our own
+        # A new key, made by gnats.
         file, seed = create_key(written.cipher, KEY.encode(), context)
         key.write_bytes(file)
         data = xor_block(written.cipher, seed, file, 0, data)
@@ -66,7 +66,7 @@ def rewrite_block(written: Written, stream: str, path: Path) -> None:
 def rewrite_sealed(
     written: Written, path: Path, context: str, change: Callable[[bytes], bytes], name: bytes | None = None
 ) -> None:
-    """Changes what a file holds; under a name it ends with its checksum."""
+    """Change a file's decrypted content; with `name`, a checksum with that name ends it."""
     data = path.read_bytes()
     if name is not None:
         data = data[:-8]
@@ -102,7 +102,7 @@ def last_checksum(written: Written, stream: str) -> bytes:
 
 
 def rewrite(written: Written, stream: str) -> None:
-    """Decodes the files of a stream and writes them again."""
+    """Decode and rewrite all files of a stream."""
     home = written.stream(stream)
     for path in written.blocks(stream):
         rewrite_block(written, stream, path)
@@ -118,7 +118,7 @@ def rewrite(written: Written, stream: str) -> None:
 
 
 async def stored(server: Server, stream: str, seqs: list[int]) -> dict[int, tuple[bytes, bytes, bytes]]:
-    """What a server says it has."""
+    """Return a server's messages by sequence."""
     found = {}
     async with await nats.connect(server.url) as client:
         for seq in seqs:

@@ -1,4 +1,4 @@
-"""Sequences at the ends of what there is: what is refused changes nothing, all else works and comes back."""
+"""Sequences at the ends of their range: a refusal changes nothing; everything else survives a restart."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ def test_every_call_takes_every_number(kind: str, tmp_path: Path, call: str, fir
 
 @pytest.mark.parametrize("last", [2**30, 2**40, LAST, LAST + 1, 2**63, 2**64 - 1])
 def test_an_index_that_cannot_be_is_not_believed(tmp_path: Path, last: int) -> None:
-    """Nor does it take memory for what it says."""
+    """The store neither uses such an index.db nor allocates memory for its numbers."""
     store = FileStore(str(tmp_path), "S")
     store.store_msg(b"a", b"1")
     store.close()
@@ -181,7 +181,7 @@ def test_an_index_that_cannot_be_is_not_believed(tmp_path: Path, last: int) -> N
 
 
 def test_the_state_of_a_consumer_is_made_to_fit() -> None:
-    """What is acknowledged was delivered, and what waits for its acknowledgement is between the two."""
+    """After it, the ack floor is not beyond the delivered sequence, and pending messages lie between."""
     end = 2**63 - 1
     data = encode_consumer((1, 1), (5, 7), [(9, 6, 0)], [(9, 1)], 0)
     assert decode_consumer(data) == ((5, 7), (5, 7), [], [])
@@ -199,7 +199,7 @@ def test_the_state_of_a_consumer_is_made_to_fit() -> None:
 
 
 def test_gaps_behind_a_message_that_is_gone(kind: str, tmp_path: Path) -> None:
-    """A block knows its messages by their distance from the first that it had, in 32 bits."""
+    """A block stores its messages' distances from its first one in 32 bits."""
     store = opened(kind, tmp_path)
     kept = {}
     for step in range(300):

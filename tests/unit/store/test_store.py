@@ -1,4 +1,4 @@
-"""Limits, expiry, durability and upkeep of stores."""
+"""Limits, expiry, durability and maintenance of stores."""
 
 from __future__ import annotations
 
@@ -50,9 +50,9 @@ def test_discard_new_refuses_what_is_over_a_limit(kind: str, tmp_path: Path) -> 
     store.update_config(max_msgs_per_subject=1, discard_new=True, discard_new_per_subject=True)
     with pytest.raises(StoreFailure, match="maximum messages per subject exceeded"):
         store.store_msg(b"a")
-    # a rollup makes room itself
+    # A rollup makes room for itself.
     assert store.store_msg(b"a", b"", b"NATS/1.0\r\nNats-Rollup: sub\r\n\r\n") == 3
-    # without the limit per subject counted as new, an older one of the subject goes
+    # Without discard_new_per_subject, the limit of the subject removes its older message.
     store.update_config(max_msgs=2, max_msgs_per_subject=1, discard_new=True)
     assert store.store_msg(b"a") == 4
     assert sequences(store) == [2, 4]
@@ -247,7 +247,7 @@ def test_nothing_written_is_lost_when_the_process_is_killed(tmp_path: Path, per_
         assert not removed & set(found)
         assert all(store.get(seq)[2:] == (b"s.%d" % (seq % 11), b"", b"%d " % seq * 20) for seq in found)
         if per_subject < 0:
-            # the last removal may have been written before it was told
+            # The killed process may have written a removal that it had not reported.
             missing = set(range(1, last + 1)) - set(found) - removed
             assert len(missing) <= 1
             removed |= missing
@@ -260,7 +260,7 @@ def test_a_purge_that_was_interrupted_is_finished_or_undone(tmp_path: Path) -> N
     for _ in range(10):
         store.store_msg(b"s")
     store.close()
-    # all was moved but the names
+    # Everything is written, and the folders are not renamed.
     purged = tmp_path / "__new_msgs__"
     other = FileStore(str(tmp_path / "other"), "S") if (tmp_path / "other").mkdir() is None else None
     assert other is not None
@@ -270,7 +270,7 @@ def test_a_purge_that_was_interrupted_is_finished_or_undone(tmp_path: Path) -> N
     store = FileStore(str(tmp_path), "S")
     assert (store.state().msgs, store.state().last_seq) == (0, 10)
     store.close()
-    # the block was not moved yet
+    # The new folder is empty: the block is not written yet.
     purged.mkdir()
     store = FileStore(str(tmp_path), "S")
     assert store.state().last_seq == 10
@@ -324,7 +324,7 @@ def test_a_store_rests_until_something_is_to_be_done(tmp_path: Path) -> None:
     store = FileStore(str(tmp_path), "S", block_size=1000)
 
     def comes_to_rest() -> bool:
-        for _ in range(4):  # blocks that were read stay for a while
+        for _ in range(4):  # blocks stay in memory for a while after a read
             tidied(store)
         return store.rests()
 
@@ -335,7 +335,7 @@ def test_a_store_rests_until_something_is_to_be_done(tmp_path: Path) -> None:
     store.store_msg(b"s")
     assert not store.rests()
     assert comes_to_rest()
-    store.get(1)  # of a block that is not the last
+    store.get(1)  # in a block that is not the last
     assert not store.rests()
     assert comes_to_rest()
     for seq in (3, 4, 5, 6, 7, 8, 9, 10):
@@ -355,14 +355,14 @@ def test_a_store_rests_until_something_is_to_be_done(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("named", [True, False])
 def test_the_last_message_of_a_subject_is_found_after_a_truncation(tmp_path: Path, named: bool) -> None:
-    """`named`: index.db names a block that is not there any more, as servers wrote it."""
+    """`named`: index.db names a block that does not exist any more, as older servers wrote it."""
     store = FileStore(str(tmp_path), "S", block_size=200)
     for _ in range(6):
         store.store_msg(b"a", b"xyz", flush=False)
     store.truncate_to(2)
     store.close()
     index = (tmp_path / "msgs" / "index.db").read_bytes()
-    subject = index.index(b"\x01a\x02\x01\x01")  # its length, itself, how many, the blocks of first and last
+    subject = index.index(b"\x01a\x02\x01\x01")  # length, subject, messages, first block, last block
     if named:
         changed = index[: subject + 4] + b"\x04" + index[subject + 5 : -8]
         (tmp_path / "msgs" / "index.db").write_bytes(changed + checksum(b"S", changed))

@@ -1,4 +1,4 @@
-"""What a store makes of damaged files, full disks and records that were cut off."""
+"""Stores with damaged files, full disks, and records that are cut off."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SUBJECT_LENGTH = (20, 21)
 
 
 def filled(folder: Path, n: int, *, block_size: int = 8192, payload: int = 100) -> dict[int, bytes]:
-    """A closed store of n messages: their payloads by sequence."""
+    """Make a closed store of n messages; return payloads by sequence."""
     store = FileStore(str(folder), "S", block_size=block_size)
     payloads = {}
     for seq in range(1, n + 1):
@@ -70,7 +70,7 @@ def test_a_record_cut_off_at_any_byte_costs_itself_only(tmp_path: Path, index: b
         assert readable(store) == del_last
         assert store.state().lost_bytes == size - cut
         assert any("incomplete record" in line for line in said)
-        # A sequence that was known is not given out twice; without the index nothing tells of it.
+        # With the index the store knows the lost sequence, and does not assign it again.
         expected = 6 if index else 5
         assert store.store_msg(b"s.new", b"new") == expected
         store.close()
@@ -80,7 +80,7 @@ def test_a_record_cut_off_at_any_byte_costs_itself_only(tmp_path: Path, index: b
 
 
 def forged(last: int) -> bytes:
-    """Records that a client can put into a payload: tombstones for other clients' messages, a message."""
+    """Encode records for a hostile payload: tombstones for other clients' messages, and a message."""
     gone = [record.encode(b"S-1", seq, 1, b"", b"", b"", "tombstone") for seq in range(1, last)]
     return b"".join([*gone, record.encode(b"S-1", last + 1, 1, b"forged", b"", b"x")])
 
@@ -131,21 +131,20 @@ def test_flipped_bits_cost_what_they_hit(
     lengths = set()
     for _ in range(data.draw(st.integers(1, 3), label="flips")):
         at = data.draw(st.integers(0, len(content) - 1), label="at")
-        # No checksum covers where a record's subject ends: one byte of it more or less goes unseen.
+        # No checksum covers where a record's subject ends: a flip there goes unseen.
         assume(at % RECORD not in SUBJECT_LENGTH)
         content[at] ^= 1 << data.draw(st.integers(0, 7), label="bit")
         hit.add(at)
         if at % RECORD in LENGTH:
             lengths.add(at // RECORD)
-    # A record whose length and content are hit looks like one that was cut off. Where the one behind it is
-    # hit, nothing says where it ends.
+    # A record with flips in length and content looks cut off. If the next record is hit too, its end is lost.
     content_hit = {at // RECORD for at in hit if at % RECORD not in LENGTH}
     assume(lengths.isdisjoint(content_hit | {at // RECORD - 1 for at in hit}))
     path.write_bytes(content)
     before = sum(len(blocks(folder)[i].read_bytes()) for i in range(len(paths)))
     store = FileStore(str(folder), "S", block_size=8192, warn=lambda text: None)
     found = readable(store)
-    # nothing that is served differs, and no more is lost than was hit
+    # No served message differs, and only hit messages are lost.
     assert all(payloads[seq] == payload for seq, payload in found.items())
     assert len(payloads) - len(found) <= len(hit)
     state = store.state()
@@ -185,7 +184,7 @@ def test_a_file_cut_short_under_a_store_costs_what_was_cut(tmp_path: Path) -> No
     assert store.lost_ranges() == [(max(found) + 1, 400)]
     assert sum(n for _, _, _, n in store.newly_lost()) == state.lost_msgs
     store.close()
-    # somebody else had the file cut; it is whole again
+    # The truncation was temporary: the file is whole again.
     path.write_bytes(content)
     store = FileStore(str(tmp_path), "S", block_size=64 * 1024)
     assert readable(store) == payloads
@@ -234,7 +233,7 @@ def test_blocks_that_are_gone_at_the_start_are_reported(tmp_path: Path, index: b
         assert (state.lost_msgs, state.lost_bytes) == (len(gone), size - size // (len(gone) + 1))
         assert any(f"block 2: {len(gone)} messages are lost" in line for line in said)
     else:
-        assert state.lost_msgs == 0  # nothing is known of it
+        assert state.lost_msgs == 0  # without the index nothing shows the loss
     store.close()
 
 
@@ -246,7 +245,7 @@ def test_what_limits_have_removed_is_not_lost(tmp_path: Path) -> None:
             store.write_state()
             index = (tmp_path / "msgs" / "index.db").read_bytes()
     store.close()
-    (tmp_path / "msgs" / "index.db").write_bytes(index)  # as it is after a kill
+    (tmp_path / "msgs" / "index.db").write_bytes(index)  # as after a kill
     store = FileStore(str(tmp_path), "S", block_size=8192, max_msgs_per_subject=2)
     state = store.state()
     assert (state.msgs, state.lost_msgs, state.lost_bytes) == (6, 0, 0)
@@ -275,7 +274,7 @@ def test_a_failed_write_freezes_the_store(tmp_path: Path) -> None:
                 stored[seq] = b"%d" % seq + b"x" * 100
         assert errno.errorcode[errno.EFBIG] and "File too large" in str(failure.value)
         assert "write 1.blk" in store.failure()
-        # what was answered is there, what was not is not
+        # Exactly the acknowledged messages are there.
         assert readable(store) == stored
         assert store.state().last_seq == len(stored)
         with pytest.raises(StoreFailure):
@@ -354,7 +353,7 @@ def test_a_compressed_block_that_is_damaged_costs_itself_only(tmp_path: Path, in
     found = readable(store)
     assert 100 < len(found) < 400 and found.items() <= payloads.items()
     assert store.state().msgs == len(found)
-    # limits apply again
+    # Limits hold again.
     store.update_config(max_msgs=10)
     assert store.state().msgs == len(readable(store)) == 10
     store.close()
@@ -368,7 +367,7 @@ def test_a_compressed_block_that_is_damaged_costs_itself_only(tmp_path: Path, in
 def test_a_record_whose_length_reads_as_the_magic_of_compression(
     tmp_path: Path, size: int, sealed: bool, index: bool
 ) -> None:
-    """ "cmp" and the kind of compression, in the first four bytes of a block."""
+    """The magic is "cmp" and the kind of compression, in the first four bytes of a block."""
     options: dict[str, Any] = {"cipher": "aes", "key": b"key"} if sealed else {}
     payload = bytes(size - len(record.encode(b"S-1", 1, 1, b"s", b"", b"")))
     store = FileStore(str(tmp_path), "S", block_size=2 * size, **options)

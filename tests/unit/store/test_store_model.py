@@ -1,4 +1,4 @@
-"""A store does what a dict of messages does, through crashes, lost indexes and rewritten blocks."""
+"""A store behaves like a dict of messages, through crashes, lost indexes and rewritten blocks."""
 
 import shutil
 import tempfile
@@ -19,7 +19,7 @@ Message = tuple[int, bytes, bytes, bytes]
 
 
 def matches(pattern: bytes, subject: bytes) -> bool:
-    """Whether a pattern matches a subject, token by token."""
+    """Return True if a pattern matches a subject, token by token."""
     want, have = pattern.split(b"."), subject.split(b".")
     for i, token in enumerate(want):
         if token == b">":
@@ -30,7 +30,7 @@ def matches(pattern: bytes, subject: bytes) -> bool:
 
 
 class StoreMachine(RuleBasedStateMachine):
-    """A store in files beside a dict."""
+    """A file store beside a dict."""
 
     in_memory: ClassVar[bool] = False
 
@@ -75,7 +75,7 @@ class StoreMachine(RuleBasedStateMachine):
             for seq in sorted(self.model)[: max(0, len(self.model) - most)]:
                 del self.model[seq]
 
-    # --- what happens to a store ---
+    # --- operations ---
 
     @rule(
         subject=st.sampled_from(SUBJECTS),
@@ -176,7 +176,7 @@ class StoreMachine(RuleBasedStateMachine):
     @precondition(lambda self: not self.in_memory)
     @rule(state=st.booleans())
     def crash(self, state: bool) -> None:
-        """The process ends: what is written is what there is."""
+        """Crash: open a new store on the files as they are written."""
         if state:
             self.store.write_state(force=True)
         self.store.flush_pending()
@@ -189,7 +189,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     def after_crash(self) -> None:
         self.store = self.opened()
-        # What a limit removed may be back when the limit allows it again, as with nats-server.
+        # A removed message may be back when its limit allows it again, as with nats-server.
         state = self.store.state()
         for seq in range(state.first_seq, state.last_seq + 1):
             if seq not in self.model and seq in self.stored and (msg := self.load(seq)) is not None:
@@ -197,7 +197,7 @@ class StoreMachine(RuleBasedStateMachine):
                 self.model[seq] = msg
         assert state.lost_msgs == 0
 
-    # --- what a store says ---
+    # --- queries ---
 
     def load(self, seq: int) -> Message | None:
         try:
@@ -288,13 +288,13 @@ class StoreMachine(RuleBasedStateMachine):
         | st.binary(max_size=12)
     )
     def last_of_no_subject(self, pattern: bytes) -> None:
-        """It comes out of a header: it may be anything."""
+        """The subject may come from a header, so it may be any bytes."""
         got = self.store.get_last(pattern)
         assert got is None or matches(pattern, got[2])
 
 
 class MemoryMachine(StoreMachine):
-    """A store in memory beside a dict."""
+    """A memory store beside a dict."""
 
     in_memory = True
 

@@ -1,4 +1,4 @@
-"""Directories that nats-server wrote are opened, and nats-server opens what was changed in them."""
+"""gnats opens directories of nats-server, and nats-server opens them again after changes."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_a_directory_of_nats_server_is_opened(
         for seq, message in expected.items():
             subjects.setdefault(message[0], []).append(seq)
         assert store.subjects_state() == {name: (len(s), s[0], s[-1]) for name, s in subjects.items()}
-        # messages with a TTL of seq hours
+        # These messages have a TTL of their sequence in hours.
         gone = store.expire_msgs(store.get(expected_last(expected))[1] + 500 * 3600 * 10**9)
         due = [seq for seq in expected if stream == "PLAIN" and seq % 5 == 0 and seq <= 499]
         assert gone in (len(due), len(due) + 1)
@@ -81,7 +81,7 @@ def expected_last(expected: dict[int, Any]) -> int:
 
 
 async def served(server: Server, stream: str) -> tuple[dict[str, Any], dict[int, tuple[bytes, bytes, bytes]]]:
-    """The state of a stream and its messages, as nats-server says."""
+    """Return a stream's state and messages from a server."""
     client = await nats.connect(server.url)
 
     async def api(subject: str, request: object) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What a store says while the system gives it no descriptors: never that there is nothing."""
+"""A store without free descriptors reports an error, and never that messages do not exist."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ COUNT, SUBJECTS = 60, 3
 
 @contextmanager
 def no_descriptors() -> Iterator[None]:
-    """This process gets none more."""
+    """Let this process open no further descriptors inside the `with` block."""
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
     lowest = os.dup(0)
     os.close(lowest)
@@ -34,7 +34,7 @@ def no_descriptors() -> Iterator[None]:
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[FileStore]:
-    """A store of several blocks, of which the last one only is open."""
+    """A store of several blocks; only the last one is open."""
     store = FileStore(str(tmp_path), "S", block_size=2000)
     for i in range(COUNT):
         store.store_msg(b"s.%d" % (i % SUBJECTS), b"%d" % i + b"x" * 100)

@@ -1,4 +1,4 @@
-"""Which user a certificate stands for."""
+"""Finding the user of a client certificate (verify_and_map)."""
 
 from pathlib import Path
 
@@ -73,7 +73,7 @@ def test_values_are_escaped(tmp_path: Path, value: str, text: str) -> None:
 
 
 def written(directory: Path, *parts: tuple[x509.ObjectIdentifier, str]) -> str:
-    """A certificate's subject as text."""
+    """Make a certificate with a subject of these parts; return the subject as text."""
     subject = x509.Name([x509.NameAttribute(kind, value) for kind, value in parts])
     made = Certificates(directory).make("named", subject=subject)
     return PeerCertificate.from_der(made.der).subject_names

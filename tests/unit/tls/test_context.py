@@ -1,4 +1,4 @@
-"""Options about TLS that cannot be used are refused in one line; the others become what OpenSSL has."""
+"""TLS options: unusable ones are refused in one line, others become settings of OpenSSL."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""The check of `make lint` of layers: circles of imports, and imports of higher packages, are found."""
+"""tools/check_layers.py finds circles of imports, and imports of higher packages."""
 
 import subprocess
 import sys
@@ -12,7 +12,7 @@ TOOL = Path(__file__).parents[3] / "tools" / "check_layers.py"
 
 
 def check(root: Path, modules: dict[str, str]) -> subprocess.CompletedProcess[str]:
-    """Run the check on a tree of these modules."""
+    """Run the tool on a tree of these modules."""
     for path, text in modules.items():
         file = root / path
         file.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""The files for running gnats as a service: accepted by what reads them, and as strict as they claim."""
+"""The files for running gnats as a service: systemd accepts them, and they are as strict as they claim."""
 
 import os
 import re
@@ -23,7 +23,7 @@ Analyze = Callable[..., subprocess.CompletedProcess[str]]
 
 @pytest.fixture
 def analyze(tmp_path: Path) -> Analyze:
-    """Runs a command of systemd-analyze on the unit, whose paths are this machine's."""
+    """Run a command of systemd-analyze on the unit, with paths of this machine."""
     program = shutil.which("systemd-analyze")
     if program is None:
         pytest.skip("systemd-analyze is not installed (Debian package systemd)")

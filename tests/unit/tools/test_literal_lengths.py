@@ -1,4 +1,4 @@
-"""The compiler counts the bytes of a literal (includes/text), and nobody else."""
+"""No code gives the length of a literal as a number: the compiler counts it (includes/text)."""
 
 from __future__ import annotations
 

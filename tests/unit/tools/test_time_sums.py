@@ -1,4 +1,4 @@
-"""Times are added by helpers that do not wrap around (includes/times), and nowhere else."""
+"""Code adds times only with helpers that do not wrap around (includes/times)."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ def write(root: Path, files: dict[str, str]) -> None:
 
 
 def rows(root: Path, table: dict[str, str], plain: str = "") -> list[str]:
-    """The page for a tree: its lines about functions, and those that name modules."""
+    """Write the page for a tree; return its lines about functions and modules."""
     text = tool.draw(tool.Map(tool.read_tree(root), table, plain))
     return [line for line in text.splitlines() if line and "---" not in line and "nats-server" not in line]
 

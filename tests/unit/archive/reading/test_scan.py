@@ -1,4 +1,4 @@
-"""What becomes of one message: subjects, headers, times, sizes; batches and their bounds; bad input."""
+"""Scanning messages: subjects, headers, times, sizes; bounds of batches; bad input."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def test_the_latest_time_there_is_is_no_end(tmp_path: Path) -> None:
 
 
 def keys_that_collide(stages: int) -> list[bytes]:
-    """Keys of headers that have one hash as FNV-1a makes it, which anybody can compute."""
+    """Return header keys with the same FNV-1a hash, as a hostile publisher may choose them."""
     random = np.random.default_rng(1)
     state, keys = np.uint32(2166136261), [b""]
     for _ in range(stages):
@@ -194,7 +194,9 @@ def test_batches_keep_to_their_bounds(tmp_path: Path) -> None:
 def test_large_messages_that_just_fit_or_just_do_not(tmp_path: Path) -> None:
     home = make_home(tmp_path / "S")
     store = home.open()
-    headers = b"NATS/1.0\r\nA: ".ljust(985, b"x") + b"\r\n\r\n"  # all that a large message is read behind
+    headers = (
+        b"NATS/1.0\r\nA: ".ljust(985, b"x") + b"\r\n\r\n"
+    )  # as long as the part that is read before a large payload
     for _ in range(4):
         store.store_msg(b"orders.a", b"y" * 20_000, headers)
     store.close()
@@ -235,14 +237,14 @@ def test_the_largest_message_there_can_be_is_read(tmp_path: Path) -> None:
     assert batches[1].column("payload")[0].as_buffer().to_pybytes() == b"x" * most
 
 
-@pytest.mark.skipif("GNATS_SANITIZED" in os.environ, reason="a sanitizer keeps what is freed")
+@pytest.mark.skipif("GNATS_SANITIZED" in os.environ, reason="a sanitizer keeps freed memory")
 def test_memory_does_not_grow_with_the_stream(tmp_path: Path) -> None:
     home = make_home(tmp_path / "S")
     store = home.open(block_size=4 * MIB)
     for _ in range(256):
         store.store_msg(b"s", b"x" * MIB, flush=False)
     store.close()
-    Path("/proc/self/clear_refs").write_text("5")  # forget the peak
+    Path("/proc/self/clear_refs").write_text("5")  # reset the peak
     before = peak()
     rows = sum(batch.num_rows for batch in StreamSource(home.stream).scan(batch_bytes=4 * MIB).reader)
     assert rows == 256
@@ -250,7 +252,7 @@ def test_memory_does_not_grow_with_the_stream(tmp_path: Path) -> None:
 
 
 def peak() -> int:
-    """The most memory that this process has had, in KiB."""
+    """Return the peak resident memory of this process, in KiB."""
     (line,) = [x for x in Path("/proc/self/status").read_text().splitlines() if x.startswith("VmHWM")]
     return int(line.split()[1])
 
@@ -309,13 +311,13 @@ def test_what_no_message_can_have_is_no_bound(
     store = home.open()
     for ts in (-1, 1, 1_700_000_000_000_000_000):
         store.store_msg(b"s", b"", ts=ts)
-    store.flush_pending()  # one block: none is left out for its sequences
+    store.flush_pending()  # in one block, so that none is skipped by its sequences
     assert read_stream(home.path, **selection).read_all().column("sequence").to_pylist() == expected
     store.close()
 
 
 def test_threads_scan_side_by_side(tmp_path: Path) -> None:
-    """Buffers that one has given back are the others', and a batch keeps its own; while a store writes."""
+    """Threads scan while a store writes: they reuse returned buffers, but none of a live batch."""
     home = make_home(tmp_path / "S")
     store = home.open(block_size=1 * MIB)
     for seq in range(1, 4001):
@@ -389,7 +391,7 @@ def test_a_purge_that_was_interrupted_has_happened(tmp_path: Path) -> None:
 def test_a_block_that_is_removed_while_it_is_opened_is_no_damage(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cipher: str
 ) -> None:
-    """An encrypted one goes with its key, without which its records are none."""
+    """An encrypted block's key is removed with it; without it the records cannot be read."""
     home = make_home(tmp_path / "S", cipher)
     store = home.open()
     for _ in range(200):
@@ -460,7 +462,7 @@ def test_what_a_server_before_2_10_noted_beside_a_block_is_removed(tmp_path: Pat
         store.store_msg(b"s", b"%d" % seq)
     store.close()
     (home.path / "msgs" / "index.db").unlink()
-    numbers = bytes([5, 0, 4, 0, 10, 0, 2])  # messages, bytes, first, time, last, time, how many deleted
+    numbers = bytes([5, 0, 4, 0, 10, 0, 2])  # messages, bytes, first, time, last, time, number of deleted
     checksum = home.blocks[0].read_bytes()[-8:]
     index = home.path / "msgs" / "1.idx"
     index.write_bytes(b"\x16\x01" + numbers + checksum + bytes([2, 4]))

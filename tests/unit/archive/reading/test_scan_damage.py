@@ -1,4 +1,4 @@
-"""Damaged blocks: what can be read is read, nothing else is, and nothing is passed over in silence."""
+"""Damaged blocks: a scan yields every readable message and no wrong one, and reports every loss."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SUBJECT_LENGTH = (20, 21)
 
 
 def filled(path: Path, n: int, *, cipher: str = "", compression: str = "none") -> tuple[Home, list[Message]]:
-    """A closed stream of n messages, without an index."""
+    """Make a closed stream of n messages without an index; return it and the messages."""
     home = make_home(path, cipher)
     store = home.open(block_size=1024, compression=compression)
     for seq in range(1, n + 1):
@@ -33,7 +33,7 @@ def filled(path: Path, n: int, *, cipher: str = "", compression: str = "none") -
 
 
 def missing(scan: Scan) -> set[int]:
-    """The sequences that a scan says may be missing."""
+    """Return the sequences that a scan reports as possibly missing."""
     said = [*scan.damage, *([scan.tail] if scan.tail else [])]
     return {
         seq
@@ -58,7 +58,7 @@ def test_every_cut_of_a_block_costs_what_is_cut_and_is_said(tmp_path: Path, inde
         lost = {message[0] for message in stored} - {message[0] for message in found}
         assert [message for message in stored if message[0] not in lost] == found
         if _at_a_boundary(data, cut):
-            # a block that ends with a record may have been written so
+            # A block may end behind any record: this is no damage.
             assert not scan.damage
             assert scan.tail is None
             continue
@@ -93,12 +93,12 @@ def test_flipped_bits_never_make_a_message_and_are_never_silent(
     shutil.rmtree(folder)
     by_seq = {message[0]: message for message in stored}
     for seq, ts, subject, headers, payload in found:
-        # where the subject ends is in no checksum; that all of it is there is
+        # No checksum covers where the subject ends; one covers subject, headers and payload together.
         assert (ts, subject + headers + payload) == (by_seq[seq][1], by_seq[seq][2] + by_seq[seq][4])
     lost = set(by_seq) - {message[0] for message in found}
     if lost:
         assert scan.damage or scan.tail
-        # behind the last record there is, nothing tells of others
+        # Behind the last record that is left nothing shows that there were others.
         assert {seq for seq in lost if seq <= snapshot.last_seq} <= missing(scan)
     assert changed or not lost
 
@@ -194,7 +194,7 @@ def test_a_block_that_vanishes_after_the_snapshot_is_named(tmp_path: Path) -> No
 
 
 def test_a_stream_that_is_not_there_is_no_stream_without_messages(tmp_path: Path) -> None:
-    """As on another machine, which does not see the store."""
+    """The store's directory may be missing because this machine does not mount it."""
     home, _ = filled(tmp_path / "S", 60)
     snapshot = StreamSource(home.stream).snapshot()
     home.path.rename(tmp_path / "elsewhere")
@@ -215,7 +215,7 @@ def test_a_stream_that_is_made_anew_is_another_one(tmp_path: Path) -> None:
 
 
 def test_blocks_that_limits_have_removed_cost_no_reading_of_the_others(tmp_path: Path) -> None:
-    """A server that runs writes index.db every two minutes, and may remove blocks at any time."""
+    """index.db may be two minutes old and list blocks that limits have removed since."""
     home = make_home(tmp_path / "S", max_msgs=1000)
     store = home.open(block_size=4096)
     for seq in range(1, 1001):
@@ -230,7 +230,7 @@ def test_blocks_that_limits_have_removed_cost_no_reading_of_the_others(tmp_path:
     assert not (home.path / "msgs" / "1.blk").exists()
     assert int(home.blocks[2].stem) < behind < int(home.blocks[-1].stem)
     expected = served(store)
-    # who reads this one for the snapshot finds it damaged
+    # A snapshot that read this block would report damage.
     middle = home.blocks[2]
     data = middle.read_bytes()
     middle.write_bytes(bytes(len(data)))
@@ -259,7 +259,7 @@ def test_a_block_that_is_cut_while_it_is_read_ends_there(tmp_path: Path) -> None
 
 
 def test_gaps_that_are_damage_together_cost_no_memory(tmp_path: Path) -> None:
-    """Each record is as far from the one before as one may be; what is between them would fill the memory."""
+    """Sequences lie as far apart as possible: listing the missing ones between them would fill memory."""
     home = make_home(tmp_path / "S")
     home.open().close()
     step = 1 << 24

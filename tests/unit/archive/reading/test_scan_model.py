@@ -1,4 +1,4 @@
-"""The archive reads from a directory what a store that opens it has, whatever was done to it before."""
+"""The archive reads the same messages from a directory as a store that opens it, after any operations."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ HEADERS = [b"", b"", b"NATS/1.0\r\nA: 1\r\n\r\n", b"NATS/1.0\r\nA: \xff\r\nA: \\
 
 
 def takes(filters: list[str], subject: bytes) -> bool:
-    """Whether one of FILTERS takes a subject."""
+    """Return True if a filter matches the subject, or there are none."""
     for each in filters:
         raw = b"raw.\xff\xfe" if "raw" in each else each.encode()
         if re.fullmatch(re.escape(raw).replace(rb"\*", rb"[^.]+").replace(b">", b".+"), subject, re.DOTALL):
@@ -32,7 +32,7 @@ def takes(filters: list[str], subject: bytes) -> bool:
 
 
 class Directory(RuleBasedStateMachine):
-    """A stream that is written, changed, crashed and read."""
+    """Operations on a stream: store, change, crash, scan."""
 
     @initialize(
         max_msgs=st.sampled_from([-1, -1, 3, 10]),
@@ -151,7 +151,7 @@ class Directory(RuleBasedStateMachine):
         if filters:
             expected = [message for message in expected if takes(filters, message[2])]
         assert list(messages(snapshot.scan(selection))) == expected
-        # block by block, as tasks do it
+        # Block by block, as tasks do.
         each = [
             message
             for block in snapshot.select(selection)

@@ -22,7 +22,7 @@ Entry = tuple[str, str]
 
 
 def matches(entry: str, subject: str) -> bool:
-    """Whether an entry matches a subject, whose own wildcards are words that only wildcards match."""
+    """Return True if an entry matches a subject; the subject's own wildcards are plain tokens."""
     wanted, given_ = entry.split("."), subject.split(".")
     if "" in given_:
         return False
@@ -35,7 +35,7 @@ def matches(entry: str, subject: str) -> bool:
 
 
 def covers(wide: str, narrow: str) -> bool:
-    """Whether all that `narrow` matches is matched by `wide`."""
+    """Return True if `wide` matches every subject that `narrow` matches."""
     w, n = wide.split("."), narrow.split(".")
     for i, token in enumerate(w):
         if i == len(n):
@@ -48,7 +48,7 @@ def covers(wide: str, narrow: str) -> bool:
 
 
 def overlap(a: str, b: str) -> bool:
-    """Whether a literal subject exists that both match."""
+    """Return True if both match some literal subject."""
     x, y = a.split("."), b.split(".")
     for i in range(max(len(x), len(y))):
         if i == len(x) or i == len(y):
@@ -95,7 +95,7 @@ def filters(deny: list[Entry], subject: str, queue: str) -> bool:
     return (queue != "" or wild(subject)) and any(overlap(entry, subject) for entry, _ in deny)
 
 
-# ---- what is generated ----
+# ---- strategies ----
 
 TOKENS = st.sampled_from(["a", "b", "c", "*", "*", "a*", "$MQTT", "long-token-of-a-subject"])
 PUBLISHED = st.lists(TOKENS, min_size=1, max_size=4).map(".".join)
@@ -226,7 +226,7 @@ def test_equal_permissions_are_compiled_once_while_they_are_used() -> None:
     assert compile_permissions(source()).id > last
 
 
-# ---- what a poller remembers ----
+# ---- a poller's cache ----
 
 
 def test_verdicts_are_remembered_by_permissions_and_question() -> None:
@@ -241,7 +241,7 @@ def test_verdicts_are_remembered_by_permissions_and_question() -> None:
         assert not verdicts.deliver(first, b"a.b") and not verdicts.deliver(first, b"a.b", b"q")
         assert verdicts.deliver(first, b"c") and not verdicts.deliver(first, b"c", b"q")
         assert verdicts.deliver(first, b"c", b"qq") and verdicts.deliver(first, b"cq")
-        assert len(verdicts) == kept, "what is asked for a second time is kept"
+        assert len(verdicts) == kept, "the cache keeps an answer from the second question on"
 
 
 @given(steps=st.lists(st.tuples(st.integers(0, 2), st.booleans(), PUBLISHED, NAMES), max_size=100))
@@ -303,7 +303,7 @@ def test_noting_a_known_reply_uses_up_one_response() -> None:
     assert [table.use(b"r", 60) for _ in range(3)] == [True, True, False]
     table.note(b"r", 70)
     table.note(b"r", 90)
-    assert table.use(b"r", 170), "the time counts from the first"
+    assert table.use(b"r", 170), "the time must count from the first request"
     table.note(b"r", 171)
     assert [table.use(b"r", 171) for _ in range(4)] == [True, True, True, False]
 
@@ -326,7 +326,7 @@ def test_what_has_expired_goes_when_something_is_noted() -> None:
 def test_replies_are_what_a_lazy_table_says(
     most: int, expires: int, steps: list[tuple[bool, int, int]]
 ) -> None:
-    """nats-server keeps used up and expired entries for a while: nobody sees a difference."""
+    """The model keeps used and expired entries for a while, as nats-server does: the answers are the same."""
     table = Replies(most, expires)
     model: dict[bytes, list[int]] = {}
     now = 0

@@ -1,4 +1,4 @@
-"""Readers of header blocks against plain Python: whatever the bytes are, however many."""
+"""Readers of header blocks against plain Python, with blocks of any bytes and any length."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ names = st.sampled_from([*NAMES, b"NATS/1.0", b"\r\n", b"B"])
 
 
 def every_length() -> Iterator[bytes]:
-    """Blocks of each length: pieces of well-formed ones, cut off, and any bytes."""
+    """Yield blocks of each length: pieces of well-formed ones, cut off, and random bytes."""
     rng = random.Random(1)
     for length in range(LONGEST + 1):
         for _ in range(30):
@@ -84,14 +84,14 @@ def changed(hdr: bytes, name: bytes, value: bytes) -> bytes:
 
 
 def begun_without(hdr: bytes, name: bytes) -> bytes:
-    """However one takes it for lines: none of that name is left, and the next line begins on its own."""
+    """Remove every line of a name, whatever ends lines, and let the block end with a line's end."""
     lines = re.findall(rb"[^\n]*\n|[^\n]+", hdr[:-2])
     left = b"".join(line for line in lines if not line.startswith(name + b":")) or VERSION
     return left if left.endswith(b"\r\n") else left + b"\r\n"
 
 
 def textproto(hdr: bytes) -> list[tuple[bytes, bytes]]:
-    """As net/textproto has it, but for what continues on another line."""
+    """Parse as Go's net/textproto, apart from continuation lines."""
     fields: list[tuple[bytes, bytes]] = []
     for number, ended in enumerate(hdr.split(b"\n")[1:-1]):
         line = ended.removesuffix(b"\r")
@@ -127,7 +127,7 @@ def traced(hdr: bytes) -> list[tuple[bytes, bytes]]:
     return fields
 
 
-# -- what is compared ---------------------------------------------------------------------------------------
+# -- comparisons --------------------------------------------------------------------------------------------
 
 
 def check(hdr: bytes, name: bytes, value: bytes) -> None:
@@ -158,7 +158,7 @@ def test_blocks_of_every_length() -> None:
 @settings(suppress_health_check=[HealthCheck.too_slow])
 @given(blocks, names, st.binary(max_size=40))
 def test_any_bytes(hdr: bytes, name: bytes, value: bytes) -> None:
-    if name != b"\r\n":  # which is no name: only that nothing is read or written outside is of interest
+    if name != b"\r\n":  # not a name: the call only must not touch memory outside the block
         check(hdr, name, value)
     else:
         for what in ("remove", "remove like", "set", "add", "without"):
@@ -167,7 +167,7 @@ def test_any_bytes(hdr: bytes, name: bytes, value: bytes) -> None:
 
 @pytest.mark.parametrize("blank", [b" ", b"\t", b"\n", b"x", b":", b"a: b\n", b"a: b\r\n"])
 def test_large_blocks_are_read_in_one_go(blank: bytes) -> None:
-    """Time by the square of the size would be minutes."""
+    """Quadratic time would be minutes."""
     hdr = VERSION + b"a:" + blank * (LARGE // len(blank))
     for block in (hdr, hdr + b"\r\n\r\n"):
         assert tracing.fields(block) == traced(block)

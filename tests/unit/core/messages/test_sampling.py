@@ -1,4 +1,4 @@
-"""Which headers of a request ask for a measurement, and what of them goes into it."""
+"""Headers of a request that ask for a latency measurement, and those copied into it."""
 
 from __future__ import annotations
 

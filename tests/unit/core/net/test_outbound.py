@@ -1,4 +1,4 @@
-"""The queue of bytes for a socket: what is put in comes out, whatever the sizes and however it is put in."""
+"""The queue of bytes for a socket: bytes come out as they went in, for all sizes and ways to queue."""
 
 import random
 from dataclasses import dataclass, field
@@ -18,7 +18,7 @@ def edges() -> list[int]:
 
 
 def largest_piece() -> int:
-    """Bytes that a chunk holds at most."""
+    """Return the most bytes that a chunk holds."""
     low, high = 0, LARGEST + 1
     while low + 1 < high:
         middle = (low + high) // 2
@@ -122,7 +122,7 @@ def test_a_chunk_that_comes_back_to_its_pool_drops_its_block_once() -> None:
         assert block.users == 5
         assert queue.take(35) == NOISE[:10] * 3 + NOISE[:5]
         assert block.users == 2
-        other.refer(block, 1, 1)  # of the chunks that came back
+        other.refer(block, 1, 1)  # in chunks that were freed before
         assert block.users == 3
         assert other.take(10) == NOISE[1:2]
         assert queue.take(10) == NOISE[5:10]
@@ -131,7 +131,7 @@ def test_a_chunk_that_comes_back_to_its_pool_drops_its_block_once() -> None:
 
 @dataclass
 class Model:
-    """What a queue holds, naively: pieces of bytes, and the block that each refers to."""
+    """A naive queue: pieces of bytes, and the block that each refers to."""
 
     pieces: list[tuple[bytes, Block | None]] = field(default_factory=list)
 

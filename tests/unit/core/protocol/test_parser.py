@@ -1,4 +1,4 @@
-"""The protocol state machine with bytes alone: what it calls, and that no cut of its input changes that."""
+"""The protocol parser without a socket: its calls, which no cut of the input changes."""
 
 import pytest
 from hypothesis import given, settings
@@ -227,7 +227,7 @@ def test_anything_means_the_same_however_it_is_cut(data: bytes, cuts: list[int],
 @pytest.mark.parametrize("length", range(55, 75))
 @pytest.mark.parametrize("verb", [b"PUB ", b"HPUB "])
 def test_a_read_may_end_anywhere_behind_a_line(verb: bytes, length: int) -> None:
-    """Nothing behind what was read is looked at: the address sanitizer sees where a look ahead ends."""
+    """The parser reads no byte behind the input; the address sanitizer would see it."""
     sizes = b" 0 1" if verb == b"HPUB " else b" 1"
     subject = b"s" * (length - len(sizes))
     for end in (b"\r", b"\r\n", b"\n", b"\r\nx", b"\r\nx\r"):

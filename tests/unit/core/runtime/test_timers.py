@@ -19,12 +19,12 @@ INT64 = st.integers(LEAST, MOST)
 YEAR_2262 = 292 * 365 * 24 * 3600 * SECOND
 ROOM = 300
 TIMER = st.integers(0, 20)
-# a few moments, so that many are equal, and the ends of what there is
+# A few times, so that many are equal, and the ends of the range.
 WHEN = st.integers(0, 60) | st.sampled_from([YEAR_2262, YEAR_2262 + 1, MOST - 1, MOST, -1, LEAST])
 
 
 class TimersAgainstModel(RuleBasedStateMachine):
-    """A dictionary from timers to when they are due; `turn`: the last time that was asked for what is due."""
+    """The model is a dictionary from timers to due times; `turn` is the time of the last expire()."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -38,7 +38,7 @@ class TimersAgainstModel(RuleBasedStateMachine):
 
     @rule(timer=TIMER, when=WHEN)
     def set(self, timer: int, when: int) -> None:
-        """A new one, or one that is moved."""
+        """Set a new timer, or move one."""
         self.put(timer, when)
 
     @rule(timer=TIMER, later=st.integers(-20, 20))
@@ -63,7 +63,7 @@ class TimersAgainstModel(RuleBasedStateMachine):
 
     @rule(more=st.integers(0, 40), again=st.booleans())
     def expire(self, more: int, again: bool) -> None:
-        """What is due comes in order, once, even when each is set anew for at once while the round lasts."""
+        """Due timers fire in order, each once, even when each is set again for now during the round."""
         now = self.turn + more
         self.turn = now
         due = sorted((when, timer) for timer, when in self.model.items() if when <= now)

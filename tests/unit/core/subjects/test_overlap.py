@@ -1,4 +1,4 @@
-"""What a subscription and an import have in common, beside a naive model."""
+"""The subjects that a subscription and an import have in common, beside a naive model."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_what_is_common_is_heard_by_both(a: list[str], b: list[str], full: bool)
     common = overlap(subject.encode(), to.encode())
     both = [s for s in LITERALS if literal_match(s, subject) and literal_match(s, to)]
     if common is None:
-        # nats-server does not look for what needs something of both sides in turn
+        # nats-server finds no overlap that takes tokens from both sides in turn.
         assert not both or full
     else:
         assert [s for s in LITERALS if literal_match(s, common)] == both

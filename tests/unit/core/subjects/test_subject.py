@@ -1,4 +1,4 @@
-"""Subjects: what is valid, what is a wildcard, and which subjects cover or meet each other."""
+"""Subjects: validity, wildcards, and which subjects cover or overlap each other."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ def matches_tokens(pattern: list[str], literal: tuple[str, ...]) -> bool:
     return all(p in ("*", t) for p, t in zip(pattern, literal, strict=False))
 
 
-# no pattern names z: it stands for every token that a pattern can only reach by a wildcard
+# No pattern has the token z: it stands for every token that only a wildcard matches.
 UNIVERSE = [literal for n in range(1, 6) for literal in product("abz", repeat=n)]
 patterns = st.builds(
     lambda tokens, tail: [*tokens, ">"] if tail or not tokens else tokens,

@@ -1,4 +1,4 @@
-"""Many subjects at once, beside what a comparison of each with each says."""
+"""Comparisons of many subjects at once, beside a comparison of each pair."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_a_subject_of_very_many_tokens() -> None:
 
 
 def pairs_of_long(n: int) -> SubjectTrie:
-    """Where every two have something in common but their ends."""
+    """Make a trie whose subjects overlap in pairs, apart from their last tokens."""
     return SubjectTrie([f"a{i}.*.x" for i in range(n)] + [f"*.b{i}.y" for i in range(n)])
 
 

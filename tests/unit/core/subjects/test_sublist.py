@@ -1,4 +1,4 @@
-"""The subscription trie: who matches, what is left behind, and what threads see while it changes."""
+"""The subscription trie: matches, removal without leftovers, and reads by threads while it changes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def sublist() -> Sublist:
 
 
 def fill(sublist: Sublist, *subjects: str, queue: str = "") -> list[Handle]:
-    """Subscribes to each of them, with the subject for a sid."""
+    """Subscribe to each subject, with the subject as sid; return the handles."""
     return [sublist.subscribe(s.encode(), queue.encode(), s.encode()) for s in subjects]
 
 
@@ -154,7 +154,7 @@ def test_subjects_of_thousands_of_tokens(sublist: Sublist) -> None:
 
 
 def test_a_wildcard_at_every_level_does_not_make_matching_exponential(sublist: Sublist) -> None:
-    # two ways at each of 2,000 levels, but only 4,000 nodes
+    # Two branches at each of 2,000 levels, but only 4,000 nodes.
     n = 2000
     held = fill(sublist, *(".".join([*["t"] * i, "*"]) for i in range(n)), ".".join(["t"] * n))
     assert plain(sublist, ".".join(["t"] * n)) == {".".join(["t"] * n), ".".join([*["t"] * (n - 1), "*"])}
@@ -413,7 +413,7 @@ def test_churn_below_one_first_token_leaves_most_others_alone(sublist: Sublist) 
     for i in range(50):
         sublist.unsubscribe(sublist.subscribe(b"_INBOX.%d" % i))
     moved = sum(sublist.generation(s) != b for s, b in zip(others, before, strict=True))
-    assert moved < 20  # those that share one of 256 counters
+    assert moved < 20  # only those that share its counter, one of 256
     held = fill(sublist, "*.x")
     assert all(sublist.generation(s) > b for s, b in zip(others, before, strict=True))
     del held
@@ -441,7 +441,7 @@ operations = st.lists(
 
 
 class Model:
-    """A list of patterns, all of them tried against every subject."""
+    """A list of patterns; match() tries all of them."""
 
     def __init__(self) -> None:
         self.held: list[Handle] = []
@@ -491,7 +491,7 @@ def test_any_sequence_of_operations_agrees_with_a_list_of_patterns(
 
 
 def test_growing_and_shrinking_loses_no_edge(sublist: Sublist) -> None:
-    # every size of the table on the way up and down again, far past its first segments
+    # Grow and shrink through every size of the table, far past its first segments.
     rng = random.Random(3)
     held: dict[bytes, Handle] = {}
     for n in (1, 2, 3, 5, 17, 100, 700, 3000, 600, 50, 4, 1, 0, 40, 0):

@@ -1,4 +1,4 @@
-"""Subject transforms: what nats-server's functions make of subjects, its errors, and the way back."""
+"""Subject transforms: nats-server's functions, its errors, and inverse transforms."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gnats.core.subjects.transform import (
 
 pytestmark = pytest.mark.timeout(60)
 
-# source, destination, subject, what it becomes (None: it does not match)
+# source, destination, subject, result (None: the subject does not match)
 CASES = [
     ("foo", "bar", "foo", "bar"),
     ("foo", "bar", "bar", None),
@@ -165,7 +165,7 @@ def test_a_split_has_no_empty_tokens(token: str, delimiter: str) -> None:
     assert out is not None
     parts = token.split(delimiter)
     joined = ".".join(part for part in parts if part)
-    # but for nats-server's own exception: several delimiters at the beginning
+    # nats-server treats several delimiters at the beginning in its own way.
     assert out.decode() == ("." + joined if joined and parts[:2] == ["", ""] else joined)
 
 

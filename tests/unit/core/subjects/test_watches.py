@@ -1,4 +1,4 @@
-"""Interest: what sinks hear when subscriptions come and go, and watches of the first and the last one."""
+"""Interest: calls to sinks when subscriptions come and go; watches of the first and the last one."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def sublist() -> Sublist:
 
 
 def fill(sublist: Sublist, *subjects: str, queue: str = "") -> list[Handle]:
-    """Subscribe to each of them."""
+    """Subscribe to each subject; return the handles."""
     return [sublist.subscribe(subject.encode(), queue.encode(), b"1") for subject in subjects]
 
 

@@ -1,4 +1,4 @@
-"""Reply subjects of delivered messages, and what is answered on them."""
+"""Reply subjects of delivered messages, and the acknowledgements sent to them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pending acks beside a naive model: dictionaries and a list, as nats-server has them."""
+"""Pending acks beside a naive model of dictionaries and a list, which nats-server uses."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class PendingAgainstModel(RuleBasedStateMachine):
 
     @rule(n=st.integers(1, 60))
     def many(self, n: int) -> None:
-        """Enough to grow."""
+        """Add enough entries to make the table grow."""
         for seq in range(1000, 1000 + n):
             self.track(seq, seq, n, seq * 7 % 50)
 

@@ -1,4 +1,4 @@
-"""Pull requests: what they ask for, and in which order they are served."""
+"""Pull requests: parsing, and the order in which the queue serves them."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def test_other_heartbeats_come_when_they_are_due(interval: int) -> None:
 
 
 class QueueAgainstModel(RuleBasedStateMachine):
-    """A list of [reply, left, priority, when it is due]; equal priorities are in the order of arrival."""
+    """The model is a list of [reply, left, priority, due time], in order of arrival by priority."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -172,7 +172,7 @@ class QueueAgainstModel(RuleBasedStateMachine):
 
     @invariant()
     def nothing_is_due_before(self) -> None:
-        """It may be too early, for a request that was satisfied meanwhile, as long as there are others."""
+        """The deadline may be early, that of a satisfied request, while others wait; it is never late."""
         due = min((each[3] for each in self.model if each[3]), default=0)
         if due:
             assert 0 < self.queue.due <= due

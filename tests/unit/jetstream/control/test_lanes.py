@@ -1,4 +1,4 @@
-"""Turns: in the order in which they came where they concern each other, all at once where they do not."""
+"""Turns of requests: in order of arrival where their claims conflict, at once where they do not."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ CLAIMS = {
 
 
 class Many:
-    """Turns by number, and what has begun."""
+    """Turns by number, and the numbers of those that have begun."""
 
     def __init__(self) -> None:
         self.lanes = Lanes()
@@ -91,7 +91,7 @@ def test_one_that_goes_before_its_turn_is_in_nobodys_way() -> None:
 
 
 def test_what_begins_and_its_turn_are_freed_without_a_collection() -> None:
-    """Ten thousand that are dropped would otherwise keep the loop for a third of a second."""
+    """Otherwise the collection of ten thousand would block the event loop for a third of a second."""
 
     class Work:
         turn: Turn
@@ -144,6 +144,6 @@ def check(many: Many, what: dict[int, str]) -> None:
             held.setdefault(key, []).append(alone)
     assert all(len(claims) == 1 or not any(claims) for claims in held.values())
     assert len(set(many.begun)) == len(many.begun)
-    for name in CLAIMS:  # of the same kind, first come first served
+    for name in CLAIMS:  # turns with the same claim are first come, first served
         begun = [n for n in many.begun if what.get(n) == name]
         assert begun == sorted(begun)

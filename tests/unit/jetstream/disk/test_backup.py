@@ -1,4 +1,4 @@
-"""Backups that are written and read in pieces, and bytes that are none."""
+"""Backups written and read in pieces, and malformed ones."""
 
 from __future__ import annotations
 

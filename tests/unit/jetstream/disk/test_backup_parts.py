@@ -1,6 +1,6 @@
 """The files of a stream in a tar file, as nats-server before 2.15 backed it up.
 
-What tarfile writes is read, and what a client makes up costs no more than its bytes."""
+The parser reads archives of tarfile, and a made-up archive costs no more memory than its bytes."""
 
 from __future__ import annotations
 

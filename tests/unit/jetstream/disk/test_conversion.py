@@ -1,4 +1,4 @@
-"""Stores that become encrypted, or encrypted otherwise: nothing is lost, whenever that is interrupted."""
+"""Conversion of stores to another key or cipher: nothing is lost, wherever it is interrupted."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ NOW = {
 
 
 def write(directory: Path, keys: Keys, *, compression: str = "none") -> Messages:
-    """A stream of some blocks with a consumer, as it is when a server has ended."""
+    """Write a stream of several blocks and its consumer, as a stopped server does; return the messages."""
     seal = keys.make(directory, ACCOUNT, STREAM)
     write_stream_meta(directory, CONFIG, 1, seal)
     store = opened(directory, seal, block_size=4000, compression=compression)
@@ -84,7 +84,7 @@ def held(store: FileStore) -> Messages:
 
 
 def convert(directory: Path, keys: Keys, said: list[str]) -> Any:
-    """What the start of a server does with a stream and its consumer; the seal of the stream."""
+    """Convert a stream and its consumer as the start of a server does; return the stream's seal."""
     meta = read_stream_meta(directory, keys, ACCOUNT)
     seal = keys.open(directory / META_KEY, ACCOUNT, STREAM)
     seal = convert_stream(directory, keys, ACCOUNT, meta.config, meta.created, seal, said.append)
@@ -97,7 +97,7 @@ def convert(directory: Path, keys: Keys, said: list[str]) -> Any:
 
 
 def check(directory: Path, keys: Keys, messages: Messages, said: list[str]) -> None:
-    """All is there, and can be opened with the key and the cipher that are configured."""
+    """Require that everything is there, and is encrypted with the configured key and cipher."""
     seal = keys.open(directory / META_KEY, ACCOUNT, STREAM)
     assert seal and seal.is_current
     store = opened(directory, seal, said)
@@ -125,17 +125,17 @@ def test_what_was_stored_is_converted(tmp_path: Path, before: str, now: str, com
     convert(tmp_path / STREAM, keys, said)
     assert len(said) == (before != now)
     check(tmp_path / STREAM, keys, messages, said := [])
-    assert said == [], "index.db is as good as it was"
+    assert said == [], "index.db was not good any more"
     convert(tmp_path / STREAM, keys, said)
     assert said == [], "there was something to convert again"
 
 
 class Ended(BaseException):
-    """The process ends here."""
+    """Stands for the end of the process."""
 
 
 class Steps:
-    """Ends the process before the `last` step that something else can see on the disk."""
+    """Raises Ended before step `last` of those that change the disk."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, last: int) -> None:
         self.left = last
@@ -169,7 +169,7 @@ def test_a_conversion_may_end_at_any_step(tmp_path: Path, before: str, now: str)
     while ended:
         home = tmp_path / str(last) / STREAM
         shutil.copytree(written, home)
-        for again in (0, 3):  # and a second time, soon after the next start
+        for again in (0, 3):  # with 3: again, soon after the next start
             with ending(last if again == 0 else again):
                 try:
                     convert(home, keys, [])
@@ -182,7 +182,7 @@ def test_a_conversion_may_end_at_any_step(tmp_path: Path, before: str, now: str)
         check(home, keys, messages, [])
         shutil.rmtree(home.parent)
         last += 1
-    assert last > 40, "the conversion has more steps than that"
+    assert last > 40, "the conversion has too few steps"
 
 
 @pytest.mark.parametrize("before", ["chacha", "aes"])
@@ -227,7 +227,7 @@ def test_damage_is_not_encrypted(tmp_path: Path) -> None:
 
 
 def test_an_old_new_file_of_a_block_is_not_taken(tmp_path: Path) -> None:
-    """Another server has used the directory after a conversion was interrupted."""
+    """A .new file of an interrupted conversion is stale when another server has used the directory since."""
     home = tmp_path / STREAM
     messages = write(home, Keys(BEFORE["aes"]))
     (home / "msgs" / "1.blk.new").write_bytes(os.urandom(500))

@@ -1,4 +1,4 @@
-"""The descriptions of streams and consumers: whenever writing them ends, there is one or there is none."""
+"""Descriptions of streams and consumers: a crash while one is written leaves a whole one, or none."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NEW = ConsumerConfig(durable_name="C", description="new")
 
 
 class Cut(Exception):
-    """The end of the process."""
+    """Stands for the end of the process."""
 
 
 def write(directory: Path, config: ConsumerConfig, *, sync: bool = False) -> None:
@@ -34,7 +34,7 @@ def found(directory: Path) -> str:
 
 @contextmanager
 def cut_after(monkeypatch: pytest.MonkeyPatch, steps: int) -> Iterator[None]:
-    """The process ends before the step with this number, which changes a file or a directory."""
+    """Raise Cut at the step with this number, counting from 0, of those that change files or directories."""
     left = steps
 
     def counted(call: Any) -> Any:
@@ -122,7 +122,7 @@ def test_what_is_undone_is_as_it_was(tmp_path: Path) -> None:
     (stream / "msgs" / "1.blk").write_bytes(b"block")
     undo.undo()
     assert not list(tmp_path.iterdir())
-    undo.undo()  # there is nothing to do
+    undo.undo()  # the second call has no effect
     write_stream_meta(stream, StreamConfig(name="S", description="old"), 1)
     (stream / "msgs").mkdir()
     before = {path.name: path.read_bytes() for path in stream.iterdir() if path.is_file()}

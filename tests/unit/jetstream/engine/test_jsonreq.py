@@ -1,4 +1,4 @@
-"""JSON requests that are read without Python, beside json, and Go's rules in Python (gnats.go.jsonsyntax)."""
+"""The compiled parser of JSON requests, beside json and Go's rules in Python (gnats.go.jsonsyntax)."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_strings_are_unescaped() -> None:
             '{"id":1,"batch":""}',
             "json: cannot unmarshal number into Go struct field Request.id of type string",
         ),
-        # not JSON at all comes first
+        # The error for malformed JSON comes first.
         ('{"id":1,"batch":x}', "invalid character 'x' looking for beginning of value"),
         ('{"id":"\x01"}', "invalid character '\\x01' in string literal"),
         ('{"id":"\\q"}', "invalid character 'q' in string escape code"),
@@ -191,7 +191,7 @@ def test_every_object_is_read_as_json_reads_it(members: dict[str, Any], indent: 
         "id": lambda v: type(v) is str,
         "multi_last": lambda v: type(v) is list and all(each is None or type(each) is str for each in v),
     }
-    # names that differ only in case are one name here
+    # Names are compared without case.
     members = {name: value for name, value in members.items() if name in TYPES or name.lower() not in TYPES}
     got, error = read(json.dumps(members, indent=indent))
     expected: dict[str, Any] = {}

@@ -15,7 +15,7 @@ Sources = dict[str, dict[str, str] | None]
 
 
 def in_order(sources: Sources) -> Sources:
-    """As Go sorts keys: by their bytes."""
+    """Sort keys as Go does, by their bytes."""
 
     def sort(found: dict[str, str] | None) -> dict[str, str] | None:
         return found and dict(sorted(found.items(), key=lambda item: item[0].encode()))
@@ -54,7 +54,7 @@ def test_values_are_set(sources: Sources, stream: str, subject: str, value: str)
 
 @given(st.text('{}[]":,ab \\un0', max_size=30))
 def test_any_text_is_read_or_refused(text: str) -> None:
-    """As json.loads takes it, which takes the same syntax, but for what a string may hold."""
+    """The parser accepts the syntax of json.loads, apart from some characters in strings."""
     found = probe_sources(text.encode())
     try:
         members = json.loads(text, object_pairs_hook=list)

@@ -1,4 +1,4 @@
-"""Which consumers a message concerns: the same as if every one of them were asked."""
+"""The index of consumers by filter finds the same consumers as asking every one of them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PATTERNS = st.one_of(
 
 
 def apart(patterns: list[str]) -> list[str]:
-    """Those that go into one consumer: no two of them have a subject in common."""
+    """Return patterns for one consumer: no two of them overlap."""
     kept: list[str] = []
     for pattern in patterns:
         if not any(collide(pattern, other) for other in kept):
@@ -52,7 +52,7 @@ def js() -> Iterator[NativeJs]:
 
 
 class Model:
-    """A stream, its consumers, and what they should say."""
+    """A stream, its consumers, and their expected numbers."""
 
     names = count(1)
 
@@ -61,7 +61,7 @@ class Model:
         self.stream = f"L{next(self.names)}"
         self.consumers: dict[str, list[str]] = {}
         self.past: dict[str, int] = {}
-        """Where a purge of all that a consumer wanted has moved it, whatever it wants later."""
+        """By consumer: the sequence to which a purge of all its subjects moved it, whatever its filters."""
         self.messages: dict[int, str] = {}
         self.last = 0
         self.next = 0
@@ -115,7 +115,7 @@ class Model:
     def purge(self, pattern: str) -> None:
         if any(len(patterns) > 1 for patterns in self.consumers.values()):
             pattern = (
-                ""  # of one subject, it has consumers of several leave out the others, as in nats-server
+                ""  # a purge of one subject moves consumers of several past the others too, as in nats-server
             )
         self.js.purge(self.stream, filter=self.prefix + pattern if pattern else "")
         self.messages = {
@@ -138,7 +138,7 @@ class Model:
         }
 
     def check_look_up(self, pattern: str) -> None:
-        """Nobody is left out, and where there are too many to ask them all nobody is there for nothing."""
+        """The index leaves out no interested consumer; where it chooses, it names only interested ones."""
 
         def ask(_: object) -> tuple[list[str], bool]:
             stream = self.js.streams[self.stream]
@@ -184,7 +184,7 @@ def test_consumers_count_what_they_want(
 
 @pytest.mark.parametrize("many", [3, 30])
 def test_interest_is_any_consumers(js: NativeJs, many: int) -> None:
-    """A stream that keeps what somebody wants keeps nothing else, and nothing longer."""
+    """An interest stream keeps exactly the messages that a consumer still needs."""
     name = f"I{many}"
     js.create_stream(name, subjects=[f"{name}.>"], retention="interest")
     for number in range(many):

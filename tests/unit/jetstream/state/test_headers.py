@@ -37,7 +37,7 @@ lines = st.lists(
 
 
 def find(hdr: bytes, name: bytes) -> bytes | None:
-    """The value of the first line of that name: the plain way."""
+    """Return the value of the first line of a name, in plain Python."""
     at = hdr.find(b"\r\n")
     while at >= 0 and at + 4 < len(hdr) + 2:
         line = hdr[at + 2 :]

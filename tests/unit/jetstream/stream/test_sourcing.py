@@ -1,4 +1,4 @@
-"""How far sources have come: what is written down, what headers say, what other servers answer."""
+"""Positions of sources: saved files, source headers, answers of other servers."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_a_state_that_was_cut_short_is_a_value_error(
 
 
 def model(headers: list[str | None], wanted: list[tuple[str, str, int]]) -> dict[str, tuple[int, str]]:
-    """streamAndSeq of stream.go, of each header from the last to the first."""
+    """Find positions as nats-server's streamAndSeq (stream.go), from the last header to the first."""
     found: dict[str, tuple[int, str]] = {}
     for seq, value in reversed(list(enumerate(headers, 1))):
         if value is None:

@@ -1,4 +1,4 @@
-"""What monitoring pages can be asked for."""
+"""The query arguments of monitoring pages."""
 
 from typing import Any
 

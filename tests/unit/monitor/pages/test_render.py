@@ -1,4 +1,4 @@
-"""Pages as text, and what making them loads."""
+"""Pages as text, and the modules that making them loads."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""Reads a configuration's text as a server would."""
+"""Read a configuration's text as a server does."""
 
 from gnats.conf import parse
 from gnats.options.keys import apply_config
@@ -8,14 +8,14 @@ HERE = "server.conf"
 
 
 def read(text: str) -> tuple[Options, list[str]]:
-    """The options that a text sets, and the warnings. Raises OptionError."""
+    """Return the options that a text sets, and the warnings. Raises OptionError."""
     opts = Options()
     warnings = apply_config(opts, parse(text, HERE), HERE)
     return opts, warnings
 
 
 def options(text: str) -> Options:
-    """The options of a text that nothing is wrong with."""
+    """Return the options of a text, which must cause no warning."""
     opts, warnings = read(text)
     assert warnings == []
     return opts

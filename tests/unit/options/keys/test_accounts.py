@@ -25,7 +25,7 @@ ACCOUNT = encode(Prefix.ACCOUNT, b"a" * 32)
 
 
 def account(text: str) -> AccountConfig:
-    """What a block says about account A; there is a B."""
+    """Return account A with this block; there is an account B too."""
     found = options(f"accounts {{ A {{ {text} }}, B {{}} }}").accounts
     assert found[1] == AccountConfig("B")
     return found[0]
@@ -132,7 +132,7 @@ def test_an_account_has_a_name(text: str) -> None:
 
 
 def test_a_threshold_is_for_services_only() -> None:
-    """nats-server finds it or not, by chance."""
+    """nats-server reports this error or not, by chance."""
     with pytest.raises(OptionError, match=r":1:\d+: Detected response directive on non-service"):
         options("accounts { A { exports: [{threshold: 1s, stream: a}] } }")
 

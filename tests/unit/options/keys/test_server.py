@@ -1,4 +1,4 @@
-"""The keys at the top of a configuration."""
+"""The keys at the top level of a configuration."""
 
 import pytest
 
@@ -11,7 +11,7 @@ pytestmark = pytest.mark.timeout(60)
 
 
 def changed(opts: Options) -> dict[str, object]:
-    """The options that are not what they are without a configuration."""
+    """Return the options that differ from the defaults."""
     default = Options()
     names = set(Options.__dataclass_fields__) - {"config_file", "config_digest"}
     return {name: getattr(opts, name) for name in names if getattr(opts, name) != getattr(default, name)}

@@ -1,4 +1,4 @@
-"""Who may import what: authorization, duplicates, cycles, and how exports and imports are resolved."""
+"""Exports and imports of accounts: authorization, duplicates, cycles, resolution."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The state files: as written, as older versions wrote them, and corrupted."""
+"""The state files: of this version, of older ones, and corrupted."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ def test_the_index_that_nats_server_wrote(clear: Written) -> None:
         assert ttls <= sum(b[7] for b in blocks) <= ttls + len(clear.deleted[stream])
         final = clear.blocks(stream)[-1]
         assert last == (int(final.stem), final.read_bytes()[-8:])
-        # nats-server has its subjects in another order
+        # nats-server writes subjects in another order.
         again = encode_index(state, subjects, blocks, last)
         assert len(again) == len(payload)
         assert again[:2] == payload[:2]

@@ -1,4 +1,4 @@
-"""Encryption of a store: published vectors, and what nats-server encrypted."""
+"""Encryption of a store: published vectors, and files encrypted by nats-server."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SEED = bytes(range(0x80, 0xA0))
 
 
 def test_xchacha20_vector() -> None:
-    # of draft-irtf-cfrg-xchacha, its beginning
+    # The beginning of the vector in draft-irtf-cfrg-xchacha.
     nonce = bytes(range(0x40, 0x57)) + b"\x58"
     text = (
         b'The dhole (pronounced "dole") is also known as the Asiatic wild dog, red dog, and whistling dog. '
@@ -107,7 +107,7 @@ def test_what_is_asked_wrongly() -> None:
 @pytest.fixture
 def sealed(written: Written) -> Written:
     if not written.cipher:
-        pytest.skip("in clear")
+        pytest.skip("not encrypted")
     return written
 
 

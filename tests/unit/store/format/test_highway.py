@@ -14,7 +14,7 @@ from gnats.store.format.highway import HighwayHash, checksum, gathered, key_of, 
 
 pytestmark = pytest.mark.timeout(60)
 
-# of b"", b"\0", b"\0\1", ... under the key of bytes 0 to 31
+# Hashes of b"", b"\0", b"\0\1", ... with the key of bytes 0 to 31.
 VECTORS = re.findall(
     r"\w+",
     """

@@ -1,4 +1,4 @@
-"""N.idx of nats-server before 2.10, whole and damaged."""
+"""The N.idx files of nats-server before 2.10, whole and damaged."""
 
 from __future__ import annotations
 

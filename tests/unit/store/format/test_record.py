@@ -82,7 +82,7 @@ def test_every_bit_is_checked() -> None:
             record = decode(BLOCK, bytes(changed))
         except (EOFError, ValueError):
             continue
-        # where the headers end is in no checksum; nats-server's records are so
+        # No checksum covers where the headers end, in nats-server's format.
         assert 29 <= bit // 8 < 33
         assert record[4] + record[5] == whole[4] + whole[5]
 

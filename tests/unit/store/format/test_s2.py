@@ -1,4 +1,4 @@
-"""S2: round trips, every kind of tag and chunk, and what is damaged."""
+"""S2: round trips, every kind of tag and chunk, damaged input."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def test_matches_of_all_lengths_and_distances(size: int, distance: int) -> None:
         (literal(b"abcd") + b"\x0e\x02\x00", b"abcdcdcd"),
         (literal(b"abcd") + b"\x0f\x02\x00\x00\x00", b"abcdcdcd"),
         (literal(b"ab") + b"\x02\x02\x00", b"aba"),
-        # the last offset again, with each way to say a length
+        # the last offset again, with each encoding of a length
         (literal(b"abcd") + b"\x02\x04\x00" + b"\x01\x00", b"abcd" + b"abcda"[:1] + b"bcda"),
         (literal(b"ab") + b"\x06\x02\x00" + b"\x11\x00", b"abab" + b"abababab"),
         (literal(b"ab") + b"\x06\x02\x00" + b"\x15\x00\x02", b"abab" + b"ab" * 5),

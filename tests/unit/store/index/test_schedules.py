@@ -1,4 +1,4 @@
-"""The index of schedules, and what a store knows of those among its messages."""
+"""The index of schedules, alone and in a store."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def written(directory: Path) -> Scheduled:
 
 
 def settled(directory: Path, **limits: object) -> Scheduled:
-    """What a store knows that is opened now; it writes that when something has changed."""
+    """Open a store, change it so that it writes its schedules, and return these."""
     store = open_store(directory, **limits)
     store.skip()
     store.close()
@@ -135,7 +135,7 @@ def settled(directory: Path, **limits: object) -> Scheduled:
 
 
 def crash(store: FileStore, directory: Path) -> Path:
-    """What a store has written so far, without its end."""
+    """Copy the files as a crash would leave them, and close the store; return the copy's directory."""
     store.flush_pending()
     copy = directory.with_name(directory.name + "-copy")
     (copy / "msgs").mkdir(parents=True)
@@ -159,11 +159,11 @@ STEPS = st.one_of(
     ),
 )
 DISTANT = 3_000_000_000
-"""Seconds since 1970, behind any clock's time."""
+"""Seconds since 1970, later than the present time."""
 
 
 def run(store: FileStore | MemStore, steps: list[tuple[object, ...]]) -> Scheduled:
-    """What is scheduled when all has been done."""
+    """Run steps on a store; return the expected schedules at the end."""
     model: Scheduled = {}
     subjects: dict[int, bytes] = {}
     for what, *args in steps:

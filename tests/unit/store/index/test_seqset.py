@@ -13,7 +13,7 @@ from gnats.store.index.seqset import SequenceSet
 
 pytestmark = pytest.mark.timeout(120)
 
-# around a few nodes, and at the end of what there is
+# Around a few nodes, and at the end of the range.
 SEQS = st.one_of(st.integers(0, 10_000), st.integers(2**64 - 5000, 2**64 - 1))
 LENGTHS = st.one_of(st.integers(0, 100), st.integers(1900, 2200), st.integers(4000, 5000))
 
@@ -36,7 +36,7 @@ def runs(seqs: set[int]) -> list[tuple[int, int]]:
 
 
 def check_tree(data: bytes) -> list[int]:
-    """The bases of an encoded set, which must be a walk of a balanced tree with the right heights."""
+    """Return the bases of an encoded set; require a walk of a balanced tree with right heights."""
     count, size = struct.unpack_from("<II", data, 2)
     nodes = []
     members = 0
@@ -50,7 +50,7 @@ def check_tree(data: bytes) -> list[int]:
     assert len(data) == 10 + 266 * count
 
     def walk(low: int, high: int) -> int:
-        """Takes the subtree of bases in [low, high) off the front; its height."""
+        """Remove the subtree of bases in [low, high) from the front; return its height."""
         if not nodes or not low <= nodes[0][0] < high:
             return 0
         base, height = nodes.pop(0)
@@ -157,7 +157,7 @@ def test_dense_ranges_are_small() -> None:
 
 
 def version_1(nodes: dict[int, list[int]]) -> bytes:
-    """A set of nodes of 4096, by base, as version 1 has it."""
+    """Encode a set in version 1, with nodes of 4096 by base."""
     data = struct.pack("<BBII", 22, 1, len(nodes), sum(len(seqs) for seqs in nodes.values()))
     for base, seqs in nodes.items():
         words = [0] * 64

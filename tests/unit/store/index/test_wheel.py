@@ -16,7 +16,7 @@ from gnats.store.index.wheel import HashWheel
 pytestmark = pytest.mark.timeout(120)
 
 SEQS = st.one_of(st.integers(0, 300), st.integers(2**64 - 50, 2**64 - 1))
-# the same slot in several turns of the wheel, and the ends of what there is
+# The same slot in several turns of the wheel, and the ends of the range.
 TIMES = st.one_of(
     st.integers(0, 20 * SECOND),
     st.builds(lambda turn, s: (turn * 4096 + s) * SECOND, st.integers(0, 5), st.integers(0, 5)),

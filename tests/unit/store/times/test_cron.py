@@ -1,4 +1,4 @@
-"""When schedules are due, beside a model that looks at every minute, or at every second."""
+"""Due times of cron patterns, beside a model that tries every minute or every second."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ RANGES = ((0, 59), (0, 59), (0, 23), (1, 31), (1, 12), (0, 6))
 
 
 def due(pattern: str, ts: int, zone: str | None = None, now: int = 0) -> int | None:
-    """Seconds since 1970; None when the pattern is refused."""
+    """Return the due time in seconds since 1970, or None for a bad pattern."""
     kind, when, _ = probe_due(
         pattern.encode(), None if zone is None else zone.encode(), ts * SECOND, now * SECOND
     )
@@ -34,7 +34,7 @@ def due(pattern: str, ts: int, zone: str | None = None, now: int = 0) -> int | N
 
 
 def values(field: str, low: int, high: int) -> set[int]:
-    """What a field of the test's own making means."""
+    """Return the values that a generated field matches."""
     found: set[int] = set()
     for part in field.split(","):
         span, _, step = part.partition("/")
@@ -126,7 +126,7 @@ ZONES = ("Europe/Amsterdam", "America/New_York", "Asia/Kolkata", "Australia/Sydn
 @example("Europe/Amsterdam", ("0", "30", "2", "*", "*", "*"), 1761433200 - START)
 @example("Europe/Amsterdam", ("0", "30", "2", "*", "*", "*"), 1761438600 - START)
 def test_hours_are_those_that_clocks_of_a_zone_show(zone: str, parts: tuple[str, ...], after: int) -> None:
-    # the examples: a night without 2:30, and one that has it twice
+    # The examples are a night without 2:30, and one with 2:30 twice.
     pattern = " ".join(parts)
     check = fits(pattern)
     clock = ZoneInfo(zone)

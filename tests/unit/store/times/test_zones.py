@@ -1,4 +1,4 @@
-"""Time zones beside Python's, which reads the same files."""
+"""Time zones beside Python's zoneinfo, which reads the same files."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gnats.store.times.zones import has_database, probe_parse, probe_zone
 DIRECTORY = Path("/usr/share/zoneinfo")
 FROM, UNTIL = 0, 4_000_000_000
 
-pytestmark = pytest.mark.skipif(not DIRECTORY.is_dir(), reason="there is no time zone database here")
+pytestmark = pytest.mark.skipif(not DIRECTORY.is_dir(), reason="no time zone database is installed")
 
 
 def zone_of(path: Path) -> ZoneInfo:
@@ -85,7 +85,7 @@ def test_before_the_first_transition_it_is_not_summer() -> None:
 
 
 def tzif(transitions: list[tuple[int, int]], types: list[tuple[int, bool]], rules: str) -> bytes:
-    """A file of version 2, with nothing in its part of version 1."""
+    """Encode a TZif file of version 2 with an empty version 1 part."""
     head = struct.pack(">4sc15x6l", b"TZif", b"2", 0, 0, 0, 0, 1, 4)
     body = struct.pack(">lBB", 0, 0, 0) + b"UTC\0"
     wide = struct.pack(">4sc15x6l", b"TZif", b"2", 0, 0, 0, len(transitions), len(types), 4)
