@@ -1,1 +1,1 @@
-"""Measures gnats and nats-server side by side. See README.md."""
+"""Measure gnats and nats-server in turn. See README.md."""

@@ -1,12 +1,12 @@
-"""How fast the archive's scanner is: `python -m perf.archive`.
+"""Measure the archive's scanner: `python -m perf.archive`.
 
-Streams are written by gnats's own store and scanned into Arrow batches on one core, with every checksum
-verified, from the page cache. Beside it, in turn: copying memory from one buffer to another, which says what
-the machine can do at that moment. Bytes are those of the block files. `snapshot` is what it takes to find out
-what a stream holds without its index, which reads all records.
+gnats's store writes the streams; the scanner reads them into Arrow batches on one core, from the page cache,
+and verifies every checksum. Rounds of it alternate with copying memory, which shows what the machine can do
+at that moment. Bytes are those of the block files. `snapshot` is the time to find out what a stream without
+an index holds, which reads all records.
 
-With --parquet, --start or --memory that is measured instead (see `perf.archiving`), with so many messages of
-128 bytes.
+--parquet, --start and --memory measure something else instead (see `perf.archiving`), with messages of 128
+bytes.
 """
 
 import argparse
@@ -51,7 +51,7 @@ class Case:
 
 @dataclass
 class Result:
-    """Of one stream; rates are medians of the rounds, bytes a second of the block files."""
+    """The result of one stream; rates are medians of the rounds, in bytes of block files a second."""
 
     name: str
     messages: int
@@ -63,7 +63,7 @@ class Result:
 
 
 def fill(folder: Path, case: Case) -> StreamDir:
-    """A stream of a thousand subjects, without an index."""
+    """Write a stream of a thousand subjects, without an index; return its directory."""
     store = FileStore(str(folder), "S", block_size=BLOCK, compression=case.compression)
     payload = os.urandom(case.size)
     if case.compression != "none":
@@ -84,7 +84,7 @@ def seconds(do: Callable[[], object]) -> float:
 
 
 def measure(folder: Path, case: Case, rounds: int, batch_bytes: int) -> Result:
-    """Raises RuntimeError when the scan is not of all messages."""
+    """Measure one stream. Raises RuntimeError when a scan misses messages."""
     stream = fill(folder, case)
     size = sum(path.stat().st_size for path in (folder / "msgs").glob("*.blk"))
     source = StreamSource(stream)
@@ -120,7 +120,7 @@ def measure(folder: Path, case: Case, rounds: int, batch_bytes: int) -> Result:
 
 
 def report(results: list[Result]) -> str:
-    """The table, in Markdown."""
+    """Return the table in Markdown."""
     lines = [
         "Scanning streams into Arrow on one core; GB/s, and of copying memory.",
         "",

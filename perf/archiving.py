@@ -1,16 +1,15 @@
-"""What the archive as a whole takes; `python -m perf.archive` runs it.
+"""Measure the archive as a whole; `python -m perf.archive` runs this.
 
-`parquet`: a store becomes Parquet, in rows a second from the first look at it to the last file: by the job
-(in this process, in processes, in Spark), and by what else there is: Spark's own writer fed by the data
-source, the same with a source that yields tuples, and a client (nats-py) that consumes the stream from a
-server and writes with pyarrow. They are measured in turn; Spark's session is there before, and has done each
-once. The processes are started anew each time. A tenth of the messages says whether the cost is linear.
+`parquet`: convert a store to Parquet, in rows a second from opening the store to the last file: by the job
+(in this process, in processes, in Spark), and by alternatives: Spark's own writer with the data source, the
+same with a source that yields tuples, and a client (nats-py) that consumes the stream from a server and
+writes with pyarrow. They take turns. Spark's session exists before, and has run each way once; the processes
+start anew each time. A run with a tenth of the messages shows whether the cost is linear.
 
-`start`: the command when there is nothing new, beside a Spark session that only starts.
+`start`: the command with nothing new to archive, beside a Spark session that only starts.
 
-`memory`: the most that a process of the job has in memory (VmHWM: with what it has mapped of blocks, which
-the kernel can take back), for two settings of --task-memory and two sizes of blocks; beside it, a run with
-nothing to do.
+`memory`: the peak memory of a process of the job (VmHWM, which includes mapped blocks that the kernel can
+take back), for two settings of --task-memory and two sizes of blocks; beside it, a run with nothing to do.
 """
 
 import asyncio
@@ -59,7 +58,7 @@ MIB = 1 << 20
 
 @dataclass
 class Rate:
-    """Of one way to Parquet: the median of the rounds, in rows a second; bytes of its files."""
+    """One way to Parquet: the median of the rounds in rows a second, and the bytes of its files."""
 
     way: str
     rows: int
@@ -77,7 +76,7 @@ class Start:
 
 @dataclass
 class Peak:
-    """Memory of a run of the job in one process, bytes."""
+    """Peak memory of runs of the job in one process, in bytes."""
 
     block_bytes: int
     task_memory: str
@@ -86,7 +85,7 @@ class Peak:
 
 
 def fill(root: Path, messages: int, block: int = BLOCK) -> None:
-    """A store directory with one stream of 128 byte messages of a thousand subjects."""
+    """Write a store directory with one stream of 128-byte messages of a thousand subjects."""
     folder = root / "jetstream" / "$G" / "streams" / NAME
     folder.mkdir(parents=True)
     config = StreamConfig(
@@ -102,7 +101,7 @@ def fill(root: Path, messages: int, block: int = BLOCK) -> None:
 
 
 class TupleReader(Reader):
-    """Yields rows, as data sources do that know nothing of Arrow."""
+    """Yields rows, as data sources without Arrow do."""
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         at = self.schema.fieldNames().index("headers") if "headers" in self.schema.fieldNames() else None
@@ -114,7 +113,7 @@ class TupleReader(Reader):
 
 
 class TupleSource(JetStreamSource):
-    """The data source, but for what its readers yield."""
+    """The data source, with readers that yield tuples."""
 
     @classmethod
     def name(cls) -> str:
@@ -140,7 +139,7 @@ def by_job(root: Path, out: Path, engine: Engine) -> None:
 
 
 def by_spark(spark: SparkSession, source: str, root: Path, out: Path) -> None:
-    """With Spark's writer, and the columns and the compression of the job's files."""
+    """Write with Spark's writer, with the columns and the compression of the job's files."""
     table = spark.read.format(source).load(str(root)).select(*FILE_SCHEMA.names)
     table.write.option("compression", "zstd").parquet(str(out))
 
@@ -151,7 +150,7 @@ def by_client(url: str, out: Path, rows: int) -> None:
 
 
 async def _consume(url: str, out: Path, rows: int) -> None:
-    """Consumes the first messages of the stream, and writes what a client is told of them."""
+    """Consume the first `rows` messages of the stream, and write the data that a client gets."""
     schema = pa.schema([SCHEMA.field(name) for name in ("sequence", "subject", "time", "headers", "payload")])
     connection = await nats.connect(url)
     config = ConsumerConfig(ack_policy=AckPolicy.NONE, deliver_policy=DeliverPolicy.ALL)
@@ -175,7 +174,7 @@ async def _consume(url: str, out: Path, rows: int) -> None:
 
 
 def measure_parquet(folder: Path, messages: int, consumed: int, rounds: int) -> list[Rate]:
-    """Raises RuntimeError when a way has not written all messages; the client takes the first `consumed`."""
+    """Measure all ways; the client consumes `consumed` messages. Raises RuntimeError for missing rows."""
     root, out = folder / "store", folder / "out"
     fill(root, messages)
     small = folder / "small"
@@ -238,13 +237,13 @@ def gnats_archive(root: Path, out: Path, *more: str) -> list[str]:
 
 
 def seconds(command: list[str]) -> float:
-    """What a command takes. Raises CalledProcessError when it fails."""
+    """Return the seconds that a command takes. Raises CalledProcessError when it fails."""
     begin = time.perf_counter()
     subprocess.run(command, capture_output=True, check=True)
     return time.perf_counter() - begin
 
 
-# ru_maxrss is no less than what the process had that started it: this is of the new program only.
+# ru_maxrss is at least that of the process that started this one; VmHWM is of the new program only.
 PEAK = """
 import sys
 from gnats.archive.cli import archive_main
@@ -256,7 +255,7 @@ with open("/proc/self/status") as lines:
 
 
 def peak(root: Path, out: Path, memory: str) -> int:
-    """The most memory, bytes, of a run in one process. Raises CalledProcessError when it fails."""
+    """Return the peak memory in bytes of a run in one process. Raises CalledProcessError when it fails."""
     command = [sys.executable, "-c", PEAK, "--store", str(root), "--out", str(out), "--all"]
     command += ["--engine", "processes", "--workers", "1", "--task-memory", memory]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)

@@ -1,4 +1,4 @@
-"""What streams cost by what there is: messages, subjects, consumers, streams. Each takes a fresh server."""
+"""Costs of streams by the number of messages, subjects, consumers and streams; each needs a fresh server."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -18,7 +18,7 @@ Fill = Callable[[Server, Streams, int], Metrics]
 
 
 def publish_beside(server: Server, client: Streams, settings: Settings, subjects: int = 1) -> float:
-    """Server CPU of a publish, ns."""
+    """Return the server's CPU time of a publish, in ns."""
     first = client.publish("s.a", 5000, size=SIZE, window=WINDOW, subjects=subjects)
     count = max(5000, int(5000 / first.seconds * settings.seconds))
     run = partial(client.publish, "s.a", count, size=SIZE, window=WINDOW, subjects=subjects)
@@ -29,7 +29,7 @@ def publish_beside(server: Server, client: Streams, settings: Settings, subjects
 def holding(
     kind: Kind, settings: Settings, *, fill: Fill, count: int, subjects: int = 1
 ) -> Iterator[Measure]:
-    """Fills a fresh server, then publishes beside what it holds."""
+    """Fill a fresh server; measure the memory that this takes, and then a publish."""
 
     def measure() -> Metrics:
         with Server(kind, jetstream=LIMITS) as server:
@@ -44,27 +44,27 @@ def holding(
 
 
 def messages(server: Server, client: Streams, count: int) -> Metrics:
-    """A stream with so many messages, of one subject."""
+    """Fill a stream with `count` messages of one subject."""
     create(client, "file", allow_direct=True)
     client.publish("s.a", count, size=SIZE, window=WINDOW, timeout=RUN_TIMEOUT)
     return lookups(server, client, 1)
 
 
 def subjects(server: Server, client: Streams, count: int) -> Metrics:
-    """A bucket with so many keys."""
+    """Fill a bucket with `count` keys."""
     create(client, "file", allow_direct=True, max_msgs_per_subject=1)
     client.publish("s.a", count, size=SIZE, window=WINDOW, subjects=count, timeout=RUN_TIMEOUT)
     return lookups(server, client, count)
 
 
 def lookups(server: Server, client: Streams, subjects: int) -> Metrics:
-    """Direct gets of the last message of each in turn."""
+    """Get the last message of each subject in turn, with direct gets."""
     run = partial(client.get, STREAM, "s.a", LOOKUPS, window=WINDOW, subjects=subjects)
     return {"get_cpu_ns": costs(server, 0, run)[1]["cpu_ns"]}
 
 
 def made(count: int, make: Callable[[int], object]) -> Metrics:
-    """Makes so many."""
+    """Call make(number) `count` times; return the calls a second."""
     start = monotonic()
     for number in range(count):
         make(number)
@@ -72,7 +72,7 @@ def made(count: int, make: Callable[[int], object]) -> Metrics:
 
 
 def consumers(server: Server, client: Streams, count: int) -> Metrics:
-    """A stream with so many pull consumers, each of a subject of its own."""
+    """Make a stream with `count` pull consumers, each with a subject of its own."""
     create(client, "file")
 
     def make(number: int) -> None:
@@ -84,7 +84,7 @@ def consumers(server: Server, client: Streams, count: int) -> Metrics:
 
 
 def streams(server: Server, client: Streams, count: int) -> Metrics:
-    """So many streams with a message each, and one more."""
+    """Make `count` streams with a message each, and one more."""
 
     def make(number: int) -> None:
         name = f"S{number}"

@@ -1,9 +1,9 @@
-"""What one hostile client costs the others: `python -m perf.hostile [--seconds 3] [--base DIR]`.
+"""Measure what one hostile client costs the others: `python -m perf.hostile [--seconds 3] [--base DIR]`.
 
-It prints a table. For each server and each hostile client it says how long a polite one takes to connect
-(CONNECT and PING to PONG) and to be answered (a request to another client): the median and the longest of
-many tries in ms, idle and beside the hostile client. And the server's largest resident memory in MB, before
-and after.
+It prints a table. For each server and each hostile client it has the time that a polite client needs to
+connect (CONNECT and PING to PONG) and to get an answer (from another client): the median and the longest of
+many tries in ms, alone and beside the hostile client; and the server's peak resident memory in MB, before and
+after.
 """
 
 import argparse
@@ -65,7 +65,7 @@ class Wire:
         return self
 
     def request(self, subject: str, body: bytes = b"") -> bytes:
-        """The line and the payload of the answer to the only request under way."""
+        """Send a request; return line and payload of its answer. Only one may be under way."""
         self.sock.sendall(b"PUB %s _r %d\r\n%s\r\n" % (subject.encode(), len(body), body))
         line = self.until(b"\r\n")
         size = int(line.split()[-1])
@@ -80,7 +80,7 @@ class Wire:
 
 @dataclass(frozen=True)
 class Way:
-    """A server, and how it runs."""
+    """A server to measure, and how to run it."""
 
     label: str
     command: list[str]
@@ -90,7 +90,7 @@ class Way:
 
 @contextmanager
 def running(way: Way) -> Iterator[tuple[int, int]]:
-    """A server's port and process id."""
+    """Run a server; yield its port and process id."""
     with tempfile.TemporaryDirectory() as where, socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         taken.close()
@@ -122,7 +122,7 @@ def running(way: Way) -> Iterator[tuple[int, int]]:
 
 
 def resident(pid: int) -> int:
-    """Largest so far, in MB."""
+    """Return a process's peak resident memory in MB."""
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
         if line.startswith("VmHWM:"):
             return int(line.split()[1]) // 1024
@@ -133,7 +133,7 @@ def resident(pid: int) -> int:
 
 
 def flood(connections: list[Wire], chunk: bytes, stop: threading.Event) -> None:
-    """Send `chunk` on all connections as fast as the server takes it, and drop what it says."""
+    """Send `chunk` on all connections as fast as the server reads it, and drop the server's output."""
     with selectors.DefaultSelector() as selector:
         rest = {}
         for each in connections:
@@ -196,7 +196,7 @@ def logins(port: int, stop: threading.Event) -> None:
 
 
 def direct_get(port: int, stop: threading.Event) -> None:
-    """Direct gets of a whole stream, and nobody listens."""
+    """Direct gets of a whole stream, without a subscription to the answers."""
     body = b'{"seq":1,"batch":1000000000,"max_bytes":9000000000000}'
     wires = _many(port, 1)
     wires[0].sock.sendall(b"PUB $JS.API.DIRECT.GET.S nobody %d\r\n%s\r\n" % (len(body), body) * 3)
@@ -229,11 +229,11 @@ HOSTILE: dict[str, Callable[[int, threading.Event], None]] = {
 WITH_STREAM = {"direct get of all", "multi_last of none", "purge by wildcard"}
 
 
-# -- the polite one ----------------------------------------------------------------------------------------
+# -- the polite client -------------------------------------------------------------------------------------
 
 
 def fill(port: int) -> None:
-    """A memory stream S with MESSAGES small messages of 300,000 subjects."""
+    """Fill a memory stream S with MESSAGES small messages of 300,000 subjects."""
     wire = Wire(port).ready()
     wire.sock.sendall(b"SUB _r 1\r\n")
     config = {"name": "S", "subjects": ["s.>"], "storage": "memory", "allow_direct": True, "no_ack": True}
@@ -249,7 +249,7 @@ def fill(port: int) -> None:
 
 
 def polite(port: int, seconds: float) -> str:
-    """Median and longest time to connect, and to be answered by another client, in ms."""
+    """Return a text: median and longest time to connect, and to get another client's answer, in ms."""
     echo = Wire(port).ready()
     echo.sock.sendall(b"SUB ask 1\r\nPING\r\n")
     echo.ready()
@@ -276,13 +276,13 @@ def polite(port: int, seconds: float) -> str:
 
 
 def measure(way: Way, name: str, seconds: float) -> str:
-    """A line of the table."""
+    """Measure one server and hostile client; return a line of the table."""
     with running(way) as (port, pid):
         if name in WITH_STREAM:
             fill(port)
         before = resident(pid)
         idle = polite(port, 1.0)
-        # A process of its own: what it needs of the interpreter must not be taken from the polite client.
+        # A process of its own, so that the two clients do not share an interpreter.
         hostile = subprocess.Popen(
             [sys.executable, "-m", "perf.hostile", "--attack", name, "--port", str(port)],
             cwd=Path(__file__).parent.parent,
@@ -300,7 +300,7 @@ def measure(way: Way, name: str, seconds: float) -> str:
 
 
 def ways(base: str) -> list[Way]:
-    """nats-server, and gnats in both ways; with `base`, a folder with another gnats, that as well."""
+    """Return nats-server and gnats without and with I/O threads; also those of another checkout, `base`."""
     here = Path(sys.executable).parent
     found = [Way("nats-server", [str(here / "nats-server")], None, {})]
     run = [sys.executable, "-P", "-c", "from gnats.main import main; raise SystemExit(main())"]

@@ -1,10 +1,10 @@
-"""Instructions the server takes for a message: `python -m perf.instructions [--base DIR] [SCENARIO ...]`.
+"""Count the server's instructions for a message: `python -m perf.instructions [--base DIR] [SCENARIO ...]`.
 
 It prints a table: user instructions for each published message in this build, beside those in the build of
 another checkout (`--base`). Valgrind counts them (Debian: valgrind), so neither other work on the machine nor
-its clock matters, and one run is enough. What the kernel does for a system call is not among them.
+its clock matters, and one run is enough. They do not include the kernel's.
 
-Each scenario runs twice, with few and with many messages; the difference is theirs, without start and end.
+Each scenario runs with few and with many messages; the difference leaves out the server's start and end.
 """
 
 import argparse
@@ -19,14 +19,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 FEW, MANY = 5_000, 45_000
-BATCH = 500  # messages that are written at once, and answered before the next
-TIMEOUT = 300.0  # seconds; valgrind takes fifty times the time
+BATCH = 500  # messages written at once; the next ones follow the answers
+TIMEOUT = 300.0  # seconds; with valgrind a server is fifty times slower
 HERE = Path(__file__).resolve().parent.parent
 
 
 @dataclass(frozen=True)
 class Scenario:
-    """What is published: to how many subscribers, and in what form."""
+    """The messages to publish, their form, and the number of subscribers."""
 
     about: str
     size: int = 16
@@ -63,7 +63,7 @@ class Client:
         self._sock.sendall(data)
 
     def fence(self) -> bytes:
-        """Return what came when the server has handled all that was sent. Raises EOFError."""
+        """Wait until the server has handled everything sent; return what came. Raises EOFError."""
         self.send(b"PING\r\n")
         came = b""
         while not came.endswith(b"PONG\r\n"):
@@ -73,18 +73,18 @@ class Client:
         return came
 
     def read_all(self) -> None:
-        """Read, and drop, what comes until the end."""
+        """Read and drop everything up to the end of the connection."""
         while self._sock.recv(1 << 20):
             pass
 
     def close(self) -> None:
-        # A read of another thread ends.
+        # This ends a read in another thread.
         self._sock.shutdown(socket.SHUT_RDWR)
         self._sock.close()
 
 
 def prepare(stack: ExitStack, port: int, scenario: Scenario) -> Client:
-    """Subscribers that read, or a stream; the publisher."""
+    """Make the scenario's subscribers, which read all the time, or its stream; return the publisher."""
     for _ in range(scenario.subscribers):
         subscriber = Client(port)
         subscriber.send(b"SUB a %s 1\r\n" % scenario.group.encode())
@@ -105,7 +105,7 @@ def prepare(stack: ExitStack, port: int, scenario: Scenario) -> Client:
 
 
 def run(build: Path, scenario: Scenario, messages: int) -> int:
-    """All instructions of a server that got so many messages."""
+    """Run a server under valgrind, publish `messages`; return all its instructions."""
     with tempfile.TemporaryDirectory() as where, ExitStack() as stack:
         config = Path(where) / "server.conf"
         config.write_text(
@@ -135,12 +135,12 @@ def run(build: Path, scenario: Scenario, messages: int) -> int:
             server.wait(TIMEOUT)
         said = (Path(where) / "log").read_text()
         if not (collected := re.search(r"Collected : (\d+)", said)):
-            raise SystemExit(f"valgrind has counted nothing:\n{said}")
+            raise SystemExit(f"valgrind reported no instructions:\n{said}")
         return int(collected[1])
 
 
 def wait_for_port(server: "subprocess.Popen[bytes]", where: Path) -> int:
-    """The port that the server listens to, once it says so in its ports file."""
+    """Wait for the server's ports file; return its port. Raises SystemExit with the log."""
     pause = threading.Event()
     for _ in range(int(TIMEOUT / 0.1)):
         for path in where.glob("*.ports"):

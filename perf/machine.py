@@ -1,4 +1,4 @@
-"""What the numbers were measured on."""
+"""Describe the machine that the numbers come from."""
 
 import os
 import platform
@@ -26,7 +26,7 @@ def _read(path: str) -> str:
 
 
 def describe() -> dict[str, str | int | float]:
-    """Hardware, kernel and settings that the results depend on."""
+    """Return hardware, kernel and settings that the results depend on."""
     cpu = re.search(r"^model name\s*:\s*(.+)$", _read("/proc/cpuinfo"), re.MULTILINE)
     memory = re.search(r"^MemTotal:\s+(\d+) kB", _read("/proc/meminfo"), re.MULTILINE)
     return {
@@ -43,7 +43,7 @@ def describe() -> dict[str, str | int | float]:
 
 @contextmanager
 def awake() -> Iterator[None]:
-    """Keeps all cores from halting: something of the least priority runs on each."""
+    """Keep all cores from halting: a process of the least priority runs on each."""
     code = _SPIN.format(parent=os.getpid())
     spinning = [subprocess.Popen([sys.executable, "-c", code]) for _ in os.sched_getaffinity(0)]
     try:

@@ -1,4 +1,4 @@
-"""The benchmark of the nats CLI (`nats bench`) or of nats.go (`nats-bench`), when one is on PATH."""
+"""Run the benchmark of the nats CLI (`nats bench`) or of nats.go (`nats-bench`), when one is on PATH."""
 
 import re
 import shutil
@@ -11,13 +11,13 @@ TIMEOUT = 60.0
 
 
 def find() -> Path | None:
-    """The program, `nats` first."""
+    """Return the path of `nats`, else of `nats-bench`, else None."""
     found = shutil.which("nats") or shutil.which("nats-bench")
     return Path(found) if found else None
 
 
 def _commands(program: Path, url: str, messages: int, size: int) -> Iterator[list[str]]:
-    """Publish only, and one to one where a single command does that."""
+    """Yield the commands: publish only, and one to one where a single command does that."""
     if program.name == "nats-bench":
         common = ["-s", url, "-n", str(messages), "-ms", str(size)]
         yield [str(program), *common, "-np", "1", "-ns", "0", "bench"]
@@ -35,7 +35,7 @@ def _commands(program: Path, url: str, messages: int, size: int) -> Iterator[lis
 
 
 def run(program: Path, url: str, messages: int = 1_000_000, size: int = 16) -> list[str]:
-    """The lines with stats that it printed. Raises subprocess.SubprocessError when it fails."""
+    """Run the program; return the lines with stats. Raises subprocess.SubprocessError when it fails."""
     lines = []
     for command in _commands(program, url, messages, size):
         done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT, check=True)

@@ -1,4 +1,4 @@
-"""What checking a message's permission costs: `python -m perf.permissions` prints nanoseconds for each."""
+"""Measure the check of a message's permission: `python -m perf.permissions` prints nanoseconds a check."""
 
 from gnats.core.auth.permission_cache import Verdicts
 from gnats.core.auth.permissions import compile_permissions
@@ -9,7 +9,7 @@ CHECKS = 2_000_000
 
 
 def main() -> None:
-    """Measure subjects that repeat, with as many allowed and denied entries, and those that never do."""
+    """Measure subjects that repeat and subjects that never do, with as many allowed as denied entries."""
     allow = tuple(f"service.{n}.*.updates.>" for n in range(ENTRIES))
     deny = tuple(f"service.{n}.secret.>" for n in range(ENTRIES))
     permissions = compile_permissions(Permissions(publish=SubjectPermission(allow, deny)))

@@ -1,4 +1,4 @@
-"""Results as pictures: CPU by scenario, latency percentiles, cost as it grows."""
+"""Draw results: CPU by scenario, latency percentiles, costs that grow with what a server holds."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -52,9 +52,9 @@ def compare(
     keys: Sequence[str],
     dots: bool = False,
 ) -> None:
-    """Medians side by side, as bars or as dots, with a line from the least to the most of the rounds.
+    """Draw medians side by side, as bars or dots, with a line from the least to the most of the rounds.
 
-    A group is (tick, scenario, metric); one that was not measured leaves a gap.
+    A group is (tick, scenario, metric); one without measurements leaves a gap.
     """
     width = 0.8 / len(keys)
     for place, key in enumerate(keys):
@@ -87,7 +87,7 @@ def compare(
 
 
 def legend(figure: Figure) -> None:
-    """One legend below everything, each server once."""
+    """Draw one legend at the bottom, with each server once."""
     found: dict[str, Artist] = {}
     for axes in figure.axes:
         handles, labels = axes.get_legend_handles_labels()
@@ -96,14 +96,14 @@ def legend(figure: Figure) -> None:
 
 
 def save(figure: Figure, path: Path) -> None:
-    """Writes a PNG."""
+    """Write a PNG and close the figure."""
     legend(figure)
     figure.savefig(path, dpi=160)
     pyplot.close(figure)
 
 
 def cpu(results: Results, keys: Sequence[str], path: Path) -> None:
-    """CPU per message: a panel for each payload size."""
+    """Draw CPU per message, a panel for each payload size."""
     panels = []
     for size in SIZES:
         names = [(pattern, f"{pattern}/{human_size(size)}", "cpu_ns") for pattern in PATTERNS]
@@ -123,7 +123,7 @@ def cpu(results: Results, keys: Sequence[str], path: Path) -> None:
 
 
 def latencies(results: Results, keys: Sequence[str], path: Path) -> None:
-    """p50, p99 and p99.9 of each scenario that has them, on a logarithmic axis."""
+    """Draw p50, p99 and p99.9 of each scenario that has them, on a logarithmic axis."""
     names = [name for name, record in results.scenarios.items() if "p50_us" in record.metrics()]
     if not names:
         return
@@ -176,7 +176,7 @@ TITLES = {
 
 
 def growth(results: Results, keys: Sequence[str], path: Path) -> None:
-    """A curve for each server of each cost, over the number of connections, subscriptions or subjects."""
+    """Draw each cost as a curve for each server, over the number of connections, subscriptions, subjects."""
     panels = []
     for group, metric in GROWTH:
         steps = [
@@ -218,7 +218,7 @@ def growth(results: Results, keys: Sequence[str], path: Path) -> None:
 
 
 def draw(results: Results, folder: Path) -> list[Path]:
-    """Draws `<name>-cpu.png`, `-latency.png` and `-growth.png`, as far as there are results; those drawn."""
+    """Draw `<name>-cpu.png`, `-latency.png` and `-growth.png` where there are results; return their paths."""
     keys = [key for key in results.servers if key != "gnats-2"]
     paths = []
     with pyplot.rc_context(STYLE):

@@ -1,9 +1,9 @@
-"""How long a restart takes with much in the store: `python -m perf.recovery`.
+"""Measure restarts with large stores: `python -m perf.recovery`.
 
-Each server fills a stream of its own, is stopped, and started again as often as asked; then the same with the
-index deleted before each start. Times are from the start of the process until it says that it is ready,
-with the files in the page cache as far as they fit. The window for duplicates is over by then: within it, all
-servers read what was stored, and one that was filled faster would have more to read.
+Each server fills a stream of its own, is stopped, and started again as often as requested; then the same with
+the index deleted before each start. Times are from the start of the process until it logs that it is ready,
+with the files in the page cache as far as they fit. The duplicate window is over before: a start within it
+reads the messages stored in it, and a server that was filled faster would have more to read.
 """
 
 import argparse
@@ -27,7 +27,7 @@ AT_ONCE = 1_000_000
 
 @dataclass
 class Result:
-    """Of one server; seconds are medians of the rounds."""
+    """The result of one server; seconds are medians of the rounds."""
 
     server: str
     messages: int
@@ -37,14 +37,14 @@ class Result:
 
 
 def start(kind: Kind, folder: Path) -> tuple[Server, float]:
-    """A server with its store there, and the seconds until it was ready."""
+    """Start a server with its store in `folder`; return it, and the seconds until it was ready."""
     begin = time.monotonic()
     server = Server(kind, jetstream="", store=folder, patience=20)
     return server, time.monotonic() - begin
 
 
 def stored(client: Streams) -> dict[str, int]:
-    """The state of the stream."""
+    """Return the state of the stream."""
     state: dict[str, int] = client.api(f"STREAM.INFO.{STREAM}")["state"]
     return state
 
@@ -83,7 +83,7 @@ def measure(kind: Kind, folder: Path, *, messages: int, size: int, subjects: int
 
 
 def report(results: list[Result]) -> str:
-    """The table, in Markdown; ratios to the first."""
+    """Return the table in Markdown, with ratios to the first server."""
     base = results[0]
     lines = [
         f"Restart with {base.messages:,} messages, {base.mib:,.0f} MiB; seconds (ratio).",

@@ -1,4 +1,4 @@
-"""What a reload of a large configuration takes, and does to messages meanwhile: `python -m perf.reload`.
+"""Measure reloads of a large configuration, and message latency meanwhile: `python -m perf.reload`.
 
 The configuration has 10,000 users in 100 accounts, with passwords, permissions, exports and imports. Each
 reload changes the permissions of a tenth of the users and the passwords of another tenth. Latency is measured
@@ -29,7 +29,7 @@ INTERVAL = 0.0005
 
 @dataclass
 class Result:
-    """Of one server; seconds and microseconds, medians of the rounds."""
+    """The result of one server: medians of the rounds, in seconds and microseconds."""
 
     server: str
     reload_seconds: float
@@ -46,7 +46,7 @@ class Result:
 
 
 def configuration(version: int) -> str:
-    """The configuration's text; other versions differ in some users."""
+    """Return the configuration's text; versions differ in some users."""
     lines = ["accounts {", '  BENCH { users: [ { user: "bench", password: "bench" } ] }']
     for account in range(ACCOUNTS):
         lines.append(f'  A{account} {{ exports: [ {{ stream: "pub.>" }}, {{ service: "svc.{account}" }} ]')
@@ -99,7 +99,7 @@ def measure(kind: Kind, rounds: int, messages: int) -> Result:
 
 
 def _steady() -> list[int]:
-    """Users that no version changes, of as many accounts."""
+    """Return the numbers of users that no version changes, each of another account."""
     return [n for n in range(ACCOUNTS) if n % 10 not in (1, 2)][:CLIENTS]
 
 
@@ -128,7 +128,7 @@ def _percentile(results: list[LatencyResult], percent: float) -> float:
 
 
 def report(results: list[Result]) -> str:
-    """The table, in Markdown."""
+    """Return the table in Markdown."""
     lines = [
         f"Reload of {USERS} users in {ACCOUNTS} accounts; one-way latency p50 / p99 in microseconds.",
         "",

@@ -1,4 +1,4 @@
-"""Results as a Markdown page: the targets first, then everything by group."""
+"""Write results as a Markdown page: the targets first, then everything by group."""
 
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -21,11 +21,11 @@ GROUPS = {
     "js/streams": "JetStream: streams",
 }
 Rows = Iterator[list[str]]
-GENERATOR_BOUND = 0.85  # share of its core from which on the generator may be what limits the rate
+GENERATOR_BOUND = 0.85  # share of its core from which on the load generator may limit the rate
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    """A Markdown table, numbers to the right."""
+    """Return the lines of a Markdown table, with numbers aligned right."""
     rule = ["---"] * 2 + ["---:"] * (len(header) - 2)
     return ["| " + " | ".join(row) + " |" for row in (header, rule, *rows)]
 
@@ -58,7 +58,7 @@ def _rows(results: Results, names: Sequence[str], keys: Sequence[str], base: str
 
 
 def _compared(keys: Sequence[str], base: str) -> list[str]:
-    """The servers that get a ratio."""
+    """Return the keys of the servers to show a ratio of."""
     return [key for key in keys if key.startswith("gnats") and key != base]
 
 
@@ -69,7 +69,7 @@ def _section(
     base: str = REFERENCE_KEY,
     only_targets: bool = False,
 ) -> list[str]:
-    """A table of these scenarios for these servers, by default all that were measured; may be empty."""
+    """Return a table of these scenarios for these servers (default: all measured ones); may be empty."""
     measured = {key for name in names for key in results.scenarios[name].rounds}
     keys = [key for key in keys or results.servers if key in measured]
     ratios = [f"ratio {results.label(key).removeprefix('gnats, ')}" for key in _compared(keys, base)]
@@ -81,7 +81,7 @@ def _section(
 
 
 def _targets(results: Results) -> list[str]:
-    """Everything that has a target, against the reference and against one thread."""
+    """Return tables of everything with a target, against the reference and against one thread."""
     names = list(results.scenarios)
     lines = []
     for base, ours in ((REFERENCE_KEY, ("gnats-0", "gnats-1")), ("gnats-1", ("gnats-2",))):
@@ -92,7 +92,7 @@ def _targets(results: Results) -> list[str]:
 
 
 def markdown(results: Results) -> str:
-    """The whole page."""
+    """Return the whole page."""
     settings, machine = results.settings, results.machine
     gnats_version = next((s["version"] for key, s in results.servers.items() if key.startswith("gnats")), "-")
     lines = [

@@ -1,4 +1,4 @@
-"""Recorded results: what each metric is, medians over rounds, the file they are kept in."""
+"""Recorded results: the metrics, medians over rounds, the JSON file."""
 
 import json
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ REFERENCE_KEY = f"nats-{REFERENCE}"
 
 @dataclass(frozen=True)
 class Metric:
-    """How a metric is shown: `scale` divides it, `higher` says which way is better."""
+    """The form of a metric: `scale` divides its values; with `higher`, more is better."""
 
     title: str
     unit: str
@@ -23,7 +23,7 @@ class Metric:
     higher: bool = False
 
     def show(self, value: float) -> str:
-        """The value with its unit."""
+        """Return a value as text with its unit."""
         return f"{value / self.scale:,.{self.digits}f} {self.unit}"
 
 
@@ -60,21 +60,21 @@ class Record:
     rounds: dict[str, list[dict[str, float]]] = field(default_factory=dict)
 
     def values(self, key: str, metric: str) -> list[float]:
-        """A server's values, one a round; empty when it was not measured."""
+        """Return a server's values, one a round; empty if it was not measured."""
         return [found[metric] for found in self.rounds.get(key, []) if metric in found]
 
     def median(self, key: str, metric: str) -> float | None:
-        """The middle of a server's values."""
+        """Return the median of a server's values, None if it was not measured."""
         values = self.values(key, metric)
         return median(values) if values else None
 
     def ratio(self, key: str, metric: str, base: str = REFERENCE_KEY) -> float | None:
-        """A server's median by the reference's."""
+        """Return a server's median divided by that of `base`, None where one is missing."""
         mine, theirs = self.median(key, metric), self.median(base, metric)
         return mine / theirs if mine is not None and theirs else None
 
     def metrics(self) -> list[str]:
-        """The metrics that were measured, in the order they are shown."""
+        """Return the names of the measured metrics, in display order."""
         return [name for name in METRICS if any(self.values(key, name) for key in self.rounds)]
 
 
@@ -89,28 +89,28 @@ class Results:
     settings: dict[str, float]
     servers: dict[str, dict[str, str]]  # key -> label, version
     scenarios: dict[str, Record] = field(default_factory=dict)
-    nats_bench: dict[str, list[str]] = field(default_factory=dict)  # key -> what the nats CLI printed
+    nats_bench: dict[str, list[str]] = field(default_factory=dict)  # key -> lines that the nats CLI printed
 
     @classmethod
     def new(
         cls, name: str, date: str, machine: dict[str, Any], settings: Any, kinds: Sequence[Kind]
     ) -> "Results":
-        """An empty record for these servers."""
+        """Make empty results for these servers."""
         servers = {kind.key: {"label": kind.label, "version": kind.version} for kind in kinds}
         return cls(name, date, 0.0, machine, asdict(settings), servers)
 
     def label(self, key: str) -> str:
-        """A server's name for people."""
+        """Return a server's display name."""
         return self.servers[key]["label"]
 
     def save(self, path: Path) -> None:
-        """Writes JSON."""
+        """Write JSON."""
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(asdict(self), indent=1) + "\n")
 
     @classmethod
     def load(cls, path: Path) -> "Results":
-        """Reads what save() wrote."""
+        """Read a file that save() wrote."""
         found = json.loads(path.read_text())
         found["scenarios"] = {name: Record(**record) for name, record in found["scenarios"].items()}
         return cls(**found)

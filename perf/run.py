@@ -1,4 +1,4 @@
-"""Runs the scenarios on every server found, side by side, and records the results.
+"""Run the scenarios on every server found, in turn, and record the results.
 
 python perf/run.py [--quick] [--only PATTERN ...] [--servers PATTERN ...] [--rounds N] [--name NAME]
 """
@@ -26,15 +26,15 @@ from perf.scenarios import SCENARIOS, Scenario, Settings
 from perf.servers import Kind, Server, ServerError, find, raise_file_limit
 from perf.streams import STREAM_SCENARIOS
 
-BUSY = 0.5  # load average from which on the numbers are not to be trusted much
+BUSY = 0.5  # load average from which on the numbers are unreliable
 RESULTS = Path(__file__).resolve().parent / "results"
 QUICK = Settings(rounds=3, seconds=0.25, probes=2000)
 FULL = Settings(rounds=5, seconds=0.6, probes=5000)
-BUDGET = {True: 390.0, False: 2900.0}  # seconds after which no further scenario is begun, quick or not
+BUDGET = {True: 390.0, False: 2900.0}  # quick or not: seconds after which no further scenario begins
 
 
 def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
-    """The command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(prog="perf", description="Measures gnats and nats-server side by side.")
     parser.add_argument(
         "--quick", action="store_true", help="fewer scenarios, shorter: less than seven minutes"
@@ -50,7 +50,7 @@ def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
 
 
 def chosen(args: argparse.Namespace) -> list[Scenario]:
-    """The scenarios asked for: by name, or the quick ones, or all."""
+    """Return the requested scenarios: by name, or the quick ones, or all."""
     every = (*SCENARIOS, *STREAM_SCENARIOS, *HOLDING_SCENARIOS)
     if args.only:
         return [s for s in every if any(fnmatchcase(s.name, pattern) for pattern in args.only)]
@@ -58,7 +58,7 @@ def chosen(args: argparse.Namespace) -> list[Scenario]:
 
 
 def line(label: str, scenario: Scenario, metrics: dict[str, float]) -> str:
-    """One measurement as nats-bench would print it, and what else it found."""
+    """Format one measurement as nats-bench does, with its other metrics."""
     parts = []
     if "msgs_per_sec" in metrics:
         size = human_bytes(metrics["bytes_per_sec"])
@@ -72,7 +72,7 @@ def line(label: str, scenario: Scenario, metrics: dict[str, float]) -> str:
 
 
 def measure(scenario: Scenario, kinds: Sequence[Kind], settings: Settings) -> Record:
-    """All rounds of one scenario. Servers take turns, and who is first changes from round to round."""
+    """Measure all rounds of one scenario. Servers take turns; their order changes from round to round."""
     record = Record(scenario.group, scenario.about)
     with ExitStack() as stack:
         takers = [
@@ -93,7 +93,7 @@ def measure(scenario: Scenario, kinds: Sequence[Kind], settings: Settings) -> Re
 def measure_all(
     results: Results, scenarios: Sequence[Scenario], kinds: Sequence[Kind], settings: Settings, budget: float
 ) -> list[str]:
-    """Fills `results`; what went wrong, a line each."""
+    """Fill `results`; return errors, a line each."""
     problems = []
     start = time.monotonic()
     for scenario in scenarios:
@@ -111,7 +111,7 @@ def measure_all(
 
 
 def measure_nats_bench(results: Results, kinds: Sequence[Kind]) -> list[str]:
-    """The nats CLI's benchmark, when there is one; what went wrong."""
+    """Run the nats CLI's benchmark where it is installed; return errors, a line each."""
     program = natscli.find()
     if program is None:
         return []
@@ -128,7 +128,7 @@ def measure_nats_bench(results: Results, kinds: Sequence[Kind]) -> list[str]:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the harness; 0 when everything asked for was measured."""
+    """Run the harness; return 0 if everything requested was measured."""
     args = arguments(argv)
     settings = QUICK if args.quick else FULL
     settings = Settings(args.rounds or settings.rounds, args.seconds or settings.seconds, settings.probes)

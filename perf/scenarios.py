@@ -1,7 +1,7 @@
-"""What is measured: the scenarios, by name and group.
+"""The scenarios to measure, by name and group.
 
-A Scenario is opened for each kind of server and then measured once a round, servers taking turns. What `open`
-yields makes one measurement and returns its metrics; results.py says what each metric is.
+A Scenario is opened for each kind of server, and measured once a round, servers taking turns. `open` yields a
+function that makes one measurement and returns its metrics; results.py describes each metric.
 """
 
 import os
@@ -27,7 +27,7 @@ RUN_TIMEOUT = 120.0
 CALIBRATION_SECONDS = 0.05
 BACKGROUND_RATE = 100_000.0  # messages a second of BACKGROUND_SIZE bytes
 BACKGROUND_SIZE = 128
-MANY_CONNECTIONS = 1000  # from which on memory for each is worth telling
+MANY_CONNECTIONS = 1000  # from which on memory a connection is reported
 MANY_SUBSCRIPTIONS = 10_000
 PROBE_INTERVAL = 0.0005  # seconds between two latency probes, on average
 
@@ -43,10 +43,10 @@ class Settings:
 
 @dataclass(frozen=True)
 class Scenario:
-    """One thing to measure, in at most `rounds` rounds.
+    """A measurement to make in at most `rounds` rounds.
 
-    With `pollers` also on gnats with two threads; with `alone` beside no nats-server but the reference; with
-    `awake` no core halts meanwhile.
+    With `pollers`, gnats with two threads takes part; with `alone`, the reference is the only nats-server;
+    with `awake`, no core halts meanwhile.
     """
 
     name: str
@@ -60,14 +60,14 @@ class Scenario:
     awake: bool = False
 
     def runs_on(self, kind: Kind) -> bool:
-        """Whether this kind of server takes part."""
+        """Return True if this kind of server takes part."""
         if self.alone and not kind.is_gnats and kind.version != REFERENCE:
             return False
         return self.pollers or kind.key != "gnats-2"
 
 
 def also_awake(scenario: Scenario) -> Iterator[Scenario]:
-    """A scenario, and the same while no core halts."""
+    """Yield a scenario, and the same while no core halts."""
     yield scenario
     yield replace(
         scenario, name=f"{scenario.name}/awake", about=f"{scenario.about}; no core halts", awake=True
@@ -78,7 +78,7 @@ def also_awake(scenario: Scenario) -> Iterator[Scenario]:
 
 
 def calibrate(load: PubSub, seconds: float) -> int:
-    """Warms the server up, and finds how many messages take `seconds`."""
+    """Warm the server up; return the number of messages that take `seconds`."""
     count = 100
     load.run(count, timeout=RUN_TIMEOUT)
     while True:
@@ -89,7 +89,7 @@ def calibrate(load: PubSub, seconds: float) -> int:
 
 
 def move(server: Server, load: PubSub, count: int) -> Metrics:
-    """Publishes `count` messages; costs are per message published and delivered."""
+    """Publish `count` messages; return costs per message, published and delivered."""
     cpu = server.cpu_ns()
     result = load.run(count, timeout=RUN_TIMEOUT, settle=False)
     cpu = server.cpu_ns() - cpu
@@ -117,7 +117,7 @@ def throughput(
     pin_generator: bool = False,
     tls: bool = False,
 ) -> Iterator[Measure]:
-    """As many messages as the server moves. Pinned, it has the first core and the generator the last."""
+    """Measure the highest rate of messages. Pinned, the server has the first core, the generator the last."""
     cores = sorted(os.sched_getaffinity(0))
     with (
         Server(kind, {cores[0]} if pin_server else None, tls=tls) as server,
@@ -145,33 +145,33 @@ def throughput(
 
 
 def to_all(subscribers: int) -> Callable[[], Sequence[Sequence[str]]]:
-    """That many subscribers, all to the one subject."""
+    """Return a number of subscribers, all to the one subject."""
     return lambda: [["bench"]] * subscribers
 
 
 @cache
 def distinct(count: int) -> list[str]:
-    """Distinct subjects of one length, in an order that no cache can foresee."""
+    """Return distinct subjects of one length, in random order."""
     subjects = [f"bench.{number:06d}" for number in range(count)]
     random.Random(count).shuffle(subjects)
     return subjects
 
 
 def one_for_all(count: int) -> list[list[str]]:
-    """One subscriber to every one of distinct()."""
+    """Return one subscriber to all subjects of distinct()."""
     return [distinct(count)]
 
 
 @cache
 def wildcard_subjects() -> list[str]:
-    """10,648 subjects of four tokens."""
+    """Return 10,648 subjects of four tokens."""
     subjects = [f"w.{a:02d}.{b:02d}.{c:02d}" for a in range(22) for b in range(22) for c in range(22)]
     random.Random(1).shuffle(subjects)
     return subjects
 
 
 def wildcard_subscriptions() -> list[list[str]]:
-    """Five subscribers with 551 wildcard subscriptions; a subject matches one of every subscriber."""
+    """Return five subscribers with 551 wildcard subscriptions; a subject matches one of every subscriber."""
     numbers = [f"{number:02d}" for number in range(22)]
     return [
         ["w.>"],
@@ -187,7 +187,7 @@ def wildcard_subscriptions() -> list[list[str]]:
 
 @contextmanager
 def background(target: Target) -> Iterator[Callable[[], AbstractContextManager[None]]]:
-    """A steady load with connections and a thread of its own; yields what runs it while in a `with`."""
+    """Prepare a steady load with its own connections and thread; yield a context manager that runs it."""
     with (
         PubSub(target, subjects=["load"], subscriptions=[["load"]], size=BACKGROUND_SIZE) as load,
         ThreadPoolExecutor(1) as threads,
@@ -207,7 +207,7 @@ def background(target: Target) -> Iterator[Callable[[], AbstractContextManager[N
 
 
 def percentiles(latency: Histogram) -> Metrics:
-    """What is reported of a distribution, in microseconds."""
+    """Return the reported percentiles of a distribution, in microseconds."""
     return {
         "p50_us": latency.percentile(50) / 1000,
         "p99_us": latency.percentile(99) / 1000,
@@ -219,7 +219,7 @@ def percentiles(latency: Histogram) -> Metrics:
 def latency(
     kind: Kind, settings: Settings, *, interval: float = PROBE_INTERVAL, loaded: bool = False
 ) -> Iterator[Measure]:
-    """One-way latency of 16-byte messages."""
+    """Measure the one-way latency of 16-byte messages."""
     with (
         Server(kind) as server,
         Latency(server.target) as probe,
@@ -239,7 +239,7 @@ def latency(
 def requests(
     kind: Kind, settings: Settings, *, pairs: int = 1, window: int = 1, loaded: bool = False
 ) -> Iterator[Measure]:
-    """Requests and replies of 128 bytes; costs are per request with its reply."""
+    """Measure requests and replies of 128 bytes; costs are per request with its reply."""
     with (
         Server(kind) as server,
         Requests(server.target, requesters=pairs, responders=pairs, window=window) as load,
@@ -263,7 +263,7 @@ def requests(
 
 
 def resting_bytes(server: Server) -> int:
-    """Resident memory of a server that has seen one connection come and go."""
+    """Return the resident bytes of a server after one connection has come and gone."""
     with Fleet(server.target, 1):
         pass
     return server.rss_bytes()
@@ -271,7 +271,7 @@ def resting_bytes(server: Server) -> int:
 
 @contextmanager
 def idle_memory(kind: Kind, settings: Settings) -> Iterator[Measure]:
-    """What a server occupies before it has work."""
+    """Measure the memory of a server without work."""
 
     def measure() -> Metrics:
         with Server(kind) as server:
@@ -282,7 +282,7 @@ def idle_memory(kind: Kind, settings: Settings) -> Iterator[Measure]:
 
 @contextmanager
 def connections(kind: Kind, settings: Settings, *, count: int) -> Iterator[Measure]:
-    """Opening `count` connections, what each occupies, and what 1:1 of 128 bytes costs beside them."""
+    """Open `count` connections; measure the time and memory of each, and 1:1 of 128 bytes beside them."""
 
     def measure() -> Metrics:
         with Server(kind) as server:
@@ -304,7 +304,7 @@ def connections(kind: Kind, settings: Settings, *, count: int) -> Iterator[Measu
 
 @contextmanager
 def spread(kind: Kind, settings: Settings, *, count: int) -> Iterator[Measure]:
-    """1:1 of 128 bytes to `count` subscribers in turn: every message goes to another connection."""
+    """Measure 1:1 of 128 bytes to `count` subscribers in turn: every message goes to another connection."""
     subjects = distinct(count)
 
     def measure() -> Metrics:
@@ -326,7 +326,7 @@ def spread(kind: Kind, settings: Settings, *, count: int) -> Iterator[Measure]:
 
 @contextmanager
 def subscriptions(kind: Kind, settings: Settings, *, count: int) -> Iterator[Measure]:
-    """Subscribing to `count` subjects, half with wildcards, and publishing to what two of them match."""
+    """Subscribe to `count` subjects, half with wildcards, and publish to subjects that two of them match."""
     subjects, published = crowd(count)
 
     def measure() -> Metrics:
@@ -358,7 +358,7 @@ def subscriptions(kind: Kind, settings: Settings, *, count: int) -> Iterator[Mea
 
 @cache
 def crowd(count: int) -> tuple[list[str], list[str]]:
-    """`count` subscriptions, and subjects to publish to: each matches one literal and one wildcard."""
+    """Return `count` subscriptions, and subjects to publish to: each matches one literal and one wildcard."""
     shapes = ("m.{0}.>", "m.*.{0}.z", "m.{0}.*.z", "*.{0}.*.z")
     numbers = [f"{number:06d}" for number in range(count // 2)]
     literal = [f"m.{number}.{number}.z" for number in numbers]
@@ -385,7 +385,7 @@ COUNTS = {1: "1", 100: "100", 1000: "1k", 10_000: "10k", 100_000: "100k", 1_000_
 
 
 def human_size(size: int) -> str:
-    """16B, 8KiB."""
+    """Format a size as 16B or 8KiB."""
     return f"{size}B" if size < 1024 else f"{size // 1024}KiB"
 
 

@@ -1,4 +1,4 @@
-"""The servers under test: which there are, starting and stopping one, its CPU time and resident memory."""
+"""The servers under test: find, start and stop them, read their CPU time and resident memory."""
 
 import json
 import os
@@ -23,11 +23,11 @@ from gnats.version import __version__ as gnats_version
 START_SECONDS = 15.0
 STOP_SECONDS = 10.0
 RELOAD_SECONDS = 60.0
-REFERENCE = "2.15.1"  # the version that ratios are taken against
+REFERENCE = "2.15.1"  # the version that ratios refer to
 
 
 class ServerError(Exception):
-    """A server that cannot be found, started or read."""
+    """A server cannot be found, started or read."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Kind:
     """One way of running one server."""
 
     key: str  # in results: nats-2.15.1, gnats-0, ...
-    label: str  # for people
+    label: str  # the display name
     version: str
     program: Path
     config: dict[str, int] = field(default_factory=dict)
@@ -46,7 +46,7 @@ class Kind:
 
 
 def _version(program: Path) -> str:
-    """What `program --version` says: `nats-server: v2.15.1` -> 2.15.1."""
+    """Return the version in the output of `program --version`: `nats-server: v2.15.1` -> 2.15.1."""
     try:
         done = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=30, check=True)
     except (OSError, subprocess.SubprocessError) as error:
@@ -58,19 +58,19 @@ def _version(program: Path) -> str:
 
 
 def _environment() -> dict[str, str]:
-    """Ours, but modules are compiled once, as those of an installed package are, and not at each start."""
+    """Return this environment, changed so that modules are compiled once and not at each start."""
     return {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 
 
 def _programs(name: str) -> list[Path]:
-    """Every program of that name: beside this Python, on PATH, in the system's own places."""
+    """Return every program of that name: beside this Python, on PATH, in the system's folders."""
     places = [str(Path(sys.executable).parent), *os.get_exec_path(), "/usr/local/bin", "/usr/sbin"]
     found = (shutil.which(name, path=place) for place in dict.fromkeys(places))
     return [Path(path) for path in found if path]
 
 
 def find() -> list[Kind]:
-    """The reference first, then any other nats-server, then gnats in each of its ways of running."""
+    """Return the reference, other nats-servers, gnats with each number of threads. Raises ServerError."""
     kinds: dict[str, Kind] = {}
     for program in _programs("nats-server"):
         version = _version(program)
@@ -87,7 +87,7 @@ def find() -> list[Kind]:
 
 
 def _make_certificate(home: Path) -> None:
-    """Makes cert.pem and key.pem (ECDSA P-256) for localhost. Raises ServerError without openssl(1)."""
+    """Make cert.pem and key.pem (ECDSA P-256) for localhost. Raises ServerError without openssl(1)."""
     command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"]
     command += ["-subj", "/CN=localhost", "-days", "2", "-keyout", "key.pem", "-out", "cert.pem"]
     try:
@@ -97,7 +97,7 @@ def _make_certificate(home: Path) -> None:
 
 
 def raise_file_limit() -> int:
-    """Raises the number of files this process and the servers it starts may open; returns it."""
+    """Raise the number of files that this process and its servers may open; return it."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     return hard
@@ -105,7 +105,7 @@ def raise_file_limit() -> int:
 
 @contextmanager
 def affinity(cpus: set[int]) -> Iterator[None]:
-    """Keeps the calling thread, and the processes it starts, on these cores."""
+    """Keep the calling thread, and the processes that it starts, on these cores."""
     before = os.sched_getaffinity(0)
     os.sched_setaffinity(0, cpus)
     try:
@@ -115,11 +115,11 @@ def affinity(cpus: set[int]) -> Iterator[None]:
 
 
 class Server:
-    """A running server on a random loopback port, with its files in a directory that goes when it stops.
+    """A running server on a random loopback port, with its files in a temporary directory.
 
-    cpus: the cores it may use, all by default. With `tls` it wants that of its clients; with `jetstream` it
-    has JetStream, and this in its block, with its files in `store` or in that directory; `text` is more of
-    its configuration. It may take `patience` times as long as usual to start and to stop.
+    `cpus` are the cores that it may use, all by default. With `tls` it requires TLS. `jetstream`, if not
+    None, is text for its jetstream block, and `store` its store directory, by default the temporary one;
+    `text` is further configuration. It may take `patience` times as long as usual to start and to stop.
     Raises ServerError when it does not come up.
     """
 
@@ -160,14 +160,14 @@ class Server:
         self._at_start = ServerProcess(self._process.pid) if kind.is_gnats else None
 
     def _wait_for_port(self, home: Path) -> Target:
-        """Waits for the ports file, which says that the server listens, or for the end of the process."""
+        """Wait for the ports file and return the address in it. Raises ServerError when the process ends."""
         deadline = time.monotonic() + START_SECONDS * self._patience
         while time.monotonic() < deadline:
             for path in home.glob("*.ports"):
                 try:
                     return Target.parse(json.loads(path.read_text())["nats"][0])
                 except json.JSONDecodeError:
-                    pass  # it is being written
+                    pass  # the server is writing it
             try:
                 code = self._process.wait(timeout=0.01)
             except subprocess.TimeoutExpired:
@@ -184,9 +184,9 @@ class Server:
         return f"nats://{self.target}"
 
     def reload(self, text: str) -> float:
-        """Have it read its configuration again, with other text: how many seconds that takes.
+        """Reload with other configuration text; return the seconds that this takes.
 
-        Raises ServerError when it is refused.
+        Raises ServerError when the server refuses it.
         """
         self._config.write_text(self._lines + text)
         with self._log.open() as log:
@@ -204,15 +204,14 @@ class Server:
         raise ServerError(f"{self.kind.label} does not reload: {self._last_line()}")
 
     def cpu_ns(self) -> int:
-        """User and system time of all its threads so far, those that have ended included.
+        """Return the user and system time of all its threads in ns, ended ones included.
 
-        This is the process CPU-time clock of clock_getcpuclockid(3): nanoseconds, where /proc/PID/stat counts
-        in ticks of 10 ms.
+        This is the process CPU-time clock of clock_getcpuclockid(3); /proc/PID/stat counts in ticks of 10 ms.
         """
         return time.clock_gettime_ns((~self._process.pid << 3) | 2)
 
     def rss_bytes(self) -> int:
-        """Resident memory: VmRSS."""
+        """Return the resident memory (VmRSS) in bytes. Raises ServerError."""
         status = Path(f"/proc/{self._process.pid}/status").read_text()
         found = re.search(r"^VmRSS:\s+(\d+) kB", status, re.MULTILINE)
         if not found:
@@ -220,7 +219,7 @@ class Server:
         return int(found[1]) * 1024
 
     def require_rest(self) -> None:
-        """Raises ServerError unless it rests now that nothing is asked of it; of gnats only."""
+        """Require that an idle gnats server comes to rest. Raises ServerError."""
         if self._at_start and self._process.poll() is None:
             try:
                 wait_for_rest(self._at_start)
@@ -228,7 +227,7 @@ class Server:
                 raise ServerError(f"{self.kind.label}: {fault}") from None
 
     def stop(self) -> None:
-        """Asks it to end, and ends it when it takes too long."""
+        """Terminate the server, and kill it if it takes too long."""
         if self._process.poll() is None:
             self._process.send_signal(signal.SIGTERM)
             try:

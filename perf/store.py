@@ -1,4 +1,4 @@
-"""What a store costs for each message, without a server: `python -m perf.store [messages]`."""
+"""Measure a store's cost of a message, without a server: `python -m perf.store [messages]`."""
 
 import sys
 import tempfile
@@ -11,14 +11,14 @@ from gnats.store.store import FileStore, MemStore
 
 
 def timed(what: Callable[[], object]) -> float:
-    """Seconds that a call takes."""
+    """Return the seconds that a call takes."""
     start = time.perf_counter()
     what()
     return time.perf_counter() - start
 
 
 def main(n: int) -> None:
-    """Prints one line for each measurement."""
+    """Print a line for each measurement."""
     payload = b"x" * 128
     print(f"{n} messages of 128 B; ns of CPU for each unless said otherwise")
     with tempfile.TemporaryDirectory(prefix="gnats-perf-") as folder:

@@ -1,4 +1,4 @@
-"""What is measured of JetStream: publishing, reading, and how both grow with what a stream holds."""
+"""JetStream's scenarios: publishing, keys, and reading through consumers."""
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -20,17 +20,15 @@ from perf.scenarios import (
 from perf.servers import Kind, Server
 
 STREAM = "S"
-WINDOW = 4096  # publishes without their ack at a time
+WINDOW = 4096  # publishes that may wait for their ack
 KEYS = 1000
 STORED = 200_000  # messages in a stream that is read
-BACKLOG = (
-    48 * 1024 * 1024
-)  # bytes of them at most: a push consumer without flow control may have all under way
+BACKLOG = 48 * 1024 * 1024  # bytes of them at most: a push consumer without flow control may send all at once
 ORDERED = {"flow_control": True, "idle_heartbeat": 5_000_000_000, "max_deliver": 1, "mem_storage": True}
 
 
 def costs(server: Server, size: int, run: Callable[[], StreamResult]) -> tuple[StreamResult, Metrics]:
-    """What a run of one message each costs."""
+    """Run a load; return its result, and the costs of a message."""
     cpu = server.cpu_ns()
     result = run()
     cpu = server.cpu_ns() - cpu
@@ -43,7 +41,7 @@ def costs(server: Server, size: int, run: Callable[[], StreamResult]) -> tuple[S
 
 
 def create(client: Streams, storage: str, **more: Any) -> None:
-    """The stream `S` with the subjects `s.>`."""
+    """Make the stream `S` with the subjects `s.>`."""
     client.api(
         f"STREAM.CREATE.{STREAM}",
         {"name": STREAM, "subjects": ["s.>"], "storage": storage, "num_replicas": 1} | more,
@@ -54,7 +52,7 @@ def create(client: Streams, storage: str, **more: Any) -> None:
 def publish(
     kind: Kind, settings: Settings, *, storage: str, size: int, window: int = WINDOW, sync: bool = False
 ) -> Iterator[Measure]:
-    """Publishes and their acks; a window of one measures the latency of each."""
+    """Measure publishes with acks; a window of one measures the latency of each."""
     with (
         Server(kind, jetstream="sync_interval: always" if sync else "") as server,
         Streams(server.target) as client,
@@ -82,7 +80,7 @@ def publish(
 
 @contextmanager
 def keys(kind: Kind, settings: Settings, *, get: bool) -> Iterator[Measure]:
-    """Puts to keys of a bucket, or gets of them, one at a time."""
+    """Measure puts or gets of a bucket's keys, one at a time."""
     with Server(kind, jetstream="") as server, Streams(server.target) as client:
         create(client, "file", subjects=["$KV.B.>"], max_msgs_per_subject=1, allow_direct=True, discard="new")
         client.publish("$KV.B.k", KEYS, size=128, window=KEYS, subjects=KEYS)
@@ -100,7 +98,7 @@ def keys(kind: Kind, settings: Settings, *, get: bool) -> Iterator[Measure]:
 def read(
     kind: Kind, settings: Settings, *, size: int, how: Callable[[Streams, int], StreamResult]
 ) -> Iterator[Measure]:
-    """Reads all of a stream through a new consumer."""
+    """Measure reading a whole stream through a new consumer."""
     with Server(kind, jetstream="") as server, Streams(server.target) as client:
         create(client, "file")
         count = min(STORED, BACKLOG // size)
@@ -109,12 +107,12 @@ def read(
 
 
 def push(config: dict[str, Any], client: Streams, count: int) -> StreamResult:
-    """Through a push consumer."""
+    """Read through a push consumer."""
     return client.push(STREAM, count, config, timeout=RUN_TIMEOUT)
 
 
 def pull(batch: int, client: Streams, count: int) -> StreamResult:
-    """Through a pull consumer, acknowledging each."""
+    """Read through a pull consumer, and acknowledge each message."""
     return client.pull(STREAM, count, {}, batch=batch, timeout=RUN_TIMEOUT)
 
 

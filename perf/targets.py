@@ -1,4 +1,4 @@
-"""What gnats has to reach, as ratios to the reference server in the same run."""
+"""Targets for gnats, as ratios to the reference server in the same run."""
 
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -8,7 +8,7 @@ from perf.results import REFERENCE_KEY, Record
 
 @dataclass(frozen=True)
 class Target:
-    """A bound on the ratio of a metric in the scenarios whose name matches; all of `keys` must keep it."""
+    """A bound on the ratio of a metric in the scenarios whose name matches, for all servers in `keys`."""
 
     scenario: str  # fnmatch pattern
     metric: str
@@ -21,7 +21,7 @@ class Target:
         return f"{'>=' if self.at_least else '<='} {self.bound:g}"
 
     def met(self, record: Record) -> bool | None:
-        """Whether every way of running gnats keeps it; None when one of the servers was not measured."""
+        """Return True if all servers in `keys` keep it, None when one of the servers was not measured."""
         ratios = [record.ratio(key, self.metric, self.base) for key in self.keys]
         if any(ratio is None for ratio in ratios):
             return None
@@ -76,7 +76,7 @@ TARGETS: tuple[Target, ...] = (
 
 
 def target_for(scenario: str, metric: str, base: str) -> Target | None:
-    """The target that applies to the ratio to `base`, if any."""
+    """Return the target of a metric's ratio to `base`, if any."""
     for target in TARGETS:
         if (target.metric, target.base) == (metric, base) and fnmatchcase(scenario, target.scenario):
             return target
