@@ -138,7 +138,7 @@ def report(results: list[Result]) -> str:
 def main() -> None:
     """Measure each stream; print the table, or write it and the numbers to files."""
     parser = argparse.ArgumentParser(prog="python -m perf.archive", description=__doc__)
-    parser.add_argument("--messages", type=int, default=10_000_000, help="of 128 bytes")
+    parser.add_argument("--messages", type=int, default=10_000_000, help="messages of 128 bytes")
     parser.add_argument("--large", type=int, default=30_000, help="messages of 64 KiB")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--batch-bytes", type=int, default=BATCH_BYTES)

@@ -317,10 +317,10 @@ def ways(base: str) -> list[Way]:
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(prog="perf.hostile", description=__doc__)
-    parser.add_argument("--seconds", type=float, default=3.0, help="beside each hostile client")
-    parser.add_argument("--base", default="", help="folder with a gnats of before, to compare with")
-    parser.add_argument("--only", default="", help="hostile clients whose name has this in it")
-    parser.add_argument("--servers", default="", help="servers whose name has this in it")
+    parser.add_argument("--seconds", type=float, default=3.0, help="length of a measurement")
+    parser.add_argument("--base", default="", help="folder with another gnats, to compare with")
+    parser.add_argument("--only", default="", help="hostile clients whose name contains this")
+    parser.add_argument("--servers", default="", help="servers whose name contains this")
     parser.add_argument("--attack", default="", help=argparse.SUPPRESS)
     parser.add_argument("--port", type=int, default=0, help=argparse.SUPPRESS)
     args = parser.parse_args()

@@ -155,7 +155,7 @@ def wait_for_port(server: "subprocess.Popen[bytes]", where: Path) -> int:
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(prog="python -m perf.instructions", description=__doc__.split("\n")[0])
-    parser.add_argument("scenarios", nargs="*", metavar="SCENARIO", help=f"of {', '.join(SCENARIOS)}")
+    parser.add_argument("scenarios", nargs="*", metavar="SCENARIO", help=f"some of {', '.join(SCENARIOS)}")
     parser.add_argument("--base", type=Path, help="another checkout, with a build, to compare with")
     args = parser.parse_args()
     if unknown := set(args.scenarios) - set(SCENARIOS):

@@ -103,7 +103,7 @@ def main() -> None:
     """Measure every server that is found; print the table, or write it and the numbers to files."""
     parser = argparse.ArgumentParser(prog="python -m perf.recovery", description=__doc__)
     parser.add_argument("--messages", type=int, default=2_000_000)
-    parser.add_argument("--size", type=int, default=512, help="of a payload, bytes")
+    parser.add_argument("--size", type=int, default=512, help="bytes of a payload")
     parser.add_argument("--subjects", type=int, default=1000)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--only", nargs="*", help="keys of servers, like gnats-1")

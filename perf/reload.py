@@ -148,7 +148,7 @@ def main() -> None:
     """Measure every server that is found; print the table, or write it and the numbers to files."""
     parser = argparse.ArgumentParser(prog="python -m perf.reload", description=__doc__)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--messages", type=int, default=10_000, help="of each measurement of latency")
+    parser.add_argument("--messages", type=int, default=10_000, help="messages of a latency measurement")
     parser.add_argument("--only", nargs="*", help="keys of servers, like gnats-1")
     parser.add_argument("--out", type=Path, help="write OUT.json and OUT.md, too")
     args = parser.parse_args()

@@ -21,11 +21,11 @@ POWER = {"both": (False, True), "on": (False,), "lost": (True,)}
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="make faults", description=__doc__)
-    parser.add_argument("--kills", type=int, default=1000, help="how many, in all")
-    parser.add_argument("--rounds", type=int, default=0, help="so many rounds instead")
-    parser.add_argument("--seed", type=int, default=0, help="of the first round; others count from it")
+    parser.add_argument("--kills", type=int, default=1000, help="kills in all")
+    parser.add_argument("--rounds", type=int, default=0, help="rounds to run, instead of kills")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the first round; each round adds one")
     parser.add_argument(
-        "--power", choices=POWER, default="both", help="is lost with the server: what it has not synced goes"
+        "--power", choices=POWER, default="both", help="lost: a kill also loses unsynced data"
     )
     args = parser.parse_args()
     seed = args.seed or random.SystemRandom().randrange(1, 1 << 31)
@@ -43,7 +43,7 @@ def main() -> int:
                 print(f"power is not lost, since nothing can be mounted: {exc}", flush=True)
                 modes = POWER["on"]
                 continue
-            except Exception:  # noqa: BLE001 - whatever it is, the seed has to be told
+            except Exception:  # noqa: BLE001 - any failure prints the seed
                 traceback.print_exc()
                 again = f"--seed {seed + number} --rounds 1 --power {'lost' if lost else 'on'}"
                 print(f"FAILED: make faults ARGS='{again}'", flush=True)

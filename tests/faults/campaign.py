@@ -79,7 +79,7 @@ class Run(threading.Thread):
             self.error = exc
         except (OSError, Closed):
             return
-        except Exception as exc:  # noqa: BLE001 - who joins raises it
+        except Exception as exc:  # noqa: BLE001 - the campaign raises it
             self.error = exc
             self._trigger.give_up()
 

@@ -15,17 +15,15 @@ from .hunt import fails, hunt
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="make fuzz", description=__doc__)
-    parser.add_argument("--minutes", type=float, default=10, help="for how long")
-    parser.add_argument("--seed", type=int, default=0, help="of all sequences; 0: a new one")
+    parser.add_argument("--minutes", type=float, default=10, help="how long to play")
+    parser.add_argument("--seed", type=int, default=0, help="seed of all sequences; 0: a random one")
     parser.add_argument("--first", type=int, default=0, help="the number of the first sequence")
-    parser.add_argument(
-        "--compare", action="store_true", help="with nats-server, sequences of one connection"
-    )
-    parser.add_argument("--shorten", type=float, default=60, help="seconds to make what fails shorter in")
-    parser.add_argument("--keep", type=Path, help="a directory for what fails")
+    parser.add_argument("--compare", action="store_true", help="compare with nats-server, on one connection")
+    parser.add_argument("--shorten", type=float, default=60, help="seconds to shorten a failing sequence in")
+    parser.add_argument("--keep", type=Path, help="a directory for failing sequences")
     parser.add_argument("--replay", type=Path, help="play the steps of a file instead")
     parser.add_argument(
-        "--kind", choices=[name for name in KINDS if name != "reference"], help="only this one"
+        "--kind", choices=[name for name in KINDS if name != "reference"], help="use only this kind of server"
     )
     args = parser.parse_args()
     kinds = [kind for kind in selected() if not kind.is_reference and args.kind in (None, kind.name)]

@@ -184,7 +184,7 @@ class Comparison:
             for kind in self._kinds[len(self._playing) :]:
                 self._playing.append(Playing(kind))
             (expected, pushed), *others = self._pool.map(lambda each: each.play(steps), self._playing)
-        except Exception as error:  # noqa: BLE001 - a server that fails is what is looked for
+        except Exception as error:  # noqa: BLE001 - a failing server is a finding
             self.end()
             return f"{type(error).__name__}: {error}"
         for playing, (answers, also) in zip(self._playing[1:], others, strict=True):
