@@ -50,8 +50,10 @@ def pending(caller: Caller, stream: str) -> dict[str, int]:
 
 
 def wait_pending(caller: Caller, stream: str, expected: dict[str, int]) -> None:
-    """Returns once the consumers of `stream` have that many messages to come: nats-server tells them of a message after
-    its acknowledgement."""
+    """Returns once the consumers of `stream` have that many messages to come.
+
+    nats-server tells them of a message after it has acknowledged it.
+    """
     until(lambda: pending(caller, stream) == expected)
 
 

@@ -44,9 +44,9 @@ class Member:
         return self.say(b"PUB %b %b %d" % (subject, reply, len(payload)), payload)
 
     def hear(self) -> bytes:
-        """What has come since the last time, without the server's own INFO and PING, and as it was sent."""
+        """What has come since the last time, without the server's own INFO, and as it was sent."""
         ops = self.connection.fence()
-        return b"".join(op for op in ops if not op.startswith((b"INFO ", b"PING")))
+        return b"".join(op for op in ops if not op.startswith(b"INFO "))
 
 
 def plain(heard: bytes) -> bytes:

@@ -215,10 +215,8 @@ class Client:
         return [header or body for header, body in map(parts, self.connection.fence()) if header or body]
 
     def read(self) -> Reply:
-        """The next message. The server's PINGs are answered: the first may come while a test is busy."""
-        while (op := self.connection.read_op()) == b"PING\r\n":
-            self.connection.send(b"PONG\r\n")
-        return parts(op)
+        """The next message."""
+        return parts(self.connection.read_op())
 
     def ask_all(self, messages: Sequence[tuple[bytes, bytes, Sequence[bytes]]]) -> list[bytes]:
         """Publish all messages at once; the payloads of their replies, in order."""

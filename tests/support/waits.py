@@ -38,8 +38,6 @@ class Waiter(Caller):
         kept = super()._keep(op)
         if kept:
             self.came[id(self._waiting[-1])] = time.monotonic_ns()
-        elif op == b"PING\r\n":
-            self.send(b"PONG\r\n")
         return kept
 
     def when(self, message: Message) -> int:
