@@ -25,15 +25,15 @@ from gnats.go.text import SECOND
 from gnats.server.idle import wait_for_rest_in_loop
 from gnats.testing import ServerThread
 
-settings.register_profile("gnats", parent=settings(), deadline=None)  # a busy machine is no fault
+settings.register_profile("gnats", parent=settings(), deadline=None)  # a busy machine must not fail a test
 settings.load_profile("gnats")
 
 
 @pytest.fixture(scope="session", autouse=True)
 def bytecode(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """A place for compiled modules where PYTHONDONTWRITEBYTECODE is set.
+    """Let servers write bytecode to a temporary folder where PYTHONDONTWRITEBYTECODE is set.
 
-    A server that has to compile its modules needs twice the time to start, and the tests start many.
+    A server that compiles its modules takes twice as long to start, and the tests start many servers.
     """
     with pytest.MonkeyPatch.context() as environ:
         if "PYTHONDONTWRITEBYTECODE" in os.environ:
@@ -44,13 +44,13 @@ def bytecode(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 @pytest.fixture
 def programs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Starts servers as programs; other tests fork them."""
+    """Start gnats servers as programs; without this fixture they are forked (support.forks)."""
     monkeypatch.setattr(servers, "FORKS", False)
 
 
 @pytest.fixture(scope="session", params=selected(), ids=lambda kind: kind.name)
 def kind(request: pytest.FixtureRequest) -> Kind:
-    """The server that is tested."""
+    """The server under test; skips where the reference is not installed."""
     kind: Kind = request.param
     require(kind)
     return kind
@@ -62,7 +62,10 @@ def kind(request: pytest.FixtureRequest) -> Kind:
     ids=lambda kind: kind.command,
 )
 def executable(request: pytest.FixtureRequest) -> Kind:
-    """A server whose command is run to its end (Kind.run): it is the same one in both ways of running."""
+    """A kind for each command, for tests that run the command to its end (Kind.run).
+
+    The number of I/O threads makes no difference to them, so gnats is here once.
+    """
     executable: Kind = request.param
     require(executable)
     return executable
@@ -70,16 +73,16 @@ def executable(request: pytest.FixtureRequest) -> Kind:
 
 @pytest.fixture(params=[0, 2], ids=["loop", "threads"])
 def io_threads(request: pytest.FixtureRequest) -> int:
-    """How many threads serve connections, in both ways of running a server inside a test."""
+    """The number of I/O threads of a server inside the test's process: 0 (the event loop serves) and 2."""
     count: int = request.param
     return count
 
 
 @pytest.fixture
 def clock() -> Iterator[HeldClock]:
-    """The time of this process, held from before the test's servers start until after they have ended.
+    """This process's clock, held from before the test's servers start until after they end.
 
-    It begins with a second, so that what is rounded to seconds is rounded alike in every run.
+    The time starts at a whole second, so that times rounded to seconds are the same in every run.
     """
     with HeldClock(realtime=time.time_ns() // SECOND * SECOND) as clock:
         yield clock
@@ -87,7 +90,7 @@ def clock() -> Iterator[HeldClock]:
 
 @pytest.fixture(scope="session", autouse=True)
 def rest() -> Iterator[None]:
-    """Has every server that tests start in their own process rest before it is stopped."""
+    """Require (NotAtRest) that a server in the test's own process comes to rest before it is stopped."""
     leave = Embedded.__aexit__
 
     async def rest_and_leave(server: Embedded, kind: Any, exc: Any, trace: Any) -> None:
@@ -112,9 +115,9 @@ def shared_server(kind: Kind, tmp_path_factory: pytest.TempPathFactory) -> Itera
 
 @pytest.fixture(scope="module")
 def server(shared_server: Server) -> Iterator[Server]:
-    """A running server with default settings, shared by all tests that change nothing in it.
+    """A running server with default settings, shared by all tests that leave it as it was.
 
-    It rests after each module's tests: whatever disturbs that is in the module.
+    It must rest after each module's tests, so a failure names the module that left work behind.
     """
     yield shared_server
     shared_server.wait_for_rest()
@@ -122,7 +125,7 @@ def server(shared_server: Server) -> Iterator[Server]:
 
 @pytest.fixture(scope="session")
 def reference(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A reference server with default settings to compare with; it is never the one that is tested."""
+    """A reference server with default settings to compare with; it is never the server under test."""
     server = start(REFERENCE, tmp_path_factory.mktemp("compare"))
     yield server
     server.stop()
@@ -130,7 +133,7 @@ def reference(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 @pytest.fixture
 def launch(kind: Kind, tmp_path: Path) -> Iterator[Launch]:
-    """Starts servers for one test: launch(*flags, config="text", kind=the server that is tested)."""
+    """Start servers for one test: launch(*flags, config="text", kind=the server under test)."""
     with launcher(kind, tmp_path) as launch:
         yield launch
 
@@ -144,12 +147,13 @@ def launch_shared(kind: Kind, tmp_path_factory: pytest.TempPathFactory) -> Itera
 
 @pytest.fixture(params=["to-gnats", "to-nats-server"])
 def move(request: pytest.FixtureRequest, kind: Kind, launch: Launch, tmp_path: Path) -> Move:
-    """Has one server fill a store directory, and starts the other in a copy: move(fill, options).
+    """Fill a store directory with one server and start the other in a copy: move(fill, options).
 
-    What `fill` says, and the second server. The directories are tmp_path / "js" and tmp_path / "copy".
+    `fill` gets a Caller of the first server; `options` are JetStream's, for both servers. Returns the result
+    of `fill` and the second server. The directories are tmp_path / "js" and tmp_path / "copy".
     """
     if kind.is_reference:
-        pytest.skip("it needs two servers")
+        pytest.skip("needs the reference and another server")
     kinds = (REFERENCE, kind) if request.param == "to-gnats" else (kind, REFERENCE)
 
     def move(fill: Callable[[Caller], Any], options: str = "") -> tuple[Any, Server]:
@@ -172,5 +176,5 @@ def diag() -> Iterator[SocketDiag]:
 
 @pytest.fixture(scope="session")
 def certs(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
-    """Certificates of an authority that lives as long as the tests."""
+    """Certificates of one authority for the whole session."""
     return Certificates(tmp_path_factory.mktemp("certs"))

@@ -1,4 +1,4 @@
-"""Fixtures of the archive's tests: a stream of a store, and a place for its archive."""
+"""Fixtures of the archive's tests: a stream in a store, and a directory for its archive."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Crashes of a job: the process ends at one of the changes that it makes in its target."""
+"""Crashes of a job: an exception ends it at one of the changes that it makes in its target."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from .stores import ORDERS, listed, manifest_of, parquet_files, plain
 
 
 class Crash(BaseException):
-    """The process ends here: nothing it does afterwards reaches the disk."""
+    """The job ends here: nothing that it does afterwards reaches the disk."""
 
 
 STEPS = ("open_output", "sync", "create", "move", "delete", "delete_tree")
 
 
 class Failing:
-    """Ends the process at a step: before the nth change of the target, or after it."""
+    """Ends the job before or after the nth change of the target; `count` counts the changes."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.count = 0
@@ -55,14 +55,14 @@ class Failing:
 
 
 def consistent(out: Path, messages: dict[int, tuple[str, int, bytes]]) -> dict[int, tuple[str, int, bytes]]:
-    """What a listing shows is committed, whole, and there once."""
+    """Require that an archive's files are committed and whole, with each message once; return the rows."""
     manifest = manifest_of(out)
     state = manifest.load()
     for path in parquet_files(out):
         assert str(path.relative_to(out / ORDERS)) in state.files.keys() | state.retired
     shown = plain(listed(out))
     assert shown.items() <= messages.items()
-    for entry in state.files.values():  # whoever reads the manifest finds all that it says
+    for entry in state.files.values():  # every file in the manifest is there
         table = pq.read_table(out / manifest.find(entry), partitioning=None)
         assert (table.num_rows, table.column("sequence")[0].as_py()) == (entry.rows, entry.first_seq)
     return shown

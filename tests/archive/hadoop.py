@@ -13,7 +13,7 @@ from xml.sax.saxutils import escape
 
 HOME = Path(__file__).parents[2] / "build" / "hadoop"
 PATIENCE = 60
-# Java has hidden since what this Hadoop looks into.
+# Java packages that this Hadoop needs, and that newer versions of Java do not open.
 OPENED = [
     *(f"--add-opens=java.base/{name}=ALL-UNNAMED" for name in ("java.lang", "java.nio", "sun.nio.ch")),
     "--add-exports=java.security.jgss/sun.security.krb5=ALL-UNNAMED",
@@ -29,14 +29,14 @@ log4j.logger.org.apache.hadoop.hdfs.server.namenode.FSNamesystem.audit=WARN
 
 
 def missing() -> str | None:
-    """Why there is no HDFS here."""
+    """Return why HDFS cannot run here, or None if it can."""
     if shutil.which("java") is None:
         return "Java is not installed (Debian package default-jre-headless)"
     return None if (HOME / ".done").exists() else "Hadoop is not there: sh tools/hadoop.sh"
 
 
 def configuration(path: Path, settings: Mapping[str, object]) -> None:
-    """Writes a file of Hadoop's."""
+    """Write a configuration file of Hadoop."""
     properties = (
         f"<property><name>{name}</name><value>{escape(str(value))}</value></property>"
         for name, value in settings.items()
@@ -67,7 +67,7 @@ def _running(command: list[str], log: Path, ready: str) -> Iterator[None]:
 
 @contextmanager
 def hdfs(folder: Path) -> Iterator[str]:
-    """Host and port of an HDFS of this machine, with its files in a directory."""
+    """Run an HDFS with its files in `folder`; yield "host:port". Raises RuntimeError if it does not start."""
     server = f"127.0.0.1:{_free_port()}"
     conf = folder / "conf"
     conf.mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""Store directories for the archive's tests, and what is in them and in archives."""
+"""Store directories for the archive's tests, and the rows of stores and archives."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ BLOCK = 4096
 
 
 def no_java() -> bool:
-    """Whether Spark cannot run here."""
+    """Return True where Spark cannot run for lack of Java."""
     return shutil.which("java") is None and "JAVA_HOME" not in os.environ
 
 
 class Writing:
-    """A stream that a server writes to: its store is open."""
+    """A stream with an open store, as in a running server; `rows` has its messages by sequence."""
 
     def __init__(
         self, root: Path, stream: str = "ORDERS", account: str = "$G", created: int = CREATED
@@ -58,7 +58,7 @@ class Writing:
         self.dir: StreamDir = find_stream(root, stream, account)
 
     def publish(self, count: int = 1, step: int = 10**6, size: int = 40) -> None:
-        """Stores messages, `step` ns apart."""
+        """Store `count` messages of `size` bytes, with times `step` ns apart."""
         for _ in range(count):
             at = self.last + 1
             ns = (self.rows[max(self.rows)][1] if self.rows else START) + step
@@ -82,7 +82,7 @@ class Writing:
 
 
 def listed(out: Path) -> list[dict[str, Any]]:
-    """The rows of an archive as whoever lists the directory finds them, by sequence."""
+    """Return the rows of an archive, found by listing its directory, sorted by sequence."""
     rows = [row for path in parquet_files(out) for row in pq.read_table(path, partitioning=None).to_pylist()]
     return sorted(rows, key=lambda row: int(row["sequence"]))
 
@@ -92,14 +92,14 @@ def parquet_files(out: Path) -> Iterator[Path]:
 
 
 def plain(rows: list[dict[str, Any]]) -> dict[int, tuple[str, int, bytes]]:
-    """Rows as `Writing.rows` has them; a sequence that comes twice fails."""
+    """Return rows in the form of `Writing.rows`. Raises AssertionError for a repeated sequence."""
     sequences = [row["sequence"] for row in rows]
-    assert len(sequences) == len(set(sequences)), "messages are there twice"
+    assert len(sequences) == len(set(sequences)), "the archive has messages twice"
     return {row["sequence"]: (row["subject"], row["time_ns"], row["payload"]) for row in rows}
 
 
 def archive(stream: Writing, out: Path, options: Options = SMALL, report: Silent | None = None) -> Archived:
-    """Archives a stream in this process."""
+    """Archive a stream in this process."""
     (done,) = run_archive([stream.dir], Target(str(out)), Inline(), options, report or Silent())
     return done
 

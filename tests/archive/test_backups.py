@@ -1,4 +1,4 @@
-"""Backups as a source: what is read from one is what the server served that made it, message by message."""
+"""Backups as a source: the archive reads the messages that the server had, one by one."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ HERE = ["--engine", "processes", "--workers", "1"]
 
 
 def save(directory: Path, name: str, data: bytes, answer: Any = None, file: str = ARC) -> Path:
-    """A backup as the client leaves it."""
+    """Write a backup to a directory as the client does; return its path."""
     directory.mkdir(parents=True)
     (directory / BACKUP_META).write_text(json.dumps(answer or {"config": {"name": name}}))
     (directory / file).write_bytes(data)
@@ -47,7 +47,7 @@ def read(path: Path, work_dir: Path) -> list[Row]:
 
 @pytest.fixture
 def work(tmp_path: Path) -> Path:
-    """Where backups are unpacked; a test leaves nothing there."""
+    """The directory to unpack backups in, which must be empty at the end of a test."""
     path = tmp_path / "work"
     path.mkdir()
     return path

@@ -1,4 +1,4 @@
-"""gnats archive on the command line."""
+"""The command `gnats archive`."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def test_a_name_does_not_write_to_the_terminal(
 
 
 def test_files_that_are_no_blocks(tmp_path: Path, out: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Another program left them in the directory of a stream: they keep no other stream back."""
+    """Foreign files in the directory of one stream do not stop the archiving of others."""
     first, second, third = (Writing(tmp_path / "store", name) for name in ("A", "B", "C"))
     for stream in (first, second, third):
         stream.publish(3)
@@ -350,7 +350,7 @@ def test_an_output_that_cannot_be_written_is_one_line(orders: Writing, out: Path
         os.close(output)
     why = "No space left on device" if full else "Broken pipe"
     assert (done.returncode, done.stderr) == (1, f"gnats archive: standard output cannot be written: {why}\n")
-    assert plain(listed(out)) == orders.rows  # what was committed is kept
+    assert plain(listed(out)) == orders.rows  # committed rows stay
 
 
 def test_no_memory_is_one_line(orders: Writing, out: Path) -> None:
@@ -371,7 +371,9 @@ def test_no_memory_is_one_line(orders: Writing, out: Path) -> None:
 def test_the_bar_on_a_terminal_is_removed_at_the_end(orders: Writing, out: Path) -> None:
     orders.publish(5)
     terminal, theirs = os.openpty()
-    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))  # it has no size, else
+    fcntl.ioctl(
+        theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0)
+    )  # a new pseudo-terminal has no size
     command = [sys.executable, "-m", "gnats.cli", "archive", "--store", orders.root, "--out", out, "--all"]
     try:
         done = subprocess.run([*command, *HERE], stdout=subprocess.PIPE, stderr=theirs, text=True, timeout=60)
@@ -416,7 +418,7 @@ def test_an_interrupt_is_one_line_and_leaves_nothing(orders: Writing, out: Path)
     try:
         assert job.stdout is not None and job.stdout.readline() == "staged\n"
         assert list(out.rglob("*.staged"))
-        os.killpg(job.pid, signal.SIGINT)  # as a terminal does it: the processes of the engine, too
+        os.killpg(job.pid, signal.SIGINT)  # as a terminal does, to the engine's processes too
         assert job.wait(30) == 130
     finally:
         job.kill()

@@ -68,7 +68,7 @@ def test_days_and_hours_stay_apart(orders: Writing, out: Path) -> None:
 
 def test_each_merge_keeps_its_layout(orders: Writing, out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gnats.archive.jobs.job.check_partition", lambda storage, partition: None)
-    for partition in ("date", "hour"):  # no run mixes them any more
+    for partition in ("date", "hour"):  # no compacted file mixes them
         for _ in range(2):
             orders.publish(10, step=1000)
             archive(orders, out, Options(layout=Layout(partition=partition)))
@@ -140,7 +140,7 @@ def test_a_damaged_file_is_not_compacted(orders: Writing, out: Path) -> None:
 
 
 def spoil(path: Path) -> None:
-    """Writes a file again, with another payload in it."""
+    """Rewrite a file with another payload in it."""
     file = pq.ParquetFile(path)
     table = file.read()
     payloads = table.column("payload").to_pylist()
@@ -213,7 +213,7 @@ def test_what_may_be_purged(orders: Writing, out: Path) -> None:
     done = verified(orders, out)
     assert done.unarchived == 49
     assert [purgeable(done, first) for first in (1, 50, 101, 120, 150)] == [100, 100, 100, 119, 300]
-    assert purgeable(replace(done, good=Ranges()), 1) == 0  # nothing is verified
+    assert purgeable(replace(done, good=Ranges()), 1) == 0  # no range is verified
 
 
 def test_what_is_to_be_purged_is_verified_anew(orders: Writing, out: Path) -> None:

@@ -1,4 +1,4 @@
-"""The files that show how the archive is used: they work."""
+"""The archive's example files work."""
 
 from __future__ import annotations
 

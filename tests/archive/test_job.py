@@ -1,4 +1,4 @@
-"""The archive job on a local target: everything once, whatever happens to it."""
+"""The archive job on a local target archives each message exactly once, whatever happens to it."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ def test_a_crash_at_every_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, 
     orders = Writing(tmp_path / "store")
     orders.publish(400)
     failing = Failing(monkeypatch)
-    options = Options(task_bytes=1)  # tasks of one block, and two rounds of them
+    options = Options(task_bytes=1)  # one block a task, in two rounds
     archive(orders, tmp_path / "whole", options)
     steps = failing.count
     assert steps > 15
@@ -166,7 +166,7 @@ def test_a_crash_at_every_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, 
             archive(orders, out, options)
         failing.disarm()
         consistent(out, orders.rows)
-        orders.publish(3)  # the stream goes on
+        orders.publish(3)
         archive(orders, out, options)
         assert consistent(out, orders.rows) == orders.rows, step
 
@@ -222,7 +222,7 @@ def test_a_job_that_was_given_up_does_not_commit(orders: Writing, out: Path) -> 
 
 
 class Meanwhile(Inline):
-    """An engine that lets something else happen after the tasks have run, and before they are committed."""
+    """An engine that calls a function after the tasks have run and before the job commits them."""
 
     def __init__(self, *others: Callable[[], object]) -> None:
         self.others = list(others)
@@ -309,7 +309,7 @@ def test_a_damaged_block(orders: Writing, out: Path) -> None:
     kept = {at: row for at, row in orders.rows.items() if not lost.first_seq <= at <= lost.last_seq}
     assert plain(listed(out)) == kept
     assert not done.state.covered.contains(lost.first_seq, lost.last_seq)
-    assert archive(orders, out).rows == 0  # not looked at again, unless
+    assert archive(orders, out).rows == 0  # the job does not read it again, unless
     (orders.directory / "msgs" / "2.blk").write_bytes(saved)
     done = archive(orders, out, Options(retry_lost=True))
     assert (done.state.lost, list(done.state.covered)) == ([], [(1, 200)])

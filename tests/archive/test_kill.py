@@ -1,7 +1,8 @@
-"""Jobs that are killed (SIGKILL) at random moments, as processes of their own: each next one goes on, and in
-the end every message is archived once and nothing is left over.
+"""Kill archive jobs (SIGKILL) at random moments: each next job goes on where the last one ended.
 
-The tests have a few kills. `python -m tests.archive.test_kill --kills 1000 --seed 7` has more."""
+In the end every message is archived once, and no temporary file is left. The tests have a few kills;
+`python -m tests.archive.test_kill --kills 1000 --seed 7` has more.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +34,7 @@ ROUNDS = 5
 MESSAGES = 2000
 TIMEOUT = 60
 
-# A job of many small commits. It says when it begins, after the imports: kills are not spent on these.
+# A job of many small commits. It prints a line after its imports, so that no kill hits these.
 JOB = """
 import sys
 from gnats.archive import cli
@@ -47,17 +48,20 @@ sys.exit(cli.archive_main(sys.argv[1:]))
 
 @dataclass
 class Campaign:
-    """A stream that grows, and jobs that archive it and are killed."""
+    """A growing stream, and jobs that archive it and are killed."""
 
     orders: Writing
     out: Path
     engine: tuple[str, ...]
     random: random.Random
     span: float = 0.0
-    """Seconds within which jobs are killed: what one takes."""
+    """Seconds that a whole job takes; a kill comes within them."""
 
     def job(self, kill_after: float | None) -> bool:
-        """Runs the command; was it killed? Nothing of it runs any more when this returns."""
+        """Run a job and kill it after `kill_after` seconds; return True if the kill ended it.
+
+        None of its processes runs any more when this returns.
+        """
         command = [
             sys.executable,
             "-c",
@@ -82,13 +86,13 @@ class Campaign:
                 self.span = time.monotonic() - begin
             except subprocess.TimeoutExpired:
                 process.kill()
-            # Its processes have its output as well: there is an end of it when they have ended.
+            # All its processes hold the pipe open: the output ends when the last of them has ended.
             said, _ = process.communicate(timeout=TIMEOUT)
         assert process.returncode in (0, -signal.SIGKILL), said
         return process.returncode != 0
 
     def kill(self, count: int) -> None:
-        """Has so many jobs killed. What a listing shows is right after each."""
+        """Kill `count` jobs; check after each that the archive has no wrong row."""
         killed = 0
         while killed < count:
             self.orders.publish(MESSAGES)
@@ -100,8 +104,10 @@ class Campaign:
             assert shown.items() <= self.orders.rows.items()
 
     def end(self) -> None:
-        """A job goes on, and finishes what the others have left; the directories that are empty after that
-        go with the next one, when they are old."""
+        """Run two whole jobs, check that the archive is complete, and that nothing is left over.
+
+        The first finishes the work of killed jobs; the second removes old empty directories.
+        """
         staging = self.out / ORDERS / "_staging"
         for _ in range(2):
             for path in staging.rglob("*"):
@@ -125,7 +131,7 @@ def test_jobs_that_are_killed(orders: Writing, out: Path, engine: tuple[str, ...
 
 
 def main() -> None:
-    """Kill many, and say how many."""
+    """Kill many jobs, and print how many."""
     parser = argparse.ArgumentParser(prog="python -m tests.archive.test_kill", description=main.__doc__)
     parser.add_argument("--kills", type=int, default=100)
     parser.add_argument("--seed", type=int, default=7)

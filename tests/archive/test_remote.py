@@ -1,4 +1,4 @@
-"""Archives in an S3-compatible store and in HDFS."""
+"""Archives in an S3-compatible store, and in HDFS."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def test_of_many_at_once_one_takes_a_version(target: Target) -> None:
 
 
 def test_files_have_a_time_and_are_moved_once(target: Target) -> None:
-    """What is old is removed by its time; two jobs may publish the same file."""
+    """A file has the time at which it was written, and the second of two jobs may publish it again."""
     storage = target.open()
     for _ in range(2):
         with storage.open_output("staged/a") as stream:

@@ -1,4 +1,4 @@
-"""What would have an archive lack messages, or a server purge some that it does not have."""
+"""Cases in which an archive could lack messages, or a server could purge messages that are not archived."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ pytestmark = pytest.mark.timeout(120)
 
 
 class Around(Inline):
-    """Runs tasks between two other things."""
+    """An engine that calls one function before the tasks and one after them."""
 
     def __init__(self, before: Callable[[], object], after: Callable[[], object] = lambda: None) -> None:
         self.before = before
@@ -69,8 +69,10 @@ def compacted(out: Path) -> None:
 
 
 def limited(stream: Writing, **limits: int) -> None:
-    """Gives a stream limits that its store does not know of: what is in the files is too much for them, as
-    when a server had other messages go by age before it came to these."""
+    """Write limits into a stream's description only, so that its files hold more than the limits allow.
+
+    So do a server's files when it removed other messages by age before it applied the limits.
+    """
     write_stream_meta(stream.directory, StreamConfig(name="ORDERS", storage="file", **limits), CREATED)
 
 
@@ -106,13 +108,13 @@ def test_what_another_job_has_archived_is_no_roll_back(orders: Writing, out: Pat
 def test_sequences_that_are_given_out_again_are_no_deletes(
     orders: Writing, out: Path, tmp_path: Path
 ) -> None:
-    """A server loses what was not synced: messages, and that they were removed before they were archived."""
+    """A server that loses unsynced data loses messages, and removals from before the archiving."""
     orders.publish(100)
     orders.remove(*range(51, 101))
     done = archive(orders, out)
     assert (done.rows, done.state.last_seq) == (50, 100)
     forgetful = Writing(tmp_path / "forgetful")
-    forgetful.publish(100)  # what was removed is back, and nothing else
+    forgetful.publish(100)  # with its removed messages back, and no others
     assert archive(forgetful, out).rows == 0
     again = Writing(tmp_path / "again")
     again.publish(50)
@@ -136,7 +138,7 @@ def test_when_sequences_were_archived_is_remembered(orders: Writing, out: Path, 
 def test_a_verification_that_begins_again_beside_an_archive(
     orders: Writing, out: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A file that it was to read is compacted, and what has come since is archived: no roll-back."""
+    """Compaction of a file to verify, and newly archived messages, do not look like a roll-back."""
     for _ in range(2):
         orders.publish(50)
         archive(orders, out)
@@ -215,7 +217,7 @@ def test_a_damaged_end_is_no_end(orders: Writing, out: Path) -> None:
     done = archive(orders, out, report=report)
     assert 300 < done.rows < 400
     assert f"block {blocks[-1].stem}" in report.warnings[0]
-    assert archive(orders, out).damage  # it is said again
+    assert archive(orders, out).damage  # the next job reports it again
     blocks[-1].write_bytes(good)
     assert archive(orders, out).state.rows == 400
 
@@ -240,7 +242,7 @@ def test_a_block_that_is_missing_is_lost_and_found(orders: Writing, out: Path) -
 def test_an_answer_that_was_lost_is_no_refusal(
     orders: Writing, out: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A link over NFS, a rename in HDFS, an object in S3 that is made by the first attempt of two."""
+    """The first of two attempts may have made the link (NFS), the rename (HDFS) or the object (S3)."""
     create = LocalStorage.create
     monkeypatch.setattr(LocalStorage, "create", lambda *args: create(*args) and False)
     orders.publish(100)
@@ -252,7 +254,7 @@ def test_an_answer_that_was_lost_is_no_refusal(
 def test_a_job_that_is_overtaken_keeps_what_it_has_committed(
     orders: Writing, out: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Between its commit and its renames others publish its files, compact them and delete them."""
+    """Between a job's commit and its renames, other jobs publish its files, compact them and delete them."""
     for _ in range(3):
         orders.publish(50)
         archive(orders, out)
@@ -274,8 +276,10 @@ def test_a_job_that_is_overtaken_keeps_what_it_has_committed(
 def test_a_compaction_that_gives_up_a_job_beside_one_that_is_slow(
     orders: Writing, out: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It learns of the slow one's files after it has looked for those without names, and has to give these
-    their names before it replaces them: the slow one, that does it later, would bring them back."""
+    """The compaction learns of the slow job's files after it has looked for files to publish.
+
+    It must publish them before it replaces them: otherwise the slow job would bring them back later.
+    """
     for _ in range(2):
         orders.publish(50)
         archive(orders, out)
@@ -307,7 +311,7 @@ def test_a_compaction_that_gives_up_a_job_beside_one_that_is_slow(
 
 
 def test_a_verification_beside_an_archive_and_a_compaction(orders: Writing, out: Path) -> None:
-    """A file that was looked at is part of one that has later messages as well: these were not compared."""
+    """A verified file becomes part of a larger one, whose later messages are not verified."""
 
     def more() -> None:
         orders.publish(50)
@@ -411,8 +415,10 @@ async def test_another_account_is_not_purged(launch: Callable[..., Server], out:
 async def test_a_copy_that_went_its_own_way_is_not_purged(
     launch: Callable[..., Server], out: Path, tmp_path: Path, common: int
 ) -> None:
-    """Another server, or this one after its store was put back: the stream has the same name and age, and
-    perhaps the same messages at its beginning."""
+    """No purge of another server's stream, or of a restored store's, with the same name and creation time.
+
+    Such a stream may have the same messages at its beginning.
+    """
     server = launch(config="jetstream { store_dir: js }")
     connection = await nats.connect(server.url)
     await connection.jetstream().add_stream(name="ORDERS", subjects=["orders"])
@@ -427,7 +433,7 @@ async def test_a_copy_that_went_its_own_way_is_not_purged(
         for _ in range(5):
             await connection.jetstream().publish("orders", b"")
         await connection.jetstream().delete_msg("ORDERS", common + 3)
-        if each is other:  # the last of them is not the last sequence
+        if each is other:  # its last message is not its last sequence
             await connection.jetstream().delete_msg("ORDERS", common + 5)
         await connection.close()
     done = archived(in_store(server, "$G"), out)
@@ -438,7 +444,7 @@ async def test_a_copy_that_went_its_own_way_is_not_purged(
 
 
 def test_jobs_beside_each_other(orders: Writing, out: Path) -> None:
-    """Two that archive, one that compacts and one that verifies, while messages come."""
+    """Two jobs archive, one compacts and one verifies, while the stream stores messages."""
     orders.publish(50)
     archive(orders, out)
     enough = threading.Event()
@@ -451,7 +457,7 @@ def test_jobs_beside_each_other(orders: Writing, out: Path) -> None:
 
     def compacts() -> list[str]:
         while not enough.is_set():
-            with suppress(ArchiveError):  # the others may be faster
+            with suppress(ArchiveError):  # another job may be faster
                 compacted(out)
         return []
 

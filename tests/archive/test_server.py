@@ -1,4 +1,4 @@
-"""The archive of a running server's streams: while they are written to, purged by it, restored from it."""
+"""Archiving streams of a running server: while clients publish, with purges, and restores."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def server(launch_shared: Callable[..., Server]) -> Iterator[Server]:
 
 @asynccontextmanager
 async def connected(server: Server, *names: str) -> AsyncIterator[Any]:
-    """JetStream, with empty streams of these names."""
+    """Connect a client of JetStream; make empty streams of these names."""
     connection = await nats.connect(server.url)
     js = connection.jetstream()
     try:
@@ -157,7 +157,7 @@ async def test_a_restore(server: Server, out: Path) -> None:
         part = Wanted("AGAIN", prefix="again.", last_seq=700)
         manifest = manifest_of(out)
         assert (await asyncio.to_thread(restore, broker, manifest, part)).messages == 699
-        done = await asyncio.to_thread(restore, broker, manifest, wanted)  # it goes on
+        done = await asyncio.to_thread(restore, broker, manifest, wanted)  # continues the interrupted restore
         assert (done.messages, done.resumed_after) == (800, 700)
         assert (await asyncio.to_thread(restore, broker, manifest, wanted)).messages == 0
         assert (await js.stream_info("AGAIN")).state.messages == 1499
@@ -188,7 +188,7 @@ async def test_headers_with_several_values_are_restored(server: Server, out: Pat
 
 
 async def published(js: Any, subject: bytes, headers: bytes, payload: bytes) -> None:
-    """Publishes what nats-py does not, and waits until it is stored."""
+    """Publish a message that nats-py would refuse, and wait until it is stored."""
     inbox = await js._nc.subscribe("done")
     sizes = len(headers), len(headers) + len(payload)
     await js._nc._send_command(b"HPUB %s done %d %d\r\n%s%s\r\n" % (subject, *sizes, headers, payload))
@@ -221,7 +221,7 @@ async def test_subjects_and_headers_that_are_no_text_are_restored(server: Server
 
 
 async def test_what_comes_behind_headers_is_not_the_restores(server: Server, out: Path) -> None:
-    """Servers look for their headers in all that a publisher sends before the payload."""
+    """Bytes behind the end of the headers, which servers search too, do not act on the restore."""
     behind = [b"Nats-Rollup: all", b"a\r\nNATS-ROLLUP: all", b"Nats-Archived-Sequence: 1"]
     async with connected(server, "ORDERS", "AGAIN") as js:
         config = (await js.stream_info("ORDERS")).config
@@ -271,7 +271,7 @@ async def test_a_restore_into_a_stream_that_is_not_empty(server: Server, out: Pa
 
 async def test_a_restore_does_not_go_on_from_another_archive(server: Server, tmp_path: Path) -> None:
     for out, last in ((tmp_path / "first", 3), (tmp_path / "second", 9)):
-        names = ("ORDERS", "AGAIN") if last == 3 else ("ORDERS",)  # it is made anew
+        names = ("ORDERS", "AGAIN") if last == 3 else ("ORDERS",)  # made anew by the restore
         async with connected(server, *names) as js:
             await publish(js, 1, last)
             archived(server, out)

@@ -68,11 +68,11 @@ def spark() -> Iterator[SparkSession]:
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.sql.shuffle.partitions", "2")
-        .config("spark.sql.session.timeZone", "America/New_York")  # nothing depends on it
+        .config("spark.sql.session.timeZone", "America/New_York")  # no result may depend on it
         .getOrCreate()
     )
     session.sparkContext.setLogLevel("OFF")
-    register(session)  # in an editable install Spark does not find it by itself
+    register(session)  # Spark does not find it by itself in an editable install
     yield session
     session.stop()
 
@@ -131,7 +131,7 @@ def test_options_choose_as_well(spark: SparkSession, orders: Writing) -> None:
 
 
 def payload_schema(kind: DataType) -> str:
-    """Of payloads with a field `a`."""
+    """Return the schema of payloads with a field `a`."""
     return StructType([StructField("a", kind, nullable=False)]).json()
 
 
@@ -206,7 +206,7 @@ def test_a_block_that_is_missing_is_not_skipped_silently(orders: Writing) -> Non
             batches(streaming(orders), start)
     with pytest.raises(ArchiveError, match="the file is missing"):
         Reader(streaming(orders).settings, from_arrow_schema(SCHEMA)).partitions()
-    assert streaming(orders).partitions({"sequence": 0}, before)  # nothing of that is missing
+    assert streaming(orders).partitions({"sequence": 0}, before)  # none of these messages is missing
     (found,) = batches(streaming(orders), behind)
     assert found == list(range(lost.last_seq + 1, 301))
     (found,) = batches(streaming(orders, damage="skip"))
@@ -214,7 +214,7 @@ def test_a_block_that_is_missing_is_not_skipped_silently(orders: Writing) -> Non
 
 
 def test_a_stream_that_is_built_again_while_it_is_read_ends_a_query(orders: Writing) -> None:
-    """As a server does it with the messages of other servers: they are in other blocks then."""
+    """Rebuilding moves messages to other blocks, so a query that reads them ends."""
     orders.publish(300)
     reader = streaming(orders, taskBytes=1)
     parts = reader.partitions({"sequence": 0}, {"sequence": 300})
@@ -236,7 +236,7 @@ def test_blocks_that_a_purge_removes_under_a_query_end_nothing(orders: Writing) 
     orders.store.purge_msgs(seq=201)
     orders.store.flush_pending()
     found = [seq for part in parts for batch in reader.read(part) for seq in batch["sequence"].to_pylist()]
-    assert found == list(range(found[0], 301))  # the purge goes through the block that it ends in
+    assert found == list(range(found[0], 301))  # the purge ends inside a block, which stays
     assert 1 < found[0] <= 201
 
 
@@ -287,7 +287,7 @@ def test_payloads_of_json(spark: SparkSession, orders: Writing) -> None:
     bad = [row["problem"] for row in found]
     assert [at for at, problem in enumerate(bad) if problem] == [2, 3, 4, 5, 7, 8]
     assert all("JSON parse error" in problem for problem in bad if problem)
-    assert [bytes(row["payload"]) for row in found] == texts  # bad ones are all there
+    assert [bytes(row["payload"]) for row in found] == texts  # malformed payloads are there too
     schema = StructType([StructField("id", LongType(), False), StructField("name", StringType(), False)])
     given = table(spark, orders, decode="json", payloadSchema=schema.json())
     assert [row.name for row in given.orderBy("sequence").select("value.name").collect()][:2] == ["a", None]
@@ -317,7 +317,7 @@ def test_dates_and_times_are_texts() -> None:
 
 
 def nested(levels: int) -> bytes:
-    """A payload of so many levels; there are brackets in a string as well."""
+    """Return a JSON payload of `levels` levels, with brackets in a string too."""
     return b'{"s": "\\"[[{", "a%d": ' % levels + b"[" * (levels - 1) + b"]" * (levels - 1) + b"}"
 
 
@@ -364,7 +364,7 @@ def streaming(stream: Writing, **options: object) -> StreamReader:
 
 
 def batches(reader: StreamReader, start: Offset | None = None) -> list[list[int]]:
-    """The sequences of each micro-batch until there is nothing new; no batch is empty."""
+    """Return the sequences of each micro-batch until nothing is new; require that none is empty."""
     found: list[list[int]] = []
     start = start or reader.initialOffset()
     while (end := reader.latestOffset(start, reader.getDefaultReadLimit())) != start:
@@ -445,7 +445,7 @@ def test_micro_batches_are_bounded_in_bytes(spark: SparkSession, orders: Writing
     assert query.awaitTermination(120)
     batches = [progress["numInputRows"] for progress in query.recentProgress if progress["numInputRows"]]
     assert sum(batches) == 250
-    assert len(batches) == (len(sizes) + 1) // 2  # blocks are taken until there are enough bytes
+    assert len(batches) == (len(sizes) + 1) // 2  # a batch takes blocks until it has enough bytes
     assert [row["sequence"] for row in rows(spark.read.parquet(str(out)))] == list(range(1, 251))
 
 
@@ -476,7 +476,7 @@ HOME = Path(pyspark.__file__).parent
 
 @contextmanager
 def daemon(tmp_path: Path, ready: str, *args: object) -> Iterator[str]:
-    """A process of a Spark cluster, once its log has a line: what the line has as a URL."""
+    """Run a process of a Spark cluster; yield the URL in its log's line that contains `ready`."""
     line = [str(HOME / "bin" / "spark-class"), *map(str, args)]
     env = os.environ | {"SPARK_HOME": str(HOME), "SPARK_LOCAL_IP": "127.0.0.1"}
     process = subprocess.Popen(line, env=env, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
@@ -498,7 +498,7 @@ def daemon(tmp_path: Path, ready: str, *args: object) -> Iterator[str]:
 
 
 def test_a_cluster_of_two_workers(orders: Writing, out: Path, tmp_path: Path) -> None:
-    """A master, two workers, and the command; each a process of its own."""
+    """A master, two workers and the command, each in a process of its own."""
     orders.publish(1000)
     worker = ["org.apache.spark.deploy.worker.Worker", "--host", "127.0.0.1", "--webui-port", 0]
     worker += ["--cores", 1, "--memory", "1g", "--work-dir", tmp_path / "work"]
@@ -520,7 +520,7 @@ def test_a_cluster_of_two_workers(orders: Writing, out: Path, tmp_path: Path) ->
         )
     assert done.returncode == 0, done.stderr[-3000:]
     assert "$G > ORDERS: 1,000 messages archived" in done.stdout
-    # Java says that by itself; Spark says nothing
+    # Java prints this warning itself; Spark prints nothing.
     assert done.stderr.splitlines() in ([], ["WARNING: Using incubator modules: jdk.incubator.vector"])
     assert plain(listed(out)) == orders.rows
     assert {path.name for path in (tmp_path / "work").glob("app-*/*")} & {"0", "1"}  # executors
@@ -556,9 +556,8 @@ def test_options_of_engines_are_not_for_spark_submit(
         )
 
 
-# A task says that it runs, and goes on when nobody can read it any more: never, if it is not ended.
 def test_an_interrupt_in_a_finalizer_is_not_lost(spark: SparkSession) -> None:
-    """Py4J has finalizers, and what is raised in one goes nowhere."""
+    """Python drops an exception raised in a finalizer, and Py4J has finalizers."""
     seen: list[int] = []
 
     def interrupt(number: int, frame: object) -> None:
@@ -584,6 +583,7 @@ def test_an_interrupt_in_a_finalizer_is_not_lost(spark: SparkSession) -> None:
         signal.signal(signal.SIGINT, before)
 
 
+# A job whose tasks write their file, then a line to a FIFO, and sleep until they are ended.
 INTERRUPTED = """
 import os, sys
 from gnats.archive import cli
@@ -601,7 +601,7 @@ sys.exit(cli.archive_main(sys.argv[1:]))
 
 
 def test_an_interrupt_is_one_line_and_leaves_nothing(orders: Writing, out: Path, tmp_path: Path) -> None:
-    """Ctrl-C of a terminal, for the JVM and the tasks as well, while a task has a file on its way."""
+    """Ctrl-C in a terminal reaches the JVM and the tasks too, while a task writes a file."""
     orders.publish(100)
     fifo = tmp_path / "ready"
     os.mkfifo(fifo)

@@ -1,5 +1,7 @@
-"""Stores that servers wrote, while they run, after a kill and after a clean stop: the archive reads what a
-server that is started on them serves, message by message."""
+"""The archive reads the messages that a server serves from the same store.
+
+The store is read while its server runs, after a kill, and after a clean stop.
+"""
 
 from __future__ import annotations
 
@@ -61,7 +63,7 @@ async def publish(client: Client, name: str, count: int, **headers: str) -> None
 
 
 async def plain(client: Client, server: Server) -> None:
-    """Headers, TTLs, deletes of both kinds, empty payloads, subjects that are no text."""
+    """Store headers, TTLs, both kinds of deletes, empty payloads, subjects that are not UTF-8."""
     await create(client, "PLAIN", allow_msg_ttl=True, max_bytes=125_000)
     await publish(client, "PLAIN", 300, **{"Nats-TTL": "1h"})
     for seq in [*range(20, 40), 100, 102, 299]:
@@ -88,7 +90,7 @@ async def purged(client: Client, server: Server) -> None:
 
 
 async def squeezed(client: Client, server: Server) -> None:
-    """Compressed blocks, of which there are several."""
+    """Store several compressed blocks."""
     await create(client, "SQUEEZED", compression="s2", max_bytes=125_000)
     await publish(client, "SQUEEZED", 2000)
     for seq in range(1900, 1990, 3):
@@ -96,7 +98,7 @@ async def squeezed(client: Client, server: Server) -> None:
 
 
 async def limited(client: Client, server: Server) -> None:
-    """What limits have removed, and what was acknowledged."""
+    """Store messages that limits or acknowledgements then remove."""
     await create(client, "KV", max_msgs_per_subject=2)
     await publish(client, "KV", 100)
     await create(client, "CAPPED", max_msgs=30)
@@ -121,7 +123,7 @@ async def fill(server: Server, parts: list[Callable[[Client, Server], Awaitable[
 
 
 async def serves(server: Server) -> dict[str, list[Row]]:
-    """All that a server has, asked for sequence by sequence."""
+    """Return every message of a server by stream, requested sequence by sequence."""
     client = await nats.connect(server.url)
     found: dict[str, list[Row]] = {}
     for name in (await api(client, "STREAM.NAMES"))["streams"] or []:
@@ -158,8 +160,10 @@ def archived(root: Path, keys: Keys | None) -> dict[str, list[Row]]:
 
 
 def without_dropped(found: dict[str, list[Row]], live: dict[str, list[Row]]) -> dict[str, list[Row]]:
-    """Without what a server has dropped at the front for a limit on bytes, and would take back at a restart:
-    others were deleted since, and nothing in its files tells."""
+    """Leave out messages that the running server has dropped from the front for a limit on bytes.
+
+    A restart would bring them back where others were deleted since: the files do not show the difference.
+    """
     first = {name: rows[0][0] if rows else 0 for name, rows in live.items()}
     return {name: [each for each in rows if each[0] >= first[name]] for name, rows in found.items()}
 
@@ -169,7 +173,7 @@ def test_the_archive_reads_what_a_server_serves_after_a_restart(
     kind: Kind, tmp_path: Path, cipher: str
 ) -> None:
     if cipher and kind.name == "gnats-threads":
-        pytest.skip("threads do not matter to files")
+        pytest.skip("the files do not depend on I/O threads")
     keys = CIPHERS[cipher]
     root, killed = tmp_path / "store", tmp_path / "killed"
     server = Server(kind, tmp_path / "first", config=config(root, cipher))
@@ -199,7 +203,7 @@ def test_the_archive_reads_what_a_server_serves_after_a_restart(
 
 
 def test_large_messages(kind: Kind, tmp_path: Path) -> None:
-    """A store takes records below 32 MiB, whatever a server lets be published."""
+    """A store accepts records below 32 MiB, even where the server allows larger messages."""
     payloads = [b"a" * (20 * MIB), b"", bytes(range(256)) * 4096]
 
     async def large(client: Client, _: Server) -> None:
@@ -222,7 +226,7 @@ def test_large_messages(kind: Kind, tmp_path: Path) -> None:
 
 
 def test_a_stream_that_is_written_is_read_to_a_record_of_its_end(kind: Kind, tmp_path: Path) -> None:
-    """Whatever is published, deleted and rewritten meanwhile: no message is wrong, twice, or missing."""
+    """While the server publishes, deletes and rewrites, no message is wrong, repeated or missing."""
     root = tmp_path / "store"
 
     async def write(client: Client, _: Server) -> None:

@@ -1,4 +1,4 @@
-"""A headless Chromium, driven through the WebDriver protocol, which is JSON over HTTP."""
+"""Drive a headless Chromium through the WebDriver protocol, which is JSON over HTTP."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from support.servers import TIMEOUT, until
 
 ARGUMENTS = (
     "--headless=new",
-    "--no-sandbox",  # needs privileges that a container does not give
+    "--no-sandbox",  # the sandbox needs privileges that containers lack
     "--disable-gpu",
     "--disable-dev-shm-usage",
     "--no-first-run",
@@ -26,7 +26,7 @@ ARGUMENTS = (
 
 
 def installed() -> bool:
-    """Are Chromium and its driver there?"""
+    """Return True if Chromium and its driver are installed."""
     return bool(shutil.which("chromium") and shutil.which("chromedriver"))
 
 
@@ -58,7 +58,7 @@ class Browser:
         assert self._process.stdout is not None
         for line in self._process.stdout:
             if found := re.search(r"started successfully on port (\d+)", line):
-                # what else it says is of no interest, but must be read
+                # Read the rest of its output, so that the pipe does not fill up.
                 threading.Thread(target=self._process.stdout.read, daemon=True).start()
                 return int(found[1])
         raise RuntimeError("chromedriver ended without a port")
@@ -74,15 +74,15 @@ class Browser:
         self._call("POST", "/url", {"url": url})
 
     def run(self, script: str, *args: object) -> Any:
-        """What a script returns; `arguments` are its own."""
+        """Run a JavaScript function's body with `arguments`; return its result."""
         return self._call("POST", "/execute/sync", {"script": script, "args": args})
 
     def text(self, selector: str) -> str:
-        """The text of the first element that a CSS selector finds."""
+        """Return the text of the first element that a CSS selector finds."""
         return str(self.run("return document.querySelector(arguments[0]).textContent", selector))
 
     def texts(self, selector: str) -> list[str]:
-        """The texts of all of them."""
+        """Return the texts of all elements that a CSS selector finds."""
         script = "return [...document.querySelectorAll(arguments[0])].map((e) => e.textContent)"
         return list(self.run(script, selector))
 
@@ -92,15 +92,15 @@ class Browser:
         self._call("POST", f"/element/{identity}/click", {})
 
     def wait(self, condition: Callable[[], Any]) -> Any:
-        """The first true answer of `condition`. Raises TimeoutError."""
+        """Call `condition` until its result is true; return that. Raises TimeoutError."""
         return until(condition)
 
     def command(self, name: str, **params: object) -> None:
-        """A command of the DevTools protocol."""
+        """Send a command of the DevTools protocol."""
         self._call("POST", "/goog/cdp/execute", {"cmd": name, "params": params})
 
     def complaints(self) -> list[str]:
-        """What the console has been told since this was asked last: errors, and violations of the policy."""
+        """Return the console's errors and policy violations since the last call."""
         return [entry["message"] for entry in self._call("POST", "/se/log", {"type": "browser"})]
 
     def __enter__(self) -> Self:

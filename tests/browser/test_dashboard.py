@@ -35,7 +35,7 @@ def server(request: pytest.FixtureRequest) -> Iterator[ServerThread]:
 
 @pytest.fixture
 def page(browser: Browser, server: ServerThread) -> Browser:
-    """The dashboard of the server, after its first poll."""
+    """The server's dashboard, after its first poll."""
     browser.complaints()
     base = server.call(lambda running: running.opts.http_base_path)
     browser.open(f"http://127.0.0.1:{server.monitor_port}{base}/dashboard")
@@ -44,7 +44,7 @@ def page(browser: Browser, server: ServerThread) -> Browser:
 
 
 def busy(server: ServerThread) -> Connection:
-    """A connection that has sent 1500 messages to itself."""
+    """Open a connection and send 1500 messages to itself."""
     connection = Connection(("127.0.0.1", server.port))
     name = HOSTILE.replace('"', '\\"')
     connection.send(b'CONNECT {"verbose":false,"name":"%s","lang":"c","version":"9"}\r\n' % name.encode())
@@ -71,12 +71,12 @@ def test_it_shows_what_the_server_does(page: Browser, server: ServerThread) -> N
         assert "in and" in page.run("return document.querySelector('#msgs_chart').getAttribute('aria-label')")
     closed = page.wait(lambda: rows(page, "#closed_rows") if len(rows(page, "#closed_rows")[0]) > 1 else None)
     assert closed[0][1] == f"{HOSTILE} c 9"
-    assert closed[0][2] in ("Client Closed", "Read Error")  # by what it had not read
+    assert closed[0][2] in ("Client Closed", "Read Error")  # depends on whether it had unread input
     assert page.complaints() == []
 
 
 def rows(page: Browser, selector: str) -> list[list[str]]:
-    """The cells of a table's rows; before anything is known, one row without cells."""
+    """Return the cells of a table's rows; before the first data, one row without cells."""
     cells = "[...row.cells].map((cell) => cell.textContent)"
     script = f"return [...document.querySelectorAll(arguments[0] + ' tr')].map((row) => {cells})"
     return page.run(script, selector) or [[]]
@@ -111,7 +111,7 @@ def test_it_says_when_nobody_answers(page: Browser, server: ServerThread) -> Non
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_text_can_be_read_in_light_and_dark(page: Browser, server: ServerThread, scheme: str) -> None:
-    """WCAG's contrast of 4.5 for what is written, against what is behind it."""
+    """Text has WCAG's contrast of 4.5 against its background."""
     page.command("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
     with busy(server):
         page.wait(lambda: page.text("#connections") == "1")
@@ -143,7 +143,7 @@ return poor;
 
 
 def test_it_is_for_everyone(page: Browser) -> None:
-    """Names for what can be used, headers for what is in columns, nothing that needs a wide window."""
+    """Controls have names, columns have headers, and the page fits into a narrow window."""
     assert page.run("return document.documentElement.lang") == "en"
     assert page.run("return [...document.querySelectorAll('thead th:not([scope])')].length") == 0
     assert (
@@ -175,4 +175,4 @@ def test_the_index_leads_everywhere(browser: Browser, server: ServerThread) -> N
         assert browser.run("return fetch(arguments[0]).then((r) => r.status)", link) == (
             404 if link.endswith("raftz") else 200
         ), link
-    browser.complaints()  # that of /raftz
+    browser.complaints()  # drop the complaint about /raftz

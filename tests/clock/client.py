@@ -1,4 +1,4 @@
-"""A client in the test's loop: it reads all the time, answers PINGs, and keeps messages by subscription."""
+"""A client in the test's event loop that reads all the time, answers PINGs, and keeps messages."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TIMEOUT = 30.0
 
 
 class Subscription:
-    """What a client was sent for one SUB."""
+    """The messages that came for one SUB."""
 
     def __init__(self, client: Client, sid: str) -> None:
         self._client = client
@@ -25,12 +25,12 @@ class Subscription:
         self.came: asyncio.Queue[Message] = asyncio.Queue()
 
     async def next(self) -> Message:
-        """The next message, which is on its way."""
+        """Wait for the next message."""
         async with asyncio.timeout(TIMEOUT):
             return await self.came.get()
 
     async def nothing(self) -> bool:
-        """The server has sent nothing more so far."""
+        """Return True if the server has sent no further message up to now."""
         await self._client.fence()
         return self.came.empty()
 
@@ -40,7 +40,7 @@ class Subscription:
 
 
 class Client:
-    """A connection; connect() makes one."""
+    """A connection to a server; connect() and open() make one."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
@@ -60,7 +60,7 @@ class Client:
 
     @classmethod
     async def open(cls, server: Server) -> Self:
-        """A connection that has said nothing."""
+        """Connect without sending anything."""
         return cls(*await asyncio.open_connection("127.0.0.1", server.port))
 
     @classmethod
@@ -77,7 +77,7 @@ class Client:
             await self._writer.wait_closed()
 
     def pause(self) -> None:
-        """Leave what comes from now on in the kernel."""
+        """Stop reading; later bytes stay in the kernel."""
         transport = self._writer.transport
         assert isinstance(transport, asyncio.ReadTransport)
         transport.pause_reading()
@@ -88,13 +88,13 @@ class Client:
         assert isinstance(transport, asyncio.ReadTransport)
         transport.resume_reading()
 
-    # -- what it says ----------------------------------------------------------------------------------------
+    # -- sending ---------------------------------------------------------------------------------------------
 
     def send(self, data: bytes) -> None:
         self._writer.write(data)
 
     async def fence(self) -> None:
-        """Return when the server has handled all that was sent, and what it said to that has come."""
+        """Return when the server has handled everything sent, and its output has arrived."""
         answered = asyncio.get_running_loop().create_future()
         self._pongs.append(answered)
         self.send(PING)
@@ -113,7 +113,7 @@ class Client:
         return subscription
 
     async def ask(self, subject: str, payload: bytes = b"", header: bytes = b"") -> Subscription:
-        """Send a request; its answers."""
+        """Send a request; return the subscription to its answers."""
         self._sids += 1
         inbox = f"_INBOX.clock.{id(self):x}.{self._sids}"
         answers = await self.subscribe(inbox)
@@ -125,7 +125,7 @@ class Client:
         return await (await self.ask(subject, payload, header)).next()
 
     async def pinged(self, times: int) -> None:
-        """Return when there were so many PINGs."""
+        """Return when `times` PINGs have come."""
         async with asyncio.timeout(TIMEOUT):
             while self.pings < times:
                 self._pinged.clear()
@@ -134,7 +134,7 @@ class Client:
     # -- JetStream -------------------------------------------------------------------------------------------
 
     async def api(self, verb: str, body: object = None, *, error: bool = False) -> Any:
-        """The answer of the API, which is no error unless one is meant."""
+        """Return the API's answer, which must be an error if `error`, and no error otherwise."""
         payload = b"" if body is None else json.dumps(body).encode()
         answer = (await self.request(f"$JS.API.{verb}", payload)).json
         assert ("error" in answer) is error, (verb, body, answer)
@@ -149,16 +149,16 @@ class Client:
         return await self.api(f"CONSUMER.CREATE.{stream}.{name}", body)
 
     async def store(self, subject: str, *lines: str, payload: bytes = b"x") -> dict[str, Any]:
-        """Store a message; `lines` are its header's."""
+        """Store a message with these header lines; return the acknowledgement."""
         answer = (await self.request(subject, payload, header(*lines) if lines else b"")).json
         assert "error" not in answer, (subject, lines, answer)
         return dict(answer)
 
     async def pull(self, stream: str, consumer: str, **request: Any) -> Subscription:
-        """Ask for messages; durations are in ns."""
+        """Send a pull request with these members (durations in ns); return the subscription to its inbox."""
         return await self.ask(f"$JS.API.CONSUMER.MSG.NEXT.{stream}.{consumer}", json.dumps(request).encode())
 
-    # -- what it hears ---------------------------------------------------------------------------------------
+    # -- receiving -------------------------------------------------------------------------------------------
 
     async def _read(self) -> None:
         buffer = bytearray()

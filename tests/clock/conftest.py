@@ -1,4 +1,4 @@
-"""Servers under a held clock, in the test's loop, in both ways of serving connections."""
+"""Servers under a held clock in the test's event loop, without and with I/O threads."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Connect = Callable[..., Awaitable[Client]]
 
 @pytest.fixture
 async def start(clock: HeldClock, io_threads: int) -> AsyncIterator[Start]:
-    """Starts servers that move with the clock: `await start(max_payload=10)`. They are shut down later."""
+    """Start servers that move with the clock: `await start(max_payload=10)`; shut them down at the end."""
     async with AsyncExitStack() as servers:
 
         async def start(log: Logger | None = None, **options: Any) -> Server:
@@ -36,7 +36,7 @@ async def start(clock: HeldClock, io_threads: int) -> AsyncIterator[Start]:
 
 @pytest.fixture
 async def connect() -> AsyncIterator[Connect]:
-    """Connects to a server, and closes the connection afterwards."""
+    """Connect to a server; close the connections at the end."""
     async with AsyncExitStack() as clients:
 
         async def connect(server: Server, **options: Any) -> Client:
@@ -49,7 +49,7 @@ async def connect() -> AsyncIterator[Connect]:
 
 @pytest.fixture
 async def js(start: Start, connect: Connect, tmp_path: Path) -> Client:
-    """A client of a server with JetStream, which does not ping."""
+    """A client of a server with JetStream; the server does not ping."""
     server = await start(
         jetstream=JetStreamOptions(enabled=True, store_dir=str(tmp_path)), ping_interval=10**6
     )

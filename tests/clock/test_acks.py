@@ -1,4 +1,4 @@
-"""When messages come again that were not acknowledged."""
+"""Redelivery of unacknowledged messages: when they come again."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ DUE = 0.002
 
 
 async def setup(js: Client, n: int = 1, **config: object) -> None:
-    """A consumer C of n messages."""
+    """Make a stream of n messages with a consumer C."""
     await js.stream("Q")
     await js.consumer("Q", "C", **config)
     for _ in range(n):
@@ -28,7 +28,7 @@ async def listen(js: Client, n: int = 10) -> Subscription:
 
 
 async def answer(js: Client, message: Message, what: bytes) -> None:
-    """The server has heard it, when this returns."""
+    """Send an acknowledgement and wait until the server has handled it."""
     await js.request(message.reply, what)
 
 

@@ -1,4 +1,4 @@
-"""What connections wait for: CONNECT, handshakes, answers to PINGs, readers, and their turn after a stall."""
+"""Timers of connections: CONNECT, handshakes, PINGs, write deadlines, stalls of producers."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ async def test_a_busy_client_is_pinged_once(start: Start, connect: Connect, cloc
         await clock.advance(30)
         client.publish("a")
         await client.fence()
-    assert client.pings == 1  # the first measures the round trip
+    assert client.pings == 1  # the first PING measures the round trip
 
 
 async def test_a_client_that_answers_no_ping_is_stale(
@@ -110,7 +110,7 @@ async def test_a_client_that_answers_no_ping_is_stale(
 
 
 class Deaf:
-    """A subscriber that reads nothing, behind a small buffer."""
+    """A subscriber with a small receive buffer that does not read."""
 
     def __init__(self, server: Server) -> None:
         self.socket = socket.socket()
@@ -119,7 +119,7 @@ class Deaf:
         self.socket.setblocking(False)
 
     async def subscribe(self, subject: str) -> None:
-        """Return when the server knows."""
+        """Subscribe; return when the server has handled it."""
         loop = asyncio.get_running_loop()
         await loop.sock_sendall(self.socket, f"CONNECT {{}}\r\nSUB {subject} 1\r\nPING\r\n".encode())
         got = b""
@@ -139,7 +139,7 @@ class Deaf:
 
 
 async def fill(server: Server, publisher: Client, cid: int) -> None:
-    """Publish until the socket of a connection takes no more."""
+    """Publish until the socket of connection `cid` is full."""
     session = server.clients[cid]
     assert session.client is not None
     while session.client.snapshot()["pending_bytes"] < MIB:
@@ -183,7 +183,7 @@ async def test_a_reader_that_is_slow_has_a_deadline_for_each_queue(
 
 
 async def stall(server: Server, producer: Client, clock: HeldClock) -> None:
-    """Publish until the producer is stalled."""
+    """Publish until the server stalls the producer."""
     assert server.pollers
     while not server.state.stalls:
         before = server.pollers.stats()["in_msgs"]
@@ -207,7 +207,7 @@ async def test_a_producer_is_stalled_for_a_moment(
         await other.fence()
         assert not fence.done()
         if reads:
-            await deaf.read(12 * MIB)  # the consumer has caught up: no time has to pass
+            await deaf.read(12 * MIB)  # the subscriber has caught up: no time has to pass
         else:
             await clock.advance(0.0019)
             await other.fence()

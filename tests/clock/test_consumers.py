@@ -1,4 +1,4 @@
-"""What consumers wait for: to be used, the end of a pause, the time of a heartbeat, their rate."""
+"""Timers of consumers: inactivity, pauses, heartbeats, rate limits."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ADVISORIES = "$JS.EVENT.ADVISORY.CONSUMER"
 
 
 async def gone(js: Client, name: str) -> bool:
-    """The server has deleted a consumer."""
+    """Return True if the server has deleted a consumer."""
     return name not in (await js.api("CONSUMER.NAMES.Q"))["consumers"]
 
 
@@ -128,7 +128,7 @@ async def test_heartbeats_of_a_push_consumer(js: Client, clock: HeldClock) -> No
     await js.store("Q.a")
     assert (await to.next()).ack[1] == 1
     await clock.advance(4.999)
-    assert await to.nothing()  # it was not idle
+    assert await to.nothing()  # the consumer was not idle
     await clock.advance(0.001)
     assert (await to.next()).headers == {"Nats-Last-Consumer": "1", "Nats-Last-Stream": "1"}
 
@@ -148,7 +148,7 @@ async def test_a_consumer_that_waits_for_flow_control_says_so(js: Client, clock:
     )
     request = ""
     got = 0
-    while got < 21:  # the first over the window of 2 MiB
+    while got < 21:  # the first message over the window of 2 MiB
         message = await to.next()
         if message.status == "100 FlowControl Request":
             request = message.reply
@@ -224,6 +224,6 @@ async def test_a_rate_limit(js: Client, clock: HeldClock) -> None:
         got += to.came.qsize()
         while not to.came.empty():
             to.came.get_nowait()
-        passed = (clock.now - begun) / SECOND  # in which 10,000 bytes a second may leave
+        passed = (clock.now - begun) / SECOND  # seconds, each of which allows 10,000 bytes
         assert passed * 10_000 / 10_100 - 1 <= got - at_once <= passed * 10_000 / 9_900 + 1 or got == 20
     assert clock.now - begun > 14 * SECOND

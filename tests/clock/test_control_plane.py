@@ -1,4 +1,4 @@
-"""What the control plane waits for: its events, who gives up, who is late, lame duck mode."""
+"""Timers of the control plane: periodic events, unanswered requests, late logins, lame duck mode."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ACCOUNTS: dict[str, Any] = {
 
 
 async def drained(came: Subscription) -> int:
-    """How many messages have come."""
+    """Return the number of messages that have come."""
     await came.nothing()
     n = came.came.qsize()
     for _ in range(n):
@@ -131,7 +131,7 @@ async def test_lame_duck_mode_takes_its_time(start: Start, connect: Connect, clo
     for _ in range(12):
         await clock.advance(0.5)
         gone.append(sum(client.closed.is_set() for client in clients))
-    assert gone[1] <= 2  # one after the other, at most a second apart
+    assert gone[1] <= 2  # the server closes them one by one, at most a second apart
     assert max(b - a for a, b in itertools.pairwise(gone)) <= 2
     for client in clients:
         await asyncio.wait_for(client.closed.wait(), TIMEOUT)
@@ -174,7 +174,7 @@ async def test_what_is_written_is_synced_at_the_interval(
         assert not store.rests()
         await clock.advance(0.001)
         while not store.rests():
-            await clock.settle()  # a thread is at it
+            await clock.settle()  # a thread does the work
 
 
 async def test_a_source_that_is_not_there_yet_is_asked_again(js: Client, clock: HeldClock) -> None:
@@ -209,7 +209,7 @@ async def test_a_source_whose_consumer_has_gone_is_asked_again(js: Client, clock
         await clock.advance(1)
         if (await js.api("STREAM.INFO.C"))["state"]["messages"]:
             return
-    raise AssertionError("the source's messages are not copied")
+    raise AssertionError("the stream has not copied its source's messages")
 
 
 async def test_a_snapshot_that_nobody_acknowledges(js: Client, clock: HeldClock) -> None:

@@ -1,4 +1,4 @@
-"""What pull requests wait for: messages, heartbeats, and their own end."""
+"""Timers of pull requests: heartbeats and expiry, with and without messages."""
 
 from __future__ import annotations
 

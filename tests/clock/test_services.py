@@ -1,4 +1,4 @@
-"""What waits for responses: requests that cross accounts, and measurements of them."""
+"""Timers of services: responses that cross accounts, and latency measurements."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .conftest import Connect, Start
 
 
 def options(**export: Any) -> dict[str, Any]:
-    """Account C uses a service of account S."""
+    """Return options in which account C imports a service of account S."""
     service = ServiceExport("svc", threshold=5.0, **export)
     return {
         "accounts": [
@@ -39,7 +39,7 @@ async def test_a_response_has_its_time(start: Start, connect: Connect, clock: He
     assert (await answers.next()).payload == b"in time"
     told = (await measured.next()).json
     assert told["status"] == 200
-    assert told["total"] >= 4_999_000_000  # round trips are counted as well
+    assert told["total"] >= 4_999_000_000  # round trips count as well
     answers = await client.ask("svc", b"two")
     await clock.advance(5)
     late = (await measured.next()).json

@@ -1,4 +1,4 @@
-"""What streams wait for: ages and TTLs, markers, message ids, schedules, batches."""
+"""Timers of streams: ages and TTLs, markers, message ids, schedules, batches."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ async def messages(js: Client, stream: str) -> int:
 
 
 async def until_due(clock: HeldClock, came: Subscription, seconds: float, late: float = 0.02) -> Message:
-    """Nothing comes before `seconds` have passed, and something has when it is `late` more."""
+    """Require that nothing comes in `seconds`, and a message within `late` more; return that."""
     await clock.advance(seconds - 0.001)
     assert await came.nothing()
     await clock.advance(0.001 + late)
@@ -50,7 +50,7 @@ async def test_messages_go_at_the_age_of_the_stream(js: Client, clock: HeldClock
 
 async def test_messages_go_though_the_machine_was_suspended(js: Client, clock: HeldClock) -> None:
     await js.stream("A", max_age=3600 * SECOND)
-    for _ in range(2000):  # more than go in one round
+    for _ in range(2000):  # more than the server removes in one round
         js.publish("A.a", b"x")
     await js.store("A.a")
     await clock.jump(86400)
@@ -110,7 +110,7 @@ async def test_a_marker_is_left_when_a_subject_expires(js: Client, clock: HeldCl
         subject_delete_marker_ttl=30 * SECOND,
         max_age=60 * SECOND,
     )
-    await js.store("M.ttl", "Nats-TTL: 40s")  # one below that of markers would be raised to it
+    await js.store("M.ttl", "Nats-TTL: 40s")  # the server raises a TTL below that of markers
     await js.store("M.age")
     came = await js.subscribe("to.M")
     await js.consumer("M", "C", deliver_subject="to.M", deliver_policy="new", ack_policy="none")
@@ -175,7 +175,7 @@ async def test_a_schedule_is_carried_out_at_its_time(js: Client, clock: HeldCloc
     message = await until_due(clock, answers, 60)
     assert (message.subject, message.payload) == ("S.to", b"later")
     assert message.headers["Nats-Schedule-Next"] == "purge"
-    assert await messages(js, "S") == 1  # the schedule has gone
+    assert await messages(js, "S") == 1  # the schedule is removed
     await clock.jump(10**5)
     assert await answers.nothing()
 
@@ -218,7 +218,7 @@ async def test_an_atomic_batch_that_is_silent_is_given_up(js: Client, clock: Hel
     told = await js.subscribe("$JS.EVENT.ADVISORY.>")
     await js.request("B.a", b"x", batch("one", 1))
     await clock.advance(9)
-    await js.request("B.a", b"x", batch("one", 2))  # it is heard of
+    await js.request("B.a", b"x", batch("one", 2))  # keeps the batch open
     advisory = (await until_due(clock, told, 10)).json
     assert (advisory["batch"], advisory["reason"]) == ("one", "timeout")
     assert "error" in (await js.request("B.a", b"x", batch("one", 3, "Nats-Batch-Commit: 1"))).json
@@ -244,7 +244,7 @@ async def test_a_fast_batch_that_is_silent_is_forgotten(js: Client, clock: HeldC
     answers = await js.subscribe("to.>")
 
     async def publish(seq: int, op: int) -> list[Any]:
-        """What came for a message of the batch."""
+        """Publish a message of the batch; return the replies."""
         js.publish("B.a", b"x", f"to.one.1.fail.{seq}.{op}.$FI")
         await answers.nothing()
         return [answers.came.get_nowait().json for _ in range(answers.came.qsize())]

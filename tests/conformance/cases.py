@@ -1,4 +1,4 @@
-"""What the tables of cases share: lines that clients send, answers that servers give."""
+"""Parts of the tables of cases: lines that clients send, answers of servers."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ __all__ = [
     "params",
 ]
 
-# Sent first by most connections: without it a connection is verbose, pedantic and without headers.
+# The first line of most connections: without CONNECT a connection is verbose, pedantic and without headers.
 QUIET = b'CONNECT {"verbose":false,"pedantic":false}\r\n'
 HEADERS = b'CONNECT {"verbose":false,"pedantic":false,"headers":true}\r\n'
 NO_RESPONDERS = b'CONNECT {"verbose":false,"pedantic":false,"headers":true,"no_responders":true}\r\n'
 PEDANTIC = b'CONNECT {"verbose":false,"pedantic":true}\r\n'
 
-# Answers. A connection that is kept ends its answer with OPEN, one that is closed without a word says CLOSED.
+# Answers. One ends with OPEN where the server kept the connection; CLOSED is a close without -ERR.
 OK = b"+OK\r\n"
 CLOSED = b""
 UNKNOWN = b"-ERR 'Unknown Protocol Operation'\r\n"
 
 
 def params(cases: Mapping[str, tuple[Any, ...]]) -> list[Any]:
-    """The cases of a table as parameters of a test, named by their keys."""
+    """Make the cases of a table parameters of a test, with their keys as ids."""
     return [pytest.param(*case, id=name) for name, case in cases.items()]

@@ -1,4 +1,4 @@
-"""Configuration files: which are good, which are not and why; %d is a directory with certificates."""
+"""Configuration files, good and bad; %d stands for a directory with certificates."""
 
 from __future__ import annotations
 
@@ -312,7 +312,7 @@ GOOD = [
     f"resolver: MEM\nresolver_preload {{ {ACCOUNT}: {ACCOUNT_JWT} }}",
 ]
 
-# What is refused: the file, the line of the key and what the error must name.
+# Refused files: the text, the line of the key, and a text that the error must contain.
 BAD: list[tuple[str, int, str]] = [
     ("\nfoo: 1", 2, 'unknown field "foo"'),
     ("port: a", 1, "port"),
@@ -732,7 +732,7 @@ BAD: list[tuple[str, int, str]] = [
     ("operator: 1", 1, "operator"),
 ]
 
-# What only warns: a check refuses the file, a start does not. The reference has the same warning.
+# Files with a warning: -t refuses them, a start does not. The reference has the same warning.
 DOUBTFUL = {
     "": "config has no values or is empty",
     "ping_interval: 10": (
@@ -750,7 +750,7 @@ DOUBTFUL = {
     ),
 }
 
-# What several things are wrong with: all are named.
+# A file with several errors: the report names all.
 MANY = """\
 port: x
 foo: 1
@@ -759,7 +759,7 @@ ping_interval: 5
 authorization { timeout: 100, zz: 1 }
 """
 
-# Intended differences: good for the reference, refused here.
+# Intended differences: the reference accepts these, gnats does not have the feature yet.
 NOT_YET = {
     "cluster { port: -1 }": "clusters",
     "gateway { name: a, port: -1 }": "gateways",
@@ -783,7 +783,7 @@ NOT_YET = {
     "write_timeout: retry": "waiting for slow consumers",
 }
 
-# Intended differences: what the reference takes without a word and does not use is warned of.
+# Intended differences: gnats warns of entries that the reference accepts and ignores.
 IGNORED_BY_REFERENCE = {
     "resolver { type: mem, zz: 1 }": 'unknown field "zz"',
     "accounts { A { exports: [ {service: a, latency: {subject: l, zz: 1}} ] } }": 'unknown field "zz"',
@@ -791,7 +791,7 @@ IGNORED_BY_REFERENCE = {
     "accounts { A { imports: [ {to: a} ] } }": "an import without a stream or service is ignored",
 }
 
-# Options that do not go together: found at the start only, in the same words.
+# Options that contradict each other: both servers find this at the start only, with the same text.
 CONFLICTS = {
     "max_payload: 65MB": "max_payload (68157440) cannot be higher than max_pending (67108864)",
     "lame_duck_duration: 30s\nlame_duck_grace_period: 30s": "lame duck grace period (30s) should be strictly"

@@ -1,4 +1,4 @@
-"""Representative inputs: every verb, good and bad, each small enough to be cut at every byte."""
+"""Inputs with every verb, good and bad, each small enough to be cut at every byte."""
 
 from __future__ import annotations
 

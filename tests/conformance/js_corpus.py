@@ -1,4 +1,4 @@
-"""Configurations of streams and consumers, good and bad, that servers are asked to use."""
+"""Configurations of streams and consumers, good and bad, to request from servers."""
 
 from __future__ import annotations
 
@@ -164,8 +164,10 @@ _TOGETHER: tuple[tuple[str, ...], ...] = (
 
 
 def stream_configs() -> list[dict[str, Any]]:
-    """Configurations of a stream TESTED, beside one called ORIGIN with the subjects o.> and messages of up to
-    1000 bytes."""
+    """Return configurations of a stream TESTED, for a server with a stream ORIGIN.
+
+    ORIGIN has the subjects o.> and a max_msg_size of 1000 bytes.
+    """
     base = {"name": "TESTED"}
     found = [{"name": name} for name in NAMES]
     found += [base | {field: value} for field, values in STREAM_FIELDS.items() for value in values]
@@ -240,7 +242,7 @@ _CONSUMER_TOGETHER: tuple[tuple[str, ...], ...] = (
 
 
 def consumer_configs() -> list[dict[str, Any]]:
-    """Configurations of a consumer of a stream with the subjects t.>."""
+    """Return configurations of a consumer, for a stream with the subjects t.>."""
     found: list[dict[str, Any]] = [{}]
     found += [{field: value} for field, values in CONSUMER_FIELDS.items() for value in values]
     for fields in _CONSUMER_TOGETHER:

@@ -62,14 +62,14 @@ def test_the_connections_of_an_account_are_limited(accounts: Server) -> None:
         extra.send(b'CONNECT {"verbose":false,"user":"l","pass":"p"}\r\nPING\r\n')
         assert extra.rest() == b"-ERR 'maximum account active connections exceeded'\r\n"
         extra.close()
-    # they have gone: the same may connect again
+    # The first two have closed: two clients may connect again.
     for _ in range(100):
         try:
             with members(accounts, "ll"):
                 return
         except Closed:
             continue
-    pytest.fail("connections that have gone still count")
+    pytest.fail("the account still counts closed connections")
 
 
 def test_the_subscriptions_of_each_connection_are_limited(accounts: Server) -> None:

@@ -1,4 +1,4 @@
-"""Authentication with a token or with user and password: what is let in, what is refused, and when."""
+"""Authentication with a token or with user and password: who may connect, and when a refusal comes."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def test_connect_cut_at_every_byte(token_server: Server, diag: SocketDiag) -> No
 
 
 def test_whoever_does_not_connect_in_time_is_closed(launch: Launch, server: Server) -> None:
-    """The time is two seconds and ends with CONNECT, not with the first byte. An open server sets none."""
+    """A client has two seconds to complete CONNECT. A server without authentication sets no limit."""
     strict = launch("--auth", "t0ken")
     with (
         Connection(server.address) as free,

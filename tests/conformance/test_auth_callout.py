@@ -1,4 +1,4 @@
-"""Auth callouts: what a service is asked, what it may answer, and what becomes of the client."""
+"""Auth callouts: the request to the service, its possible answers, and their effect on the client."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ pytestmark = pytest.mark.timeout(120)
 REFUSED = "Authorization Violation"
 
 
-# -- what is asked ---------------------------------------------------------------------------------------
+# -- requests --------------------------------------------------------------------------------------------
 
 
 async def test_the_request_says_who_asks_and_for_whom(launch: Launch) -> None:
@@ -139,14 +139,14 @@ async def test_the_request_has_the_clients_certificate(launch: Launch, certs: Ce
     assert "certs" not in shown
 
 
-# -- what is answered ------------------------------------------------------------------------------------
+# -- answers ---------------------------------------------------------------------------------------------
 
 GOOD: dict[str, tuple[Change, dict[str, Any]]] = {}
 BAD: dict[str, tuple[Change, str]] = {}
 
 
 def good(**info: Any) -> Callable[[Change], Change]:
-    """An answer that lets the client in, and what USER.INFO then says of it."""
+    """Register an answer that admits the client; `info` is what USER.INFO then answers."""
 
     def add(change: Change) -> Change:
         GOOD[change.__name__] = change, info
@@ -156,7 +156,7 @@ def good(**info: Any) -> Callable[[Change], Change]:
 
 
 def bad(text: str) -> Callable[[Change], Change]:
-    """An answer that does not, and what the log and the account's owners are told (a pattern)."""
+    """Register an answer that refuses the client; `text` is a pattern of the reason in log and advisories."""
 
     def add(change: Change) -> Change:
         BAD[change.__name__] = change, text
@@ -305,7 +305,7 @@ async def test_answers_that_let_a_client_in(launch: Launch) -> None:
 
 
 async def test_answers_that_do_not(launch: Launch) -> None:
-    """The client hears only that it is refused, the log and the account's owners hear why."""
+    """The client learns only that it is refused; the log and the advisories have the reason."""
     async with (
         configured(launch) as (server, service),
         joined(server, **with_password("sys")) as system,
@@ -329,7 +329,7 @@ async def test_answers_that_do_not(launch: Launch) -> None:
             )
             assert (event["client"]["user"], event["client"]["name"]) == ("me", name)
             seen = json.loads((await events.next_msg(30)).data)
-            while seen["client"]["name"] != name:  # the reference may say it twice
+            while seen["client"]["name"] != name:  # the reference may send an event twice
                 seen = json.loads((await events.next_msg(30)).data)
             assert seen["client"]["acc"] == "$G"
 
@@ -417,7 +417,7 @@ async def test_accounts_that_are_not_delegated_stay_as_they_are(launch: Launch) 
 
 
 async def test_many_clients_at_once(launch: Launch) -> None:
-    """All wait for the service, which answers the last one first."""
+    """All clients wait for the service at the same time; it answers the last one first."""
     number = 50
     async with configured(launch) as (server, service):
         waiting: list[Msg] = []
@@ -473,7 +473,7 @@ async def test_a_client_that_leaves_meanwhile_is_dropped(launch: Launch) -> None
 
 
 async def test_a_reload_asks_again(launch: Launch) -> None:
-    """Who was let in by the service goes and may come again; the service's own connection stays."""
+    """A reload closes clients that the service admitted, and they may connect again; the service stays."""
     async with configured(launch) as (server, service):
         service.answer = with_a_name
         connection = await asyncio.to_thread(connect, server, user="me")
@@ -496,7 +496,7 @@ async def test_requests_and_answers_may_be_sealed(launch: Launch) -> None:
         service.answer = with_a_name
         assert (await enter(server, user="me"))["user"] == "ann"
         assert service.requests[0]["nats"]["server_id"]["xkey"].startswith("X")
-        service.sealed = False  # which is allowed
+        service.sealed = False  # plain answers are allowed too
         assert (await enter(server, user="me"))["user"] == "ann"
 
 
@@ -581,7 +581,7 @@ async def test_operator_mode_keeps_to_the_allowed_accounts(launch: Launch, allow
 @pytest.mark.parametrize("named", ["", "auth", "app"])
 @pytest.mark.parametrize("signer", ["auth", "signing key", "app", "stranger"])
 async def test_operator_mode_wants_to_know_who_answers(launch: Launch, signer: str, named: str) -> None:
-    """The answer's issuer and the account that it names, of which only one of the service's is good."""
+    """The issuer must be a key of the service's account, and issuer_account that account or empty."""
     async with delegated(launch) as world:
         keys = {
             "auth": world.auth.key,
@@ -668,7 +668,7 @@ async def test_limits_of_the_target_account_hold(launch: Launch) -> None:
 
 
 def test_hears_nothing_of_callouts(launch: Launch) -> None:
-    """A server without callouts asks nobody."""
+    """A server without a callout sends no requests."""
     server = launch()
     with connect(server) as listener:
         listener.send(f"SUB {SUBJECT} 1\r\n".encode())

@@ -1,4 +1,4 @@
-"""An auth callout is passed by only for those who prove to be a user of the service, whatever they name."""
+"""Only clients that prove to be a user of the callout service skip the callout, whatever names they give."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ DENIED = {"deny": ["$SYS.REQ.USER.AUTH"]}
 
 @dataclass
 class Configured:
-    """A static configuration with a callout, and the users that it has."""
+    """A configuration with a callout and static users; the callout's account is signed with `signer`."""
 
     text: str
     signer: KeyPair
     auth_users: frozenset[str]
     accounts: dict[str, str]
-    """By user or key."""
+    """The account of each user, by its name or key."""
     no_auth_user: str = ""
     websocket_only: frozenset[str] = frozenset()
 
@@ -103,7 +103,7 @@ SIGNED, UNSIGNED, BADLY = "signed", "unsigned", "badly signed"
 
 @dataclass(frozen=True)
 class Claim:
-    """What a client says in CONNECT."""
+    """The credentials in a client's CONNECT; `signature` says how it signs the nonce."""
 
     user: str
     password: str
@@ -133,12 +133,12 @@ def claims(configured: Configured) -> Iterator[Claim]:
     users = ("", "auth", "sys", "app", "ghost", PUBLIC["AUTH"])
     for user, password, (nkey, signature) in product(users, ("", "pwd", "bad"), nkeys):
         yield Claim(user, password, nkey, signature, "")
-        if not user:  # it counts for whether there is a claim at all
+        if not user:  # the token counts only where there is no user
             yield Claim(user, password, nkey, signature, "t")
 
 
 def expected(configured: Configured, claim: Claim) -> str:
-    """The account of a client that is let in unasked, or ASKED, or REFUSED_UNASKED."""
+    """Return the account of a client that needs no callout, or ASKED, or REFUSED_UNASKED."""
     nkeys = {name for name in configured.accounts if name.startswith("U")}
     user, password, nkey = claim.user, claim.password, claim.nkey
     nothing = not (user or password or claim.token)
@@ -162,7 +162,7 @@ def expected(configured: Configured, claim: Claim) -> str:
 
 
 def try_all(server: Server, service: Service, tries: list[Claim]) -> list[str]:
-    """What became of each."""
+    """Connect with each claim; return the outcomes as `expected` does."""
 
     def attempt(claim: Claim) -> str:
         before = len(service.requests)
@@ -223,7 +223,7 @@ async def test_users_of_the_services_account_may_ask_it_where_it_is_not_delegate
 
 
 async def test_operator_mode_goes_by_the_jwt(launch: Launch) -> None:
-    """The holder of the service's JWT is let in, the service is asked about others, whatever they name."""
+    """Only the JWT of the service's user needs no callout, whatever user and nkey CONNECT names."""
     async with delegated(launch) as world:
         plain, ghost = world.auth.user(), jwts.user().public_key
 

@@ -1,4 +1,4 @@
-"""The command: its output, exit codes, signals, files, and the lines of its log."""
+"""The command nats-server: output, exit codes, signals, files, and log lines."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ FLAGS = (
 )
 LINE = r"\[{pid}\] \d{{4}}/\d\d/\d\d \d\d:\d\d:\d\d\.\d{{6}} \[(INF|DBG|TRC|WRN|ERR|FTL)\] .*"
 
-# A session and what -DV logs of it, compared with the reference; each item is one step.
+# The steps of a session; the test compares what -DV logs of it with the reference.
 SESSION = (
     b'CONNECT {"verbose":false,"name":"me","user":"u","pass":"s3cret","auth_token":"t","headers":true}\r\n',
     b"SUB foo.* 1\r\n",
@@ -77,7 +77,7 @@ SESSION = (
 
 @pytest.fixture
 def started(kind: Kind, tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
-    """Starts commands whose log goes to a file, without waiting for them: started("-l", "file")."""
+    """Start commands without reading their log or waiting for them: started("-l", "file")."""
     processes: list[subprocess.Popen[bytes]] = []
 
     def start(*args: str) -> subprocess.Popen[bytes]:
@@ -92,7 +92,7 @@ def started(kind: Kind, tmp_path: Path) -> Iterator[Callable[..., subprocess.Pop
 
 
 def assert_one_line(text: str) -> None:
-    """What a person sees is one line and no traceback."""
+    """Require an error text of one line without a traceback."""
     assert len(text.strip().splitlines()) == 1, text
     assert "Traceback" not in text
 
@@ -176,7 +176,7 @@ def test_lame_duck_without_clients_ends_at_once(launch: Launch) -> None:
 
 
 def test_lame_duck_tells_clients_and_lets_nobody_in(launch: Launch) -> None:
-    """SIGTERM is ignored while it lasts (ten seconds of grace for a start), SIGINT ends it."""
+    """In lame duck mode (its grace period is ten seconds) the server ignores SIGTERM; SIGINT ends it."""
     server = launch()
     with Connection(server.address) as told, Connection(server.address) as untold:
         told.send(b'CONNECT {"verbose":false,"protocol":1}\r\n')
@@ -293,7 +293,7 @@ def test_log_of_a_session(launch: Launch, flags: tuple[str, ...]) -> None:
 
 
 def log_of_session(server: Server) -> list[str]:
-    """What the server logs of SESSION, without times and numbers that differ."""
+    """Return the log of SESSION without times and numbers that differ."""
     with Connection(server.address) as connection:
         for step in SESSION:
             connection.send(step)
@@ -323,7 +323,7 @@ def test_flags_win_over_the_configuration(launch: Launch) -> None:
 
 @pytest.mark.parametrize("dashes", ["-", "--"])
 def test_long_names_of_flags(launch: Launch, dashes: str) -> None:
-    """Go's flags take one dash or two, and a value behind = or as the next word."""
+    """A flag has one dash or two, and its value follows = or is the next word."""
     server = launch(f"{dashes}name=me", f"{dashes}http_port", "-1", f"{dashes}pid", "pid")
     with Connection(server.address) as connection:
         assert connection.info["server_name"] == "me"

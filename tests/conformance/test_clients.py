@@ -1,4 +1,4 @@
-"""A client of Python (nats-py) at work: one body for every server."""
+"""The Python client nats-py at work: the same test body for every server."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ async def other(server: Server) -> AsyncIterator[Client]:
 
 
 async def collect(subscription: AsyncIterator[Msg], number: int) -> list[bytes]:
-    """The payloads of the next messages."""
+    """Return the payloads of the next `number` messages."""
     return [(await subscription.__anext__()).data for _ in range(number)]
 
 
 async def fence(*clients: Client) -> None:
-    """Waits until the server has dealt with what these clients sent, and they have read what it sent.
+    """Wait until the server has handled everything that these clients sent, and they have read its answers.
 
-    (The client's own flush sends its PING ahead of commands that are still waiting to be written.)
+    (The client's flush() sends its PING ahead of commands that still wait to be written.)
     """
     for client in clients:
         inbox = client.new_inbox()
@@ -61,7 +61,7 @@ async def fence(*clients: Client) -> None:
 
 
 async def wait_until_nobody_listens(client: Client, subject: str) -> None:
-    """A server may see a moment later than others that a subscriber has gone."""
+    """Wait until a request has no responders: a server may notice late that a subscriber has closed."""
     while True:
         try:
             await client.request(subject, b"anyone?", timeout=1)
@@ -147,7 +147,7 @@ async def test_headers(client: Client, other: Client) -> None:
 
 
 async def test_drain(server: Server, other: Client) -> None:
-    """Draining handles what has arrived, unsubscribes, and closes."""
+    """drain() handles the messages that have arrived, unsubscribes, and closes."""
     client = await nats.connect(server.url)
     subject = other.new_inbox()
     handled = []
@@ -337,7 +337,7 @@ async def assert_refused(url: str, **options: Any) -> None:
 async def test_subscriber_that_is_slow_in_the_client_loses_messages_and_stays(
     server: Server, other: Client
 ) -> None:
-    """The client's own limit of pending messages, not the server's."""
+    """The limit is the client's own on pending messages, not the server's."""
     errors: asyncio.Queue[Exception] = asyncio.Queue()
     slow = await nats.connect(server.url, error_cb=errors.put)
     subject = slow.new_inbox()

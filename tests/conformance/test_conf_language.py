@@ -1,4 +1,4 @@
-"""The configuration language beside nats-server -t: what is accepted, its digest, the reason of a refusal.
+"""The configuration language beside nats-server -t: accepted texts, their digests, reasons of refusals.
 
 A snippet is included into a map that is only used as a variable, so that its keys need not be options.
 """
@@ -118,7 +118,7 @@ SNIPPETS = [
     "a 1\na 2",
     "a 1\nA 2",
     "a {b 1}\na {c 2}",
-    # JSON and { } around everything
+    # JSON, and braces around the whole file
     "{}",
     "{",
     "{ a",
@@ -278,7 +278,7 @@ SNIPPETS = [
     "include other.conf\no 5",
     "include sub/deep.conf",
     "include bad.conf",
-    # the end, and other characters
+    # the end of the text, and odd characters
     "a \x00",
     "a 1\x00",
     "a 1\x00b 2",
@@ -355,7 +355,7 @@ def environment(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def reference(nats_server: Path, path: str) -> str:
-    """The digest that nats-server prints for a file, or its error."""
+    """Return the digest that nats-server prints for a file, or its error."""
     done = subprocess.run(
         [nats_server, "-t", "-c", path], stdin=subprocess.DEVNULL, capture_output=True, timeout=TIMEOUT
     )
@@ -375,7 +375,7 @@ def gnats(path: str) -> str:
 
 
 def place_and_reason(error: str) -> str:
-    """An error of nats-server in the form of ours, with as much of the place as it says."""
+    """Rewrite an error of nats-server in gnats's form, with the line where it names one."""
     error = re.sub(r"^(nats-server: )?(error parsing include file '[^']*\.conf', (?!open ))*", "", error)
     if found := re.fullmatch(r"Parse error on line (\d+): '(.*)'", error, re.DOTALL):
         error = f"{found[1]}: Parse error: {found[2]}"
@@ -401,7 +401,7 @@ def assert_same(theirs: str, ours: str) -> None:
     _file, line, _pos, reason = ours.split(":", 3)
     reason = re.sub(r"\\udc[89a-f][0-9a-f]", "\ufffd", reason)
     possible = [reason.strip(), f"{line}:{reason}", ours]
-    if "could not be parsed:" in expected:  # after that come places, which nats-server does not know
+    if "could not be parsed:" in expected:  # places follow, which nats-server does not have
         possible = [f"{line}:{reason.split('parsed:')[0]}parsed:"]
     assert expected in possible, ours
 

@@ -1,4 +1,4 @@
-"""Configuration files: what nats-server takes and refuses, gnats takes and refuses."""
+"""Configuration files: gnats accepts and refuses what nats-server accepts and refuses."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Check = Callable[[str], str]
 
 @pytest.fixture(scope="module")
 def scratch(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory with a certificate, its key, and the key of another one."""
+    """A directory with two self-signed certificates, cert and other, and their keys."""
     directory = tmp_path_factory.mktemp("config")
     certificates = Certificates(directory)
     certificates.make("cert")
@@ -44,7 +44,7 @@ def write(scratch: Path, tmp_path: Path) -> Callable[[str], None]:
 
 @pytest.fixture
 def gnats(write: Callable[[str], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Check:
-    """What gnats says about a configuration: its digest, or what is wrong with it."""
+    """Check a configuration with gnats: its digest, or its warnings or error."""
     monkeypatch.chdir(tmp_path)
 
     def check(text: str) -> str:
@@ -60,7 +60,7 @@ def gnats(write: Callable[[str], None], tmp_path: Path, monkeypatch: pytest.Monk
 
 @pytest.fixture
 def reference(write: Callable[[str], None], tmp_path: Path) -> Check:
-    """What the reference says about a configuration."""
+    """Check a configuration with the reference: its digest, or its warnings or errors."""
     require(REFERENCE)
 
     def check(text: str) -> str:
@@ -187,7 +187,7 @@ ENDED = (
     *(f"accounts.A.limits.{name}" for name in ("max_conn", "max_subs", "max_payload", "max_leafnodes")),
 )  # fmt: skip
 STARTED_ELSEWHERE = ("port", "http_port", "prof_port", "accounts.", "lame_duck")
-"""Ports that may be taken, and what needs more than a number to be of use."""
+"""Not started: ports that may be in use, and options that need more than a number."""
 
 
 def nested(path: str, value: str) -> str:
@@ -200,7 +200,7 @@ def nested(path: str, value: str) -> str:
 async def test_values_at_the_ends_of_their_ranges(
     key: str, gnats: Check, reference: Check, tmp_path: Path
 ) -> None:
-    """Both take them or both refuse them, and with what is taken a server starts and serves."""
+    """Both servers accept a value or both refuse it; with an accepted one gnats starts and takes a client."""
     different = []
     for value in ENDS:
         if (key, value) in CONFIG_ENDS:
@@ -215,7 +215,7 @@ async def test_values_at_the_ends_of_their_ranges(
 
 
 async def starts(directory: Path, text: str) -> list[str]:
-    """Has a server of that configuration serve a message; what is wrong, if anything."""
+    """Start gnats with a configuration and connect a client; return texts of what failed."""
     (directory / NAME).write_text(text)
     try:
         options = configure_options(["-a", "127.0.0.1", "-p", "-1", "-c", NAME]).options
@@ -223,7 +223,7 @@ async def starts(directory: Path, text: str) -> list[str]:
             peer = await Peer.connect(server.port)
             await peer.close()
     except (OptionError, ServerError):
-        return []  # what a file may say need not go together
+        return []  # a value may be good by itself and contradict others at the start
     except (OverflowError, ValueError, ConnectionError) as exc:
         return [f"{text}: {exc!r}"]
     return []

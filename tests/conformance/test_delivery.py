@@ -1,4 +1,4 @@
-"""What one connection sends and others receive: headers, requests, no responders, echo, auto-unsubscribe."""
+"""Delivery from one connection to others: headers, requests, no responders, echo, auto-unsubscribe."""
 
 from __future__ import annotations
 

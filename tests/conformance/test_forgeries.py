@@ -1,4 +1,4 @@
-"""Reply subjects, headers and names that a client chooses to have others do what it may not do itself."""
+"""Reply subjects, headers and names with which a client tries to have others do what it may not do itself."""
 
 from __future__ import annotations
 
@@ -43,7 +43,10 @@ STREAMS = (("a", "OF_A"), ("b", "OF_B"))
 
 @pytest.fixture(scope="module")
 def server(launch_shared: Launch) -> Server:
-    """A and B have a stream with a message, named after them, and keep it whatever is tried."""
+    """A server whose accounts A and B have a stream each, OF_A and OF_B, with one message.
+
+    The fixture `users` checks after each test that both are as they were.
+    """
     server = launch_shared(config=CONFIG)
     for user, name in STREAMS:
         with Caller(server, user) as caller:
@@ -60,7 +63,7 @@ def users(server: Server) -> Iterator[dict[str, Caller]]:
         users = {user: stack.enter_context(Caller(server, user, inbox=f"_INBOX.{user}")) for user in "abs"}
         yield users
         for user, name in STREAMS:
-            for verb in ("NAMES", f"INFO.{name}"):  # both queues of the API: what came before has been done
+            for verb in ("NAMES", f"INFO.{name}"):  # one for each queue of the API, as a fence
                 answer = users[user].request(f"$JS.API.STREAM.{verb}").json
                 assert answer.get("streams", [name]) == [name]
                 assert answer.get("state", {"messages": 1})["messages"] == 1
@@ -73,7 +76,7 @@ HEADERS = [b"", INFO % b'{"acc":"B"}', INFO % b"{}"]
 @pytest.mark.parametrize("target", [*TARGETS, *OWN])
 @pytest.mark.parametrize("header", HEADERS)
 def test_a_responder_is_not_made_to_ask(users: dict[str, Caller], target: str, header: bytes) -> None:
-    """The reply subject is a service that the requester's account imports."""
+    """The reply subject names a service of the requester's account; the response does not reach it."""
     a, b = users["a"], users["b"]
     b.subscribe("svc")
     a.publish("svc", b"", target)
@@ -145,7 +148,7 @@ def test_an_account_sees_its_own_pages(users: dict[str, Caller]) -> None:
 
 
 def test_a_name_is_no_more_than_a_name(server: Server, users: dict[str, Caller]) -> None:
-    """What a client says of itself, where an import tells it to others."""
+    """A name with JSON or header lines in it does not change Nats-Request-Info."""
     b = users["b"]
     b.subscribe("shared")
     for name in ('","acc":"B', "\r\nNats-Request-Info: {}", "\0", "\ud800", '\\","svc":"B'):
@@ -164,7 +167,7 @@ def test_a_name_is_no_more_than_a_name(server: Server, users: dict[str, Caller])
 def both(kind: Kind, launch: Launch) -> Iterator[Asker]:
     """The reference and the server that is tested."""
     if kind.is_reference:
-        pytest.skip("it is what is compared with")
+        pytest.skip("compares another server with the reference")
     with ExitStack() as stack:
         servers = [launch(config="server_name: srv, jetstream { store_dir: js }", kind=REFERENCE)]
         servers.append(launch(config="server_name: srv, jetstream { store_dir: js }"))
@@ -184,7 +187,7 @@ def test_where_a_message_is_from_is_not_for_clients_to_say(both: Asker) -> None:
 
 
 def test_headers_behind_a_bare_line_feed_are_no_headers(both: Asker) -> None:
-    """One who asks, one who stores and one who finds again agree on what a header is."""
+    """Ingest, storing and recovery agree where a header line begins."""
     stream = {"name": "S", "subjects": ["s.>"], "allow_rollup_hdrs": True}
     stream |= {"max_msgs_per_subject": 1, "discard": "new", "discard_new_per_subject": True}
     both.ask("$JS.API.STREAM.CREATE.S", stream)

@@ -1,4 +1,4 @@
-"""Random changes of good and bad input: gnats and the reference must agree on what comes of it.
+"""Random changes of good and bad input: gnats and the reference must answer alike.
 
 GNATS_FUZZ_CASES sets the number of inputs of each test (300), GNATS_FUZZ_SEED the seed (1).
 """
@@ -20,8 +20,8 @@ from .corpus import CORPUS
 
 CASES = int(os.environ.get("GNATS_FUZZ_CASES", "300"))
 SEED = int(os.environ.get("GNATS_FUZZ_SEED", "1"))
-LONGEST = 480  # bytes; a server reads it in one piece
-REPEATS = 10  # how often the reference is asked again: who gets a queue's message is up to chance
+LONGEST = 480  # bytes of an input; a server reads it in one piece
+REPEATS = 10  # tries for the reference to answer alike: it chooses a queue member at random
 
 pytestmark = pytest.mark.timeout(60 + CASES // 5)
 
@@ -34,7 +34,7 @@ FRAGMENTS = (
     b"SUB > 9\r\n", TOKEN, b"zzzz q 5\r\n",
 )  # fmt: skip
 
-# Parts of CONNECT objects: names of fields with values that fit, values that fit nowhere or everywhere.
+# Parts of CONNECT objects: names of fields with values that fit, and values that fit few fields or all.
 FLAGS = (
     "verbose", "VERBOSE", "verbo\\u0073e", "verbo\u017fe", "pedantic", "Echo", "echo", "headers",
     "tls_required",
@@ -56,14 +56,14 @@ PROBE = b"SUB zzzz 1\r\nPUB zzzz.* 0\r\n\r\nPUB zzzz zzzz.x 0\r\n\r\nHPUB zzzz 1
 
 
 def mutate(rng: random.Random, data: bytes) -> bytes:
-    """`data` with one to three changes."""
+    """Return `data` with one to three random changes."""
     for _ in range(rng.choice((1, 1, 1, 2, 3))):
         at = rng.randrange(len(data) + 1)
         end = min(len(data), at + rng.choice((1, 1, 1, 2, 4, 16)))
         change = rng.randrange(8)
         if change == 0:  # leave something out
             data = data[:at] + data[end:]
-        elif change == 1:  # say it twice
+        elif change == 1:  # repeat something
             data = data[:end] + data[at:]
         elif change == 2:  # change a byte
             data = data[:at] + bytes([rng.randrange(256)]) + data[at + 1 :]
@@ -71,10 +71,10 @@ def mutate(rng: random.Random, data: bytes) -> bytes:
             data = data[:at] + data[at:end].swapcase() + data[end:]
         elif change == 4:  # break off
             data = data[: max(at, 1)]
-        elif change == 5:  # go on with something else
+        elif change == 5:  # continue with another input
             other = rng.choice(list(CORPUS.values()))
             data = data[:at] + other[rng.randrange(len(other)) :]
-        else:  # put something in
+        else:  # insert something
             data = data[:at] + rng.choice(FRAGMENTS) + data[at:]
         data = data[:LONGEST] or b"\r\n"
     return data
@@ -86,7 +86,7 @@ def mutations(rng: random.Random) -> list[bytes]:
 
 
 def field(rng: random.Random) -> str:
-    """A field of a CONNECT object: nine of ten are good."""
+    """Return a field of a CONNECT object; nine of ten are good."""
     kind = rng.randrange(20)
     if kind < 9:
         return f'"{rng.choice(FLAGS)}":{rng.choice(("true", "false", "null"))}'
@@ -102,7 +102,7 @@ def field(rng: random.Random) -> str:
 
 
 def connect(rng: random.Random) -> bytes:
-    """A CONNECT with an object that is good or nearly so, and verbs that show what it has set."""
+    """Return a CONNECT with a good or nearly good object, and verbs that show its effect."""
 
     def mostly(usual: str, *others: str) -> str:
         return usual if rng.random() < 0.97 else rng.choice(others)
@@ -117,7 +117,7 @@ def connect(rng: random.Random) -> bytes:
 
 
 def canonical(answer: bytes) -> list[bytes]:
-    """The operations of an answer, messages that follow each other sorted: subscribers have no order."""
+    """Split an answer into operations; sort adjacent messages, as servers serve subscribers in any order."""
     ops: list[bytes] = []
     messages: list[bytes] = []
     for op in split_ops(answer):
@@ -130,7 +130,7 @@ def canonical(answer: bytes) -> list[bytes]:
 
 
 class Comparison:
-    """Asks two servers the same and keeps what they do not agree on."""
+    """Sends the same to two servers and keeps the inputs that they answer differently."""
 
     def __init__(self, tested: Server, reference: Server, diag: SocketDiag) -> None:
         self.tested, self.reference, self.diag = tested, reference, diag
@@ -141,7 +141,7 @@ class Comparison:
         return canonical(answer)
 
     def compare(self, pieces: Pieces) -> None:
-        """Sends `pieces` to the server that is tested, and in one piece to the reference."""
+        """Send `pieces` to the server under test, and the same in one piece to the reference."""
         whole = [b"".join(pieces)]
         tested, expected = self.answer(self.tested, pieces), self.answer(self.reference, whole)
         if tested != expected and not any(
@@ -172,7 +172,7 @@ def test_connect_objects(server: Server, reference: Server, diag: SocketDiag) ->
 
 
 def test_changed_input_in_random_pieces(server: Server, reference: Server, diag: SocketDiag) -> None:
-    """Left out is what the reference answers otherwise when it is cut (see PROTOCOL in differences)."""
+    """Skips inputs that the reference answers otherwise when they are cut (see PROTOCOL in differences)."""
     rng = random.Random(SEED + 3)
     comparison = Comparison(server, reference, diag)
     inputs = []

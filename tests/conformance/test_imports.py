@@ -1,4 +1,4 @@
-"""Streams and services of other accounts: what subscribers hear, requests and their responses."""
+"""Streams and services of other accounts: messages to subscribers, requests and their responses."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def abc(exchange: Server) -> Iterator[list[Member]]:
 
 # -- streams -------------------------------------------------------------------------------------------------
 
-# what is subscribed to in B, what is published in A, and under which subjects it is heard
+# B's subscription, the subjects that A publishes, and the subjects that B receives them with.
 STREAMS = {
     "all of it": (b"from.a.s.>", [b"s.x", b"s.x.y"], [b"from.a.s.x", b"from.a.s.x.y"]),
     "more than it": (b">", [b"s.x", b"lit", b"other"], [b"from.a.s.x", b"mine"]),
@@ -145,7 +145,7 @@ def test_a_private_stream_is_for_those_it_names(abc: list[Member]) -> None:
 
 
 def test_a_queue_group_spans_the_accounts(exchange: Server) -> None:
-    """Members in the exporting account and in importing ones, each by its own subject."""
+    """Members in the exporting and the importing account share a group, each with its own subject."""
     with members(exchange, "aaab") as (publisher, a, a2, b):
         a.subscribe(b"lit q")
         a2.subscribe(b"* q")
@@ -157,7 +157,7 @@ def test_a_queue_group_spans_the_accounts(exchange: Server) -> None:
 
 
 def test_a_limit_is_not_for_what_is_imported(abc: list[Member]) -> None:
-    """nats-server counts only what was published in the subscriber's own account."""
+    """nats-server's auto-unsubscribe counts only messages published in the subscriber's own account."""
     a, b, _ = abc
     b.subscribe(b"mine")
     b.say(b"UNSUB 1 2")
@@ -171,7 +171,7 @@ def test_a_limit_is_not_for_what_is_imported(abc: list[Member]) -> None:
 
 
 def test_what_a_service_gets_does_not_leave_as_a_stream(exchange: Server) -> None:
-    """A request that comes into an account is not published there."""
+    """A request that a service import brings into an account does not reach that account's stream exports."""
     with members(exchange, "abc") as (a, b, c):
         a.subscribe(b"svc.s")
         b.subscribe(b"from.>")
@@ -186,7 +186,7 @@ INFO = b'NATS/1.0\r\nNats-Request-Info: {"acc":"B","rtt":0}\r\n\r\n'
 
 
 def asked(requester: Member, subject: bytes, payload: bytes = b"?") -> None:
-    """Has a client wait for answers on its sid 9 and ask."""
+    """Have a client subscribe to "inbox" with sid 9 and send a request with that reply subject."""
     requester.say(b"SUB inbox 9")
     requester.publish(subject, payload, b"inbox")
 
@@ -241,7 +241,7 @@ def test_answers_end_when_the_requester_has_gone(abc: list[Member]) -> None:
     (reply,) = replies(a.hear())
     a.publish(reply, b"1")
     b.say(b"UNSUB 9")
-    b.say(b"SUB inbox 9")  # too late: it was forgotten
+    b.say(b"SUB inbox 9")  # too late: the server has forgotten the response
     a.publish(reply, b"2")
     assert b.hear() == b""
 
@@ -278,7 +278,7 @@ def test_answers_are_not_waited_for_longer_than_the_threshold(abc: list[Member])
     a.subscribe(b"slow")
     asked(b, b"slow")
     (reply,) = replies(a.hear())
-    time.sleep(0.6)  # the thing itself: nothing tells that the time is up
+    time.sleep(0.6)  # past the threshold: no event says that it has passed
     a.publish(reply, b"late")
     assert b.hear() == b""
 
@@ -401,7 +401,7 @@ def test_the_responder_may_ask_back(abc: list[Member]) -> None:
 
 
 def test_an_account_that_hears_its_own_requests(abc: list[Member]) -> None:
-    """The request stays a message of its account, too."""
+    """The request reaches subscribers of its own account, too."""
     a, b, _ = abc
     a.subscribe(b"svc")
     b.subscribe(b"need.svc")
@@ -475,7 +475,7 @@ def test_a_second_connect_leaves_the_imports_behind(exchange: Server) -> None:
 
 
 def test_the_monitor_lists_what_imports_subscribe_to(launch: Launch) -> None:
-    """Those of clients under their number, those of accounts under one that no client has."""
+    """Import subscriptions of clients have the client's cid, those of accounts a cid that no client has."""
 
     def listing(server: Server, path: str) -> list[tuple[object, ...]]:
         with members(server, "b") as (b,):
@@ -495,7 +495,7 @@ def test_the_monitor_lists_what_imports_subscribe_to(launch: Launch) -> None:
 
 
 def test_a_client_that_goes_takes_its_imports_with_it(launch: Launch) -> None:
-    """Seen in the monitor: the exporting account has no more subscriptions than before."""
+    """The monitor counts as many subscriptions of the exporting account as before."""
     server = launch("-m", "-1", config=CONFIG)
 
     def count() -> int:

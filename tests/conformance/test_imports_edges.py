@@ -1,4 +1,4 @@
-"""Where accounts meet what clients may do: permissions, reserved subjects, clients without headers."""
+"""Imports of clients with permissions or without headers, and with reserved subjects."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def test_headers_are_not_for_who_has_none(exchange: Server) -> None:
 
 
 def test_a_reply_that_is_an_import_itself(ab: list[Member]) -> None:
-    """The response is another request, which nobody answers any more."""
+    """The reply subject is a service import, so the response is also a request to that service."""
     a, b = ab
     a.subscribe(b"svc", b"svc.many")
     b.subscribe(b"many")

@@ -1,4 +1,4 @@
-"""INFO: the greeting of every connection, and the one that tells a client about its account."""
+"""INFO: the greeting of every connection, and the INFO after CONNECT (connect_info)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .differences import INFO_EXTRA, INFO_MISSING
 pytestmark = pytest.mark.timeout(60)
 
 
-# Their values differ between any two servers; those of git_commit, go and xkey depend on the build.
+# Fields whose values differ between any two servers; git_commit, go and xkey depend on the build.
 VOLATILE = {"server_id", "server_name", "port", "client_id", "nonce", "git_commit", "go", "xkey"}
 
 SETTINGS: dict[str, tuple[tuple[str, ...], str]] = {
@@ -32,7 +32,7 @@ SETTINGS: dict[str, tuple[tuple[str, ...], str]] = {
 
 
 def info_of(op: bytes) -> list[tuple[str, Any]]:
-    """The fields of an INFO in their order, without those that may differ, and values that do."""
+    """Return the fields of an INFO in order, without those that may be missing; volatile values are None."""
     info = json.loads(op[5:], object_pairs_hook=list)
     allowed = INFO_MISSING.keys() | INFO_EXTRA.keys()
     return [(key, None if key in VOLATILE else value) for key, value in info if key not in allowed]

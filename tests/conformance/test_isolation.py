@@ -1,4 +1,4 @@
-"""Accounts are isolated: what a client writes into its header makes it act for nobody else."""
+"""Accounts are isolated: a client's own Nats-Request-Info header does not let it act for another account."""
 
 from __future__ import annotations
 
@@ -74,13 +74,13 @@ NOT_FOUND, NOT_ENABLED, NO_JSON, NOT_EMPTY = 10059, 10039, 10025, 10038
 
 
 class World:
-    """A server, and a client for each of its accounts; streams are named after theirs."""
+    """A server, and a client for each of its accounts; accounts A and B have streams OF_A and OF_B."""
 
     def __init__(self, server: Server, stack: ExitStack) -> None:
         self.server = server
         self.misreads = server.kind.is_reference
-        """The reference does not find what it has written itself into some of these headers: it takes the
-        request for one of the system account then, which may do nothing here, or does not answer."""
+        """The reference does not find its own Nats-Request-Info in some of these blocks. It then takes the
+        request for the system account's, which has no JetStream here, or does not answer."""
         self.callers = {
             user: stack.enter_context(Caller(server, user, inbox=f"_INBOX.{user}")) for user in "sabcd"
         }
@@ -89,7 +89,7 @@ class World:
         return self.callers[user]
 
     def answers(self, user: str, subject: str, payload: bytes, headers: list[bytes]) -> list[Message]:
-        """What comes back for a request with each header: of those that are answered at all."""
+        """Send a request with each header block and a last good one; return the answers that come."""
         caller = self[user]
         for header in headers:
             caller.ask(subject, payload, header)
@@ -100,7 +100,10 @@ class World:
         return [*found, message]
 
     def own(self, answer: Message, *err_codes: int) -> bool:
-        """Is this an answer for the own account: one of these errors, or none?"""
+        """Return True for an answer with one of these error codes, or with none where none is given.
+
+        A reference that misreads may also answer NOT_ENABLED.
+        """
         found = answer.json.get("error", {}).get("err_code", 0)
         return found in (err_codes or (0,)) or (self.misreads and found == NOT_ENABLED)
 
@@ -141,7 +144,7 @@ def test_nothing_of_another_account_is_read_or_deleted(world: World) -> None:
         ("CONSUMER.CREATE.OF_B.C", b'{"stream_name":"OF_B","config":{"name":"C"}}'),
     ):
         for answer in world.answers("a", f"$JS.API.{verb}", payload, FORGED):
-            # Of a header of one or two bytes, these are taken for the beginning of the payload.
+            # The servers take a header block of one or two bytes for the beginning of the payload.
             assert world.own(answer, NOT_FOUND, NO_JSON, NOT_EMPTY), (verb, answer)
     assert streams(world, "a") == ["OF_A"]
     state = world["b"].request("$JS.API.STREAM.INFO.OF_B").json["state"]
@@ -163,7 +166,7 @@ def test_a_user_is_told_about_itself_only(world: World) -> None:
     for user, account in (("a", "A"), ("c", "C")):
         for answer in world.answers(user, "$SYS.REQ.USER.INFO", b"", FORGED):
             found = answer.json
-            if "data" in found:  # the reference does not understand some of what it made of these itself
+            if "data" in found:  # the reference cannot parse some of the headers that it rewrote itself
                 assert (found["data"]["user"], found["data"]["account"]) == (user, account), answer
 
 
@@ -180,8 +183,8 @@ def test_subscribers_are_counted_in_the_own_account(world: World) -> None:
 
 
 def test_the_system_account_asks_for_itself(kind: Kind, world: World) -> None:
-    """Its users may do everything to accounts, under their own name."""
+    """A header does not make a request of the system account one of another account."""
     if kind.is_reference:
-        pytest.skip("the reference believes them")
+        pytest.skip("the reference believes the header of a system account's client")
     for answer in world.answers("s", "$JS.API.STREAM.NAMES", b"", FORGED):
         assert world.own(answer, NOT_ENABLED), answer

@@ -48,7 +48,7 @@ system_account: SYS
 
 @dataclass
 class World:
-    """The servers, and who asks them."""
+    """The servers, and by user an Asker that asks all of them."""
 
     servers: list[Server]
     askers: dict[str, Asker]
@@ -59,7 +59,7 @@ class World:
 
 @pytest.fixture
 def world(kind: Kind, launch: Launch) -> Iterator[World]:
-    """The reference and the server that is tested, with a client of each account."""
+    """The reference and the server under test, with a client of each account."""
     with ExitStack() as stack:
         servers = [launch(config=CONFIG, kind=REFERENCE)]
         if not kind.is_reference:
@@ -111,7 +111,7 @@ def test_limits_of_an_account(world: World) -> None:
     for _ in range(3):
         world["a"].ask("T", b"z" * 400_000)
     api("INFO")
-    for name in ("C1", "C2"):  # the reference names those that are in the way in any order
+    for name in ("C1", "C2"):  # the reference's error names one of several consumers, in any order
         api(f"CONSUMER.DELETE.S.{name}")
     stream("S", "UPDATE", consumer_limits={"max_ack_pending": 10})
     stream("S", "UPDATE", consumer_limits={"inactive_threshold": 1})
@@ -140,7 +140,7 @@ PAGES = """
 
 
 def page(server: Server, path: str) -> tuple[int, Any]:
-    """The status and the document, of other pages JetStream's part."""
+    """Return the status and the JSON of a page; of varz and accountz only JetStream's part."""
     try:
         with urllib.request.urlopen(f"http://127.0.0.1:{server.monitor_port}/{path}") as answer:
             status, document = answer.status, json.loads(answer.read())

@@ -1,4 +1,4 @@
-"""What JetStream tells of itself beside the reference's."""
+"""JetStream's advisories and metrics beside the reference's."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ OF_THE_CLIENT = frozenset(("rtt", "start", "id", "ack_time"))
 
 
 class Listener:
-    """A client that hears all events of its account."""
+    """A client that subscribes to all JetStream events of its account."""
 
     def __init__(self, caller: Caller) -> None:
         self.caller = caller
         caller.subscribe(EVENTS + ">")
 
     def take(self, count: int) -> list[Any]:
-        """The next events, in the order of their subjects."""
+        """Return the next `count` events, sorted by subject."""
         found = []
         while len(found) < count:
             message = self.caller.next()
-            if not message.subject.startswith(EVENTS):  # the other client's answers
+            if not message.subject.startswith(EVENTS):  # an answer to a request
                 continue
             event = message.json
             if "response" in event:
@@ -98,5 +98,5 @@ def test_what_happens_to_streams_and_consumers(kind: Kind, both: tuple[Asker, li
     told("ADVISORY.API", "ADVISORY.CONSUMER.CREATED.S.C")
     api("STREAM.DELETE.S")
     if not kind.is_reference:
-        del listeners[0]  # the reference's stream may end before it has told
+        del listeners[0]  # the reference's stream may end before it sends its advisories
         told("ADVISORY.API", "ADVISORY.CONSUMER.DELETED.S.C", "ADVISORY.STREAM.DELETED.S")

@@ -1,4 +1,4 @@
-"""The JetStream API beside the reference's: the same requests, the same answers, keys in the same order."""
+"""The JetStream API beside the reference's: the same answers to the same requests, keys in the same order."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ STORAGES = ("memory", "file")
 
 @pytest.fixture
 def asker(kind: Kind, launch: Launch) -> Iterator[Asker]:
-    """Asks the reference, and the server that is tested."""
+    """Asks the reference and the server under test."""
     with ExitStack() as stack:
         servers = [launch(config=CONFIG, kind=REFERENCE)]
         if not kind.is_reference:
@@ -222,7 +222,7 @@ def test_bad_requests(shared: Asker, verb: str, body: object) -> None:
 
 @pytest.fixture(scope="module")
 def shared(kind: Kind, launch_shared: Launch) -> Iterator[Asker]:
-    """The same servers for tests that change nothing."""
+    """An Asker that the tests of this module share; they change nothing."""
     with ExitStack() as stack:
         servers = [launch_shared(config=CONFIG, kind=REFERENCE)]
         if not kind.is_reference:
@@ -245,7 +245,7 @@ def test_a_batch_is_stored_at_its_commit(asker: Asker) -> None:
 
 
 def test_a_stream_that_comes_to_keep_by_interest(asker: Asker) -> None:
-    """Consumers that were there before have what is kept removed."""
+    """After the update, the acknowledgement of an older consumer removes a message."""
     config = {"name": "S", "subjects": ["s.>"]}
     asker.api("STREAM.CREATE.S", config)
     asker.api(
@@ -294,11 +294,11 @@ def test_an_ephemeral_consumer_that_is_changed_goes_as_it_would_have(asker: Aske
 
 
 def test_what_threads_write_is_answered_the_same(asker: Asker) -> None:
-    """There are more subjects than the loop writes by itself."""
+    """The answers have so many subjects that a thread writes them, not the event loop."""
     asker.api("STREAM.CREATE.S", {"name": "S", "subjects": ["s.>"], "storage": "memory"})
     for caller in asker.callers:
         caller.send(b"".join(b"PUB s.%d 1\r\nx\r\n" % (number % 1100) for number in range(1199)))
-    asker.ask("s.99", b"x")  # all others are stored before the answer
+    asker.ask("s.99", b"x")  # its answer comes after all messages are stored
     for request in ({}, {"offset": 1090}, {"offset": 1200}, {"subjects_filter": "s.*"}):
         asker.api("STREAM.INFO.S", {"subjects_filter": ">"} | request)
     asker.api("STREAM.CREATE.W", {"name": "W", "subjects": [f"w.{number}" for number in range(1100)]})

@@ -1,4 +1,4 @@
-"""Batches as a server's configuration limits them, and what is told of those that are given up."""
+"""Atomic and fast batches: the limits of the configuration, and advisories of abandoned batches."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ INCOMPLETE, TOO_LARGE, ATOMIC_OFF, FAST_OFF = 10176, 10199, 10174, 10205
 
 
 class Publisher(Caller):
-    """A client that publishes batches; it hears of those that are given up."""
+    """A client that publishes atomic and fast batches."""
 
     def add(self, name: str, **config: object) -> None:
         both = {"allow_atomic": True, "allow_batched": True, "storage": "memory"}
@@ -35,13 +35,13 @@ class Publisher(Caller):
         return self.request(f"{stream}.a", b"x", header.encode())
 
     def atomic_or_told(self, batch: str, seq: int) -> Message:
-        """What comes first: the reply to a message of a batch, or something else."""
+        """Publish a message of an atomic batch; return the next message, which may be an advisory."""
         header = f"NATS/1.0\r\nNats-Batch-Id: {batch}\r\nNats-Batch-Sequence: {seq}\r\n\r\n"
         self.ask("S.a", b"x", header.encode())
         return self.next()
 
     def fast(self, stream: str, batch: str, seq: int, op: int, flow: int = 10, gap: str = "fail") -> Message:
-        """The first reply to one message of a batch."""
+        """Publish a message of a fast batch; return its first reply."""
         self._requests += 1
         reply = f"{INBOX}.fast.{self._requests}.{batch}.{flow}.{gap}.{seq}.{op}.$FI"
         self.publish(f"{stream}.a", b"x", reply)
@@ -55,7 +55,7 @@ def publisher(server: Server, user: str = "") -> Publisher:
 
 
 def code(reply: Message) -> int:
-    """Of an error; 0 for what is none."""
+    """Return the error code of a reply, 0 where it is no error."""
     number: int = reply.json.get("error", {}).get("err_code", 0) if reply.payload else 0
     return number
 
@@ -112,13 +112,13 @@ def test_a_silent_batch_is_forgotten(launch: Launch) -> None:
             assert code(client.atomic("S", batch, 1)) == 0
             told = client.next_on(f"{ABANDONED}.S").json
             assert (told["batch"], told["reason"]) == (batch, "timeout")
-        assert code(client.fast("S", "f", 2, 4)) == UNKNOWN  # it was silent for as long as both of them
+        assert code(client.fast("S", "f", 2, 4)) == UNKNOWN  # silent while both atomic batches timed out
         assert code(client.atomic("S", "a", 2)) == INCOMPLETE
         assert code(client.fast("S", "f", 1, 0)) == 0
 
 
 def test_one_that_is_heard_of_stays(launch: Launch) -> None:
-    """Messages come for longer than a batch may be silent."""
+    """Batches that receive messages outlive the timeout of a silent one."""
     server = launch(config=LIMITED.format("timeout: 500ms, max_msgs: 1000000"))
     with publisher(server) as client:
         client.subscribe(f"{ABANDONED}.>")
@@ -146,7 +146,7 @@ system_account: SYS
 
 @pytest.mark.parametrize("domain", ["hub", '""'])
 def test_advisories(kind: Kind, launch: Launch, domain: str) -> None:
-    """What an account and the system account are told, beside the reference."""
+    """The account and the system account receive the same advisories as from the reference."""
     kinds = [kind] if kind.is_reference else [kind, REFERENCE]
     told = [abandon(launch(config=ACCOUNTS.format(domain=domain), kind=each)) for each in kinds]
     assert len(told[0]) == 8
@@ -154,7 +154,7 @@ def test_advisories(kind: Kind, launch: Launch, domain: str) -> None:
 
 
 def abandon(server: Server) -> list[tuple[str, list[tuple[str, Any]]]]:
-    """Each kind of batch that is given up."""
+    """Abandon a batch in each way; return the advisories that the account and the system account receive."""
     with publisher(server, "a") as client, Caller(server, "sys") as system:
         listeners: list[Caller] = [client, system]
         for listener in listeners:
@@ -180,7 +180,7 @@ def abandon(server: Server) -> list[tuple[str, list[tuple[str, Any]]]]:
         hear()
         client.atomic("S", "late", 1)
         hear()
-        # of these nobody is told
+        # These cause no advisory.
         client.atomic("S", "unknown", 2)
         client.atomic("S", "word", 1, "Nats-Batch-Commit: 2")
         client.atomic("S", "sequence", 1, "Nats-Batch-Commit: 1", "Nats-Expected-Last-Sequence: 9")
@@ -223,7 +223,7 @@ def test_an_update_may_end_them(launch: Launch) -> None:
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM], ids=lambda how: how.name)
 def test_a_restart_ends_them(kind: Kind, tmp_path: Path, how: signal.Signals) -> None:
-    """What of a fast batch was stored stays, of an atomic one nothing is."""
+    """After a restart a fast batch's messages are there, an uncommitted atomic batch's are not."""
     config = f'jetstream {{ store_dir: "{tmp_path}/js" }}'
     server = Server(kind, tmp_path, config=config)
     with publisher(server) as client:
@@ -288,7 +288,7 @@ accounts {
 
 @pytest.mark.parametrize("user", ["a", "b", "c"])
 def test_through_imports(kind: Kind, launch: Launch, user: str) -> None:
-    """The reply subject that arrives is another one; what the publisher wrote is told beside it."""
+    """A service import replaces the reply subject; the stream finds the publisher's own beside it."""
     told = []
     for each in [kind] if kind.is_reference else [kind, REFERENCE]:
         server = launch(config=IMPORTS, kind=each)

@@ -1,4 +1,4 @@
-"""A client of Python (nats-py) at work with streams, keys and objects: one body for every server."""
+"""The Python client nats-py at work with streams, keys and objects: the same test body for every server."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def js(client: Client) -> JetStreamContext:
 
 @pytest.fixture
 def name() -> str:
-    """A name that no other test uses: of a stream or a bucket, and of subjects."""
+    """A unique name for a stream or a bucket, and for subjects."""
     return f"N{next(_names)}"
 
 
@@ -60,7 +60,7 @@ def storage(request: pytest.FixtureRequest) -> StorageType:
 
 
 async def publish(js: JetStreamContext, subject: str, number: int) -> None:
-    """Messages 0, 1, 2, ..., published without waiting for each."""
+    """Publish messages 0, 1, 2, ... without waiting for each acknowledgement."""
     acks = [await js.publish_async(subject, b"%d" % n) for n in range(number)]
     await js.publish_async_completed()
     assert [(await ack).seq for ack in acks] == list(range(1, number + 1))
@@ -111,7 +111,7 @@ async def test_ordered_consumer(js: JetStreamContext, name: str) -> None:
     subscription = await js.subscribe(name, ordered_consumer=True, idle_heartbeat=0.1)
     for number in range(500):
         assert (await subscription.next_msg(timeout=30)).data == b"%d" % number
-    # it goes on when its consumer has gone
+    # The client makes another consumer when the first is deleted.
     info = await subscription.consumer_info()
     await js.delete_consumer(name, info.name)
     await js.publish(name, b"after")
@@ -197,7 +197,7 @@ async def test_account(js: JetStreamContext, name: str) -> None:
 
 
 async def updates(watcher: Any, number: int) -> list[tuple[str, bytes | None, str | None] | None]:
-    """What a watcher of keys says next; None is the end of what there was."""
+    """Return the next updates of a watcher as (key, value, operation); None ends the initial values."""
     found = [await watcher.updates(timeout=30) for _ in range(number)]
     return [each and (each.key, each.value, each.operation) for each in found]
 
@@ -244,7 +244,7 @@ async def test_keys(js: JetStreamContext, name: str, storage: StorageType) -> No
 
 
 async def test_a_key_that_expires(js: JetStreamContext, name: str) -> None:
-    """It is gone, and who watches is told so."""
+    """The key is gone, and its watcher gets a PURGE."""
     kv = await js.create_key_value(bucket=name, limit_marker_ttl=60)
     watcher = await kv.watchall()
     assert await updates(watcher, 1) == [None]

@@ -1,5 +1,4 @@
-"""What is said of hundreds of configurations, beside the reference's API: error for error, default for
-default."""
+"""The checks of hundreds of configurations beside the reference's API: the same errors, the same defaults."""
 
 from __future__ import annotations
 
@@ -54,13 +53,13 @@ def asker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Caller]:
 
 
 def differing(said: Json, wanted: Json) -> Json:
-    """Where two documents differ: both values by key."""
+    """Return the keys whose values differ, with both values."""
     keys = said.keys() | wanted.keys()
     return {key: (said.get(key), wanted.get(key)) for key in keys if said.get(key) != wanted.get(key)}
 
 
 def named(body: Json, name: str) -> Json:
-    """A configuration for a stream of that name: the reference removes what was there in the background."""
+    """Rename the stream of a configuration: the reference deletes a stream's files in the background."""
     renamed: Json = json.loads(json.dumps(body).replace("TESTED", name))
     return renamed
 
@@ -71,7 +70,7 @@ def create(caller: Caller, config: Json, **more: object) -> Json:
 
 
 def told(answer: Json) -> Json:
-    """The error, or the configuration without what is said of the server."""
+    """Return the error, or the configuration without the server's own metadata."""
     if "error" in answer:
         return dict(answer["error"])
     config: Json = answer["config"]
@@ -88,7 +87,7 @@ def lookup(name: str) -> StreamConfig | None:
 
 
 def stream_of(body: Json, pedantic: bool) -> Json:
-    """What the functions say of a request to make a stream."""
+    """Check a request to create a stream with gnats's functions; return the configuration or the error."""
     try:
         config = StreamConfig.from_json(json.dumps(body).encode()).with_static_metadata()
         check_stream_create(config)
@@ -102,7 +101,7 @@ def stream_of(body: Json, pedantic: bool) -> Json:
 
 
 def is_of_resources(body: Json) -> bool:
-    """Whether it is the account, the server or other streams that decide: other tests ask them."""
+    """Return True where account, server or other streams decide; other tests cover these."""
     return body.get("max_bytes", 0) > MAX_STORE or body.get("subjects") in (["o.x"], [">"], ["*.x"])
 
 
@@ -122,7 +121,7 @@ def test_streams_are_made_as_by_the_reference(asker: Caller, pedantic: bool) -> 
 
 
 def test_names_of_streams(asker: Caller) -> None:
-    """An update looks at the name before anything else."""
+    """An update checks the name before anything else."""
     subject = "$JS.API.STREAM.UPDATE.TESTED"
     for name in NAMES:
         answer = asker.request(subject, {"name": name}).json
@@ -166,7 +165,7 @@ def change(old: Json, new: Json) -> Json:
     was = check_stream_cfg(was, SERVER, ACCOUNT, lookup)
     known = {"ORIGIN": lookup("ORIGIN"), was.name: was}
     try:
-        for _ in range(2):  # what an update asks for is looked at again with its defaults
+        for _ in range(2):  # as an update does: the second time with the defaults
             will = check_stream_cfg(will, SERVER, ACCOUNT, known.get)
         return check_stream_update(was, will.with_static_metadata()).json()
     except ApiError as exc:
@@ -201,7 +200,7 @@ def test_consumers_are_made_as_by_the_reference(asker: Caller, pedantic: bool, m
 
 
 def make_consumers(asker: Caller, bodies: list[Json], pedantic: bool) -> list[Json]:
-    """What the reference says of these, one after the other."""
+    """Create each consumer at the reference; return its configurations or errors."""
     found = []
     for body in bodies:
         durable = body.get("durable_name")

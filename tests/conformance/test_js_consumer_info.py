@@ -1,4 +1,4 @@
-"""What a consumer says of itself before it has delivered anything."""
+"""CONSUMER.INFO of consumers that have delivered nothing."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from support.servers import Server
 
 pytestmark = pytest.mark.timeout(60)
 
-# The stream has the messages 2 to 5, of the subjects 1, 2, 0 and 1. For each consumer: where it begins, and
-# how many messages there are for it.
+# The stream has messages 2 to 5, with subjects S.1, S.2, S.0 and S.1. For each consumer: its configuration,
+# its first sequence, and its number of pending messages.
 STARTS: dict[str, tuple[dict[str, Any], int, int]] = {
     "all": ({}, 2, 4),
     "none": ({"ack_policy": "none"}, 2, 4),
@@ -66,6 +66,6 @@ def test_a_new_consumer(launch: Callable[..., Server], tmp_path: Path, storage: 
     with Caller(server) as caller:
         check(api(caller, "CONSUMER.INFO.E.later"), 9, 0)
         for name, (own, start, pending) in STARTS.items():
-            # after a restart nats-server begins behind the last message
+            # After a restart nats-server lets "ninth" begin behind the last message.
             if not own.get("mem_storage") and not (server.kind.is_reference and name == "ninth"):
                 check(api(caller, f"CONSUMER.INFO.S.{name}"), start, pending)

@@ -1,4 +1,4 @@
-"""Counters that add up those of other streams: the same of both servers."""
+"""Counter streams that add up the counters of their sources, as the reference's do."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def header(*lines: str) -> bytes:
 
 
 class Counters:
-    """Counter streams of one test, whose names and subjects no other test has."""
+    """Counter streams of one test, with unique names and subjects."""
 
     def __init__(self, caller: Caller) -> None:
         self.caller = caller
@@ -50,7 +50,7 @@ class Counters:
         return answer
 
     def source(self, name: str, destination: str = "", subject: str = "*") -> dict[str, Any]:
-        """Of a stream, all its counters in one unless there is no destination."""
+        """Make the configuration of a source; `destination` is the one subject to add all its counters to."""
         made: dict[str, Any] = {"name": f"{self.prefix}{name}"}
         if destination:
             source = f"{self.prefix}.{name.lower()}.{subject}"
@@ -63,7 +63,7 @@ class Counters:
         ).json
 
     def wait(self, name: str, messages: int) -> list[Line]:
-        """So many more messages of a stream."""
+        """Wait for the next `messages` messages of a stream; return them."""
         sid = self._watches[f"{self.prefix}{name}"]
         found, others = [], []
         while len(found) < messages:
@@ -123,7 +123,7 @@ def test_a_counter_is_the_sum_of_those_of_its_sources(counters: Counters) -> Non
             '{"val":"118"}',
         ),
     ]
-    # what is published to it counts as well, and remembers where the rest is from
+    # A message published to the stream itself counts too, and keeps the sums of the sources.
     assert counters.add("sum", "5", "A: b")["val"] == "123"
     kept = 'Nats-Counter-Sources: {"CA":{"C.a.x":"-2","C.a.z":"100"},"CB":{"C.b.y":"20"}}'
     assert counters.wait("SUM", 1) == [("C.sum", ["Nats-Incr: 5", "A: b", kept], '{"val":"123"}')]
@@ -165,7 +165,7 @@ def test_sums_of_sums(counters: Counters) -> None:
     counters.add("mid.x", "100")
     last = counters.wait("TOP", 3)[-1]
     assert last[2] == '{"val":"115"}'
-    # each level knows of those next to it
+    # Each level keeps the sums of its own sources only.
     assert last[1] == [
         "Nats-Incr: 100",
         'Nats-Counter-Sources: {"CMID":{"C.mid.x":"115"}}',
@@ -185,7 +185,7 @@ def test_a_source_that_left_and_came_back_is_not_counted_twice(counters: Counter
     assert counters.wait("SUM", 1)[0][2] == '{"val":"11"}'
     counters.create("SUM", action="UPDATE", **with_source)
     found = counters.wait("SUM", 1)
-    while found[-1][2] != '{"val":"16"}':  # nats-server may take the first message again
+    while found[-1][2] != '{"val":"16"}':  # nats-server may store the first message again
         assert found[-1][1][0] in ("Nats-Incr: 0", "Nats-Incr: -5"), found
         found += counters.wait("SUM", 1)
 

@@ -1,4 +1,4 @@
-"""Blocks that are gone: what is told of them, as nats-server does."""
+"""Missing block files: the stream's state afterwards, as nats-server reports it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ COUNT = 60
 
 
 def start(launch: Launch, directory: Path) -> tuple[Server, Path, dict[str, list[int]]]:
-    """A server that was stopped, its blocks, and which sequences each block has."""
+    """Fill a stream and stop the server; return it, the folder of blocks, and the sequences of each block."""
     server = launch(config=f"jetstream {{ store_dir: '{directory}' }}")
     stream = {"name": "S", "subjects": ["s.>"], "max_bytes": 120_000, "storage": "file"}
     with Caller(server) as caller:

@@ -1,7 +1,7 @@
-"""Every field of every request to JetStream at the ends of its range, beside the reference: the same answers.
+"""Every field of every request to JetStream at the ends of its range: the same answers as the reference.
 
-What is accepted works, also after a restart; what is refused leaves nothing on the disk; no answer tells
-where the server stores anything.
+An accepted stream or consumer works, also after a restart; a refused one leaves nothing on the disk; no
+answer contains the path of the store directory.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ SHORT = 60 * 10**9
 
 
 class Two:
-    """The reference, and the server that is tested: they are asked the same and answer alike."""
+    """The reference and the server under test, which get the same requests; `different` notes differences."""
 
     def __init__(self, servers: list[Server]) -> None:
         self.servers = servers
@@ -62,7 +62,7 @@ class Two:
         self.callers = [Caller(server) for server in self.servers]
 
     def ask(self, subject: str, body: object = None, header: bytes = b"", differs: bool = False) -> Message:
-        """The answer of the server that is tested; where it may differ, either both or none refuse."""
+        """Return the answer of the server under test; with `differs`, compare only whether it is an error."""
         answers = [caller.request(subject, body, header) for caller in self.callers]
         for server, answer in zip(self.servers, answers, strict=True):
             assert str(server.directory).encode() not in answer.payload, (subject, body)
@@ -72,13 +72,13 @@ class Two:
         return answers[-1]
 
     def tell(self, stream: str, subject: str, payload: bytes) -> None:
-        """Publish the first message of a stream that answers nothing, and wait until it is stored."""
+        """Publish the first message of a stream without acknowledgements, and wait until it is stored."""
         for caller in self.callers:
             caller.publish(subject, payload)
             until(lambda caller=caller: holds_one(caller, stream))  # type: ignore[misc]
 
     def note(self, first: Any, second: Any, *request: Any) -> None:
-        """They differ: all that do are shown at the end of the test."""
+        """Note a difference; the fixture fails with all of them at the end of the test."""
         if isinstance(first, tuple) and isinstance(first[1], list) and isinstance(second[1], list):
             only = [
                 [each for each in a if each not in b]
@@ -91,7 +91,7 @@ class Two:
         return "error" not in self.ask(subject, body, differs=differs).json
 
     def pull(self, consumer: str, body: bytes) -> None:
-        """Have the same message, or be told the same."""
+        """Send a pull request to both; compare the messages or statuses, and acknowledge messages."""
         found = []
         for caller in self.callers:
             inbox = caller.ask(f"{API}CONSUMER.MSG.NEXT.{consumer}", body)
@@ -109,7 +109,7 @@ def holds_one(caller: Caller, stream: str) -> bool:
 
 
 def next_of(caller: Caller, inbox: str) -> Message:
-    """The next answer to a request, which may have the subject of a stored message."""
+    """Return the next answer to a pull request: a status on the inbox, or a message with its own subject."""
     while True:
         message = caller.next()
         if message.subject == inbox or not message.subject.startswith("_INBOX."):
@@ -117,7 +117,7 @@ def next_of(caller: Caller, inbox: str) -> Message:
 
 
 def shown(answer: Message, *, outline: bool) -> Any:
-    """An answer without what is not known at once, or whether it refuses something."""
+    """Return an answer without members that settle later; with `outline`, only whether it is an error."""
     header, payload = comparable_message(answer)
     header = NAMES_OF_ITS_OWN.sub(rb"\1", header)
     if outline:
@@ -138,7 +138,7 @@ def without_pins(value: Any) -> Any:
 @pytest.fixture
 def two(kind: Kind, launch: Launch) -> Iterator[Two]:
     if kind.is_reference:
-        pytest.skip("it is what the others are compared with")
+        pytest.skip("compares another server with the reference")
     two = Two([launch(config=CONFIG, kind=REFERENCE), launch(config=CONFIG)])
     yield two
     two.close()
@@ -146,7 +146,7 @@ def two(kind: Kind, launch: Launch) -> Iterator[Two]:
 
 
 def fields(schema: Struct, part: int) -> Iterator[tuple[Path_, bytes]]:
-    """The values to try in a part of a schema's fields."""
+    """Yield (path, value) to try for every PARTS-th field of a schema, from number `part`."""
     for path, kind in list(leaves(schema))[part::PARTS]:
         for raw in values(kind):
             yield path, raw
@@ -157,12 +157,12 @@ def is_among(table: tuple[tuple[Path_, tuple[bytes, ...] | None], ...], path: Pa
 
 
 def differs(path: Path_, raw: bytes) -> bool:
-    """Are only the words different?"""
+    """Return True where both servers must accept or both refuse, in different words."""
     return is_among(JETSTREAM_WORDS, path, raw)
 
 
 def is_otherwise(path: Path_, raw: bytes) -> bool:
-    """Does gnats mean to do something else?"""
+    """Return True where gnats answers otherwise on purpose."""
     return is_among(JETSTREAM_OTHERWISE, path, raw)
 
 
@@ -207,7 +207,7 @@ def test_streams(two: Two, part: int) -> None:
         two.ask(f"{API}CONSUMER.CREATE.{name}.C", consumer)
         two.pull(f"{name}.C", b'{"batch":1,"no_wait":true}')
         two.ask(f"{API}STREAM.INFO.{name}", differs=differs(path, raw))
-        if path[0] in ("subjects", "republish"):  # the next ones would overlap
+        if path[0] in ("subjects", "republish"):  # later streams would overlap with this one
             two.ask(f"{API}STREAM.DELETE.{name}")
             del accepted[name]
     assert accepted
@@ -215,16 +215,16 @@ def test_streams(two: Two, part: int) -> None:
     assert found == sorted(accepted)
     assert on_disk(two.servers[-1]) == {name for name in accepted if is_stored(two, name)}
     two.restart()
-    kept = [name for name in found if is_stored(two, name, missing=False)]
+    kept = [name for name in found if is_stored(two, name)]
     assert two.ask(f"{API}STREAM.NAMES").json["streams"] == kept
     for name in kept:
         if accepted[name]:
             two.ask(f"{name}.b", b"again")
 
 
-def is_stored(two: Two, name: str, *, missing: bool = True) -> bool:
+def is_stored(two: Two, name: str) -> bool:
     config = two.callers[-1].request(f"{API}STREAM.INFO.{name}").json.get("config")
-    return bool(config["storage"] == "file") if config else not missing and False
+    return bool(config and config["storage"] == "file")
 
 
 def on_disk(server: Server) -> set[str]:
@@ -267,7 +267,7 @@ def test_consumers(two: Two, part: int, push: bool) -> None:
             two.ask(f"{API}CONSUMER.DELETE.S.{name}")
             continue
         config = two.ask(f"{API}CONSUMER.INFO.S.{name}", differs=differs(path, raw)).json.get("config")
-        if config is None:  # it has another name
+        if config is None:  # the value gave it another name
             continue
         accepted.append(name)
         if not config.get("deliver_subject") and "pause_until" not in config and path[0] != "priority_groups":
@@ -320,7 +320,7 @@ def prepare(two: Two) -> None:
 
 
 def several(verb: str, path: Path_, raw: bytes) -> bool:
-    """More than one answer, or none: batches of direct gets, and snapshots that are taken."""
+    """Return True for direct gets that may have several answers, or none."""
     return verb.startswith("DIRECT") and path[0] in ("batch", "multi_last", "up_to_seq", "up_to_time")
 
 
@@ -342,7 +342,7 @@ def test_requests(two: Two, verb: str) -> None:
 
 
 def takes_a_snapshot(path: Path_, raw: bytes) -> bool:
-    """Is a snapshot begun? It would go on beside the next one."""
+    """Return True if the request begins a snapshot, which would overlap with the next one."""
     return path[0] != "deliver_subject" or raw in (b"null", b'"x"')
 
 
@@ -394,7 +394,7 @@ def test_headers(two: Two, name: str, features: dict[str, bool]) -> None:
 
 
 def test_names(two: Two) -> None:
-    """Of streams and consumers, as tokens of a subject."""
+    """Unusual tokens as names of streams and consumers."""
     for number, name in enumerate(TOKENS):
         config = {"name": name, "subjects": [f"n{number}"]}
         two.ask(f"{API}STREAM.CREATE.{name}", config)

@@ -48,7 +48,7 @@ def test_acks_and_flow_control_of_version_2(launch: Launch, tmp_path: Path, doma
         caller.ask("$JS.API.CONSUMER.MSG.NEXT.S.PULL", b"1")
         pulled = caller.next()
         old = pulled.reply.split(".")
-        del old[2:4]  # both forms are understood
+        del old[2:4]  # the server accepts both forms
         assert caller.request(".".join(old), b"+ACK").payload == b""
         for name, floor in (("PUSH", 30), ("PULL", 1)):
             told = caller.request(f"$JS.API.CONSUMER.INFO.S.{name}").json
@@ -59,7 +59,7 @@ def test_acks_and_flow_control_of_version_2(launch: Launch, tmp_path: Path, doma
 
 @pytest.mark.parametrize("infos", [False, True], ids=["requests", "infos"])
 def test_a_queue_that_is_too_long_is_dropped(launch: Launch, tmp_path: Path, infos: bool) -> None:
-    """Those who asked get no answer; there is an advisory and a line in the log, and then it goes on."""
+    """Dropped requests get no answer; the server sends an advisory and logs a line."""
     limits = "request_queue_limit: 1000, info_queue_limit: 5" if infos else "request_queue_limit: 5"
     accounts = (
         "accounts { A { jetstream: enabled, users [{user: a, password: a}] },"
@@ -82,7 +82,7 @@ def test_a_queue_that_is_too_long_is_dropped(launch: Launch, tmp_path: Path, inf
 @pytest.mark.parametrize("flag", [False, True], ids=["version-1", "version-2"])
 @pytest.mark.parametrize("domain", ["", "hub"])
 def test_which_acks_are_understood(launch: Launch, tmp_path: Path, domain: str, flag: bool) -> None:
-    """Both versions always are; what names another account or domain is nobody's."""
+    """Version 1 and 2 are accepted, whatever the flag; a subject of another account or domain is not."""
     options = f"domain: {domain}" if domain else ""
     flags = f"feature_flags {{ js_ack_fc_v2: {str(flag).lower()} }}"
     server = launch(config=config(tmp_path, options, flags))
@@ -111,7 +111,7 @@ def test_which_acks_are_understood(launch: Launch, tmp_path: Path, domain: str, 
 
 
 def account_hash(directory: Path, launch: Launch) -> str:
-    """What version 2 has for the global account."""
+    """Return the account token of version 2's subjects for the global account."""
     server = launch(config=config(directory / "other", "", "feature_flags { js_ack_fc_v2: true }"))
     with Caller(server) as caller:
         assert "error" not in caller.request("$JS.API.STREAM.CREATE.S", {"name": "S", "subjects": ["s"]}).json
@@ -126,7 +126,7 @@ def account_hash(directory: Path, launch: Launch) -> str:
 def test_a_limit_of_the_queue_that_is_not_set_is_the_default(
     launch: Launch, tmp_path: Path, queue: int
 ) -> None:
-    """Requests one after the other are answered whatever the limit is."""
+    """Requests that wait for each other's answer stay below any limit."""
     server = launch(config=config(tmp_path, f"request_queue_limit: {queue}"))
     with Caller(server) as caller:
         for _ in range(20):

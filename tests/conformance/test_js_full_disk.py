@@ -1,6 +1,6 @@
-"""A disk that is full: the stream that could not write takes nothing more, everything else goes on.
+"""A full disk: a stream whose write failed stores nothing more, everything else goes on.
 
-Whoever published what was not written gets no answer, as with nats-server: it may be there, or not.
+A publisher gets no answer for a message that was not written, as with nats-server: it may be stored, or not.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def disk(tmp_path: Path) -> Iterator[Mount]:
     try:
         disk = tmpfs(tmp_path / "disk", SIZE)
     except NotPossible as exc:
-        pytest.skip(f"nothing can be mounted here: {exc}")
+        pytest.skip(f"cannot mount a file system: {exc}")
     with disk:
         (disk.root / "ballast").write_bytes(bytes(BALLAST))
         yield disk
@@ -44,7 +44,7 @@ def start(launch: Launch, disk: Mount, sync: str = "") -> Server:
 
 
 def fill(server: Server, caller: Caller) -> dict[int, tuple[str, bytes]]:
-    """Publish more than there is room for; what was acknowledged, by sequence."""
+    """Publish more than the disk holds; return the acknowledged (subject, payload) by sequence."""
     sent = {}
     for number in range(SIZE // PAYLOAD):
         payload = b"%d " % number + bytes(PAYLOAD)
@@ -67,7 +67,7 @@ def test_a_full_disk(launch: Launch, disk: Mount, sync: str) -> None:
         body = {"stream_name": "OTHER", "config": {"durable_name": "D", "ack_policy": "explicit"}}
         assert "error" not in caller.request("$JS.API.CONSUMER.CREATE.OTHER.D", body).json
         acked = fill(server, caller)
-        # nats-server has been seen to stop earlier
+        # nats-server sometimes stops earlier.
         assert len(acked) > (0 if server.kind.is_reference else (SIZE - BALLAST) // PAYLOAD // 2)
 
         assert caller.unanswered("S.1", b"small", "OTHER.1")

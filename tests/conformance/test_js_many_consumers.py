@@ -1,4 +1,4 @@
-"""Streams with more consumers than are asked one by one: who gets what, and who may be there."""
+"""Streams with so many consumers that an index finds the interested ones: delivery, overlap of filters."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def stream(caller: Caller, name: str, **config: Any) -> None:
 
 
 def create(caller: Caller, stream: str, name: str, *filters: str, **config: Any) -> int:
-    """The error code, 0 for none."""
+    """Create a consumer; return the error code, 0 for none."""
     config = {"durable_name": name, "ack_policy": "explicit", "filter_subjects": list(filters), **config}
     body = {"stream_name": stream, "config": config}
     answer = api(caller, f"CONSUMER.DURABLE.CREATE.{stream}.{name}", body)
@@ -50,9 +50,9 @@ def pending(caller: Caller, stream: str) -> dict[str, int]:
 
 
 def wait_pending(caller: Caller, stream: str, expected: dict[str, int]) -> None:
-    """Returns once the consumers of `stream` have that many messages to come.
+    """Wait until the consumers of `stream` have these numbers of pending messages.
 
-    nats-server tells them of a message after it has acknowledged it.
+    nats-server acknowledges a message before its consumers know of it.
     """
     until(lambda: pending(caller, stream) == expected)
 

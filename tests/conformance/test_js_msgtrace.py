@@ -1,4 +1,4 @@
-"""Traces of messages that go into streams, beside the reference's."""
+"""Traces of messages to streams, beside the reference's."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def same(callers: tuple[Caller, Caller], act: Act) -> list[Any]:
 
 
 def without(event: Any) -> Any:
-    """A trace without what is another one at each run."""
+    """Return a trace without the values that differ from run to run."""
     event = json.loads(event) if isinstance(event, bytes) else event
     event["server"] = sorted(event["server"])
     for each in event["events"]:
@@ -80,7 +80,7 @@ def last(caller: Caller, stream: str) -> Any:
 
 
 def traced(caller: Caller, subject: str, payload: bytes = b"payload", **more: str) -> Any:
-    """Publishes a message and asks for its trace."""
+    """Publish a message with a trace destination and return its trace."""
     fields = {"Nats-Trace-Dest": "dest"} | {key.replace("_", "-"): value for key, value in more.items()}
     caller.publish(subject, payload, "", headers(fields))
     return without(caller.next_on("dest").payload)
@@ -104,13 +104,13 @@ def js_event(event: Any) -> dict[str, Any]:
 def test_a_message_that_is_stored(
     callers: tuple[Caller, Caller], stream: str, subject: str, told: dict[str, Any], only: str
 ) -> None:
-    """What is only traced is not stored."""
+    """The trace names the stream; with Nats-Trace-Only the message is not stored."""
 
     def act(caller: Caller) -> list[Any]:
         before = last(caller, stream)
         event = traced(caller, subject, Nats_Trace_Only=only)
         if not only:
-            until(lambda: last(caller, stream) > before)  # nats-server stores it later than it tells of it
+            until(lambda: last(caller, stream) > before)  # nats-server stores it after sending the trace
         return [event, last(caller, stream) - before]
 
     event, more = same(callers, act)
@@ -173,7 +173,7 @@ def test_consumers_and_subscribers_hear_nothing_of_what_is_only_traced(
 def test_a_message_that_is_refused(
     callers: tuple[Caller, Caller], subject: str, fields: dict[str, str], error: str, only: str
 ) -> None:
-    only = "" if "Nats-Batch-Id" in fields else only  # for nats-server it is one of a batch nevertheless
+    only = "" if "Nats-Batch-Id" in fields else only  # nats-server counts it to the batch even then
     fields |= {"Nats-Trace-Only": only} if only else {}
     event, told = same(
         callers,
@@ -242,7 +242,7 @@ def test_the_end_of_a_batch(callers: tuple[Caller, Caller]) -> None:
 @pytest.mark.parametrize("allow", [True, False])
 @pytest.mark.parametrize("only", ["", "true"])
 def test_a_stream_of_another_account(launch: Launch, tmp_path: Path, allow: bool, only: str) -> None:
-    """Behind a service import, it is told where the export allows it."""
+    """Behind a service import, the trace has the stream's event only where the export allows it."""
 
     def act(server: Server) -> list[Any]:
         with Caller(server, "a") as owner, Caller(server, "b") as other:
@@ -252,7 +252,7 @@ def test_a_stream_of_another_account(launch: Launch, tmp_path: Path, allow: bool
             event = traced(other, "there", Nats_Trace_Only=only)
             other.fence()
             if not only:
-                until(lambda: last(owner, "S"))  # nats-server stores it later than it tells of it
+                until(lambda: last(owner, "S"))  # nats-server stores it after sending the trace
             return [event, last(owner, "S")]
 
     found = []

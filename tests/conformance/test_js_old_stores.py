@@ -1,4 +1,4 @@
-"""Store directories of nats-server 2.9, which has other files beside its blocks, as 2.15 opens them."""
+"""Store directories of nats-server 2.9, with other files beside the blocks: gnats opens them as 2.15 does."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ CONSUMERS = ("BIG", "WORK", "INTEREST")
 
 @dataclass(frozen=True)
 class Installed(Kind):
-    """A server of the system's."""
+    """A server installed on the system, outside this Python's environment."""
 
     place: str = ""
 
@@ -50,14 +50,14 @@ class Installed(Kind):
 
 
 def old_server() -> Kind:
-    """nats-server 2.9, which Debian has. Skips the test where it is not installed."""
+    """Find nats-server 2.9, which Debian has. Skips the test where it is not installed."""
     for place in PLACES:
         path = Path(place) / "nats-server"
         if path.exists():
             kind = Installed("nats-server 2.9", "nats-server", place=str(path))
             if kind.run(Path("/"), "--version").stdout.startswith("nats-server: v2.9."):
                 return kind
-    pytest.skip("there is no nats-server 2.9 (Debian's package nats-server)")
+    pytest.skip("nats-server 2.9 (Debian's package nats-server) is not installed")
 
 
 def ask(caller: Caller, verb: str, body: object = None) -> Any:
@@ -90,7 +90,7 @@ def fill(caller: Caller) -> None:
 
 
 def seen(caller: Caller) -> dict[str, Any]:
-    """All that there is, as it is told."""
+    """Return everything that the API tells about streams, messages and consumers."""
     found: dict[str, Any] = {}
     for stream in STREAMS:
         name = stream["name"]
@@ -99,7 +99,7 @@ def seen(caller: Caller) -> dict[str, Any]:
         del told["cluster"]
         first, last = (told["state"][which] for which in ("first_seq", "last_seq"))
         if not last:
-            del told["state"]["first_seq"]  # 1 where there was an .idx, 0 in another stream that is new
+            del told["state"]["first_seq"]  # 1 where there was an .idx, 0 in a new stream
         found[name] = comparable(told), told["created"]
         for seq in range(first, last + 1) if last else ():
             found[f"{name} {seq}"] = caller.request(f"$JS.API.STREAM.MSG.GET.{name}", {"seq": seq}).json

@@ -1,4 +1,4 @@
-"""JetStream in operator mode: what account JWTs allow, beside the reference."""
+"""JetStream in operator mode: the limits of account JWTs, beside the reference."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Both:
         self._connections = connections
 
     def api(self, verb: str, body: object = None) -> Any:
-        """What both answer."""
+        """Send a request to both; return the answer, which must be the same."""
         payload = b"" if body is None else json.dumps(body).encode()
         answers = [json.loads(request(each, f"$JS.API.{verb}", payload)) for each in self._connections]
         theirs, ours = (comparable(answer) for answer in answers)
@@ -50,7 +50,7 @@ def limited(account: Account, **limits: Any) -> None:
 
 
 def create(both: Both, **changes: Any) -> int:
-    """The code of the error that a new stream gets, 0 for none."""
+    """Create a stream; return the error code, 0 for none."""
     config = STREAM | changes
     answer = both.api(f"STREAM.CREATE.{config['name']}", config)
     return int(answer.get("error", {}).get("err_code", 0))

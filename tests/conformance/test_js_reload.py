@@ -1,4 +1,4 @@
-"""JetStream when the configuration is read again."""
+"""JetStream when the configuration is reloaded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Schedules through restarts, and in the other server's store directory."""
+"""Message schedules after restarts, and in a store directory of the other server."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def schedule(caller: Caller, subject: str, pattern: str, *more: str, payload: by
 
 
 def changes(zone: str) -> list[datetime]:
-    """The days of the next years on which clocks of a zone are changed."""
+    """Return the days of the next four years on which a zone's offset changes."""
     clock = ZoneInfo(zone)
     day = datetime.now(UTC).replace(hour=12, minute=0, second=0, microsecond=0)
     days = [day + timedelta(days=n) for n in range(4 * 365)]
@@ -60,7 +60,7 @@ def changes(zone: str) -> list[datetime]:
 
 
 def patterns() -> list[tuple[str, str | None]]:
-    """Times around each change of clocks, and others."""
+    """Return (pattern, zone): times around each change of a zone's offset, and random ones."""
     rng = random.Random(7)
     found: list[tuple[str, str | None]] = []
     for zone in ZONES:
@@ -77,7 +77,7 @@ def patterns() -> list[tuple[str, str | None]]:
 
 
 def test_times_are_those_of_the_patterns(launch: Launch, tmp_path: Path) -> None:
-    """The same for both servers, since they are computed here."""
+    """The due times in sched.db are those that gnats computes, for both servers."""
     server = launch(config=config(tmp_path / "js"))
     stored = {}
     with Caller(server) as caller:
@@ -96,7 +96,7 @@ def test_times_are_those_of_the_patterns(launch: Launch, tmp_path: Path) -> None
     assert found.keys() == {subject for subject, _, _, _ in stored.values()}
     for seq, (subject, pattern, zone, when) in stored.items():
         expected = due(pattern, zone, when)[1]
-        if expected > when + 60 * SECOND:  # or it may have been due since
+        if expected > when + 60 * SECOND:  # a nearer one may have come due since, and moved on
             assert found[subject] == (seq, expected), (pattern, zone)
 
 
@@ -126,7 +126,7 @@ LEFT = {b"s.every", b"s.clock", b"s.replaced"}
 
 
 def missed(caller: Caller) -> tuple[bytes, bytes]:
-    """What comes of the schedule that was due while no server ran: header and payload."""
+    """Return header and payload of the message made for the schedule that came due while no server ran."""
     deliver = caller.subscribe("deliver")
     assert deliver
     consumer = {"deliver_subject": "deliver", "ack_policy": "none", "filter_subject": "s.t"}
@@ -155,7 +155,7 @@ def test_schedules_are_there_after_a_restart(launch: Launch, tmp_path: Path, kin
     server.stop()
     after = read_schedules(state_file(tmp_path / "js"))
     assert {name: after[name] for name in LEFT} == {name: before[name] for name in LEFT}
-    if not kind.is_reference:  # which forgets some time later what has ended
+    if not kind.is_reference:  # the reference forgets ended schedules later
         assert after.keys() == LEFT
 
 
@@ -170,7 +170,7 @@ def test_schedules_are_found_after_a_crash(launch: Launch, tmp_path: Path, kind:
     server.stop()
     after = read_schedules(state_file(tmp_path / "js"))
     assert after.keys() >= LEFT
-    if not kind.is_reference:  # which takes up again what other messages had ended
+    if not kind.is_reference:  # the reference resumes schedules that later messages had ended
         assert after.keys() == LEFT
 
 

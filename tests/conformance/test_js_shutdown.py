@@ -1,4 +1,4 @@
-"""Pull requests are answered when the server stops."""
+"""A server that stops answers the waiting pull requests."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def waiting(caller: Caller, consumer: str) -> int:
 
 
 def test_pull_requests_end_when_the_server_stops(launch: Launch) -> None:
-    """With what they still had to get."""
+    """The status says how many messages and bytes were still to come."""
     server = launch(config=CONFIG)
     with Caller(server) as caller:
         caller.request(f"{API}STREAM.CREATE.S", {"name": "S", "subjects": ["s"]})
@@ -37,7 +37,7 @@ def test_pull_requests_end_when_the_server_stops(launch: Launch) -> None:
                 {"batch": 1, "max_bytes": 512, "expires": 10**11},
             )
         ]
-        for name in "DE":  # the reference queues requests after the answer to a PING
+        for name in "DE":  # the reference may queue requests after it answers a PING
             until(lambda name=name: waiting(caller, name) == 2)  # type: ignore[misc]
         server.stop()
         told = {}

@@ -1,4 +1,4 @@
-"""Backups: snapshots of streams, and streams restored from them, from one server to the other."""
+"""Snapshots of streams, and streams restored from them, between the servers."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def create(caller: Caller, config: dict[str, Any]) -> None:
 
 
 def fill(caller: Caller, config: dict[str, Any] = STREAM, count: int = 60) -> None:
-    """A stream with headers, deleted messages, and consumers that have come to different places."""
+    """Make a stream with headers, deleted messages, and consumers at different places."""
     create(caller, config)
     noise = random.Random(1)
     for number in range(count):
@@ -77,10 +77,10 @@ def fill(caller: Caller, config: dict[str, Any] = STREAM, count: int = 60) -> No
 
 
 def seen(caller: Caller) -> dict[str, Any]:
-    """All that is known of the stream."""
+    """Return everything that the API tells about the stream."""
     info = caller.request("$JS.API.STREAM.INFO.S", {"deleted_details": True, "subjects_filter": ">"}).json
     info["config"]["metadata"].pop("_nats.ver", None)
-    info["state"].pop("last_ts")  # a backup does not tell when what is deleted was last stored
+    info["state"].pop("last_ts")  # a backup does not have the time of a deleted last message
     found: dict[str, Any] = {"config": info["config"], "state": info["state"]}
     for seq in range(info["state"]["first_seq"], info["state"]["last_seq"] + 1):
         found[f"{seq}"] = caller.request("$JS.API.STREAM.MSG.GET.S", {"seq": seq}).json
@@ -173,7 +173,7 @@ class Listener:
 
     def next(self) -> tuple[str, Any]:
         while not (message := self.caller.next()).subject.startswith(EVENTS):
-            continue  # the other client's answers
+            continue  # an answer to a request
         event = message.json
         event["id"] = ""
         for name in ("rtt", "id", "start"):
@@ -192,7 +192,7 @@ def test_advisories(launch: Launch, kind: Kind) -> None:
             listener = Listener(listening)
             create(caller, STREAM)
             caller.request("s.1", b"one")
-            # Each ends with an advisory that may be sent after its answer.
+            # The advisory that ends a snapshot or a restore may come after the answer.
             taken = take(caller, "S")
             events = [listener.next(), listener.next()]
             delete(caller)
@@ -231,7 +231,7 @@ def test_requests_that_are_refused(caller: Caller, other: Caller) -> None:
         assert "error" in dict(answers[0])
 
 
-# -- what goes wrong ---------------------------------------------------------------------------------------
+# -- failures ----------------------------------------------------------------------------------------------
 
 
 def test_nobody_listens(caller: Caller) -> None:
@@ -245,7 +245,7 @@ def test_nobody_listens(caller: Caller) -> None:
 
 def test_chunks_that_are_not_answered_end_it(caller: Caller, other: Caller) -> None:
     found = []
-    # both wait at once
+    # Begin on both servers first, so that their timeouts run at the same time.
     for each in (caller, other):
         create(each, STREAM)
         for _ in range(3):
@@ -347,7 +347,7 @@ def nothing_is_left(caller: Caller, server: Server) -> None:
 @pytest.mark.parametrize("size", [128 * 1024, 50])
 def test_what_is_no_backup_leaves_nothing_behind(kind: Kind, launch: Launch, size: int) -> None:
     if kind.is_reference:
-        pytest.skip("it keeps what it has read before an error")
+        pytest.skip("the reference keeps messages read before an error")
     server = launch(config=CONFIG)
     with Caller(server) as caller:
         for what, data in HOSTILE.items():
@@ -385,7 +385,7 @@ NOT_THERE = {
 
 def test_what_would_do_harm_later_is_refused(kind: Kind, launch: Launch) -> None:
     if kind.is_reference:
-        pytest.skip("it lets most of that pass")
+        pytest.skip("the reference accepts most of these backups")
     server = launch(config=CONFIG)
     with Caller(server) as caller:
         for what, data in NOT_THERE.items():
@@ -398,7 +398,7 @@ MESSAGE = Entry(b"s.a", b"payload", ts=1, seq=1)
 
 
 def consumer_at(delivered: tuple[int, int], floor: tuple[int, int]) -> Entry:
-    """A consumer in a backup, with (consumer, stream) sequences."""
+    """Make the entry of a consumer; `delivered` and `floor` are (consumer, stream) sequences."""
     pairs = {
         name: {"consumer_seq": pair[0], "stream_seq": pair[1]}
         for name, pair in (("delivered", delivered), ("ack_floor", floor))
@@ -418,7 +418,7 @@ AT_ENDS = {
 
 @pytest.mark.parametrize("what", AT_ENDS)
 def test_numbers_at_their_ends_are_answered(kind: Kind, launch: Launch, what: str) -> None:
-    """What is refused is not in the way of the next restore; the reference keeps the stream."""
+    """A refused restore leaves nothing in the way of the next; the reference keeps the stream."""
     server = launch(config=CONFIG)
     with Caller(server) as caller:
         answer = give(caller, "S", STREAM, backup(*AT_ENDS[what]))
@@ -443,7 +443,7 @@ def test_gaps_are_kept(caller: Caller, other: Caller) -> None:
 
 def test_limits_hold(kind: Kind, launch: Launch) -> None:
     if kind.is_reference:
-        pytest.skip("it keeps what it has read before an error")
+        pytest.skip("the reference keeps messages read before an error")
     server = launch(config="jetstream { store_dir: js, max_file: 1MB, max_mem: 1MB }")
     noise = random.Random(3).randbytes(500_000)
     small = backup(state(1, 1), replace(message(1), payload=noise))
@@ -476,7 +476,7 @@ def test_a_chunk_without_a_reply_ends_it(kind: Kind, launch: Launch) -> None:
 
 def test_a_restore_that_stalls_is_given_up(kind: Kind, launch: Launch) -> None:
     if kind.is_reference:
-        pytest.skip("it does not say so")
+        pytest.skip("the reference does not log it")
     server = launch(config=CONFIG)
     with Caller(server) as caller:
         answer = begin(caller, "S", STREAM)
@@ -492,7 +492,7 @@ def test_a_restore_that_stalls_is_given_up(kind: Kind, launch: Launch) -> None:
 
 def test_a_kill_during_a_restore_leaves_nothing(kind: Kind, launch: Launch, tmp_path: Path) -> None:
     if kind.is_reference:
-        pytest.skip("it keeps what it has read")
+        pytest.skip("the reference keeps messages read before the kill")
     where = tmp_path / "js"
     config = f"jetstream {{ store_dir: '{where}' }}"
     server = Server(kind, tmp_path / "first", config=config)
@@ -526,7 +526,7 @@ def test_backups_of_older_servers_are_restored(kind: Kind, launch: Launch, calle
     config = before["config"] | {"metadata": {"a": "b", "_nats.req.level": "0"}}
     answer = give(caller, "S", config, tar_backup(directory), 1000)
     assert "error" not in answer, answer
-    del before["consumer N"]  # it is in memory only
+    del before["consumer N"]  # a consumer in memory is not in a backup
     before["state"]["consumer_count"] -= 1
     after = seen(caller)
     assert after.keys() == before.keys()
@@ -598,7 +598,7 @@ def test_what_is_restored_is_encrypted_and_compressed(kind: Kind, launch: Launch
 
 
 def test_other_connections_do_not_wait(kind: Kind, launch: Launch) -> None:
-    """While backups are sent and taken, somebody else's requests are answered."""
+    """While a stream is restored, the server answers another connection's requests."""
     server = launch(config=CONFIG)
     with ExitStack() as stack:
         busy, asking = (stack.enter_context(Caller(server)) for _ in range(2))

@@ -1,4 +1,4 @@
-"""Mirrors and sources: what a stream has of others is what nats-server's has."""
+"""Mirrors and sources store the same messages as nats-server's."""
 
 from __future__ import annotations
 
@@ -40,20 +40,20 @@ def publish(caller: Caller, subject: str, payload: bytes, **headers: str) -> Non
 
 
 class Watch:
-    """What a stream stores, as it is stored."""
+    """A consumer that shows each message when a stream stores it."""
 
     def __init__(self, caller: Caller, stream: str) -> None:
         self.caller = caller
         self.subject = f"watch.{stream}.{time.monotonic_ns()}"
         caller.subscribe(self.subject)
         consumer = {"deliver_subject": self.subject, "ack_policy": "none"}
-        # what is delivered keeps its subject: the sid tells
+        # Messages come with their own subjects: tell them by the sid.
         self.sid = str(caller._sids)
         answer = caller.request(f"{API}CONSUMER.CREATE.{stream}", {"stream_name": stream, "config": consumer})
         assert "error" not in answer.json, answer
 
     def wait(self, count: int) -> list[Message]:
-        """So many messages more."""
+        """Wait for the next `count` messages; return them."""
         found: list[Message] = []
         others: list[Message] = []
         while len(found) < count:
@@ -68,7 +68,7 @@ def info(caller: Caller, name: str) -> Any:
 
 
 def messages(caller: Caller, name: str) -> dict[int, Any]:
-    """The messages of a stream by sequence; what they have that changes from run to run is replaced."""
+    """Return the API's answers to STREAM.MSG.GET by sequence: messages, or errors."""
     state = info(caller, name)["state"]
     found = {}
     for seq in range(state["first_seq"], state["last_seq"] + 1):
@@ -80,14 +80,14 @@ def messages(caller: Caller, name: str) -> dict[int, Any]:
 def header(message: Any) -> bytes:
     from base64 import b64decode
 
-    # the last field of a source header tells an origin from others of its name
+    # The last field of Nats-Stream-Source is a random identity of the origin.
     return re.sub(
         rb"(Nats-Stream-Source: (?:[^ ]+ ){5})\w{8}\r", rb"\1identity\r", b64decode(message.get("hdrs", ""))
     )
 
 
 def shown(caller: Caller, name: str) -> Any:
-    """The messages, but for when they were stored."""
+    """Return (subject, header, data) or the error by sequence, without times."""
     return {
         seq: (message["subject"], header(message), message.get("data")) if "subject" in message else message
         for seq, message in messages(caller, name).items()
@@ -95,7 +95,7 @@ def shown(caller: Caller, name: str) -> Any:
 
 
 def origins(caller: Caller, name: str) -> Any:
-    """What the stream says of those it has messages from, without how long ago something came."""
+    """Return the info of a stream's mirror and sources, without the time since the last message."""
     found = info(caller, name)
     said = [found[which] for which in ("mirror",) if which in found] + found.get("sources", [])
     for each in said:
@@ -108,7 +108,7 @@ def state(caller: Caller, name: str) -> Any:
 
 
 def until(ask: Callable[[], Any], wanted: Callable[[Any], bool]) -> Any:
-    """Ask until the answer is as it is wanted."""
+    """Call ask() until wanted(its result); return that. Raises AssertionError after PATIENCE."""
     deadline = time.monotonic() + PATIENCE
     while not wanted(found := ask()):
         assert time.monotonic() < deadline, found
@@ -117,7 +117,7 @@ def until(ask: Callable[[], Any], wanted: Callable[[Any], bool]) -> Any:
 
 @pytest.fixture
 def compare(kind: Kind, launch: Launch, tmp_path: Path) -> Callable[..., Any]:
-    """Carries out a scenario on the server that is tested and on the reference: both must find the same."""
+    """Run a scenario on the server under test and on the reference; both results must be equal."""
 
     def compare(scenario: Scenario, more: str = "", user: str = "") -> Any:
         found = []
@@ -233,7 +233,7 @@ def test_a_stream_has_messages_of_several_sources(compare: Callable[..., Any]) -
         publish(caller, "c.new", b"new", Nats_Expected_Stream="C", Nats_Msg_Id="id", K="v")
         watch.wait(2)
         found = shown(caller, "S")
-        # sources come in any order, the messages of each in theirs
+        # Only the messages of one source have an order.
         by_source: dict[Any, list[Any]] = {}
         for subject, head, data in found.values():
             source = re.search(rb"Nats-Stream-Source: ([^ ]+) \d+ ([^ ]+) ([^ ]+)", head)
@@ -363,7 +363,7 @@ def an_origin_is_not_there(caller: Caller) -> Any:
         until(lambda name=name: origins(caller, name), lambda found: "error" in found[0])  # type: ignore[misc]
         for name in "MS"
     ]
-    # and is found when it is there
+    # Both find the origin once it exists.
     create(caller, "none", subjects=["n"])
     publish(caller, "n", b"x")
     watches = Watch(caller, "M"), Watch(caller, "S")
@@ -405,7 +405,7 @@ def carried_out(server: Server, name: str) -> Any:
 
 @pytest.fixture(scope="module")
 def waiting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str, Kind], Any]]:
-    """What servers do when it is time to look at what is silent: all of it on all servers at once."""
+    """Run the scenarios that wait for timeouts on all servers at once; waiting(name, kind) is a result."""
     directory = tmp_path_factory.mktemp("waiting")
     with ExitStack() as stack, ThreadPoolExecutor(len(WAITING) * len(KINDS)) as threads:
         found = {}
@@ -594,7 +594,7 @@ def test_who_guesses_where_messages_go_harms_nothing(launch: Launch, kind: Kind,
         caller.subscribe("$JS.S.>")
         create(caller, "M", mirror={"name": "O"})
         create(caller, "S", sources=[{"name": "O"}])
-        # heartbeats tell where
+        # Heartbeats reveal the delivery subjects.
         subjects: set[str] = set()
         while len(subjects) < 2:
             subjects.add(caller.next().subject)

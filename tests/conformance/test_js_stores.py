@@ -1,4 +1,4 @@
-"""Store directories: what is stored is there again after a restart, and in the other server."""
+"""Store directories: a restarted server, and the other server, find everything stored."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ ENCRYPTED = ["", "key: secret", "key: secret, cipher: aes"]
 
 
 def fill(caller: Caller) -> None:
-    """Streams, consumers, messages, some of them acknowledged and some deleted."""
+    """Make streams, consumers, and messages, some of them acknowledged and some deleted."""
     for stream in STREAMS:
         answer = caller.request(f"$JS.API.STREAM.CREATE.{stream['name']}", stream).json
         assert "error" not in answer, answer
@@ -66,10 +66,10 @@ NAMES = [stream["name"] for stream in STREAMS]
 
 
 def seen(caller: Caller, names: list[str] = NAMES) -> dict[str, Any]:
-    """All that is known of the streams, their messages and their consumers."""
+    """Return everything that the API tells about streams, messages and consumers."""
     found: dict[str, Any] = {}
     for name in names:
-        # in a stream that never had a message, nats-server has 0 deleted
+        # For a stream that never had a message nats-server lists 0 as deleted.
         asked = {"subjects_filter": ">", "deleted_details": name != "EMPTY"}
         info = caller.request(f"$JS.API.STREAM.INFO.{name}", asked)
         found[name] = comparable(info.json), info.json["created"]
@@ -144,7 +144,7 @@ def test_nothing_stored_is_readable_without_the_key(launch: Launch, tmp_path: Pa
 
 
 def undated(found: dict[str, Any]) -> dict[str, Any]:
-    """Without the time when things were made, which nats-server does not keep in a conversion."""
+    """Drop the creation times, which nats-server's conversion does not keep."""
     kept = {name: value[0] if name in NAMES else value for name, value in found.items()}
     for name in kept:
         if " > " in name:
@@ -181,7 +181,7 @@ def test_what_nats_server_stored_is_converted_and_opened_by_it(
     kind: Kind, launch: Launch, tmp_path: Path, change: str
 ) -> None:
     if kind.is_reference:
-        pytest.skip("it needs two servers")
+        pytest.skip("needs the reference and another server")
     before, now = CHANGES[change]
     first = launch(config=config(tmp_path / "js", before), kind=REFERENCE)
     with Caller(first) as caller:
@@ -200,7 +200,7 @@ def test_what_nats_server_stored_is_converted_and_opened_by_it(
     third = launch(config=config(copies[0], without), kind=REFERENCE)
     with Caller(third) as caller:
         assert seen(caller) == there
-    if before:  # what opened it before does not any more
+    if before:  # the old key does not open it any more
         fourth = launch(config=config(copies[1], before.replace("secret", "wrong")), kind=kind)
         with Caller(fourth) as caller:
             assert caller.request("$JS.API.STREAM.NAMES").json["streams"] is None
@@ -212,9 +212,9 @@ def test_what_nats_server_converted_is_opened(
     kind: Kind, launch: Launch, tmp_path: Path, change: str
 ) -> None:
     if kind.is_reference:
-        pytest.skip("it needs two servers")
+        pytest.skip("needs the reference and another server")
     before, now = CHANGES[change]
-    # it refuses blocks that are empty, and finds no consumers after a change of the cipher
+    # nats-server refuses empty blocks, and finds no consumers after a change of the cipher.
     names = [name for name in NAMES if name != "EMPTY"] if change == "begins" else ["SMALL"]
     first = launch(config=config(tmp_path / "js", before), kind=kind)
     with Caller(first) as caller:
@@ -233,7 +233,7 @@ def test_what_nats_server_converted_is_opened(
 
 def test_a_change_of_compression_is_for_new_blocks(launch: Launch, kind: Kind, tmp_path: Path) -> None:
     if kind.is_reference:
-        pytest.skip("nats-server 2.15.1 heeds it at the next start only")
+        pytest.skip("nats-server 2.15.1 compresses from the next start only")
     server = launch(config=config(tmp_path / "js", "sync_interval: 500ms"))
     messages = tmp_path / "js" / "jetstream" / "$G" / "streams" / "S" / "msgs"
     stream = {"name": "S", "subjects": ["s"], "max_bytes": 120_000, "storage": "file"}
@@ -266,12 +266,12 @@ def test_acknowledged_messages_survive_a_kill(launch: Launch, kind: Kind, tmp_pa
     with Caller(again) as caller:
         after = seen(caller)
     for name, value in before.items():
-        if " > " not in name:  # what consumers have done is written a bit later
+        if " > " not in name:  # consumers' states are written a little later
             assert after[name] == value, name
 
 
 def test_what_was_acknowledged_is_removed_at_the_next_start(launch: Launch, tmp_path: Path) -> None:
-    """The messages are as they were before consumers had them: the consumers know better."""
+    """With the blocks from before the acknowledgements, the consumers' states remove the messages again."""
     server = launch(config=config(tmp_path / "js"))
     stream = {"name": "S", "subjects": ["s.*"], "retention": "interest"}
     with Caller(server) as caller:
@@ -322,13 +322,13 @@ def test_a_stream_that_cannot_be_read_is_left_alone(launch: Launch, tmp_path: Pa
 
 
 def test_the_longest_names_are_gone_for_good(launch: Launch, tmp_path: Path) -> None:
-    """A directory that is being deleted is called something that a file system takes."""
+    """The name that a directory gets while it is deleted must fit into the file system's limit."""
     name, options = "N" * 255, config(tmp_path / "js", "max_file_store: 1000000")
     stream = {"name": name, "subjects": ["n"], "max_bytes": 900_000}
     consumer = {"stream_name": "S", "config": EXPLICIT | {"durable_name": name}}
     server = launch(config=options)
     with Caller(server) as caller:
-        for _ in range(2):  # its bytes are free again
+        for _ in range(2):  # the second needs the first one's bytes
             assert "error" not in caller.request(f"$JS.API.STREAM.CREATE.{name}", stream).json
             assert caller.request(f"$JS.API.STREAM.DELETE.{name}").json.get("success") is True
         assert "error" not in caller.request("$JS.API.STREAM.CREATE.S", {"name": "S"}).json
@@ -342,18 +342,18 @@ def test_the_longest_names_are_gone_for_good(launch: Launch, tmp_path: Path) -> 
 
 def test_what_cannot_be_deleted_reserves_nothing(launch: Launch, tmp_path: Path, kind: Kind) -> None:
     if kind.is_reference:
-        pytest.skip("how it deletes is its own")
+        pytest.skip("the reference deletes in another way")
     stream = {"name": "S", "max_bytes": 900_000}
     server = launch(config=config(tmp_path / "js", "max_file_store: 1000000"))
     with Caller(server) as caller:
         assert "error" not in caller.request("$JS.API.STREAM.CREATE.S", stream).json
-        (tmp_path / "js/jetstream/$G/streams/.S").touch()  # in its way
+        (tmp_path / "js/jetstream/$G/streams/.S").touch()  # in the way of the deletion
         assert caller.request("$JS.API.STREAM.DELETE.S").json["error"]["err_code"] == 10050
         assert "error" not in caller.request("$JS.API.STREAM.CREATE.T", stream | {"name": "T"}).json
 
 
 def test_messages_that_nobody_is_interested_in_any_more(launch: Launch, tmp_path: Path) -> None:
-    """They go with the consumer, and when it filters others."""
+    """An interest stream removes messages when the consumer is deleted or its filter changes."""
     consumer = EXPLICIT | {"durable_name": "C", "filter_subjects": ["i.a", "i.b"]}
     other = EXPLICIT | {"durable_name": "D", "filter_subject": "i.c"}
     with Caller(launch(config=config(tmp_path / "js"))) as caller:

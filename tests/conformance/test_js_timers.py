@@ -1,4 +1,4 @@
-"""What waits in JetStream ends when it is due: beside waits that ended before, and those of centuries."""
+"""JetStream's waits end when due, beside others that have ended early and others of centuries."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_others_wait_beside_a_request_that_was_satisfied(shared: Server) -> None
         satisfied = client.pull("SAT", "C", batch=1, expires=300 * MS)
         client.store("SAT.c")
         client.ack_sync(client.next_with(satisfied))
-        time.sleep(0.4)  # past the time at which it would have expired; nothing is asked of its consumer
+        time.sleep(0.4)  # past the expiry of the satisfied request
         client.store("SAT.d")
         asked = time.monotonic_ns()
         inbox = client.pull("SAT", "D", batch=3, expires=1700 * MS)
@@ -45,7 +45,7 @@ def test_ttl_of_centuries_keeps_no_other_message(shared: Server) -> None:
         stored = time.monotonic_ns()
         client.store("TTL.short", "Nats-TTL: 1s")
         ttls = ["1h", "7000000000"]
-        if not shared.kind.is_reference:  # its sum wraps around behind 2262
+        if not shared.kind.is_reference:  # the reference's sum overflows behind 2262
             ttls += ["8000000000", "9223372036", str(NEVER)]
         for ttl in ttls:
             client.store(f"TTL.{ttl}", f"Nats-TTL: {ttl}")
@@ -101,7 +101,7 @@ def test_the_answer_to_the_creation_of_a_consumer_comes_before_its_messages(shar
 
 
 def test_message_ids_are_remembered_for_their_window(shared: Server) -> None:
-    """Also for a window that is shortened, beside a thousand others, and one of centuries."""
+    """Among a thousand ids, a shortened window forgets; a longer one of another stream remembers."""
     with Waiter(shared) as client:
         client.stream("LONG", duplicate_window=3600 * SECOND)
         client.store("LONG.a", "Nats-Msg-Id: a")
@@ -159,7 +159,7 @@ def test_pause_of_centuries(shared: Server, until: str) -> None:
 
 
 def test_requests_of_centuries(shared: Server) -> None:
-    """They wait beside short ones, and are served."""
+    """Requests that expire in centuries do not delay short ones, and get messages."""
     with Waiter(shared) as client:
         client.stream("AGES")
         client.consumer("AGES", "C")

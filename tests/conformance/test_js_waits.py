@@ -1,4 +1,4 @@
-"""Everything that waits in JetStream, side by side, ends when it is due, also in a crowd of other waits."""
+"""JetStream's waits of every kind, at the same time, end when due, also in a crowd of other waits."""
 
 from __future__ import annotations
 

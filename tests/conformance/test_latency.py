@@ -1,4 +1,4 @@
-"""Measurements of services: when they are sent, to whom, and what is in them."""
+"""Latency measurements of services: when the server sends them, to which account, with which contents."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def measured(launch_shared: Launch) -> Server:
 
 @pytest.fixture
 def three(measured: Server) -> Iterator[tuple[Member, Member, Member]]:
-    """Who serves, who asks, and who wants to know."""
+    """Three clients: the responder, the requester, and a subscriber to the measurements."""
     with members(measured, "aba") as (server, client, watcher):
         watcher.subscribe(b"lat.>")
         client.say(b"SUB inbox 1")
@@ -51,7 +51,7 @@ def three(measured: Server) -> Iterator[tuple[Member, Member, Member]]:
 
 
 def measurement(watcher: Member) -> tuple[bytes, dict[str, Any]]:
-    """The next measurement, when it comes: its MSG line and what it says."""
+    """Wait for the next measurement; return its MSG line and its JSON."""
     op = watcher.connection.read_op()
     while not op.startswith(b"MSG lat."):
         op = watcher.connection.read_op()

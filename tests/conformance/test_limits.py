@@ -24,7 +24,7 @@ max_payload: 100
 max_subscriptions: 3
 """
 
-# Arguments of 64 bytes are the longest.
+# With a limit of 64 bytes for the arguments.
 CONTROL_LINE = {
     "sub of 64": (QUIET + b"SUB zzzz." + b"a" * 57 + b" 1\r\n", OPEN),
     "sub of 65": (QUIET + b"SUB zzzz." + b"a" * 58 + b" 1\r\n", TOO_LONG),
@@ -120,7 +120,7 @@ SUBSCRIPTIONS = {
     "duplicates do not count": (QUIET + b"SUB zzzz 1\r\n" * 3 + b"SUB zzzz 2\r\nSUB zzzz 3\r\n", OPEN),
 }
 
-# Of a server with default settings.
+# With default settings.
 DEFAULT_CONTROL_LINE = {
     "sub of 4096": (QUIET + b"SUB zzzz." + b"a" * 4089 + b" 1\r\n", OPEN),
     "sub of 4097": (QUIET + b"SUB zzzz." + b"a" * 4090 + b" 1\r\n", TOO_LONG),
@@ -160,14 +160,14 @@ def test_connections(launch: Launch) -> None:
     server = launch(config="max_connections: 2")
     refused = b"-ERR 'maximum connections exceeded'\r\n"
     with Connection(server.address) as first, Connection(server.address) as second:
-        assert first.fence() == second.fence() == []  # the greeting comes before a connection is counted
+        assert first.fence() == second.fence() == []  # INFO comes before the server counts a connection
         with Connection(server.address) as third:
             assert third.info["client_id"]
             assert third.rest() == refused
         assert first.fence() == second.fence() == []
         second.end()
         assert second.rest() == b""
-        # The place becomes free a moment after the connection has ended.
+        # The server frees the place a moment after the connection ends.
         while True:
             with Connection(server.address) as third:
                 third.send(b"PING\r\n")

@@ -1,4 +1,4 @@
-"""The log's contents and files under each of its options, beside the reference's."""
+"""The log's contents and files with each log option, beside the reference's."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def warnings(server: Server) -> list[str]:
 
 
 def test_rotation_of_the_log_file(kind: Kind, tmp_path: Path) -> None:
-    """By size, and as many files as are wanted."""
+    """The log rotates by size and keeps log_max_num files."""
     logs = tmp_path / "logs"
     logs.mkdir()
     path = logs / "server.log"
@@ -112,7 +112,7 @@ def test_syslog_far_away(kind: Kind, tmp_path: Path) -> None:
             server.process.send_signal(signal.SIGTERM)
             assert server.process.wait(TIMEOUT) == 0
             while not sock.recv(65536).endswith(b": Server Exiting..\n"):
-                pass  # what a shutdown says before that is not compared
+                pass  # not compared: earlier lines of the shutdown
     header = rf"<[57]>\d{{4}}-\d\d-\d\dT\d\d:\d\d:\d\d(Z|[+-]\d\d:\d\d) {re.escape(socket.gethostname())} "
     tag = rf"{kind.command}\[{server.process.pid}\]: "
     for line in lines:

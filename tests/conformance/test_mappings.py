@@ -1,4 +1,4 @@
-"""Subject mappings: where messages go instead of the subject they were published to."""
+"""Subject mappings of accounts: destinations, weights, partitions."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def test_weights_share_messages_out(member: Member) -> None:
 
 
 def test_partitions_are_those_of_nats_server(member: Member, launch: Launch) -> None:
-    """The same subjects on both servers: 1500 of them, by two tokens and as a whole."""
+    """Both servers map 1500 subjects to the same partitions, by two tokens and by the whole subject."""
     subjects = [b"part.%d.x%d" % (n, n * n) for n in range(1000)] + [b"whole.w%d" % n for n in range(500)]
     answers = []
     other = Member(launch(config=CONFIG, kind=REFERENCE), "a")

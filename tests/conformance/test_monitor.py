@@ -1,4 +1,4 @@
-"""The monitoring endpoint: that it is there, and that its numbers are those of the reference."""
+"""The monitoring endpoint: its paths and options, and counters equal to the reference's."""
 
 from __future__ import annotations
 
@@ -70,13 +70,13 @@ def test_varz_has_the_settings(launch: Launch, config: str) -> None:
 
 
 def test_varz_counts(launch: Launch) -> None:
-    """Messages and bytes in and out (payload and headers, no protocol), connections, subscriptions."""
+    """Counts of messages, bytes (payload and headers, no protocol), connections and subscriptions."""
     tested, expected = launch("-m", "-1"), launch("-m", "-1", kind=REFERENCE)
     assert counts(tested) == counts(expected)
 
 
 def counts(server: Server) -> dict[str, Any]:
-    """How the counters change by a session, and again when its connections have ended."""
+    """Return how the counters change during a session, and after its connections have closed."""
     before = monitor(server, "/varz")
     with Connection(server.address) as first, Connection(server.address) as second:
         first.send(HEADERS + b"SUB a 1\r\nSUB a.* 2\r\nSUB b q 3\r\nSUB b q 4\r\n")

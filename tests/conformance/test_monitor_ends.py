@@ -47,7 +47,7 @@ COMPARED = ("limit", "offset", "num_connections", "status", "error")
 @pytest.fixture(scope="module")
 def both(kind: Kind, launch_shared: Launch) -> Iterator[list[Server]]:
     if kind.is_reference:
-        pytest.skip("it is what the others are compared with")
+        pytest.skip("compares another server with the reference")
     servers = [launch_shared(config=CONFIG, kind=REFERENCE), launch_shared(config=CONFIG)]
     with ExitStack() as stack:
         for server in servers:
@@ -86,7 +86,7 @@ def test_arguments(both: list[Server], page: str) -> None:
 
 
 def test_together(both: list[Server]) -> None:
-    """What is added must not overflow either."""
+    """The sum of two values at their ends does not overflow."""
     for query in (
         "limit=9223372036854775807&offset=9223372036854775807",
         "limit=1&offset=9223372036854775807",

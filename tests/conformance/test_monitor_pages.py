@@ -30,7 +30,7 @@ CONNECT = {
     "name": "n\u00e4me",
 }
 
-# What is another one at each run or each request, and what the system account's own subscriptions add to.
+# Members that differ from run to run or request to request, or count the system account's subscriptions.
 VOLATILE_NAMES = """
     server_id server_name now start stop last_activity uptime idle rtt port cid mem cpu config_load_time
     config_digest http_port http_req_stats update_time num_inserts num_removes num_subscriptions
@@ -73,7 +73,7 @@ ERRORS = """
 
 @dataclass
 class Busy:
-    """A server with two connections, and two that have gone; and the ids of one of each."""
+    """A server with two open and two closed connections; `cid` and `closed` are ids of one of each."""
 
     server: Server
     cid: int
@@ -85,7 +85,7 @@ class Busy:
 
 @pytest.fixture(scope="module")
 def busy(launch_shared: Launch) -> Iterator[tuple[Busy, Busy]]:
-    """The tested server and the reference after the same session."""
+    """The server under test and the reference after the same session."""
     with ExitStack() as stack:
         yield (
             converse(launch_shared("-m", "-1"), stack),
@@ -100,7 +100,7 @@ def converse(server: Server, stack: ExitStack) -> Busy:
         gone.fence()
         bad.send(connect(name="bad") + b"NONSENSE\r\n")
         bad.rest()
-        wait_connections(server, 1)  # so that one is closed before the other
+        wait_connections(server, 1)  # so that the closed connections have an order
     wait_connections(server, 0)
     first, second = (stack.enter_context(Connection(server.address)) for _ in range(2))
     first.send(connect(user="bob") + b"SUB a 1\r\nSUB a.* q 2\r\nSUB b 3\r\nUNSUB 3 9\r\n")
@@ -118,7 +118,7 @@ def connect(**more: object) -> bytes:
 
 
 def comparable(page: Any, name: str, key: str = "") -> Any:
-    """A page with what is volatile replaced by its type, objects as lists of pairs to keep their order."""
+    """Replace volatile members by their types; make objects lists of pairs, so that order counts."""
     if key in VOLATILE or (name in INTERNAL and key in ("subscriptions", "total")):
         return type(page).__name__.replace("float", "int")
     if isinstance(page, dict):
@@ -126,13 +126,13 @@ def comparable(page: Any, name: str, key: str = "") -> Any:
         return [(k, comparable(v, name, k)) for k, v in kept.items()]
     if isinstance(page, list):
         items = [comparable(item, name) for item in page if not of_system(item)]
-        # these two are in no order
+        # The servers list these two in any order.
         return sorted(items, key=str) if key.startswith("subscriptions_list") or key == "accounts" else items
     return page
 
 
 def of_system(item: Any) -> bool:
-    """Is it one of the system account's services? Those are compared elsewhere."""
+    """Return True for a service of the system account; other tests compare these."""
     return isinstance(item, dict) and str(item.get("subject", "")).startswith("$SYS")
 
 
@@ -141,7 +141,7 @@ def test_page(busy: tuple[Busy, Busy], path: str) -> None:
     tested, expected = busy
     name = path.split("?")[0]
     ours, theirs = (comparable(side.page(path), name) for side in (tested, expected))
-    if path.startswith("accountz?acc"):  # imports and exports that are all the system account's
+    if path.startswith("accountz?acc"):  # the system account's imports and exports are left out
         ours, theirs = (
             re.sub(r"\('(imports|exports)', \[\]\)(, )?", "", str(side)) for side in (ours, theirs)
         )
@@ -166,7 +166,7 @@ def refusal(server: Server, path: str) -> tuple[int, dict[str, str | None], str]
     "path", ["varz", "connz?subs=detail", "subsz", "healthz", "accstatz", "ipqueuesz?all=1", "jsz"]
 )
 def test_layout_of_the_text(busy: tuple[Busy, Busy], path: str) -> None:
-    """Indentation, blanks and escapes, which a text is the same by when its numbers and names are masked."""
+    """The texts have the reference's indentation, and end with a brace."""
     ours, theirs = (raw(side.server, path) for side in busy)
     assert ours[0] == theirs[0]
     layout = re.compile(r'^( *)(?:"[^"]*"(: ))?(?:[\[{]|.*?(?:[\]}]|$))', re.MULTILINE)

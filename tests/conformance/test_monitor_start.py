@@ -23,7 +23,7 @@ NOT_READY = "failed to be ready for connections after 1ms: server"
 
 
 def ask(server: Server, path: str) -> tuple[int, Any]:
-    """The status and the answer of a page."""
+    """Return the status and the JSON of a page."""
     try:
         with urlopen(f"http://127.0.0.1:{server.monitor_port}{path}", timeout=TIMEOUT) as response:
             return response.status, json.load(response)
@@ -33,7 +33,7 @@ def ask(server: Server, path: str) -> tuple[int, Any]:
 
 @contextmanager
 def recovering(kind: Kind, directory: Path) -> Iterator[Server]:
-    """A server that reads its stream's description from a pipe, which says nothing until the block ends."""
+    """Run a server whose recovery waits until the `with` block ends, as its stream's meta.inf is a pipe."""
     server = Server(kind, directory, "-m", "-1", config=config(directory / "js"))
     with Caller(server) as caller:
         caller.request("$JS.API.STREAM.CREATE.S", {"name": "S", "subjects": ["s"]})
@@ -45,7 +45,7 @@ def recovering(kind: Kind, directory: Path) -> Iterator[Server]:
     os.mkfifo(description)
     server = Server(kind, directory, "-m", "-1", config=config(directory / "js"), ready=False)
     try:
-        with description.open("wb") as pipe:  # which waits for a reader: recovery has begun
+        with description.open("wb") as pipe:  # open() waits for a reader, so recovery has begun
             yield server
             pipe.write(content)
         server.wait_ready()
@@ -72,7 +72,7 @@ def test_probes_see_a_server_that_recovers_live_and_not_ready(kind: Kind, tmp_pa
 def test_pages_are_answered_meanwhile(kind: Kind, tmp_path: Path, page: str) -> None:
     require(kind)
     if kind.is_reference:
-        pytest.skip("some wait for locks that recovery holds")
+        pytest.skip("some pages of the reference wait for locks that recovery holds")
     with recovering(kind, tmp_path) as server:
         status, answer = ask(server, page)
         assert status == 200

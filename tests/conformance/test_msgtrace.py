@@ -1,4 +1,4 @@
-"""Message tracing beside the reference's: what the sender is told, and what subscribers get."""
+"""Message tracing beside the reference's: the sender's trace, and the messages to subscribers."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def headers(**fields: str) -> bytes:
 
 
 def comparable(value: Any, key: str = "") -> Any:
-    """Without what is another one at each run; objects as pairs to keep their order."""
+    """Replace values that differ from run to run; make objects lists of pairs, so that order counts."""
     if key in ("id", "seq", "time", "ts", "cid") or (
         key == "name" and isinstance(value, str) and len(value) > 40
     ):
@@ -73,7 +73,7 @@ def comparable(value: Any, key: str = "") -> Any:
 
 
 def delivered(message: Message) -> tuple[Any, ...]:
-    """A message as a subscriber got it, without what is random."""
+    """Return subject, reply, header and payload of a delivered message, without random parts."""
     text = message.header.decode()
     text = re.sub(r'"(rtt|id)":\d+', r'"\1":0', re.sub(r"_R_\.\w+\.\w+", "_R_", text))
     text = re.sub(r'"server":"[^"]*"', "", text)
@@ -112,7 +112,7 @@ def same(sites: tuple[Site, Site], act: Callable[[Site], list[Any]]) -> list[Any
 def trace(
     site: Site, user: str, subject: str, *, reply: str = "", dest: str = "dest", **more: str
 ) -> list[Any]:
-    """Publish a message that asks for a trace: the trace, and what its sender was told besides."""
+    """Publish a message with a trace destination; return the trace (JSON, header, reply) and other output."""
     caller = site.users[user]
     caller.subscribe("dest")
     caller.publish(subject, b"payload", reply, headers(Nats_Trace_Dest=dest, **more))
@@ -123,7 +123,7 @@ def trace(
 
 @pytest.mark.parametrize("only", ["", "true", "1", "ON", "no"])
 def test_deliveries_and_their_ends(sites: tuple[Site, Site], only: str) -> None:
-    """Subscribers, queue groups, a denied subject, a wildcard; with Nats-Trace-Only nobody gets it."""
+    """Subscribers, queue groups, a denied subject, a wildcard; Nats-Trace-Only delivers to none of them."""
 
     def act(site: Site) -> list[Any]:
         site.users["a"].subscribe("in.no")
@@ -180,7 +180,7 @@ def test_refused_message(sites: tuple[Site, Site], subject: str, reply: str) -> 
 @pytest.mark.parametrize("only", ["true", "false"])
 @pytest.mark.parametrize("user", ["b", "c"])
 def test_stream_import(sites: tuple[Site, Site], user: str, only: str) -> None:
-    """What happens in the importing account is told where the import allows it."""
+    """The trace has the importing account's events where the import allows it."""
 
     def act(site: Site) -> list[Any]:
         listener = site.users[user]
@@ -201,7 +201,7 @@ def test_stream_import(sites: tuple[Site, Site], user: str, only: str) -> None:
 @pytest.mark.parametrize("reply", ["", "_INBOX.answers"])
 @pytest.mark.parametrize(("subject", "served"), [("one", "svc.one"), ("quiet", "quiet")])
 def test_service_import(sites: tuple[Site, Site], subject: str, served: str, reply: str, only: str) -> None:
-    """What happens in the serving account is told where the export allows it, and what it gets says where."""
+    """The trace has the exporting account's events where the export allows it."""
 
     def act(site: Site) -> list[Any]:
         server = site.users["a"]
@@ -234,7 +234,7 @@ def test_response_that_is_traced(sites: tuple[Site, Site]) -> None:
 
 
 def test_destination_that_may_not_be_published_to(sites: tuple[Site, Site]) -> None:
-    """The message is dropped."""
+    """The server drops the message."""
 
     def act(site: Site) -> list[Any]:
         listener, sender = site.users["a"], site.users["limited"]
@@ -287,7 +287,7 @@ def test_headers_that_do_not_trace(sites: tuple[Site, Site], fields: dict[str, s
     ],
 )
 def test_traceparent(sites: tuple[Site, Site], value: str, traced: bool) -> None:
-    """A sampled one traces to where the account says."""
+    """A sampled traceparent sends a trace to the account's trace_dest."""
 
     def act(site: Site) -> list[Any]:
         caller = site.users["c"]
@@ -297,7 +297,7 @@ def test_traceparent(sites: tuple[Site, Site], value: str, traced: bool) -> None
         caller.fence()
         if traced:
             return [comparable(caller.next_on("traces").json)]
-        caller.request("$SYS.REQ.USER.INFO")  # answered after a trace would have been
+        caller.request("$SYS.REQ.USER.INFO")  # its answer would come after a trace
         caller.publish("end")
         return [caller.next().subject]
 
@@ -316,7 +316,7 @@ def test_compressed(sites: tuple[Site, Site]) -> None:
 
 
 def test_values_of_the_header(sites: tuple[Site, Site]) -> None:
-    """Several of one name, none, blanks, other letters; in the order of their names."""
+    """Repeated names, empty values, blanks and bytes beyond ASCII; sorted by name."""
 
     def act(site: Site) -> list[Any]:
         caller = site.users["a"]
@@ -331,7 +331,7 @@ def test_values_of_the_header(sites: tuple[Site, Site]) -> None:
 
 @pytest.mark.parametrize("rest", ["x", ""], ids=["whole header", "its first line"])
 def test_a_message_over_max_payload(launch: Launch, rest: str) -> None:
-    """Its sender is closed, and the trace says why if what came with the line asks for one."""
+    """The server closes the sender, and sends a trace if the part of the header read so far asks for one."""
 
     def act(server: Server) -> list[Any]:
         with Caller(server, "a") as listener, Connection(server.address) as sender:

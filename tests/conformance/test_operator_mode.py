@@ -1,4 +1,4 @@
-"""Operator mode: whom JWTs let in, what they allow, and what other JWTs do to who is there already."""
+"""Operator mode: who may log in with which JWTs, and the effect of updated JWTs on open connections."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ from gnats.jwt.token import encode
 pytestmark = pytest.mark.timeout(120)
 
 
-# -- who gets in -----------------------------------------------------------------------------------------
+# -- logging in ------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class World:
-    """The attempts of all cases, the reference server and the one that is tested."""
+    """The attempts of all cases; the reference server and the server under test."""
 
     attempts: dict[str, Attempt]
     servers: tuple[Server, Server]
@@ -68,7 +68,7 @@ def world(kind: Kind, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Worl
 
 
 def outcome(server: Server, attempt: Attempt) -> object:
-    """What a user hears at the door or, inside, what $SYS.REQ.USER.INFO says of it."""
+    """Log in; return the bytes of a refusal, or the answer to $SYS.REQ.USER.INFO."""
     with Connection(server.address) as connection:
         options = attempt.connect_options(connection.info["nonce"]) | {"verbose": False}
         connection.send(f"CONNECT {json.dumps(options)}\r\nPING\r\n".encode())
@@ -178,14 +178,17 @@ def test_an_account_ends_with_its_jwt(launch: Launch) -> None:
         user.connect(server)
 
 
-# -- other claims ----------------------------------------------------------------------------------------
+# -- updated claims --------------------------------------------------------------------------------------
 
 Change = Callable[[Account, list[Any]], None]
 CHANGES: dict[str, tuple[Change, list[object]]] = {}
 
 
 def change(*heard: object) -> Callable[[Change], Change]:
-    """A change of the account, and what its two clients hear: lines, or the last words before the end."""
+    """Register a change of an account, and the output to its two clients.
+
+    `heard` is for each a list of operations, or all bytes up to the end where the server closes it.
+    """
 
     def add(made: Change) -> Change:
         CHANGES[made.__name__] = made, list(heard)
@@ -261,7 +264,7 @@ def it_ends_soon(account: Account, users: list[Any]) -> None:
 
 @pytest.mark.parametrize("name", CHANGES)
 def test_other_claims_change_who_is_there(launch: Launch, name: str) -> None:
-    """The first client is a plain user with two subscriptions, the second a bearer of a scope."""
+    """The first client is a user with two subscriptions; the second a bearer user of a scoped signing key."""
     made, heard = CHANGES[name]
     trust = Trust()
     account = trust.account()
@@ -419,7 +422,7 @@ def test_an_import_ends_with_its_token(launch: Launch) -> None:
         friend.send(b"SUB s 1\r\n")
         assert hears([friend]) == [[]]
         heard = True
-        while heard:  # until the token has ended
+        while heard:  # until the token expires
             speaker.send(b"PUB s 1\r\nx\r\n")
             speaker.fence()
             heard = hears([friend]) == [[b"MSG s 1 1\r\nx\r\n"]]
@@ -503,7 +506,7 @@ def test_a_cache_asks_others_through_the_system_account(launch: Launch, tmp_path
 
 
 class AccountServer:
-    """An HTTP server of JWTs; what it is told to hold back it does not tell until `release` is set."""
+    """An HTTP server of account JWTs. It answers for the account `held` only when `release` is set."""
 
     def __init__(self, tokens: dict[str, str], held: str = "") -> None:
         self.release = threading.Event()
@@ -600,7 +603,7 @@ def test_a_reload_takes_over_the_preloaded_accounts(launch: Launch) -> None:
         gone.user().connect(server)
 
 
-# -- what others see -------------------------------------------------------------------------------------
+# -- monitoring and events -------------------------------------------------------------------------------
 
 
 def test_monitoring_shows_what_jwts_say(launch: Launch) -> None:

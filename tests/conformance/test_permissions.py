@@ -1,4 +1,4 @@
-"""Permissions: what clients may publish, subscribe to and are sent, and the words they are refused with."""
+"""Permissions: what clients may publish, subscribe to and receive, and the errors of refusals."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def connect(name: str, **options: Any) -> bytes:
 
 
 def configuration(sets: dict[str, Permissions]) -> str:
-    """A configuration file with a user for each set."""
+    """Return a configuration with a user for each set of permissions."""
     users = []
     for name, permissions in sets.items():
         said: dict[str, Any] = {}
@@ -77,7 +77,7 @@ def configuration(sets: dict[str, Permissions]) -> str:
 
 @dataclass
 class Target:
-    """A server with one user, who has these permissions."""
+    """A server with a user `name` who has the permissions under test."""
 
     name: str
     server: Server | ServerThread
@@ -92,7 +92,7 @@ class Target:
         return self.server.log if isinstance(self.server, Server) else "".join(self.lines)
 
     def change(self, permissions: Permissions) -> None:
-        """Other permissions for the user, in force for its connections when this returns."""
+        """Change the user's permissions; return when they hold for its connections."""
         if isinstance(self.server, Server):
             self.server.conf.write_text(configuration({self.name: permissions}))
             start = len(self.server.log)
@@ -120,7 +120,7 @@ def embedded(kind: Kind, name: str, permissions: Permissions) -> Target:
 
 @pytest.fixture(scope="module")
 def targets(kind: Kind, launch_shared: Launch) -> Iterator[Callable[[str], Target]]:
-    """The server for a set of permissions."""
+    """targets(name): a server with the user of that set of permissions, for all tests of the module."""
     started: dict[str, Target] = {}
 
     def find(name: str) -> Target:
@@ -140,7 +140,7 @@ def targets(kind: Kind, launch_shared: Launch) -> Iterator[Callable[[str], Targe
 
 @pytest.fixture
 def target(kind: Kind, launch: Launch) -> Iterator[Callable[[Permissions], Target]]:
-    """A server of one's own."""
+    """target(permissions): a server of the test's own."""
     started: list[Target] = []
 
     def start(permissions: Permissions) -> Target:
@@ -176,7 +176,7 @@ def msg(subject: bytes, sid: bytes = b"1", payload: bytes = b"x", reply: bytes =
 INVALID = b"-ERR 'Invalid Subject'\r\n"
 T = TOKEN
 
-# One connection: the user, what it sends, the answer.
+# One connection: its user, the bytes that it sends, the answer.
 ALONE = {
     "publish, allowed": ("puballow", put(b"one") + put(b"ok.a") + put(b"mid.x.end"), b""),
     "publish, not listed": ("puballow", put(b"two"), no_pub(b"two")),
@@ -434,7 +434,7 @@ ALONE = {
     "responses, turn off what no list allows": ("answers", put(b"open.a"), no_pub(b"open.a")),
 }
 
-# Conversations: the user, (connection, what it sends) one after the other, the answers.
+# Conversations: the user, steps of (connection, bytes to send), the answers.
 TOGETHER = {
     "a message goes to whoever may have it": (
         "subdeny",
@@ -530,7 +530,7 @@ TOGETHER = {
 def test_one_connection(
     targets: Callable[[str], Target], name: str, sent: bytes, answer: bytes | list[bytes]
 ) -> None:
-    """An answer that is a list holds these parts in any order."""
+    """A list as an answer stands for its parts in any order."""
     got = talk(targets(name), [("a", connect(name) + sent if b"CONNECT" not in sent else sent)])["a"]  # type: ignore[arg-type]
     if isinstance(answer, bytes):
         assert got == answer + OPEN

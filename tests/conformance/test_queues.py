@@ -20,7 +20,7 @@ MESSAGES = 3000
 
 @pytest.fixture
 def subject() -> bytes:
-    """A subject that no other test uses."""
+    """A unique subject."""
     return b"queues." + new_word()
 
 
@@ -35,7 +35,7 @@ def connections(server: Server) -> Iterator[list[Connection]]:
 
 
 def publish(connection: Connection, subject: bytes, first: int = 0, count: int = MESSAGES) -> None:
-    """Publishes `count` numbered messages and waits until the server has dealt with them."""
+    """Publish `count` messages numbered from `first`, and wait until the server has handled them."""
     connection.send(
         b"".join(b"PUB %b 6\r\n%06d\r\n" % (subject, number) for number in range(first, first + count))
     )
@@ -48,7 +48,7 @@ def subscribe(connection: Connection, line: bytes) -> None:
 
 
 def received(connection: Connection) -> list[tuple[bytes, int]]:
-    """The sid and the number of every message that has come."""
+    """Return (sid, number) of every message received."""
     messages = [op.split(b"\r\n") for op in connection.fence()]
     return [(head.split()[2], int(body)) for head, body, _ in messages]
 
@@ -58,7 +58,7 @@ def numbers(connections: list[Connection]) -> list[list[int]]:
 
 
 def assert_fair(counts: list[int], expected: float) -> None:
-    """Each count is what a fair choice would give, with a margin of six standard deviations."""
+    """Require that each count is within six standard deviations of a fair choice."""
     margin = 6 * expected**0.5
     assert all(abs(count - expected) < margin for count in counts), counts
 
@@ -110,7 +110,7 @@ def test_groups_and_plain_subscribers_each_get_all(connections: list[Connection]
 
 
 def test_a_group_spans_overlapping_subjects(connections: list[Connection], subject: bytes) -> None:
-    """The name makes the group: literal and wildcard subscriptions may be members of the same."""
+    """Literal and wildcard subscriptions with the same queue name are members of one group."""
     literal, star, full, *_, publisher = connections
     subscribe(literal, b"SUB %b.x q 1\r\n" % subject)
     subscribe(star, b"SUB %b.* q 1\r\n" % subject)

@@ -1,16 +1,17 @@
-"""Reloads by SIGHUP: what takes effect, on new connections and on those that are there, and what is refused.
+"""Reloads by SIGHUP: their effect on new and open connections, and refusals.
 
-Where gnats means to differ the test says so, and docs/status.md:
+Intended differences (docs/status.md has them too):
 
-* The reference drops the clients of a single user or token's user at every reload; gnats, when it changes.
+* The reference closes the clients of a single user or of a token at every reload; gnats, when it changes.
 * The reference ends when a new log cannot be opened; gnats refuses the reload.
-* The reference says "authorization users" and "accounts" at every reload; gnats, when they have changed.
-* The reference closes any connections over a lower max_connections, of the server or of an account; gnats
-  those that came last.
-* A ping_interval is for live connections, too; limits of an account are not lifted by a new max_payload.
-* Without any mappings left, the reference keeps those it had.
-* The reference says "tls = enabled" at every reload once a client has connected; gnats, when it has changed.
-* New pinned_certs close the connections that do not have one; the reference asks the old ones.
+* The reference logs "authorization users" and "accounts" at every reload; gnats, when they have changed.
+* With a lower max_connections, of the server or of an account, the reference closes any connections; gnats
+  the youngest.
+* In gnats a new ping_interval holds for open connections too, and a new max_payload does not lift the limits
+  of an account.
+* When the last mapping is removed, the reference keeps the old ones; gnats has none.
+* The reference logs "tls = enabled" at every reload once a client has connected; gnats, when it has changed.
+* gnats closes connections whose certificate is not among new pinned_certs; the reference checks the old ones.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ pytestmark = pytest.mark.timeout(120)
 
 
 def connect(server: Server, **options: object) -> Connection:
-    """A client that has been answered, so that it is in; the options are CONNECT's."""
+    """Connect with `options` as members of CONNECT, and wait for the answer to a PING. Raises Closed."""
     connection = Connection(server.address)
     wanted = {"verbose": False, "pedantic": False} | options
     connection.send(b"CONNECT %s\r\n" % json.dumps(wanted).encode())
@@ -53,11 +54,11 @@ def user(server: Server, name: str, password: str = "pw", **options: object) -> 
 
 
 def heard(connection: Connection) -> bytes:
-    """What the server had to say up to now; the second PING is read after what was under way at the first."""
+    """Return what the server has sent up to now; the second PING gets output made while it read the first."""
     return b"".join(connection.fence() + connection.fence())
 
 
-# -- what cannot change --------------------------------------------------------------------------------------
+# -- options that cannot change ------------------------------------------------------------------------------
 
 ISSUER = "ABJHLOVMPA4CI6R5KLNGOB4GSLNIY7IOUPAJC4YFNDLQVIOBYQGUWVLA"
 BASE = """
@@ -98,7 +99,7 @@ REFUSED = {
 
 @pytest.fixture(scope="module")
 def steady(launch_shared: Launch) -> Server:
-    """A server whose configuration is not changed by any of the tests that ask for it."""
+    """A server whose configuration no test changes with success."""
     return launch_shared(config=BASE)
 
 
@@ -175,7 +176,7 @@ def test_a_configuration_that_is_gone_changes_nothing(launch: Launch) -> None:
         assert client.fence() == []
 
 
-# -- what the log says ---------------------------------------------------------------------------------------
+# -- the log of a reload -------------------------------------------------------------------------------------
 
 SAID = {
     "nothing": ("", []),
@@ -227,7 +228,7 @@ SAID = {
 
 @pytest.fixture(scope="module")
 def changing(launch_shared: Launch) -> Server:
-    """A server without a configuration; who reloads it puts that back."""
+    """A server with an empty configuration; a test that reloads it puts that back."""
     return launch_shared()
 
 
@@ -246,7 +247,7 @@ def test_max_payload_holds_for_live_clients_and_info(launch: Launch) -> None:
     with connect(server, protocol=1) as live:
         live.fence()
         reload(server, "max_payload: 8")
-        assert heard(live) == b""  # no INFO tells of it
+        assert heard(live) == b""  # without an INFO
         with connect(server) as new:
             assert new.info["max_payload"] == 8
         live.send(b"PUB a 9\r\n123456789\r\n")
@@ -282,7 +283,7 @@ def test_connections_over_the_maximum_go(launch: Launch) -> None:
             ends.append(closed.args[0])
     assert sorted(ends) == [b"", b"", *[b"-ERR 'maximum connections exceeded'\r\n"] * 3]
     if not server.kind.is_reference:
-        assert ends[:2] == [b"", b""]  # those that were first stay
+        assert ends[:2] == [b"", b""]  # the oldest stay
     with pytest.raises(Closed):
         connect(server)
     reload(server, "max_connections: 3")
@@ -292,7 +293,7 @@ def test_connections_over_the_maximum_go(launch: Launch) -> None:
 
 
 def last_words(connection: Connection) -> bytes | None:
-    """What a connection was sent before it was closed; None: it is not closed."""
+    """Return what the server sent before it closed a connection, or None if it is open."""
     said = b""
     try:
         for _ in range(2):
@@ -313,13 +314,13 @@ def test_connections_over_the_maximum_of_their_account_are_closed(launch: Launch
         }}"""
 
     server = launch(config=config(10))
-    mover = user(server, "mover")  # goes by itself, and is none of those that stay
+    mover = user(server, "mover")  # closed because its user is removed: not counted
     clients, other = [user(server, "a") for _ in range(5)], user(server, "b")
     reload(server, config(most, "{ user: another, password: pw }"))
     told = b"-ERR 'maximum account active connections exceeded'\r\n"
     said = [last_words(client) for client in clients]
     assert sorted(said, key=bool) == [None] * most + [told] * (5 - most)
-    if not server.kind.is_reference:  # see above
+    if not server.kind.is_reference:  # the reference closes any of them
         assert said[:most] == [None] * most
     if most:
         assert heard(other) == b""
@@ -393,7 +394,7 @@ def test_levels_change_for_live_connections(launch: Launch) -> None:
         client.send(b"PUB quiet 2\r\nhi\r\n")
         with connect(server) as other:
             other.fence()
-        reload(server, "max_payload: 5000")  # by now it would be in the log
+        reload(server, "max_payload: 5000")  # by its end a trace would be in the log
     assert "quiet" not in server.log
     assert "created" not in server.log[start:]
 
@@ -411,7 +412,7 @@ def test_the_log_moves_to_a_file_and_back(launch: Launch, tmp_path: Path) -> Non
 
 def test_a_log_that_cannot_be_opened_is_refused(launch: Launch, kind: Kind) -> None:
     if kind.is_reference:
-        pytest.skip("the reference ends there")
+        pytest.skip("the reference ends when it cannot open the log")
     server = launch()
     why = refused(server, "max_payload: 5000\nlog_file: '/nosuch/x'")
     assert why == "error opening file: open /nosuch/x: no such file or directory"
@@ -485,7 +486,7 @@ def test_users_instead_of_none(launch: Launch) -> None:
     with connect(server) as nobody, user(server, "a") as named, Connection(server.address) as silent:
         reload(server, users("user: a, password: pw"))
         assert nobody.rest() == VIOLATION
-        assert heard(named) == b""  # it had said who it is
+        assert heard(named) == b""  # it gave the user in CONNECT
         assert silent.rest() == VIOLATION
         with connect(server, user="a", **{"pass": "pw"}) as client:
             assert client.info["auth_required"]
@@ -774,7 +775,7 @@ def test_hangups_in_great_number(launch: Launch) -> None:
 
 def test_a_reload_in_lame_duck_mode(launch: Launch, kind: Kind, tmp_path: Path) -> None:
     if kind.is_reference:
-        pytest.skip("the reference reloads at the end of it")
+        pytest.skip("the reference reloads at the end of lame duck mode")
     base = "lame_duck_grace_period: '20s'\nlame_duck_duration: '30s'\n"
     server = launch(config=base)
     with connect(server) as client:

@@ -1,4 +1,4 @@
-"""Consumers that do not read: when they are closed, what they and others receive, what producers feel."""
+"""Clients that do not read: when the server closes them, what others receive, how producers stall."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def message(number: int) -> bytes:
 
 
 def publish(publisher: Connection, first: int, number: int = BATCH) -> None:
-    """Publishes numbered messages; returns when the server has dealt with them."""
+    """Publish numbered messages; return when the server has handled them."""
     batch = range(first, first + number)
     publisher.send(b"".join(b"PUB slow %d\r\n%0*d\r\n" % (SIZE, SIZE, n) for n in batch))
     publisher.fence()
@@ -36,7 +36,7 @@ def publish(publisher: Connection, first: int, number: int = BATCH) -> None:
 
 @pytest.fixture
 def connect() -> Iterator[Callable[..., Connection]]:
-    """Opens connections that are closed at the end of the test: connect(server, subscribe=True)."""
+    """Open connections, and close them at the end of the test: connect(server, subscribe=True)."""
     with ExitStack() as stack:
 
         def connect(server: Server, *, subscribe: bool = True) -> Connection:
@@ -49,7 +49,7 @@ def connect() -> Iterator[Callable[..., Connection]]:
 
 
 def assert_prefix(received: bytes) -> None:
-    """What was received is the first messages in order, all of them whole except the last."""
+    """Require that `received` is the first messages in order, all whole except perhaps the last."""
     whole = len(message(0))
     for number in range(len(received) // whole + 1):
         part = received[number * whole : (number + 1) * whole]
@@ -75,13 +75,13 @@ def test_too_much_pending_closes_the_consumer_and_nobody_else(
     assert good.fence() == [message(number) for number in range(sent, sent + BATCH)]
     varz = wait_connections(server, 2)
     assert (varz["slow_consumers"], varz["slow_consumer_stats"]["clients"]) == (1, 1)
-    assert varz["stalled_clients"] > 0, "the producer was not held back"
+    assert varz["stalled_clients"] > 0, "the producer never stalled"
 
 
 def test_without_stall_messages_are_dropped_and_nobody_is_closed(
     launch: Launch, connect: Callable[..., Connection]
 ) -> None:
-    """no_fast_producer_stall: a consumer whose queue is three quarters full misses messages, and stays."""
+    """no_fast_producer_stall: a client whose queue is three quarters full misses messages, and stays."""
     server = launch("-m", "-1", config="max_pending: 65536\nmax_payload: 32768\nno_fast_producer_stall: true")
     slow, good, publisher = connect(server), connect(server), connect(server, subscribe=False)
     total = 10_000
@@ -120,7 +120,7 @@ def test_write_deadline_closes_the_consumer(launch: Launch, connect: Callable[..
 def test_a_consumer_that_reads_late_gets_everything(
     server: Server, connect: Callable[..., Connection]
 ) -> None:
-    """Up to max_pending (64 MiB) a server keeps what a consumer does not read."""
+    """The server queues up to max_pending (64 MiB) for a client that does not read."""
     late, publisher = connect(server), connect(server, subscribe=False)
     total = 30_000
     for first in range(0, total, BATCH):
@@ -131,7 +131,7 @@ def test_a_consumer_that_reads_late_gets_everything(
 def test_a_client_that_does_not_read_its_own_messages_is_closed(
     launch: Launch, connect: Callable[..., Connection]
 ) -> None:
-    """A slow consumer may be the producer itself, which must not wait for itself."""
+    """The slow client is the producer itself, which must not stall on itself."""
     server = launch(config="max_pending: 65536\nmax_payload: 32768")
     selfish, other = connect(server), connect(server, subscribe=False)
     for number in count():

@@ -1,4 +1,4 @@
-"""However input is cut into reads, the answer is the same."""
+"""The answer is the same wherever the input is cut into reads."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NAMES = [pytest.param(data, id=name) for name, data in CORPUS.items()]
 
 @pytest.mark.parametrize("data", NAMES)
 def test_cut_at_every_byte(server: Server, reference: Server, diag: SocketDiag, data: bytes) -> None:
-    """In one piece as the reference answers; in two pieces, wherever the cut; and byte by byte."""
+    """In one piece, in two pieces with any cut, and byte by byte, the answer is the reference's."""
     (expected,) = ask(reference, [[data]], diag)
     whole = [data]
     halves = [[data[:cut], data[cut:]] for cut in range(1, len(data))]
@@ -27,7 +27,7 @@ def test_cut_at_every_byte(server: Server, reference: Server, diag: SocketDiag, 
         for name, answer in zip(["whole", *range(1, len(data)), "byte by byte"], answers, strict=True)
         if answer != expected
     }
-    assert different == {}, f"expected everywhere: {expected!r}"
+    assert different == {}, f"expected for all cuts: {expected!r}"
 
 
 def test_large_payload_in_pieces(server: Server, diag: SocketDiag) -> None:

@@ -201,7 +201,7 @@ def test_answer(server: Server, diag: SocketDiag, sent: bytes, answer: bytes) ->
     assert ask(server, [[sent]], diag) == [answer]
 
 
-# Which subject matches which subscription (of those in PATTERNS, by number).
+# The subscriptions, and for each subject the indices of those that it matches.
 PATTERNS = (
     b"a", b"a.b", b"a.b.c", b"*", b">", b"a.*", b"a.>", b"*.b", b"*.*", b"*.>", b"a.*.c", b"*.b.*", b"a.*.>",
     b"*.*.*", b"a.b.>", b"a.b.*", b"*.*.>", b"A", b"a.*.*", b"a.*b", b"a.b>",

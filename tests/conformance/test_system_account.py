@@ -1,4 +1,4 @@
-"""The system account beside the reference's: every request and every event, keys in the same order."""
+"""The system account's requests and events beside the reference's, keys in the same order."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ OF_THE_PROCESS = frozenset(("memstats", "cmdline"))
 UNORDERED = frozenset(("accounts", "account_statz", "exports", "imports", "subscriptions_list"))
 
 
-# Of the one who asks, these may be those before its request or after it.
+# Counters that may or may not include the request that reads them.
 COUNTS = frozenset(
     (
         "msgs",
@@ -69,7 +69,7 @@ COUNTS = frozenset(
 
 
 def comparable(value: Any, key: str = "", volatile: frozenset[str] = VOLATILE) -> Any:
-    """A document with what is volatile replaced by its type, objects as pairs to keep their order."""
+    """Replace volatile members by their types; make objects lists of pairs, so that order counts."""
     if key in volatile:
         return type(value).__name__.replace("float", "int")
     if isinstance(value, dict):
@@ -86,7 +86,7 @@ def answered(answer: Message) -> Any:
 
 
 def of_server(item: Any) -> bool:
-    """Is it a subscription of the server itself? Those have other ids."""
+    """Return True for a subscription of the server itself: the ids of these differ."""
     return isinstance(item, dict) and "sid" in item and item["subject"].startswith("$SYS")
 
 
@@ -299,7 +299,7 @@ def test_request_without_reply_publishes_statsz(sites: tuple[Site, Site]) -> Non
     for each in sites:
         with Caller(each.server, "sys") as caller:
             caller.subscribe(f"$SYS.SERVER.{each.id}.STATSZ")
-            for _ in range(2):  # the limit of one a second is not for those who ask
+            for _ in range(2):  # the limit of one a second does not hold for requests
                 caller.publish("$SYS.REQ.SERVER.PING")
                 message = caller.next_on(f"$SYS.SERVER.{each.id}.STATSZ")
                 assert list(message.json) == ["server", "statsz"]
@@ -344,7 +344,7 @@ def test_clients_that_take_no_info_are_not_told(sites: tuple[Site, Site]) -> Non
 
 
 class Watch:
-    """What the system account hears about clients."""
+    """A subscriber to the system account's events; it keeps them in `events`."""
 
     def __init__(self, each: Site) -> None:
         self._site = each
@@ -360,9 +360,9 @@ class Watch:
         self._caller.__exit__()
 
     def until(self, subject: str) -> None:
-        """Note events up to one on a subject; STATSZ and the repetitions of CONNS come by the clock.
+        """Keep events up to one on `subject`, without STATSZ and repeated CONNS, which timers send.
 
-        The answer to a request may come before what the request brought about, or behind it.
+        Skip answers to requests: they may come before or after the events that the requests cause.
         """
         while True:
             message = self._caller.next()
@@ -468,7 +468,7 @@ def test_text_is_escaped_as_for_html(sites: tuple[Site, Site]) -> None:
 
 
 def test_lame_duck_and_shutdown(launch: Launch) -> None:
-    """The server says so before its clients hear it by their ends."""
+    """The event comes before the server closes its clients."""
 
     def last_words(server: Server, signum: int, subject: str) -> Any:
         with Caller(server, "sys") as caller:

@@ -28,7 +28,7 @@ SILENT = {
 
 @pytest.fixture(scope="module")
 def hasty(launch_shared: Launch) -> Server:
-    """A server that pings often and gives up after two pings."""
+    """A server that pings every 400 ms and closes a client after two unanswered pings."""
     return launch_shared("-D", config='ping_interval: "400ms"\nping_max: 2')
 
 
@@ -69,7 +69,7 @@ def test_who_is_active_is_pinged_less_often(hasty: Server) -> None:
     with Connection(hasty.address, pings=True) as idle, Connection(hasty.address, pings=True) as active:
         idle.send(QUIET)
         active.send(QUIET)
-        assert active.read_op() == PING  # the first one measures the way, whatever the client does
+        assert active.read_op() == PING  # the first PING measures the round trip of active clients too
         active.send(PONG)
         idle.sock.settimeout(0.05)
         to_idle = to_active = 0
@@ -83,7 +83,7 @@ def test_who_is_active_is_pinged_less_often(hasty: Server) -> None:
 
 
 def _read_ping(connection: Connection) -> bool:
-    """Whether a PING came within the time-out of the socket."""
+    """Return True if a PING comes within the socket's timeout."""
     try:
         return connection.read_op() == PING
     except TimeoutError:
@@ -91,7 +91,7 @@ def _read_ping(connection: Connection) -> bool:
 
 
 def test_first_ping_comes_soon_after_connect(server: Server) -> None:
-    """However long the interval (two minutes here): it measures the way to the client."""
+    """The first PING measures the round trip; it does not wait for the interval of two minutes."""
     with Connection(server.address, pings=True) as connection:
         connection.send(QUIET)
         assert connection.read_op() == PING
@@ -100,7 +100,7 @@ def test_first_ping_comes_soon_after_connect(server: Server) -> None:
 
 
 def test_who_does_not_log_in_is_closed_beside_others_that_do(launch: Launch) -> None:
-    """A hundred that log in or leave before keep nobody from it, nor are they closed themselves."""
+    """A hundred clients that logged in and a hundred that left do not disturb the timers of silent ones."""
     server = launch(config='authorization { user: u, password: p, timeout: 4 }\nping_interval: "2400h"')
     with ExitStack() as stack:
         inside = [stack.enter_context(Connection(server.address)) for _ in range(100)]

@@ -1,4 +1,4 @@
-"""TLS between clients and a server: who gets in, what INFO says, and what the others are told."""
+"""TLS between clients and server: certificates, INFO, versions and ciphers, failures, alerts."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ OPENSSL = shutil.which("openssl")
 
 
 def tls(certs: Certificates, *more: str, server: Certificate | None = None, outside: str = "") -> str:
-    """A configuration with a tls block: the server's certificate, and what else is given."""
+    """Return a configuration with a tls block: `more` are its further entries, `outside` text outside it."""
     return f"tls {{ {', '.join([(server or certs.server).tls_block, *more])} }}\n{outside}"
 
 
@@ -37,19 +37,19 @@ def verifying(certs: Certificates, *more: str) -> str:
 
 @pytest.fixture(scope="module")
 def server(launch_shared: Launch, certs: Certificates) -> Server:
-    """A server that wants TLS, of every client."""
+    """A server that requires TLS."""
     return launch_shared("-D", config=tls(certs, 'timeout: "5s"'))
 
 
 @pytest.fixture(scope="module")
 def verifier(launch_shared: Launch, certs: Certificates) -> Server:
-    """A server that wants certificates of its clients."""
+    """A server that requires client certificates."""
     return launch_shared("-D", config=verifying(certs))
 
 
 @pytest.fixture(scope="module")
 def mixed(launch_shared: Launch, certs: Certificates) -> Server:
-    """A server that takes clients with TLS and without."""
+    """A server that accepts clients with TLS and without."""
     return launch_shared("-D", config=tls(certs, outside="allow_non_tls: true"))
 
 
@@ -80,7 +80,7 @@ def test_what_the_log_says_at_the_start(server: Server, mixed: Server) -> None:
     assert "TLS available for client connections" in mixed.log
 
 
-# -- who gets in -----------------------------------------------------------------------------------------
+# -- certificates ----------------------------------------------------------------------------------------
 
 MATRIX = {
     "none": ("TLSV13_ALERT_CERTIFICATE_REQUIRED", "SSLV3_ALERT_HANDSHAKE_FAILURE"),
@@ -113,7 +113,7 @@ def test_a_certificate_must_be_one_for_clients(
     context = client_context(certs, certs.server_as_client, version=version)
     assert outcome(verifier.address, context, ping=False) in (
         "SSLV3_ALERT_BAD_CERTIFICATE",
-        "SSLV3_ALERT_UNSUPPORTED_CERTIFICATE",  # gnats says which way it is bad
+        "SSLV3_ALERT_UNSUPPORTED_CERTIFICATE",  # gnats's alert is more precise
     )
     verifier.wait_log("certificate specifies an incompatible key usage", start)
 
@@ -229,12 +229,12 @@ def test_cipher_suites(launch: Launch, certs: Certificates) -> None:
     with TLSConnection(server.address, wanted) as connection:
         assert connection.sock.cipher()[0] == "ECDHE-ECDSA-AES256-GCM-SHA384"
     assert outcome(server.address, other) == "SSLV3_ALERT_HANDSHAKE_FAILURE"
-    # the list is about TLS 1.2
+    # The list holds for TLS 1.2 only.
     assert outcome(server.address, client_context(certs, version=TLS_1_3)) == "PONG"
 
 
 def s_client(server: Server, certs: Certificates, *args: str, said: bytes = b"PING\r\n") -> str:
-    """What OpenSSL's own client prints; the test is skipped without it."""
+    """Return the output of `openssl s_client`; skip the test where it is not installed."""
     if OPENSSL is None:
         pytest.skip("openssl is not installed")
     with Connection(server.address) as proxy, socket.socket() as listener:
@@ -246,7 +246,7 @@ def s_client(server: Server, certs: Certificates, *args: str, said: bytes = b"PI
         client = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
         )
-        # INFO comes before the handshake: it was read above, and the rest is passed on
+        # s_client expects no INFO before the handshake: `proxy` has read it, and passes the rest on.
         near, _ = listener.accept()
         with near:
             threads = [
@@ -334,7 +334,7 @@ def test_a_reload_replaces_the_certificate_for_new_clients(launch: Launch, certs
         assert old.fence() == []
 
 
-# -- what goes wrong -------------------------------------------------------------------------------------
+# -- failures --------------------------------------------------------------------------------------------
 
 GARBAGE = {
     "the protocol in clear": PLAIN_CONNECT + b"PING\r\n",
@@ -388,7 +388,7 @@ def test_a_handshake_has_a_time_limit(launch: Launch, certs: Certificates, begun
     with Connection(server.address) as connection:
         connection.send(begun)
         assert connection.rest() == b""
-    # nats-server has two timers, and either may come first
+    # nats-server has two timers; either may fire first.
     server.wait_log(r"\[DBG\] .* - TLS handshake (timeout|error: read tcp \S+: i/o timeout)")
     server.wait_log("Client connection closed: TLS Handshake Failure")
     assert outcome(server.address, client_context(certs)) == "PONG"
@@ -400,7 +400,7 @@ def test_the_limit_is_for_the_handshake_only(launch: Launch, certs: Certificates
         TLSConnection(server.address, client_context(certs)) as connection,
         Connection(server.address) as late,
     ):
-        assert late.rest() == b""  # closed by its limit, which began after the other's
+        assert late.rest() == b""  # closed by its limit, so the other's time is over too
         connection.send(PLAIN_CONNECT)
         assert connection.fence() == []
 
@@ -416,7 +416,7 @@ def test_no_more_handshakes_than_the_rate_limit(launch: Launch, certs: Certifica
             try:
                 answers.append(connection.read_op())
             except TimeoutError:
-                answers.append(b"")  # it may shake hands
+                answers.append(b"")  # accepted: the server waits for the handshake
     assert error in answers
     assert set(answers) <= {error, b""}
     server.wait_log(r"\[WRN\] Rejected \d+ connections due to TLS rate limiting")
@@ -526,7 +526,7 @@ def test_what_comes_with_the_end_of_the_handshake_is_read(
                 connection.send(outgoing.read())
                 incoming.write(connection.sock.recv(65536))
         session.write(PLAIN_CONNECT + b"PING\r\n")
-        connection.send(outgoing.read())  # with TLS 1.3 this is Finished and the first data in one
+        connection.send(outgoing.read())  # in TLS 1.3: Finished and the first data together
         answer = b""
         while not answer.endswith(b"PONG\r\n"):
             try:
@@ -696,7 +696,7 @@ def test_a_stop_does_not_wait_for_handshakes(launch: Launch, certs: Certificates
         assert connection.rest() == b""
 
 
-# -- clients as they are ---------------------------------------------------------------------------------
+# -- real clients ----------------------------------------------------------------------------------------
 
 
 async def test_nats_py(verifier: Server, certs: Certificates) -> None:

@@ -1,4 +1,4 @@
-"""Users of the configuration: passwords, hashes, nkeys, certificates, and who comes without any of them."""
+"""Users of the configuration: passwords, hashes, nkeys, certificates, and clients without credentials."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_passwords(server: Server, case: str) -> None:
 
 
 def admitted(server: Server, key: KeyPair | None = None, **options: Any) -> tuple[str, str] | None:
-    """The user and the account of who says this in CONNECT; None when refused."""
+    """Connect with these members of CONNECT; return (user, account), or None when refused."""
     try:
         with connect(server, key, **options) as connection:
             info = user_info(connection)
@@ -150,7 +150,7 @@ def test_why_is_for_the_log_only(server: Server) -> None:
     server.wait_log(f'authentication error - Nkey "{MINE.public_key}"', logged)
 
 
-# -- who comes without credentials -----------------------------------------------------------------------
+# -- clients without credentials -------------------------------------------------------------------------
 
 NO_AUTH: dict[str, tuple[dict[str, Any], bool]] = {
     "nothing": ({}, True),
@@ -259,7 +259,7 @@ def name(parts: tuple[Any, ...]) -> x509.Name:
 
 @pytest.fixture(scope="module")
 def mapping(launch_shared: Launch, certs: Certificates) -> Server:
-    """A server that makes certificates users."""
+    """A server that takes users from client certificates (verify_and_map)."""
     users = "\n".join(f'{{ user: "{user}" }}' for user in MAPPED)
     return launch_shared(
         "-D",
@@ -277,7 +277,7 @@ def mapping(launch_shared: Launch, certs: Certificates) -> Server:
 
 
 def come(server: Server, context: ssl.SSLContext, **options: str) -> str | None:
-    """The user that a client with a certificate is made."""
+    """Connect with a certificate; return the user's name, or None when refused."""
     fields = "".join(f',"{key}":"{value}"' for key, value in options.items())
     with TLSConnection(server.address, context) as connection:
         connection.send(b'CONNECT {"verbose":false%b}\r\nPING\r\n' % fields.encode())

@@ -1,4 +1,4 @@
-"""Verbs and lines: spelling, line ends, verbs that only servers send, and what is no NATS at all."""
+"""Verbs and lines: spelling, line ends, verbs that only servers send, and input that is not NATS."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What is left after servers were killed and files were damaged."""
+"""Kill servers, damage files and fail calls, and check what is left."""

@@ -1,4 +1,4 @@
-"""`make faults`: kills a thousand servers. `--seed N --rounds 1` does a round again that has failed."""
+"""`make faults`: kill a thousand servers. `--seed N --rounds 1` repeats a round that has failed."""
 
 from __future__ import annotations
 

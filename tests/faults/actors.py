@@ -1,8 +1,8 @@
-"""Clients that write down what a server has told them, and know what has to be there after it was killed.
+"""Clients that keep what a server has acknowledged, and check that it is there after the server was killed.
 
-Each has streams of its own and does one thing after the other, so that at any moment only what it is just
-asking for is in doubt. `about(what)` is called right before a request is sent: a campaign may kill the server
-there.
+Each client has streams of its own and sends one request after the other, so that at any moment only the
+current request is in doubt. It calls `about(sort)` right before it sends a request: a campaign may kill the
+server then.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ About = Callable[[str], None]
 
 SIZES = (0, 10, 200, 200, 3000)
 ENOUGH = 500_000
-"""Bytes of a stream that has no limit."""
+"""Bytes after which a stream without limits is purged."""
 
 
 def api(caller: Caller, verb: str, body: object = None) -> Any:
-    """The answer to a request that must be granted."""
+    """Return the answer to a request to the API. Raises AssertionError for an error."""
     answer = caller.request(f"$JS.API.{verb}", body).json
     assert "error" not in answer, (verb, body, answer)
     return answer
 
 
 class Actor:
-    """One client. What is random comes from `chance`."""
+    """One client; `chance` makes its random choices."""
 
     what: tuple[str, ...] = ()
-    """What it may be killed at."""
+    """The sorts of requests at which the server may be killed."""
 
     def __init__(self, name: str, chance: random.Random) -> None:
         self.name = name
@@ -44,24 +44,27 @@ class Actor:
         self.about: About = lambda _: None
 
     def prepare(self, caller: Caller) -> None:
-        """Make what it works on."""
+        """Make streams and consumers, before the first step."""
 
     def begin(self, caller: Caller) -> None:
-        """The server has started, and has been checked."""
+        """Called when a server has started and check() has passed."""
 
     def step(self, caller: Caller) -> None:
-        """Do one thing. Raises Closed or OSError when the server goes."""
+        """Send one request. Raises Closed or OSError when the server is killed."""
         raise NotImplementedError
 
     def killed(self, home: Home) -> None:
-        """The server was killed, and has not been started again."""
+        """Called when the server has been killed, before it starts again."""
 
     def check(self, caller: Caller, synced: bool) -> int:
-        """Is all there? How many messages were looked at. `synced`: what was not synced is lost."""
+        """Check that nothing acknowledged is lost; return the number of messages read.
+
+        `synced`: power was lost, so that removals that were not synced may be undone. Raises AssertionError.
+        """
         raise NotImplementedError
 
     def finish(self, caller: Caller) -> None:
-        """What can be said only when all is at its end."""
+        """Check what holds only at the end of a round."""
 
 
 class Keeper(Actor):
@@ -177,7 +180,7 @@ class Keeper(Actor):
         assert numbers == sorted(set(numbers)), f"{self.name}: not in the order they were published in"
 
     def adopt(self, found: dict[int, Message], last: int) -> None:
-        """What is there now is what has to be there from now on."""
+        """Take the messages found as those that must be there from now on."""
         self.held = found
         self.gone = {seq: each for seq, each in self.gone.items() if seq not in found}
         self.doubtful = set()
@@ -186,7 +189,7 @@ class Keeper(Actor):
 
 
 class Limited(Keeper):
-    """A stream that drops its oldest messages, by their number or their bytes; nothing else is removed."""
+    """Publishes to a stream that removes its oldest messages, by number or bytes, and no others."""
 
     what = ("publish",)
 
@@ -208,7 +211,7 @@ class Limited(Keeper):
 
 
 class Latest(Keeper):
-    """A stream that keeps the last messages of each subject, as key-value stores do."""
+    """Publishes to a stream that keeps the last messages of each subject, as key-value stores do."""
 
     what = ("publish",)
 
@@ -227,7 +230,7 @@ class Latest(Keeper):
 
 
 class Worker(Keeper):
-    """Publishes to a stream, and has a consumer whose messages it acknowledges, or not."""
+    """Publishes to a stream with a consumer, and acknowledges some of its messages."""
 
     what = ("publish", "next", "ack", "nak")
     consumer = "D"
@@ -253,7 +256,7 @@ class Worker(Keeper):
         self.chance.choice((self.publish, self.work, self.work))(caller)
 
     def fetch(self, caller: Caller, most: int, **how: Any) -> list[Any]:
-        """What there is now, as messages; with `expires`, and what comes in so many ns."""
+        """Fetch up to `most` messages that are there now or, with `expires` (ns), come until then."""
         self.about("next")
         body = json.dumps({"batch": most} | (how or {"no_wait": True})).encode()
         inbox = caller.ask(f"$JS.API.CONSUMER.MSG.NEXT.{self.name}.{self.consumer}", body)
@@ -284,7 +287,7 @@ class Worker(Keeper):
         if not self.is_queue:
             return super().read(caller)
         found: dict[int, Message] = {}
-        while True:  # a queue has no other consumers
+        while True:  # a work queue allows no other consumer to read with
             request = {"seq": max(found, default=0) + 1, "next_by_subj": f"{self.name}.>"}
             answer = caller.request(f"$JS.API.STREAM.MSG.GET.{self.name}", request).json
             if "error" in answer:
@@ -294,7 +297,7 @@ class Worker(Keeper):
             found[message["seq"]] = message["subject"], b64decode(message.get("data", ""))
 
     def killed(self, home: Home) -> None:
-        """What its file says is the least that must be known."""
+        """Read the consumer's ack floor from its file: the server must not forget that much."""
         from gnats.store.format.codec import decode_consumer
 
         path = home.stream(self.name) / "obs" / self.consumer / "o.dat"
@@ -322,7 +325,7 @@ class Worker(Keeper):
         return super().check(caller, synced)
 
     def finish(self, caller: Caller) -> None:
-        """All that is stored is delivered, again if need be, until it is acknowledged."""
+        """Acknowledge until nothing is pending; every stored message must have been delivered."""
         while True:
             for message in self.fetch(caller, 500, expires=200_000_000):
                 caller.publish(message.reply, b"+ACK")
@@ -337,5 +340,5 @@ class Worker(Keeper):
 
 
 def sequence(message: Any) -> int:
-    """Of a delivered message, in its stream."""
+    """Return the stream sequence of a delivered message."""
     return int(message.reply.split(".")[5])

@@ -1,8 +1,8 @@
-"""Servers that are killed again and again, and what their clients find afterwards.
+"""Kill servers again and again, and have their clients check the store afterwards.
 
-A round begins with an empty directory, which a number of servers have after each other. A seed decides what
-clients do and when a server is killed; what threads and processes make of it differs from run to run, so that
-a seed which has failed may have to be tried more than once.
+A round begins with an empty directory, in which several servers run one after the other. A seed decides what
+clients do and when a server is killed. Threads and processes run differently each time, so that a seed which
+has failed may have to be tried more than once.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from .managers import Manager, Restorer
 PATIENCE = 2.0
 """Seconds after which a server is killed that was not asked for what it should be killed at."""
 SMALL_BLOCKS = 125_000
-"""Bytes of a stream whose blocks are small."""
+"""max_bytes of a stream, such that its blocks are small."""
 
 
 class Trigger:
-    """When a server is to be killed: at a request of one sort, or after so many of any."""
+    """Decides when to kill the server: at a request of one sort, or after a number of any."""
 
     def __init__(self, chance: random.Random, sorts: list[str]) -> None:
         self.sort = chance.choice([*sorts, ""])
@@ -42,7 +42,7 @@ class Trigger:
         self._now = threading.Event()
 
     def about(self, sort: str) -> None:
-        """A client sends a request."""
+        """Called by clients right before they send a request."""
         with self._lock:
             self.done[sort] += 1
             if self.sort in ("", sort):
@@ -56,11 +56,11 @@ class Trigger:
 
     def wait(self) -> None:
         if self._now.wait(PATIENCE):
-            time.sleep(self.delay)  # the request is somewhere on its way
+            time.sleep(self.delay)  # the server may have read the request, or stored it, or answered it
 
 
 class Run(threading.Thread):
-    """A client at work; `error` is what it ended with, if not with its server."""
+    """Runs a client; `error` is the exception that ended it, None where the server's end did."""
 
     def __init__(self, actor: Actor, server: Server, trigger: Trigger) -> None:
         super().__init__(daemon=True)
@@ -90,7 +90,7 @@ class Campaign:
     def __init__(
         self, kinds: list[Kind], directory: Path, seed: int, *, kills: int = 8, power: bool = False
     ) -> None:
-        """`power`: what a server did not sync is lost with it, and every acknowledgement waits for a sync."""
+        """`power`: a kill also loses everything unsynced, and servers sync before every acknowledgement."""
         self.kinds = kinds
         self.directory = directory
         self.chance = random.Random(seed)
@@ -99,7 +99,7 @@ class Campaign:
         self.done: Counter[str] = Counter()
 
     def run(self) -> Counter[str]:
-        """One round. Raises AssertionError; returns what was done, and what looked at."""
+        """Run one round; return counts of requests and of messages checked. Raises AssertionError."""
         disk = Disk(self.directory / "disk") if self.power else None
         home = Home(self.kinds[0], self.directory, self.power, self._options())
         try:

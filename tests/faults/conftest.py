@@ -1,4 +1,4 @@
-"""The servers that are killed: gnats's, in both ways of running."""
+"""The servers to kill: gnats in the event loop, and with I/O threads."""
 
 from __future__ import annotations
 

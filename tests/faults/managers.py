@@ -1,4 +1,4 @@
-"""Clients that make and delete streams and consumers, take snapshots and restore them; see actors."""
+"""Actors that make and delete streams and consumers, take snapshots and restore them."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ MOST = 6
 
 @dataclass
 class Known:
-    """A stream, as far as it is known."""
+    """What a client knows about one of its streams."""
 
     config: dict[str, Any]
     sure: bool = False
-    """It is there."""
+    """The server has acknowledged that it exists."""
     going: bool = False
     """It may have been deleted."""
     messages: dict[int, Message] = field(default_factory=dict)
     sent: set[bytes] = field(default_factory=set)
     consumers: dict[str, str] = field(default_factory=dict)
-    """What is known of each: there, gone, or doubtful."""
+    """By name: "there", "gone" or "doubtful"."""
     descriptions: list[str] = field(default_factory=list)
-    """The last of them that was granted, and one that was asked for."""
+    """The last description that the server confirmed, and one requested since."""
 
 
 class Manager(Actor):
-    """Makes streams and consumers, changes them, and deletes them."""
+    """Makes, updates and deletes streams and consumers."""
 
     what = ("create", "delete", "update", "consumer", "unconsumer")
 
@@ -149,7 +149,7 @@ class Manager(Actor):
 
 
 class Restorer(Actor):
-    """Takes snapshots of a stream, and makes others of them."""
+    """Takes snapshots of a stream, and restores them as other streams."""
 
     what = ("snapshot", "restore", "chunk", "delete")
     count = 60

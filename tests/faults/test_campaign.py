@@ -1,4 +1,4 @@
-"""A few of the kills of `make faults`."""
+"""A short run of the campaign of `make faults`."""
 
 from __future__ import annotations
 
@@ -24,5 +24,5 @@ def test_what_was_acknowledged_is_there(kind: Kind, tmp_path: Path, power: bool)
     try:
         done = Campaign([kind], tmp_path, seed, kills=KILLS, power=power).run()
     except NotPossible as exc:
-        pytest.skip(f"nothing can be mounted here: {exc}")
+        pytest.skip(f"cannot mount a file system: {exc}")
     assert done["kills"] >= KILLS

@@ -1,9 +1,9 @@
-"""Damaged files: what is whole is served, what is lost is told, nothing is deleted, the server starts.
+"""Damaged files: the server starts, serves what is whole, reports what is lost, and deletes nothing.
 
-What Jepsen found in clusters of nats-server 2.12.1 (jepsen.io/analyses/nats-2.12.1), as far as it concerns
-one server: flipped bits that take more than what they hit, issue 7549 of nats-server, and unreadable metadata
-for which data are deleted, 7556. Streams that are gone after kill -9, 6888, are in test_kill.py and the
-campaign.
+Jepsen found these faults in clusters of nats-server 2.12.1 (jepsen.io/analyses/nats-2.12.1). Two concern a
+single server: a flipped bit that loses more than the message it hits (issue 7549 of nats-server), and data
+deleted because of unreadable metadata (7556). test_kill.py and the campaign cover streams that are gone after
+kill -9 (6888).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _filled: dict[tuple[Kind, str], tuple[Path, Held]] = {}
 
 
 def fill(home: Home) -> Held:
-    """Two streams, one of them with a consumer, in a server that was stopped; what they hold."""
+    """Make two streams, one with a consumer, and stop the server; return their messages."""
     key = home.kind, home.options
     if key in _filled:
         kept, held = _filled[key]
@@ -106,7 +106,7 @@ DAMAGE: dict[str, Damage] = {
 )
 @pytest.mark.parametrize("index", [True, False], ids=["index", "no-index"])
 def test_a_damaged_block_costs_what_was_hit(home: Home, what: str, index: bool) -> None:
-    """With nats-server 2.12.1 a flipped bit made all that was stored behind it vanish."""
+    """With nats-server 2.12.1 a flipped bit loses every message stored behind it."""
     before = fill(home)
     [block] = home.blocks("S")
     DAMAGE[what](block)
@@ -150,7 +150,7 @@ def test_damage_beside_the_messages_costs_none_of_them(home: Home, what: str, fi
 @pytest.mark.parametrize("what", ["cut in half", "emptied", "gone"])
 @pytest.mark.parametrize("file", ["meta.inf", "meta.sum"])
 def test_a_consumer_whose_metadata_was_lost_can_be_made_again(home: Home, what: str, file: str) -> None:
-    """As when the machine went down before it was on the disk."""
+    """Metadata may be lost when the machine goes down before it is on the disk."""
     fill(home)
     DAMAGE[what](home.stream("S") / "obs" / "D" / file)
     body = {"stream_name": "S", "config": {"durable_name": "D", "ack_policy": "explicit"}}
@@ -166,7 +166,7 @@ def test_a_consumer_whose_metadata_was_lost_can_be_made_again(home: Home, what: 
 @pytest.mark.parametrize("what", DAMAGE)
 @pytest.mark.parametrize("file", ["meta.inf", "meta.sum"])
 def test_a_stream_whose_metadata_cannot_be_read_is_left_as_it_is(home: Home, what: str, file: str) -> None:
-    """nats-server 2.12.1 deleted the messages of such a stream."""
+    """nats-server 2.12.1 deletes the messages of such a stream."""
     before = fill(home)
     path = home.stream("S") / file
     whole = path.read_bytes()
@@ -201,7 +201,7 @@ def test_a_stream_that_is_made_again_over_unreadable_metadata_has_its_messages(h
 
 
 def test_a_consumer_that_is_made_over_leftovers_stays(home: Home) -> None:
-    """What an interrupted deletion has left is no consumer, and is not in the way of one."""
+    """Leftovers of an interrupted deletion are not a consumer, and do not stop one from being made."""
     before = fill(home)
     (home.stream("S") / "obs" / "D" / "meta.sum").unlink()
     (home.stream("S") / "obs" / ".GONE").mkdir()

@@ -36,7 +36,7 @@ def test_a_mirror_of_a_stream_that_was_purged_far_ahead(home: Home, storage: str
         until(lambda: last(caller, "M") == FAR)
         state = info(caller, "M")["state"]
         assert state["num_deleted"] == FAR - 2
-        # the first of them: nats-server ends here
+        # gnats lists only the first of the deleted sequences; nats-server ends here.
         assert (
             state["deleted"] == list(range(2, 2 + len(state["deleted"]))) and len(state["deleted"]) >= 100_000
         )

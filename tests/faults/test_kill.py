@@ -1,4 +1,4 @@
-"""kill -9 at random moments: what was acknowledged is there, what was written behind it may be."""
+"""kill -9 at random moments: acknowledged messages are there; messages behind them may be."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MARK = 30
 
 
 def publish_and_kill(home: Home, chance: random.Random) -> list[Publisher]:
-    """Has publishers publish until a random number of messages is acknowledged, then kills the server."""
+    """Publish until a random number of messages is acknowledged, then kill the server."""
     server = home.server
     assert server
     streams = ["S", "S", "K"]
@@ -86,7 +86,7 @@ def check(found: dict[int, tuple[str, bytes]], acked: dict[int, bytes]) -> None:
 
 
 def end_of(path: Path, seq: int) -> int:
-    """Where the record of a sequence ends in a block that is neither compressed nor encrypted."""
+    """Return the end of a sequence's record in a block that is neither compressed nor encrypted."""
     data = path.read_bytes()
     at = 0
     while at < len(data):
@@ -102,7 +102,7 @@ def end_of(path: Path, seq: int) -> int:
 def test_synced_messages_survive_the_loss_of_what_is_behind_them(
     home: Home, tmp_path: Path, rest: str, index: bool
 ) -> None:
-    """With `sync_interval: always`, what lies behind the last acknowledged record may not be on the disk."""
+    """With `sync_interval: always`, bytes behind the last acknowledged record may not be on the disk."""
     home.sync_always = True
     chance = random.Random(4)
     with Caller(home.start()) as caller:
@@ -117,7 +117,7 @@ def test_synced_messages_survive_the_loss_of_what_is_behind_them(
     }
     last = max(acked, default=0)
     if not last:
-        pytest.skip("killed before anything was acknowledged")
+        pytest.skip("killed before the first acknowledgement")
     copy = home.copy(tmp_path / "copy")
     for path in copy.blocks("S"):
         data = path.read_bytes()
@@ -146,7 +146,7 @@ def test_synced_messages_survive_the_loss_of_what_is_behind_them(
 
 
 def test_a_stream_is_there_as_soon_as_it_is_said_to_be(home: Home) -> None:
-    """nats-server 2.12.1 could lose a whole stream to kill -9."""
+    """nats-server 2.12.1 may lose a whole stream to kill -9."""
     for number in range(4):
         with Caller(home.start()) as caller:
             for before in range(number):
@@ -164,7 +164,7 @@ def test_a_stream_is_there_as_soon_as_it_is_said_to_be(home: Home) -> None:
 
 
 def test_a_part_of_a_batch_pushes_nothing_out(home: Home) -> None:
-    """A commit was cut off: what there is of it goes, and what limits had removed for it is there."""
+    """When a batch's commit is cut off, recovery drops the batch; what limits removed for it is back."""
 
     def batched(subject: str, seq: int) -> None:
         lines = [b"NATS/1.0", b"Nats-Batch-Id: one", b"Nats-Batch-Sequence: %d" % seq]
@@ -204,7 +204,7 @@ def looks_batched(seq: int) -> bytes:
 
 
 def store_fast(home: Home, n: int) -> dict[int, tuple[str, bytes]]:
-    """Store a message and a fast batch with the headers of an atomic one, and kill the server."""
+    """Store a message and a fast batch with an atomic one's headers; kill the server; return the messages."""
     server = home.start()
     with Caller(server) as caller:
         create(caller, "S", storage="file", allow_atomic=True, allow_batched=True)
@@ -224,7 +224,7 @@ def store_fast(home: Home, n: int) -> dict[int, tuple[str, bytes]]:
 
 
 def cut_off(home: Home, size: int) -> Path:
-    """Cut bytes off the end of the block, and have no index.db."""
+    """Cut `size` bytes off the end of the block and delete index.db; return its path."""
     [block] = home.blocks("S")
     os.truncate(block, block.stat().st_size - size)
     index = block.parent / "index.db"
@@ -260,7 +260,7 @@ def test_a_part_of_a_batch_behind_a_message_that_looks_like_one_goes(home: Home)
 
 
 def test_a_message_that_may_be_a_part_costs_none_that_is_whole(home: Home) -> None:
-    """What says of the second message that it is whole was cut off, so it was not acknowledged."""
+    """The mark behind the last message is cut off, so that one may go; those before it stay."""
     before = store_fast(home, 2)
     cut_off(home, 1)
     with Caller(home.start()) as caller:
@@ -269,7 +269,7 @@ def test_a_message_that_may_be_a_part_costs_none_that_is_whole(home: Home) -> No
 
 
 def test_what_an_index_knows_is_no_part_of_a_batch(home: Home, reference: Home) -> None:
-    """A server that marks no message as whole has stored it, and was stopped."""
+    """A message that index.db covers is whole without a mark: nats-server writes none."""
     before = store_fast(home, 1)
     index = cut_off(home, MARK)
     shutil.copytree(home.store, reference.store)

@@ -1,4 +1,4 @@
-"""What is refused leaves nothing on the disk, and what cannot be recovered keeps no server from starting."""
+"""A refused request leaves nothing on the disk, and a server starts beside streams that it cannot recover."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ DURABLE = {"durable_name": "C", "ack_policy": "explicit"}
 
 @contextmanager
 def no_descriptors(server: Server) -> Iterator[None]:
-    """The server gets none more."""
+    """Let the server open no further descriptors inside the `with` block."""
     pid = server.process.pid
     before = resource.prlimit(pid, resource.RLIMIT_NOFILE)
     used = {int(entry.name) for entry in Path(f"/proc/{pid}/fd").iterdir()}
@@ -78,7 +78,7 @@ def test_what_is_refused_for_want_of_descriptors_is_not_there(home: Home, key: s
 
 
 def change(directory: Path, key: str, **members: Any) -> None:
-    """Write other members into a description."""
+    """Change members of a description (meta.inf), and its checksum."""
     path = directory / "meta.inf"
     document = json.loads(path.read_bytes()) | members
     data = json.dumps(document).encode()
@@ -166,12 +166,12 @@ def test_streams_that_cannot_be_recovered_keep_no_server_from_starting(home: Hom
 
 
 def sequence(message: Message) -> int:
-    """In the stream, of a message that a consumer has delivered."""
+    """Return the stream sequence of a delivered message."""
     return int(message.reply.split(".")[-4])
 
 
 def test_a_consumer_waits_for_what_cannot_be_read_now(home: Home) -> None:
-    """Without descriptors, messages are late; none is passed over."""
+    """Without descriptors a consumer delivers later; it skips no message."""
     with Caller(home.start()) as caller:
         create(caller, "S", storage="file", max_bytes=100_000, duplicate_window=100_000_000)
         for number in range(1000):
@@ -185,7 +185,7 @@ def test_a_consumer_waits_for_what_cannot_be_read_now(home: Home) -> None:
         state = info(caller, "S")["state"]
         assert len(home.blocks("S")) > 2
         with no_descriptors(server):
-            # what there is to be had now, and a word that it is all
+            # Messages that are readable now, and a status at the end.
             caller.ask("$JS.API.CONSUMER.MSG.NEXT.S.C", b'{"batch": 1000, "no_wait": true}')
             found = []
             while not (message := caller.next()).header:

@@ -1,4 +1,4 @@
-"""Files that cannot be opened, and blocks that are cut short under those who read them."""
+"""Files that cannot be opened, and blocks that are truncated while consumers read them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ WITHOUT_POWERS = ("setpriv", "--bounding-set", "-dac_override,-dac_read_search")
 
 
 def fill(home: Home) -> dict[str, dict[int, Message]]:
-    """Two streams of some small blocks in a running server; what they hold."""
+    """Start a server and fill two streams with several small blocks; return their messages."""
     with Caller(home.start()) as caller:
         found = {}
         for name in ("S", "OTHER"):
@@ -36,10 +36,10 @@ def fill(home: Home) -> dict[str, dict[int, Message]]:
 
 
 def modest(home: Home) -> None:
-    """Have servers obey the modes of files."""
+    """Run servers without root's capabilities, so that file modes hold for them."""
     if os.geteuid() == 0:
         if not shutil.which(WITHOUT_POWERS[0]):
-            pytest.skip("root may open everything, and there is no setpriv(1)")
+            pytest.skip("root may open everything, and setpriv(1) is not installed")
         home.wrapper = WITHOUT_POWERS
 
 
@@ -61,7 +61,7 @@ PLACES: dict[str, Callable[[Home], Path]] = {
 @pytest.mark.parametrize("index", [True, False], ids=["index", "no-index"])
 @pytest.mark.parametrize("place", PLACES)
 def test_what_may_not_be_read_is_left_as_it_is(home: Home, place: str, index: bool) -> None:
-    """The server starts, serves the rest, and all of it when it may."""
+    """The server starts and serves the rest; when it may read the place again, it serves everything."""
     before = fill(home)
     home.stop()
     modest(home)
@@ -76,7 +76,7 @@ def test_what_may_not_be_read_is_left_as_it_is(home: Home, place: str, index: bo
             assert stored(caller, "OTHER") == before["OTHER"]
             if "error" in caller.request("$JS.API.STREAM.INFO.S").json:
                 assert "ermission denied" in server.log
-            else:  # with an index, a block is read when somebody asks for a message in it
+            else:  # with an index, the server reads a block only for a message in it
                 assert place == "a block" and index
                 assert 0 < len(readable(caller, before["S"])) < COUNT
         home.stop()
@@ -90,7 +90,7 @@ def test_what_may_not_be_read_is_left_as_it_is(home: Home, place: str, index: bo
 
 
 def test_a_store_that_may_not_be_written(home: Home) -> None:
-    """Streams are neither made nor deleted, and the server goes on."""
+    """The server refuses new streams, and goes on; with permission again it makes them."""
     modest(home)
     before = fill(home)
     streams = home.stream("S").parent
@@ -112,7 +112,7 @@ def test_a_store_that_may_not_be_written(home: Home) -> None:
 
 
 def pull(caller: Caller, consumer: str, most: int) -> dict[int, Message]:
-    """The next messages of a consumer, as many as there are, by sequence."""
+    """Pull up to `most` messages that are there now; return (subject, payload) by sequence."""
     found: dict[int, Message] = {}
     body = json.dumps({"batch": most, "no_wait": True}).encode()
     inbox = caller.ask(f"$JS.API.CONSUMER.MSG.NEXT.S.{consumer}", body)
@@ -124,7 +124,7 @@ def pull(caller: Caller, consumer: str, most: int) -> dict[int, Message]:
 @pytest.mark.parametrize("which", [0, 1, -1], ids=["first", "middle", "last"])
 @pytest.mark.parametrize("cut", [0, 5000])
 def test_a_block_that_is_cut_short_under_its_readers(home: Home, which: int, cut: int) -> None:
-    """Consumers get all that is left, and the server knows what is lost."""
+    """Consumers get every message that is left, and the stream's state lists the lost ones."""
     before = fill(home)
     server = home.server
     assert server

@@ -1,4 +1,4 @@
-"""`make fuzz`: plays random sequences to a server that watches itself, or to several that are compared."""
+"""`make fuzz`: play random sequences to a server (hunt), or to several and compare them."""
 
 from __future__ import annotations
 

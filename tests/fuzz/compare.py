@@ -1,7 +1,7 @@
-"""Plays the same sequences to nats-server and to gnats, from one connection: both must answer alike.
+"""Play the same sequences to nats-server and to gnats, from one connection: both must answer alike.
 
-A step is over when its PING is answered, and a request when its answer has come as well, or none will.
-Messages that are pushed at any moment are compared by subject, over the whole sequence.
+A step ends with the answer to its PING; a request ends when its answer has come too, if it has one. Messages
+that may come at any moment are compared by subject, over the whole sequence.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _UNCLEAR = frozenset(("inactive_threshold_left", "avg", "last_active", "active",
 
 
 def simple(op: bytes) -> Any:
-    """An operation without what differs from run to run."""
+    """Return an operation without the values that differ from run to run."""
     if not op.startswith((b"MSG ", b"HMSG ")):
         return op
     message: Message = parse(re.sub(rb"  +", b" ", op[: op.index(b"\r\n")]) + op[op.index(b"\r\n") :])
@@ -59,18 +59,18 @@ def simple(op: bytes) -> Any:
 def _without(value: Any) -> Any:
     if isinstance(value, dict):
         hidden: set[str] = set()
-        if value.get("deleted") == [0]:  # of a stream that never had a message: differs on purpose
+        if value.get("deleted") == [0]:  # nats-server's for a stream that never had a message
             hidden |= {"deleted", "num_deleted"}
-        if value.get("last_seq") == 0 and value.get("messages") == 0:  # nats-server: 1 once it was purged
+        if value.get("last_seq") == 0 and value.get("messages") == 0:  # 1 in nats-server after a purge
             hidden |= {"first_seq"}
-        if "lag" in value:  # of a mirror: what is known when its consumer has been asked for
+        if "lag" in value:  # a mirror: these two depend on its progress
             hidden |= {"filter_subject", "error"}
         return {key: _without(each) for key, each in value.items() if key not in _UNCLEAR | hidden}
     return [_without(each) for each in value] if isinstance(value, list) else value
 
 
 class Listener(Wire):
-    """A connection that remembers what came, answers and others apart."""
+    """A connection that keeps what came, answers apart from other messages."""
 
     def __init__(self, server: Server) -> None:
         self.ops: list[bytes] = []
@@ -86,7 +86,7 @@ class Listener(Wire):
 
 
 class Playing:
-    """One server and what it says."""
+    """One server, and its answers to a sequence."""
 
     def __init__(self, kind: Kind) -> None:
         self.kind = kind
@@ -98,7 +98,7 @@ class Playing:
         shutil.rmtree(self._directory, ignore_errors=True)
 
     def play(self, steps: list[Step]) -> tuple[list[Any], dict[str, list[Any]]]:
-        """What each step was answered, and what else came, by subject."""
+        """Play steps; return the answers to each step, and other messages by subject."""
         answers: list[Any] = []
         pushed: dict[str, list[Any]] = defaultdict(list)
         with Caller(self.server) as caller:
@@ -134,7 +134,7 @@ class Playing:
 
     @staticmethod
     def _is_answered(step: Step) -> bool:
-        """Pull requests and acknowledgements may be answered with silence."""
+        """Return False for pull requests and acknowledgements, which may have no answer."""
         return step[0] == "request" and ".MSG.NEXT." not in step[2]
 
     def _over(self, wire: Listener, inbox: str) -> None:
@@ -150,7 +150,7 @@ class Playing:
 
 
 def apart(wrong: Any, right: Any, at: str = "") -> str:
-    """Where two answers differ: gnats's, and nats-server's."""
+    """Describe where gnats's answer `wrong` differs from nats-server's answer `right`."""
     if isinstance(wrong, list | tuple) and isinstance(right, list | tuple) and len(wrong) == len(right):
         if len(wrong) == 2 and isinstance(wrong[0], str) and wrong[0] == right[0]:
             return apart(wrong[1], right[1], f"{at}.{wrong[0]}")
@@ -165,7 +165,7 @@ def _cut(value: object) -> str:
 
 
 class Comparison:
-    """nats-server and the others, side by side."""
+    """Plays sequences to nats-server and to other servers."""
 
     def __init__(self, kinds: list[Kind]) -> None:
         self._kinds = [REFERENCE, *kinds]
@@ -178,7 +178,7 @@ class Comparison:
         self._playing.clear()
 
     def difference(self, steps: list[Step]) -> str:
-        """The first difference, in words; empty for none."""
+        """Play steps to all servers; describe the first difference, "" for none."""
         asked = [step for step in steps if step[0] != "connect"]
         try:
             for kind in self._kinds[len(self._playing) :]:
@@ -201,7 +201,7 @@ class Comparison:
         return ""
 
     def certain(self, steps: list[Step], tries: int = 3) -> str:
-        """A difference that is there each time, at servers that have seen nothing else."""
+        """Describe a difference that new servers show in each of several tries, "" for none."""
         found = ""
         for _ in range(tries):
             self.end()
@@ -224,7 +224,7 @@ def compare(
     keep: Path | None,
     known: Callable[[str], bool] = lambda difference: False,
 ) -> int:
-    """Play sequences for so many seconds; how many differences there were, each of them printed."""
+    """Play sequences for so many seconds; print each difference, and return their number."""
     comparison = Comparison(kinds)
     end = time.monotonic() + seconds
     number, found = first, 0

@@ -1,4 +1,4 @@
-"""Configurations and requests of JetStream: right in form, with values that may be anything."""
+"""JetStream's configurations and requests: well-formed, with any values."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ def prefix(stream: str) -> str:
 
 
 def subject(draw: Draw, stream: str = "") -> str:
-    """A subject of a stream, one without wildcards."""
+    """Make a subject of a stream, without wildcards."""
     return f"{prefix(stream or draw.choice(STREAMS))}.{draw.choice(KEYS)}"
 
 
 def filter_of(draw: Draw, stream: str) -> str:
-    """A subject that consumers of a stream may ask for."""
+    """Make a filter subject for a consumer of a stream."""
     return f"{prefix(stream)}.{draw.one('>', '>', '*', 'a', 'a.b', '*.b', 'c.>', 'none')}"
 
 
@@ -109,7 +109,7 @@ _STREAM: dict[str, object] = {
 
 
 def stream(draw: Draw, name: str, wild: int) -> dict[str, Any]:
-    """A StreamConfig, with up to so many members that may not go with the others."""
+    """Make a StreamConfig, with up to `wild` members that may contradict the others."""
     config: dict[str, Any] = {
         "name": name,
         "subjects": [f"{prefix(name)}.>"],
@@ -122,7 +122,7 @@ def stream(draw: Draw, name: str, wild: int) -> dict[str, Any]:
             "allow_direct": True,
         }
         config |= {"deny_delete": draw.maybe(0.5), "discard": draw.one("new", "old", "old")}
-    if draw.maybe(0.08) and not draw.alone:  # when what is mirrored comes is up to chance
+    if draw.maybe(0.08) and not draw.alone:  # mirrored messages come at any time
         return config | {"mirror": _source(draw), "subjects": []} | draw.fields(_STREAM, wild)
     flags = ["allow_msg_ttl", "allow_atomic", "allow_direct", "allow_batched", "allow_rollup_hdrs"]
     if "discard" not in config:
@@ -181,7 +181,7 @@ _CONSUMER: dict[str, object] = {
 
 
 def consumer(draw: Draw, of: str, name: str, wild: int) -> dict[str, Any]:
-    """A ConsumerConfig, with up to so many members that may not go with the others."""
+    """Make a ConsumerConfig, with up to `wild` members that may contradict the others."""
     config: dict[str, Any] = {"name": name, "ack_policy": draw.one("explicit", "explicit", "all", "none")}
     if draw.maybe(0.6):
         config["durable_name"] = name
@@ -223,7 +223,7 @@ _PULL: dict[str, object] = {
 
 
 def pull(draw: Draw) -> dict[str, Any]:
-    """What is asked of CONSUMER.MSG.NEXT."""
+    """Make a pull request, for CONSUMER.MSG.NEXT."""
     asked: dict[str, Any] = {"batch": draw.one(1, 1, 2, 10)}
     if draw.maybe(0.5):
         asked["no_wait"] = True
@@ -280,7 +280,7 @@ _HEADERS: dict[str, object] = {
 
 
 def headers(draw: Draw) -> list[list[str]]:
-    """Lines of a message's header, as pairs."""
+    """Make the header lines of a message, as pairs."""
     return [[key, str(value)] for key, value in draw.fields(_HEADERS, draw.one(1, 1, 2, 4)).items()]
 
 
@@ -288,7 +288,7 @@ LATER = ("@at 2262-01-01T00:00:00Z", "@every 3600s", "0 0 30 2 *", "@every 0s", 
 
 
 def schedule(draw: Draw, of: str, *, later: bool = False) -> list[list[str]]:
-    """The header of a message that is a schedule; with `later`, not one that is due at once."""
+    """Make the header of a schedule; with `later`, one that is not due at once."""
     when = draw.one(
         *("@at 2020-01-01T00:00:00Z", "@at 2262-01-01T00:00:00Z", "@every 1s", "@every 3600s", "@hourly"),
         *(

@@ -1,4 +1,4 @@
-"""Values at random, with weight at the ends of their ranges."""
+"""Random values, with weight on the ends of their ranges."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ MAX_PAYLOAD = 1 << 20
 
 
 class Draw(random.Random):
-    """A generator with a seed; the same seed gives the same values.
+    """A random generator; the same seed gives the same values.
 
-    `alone`: what comes of them is compared between servers.
+    `alone`: make only values whose effects can be compared between servers.
     """
 
     alone = False
@@ -36,37 +36,37 @@ class Draw(random.Random):
         return self.choices([each for _, each in weighted], [weight for weight, _ in weighted])[0]
 
     def near_power(self, highest: int = 20) -> int:
-        """A number from 80 below a power of two to 16 above, at least 0."""
+        """Return a number from 80 below a power of two to 16 above, at least 0."""
         return max(0, (1 << self.randint(0, highest)) + self.randint(-80, 16))
 
     def small(self) -> int:
         return self.randint(0, 12)
 
     def number(self, wild: float = 0.4) -> int:
-        """A number of a request: small, near a power of two, or with chance `wild` at an end of a range."""
+        """Return a number: small, near a power of two or, with probability `wild`, at an end of a range."""
         if self.maybe(wild):
             return self.choice(ENDS)
         return self.near_power() if self.maybe(0.3) else self.small()
 
     def duration(self, wild: float = 0.3) -> int:
-        """Nanoseconds; what is not wild is too long to matter, or a second or two."""
+        """Return ns: 1 or 2 s, too long to matter or, with probability `wild`, at an end of a range."""
         if self.maybe(wild):
             return self.choice(ENDS)
         return self.one(1, 2, 30, 3600, 8_000_000_000) * SECOND
 
     def seconds(self) -> str:
-        """A duration as text, for headers."""
+        """Return a duration as text, for headers."""
         return self.one(
             "1s", "1", "2s", "1h", "0", "-1", "never", "8000000000", "9223372036854775807", "5m", ""
         )
 
     def size(self) -> int:
-        """Bytes of a payload: mostly few, else near a power of two up to the largest."""
+        """Return a payload's size in bytes: mostly small, else near a power of two up to the largest."""
         if self.maybe(0.6):
             return self.small()
         return min(self.near_power(), MAX_PAYLOAD + self.one(0, 0, 0, 1))
 
     def fields(self, table: dict[str, object], most: int) -> dict[str, object]:
-        """Some entries of a table of functions, called."""
+        """Return some entries of a table, with functions replaced by their results; at most `most`."""
         names = self.sample(sorted(table), min(self.randint(0, most), len(table)))
         return {name: table[name](self) for name in names}  # type: ignore[operator]

@@ -1,4 +1,4 @@
-"""Hunts for what ends or stalls a server: plays sequences of several connections, checks it after each."""
+"""Hunt for crashes and stalls: play sequences of several connections, and check the server after each."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ accounts {{
 
 
 def configuration(store: Path, variant: int, sync: bool) -> str:
-    """The configuration, in one of the variants between which reloads go."""
+    """Return the configuration in a variant; reloads change between the variants."""
     return ACCOUNTS.format(
         store=store,
         sync=", sync_interval: always" if sync else "",
@@ -74,11 +74,11 @@ def configuration(store: Path, variant: int, sync: bool) -> str:
 
 
 class Finding(Exception):
-    """What a server did that it must not do; `args[0]` says it."""
+    """A fault of a server; `args[0]` describes it."""
 
 
 class Hunt:
-    """One server, started anew when need be, and the sequences that it is played."""
+    """Plays sequences to one server, which it starts again when necessary."""
 
     def __init__(self, kind: Kind, *, sync: bool = False) -> None:
         self.kind = kind
@@ -105,7 +105,7 @@ class Hunt:
         shutil.rmtree(self._directory, ignore_errors=True)
 
     def play(self, steps: list[Step]) -> None:
-        """Raises Finding."""
+        """Play steps and check the server. Raises Finding."""
         server = self.server or self.start()
         wires: dict[int, Wire] = {}
         try:
@@ -170,7 +170,7 @@ class Hunt:
         return server
 
     def _check(self, server: Server, wires: dict[int, Wire]) -> None:
-        """The server answers and rests, with what there is and when it is gone."""
+        """Require that the server answers and rests, with the streams there and after they are deleted."""
         settle(wires.values(), PATIENCE)
         self._ask(server)
         server.wait_for_rest()
@@ -215,7 +215,7 @@ class Hunt:
 
 
 def reports() -> str:
-    """What a sanitizer has written, and where."""
+    """Return the paths and texts of sanitizer reports."""
     found = ""
     for option in os.environ.get("ASAN_OPTIONS", os.environ.get("TSAN_OPTIONS", "")).split(":"):
         if option.startswith("log_path="):
@@ -227,13 +227,13 @@ def reports() -> str:
 
 
 def sequence(seed: int, number: int) -> list[Step]:
-    """The sequence of that number: two numbers make it again."""
+    """Make a sequence; seed and number determine it."""
     draw = Draw(seed * 1_000_003 + number)
     return Maker(draw, draw.one(1, 2, 3, 4)).sequence(draw.one(10, 30, 60, 120))
 
 
 def fails(kind: Kind, steps: list[Step], tries: int = 1) -> str:
-    """What a new server finds wrong with steps; empty for nothing."""
+    """Play steps to new servers; return the text of a finding, "" for none."""
     for _ in range(tries):
         hunt = Hunt(kind)
         try:
@@ -246,7 +246,7 @@ def fails(kind: Kind, steps: list[Step], tries: int = 1) -> str:
 
 
 def shorten(steps: list[Step], is_wrong: Callable[[list[Step]], bool], seconds: float) -> list[Step]:
-    """The same with as few steps as can be found in the time: parts are left out, larger ones first."""
+    """Leave out steps, large parts first, while is_wrong() holds; stop after `seconds`."""
     end = time.monotonic() + seconds
     size = max(1, len(steps) // 2)
     while time.monotonic() < end:
@@ -264,7 +264,7 @@ def shorten(steps: list[Step], is_wrong: Callable[[list[Step]], bool], seconds: 
 
 
 def hunt(kinds: list[Kind], seed: int, first: int, seconds: float, again: int, keep: Path | None) -> int:
-    """Play sequences for so many seconds; how many findings there were, each of them printed."""
+    """Play sequences for so many seconds; print each finding, and return their number."""
     end = time.monotonic() + seconds
     number, found = first, 0
     hunts: dict[str, Hunt] = {}
@@ -298,7 +298,7 @@ def hunt(kinds: list[Kind], seed: int, first: int, seconds: float, again: int, k
 
 
 def tell(kind: Kind, steps: list[Step], seed: int, seconds: float, keep: Path | None) -> None:
-    """Print as few steps as fail alone."""
+    """Shorten failing steps and print them; write them to the folder `keep`."""
     if not fails(kind, steps, 2):
         print("  alone the sequence does not fail: it needs those before it, or chance", flush=True)
         return

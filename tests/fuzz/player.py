@@ -1,4 +1,4 @@
-"""Plays steps to a server."""
+"""Play steps to a server."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ PATTERN = bytes(range(32, 127)) * (MAX_PAYLOAD // 95 + 2)
 
 
 def payload_of(what: object) -> bytes:
-    """The bytes of a payload: text, so many bytes, or an object as JSON."""
+    """Return the bytes of a payload, given as text, as a number of bytes, or as an object (JSON)."""
     if isinstance(what, int):
         return PATTERN[:what]
     return what.encode() if isinstance(what, str) else json.dumps(what).encode()
 
 
 def message(subject: str, reply: str, header: list[list[str]] | None, payload: object) -> bytes:
-    """PUB or HPUB."""
+    """Encode PUB or, with a header, HPUB."""
     body = payload_of(payload)
     to = f"{subject} {reply}" if reply else subject
     if header is None:
@@ -31,7 +31,7 @@ def message(subject: str, reply: str, header: list[list[str]] | None, payload: o
 
 
 def say(wire: Wire, step: Step) -> None:
-    """Do one of the steps that only send something."""
+    """Play a step that only sends. Raises ValueError for any other step."""
     what = step[0]
     if what == "send":
         wire.send(step[2].encode())
@@ -49,9 +49,9 @@ def say(wire: Wire, step: Step) -> None:
 
 
 def drain(wires: Iterable[Wire]) -> None:
-    """Let the server take what waits for it, as far as it does so at once."""
+    """Send waiting output, as far as the server reads it without a stall."""
     wires = list(wires)
     while pump(wires) or (
         any(wire.waits_to_send > PENDING and not wire.closed for wire in wires) and pump(wires, 0.2)
     ):
-        pass  # a connection that stalls here is looked at in the end
+        pass  # the check at the end finds a connection that stalls

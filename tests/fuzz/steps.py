@@ -1,13 +1,13 @@
-"""Sequences of steps: plain lists, so that they can be written down, shortened and played again.
+"""Sequences of steps: plain lists, so that they can be saved, shortened and played again.
 
 ["connect", C, USER]                      connection C is opened anew
-["close", C] ["reset", C] ["mute", C]     it ends; it ends by a reset; it is not read any more
+["close", C] ["reset", C] ["mute", C]     close C; close C by a reset; stop reading C
 ["send", C, TEXT]                         operations without payload
 ["publish", C, SUBJECT, REPLY, HEADER, PAYLOAD]
                                           HEADER: pairs or None; PAYLOAD: text, or a number of bytes
 ["request", C, SUBJECT, HEADER, BODY]     the answer goes to an inbox of C; BODY: text, a number, or an object
-["wait", C]                               for the answer to the last request of C, a second at most
-["ack", C, N, PAYLOAD]                    one of the messages with a `$JS.ACK` reply that C has got
+["wait", C]                               wait for the answer to the last request of C, a second at most
+["ack", C, N, PAYLOAD]                    acknowledge one of the messages that C has received
 ["pause", SECONDS] ["reload", N] ["restart"] ["kill"]
 """
 
@@ -42,14 +42,14 @@ ACKS = (
 
 
 class Maker:
-    """Makes steps of connections 0 to `connections` - 1. `alone`: what can be compared between servers."""
+    """Makes steps of connections 0 to `connections` - 1; `alone`: only comparable ones (see Draw)."""
 
     def __init__(self, draw: Draw, connections: int, *, alone: bool = False) -> None:
         self.draw = draw
         self.connections = connections
         self.alone = draw.alone = alone
         self._sids = 10
-        self._made: dict[str, list[str]] = {}  # consumers that pull, by streams, as far as they could be made
+        self._made: dict[str, list[str]] = {}  # names of pull consumers by stream
         self._kinds: list[tuple[float, Callable[[int], list[Step]]]] = [
             (10, self.publish),
             (12, self.store),
@@ -79,7 +79,7 @@ class Maker:
             ]
 
     def sequence(self, length: int) -> list[Step]:
-        """About so many steps, those that connect and make the first streams in front."""
+        """Make about `length` steps, after those that connect and make the first streams."""
         draw = self.draw
         steps: list[Step] = []
         for c in range(self.connections):
@@ -101,16 +101,16 @@ class Maker:
             if step[0] == "request" and ".CREATE." in step[2] and draw.maybe(0.85):
                 waiting.append(["wait", step[1]])
         if draw.maybe(0.3):
-            waiting.append(["pause", 0.7])  # so that much of what waits is due
+            waiting.append(["pause", 0.7])  # so that many waits come due
         return waiting
 
     def of(self) -> str:
-        """A stream, one that was made where there are some."""
+        """Return a stream's name, of an existing stream where there is one."""
         made = sorted(self._made)
         return self.draw.choice(made) if made and self.draw.maybe(0.93) else self.draw.choice(STREAMS)
 
     def pulling(self) -> str:
-        """A stream and a consumer that pulls from it, as in subjects."""
+        """Return "STREAM.CONSUMER" of a pull consumer."""
         of = self.of()
         made = self._made.get(of)
         return f"{of}.{self.draw.choice(made if made and self.draw.maybe(0.93) else CONSUMERS)}"
@@ -119,7 +119,10 @@ class Maker:
         return ["request", c, API + verb, None, body]
 
     def size(self) -> int:
-        """One that is too large ends the connection, and what it is told is lost now and then."""
+        """Return a payload's size that never exceeds max_payload where servers are compared.
+
+        Too large a message ends the connection, and its -ERR is sometimes lost.
+        """
         return min(self.draw.size(), 1000_000) if self.alone else self.draw.size()
 
     # -- core ------------------------------------------------------------------------------------------------
@@ -131,7 +134,7 @@ class Maker:
         return [["publish", c, draw.choice(SUBJECTS), reply, header, self.size()]]
 
     def burst(self, c: int) -> list[Step]:
-        """The same size again and again, back to back."""
+        """Publish many messages of one size back to back."""
         draw = self.draw
         size, to = draw.size(), draw.choice(SUBJECTS)
         header = [["X", "y" * draw.near_power(8)]] if draw.maybe(0.4) else None
@@ -316,7 +319,7 @@ class Maker:
         return steps
 
     def fast_batch(self, c: int) -> list[Step]:
-        """Messages whose reply subjects say where they are in a batch (ADR-50)."""
+        """Publish the messages of a fast batch (ADR-50)."""
         draw = self.draw
         of, name = self.of(), draw.one("f1", "f2")
         count = draw.randint(1, 6)

@@ -1,6 +1,6 @@
-"""The short form of the fuzzer, with a known seed; and that it finds what it is to find.
+"""A short run of the fuzzer with a fixed seed, and tests that it finds faults.
 
-GNATS_FUZZ_SEED sets another seed, GNATS_FUZZ_SEQUENCES how many sequences each server gets.
+GNATS_FUZZ_SEED sets another seed, GNATS_FUZZ_SEQUENCES the number of sequences for each server.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def test_a_server_that_ends_is_found(hunt: Hunt) -> None:
 
 
 def test_a_server_that_does_not_rest_is_found() -> None:
-    """A message that is delivered again and again, a thousand times a second."""
+    """The server redelivers a message a thousand times a second."""
     kind = selected_one()
     config = {"name": "C0", "ack_policy": "explicit", "deliver_subject": "push.a", "ack_wait": 1_000_000}
     steps: list[Step] = [

@@ -1,4 +1,4 @@
-"""Connections that never block: output waits until the server takes it, input is looked at as it comes."""
+"""Connections that never block: output waits until the server reads it, input is handled as it comes."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from collections.abc import Iterable
 from support.wire import PING, PONG, next_op
 
 READ = 1 << 18
-KEPT = 64  # messages that may be acknowledged
+KEPT = 64  # messages kept to acknowledge
 
 
 class Wire:
-    """A connection of a user; `inbox` is where answers come to, all of them with the sid 1."""
+    """A user's connection; answers come to subjects below `inbox`, with the sid 1."""
 
     def __init__(self, address: tuple[str, int], user: str, inbox: str) -> None:
         self.sock = socket.create_connection(address, 30)
@@ -25,8 +25,8 @@ class Wire:
         self.inbox = inbox
         self.muted = self.closed = False
         self.pongs = self.pings = 0
-        self.asked = self.answered = 0  # the numbers of the last request, and of the last that was answered
-        self.to_ack: list[str] = []  # reply subjects of messages, the last KEPT
+        self.asked = self.answered = 0  # numbers of the last request, and of the last answered one
+        self.to_ack: list[str] = []  # reply subjects of the last KEPT messages
         self._out = bytearray()
         self._in = bytearray()
         hello = {
@@ -54,7 +54,7 @@ class Wire:
 
     @property
     def is_settled(self) -> bool:
-        """Has everything been sent and answered, or can it never be?"""
+        """Return True if everything is sent and answered, or the connection is closed or muted."""
         return self.closed or self.muted or (not self._out and self.pongs >= self.pings)
 
     @property
@@ -76,7 +76,7 @@ class Wire:
             self.end()
 
     def read(self) -> int:
-        """Look at what has come; how many bytes."""
+        """Read and handle what has come; return the number of bytes."""
         try:
             data = self.sock.recv(READ)
         except BlockingIOError:
@@ -95,7 +95,7 @@ class Wire:
         return len(data)
 
     def look_at(self, op: bytes) -> None:
-        """What an operation means."""
+        """Handle an operation."""
         if op == PING:
             self.send(PONG)
         elif op == PONG:
@@ -111,7 +111,7 @@ class Wire:
 
 
 def pump(wires: Iterable[Wire], seconds: float = 0.0) -> int:
-    """Send and read what can be, waiting up to `seconds` for the first; how many bytes moved."""
+    """Send and read what is possible, after waiting up to `seconds`; return the number of bytes moved."""
     live = [wire for wire in wires if not wire.closed]
     by_fd = {wire.sock.fileno(): wire for wire in live}
     poll = select.poll()
@@ -134,11 +134,14 @@ def pump(wires: Iterable[Wire], seconds: float = 0.0) -> int:
 
 
 class Stalled(Exception):
-    """A server takes nothing, or does not answer."""
+    """A server reads nothing, or does not answer."""
 
 
 def settle(wires: Iterable[Wire], patience: float) -> None:
-    """Have every connection's PING answered. Raises Stalled when nothing moves for `patience` seconds."""
+    """Send a PING on every connection and wait for all answers.
+
+    Raises Stalled when nothing moves for `patience` seconds.
+    """
     wires = list(wires)
     for wire in wires:
         wire.ping()

@@ -1,1 +1,1 @@
-"""Clients of other languages at work against every server."""
+"""Clients of other languages, and files shared with nats-server, with every server."""

@@ -1,4 +1,4 @@
-"""What the tests with clients of other languages need: packages of npm, programs in C."""
+"""Install npm packages and compile C programs for the tests with clients of other languages."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ UNREACHABLE = re.compile(
 
 @pytest.fixture(scope="session")
 def npm() -> Callable[..., Path]:
-    """Installs packages ("name@version") once into build/npm; where node finds them."""
+    """Install packages ("name@version") once into build/npm; return the path for node's NODE_PATH."""
     for command in ("node", "npm"):
         if not shutil.which(command):
             pytest.skip(f"{command} is not installed")
@@ -46,7 +46,7 @@ def installed(modules: Path, name: str, version: str) -> bool:
 
 @pytest.fixture(scope="session")
 def compiled(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Path], Path]:
-    """Compiles a program in C that uses the C client."""
+    """Compile a C program that uses the C client; return the program's path."""
     if not (compiler := shutil.which("gcc") or shutil.which("cc")):
         pytest.skip("no C compiler is installed")
     look = subprocess.run(

@@ -1,5 +1,5 @@
-// What JavaScript clients (npm packages @nats-io/*) do with streams, keys and objects: node jetstream.cjs <url>.
-// Prints the outcome of each scenario as JSON, or {"error": why it failed}.
+// Use streams, keys and objects with JavaScript clients (npm packages @nats-io/*): node jetstream.cjs <url>.
+// Print the outcome of each scenario as JSON, or {"error": the reason}.
 "use strict";
 
 const { connect, headers, nuid } = require("@nats-io/transport-node");

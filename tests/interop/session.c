@@ -1,4 +1,4 @@
-/* What a C client (libnats) does: session <url> <scenario>. Prints the outcome in one line; exits with 1 on an error. */
+/* Run a scenario with the C client (libnats): session <url> <scenario>. Print the outcome in one line; exit with 1 on an error. */
 
 #include <nats/nats.h>
 #include <pthread.h>
@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define WAIT 30000 /* milliseconds; more than anything should take */
+#define WAIT 30000 /* milliseconds; longer than any step takes */
 #define MANY 100000
 #define SOME 1000
 
@@ -24,7 +24,7 @@ static void check(natsStatus status, const char *what) {
 
 #define CHECK(call) check((call), #call)
 
-/* Adds one to a number that the main thread waits for. */
+/* Add one to a number that the main thread waits for. */
 static void count(int *number) {
     pthread_mutex_lock(&lock);
     ++*number;
@@ -75,7 +75,7 @@ static void publish_numbers(natsConnection *nc, const char *subject, int number)
     CHECK(natsConnection_FlushTimeout(nc, WAIT));
 }
 
-/* Reads messages that hold 0, 1, 2, ...; returns how many of them were in that order. */
+/* Read messages that hold 0, 1, 2, ...; return how many were in that order. */
 static int read_numbers(natsSubscription *sub, int number) {
     int right = 0;
     for (int i = 0; i < number; i++) {
@@ -172,7 +172,7 @@ static void drain(natsConnection *a, natsConnection *b, const char *subject) {
     natsSubscription_Destroy(sub);
 }
 
-/* The client's own limit of pending messages: the rest is dropped and the error callback called, but nobody closed. */
+/* Over its own limit of pending messages the client drops messages and calls the error callback; no connection closes. */
 static void slow_consumer(natsConnection *a, natsConnection *b, const char *subject) {
     natsSubscription *sub;
     int64_t dropped;

@@ -1,4 +1,4 @@
-// What a JavaScript client (npm package "nats") does: node session.cjs <url> <scenario>, prints the outcome as JSON.
+// Run a scenario with a JavaScript client (npm package "nats"): node session.cjs <url> <scenario>. Print the outcome as JSON.
 "use strict";
 
 const { connect, createInbox, headers, ErrorCode, StringCodec } = require("nats");

@@ -16,13 +16,13 @@ SOURCE = Path(__file__).with_name("session.c")
 
 @pytest.fixture(scope="session")
 def program(compiled: Callable[[Path], Path]) -> Path:
-    """The compiled client."""
+    """session.c, compiled."""
     return compiled(SOURCE)
 
 
 @pytest.fixture
 def session(server: Server, program: Path) -> Callable[[str], str]:
-    """Runs one scenario of session.c and returns the line it prints."""
+    """Run a scenario of session.c and return the line that it prints."""
 
     def session(scenario: str) -> str:
         done = subprocess.run(
@@ -43,12 +43,12 @@ def test_publish_and_subscribe_a_hundred_thousand(session: Callable[[str], str])
 
 
 def test_request_and_reply(session: Callable[[str], str]) -> None:
-    """A thousand answers, and no responders after the last one has left."""
+    """A thousand answers, then "no responders" after the responder has left."""
     assert session("request") == "1000 1000 1"
 
 
 def test_queue_group(session: Callable[[str], str]) -> None:
-    """All messages are with the members, none of which has nothing."""
+    """The members share all messages, and each member gets some."""
     assert session("queue") == "1000 0"
 
 
@@ -57,7 +57,7 @@ def test_headers(session: Callable[[str], str]) -> None:
 
 
 def test_drain(session: Callable[[str], str]) -> None:
-    """Everything that had arrived was handled in order before the connection was closed."""
+    """The client handles all messages that have arrived, in order, before it closes."""
     assert session("drain") == "1000 1000"
 
 

@@ -20,13 +20,13 @@ HERE = Path(__file__).parent
 
 @pytest.fixture(scope="session")
 def modules(npm: Callable[..., Path]) -> Path:
-    """Where node finds the client."""
+    """The folder in which node finds the client."""
     return npm(PACKAGE)
 
 
 @pytest.fixture
 def session(server: Server, modules: Path) -> Callable[[str], Any]:
-    """Runs one scenario of session.cjs and returns its outcome."""
+    """Run a scenario of session.cjs and return its outcome (JSON)."""
 
     def session(scenario: str) -> Any:
         done = subprocess.run(

@@ -21,7 +21,7 @@ PROGRAM = Path(__file__).with_name("jetstream.cjs")
 
 @pytest.fixture(scope="module")
 def outcomes(launch_shared: Callable[..., Server], npm: Callable[..., Path]) -> Any:
-    """The outcome of each scenario of jetstream.cjs."""
+    """The outcomes of jetstream.cjs's scenarios by name (JSON)."""
     modules = npm(*PACKAGES)
     server = launch_shared(config="jetstream { store_dir: js }")
     done = subprocess.run(
@@ -41,7 +41,7 @@ def numbers(count: int, first: int = 0) -> list[str]:
 
 
 def test_publish(outcomes: Any) -> None:
-    """With message ids, expectations, two hundred at once, and a batch."""
+    """Publishes with message ids and expectations, two hundred at once, and an atomic batch."""
     assert outcomes["publish"] == {
         "first": [1, False, True, 10071],
         "acks": list(range(2, 202)),

@@ -1,4 +1,4 @@
-"""JWTs that we make, shown to the reference server; who it lets in, and with what, is who we let in."""
+"""JWTs made by gnats, at the reference server: both admit the same users, with the same permissions."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ CASES: dict[str, tuple[Callable[[Attempt], None], bool]] = {}
 
 
 def case(accepted: bool) -> Callable[[Callable[[Attempt], None]], Callable[[Attempt], None]]:
-    """A way to come, and whether the server is to open."""
+    """Register a change of an Attempt, and whether servers must admit it."""
 
     def add(change: Callable[[Attempt], None]) -> Callable[[Attempt], None]:
         CASES[change.__name__] = change, accepted
@@ -363,7 +363,7 @@ def scoped_user_with_permissions(attempt: Attempt) -> None:
 
 @case(False)
 def scoped_user_with_no_limits_set(attempt: Attempt) -> None:
-    attempt.signing_key(scope())  # -1 is not nothing
+    attempt.signing_key(scope())  # limits of -1 count as set
 
 
 @case(False)
@@ -608,7 +608,7 @@ def jwt_under_the_name_of_another_account(attempt: Attempt) -> None:
 
 @dataclass(frozen=True)
 class World:
-    """The attempts of all cases, a reference server that knows their accounts, and what it says of a user."""
+    """The attempts of all cases, and a reference server that knows their accounts."""
 
     attempts: dict[str, Attempt]
     options: Options
@@ -637,7 +637,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
 
 
 def ask_reference(world: World, attempt: Attempt) -> tuple[bool, dict[str, Any]]:
-    """Whether the reference lets the user in, and what $SYS.REQ.USER.INFO then says."""
+    """Log in at the reference; return whether it admits the user, and its $SYS.REQ.USER.INFO."""
     with Connection(world.server.address) as connection:
         options = attempt.connect_options(connection.info["nonce"]) | {"verbose": False}
         connection.send(f"CONNECT {json.dumps(options)}\r\nPING\r\n".encode())
@@ -651,7 +651,7 @@ def ask_reference(world: World, attempt: Attempt) -> tuple[bool, dict[str, Any]]
 
 
 def user_info(connection: Connection) -> dict[str, Any]:
-    """What the server says about the user, {} when permissions do not let it ask."""
+    """Return $SYS.REQ.USER.INFO, or {} when permissions do not allow the request."""
     connection.send(b"SUB _INBOX.me 1\r\nPUB $SYS.REQ.USER.INFO _INBOX.me 0\r\n\r\n")
     for op in connection.fence() + connection.fence():
         if op.startswith(b"-ERR"):
@@ -696,7 +696,7 @@ async def test_who_is_let_in(world: World, name: str) -> None:
 
 
 def as_json(permissions: Permissions | None) -> dict[str, Any] | None:
-    """Permissions as $SYS.REQ.USER.INFO has them; all users may ask for it."""
+    """Return permissions in the form of $SYS.REQ.USER.INFO, without those that every user has for it."""
     if permissions is None:
         return None
     found: dict[str, Any] = {}
@@ -711,7 +711,7 @@ def as_json(permissions: Permissions | None) -> dict[str, Any] | None:
 
 
 def in_order(value: Any) -> Any:
-    """JSON with its lists sorted: the server says its subjects in the order of a trie."""
+    """Sort the lists of a JSON value: the server gives subjects in the order of a trie."""
     if isinstance(value, dict):
         return {name: in_order(item) for name, item in value.items()}
     return sorted(value) if isinstance(value, list) else value

@@ -1,4 +1,4 @@
-"""Directories of JWTs: a reference server reads ours, we read its own, and both answer requests alike."""
+"""Directories of JWTs: gnats and the reference read each other's, and answer requests alike."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ KINDS = ["full", "cache"]
 
 
 class World:
-    """An operator with a system account and its administrator, and a directory for each server."""
+    """An operator with a system account and its user, and a directory for each server."""
 
     def __init__(self, directory: Path, kind: str, *, strict: bool = False) -> None:
         self.kind = kind
@@ -62,7 +62,7 @@ class World:
 
     @asynccontextmanager
     async def client(self) -> AsyncIterator[Client]:
-        """The administrator, connected to a reference server."""
+        """Connect as the system account's user to a reference server."""
         creds = self.directory / "admin.creds"
         claims = UserClaims.new(self.administrator.public_key)
         claims.nats.issuer_account = self.system.public_key
@@ -78,7 +78,7 @@ class World:
 
     @asynccontextmanager
     async def resolver(self) -> AsyncIterator[DirectoryResolver]:
-        """Ours, with an OperatorMode for its host."""
+        """Run gnats's resolver, with an OperatorMode as its host."""
         options = ResolverOptions(self.kind, directory=str(self.ours), allow_delete=self.kind == "full")
         resolver = DirectoryResolver(options, Log(), NoOtherServers())
         opts = Options(
@@ -120,7 +120,7 @@ async def test_a_directory_of_ours_is_the_references_and_the_other_way_round(tmp
 
 
 async def packs_of(client: Client) -> list[bytes]:
-    """What the reference sends to a server that has nothing."""
+    """Return the packs that the reference sends to a server without accounts."""
     inbox = client.new_inbox()
     subscription = await client.subscribe(inbox)
     await client.publish("$SYS.REQ.CLAIMS.PACK", bytes(32), reply=inbox)
@@ -131,7 +131,7 @@ async def packs_of(client: Client) -> list[bytes]:
 
 
 def requests(world: World) -> list[tuple[str, str, bytes]]:
-    """(what, account, payload): updates, deletions and look-ups, good and bad."""
+    """Return (name, account, payload) of updates, deletions and look-ups, good and bad."""
     good, other, system = jwts.account(), jwts.account(), world.system
 
     def account(key: KeyPair, signer: KeyPair, **nats: Any) -> bytes:
@@ -205,7 +205,7 @@ def names(directory: Path) -> list[str]:
 
 
 def spoken(reply: dict[str, Any]) -> object:
-    """A reply; the accounts of a list come in any order."""
+    """Return a reply with lists of accounts sorted."""
     if isinstance(reply.get("data"), list):
         return sorted(reply["data"])
     return reply

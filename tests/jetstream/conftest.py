@@ -1,4 +1,4 @@
-"""Servers with streams, and with consumers, one of each kind for a module."""
+"""Servers with streams and with consumers; the tests of a module share one of each kind."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ def serve(kind: Kind, directory: Path) -> AbstractContextManager[Streams]:
 def tested(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[GnatsStreams]:
-    """A gnats with streams."""
+    """A gnats server with streams, without the API."""
     with serve(request.param, tmp_path_factory.mktemp("tested")) as streams:
         yield streams
 
 
 @pytest.fixture(scope="module")
 def compared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ReferenceStreams]:
-    """The reference server with JetStream."""
+    """A reference server with JetStream."""
     require(REFERENCE)
     with ReferenceStreams(tmp_path_factory.mktemp("compared")) as streams:
         yield streams
@@ -47,7 +47,7 @@ def compared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ReferenceStre
 
 @pytest.fixture(scope="module", params=selected(), ids=lambda kind: kind.name)
 def js(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """A server with streams and consumers, in memory."""
+    """A server with streams and consumers in memory: the reference, or gnats without the API."""
     kind: Kind = request.param
     made: ReferenceJs | NativeJs
     if kind.is_reference:
@@ -62,5 +62,5 @@ def js(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory)
 
 @pytest.fixture
 def name() -> str:
-    """A name that no other test uses: of a stream, and of its subjects."""
+    """A unique name for a stream and its subjects."""
     return f"S{next(_names)}"

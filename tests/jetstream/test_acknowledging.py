@@ -1,4 +1,4 @@
-"""Acknowledgements: floors, redelivery, back-off, and what the stream forgets."""
+"""Acknowledgements: floors, redelivery, back-off, and messages that they remove from the stream."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Batches that are stored together or not at all, beside the reference server."""
+"""Atomic batches beside the reference server: a stream stores all messages of one, or none."""
 
 from __future__ import annotations
 
@@ -172,7 +172,7 @@ CASES: dict[str, tuple[list[Message], dict[str, Any]]] = {
     "counters that outgrow a message in their batch": (
         [
             part("one", 1, "Nats-Incr: 9", payload=b""),
-            part("one", 2, "Nats-Incr: 1", payload=b"", commit="1"),  # 92 bytes, and {"val":"10"}
+            part("one", 2, "Nats-Incr: 1", payload=b"", commit="1"),  # 92 bytes with {"val":"10"}
             part("two", 1, "Nats-Incr: 8", payload=b"", commit="1"),
             part("two", 1, "Nats-Incr: 2", payload=b"", commit="1"),
         ],
@@ -237,7 +237,7 @@ def test_too_many_batches(tested: GnatsStreams, compared: ReferenceStreams) -> N
 
 
 def test_a_batch_that_was_stored_in_part_goes(tmp_path: Path) -> None:
-    """What a server that was killed in the middle leaves behind."""
+    """Recovery removes the messages of a batch whose commit is missing, as after a kill."""
     with GnatsStreams(tmp_path, 0) as streams:
         streams.add(name="PART", subjects=["part.>"], allow_atomic=True)
         with Client(streams.address) as client:
@@ -257,7 +257,7 @@ def test_a_batch_that_was_stored_in_part_goes(tmp_path: Path) -> None:
 
 
 def test_nothing_goes_for_what_one_header_says(tmp_path: Path) -> None:
-    """A message that looks like the last of three, which are not there: it came in a fast batch."""
+    """A fast batch's message with the headers of an atomic batch's third makes recovery remove nothing."""
     with GnatsStreams(tmp_path, 0) as streams:
         both = {"allow_atomic": True, "allow_batched": True}
         streams.add(name="PART", subjects=["part.>"], **both)
@@ -277,7 +277,7 @@ def test_nothing_goes_for_what_one_header_says(tmp_path: Path) -> None:
 
 
 def test_what_comes_of_a_schedule_that_was_in_a_batch_stays(tmp_path: Path) -> None:
-    """It has the schedule's headers, and is no part of the batch."""
+    """A message made by a schedule has the schedule's batch headers, and is no part of the batch."""
     with GnatsStreams(tmp_path, 0) as streams:
         config = {"name": "PART", "subjects": ["part.>"], "allow_atomic": True}
         streams.add(**config)

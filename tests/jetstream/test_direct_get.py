@@ -1,4 +1,4 @@
-"""Direct gets, and what is stored and published again, beside the reference server."""
+"""Direct gets and republished messages, beside the reference server."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def filled(streams: Streams, **config: Any) -> str:
 def got(
     client: Client, name: str, subject: str, request: bytes | dict[str, Any], *header: bytes
 ) -> list[Reply]:
-    """Every answer to a request, without names and times."""
+    """Return every answer to a direct get, without names and times."""
     body = json.dumps(request).encode() if isinstance(request, dict) else request
     body = body.replace(b"S.", name.encode() + b".")
     batched = isinstance(request, dict) and bool({"batch", "multi_last"} & request.keys())
@@ -150,13 +150,13 @@ def test_republished(tested: GnatsStreams, compared: ReferenceStreams, headers_o
                 client.publish(name.encode() + b"." + subject, b"payload", header)
             ops = [client.connection.read_op() for _ in range(3)]
             heard.append(sorted(TIME.sub(b"NOW", op).replace(name.encode(), b"NAME") for op in ops))
-    # times have as many digits as they need
+    # Header sizes differ because times have no trailing zeros.
     sizes = re.compile(rb"(HMSG \S+ \S+) \d+ \d+")
     assert [sizes.sub(rb"\1", op) for op in heard[0]] == [sizes.sub(rb"\1", op) for op in heard[1]]
 
 
 def test_nobody_else_gets_an_answer(tested: GnatsStreams) -> None:
-    """A subscriber beside the stream, and one that listens in: each message is theirs, too, and interest."""
+    """The stream answers the publisher only; other subscribers get the message, and none makes a 503."""
     name = filled(tested)
     with Client(tested.address) as client, Client(tested.address) as other:
         other.connection.send(b"SUB %s.> 7\r\n" % name.encode())

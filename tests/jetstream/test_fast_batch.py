@@ -1,4 +1,4 @@
-"""Fast batches beside the reference: what their publishers are sent, byte for byte, and what is stored."""
+"""Fast batches beside the reference: the replies byte for byte, and the stored messages."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def plain(*header: str, subject: str = "S.a", payload: bytes = b"x") -> Step:
 def run(
     streams: Streams, steps: list[Step], config: dict[str, Any], name: str
 ) -> tuple[Told, object, object]:
-    """What came for the steps, what is stored, and the state."""
+    """Make a stream and publish steps; return the replies, the stored messages, and the stream's state."""
     streams.add(**eval(repr({"name": name, "subjects": ["S.>"], **config}).replace("S.", f"{name}.")))
     with Client(streams.address) as client:
         told = exchange(client, steps, name)
@@ -54,7 +54,7 @@ def run(
 
 
 def exchange(client: Client, steps: list[Step], name: str) -> Told:
-    """Publish at once, then a message that is always answered; what came before that answer."""
+    """Publish steps in one write, then a message that always has a reply; return the replies up to that."""
     last = b"fence.1.fail.1.2.$FI"
     sent = [
         message(
@@ -397,7 +397,7 @@ HEADERS = [
 
 
 def program(chance: random.Random) -> list[Step]:
-    """Some publishers at once, most of whose messages are in order."""
+    """Make random steps of several publishers; most of their messages are in order."""
     batches: dict[str, int] = {}
     flows = {batch: chance.choice((0, 1, 2, 7, 500)) for batch in "abcd"}
     steps = []

@@ -1,4 +1,4 @@
-"""What publishers to a stream are told, and what is stored, beside the reference server."""
+"""Publishing to a stream beside the reference server: acknowledgements and stored messages."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def msg(subject: str, payload: bytes = b"x", *header: str) -> Message:
 
 @dataclass
 class Case:
-    """Messages published to one stream; S in subjects is a name of its own."""
+    """Messages published to one stream; S in subjects stands for a unique name."""
 
     messages: list[Message]
     config: dict[str, Any] = field(default_factory=dict)
@@ -254,10 +254,10 @@ CASES = {
 
 
 def told(streams: Streams, case: Case, name: str) -> tuple[list[bytes], tuple[int, int, int]]:
-    """The replies, one after the other, and the state at the end."""
+    """Publish a case's messages to a new stream; return the replies in order, and the state at the end."""
     config = {"subjects": ["S.>"], **case.config}
     text = repr(config).replace("S.", f"{name}.")
-    streams.add(name=name, **eval(text))  # of literals in this file
+    streams.add(name=name, **eval(text))  # only literals of this file
     with Client(streams.address) as client:
         replies = [
             client.ask(

@@ -1,4 +1,4 @@
-"""What a consumer tells the control plane, and the state that it leaves behind: gnats by itself."""
+"""Notices of consumers to the control plane, and their saved states (gnats only)."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def pull(peer: Peer, stream: str, n: int = 1) -> list[Message]:
 
 
 def noticed(js: NativeJs, stream: str, event: ConsumerEvent) -> tuple[int, int, int, int, bytes]:
-    """The first notice of a kind, waiting for it."""
+    """Wait for a notice of an event from a consumer of a stream; return the first."""
 
     def find() -> tuple[int, int, int, int, bytes] | None:
         for consumer, what, notice in js.notices:
@@ -103,7 +103,7 @@ def test_a_pause_that_is_over(js: NativeJs, name: str) -> None:
 
 
 def test_messages_that_wait_to_be_delivered_again_are_left_alone(js: NativeJs, name: str) -> None:
-    """No timer goes round for them, however short the ack wait is, as long as nobody asks."""
+    """Without a pull request no timer fires for them, however short the ack wait is."""
     timers = js.call(lambda _: js.engine.stats()["timers"])
     setup(js, name, 3, ack_wait=1)
     with js.peer() as peer:
@@ -113,7 +113,7 @@ def test_messages_that_wait_to_be_delivered_again_are_left_alone(js: NativeJs, n
 
 
 def test_expiry_keeps_up_with_publishers(js: NativeJs, name: str) -> None:
-    """What has been stored since the last round may go in the next one."""
+    """Expiry removes 40,000 old messages in few rounds of the engine's timer."""
     js.create_stream(name, max_age=SECOND, duplicate_window=SECOND)
     stream, rounds = js.streams[name], js.call(lambda _: js.engine.stats()["rounds"])
 
@@ -131,7 +131,7 @@ def test_expiry_keeps_up_with_publishers(js: NativeJs, name: str) -> None:
 
 
 def again(js: NativeJs, name: str, **config: Any) -> None:
-    """The consumer ends, and another one goes on from its state."""
+    """Close the consumer, and make another one from its state."""
     consumer = js.consumers.pop((name, "C"))
     state = js.call(lambda _: (consumer.state(), consumer.close())[0])
     js.create_consumer(name, "C", state=state, **{"ack_policy": "explicit", "durable_name": "C"} | config)
@@ -148,7 +148,7 @@ def test_a_consumer_goes_on_where_it_was(js: NativeJs, name: str) -> None:
         assert js.consumer_info(name, "C") == before
         assert before["ack_floor"] == (1, 1)
         assert pull(peer, name)[0].ack == (1, 5, 5, 1)
-        # what was delivered before is acknowledged as if nothing had happened
+        # Messages delivered before can still be acknowledged.
         peer.request(messages[1].reply)
         assert js.consumer_info(name, "C")["ack_floor"] == (3, 3)
 
@@ -159,7 +159,7 @@ def test_a_consumer_goes_on_where_it_was(js: NativeJs, name: str) -> None:
 def test_no_ack_takes_floors_beyond_what_was_delivered(
     js: NativeJs, name: str, flow_control: bool, sseq: int, dseq: int
 ) -> None:
-    """Clients write the numbers of an ack: of AckAll, too, the state stays one that can be read."""
+    """An ack with made-up sequences does not move an ack-all consumer's floor; its state stays readable."""
     push = {"deliver_subject": f"{name}.d", "flow_control": True, "idle_heartbeat": SECOND}
     with js.peer() as peer:
         if flow_control:
@@ -178,7 +178,7 @@ def test_no_ack_takes_floors_beyond_what_was_delivered(
 
 
 def test_what_is_pending_below_a_later_delivery_is_remembered(js: NativeJs, name: str) -> None:
-    """The second message is acknowledged as the fifth delivery. The third, also the third, still waits."""
+    """Ack-all of message 2, which is the fifth delivery: message 3, the third delivery, stays pending."""
     setup(js, name, 3, ack_policy="all", ack_wait=SECOND // 5)
     with js.peer() as peer:
         pull(peer, name, 3)
@@ -201,7 +201,7 @@ def test_redeliveries_are_remembered(js: NativeJs, name: str) -> None:
 
 
 def test_a_stream_that_has_lost_its_end(js: NativeJs, name: str) -> None:
-    """The consumer was further than the stream is now: it waits for nothing that has gone, misses nothing."""
+    """A consumer whose state is ahead of the stream waits for no lost message, and misses no new one."""
     setup(js, name, 5)
     with js.peer() as peer:
         messages = pull(peer, name, 5)
@@ -226,8 +226,8 @@ def test_a_state_that_is_none(js: NativeJs, name: str, state: bytes) -> None:
 
 
 def dirty(js: NativeJs, name: str) -> int:
-    """How often the control plane was told that a state is to be written."""
-    js.call(lambda _: None)  # what was posted has been handled
+    """Count the notices that a state needs writing."""
+    js.call(lambda _: None)  # the loop has handled all earlier events
     return sum(what == ConsumerEvent.CONSUMER_DIRTY and of.stream.name == name for of, what, _ in js.notices)  # type: ignore[attr-defined]
 
 

@@ -69,7 +69,7 @@ def test_a_pinned_client(js: Js, name: str) -> None:
         message = peer.msg()
         pin = message.headers["Nats-Pin-Id"]
         assert len(pin) == 22
-        # another one waits
+        # A request of another client waits.
         ask(peer, name, second, group="A")
         assert peer.nothing()
         ask(peer, name, first, group="A", id=pin)

@@ -1,4 +1,4 @@
-"""Pull consumers: requests and what answers them."""
+"""Pull consumers: requests, their messages and statuses."""
 
 from __future__ import annotations
 
@@ -176,7 +176,7 @@ def test_no_wait_takes_what_there_is(js: Js, name: str) -> None:
         ask(peer, name, "C", inbox, batch=10, no_wait=True)
         assert [each.ack[1] for each in peer.msgs(3)] == [1, 2, 3]
         assert status(peer.msg()) == ("404 No Messages", {})
-        # with a time it waits for the first message, and for no more
+        # With an expiry it waits for the first message, and for no other.
         ask(peer, name, "C", inbox, batch=10, no_wait=True, expires=60 * SECOND)
         assert peer.nothing()
         js.publish(name)
@@ -185,7 +185,7 @@ def test_no_wait_takes_what_there_is(js: Js, name: str) -> None:
 
 
 def test_no_wait_at_the_limit_of_acks_ends_with_its_first_timer(js: Js, name: str) -> None:
-    """The heartbeat that is due then is not sent, and nothing comes after acks make room."""
+    """A request that had messages ends instead of sending its first heartbeat; one that had none waits on."""
     js.create_stream(name)
     js.create_consumer(name, "C", ack_policy="explicit", max_ack_pending=2)
     js.publish(*[name] * 4)
@@ -198,7 +198,7 @@ def test_no_wait_at_the_limit_of_acks_ends_with_its_first_timer(js: Js, name: st
             peer.pub(message.reply, b"+ACK", inbox)
             assert not peer.msg().payload
         assert peer.nothing()
-        # who has had nothing waits on
+        # A request without a message waits on.
         ask(peer, name, "C", inbox, batch=2, expires=60 * SECOND)
         held = peer.msgs(2)
         ask(peer, name, "C", inbox, batch=10, no_wait=True, expires=60 * SECOND, idle_heartbeat=SECOND // 10)
@@ -211,7 +211,7 @@ def test_no_wait_at_the_limit_of_acks_ends_with_its_first_timer(js: Js, name: st
 
 
 def test_no_wait_behind_others(js: Js, name: str) -> None:
-    """Those that wait already ask for more than there is."""
+    """A no_wait request ends when earlier requests ask for more messages than there are."""
     js.create_stream(name)
     js.create_consumer(name, "C", ack_policy="explicit", max_ack_pending=1)
     js.publish(*[name] * 3)
@@ -224,7 +224,7 @@ def test_no_wait_behind_others(js: Js, name: str) -> None:
 
 
 def test_no_wait_behind_very_many_others(js: Js, name: str) -> None:
-    """Looking at all that wait for each that does not would take minutes."""
+    """A search through all waiting requests for each of them would take minutes."""
     n = 150_000 if not js.is_reference else 100
     js.create_stream(name)
     js.create_consumer(name, "C", ack_policy="explicit", max_waiting=n, max_ack_pending=1)
@@ -292,7 +292,7 @@ def test_who_has_gone_gets_nothing(js: Js, name: str) -> None:
         ask(peer, name, "C", peer.inbox(), batch=1, expires=60 * SECOND)
         peer.flush()
         js.publish(name, name)
-        assert peer.msg().ack == (1, 1, 1, 1) or peer  # one of both may be stored already
+        assert peer.msg().ack == (1, 1, 1, 1) or peer  # one of the two may be stored already
         info = js.consumer_info(name, "C")
         assert (info["num_waiting"], info["num_ack_pending"], info["num_pending"]) == (0, 1, 1)
 

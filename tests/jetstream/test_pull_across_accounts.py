@@ -1,4 +1,4 @@
-"""Pull requests of another account, through an imported service."""
+"""Pull requests from another account, through an imported service."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ accounts {
 
 
 def login(server: Server, user: str) -> Peer:
-    """A client of a user whose password is the name."""
+    """Connect as a user whose password is the name."""
     return Peer(server.address, user, password=user)
 
 
@@ -65,13 +65,13 @@ def test_requests_of_another_account(server: Server) -> None:
         for _ in range(2):
             owner.request("s", b"payload")
         first, second = peer.msgs(2)
-        # what is pending behind the first one depends on when it is delivered
+        # The first one's pending count depends on when it is delivered.
         assert (first.ack[:3], second.ack) == ((1, 1, 1), (1, 2, 2, 0))
         assert first.payload == b"payload"
         peer.request(first.reply)
         info = json.loads(owner.request("$JS.API.CONSUMER.INFO.S.C").payload)
         assert (info["ack_floor"]["stream_seq"], info["num_ack_pending"], info["num_waiting"]) == (1, 1, 1)
-        # who does not listen any more does not get the third one, nobody does
+        # Without a subscription to the inbox the third message goes to no one.
         peer.unsub("1")
         assert waiting(owner) == 0
         owner.request("s", b"payload")

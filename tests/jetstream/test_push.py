@@ -79,7 +79,7 @@ def test_idle_heartbeats(js: Js, name: str) -> None:
 
 
 def test_flow_control(js: Js, name: str) -> None:
-    """A window of 2 MiB, a request at half of it, stalled heartbeats until it is answered."""
+    """The window is 2 MiB; a request comes at half of it, stalled heartbeats until it is answered."""
     js.create_stream(name, subjects=[f"{name}.>"])
     js.publish(*[f"{name}.a"] * 60, data=b"x" * 100_000)
     with js.peer() as peer:
@@ -100,13 +100,13 @@ def test_flow_control(js: Js, name: str) -> None:
                 assert request is None
                 request = message.reply
                 assert request.startswith(f"$JS.FC.{name}.C.")
-                assert got == 11  # the first over half the window
+                assert got == 11  # the first message over half the window
             elif message.status:
                 break
             else:
                 got += 1
         assert message.headers["Nats-Consumer-Stalled"] == request
-        assert got == 21  # the first over the window
+        assert got == 21  # the first message over the window
         assert request
         peer.pub("$JS.FC.wrong.C.abcd")
         peer.pub(request)
@@ -163,7 +163,7 @@ def test_where_it_begins(js: Js, name: str, config: dict[str, object], seqs: lis
 def test_it_begins_at_a_time(js: Js, name: str) -> None:
     js.create_stream(name, subjects=[f"{name}.>"])
     js.publish(f"{name}.a", f"{name}.b")
-    time.sleep(0.05)  # times differ
+    time.sleep(0.05)  # so that the messages' times differ
     start = datetime.now(UTC).isoformat().replace("+00:00", "Z")
     time.sleep(0.05)
     js.publish(f"{name}.a", f"{name}.b")

@@ -1,4 +1,4 @@
-"""Scheduled messages beside the reference: which are taken, and what comes of them."""
+"""Message schedules beside the reference: checks, patterns, and the messages that they make."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def msg(subject: str, *header: str, payload: bytes = b"x") -> Message:
 
 
 def part(seq: int, subject: str, *header: str, commit: bool = False) -> Message:
-    """One of an atomic batch."""
+    """Make a message of an atomic batch."""
     lines = ["Nats-Batch-Id: one", f"Nats-Batch-Sequence: {seq}", *["Nats-Batch-Commit: 1"] * commit]
     return subject, b"x", [*lines, *header]
 
@@ -46,12 +46,12 @@ def named(text: str, name: str) -> bytes:
 def add(streams: Streams, config: dict[str, Any]) -> str:
     name = f"M{next(_numbers)}"
     config = {"subjects": ["S.>"], "allow_direct": True, **config}
-    streams.add(name=name, **eval(named(repr(config), name)))  # of literals in this file
+    streams.add(name=name, **eval(named(repr(config), name)))  # only literals of this file
     return name
 
 
 def publish(client: Client, messages: list[Message], name: str) -> list[bytes]:
-    """The replies, one after the other."""
+    """Publish messages one after the other; return the replies."""
     return [
         client.ask(named(subject, name), payload, [named(line, name) for line in header])[0][1]
         for subject, payload, header in messages
@@ -312,7 +312,7 @@ def pattern(rng: random.Random) -> str:
 
 def test_the_same_patterns_are_taken(tested: GnatsStreams, compared: ReferenceStreams) -> None:
     rng = random.Random(51)
-    # one that nothing fits keeps nats-server busy for seconds
+    # A pattern that no time matches keeps nats-server busy for seconds.
     patterns = [text for text in (pattern(rng) for _ in range(1500)) if not re.match(r",\s", text)]
     headers = [
         [f"Nats-Schedule: {text}"]
@@ -322,7 +322,7 @@ def test_the_same_patterns_are_taken(tested: GnatsStreams, compared: ReferenceSt
     replies = []
     for streams in (tested, compared):
         name = add(streams, {"allow_msg_schedules": True, "storage": "memory"})
-        # refused for its source behind all that is about the pattern
+        # A bad source refuses those with a good pattern: its check comes after the pattern's.
         lines = [f"Nats-Schedule-Target: {name}.t", "Nats-Schedule-Source: other"]
         messages = [
             (b"%s.a" % name.encode(), b"", [line.encode() for line in (*header, *lines)])
@@ -334,7 +334,7 @@ def test_the_same_patterns_are_taken(tested: GnatsStreams, compared: ReferenceSt
         assert ours == theirs, header
 
 
-# -- what comes of them --------------------------------------------------------------------------------------
+# -- due schedules -------------------------------------------------------------------------------------------
 
 
 def soon(seconds: float) -> str:
@@ -342,7 +342,7 @@ def soon(seconds: float) -> str:
 
 
 def fired() -> dict[str, tuple[list[Message], int, dict[str, Any]]]:
-    """Messages, how many are stored with those that come of them, and a configuration."""
+    """Return by case: messages, the number stored with those that schedules make, and a configuration."""
     return {
         "one message": (
             [
@@ -455,7 +455,7 @@ CASES = list(fired())
 
 
 def outcomes(streams: Streams) -> dict[str, Outcome]:
-    """What each stream publishes again, and what it stores in the end: of all at once, to wait once."""
+    """Run all cases at once, to wait once; return for each the republished and stored messages, and state."""
     found: dict[str, Outcome] = {}
     names: dict[bytes, str] = {}
     with Client(streams.address) as client, Client(streams.address) as listener:
@@ -492,7 +492,7 @@ def outcomes(streams: Streams) -> dict[str, Outcome]:
             state = streams.state(name_bytes.decode())
             if cases[case][1] == state[2]:
                 found[case] = seen[case], stored(client, name_bytes.decode(), state[2]), state
-            else:  # it goes on
+            else:  # a repeating schedule has made more
                 found[case] = seen[case], [], (0, 0, 0)
     return found
 
@@ -519,7 +519,7 @@ def test_what_comes_of_schedules(ours: dict[str, Outcome], theirs: dict[str, Out
 
 
 def test_what_repeats_goes_on_after_what_could_not_be_stored(tested: GnatsStreams) -> None:
-    """nats-server does so only after its next start."""
+    """A repeating schedule goes on after a refused message. In nats-server it resumes at the next start."""
     large = {"max_msg_size": 10_000, **ALLOWED}
     name = add(tested, large)
     config = {"name": name, "subjects": [f"{name}.>"], "allow_direct": True, **large}
@@ -531,7 +531,7 @@ def test_what_repeats_goes_on_after_what_could_not_be_stored(tested: GnatsStream
         tested.update(**config | again | {"max_msg_size": 300})
         every = msg("S.a", "Nats-Schedule: @every 1s", TARGET, "Nats-Schedule-Source: S.data")
         publish(client, [every, msg("S.b", soon(1.6), TARGET)], name)
-        # published again: the schedules, and what comes of the second, which is due after the first
+        # Republished: both schedules, and the message of the second, which is due after the first.
         assert [listener.read()[1] for _ in range(3)] == [b"x"] * 3
         tested.update(**config | again)
         assert listener.read()[1] == b"x" * 1000

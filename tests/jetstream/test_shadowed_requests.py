@@ -1,4 +1,4 @@
-"""Requests to JetStream that an account hears through a stream import, beside other subscribers."""
+"""Requests to JetStream that other accounts receive too, through a stream import."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def server(launch: Launch, tmp_path: Path) -> Server:
 
 
 class User(Connection):
-    """A client of a user whose password is the name, and its subscription with sid 1."""
+    """A client of a user whose password is the name, with a subscription with sid 1."""
 
     def __init__(self, server: Server, user: str, subject: bytes) -> None:
         super().__init__(server.address)
@@ -45,7 +45,7 @@ class User(Connection):
 
 
 def test_who_is_served_behind_a_direct_get_hears_what_was_published(server: Server) -> None:
-    """The answer, published in place, takes no memory that the other subscribers still need."""
+    """The answer, published during the fan-out, overwrites no memory that later subscribers need."""
     with User(server, "b", b"answers.>") as owner, User(server, "a", b">") as before:
         config = json.dumps(
             {"name": "S", "subjects": ["s"], "storage": "memory", "allow_direct": True}
@@ -58,7 +58,7 @@ def test_who_is_served_behind_a_direct_get_hears_what_was_published(server: Serv
             wider.send(b"SUB $JS.API.*.GET.S group 2\r\n")
             wider.fence()
             for i in range(3):
-                # Two blanks: what is delivered is written anew, not copied from the input.
+                # Two blanks, so that the server writes the line anew instead of copying the input.
                 before.send(b"PUB  %b answers.%d %d\r\n%b\r\n" % (GET, i, len(REQUEST), REQUEST))
                 before.fence()
                 heard = b"MSG %b %%d answers.%d %d\r\n%b\r\n" % (GET, i, len(REQUEST), REQUEST)

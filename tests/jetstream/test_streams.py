@@ -1,4 +1,4 @@
-"""Streams of gnats: what goes with time, what is remembered, what many do at once, what fails."""
+"""Streams of gnats: expiry, message ids, many publishers, failures."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.timeout(120)
 
 
 def acked(payload: bytes) -> int:
-    """The sequence that a reply tells of. Raises AssertionError for an error."""
+    """Return the sequence in an acknowledgement. Raises AssertionError for an error."""
     answer = json.loads(payload)
     assert "error" not in answer, answer
     seq: int = answer["seq"]
@@ -34,7 +34,7 @@ def eventually(done: Callable[[], bool], what: str) -> None:
     until = time.monotonic() + 20
     while not done():
         assert time.monotonic() < until, what
-        time.sleep(0.02)  # between two looks
+        time.sleep(0.02)  # between two questions
 
 
 def test_message_ids_are_recovered(tmp_path: Path) -> None:
@@ -112,7 +112,7 @@ def test_removing_and_purging(tmp_path: Path, io_threads: int) -> None:
 
 @pytest.mark.parametrize("sync_always", [False, True], ids=["flushed", "synced"])
 def test_many_publishers(tmp_path: Path, io_threads: int, sync_always: bool) -> None:
-    """Each message is acknowledged once, and in the order of its publisher; what is acknowledged is there."""
+    """Each message is acknowledged once, in the order of its publisher, and is stored."""
     publishers, rounds, each = 6, 5, 100
     with GnatsStreams(tmp_path, io_threads, sync_always=sync_always) as streams:
         streams.add(name="MANY", subjects=["many.*"], max_msgs=2000, allow_direct=True)

@@ -1,4 +1,4 @@
-"""Fixtures for servers inside the test's own process, in both ways of serving connections."""
+"""Fixtures for servers inside the test's own process, without and with I/O threads."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
@@ -17,7 +17,7 @@ Connect = Callable[[Server], Awaitable[Peer]]
 
 @pytest.fixture
 async def start(io_threads: int) -> AsyncIterator[Start]:
-    """Starts servers in the test's loop: `await start(max_payload=10)`; they are shut down afterwards."""
+    """Start servers in the test's event loop: `await start(max_payload=10)`; shut them down at the end."""
     async with AsyncExitStack() as servers:
 
         async def start(log: Log | None = None, opts: Options | None = None, **options: Any) -> Server:
@@ -30,7 +30,7 @@ async def start(io_threads: int) -> AsyncIterator[Start]:
 
 @pytest.fixture
 async def connect() -> AsyncIterator[Connect]:
-    """Connects to a server, and closes the connection afterwards."""
+    """Connect to a server; close the connections at the end."""
     peers: list[Peer] = []
 
     async def connect(server: Server) -> Peer:

@@ -1,4 +1,4 @@
-"""A raw client and a log in the test's loop."""
+"""A raw client and a log in the test's event loop."""
 
 import asyncio
 import json
@@ -10,7 +10,7 @@ TIMEOUT = 30.0
 
 
 class Log(Logger):
-    """A log at debug level that keeps its lines, as "[LVL] text", and can be waited for."""
+    """A log at debug level that keeps its lines as "[LVL] text"; tests can wait for a line."""
 
     def __init__(self) -> None:
         super().__init__(self._add, debug=True, logtime=False)
@@ -25,7 +25,7 @@ class Log(Logger):
         return [line for line in self.lines if text in line]
 
     async def seen(self, text: str, times: int = 1) -> None:
-        """Return when that many lines have the text in them."""
+        """Return when `times` lines contain the text."""
         async with asyncio.timeout(TIMEOUT):
             while len(self.with_text(text)) < times:
                 self._changed.clear()
@@ -33,7 +33,7 @@ class Log(Logger):
 
 
 class Peer:
-    """A connection whose INFO has been read; reads fail after TIMEOUT seconds."""
+    """A connection that has read INFO; a read raises TimeoutError after TIMEOUT seconds."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
@@ -55,7 +55,7 @@ class Peer:
         self._writer.write(data)
 
     async def line(self) -> bytes:
-        """The next line without its end. Raises EOFError at the end of the connection."""
+        """Return the next line without its end. Raises EOFError at the end of the connection."""
         async with asyncio.timeout(TIMEOUT):
             line = await self._reader.readline()
         if not line.endswith(b"\r\n"):
@@ -63,7 +63,7 @@ class Peer:
         return line[:-2]
 
     async def ask(self, data: bytes) -> list[bytes]:
-        """Send, and return the lines up to the answer to a PING, without it."""
+        """Send data and a PING; return the lines before the PONG."""
         self.send(data + b"PING\r\n")
         lines: list[bytes] = []
         while (line := await self.line()) != b"PONG":
@@ -71,18 +71,18 @@ class Peer:
         return lines
 
     async def connected(self, **options: object) -> list[bytes]:
-        """Send a CONNECT, not verbose unless asked for, and return what came before the PONG."""
+        """Send a CONNECT, not verbose unless given, and a PING; return the lines before the PONG."""
         connect = {"verbose": False} | options
         return await self.ask(b"CONNECT " + json.dumps(connect).encode() + b"\r\n")
 
     def pause(self) -> None:
-        """Leave what comes from now on in the kernel."""
+        """Stop reading; later bytes stay in the kernel."""
         transport = self._writer.transport
         assert isinstance(transport, asyncio.ReadTransport)
         transport.pause_reading()
 
     async def rest(self) -> bytes:
-        """All that comes until the server closes."""
+        """Return everything up to the end of the connection."""
         async with asyncio.timeout(TIMEOUT):
             return await self._reader.read()
 

@@ -1,4 +1,4 @@
-"""Accounts that a reload removes are let go of, with all that they had."""
+"""Accounts that a reload removes are freed, with everything that belonged to them."""
 
 import asyncio
 import gc
@@ -32,7 +32,7 @@ EXPORTS = (ServiceExport("svc.*"), StreamExport("feed.>"))
 
 
 def pair(number: int) -> list[AccountConfig]:
-    """An account that serves, and one that imports all of it."""
+    """Return an account with exports, and one that imports all of them."""
     server, client = f"SERVER{number}", f"CLIENT{number}"
     imports = (ServiceImport(server, "svc.*"), StreamImport(server, "feed.>", prefix="theirs"))
     return [AccountConfig(server, exports=EXPORTS), AccountConfig(client, imports=imports)]
@@ -45,19 +45,20 @@ def options(opts: Options, numbers: Iterable[int]) -> Options:
 
 
 def accounts() -> set[str]:
-    """The names of all accounts that are alive in this process."""
+    """Return the names of all Account objects alive in this process."""
     gc.collect()
     return {each.name for each in gc.get_objects() if isinstance(each, Account)}
 
 
 async def only_these_live(server: Server, before: set[str]) -> None:
-    """Return when no account is alive but those of the server, which keeps one closed connection."""
+    """Return when no accounts are alive but the server's and those of `before`. The server keeps one closed
+    connection, and with it an account."""
     async with asyncio.timeout(60):
         while accounts() - before - set(server.accounts):
-            visitor = await Peer.connect(server.port)  # what has closed before is forgotten with it
+            visitor = await Peer.connect(server.port)  # its end replaces the last closed connection
             await visitor.connected()
             await visitor.close()
-            await asyncio.sleep(0.05)  # an account that goes tells nobody
+            await asyncio.sleep(0.05)  # no event says that an account is freed
 
 
 async def join(connect: Connect, server: Server, name: str) -> Peer:

@@ -1,4 +1,4 @@
-"""Requests about JWTs in the system account: what fails, and many at once."""
+"""Requests about JWTs in the system account: failures, and many requests at once."""
 
 import asyncio
 import json
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.timeout(60)
 
 
 async def ask(server: Server, *subjects: str) -> list[dict[str, Any]]:
-    """Ask in the system account, all at once; the answers in their order."""
+    """Send requests in the system account at once; return the answers in order."""
     assert server.system_account
     client = server.internal_clients.new(server.system_account)
     answers: list[dict[str, Any]] = []

@@ -1,4 +1,4 @@
-"""Clients as the control plane sees them: limits, second CONNECTs, the answers of the server itself."""
+"""The control plane's view of clients: limits, second CONNECTs, answers of the server itself."""
 
 import asyncio
 import itertools
@@ -32,7 +32,7 @@ async def test_a_connection_too_many_is_greeted_refused_and_forgotten(start: Sta
     await peers[0].close()
     await log.seen("closed: Client Closed")
     await (await connect(server)).connected()
-    assert len(log.with_text("maximum connections exceeded")) == 1  # the second is held back
+    assert len(log.with_text("maximum connections exceeded")) == 1  # the log holds the second back
     assert len(log.with_text("closed: Maximum Connections Exceeded")) == 2
 
 
@@ -53,7 +53,7 @@ async def test_who_does_not_authenticate_in_time_is_closed(start: Start, connect
     peers = [await connect(server) for _ in range(2)]
     assert [await peer.rest() for peer in peers] == [b"-ERR 'Authentication Timeout'\r\n"] * 2
     await log.seen("closed: Authentication Timeout", 2)
-    assert len(log.with_text("- Authentication Timeout")) == 1  # the second is held back
+    assert len(log.with_text("- Authentication Timeout")) == 1  # the log holds the second back
 
 
 async def test_the_first_pong_is_followed_by_the_account(start: Start, connect: Connect) -> None:
@@ -120,7 +120,7 @@ async def test_many_clients_at_once_are_all_served(start: Start, connect: Connec
 
 
 class Slow:
-    """Pages of several steps, each of which takes longer than a turn, and the loop's rounds that they had."""
+    """Makes connz pages of several steps, each longer than a turn; counts the loop's rounds at each step."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, steps: int) -> None:
         self.rounds = 0

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.timeout(60)
 
 
 def descriptors() -> set[str]:
-    """The process's open descriptors that a server may have opened."""
+    """Return the process's open descriptors, those that a server may have opened."""
     found = set()
     for entry in Path("/proc/self/fd").iterdir():
         try:
@@ -102,7 +102,7 @@ def test_it_runs_in_either_event_loop(io_threads: int, loop_factory: object) -> 
 
 async def test_a_shut_down_server_leaves_nothing_behind(io_threads: int) -> None:
     async with Server(Options(host="127.0.0.1", port=-1, io_threads=io_threads)):
-        pass  # whatever the loop opens for itself is open now
+        pass  # the event loop has opened its own descriptors now
     opened, threads, tasks = descriptors(), set(threading.enumerate()), asyncio.all_tasks()
     async with Server(Options(host="127.0.0.1", port=-1, io_threads=io_threads)) as server:
         peers = [await Peer.connect(server.port) for _ in range(5)]
@@ -186,7 +186,7 @@ async def test_its_log_names_a_client_from_beginning_to_end(start: Start, connec
 
 
 def listening_addresses(server: Server) -> set[str]:
-    """The addresses that a server's client port is open on, as the kernel writes them."""
+    """Return the addresses that a server's client port is open on, as the kernel writes them."""
     port = f"{server.port:04X}"
     found = set()
     for table in ("tcp", "tcp6"):
@@ -216,7 +216,7 @@ async def test_one_on_all_addresses_has_a_url_that_can_be_used(host: str, shown:
 
 
 async def test_a_configuration_file_holds(io_threads: int, connect: Connect, tmp_path: Path) -> None:
-    """Nobody gets in whom the file does not know, also after a reload."""
+    """Only users of the file may connect, also after a reload."""
     conf = tmp_path / "server.conf"
     conf.write_text("port: -1\nauthorization { user: joe, password: secret }")
     opts = Options.from_file(conf)

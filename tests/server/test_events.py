@@ -1,4 +1,4 @@
-"""Events of the system account where there are many of them, or nobody for them."""
+"""Events of the system account: many at once, or without subscribers."""
 
 import asyncio
 import json
@@ -31,7 +31,7 @@ async def login(connect: Connect, server: Server, user: str) -> Peer:
 
 
 async def payload_on(peer: Peer, subject: bytes) -> Any:
-    """The document in the next message on a subject."""
+    """Return the JSON of the next message on a subject."""
     while not (await peer.line()).startswith(b"MSG " + subject + b" "):
         pass
     return json.loads(await peer.line())
@@ -66,7 +66,7 @@ async def test_one_who_does_not_read_its_events_is_a_slow_consumer(start: Start,
     log = Log()
     server = await start(log, **OPTIONS, max_pending=65536, max_payload=65536)
     deaf = await login(connect, server, "sys")
-    await deaf.ask(b"SUB $SYS.REQ.> 1\r\n")  # of what it is sent from now on nothing is read
+    await deaf.ask(b"SUB $SYS.REQ.> 1\r\n")  # it reads nothing from now on
     deaf.pause()
     watch = await login(connect, server, "sys")
     watch.send(b"SUB answer 1\r\n")
@@ -83,7 +83,7 @@ async def test_one_who_does_not_read_its_events_is_a_slow_consumer(start: Start,
 
 
 async def test_a_word_of_events_that_were_taken_already_keeps_nobody_awake(start: Start) -> None:
-    """A poller posts, and says so when its event has been handled."""
+    """A poller may signal an event that the control plane has handled already."""
     server = await start()
     assert server.pollers
     os.eventfd_write(server.pollers._inbox.fileno(), 1)

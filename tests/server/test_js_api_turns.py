@@ -1,4 +1,4 @@
-"""The JetStream API while something in it takes its time, fails, or is asked for too much."""
+"""The JetStream API when a request is slow, fails, or is one of too many."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ async def ask(client: Client, verb: str, body: object = None) -> Any:
 
 
 async def ask_later(client: Client, verb: str, body: object = None) -> asyncio.Task[Any]:
-    """A request that has been sent when this returns."""
+    """Send a request; return a task that waits for the answer."""
     inbox, payload = client.new_inbox(), b"" if body is None else json.dumps(body).encode()
     answers = await client.subscribe(inbox)
     await client.publish(f"$JS.API.{verb}", payload, reply=inbox)
@@ -59,7 +59,7 @@ async def connected(server: Server, **more: Any) -> AsyncIterator[Client]:
 
 
 class SlowPurges:
-    """Every purge of a stream begins, and waits until it may go on."""
+    """Every purge of a stream waits, once begun, for `go_on`; `begun` has the streams' names."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.begun: list[str] = []
@@ -276,13 +276,13 @@ async def test_streams_with_many_subjects_are_looked_through_while_others_ask(
 async def test_what_is_reserved_is_what_is_in_force_after_a_failed_update(
     server: Server, monkeypatch: pytest.MonkeyPatch, fails: str, reserved: int
 ) -> None:
-    """A stream keeps its new configuration when only the positions of its sources cannot be written."""
+    """When only the positions of its sources cannot be written, a stream keeps its new configuration."""
 
     async def fail_later(stream: Stream, *args: Any) -> None:
         raise OSError(28, "No space left on device")
 
     def fail(stream: Stream, *args: Any) -> None:
-        monkeypatch.undo()  # what was changed is changed back
+        monkeypatch.undo()  # so that undoing the change succeeds
         raise OSError(28, "No space left on device")
 
     async with connected(server) as client:

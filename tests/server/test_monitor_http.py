@@ -1,4 +1,4 @@
-"""The monitoring port: scripts, https, the base path, metrics, and pages for people."""
+"""The monitoring port: callbacks, https, the base path, metrics, and HTML pages."""
 
 import asyncio
 import datetime
@@ -90,7 +90,7 @@ async def test_the_base_path_is_in_front_of_everything(start: Start, http: aioht
 
 
 class Certificate:
-    """A self-signed certificate for 127.0.0.1 in two files."""
+    """A self-signed certificate for 127.0.0.1 and its key, in two files."""
 
     def __init__(self, directory: Path, name: str) -> None:
         key = ec.generate_private_key(ec.SECP256R1())
@@ -119,7 +119,7 @@ class Certificate:
 
 
 async def served_name(port: int) -> str:
-    """The name in the certificate that a port shows."""
+    """Return the common name of the certificate that a port serves."""
     context = ssl.create_default_context()
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
@@ -131,7 +131,7 @@ async def served_name(port: int) -> str:
 
 
 def https_options(directory: Path, **more: Any) -> Options:
-    """The client port stays plain: its own TLS is tested elsewhere."""
+    """Return options with https; the client port stays without TLS, which other tests cover."""
     certificate = Certificate(directory, "one")
     return Options(host="127.0.0.1", port=-1, https_port=-1, tls=certificate.options, **more)
 
@@ -202,7 +202,7 @@ async def test_who_has_asked_may_take_its_time(
     writer.write(b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n")
     async with asyncio.timeout(30):
         assert await reader.readuntil(b"}") != b""
-        assert await silent.read() == b""  # the time is over
+        assert await silent.read() == b""  # closed by the time limit
     writer.write(b"GET /healthz HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
     async with asyncio.timeout(30):
         assert b'"ok"' in await reader.read()
@@ -430,7 +430,7 @@ async def test_pages_that_are_asked_for_at_once_take_turns(
         turns.append(rounds)
         return {}
 
-    monkeypatch.setattr(http_server, "TURN", -1.0)  # over at once
+    monkeypatch.setattr(http_server, "TURN", -1.0)  # every turn is over at once
     monkeypatch.setattr(http_server, "connz_steps", steps)
     monkeypatch.setattr(http_server, "varz", varz)
 

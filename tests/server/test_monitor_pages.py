@@ -1,4 +1,4 @@
-"""The monitoring endpoints of gnats, page by page."""
+"""The monitoring endpoints of gnats, one by one."""
 
 from collections.abc import AsyncIterator
 from typing import Any
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.timeout(60)
 
 
 class Browser:
-    """Asks a server's endpoints."""
+    """Requests pages of a server."""
 
     def __init__(self, session: aiohttp.ClientSession) -> None:
         self._session = session

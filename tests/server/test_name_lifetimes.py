@@ -1,4 +1,4 @@
-"""Streams and consumers whose names come and go leave nothing behind in the control plane."""
+"""Streams and consumers that come and go leave nothing of their names in the control plane."""
 
 import gc
 import json
@@ -18,7 +18,7 @@ AT_ONCE = 40
 
 
 class Asker:
-    """Asks the JetStream API with a raw connection."""
+    """A raw connection that sends requests to the JetStream API."""
 
     def __init__(self, peer: Peer) -> None:
         self._peer = peer
@@ -33,7 +33,7 @@ class Asker:
         assert b'"error"' not in answer, answer
 
     async def stream_and_consumer(self, number: int, storage: str) -> None:
-        """Have both, store a message, ask about them, and delete them."""
+        """Make a stream and a consumer, store a message, ask for their infos, and delete them."""
         stream, consumer = f"S{number}", f"C{number}"
         await self.ask(
             f"STREAM.CREATE.{stream}", {"name": stream, "subjects": [f"s{number}"], "storage": storage}
@@ -47,7 +47,7 @@ class Asker:
 
 
 def held(server: Server) -> tuple[int, int]:
-    """Objects that the garbage collector knows, and what is in all dicts, lists and sets."""
+    """Return the number of objects that the garbage collector tracks, and of all items in containers."""
     assert server.js_engine is not None
     server.js_engine.reap()
     gc.collect()
@@ -72,6 +72,6 @@ async def test_names_that_come_and_go_are_forgotten(
         await asker.stream_and_consumer(number, storage)
     later = held(server)
     assert server.num_subscriptions == subscriptions
-    # one of anything for each name would be three times as much as this
+    # One object left for each name would be three times this number.
     assert later[0] - objects < AT_ONCE
     assert later[1] - entries < AT_ONCE

@@ -1,4 +1,4 @@
-"""Values of a configuration that no file, no address and no subject can have, or only just."""
+"""Configuration values at or beyond the limits of files, addresses and subjects."""
 
 from pathlib import Path
 

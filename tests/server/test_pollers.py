@@ -1,4 +1,4 @@
-"""When pollers sleep."""
+"""Pollers linger before they sleep where that pays."""
 
 import asyncio
 import os
@@ -24,9 +24,9 @@ def lingered(server: Server) -> int:
 
 
 def take_turns(server: Server, pause: float, enough: Callable[[int], bool]) -> None:
-    """A client that waits for each answer, then for `pause` seconds, until it has sent enough.
+    """Send PINGs until enough(number sent); wait for each answer, then for `pause` seconds.
 
-    It waits without sleeping: how long the machine takes to wake it up must not count.
+    Wait without sleeping, so that the time that the machine takes for a wake-up does not count.
     """
     with socket.create_connection(("127.0.0.1", server.port), timeout=30) as sock:
         sock.recv(65536)
@@ -36,7 +36,7 @@ def take_turns(server: Server, pause: float, enough: Callable[[int], bool]) -> N
         while not enough(sent):
             sock.send(b"PING\r\n")
             came = b""
-            while b"PONG\r\n" not in came:  # the server's own PING may be before it, or behind it
+            while b"PONG\r\n" not in came:  # the server's own PING may come before or after it
                 try:
                     more = sock.recv(100)
                 except BlockingIOError:

@@ -1,4 +1,4 @@
-"""The server as a process: what signals and shortages do to it. The reference is held to the same."""
+"""The server as a process: signals and shortages of resources. The reference runs the same tests."""
 
 import re
 import resource
@@ -43,7 +43,7 @@ def test_a_full_descriptor_table_delays_clients_but_loses_none(launch: Launch) -
 
 
 class Waiting(Connection):
-    """A connection that does not ask for its greeting yet."""
+    """A connection that does not read INFO when it connects."""
 
     def read_op(self) -> bytes:
         return super().read_op() if hasattr(self, "greeting") else b""
@@ -54,7 +54,7 @@ def test_lame_duck_mode_tells_clients_and_is_not_ended_by_sigterm(launch: Launch
     with Connection(server.address) as client:
         client.send(b'CONNECT {"verbose":false,"protocol":1}\r\n')
         client.fence()
-        client.fence()  # the INFO with the account has come
+        client.fence()  # the INFO after CONNECT has come
         server.process.send_signal(signal.SIGUSR2)
         assert b'"ldm":true' in client.read_op()
         with pytest.raises(ConnectionRefusedError):
@@ -86,7 +86,7 @@ def test_a_hangup_reloads_the_configuration(launch: Launch) -> None:
         server.process.send_signal(signal.SIGHUP)
         server.wait_log(r"Reloaded: max_payload = 8")
         server.wait_log(r"Reloaded server configuration")
-        client.fence()  # the connection has heard of it then
+        client.fence()  # the connection knows of the change then
         client.send(b"PUB a 9\r\n123456789\r\n")
         assert b"Maximum Payload Violation" in client.rest()
 

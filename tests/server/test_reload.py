@@ -1,4 +1,4 @@
-"""Reloads of an embedded server, all or nothing, and those that come at the wrong moment."""
+"""Reloads of an embedded server: all or nothing, and at bad moments."""
 
 import asyncio
 from dataclasses import replace
@@ -176,7 +176,7 @@ async def test_states_around_a_reload(start: Start) -> None:
 async def test_what_users_of_before_have_decided_is_decided_again(
     start: Start, connect: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Checking a hash takes long enough for a reload to come in between."""
+    """A reload that comes while a password hash is checked makes the check run again with the new users."""
     hashes = {"old": f"$2a$04${'o' * 53}", "new": f"$2a$04${'n' * 53}"}
     asked, answer = asyncio.Event(), asyncio.Event()
 

@@ -1,4 +1,4 @@
-"""The end of a server: what its clients see, and that it ends in every case."""
+"""Shutdown of a server: what its clients receive, and that it ends in every case."""
 
 import asyncio
 import socket
@@ -98,7 +98,7 @@ async def test_a_client_that_reads_nothing_does_not_keep_the_server(
         await loop.sock_sendall(deaf, b'CONNECT {"verbose":false}\r\nSUB a 1\r\nPING\r\n')
         heard = b""
         async with asyncio.timeout(30):
-            while b"PONG\r\n" not in heard:  # from here on it is subscribed, and reads nothing
+            while b"PONG\r\n" not in heard:  # subscribed; after this it reads nothing
                 heard += await loop.sock_recv(deaf, 4096)
         peer = await Peer.connect(server.port)
         await peer.connected()

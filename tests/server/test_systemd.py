@@ -1,4 +1,4 @@
-"""What the service manager is told by a server process, over its datagram socket."""
+"""Messages of a server process to the service manager, over its datagram socket."""
 
 import asyncio
 import signal
@@ -24,7 +24,7 @@ GNATS = [kind for kind in KINDS.values() if not kind.is_reference]
 
 
 class Manager:
-    """The service manager's end."""
+    """The service manager's end of the socket."""
 
     def __init__(self, address: str) -> None:
         self.address = address
@@ -36,11 +36,11 @@ class Manager:
         self._sock.close()
 
     def read(self) -> dict[str, str]:
-        """The next message."""
+        """Return the next message as a dict."""
         return dict(line.split("=", 1) for line in self._sock.recv(4096).decode().split("\n"))
 
     def read_state(self) -> dict[str, str]:
-        """The next message that is not a ping."""
+        """Return the next message that is not a watchdog ping."""
         while "WATCHDOG" in (message := self.read()):
             pass
         return message
@@ -79,7 +79,7 @@ def test_the_life_of_a_process(gnats: Kind, manager: Manager, tmp_path: Path) ->
         ready = manager.read()
         url = "nats://{}:{}".format(*server.address)
         assert ready == {"READY": "1", "STATUS": f"Serving clients at {url}"}
-        with Connection(server.address) as client:  # it is
+        with Connection(server.address) as client:
             before = time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000
             server.process.send_signal(signal.SIGHUP)
             reloading = manager.read()
@@ -130,7 +130,7 @@ async def test_a_watchdog_for_another_process_is_not_ours(start: Start, manager:
 
 
 class Stuck:
-    """A poller that does not go round."""
+    """A poller that does not wake up."""
 
     def stats(self) -> dict[str, int]:
         return {"wakeups": 7}
@@ -162,12 +162,12 @@ async def test_a_poller_that_is_stuck_ends_the_pings(
         assert server.pollers
         patch.setattr(server, "pollers", SimpleNamespace(all=(*server.pollers.all, stuck)))
         await rounds.wait()
-        while not manager.silent():  # pings from before it was stuck
+        while not manager.silent():  # drop pings from before the poller was stuck
             pass
         asked = 0
         rounds.clear()
         await rounds.wait()
         assert manager.silent()
     assert await manager.read_later() == {"WATCHDOG": "1"}
-    assert service._watchdog  # it wakes pollers more often than they do at rest
+    assert service._watchdog  # it would wake pollers more often than a server at rest may
     service._watchdog.cancel()

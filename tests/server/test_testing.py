@@ -1,4 +1,4 @@
-"""What gnats offers to the tests of others: a server in a thread, and the pytest fixtures."""
+"""gnats.testing, for the tests of programs that use NATS: a server in a thread, and pytest fixtures."""
 
 import asyncio
 import socket

@@ -1,4 +1,4 @@
-"""TLS of a server in this process: what it knows of its clients, and certificates that change meanwhile."""
+"""TLS of a server in this process: data about its clients, and certificates that change."""
 
 import asyncio
 import ssl
@@ -29,7 +29,7 @@ def options(certs: Certificates, cert: Certificate | None = None, **more: object
 
 
 async def connect(server: Server, context: ssl.SSLContext, *, first: bool = False) -> TLSConnection:
-    """A client that has been answered."""
+    """Connect over TLS; return the connection after its first PONG."""
 
     def opened() -> TLSConnection:
         connection = TLSConnection(("127.0.0.1", server.port), context, first=first)

@@ -1,4 +1,4 @@
-"""Connections whose transport splits, delays and fails, plain and with TLS in it."""
+"""Connections whose transport splits and delays data and fails, below TLS or alone."""
 
 import asyncio
 import ssl
@@ -41,11 +41,11 @@ Disturb = Callable[..., None]
 
 @pytest.fixture
 def disturbed(monkeypatch: pytest.MonkeyPatch) -> Disturb:
-    """Has the connections that a server accepts from now on disturbed."""
+    """Put a disturbing transport into connections that a server accepts from now on."""
 
     def disturbed(most: int, **failing: int) -> None:
         class Disturbing(type):
-            """Stands for Client, of which there are no heirs."""
+            """Replaces Client, which cannot be subclassed: isinstance() accepts Clients."""
 
             def __call__(cls, *args: Any, **options: Any) -> Client:
                 client = Client(*args, **options)

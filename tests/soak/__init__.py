@@ -1,1 +1,1 @@
-"""Consumers that wait, on servers side by side."""
+"""Soak test: consumers that wait, on several servers at once."""

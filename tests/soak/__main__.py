@@ -1,4 +1,4 @@
-"""The long form of the soak: for some minutes; prints what was too early, or not as in nats-server."""
+"""Run the soak for some minutes; print waits that ended too early, and differences from nats-server."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Consumers of all kinds that wait for a while, on servers side by side: what ends each wait, and when.
+"""Consumers of all kinds that wait, on several servers at once: what ends each wait, and when.
 
-The same seed gives the same script: several workers, each with a connection and a stream of its own, do one
-episode after the other. An episode makes a consumer, has it wait, and says what came of it; that does not
-depend on how fast the server is, since things that are due are half a wait apart.
+The same seed gives the same script: several workers, each with a connection and a stream of its own, run one
+episode after the other. An episode makes a consumer, has it wait, and records the outcome. This does not
+depend on the server's speed, since deadlines are half a wait apart.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ UNIT = 500 * MS
 
 @dataclass
 class Record:
-    """What each episode of a worker says of itself; waits that ended too early; how late they were (ns)."""
+    """The outcomes of a worker's episodes, waits that ended too early, and how late the others were (ns)."""
 
     said: list[tuple[str, list[str]]] = field(default_factory=list)
     early: list[str] = field(default_factory=list)
@@ -38,7 +38,7 @@ class Record:
 
 
 class Worker:
-    """One connection's episodes."""
+    """Runs episodes on one connection."""
 
     def __init__(self, server: Server, seed: int, index: int, record: Record) -> None:
         self.random = random.Random(f"{seed} {index}")
@@ -62,7 +62,7 @@ class Worker:
         self.index = index
 
     def run(self, *, episodes: int = 0, until: float = 0.0) -> None:
-        """So many episodes, or until a time (time.monotonic())."""
+        """Run a number of episodes, or until a time (time.monotonic())."""
         done = 0
         while done < episodes or time.monotonic() < until:
             episode: Callable[[Worker], list[str]] = self.random.choice(EPISODES)
@@ -71,7 +71,7 @@ class Worker:
             done += 1
         self.client.connection.close()
 
-    # -- what episodes do --
+    # -- for episodes --
 
     def name(self) -> str:
         self.names += 1
@@ -93,7 +93,7 @@ class Worker:
         return name
 
     def store(self, name: str, n: int = 1) -> int:
-        """When it was begun."""
+        """Store n messages; return the time before (monotonic ns)."""
         begun = time.monotonic_ns()
         self.client.store_many([f"{self.stream}.{name}"] * n)
         return begun
@@ -103,7 +103,7 @@ class Worker:
         return self.client.pull(self.stream, name, **request), begun
 
     def until_status(self, sid: str) -> list[Message]:
-        """What comes, up to a status other than that of a heartbeat."""
+        """Return messages up to and including a status that is not a heartbeat."""
         came = []
         while True:
             came.append(self.client.next_with(sid))
@@ -111,12 +111,12 @@ class Worker:
                 return came
 
     def gone(self, name: str) -> None:
-        """Its consumer is not needed any more."""
+        """Delete an episode's consumer."""
         self.client.api(f"CONSUMER.DELETE.{self.stream}.{name}")
 
 
 def delivery(message: Message) -> str:
-    """Which delivery of which message of the consumer, or the status that it is."""
+    """Describe a message: its delivery count and sequence, or its status."""
     if found := message.status:
         return found
     _, _, _, _, deliveries, _, dseq, *_ = message.reply.split(".")
@@ -138,12 +138,12 @@ def expires(w: Worker) -> list[str]:
 
 
 def satisfied(w: Worker) -> list[str]:
-    """Requests that have their messages, one that waits for others, which do not come."""
+    """Requests get their messages; one more waits and gets none."""
     n = w.random.choice((1, 3, 100))
     name = w.consumer(ack_wait=60 * SECOND, max_ack_pending=-1)
     sids = [w.pull(name, batch=1, expires=UNIT)[0] for _ in range(n)]
     w.store(name, n)
-    while sids:  # those of a busy machine may expire, and ask again
+    while sids:  # on a busy machine a request may expire: send it again
         late = 0
         for sid in sids:
             message = w.client.next_with(sid)
@@ -219,7 +219,7 @@ def progresses(w: Worker) -> list[str]:
 
 
 def acknowledges(w: Worker) -> list[str]:
-    """Nothing comes again of what was acknowledged, or ended."""
+    """Acknowledged and terminated messages do not come again."""
     name = w.consumer(ack_wait=UNIT)
     w.store(name, 3)
     sid, begun = w.pull(name, batch=100, expires=3 * UNIT)
@@ -335,7 +335,7 @@ EPISODES: list[Callable[[Worker], list[str]]] = [
 
 @contextmanager
 def running(kinds: list[Kind]) -> Iterator[list[Server]]:
-    """Servers of these kinds with JetStream, side by side."""
+    """Run servers of these kinds with JetStream at the same time."""
     with TemporaryDirectory() as root:
         servers: list[Server] = []
         try:
@@ -349,7 +349,7 @@ def running(kinds: list[Kind]) -> Iterator[list[Server]]:
 
 
 def soak(kinds: list[Kind], seed: int, *, episodes: int = 0, seconds: float = 0.0) -> dict[str, list[Record]]:
-    """What the workers of each kind of server saw. Raises what failed in one of them first."""
+    """Run workers on servers of each kind; return records by kind. Raises a worker's first exception."""
     records: dict[str, list[Record]] = {kind.name: [Record() for _ in range(WORKERS)] for kind in kinds}
     failures: list[BaseException] = []
     until = time.monotonic() + seconds if seconds else 0.0
@@ -380,13 +380,13 @@ def soak(kinds: list[Kind], seed: int, *, episodes: int = 0, seconds: float = 0.
 
 
 def differences(records: dict[str, list[Record]]) -> list[str]:
-    """Waits of gnats that ended too early, and episodes that did not go as those of the first kind."""
+    """Describe gnats's waits that ended too early, and episodes that differ from those of the first kind."""
     found = []
     (reference, expected), *others = records.items()
     for name, seen in others:
         for mine, theirs in zip(seen, expected, strict=True):
             found += [f"{name} was too early: {each}" for each in mine.early]
-            # where time ends it, one has come further
+            # With a time limit, one worker has more episodes.
             for (episode, said), (_, meant) in zip(mine.said, theirs.said, strict=False):
                 if said != meant:
                     found.append(f"{episode}: {name} {said}, {reference} {meant}")
@@ -394,7 +394,7 @@ def differences(records: dict[str, list[Record]]) -> list[str]:
 
 
 def latest(records: list[Record], n: int = 3) -> list[tuple[int, str]]:
-    """The waits that ended latest: how late (ns), and of which episode."""
+    """Return (ns late, episode) of the waits that ended latest."""
     return sorted((each for record in records for each in record.late), reverse=True)[:n]
 
 

@@ -1,4 +1,4 @@
-"""The short form of the soak: every kind of wait, as nats-server has it."""
+"""A short soak: every kind of wait, with the outcomes of nats-server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Servers in a thread of their own, in both ways of running."""
+"""Servers in threads of the test's process: in the event loop, and with I/O threads."""
 
 from collections.abc import Iterator
 

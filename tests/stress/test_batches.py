@@ -1,4 +1,4 @@
-"""Batches of many publishers at once, honest and hostile ones, while streams change."""
+"""Atomic and fast batches of many publishers at once, good and bad, while streams change."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def pattern(client: Client, batch: str, seq: object, op: object, flow: int = 10,
 
 
 def fast_batch(client: Client, stream: str, batch: str, n: int, flow: int) -> bytes:
-    """The messages of a batch without gaps."""
+    """Encode the messages of a fast batch without gaps."""
     return b"".join(
         message(
             f"{stream}.a".encode(),
@@ -61,7 +61,7 @@ def atomic_batch(client: Client, stream: str, batch: str, n: int) -> bytes:
 
 
 def committed(client: Client, batch: str) -> int:
-    """What the acknowledgement of a batch says is stored; flow control comes before it."""
+    """Skip flow control; return the number of messages in the acknowledgement of a batch."""
     flow = 0
     while True:
         payload = client.read()[1]
@@ -119,7 +119,7 @@ def test_all_that_is_acknowledged_is_stored(streams: GnatsStreams) -> None:
 
 
 def disturbance(client: Client, chance: random.Random) -> bytes:
-    """A message to T: of a batch that is left, has gaps, is too long, or is none."""
+    """Encode a message to T that opens a batch and leaves it, makes a gap, or is malformed."""
     batch = chance.choice(("x", "y", "z", f"{chance.getrandbits(40)}"))
     seq, op = chance.choice((1, 1, 2, 3, 9, 2**64 - 2, 0, "x")), chance.choice((0, 0, 1, 1, 2, 3, 4, 7, "x"))
     if chance.random() < 0.6:
@@ -138,7 +138,7 @@ def disturbance(client: Client, chance: random.Random) -> bytes:
 
 @pytest.mark.parametrize("atomic", [False, True], ids=["fast", "atomic"])
 def test_ten_thousand_open_batches_go(tmp_path: Path, atomic: bool) -> None:
-    """Opened by a client that goes; another one is served meanwhile. In the end nothing is left of them."""
+    """A client opens them and closes; the server serves another meanwhile, and keeps nothing of them."""
     limits = BatchLimits()
     limits.set(per_stream=10_000, total=20_000, timeout=300 * MS)
     with GnatsStreams(tmp_path, 0, batch_limits=limits) as streams:
@@ -166,7 +166,7 @@ def opened(client: Client, batch: str, atomic: bool) -> bytes:
 
 
 def eventually(true: Any) -> None:
-    """Wait until it is so, at most 20 s."""
+    """Wait until true() holds. Raises AssertionError after 20 s."""
     end = time.monotonic() + 20
     while not true():
         assert time.monotonic() < end
@@ -195,7 +195,7 @@ def test_an_endless_batch_keeps_nothing(streams: GnatsStreams) -> None:
 
 @pytest.mark.skipif("GNATS_SANITIZED" in os.environ, reason="takes 256 MiB")
 def test_what_waits_for_a_commit_is_limited(streams: GnatsStreams) -> None:
-    """A message that there is no room for ends its batch, whose memory is free then."""
+    """A message beyond the limit of 256 MiB ends its batch and frees the batch's memory."""
     streams.add(name="S", subjects=["S.>"], storage="memory", allow_atomic=True)
     payload = b"x" * 1_000_000
     with Client(streams.address) as client:

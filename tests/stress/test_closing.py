@@ -1,4 +1,4 @@
-"""Streams and consumers go while they are asked: whoever waits for an answer gets one."""
+"""Streams and consumers are closed while requests come: every request gets an answer."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ REQUESTS = 10_000
 
 
 def ask(peer: Peer, inbox: str, subject: str, body: bytes = b"x") -> None:
-    """Many requests at once."""
+    """Send REQUESTS requests at once."""
     start = b"PUB %s %s." % (subject.encode(), inbox.encode())
     peer.send(b"".join(b"%s%d %d\r\n%s\r\n" % (start, i, len(body), body) for i in range(REQUESTS)))
 
 
 def test_publishers_are_answered_when_the_stream_goes(js: NativeJs) -> None:
-    """Each message is stored and acknowledged, or nobody was there for it."""
+    """Each message is either stored and acknowledged, or answered with 503."""
     with js.peer() as peer:
         inbox = peer.inbox()
         peer.sub(f"{inbox}.*")
@@ -40,7 +40,7 @@ def test_publishers_are_answered_when_the_stream_goes(js: NativeJs) -> None:
 
 
 def close(js: NativeJs) -> int:
-    """Closes the stream; how many messages it has stored."""
+    """Close the stream; return the number of messages that it has stored."""
     stream = js.streams.pop("S")
     stream.close()
     return int(stream.store.state().last_seq)

@@ -29,7 +29,7 @@ def js_on_disk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Nativ
 
 
 class Crew:
-    """Threads whose failures are the test's."""
+    """Threads whose failures fail the test."""
 
     def __init__(self) -> None:
         self._threads: list[threading.Thread] = []
@@ -62,7 +62,7 @@ def produce(js: NativeJs, subject: str, n: int) -> None:
 
 
 def batch(peer: Peer, inbox: str, n: int, expires: int) -> Iterator[Message]:
-    """Up to n messages, as they come."""
+    """Pull up to n messages; yield them as they come."""
     body = json.dumps({"batch": n, "expires": expires}).encode()
     peer.pub("$JS.API.CONSUMER.MSG.NEXT.S.C", body, inbox)
     for _ in range(n):
@@ -73,8 +73,7 @@ def batch(peer: Peer, inbox: str, n: int, expires: int) -> Iterator[Message]:
 
 
 def test_every_message_is_acknowledged(js: NativeJs) -> None:
-    """Several who pull, ack most, nak some and forget others: in the end everything was acknowledged, in a
-    work queue that has nothing left."""
+    """Clients pull from a work queue, ack most messages, nak some and forget others: it ends empty."""
     js.create_stream("S", subjects=["s.>"], retention="workqueue")
     js.create_consumer(
         "S", "C", durable_name="C", ack_policy="explicit", ack_wait=SECOND // 2, max_ack_pending=500
@@ -149,8 +148,10 @@ def test_push_consumers_get_everything_in_order(js: NativeJs) -> None:
 
 
 def test_everything_at_once(js: NativeJs) -> None:
-    """Messages are deleted and purged, consumers made, updated, reset and deleted, while others publish and
-    pull. What the consumer that stays says of itself in the end is true."""
+    """Delete and purge messages, make, update, reset and delete consumers, while others publish and pull.
+
+    In the end the info of the consumer that stays is right.
+    """
     js.create_stream("S", subjects=["s.>"], max_msgs=2000)
     js.create_consumer("S", "C", durable_name="C", ack_policy="explicit", ack_wait=SECOND // 5)
     done = threading.Event()
@@ -217,8 +218,10 @@ def test_everything_at_once(js: NativeJs) -> None:
 
 
 def test_consumers_come_and_go_while_messages_do(js: NativeJs) -> None:
-    """Consumers are added, changed and removed while messages are stored and pushed out by others. Those that
-    stay count what there is for them, and the stream tells who wants a subject."""
+    """Add, change and remove consumers while a stream stores messages and drops old ones.
+
+    The consumers that stay count their pending messages right, and the stream finds the interested ones.
+    """
     subjects = [f"s.{number}" for number in range(20)]
     js.create_stream("S", subjects=["s.>"], max_msgs_per_subject=100)
     staying = {f"C{number}": subject for number, subject in enumerate([*subjects, "s.*", ""])}
@@ -251,7 +254,7 @@ def test_consumers_come_and_go_while_messages_do(js: NativeJs) -> None:
             js.delete_consumer("S", name)
 
     def look(seed: int) -> None:
-        """From a thread that is no poller's, as purges do."""
+        """Purge from a thread that is not a poller's."""
         rng = random.Random(seed)
         while not done.is_set():
             js.streams["S"].purge(rng.choice(subjects).encode(), 0, 50)
@@ -278,7 +281,7 @@ def test_consumers_come_and_go_while_messages_do(js: NativeJs) -> None:
 
 @pytest.mark.parametrize("push", [False, True])
 def test_a_message_is_shown_when_it_is_durable(js_on_disk: NativeJs, push: bool) -> None:
-    """With sync_always neither the publisher nor a consumer hears of a message before it is synced."""
+    """With sync_always neither acknowledgement nor delivery comes before the sync."""
     js = js_on_disk
     js.create_stream("S", subjects=["s.>"])
     stream = js.streams["S"]
@@ -297,7 +300,7 @@ def test_a_message_is_shown_when_it_is_durable(js_on_disk: NativeJs, push: bool)
         other.pub("s.3")
         assert other.nothing()
         assert js.messages("S") == 4
-        # whoever looks now sees what is durable, and nothing of the others
+        # New consumers and gets see the durable messages only.
         js.create_consumer("S", "D", ack_policy="explicit", filter_subject="s.2")
         last = {"deliver_policy": "last_per_subject", "filter_subject": "s.>"}
         js.create_consumer("S", "L", ack_policy="explicit", **last)

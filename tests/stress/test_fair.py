@@ -1,4 +1,4 @@
-"""One client cannot keep the control plane from the others, nor fill the memory with what it makes it do."""
+"""One client cannot keep the control plane busy for itself, nor fill memory with the work that it causes."""
 
 import contextlib
 import json
@@ -38,7 +38,7 @@ REQUEST_SIZE = 1024
 
 @contextlib.contextmanager
 def held(server: ServerThread) -> Iterator[None]:
-    """The control plane stands still meanwhile."""
+    """Block the control plane's thread inside the `with` block."""
     standing, go_on = threading.Event(), threading.Event()
 
     def stand(_: Server) -> None:
@@ -56,13 +56,13 @@ def held(server: ServerThread) -> Iterator[None]:
 
 
 def stats(server: ServerThread) -> dict[str, int]:
-    """What waits for the control plane, also while it stands still."""
+    """Return the counts of work that waits for the control plane; works while that is blocked."""
     assert server.server.pollers is not None
     return server.server.pollers.inbox_stats()
 
 
 def wait_for(condition: Callable[[], bool]) -> None:
-    """For what tells nobody."""
+    """Poll until a condition without an event holds. Raises AssertionError after 60 s."""
     limit = time.monotonic() + 60
     while not condition():
         assert time.monotonic() < limit
@@ -70,7 +70,7 @@ def wait_for(condition: Callable[[], bool]) -> None:
 
 
 def push(peer: Peer, data: bytes) -> int:
-    """Send until the server takes no more for half a second; how many bytes it has taken."""
+    """Send until the server reads nothing for half a second; return the number of bytes sent."""
     peer.sock.settimeout(0.5)
     sent = 0
     with contextlib.suppress(TimeoutError):
@@ -81,7 +81,7 @@ def push(peer: Peer, data: bytes) -> int:
 
 
 def record(server: ServerThread, seen: list[tuple[int, int]]) -> None:
-    """Note the kind of each event that is handled, and the connection that caused it."""
+    """Append (kind, cid of the cause) of each event that the control plane handles to `seen`."""
 
     def install(running: Server) -> None:
         pollers = running.pollers
@@ -107,7 +107,7 @@ def test_a_connect_is_not_behind_what_another_client_has_caused() -> None:
             record(server, seen)
             with held(server):
                 hostile.send(REQUEST * 1000)
-                hostile.fence()  # all are in the inbox
+                hostile.fence()  # all events are in the inbox
                 before = stats(server)["events"]
                 polite.sendall(HELLO + b"PING\r\n")
                 wait_for(lambda: stats(server)["events"] > before)
@@ -153,7 +153,7 @@ def test_connections_take_turns_and_keep_their_order() -> None:
 def test_what_waits_is_bounded_and_is_all_answered(
     body: int, count: int, connections: int, events: int, size: int
 ) -> None:
-    """Beyond the bounds a connection is not read; it is when it has been answered."""
+    """The server stops reading a connection beyond the bounds, and goes on when its requests are answered."""
     with ServerThread(io_threads=1) as server, contextlib.ExitStack() as stack:
         peers = [stack.enter_context(Peer(server.port)) for _ in range(connections)]
         text = b"x" * body
@@ -243,7 +243,7 @@ def test_entries_of_one_client_are_summed_up_when_they_are_many(threads: int) ->
 def test_logins_that_are_being_checked_hold_nobody_up(
     threads: int, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nor do they hold up what JetStream does with files."""
+    """Slow password checks delay neither other clients nor JetStream's file work."""
     go_on = threading.Event()
 
     def compare(stored: str, given: str) -> bool:

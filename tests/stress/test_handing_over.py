@@ -1,6 +1,6 @@
-"""Messages for connections of other pollers, which are handed over many at a time.
+"""Messages for connections of other pollers, which a poller hands over in batches.
 
-Two publishers and two subscribers in each test have all combinations of two pollers among them.
+Two publishers and two subscribers in each test cover all combinations of two pollers.
 """
 
 import random
@@ -85,13 +85,13 @@ def test_a_core_message_arrives_before_what_a_stream_delivers_later(port: int) -
 
 
 ROUNDS = (5 if SANITIZED else 25) * SCALE
-FILL = b"".join(b"PUB n.%d 0\r\n\r\n" % i for i in range(8_000))  # what makes a batch long
+FILL = b"".join(b"PUB n.%d 0\r\n\r\n" % i for i in range(8_000))  # makes a batch take long
 FIRST = b"PUB q 1\r\na\r\n"
 
 
 @pytest.mark.parametrize("name", ["first", "full", "subscription"])
 def test_an_effect_does_not_come_before_its_cause(port: int, name: str) -> None:
-    """P publishes to Q, and then does what R sees; R publishes to Q as soon as it does."""
+    """P publishes to Q, then does something that R sees; R then publishes to Q. Q gets P's message first."""
     peers = [[Peer(port, HELLO) for _ in range(2)] for _ in range(3)]
     sees: Callable[[Peer], bool]
     for n in range(ROUNDS):
@@ -180,10 +180,10 @@ def test_a_limit_that_is_set_under_way_is_exact(port: int) -> None:
 
 
 def flood(port: int, rounds: int, limit: int | None) -> None:
-    """Subscribe, and end the subscription, while messages of all lengths are handed over."""
+    """Subscribe and unsubscribe while pollers hand over messages of all lengths."""
     publishers = [Peer(port) for _ in range(2)]
     subscribers = [Peer(port) for _ in range(2)]
-    wanted = [threading.Event() for _ in publishers]  # another batch
+    wanted = [threading.Event() for _ in publishers]  # set: publish another batch
     done = threading.Event()
 
     def publish(which: int) -> Callable[[], None]:
@@ -217,7 +217,7 @@ def flood(port: int, rounds: int, limit: int | None) -> None:
                 last = total + limit
                 peer.send(b"UNSUB %d %d\r\n" % (sid, last))
                 total += arrived(peer, sid)
-                late = total > last  # more had come before the limit: the subscription has ended at once
+                late = total > last  # over the limit already: UNSUB ended the subscription at once
                 while total < last:
                     total += arrived(peer, sid)
                 assert total == last or late

@@ -1,5 +1,4 @@
-"""Messages with headers that are none: whatever a client calls a header is stored, delivered, copied, read
-again after a restart."""
+"""Malformed header blocks: the server stores, delivers and copies them, and reads them after a restart."""
 
 from __future__ import annotations
 
@@ -65,7 +64,7 @@ CONSUMERS = {
 
 
 def headers(seed: int) -> list[bytes]:
-    """A block of each length up to 80: pieces of well-formed ones, and any bytes."""
+    """Return a block of each length up to 80: pieces of well-formed ones, and random bytes."""
     rng = random.Random(seed)
     blocks = []
     for length in range(1, 81):
@@ -84,7 +83,7 @@ def make(caller: Caller) -> None:
 
 
 def fill(caller: Caller, prefix: str, blocks: list[bytes]) -> int:
-    """How many are stored; each of the others was refused, or was no message of its own."""
+    """Publish a message with each block; return how many are stored. Others are refused or batched."""
     stored = 0
     for number, block in enumerate(blocks):
         caller.publish(f"{prefix}.{number}", b"body", f"_INBOX.caller.{prefix}", block)
@@ -97,7 +96,7 @@ def fill(caller: Caller, prefix: str, blocks: list[bytes]) -> int:
 
 
 def consume(caller: Caller, stream: str, name: str, more: dict[str, object], n: int) -> list[Message]:
-    """What a new consumer delivers, the first `n`."""
+    """Make a consumer and return the first `n` messages that it delivers."""
     config = {"name": name, "ack_policy": "explicit", "max_ack_pending": 10_000} | more
     body = {"stream_name": stream, "config": config, "action": "create"}
     answer = caller.request(f"$JS.API.CONSUMER.CREATE.{stream}.{name}", body).json
@@ -111,7 +110,7 @@ def consume(caller: Caller, stream: str, name: str, more: dict[str, object], n: 
         if message.reply:
             found.append(message)
         elif message.subject == inbox:
-            break  # no more of them
+            break  # a status: no more messages
     return found
 
 
@@ -120,7 +119,7 @@ def begun(header: bytes) -> bytes:
 
 
 def check(caller: Caller, run: str) -> dict[str, int]:
-    """Read everything in all ways; how many messages each stream has."""
+    """Read every message in all ways and compare; return the number of messages of each stream."""
     sizes = {}
     for stream in STREAMS:
         state = caller.request(f"$JS.API.STREAM.INFO.{stream}").json["state"]
@@ -159,7 +158,7 @@ def check(caller: Caller, run: str) -> dict[str, int]:
 @pytest.mark.parametrize("seed", range(2))
 def test_whatever_is_called_a_header(kind: Kind, launch: Launch, tmp_path: Path, seed: int) -> None:
     if kind.is_reference:
-        pytest.skip("a header of one byte ends it")
+        pytest.skip("the reference crashes at a header of one byte")
     blocks = headers(seed)
     server = launch(config=config(tmp_path / "js"))
     with ExitStack() as stack:

@@ -1,4 +1,4 @@
-"""What a hostile or unlucky client does to others: nothing."""
+"""A hostile or unlucky client does no harm to others."""
 
 import gc
 import socket
@@ -19,7 +19,7 @@ MEBIBYTE = 1 << 20
 def test_a_client_that_overruns_its_own_queue_leaves_the_message_whole_for_others(
     server: ServerThread,
 ) -> None:
-    """Its connection is closed in the middle of the fan-out of a payload that came in pieces."""
+    """The server closes the publisher in the middle of the fan-out of a payload that came in pieces."""
     with Peer(server.port) as greedy, Peer(server.port) as other:
         greedy.send(b"".join(b"SUB a %d\r\n" % sid for sid in range(80)))
         greedy.fence()
@@ -44,7 +44,7 @@ def test_what_a_publisher_sent_before_it_reset_the_connection_arrives(server: Se
         for number in range(50):
             sock = socket.create_connection(("127.0.0.1", server.port))
             sock.sendall(b'CONNECT {"verbose":false}\r\nPUB a 5\r\n#%04d\r\n' % number)
-            sock.close()  # with the INFO unread, which the kernel answers with a reset
+            sock.close()  # INFO is unread, so the kernel resets the connection
             assert subscriber.until(b"#%04d\r\n" % number)
 
 
@@ -60,12 +60,12 @@ def test_cached_results_do_not_grow_without_bound(server: ServerThread) -> None:
         before = resident()
         peer.send(publishes)
         peer.fence()
-        assert resident() - before < 40 * MEBIBYTE  # all of them would be 80
+        assert resident() - before < 40 * MEBIBYTE  # caching all of them would take 80 MiB
 
 
 @pytest.mark.skipif(bool(SANITIZED), reason="a sanitizer keeps freed memory")
 def test_lines_for_the_log_do_not_pile_up(server: ServerThread) -> None:
-    """Each publish is refused and logged; the client has to wait for the log."""
+    """The server refuses and logs each publish, and stops reading the client until the lines are written."""
     count = 200_000
     with Peer(server.port) as peer, Peer(server.port) as other:
         before = worst = resident()
@@ -127,7 +127,7 @@ def test_a_refused_connection_publishes_nothing() -> None:
 
 
 def clients(server: ServerThread) -> int:
-    """Those there are, when the inbox has let go of those it may."""
+    """Return the number of live client objects, after the inbox has released those it may."""
     with Peer(server.port) as peer:
         peer.fence()
     gc.collect()
@@ -139,7 +139,7 @@ def test_a_client_that_is_closed_before_its_connect_is_answered_is_let_go(server
     before = clients(server)
     for _ in range(50):
         sock = socket.create_connection(("127.0.0.1", server.port))
-        sock.sendall(b"PUB a 0\r\n\r\nCONNECT {}\r\n")  # nobody reads the +OK, so that it closes
+        sock.sendall(b"PUB a 0\r\n\r\nCONNECT {}\r\n")  # +OK stays unread, so the connection is reset
         sock.close()
     while clients(server) > before + 5:
         pass

@@ -1,5 +1,7 @@
-"""Imports that change while messages cross accounts and pollers: nothing is lost that stays imported, and
-what is made on the way is gone in the end."""
+"""Imports that change while messages cross accounts and pollers.
+
+No message of an import that stays is lost, and no subscription, response or memory is left in the end.
+"""
 
 import re
 import threading
@@ -33,7 +35,7 @@ MESSAGES = 3000 * SCALE
 
 
 def options(threads: int, variant: int = 0) -> Options:
-    """Two accounts; every other variant imports and maps some more, or under other subjects."""
+    """Return options with two accounts; odd variants have more imports and mappings, or other subjects."""
     odd = variant % 2 == 1
     imports: list[StreamImport | ServiceImport] = [
         StreamImport("A", "steady.>"),
@@ -72,7 +74,7 @@ def hello(user: str) -> bytes:
 
 
 class Responder:
-    """Answers requests in account A until it is told to stop."""
+    """Answers requests in account A until a message on "stop"."""
 
     def __init__(self, port: int) -> None:
         self.peer = Peer(port, hello("a"))
@@ -118,7 +120,7 @@ def test_imports_change_under_traffic(threads: int) -> None:
                         peer.take(int(head.split()[-1]) + 2)
 
         def ask_what_may_be_gone() -> None:
-            """Answers, refusals and silence are all right."""
+            """Send requests over imports that come and go; any answer or none is right."""
             with Peer(port, hello("b")) as peer:
                 for n in range(REQUESTS):
                     peer.send(b"SUB in.%d 1\r\nPUB more.%d in.%d 0\r\n\r\nUNSUB 1\r\n" % (n, n, n))
@@ -127,7 +129,7 @@ def test_imports_change_under_traffic(threads: int) -> None:
                 peer.fence()
 
         def subscribe() -> None:
-            """Subscriptions come and go while imports do."""
+            """Subscribe and unsubscribe while imports change."""
             with Peer(port, hello("b")) as peer:
                 for n in range(ROUNDS * 5):
                     peer.send(
@@ -148,8 +150,7 @@ def test_imports_change_under_traffic(threads: int) -> None:
                     n += 1
 
         def steady() -> None:
-            """What stays imported arrives, in order, each once: shadows are renewed before the old ones go,
-            so that some may come twice, but none is missed."""
+            """Require that no message of the import that stays is missed."""
             with Peer(port, hello("b")) as hearer, Peer(port, hello("a")) as teller:
                 hearer.send(b"SUB steady.> 1\r\n")
                 hearer.fence()
@@ -190,7 +191,7 @@ def test_imports_change_under_traffic(threads: int) -> None:
         account_a, account_b = server.call(lambda s: (s.accounts["A"], s.accounts["B"]))
         assert account_b.pending_requests == 0
         assert account_a.pending_responses == 0
-        # one more: responses have a subscription since the first request
+        # One more than before: the first request made the subscription for responses.
         assert account_a.sublist.count() == before + 1
     quiesce.reclaim()
     assert quiesce.waiting_blocks() == 0

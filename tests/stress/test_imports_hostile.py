@@ -1,4 +1,4 @@
-"""What hostile or unlucky clients, and reloads at a bad moment, do to those of other accounts: nothing."""
+"""Hostile or unlucky clients, and reloads at a bad moment, do no harm to clients of other accounts."""
 
 import re
 import threading
@@ -44,7 +44,7 @@ def options(
     threads: int = 2,
     users: list[User] | None = None,
 ) -> Options:
-    """The accounts A and B, with the users a and b unless others are given."""
+    """Return options with accounts A and B, and users a and b unless others are given."""
     accounts = [account for account in (a, b) if account]
     if users is None:
         users = [User(account.name.lower(), "p", account=account.name) for account in accounts]
@@ -77,7 +77,7 @@ def hello(user: str) -> bytes:
 
 
 def request(peer: Peer, responder: Peer, reply: bytes) -> bytes:
-    """The reply subject that the responder is given for a request."""
+    """Send a request; return the reply subject that the responder receives."""
     responder.fence()
     peer.send(b"PUB svc %b 0\r\n\r\n" % reply)
     peer.fence()
@@ -87,7 +87,7 @@ def request(peer: Peer, responder: Peer, reply: bytes) -> bytes:
 
 
 def pending(server: ServerThread) -> tuple[int, int]:
-    """Responses that A owes, and those that B waits for."""
+    """Return the numbers of responses that A owes and that B waits for."""
     return server.call(lambda s: (s.accounts["A"].pending_responses, s.accounts["B"].pending_requests))
 
 
@@ -126,7 +126,7 @@ def test_what_a_service_owed_is_forgotten_in_time_when_it_is_offered_no_more() -
 
 
 def wait_for(condition: Callable[[], bool]) -> bool:
-    """Ask again and again until it is so; the test's time-out is the limit."""
+    """Poll until a condition holds, and return True; the test's timeout is the limit."""
     pause = threading.Event()
     while not condition():
         pause.wait(0.01)
@@ -134,7 +134,7 @@ def wait_for(condition: Callable[[], bool]) -> bool:
 
 
 def test_responses_to_responses_are_bounded() -> None:
-    """A responder that wants an answer to each of its responses, and listens to none."""
+    """A responder puts a reply subject on each of its responses, and subscribes to none of them."""
     count, slice_ = STRAYS + 4000, 1000
     with (
         ServerThread(service(kind="stream")) as server,
@@ -152,13 +152,13 @@ def test_responses_to_responses_are_bounded() -> None:
             lambda s: (s.accounts["B"].pending_responses, s.accounts["A"].pending_requests)
         )
         assert owed == awaited == STRAYS
-        a.send(b"SUB r.> 2\r\nUNSUB 2\r\n")  # whoever waited has gone
+        a.send(b"SUB r.> 2\r\nUNSUB 2\r\n")  # the last subscription to the reply subjects is gone
         a.fence()
         assert server.call(lambda s: s.accounts["B"].pending_responses) == 0
 
 
 def test_what_is_kept_of_unanswered_requests_is_bounded() -> None:
-    """However long their reply subjects are."""
+    """The bound is in bytes of reply subjects: at most 64 MiB."""
     slice_, slices, length = 100, 180, 3900
     with (
         ServerThread(service()) as server,
@@ -184,7 +184,7 @@ def test_what_is_kept_of_unanswered_requests_is_bounded() -> None:
 @pytest.mark.timeout(40)
 @pytest.mark.parametrize("order", [1, -1], ids=["first come first", "last come first"])
 def test_many_requests_wait_on_one_reply_subject(threads: int, order: int) -> None:
-    """Each response takes one of them out, which is no search through the others."""
+    """A response removes its request without a search through the others."""
     count, answered, slice_ = 60000, 50000, 2000
     with (
         ServerThread(service(threads)) as server,
@@ -219,7 +219,7 @@ def test_many_requests_wait_on_one_reply_subject(threads: int, order: int) -> No
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("how", ["undone", "closed"])
 def test_many_wildcards_go_while_many_responses_are_waited_for(threads: int, how: str) -> None:
-    """One search tells what nobody waits for any more; what others wait for, or nobody ever did, stays."""
+    """One search finds the requests that lost their subscriptions; those with others, or never any, stay."""
     count, wildcards, others = 20000, 10000, 50
     with (
         ServerThread(service(threads)) as server,
@@ -254,7 +254,7 @@ def test_many_wildcards_go_while_many_responses_are_waited_for(threads: int, how
 
 @BOTH
 def test_who_leaves_while_its_request_is_on_the_way_leaves_nothing(threads: int) -> None:
-    """Subscriptions to the replies of another client's requests come and go."""
+    """A client subscribes to another client's reply subjects and leaves while requests are under way."""
     done = threading.Event()
     with ServerThread(service(threads)) as server:
         port = server.port
@@ -284,7 +284,7 @@ def test_who_leaves_while_its_request_is_on_the_way_leaves_nothing(threads: int)
 
 @BOTH
 def test_services_come_and_go_while_requests_are_under_way(threads: int) -> None:
-    """What a request finds closed is not waited for, and what is waited for is not freed."""
+    """A request to a closed service waits for nothing; a service that a request waits for is not freed."""
     variants = [
         service(threads),
         service(threads, "stream", 0.01),
@@ -337,7 +337,7 @@ def test_services_come_and_go_while_requests_are_under_way(threads: int) -> None
 
 @BOTH
 def test_accounts_go_and_come_back_under_their_clients(threads: int) -> None:
-    """A reload takes an account away whose clients are on the way out; the next one brings it back."""
+    """A reload removes an account and closes its clients; the next reload brings it back meanwhile."""
     whole, without = service(threads), options(AccountConfig("A"), threads=threads)
     done = threading.Event()
     with (
@@ -372,7 +372,7 @@ def test_accounts_go_and_come_back_under_their_clients(threads: int) -> None:
 
 
 def test_an_import_that_goes_to_other_subjects_does() -> None:
-    """Both have the same wildcards, at the same places."""
+    """The old and the new import have the same wildcards in the same tokens, in another order."""
     before = streams(StreamImport("A", "s.*.*", to="t.$1.$2"))
     after = streams(StreamImport("A", "s.*.*", to="t.$2.$1"))
     with (
@@ -411,7 +411,7 @@ def test_a_service_import_that_leads_elsewhere_does() -> None:
 
 @BOTH
 def test_what_stays_imported_is_heard_once(threads: int) -> None:
-    """Also by a queue group, while other imports come and go."""
+    """Plain and queue subscribers get each message once and in order while other imports change."""
     steady = StreamImport("A", "steady.>")
     few = streams(steady, threads=threads)
     more = streams(StreamImport("A", "extra.>", prefix="p"), steady, threads=threads)
@@ -448,8 +448,10 @@ def test_what_stays_imported_is_heard_once(threads: int) -> None:
 
 @BOTH
 def test_everything_changes_while_clients_come_and_go(threads: int) -> None:
-    """Imports, mappings, permissions and clients, with messages between two pollers; each message that is
-    heard is whole, under a subject of its own, and nothing of it stays behind."""
+    """Imports, mappings, permissions and clients change while messages go between two pollers.
+
+    Every message received is whole and has an expected subject; in the end nothing is left behind.
+    """
     narrow = Permissions(
         publish=SubjectPermission(allow=(">",)), subscribe=SubjectPermission(deny=("in.a.secret.>", "svc.no"))
     )
@@ -561,7 +563,7 @@ def test_everything_changes_while_clients_come_and_go(threads: int) -> None:
 
 
 def connect_in(client: Client, account: Account) -> None:
-    """Have a connection go on as that of a client of `account`."""
+    """Register a connection as a client of `account`, as the answer to CONNECT does."""
     client.connected(
         account,
         echo=True,
@@ -576,7 +578,7 @@ def connect_in(client: Client, account: Account) -> None:
 
 
 def test_imports_change_while_the_first_connect_is_answered() -> None:
-    """Both reach the poller in one go; what was subscribed before the CONNECT gets the import."""
+    """The poller gets both at once; a subscription made before CONNECT gets the new import."""
 
     def both(s: Server) -> None:
         early, other = (session.client for session in s.clients.values())
@@ -600,7 +602,7 @@ def test_imports_change_while_the_first_connect_is_answered() -> None:
 
 
 def test_what_was_subscribed_before_the_first_connect_does_not_come_along_to_another_account() -> None:
-    """Nobody had to say who they are until a reload; then the CONNECT says it."""
+    """Without users a client may subscribe before CONNECT; after a reload CONNECT names its account."""
 
     def move(s: Server) -> None:
         client = next(session.client for session in s.clients.values() if session.client)

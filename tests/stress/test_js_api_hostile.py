@@ -1,4 +1,4 @@
-"""Whatever is sent to the JetStream API: it is answered or not, and the server goes on."""
+"""Random requests to the JetStream API: the server may refuse or ignore them, and goes on."""
 
 from __future__ import annotations
 

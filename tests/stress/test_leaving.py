@@ -1,4 +1,4 @@
-"""A connection with many subscriptions is closed: they go in slices, and others are served meanwhile."""
+"""Closing a connection with many subscriptions: the poller removes them in slices, between other work."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def server(request: pytest.FixtureRequest) -> Iterator[ServerThread]:
 
 @pytest.fixture
 def loop() -> Iterator[ServerThread]:
-    """All of it runs in one loop, which a test can hold."""
+    """A server in one event loop, which a test can run round by round."""
     with ServerThread(options(0)) as running:
         yield running
 
@@ -81,7 +81,7 @@ def grouped(n: int) -> bytes:
 
 
 def mixed(n: int) -> bytes:
-    """Plain ones, some with wildcards, members of queue groups."""
+    """Encode SUB number n: in turn literal, with a wildcard, in a queue group."""
     return (b"SUB steady.%d.%d %d\r\n", b"SUB w%d.*.%d %d\r\n", b"SUB g%d.%d group %d\r\n")[n % 3] % (
         n % 97,
         n,
@@ -94,7 +94,7 @@ def count(server: Server, name: str) -> int:
 
 
 def round_of(server: Server) -> None:
-    """One round of the poller; the control plane hears of nothing yet."""
+    """Run one round of the poller, without the control plane."""
     assert server.pollers is not None
     server.pollers.internal.run_once(0)
 
@@ -124,8 +124,8 @@ def test_others_are_served_between(loop: ServerThread) -> None:
 
     seen = loop.call(close)
     shadows, subs = zip(*seen, strict=True)
-    assert len(set(shadows)) > 3, "shadows go in slices"
-    assert len(set(subs)) > 3, "subscriptions go in slices"
+    assert len(set(shadows)) > 3, "shadows were not removed in slices"
+    assert len(set(subs)) > 3, "subscriptions were not removed in slices"
     assert list(shadows) == sorted(shadows, reverse=True)
     other.close()
     settle(loop)
@@ -172,7 +172,7 @@ def until_reclaimed(_: Server) -> int:
 
 
 def test_a_closed_member_of_a_queue_group_gets_nothing(server: ServerThread) -> None:
-    """It has heard that it is closed: all that is published from then on goes to the other member."""
+    """After the server has closed it, every message goes to the other member of the group."""
     with join(server.port, "b") as stays, join(server.port, "b") as publisher:
         stays.send(b"SUB q group 1\r\n")
         stays.fence()
@@ -190,11 +190,11 @@ def test_a_closed_member_of_a_queue_group_gets_nothing(server: ServerThread) -> 
 
 
 def test_publishers_beside_those_that_leave(server: ServerThread) -> None:
-    """Nothing is lost for those who stay, and what is left in the end is what was there before."""
+    """Clients that stay lose no message, and in the end the subscriptions are as many as before."""
     with join(server.port, "a") as responder, join(server.port, "b") as asker:
         responder.send(b"SUB svc 1\r\n")
         responder.fence()
-        asker.send(b"PUB svc back 1\r\n?\r\n")  # from now on account A has a subscription of its own
+        asker.send(b"PUB svc back 1\r\n?\r\n")  # makes account A's own subscription for responses
         asker.fence()
         responder.until(b"?\r\n")
     settle(server)
@@ -260,7 +260,7 @@ def test_publishers_beside_those_that_leave(server: ServerThread) -> None:
 
 
 def leave_midway(server: Server, leaver: Peer) -> int:
-    """Close a connection with many subscriptions and go on until some of them are gone; how many are left."""
+    """Close a connection with many subscriptions, run until some are gone, and return how many are left."""
     all_of_them = count(server, "B")
     leaver.close()
     while count(server, "B") == all_of_them:

@@ -1,6 +1,6 @@
-"""Messages as long as some buffer, a little less or more, back to back: each subscriber gets every byte.
+"""Messages about as long as the server's buffers, back to back: each subscriber gets every byte.
 
-The payload, and the whole of what a subscriber is sent, go from 80 bytes below each power of two to 16 above.
+Payload sizes, and sizes of whole delivered messages, go from 80 bytes below each power of two to 16 above.
 """
 
 from __future__ import annotations
@@ -65,20 +65,20 @@ class Message:
 
 @dataclass(frozen=True)
 class Shape:
-    """What the messages of a sweep have in common."""
+    """The common part of a sweep's messages."""
 
     subject: bytes = b"a"
     reply: bytes = b""
     header: bytes = b""
 
     def message(self, size: int) -> Message:
-        """A message with a payload of so many bytes, the header included."""
-        start = size % 4093  # no two sizes near each other have the same bytes
+        """Make a message of `size` bytes of header and payload."""
+        start = size % 4093  # so that messages of similar sizes have different bytes
         return Message(self.subject, self.reply, self.header, NOISE[start : start + size - len(self.header)])
 
 
 class Peer:
-    """A connection that reads into a buffer of its own."""
+    """A connection that checks what it reads against the expected bytes."""
 
     def __init__(self, port: int, tls: ssl.SSLContext | None = None, headers: bool = True) -> None:
         self.sock = socket.create_connection(("127.0.0.1", port), 60)
@@ -120,7 +120,7 @@ class Peer:
         return data
 
     def expect(self, want: bytes) -> None:
-        """Exactly these bytes come next; a PING of the server's may be between two messages."""
+        """Require that exactly these bytes come next, apart from PINGs between messages."""
         got = self.take(len(want))
         while got != want:
             at = first_difference(got, want)
@@ -161,7 +161,7 @@ def sweep(publisher: Peer, subscribers: Sequence[Peer], shape: Shape, sizes: Ite
 
 
 def totals(peer: Peer, shape: Shape, edges: Iterable[int]) -> Iterator[int]:
-    """Payloads with which what the peer is sent is around the edges."""
+    """Yield sizes with which the delivered messages of `peer` have lengths around the edges."""
     for total in around(edges):
         size = total
         while (over := len(shape.message(size).delivered(peer.sid, peer.headers)) - total) > 0:
@@ -193,7 +193,7 @@ Join = Callable[..., Peer]
 
 @pytest.fixture(params=["loop", "threads", "tls loop", "tls threads"])
 def join(request: pytest.FixtureRequest, certs: Certificates, stack: ExitStack) -> Join:
-    """A new connection to a server; with threads, to one poller after the other."""
+    """join(): a new connection to a server; with threads, its pollers take turns."""
     options: dict[str, Any] = {"io_threads": 2 if "threads" in request.param else 0}
     context = None
     if "tls" in request.param:
@@ -248,7 +248,7 @@ def test_two_deliveries_that_nearly_fill_a_buffer_leave_each_other_alone(join: J
 
 @pytest.mark.parametrize("name", ["short", "long", "long header"])
 def test_payloads_that_come_in_pieces_arrive_whole(join: Join, name: str) -> None:
-    """A piece ends anywhere. The server reads the rest of a payload to where queues refer to it."""
+    """Pieces end anywhere. The server reads the rest of a payload into the block that queues refer to."""
     rng = random.Random(4)
     shape = SHAPES[name]
     publisher = join()
@@ -305,7 +305,7 @@ def test_every_length_goes_through_a_stream(launch: Callable[..., Server], stora
 
 
 def listen(reader: Caller, name: str) -> None:
-    """A consumer of the stream from its beginning on, in a queue group."""
+    """Make a push consumer of the whole stream, with a queue group."""
     reader.subscribe(f"deliver.{name}", "q" * 50)
     config = {"durable_name": name, "deliver_subject": f"deliver.{name}", "deliver_group": "q" * 50}
     request = {"stream_name": "S", "config": config | {"ack_policy": "none"}}

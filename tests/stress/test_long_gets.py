@@ -1,4 +1,4 @@
-"""Direct gets of many messages, and searches through many, take turns with all else of their poller."""
+"""Direct gets of many messages, and searches through many, take turns with the poller's other work."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ END = b"NATS/1.0 204 EOB\r\n"
 
 @pytest.fixture(params=[0, 1], ids=["loop", "thread"])
 def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ServerThread]:
-    """With a stream S of MESSAGES, whose subjects are s.0 to s.9999 again and again."""
+    """A server with a stream S of MESSAGES messages, whose subjects repeat s.0 to s.9999."""
     options = JetStreamOptions(enabled=True, store_dir=str(tmp_path))
     with ServerThread(io_threads=request.param, jetstream=options) as running:
         peer = Peer(running.port)
@@ -45,7 +45,7 @@ def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ServerThr
 
 
 def until(peer: Peer, end: bytes) -> bytes:
-    """As Peer.until, for much."""
+    """Like Peer.until, without quadratic cost for long output."""
     got, at = bytearray(peer.data), 0
     while (found := got.find(end, at)) < 0:
         at = max(len(got) - len(end), 0)
@@ -63,7 +63,7 @@ def ask(peer: Peer, reply: bytes, **request: Any) -> bytes:
 
 
 def test_others_are_served_between(server: ServerThread) -> None:
-    """A message that is published when the get has begun comes before its end."""
+    """A message published after the get has begun arrives before the get ends."""
     with Peer(server.port) as hostile, Peer(server.port) as polite, Peer(server.port) as listener:
         listener.send(b"SUB get 1\r\nSUB other 2\r\n")
         listener.fence()
@@ -95,7 +95,7 @@ def test_what_nobody_waits_for_ends(server: ServerThread) -> None:
 
 
 def test_who_asks_for_too_much_waits(server: ServerThread) -> None:
-    """And is answered in the end."""
+    """The server stops reading the client for a while, and answers every request."""
     count = 100
     with Peer(server.port) as hostile, Peer(server.port) as polite:
         hostile.send(b"SUB get 1\r\n")

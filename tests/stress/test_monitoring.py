@@ -1,4 +1,4 @@
-"""Pages are made while the connections and subscriptions on them come and go."""
+"""Monitoring pages are made while connections and subscriptions come and go."""
 
 import random
 import threading
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.timeout(300 * SCALE)
 
 
 def look(server: Server) -> None:
-    """Every page that reads what the pollers change; each must be of one piece."""
+    """Make every page that reads pollers' data, and check that it is consistent."""
     page = connz(server, ConnzOptions(state=ALL, subscriptions_detail=True, sort="msgs_to"))
     infos = page["connections"]
     assert isinstance(infos, list)
@@ -62,7 +62,7 @@ def test_pages_of_connections_that_come_and_go(server: ServerThread) -> None:
             for peer in peers:
                 for sid in range(rng.randrange(40)):
                     peer.send(b"SUB s.%d %d\r\nUNSUB %d %d\r\n" % (sid % 7, sid, sid, rng.randrange(1, 9)))
-                # a result is kept when its subject comes again
+                # The server caches a result when its subject comes again.
                 peer.send(b"PUB s.1 1\r\nx\r\n" * 3 + b"PUB s.%d.1 1\r\nx\r\n" % number * 2)
                 sent += 5
             for peer in peers:

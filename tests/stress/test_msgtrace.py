@@ -1,4 +1,4 @@
-"""Messages that are traced while subscribers of several pollers come and go; GNATS_STRESS repeats it."""
+"""Traced messages while subscribers of several pollers come and go; GNATS_STRESS multiplies the work."""
 
 import json
 import threading
@@ -55,7 +55,7 @@ def come_and_go(port: int, user: str, subject: bytes, stop: threading.Event) -> 
 
 
 def publish(port: int, number: int, counts: dict[int, int]) -> None:
-    """Ask for traces in both accounts and read them all."""
+    """Publish messages with trace destinations in both accounts, and read all traces."""
     user, subject = (("a", b"s.x"), ("b", b"ask"), ("a", b"svc"))[number % 3]
     dest = b"dest.%d" % number
     peer = Peer(port, connect(user))

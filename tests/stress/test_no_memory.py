@@ -1,4 +1,4 @@
-"""What must not be lost is not lost when there is no memory for it."""
+"""Events that must not be lost survive failed allocations."""
 
 import socket
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ SIZES = 20_000, 24_000
 
 @pytest.fixture(params=["gnats-loop", "gnats-threads"])
 def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Server, NoMemory]]:
-    """It takes one connection at a time."""
+    """A server with max_connections 1, and the switch that makes its allocations fail."""
     memory = NoMemory(tmp_path, SIZES)
     config = "max_connections: 1\nmax_control_line: 65536\nauthorization { user: u, password: p }\n"
     running = Server(KINDS[request.param], tmp_path / "server", config=config, wrapper=memory.wrapper)
@@ -32,7 +32,7 @@ LOGIN = HELLO.replace(b"{", b'{"user":"u","pass":"p",')
 
 
 def get_in(port: int) -> Peer | None:
-    """The connection, once the server takes one."""
+    """Log in; return None where the server refuses, as it still counts the last connection."""
     try:
         return Peer(port, LOGIN)
     except (EOFError, ConnectionError):
@@ -40,7 +40,7 @@ def get_in(port: int) -> Peer | None:
 
 
 def test_a_connect_that_cannot_be_handed_over_closes_the_connection(server: tuple[Server, NoMemory]) -> None:
-    """It would wait for its answer for ever."""
+    """Left open, the client would wait for its answer for ever."""
     running, memory = server
     with socket.create_connection(running.address, 30) as sock:
         assert sock.recv(4096).startswith(b"INFO ")
@@ -53,7 +53,7 @@ def test_a_connect_that_cannot_be_handed_over_closes_the_connection(server: tupl
 
 
 def test_the_end_of_a_connection_is_told(server: tuple[Server, NoMemory]) -> None:
-    """Else it would count for ever."""
+    """The event of a closed connection arrives: otherwise it would count for ever."""
     running, memory = server
     with Peer(running.port, LOGIN) as peer:
         peer.send(b"".join(b"SUB %s.%03d %d\r\n" % (b"s" * 96, n, n) for n in range(200)))

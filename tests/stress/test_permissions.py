@@ -25,7 +25,7 @@ TOTAL = (1_000 if SANITIZED else 5_000) * SCALE
 
 
 def some_permissions(n: int) -> Permissions:
-    """Never two that are equal; all deny evt.secret, most end the subscription to side.>."""
+    """Make permissions that differ for each n; all deny evt.secret, most end the subscription to side.>."""
     subscribe = SubjectPermission(
         ("evt.>", "side.>") if n % 3 == 0 else ("evt.>",), ("evt.secret", f"evt.{n}")
     )
@@ -42,7 +42,7 @@ def set_permissions(server: Server, compiled: Compiled) -> None:
 
 
 class Watcher:
-    """Reads what comes, answers every request, and subscribes again to what it lost."""
+    """A client that answers every request, and subscribes again when permissions end a subscription."""
 
     def __init__(self, port: int) -> None:
         self.peer = Peer(port, WATCHED)

@@ -1,4 +1,4 @@
-"""Reloads under full load: who no change is about loses nothing; GNATS_STRESS multiplies the work."""
+"""Reloads under full load: clients that no change concerns lose nothing; GNATS_STRESS multiplies the work."""
 
 import re
 import threading
@@ -36,7 +36,7 @@ END = b"99999999"
 
 
 def configuration(base: Options, n: int) -> Options:
-    """The n-th: accounts A and D and the users "pub" and "sub" are always the same, all else changes."""
+    """Make configuration n: accounts A and D and the users "pub" and "sub" stay, everything else changes."""
     guest = Permissions(
         SubjectPermission((f"noise.{n}", "noise.all")), SubjectPermission((f"noise.{n % 3}",))
     )
@@ -79,7 +79,7 @@ def hello(name: str) -> bytes:
 
 
 class Reader:
-    """Reads messages and requires that those of each publisher come in turn, each once, and nothing else."""
+    """Reads messages; requires that each publisher's come once and in order, and nothing else."""
 
     def __init__(self, port: int, account: str) -> None:
         subject, self._prefix = READERS[account]
@@ -92,7 +92,7 @@ class Reader:
         data, ends = b"", 0
         while ends < PUBLISHERS:
             got = self.peer.sock.recv(1 << 16)
-            assert got, "the connection was closed"
+            assert got, "the server has closed the connection"
             data += got
             end = 0
             for match in MESSAGE.finditer(data):
@@ -103,14 +103,14 @@ class Reader:
                 if number == END:
                     ends += 1
                     continue
-                assert int(number) == self.received[int(which)], "lost, doubled or out of turn"
+                assert int(number) == self.received[int(which)], "lost, repeated or out of order"
                 self.received[int(which)] += 1
             data = data[end:]
             assert b"-ERR" not in data, data
 
 
 class Load:
-    """What goes on during the reloads: publishers, and clients that the changes are about."""
+    """The load during reloads: publishers, and clients that the changes concern."""
 
     def __init__(self, port: int) -> None:
         self._port = port
@@ -131,7 +131,7 @@ class Load:
             peer.fence()
 
     def disturb(self, name: str) -> None:
-        """Connect again and again, subscribe and publish until the server ends it."""
+        """Connect again and again; subscribe and publish until the server closes the connection."""
         while self.reloading:
             try:
                 with Peer(self._port, hello(name)) as peer:

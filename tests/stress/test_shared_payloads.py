@@ -1,4 +1,4 @@
-"""Large payloads wait in many queues: when a queue ends, the others lose nothing, and memory returns."""
+"""Many queues share large payloads: when one is closed, the others lose nothing, and memory is freed."""
 
 from __future__ import annotations
 
@@ -49,14 +49,14 @@ def subscriber(port: int, hello: bytes) -> Peer:
 
 
 def frame(peer: Peer, size: int) -> bytes:
-    """Read a message; answer a PING before it, which comes after some seconds."""
+    """Read a message of `size` bytes; answer a PING that comes before it."""
     while (start := peer.take(6)) == b"PING\r\n":
         peer.send(b"PONG\r\n")
     return start + peer.take(size - len(start))
 
 
 class Slow:
-    """A subscriber with a small receive buffer that reads nothing more."""
+    """A subscriber with a small receive buffer that does not read."""
 
     def __init__(self, port: int, hello: bytes) -> None:
         self.sock = socket.socket()
@@ -83,7 +83,7 @@ def in_windows(messages: list[bytes]) -> Iterator[list[bytes]]:
 
 
 def resident(server: Server) -> int:
-    """Bytes of its own that the server has in memory."""
+    """Return the server's resident anonymous memory in bytes."""
     status = Path(f"/proc/{server.process.pid}/status").read_text()
     found = re.search(r"^RssAnon:\s+(\d+) kB", status, re.MULTILINE)
     assert found
@@ -122,7 +122,7 @@ def test_a_slow_consumer_is_closed_and_the_others_have_every_byte(
         server.wait_for_rest()
         used.append(resident(server))
     if not kind.is_reference and not SANITIZED:
-        # What a round leaves queued is PENDING and more: of eight rounds nothing may be left.
+        # A round queues more than PENDING bytes: memory that it kept would show after eight rounds.
         assert used[-1] - used[1] < 3 * PENDING, used
 
 
@@ -131,7 +131,7 @@ def test_many_slow_consumers_take_the_memory_of_one(
     launch: Callable[..., Server], kind: Kind, peers: ExitStack
 ) -> None:
     if kind.is_reference:
-        pytest.skip("it copies")
+        pytest.skip("the reference copies payloads")
     server = launch(config=f"max_pending: {64 << 20}")
     for number in range(32):
         peers.callback(Slow(server.port, HEADERS if number % 2 else BARE).close)
@@ -139,7 +139,7 @@ def test_many_slow_consumers_take_the_memory_of_one(
     before = resident(server)
     publisher.send(b"".join(map(published, [NOISE] * 64)))
     publisher.fence()
-    # 16 MiB for those with headers, as much for those without, and their lines; copies would be 512 MiB.
+    # 16 MiB for subscribers with headers, as much for those without, and lines; copies would be 512 MiB.
     assert resident(server) - before < 96 << 20
 
 
@@ -148,7 +148,7 @@ def test_many_slow_consumers_take_the_memory_of_one(
 def test_without_memory_for_a_block_each_subscriber_has_a_copy(
     name: str, tmp_path: Path, peers: ExitStack
 ) -> None:
-    body = NOISE[:120_000]  # without its header, it needs a block of its own
+    body = NOISE[:120_000]  # for subscribers without headers it needs a block of its own
     memory = NoMemory(tmp_path, (len(body), len(body) + 100))
     server = Server(KINDS[name], tmp_path / "server", wrapper=memory.wrapper)
     peers.callback(server.stop)

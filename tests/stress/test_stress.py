@@ -172,7 +172,7 @@ def test_a_queue_group_delivers_each_message_once_while_members_go(server: Serve
         together(publish, come_and_go, come_and_go, work)
         kept.append(member.fence())
         seen.extend(numbers(b"".join(kept)))
-    # Whoever read up to the answer of its last PING has seen all it was given, so nothing is missing either.
+    # Each member has read up to its last PONG, so it has seen all its messages: none is missing or repeated.
     assert sorted(seen) == list(range(total))
 
 
@@ -230,11 +230,11 @@ def test_memory_returns_after_ten_thousand_connections_come_and_go(server: Serve
                 peer.close()
         settle(server)
 
-    wave(1_000)  # what is allocated once
+    wave(1_000)  # makes the allocations that are made once
     before = resident()
     wave(10_000 * SCALE)
     assert resident() - before < 8 * 1024 * 1024
-    with Peer(port) as peer:  # a batch after the last close frees what waited for it
+    with Peer(port) as peer:  # a batch after the last close frees memory that waited for one
         peer.fence()
     quiesce.reclaim()
     assert quiesce.waiting_blocks() < 10

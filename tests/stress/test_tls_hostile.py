@@ -1,4 +1,4 @@
-"""What a hostile or unlucky TLS client does to others: nothing."""
+"""A hostile or unlucky TLS client does no harm to others."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def verifier(io_threads: int, certs: Certificates) -> Iterator[ServerThread]:
 
 
 def connect(server: ServerThread, context: ssl.SSLContext, **more: object) -> TLSConnection:
-    """A client that has been let in."""
+    """Connect over TLS; return the connection after its first PONG."""
     connection = TLSConnection((HOST, server.port), context, **more)  # type: ignore[arg-type]
     connection.send(PLAIN_CONNECT)
     assert connection.fence() == []
@@ -67,14 +67,14 @@ def reset(connection: Connection) -> None:
 
 
 class Handshake:
-    """A client's side of a handshake that is sent as the test likes."""
+    """The client's side of a handshake in memory; the test sends its bytes as it likes."""
 
     def __init__(self, context: ssl.SSLContext) -> None:
         self.incoming, self.outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self.session = context.wrap_bio(self.incoming, self.outgoing, server_hostname="localhost")
 
     def step(self, received: bytes = b"") -> tuple[bool, bytes]:
-        """Whether it is done, and what is to be sent."""
+        """Handle received bytes; return (done, bytes to send)."""
         self.incoming.write(received)
         try:
             self.session.do_handshake()
@@ -207,7 +207,7 @@ def test_a_strange_certificate_is_refused_like_others(
 
 
 def test_failed_handshakes_do_not_disturb_https(io_threads: int, certs: Certificates) -> None:
-    """Both use OpenSSL, whose queue of errors belongs to the thread."""
+    """Clients and HTTPS share OpenSSL's queue of errors, which is one a thread."""
     context = client_context(certs)
     with ServerThread(io_threads=io_threads, tls=tls_options(certs), https_port=-1) as server:
         port = server.monitor_port
@@ -220,7 +220,7 @@ def test_failed_handshakes_do_not_disturb_https(io_threads: int, certs: Certific
 
 
 def test_a_slow_reader_gets_every_byte_in_order(io_threads: int, certs: Certificates) -> None:
-    """Records are cut by the socket while connections of this and of another poller append."""
+    """The socket takes parts of records while connections of this and of another poller append."""
     context = client_context(certs)
     count, size = 150, 20_000
     with ExitStack() as opened:

@@ -1,4 +1,4 @@
-"""Waits in a server of this process: when they have ended, it goes round only for cause."""
+"""Waits in a server of this process: when they have ended, its threads wake up only for a cause."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from gnats.testing import ServerThread
 
 pytestmark = pytest.mark.timeout(300)
 
-QUIET = 1.0  # seconds without a round: far longer than what a spinning server needs for one
+QUIET = 1.0  # seconds without a round that count as rest; a spinning server makes many
 PATIENCE = 60.0
 
 
 @dataclass
 class Embedded:
-    """What a Waiter needs of a server."""
+    """A server in this process, for Waiter clients."""
 
     thread: ServerThread
 
@@ -33,7 +33,7 @@ class Embedded:
         return "127.0.0.1", self.thread.port
 
     def rounds(self) -> list[int]:
-        """How often each poller, and JetStream's timers, went round so far."""
+        """Return the wake-ups of each poller, and the rounds of JetStream's timers."""
         server = self.thread.server
         assert server.pollers is not None and server.js_engine is not None
         return [poller.stats()["wakeups"] for poller in server.pollers.all] + [
@@ -41,7 +41,7 @@ class Embedded:
         ]
 
     def rests(self) -> bool:
-        """Does it come to rest? It need not be at once."""
+        """Return True if the server comes to rest within PATIENCE."""
         deadline = time.monotonic() + PATIENCE
         before = self.rounds()
         while time.monotonic() < deadline:
@@ -67,7 +67,7 @@ def test_a_server_rests_when_all_waits_have_ended(embedded: Embedded, others: in
         set_up(client)
         crowd(client, others)
         all_waits(client).end()
-        # What nobody acknowledges is looked at again and again, as in nats-server.
+        # The server checks unacknowledged messages again and again, as nats-server does.
         for name in ("ackwait", "backoff", "progress", "paused"):
             client.api(f"CONSUMER.DELETE.Q.{name}")
     assert embedded.rests(), embedded.rounds()
@@ -82,12 +82,12 @@ def test_a_server_rests_after_requests_that_were_satisfied(embedded: Embedded, n
         client.store_many(["R.a"] * n)
         for sid in sids:
             client.ack_sync(client.next_with(sid))
-    time.sleep(1.0)  # past the time at which they would have expired
+    time.sleep(1.0)  # past the expiry of the requests
     assert embedded.rests(), embedded.rounds()
 
 
 def test_acks_of_several_pollers_are_sampled(embedded: Embedded) -> None:
-    """Each of them draws its own random numbers; half of the acks are told of, more or less."""
+    """Each poller draws its own random numbers; about half of the acks cause a metric."""
     n, clients = 400, 4
     with Waiter(embedded) as watcher:
         watcher.stream("SAMPLE")

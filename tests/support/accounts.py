@@ -1,5 +1,4 @@
-"""Clients of several accounts of one server, and what they hear, in a form that can be compared between
-servers."""
+"""Clients of several accounts of one server; `plain` makes their output comparable between servers."""
 
 from __future__ import annotations
 
@@ -22,7 +21,10 @@ _VARYING = (
 
 
 class Member:
-    """A client of an account."""
+    """A client of an account, logged in as `user` with the password "p".
+
+    `connect` is JSON text to append to the members of CONNECT, such as ',"echo":false'.
+    """
 
     def __init__(self, server: Server, user: str, connect: str = "") -> None:
         self.connection = Connection(server.address)
@@ -31,12 +33,12 @@ class Member:
         self.hear()
 
     def say(self, *lines: bytes) -> bytes:
-        """Sends lines, and answers with what came."""
+        """Send lines, each without its line end; return what the client received, as `hear` does."""
         self.connection.send(b"".join(line + b"\r\n" for line in lines))
         return self.hear()
 
     def subscribe(self, *subjects: bytes) -> None:
-        """Subscribes to each subject (with a queue behind a blank), sids from 1 on."""
+        """Subscribe to each subject, with sids from 1; an entry may be b"subject queue"."""
         said = self.say(*(b"SUB %b %d" % (subject, sid) for sid, subject in enumerate(subjects, 1)))
         assert said == b"", said
 
@@ -44,26 +46,26 @@ class Member:
         return self.say(b"PUB %b %b %d" % (subject, reply, len(payload)), payload)
 
     def hear(self) -> bytes:
-        """What has come since the last time, without the server's own INFO, and as it was sent."""
+        """Return the bytes received since the last call, without the server's INFO."""
         ops = self.connection.fence()
         return b"".join(op for op in ops if not op.startswith(b"INFO "))
 
 
 def plain(heard: bytes) -> bytes:
-    """What was heard without what changes from run to run: reply subjects, times, numbers and sizes."""
+    """Replace what differs from run to run: reply subjects, times, ids, round trips, HMSG sizes."""
     for pattern, text in _VARYING:
         heard = pattern.sub(text, heard)
     return heard
 
 
 def replies(heard: bytes) -> list[bytes]:
-    """The reply subjects that were made for requests."""
+    """Return the reply subjects that the server made for requests over service imports."""
     return _REPLY.findall(heard)
 
 
 @contextmanager
 def members(server: Server, users: str) -> Iterator[list[Member]]:
-    """A client for each letter, the name of its user."""
+    """Connect a client for each letter of `users`: each letter is the name of a user."""
     found: list[Member] = []
     try:
         found += (Member(server, user) for user in users)

@@ -1,4 +1,4 @@
-"""Streams in directories of their own, as a server lays them out."""
+"""Stream directories laid out as a server lays them out, to test the archive on."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CREATED = 1_700_000_000_000_000_000
 
 @dataclass
 class Home:
-    """The directory of a stream S, which `limits` hold for."""
+    """The directory of stream S of account ACC; `limits` are FileStore's, `cipher` "" is no encryption."""
 
     path: Path
     limits: dict[str, int]
@@ -39,14 +39,14 @@ class Home:
         return sorted((self.path / "msgs").glob("*.blk"), key=lambda path: int(path.stem))
 
     def open(self, path: Path | None = None, block_size: int = 4096, **options: Any) -> FileStore:
-        """A store on it, or on a copy of it."""
+        """Open a FileStore on the directory, or on `path`, a copy of it."""
         if self.cipher:
             options |= {"cipher": self.cipher, "key": KEY.encode(), "account": "ACC"}
         options.setdefault("warn", lambda text: None)
         return FileStore(str(path or self.path), "S", block_size=block_size, **self.limits, **options)
 
     def scan(self, selection: Selection = Selection(), **options: Any) -> tuple[list[Message], Scan]:  # noqa: B008
-        """What the archive finds; headers are what they were made of."""
+        """Return the messages that the archive finds, with headers as the bytes they were, and the Scan."""
         scan = StreamSource(self.stream, self.keys).scan(selection, **options)
         return list(messages(scan)), scan
 
@@ -64,7 +64,7 @@ def messages(scan: Scan) -> Iterator[Message]:
 
 
 def encode(headers: list[tuple[str, list[str]]] | None) -> bytes:
-    """The headers that a map is of, if they were well-formed and the values of a key together."""
+    """Rebuild a header block from the archive's map: exact for well-formed blocks that are grouped by key."""
     if headers is None:
         return b""
     lines = [b"%s: %s\r\n" % (unshow(key), unshow(value)) for key, values in headers for value in values]
@@ -72,7 +72,7 @@ def encode(headers: list[tuple[str, list[str]]] | None) -> bytes:
 
 
 def served(store: FileStore) -> list[Message]:
-    """All that a store has."""
+    """Return every message of a store, in order."""
     found = []
     message = store.get_next()
     while message:

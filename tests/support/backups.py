@@ -1,4 +1,4 @@
-"""Backups of streams: taken and given as a client does, made and taken apart."""
+"""Backups of streams: snapshot and restore as a client does; build and parse archives."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MAGIC = b"NATSARC1"
 
 @dataclass
 class Taken:
-    """A snapshot: the answer to the request, the backup, the last message's header, the reply subjects."""
+    """A snapshot: the API's answer (JSON), the backup, the header of the last message, the reply subjects."""
 
     answer: Any
     data: bytes
@@ -30,7 +30,7 @@ class Taken:
 
 
 def take(caller: Caller, stream: str, **options: Any) -> Taken:
-    """Takes a snapshot, with an answer to each chunk."""
+    """Request a snapshot and acknowledge each chunk. `options` are members of the request."""
     sid = caller.subscribe(CHUNKS)
     body = {"deliver_subject": CHUNKS} | options
     answer = caller.request(f"$JS.API.STREAM.SNAPSHOT.{stream}", body).json
@@ -49,20 +49,23 @@ def take(caller: Caller, stream: str, **options: Any) -> Taken:
 
 
 def begin(caller: Caller, stream: str, config: Any, state: Any = None) -> Any:
-    """Asks for a restore; the answer."""
+    """Request a restore; return the API's answer, an error included."""
     body = {"config": config} | ({} if state is None else {"state": state})
     return caller.request(f"$JS.API.STREAM.RESTORE.{stream}", body).json
 
 
 def give(caller: Caller, stream: str, config: Any, data: bytes, size: int = 128 * 1024) -> Any:
-    """Restores a stream in chunks; the last answer."""
+    """Restore a stream from `data` in chunks of `size` bytes; return the last answer."""
     answer = begin(caller, stream, config)
     assert "error" not in answer, answer
     return send(caller, answer["deliver_subject"], pieces(data, size))
 
 
 def send(caller: Caller, subject: str, chunks: Iterable[bytes]) -> Any:
-    """Sends chunks, and that these were all; the first answer that is not empty."""
+    """Send chunks and an empty one, which ends the restore; return the first answer that is not empty.
+
+    Raises AssertionError when even the last answer is empty.
+    """
     for chunk in (*chunks, b""):
         message: Message = caller.request(subject, chunk)
         if message.payload:
@@ -76,7 +79,7 @@ def pieces(data: bytes, size: int) -> list[bytes]:
 
 @dataclass
 class Entry:
-    """An entry of an archive."""
+    """An entry of an archive; `ts` is in ns since 1970."""
 
     name: bytes
     payload: bytes = b""
@@ -84,11 +87,11 @@ class Entry:
     seq: int = 0
     header: bytes = b""
     sizes: tuple[int, int] | None = None
-    """What it says of its header and payload, where that is not so."""
+    """Lengths of header and payload to claim in place of the true ones."""
 
 
 def archive(*entries: Entry, end: bool = True) -> bytes:
-    """An archive, not compressed."""
+    """Encode entries as an archive, uncompressed; `end` adds the entry that ends it."""
     out = [MAGIC]
     for entry in (*entries, *((Entry(b""),) if end else ())):
         header, payload = entry.sizes or (len(entry.header), len(entry.payload))
@@ -98,18 +101,18 @@ def archive(*entries: Entry, end: bool = True) -> bytes:
 
 
 def backup(*entries: Entry, end: bool = True) -> bytes:
-    """A whole backup of entries."""
+    """Encode entries as a backup: an archive, compressed."""
     return s2.encode(archive(*entries, end=end))
 
 
 def state(first: int = 1, last: int = 0, consumers: int = 0, **more: Any) -> Entry:
-    """The first entry of a backup."""
+    """Make the first entry of a backup, state.json; `more` are further members."""
     document = {"messages": 0, "bytes": 0, "first_seq": first, "last_seq": last, "consumer_count": consumers}
     return Entry(b"state.json", json.dumps(document | more).encode(), ts=1)
 
 
 def entries(data: bytes) -> Iterator[Entry]:
-    """What a whole backup holds, but for the end."""
+    """Parse a whole backup; yield its entries without the one that ends it."""
     plain = s2.decode(data, 1 << 30)
     assert plain[:8] == MAGIC
     at = 8
@@ -138,7 +141,10 @@ def entries(data: bytes) -> Iterator[Entry]:
 
 
 def tar_backup(directory: Path, extra: tuple[tarfile.TarInfo, bytes] | None = None, skip: str = "") -> bytes:
-    """A backup as nats-server wrote them before 2.15, of the directory of a stream."""
+    """Make a backup in the format before 2.15 (tar) from a stream's directory.
+
+    `extra` is a further entry, `skip` the name of a file to leave out.
+    """
     out = io.BytesIO()
     with tarfile.open(fileobj=out, mode="w", format=tarfile.PAX_FORMAT) as tar:
         names = ["meta.inf", "meta.sum"]

@@ -1,4 +1,4 @@
-"""A client that is logged in and asks: requests, and messages as objects."""
+"""A client that logs in, sends requests, and gives messages as objects."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ INBOX = "_INBOX.caller"
 
 @dataclass(frozen=True)
 class Message:
-    """A message as it was delivered; `header` is its whole block."""
+    """A delivered message; `header` is the whole header block, empty for a MSG."""
 
     subject: str
     sid: str
@@ -27,7 +27,7 @@ class Message:
 
     @property
     def status(self) -> str:
-        """The header's first line behind "NATS/1.0": of a message that is nothing but a status."""
+        """The text behind "NATS/1.0" in the header's first line, such as "408 Request Timeout"."""
         return self.header.partition(b"\r\n")[0].decode().removeprefix("NATS/1.0").strip()
 
     @property
@@ -38,13 +38,13 @@ class Message:
 
     @property
     def ack(self) -> tuple[int, int, int, int]:
-        """(deliveries, stream sequence, consumer sequence, pending) of its reply subject."""
+        """(deliveries, stream sequence, consumer sequence, pending) from the reply subject."""
         words = self.reply.split(".")
         return int(words[-5]), int(words[-4]), int(words[-3]), int(words[-1])
 
 
 def parse(op: bytes) -> Message:
-    """The message in a MSG or HMSG operation. Raises ValueError when `op` is another one."""
+    """Parse a MSG or HMSG operation. Raises ValueError for any other operation."""
     line, _, body = op.partition(b"\r\n")
     verb, *args = line.decode().split(" ")
     if verb not in ("MSG", "HMSG"):
@@ -62,9 +62,10 @@ class Listening(Protocol):
 
 
 class Caller:
-    """A connection of a user, with headers and without echo of commands; it is one of protocol 1.
+    """A client connection with headers and protocol 1, not verbose.
 
-    Answers come to `inbox`, which those that ask at the same time may not share.
+    Answers come to subjects below `inbox`; callers that are connected at the same time need different ones.
+    A caller with a user name sends `password`; `connect` are further members of CONNECT.
     """
 
     def __init__(
@@ -99,7 +100,7 @@ class Caller:
         self.connection.send(data)
 
     def fence(self) -> list[bytes]:
-        """Wait for the answer to a PING: what came before it but messages, which are kept for next()."""
+        """Wait for the answer to a PING; return the operations before it, and keep messages for next()."""
         return [op for op in self.connection.fence() if not self._keep(op)]
 
     def _keep(self, op: bytes) -> bool:
@@ -109,7 +110,7 @@ class Caller:
         return True
 
     def subscribe(self, subject: str, queue: str = "") -> str:
-        """Listen, from now on; returns the sid."""
+        """Subscribe, wait until the server knows, and return the sid."""
         self._sids += 1
         sid = f"{self._sids}"
         self.send(f"SUB {subject} {queue} {sid}\r\n".encode())
@@ -120,17 +121,17 @@ class Caller:
         self.send(publish_op(subject, payload, reply, header))
 
     def next(self) -> Message:
-        """The next message. Operations before it are dropped."""
+        """Return the next message; drop other operations before it."""
         while not self._waiting:
             self._keep(self.connection.read_op())
         return self._waiting.pop(0)
 
     def kept(self) -> list[Message]:
-        """The messages that have come and that nobody has asked for."""
+        """Return the messages received and not yet returned by next()."""
         return list(self._waiting)
 
     def next_on(self, subject: str) -> Message:
-        """The next message on a subject; others stay."""
+        """Return the next message on a subject; keep the others for next()."""
         skipped: list[Message] = []
         while (message := self.next()).subject != subject:
             skipped.append(message)
@@ -138,19 +139,22 @@ class Caller:
         return message
 
     def ask(self, subject: str, payload: bytes = b"", header: bytes = b"") -> str:
-        """Send a request; returns the subject of the answer."""
+        """Send a request; return the subject that its answer will come on."""
         self._requests += 1
         inbox = f"{self._inbox}.{self._requests}"
         self.publish(subject, payload, inbox, header)
         return inbox
 
     def request(self, subject: str, body: object = None, header: bytes = b"") -> Message:
-        """The answer to a request; `body` is sent as JSON, or as it is when it is bytes."""
+        """Send a request and return the answer. `body` is sent as JSON; bytes are sent as they are."""
         payload = body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
         return self.next_on(self.ask(subject, payload, header))
 
     def unanswered(self, subject: str, body: object, marker: str, header: bytes = b"") -> bool:
-        """Whether a request gets no answer before one to `marker`, which is answered after it."""
+        """Send a request, then one to the subject `marker`; return True if only the second has an answer.
+
+        The server must handle the two in order.
+        """
         inbox = self.ask(subject, body if isinstance(body, bytes) else json.dumps(body).encode(), header)
         self.request(marker)
         return not any(message.subject == inbox for message in self._waiting)

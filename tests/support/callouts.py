@@ -1,4 +1,4 @@
-"""A service for auth callouts, and servers whose configuration or operator delegates to it."""
+"""A service that answers auth callouts, and servers with a callout in configuration or operator mode."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SUBJECT = "$SYS.REQ.USER.AUTH"
 
 @dataclass
 class Answering:
-    """How the service answers a request; a test changes what it is about."""
+    """The answer to one request; a test changes the parts that it is about."""
 
     request: dict[str, Any]
     """The request's `nats` part."""
@@ -37,7 +37,7 @@ class Answering:
     response: AuthorizationResponseClaims = field(init=False)
     user_signer: KeyPair | None = None
     raw: bytes | None = None
-    """What is answered instead of a JWT."""
+    """Bytes to answer in place of the JWT made from `response`."""
 
     def __post_init__(self) -> None:
         self.user = UserClaims.new(self.request["user_nkey"])
@@ -60,7 +60,11 @@ Change = Callable[[Answering], None]
 
 
 class Service:
-    """A service for callouts. `answer` changes its answers, or raises Silence."""
+    """A callout service. `answer` changes an Answering before it is sent, or raises Silence to send none.
+
+    `requests` keeps the claims of each request. With an `xkey` requests are decrypted, and answers encrypted
+    while `sealed` is True.
+    """
 
     def __init__(self, client: Client, signer: KeyPair, xkey: CurveKeyPair | None = None) -> None:
         self.client = client
@@ -98,12 +102,12 @@ class Service:
 
 
 class Silence(Exception):
-    """The service says nothing."""
+    """Raised by Service.answer: send no answer."""
 
 
 @asynccontextmanager
 async def joined(server: Server, **options: Any) -> AsyncIterator[Client]:
-    """A client of nats-py."""
+    """Connect a client of nats-py; `options` are those of nats.connect()."""
     client = await nats.connect(server.url, allow_reconnect=False, **options)
     try:
         yield client
@@ -125,7 +129,10 @@ async def configured(
     timeout_seconds: str = "10s",
     xkey: CurveKeyPair | None = None,
 ) -> AsyncIterator[tuple[Server, Service]]:
-    """A server with a callout in its configuration, and the service."""
+    """Start a server with a callout in its configuration, and the service, connected as user `auth`.
+
+    `callout`, `accounts` and `more` are configuration text for auth_callout, accounts and the top level.
+    """
     signer = jwts.account()
     sealed = f", xkey: {xkey.public_key}" if xkey else ""
     config = f"""
@@ -153,7 +160,7 @@ async def configured(
 
 
 async def enter(server: Server, **options: Any) -> dict[str, Any]:
-    """Who a client that says this in CONNECT is made. Raises Refused."""
+    """Connect with these members of CONNECT; return the server's $SYS.REQ.USER.INFO. Raises Refused."""
 
     def ask() -> dict[str, Any]:
         with connect(server, **options) as connection:
@@ -164,19 +171,22 @@ async def enter(server: Server, **options: Any) -> dict[str, Any]:
 
 @dataclass
 class Delegation:
-    """An operator whose account `auth` has a callout; `app` and `other` are there for users."""
+    """An operator-mode server whose account `auth` has a callout; the callout may place users in `app`.
+
+    It may place users in `other` only where every account is allowed.
+    """
 
     trust: Trust
     auth: Account
     app: Account
     other: Account
     scoped: KeyPair
-    """A signing key of `app`, with a scope."""
+    """A signing key of `app` with a scope: its users may publish to "by.NAME"."""
     signing_key: KeyPair
     """A signing key of `auth`."""
     sentinel: User
     serving: User
-    """Who runs the service: the only user that it is not asked about."""
+    """The user of the service: the only one of `auth` that needs no callout."""
     server: Server
     service: Service
 

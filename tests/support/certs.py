@@ -1,4 +1,4 @@
-"""Certificates for tests: an authority, another one, and what they sign, written to a folder as PEM."""
+"""Certificates for tests: two authorities and certificates that they sign, as PEM files in a folder."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Key = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey
 
 @dataclass(frozen=True)
 class Certificate:
-    """A certificate with its key, and the files that hold them."""
+    """A certificate, its private key, and their PEM files."""
 
     cert: x509.Certificate
     key: Key
@@ -34,19 +34,19 @@ class Certificate:
 
     @property
     def pin(self) -> str:
-        """The digest of the public key, as pinned_certs has it."""
+        """The SHA-256 of the public key in hexadecimal, as in pinned_certs."""
         form = serialization.PublicFormat.SubjectPublicKeyInfo
         public = self.key.public_key().public_bytes(serialization.Encoding.DER, form)
         return hashlib.sha256(public).hexdigest()
 
     @property
     def tls_block(self) -> str:
-        """The certificate as an element of a tls block."""
+        """cert_file and key_file as configuration text for a tls block."""
         return f'cert_file: "{self.cert_file}", key_file: "{self.key_file}"'
 
 
 class Certificates:
-    """What the tests of TLS need, made when it is asked for."""
+    """The certificates of the TLS tests; each is made on first use."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -64,8 +64,11 @@ class Certificates:
         kind: str = "ec",
         subject: x509.Name | None = None,
     ) -> Certificate:
-        """A new certificate in <name>.pem and <name>-key.pem; `issuer` None signs itself. With `days` below
-        zero it has expired; `more` are further names."""
+        """Make a certificate and write <name>.pem and <name>-key.pem.
+
+        `issuer` None makes it self-signed. `names` are DNS names, `more` further alternative names, beside
+        127.0.0.1. It is valid for another `days` days; below zero it has expired. `kind` is "ec" or "rsa".
+        """
         key: Key
         key = (
             rsa.generate_private_key(65537, 2048)
@@ -122,13 +125,13 @@ class Certificates:
 
     @cached_property
     def impostors_client(self) -> Certificate:
-        """One of an authority that has the name of the trusted one, and another key."""
+        """A client certificate of an authority with the trusted one's name and another key."""
         impostor = self.make("impostor", authority=True, subject=self.ca.cert.subject)
         return self.make("client of an impostor", issuer=impostor, usage=Usage.CLIENT_AUTH)
 
     @cached_property
     def impostors_rsa_client(self) -> Certificate:
-        """The same with a key of another kind."""
+        """As impostors_client, where the impostor's key is RSA and the trusted one's is not."""
         impostor = self.make("rsa impostor", authority=True, subject=self.ca.cert.subject, kind="rsa")
         return self.make("client of an rsa impostor", issuer=impostor, usage=Usage.CLIENT_AUTH)
 
@@ -142,5 +145,5 @@ class Certificates:
 
     @cached_property
     def server_as_client(self) -> Certificate:
-        """One that is good, but not for clients."""
+        """A valid certificate whose extended key usage is servers only."""
         return self.make("server as client", issuer=self.ca, usage=Usage.SERVER_AUTH)

@@ -1,7 +1,7 @@
-"""The time of this process, held and moved by a test: of the data plane and of the control plane alike.
+"""Hold and move the clock of this process, for the data plane and the control plane alike.
 
-Servers under a held clock start after it is held and end before it is let go. They run in the loop that moves
-the clock: the test's own, or a ServerThread's (`thread.run(clock.advance(1))`).
+Start servers after the clock is held, and stop them before it is released. They must run in the event loop
+that moves the clock: the test's own, or a ServerThread's (`thread.run(clock.advance(1))`).
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ if TYPE_CHECKING:
     from gnats.jetstream.engine.engine import Engine
 
 ROUNDS = 4
-"""Of the loop, in which it handles what pollers have posted, and what that calls soon."""
+"""Rounds of the event loop that handle the pollers' events and the callbacks that these schedule."""
 PATIENCE = 30.0
-"""Seconds of real time that pollers have for what is due."""
+"""Seconds of real time that pollers have to do everything due."""
 MOST_STEPS = 20_000
-"""Deadlines on the way of one advance(); jump() passes over them."""
+"""Deadlines that one advance() may pass, one by one; jump() passes any number at once."""
 
 
 class HeldClock:
-    """The process's clock, held from the moment that this is made.
+    """The process's clock, held from construction until the end of the `with` block.
 
-    `realtime`, ns since 1970, is what the time is then; 0: what it is.
+    `realtime` is the time to start at, in ns since 1970; 0 starts at the present.
     """
 
     def __init__(self, realtime: int = 0) -> None:
-        gc.collect()  # a poller that nobody closed counts as a reader of the clock
+        gc.collect()  # a leaked poller, not yet collected, counts as a reader of the clock
         self._settled = hold(realtime)
         self._servers: list[Server] = []
         self._engines: list[Engine] = []
@@ -49,26 +49,29 @@ class HeldClock:
         release()
 
     def watch(self, server: Server, *engines: Engine) -> None:
-        """Move this server with the clock; `engines` are those that it does not know of."""
+        """Have advance(), jump() and settle() wait for this server, and for engines made outside it."""
         self._servers.append(server)
         self._engines += engines
 
     @property
     def now(self) -> int:
-        """ns since 1970."""
+        """The held time in ns since 1970."""
         return time_ns()
 
     def set_back(self, seconds: float) -> None:
-        """Set the realtime clock back, as an administrator does; timers do not see it."""
+        """Set the realtime clock back, as an administrator does; the monotonic clock does not move."""
         step_realtime(-round(seconds * 1e9))
 
     def move(self, seconds: float) -> None:
-        """Move the time where no server runs."""
+        """Move the time without waiting for anything; no server may be watched."""
         assert not self._servers
         move(round(seconds * 1e9))
 
     async def advance(self, seconds: float) -> None:
-        """Let time pass, from deadline to deadline; return when what became due on the way has been done."""
+        """Let time pass from deadline to deadline; return when everything due on the way is done.
+
+        Raises AssertionError for more than MOST_STEPS deadlines, TimeoutError when a poller does not settle.
+        """
         await self.settle()
         end = monotonic_ns() + round(seconds * 1e9)
         for _ in range(MOST_STEPS):
@@ -82,12 +85,12 @@ class HeldClock:
         await self.jump((end - monotonic_ns()) / 1e9)
 
     async def jump(self, seconds: float) -> None:
-        """Let time pass at once, as for a machine that was suspended; return when what was due is done."""
+        """Let time pass in one step, as while a machine is suspended; return when everything due is done."""
         move(max(round(seconds * 1e9), 0))
         await self.settle()
 
     async def settle(self) -> None:
-        """Return when nothing is left that is due now, and nothing that it caused."""
+        """Return when everything due now is done, and everything that this caused."""
         work: list[object] = []
         while (done := await self._go_round()) != work or any(map(self._pending, self._servers)):
             work = done
@@ -115,7 +118,7 @@ class HeldClock:
             yield engine.stats()["deadline"]
 
     async def _go_round(self) -> list[object]:
-        """Have everybody look at the clock once, and wait for them; numbers that grow with what they do."""
+        """Have loop, pollers and engines look at the clock once; return counts that grow with their work."""
         target = monotonic_ns()
         fired = fire_due()
         for engine in self._running_engines():
@@ -125,7 +128,7 @@ class HeldClock:
         loop = asyncio.get_running_loop()
 
         def hear() -> None:
-            with suppress(BlockingIOError):  # the loop had noted a write that has been read already
+            with suppress(BlockingIOError):  # an earlier call has read the write that the loop reports
                 os.eventfd_read(self._settled)
             told.set()
 
@@ -139,7 +142,7 @@ class HeldClock:
                     told.clear()
         finally:
             loop.remove_reader(self._settled)
-        # What the pollers have posted is handled, and what that calls soon.
+        # Let the loop handle the pollers' events and the callbacks that these schedule.
         for _ in range(ROUNDS):
             await asyncio.sleep(0)
         return [fired, *map(self._work_of, pollers), *map(self._work_of_engine, self._running_engines())]

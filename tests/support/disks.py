@@ -1,6 +1,6 @@
-"""File systems for tests, each in a mount namespace of its own, which leaves nothing behind.
+"""File systems for tests, each in a mount namespace of its own, so that none outlives the test.
 
-Others reach it through /proc; only root may have one.
+Other processes reach it through /proc. Mounting needs root.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ EXT4_GOING_FLAGS_NOLOGFLUSH = 2
 
 
 class NotPossible(Exception):
-    """This machine lets nobody, or not us, mount anything."""
+    """This process cannot mount a file system: a program or a permission is missing."""
 
 
 class Mount:
     """A mounted file system, at `root`, until close() or the end of this process."""
 
     def __init__(self, at: Path, *mount: str | Path) -> None:
-        """`mount` are the arguments of mount(8) but for the directory. Raises NotPossible."""
+        """Mount at `at`; `mount` are the arguments of mount(8) without the directory. Raises NotPossible."""
         at.mkdir(parents=True, exist_ok=True)
         script = 'at=$1; shift; mount "$@" "$at" && echo mounted && exec cat'
         try:
@@ -52,25 +52,25 @@ class Mount:
 
     @property
     def free(self) -> int:
-        """Bytes."""
+        """Bytes free for unprivileged users."""
         found = os.statvfs(self.root)
         return found.f_bavail * found.f_frsize
 
     def close(self) -> None:
-        """It goes as soon as nobody has a file of it open."""
+        """Unmount; the kernel waits until no process has a file of it open."""
         self._holder.communicate(timeout=TIMEOUT)
 
 
 def tmpfs(at: Path, size: int) -> Mount:
-    """A file system of so many bytes. Raises NotPossible."""
+    """Mount a tmpfs of `size` bytes. Raises NotPossible."""
     return Mount(at, "-t", "tmpfs", "-o", f"size={size}", "tmpfs")
 
 
 class Disk:
-    """An ext4 file system in a file, which has what was synced, and little else."""
+    """An ext4 file system in a file. lose_power() leaves what was synced, and little else."""
 
     def __init__(self, path: Path) -> None:
-        """Raises NotPossible."""
+        """Make the file system in the folder `path` and mount it. Raises NotPossible."""
         self._path = path
         self._number = 0
         path.mkdir(parents=True, exist_ok=True)
@@ -96,9 +96,9 @@ class Disk:
         return self.mount.root
 
     def lose_power(self) -> None:
-        """Lose what is not on the disk; nobody may have a file open."""
+        """Drop everything not yet on the disk, and mount what is left; no file may be open."""
         old, image = self.mount, self._image
-        # From here on nothing is written that could make the copy one of two moments.
+        # The shutdown stops all writes, so that the copy shows one moment.
         root = os.open(old.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             fcntl.ioctl(root, EXT4_IOC_SHUTDOWN, struct.pack("I", EXT4_GOING_FLAGS_NOLOGFLUSH))

@@ -1,4 +1,4 @@
-"""Values at the ends of their ranges, put into the fields of documents, one after the other."""
+"""Put values at the ends of their ranges into the fields of JSON documents, one at a time."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ NUMBERS = (
     b"1.5",
     b"-0",
 )
-"""As JSON has them."""
+"""As JSON text, like TEXTS and OTHERS."""
 TEXTS = (
     b'""',
     b'"\\u0000"',
@@ -69,11 +69,11 @@ TOKENS = (
     "a/b",
     "%",
 )
-"""What a token of a subject can be, though hardly anybody has one like it."""
+"""Unusual tokens of subjects that a server allows."""
 
 
 def values(kind: object) -> tuple[bytes, ...]:
-    """What to try in a field of that type (gnats.go.json): all its own ends, and some of every other type."""
+    """Return JSON texts to try in a field of a type of gnats.go.json: its ends, and some of other types."""
     if isinstance(kind, ListOf):
         return (*(b"[%s]" % value for value in values(kind.item)), *OTHERS, b"1", b'"x"')
     if kind == "strings":
@@ -91,7 +91,10 @@ def values(kind: object) -> tuple[bytes, ...]:
 def leaves(
     schema: Mapping[str, object], above: tuple[str, ...] = ()
 ) -> Iterator[tuple[tuple[str, ...], object]]:
-    """Every field of a schema and of those in it, with its type: ("consumer_limits", "max_ack_pending")."""
+    """Yield (path, type) of every field of a schema, nested ones too.
+
+    A path is a tuple such as ("consumer_limits", "max_ack_pending"); the type of a nested object is "object".
+    """
     for name, kind in schema.items():
         inner = kind.item if isinstance(kind, ListOf) else kind
         if isinstance(inner, Either):
@@ -103,7 +106,7 @@ def leaves(
 
 
 def put(document: Any, path: tuple[str, ...], raw: bytes) -> bytes:
-    """The JSON of a document with `raw` where `path` leads; the first item of an array is meant."""
+    """Return the JSON of `document` with the text `raw` at `path`; in an array it is in the first item."""
     return json.dumps(_placed(document, path)).encode().replace(b'"%s"' % _PLACE.encode(), raw)
 
 

@@ -1,11 +1,11 @@
-"""Exchanges of bytes with a server, and their answers in a form that can be compared between servers.
+"""Send bytes to a server, and make its answers comparable between servers.
 
-An answer is the bytes of one connection after its greeting, up to its end. The harness sends a last PING on
+An answer is everything that a connection received after INFO, up to its end. The harness sends a last PING on
 each connection, so an answer ends with OPEN where the server kept the connection, and without it where the
-server closed it (or took the PING for a part of something unfinished).
+server closed it (or read the PING as part of an unfinished operation).
 
-Where connections to one server must not hear each other, inputs write TOKEN in their subjects: it becomes a
-different word on every connection (`ask`) or conversation (`talk`), and TOKEN again in the answers.
+Inputs write TOKEN in subjects that other connections to the server must not share: the harness replaces it by
+a different word on every connection (`ask`) or conversation (`talk`), and puts TOKEN back into the answers.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from .wire import PING, PONG, Closed, Connection, split_ops
 
 OPEN = PONG
 TOKEN = b"zzzz"
-INFO = b"INFO *\r\n"  # stands for any INFO in an answer; tests of INFO itself look inside
-BATCH = 200  # connections at a time
+INFO = b"INFO *\r\n"  # in place of any INFO in an answer; tests of INFO read it themselves
+BATCH = 200  # connections open at the same time
 
 _DIGITS = string.digits + string.ascii_lowercase[:-1]  # without z: a word is never TOKEN
 _sources = itertools.cycle(f"127.0.1.{n}" for n in range(1, 255))  # one address has 28,000 ports a minute
@@ -29,24 +29,24 @@ _words = ("".join(word).encode() for word in itertools.product(_DIGITS, repeat=l
 
 
 def new_word() -> bytes:
-    """A word as long as TOKEN that was not given out before."""
+    """Return a word as long as TOKEN, a different one at each call."""
     return next(_words)
 
 
 def normalise(data: bytes, word: bytes = TOKEN) -> bytes:
-    """An answer without what changes from run to run: INFOs become INFO and `word` becomes TOKEN.
+    """Remove what changes from run to run: each INFO becomes INFO, and `word` becomes TOKEN.
 
-    The server's own PINGs are left out: the first comes two seconds after CONNECT, and a test may be slow.
+    Drop the server's PINGs: the first comes two seconds after CONNECT, and a test may be slow.
     """
     ops = (INFO if op.startswith(b"INFO {") and op.endswith(b"\r\n") else op for op in split_ops(data))
     return b"".join(op for op in ops if op != PING).replace(word, TOKEN)
 
 
 def ask(server: Server, inputs: Iterable[Sequence[bytes]], diag: SocketDiag) -> list[bytes]:
-    """Sends every input on a connection of its own and returns the answers.
+    """Send every input on a connection of its own and return the answers, in order.
 
-    An input is a sequence of pieces; the server has read one before the next is sent. At the end each
-    connection sends a PING and that it has finished, and the answer is read to its end.
+    An input is a sequence of pieces: the server has read one before the next is sent. At the end each
+    connection sends a PING, shuts down its writing side, and reads its answer to the end.
     """
     inputs = list(inputs)
     answers: list[bytes] = []
@@ -77,7 +77,7 @@ def _ask(server: Server, inputs: Sequence[Sequence[bytes]], diag: SocketDiag) ->
 
 
 def _script(pieces: Sequence[bytes], word: bytes) -> list[bytes]:
-    """The pieces with `word` in the place of TOKEN, even where a cut goes through it, and the last PING."""
+    """Replace TOKEN by `word` in the pieces, even where it spans two of them, and append the last PING."""
     renamed = b"".join(pieces).replace(TOKEN, word)
     script, start = [], 0
     for piece in pieces:
@@ -88,10 +88,11 @@ def _script(pieces: Sequence[bytes], word: bytes) -> list[bytes]:
 
 
 def talk(server: Server, steps: Iterable[tuple[str, bytes]]) -> dict[str, bytes]:
-    """A conversation: each step sends bytes on the connection of that name, opened when it is first named.
+    """Hold a conversation of steps (connection name, bytes); return the answer of each connection by name.
 
-    The server has dealt with one step before the next begins (it answered a PING). At the end all connections
-    are asked once more, so that everything on its way to them arrives. Steps themselves contain no PING.
+    A connection is opened when it is first named. The server has handled one step before the next begins (it
+    answered a PING). At the end every connection sends another PING, so that everything on its way to it
+    arrives. Steps must not contain a PING.
     """
     word = new_word()
     connections: dict[str, Connection] = {}
@@ -115,7 +116,7 @@ def talk(server: Server, steps: Iterable[tuple[str, bytes]]) -> dict[str, bytes]
 
 
 def _listen(name: str, connection: Connection, answers: dict[str, bytes], closed: set[str]) -> None:
-    """Adds to the answer of `name` all that the server has to say up to now."""
+    """Append everything that the server has sent on connection `name` up to now to its answer."""
     if name in closed:
         return
     try:

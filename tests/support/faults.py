@@ -1,4 +1,4 @@
-"""Servers that are killed, and clients that remember what was acknowledged to them."""
+"""Servers that tests kill, and publishers that remember which messages the server acknowledged."""
 
 from __future__ import annotations
 
@@ -17,11 +17,14 @@ from .servers import Kind, Server
 from .wire import Closed, Connection
 
 WINDOW = 50
-"""Messages of a publisher that are not acknowledged yet."""
+"""Messages that a publisher may have sent without an acknowledgement."""
 
 
 class Home:
-    """A store directory, and the servers that run in it, one after the other. `options` are JetStream's."""
+    """A store directory, and the servers that run in it one after the other.
+
+    `options` is configuration text for the jetstream block; `wrapper` is a command to run the server with.
+    """
 
     def __init__(self, kind: Kind, path: Path, sync_always: bool = False, options: str = "") -> None:
         self.kind = kind
@@ -40,7 +43,7 @@ class Home:
         return self.server
 
     def start_and_kill(self, seconds: float) -> None:
-        """Start a server, and end it so soon that it may not be ready."""
+        """Start a server and kill it after `seconds`, ready or not. Raises AssertionError if it has ended."""
         self._starts += 1
         directory = self.path / f"run{self._starts}"
         directory.mkdir(parents=True)
@@ -75,7 +78,7 @@ class Home:
         self.server.stop()
 
     def kill(self) -> None:
-        """As kill -9 does."""
+        """End the server with SIGKILL."""
         if self.server:
             self.server.kill()
 
@@ -86,14 +89,18 @@ class Home:
         return sorted((self.stream(name) / "msgs").glob("*.blk"), key=lambda path: int(path.stem))
 
     def copy(self, path: Path) -> Home:
-        """The same directory as it is now, elsewhere."""
+        """Copy the directory as it is now below `path`."""
         other = Home(self.kind, path, self.sync_always, self.options)
         shutil.copytree(self.store, other.store)
         return other
 
 
 class Publisher(threading.Thread):
-    """Publishes to a stream until the server is gone; `acked` has the payloads by sequence."""
+    """A thread that publishes to subjects of a stream until the server is gone.
+
+    `acked` and `subjects` hold payload and subject of each acknowledged message by sequence; `changed` guards
+    both, and is notified of each acknowledgement and of the end.
+    """
 
     def __init__(self, server: Server, stream: str, name: str, subjects: int, noise: random.Random) -> None:
         super().__init__(daemon=True)
@@ -162,7 +169,7 @@ def info(caller: Caller, name: str) -> dict[str, Any]:
 
 
 def stored(caller: Caller, name: str, first: int = 1) -> dict[int, tuple[str, bytes]]:
-    """What a stream holds from a sequence on, by sequence: subjects and payloads, as a consumer gets them."""
+    """Read a stream from sequence `first` through a consumer; return (subject, payload) by sequence."""
     deliver = f"deliver.{name}.{os.urandom(4).hex()}"
     caller.subscribe(deliver)
     config = {

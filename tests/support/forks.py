@@ -1,4 +1,4 @@
-"""Fork processes of gnats-server from one that has imported it: see `forkserver`."""
+"""Fork gnats servers from a process that has imported them; see `forkserver`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from typing import IO, Any
 
 PROGRAM = Path(__file__).with_name("forkserver.py")
 CHANGES_NOTHING = frozenset(("PYTEST_CURRENT_TEST",))
-"""Variables of the environment that pytest sets for each test, and servers do not read."""
+"""Environment variables that pytest sets for each test; servers do not read them."""
 
 
 def environment() -> dict[str, str]:
@@ -37,7 +37,7 @@ class ForkServer:
         atexit.register(self.close)
 
     def ask(self, request: Mapping[str, Any], descriptors: tuple[int, ...] = ()) -> int:
-        """The answer to a request. Raises RuntimeError when the fork server has ended."""
+        """Send a request, return the answer. Raises RuntimeError when the fork server has ended."""
         rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors))
         try:
             with self._lock:
@@ -48,13 +48,13 @@ class ForkServer:
         return number
 
     def close(self) -> None:
-        """End it, and what it has started that still runs."""
+        """End the fork server, which kills the servers that it forked and that still run."""
         self._socket.close()
         self._process.wait()
 
 
 class ForkedProcess:
-    """A process of a server. It has of subprocess.Popen what tests need; its log is `stderr`."""
+    """A forked server, with the part of subprocess.Popen's interface that tests use. `stderr` is its log."""
 
     def __init__(self, fork_server: ForkServer, args: list[str], cwd: Path) -> None:
         self._fork_server = fork_server
@@ -75,11 +75,11 @@ class ForkedProcess:
         self._changing = threading.Lock()
 
     def poll(self) -> int | None:
-        """The exit code, negative for the number of a signal; None while the process runs."""
+        """Return the exit code (negative: the number of a signal), or None while the process runs."""
         return self._end(0)
 
     def wait(self, timeout: float | None = None) -> int:
-        """The exit code, once there is one. Raises subprocess.TimeoutExpired."""
+        """Wait up to `timeout` seconds and return the exit code. Raises subprocess.TimeoutExpired."""
         code = self._end(None if timeout is None else timeout * 1000)
         if code is None:
             assert timeout is not None
@@ -113,7 +113,10 @@ _starting = threading.Lock()
 
 
 def fork(command: Path, form: str, args: list[str], cwd: Path) -> ForkedProcess | None:
-    """Fork a server. Return None when the environment has changed: only a new program sees that."""
+    """Fork a server. Return None when the environment has changed since the fork server started.
+
+    A forked server would have the old environment, so the caller must start the program.
+    """
     with _starting:
         if (key := (command, form)) not in _running:
             _running[key] = ForkServer(command, form)

@@ -1,15 +1,15 @@
 """A process that has imported gnats-server, and forks a process of it for each request.
 
-A server's imports take most of the CPU of its start. A forked process runs `gnats.main.main` with the
-arguments, the folder and the descriptors of the request, and ends as the command does. `forks` runs this:
+Imports take most of the CPU of a server's start. A forked process runs `gnats.main.main` with the arguments,
+the folder and the descriptors of the request, and ends as the command does. `forks` runs this:
 
     python forkserver.py COMMAND lean|web
 
 `web` is for servers with a monitoring port: only they load aiohttp and ssl.
 
-A request is one message on standard input, a Unix socket. "run" brings three descriptors, and its answer is
-the process id. "reap" is sent when the process has ended, and its answer is the status of waitpid. At the end
-of its input the fork server kills the processes that still run, and ends.
+A request is one message on standard input, a Unix socket. "run" brings three descriptors; the answer is the
+process id. The client sends "reap" when the process has ended; the answer is the status of waitpid. At the
+end of its input the fork server kills the processes that still run, and ends.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import os
 import sys
 
 command, form = sys.argv[1:]
-sys.path[0] = os.path.dirname(command)  # as for the command itself  # noqa: PTH120
+sys.path[0] = os.path.dirname(command)  # where Python starts the command with  # noqa: PTH120
 
 import gc  # noqa: E402
 
@@ -43,11 +43,11 @@ import gnats.server.server  # noqa: E402, F401
 from gnats.main import main  # noqa: E402
 
 LONGEST = 1 << 17
-"""Bytes of a request."""
+"""Bytes of the longest request."""
 
 
 def serve() -> None:
-    """Answer requests until the input ends. In each forked process: return, to become the server."""
+    """Answer requests until the input ends, then exit. Return only in a forked process."""
     children: set[int] = set()
     with socket.socket(fileno=0) as requests:
         while True:
@@ -76,7 +76,7 @@ def serve() -> None:
 
 
 def become(request: dict[str, Any], descriptors: array.array[int]) -> None:
-    """Have this process look as if it had just been started with these arguments."""
+    """Set descriptors, folder, arguments and process name as if this process had just been started."""
     for standard, fd in enumerate(descriptors):
         os.dup2(fd, standard)
         os.close(fd)
@@ -87,6 +87,6 @@ def become(request: dict[str, Any], descriptors: array.array[int]) -> None:
 
 if __name__ == "__main__":
     gc.collect()
-    gc.freeze()  # a collection in a child would copy all pages otherwise
+    gc.freeze()  # without it a collection in a child would copy all pages
     serve()
     sys.exit(main())

@@ -1,4 +1,4 @@
-"""JetStream of a server that is tested: its API as a test asks it, and answers made comparable."""
+"""Ask several servers' JetStream the same, and compare their answers."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ VOLATILE = frozenset(("id", "server_id", "inactive_threshold_left", "pause_remai
 
 
 def config(directory: Path, options: str = "", more: str = "") -> str:
-    """A server with JetStream in a directory."""
+    """Return configuration text: JetStream in `directory` with `options`, and `more` at the top level."""
     return f"server_name: srv, jetstream {{ store_dir: '{directory}', {options} }}\n{more}"
 
 
 def comparable(value: Any, key: str = "") -> Any:
-    """A document with times and ids replaced, objects as pairs to keep their order."""
+    """Replace times and ids in a JSON document; make objects lists of pairs, so that order counts."""
     if isinstance(value, dict):
         return [(name, comparable(each, name)) for name, each in value.items()]
     if isinstance(value, list):
@@ -34,7 +34,7 @@ def comparable(value: Any, key: str = "") -> Any:
 
 
 def comparable_message(message: Message) -> Any:
-    """A message: JSON as comparable() makes it, anything else as it is, with its header."""
+    """Return (header, payload) with times replaced; a JSON payload is made comparable()."""
     header = re.sub(rb"\d{4}-\d\d-\d\dT[0-9:.]+Z", b"time", message.header)
     try:
         payload = comparable(json.loads(message.payload))
@@ -44,13 +44,13 @@ def comparable_message(message: Message) -> Any:
 
 
 class Asker:
-    """Asks servers the same, and requires that they answer alike."""
+    """Sends each request to all servers and asserts that they answer alike."""
 
     def __init__(self, *callers: Caller) -> None:
         self.callers = callers
 
     def ask(self, subject: str, body: object = None, header: bytes = b"") -> Any:
-        """The answer of the last of them, as JSON where it is."""
+        """Return the answer of the last server: parsed if it is JSON, else the Message."""
         answers = [caller.request(subject, body, header) for caller in self.callers]
         first, *others = [comparable_message(answer) for answer in answers]
         for other in others:
@@ -61,5 +61,5 @@ class Asker:
             return answers[-1]
 
     def api(self, verb: str, body: object = None, header: bytes = b"") -> Any:
-        """The same for a request to the API."""
+        """Ask the subject `verb` of the JetStream API, such as "STREAM.INFO.S"."""
         return self.ask(API + verb, body, header)

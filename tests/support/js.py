@@ -1,6 +1,6 @@
-"""JetStream for tests: streams and consumers of the reference, through its API, or of gnats, made directly.
+"""Streams and consumers of the reference, made through its API, or of gnats, made directly.
 
-Both take the same JSON, so that one test body runs against either.
+Both take the same JSON configuration, so that one test body runs against either.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ NUMBERS = (
 )
 
 
-# nats-server has a blank too many before the size of this answer, and of no other
+# nats-server writes two blanks before the size of this answer, and of no other
 TWO_BLANKS = b'"io.nats.jetstream.api.v1.consumer_reset_response"'
 
 
 class Peer(Connection):
-    """A client with headers that hears of missing responders."""
+    """A raw client with headers and no_responders."""
 
     def __init__(self, address: tuple[str, int], user: str = "", password: str = "") -> None:
         super().__init__(address)
@@ -51,7 +51,7 @@ class Peer(Connection):
         self.fence()
 
     def sub(self, subject: str, queue: str = "") -> str:
-        """Subscribes and waits until the server knows; the sid."""
+        """Subscribe, wait until the server knows, and return the sid."""
         self._sids += 1
         self.send(f"SUB {subject} {queue} {self._sids}\r\n".encode())
         self.flush()
@@ -65,11 +65,11 @@ class Peer(Connection):
         self.send(publish_op(subject, data, reply, header))
 
     def flush(self) -> None:
-        """Waits until the server has handled everything; what comes meanwhile is kept."""
+        """Wait until the server has handled everything sent; keep what it sends meanwhile."""
         self._waiting += self.fence()
 
     def msg(self) -> Message:
-        """The next message."""
+        """Return the next message; answer PINGs. Raises AssertionError for any other operation."""
         while True:
             op = self._waiting.pop(0) if self._waiting else self.read_op()
             if b"MSG" in op[:4]:
@@ -82,13 +82,13 @@ class Peer(Connection):
         return [self.msg() for _ in range(n)]
 
     def nothing(self) -> bool:
-        """Nothing has come that was caused by what was sent before."""
+        """Return True if the server has sent nothing, and what was sent to it caused nothing."""
         self.flush()
         self.flush()
         return not self._waiting
 
     def inbox(self) -> str:
-        """A new subject, subscribed to."""
+        """Subscribe to a new subject and return it."""
         self._inboxes += 1
         subject = f"_INBOX.{self.local[1]}.{self._inboxes}"
         self.sub(subject)
@@ -116,7 +116,7 @@ class Js:
         raise NotImplementedError
 
     def consumer_info(self, stream: str, name: str) -> dict[str, Any]:
-        """The numbers of ConsumerInfo, and the sequences as delivered and ack_floor: (consumer, stream)."""
+        """Return NUMBERS and push_bound of ConsumerInfo; delivered and ack_floor as (consumer, stream)."""
         raise NotImplementedError
 
     def messages(self, stream: str) -> int:
@@ -126,7 +126,7 @@ class Js:
         return Peer(self.address)
 
     def publish(self, *subjects: str, data: bytes = b"x", header: bytes = b"") -> None:
-        """Stores a message for each subject, in order; returns when they are stored."""
+        """Store a message for each subject, in order; return when all are stored."""
         with self.peer() as peer:
             for subject in subjects:
                 answer = json.loads(peer.request(subject, data, header).payload)
@@ -189,7 +189,11 @@ class ReferenceJs(Js):
 
 
 class NativeJs(Js):
-    """A gnats whose streams and consumers are made without the API."""
+    """A gnats server in this process; its streams and consumers are made without the API.
+
+    File streams are stored below `directory`, memory streams where it is None. `notices` collects consumers'
+    notices in place of JetStream's control.
+    """
 
     def __init__(self, io_threads: int, directory: Path | None = None) -> None:
         self.directory = directory

@@ -1,4 +1,4 @@
-"""JWTs for tests: an operator, accounts and users, and what of them is to be wrong."""
+"""JWTs of operators, accounts and users for tests, valid or wrong on purpose."""
 
 from __future__ import annotations
 
@@ -54,14 +54,14 @@ def raw_base64(data: bytes) -> str:
 
 
 def payload(token: str) -> dict[str, Any]:
-    """What a JWT's middle says."""
+    """Decode the claims, the middle part of a JWT."""
     middle = token.split(".")[1]
     decoded: dict[str, Any] = json.loads(base64.urlsafe_b64decode(middle + "=" * (-len(middle) % 4)))
     return decoded
 
 
 def sign(members: object, signer: KeyPair, *, version: int = 2, header: dict[str, str] | None = None) -> str:
-    """The JWT of any JSON, signed in the way of version 1 or 2."""
+    """Encode any JSON as a JWT, signed as in version 1 or 2 of NATS's JWTs."""
     algorithm = "ed25519" if version == 1 else "ed25519-nkey"
     head = raw_base64(json.dumps(header or {"typ": "JWT", "alg": algorithm}).encode())
     body = raw_base64(json.dumps(members).encode())
@@ -70,16 +70,16 @@ def sign(members: object, signer: KeyPair, *, version: int = 2, header: dict[str
 
 
 def resign(token: str, signer: KeyPair, **changes: Any) -> str:
-    """A JWT with other members, signed again; a member that is None is taken out."""
+    """Change members of a JWT's claims, remove those that are None, and sign it again."""
     members = payload(token) | changes
     return sign({name: value for name, value in members.items() if value is not None}, signer)
 
 
 @dataclass
 class Attempt:
-    """A user of an account that is about to connect; a test changes what it is about.
+    """A user of an account, ready to connect; a test changes the parts that it is about.
 
-    A JWT set by hand replaces the one that is made from the claims.
+    `account_jwt` and `user_jwt` replace the JWTs made from the claims. The signers default to the right keys.
     """
 
     operator: KeyPair
@@ -91,7 +91,7 @@ class Attempt:
     account_jwt: str = ""
     user_jwt: str = ""
     connect: dict[str, Any] = field(default_factory=dict)
-    """Fields of CONNECT to set, or with None to leave out."""
+    """Members of CONNECT to set; None leaves a member out."""
     now: int = field(default_factory=lambda: int(unix_time()))
 
     def __post_init__(self) -> None:
@@ -102,16 +102,16 @@ class Attempt:
 
     @property
     def a(self) -> Any:
-        """The `nats` part of the account."""
+        """The `nats` member of the account's claims."""
         return self.account_claims.nats
 
     @property
     def u(self) -> Any:
-        """The `nats` part of the user."""
+        """The `nats` member of the user's claims."""
         return self.user_claims.nats
 
     def signing_key(self, scope: Any = None) -> KeyPair:
-        """A new signing key of the account signs the user."""
+        """Add a signing key to the account, with a scope if given, and have it sign the user; return it."""
         key = account()
         if scope is not None:
             scope.key = key.public_key
@@ -121,14 +121,14 @@ class Attempt:
         return key
 
     def make(self) -> None:
-        """Sign the JWTs."""
+        """Make and sign the JWTs that are not set yet."""
         self.account_jwt = self.account_jwt or encode(
             self.account_claims, self.account_signer or self.operator
         )
         self.user_jwt = self.user_jwt or encode(self.user_claims, self.user_signer or self.account)
 
     def connect_options(self, nonce: str) -> dict[str, Any]:
-        """The fields of CONNECT."""
+        """Return the members of CONNECT that log in: jwt, sig (of the nonce) and `connect`."""
         signer = self.nonce_signer or self.user
         fields = {"jwt": self.user_jwt, "sig": raw_base64(signer.sign(nonce.encode()))} | self.connect
         return {name: value for name, value in fields.items() if value is not None}

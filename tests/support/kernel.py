@@ -1,7 +1,7 @@
-"""What the kernel knows about a TCP connection on this machine: has the other side read all that was sent?
+"""Ask the kernel whether the other side of a TCP connection has read everything sent to it.
 
-Linux answers through netlink (sock_diag(7)). It is how a test makes sure that two pieces of input reach a
-server in two reads, without sleeping.
+Linux answers through netlink (sock_diag(7)). Tests use it to make sure, without sleeping, that two pieces of
+input reach a server in two reads.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ TIMEOUT = 30.0  # seconds a server may leave input unread
 
 
 class Received(NamedTuple):
-    """Bytes that have arrived at a socket, and how many of them its owner has not read."""
+    """Bytes that have arrived at a socket, and how many of them the process has not read."""
 
     total: int
     unread: int
@@ -52,7 +52,7 @@ class SocketDiag:
         self._netlink.close()
 
     def received(self, local: tuple[str, int], peer: tuple[str, int]) -> Received | None:
-        """What the socket `local` -> `peer` has received; None when it is closed."""
+        """Return the counts of the socket `local` -> `peer`, or None when it is not established."""
         request = _REQUEST.pack(socket.AF_INET, socket.IPPROTO_TCP, 1 << (_INET_DIAG_INFO - 1), 0xFFFFFFFF)
         ports = struct.pack("!HH", local[1], peer[1])
         addresses = b"".join(socket.inet_aton(host).ljust(16, b"\0") for host in (local[0], peer[0]))
@@ -70,10 +70,9 @@ class SocketDiag:
         return Received(total, unread)
 
     def wait_read(self, server: tuple[str, int], connections: Iterable[Connection]) -> None:
-        """Returns when the server has read all that was sent on `connections`, or has closed them.
+        """Return when the server has read everything sent on `connections`, or has closed them.
 
-        The kernel has no event for this, so it is asked again and again, which takes microseconds.
-        Raises TimeoutError.
+        The kernel has no event for this, so poll it; a question takes microseconds. Raises TimeoutError.
         """
         limit = time.monotonic() + TIMEOUT
         for connection in connections:
@@ -81,7 +80,7 @@ class SocketDiag:
             while received := self.received(server, connection.local):
                 if arrived and not received.unread:
                     break
-                arrived = received.total >= connection.sent  # what is unread is looked at after this
+                arrived = received.total >= connection.sent  # the next answer's `unread` counts then
                 if time.monotonic() > limit:
                     raise TimeoutError(
                         f"the server at port {server[1]} leaves {received.unread} bytes unread"

@@ -1,4 +1,4 @@
-"""How tests start servers: a missing reference skips the test, and every server is stopped at the end."""
+"""Start servers for tests: a missing reference skips the test, and every server is stopped at the end."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ import pytest
 from .servers import Kind, NotInstalled, Server
 
 Launch = Callable[..., Server]
-"""Starts a server that the fixture stops: launch(*flags, config="text", kind=the server that is tested)."""
+"""Starts a server that the fixture stops: launch(*flags, config="text", kind=the server under test)."""
 Move = Callable[..., tuple[Any, Server]]
 """Fills a store with one server and starts another in a copy of it: see the fixture `move`."""
 
 
 def start(kind: Kind, directory: Path, *args: str, config: str = "") -> Server:
-    """Starts a server. Skips the test where there is no reference; a gnats that is missing fails it."""
+    """Start a server. Skip the test where the reference is missing; fail it where gnats is missing."""
     require(kind)
     return Server(kind, directory, *args, config=config)
 
 
 def require(kind: Kind) -> None:
-    """Ends the test here when the server is not installed."""
+    """Skip the test when the reference is not installed; fail it when gnats is not."""
     try:
         kind.find()
     except NotInstalled as error:
@@ -36,7 +36,7 @@ def require(kind: Kind) -> None:
 
 @contextmanager
 def launcher(kind: Kind, directory: Path) -> Iterator[Launch]:
-    """A Launch whose servers run in folders below `directory` and are stopped at the end."""
+    """Yield a Launch whose servers run in folders below `directory` and are stopped at the end."""
     with ExitStack() as servers:
 
         def launch(*args: str, config: str = "", kind: Kind = kind) -> Server:

@@ -10,14 +10,17 @@ from .servers import TIMEOUT, Server, until
 
 
 def monitor(server: Server, path: str) -> dict[str, Any]:
-    """What `path` (such as "/varz") answers of a server started with `-m -1`. Raises HTTPError."""
+    """Return the answer to `path` (such as "/varz") of a server started with `-m -1`. Raises HTTPError."""
     with urlopen(f"http://127.0.0.1:{server.monitor_port}{path}", timeout=TIMEOUT) as response:
         answer: dict[str, Any] = json.load(response)
         return answer
 
 
 def wait_connections(server: Server, number: int) -> dict[str, Any]:
-    """The /varz of the server once it has that number of connections: a closed one counts a moment longer."""
+    """Wait until the server counts `number` connections, and return that /varz. Raises TimeoutError.
+
+    The server may count a connection for a moment after it is closed.
+    """
 
     def varz() -> dict[str, Any] | None:
         answer = monitor(server, "/varz")

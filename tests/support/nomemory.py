@@ -1,4 +1,4 @@
-"""Servers that get no memory: allocations of a range of sizes fail while a file is there."""
+"""Run servers out of memory: malloc() of a range of sizes fails while a file exists."""
 
 import subprocess
 from pathlib import Path
@@ -32,7 +32,11 @@ void *malloc(size_t size)
 
 
 class NoMemory:
-    """A server with this `wrapper` gets no memory of `sizes` (the least and the most) after fail()."""
+    """Run a server with `wrapper`: between fail() and end(), its malloc() of `sizes` bytes fails.
+
+    `sizes` are the least and the most. The library is built in `directory`; a compiler that fails raises
+    CalledProcessError.
+    """
 
     def __init__(self, directory: Path, sizes: tuple[int, int]) -> None:
         self._when = directory / "no-memory"
@@ -48,9 +52,9 @@ class NoMemory:
         )
 
     def fail(self) -> None:
-        """From now on."""
+        """Have allocations fail from now on."""
         self._when.touch()
 
     def end(self) -> None:
-        """There is memory again."""
+        """Have allocations succeed again."""
         self._when.unlink()

@@ -1,4 +1,4 @@
-"""Stand-ins for what OperatorMode and resolvers report to: the server with its accounts, and the log."""
+"""Stand-ins for the server and its log, to test OperatorMode and resolvers on their own."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from gnats.auth.account_jwt import ClaimAccount
 
 
 class Hook:
-    """A server that notes which accounts it is told about."""
+    """A server that keeps the names of updated, expired and forgotten accounts."""
 
     def __init__(self) -> None:
         self.updates: list[list[str]] = []
@@ -29,7 +29,7 @@ class Hook:
 
 
 class Log:
-    """A log that keeps its lines, of whatever level."""
+    """A log that keeps its lines, without their levels."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []

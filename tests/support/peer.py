@@ -1,4 +1,4 @@
-"""A blocking raw connection, for tests that use several at the same time in threads."""
+"""A blocking raw connection, cheap enough for stress tests that run many in threads."""
 
 import socket
 import struct
@@ -7,7 +7,10 @@ from .wire import HELLO
 
 
 class Peer:
-    """A blocking raw connection."""
+    """A connection to a server on 127.0.0.1 that has sent `hello` and read the PONG after it.
+
+    A read raises TimeoutError after 30 s of silence, EOFError (the last bytes) when the server closes.
+    """
 
     def __init__(self, port: int, hello: bytes = HELLO) -> None:
         self.sock = socket.create_connection(("127.0.0.1", port), 30)
@@ -24,7 +27,7 @@ class Peer:
         self.sock.sendall(data)
 
     def until(self, end: bytes) -> bytes:
-        """Everything up to and including `end`."""
+        """Return everything up to and including `end`."""
         while end not in self.data:
             got = self.sock.recv(1 << 16)
             if not got:
@@ -34,7 +37,7 @@ class Peer:
         return head + end
 
     def take(self, count: int) -> bytes:
-        """The next `count` bytes."""
+        """Return the next `count` bytes."""
         while len(self.data) < count:
             got = self.sock.recv(1 << 20)
             if not got:
@@ -44,12 +47,12 @@ class Peer:
         return head
 
     def fence(self) -> bytes:
-        """What came before the answer to a PING sent now."""
+        """Send a PING; return everything up to and including its PONG."""
         self.send(b"PING\r\n")
         return self.until(b"PONG\r\n")
 
     def reset(self) -> None:
-        """Break the connection with a reset."""
+        """Close the connection with a TCP reset."""
         self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.sock.close()
 

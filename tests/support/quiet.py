@@ -1,4 +1,4 @@
-"""A server process whose log goes elsewhere than to stderr: its address comes from its ports file."""
+"""Run a server whose log does not go to stderr: read its address from its ports file."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .servers import TIMEOUT, Kind, until
 
 
 class QuietServer:
-    """A process that has written its ports file, which comes when it listens."""
+    """A server process that listens: it has written its ports file. `ports` is that file."""
 
     def __init__(self, process: subprocess.Popen[bytes], ports: dict[str, list[str]]) -> None:
         self.process = process
@@ -31,7 +31,10 @@ class QuietServer:
 def quiet_server(
     kind: Kind, directory: Path, *args: str, config: str, env: Mapping[str, str] = {}
 ) -> Iterator[QuietServer]:
-    """Runs a server with a configuration and more environment; it is killed afterwards if it still runs."""
+    """Run a server, with `env` added to the environment. At the end gnats must rest; then it is killed.
+
+    Raises AssertionError when it ends before it listens, TimeoutError, or NotAtRest.
+    """
     conf = directory / "server.conf"
     conf.write_text(config + ("" if kind.is_reference else f"\nio_threads: {kind.io_threads}\n"))
     process = subprocess.Popen(

@@ -1,4 +1,4 @@
-"""Reloading a server that runs as a process of its own."""
+"""Reload the configuration of a server process, and read from its log what it says."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ _SAID = re.compile(r"\] ((?:Reload(?:ed)?:|Failed to reload|Closed \d+ connectio
 
 FAILED = "Failed to reload server configuration: "
 ALWAYS = ("Reloaded: authorization users", "Reloaded: accounts")
-"""The reference says this at each reload, gnats when it is so."""
+"""Lines that the reference logs at each reload, and gnats only when these options have changed."""
 
 
 def reload(server: Server, config: str) -> list[str]:
-    """Gives the server another configuration, and returns what its log says about what has changed."""
+    """Reload with another configuration; return the log's lines about changes. The reload must succeed."""
     said = attempt(server, config)
     assert not said or not said[-1].startswith(FAILED), said
     return said
 
 
 def refused(server: Server, config: str) -> str:
-    """Gives the server a configuration that it cannot take, and returns why, after which nothing is said."""
+    """Reload with a configuration that the server must refuse; return its reason, the only line logged."""
     (said,) = attempt(server, config)
     assert said.startswith(FAILED), said
     return said.removeprefix(FAILED)
@@ -37,7 +37,7 @@ def attempt(server: Server, config: str) -> list[str]:
 
 
 def hang_up(server: Server, config: str) -> None:
-    """Writes the server's configuration and sends it the signal."""
+    """Write the server's configuration and send SIGHUP; do not wait for the reload."""
     threads = "" if server.kind.is_reference else f"\nio_threads: {server.kind.io_threads}\n"
     server.conf.write_text(config + threads)
     server.process.send_signal(signal.SIGHUP)

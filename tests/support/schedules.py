@@ -1,4 +1,4 @@
-"""sched.db, read without the code that is tested."""
+"""Parse sched.db without the code under test."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import struct
 from pathlib import Path
 
 Scheduled = dict[bytes, tuple[int, int]]
-"""By subject: the sequence of the schedule, and when it is due, in ns since 1970."""
+"""By subject: the sequence of the schedule, and the time that it is due, in ns since 1970."""
 
 
 def read_schedules(path: Path) -> Scheduled:
@@ -14,7 +14,7 @@ def read_schedules(path: Path) -> Scheduled:
 
 
 def parse_schedules(data: bytes) -> Scheduled:
-    """Raises AssertionError for what is no whole file."""
+    """Parse the bytes of a sched.db. Raises AssertionError for another version or bytes left over."""
     version, count, _ = struct.unpack_from("<BQQ", data)
     assert version == 1
     found: Scheduled = {}

@@ -1,4 +1,4 @@
-"""The servers that tests run against: found, started on a random loopback port, watched, stopped by pid."""
+"""Find servers, start them on a random loopback port, read their logs, and stop them by pid."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .process import SANITIZED
 
 T = TypeVar("T")
 
-TIMEOUT = 30.0  # seconds that starting, stopping or a line of the log may take
+TIMEOUT = 30.0  # seconds to wait for a start, a stop, or a line of the log
 TROUBLE = re.compile(
     r"^(Traceback |Exception |Fatal Python error|Task exception was never retrieved|panic: |fatal error: )"
     r"|was never awaited|Sanitizer",
@@ -30,7 +30,7 @@ TROUBLE = re.compile(
 LISTENING = re.compile(r"Listening for client connections on (\S+):(\d+)")
 READY = re.compile(r"Server is ready")
 WEB = re.compile(r"http|monitor|-m|-ms")
-"""Found in the configuration or the arguments of a server that may have a monitoring port."""
+"""Matches the configuration or the arguments of every server with a monitoring port, and of some without."""
 FORKS = os.environ.get("GNATS_TEST_FORKS", "yes") != "no"
 """Whether gnats servers are forked from a process that has imported them, rather than started as programs."""
 
@@ -41,7 +41,7 @@ class NotInstalled(Exception):
 
 @dataclass(frozen=True)
 class Kind:
-    """A server to test: its console command, and for gnats the number of its I/O threads."""
+    """A server to test: its console command, and for gnats the number of its I/O threads (else None)."""
 
     name: str
     command: str
@@ -52,14 +52,14 @@ class Kind:
         return self.io_threads is None
 
     def find(self) -> Path:
-        """Where the command is. Raises NotInstalled."""
+        """Return the path of the command. Raises NotInstalled."""
         path = Path(sys.executable).parent / self.command
         if not path.exists():
             raise NotInstalled(f"{self.command} is not installed next to {path.with_name('python')}")
         return path
 
     def run(self, directory: Path, *args: str) -> subprocess.CompletedProcess[str]:
-        """Runs the command to its end. Raises NotInstalled."""
+        """Run the command to its end in a folder. Raises NotInstalled, subprocess.TimeoutExpired."""
         return subprocess.run(
             [self.find(), *args],
             cwd=directory,
@@ -78,7 +78,7 @@ KINDS = {
 
 
 def selected() -> list[Kind]:
-    """The kinds that GNATS_TEST_SERVERS names (comma separated), or all. Raises ValueError for others."""
+    """Return the kinds named in GNATS_TEST_SERVERS (comma separated), or all. Raises ValueError."""
     names = os.environ.get("GNATS_TEST_SERVERS", ",".join(KINDS)).split(",")
     if unknown := [name for name in names if name not in KINDS]:
         raise ValueError(
@@ -99,10 +99,10 @@ class Server:
         wrapper: Sequence[str] = (),
         ready: bool = True,
     ) -> None:
-        """Starts the server and waits until it says that it is ready, if it is to be `ready`.
+        """Start the server in `directory`; with `ready`, wait until it logs that it is ready.
 
-        `config` is text in the format of nats-server.conf; the process is run by `wrapper`, if there is one.
-        Raises NotInstalled, or RuntimeError with the log when the process ends instead of becoming ready.
+        `config` is text in the format of nats-server.conf; `wrapper` is a command to run the server with.
+        Raises NotInstalled, or RuntimeError with the log when the process ends before it is ready.
         """
         self.kind = kind
         self.directory = directory
@@ -138,14 +138,14 @@ class Server:
         self._reader.start()
 
     def _form(self) -> str:
-        """The fork server that this server needs; "" to start the program."""
+        """Return the form of the fork server to use, or "" to start the program."""
         config = self.conf.read_text()
         if self.kind.is_reference or self.wrapper or SANITIZED or not FORKS or "include" in config:
             return ""
         return "web" if WEB.search(" ".join([config, *self.args])) else "lean"
 
     def wait_ready(self) -> None:
-        """Waits until the server says that it is ready. Raises RuntimeError when it ends instead."""
+        """Wait until the server logs that it is ready. Raises RuntimeError when it ends or takes TIMEOUT."""
         try:
             host, port_text = self.wait_log(LISTENING).groups()
             self.wait_log(READY)
@@ -156,24 +156,24 @@ class Server:
         self._at_start = None if self.kind.is_reference else ServerProcess(self._server_pid())
 
     def _server_pid(self) -> int:
-        """The process that serves: a wrapper may have started it."""
+        """Return the pid of the server itself: a wrapper may run it as its child."""
         pid = self.process.pid
         while self.wrapper and (children := _children(pid)):
             pid = children[0]
         return pid
 
     def wait_for_rest(self) -> None:
-        """Return when the server rests, which is asked of gnats only. Raises NotAtRest with the log."""
+        """Return when a gnats server rests, and at once for the reference. Raises NotAtRest with the log."""
         if self._at_start and self.process.poll() is None:
             try:
                 wait_for_rest(self._at_start)
             except FileNotFoundError:
-                return  # it has ended: who waits for that sees how
+                return  # the server has ended: stop() checks its exit code
             except NotAtRest as fault:
                 raise NotAtRest(f"{self.kind.name}: {fault}\n{self.log}") from None
 
     def _pump(self) -> None:
-        """Collects the log until the process ends."""
+        """Collect the log until the process ends."""
         assert self.process.stderr is not None
         with self.process.stderr as lines:
             for line in lines:
@@ -185,7 +185,10 @@ class Server:
             self._changed.notify_all()
 
     def wait_log(self, pattern: str | re.Pattern[str], start: int = 0) -> re.Match[str]:
-        """The first match of `pattern` in the log at or after `start`, waiting for it to be written."""
+        """Wait for a match of `pattern` in the log at or after offset `start`, and return the first.
+
+        Raises RuntimeError with the log when the process ends without one, or after TIMEOUT.
+        """
         regex = re.compile(pattern)
         with self._changed:
             self._changed.wait_for(lambda: self._ended or regex.search(self.log, start), TIMEOUT)
@@ -196,7 +199,7 @@ class Server:
 
     @property
     def log(self) -> str:
-        """What the process has written to stderr so far."""
+        """Everything that the process has written to stderr."""
         return "".join(self._lines)
 
     @property
@@ -213,9 +216,9 @@ class Server:
         return int(self.wait_log(r"Starting http monitor on \S+:(\d+)")[1])
 
     def stop(self, signum: int = signal.SIGTERM, *, rested: bool = True) -> None:
-        """Stops the process and requires that it ends well: exit code 0 and no traceback in the log.
+        """Stop the process; raise AssertionError unless it ends with code 0 and logged no TROUBLE.
 
-        It has to rest before, unless `rested` is False: then it is stopped whatever it does.
+        With `rested`, wait first until it rests (gnats only). Raises NotAtRest.
         """
         try:
             if rested:
@@ -229,21 +232,21 @@ class Server:
         assert not TROUBLE.search(self.log), f"{self.kind.name} is in trouble:\n{self.log}"
 
     def kill(self) -> None:
-        """Ends the process now, if it still runs; the log has all that it wrote."""
+        """Kill the process if it still runs; afterwards `log` is complete."""
         if self.process.poll() is None:
             self.process.kill()
             self.process.wait(TIMEOUT)
         self._reader.join(TIMEOUT)
 
     def start_again(self) -> None:
-        """Starts the server that was stopped on the same port, as soon as nothing else uses it."""
+        """Start the stopped server again on the same port; retry for TIMEOUT while the port is in use."""
         limit = time.monotonic() + TIMEOUT
         while True:
             self._start(self.port)
             try:
                 self.wait_ready()
             except RuntimeError:
-                # A connection of another test had the port for its own end meanwhile.
+                # A client of another test may have been given the port as its own meanwhile.
                 if "address already in use" not in self.log or time.monotonic() > limit:
                     raise
                 self.kill()
@@ -257,9 +260,9 @@ def _children(pid: int) -> list[int]:
 
 
 def until(condition: Callable[[], T | None]) -> T:
-    """The first true answer of `condition`, which is asked again and again: for files, that tell nobody.
+    """Call `condition` until its result is true, and return that. Raises TimeoutError after TIMEOUT.
 
-    Raises TimeoutError.
+    For states without an event to wait for, such as the contents of files.
     """
     limit = time.monotonic() + TIMEOUT
     while not (answer := condition()):

@@ -1,4 +1,4 @@
-"""Streams without their API: made in a server of this process, or by the API of the reference server."""
+"""Streams to test without gnats's API: made directly in this process, or by the reference server's API."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ class Streams(Protocol):
     @property
     def address(self) -> Address: ...
     def add(self, **config: Any) -> None:
-        """Make a stream: keywords are the members of a StreamConfig."""
+        """Make a stream; keywords are the members of a StreamConfig."""
 
     def state(self, name: str) -> tuple[int, int, int]:
-        """(messages, first sequence, last sequence)."""
+        """Return (messages, first sequence, last sequence)."""
 
 
 class ReferenceStreams:
-    """The reference server."""
+    """A reference server; `limits` is configuration text for its jetstream block."""
 
     def __init__(self, directory: Path, limits: str = "") -> None:
         config = f'jetstream {{ store_dir: "{directory}/js", {limits} }}'
@@ -59,7 +59,7 @@ class ReferenceStreams:
         return self._server.address
 
     def request(self, subject: str, body: object) -> dict[str, Any]:
-        """The answer to an API request. Raises AssertionError for an error."""
+        """Return the answer to an API request. Raises AssertionError for an error."""
         with Client(self.address) as client:
             answer: dict[str, Any] = json.loads(
                 client.ask(subject.encode(), json.dumps(body).encode() if body else b"")[0][1]
@@ -76,8 +76,10 @@ class ReferenceStreams:
 
 
 class GnatsStreams:
-    """A server of this process, with an engine but without the API. `usage` limits what streams take,
-    `batch_limits` their batches."""
+    """A gnats server in this process, with an engine but without the API.
+
+    `usage` limits the bytes that all streams store, `batch_limits` their batches; `options` are the server's.
+    """
 
     def __init__(
         self,
@@ -125,7 +127,7 @@ class GnatsStreams:
         return "127.0.0.1", self._thread.port
 
     def call(self, func: Any, *args: Any) -> Any:
-        """func(*args) in the server's thread."""
+        """Call func(*args) in the server's thread and return its result."""
         return self._thread.call(lambda _: func(*args))
 
     def checked(self, config: dict[str, Any]) -> StreamConfig:
@@ -162,7 +164,7 @@ class GnatsStreams:
         return FileStore(str(directory), config.name, sync_always=self._sync_always, **limits)
 
     def update(self, **config: Any) -> None:
-        """Have a stream do what is configured now."""
+        """Give an existing stream another configuration."""
         checked = self.checked(config)
         self._thread.call(lambda _: self.streams[checked.name].configure(checked))
 
@@ -194,13 +196,13 @@ class Client:
     def publish(
         self, subject: bytes, payload: bytes = b"", header: Iterable[bytes] = (), reply: bytes = b""
     ) -> None:
-        """Send a message; `header` are lines without their ends."""
+        """Send a message; `header` are lines without line ends."""
         self.connection.send(message(subject, payload, header, reply))
 
     def ask(
         self, subject: bytes, payload: bytes = b"", header: Iterable[bytes] = (), *, until: bytes = b""
     ) -> list[Reply]:
-        """The replies to a message: the first, or all up to one whose header starts with `until`."""
+        """Send a message; return its first reply, or all up to one whose header starts with `until`."""
         self._asked += 1
         self.publish(subject, payload, header, b"%s%d" % (self.inbox, self._asked))
         replies: list[Reply] = []
@@ -209,17 +211,20 @@ class Client:
         return replies
 
     def ask_in_passing(self, subject: bytes, payload: bytes) -> list[bytes]:
-        """What has come when a message was handled: a stream that is just being closed may not answer."""
+        """Send a message; return the replies that came until the server had handled it.
+
+        There may be none: a stream that is being closed may not answer.
+        """
         self._asked += 1
         self.publish(subject, payload, (), b"%s%d" % (self.inbox, self._asked))
         return [header or body for header, body in map(parts, self.connection.fence()) if header or body]
 
     def read(self) -> Reply:
-        """The next message."""
+        """Return the next message."""
         return parts(self.connection.read_op())
 
     def ask_all(self, messages: Sequence[tuple[bytes, bytes, Sequence[bytes]]]) -> list[bytes]:
-        """Publish all messages at once; the payloads of their replies, in order."""
+        """Publish messages (subject, payload, header lines) in one write; return their replies' payloads."""
         base = self._asked + 1
         self._asked += len(messages)
         self.connection.send(
@@ -231,7 +236,7 @@ class Client:
 
 
 def message(subject: bytes, payload: bytes, header: Iterable[bytes] = (), reply: bytes = b"") -> bytes:
-    """PUB or HPUB."""
+    """Encode PUB or, with header lines, HPUB."""
     lines = list(header)
     to = b"%s %s" % (subject, reply) if reply else subject
     if not lines:
@@ -241,7 +246,7 @@ def message(subject: bytes, payload: bytes, header: Iterable[bytes] = (), reply:
 
 
 def parts(op: bytes) -> Reply:
-    """Header and payload of a MSG or HMSG."""
+    """Split a MSG or HMSG into header and payload."""
     line, _, rest = op.partition(b"\r\n")
     size = int(line.split(b" ")[-2]) if line.startswith(b"HMSG") else 0
     return rest[:size], rest[size:-2]

@@ -1,4 +1,4 @@
-"""What the stress tests share: jobs side by side, and a server that comes to rest."""
+"""Helpers of the stress tests: run jobs at the same time, wait until a server has no clients."""
 
 import asyncio
 import os
@@ -8,11 +8,11 @@ from collections.abc import Callable
 from gnats.testing import ServerThread
 
 SCALE = int(os.environ.get("GNATS_STRESS", "1"))
-"""By how much the work is multiplied."""
+"""Factor of the amount of work."""
 
 
 def together(*jobs: Callable[[], None]) -> None:
-    """Run jobs in threads at the same time; raises what the first of them to fail raised."""
+    """Run jobs in threads at the same time, wait for all, and raise the first exception that one raised."""
     failed: list[BaseException] = []
 
     def guarded(job: Callable[[], None]) -> None:
@@ -31,7 +31,7 @@ def together(*jobs: Callable[[], None]) -> None:
 
 
 def settle(server: ServerThread) -> None:
-    """Return when no connection and no subscription of a client is left."""
+    """Return when the server has no clients left. Raises AssertionError after 60 s."""
     empty = threading.Event()
 
     def look() -> None:

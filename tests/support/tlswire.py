@@ -1,4 +1,4 @@
-"""The client's side of TLS: contexts, and raw connections that shake hands after INFO or before."""
+"""The client's side of TLS: contexts, and raw connections with the handshake after INFO or before it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ def client_context(
     ciphers: str = "",
     insecure: bool = False,
 ) -> ssl.SSLContext:
-    """What a client of the tests' authority uses, with a certificate of its own and one version only."""
+    """Make a client's context that trusts the tests' authority; `insecure` trusts any server.
+
+    `cert` is the client's certificate, `version` the only TLS version, `ciphers` an OpenSSL list (TLS 1.2).
+    """
     context = ssl.create_default_context(cafile=certs.ca.cert_file)
     if insecure:
         context.check_hostname = False
@@ -47,9 +50,10 @@ class TLSConnection(Connection):
         first: bool = False,
         name: str | None = "localhost",
     ) -> None:
-        """Reads INFO and shakes hands, or with `first` the other way round.
+        """Read INFO, then shake hands; with `first`, shake hands, then read INFO.
 
-        Raises ssl.SSLError or OSError for a handshake that fails, Closed when there is no INFO.
+        `name` is the server's name to verify. Raises ssl.SSLError or OSError for a handshake that fails,
+        Closed when there is no INFO, ValueError when the server sent more than INFO in clear text.
         """
         self._context = context
         self._name = name
@@ -69,7 +73,7 @@ class TLSConnection(Connection):
         return super().read_op()
 
     def secure(self) -> None:
-        """Shake hands now."""
+        """Shake hands. Raises ValueError when something unread came in clear text."""
         if self._buffer:
             raise ValueError(f"in clear: {bytes(self._buffer)!r}")
         self.sock = self._context.wrap_socket(
@@ -78,11 +82,10 @@ class TLSConnection(Connection):
 
 
 def outcome(address: tuple[str, int], context: ssl.SSLContext, *, ping: bool = True, **options: Any) -> str:
-    """What a client that connects and sends a PING gets: "PONG", "closed", or OpenSSL's name for an error or
-    for the alert the server has sent.
+    """Connect and send a PING; return "PONG", "closed", the name of a ConnectionError, or OpenSSL's reason.
 
-    With `ping` False it says nothing, for the sake of an alert: a server that closes with something unread
-    resets the connection, and that may overtake it.
+    With `ping` False, send nothing, to be sure to read an alert: a server that closes with bytes unread
+    resets the connection, and the reset may overtake the alert.
     """
     try:
         with TLSConnection(address, context, **options) as connection:

@@ -1,4 +1,4 @@
-"""An operator with accounts and users, servers that trust it, and raw clients that come with JWTs."""
+"""An operator with accounts and users, configurations that trust it, and raw clients with JWTs."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from .wire import Closed, Connection, connect_op
 
 
 class Refused(Exception):
-    """The server has closed the connection; `args[0]` is what it said."""
+    """The server has closed the connection; `args[0]` is the bytes that it sent after INFO."""
 
 
 @dataclass
 class Account:
-    """An account that a test changes and signs again."""
+    """An account whose claims a test may change; `jwt` signs them as they are."""
 
     operator: KeyPair
     key: KeyPair = field(default_factory=jwts.account)
@@ -44,7 +44,10 @@ class Account:
         return encode(self.claims, self.operator)
 
     def user(self, signer: KeyPair | None = None, **nats: Any) -> User:
-        """A user; one of a signing key has no limits of its own."""
+        """Make a user with these members of `nats`; `signer` is a signing key, else the account's key.
+
+        The user of a signing key has no limits of its own.
+        """
         key = jwts.user()
         claims = UserClaims.new(key.public_key)
         if signer:
@@ -65,12 +68,12 @@ class User:
         return encode(self.claims, self.signer)
 
     def connect(self, server: Server, **more: Any) -> Connection:
-        """Connected as this user. Raises Refused."""
+        """Connect as this user, with `more` members of CONNECT. Raises Refused."""
         return connect(server, self.key, jwt=self.jwt, **more)
 
 
 class Trust:
-    """An operator, its system account, and a configuration that trusts it."""
+    """An operator and its system account; `nats` are members of the operator's claims."""
 
     def __init__(self, **nats: Any) -> None:
         self.operator = jwts.operator()
@@ -81,17 +84,20 @@ class Trust:
         return Account(self.operator)
 
     def config(self, *accounts: Account, resolver: str = "MEM", more: str = "") -> str:
-        """`accounts` are preloaded, with the system account."""
+        """Return configuration text that trusts the operator; `more` is further text at the top level.
+
+        It preloads the system account and `accounts`, unless `resolver` is a URL.
+        """
         tokens = "\n".join(f"{account.name}: {account.jwt}" for account in (self.system, *accounts))
         preload = f"resolver_preload {{\n{tokens}\n}}\n" if not resolver.startswith("URL") else ""
         return f"operator: {self.jwt}\nresolver: {resolver}\n{preload}{more}\n"
 
     def push(self, server: Server, account: Account) -> dict[str, Any]:
-        """Have the server take over what the account is now; its answer."""
+        """Push the account's claims as they are now to the server; return its answer."""
         return self.ask(server, f"$SYS.REQ.ACCOUNT.{account.name}.CLAIMS.UPDATE", account.jwt)
 
     def ask(self, server: Server, subject: str, payload: str = "") -> dict[str, Any]:
-        """Ask in the system account; the answer without the server's name."""
+        """Send a request as a user of the system account; return the answer (JSON) without `server`."""
         with self.system.user().connect(server) as connection:
             answer: dict[str, Any] = json.loads(request(connection, subject, payload.encode()))
         del answer["server"]
@@ -99,7 +105,7 @@ class Trust:
 
 
 def connect(server: Server, key: KeyPair | None = None, **options: Any) -> Connection:
-    """A raw connection that has said CONNECT with these options, signed with a key. Raises Refused."""
+    """Connect with these members of CONNECT; `key` signs the nonce. Raises Refused."""
     connection = Connection(server.address)
     try:
         if key:
@@ -114,7 +120,7 @@ def connect(server: Server, key: KeyPair | None = None, **options: Any) -> Conne
 
 
 def request(connection: Connection, subject: str, payload: bytes = b"") -> bytes:
-    """The payload of the one answer to a request."""
+    """Send a request; return the payload of its answer. Raises AssertionError for an -ERR."""
     connection.send(b"SUB _INBOX.ask 77\r\n")
     connection.send(b"PUB %b _INBOX.ask %d\r\n%b\r\n" % (subject.encode(), len(payload), payload))
     while not (op := connection.read_op()).startswith(b"MSG _INBOX.ask 77 "):
@@ -124,15 +130,15 @@ def request(connection: Connection, subject: str, payload: bytes = b"") -> bytes
 
 
 def user_info(connection: Connection) -> dict[str, Any]:
-    """What the server says about the client."""
+    """Return the server's $SYS.REQ.USER.INFO for the client: the `data` of the answer."""
     info: dict[str, Any] = json.loads(request(connection, "$SYS.REQ.USER.INFO"))["data"]
     return info
 
 
 def hears(connections: Iterable[Connection]) -> list[list[bytes] | bytes]:
-    """What each connection was sent: what came before an answer to a PING or, when it was closed, all.
+    """Return what each connection received: operations, or all bytes if the server closed it.
 
-    It is asked twice: what other claims change may hold from the end of a batch of input only.
+    Each sends two PINGs: a change of claims may take effect only at the end of the poller's batch.
     """
     heard: list[list[bytes] | bytes] = []
     for connection in connections:

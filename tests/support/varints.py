@@ -1,4 +1,4 @@
-"""Numbers as Go's encoding/binary writes them."""
+"""Encode integers as Go's encoding/binary does (Uvarint, Varint)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Streams and consumers whose waits are tested: what is asked of a server, and when what came has come."""
+"""Test JetStream's waits: begin all kinds of them on a server, and check when each ends."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def header(*lines: str) -> bytes:
 
 
 class Waiter(Caller):
-    """A client that knows of each message when it came (monotonic ns)."""
+    """A client that notes the time of each message it reads (monotonic ns)."""
 
     _names: Iterator[int]
 
@@ -44,7 +44,7 @@ class Waiter(Caller):
         return self.came[id(message)]
 
     def api(self, verb: str, body: object = None, *, error: bool = False) -> Any:
-        """The answer of the API, which is no error unless one is meant."""
+        """Return the API's answer, which must be an error if `error`, and no error otherwise."""
         answer = self.request(f"$JS.API.{verb}", body).json
         assert ("error" in answer) is error, (verb, body, answer)
         return answer
@@ -63,20 +63,20 @@ class Waiter(Caller):
         return dict(answer)
 
     def store_many(self, subjects: list[str], *lines: str) -> None:
-        """Stores a message on each, the last of them has its answer then."""
+        """Store a message on each subject; return when the last one is acknowledged."""
         for subject in subjects[:-1]:
             self.publish(subject, b"x", "", header(*lines) if lines else b"")
         self.store(subjects[-1], *lines)
 
     def pull(self, stream: str, consumer: str, **request: Any) -> str:
-        """Ask for messages; the sid that they come with."""
+        """Send a pull request; return the sid that its messages come with. `request` are its members."""
         inbox = f"{self._inbox}-pulls.{next(self._names)}"
         sid = self.subscribe(inbox)
         self.publish(f"$JS.API.CONSUMER.MSG.NEXT.{stream}.{consumer}", json.dumps(request).encode(), inbox)
         return sid
 
     def next_with(self, sid: str) -> Message:
-        """The next message with a sid; others stay."""
+        """Return the next message with a sid; keep the others for next()."""
         skipped: list[Message] = []
         while (message := self.next()).sid != sid:
             skipped.append(message)
@@ -87,11 +87,14 @@ class Waiter(Caller):
         self.publish(message.reply, what)
 
     def ack_sync(self, message: Message, what: bytes = b"+ACK") -> None:
-        """The server has it, when this returns."""
+        """Acknowledge a message and wait until the server confirms it."""
         self.request(message.reply, what)
 
     def until(self, verb: str, true: Any, body: object = None) -> tuple[int, Any]:
-        """Ask the API until the answer is as wanted: when that was asked, and the answer."""
+        """Repeat an API request until true(answer); return when it was sent (monotonic ns), and the answer.
+
+        Raises AssertionError with the last answer after TIMEOUT.
+        """
         deadline = time.monotonic() + TIMEOUT
         while True:
             asked = time.monotonic_ns()
@@ -107,9 +110,9 @@ class Waiter(Caller):
 
 @dataclass
 class Wait:
-    """Something that is due `after` ns from `start` (monotonic), or at `wall` (ns since 1970).
+    """A wait that is due `after` ns from `start` (monotonic ns).
 
-    It ends with the first message with its sid that `is_end` says it is.
+    The first message with its sid that `is_end` accepts ends it; `ended` is when that came (monotonic ns).
     """
 
     name: str
@@ -125,7 +128,7 @@ class Wait:
 
 
 class Waits:
-    """Waits that run side by side on one server; each ends when it is due, and not before."""
+    """Waits that run at the same time on one server; none may end before it is due."""
 
     def __init__(self, client: Waiter) -> None:
         self.client = client
@@ -134,14 +137,14 @@ class Waits:
     def add(
         self, name: str, sid: str, is_end: Callable[[Message], bool], after: int, start: int | None = None
     ) -> None:
-        """`start`: of what is asked for from now on if there is none."""
+        """Add a wait. `start` None is now, for a request that is about to be sent."""
         begun = time.monotonic_ns() if start is None else start
         self.waits.append(Wait(name, sid, is_end, after, begun))
 
     def end(self) -> dict[str, int]:
-        """All of them end, none before it is due, and in the order in which they are due.
+        """Read messages until all waits have ended; return by name how late each was (ns).
 
-        By name, how late (ns).
+        Raises AssertionError for a wait that ends too early or never, or after one that was due APART later.
         """
         client, open_ = self.client, list(self.waits)
         while open_:
@@ -165,15 +168,15 @@ class Waits:
 
 
 APART = 1500 * MS
-"""One that is due so much earlier ends earlier: pull consumers are up to a second late to go, on purpose."""
+"""Waits due this many ns apart must end in order: inactive pull consumers end up to 1 s late by design."""
 
 BATCH_TIMEOUT = 700 * MS
 CONFIG = "limits { batch { timeout: 700ms } }"
-"""The options of JetStream that all_waits() needs."""
+"""JetStream options that all_waits() needs."""
 
 
 def redelivered(times: int) -> Callable[[Message], bool]:
-    """Is it the delivery of a message after so many others of it?"""
+    """Match the delivery of a message after `times` earlier deliveries of it."""
     return lambda message: (
         message.reply.startswith("$JS.ACK.") and message.reply.split(".")[4] == str(times + 1)
     )
@@ -184,7 +187,7 @@ def says(text: str) -> Callable[[Message], bool]:
 
 
 def about(**members: str) -> Callable[[Message], bool]:
-    """Is it an advisory with these members?"""
+    """Match an advisory with these members."""
 
     def found(message: Message) -> bool:
         advisory = message.json
@@ -198,7 +201,7 @@ def rfc3339(ns: int) -> str:
 
 
 def set_up(client: Waiter) -> None:
-    """The streams of all_waits() and crowd()."""
+    """Make the streams and consumers of all_waits() and crowd()."""
     client.stream("Q", max_msgs_per_subject=-1)
     client.stream(
         "M",
@@ -228,11 +231,11 @@ CONSUMERS: dict[str, dict[str, Any]] = {
 
 
 def all_waits(client: Waiter) -> Waits:
-    """Everything that waits, begun; on one server once."""
+    """Begin a wait of every kind; call it once a server, after set_up()."""
     waits = Waits(client)
     advisories = client.subscribe("$JS.EVENT.ADVISORY.>")
     markers, aged = client.subscribe("deliver.M"), client.subscribe("deliver.A")
-    # the longest first: those without a threshold of their own
+    # The longest first: consumers with the default threshold.
     waits.add(
         "inactive without a threshold",
         advisories,
@@ -330,19 +333,19 @@ def is_marker(subject: str) -> Callable[[Message], bool]:
 
 
 def crowd(client: Waiter, n: int) -> None:
-    """n waits of each kind that end before they are due, are put off, or are centuries away.
+    """Begin n waits of each kind that end early, are put off, or are centuries away.
 
-    They are of the same streams and consumers.
+    They are in the streams and consumers that all_waits() uses.
     """
     if n == 0:
         return
     far = {"expires": 6 * 10**18, "batch": 1}
-    # satisfied: each request has its message, each message its ack
+    # Satisfied: each request has its message, each message its ack.
     sids = [client.pull("Q", "expire", batch=1, expires=2 * SECOND) for _ in range(n)]
     client.store_many(["Q.expire"] * n)
     for sid in sids:
         client.ack(client.next_with(sid))
-    # cancelled: nobody listens any more; then centuries away
+    # Cancelled: the inbox has no subscription any more. Then requests centuries away.
     for _ in range(n):
         sid = client.pull("Q", "expire", batch=1, expires=2 * SECOND)
         client.send(f"UNSUB {sid}\r\n".encode())
@@ -360,7 +363,7 @@ def crowd(client: Waiter, n: int) -> None:
     sid = client.pull("Q", "far", batch=n, expires=20 * SECOND)
     delivered = [client.next_with(sid) for _ in range(n)]
     for message in delivered[n // 2 :]:
-        client.ack(message, b"+WPI")  # moved
+        client.ack(message, b"+WPI")  # put off
     for i in range(n):
         client.publish(f"M.gone.{i}", b"", "", header("Nats-TTL: 1h"))
         client.publish(f"M.far.{i}", b"", "", header("Nats-TTL: 7000000000"))

@@ -1,4 +1,4 @@
-"""The client's side of the wire: splitting what a server sends into operations, and a raw connection."""
+"""The client's side of the protocol: split a server's bytes into operations; a raw connection."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MESSAGE = re.compile(rb"H?MSG [^\r\n]* (\d+)\r\n")
 
 
 def next_op(data: bytes | bytearray, start: int = 0) -> int:
-    """The offset behind the operation that begins at `start`, or -1 when it is not complete."""
+    """Return the offset behind the operation that begins at `start`, or -1 when it is incomplete."""
     end = data.find(CRLF, start)
     if end < 0:
         return -1
@@ -29,7 +29,7 @@ def next_op(data: bytes | bytearray, start: int = 0) -> int:
 
 
 def split_ops(data: bytes) -> list[bytes]:
-    """Every operation in `data`, each with its line end; what is incomplete comes last as it is."""
+    """Return the operations in `data`, each with its line end; an incomplete rest comes last as it is."""
     ops, start = [], 0
     while start < len(data):
         end = next_op(data, start)
@@ -41,31 +41,31 @@ def split_ops(data: bytes) -> list[bytes]:
 
 
 def connect_op(user: str = "", password: str = "", **options: object) -> bytes:
-    """CONNECT with these options, and with user and password unless empty; not verbose unless asked for."""
+    """Encode CONNECT with these members, user and pass if not empty; verbose is False unless given."""
     login = {name: text for name, text in (("user", user), ("pass", password)) if text}
     return f"CONNECT {json.dumps({'verbose': False} | options | login)}\r\n".encode()
 
 
 def publish_op(subject: str, payload: bytes = b"", reply: str = "", header: bytes = b"") -> bytes:
-    """PUB or, with a header's whole block, HPUB; the place of an empty reply stays empty."""
+    """Encode PUB or, with a header block, HPUB. An empty reply leaves two blanks."""
     size = f"{len(header)} {len(header) + len(payload)}" if header else f"{len(payload)}"
     line = f"{'HPUB' if header else 'PUB'} {subject} {reply} {size}\r\n"
     return line.encode() + header + payload + b"\r\n"
 
 
 class Closed(Exception):
-    """The server closed the connection; `args[0]` holds the bytes read before."""
+    """The server closed the connection; `args[0]` is the bytes read and not returned before."""
 
 
 class Connection:
-    """A raw connection to a server, its INFO already read. A read fails after TIMEOUT seconds of silence.
+    """A raw connection that has read INFO. A read raises TimeoutError after TIMEOUT seconds of silence.
 
     It answers the server's PINGs: the first comes about two seconds after CONNECT, in the middle of a slow
     test. With `pings` it returns them like other operations, and answers none.
     """
 
     def __init__(self, address: tuple[str, int], source: str = "127.0.0.1", *, pings: bool = False) -> None:
-        """Connects from `source` and reads the greeting. Raises OSError, or Closed when none comes."""
+        """Connect from the address `source` and read INFO. Raises OSError, or Closed when none comes."""
         self._pings = pings
         self.sock = socket.create_connection(address, TIMEOUT, source_address=(source, 0))
         self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -90,7 +90,7 @@ class Connection:
         return parse_info(self.greeting)
 
     def send(self, data: bytes) -> bool:
-        """Sends `data`; False when the server has closed: its last words can still be read."""
+        """Send `data`; return False when the server has closed. What it sent before can still be read."""
         self.sent += len(data)
         try:
             self.sock.sendall(data)
@@ -99,8 +99,8 @@ class Connection:
         return True
 
     def end(self) -> None:
-        """Says that nothing more will be sent."""
-        with suppress(OSError):  # the server was first
+        """Shut down the writing side: the server reads the end of the input."""
+        with suppress(OSError):  # the server has closed already
             self.sock.shutdown(socket.SHUT_WR)
 
     def _fill(self) -> bool:
@@ -116,7 +116,7 @@ class Connection:
         return bool(chunk)
 
     def read_op(self) -> bytes:
-        """The next operation. Raises Closed when the connection ends first."""
+        """Return the next operation. Raises Closed when the connection ends first."""
         while True:
             while (end := next_op(self._buffer)) < 0:
                 if not self._fill():
@@ -132,7 +132,7 @@ class Connection:
         return taken
 
     def read_until(self, last: bytes) -> list[bytes]:
-        """The operations up to and with `last`. Raises Closed with all that came when the end comes first."""
+        """Return the operations up to and including `last`. Raises Closed with everything read."""
         ops: list[bytes] = []
         while not ops or ops[-1] != last:
             try:
@@ -142,13 +142,13 @@ class Connection:
         return ops
 
     def rest(self) -> bytes:
-        """Everything up to the end of the connection."""
+        """Return everything up to the end of the connection."""
         while self._fill():
             pass
         return self._take(len(self._buffer))
 
     def fence(self) -> list[bytes]:
-        """What was sent before the answer to a PING: all that the server had to say up to now."""
+        """Send a PING; return the operations before its PONG: all that the server has sent up to now."""
         self.send(PING)
         return self.read_until(PONG)[:-1]
 
@@ -157,7 +157,7 @@ class Connection:
 
 
 def parse_info(op: bytes) -> dict[str, Any]:
-    """The object inside an INFO operation. Raises ValueError when `op` is none."""
+    """Parse the JSON of an INFO operation. Raises ValueError for another operation."""
     if not op.startswith(b"INFO {"):
         raise ValueError(f"not an INFO: {op!r}")
     info: dict[str, Any] = json.loads(op[5:])

@@ -1,4 +1,4 @@
-"""A store directory that nats-server fills: what is stored in it."""
+"""Have nats-server fill a store directory, and keep what it stored."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ KEY = "a secret of the server"
 
 @dataclass
 class Written:
-    """A directory of nats-server with what was stored in it."""
+    """A store directory of nats-server, and the messages stored in it; `cipher` "" is no encryption."""
 
     root: Path
     cipher: str
     messages: dict[str, dict[int, tuple[bytes, bytes, bytes]]] = field(default_factory=dict)
-    """By stream and sequence: subject, headers, payload; without those that were deleted."""
+    """By stream and sequence: (subject, header block, payload), without deleted messages."""
     deleted: dict[str, list[int]] = field(default_factory=dict)
 
     def stream(self, name: str) -> Path:
