@@ -139,9 +139,14 @@ class Connection:
         return self._take(len(self._buffer))
 
     def fence(self) -> list[bytes]:
-        """What was sent before the answer to a PING: all that the server had to say up to now."""
+        """What was sent before the answer to a PING: all that the server had to say up to now.
+
+        PINGs of its own are answered and left out: on a slow machine they may come at any time.
+        """
         self.send(PING)
-        return self.read_until(PONG)[:-1]
+        ops = self.read_until(PONG)[:-1]
+        self.send(PONG * ops.count(PING))
+        return [op for op in ops if op != PING]
 
     def close(self) -> None:
         self.sock.close()
