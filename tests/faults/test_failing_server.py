@@ -315,7 +315,7 @@ def test_a_call_that_fails_harms_nobody_else(
     stack.callback(server.kill)
 
     def bystander() -> Role:
-        role = Role(lambda: Connection(server.address), "e")
+        role = Role(lambda: Connection(server.address, pings=True), "e")
         stack.callback(role.close)
         role.say(b"SUB still.here 2\r\n")
         role.fence()
