@@ -256,6 +256,23 @@ def test_a_batch_that_was_stored_in_part_goes(tmp_path: Path) -> None:
         assert streams.state("PART") == (1, 1, 1)
 
 
+def test_the_limits_of_a_batch_are_those_of_the_store(tmp_path: Path) -> None:
+    """The stream's settings are updated at another moment: all of a batch is stored, or nothing."""
+    config: dict[str, Any] = {"name": "PART", "subjects": ["part.>"], "allow_atomic": True, "discard": "new"}
+    with GnatsStreams(tmp_path, 0) as streams:
+        streams.add(**config, max_msgs=3)
+        stream = streams.streams["PART"]
+        for raised in ({"max_msgs": 9}, {"discard": "old", "max_msgs": 3}):
+            streams.call(stream.configure, streams.checked(config | raised))
+            with Client(streams.address) as client:
+                for seq in range(1, 5):
+                    lines = [b"Nats-Batch-Id: one", b"Nats-Batch-Sequence: %d" % seq]
+                    lines += [b"Nats-Batch-Commit: 1"] if seq == 4 else []
+                    answer = client.ask(b"part.a", b"x", lines)[0][1]
+            assert b"maximum messages exceeded" in answer
+            assert streams.state("PART") == (0, 0, 0)
+
+
 def test_nothing_goes_for_what_one_header_says(tmp_path: Path) -> None:
     """A message that looks like the last of three, which are not there: it came in a fast batch."""
     with GnatsStreams(tmp_path, 0) as streams:
