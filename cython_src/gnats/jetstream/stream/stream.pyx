@@ -219,10 +219,11 @@ cdef class Stream(StreamCore):
         self.tr = tr
         self.schedule_subjects = subjects
         self.cfg = cfg
-        barrier_configure(&self.barrier, sync_always, self.store.last_seq)
         if self.config is None:
             drop_partial_batch(self)
             self.account_for(<int64_t> self.store.bytes)
+        # behind drop_partial_batch(), which takes back sequences that are not to count as synced
+        barrier_configure(&self.barrier, sync_always, self.store.last_seq)
         if cfg.duplicates <= 0:
             dedupe_free(&self.dedupe)
         if self.dedupe_timer_set:
