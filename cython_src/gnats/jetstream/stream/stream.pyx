@@ -331,11 +331,14 @@ cdef class Stream(StreamCore):
 
     def close(self) -> None:
         """Close the stream. The caller closes its consumers before, and the store after. Idempotent."""
+        cdef int err
         if self.closed:
             return
         self.unsubscribe()
         self.enter()
-        self.store.flush()
+        err = self.store.flush()
+        if err:
+            self.fail(err)    # a poller may have answers about messages that are lost now
         self.closed = True
         self.account_for(-self.accounted)
         self.store.on_removed = NULL
