@@ -128,6 +128,21 @@ async def test_a_marker_is_left_when_a_subject_expires(js: Client, clock: HeldCl
     assert await came.nothing()
 
 
+async def test_a_marker_that_a_full_stream_refuses_is_tried_again(js: Client, clock: HeldClock) -> None:
+    """Now and then: while the clock stands still, the server rests."""
+    config = {"name": "M", "subjects": ["M.>"], "storage": "memory", "discard": "new", "max_age": 60 * SECOND}
+    config |= {"allow_msg_ttl": True, "allow_rollup_hdrs": True, "subject_delete_marker_ttl": SECOND}
+    await js.api("STREAM.CREATE.M", config | {"max_msgs": 100})
+    for n in range(100):  # more than are looked at together
+        js.publish(f"M.{n}", b"x")
+    await js.fence()
+    await clock.advance(70)
+    assert await messages(js, "M") == 100
+    await js.api("STREAM.UPDATE.M", config | {"max_msgs": 200})
+    await clock.advance(5)
+    assert await messages(js, "M") == 0
+
+
 @pytest.mark.parametrize(
     ("setting", "lines", "refused"),
     [
