@@ -219,10 +219,11 @@ cdef class Stream(StreamCore):
         self.tr = tr
         self.schedule_subjects = subjects
         self.cfg = cfg
-        barrier_configure(&self.barrier, sync_always, self.store.last_seq)
         if self.config is None:
             drop_partial_batch(self)
             self.account_for(<int64_t> self.store.bytes)
+        # behind drop_partial_batch(), which takes back sequences that are not to count as synced
+        barrier_configure(&self.barrier, sync_always, self.store.last_seq)
         if cfg.duplicates <= 0:
             dedupe_free(&self.dedupe)
         if self.dedupe_timer_set:
@@ -330,11 +331,14 @@ cdef class Stream(StreamCore):
 
     def close(self) -> None:
         """Close the stream. The caller closes its consumers before, and the store after. Idempotent."""
+        cdef int err
         if self.closed:
             return
         self.unsubscribe()
         self.enter()
-        self.store.flush()
+        err = self.store.flush()
+        if err:
+            self.fail(err)    # a poller may have answers about messages that are lost now
         self.closed = True
         self.account_for(-self.accounted)
         self.store.on_removed = NULL
