@@ -212,7 +212,7 @@ cdef class Consumer(ConsumerDelivery):
         cdef Filter *old = self.filter
         pthread_mutex_lock(&self.lock)
         try:
-            self.stream.observing.refilter(self, made)
+            self.stream.consumer_list.refilter(self, made)
         except MemoryError:
             old = made
             raise
@@ -222,7 +222,7 @@ cdef class Consumer(ConsumerDelivery):
         return 0
 
     cdef int set_deliver_subject(self, config) except -1:
-        """Deliver to the configuration's deliver subject, and watch the interest in it."""
+        """Deliver to the configuration's deliver subject, and hear of the interest in it."""
         cdef bytes subject = config.deliver_subject.encode()
         cdef bytes queue = config.deliver_group.encode()
         cdef Account account = <Account> self.stream.account
@@ -230,20 +230,20 @@ cdef class Consumer(ConsumerDelivery):
         if copy == NULL:
             raise MemoryError
         memcpy(copy, PyBytes_AS_STRING(subject), PyBytes_GET_SIZE(subject))
-        if self.watch != NULL:
-            account.unwatch(self.watch)
-        self.watch = account.watch(
+        if self.notification != NULL:
+            account.clear_notification(self.notification)
+        self.notification = account.register_notification(
             PyBytes_AS_STRING(subject), PyBytes_GET_SIZE(subject), PyBytes_AS_STRING(queue), PyBytes_GET_SIZE(queue),
             on_interest, <void *> self)
-        if self.watch == NULL:
+        if self.notification == NULL:
             free(copy)
             raise MemoryError
         pthread_mutex_lock(&self.lock)
         free(self.dsubj)
         self.dsubj = copy
         self.dsubj_n = PyBytes_GET_SIZE(subject)
-        # Read the watch's present interest: on_interest() may have run for it already.
-        exchange8(&self.listeners, self.watch.interest)
+        # Read the notification's present interest: on_interest() may have run for it already.
+        exchange8(&self.listeners, self.notification.interest)
         exchange8(&self.recheck, 1)
         pthread_mutex_unlock(&self.lock)
         return 0
@@ -351,9 +351,9 @@ cdef class Consumer(ConsumerDelivery):
         for address in self.subs:
             unsubscribe(self.stream.client, <Subscription *> <size_t> address)
         self.subs.clear()
-        if self.watch != NULL:
-            (<Account> self.stream.account).unwatch(self.watch)
-            self.watch = NULL
+        if self.notification != NULL:
+            (<Account> self.stream.account).clear_notification(self.notification)
+            self.notification = NULL
         pthread_mutex_lock(&self.lock)
         self.closed = True
         store8(&self.hungry, 0)
@@ -664,7 +664,7 @@ cdef class Consumer(ConsumerDelivery):
 
     cdef bint listened_to(self) noexcept nogil:
         if self.failed:
-            # A message has found no subscriber although the watch reports interest: match the deliver subject itself.
+            # A message has found no subscriber although interest was reported: match the deliver subject itself.
             self.failed = False
             return (<Account> self.stream.account).sublist.has_interest(self.dsubj, self.dsubj_n)
         return load8(&self.listeners) != 0
@@ -736,7 +736,7 @@ cdef void reconcile_with_stream(Consumer o, uint64_t last) noexcept nogil:
 
 
 cdef void on_interest(void *ctx, bint interest) noexcept nogil:
-    """The callback of the watch. The sublist's lock is held."""
+    """The callback of the notification. The sublist's lock is held."""
     exchange8(&(<Consumer> ctx).listeners, interest)
     exchange8(&(<Consumer> ctx).recheck, 1)
     (<Consumer> ctx).kick()

@@ -23,7 +23,7 @@ cdef enum:
     TIMERS = 2    # of a consumer
 
 
-cdef class ConsumerState(Observer):
+cdef class ConsumerState(ConsumerBase):
     """A consumer's state; see Consumer."""
 
     def __cinit__(self, StreamCore stream not None, str name not None, *args, **kwargs):

@@ -14,7 +14,7 @@ from gnats.core.runtime.state cimport MAX_POLLERS
 from gnats.core.runtime.timers cimport Timer, TimerHeap
 from gnats.includes.pthread cimport pthread_mutex_t
 from gnats.jetstream.engine.barrier cimport GroupCommit, Local
-from gnats.jetstream.engine.turns cimport Work
+from gnats.jetstream.engine.longwork cimport Work
 
 
 # A timer. The control loop's thread, online and with no lock held, calls `fn`, which may arm the timer again.
@@ -52,4 +52,4 @@ cdef class Engine:
 
 # Queue long work that `causer` has asked for: w.step is called in turn with other work. False when a client of the
 # server itself has asked for too much; the caller then keeps `w`.
-cdef bint take_turns(Local *local, Work *w, Source *causer) noexcept nogil
+cdef bint queue_work(Local *local, Work *w, Source *causer) noexcept nogil

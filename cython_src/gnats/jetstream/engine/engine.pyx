@@ -50,8 +50,8 @@ from gnats.jetstream.engine.barrier cimport (
     pass_flushed,
     pass_synced,
 )
-from gnats.jetstream.engine.observer cimport Observer
-from gnats.jetstream.engine.turns cimport Work, work_add, work_drop, work_run
+from gnats.jetstream.engine.consumerbase cimport ConsumerBase
+from gnats.jetstream.engine.longwork cimport Work, work_add, work_drop, work_run
 
 cdef enum:
     ROUNDS = 4               # of storing and delivering at the end of one batch: deliveries may store again
@@ -249,8 +249,8 @@ cdef class Engine:
 cdef uint64_t refs_of(object what):
     if isinstance(what, StreamBase):
         return load64_seq(&(<StreamBase> what).refs)
-    if isinstance(what, Observer):
-        return load64_seq(&(<Observer> what).refs)
+    if isinstance(what, ConsumerBase):
+        return load64_seq(&(<ConsumerBase> what).refs)
     return 0
 
 
@@ -288,9 +288,9 @@ cdef void run_list(Local *local, PtrList *waiting, bint marked) noexcept nogil:
     memset(waiting, 0, sizeof(PtrList))
     for i in range(taken.n):
         if marked:
-            and64(&(<Observer> taken.p[i]).marked, ~(<uint64_t> 1 << local.ps.index))
-        (<Observer> taken.p[i]).run(local.ps)
-        add64_seq(&(<Observer> taken.p[i]).refs, <uint64_t> -1)
+            and64(&(<ConsumerBase> taken.p[i]).marked, ~(<uint64_t> 1 << local.ps.index))
+        (<ConsumerBase> taken.p[i]).run(local.ps)
+        add64_seq(&(<ConsumerBase> taken.p[i]).refs, <uint64_t> -1)
     if waiting.p == NULL:
         taken.n = 0
         waiting[0] = taken
@@ -298,7 +298,7 @@ cdef void run_list(Local *local, PtrList *waiting, bint marked) noexcept nogil:
         free(taken.p)
 
 
-cdef bint take_turns(Local *local, Work *w, Source *causer) noexcept nogil:
+cdef bint queue_work(Local *local, Work *w, Source *causer) noexcept nogil:
     if not work_add(&local.work, local.ps, w, causer):
         return False
     local.ps.js_ready = <void *> local

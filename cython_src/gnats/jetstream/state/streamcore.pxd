@@ -63,7 +63,7 @@ cdef class StreamCore(StreamBase):
     cdef readonly str name
     cdef readonly Client client            # owns the stream's subscriptions, in its account
     cdef readonly Usage account_usage, server_usage    # None: not counted
-    cdef ConsumerList observing            # the consumers
+    cdef ConsumerList consumer_list
     cdef list keep                         # keeps the account and the engine alive
     cdef bytes name_bytes, ack_start, error_tail    # own the bytes of name_p, pub_ack and error_end
     cdef const char *name_p
