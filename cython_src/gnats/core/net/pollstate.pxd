@@ -9,8 +9,10 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from gnats.core.auth.permission_cache cimport VerdictCache
 from gnats.core.net.outbound cimport ChunkPool
 from gnats.core.runtime.quiesce cimport QsParticipant
+from gnats.core.runtime.state cimport MAX_POLLERS
 from gnats.core.runtime.timers cimport TimerHeap
 from gnats.core.subjects.match_cache cimport ResultCache
+from gnats.includes.layout cimport static_assert
 from gnats.includes.pthread cimport pthread_mutex_t
 
 
@@ -84,6 +86,12 @@ cdef class PollerBase:
     cdef PollState ps
     cdef readonly object inbox
     cdef readonly object state
+
+
+cdef inline uint64_t poller_bit(const PollState *p) noexcept nogil:
+    """Return the poller's bit in a set of pollers."""
+    static_assert(MAX_POLLERS <= 8 * sizeof(uint64_t))
+    return <uint64_t> 1 << p.index
 
 
 cdef inline bint pollstate_busy(PollState *p) noexcept nogil:

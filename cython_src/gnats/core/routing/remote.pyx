@@ -23,7 +23,7 @@ from gnats.core.net.outbound cimport (
     outq_rollback,
     outq_take,
 )
-from gnats.core.net.pollstate cimport PollState, hand_over_first
+from gnats.core.net.pollstate cimport PollState, hand_over_first, poller_bit
 from gnats.core.routing.delivery cimport (
     EGRESS_AUTO_UNSUBSCRIBED,
     EGRESS_CLIENT_CLOSED,
@@ -43,7 +43,8 @@ from gnats.includes.layout cimport static_assert
 from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
 
 cdef enum:
-    PLACES = 64            # connections that a poller keeps messages for at a time
+    PLACE_BITS = 6
+    PLACES = 1 << PLACE_BITS   # connections that a poller keeps messages for at a time
     KEEP_BELOW = 4096      # bytes of a frame; copying a longer one costs more than a lock
     CHAIN_FROM = 16384     # bytes; fewer are copied to the end of `remote`, so that a slow consumer's chunks are full
     HAND_OVER_AT = 65536   # bytes kept for one connection; more are handed over at once, while memory is hot
@@ -54,7 +55,7 @@ static_assert(PLACES <= 8 * sizeof(uint64_t))
 
 
 cdef inline uint32_t place_of(const void *c) noexcept nogil:
-    return <uint32_t> ((<size_t> c >> 6) * <uint64_t> 0x9E3779B97F4A7C15 >> 58)
+    return <uint32_t> ((<size_t> c >> 6) * <uint64_t> 0x9E3779B97F4A7C15 >> (64 - PLACE_BITS))
 
 
 cdef Egress deliver_remote(Subscriber c, const Message *m, Subscription *s, const Frame *f) noexcept nogil:
@@ -211,7 +212,7 @@ cdef void hand_over(PollState *ps) noexcept nogil:
     if several:
         for i in range(PLACES):
             if handing >> i & 1:
-                receivers |= <uint64_t> 1 << (<Connection> handoffs[i].client).ps.index
+                receivers |= poller_bit((<Connection> handoffs[i].client).ps)
         lock_receivers(<ServerState> ps.state, receivers)
     for i in range(PLACES):
         if handing >> i & 1:

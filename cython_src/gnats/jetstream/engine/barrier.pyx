@@ -6,7 +6,7 @@ from libc.string cimport memcpy, memset
 
 from gnats.core.accounts.account cimport Account
 from gnats.core.client cimport Client
-from gnats.core.net.pollstate cimport PollState
+from gnats.core.net.pollstate cimport PollState, poller_bit
 from gnats.core.publishing cimport send_internal_msg
 from gnats.core.runtime.clock cimport realtime_ns
 from gnats.includes.arrays cimport array_grow
@@ -135,7 +135,7 @@ cdef void give_to_sync(Local *local) noexcept nogil:
     cdef SyncBatch *batch = <SyncBatch *> malloc(sizeof(SyncBatch) + local.dirty.n * sizeof(void *))
     cdef uint32_t i
     for i in range(local.held.n):
-        and64(&(<ConsumerBase> local.held.p[i]).held, ~(<uint64_t> 1 << local.ps.index))
+        and64(&(<ConsumerBase> local.held.p[i]).held, ~poller_bit(local.ps))
     if batch == NULL:
         local.synced.n = 0   # out of memory: drop the answers rather than send one that may not be true
         for i in range(local.held.n):
@@ -365,7 +365,7 @@ cdef bint publish_now(
 
 
 cdef bint run_later(Local *local, ConsumerBase o) noexcept nogil:
-    cdef uint64_t bit = <uint64_t> 1 << local.ps.index
+    cdef uint64_t bit = poller_bit(local.ps)
     if load64(&o.marked) & bit:
         return True
     if not append_ptr(&local.run, <void *> o):
@@ -377,7 +377,7 @@ cdef bint run_later(Local *local, ConsumerBase o) noexcept nogil:
 
 
 cdef bint run_when_visible(Local *local, StreamBase stream, ConsumerBase o) noexcept nogil:
-    cdef uint64_t bit = <uint64_t> 1 << local.ps.index
+    cdef uint64_t bit = poller_bit(local.ps)
     if likely(not stream.barrier.syncs):
         return run_later(local, o)
     if load64(&o.held) & bit == 0:

@@ -5,7 +5,7 @@ from libc.string cimport memset
 
 from gnats.core.batch cimport end_batch
 from gnats.core.client cimport Client
-from gnats.core.net.pollstate cimport PollerBase, PollState
+from gnats.core.net.pollstate cimport PollerBase, PollState, poller_bit
 from gnats.core.runtime.clock cimport clock_is_held, monotonic_ns, round_of_timers, timerfd_arm
 from gnats.core.runtime.inbox cimport Source
 from gnats.core.runtime.kinds cimport JETSTREAM
@@ -288,7 +288,7 @@ cdef void run_list(Local *local, PtrList *waiting, bint marked) noexcept nogil:
     memset(waiting, 0, sizeof(PtrList))
     for i in range(taken.n):
         if marked:
-            and64(&(<ConsumerBase> taken.p[i]).marked, ~(<uint64_t> 1 << local.ps.index))
+            and64(&(<ConsumerBase> taken.p[i]).marked, ~poller_bit(local.ps))
         (<ConsumerBase> taken.p[i]).run(local.ps)
         add64_seq(&(<ConsumerBase> taken.p[i]).refs, <uint64_t> -1)
     if waiting.p == NULL:
