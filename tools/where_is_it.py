@@ -48,7 +48,7 @@ TABLE = {
     "consumer.go": """jetstream/engine/jsonreq jetstream/engine/consumerbase jetstream/consumer/pending ackReply
         ackReplyInfo addConsumer=streams.Stream.apply_consumer assignNewPinId=assign_new_pin
         checkNewConsumerConfig=check_consumer_update checkPending checkStateForInterestStream
-        cleanupNoInterestMessages deleteConsumer deleteNotActive=Consumer.delete_not_active
+        cleanupNoInterestMessages deleteConsumer deleteNotActive=ConsumerDelivery.delete_not_active
         deliverMsg=ConsumerDelivery.deliver_msg didNotDeliver forceExpirePending
         getNextMsg=ConsumerDelivery.gather hasMaxDeliveries loopAndGatherMsgs=ConsumerDelivery.gather
         moveAckFloor needAck=ConsumerAcks.need_ack needFlowControl nextWaiting
@@ -57,7 +57,7 @@ TABLE = {
         progressUpdate purge=ConsumerAcks.purge reconcileStateWithStream sampleAck
         selectStartingSeqNo=select_starting_seq sendFlowControl sendIdleHeartbeat
         setConsumerConfigDefaults=consumer_rules.with_defaults setPinnedTimer trackPending=pending_track
-        updateAcks updateDelivered updateDeliveryInterest=Consumer.update_delivery_interest
+        updateAcks updateDelivered updateDeliveryInterest=ConsumerDelivery.update_delivery_interest
         writeStoreState=Consumer.write""",
     "cron.go": "dayMatches parseCron",
     "dirstore.go": """load=DirStore.load Merge=DirStore.merge Pack=DirStore.pack save saveIfNewer

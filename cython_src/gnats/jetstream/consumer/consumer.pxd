@@ -10,7 +10,6 @@ cdef class Consumer(ConsumerDelivery):
     cdef readonly object config        # the ConsumerConfig that applies
     cdef list subs                     # addresses of its Subscriptions
     cdef Notification *notification    # of interest in the deliver subject; NULL: none
-    cdef uint8_t listeners             # the deliver subject has a subscriber; atomic: the notification writes
     cdef tuple names                   # <stream>.<consumer> as reply subjects have it: version 1, version 2
     cdef bint reconciled               # restore() has changed the state that it was given
     cdef int64_t burst                 # bytes of the rate limit's burst where the stream has no max_msg_size

@@ -19,7 +19,6 @@ from gnats.includes.times cimport time_after, time_before
 from gnats.jetstream.consumer.consumeracks cimport Acked
 from gnats.jetstream.consumer.consumerlog cimport local_consumer_log
 from gnats.jetstream.consumer.consumerstate cimport (
-    CONSUMER_INACTIVE,
     FC_MAX,
     POLICY_FLOW_CONTROL,
     POLICY_NONE,
@@ -27,7 +26,6 @@ from gnats.jetstream.consumer.consumerstate cimport (
     Notice,
 )
 from gnats.jetstream.consumer.pending cimport (
-    QUEUED,
     Entry,
     pending_first,
     pending_find,
@@ -652,56 +650,6 @@ cdef class Consumer(ConsumerDelivery):
         finally:
             pthread_mutex_unlock(&self.lock)
             consumer_free(&snap)
-
-    # -- called by the data plane ------------------------------------------------------------------------------------
-
-    cdef void suppress_deletion(self, int64_t now) noexcept nogil:
-        if self.cfg.inactive == 0:
-            return
-        self.waiting.last = now
-        if self.inactive_at:
-            self.inactive_at = time_after(now, self.cfg.inactive)
-
-    cdef bint listened_to(self) noexcept nogil:
-        if self.failed:
-            # A message has found no subscriber although interest was reported: match the deliver subject itself.
-            self.failed = False
-            return (<Account> self.stream.account).sublist.has_interest(self.dsubj, self.dsubj_n)
-        return load8(&self.listeners) != 0
-
-    cdef void update_delivery_interest(self, bint interest, int64_t now) noexcept nogil:
-        self.active = interest
-        if interest:
-            self.inactive_at = 0
-        elif self.cfg.inactive and self.inactive_at == 0:
-            self.inactive_at = time_after(now, self.cfg.inactive)
-
-    cdef void delete_not_active(self, int64_t now, int64_t wall) noexcept nogil:
-        """Have the control plane delete the consumer, unless it has been used within the inactive threshold."""
-        cdef Entry *e
-        cdef int64_t until = 0
-        self.inactive_at = 0
-        if self.cfg.push:
-            if not self.active:
-                self.notify(CONSUMER_INACTIVE, 0, 0, 0, 0, NULL, 0)
-            return
-        if now - self.waiting.last < self.cfg.inactive:
-            self.inactive_at = time_after(self.waiting.last, self.cfg.inactive)
-            return
-        self.process_waiting(True, now)
-        if self.waiting.n:
-            self.inactive_at = time_after(now, self.cfg.inactive)
-            return
-        # A client may still be working on a message until its ack wait ends.
-        e = pending_first(&self.pending)
-        while e != NULL:
-            until = max(until, e.deadline if not e.flags & QUEUED else time_after(e.ts, self.wait_of(e.rdc)))
-            e = pending_next(&self.pending, e)
-        until = time_after(until, self.cfg.inactive) if until else 0
-        if until > wall:
-            self.inactive_at = time_after(now, until - wall)
-            return
-        self.notify(CONSUMER_INACTIVE, 0, 0, 0, 0, NULL, 0)
 
 
 cdef list filter_subjects(config):

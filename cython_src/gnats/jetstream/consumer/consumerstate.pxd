@@ -189,6 +189,8 @@ cdef class ConsumerState(ConsumerBase):
     # Post a ConsumerEvent to the control plane; out of memory, it is dropped.
     cdef void notify(self, int what, uint64_t sseq, uint64_t dseq, uint64_t deliveries, int64_t ack_time,
                      const char *text, size_t n) noexcept nogil
+    # Postpone the deletion of an inactive consumer, after activity. The lock is held.
+    cdef void suppress_deletion(self, int64_t now) noexcept nogil
     # Have the calling poller call run() at the end of its batch.
     cdef void wake(self, PollState *ps) noexcept nogil
     # Have the control loop call run(). Any thread, with any lock held above the timers'. Needs no memory.

@@ -13,6 +13,7 @@ from gnats.includes.pthread cimport (
     pthread_mutex_lock,
     pthread_mutex_unlock,
 )
+from gnats.includes.times cimport time_after
 from gnats.jetstream.consumer.pending cimport pending_free
 from gnats.jetstream.consumer.requests cimport waitq_free
 from gnats.jetstream.engine.barrier cimport local_of, run_later
@@ -178,6 +179,13 @@ cdef class ConsumerState(ConsumerBase):
         if n:
             memcpy(ev.data + sizeof(Notice), text, n)
         (<Inbox> self.engine.control.inbox).post(ev)
+
+    cdef void suppress_deletion(self, int64_t now) noexcept nogil:
+        if self.cfg.inactive == 0:
+            return
+        self.waiting.last = now
+        if self.inactive_at:
+            self.inactive_at = time_after(now, self.cfg.inactive)
 
     cdef void wake(self, PollState *ps) noexcept nogil:
         if not run_later(local_of(ps), self):
