@@ -1,7 +1,7 @@
 """The data plane's half of a stream, as the control plane uses it."""
 
 from gnats.core.accounts.account import Account
-from gnats.core.client import Client
+from gnats.core.internal import InternalSubscriber
 from gnats.jetstream.consumer.consumer import Consumer
 from gnats.jetstream.engine.consumerbase import ConsumerBase
 from gnats.jetstream.engine.engine import Engine, StreamBase
@@ -32,7 +32,7 @@ class Stream(StreamBase):
     engine: Engine
     store: MsgStore
     name: str
-    client: Client
+    client: InternalSubscriber
     account_usage: Usage | None
     server_usage: Usage | None
     batch_limits: BatchLimits

@@ -71,7 +71,7 @@ cdef struct PollState:
     size_t mapped_len
     uint32_t nclients       # atomic
     # JetStream's (gnats.jetstream.engine.engine); NULL without it. Set before anything else of it exists.
-    void *js                # borrowed core.client.Client that publishes for JetStream in this poller's batches
+    void *js                # borrowed core.internal.InternalSubscriber: publishes for JetStream in our batches
     void *js_local          # gnats.jetstream.engine.engine.Local
     void (*js_hook)(PollState *ps) noexcept nogil  # ends a batch in which one of the next three is set
     void *js_dirty          # streams that have stored messages

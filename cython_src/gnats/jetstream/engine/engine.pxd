@@ -34,7 +34,7 @@ cdef class Engine:
     cdef PollState *control        # the control loop's poller
     cdef readonly list pollers     # all, the control loop's first
     cdef readonly object state     # ServerState
-    # clients: by poller, the Client that publishes for JetStream. graveyard: closed objects that a thread may still
+    # clients: by poller, the subscriber that publishes for JetStream. graveyard: closed objects that a thread may still
     # use, each with the number of its qs_advance().
     cdef list clients, graveyard
     cdef bint closed

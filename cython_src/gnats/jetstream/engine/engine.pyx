@@ -4,7 +4,7 @@ from libc.stdlib cimport calloc, free
 from libc.string cimport memset
 
 from gnats.core.batch cimport end_batch
-from gnats.core.client cimport Client
+from gnats.core.internal cimport InternalSubscriber
 from gnats.core.net.pollstate cimport PollerBase, PollState, poller_bit
 from gnats.core.runtime.clock cimport clock_is_held, monotonic_ns, round_of_timers, timerfd_arm
 from gnats.core.runtime.inbox cimport Source
@@ -67,7 +67,7 @@ cdef class Engine:
 
     def __cinit__(self, list pollers not None, ServerState state not None, cids not None):
         cdef PollerBase poller
-        cdef Client client
+        cdef InternalSubscriber client
         cdef Local *local
         self.tmfd = -1
         commit_init(&self.commit)
@@ -80,7 +80,7 @@ cdef class Engine:
         if self.tmfd < 0:
             raise OSError(errno, "cannot create JetStream's timer")
         for poller, cid in zip(pollers, cids):
-            client = Client(JETSTREAM, -1, cid, poller, state)
+            client = InternalSubscriber(JETSTREAM, -1, cid, poller, state)
             local = <Local *> calloc(1, sizeof(Local))
             if local == NULL:
                 raise MemoryError
@@ -160,7 +160,7 @@ cdef class Engine:
     def reap(self) -> None:
         """Let go of buried objects that no thread can be using. The control loop."""
         cdef list kept = []
-        if not self.graveyard or (<Client> self.clients[0]).inbox.names_jetstream:
+        if not self.graveyard or (<InternalSubscriber> self.clients[0]).inbox.names_jetstream:
             return   # an event in the inbox may name one of them
         for number, what in self.graveyard:
             if not qs_passed(number) or refs_of(what):

@@ -8,7 +8,7 @@ from posix.unistd cimport usleep
 
 from gnats.core.accounts.account cimport Account
 from gnats.core.accounts.subscriptions cimport add_native_sub, remove_all_subs, unsubscribe
-from gnats.core.client cimport Client
+from gnats.core.internal cimport InternalSubscriber
 from gnats.core.messages.message cimport NativeSub
 from gnats.core.runtime.clock cimport monotonic_ns, realtime_ns
 from gnats.core.runtime.kinds cimport JETSTREAM
@@ -107,7 +107,7 @@ cdef class Stream(StreamCore):
         self.store = store
         self.consumer_list = ConsumerList(store)
         self.name = name
-        self.client = Client(JETSTREAM, -1, cid, engine.pollers[0], engine.state)
+        self.client = InternalSubscriber(JETSTREAM, -1, cid, engine.pollers[0], engine.state)
         self.client.register(account)
         self.account = <void *> account
         self.keep = [account, engine]
