@@ -42,7 +42,8 @@ cdef struct Handoff:
 
 
 cdef enum:
-    PLACES = 64            # connections that a poller keeps messages for at a time
+    PLACE_BITS = 6
+    PLACES = 1 << PLACE_BITS   # connections that a poller keeps messages for at a time
 
 
 # What PollState.handoffs points to.

@@ -23,7 +23,7 @@ from gnats.core.net.outbound cimport (
     outq_rollback,
     outq_take,
 )
-from gnats.core.net.pollstate cimport PollState, hand_over_first
+from gnats.core.net.pollstate cimport PollState, hand_over_first, poller_bit
 from gnats.core.routing.delivery cimport (
     EGRESS_AUTO_UNSUBSCRIBED,
     EGRESS_CLIENT_CLOSED,
@@ -54,7 +54,7 @@ static_assert(PLACES <= 8 * sizeof(uint64_t))
 
 
 cdef inline uint32_t place_of(const void *c) noexcept nogil:
-    return <uint32_t> ((<size_t> c >> 6) * <uint64_t> 0x9E3779B97F4A7C15 >> 58)
+    return <uint32_t> ((<size_t> c >> 6) * <uint64_t> 0x9E3779B97F4A7C15 >> (64 - PLACE_BITS))
 
 
 cdef Egress deliver_remote(Subscriber c, const Message *m, Subscription *s, const Frame *f) noexcept nogil:
@@ -218,7 +218,7 @@ cdef void hand_over(PollState *ps) noexcept nogil:
     if several:
         for i in range(PLACES):
             if handing >> i & 1:
-                receivers |= <uint64_t> 1 << (<Connection> handoffs[i].client).ps.index
+                receivers |= poller_bit((<Connection> handoffs[i].client).ps)
         lock_receivers(<ServerState> ps.state, receivers)
     for i in range(PLACES):
         if handing >> i & 1:

@@ -57,9 +57,7 @@ cdef class ConsumerAcks(ConsumerState):
     # -- no lock held --
     # Call ack_msg() for each sequence, and free them.
     cdef void tell_stream(self, PollState *ps, Acked *acked) noexcept nogil
-    # -- Consumer and ConsumerPull implement these --
-    # Postpone the deletion of an inactive consumer, after activity. The lock is held.
-    cdef void suppress_deletion(self, int64_t now) noexcept nogil
+    # -- ConsumerPull implements this --
     # Queue a pull request, from a client or an ack with +NXT. False when the consumer is closed. No lock is held.
     cdef bint process_next_msg_request(self, PollState *ps, const char *reply, size_t rn, const char *msg,
                                        size_t n) noexcept nogil

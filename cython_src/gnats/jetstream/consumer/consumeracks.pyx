@@ -353,9 +353,6 @@ cdef class ConsumerAcks(ConsumerState):
         if expired.seqs != expired.few:
             free(expired.seqs)
 
-    cdef void suppress_deletion(self, int64_t now) noexcept nogil:
-        pass
-
     cdef bint process_next_msg_request(
         self, PollState *ps, const char *reply, size_t rn, const char *msg, size_t n
     ) noexcept nogil:
