@@ -45,10 +45,10 @@ TABLE = {
         responseAllowed=replies_use sendErr sendOK setFirstPingTimer setHeader=headers.set_header
         setPermissions splitSubjectQueue stalledWait=Connection.stall traceMsg
         unsubscribe=subscriptions.unsubscribe""",
-    "consumer.go": """jetstream/engine/jsonreq jetstream/engine/observer jetstream/consumer/pending ackReply
+    "consumer.go": """jetstream/engine/jsonreq jetstream/engine/consumerbase jetstream/consumer/pending ackReply
         ackReplyInfo addConsumer=streams.Stream.apply_consumer assignNewPinId=assign_new_pin
         checkNewConsumerConfig=check_consumer_update checkPending checkStateForInterestStream
-        cleanupNoInterestMessages deleteConsumer deleteNotActive=Consumer.delete_not_active
+        cleanupNoInterestMessages deleteConsumer deleteNotActive=ConsumerDelivery.delete_not_active
         deliverMsg=ConsumerDelivery.deliver_msg didNotDeliver forceExpirePending
         getNextMsg=ConsumerDelivery.gather hasMaxDeliveries loopAndGatherMsgs=ConsumerDelivery.gather
         moveAckFloor needAck=ConsumerAcks.need_ack needFlowControl nextWaiting
@@ -57,7 +57,7 @@ TABLE = {
         progressUpdate purge=ConsumerAcks.purge reconcileStateWithStream sampleAck
         selectStartingSeqNo=select_starting_seq sendFlowControl sendIdleHeartbeat
         setConsumerConfigDefaults=consumer_rules.with_defaults setPinnedTimer trackPending=pending_track
-        updateAcks updateDelivered updateDeliveryInterest=Consumer.update_delivery_interest
+        updateAcks updateDelivered updateDeliveryInterest=ConsumerDelivery.update_delivery_interest
         writeStoreState=Consumer.write""",
     "cron.go": "dayMatches parseCron",
     "dirstore.go": """load=DirStore.load Merge=DirStore.merge Pack=DirStore.pack save saveIfNewer
@@ -173,8 +173,8 @@ TABLE = {
         transformTokenize""",
     "sublist.go": """core/subjects/subjecttrie core/subjects/trie All=Sublist.all
         HasInterest=Sublist.has_interest Insert=Sublist.insert IsValidSubject Match=Sublist.match
-        matchLevel=match_locked NumInterest RegisterNotification=watches.watch Remove=Sublist.remove
-        RemoveBatch ReverseMatch Stats=Sublist.stats subjectIsSubsetMatch SubjectsCollide
+        matchLevel=match_locked NumInterest RegisterNotification=notifications.register_notification
+        Remove=Sublist.remove RemoveBatch ReverseMatch Stats=Sublist.stats subjectIsSubsetMatch SubjectsCollide
         UpdateRemoteQSub=update_remote_qsub""",
     "sysmem/mem_linux.go": "Memory=_memory_available",
     "thw/thw.go": """Add=wheel_add Decode=wheel_decode Encode=wheel_encode ExpireTasks=wheel_take

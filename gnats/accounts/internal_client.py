@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from gnats.connection.closed_state import ClosedState
 from gnats.connection.log_lines import trace_line
-from gnats.core.client import Client
+from gnats.core.internal import InternalSubscriber
 from gnats.core.messages.headers import header_value
 from gnats.core.net.log_records import TraceCode
 from gnats.core.runtime.kinds import ACCOUNT, SYSTEM
@@ -76,7 +76,7 @@ class InternalClient:
         kind: int = ACCOUNT,
         log: "Logger | None" = None,
     ) -> None:
-        self.client = Client(kind, -1, cid, poller, state)
+        self.client = InternalSubscriber(kind, -1, cid, poller, state)
         self.client.register(account)
         self._state = state
         self._log = log if kind == SYSTEM else None

@@ -1,4 +1,4 @@
-"""A client of the data plane: the session of a NATS client, or one of the server's own subscribers."""
+"""A client of the data plane: the session of a NATS client."""
 
 from gnats.core.accounts.account import Account
 from gnats.core.accounts.subscriber import Subscriber
@@ -7,7 +7,7 @@ from gnats.core.poller import Poller
 from gnats.core.runtime.state import ServerState
 
 class Client(Subscriber):
-    """A connection of a NATS client, or one of the server's own subscribers (fd -1); see Connection.
+    """A connection of a NATS client; see Connection.
 
     Sizes are in bytes, `write_deadline` and `ping_interval` in seconds; -1 for max_payload or max_subs means
     no limit.
@@ -78,14 +78,3 @@ class Client(Subscriber):
     @property
     def pong_sent(self) -> bool:
         """Whether the client's first PING has been answered. From then on it may be sent INFO at any time."""
-    def subscribe_internal(self, subject: bytes, queue: bytes | None, sid: bytes) -> None: ...
-    def unsubscribe_internal(self, sid: bytes) -> None: ...
-    def publish_internal(
-        self, subject: bytes, reply: bytes | None, headers: bytes | None, payload: bytes
-    ) -> bool:
-        """Route a message as if this internal client had published it. Return whether a subscriber got it.
-
-        `headers` is a whole header block, from the "NATS/1.0" line to the empty line. A `reply` of b"" leaves
-        an empty place for it in the MSG line, as nats-server's own messages do; None leaves none. Runs a
-        whole batch of the control loop's poller. Raises MemoryError.
-        """

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from os import sched_getaffinity
 
 from gnats.clock import Timer, call_later
-from gnats.core.client import Client
+from gnats.core.net.connection import Connection
 from gnats.core.poller import Poller
 from gnats.core.runtime.inbox import Inbox
 from gnats.core.runtime.state import ServerState
@@ -24,7 +24,7 @@ SLICE = 8
 DROPS_TOLD = 1.0
 """Seconds between two log lines about dropped events."""
 
-Event = tuple[int, Client | None, int, int, object]
+Event = tuple[int, Connection | None, int, int, object]
 
 
 def io_threads(wanted: int | str) -> int:

@@ -21,6 +21,7 @@ from gnats.connection.closed_state import ClosedState
 from gnats.connection.info import Info
 from gnats.connection.log_lines import describe, trace_line
 from gnats.core.client import Client
+from gnats.core.net.connection import Connection
 from gnats.core.net.log_records import LogCode
 from gnats.core.runtime.inbox import (
     EV_CLOSED,
@@ -758,7 +759,7 @@ class Server:
     def _on_event(self, event: Event) -> bool:
         """Handle an event of a poller; return True when the poller may resume a connection that waits."""
         kind, client, a, b, data = event
-        cid = client.cid if isinstance(client, Client) else 0
+        cid = client.cid if isinstance(client, Connection) else 0
         session = self.clients.get(cid) or self._others.get(cid)
         if kind == EV_RESPONSES:
             self.accounts.expect_responses(a)

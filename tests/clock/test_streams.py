@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -9,8 +10,11 @@ from support.caller import Message
 from support.clock import HeldClock
 
 from gnats.go.text import SECOND, rfc3339
+from gnats.jetstream.control import streams
+from gnats.jetstream.settings.config import StreamConfig
+from gnats.store.store import MsgStore
 
-from .client import Client, Subscription, header
+from .client import TIMEOUT, Client, Subscription, header
 
 LATE = 1.05
 """Seconds at most by which messages may outlive their age or TTL: expiry has a granularity."""
@@ -122,6 +126,53 @@ async def test_a_marker_is_left_when_a_subject_expires(js: Client, clock: HeldCl
         await clock.advance(wait)
         assert await messages(js, "M") == left
     assert await came.nothing()
+
+
+async def test_a_marker_that_a_full_stream_refuses_is_tried_again(js: Client, clock: HeldClock) -> None:
+    """Now and then: while the clock stands still, the server rests."""
+    config = {"name": "M", "subjects": ["M.>"], "storage": "memory", "discard": "new", "max_age": 60 * SECOND}
+    config |= {"allow_msg_ttl": True, "allow_rollup_hdrs": True, "subject_delete_marker_ttl": SECOND}
+    await js.api("STREAM.CREATE.M", config | {"max_msgs": 100})
+    for n in range(100):  # more than are looked at together
+        js.publish(f"M.{n}", b"x")
+    await js.fence()
+    await clock.advance(70)
+    assert await messages(js, "M") == 100
+    await js.api("STREAM.UPDATE.M", config | {"max_msgs": 200})
+    await clock.advance(5)
+    assert await messages(js, "M") == 0
+
+
+@pytest.mark.parametrize(
+    ("setting", "lines", "refused"),
+    [
+        ("allow_msg_ttl", ["Nats-TTL: 10s"], 10166),
+        (
+            "allow_msg_schedules",
+            ["Nats-Schedule: @at 2100-01-01T00:00:00Z", "Nats-Schedule-Target: U.to"],
+            10188,
+        ),
+    ],
+)
+async def test_a_setting_is_in_force_when_a_message_has_profited_by_it(
+    js: Client, monkeypatch: pytest.MonkeyPatch, setting: str, lines: list[str], refused: int
+) -> None:
+    """What comes in the middle of an update is refused: the store would not know what to do with it."""
+    loop, update = asyncio.get_running_loop(), streams._update_store
+
+    def wait_and_update(store: MsgStore, config: StreamConfig) -> None:
+        asked = asyncio.run_coroutine_threadsafe(js.request("U.a", b"x", header(*lines)), loop)
+        answers.append(asked.result(TIMEOUT).json)
+        update(store, config)
+
+    answers: list[dict[str, Any]] = []
+    monkeypatch.setattr(streams, "_update_store", wait_and_update)
+    config = {"name": "U", "subjects": ["U.>"], "storage": "memory"}
+    await js.stream("U")
+    await js.api("STREAM.UPDATE.U", config | {setting: True, "allow_rollup_hdrs": True})
+    [answer] = answers
+    assert answer["error"]["err_code"] == refused
+    assert await js.store("U.a", *lines)
 
 
 async def test_a_clock_that_is_set_back_keeps_messages_longer(js: Client, clock: HeldClock) -> None:

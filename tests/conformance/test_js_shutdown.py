@@ -8,8 +8,8 @@ import pytest
 from support.caller import Caller, parse
 from support.jetstream import API
 from support.launch import Launch
-from support.servers import until
-from support.wire import PING, PONG, Closed
+from support.servers import Kind, until
+from support.wire import Closed
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -20,8 +20,11 @@ def waiting(caller: Caller, consumer: str) -> int:
     return int(caller.request(f"{API}CONSUMER.INFO.S.{consumer}").json["num_waiting"])
 
 
-def test_pull_requests_end_when_the_server_stops(launch: Launch) -> None:
-    """The status says how many messages and bytes were still to come."""
+def test_pull_requests_end_when_the_server_stops(launch: Launch, kind: Kind) -> None:
+    """The status says how many messages and bytes were still to come.
+
+    nats-server gives its answers 50 ms to get out.
+    """
     server = launch(config=CONFIG)
     with Caller(server) as caller:
         caller.request(f"{API}STREAM.CREATE.S", {"name": "S", "subjects": ["s"]})
@@ -44,18 +47,18 @@ def test_pull_requests_end_when_the_server_stops(launch: Launch) -> None:
         try:
             while True:
                 op = caller.connection.read_op()
-                if op == PING:
-                    caller.send(PONG)
-                elif op.startswith(b"HMSG "):
+                if op.startswith(b"HMSG "):
                     message = parse(op)
                     assert not message.payload
                     told[message.subject] = message.header
         except Closed:
             pass
-        assert told == {
+        expected = {
             inbox: (
                 f"NATS/1.0 409 Server Shutdown\r\nNats-Pending-Messages: {request['batch']}\r\n"
                 f"Nats-Pending-Bytes: {request.get('max_bytes', 0)}\r\n\r\n"
             ).encode()
             for inbox, request in inboxes
         }
+        # On a slow machine 50 ms are too few.
+        assert told == expected or (kind.is_reference and told.items() <= expected.items())

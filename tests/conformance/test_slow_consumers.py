@@ -10,7 +10,7 @@ import pytest
 from support.launch import Launch
 from support.monitor import monitor, wait_connections
 from support.servers import Server
-from support.wire import PING, Connection
+from support.wire import Connection
 
 from .cases import QUIET
 
@@ -104,8 +104,7 @@ def test_write_deadline_closes_the_consumer(launch: Launch, connect: Callable[..
     slow, good, publisher = connect(server), connect(server), connect(server, subscribe=False)
     for first in range(0, 20_000, BATCH):
         publish(publisher, first)
-        got = [each for each in good.fence() if each != PING]
-        assert got == [message(number) for number in range(first, first + BATCH)]
+        assert good.fence() == [message(number) for number in range(first, first + BATCH)]
     server.wait_log(
         r"\[INF\] .* - Slow Consumer Detected: WriteDeadline of 300ms exceeded "
         r"with \d+ chunks of \d+ total bytes\."
@@ -126,8 +125,7 @@ def test_a_consumer_that_reads_late_gets_everything(
     total = 30_000
     for first in range(0, total, BATCH):
         publish(publisher, first)
-    got = [each for each in late.fence() if each != PING]
-    assert got == [message(number) for number in range(total)]
+    assert late.fence() == [message(number) for number in range(total)]
 
 
 def test_a_client_that_does_not_read_its_own_messages_is_closed(

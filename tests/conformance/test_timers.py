@@ -43,7 +43,7 @@ def test_who_does_not_answer_is_closed_after_ping_max(hasty: Server) -> None:
 
 
 def test_who_answers_stays_until_it_stops(hasty: Server) -> None:
-    with Connection(hasty.address) as silent, Connection(hasty.address) as connection:
+    with Connection(hasty.address, pings=True) as silent, Connection(hasty.address, pings=True) as connection:
         connection.send(QUIET)
         for _ in range(4):
             assert connection.read_op() == PING
@@ -53,7 +53,10 @@ def test_who_answers_stays_until_it_stops(hasty: Server) -> None:
 
 
 def test_messages_are_delivered_between_pings(hasty: Server) -> None:
-    with Connection(hasty.address) as subscriber, Connection(hasty.address) as publisher:
+    with (
+        Connection(hasty.address, pings=True) as subscriber,
+        Connection(hasty.address, pings=True) as publisher,
+    ):
         subscriber.send(QUIET + b"SUB timers 1\r\n")
         assert subscriber.read_op() == PING
         subscriber.send(PONG)
@@ -63,7 +66,7 @@ def test_messages_are_delivered_between_pings(hasty: Server) -> None:
 
 
 def test_who_is_active_is_pinged_less_often(hasty: Server) -> None:
-    with Connection(hasty.address) as idle, Connection(hasty.address) as active:
+    with Connection(hasty.address, pings=True) as idle, Connection(hasty.address, pings=True) as active:
         idle.send(QUIET)
         active.send(QUIET)
         assert active.read_op() == PING  # the first PING measures the round trip of active clients too
@@ -89,7 +92,7 @@ def _read_ping(connection: Connection) -> bool:
 
 def test_first_ping_comes_soon_after_connect(server: Server) -> None:
     """The first PING measures the round trip; it does not wait for the interval of two minutes."""
-    with Connection(server.address) as connection:
+    with Connection(server.address, pings=True) as connection:
         connection.send(QUIET)
         assert connection.read_op() == PING
         connection.send(PONG)

@@ -54,6 +54,14 @@ def test_a_sync_that_finds_nothing_to_do_waits_for_those_at_work(library: Path, 
     assert found.stdout == "first second\n"
 
 
+def test_the_end_of_a_store(library: Path, tmp_path: Path) -> None:
+    """What is acknowledged is synced, and what cannot be read now expires later."""
+    for name in ("syncTrue", "syncFalse", "failing", "expiry"):
+        (tmp_path / name).mkdir()
+    found = run(library, tmp_path / "page", "faults.closers", tmp_path)
+    assert not found.stdout, found.stdout
+
+
 @pytest.mark.parametrize(
     ("call", "always"),
     [

@@ -171,6 +171,19 @@ def test_a_purge_ends_what_is_pending(js: Js, name: str) -> None:
         assert pull(peer, name)[0].ack == (1, 6, 4, 0)
 
 
+def test_a_purge_of_one_filter_leaves_the_messages_of_the_others(js: Js, name: str) -> None:
+    js.create_stream(name, subjects=[f"{name}.>"])
+    filters = [f"{name}.a", f"{name}.b"]
+    js.create_consumer(name, "C", ack_policy="explicit", filter_subjects=filters)
+    js.publish(*filters * 3)
+    with js.peer() as peer:
+        pull(peer, name, 2)
+        js.purge(name, filter=filters[0])
+        info = js.consumer_info(name, "C")
+        assert (info["ack_floor"], info["num_ack_pending"], info["num_pending"]) == ((1, 1), 1, 2)
+        assert [message.ack for message in pull(peer, name, 2)] == [(1, 4, 3, 1), (1, 6, 4, 0)]
+
+
 @pytest.mark.parametrize("retention", ["interest", "workqueue"])
 def test_the_stream_forgets_what_was_acknowledged(js: Js, name: str, retention: str) -> None:
     js.create_stream(name, subjects=[f"{name}.>"], retention=retention)

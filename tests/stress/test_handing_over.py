@@ -89,17 +89,22 @@ FILL = b"".join(b"PUB n.%d 0\r\n\r\n" % i for i in range(8_000))  # makes a batc
 FIRST = b"PUB q 1\r\na\r\n"
 
 
-@pytest.mark.parametrize("name", ["first", "full", "subscription"])
+@pytest.mark.parametrize("name", ["first", "full", "subscription", "same", "same full"])
 def test_an_effect_does_not_come_before_its_cause(port: int, name: str) -> None:
-    """P publishes to Q, then does something that R sees; R then publishes to Q. Q gets P's message first."""
+    """P publishes to Q, then does something that R sees, or publishes to both at once; R then publishes to Q.
+
+    Q gets P's message first.
+    """
     peers = [[Peer(port, HELLO) for _ in range(2)] for _ in range(3)]
     sees: Callable[[Peer], bool]
     for n in range(ROUNDS):
         for p, q, r in product(*peers):
             q.send(b"SUB q 1\r\n")
             q.fence()
-            r.send(b"SUB r 2\r\nSUB reply 3\r\n")
+            r.send(b"SUB r 2\r\nSUB reply 3\r\nSUB both 5\r\n")
             r.fence()
+            q.send(b"SUB both 4\r\n")
+            q.fence()
             cause = b"PUB q 6\r\n%06d\r\n" % n
             batch, sees = {
                 "first": (FIRST + cause + b"PUB r 1\r\nb\r\n", lambda r: b"MSG r " in r.fence()),
@@ -108,6 +113,14 @@ def test_an_effect_does_not_come_before_its_cause(port: int, name: str) -> None:
                     lambda r: b"MSG r 2 1001" in r.fence(),
                 ),
                 "subscription": (FIRST + cause + b"SUB s 7\r\n", lambda r: not has_no_responder(r)),
+                "same": (FIRST + b"PUB both 6\r\n%06d\r\n" % n, lambda r: b"MSG both " in r.fence()),
+                "same full": (
+                    FIRST
+                    + b"PUB r 1\r\na\r\n"
+                    + b"PUB r 1001\r\nb%s\r\n" % bytes(1000) * 64
+                    + b"PUB both 1006\r\n%s%06d\r\n" % (bytes(1000), n),
+                    lambda r: b"MSG both " in r.fence(),
+                ),
             }[name]
             sender = threading.Thread(target=p.send, args=(batch + FILL,))
             sender.start()
@@ -118,9 +131,9 @@ def test_an_effect_does_not_come_before_its_cause(port: int, name: str) -> None:
             sender.join()
             p.send(b"UNSUB 7\r\n")
             p.fence()
-            q.send(b"UNSUB 1\r\n")
+            q.send(b"UNSUB 1\r\nUNSUB 4\r\n")
             q.fence()
-            r.send(b"UNSUB 2\r\nUNSUB 3\r\n")
+            r.send(b"UNSUB 2\r\nUNSUB 3\r\nUNSUB 5\r\n")
             r.fence()
     for peer in (each for some in peers for each in some):
         peer.close()

@@ -143,6 +143,31 @@ def test_many_slow_consumers_take_the_memory_of_one(
     assert resident(server) - before < 96 << 20
 
 
+@pytest.mark.skipif(bool(SANITIZED), reason="a sanitizer keeps what is freed")
+def test_short_payloads_that_come_in_parts_take_the_memory_of_others(
+    launch: Callable[..., Server], kind: Kind, peers: ExitStack
+) -> None:
+    """Else a subscriber that reads nothing holds fifty times the bytes that count against max_pending."""
+    if kind.is_reference:
+        pytest.skip("it copies")
+    server = launch(config=f"max_pending: {64 << 20}")
+    peers.callback(Slow(server.port, BARE).close)
+    fencer = peers.enter_context(Peer(server.port))
+    fencer.send(b"".join(map(published, [NOISE] * 32)))  # more than the socket's buffers hold
+    fencer.fence()
+    publishers = [peers.enter_context(Peer(server.port)) for _ in range(100)]
+    for publisher in publishers:
+        publisher.send(b"PUB a 10\r\n01234")
+    fencer.fence()
+    before = resident(server)
+    for _ in range(50):
+        for publisher in publishers:
+            publisher.send(b"56789\r\nPUB a 10\r\n01234")
+        fencer.fence()
+    # 120 kB of messages; 2 KiB for each would be 10 MiB.
+    assert resident(server) - before < 2 << 20
+
+
 @pytest.mark.skipif(bool(SANITIZED), reason="a sanitizer has an allocator of its own")
 @pytest.mark.parametrize("name", ["gnats-loop", "gnats-threads"])
 def test_without_memory_for_a_block_each_subscriber_has_a_copy(

@@ -46,9 +46,9 @@ class Member:
         return self.say(b"PUB %b %b %d" % (subject, reply, len(payload)), payload)
 
     def hear(self) -> bytes:
-        """Return the bytes received since the last call, without the server's INFO and PING."""
+        """Return the bytes received since the last call, without the server's INFO."""
         ops = self.connection.fence()
-        return b"".join(op for op in ops if not op.startswith((b"INFO ", b"PING")))
+        return b"".join(op for op in ops if not op.startswith(b"INFO "))
 
 
 def plain(heard: bytes) -> bytes:

@@ -25,7 +25,7 @@ from gnats.store.store import FileStore, MemStore
 from gnats.testing import ServerThread
 from support.caller import Message, parse
 from support.servers import REFERENCE, Server
-from support.wire import PING, PONG, Connection, connect_op, publish_op
+from support.wire import PONG, Connection, connect_op, publish_op
 
 NUMBERS = (
     "num_ack_pending",
@@ -72,12 +72,10 @@ class Peer(Connection):
         """Return the next message; answer PINGs. Raises AssertionError for any other operation."""
         while True:
             op = self._waiting.pop(0) if self._waiting else self.read_op()
-            if op == PING:
-                self.send(PONG)
-            elif b"MSG" in op[:4]:
+            if b"MSG" in op[:4]:
                 assert b"  " not in op.partition(b"\r\n")[0] or TWO_BLANKS in op, op
                 return parse(op)
-            elif op != PONG:
+            if op != PONG:
                 raise AssertionError(f"unexpected {op!r}")
 
     def msgs(self, n: int) -> list[Message]:

@@ -220,10 +220,8 @@ class Client:
         return [header or body for header, body in map(parts, self.connection.fence()) if header or body]
 
     def read(self) -> Reply:
-        """Return the next message. Answer the server's PINGs: the first may come while a test is busy."""
-        while (op := self.connection.read_op()) == b"PING\r\n":
-            self.connection.send(b"PONG\r\n")
-        return parts(op)
+        """Return the next message."""
+        return parts(self.connection.read_op())
 
     def ask_all(self, messages: Sequence[tuple[bytes, bytes, Sequence[bytes]]]) -> list[bytes]:
         """Publish messages (subject, payload, header lines) in one write; return their replies' payloads."""

@@ -6,7 +6,7 @@ import ssl
 from typing import Any
 
 from .certs import Certificate, Certificates
-from .wire import PING, Closed, Connection
+from .wire import Closed, Connection
 
 TLS_1_2, TLS_1_3 = ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3
 PLAIN_CONNECT = b'CONNECT {"verbose":false,"protocol":0}\r\n'
@@ -67,13 +67,10 @@ class TLSConnection(Connection):
                 raise
 
     def read_op(self) -> bytes:
-        """Return the next operation that is not a PING."""
         if self._first:
             self._first = False
             self.secure()
-        while (op := super().read_op()) == PING:
-            pass
-        return op
+        return super().read_op()
 
     def secure(self) -> None:
         """Shake hands. Raises ValueError when something unread came in clear text."""

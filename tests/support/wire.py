@@ -58,10 +58,15 @@ class Closed(Exception):
 
 
 class Connection:
-    """A raw connection that has read INFO. A read raises TimeoutError after TIMEOUT seconds of silence."""
+    """A raw connection that has read INFO. A read raises TimeoutError after TIMEOUT seconds of silence.
 
-    def __init__(self, address: tuple[str, int], source: str = "127.0.0.1") -> None:
+    It answers the server's PINGs: the first comes about two seconds after CONNECT, in the middle of a slow
+    test. With `pings` it returns them like other operations, and answers none.
+    """
+
+    def __init__(self, address: tuple[str, int], source: str = "127.0.0.1", *, pings: bool = False) -> None:
         """Connect from the address `source` and read INFO. Raises OSError, or Closed when none comes."""
+        self._pings = pings
         self.sock = socket.create_connection(address, TIMEOUT, source_address=(source, 0))
         self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.local: tuple[str, int] = self.sock.getsockname()
@@ -112,10 +117,14 @@ class Connection:
 
     def read_op(self) -> bytes:
         """Return the next operation. Raises Closed when the connection ends first."""
-        while (end := next_op(self._buffer)) < 0:
-            if not self._fill():
-                raise Closed(self._take(len(self._buffer)))
-        return self._take(end)
+        while True:
+            while (end := next_op(self._buffer)) < 0:
+                if not self._fill():
+                    raise Closed(self._take(len(self._buffer)))
+            op = self._take(end)
+            if self._pings or op != PING:
+                return op
+            self.send(PONG)
 
     def _take(self, size: int) -> bytes:
         taken = bytes(self._buffer[:size])

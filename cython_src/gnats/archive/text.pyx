@@ -6,7 +6,7 @@ from libc.string cimport memcpy
 
 import re
 
-cdef const char *DIGITS = b"0123456789abcdef"
+from gnats.includes.text cimport HEX_DIGITS
 
 _SHOWN = re.compile(rb"\\x([0-9a-fA-F]{2})")
 
@@ -50,8 +50,8 @@ cdef size_t show_bytes(const uint8_t *p, size_t n, uint8_t *out) noexcept nogil:
         if size == 0 or (p[0] == c'\\' and n >= 4 and p[1] == c'x' and is_hex(p[2]) and is_hex(p[3])):
             out[0] = c'\\'
             out[1] = c'x'
-            out[2] = DIGITS[p[0] >> 4]
-            out[3] = DIGITS[p[0] & 15]
+            out[2] = HEX_DIGITS[p[0] >> 4]
+            out[3] = HEX_DIGITS[p[0] & 15]
             out += 4
             size = 1
         else:

@@ -4,6 +4,7 @@ from libc.stdint cimport int64_t, uint64_t
 
 from gnats.bench.fleet cimport Conn, Fleet
 from gnats.bench.frames cimport Reader
+from gnats.includes.text cimport HEX_DIGITS
 
 cdef enum:
     CODE_NO_RESPONDERS = -1100
@@ -42,7 +43,7 @@ cdef inline void put_hex(char *room, uint64_t value) noexcept nogil:
     """Write the low 32 bits as 8 hexadecimal digits."""
     cdef int i
     for i in range(8):
-        room[7 - i] = b"0123456789abcdef"[value & 15]
+        room[7 - i] = HEX_DIGITS[value & 15]
         value >>= 4
 
 

@@ -5,6 +5,7 @@ from libc.stdio cimport snprintf
 
 from gnats.includes.linux cimport clock_gettime, timespec
 from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
+from gnats.includes.units cimport SECOND
 from gnats.store.base cimport STORE_OK, StoreMsg
 from gnats.store.index.filter cimport Filter, filter_free, filter_make
 from gnats.store.store cimport MsgStore
@@ -18,7 +19,7 @@ cdef extern from "<time.h>" nogil:
 cdef int64_t cpu_ns() noexcept nogil:
     cdef timespec ts
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ts)
-    return ts.tv_sec * <int64_t> 1000000000 + ts.tv_nsec
+    return ts.tv_sec * SECOND + ts.tv_nsec
 
 
 def append(

@@ -1,4 +1,4 @@
-"""A client (the protocol half of client.go): the session of a NATS client, or one of the server's own subscribers."""
+"""A client (the protocol half of client.go): the session of a NATS client."""
 cimport cython
 from libc.stddef cimport size_t
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
@@ -32,7 +32,6 @@ cdef class Client(Subscriber):
     cdef Timer auth_timer
     cdef int64_t auth_timeout     # ns
     cdef Pings pings
-    cdef uint64_t batch_subs      # SUB and UNSUB verbs in the current read
     # under lock: left by the control plane for the owner
     cdef ConnectOptions staged
     cdef Limits staged_limits
@@ -40,13 +39,11 @@ cdef class Client(Subscriber):
     cdef char *connect_info       # INFO line to send behind the first PONG, or NULL
     cdef size_t connect_info_len
 
-    # -- the session: the functions of core.net.connection.Session, and their parts --
+    # -- the session: the functions of core.net.connection.SessionType, and their parts --
     cdef void begin_pings(self) noexcept nogil
     cdef void feed(self, size_t direct, char *buf, size_t n) noexcept nogil
     cdef void parse_bytes(self, char *buf, size_t n) noexcept nogil
     cdef bint parse_kept(self) noexcept nogil
-    cdef void begin_batch(self) noexcept nogil      # before and after the bytes of a read are parsed
-    cdef void account_batch(self) noexcept nogil
     cdef void take_requests(self, uint32_t ctl) noexcept nogil
     cdef void take_options(self) noexcept nogil     # of an accepted CONNECT
     cdef void apply_limits(self, const Limits *limits) noexcept nogil

@@ -8,19 +8,18 @@ from libc.string cimport memcpy, strlen
 from gnats.core.accounts.account cimport Account
 from gnats.core.accounts.guard cimport may_subscribe
 from gnats.core.accounts.imports cimport renew_shadows
-from gnats.core.accounts.subscriber cimport Subscriber
+from gnats.core.accounts.subscriber cimport Subscriber, begin_read, end_read
 from gnats.core.accounts.subscriptions cimport (
     add_sub,
     apply_permissions,
-    has_many_subs,
+    end_subscriptions,
     remove_all_subs,
     remove_some_subs,
     unsubscribe,
     unsubscribe_exhausted,
 )
 from gnats.core.auth.permissions cimport Permissions
-from gnats.core.batch cimport end_batch
-from gnats.core.messages.message cimport SIZES_ROOM, Message, message_set_data
+from gnats.core.messages.message cimport Message
 from gnats.core.net.connection cimport (
     AUTHENTICATION_TIMEOUT,
     AUTHENTICATION_VIOLATION,
@@ -39,7 +38,7 @@ from gnats.core.net.connection cimport (
     SESSION_TIMERS,
     UNANSWERED,
     Connection,
-    Session,
+    SessionType,
     queue_text,
 )
 from gnats.core.net.log_records cimport (
@@ -51,7 +50,7 @@ from gnats.core.net.log_records cimport (
     TRACE_OUT,
     trace_verb,
 )
-from gnats.core.net.pollstate cimport PollerBase, hand_over_first, pollstate_busy
+from gnats.core.net.pollstate cimport PollerBase, hand_over_first
 from gnats.core.pings cimport (
     pong_received,
     process_ping_timer,
@@ -78,30 +77,24 @@ from gnats.core.protocol.parser cimport (
     parser_wants,
     payload_filled,
 )
-from gnats.core.publishing cimport begin_message, process_inbound_client_msg, route_msg, trace_too_large
-from gnats.core.runtime.clock cimport monotonic_ns
-from gnats.core.runtime.inbox cimport EV_CONNECT, EV_INFO, inbox_reading
+from gnats.core.publishing cimport begin_message, process_inbound_client_msg, trace_too_large
+from gnats.core.runtime.inbox cimport EV_CONNECT, EV_INFO
 from gnats.core.runtime.kinds cimport CLIENT
-from gnats.core.runtime.quiesce cimport qs_offline, qs_online
 from gnats.core.runtime.slice cimport Slice
 from gnats.core.runtime.state cimport ServerState
 from gnats.core.runtime.timers cimport Timer, timer_clear
 from gnats.core.subjects.sublist cimport Subscription
-from gnats.core.subjects.subtable cimport subtable_find, subtable_text
-from gnats.includes.atomics cimport bump64, load8, load64, loadi64, store8, storei64
-from gnats.includes.linux cimport eventfd_write
+from gnats.core.subjects.subtable cimport subtable_find
+from gnats.includes.atomics cimport load8, loadi64, store8, storei64
 from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
 from gnats.includes.text cimport NUMBER_ROOM, is_text, put_number
 from gnats.includes.times cimport duration_of
 
 cdef enum:
-    NOTED = 32768                  # bytes of a closed connection's subscription list, which monitoring shows
-
-cdef enum:
     T_AUTH = SESSION_TIMERS
     T_PING
 
-cdef Session CLIENT_SESSION
+cdef SessionType CLIENT_SESSION
 cdef ParserHandlers VERBS
 
 
@@ -132,7 +125,7 @@ cdef uint32_t split_line(char *arg, size_t n, Slice *out, uint32_t most) noexcep
 
 
 cdef class Client(Subscriber):
-    """A connection of a NATS client, or one of the server's own subscribers (fd -1); see Connection.
+    """A connection of a NATS client; see Connection.
 
     Sizes are in bytes, `ping_interval` in seconds; -1 for max_payload or max_subs means no limit.
     """
@@ -276,57 +269,6 @@ cdef class Client(Subscriber):
         """Whether the client's first PING has been answered. From then on it may be sent INFO at any time."""
         return load8(&self.first_pong_sent) != 0
 
-    def subscribe_internal(self, bytes subject not None, bytes queue, bytes sid not None) -> None:
-        """Subscribe one of the server's own clients: messages arrive as EV_MSG.
-
-        Raises ValueError for an invalid subject or a sid in use, MemoryError.
-        """
-        cdef int error = 0
-        cdef bytes q = queue or b""
-        cdef Subscription *s
-        if subtable_find(&self.subs, PyBytes_AS_STRING(sid), PyBytes_GET_SIZE(sid)) != NULL:
-            raise ValueError(f"sid {sid!r} is in use")
-        s = add_sub(
-            self, PyBytes_AS_STRING(subject), PyBytes_GET_SIZE(subject), PyBytes_AS_STRING(q), PyBytes_GET_SIZE(q),
-            PyBytes_AS_STRING(sid), PyBytes_GET_SIZE(sid), &error)
-        if s == NULL:
-            raise MemoryError if error == 0 else ValueError(f"invalid subject {subject!r}")
-
-    def unsubscribe_internal(self, bytes sid not None) -> None:
-        """Undo subscribe_internal. Raises KeyError for an unknown sid."""
-        cdef Subscription *s = subtable_find(&self.subs, PyBytes_AS_STRING(sid), PyBytes_GET_SIZE(sid))
-        if s == NULL:
-            raise KeyError(sid)
-        unsubscribe(self, s)
-
-    def publish_internal(self, bytes subject not None, bytes reply, bytes headers, bytes payload not None) -> bool:
-        """Route a message as if this internal client had published it. Return whether a subscriber received it.
-
-        `headers` is a whole header block, from the "NATS/1.0" line to the empty line. A `reply` of b"" leaves an empty
-        place for it in the MSG line, as nats-server's own messages do; None leaves none. Runs a whole batch of the
-        control loop's poller. Raises MemoryError.
-        """
-        cdef bytes hdr = headers or b""
-        cdef bytes msg = hdr + payload
-        cdef char[SIZES_ROOM] sizes
-        cdef Message m
-        cdef bint delivered
-        qs_online(&self.ps.qs)
-        self.ps.now = monotonic_ns()
-        begin_message(self, &m)
-        m.subject.p = PyBytes_AS_STRING(subject)
-        m.subject.n = PyBytes_GET_SIZE(subject)
-        if reply is not None:
-            m.reply.p = PyBytes_AS_STRING(reply)
-            m.reply.n = PyBytes_GET_SIZE(reply)
-        message_set_data(&m, PyBytes_AS_STRING(msg), PyBytes_GET_SIZE(hdr), PyBytes_GET_SIZE(msg), sizes)
-        delivered = route_msg(self, &m)
-        end_batch(self.ps)
-        if pollstate_busy(self.ps):
-            eventfd_write(self.ps.evfd, 1)
-        qs_offline(&self.ps.qs)
-        return delivered
-
     # -- the session ---------------------------------------------------------------------------------------------
 
     cdef void begin_pings(self) noexcept nogil:
@@ -335,10 +277,11 @@ cdef class Client(Subscriber):
         start_ping_timer(self, &self.pings)
 
     cdef void feed(self, size_t direct, char *buf, size_t n) noexcept nogil:
-        self.begin_batch()
+        self.parser.trace = self.trace
+        begin_read(self)
         if (direct == 0 or payload_filled(&self.parser, direct) == PARSE_OK) and n:
             self.parse_bytes(buf, n)
-        self.account_batch()
+        end_read(self)
 
     cdef void parse_bytes(self, char *buf, size_t n) noexcept nogil:
         """Parse. Keep the bytes behind a punted verb until the control plane has answered."""
@@ -361,7 +304,8 @@ cdef class Client(Subscriber):
         cdef char *pre = self.pre
         if pre == NULL:
             return False
-        self.begin_batch()
+        self.parser.trace = self.trace
+        begin_read(self)
         if parse(&self.parser, pre + self.pre_at, self.pre_len - self.pre_at) == PARSE_PUNT:
             self.paused |= UNANSWERED
             self.pre_at += self.parser.consumed
@@ -370,24 +314,8 @@ cdef class Client(Subscriber):
         if self.pre_at == self.pre_len:
             self.pre = NULL
             free(pre)
-        self.account_batch()
+        end_read(self)
         return True
-
-    cdef void begin_batch(self) noexcept nogil:
-        self.parser.trace = self.trace
-        self.batch_msgs = self.batch_bytes = self.batch_subs = 0
-        inbox_reading(&self.source)
-
-    cdef void account_batch(self) noexcept nogil:
-        inbox_reading(NULL)
-        if self.batch_msgs:
-            bump64(&self.in_msgs, self.batch_msgs)
-            bump64(&self.in_bytes, self.batch_bytes)
-            bump64(&self.ps.in_msgs, self.batch_msgs)
-            bump64(&self.ps.in_bytes, self.batch_bytes)
-        if self.batch_msgs or self.batch_subs:
-            storei64(&self.last_in, self.ps.now)
-        self.batch_msgs = self.batch_bytes = self.batch_subs = 0
 
     cdef void take_requests(self, uint32_t ctl) noexcept nogil:
         cdef Limits limits
@@ -451,14 +379,7 @@ cdef class Client(Subscriber):
     cdef bint end_session(self) noexcept nogil:
         timer_clear(&self.ps.timers, &self.auth_timer)
         timer_clear(&self.ps.timers, &self.pings.timer)
-        self.last_nsubs = load64(&self.nsubs)
-        if self.fd >= 0:
-            self.last_subs = subtable_text(&self.subs, NOTED, &self.last_subs_len)
-        # Remove the subscriptions of the server's own clients at once.
-        if self.fd >= 0 and has_many_subs(self) and not load8(&self.ps.hurry):
-            return True
-        remove_all_subs(self)
-        return False
+        return end_subscriptions(self)
 
     # -- verbs ---------------------------------------------------------------------------------------------------
 
@@ -563,7 +484,7 @@ cdef class Client(Subscriber):
         queue.n = 0
         if count == 3:
             queue = args[1]
-        self.batch_subs += 1
+        self.read_subs += 1
         if (
             not may_subscribe(&self.guard, args[0].p, args[0].n, queue.p, queue.n)
             or is_text(queue.p, queue.n, b"_sys_")
@@ -596,7 +517,7 @@ cdef class Client(Subscriber):
             return self.violation(BAD_UNSUB_ARGS, 0, arg, n)
         if count == 2:
             max = parse_size(args[1].p, args[1].n)
-        self.batch_subs += 1
+        self.read_subs += 1
         if self.verbose:
             send_ok(self)
         s = subtable_find(&self.subs, args[0].p, args[0].n)

@@ -20,7 +20,6 @@ from gnats.core.runtime.clock cimport (
     held_due,
     monotonic_ns,
     round_of_timers,
-    monotonic_ns,
 )
 from gnats.core.runtime.inbox cimport Inbox
 from gnats.core.runtime.quiesce cimport qs_offline, qs_online, qs_reclaim, qs_register, qs_unregister

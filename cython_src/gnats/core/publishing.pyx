@@ -51,8 +51,8 @@ cdef inline bint route_here(Subscriber c, const Message *m) noexcept nogil:
 
 cdef inline void check_and_route(Subscriber c, Message *m, Mappings *mappings) noexcept nogil:
     """Map, check and route a message. `mappings` (NULL: none) may change it."""
-    c.batch_msgs += 1
-    c.batch_bytes += m.n
+    c.read_msgs += 1
+    c.read_bytes += m.n
     if unlikely(mappings != NULL):
         map_subject(c, m, mappings)   # checks and subscribers see the mapped subject only
     if c.trace:

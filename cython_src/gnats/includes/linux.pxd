@@ -2,6 +2,8 @@
 from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
+from gnats.includes.units cimport SECOND
+
 cdef extern from "<sys/epoll.h>" nogil:
     ctypedef union epoll_data_t:
         void *ptr
@@ -80,7 +82,7 @@ cdef extern from "<sys/types.h>" nogil:
 cdef inline int64_t kernel_ns(int clock) noexcept nogil:
     cdef timespec ts
     clock_gettime(clock, &ts)
-    return ts.tv_sec * <int64_t> 1000000000 + ts.tv_nsec
+    return ts.tv_sec * SECOND + ts.tv_nsec
 
 
 cdef inline int64_t stopwatch_ns() noexcept nogil:

@@ -9,6 +9,12 @@ from libc.string cimport memcmp, memcpy, strlen
 cdef enum:
     NUMBER_ROOM = 20    # digits of the largest 64-bit number
 
+cdef extern from * nogil:
+    """
+    #define GNATS_HEX_DIGITS "0123456789abcdef"
+    """
+    const char *HEX_DIGITS "GNATS_HEX_DIGITS"
+
 
 cdef inline char *put(char *p, const char *src, size_t n) noexcept nogil:
     memcpy(p, src, n)

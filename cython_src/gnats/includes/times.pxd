@@ -5,6 +5,8 @@ A duration from a client or a configuration may be as long as an int64 says: cen
 """
 from libc.stdint cimport INT64_MAX, INT64_MIN, int64_t
 
+from gnats.includes.units cimport SECOND
+
 cdef extern from *:
     """
     #define GNATS_SUM_OVERFLOWS(a, b, out) __builtin_add_overflow((a), (b), (out))
@@ -35,7 +37,7 @@ cdef inline int64_t time_before(int64_t t, int64_t d) noexcept nogil:
 cdef inline int64_t whole_seconds(int64_t secs) noexcept nogil:
     """Return whole seconds in ns."""
     cdef int64_t ns
-    if GNATS_PRODUCT_OVERFLOWS(secs, 1000000000, &ns):
+    if GNATS_PRODUCT_OVERFLOWS(secs, SECOND, &ns):
         return INT64_MAX if secs > 0 else INT64_MIN
     return ns
 

@@ -26,6 +26,7 @@ from gnats.store.base cimport (
     STORE_NOT_FOUND,
     STORE_OK,
     STORE_TOO_LARGE,
+    STORE_UNREADABLE,
     StoreLimits,
     StoreMsg,
     blk_by_index,
@@ -35,6 +36,7 @@ from gnats.store.base cimport (
     last_of,
     rebuild_subjects,
     roll,
+    sync_written,
 )
 from gnats.store.block cimport MsgBlock, Sealer, block_sync_fd, env_sync, env_sync_failed
 from gnats.store.format.record cimport MAX_SEQ
@@ -222,18 +224,20 @@ cdef class MsgStore(StoreBase):
             some = expiry.expired(self, now, seqs, 64)
             for i in range(some):
                 code = removing.remove_msg(self, seqs[i], False, True)
-                if code == STORE_FAILED or code == STORE_NO_MEMORY:
-                    return gone
                 gone += code == STORE_OK
+                if code == STORE_FAILED or code == STORE_NO_MEMORY:
+                    expire_again(self, seqs + i, some - i, now)
+                    return gone
+                if code == STORE_UNREADABLE:
+                    expire_again(self, seqs + i, 1, now)
             if some == 0:
                 break
         return gone
 
     cdef uint32_t expired(self, int64_t now, uint64_t *seqs, uint32_t n) noexcept nogil:
-        cdef uint32_t some = expiry.expired(self, now, seqs, n), i
-        # The stream removes these messages, which may fail: expire them once more a little later.
-        for i in range(some):
-            expiry.ttl_again(self, seqs[i], time_after(now, AGAIN))
+        cdef uint32_t some = expiry.expired(self, now, seqs, n)
+        # The stream removes these messages, which may fail.
+        expire_again(self, seqs, some, now)
         return some
 
     # --- questions ---
@@ -706,9 +710,9 @@ cdef class MsgStore(StoreBase):
         return n
 
     def close(self) -> None:
-        """Write the messages that wait, and the state files, and close. Raises StoreFailure when a write failed.
+        """Write the messages that wait, and the state files, and close; with sync_always, sync what was written.
 
-        Closing again does nothing.
+        Raises StoreFailure when a write or a sync failed. Closing again does nothing.
         """
         cdef int rc
         if self.closed:
@@ -716,7 +720,8 @@ cdef class MsgStore(StoreBase):
         with nogil:
             maintenance.write_state(self, True)
             pthread_mutex_lock(&self.lock)
-            rc = flush_last(self)
+            # With sync_always, acknowledgements may be about to leave: sync() finds nothing to do in a closed store.
+            rc = sync_written(self)
             self.closed = True
             pthread_mutex_unlock(&self.lock)
         self.release()
@@ -735,6 +740,13 @@ cdef class MsgStore(StoreBase):
             close(self.env.storefd)
         self.env.dirfd = self.env.storefd = -1
         pthread_mutex_unlock(&self.lock)
+
+
+cdef void expire_again(MsgStore s, const uint64_t *seqs, uint32_t n, int64_t now) noexcept nogil:
+    # Has messages expire once more, a little later, after they were taken from those that have a TTL.
+    cdef uint32_t i
+    for i in range(n):
+        expiry.ttl_again(s, seqs[i], time_after(now, AGAIN))
 
 
 cdef inline int flushed(MsgStore s, int code) noexcept nogil:

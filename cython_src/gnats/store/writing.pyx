@@ -3,6 +3,7 @@ from libc.stdint cimport int64_t, uint16_t, uint32_t, uint64_t
 
 from gnats.core.messages.headers cimport named_header
 from gnats.includes.atomics cimport likely, unlikely
+from gnats.includes.layout cimport static_assert
 from gnats.store.base cimport (
     STORE_CLOSED,
     STORE_FAILED,
@@ -44,7 +45,7 @@ from gnats.store.format.record cimport (
     record_size,
 )
 from gnats.store.index.seqset cimport seqset_delete_range, seqset_insert_range
-from gnats.store.index.stree cimport SimpleState, stree_find, stree_insert
+from gnats.store.index.stree cimport MAX_TREE_SUBJECT, SimpleState, stree_find, stree_insert
 from gnats.store.removing cimport enforce_bytes, enforce_msgs, remove_msg
 from gnats.store.scheduling cimport schedule_stored
 
@@ -103,6 +104,7 @@ cdef int store_msg(
     cdef size_t mark = EMPTY_RECORD if mark_whole and not s.env.in_memory else 0
     if unlikely(s.closed):
         return STORE_CLOSED
+    static_assert(MAX_SUBJECT <= MAX_TREE_SUBJECT)
     if unlikely(rl > MAX_RECORD or subject_n > MAX_SUBJECT):
         return STORE_TOO_LARGE
     size = subject_n + hdr_n + msg_n + 16 if s.env.in_memory else rl

@@ -1,19 +1,19 @@
 """Reads many connections or subscriptions at once, for monitoring: each by itself, not all at one moment."""
 
 from gnats.core.accounts.account import Account
-from gnats.core.client import Client
+from gnats.core.accounts.subscriber import Subscriber
 from gnats.core.subjects.sublist import Sublist
 
-def column(connections: list[Client], name: str) -> list[int]:
+def column(connections: list[Subscriber], name: str) -> list[int]:
     """Return one of snapshot()'s counters (not "stalls") for each connection.
 
     Raises KeyError for an unknown name.
     """
 
-def total(connections: list[Client], name: str) -> int:
+def total(connections: list[Subscriber], name: str) -> int:
     """Return the sum of column(). Raises KeyError for an unknown name."""
 
-def account_of(c: Client) -> Account:
+def account_of(c: Subscriber) -> Account:
     """Return the account that a connection is bound to."""
 
 Row = tuple[bytes, bytes, bytes, int, int, int, Account | None]

@@ -3,7 +3,7 @@
 from gnats.core.net.log_records import Recorder
 
 class Connection(Recorder):
-    """A connection, or an internal subscriber (fd -1); Python creates Clients.
+    """A connection, or one of the server's own subscribers (fd -1).
 
     It owns the connected, non-blocking socket `fd` from construction on. Call its methods on the control loop
     only.

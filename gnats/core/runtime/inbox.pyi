@@ -1,6 +1,6 @@
 """The control plane's inbox: events that pollers post for Python, behind one eventfd for each server."""
 
-from gnats.core.client import Client
+from gnats.core.net.connection import Connection
 
 EV_CONNECT: int
 """CONNECT was received: data is its argument. The connection stops until client.connected() or a close."""
@@ -58,7 +58,7 @@ class Inbox:
         """Whether an event that waits names a stream or a consumer."""
     def stats(self) -> dict[str, int]:
         """Return `events`, their `bytes`, `parked` connections now; `parkings`, `dropped` since the start."""
-    def drain(self, most: int = 64) -> list[tuple[int, Client | None, int, int, object]]:
+    def drain(self, most: int = 64) -> list[tuple[int, Connection | None, int, int, object]]:
         """Return up to `most` events as (event, client, a, b, data); connections take turns.
 
         `data` is None when there was no memory for it.

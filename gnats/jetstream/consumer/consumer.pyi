@@ -2,14 +2,14 @@
 
 from typing import Any
 
-from gnats.jetstream.engine.observer import Observer
+from gnats.jetstream.engine.consumerbase import ConsumerBase
 from gnats.jetstream.settings.config import ConsumerConfig
 from gnats.jetstream.stream.stream import Stream
 
 class ResetError(ValueError):
     """A consumer cannot be reset to a sequence; the text is nats-server's."""
 
-class Consumer(Observer):
+class Consumer(ConsumerBase):
     """A consumer of a stream. Used from the control loop's thread, unless a method says otherwise.
 
     `config` is a checked configuration; `account` is the account's name. `domain` and `reply_v2` determine

@@ -365,8 +365,9 @@ class Stream:
             if config.storage == FILE:
                 undo = await asyncio.to_thread(Undo, self.directory)
                 await asyncio.to_thread(write_stream_meta, self.directory, config, self.created, self.seal)
-            self._change(config)
+            # The store first: it must know TTLs and schedules before the first one is acknowledged.
             await in_thread(lambda: _update_store(self.store, config))
+            self._change(config)
         except Exception as exc:
             await self._change_back(old, undo)
             if isinstance(exc, OSError):

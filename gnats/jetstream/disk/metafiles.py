@@ -14,10 +14,10 @@ import contextlib
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from gnats.conf.digest import new_sha256
 from gnats.go.json import JSONError, marshal, unmarshal
 from gnats.go.structs import TIME
 from gnats.go.text import rfc3339
@@ -156,7 +156,9 @@ def _deleted(directory: Path) -> Path:
     """Return the name of a directory during its deletion: with a prefix, or a hash when that is too long."""
     name = directory.name.encode()
     if len(DELETED) + len(name) > _LONGEST_NAME:
-        return directory.with_name(DELETED + sha256(name).hexdigest())
+        digest = new_sha256()
+        digest.update(name)
+        return directory.with_name(DELETED + digest.hexdigest())
     return directory.with_name(DELETED + directory.name)
 
 

@@ -1,10 +1,10 @@
 """The data plane's half of a stream, as the control plane uses it."""
 
 from gnats.core.accounts.account import Account
-from gnats.core.client import Client
+from gnats.core.internal import InternalSubscriber
 from gnats.jetstream.consumer.consumer import Consumer
+from gnats.jetstream.engine.consumerbase import ConsumerBase
 from gnats.jetstream.engine.engine import Engine, StreamBase
-from gnats.jetstream.engine.observer import Observer
 from gnats.jetstream.engine.usage import Usage
 from gnats.jetstream.settings.config import StreamConfig
 from gnats.jetstream.state.batchtable import BatchLimits
@@ -32,7 +32,7 @@ class Stream(StreamBase):
     engine: Engine
     store: MsgStore
     name: str
-    client: Client
+    client: InternalSubscriber
     account_usage: Usage | None
     server_usage: Usage | None
     batch_limits: BatchLimits
@@ -59,7 +59,7 @@ class Stream(StreamBase):
     @property
     def is_subscribed(self) -> bool: ...
     @property
-    def consumers(self) -> tuple[Observer, ...]:
+    def consumers(self) -> tuple[ConsumerBase, ...]:
         """The consumers, oldest first."""
     def configure(self, config: StreamConfig, *, sync_always: bool = False) -> None:
         """Apply a checked StreamConfig, at the start or as an update. The caller configures the store.
@@ -84,9 +84,9 @@ class Stream(StreamBase):
         """Stop storing messages and answering direct gets."""
     def close(self) -> None:
         """Close the stream: after its consumers, before the store, which the caller closes. Idempotent."""
-    def add_consumer(self, consumer: Observer) -> None:
+    def add_consumer(self, consumer: ConsumerBase) -> None:
         """Notify a consumer of stored and removed messages. Raises MemoryError."""
-    def remove_consumer(self, consumer: Observer) -> None:
+    def remove_consumer(self, consumer: ConsumerBase) -> None:
         """Stop notifying a consumer; the caller must bury it then (Engine.bury). Raises MemoryError."""
     def consumers_with(self, subject: bytes) -> list[Consumer]:
         """Return the consumers with a filter that overlaps with a subject, which may have wildcards.

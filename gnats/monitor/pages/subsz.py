@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Protocol
 from gnats.accounts.account import Account
 from gnats.clock import time_ns
 from gnats.core.accounts.listing import account_of, column, matching, shadows
-from gnats.core.client import Client
+from gnats.core.accounts.subscriber import Subscriber
 from gnats.core.subjects.subject import valid_literal_subject
 from gnats.errors import RequestError
 from gnats.go.text import rfc3339
@@ -116,7 +116,7 @@ def _matching(
 def _all(server: SubszServer, accounts: list[Account], offset: int, limit: int) -> Steps[Listing]:
     """List a page of all subscriptions, by connection. Reads only the subscriptions that it shows."""
     chosen = {id(account) for account in accounts}
-    clients: list[tuple[Client, Account]] = []
+    clients: list[tuple[Subscriber, Account]] = []
     for internal in server.internal_clients:
         account = account_of(internal.client)
         if isinstance(account, Account) and id(account) in chosen:

@@ -157,22 +157,28 @@ def test_errors_without_words_of_their_own_are_openssl_s() -> None:
     assert handshake_error(-2, (104).to_bytes(4, sys.byteorder) + b"\0") == "read: connection reset by peer"
 
 
-def test_a_server_without_tls_does_not_load_openssl() -> None:
-    program = """
+JETSTREAM = ", jetstream=JetStreamOptions(enabled=True, store_dir=sys.argv[1])"
+
+
+@pytest.mark.parametrize("options", ["", JETSTREAM], ids=["plain", "jetstream"])
+def test_a_server_without_tls_does_not_load_openssl(options: str, tmp_path: Path) -> None:
+    program = f"""
 import sys
 from gnats.commands.footprint import import_loop_without_ssl
 import_loop_without_ssl()
 import asyncio
 from gnats.server.server import Server
 from gnats.options.options import Options
+from gnats.options.values.jetstream import JetStreamOptions
 async def main():
-    async with Server(Options(host="127.0.0.1", port=-1)) as server:
+    async with Server(Options(host="127.0.0.1", port=-1{options})) as server:
         reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
         await reader.readline()
         writer.close()
 asyncio.run(main())
 with open("/proc/self/maps") as maps:
-    print("libssl" in maps.read(), "gnats.core.tls.tls" in sys.modules)
+    print("libcrypto" in maps.read(), "gnats.core.tls.tls" in sys.modules)
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=50)
+    command = [sys.executable, "-c", program, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=50)
     assert (done.stdout, done.stderr) == ("False False\n", "")

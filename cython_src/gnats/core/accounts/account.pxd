@@ -11,9 +11,9 @@ from gnats.core.accounts.mappings cimport Mappings
 from gnats.core.messages.message cimport MessageHandler
 from gnats.core.messages.responses cimport Expected, Queue, ReplyMap, ServiceExport
 from gnats.core.runtime.slice cimport Slice
+from gnats.core.subjects.notifications cimport Notification, Notifications
 from gnats.core.subjects.sublist cimport Sublist, Subscription
 from gnats.core.subjects.transform cimport Transform
-from gnats.core.subjects.watches cimport Watch, Watches
 from gnats.includes.atomics cimport load64, load64_acquire, load_ptr_acquire
 from gnats.includes.pthread cimport pthread_mutex_t
 
@@ -82,7 +82,7 @@ cdef struct TraceDest:
 
 cdef class Account:
     cdef readonly Sublist sublist      # the subscriptions made in it; set once. insert() and the others change it
-    cdef Watches watches               # of its subjects; under the sublist's lock
+    cdef Notifications notifications   # of interest in its subjects; under the sublist's lock
     cdef Mappings *mappings            # NULL: none; atomic
     cdef StreamImports *streams        # NULL: none; changed under lock, atomic for a look without it
     cdef TraceDest *trace_dest         # NULL: none; atomic
@@ -106,10 +106,11 @@ cdef class Account:
     cdef int insert(self, Subscription *s) noexcept nogil
     cdef int remove(self, Subscription *s) noexcept nogil
     cdef void remove_batch(self, Subscription **subs, size_t n) noexcept nogil
-    # Watch the interest in a subject; see core.subjects.watches.
-    cdef Watch *watch(self, const char *subject, size_t n, const char *queue, size_t qn,
-                      void (*fn)(void *ctx, bint interest) noexcept nogil, void *ctx) noexcept nogil
-    cdef void unwatch(self, Watch *w) noexcept nogil
+    # Have `fn` called when interest in a subject begins and ends; see core.subjects.notifications.
+    cdef Notification *register_notification(
+        self, const char *subject, size_t n, const char *queue, size_t qn,
+        void (*fn)(void *ctx, bint interest) noexcept nogil, void *ctx) noexcept nogil
+    cdef void clear_notification(self, Notification *note) noexcept nogil
 
     # Make a reply subject in this account for a request from `requester`, whose own reply subject is `to`. Writes it to
     # out[:REPLY_ROOM] and returns its length; 0 when out of memory or when the export is closed. arm[0]: the control

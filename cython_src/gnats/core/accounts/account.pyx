@@ -38,11 +38,11 @@ from gnats.core.messages.responses cimport (
 )
 from gnats.core.runtime.kinds cimport ACCOUNT
 from gnats.core.runtime.quiesce cimport qs_retire
-from gnats.core.subjects cimport watches
+from gnats.core.subjects cimport notifications
+from gnats.core.subjects.notifications cimport Notification
 from gnats.core.subjects.subject cimport hash_seed_a, hash_seed_b, match_literal, mul_mix, subject_has_wildcard
 from gnats.core.subjects.sublist cimport SL_OK, SUB_RESPONSES, MatchResult, Sublist, Subscription, sub_new, sub_row
 from gnats.core.subjects.transform cimport SubjectTransform, transform_copy
-from gnats.core.subjects.watches cimport Watch
 from gnats.includes.atomics cimport (
     exchange8,
     exchange64,
@@ -91,7 +91,7 @@ cdef class Account:
         if self.responder != NULL:
             self.remove(self.responder)
             free(native_sub(self.responder))
-        watches.watches_free(self.sublist, &self.watches)
+        notifications.notifications_free(self.sublist, &self.notifications)
         replymap_free(&self.responses)
         waiting_free(&self.reverse)
         drop_streams(self.streams)
@@ -253,14 +253,15 @@ cdef class Account:
     cdef void remove_batch(self, Subscription **subs, size_t n) noexcept nogil:
         self.sublist.remove_batch(subs, n)
 
-    cdef Watch *watch(
+    cdef Notification *register_notification(
         self, const char *subject, size_t n, const char *queue, size_t qn,
         void (*fn)(void *ctx, bint interest) noexcept nogil, void *ctx
     ) noexcept nogil:
-        return watches.watch(self.sublist, &self.watches, subject, n, queue, qn, fn, ctx)
+        return notifications.register_notification(
+            self.sublist, &self.notifications, subject, n, queue, qn, fn, ctx)
 
-    cdef void unwatch(self, Watch *w) noexcept nogil:
-        watches.unwatch(self.sublist, &self.watches, w)
+    cdef void clear_notification(self, Notification *note) noexcept nogil:
+        notifications.clear_notification(self.sublist, &self.notifications, note)
 
     cdef size_t expect_response(
         self, MessageHandler take, Account requester, ServiceExport *se, const char *to, size_t n, bint share,

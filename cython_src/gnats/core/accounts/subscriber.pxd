@@ -8,8 +8,10 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from gnats.core.accounts.guard cimport Guard
 from gnats.core.auth.permissions cimport Permissions
 from gnats.core.net.connection cimport Connection
+from gnats.core.runtime.inbox cimport inbox_reading
 from gnats.core.subjects.sublist cimport Subscription
 from gnats.core.subjects.subtable cimport SubTable
+from gnats.includes.atomics cimport bump64, storei64
 
 
 # Details of a client for services, where an import shares them: members of a JSON object in three adjacent pieces. They
@@ -31,7 +33,8 @@ cdef class Subscriber(Connection):
     cdef uint64_t nsubs           # subscriptions; atomic, the owner writes
     cdef uint32_t leaving_at      # once closed: the slot of the table that the next round of removal begins at
     cdef uint64_t native_sids     # native subscriptions made; the last one's sid
-    cdef uint64_t batch_msgs, batch_bytes   # messages and their bytes published in the current read
+    cdef uint64_t read_msgs, read_bytes   # messages and their bytes published in the current read
+    cdef uint64_t read_subs       # subscriptions made and undone in it
     cdef int64_t rtt              # ns, 0 until measured; atomic, the owner writes
     cdef ClientDetails *details   # NULL until set; atomic, replaced as a whole by the control loop
     # under lock: subscriptions that another thread's delivery has exhausted (max reached), for the owner to remove
@@ -42,3 +45,22 @@ cdef class Subscriber(Connection):
     # Keep `permissions` (None: everything is allowed) alive and leave them in `guard` for the owner to install. Control
     # loop only. Raises MemoryError.
     cdef int stage_permissions(self, Permissions permissions) except -1
+
+
+# A session calls these before and after it handles the bytes of a read.
+cdef inline void begin_read(Subscriber c) noexcept nogil:
+    """Count what the read publishes, and charge the events that it causes to the connection."""
+    c.read_msgs = c.read_bytes = c.read_subs = 0
+    inbox_reading(&c.source)
+
+
+cdef inline void end_read(Subscriber c) noexcept nogil:
+    inbox_reading(NULL)
+    if c.read_msgs:
+        bump64(&c.in_msgs, c.read_msgs)
+        bump64(&c.in_bytes, c.read_bytes)
+        bump64(&c.ps.in_msgs, c.read_msgs)
+        bump64(&c.ps.in_bytes, c.read_bytes)
+    if c.read_msgs or c.read_subs:
+        storei64(&c.last_in, c.ps.now)
+    c.read_msgs = c.read_bytes = c.read_subs = 0

@@ -24,8 +24,9 @@ cdef void unsubscribe_exhausted(Subscriber c) noexcept nogil
 # Install the staged permissions; remove subscriptions that they do not allow (processSubsOnConfigReload).
 cdef void apply_permissions(Subscriber c) noexcept nogil
 
-# Does it have too many subscriptions to remove in one batch?
-cdef bint has_many_subs(Subscriber c) noexcept nogil
 cdef void remove_all_subs(Subscriber c) noexcept nogil
+# The connection is closing: note what monitoring shows of its subscriptions, and remove them. True: there are too many
+# for one batch, and remove_some_subs() removes them (SessionType.closing and .leave).
+cdef bint end_subscriptions(Subscriber c) noexcept nogil
 # Remove some subscriptions of a closed connection; False: none is left.
 cdef bint remove_some_subs(Subscriber c) noexcept nogil

@@ -31,14 +31,22 @@ from gnats.core.subjects.sublist cimport (
     sub_sid,
     sub_subject,
 )
-from gnats.core.subjects.subtable cimport SOME, subtable_add, subtable_remove, subtable_take, subtable_take_some
-from gnats.includes.atomics cimport bump64, load8, store8, store64, unlikely
+from gnats.core.subjects.subtable cimport (
+    SOME,
+    subtable_add,
+    subtable_remove,
+    subtable_take,
+    subtable_take_some,
+    subtable_text,
+)
+from gnats.includes.atomics cimport bump64, load8, load64, store8, store64, unlikely
 from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
 from gnats.includes.text cimport NUMBER_ROOM, put_number
 
 cdef enum:
     SLICE = 256                    # subscriptions removed under one lock of the sublist
     MANY = 512                     # more subscriptions than these are not removed in one batch
+    NOTED = 32768                  # bytes of a closed connection's subscription list, which monitoring shows
 
 
 cdef inline void *sub_block(Subscription *s) noexcept nogil:
@@ -205,9 +213,14 @@ cdef void take_out(Subscriber c, Subscription **subs, size_t n) noexcept nogil:
         qs_retire(sub_block(subs[i]))
 
 
-cdef bint has_many_subs(Subscriber c) noexcept nogil:
-    # The server's own clients remove theirs at once.
-    return c.fd >= 0 and <uint64_t> c.subs.n + c.shadows.n > MANY
+cdef bint end_subscriptions(Subscriber c) noexcept nogil:
+    c.last_nsubs = load64(&c.nsubs)
+    if c.fd >= 0:   # the server's own subscribers remove theirs at once
+        c.last_subs = subtable_text(&c.subs, NOTED, &c.last_subs_len)
+        if <uint64_t> c.subs.n + c.shadows.n > MANY and not load8(&c.ps.hurry):
+            return True
+    remove_all_subs(c)
+    return False
 
 
 cdef bint remove_some_subs(Subscriber c) noexcept nogil:

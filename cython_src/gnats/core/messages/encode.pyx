@@ -35,8 +35,12 @@ cdef void encode_msg(const Message *m, Frame *frame, bint bare) noexcept nogil:
         write_line(m, frame, bare, header)
         if unlikely(frame.pre == NULL):
             return
-    # Not for a payload whose header is left out: the header would be kept in memory, uncounted.
-    if unlikely(m.block != NULL) and frame.pay == m.block.data and frame.tail_n == 0:
+    # Not for a short payload that came in parts: its chunks take more memory than its copy, uncounted. Not for one
+    # whose header is left out: the header would be kept in memory, uncounted.
+    if (
+        unlikely(m.block != NULL) and frame.pay_n >= REFER_FROM and frame.pay == m.block.data
+        and frame.tail_n == 0
+    ):
         frame.block = shared_hold(m.block)
 
 

@@ -32,7 +32,7 @@ cdef struct Hop:
 
 cdef struct Message:
     PollState *ps          # the calling poller's, which owns `origin`
-    void *origin           # borrowed core.client.Client, the publisher
+    void *origin           # borrowed core.accounts.subscriber.Subscriber, the publisher
     void *account          # borrowed Account that the publisher publishes in; imports keep it
     Slice subject          # selects the subscribers
     Slice shown            # subject that subscribers see; p is NULL: `subject`

@@ -61,8 +61,9 @@ cdef enum:
 cdef class Connection(Recorder)
 
 
-# The protocol at the other end of a connection: functions that the connection calls, all on the owner's thread.
-cdef struct Session:
+# The protocol at the other end of a connection, as a TransportType is that of a layer: functions that the connection
+# calls, all on the owner's thread. One of the server's own subscribers (fd -1) has on_control and closing only.
+cdef struct SessionType:
     # Start the session's timers: the transport is set up, and input follows.
     void (*begin)(Connection c) noexcept nogil
     # Return where the first bytes of the next read should go, and their number in n[0]; 0: no preference.
@@ -85,7 +86,7 @@ cdef struct Session:
 cdef class Connection(Recorder):
     cdef list keep                # objects that the borrowed pointers below need alive; the control plane's
     cdef PollState *ps
-    cdef const Session *session
+    cdef const SessionType *session
     cdef int fd                   # -1 for an internal client and after the close
     cdef uint32_t interest        # EPOLL* events that the socket is watched for
     cdef uint8_t watched          # the socket is in the epoll set
@@ -112,7 +113,7 @@ cdef class Connection(Recorder):
     cdef uint8_t gated            # over the gate; atomic, any publisher's poller sets it, the owner clears it
     cdef uint64_t stall_waiters   # bit i: poller i has stalled producers for us; atomic
     cdef void *dirty_next         # in ps.dirty
-    # closed, but Session.leave() has not removed all subscriptions
+    # closed, but SessionType.leave() has not removed all subscriptions
     cdef uint8_t leaving
     cdef void *leaving_next       # in ps.leaving
     # as a producer: ns to stop reading for, which slow consumers have asked for during the current read
@@ -154,7 +155,7 @@ cdef class Connection(Recorder):
     cdef void resume_reading(self) noexcept nogil
     cdef void post_closed(self) noexcept nogil
     cdef void leave_later(self) noexcept nogil     # put it into ps.leaving
-    cdef bint leave(self) noexcept nogil           # call Session.leave(); False: no subscription is left
+    cdef bint leave(self) noexcept nogil           # call SessionType.leave(); False: no subscription is left
 
     # Close with a ClosedState; what is queued is sent first unless the reason forbids. The owner; idempotent.
     cdef void close_connection_nogil(self, uint32_t reason) noexcept nogil

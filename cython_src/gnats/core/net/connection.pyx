@@ -27,7 +27,7 @@ from gnats.core.net.outbound cimport (
     outq_merge,
     outq_rollback,
 )
-from gnats.core.net.pollstate cimport PollerBase, PollState, hand_over_first
+from gnats.core.net.pollstate cimport PollerBase, PollState, hand_over_first, poller_bit
 from gnats.core.net.transport cimport Transport, transport_init_socket
 from gnats.core.runtime.clock cimport monotonic_ns
 from gnats.core.runtime.inbox cimport EV_CLOSED, SHORT_READ, Event, inbox_full, inbox_owes
@@ -49,7 +49,6 @@ from gnats.includes.atomics cimport (
     store64,
     unlikely,
 )
-from gnats.includes.layout cimport static_assert
 from gnats.includes.linux cimport (
     EAGAIN,
     EINTR,
@@ -482,7 +481,7 @@ cdef class Connection(Recorder):
             return
         if load8(&self.server._no_stall):
             return   # deliveries over the gate are dropped instead
-        or64(&self.stall_waiters, <uint64_t> 1 << producer.ps.index)
+        or64(&self.stall_waiters, poller_bit(producer.ps))
         producer.stall_ns += STALL_MIN
         bump64(&producer.nstalls, 1)
         add64(&producer.server._stalls, 1)
@@ -526,7 +525,6 @@ cdef class Connection(Recorder):
         cdef uint32_t i
         cdef PollState *ps
         store8(&self.gated, 0)
-        static_assert(MAX_POLLERS <= 8 * sizeof(self.stall_waiters))
         for i in range(MAX_POLLERS):
             if waiters >> i & 1:
                 ps = <PollState *> self.server.pollers[i]

@@ -92,10 +92,10 @@ cdef inline void chunk_put(ChunkPool *pool, Chunk *c) noexcept nogil:
 
 
 cdef void put_back(ChunkPool *pool, Chunk *c) noexcept nogil:
+    if c.home == NULL:   # `pool` may be NULL, too
+        free(c)
+        return
     if c.home != pool:
-        if c.home == NULL:
-            free(c)
-            return
         c.next = load_chunk(&c.home.returned)
         while not swap_chunk(&c.home.returned, &c.next, c):
             pass
@@ -360,8 +360,10 @@ cdef class Queue:
     def __len__(self) -> int:
         return self.q.bytes
 
-    def append(self, bytes data not None) -> None:
-        if outq_append(&self.q, &self.pool, PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data)) < 0:
+    def append(self, bytes data not None, *, bint pooled=True) -> None:
+        """Append, with chunks from the pool or, as the control plane does, without one."""
+        cdef ChunkPool *pool = &self.pool if pooled else NULL
+        if outq_append(&self.q, pool, PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data)) < 0:
             raise MemoryError
 
     def put(self, bytes data not None) -> bool:
@@ -385,9 +387,9 @@ cdef class Queue:
         """Note the end of the queue, for take_back()."""
         self.end = outq_mark(&self.q)
 
-    def take_back(self) -> None:
+    def take_back(self, *, bint pooled=True) -> None:
         """Remove what was appended since mark()."""
-        outq_rollback(&self.q, &self.pool, &self.end)
+        outq_rollback(&self.q, &self.pool if pooled else NULL, &self.end)
 
     def free(self) -> None:
         """Empty the queue as a thread does that has no pool."""

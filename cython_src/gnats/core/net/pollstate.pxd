@@ -9,8 +9,10 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from gnats.core.auth.permission_cache cimport VerdictCache
 from gnats.core.net.outbound cimport ChunkPool
 from gnats.core.runtime.quiesce cimport QsParticipant
+from gnats.core.runtime.state cimport MAX_POLLERS
 from gnats.core.runtime.timers cimport TimerHeap
 from gnats.core.subjects.match_cache cimport ResultCache
+from gnats.includes.layout cimport static_assert
 from gnats.includes.pthread cimport pthread_mutex_t
 
 
@@ -69,7 +71,7 @@ cdef struct PollState:
     size_t mapped_len
     uint32_t nclients       # atomic
     # JetStream's (gnats.jetstream.engine.engine); NULL without it. Set before anything else of it exists.
-    void *js                # borrowed core.client.Client that publishes for JetStream in this poller's batches
+    void *js                # borrowed core.internal.InternalSubscriber: publishes for JetStream in our batches
     void *js_local          # gnats.jetstream.engine.engine.Local
     void (*js_hook)(PollState *ps) noexcept nogil  # ends a batch in which one of the next three is set
     void *js_dirty          # streams that have stored messages
@@ -84,6 +86,12 @@ cdef class PollerBase:
     cdef PollState ps
     cdef readonly object inbox
     cdef readonly object state
+
+
+cdef inline uint64_t poller_bit(const PollState *p) noexcept nogil:
+    """Return the poller's bit in a set of pollers."""
+    static_assert(MAX_POLLERS <= 8 * sizeof(uint64_t))
+    return <uint64_t> 1 << p.index
 
 
 cdef inline bint pollstate_busy(PollState *p) noexcept nogil:

@@ -23,6 +23,17 @@ cdef enum Egress:
     EGRESS_NO_STALL
 
 
+# What PollState.handoffs begins with: deliveries that the end of the batch makes visible (core.routing.remote).
+cdef struct Shown:
+    const char *data    # of the last message that a subscriber may see before the end of the batch
+
+
+cdef inline void note_shown(const Message *m) noexcept nogil:
+    """A subscriber may see this message now, so deliver it to all others at once: one may answer it to another."""
+    if m.ps.handoffs != NULL:
+        (<Shown *> m.ps.handoffs).data = m.data
+
+
 cdef inline bint is_dropped(Subscriber c, const Message *m) noexcept nogil:
     """Return whether to drop a client's message for a consumer over its gate, instead of stalling the client."""
     return load8(&c.gated) and load8(&c.server._no_stall) and (<Connection> m.origin).kind == CLIENT

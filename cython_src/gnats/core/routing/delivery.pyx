@@ -44,6 +44,7 @@ cdef Egress deliver_local(Subscriber c, const Message *m, const Subscription *s,
     if unlikely(c.trace):
         trace_out(c, <Recorder> m.origin, s, f)
     if unlikely(c.out.bytes > c.flush_over):
+        note_shown(m)
         c.outbound_over(<Connection> m.origin)
     return EGRESS_OK
 

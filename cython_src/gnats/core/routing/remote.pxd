@@ -2,7 +2,8 @@
 
 The first message of a batch for such a connection goes straight into its `remote` queue, under its lock. More of them
 are kept in a Handoff of the sending poller, and put there together: one lock and one wake for many messages. Only what
-nobody depends on is kept: no request, no message of a stream, nothing for a queue group.
+nobody depends on is kept: no request, no message of a stream, nothing for a queue group, and no message that another
+subscriber may see already, and answer to the one that it is kept for.
 
 Handoffs never outlive the batch that made them, so a Subscription or Connection in one is alive. Everything handed off
 is in its connection's `remote` before anybody can see an effect of what the publisher sent later: before this poller
@@ -18,7 +19,7 @@ from gnats.core.messages.encode cimport Frame
 from gnats.core.messages.message cimport Message
 from gnats.core.net.outbound cimport OutQueue
 from gnats.core.net.pollstate cimport PollState
-from gnats.core.routing.delivery cimport Egress
+from gnats.core.routing.delivery cimport Egress, Shown
 from gnats.core.subjects.sublist cimport Subscription
 
 
@@ -38,6 +39,17 @@ cdef struct Handoff:
     OutQueue frames
     Run *runs             # what is in `frames`, in order
     size_t n, cap
+
+
+cdef enum:
+    PLACE_BITS = 6
+    PLACES = 1 << PLACE_BITS   # connections that a poller keeps messages for at a time
+
+
+# What PollState.handoffs points to.
+cdef struct Handoffs:
+    Shown shown           # first
+    Handoff at[PLACES]
 
 
 # Queue a message to a connection of another poller, or keep it for hand_over().

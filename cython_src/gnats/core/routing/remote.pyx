@@ -23,7 +23,7 @@ from gnats.core.net.outbound cimport (
     outq_rollback,
     outq_take,
 )
-from gnats.core.net.pollstate cimport PollState, hand_over_first
+from gnats.core.net.pollstate cimport PollState, hand_over_first, poller_bit
 from gnats.core.routing.delivery cimport (
     EGRESS_AUTO_UNSUBSCRIBED,
     EGRESS_CLIENT_CLOSED,
@@ -32,6 +32,7 @@ from gnats.core.routing.delivery cimport (
     EGRESS_SUB_CLOSED,
     Egress,
     is_dropped,
+    note_shown,
     trace_out,
 )
 from gnats.core.runtime.kinds cimport JETSTREAM
@@ -43,7 +44,6 @@ from gnats.includes.layout cimport static_assert
 from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
 
 cdef enum:
-    PLACES = 64            # connections that a poller keeps messages for at a time
     KEEP_BELOW = 4096      # bytes of a frame; copying a longer one costs more than a lock
     CHAIN_FROM = 16384     # bytes; fewer are copied to the end of `remote`, so that a slow consumer's chunks are full
     HAND_OVER_AT = 65536   # bytes kept for one connection; more are handed over at once, while memory is hot
@@ -54,31 +54,38 @@ static_assert(PLACES <= 8 * sizeof(uint64_t))
 
 
 cdef inline uint32_t place_of(const void *c) noexcept nogil:
-    return <uint32_t> ((<size_t> c >> 6) * <uint64_t> 0x9E3779B97F4A7C15 >> 58)
+    return <uint32_t> ((<size_t> c >> 6) * <uint64_t> 0x9E3779B97F4A7C15 >> (64 - PLACE_BITS))
 
 
 cdef Egress deliver_remote(Subscriber c, const Message *m, Subscription *s, const Frame *f) noexcept nogil:
     cdef PollState *ps = m.ps
     cdef uint32_t place = place_of(<void *> c)
+    cdef Handoffs *handoffs
     cdef Handoff *h
     if unlikely(ps.handoffs == NULL) and not make_handoffs(ps):
         return deliver_now(c, m, s, f)
-    h = &(<Handoff *> ps.handoffs)[place]
-    if h.client == <void *> c and h.batch == ps.wakeups and may_wait(c, m, s, f) and keep(h, ps, m, s, f):
+    handoffs = <Handoffs *> ps.handoffs
+    h = &handoffs.at[place]
+    if (
+        h.client == <void *> c and h.batch == ps.wakeups and handoffs.shown.data != m.data
+        and may_wait(c, m, s, f) and keep(h, ps, m, s, f)
+    ):
         ps.handing |= <uint64_t> 1 << place
         if unlikely((<Recorder> m.origin).trace):
             trace_out(c, <Recorder> m.origin, s, f)
         if h.frames.bytes >= HAND_OVER_AT:
+            note_shown(m)
             hand_over(ps)
         return EGRESS_OK
     hand_over_first(ps)   # what was published before
+    note_shown(m)
     h.client = <void *> c
     h.batch = ps.wakeups
     return deliver_now(c, m, s, f)
 
 
 cdef bint make_handoffs(PollState *ps) noexcept nogil:
-    ps.handoffs = calloc(PLACES, sizeof(Handoff))
+    ps.handoffs = calloc(1, sizeof(Handoffs))
     ps.hand_over = hand_over
     return ps.handoffs != NULL
 
@@ -203,7 +210,7 @@ cdef void hand_over(PollState *ps) noexcept nogil:
     Those of several connections become visible together: no poller merges a `remote` in between, or a client could
     answer one message before another one, published earlier, is queued.
     """
-    cdef Handoff *handoffs = <Handoff *> ps.handoffs
+    cdef Handoff *handoffs = (<Handoffs *> ps.handoffs).at
     cdef uint64_t handing = ps.handing, receivers = 0
     cdef bint several = handing & (handing - 1) != 0
     cdef uint32_t i
@@ -211,7 +218,7 @@ cdef void hand_over(PollState *ps) noexcept nogil:
     if several:
         for i in range(PLACES):
             if handing >> i & 1:
-                receivers |= <uint64_t> 1 << (<Connection> handoffs[i].client).ps.index
+                receivers |= poller_bit((<Connection> handoffs[i].client).ps)
         lock_receivers(<ServerState> ps.state, receivers)
     for i in range(PLACES):
         if handing >> i & 1:
@@ -311,12 +318,12 @@ cdef bint move_frame(OutQueue *to, OutQueue *kept, PollState *ps, size_t n) noex
 
 
 cdef void handoffs_free(PollState *ps) noexcept nogil:
-    cdef Handoff *handoffs = <Handoff *> ps.handoffs
+    cdef Handoffs *handoffs = <Handoffs *> ps.handoffs
     cdef size_t i
     if handoffs == NULL:
         return
     for i in range(PLACES):
-        outq_clear(&handoffs[i].frames, &ps.pool)
-        free(handoffs[i].runs)
+        outq_clear(&handoffs.at[i].frames, &ps.pool)
+        free(handoffs.at[i].runs)
     free(handoffs)
     ps.handoffs = NULL

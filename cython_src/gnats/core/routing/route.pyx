@@ -31,6 +31,7 @@ from gnats.core.routing.delivery cimport (
     EGRESS_SUB_DENY,
     Egress,
     deliver_local,
+    note_shown,
 )
 from gnats.core.routing.remote cimport deliver_remote
 from gnats.core.runtime.inbox cimport (
@@ -274,6 +275,7 @@ cdef Egress deliver(const Message *m, Subscription *s, Frames *frames) noexcept 
         return EGRESS_AUTO_UNSUBSCRIBED   # another poller has delivered the last message; the owner will remove it
     outcome = deliver_local(<Subscriber> s.client, m, s, frame)
     if unlikely(max > 0 and nm == max) and not load8(&(<Subscriber> s.client).closing):
+        note_shown(m)
         hand_over_first(m.ps)
         (<Subscriber> s.client).debugf(LOG_AUTO_UNSUBSCRIBE, max, sub_sid(s), s.sid_len)
         unsubscribe(<Subscriber> s.client, s)
@@ -310,6 +312,7 @@ cdef bint post_msg(const Message *m, Subscriber dest, const Subscription *s) noe
     cdef Slice asker
     cdef Event *ev
     cdef char *p
+    note_shown(m)
     hand_over_first(m.ps)
     asker.p = NULL
     asker.n = 0

@@ -42,6 +42,36 @@ cdef enum:
 cdef const char *INFO_HEADER = b"Nats-Request-Info"
 
 
+# The reply subject that is made for a message on its way to another account.
+cdef struct NewReply:
+    char text[REPLY_ROOM]
+    bint expected      # the account has an entry for it
+    bint arm           # the control plane must be told to watch the expiry of the export's responses
+
+
+cdef inline bint replace_reply(
+    Message *m, NewReply *made, Account account, Account requester, ServiceExport *se, bint share, bint tracked,
+    size_t header_n, int64_t now
+) noexcept nogil:
+    """Give a message to `account` a reply subject there; one that is a JetStream acknowledgement stays. False: there is
+    no memory for it, or the export is closed, and the message has no reply then.
+
+    `header_n`: as many bytes of its header have asked for the measurement.
+    """
+    made.expected = made.arm = False
+    if m.reply.n and is_jetstream_ack(&m.reply):
+        return True
+    if m.reply.n:
+        m.reply.n = account.expect_response(
+            take_response, requester, se, m.reply.p, m.reply.n, share, (<Subscriber> m.origin).cid, tracked, m.data,
+            header_n, poller_random64(m.ps), now, made.text, &made.arm)
+        made.expected = m.reply.n > 0
+        m.reply.p = made.text if made.expected else NULL
+        return made.expected
+    m.reply.p = NULL
+    return True
+
+
 # -- requests ----------------------------------------------------------------------------------------------------------
 
 cdef bint take_request(void *ctx, const Message *m, const Subscription *s) noexcept nogil:
@@ -51,8 +81,9 @@ cdef bint take_request(void *ctx, const Message *m, const Subscription *s) noexc
 cdef bint process_service_import(ServiceImport *si, const Message *m) noexcept nogil:
     """Route a request in the account that serves it. False: nobody received it there."""
     cdef char[ROOM] few, few_mapped
-    cdef char[REPLY_ROOM] reply, dest
+    cdef char[REPLY_ROOM] dest
     cdef char[SIZES_ROOM] sizes, traced_sizes
+    cdef NewReply reply
     cdef Message request = m[0]
     cdef Hop hop
     cdef char *made = NULL
@@ -61,8 +92,7 @@ cdef bint process_service_import(ServiceImport *si, const Message *m) noexcept n
     cdef char *noted = NULL
     cdef Slice traced_to
     cdef Expected *e
-    cdef size_t rn = 0
-    cdef bint expected = False, delivered = False, arm = False, tracked = False, by_header = False, ready = True
+    cdef bint delivered = False, tracked = False, by_header = False, ready = True, answerable
     if load8(&si.invalid) or (
             is_jetstream_api(si) and (served_here(&m.subject) or through_response(m.hop))):
         return False
@@ -91,20 +121,12 @@ cdef bint process_service_import(ServiceImport *si, const Message *m) noexcept n
             report_latency(
                 <Subscriber> m.origin, si.se, 400, (<Subscriber> m.origin).cid, 0, 0, hop.share, m.data,
                 m.hdr if by_header else 0)
-    if is_jetstream_ack(&m.reply):
-        rn = m.reply.n
-    elif m.reply.n:
-        rn = (<Account> si.exporter).expect_response(
-            take_response, <Account> si.account, si.se, m.reply.p, m.reply.n, hop.share, (<Subscriber> m.origin).cid,
-            tracked and si.se.response_type == SINGLETON, m.data, m.hdr if by_header else 0,
-            poller_random64(m.ps), monotonic_ns() if tracked else m.ps.now, reply, &arm)
-        expected = rn > 0
-        if arm:
-            expect(m, si.se)
-    request.reply.p = <char *> reply if expected else m.reply.p
-    request.reply.n = rn
-    if rn == 0:
-        request.reply.p = NULL
+    answerable = replace_reply(
+        &request, &reply, <Account> si.exporter, <Account> si.account, si.se, hop.share,
+        tracked and si.se.response_type == SINGLETON, m.hdr if by_header else 0,
+        monotonic_ns() if tracked else m.ps.now)
+    if reply.arm:
+        expect(m, si.se)
     if tells_requester((<Subscriber> m.origin).kind):
         told = request_header(<Subscriber> m.origin, <Account> si.account, &hop, m.hop, &request, sizes)
         ready = told != NULL
@@ -113,17 +135,17 @@ cdef bint process_service_import(ServiceImport *si, const Message *m) noexcept n
         if ready and request.subject.p != NULL:
             noted = trace_request(si, m, &request, dest, traced_sizes)
             ready = noted != NULL
-    if ready and request.subject.p != NULL and (rn or not m.reply.n):
+    if ready and answerable and request.subject.p != NULL:
         delivered = route(&request, (<Account> si.exporter).sublist) == ROUTE_DELIVERED
     if unlikely(m.trace != NULL):
         if m.trace.dest.p != traced_to.p:
             expected_release((<Account> si.exporter).take_response(m.trace.dest.p, m.trace.dest.n))
             m.trace.dest = traced_to
-        if m.trace.only and expected:
-            expected_release((<Account> si.exporter).take_response(reply, rn))
-            expected = False
-    if expected and not delivered:
-        e = (<Account> si.exporter).take_response(reply, rn)
+        if m.trace.only and reply.expected:
+            expected_release((<Account> si.exporter).take_response(reply.text, request.reply.n))
+            reply.expected = False
+    if reply.expected and not delivered:
+        e = (<Account> si.exporter).take_response(reply.text, request.reply.n)
         if e != NULL and e.tracked:
             report_latency(
                 <Subscriber> m.origin, e.se, 503, e.requester, 0, 0, e.share, expected_header(e), e.header_n)
@@ -296,12 +318,11 @@ cdef bint take_response(void *ctx, const Message *m, const Subscription *s) noex
 
 cdef void process_service_import_response(Account account, const Message *m) noexcept nogil:
     """Route a response to its requester."""
-    cdef char[REPLY_ROOM] reply
     cdef char[SIZES_ROOM] sizes
+    cdef NewReply reply
     cdef Message response = m[0]
     cdef Hop hop
-    cdef size_t rn = 0
-    cdef bint delivered = False, expected = False, arm = False, ready = True
+    cdef bint delivered = False, ready = True
     cdef char *noted = NULL
     cdef Expected *e = account.find_response(m.subject.p, m.subject.n)
     if e == NULL:
@@ -318,22 +339,12 @@ cdef void process_service_import_response(Account account, const Message *m) noe
     if not enter(m.hop, &hop):
         expected_release(e)
         return
-    if is_jetstream_ack(&m.reply):
-        rn = m.reply.n
-    elif m.reply.n:
-        # The responder expects a response in turn.
-        rn = (<Account> e.account).expect_response(
-            take_response, account, e.se, m.reply.p, m.reply.n, e.share, (<Subscriber> m.origin).cid, False, NULL, 0,
-            poller_random64(m.ps), m.ps.now, reply, &arm)
-        expected = rn > 0
+    # The responder may expect a response in turn.
+    replace_reply(&response, &reply, <Account> e.account, account, e.se, e.share, False, 0, m.ps.now)
     response.hop = &hop
     response.line = NULL
     response.subject.p = <char *> expected_other(e)
     response.subject.n = e.other_n
-    response.reply.p = <char *> reply if expected else m.reply.p
-    response.reply.n = rn
-    if rn == 0:
-        response.reply.p = NULL
     if unlikely(m.trace != NULL):
         trace_service_import(m.trace, &(<Account> e.account).info_name, &m.subject, &response.subject)
         noted = untrace(&response, sizes)
@@ -341,8 +352,8 @@ cdef void process_service_import_response(Account account, const Message *m) noe
     if ready:
         delivered = route(&response, (<Account> e.account).sublist) == ROUTE_DELIVERED
     free(noted)
-    if expected and not delivered:
-        expected_release((<Account> e.account).take_response(reply, rn))
+    if reply.expected and not delivered:
+        expected_release((<Account> e.account).take_response(reply.text, response.reply.n))
     if e.rt != SINGLETON:
         # An empty message ends a stream of responses.
         if delivered and m.n > 0:

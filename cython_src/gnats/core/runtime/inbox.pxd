@@ -90,7 +90,7 @@ cdef struct Source:
     uint32_t n               # events that it pays for
     uint32_t named           # events that name its owner or are charged to it, and charges of owe()
     uint8_t parked
-    # Its poller's (jetstream.engine.turns): pieces of work that it has asked for, and the source whose turn is next.
+    # Its poller's (jetstream.engine.longwork): pieces of work that it has asked for, and the source whose turn is next.
     void *work
     void *work_last
     Source *work_next

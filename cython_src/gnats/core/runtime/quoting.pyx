@@ -2,12 +2,11 @@
 from libc.stddef cimport size_t
 from libc.string cimport memcpy, strlen
 
-from gnats.includes.text cimport put_text, starts_with_text
+from gnats.includes.text cimport HEX_DIGITS, put_text, starts_with_text
 
 
 cdef char *quote(char *out, const char *p, size_t n) noexcept nogil:
     """Write p[:n] quoted as Go's %q does; bytes that are no UTF-8 become \\x.."""
-    cdef const char *hex = b"0123456789abcdef"
     cdef const char *plain = b"\a\b\f\n\r\t\v\\\""
     cdef const char *letter = b"abfnrtv\\\""
     cdef size_t i = 0, k, width
@@ -28,8 +27,8 @@ cdef char *quote(char *out, const char *p, size_t n) noexcept nogil:
             if c < 0x20 or c == 0x7f or width == 0:
                 out[0] = c'\\'
                 out[1] = c'x'
-                out[2] = hex[c >> 4]
-                out[3] = hex[c & 15]
+                out[2] = HEX_DIGITS[c >> 4]
+                out[3] = HEX_DIGITS[c & 15]
                 out += 4
                 i += 1
             else:
@@ -41,7 +40,6 @@ cdef char *quote(char *out, const char *p, size_t n) noexcept nogil:
 
 
 cdef size_t put_json_string(char *out, const char *p, size_t n) noexcept nogil:
-    cdef const char *hex = b"0123456789abcdef"
     cdef char *to = out
     cdef size_t i = 0, width
     cdef unsigned char c
@@ -59,7 +57,7 @@ cdef size_t put_json_string(char *out, const char *p, size_t n) noexcept nogil:
                 and (<unsigned char> p[i + 2] & 0xFE) == 0xA8
             ):
                 to = put_text(to, b"\\u202")   # the line and paragraph separators
-                to[0] = hex[<unsigned char> p[i + 2] & 15]
+                to[0] = HEX_DIGITS[<unsigned char> p[i + 2] & 15]
                 to += 1
                 i += 3
             else:
@@ -81,8 +79,8 @@ cdef size_t put_json_string(char *out, const char *p, size_t n) noexcept nogil:
             to += 2
         else:
             to = put_text(to, b"\\u00")
-            to[0] = hex[c >> 4]
-            to[1] = hex[c & 15]
+            to[0] = HEX_DIGITS[c >> 4]
+            to[1] = HEX_DIGITS[c & 15]
             to += 2
     to[0] = c'"'
     return to + 1 - out

@@ -3,7 +3,7 @@ from libc.stdint cimport uint8_t, uint64_t
 
 
 cdef enum:
-    MAX_POLLERS = 64    # a bit each in Connection.stall_waiters
+    MAX_POLLERS = 64    # a set of pollers is a uint64_t (core.net.pollstate.poller_bit)
 
 
 cdef class ServerState:

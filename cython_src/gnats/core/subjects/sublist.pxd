@@ -74,7 +74,7 @@ cdef Subscription *sub_new(
 ) noexcept nogil
 
 
-# One that hears of every change of interest in a sublist: links to other servers, watches. Its owner embeds it.
+# One that hears of every change of interest in a sublist: links to other servers, notifications. Its owner embeds it.
 cdef struct InterestSink:
     InterestSink *next
     # s has come (delta 1), has gone (-1) or has another weight (0); `count` subscriptions have its subject and queue

@@ -4,6 +4,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes
 from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcmp, memcpy, memset
 
+from gnats.core.subjects.rows cimport Rows, copy_node, rows_add, rows_list
 from gnats.core.subjects.subject cimport is_token, subjects_collide
 from gnats.core.subjects.trie cimport (
     ARRIVE, FWC, GROUP, LITERAL, PWC, Walk, bucket_at, edge_add, edge_find, edge_remove, has_empty_token,
@@ -723,71 +724,6 @@ cdef MatchResult *reverse_match_locked(Sublist sl, const char *subject, size_t n
 
 
 # ---- for Python ----
-
-cdef struct Row:
-    int64_t group        # index of its queue group in the result, -1 for none
-    uint32_t subject_len
-    uint32_t queue_len
-    uint32_t sid_len
-
-
-cdef struct Rows:
-    # Subscriptions copied under the lock, since they may be freed after it: each a Row, then subject, queue and sid.
-    char *data
-    size_t n
-    size_t cap
-    bint no_memory
-
-
-cdef void rows_add(Rows *rows, const Subscription *s, int64_t group) noexcept nogil:
-    cdef size_t text = s.subject_len + s.queue_len + s.sid_len
-    cdef size_t cap = rows.cap
-    cdef char *more
-    cdef Row row
-    if rows.n + sizeof(Row) + text > cap:
-        cap = 2 * cap + sizeof(Row) + text
-        more = <char *>realloc(rows.data, cap)
-        if more == NULL:
-            rows.no_memory = True
-            return
-        rows.data = more
-        rows.cap = cap
-    row.group = group
-    row.subject_len = s.subject_len
-    row.queue_len = s.queue_len
-    row.sid_len = s.sid_len
-    memcpy(rows.data + rows.n, &row, sizeof(Row))
-    memcpy(rows.data + rows.n + sizeof(Row), s.data, text)
-    rows.n += sizeof(Row) + text
-
-
-cdef bint copy_node(Node *node, void *arg) noexcept nogil:
-    cdef uint32_t i
-    for i in range(node.nsubs):
-        rows_add(<Rows *>arg, node_subs(node)[i], -1)
-    return not (<Rows *>arg).no_memory
-
-
-cdef list rows_list(Rows *rows):
-    """Return (index of the queue group, subject, queue, sid) of each row."""
-    cdef list out = []
-    cdef size_t at = 0
-    cdef Row row
-    cdef const char *p
-    if rows.no_memory:
-        raise MemoryError
-    while at < rows.n:
-        memcpy(&row, rows.data + at, sizeof(Row))
-        p = rows.data + at + sizeof(Row)
-        out.append((
-            row.group,
-            PyBytes_FromStringAndSize(p, row.subject_len),
-            PyBytes_FromStringAndSize(p + row.subject_len, row.queue_len),
-            PyBytes_FromStringAndSize(p + row.subject_len + row.queue_len, row.sid_len),
-        ))
-        at += sizeof(Row) + row.subject_len + row.queue_len + row.sid_len
-    return out
-
 
 ctypedef MatchResult *(*Matcher)(Sublist sl, const char *subject, size_t n) noexcept nogil
 

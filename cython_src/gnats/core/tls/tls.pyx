@@ -167,6 +167,7 @@ from gnats.includes.pthread cimport (
     pthread_mutex_lock,
     pthread_mutex_unlock,
 )
+from gnats.includes.text cimport HEX_DIGITS
 from gnats.includes.units cimport SECOND
 
 cdef enum:
@@ -560,7 +561,6 @@ cdef class TLSContext(TLSBase):
         cdef unsigned char *der = NULL
         cdef unsigned char[DIGEST] digest
         cdef unsigned int size = 0
-        cdef const char *hex = b"0123456789abcdef"
         cdef size_t i
         cdef int n
         t.error_text[0] = 0
@@ -574,8 +574,8 @@ cdef class TLSContext(TLSBase):
         if n != 1:
             return False
         for i in range(<size_t> DIGEST):
-            t.error_text[2 * i] = hex[digest[i] >> 4]
-            t.error_text[2 * i + 1] = hex[digest[i] & 15]
+            t.error_text[2 * i] = HEX_DIGITS[digest[i] >> 4]
+            t.error_text[2 * i + 1] = HEX_DIGITS[digest[i] & 15]
         t.error_text[2 * DIGEST] = 0
         for i in range(self.npinned):
             if memcmp(self.pinned + i * DIGEST, digest, DIGEST) == 0:

@@ -1,7 +1,7 @@
 """A consumer (consumer.go): the methods that the control plane calls."""
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 
-from gnats.core.subjects.watches cimport Watch
+from gnats.core.subjects.notifications cimport Notification
 from gnats.jetstream.consumer.consumerdelivery cimport ConsumerDelivery
 from gnats.jetstream.consumer.consumerstate cimport ConsumerSettings
 
@@ -9,8 +9,7 @@ from gnats.jetstream.consumer.consumerstate cimport ConsumerSettings
 cdef class Consumer(ConsumerDelivery):
     cdef readonly object config        # the ConsumerConfig that applies
     cdef list subs                     # addresses of its Subscriptions
-    cdef Watch *watch                  # on the interest in the deliver subject; NULL: none
-    cdef uint8_t listeners             # the deliver subject has a subscriber; atomic: written by the watch
+    cdef Notification *notification    # of interest in the deliver subject; NULL: none
     cdef tuple names                   # <stream>.<consumer> as reply subjects have it: version 1, version 2
     cdef bint reconciled               # restore() has changed the state that it was given
     cdef int64_t burst                 # bytes of the rate limit's burst where the stream has no max_msg_size

@@ -19,7 +19,6 @@ from gnats.includes.times cimport time_after, time_before
 from gnats.jetstream.consumer.consumeracks cimport Acked
 from gnats.jetstream.consumer.consumerlog cimport local_consumer_log
 from gnats.jetstream.consumer.consumerstate cimport (
-    CONSUMER_INACTIVE,
     FC_MAX,
     POLICY_FLOW_CONTROL,
     POLICY_NONE,
@@ -27,7 +26,6 @@ from gnats.jetstream.consumer.consumerstate cimport (
     Notice,
 )
 from gnats.jetstream.consumer.pending cimport (
-    QUEUED,
     Entry,
     pending_first,
     pending_find,
@@ -212,7 +210,7 @@ cdef class Consumer(ConsumerDelivery):
         cdef Filter *old = self.filter
         pthread_mutex_lock(&self.lock)
         try:
-            self.stream.observing.refilter(self, made)
+            self.stream.consumer_list.refilter(self, made)
         except MemoryError:
             old = made
             raise
@@ -222,7 +220,7 @@ cdef class Consumer(ConsumerDelivery):
         return 0
 
     cdef int set_deliver_subject(self, config) except -1:
-        """Deliver to the configuration's deliver subject, and watch the interest in it."""
+        """Deliver to the configuration's deliver subject, and hear of the interest in it."""
         cdef bytes subject = config.deliver_subject.encode()
         cdef bytes queue = config.deliver_group.encode()
         cdef Account account = <Account> self.stream.account
@@ -230,20 +228,20 @@ cdef class Consumer(ConsumerDelivery):
         if copy == NULL:
             raise MemoryError
         memcpy(copy, PyBytes_AS_STRING(subject), PyBytes_GET_SIZE(subject))
-        if self.watch != NULL:
-            account.unwatch(self.watch)
-        self.watch = account.watch(
+        if self.notification != NULL:
+            account.clear_notification(self.notification)
+        self.notification = account.register_notification(
             PyBytes_AS_STRING(subject), PyBytes_GET_SIZE(subject), PyBytes_AS_STRING(queue), PyBytes_GET_SIZE(queue),
             on_interest, <void *> self)
-        if self.watch == NULL:
+        if self.notification == NULL:
             free(copy)
             raise MemoryError
         pthread_mutex_lock(&self.lock)
         free(self.dsubj)
         self.dsubj = copy
         self.dsubj_n = PyBytes_GET_SIZE(subject)
-        # Read the watch's present interest: on_interest() may have run for it already.
-        exchange8(&self.listeners, self.watch.interest)
+        # Read the notification's present interest: on_interest() may have run for it already.
+        exchange8(&self.listeners, self.notification.interest)
         exchange8(&self.recheck, 1)
         pthread_mutex_unlock(&self.lock)
         return 0
@@ -351,9 +349,9 @@ cdef class Consumer(ConsumerDelivery):
         for address in self.subs:
             unsubscribe(self.stream.client, <Subscription *> <size_t> address)
         self.subs.clear()
-        if self.watch != NULL:
-            (<Account> self.stream.account).unwatch(self.watch)
-            self.watch = NULL
+        if self.notification != NULL:
+            (<Account> self.stream.account).clear_notification(self.notification)
+            self.notification = NULL
         pthread_mutex_lock(&self.lock)
         self.closed = True
         store8(&self.hungry, 0)
@@ -653,56 +651,6 @@ cdef class Consumer(ConsumerDelivery):
             pthread_mutex_unlock(&self.lock)
             consumer_free(&snap)
 
-    # -- called by the data plane ------------------------------------------------------------------------------------
-
-    cdef void suppress_deletion(self, int64_t now) noexcept nogil:
-        if self.cfg.inactive == 0:
-            return
-        self.waiting.last = now
-        if self.inactive_at:
-            self.inactive_at = time_after(now, self.cfg.inactive)
-
-    cdef bint listened_to(self) noexcept nogil:
-        if self.failed:
-            # A message has found no subscriber although the watch reports interest: match the deliver subject itself.
-            self.failed = False
-            return (<Account> self.stream.account).sublist.has_interest(self.dsubj, self.dsubj_n)
-        return load8(&self.listeners) != 0
-
-    cdef void update_delivery_interest(self, bint interest, int64_t now) noexcept nogil:
-        self.active = interest
-        if interest:
-            self.inactive_at = 0
-        elif self.cfg.inactive and self.inactive_at == 0:
-            self.inactive_at = time_after(now, self.cfg.inactive)
-
-    cdef void delete_not_active(self, int64_t now, int64_t wall) noexcept nogil:
-        """Have the control plane delete the consumer, unless it has been used within the inactive threshold."""
-        cdef Entry *e
-        cdef int64_t until = 0
-        self.inactive_at = 0
-        if self.cfg.push:
-            if not self.active:
-                self.notify(CONSUMER_INACTIVE, 0, 0, 0, 0, NULL, 0)
-            return
-        if now - self.waiting.last < self.cfg.inactive:
-            self.inactive_at = time_after(self.waiting.last, self.cfg.inactive)
-            return
-        self.process_waiting(True, now)
-        if self.waiting.n:
-            self.inactive_at = time_after(now, self.cfg.inactive)
-            return
-        # A client may still be working on a message until its ack wait ends.
-        e = pending_first(&self.pending)
-        while e != NULL:
-            until = max(until, e.deadline if not e.flags & QUEUED else time_after(e.ts, self.wait_of(e.rdc)))
-            e = pending_next(&self.pending, e)
-        until = time_after(until, self.cfg.inactive) if until else 0
-        if until > wall:
-            self.inactive_at = time_after(now, until - wall)
-            return
-        self.notify(CONSUMER_INACTIVE, 0, 0, 0, 0, NULL, 0)
-
 
 cdef list filter_subjects(config):
     return list(config.filter_subjects) or ([config.filter_subject] if config.filter_subject else [])
@@ -736,7 +684,7 @@ cdef void reconcile_with_stream(Consumer o, uint64_t last) noexcept nogil:
 
 
 cdef void on_interest(void *ctx, bint interest) noexcept nogil:
-    """The callback of the watch. The sublist's lock is held."""
+    """The callback of the notification. The sublist's lock is held."""
     exchange8(&(<Consumer> ctx).listeners, interest)
     exchange8(&(<Consumer> ctx).recheck, 1)
     (<Consumer> ctx).kick()

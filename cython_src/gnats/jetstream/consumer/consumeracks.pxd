@@ -49,7 +49,7 @@ cdef class ConsumerAcks(ConsumerState):
     cdef void force_expire_pending(self, int64_t wall) noexcept nogil
     cdef void sample_ack(self, PollState *sampler, const Entry *e, uint64_t sseq, uint64_t dseq,
                          uint64_t dc) noexcept nogil
-    # Is one of the filters equal to the subject, or a subset of it?
+    # Does the subject, which may have wildcards, cover all of the filters? False without a filter.
     cdef bint is_equal_or_subset_match(self, const char *subject, uint32_t n) noexcept nogil
     # Forget messages that a purge has removed: those below `first`. wider: the filters are wider than the purged
     # subject, so look up each message that is still pending as well.
@@ -57,9 +57,7 @@ cdef class ConsumerAcks(ConsumerState):
     # -- no lock held --
     # Call ack_msg() for each sequence, and free them.
     cdef void tell_stream(self, PollState *ps, Acked *acked) noexcept nogil
-    # -- Consumer and ConsumerPull implement these --
-    # Postpone the deletion of an inactive consumer, after activity. The lock is held.
-    cdef void suppress_deletion(self, int64_t now) noexcept nogil
+    # -- ConsumerPull implements this --
     # Queue a pull request, from a client or an ack with +NXT. False when the consumer is closed. No lock is held.
     cdef bint process_next_msg_request(self, PollState *ps, const char *reply, size_t rn, const char *msg,
                                        size_t n) noexcept nogil

@@ -53,7 +53,7 @@ from gnats.jetstream.consumer.pending cimport (
 )
 from gnats.jetstream.engine.barrier cimport batch_time, local_of, publish_now
 from gnats.jetstream.state.streamcore cimport LIMITS_POLICY
-from gnats.store.base cimport STORE_OK, StoreMsg
+from gnats.store.base cimport STORE_DELETED, STORE_NOT_FOUND, STORE_OK, StoreMsg
 from gnats.store.index.filter cimport filter_match
 
 cdef enum:
@@ -353,9 +353,6 @@ cdef class ConsumerAcks(ConsumerState):
         if expired.seqs != expired.few:
             free(expired.seqs)
 
-    cdef void suppress_deletion(self, int64_t now) noexcept nogil:
-        pass
-
     cdef bint process_next_msg_request(
         self, PollState *ps, const char *reply, size_t rn, const char *msg, size_t n
     ) noexcept nogil:
@@ -421,11 +418,12 @@ cdef class ConsumerAcks(ConsumerState):
 
     cdef bint is_equal_or_subset_match(self, const char *subject, uint32_t n) noexcept nogil:
         cdef uint32_t i
-        if self.filter != NULL:
-            for i in range(self.filter.n):
-                if subject_is_subset_match(self.filter.subjects[i].at, self.filter.subjects[i].n, subject, n):
-                    return True
-        return False
+        if self.filter == NULL:
+            return False
+        for i in range(self.filter.n):
+            if not subject_is_subset_match(self.filter.subjects[i].at, self.filter.subjects[i].n, subject, n):
+                return False
+        return True
 
     cdef void purge(self, uint64_t first, bint wider) noexcept nogil:
         cdef Entry *e = pending_first(&self.pending)
@@ -433,6 +431,7 @@ cdef class ConsumerAcks(ConsumerState):
         cdef StoreMsg sm
         cdef int64_t wall = realtime_ns()
         cdef uint64_t seq, dseq
+        cdef int rc
         cdef bint gone
         if self.sseq < first:
             self.sseq = first
@@ -444,8 +443,10 @@ cdef class ConsumerAcks(ConsumerState):
                 gone = seq <= self.asflr
                 if not gone and wider:
                     pthread_mutex_lock(&self.store.lock)
-                    gone = self.store.load(seq, &sm) != STORE_OK
+                    rc = self.store.load(seq, &sm)
                     pthread_mutex_unlock(&self.store.lock)
+                    # a message that cannot be read now is still there
+                    gone = rc == STORE_NOT_FOUND or rc == STORE_DELETED
                 if gone:
                     dseq = e.dseq
                     self.adflr = max(self.adflr, dseq)

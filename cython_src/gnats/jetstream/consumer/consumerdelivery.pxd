@@ -31,6 +31,7 @@ cdef struct Lookahead:
 cdef class ConsumerDelivery(ConsumerPull):
     cdef uint8_t busy, again       # a thread is in run(); run() was called since that thread last looked. Atomic
     cdef bint failed               # a message sent to the deliver subject found no subscriber; under lock
+    cdef uint8_t listeners         # the deliver subject has a subscriber; atomic: Consumer.notification writes
     cdef OutQ spare                # the empty queue that `out` is exchanged for; of the busy thread
     cdef bint replay               # messages are still delivered at their original intervals
     cdef uint64_t replay_end       # that ends behind this stream sequence
@@ -68,8 +69,9 @@ cdef class ConsumerDelivery(ConsumerPull):
     cdef void arm_timer(self, PollState *ps, int64_t wall) noexcept nogil
     # Take a delivery back: the message that was sent to `dest` found no subscriber.
     cdef void did_not_deliver(self, PollState *ps, uint64_t sseq, const char *dest, size_t n) noexcept nogil
-    # Consumer implements the next three. The inactive threshold has passed: have the consumer deleted if it is unused.
+    # The inactive threshold has passed: have the control plane delete the consumer, unless it is used.
     cdef void delete_not_active(self, int64_t now, int64_t wall) noexcept nogil
+    # Begin or end the time of inactivity of a push consumer.
     cdef void update_delivery_interest(self, bint interest, int64_t now) noexcept nogil
     # Has the deliver subject a subscriber?
     cdef bint listened_to(self) noexcept nogil

@@ -5,6 +5,7 @@ from libc.stdio cimport snprintf
 from libc.stdlib cimport free
 from libc.string cimport memcmp, memcpy
 
+from gnats.core.accounts.account cimport Account
 from gnats.core.messages.headers cimport CRLF, LINE_END, begin_header, header_begin_size
 from gnats.core.net.pollstate cimport PollState, poller_random
 from gnats.includes.atomics cimport exchange8, fence, load8, store8, unlikely
@@ -17,6 +18,7 @@ from gnats.jetstream.consumer.acks cimport ACK_NUMBERS, AckInfo, ack_reply
 from gnats.jetstream.consumer.consumeracks cimport Acked
 from gnats.jetstream.consumer.consumerstate cimport (
     ACK_DELAY,
+    CONSUMER_INACTIVE,
     CONSUMER_MAX_DELIVERIES,
     CONSUMER_UNPAUSED,
     CONSUMER_UNPINNED,
@@ -27,11 +29,14 @@ from gnats.jetstream.consumer.consumerstate cimport (
 )
 from gnats.jetstream.consumer.pending cimport (
     PENDING,
+    QUEUED,
     Entry,
     pending_earliest,
     pending_enqueue,
     pending_find,
+    pending_first,
     pending_forget,
+    pending_next,
     pending_pop,
     pending_rdc,
     pending_reserve,
@@ -550,14 +555,47 @@ cdef class ConsumerDelivery(ConsumerPull):
             self.armed = when
             self.engine.arm(&self.timer, when)
 
-    cdef void delete_not_active(self, int64_t now, int64_t wall) noexcept nogil:
-        self.inactive_at = 0
+    # -- interest and inactivity -------------------------------------------------------------------------------------
+
+    cdef bint listened_to(self) noexcept nogil:
+        if self.failed:
+            # A message has found no subscriber although interest was reported: match the deliver subject itself.
+            self.failed = False
+            return (<Account> self.stream.account).sublist.has_interest(self.dsubj, self.dsubj_n)
+        return load8(&self.listeners) != 0
 
     cdef void update_delivery_interest(self, bint interest, int64_t now) noexcept nogil:
         self.active = interest
+        if interest:
+            self.inactive_at = 0
+        elif self.cfg.inactive and self.inactive_at == 0:
+            self.inactive_at = time_after(now, self.cfg.inactive)
 
-    cdef bint listened_to(self) noexcept nogil:
-        return False
+    cdef void delete_not_active(self, int64_t now, int64_t wall) noexcept nogil:
+        cdef Entry *e
+        cdef int64_t until = 0
+        self.inactive_at = 0
+        if self.cfg.push:
+            if not self.active:
+                self.notify(CONSUMER_INACTIVE, 0, 0, 0, 0, NULL, 0)
+            return
+        if now - self.waiting.last < self.cfg.inactive:
+            self.inactive_at = time_after(self.waiting.last, self.cfg.inactive)
+            return
+        self.process_waiting(True, now)
+        if self.waiting.n:
+            self.inactive_at = time_after(now, self.cfg.inactive)
+            return
+        # A client may still be working on a message until its ack wait ends.
+        e = pending_first(&self.pending)
+        while e != NULL:
+            until = max(until, e.deadline if not e.flags & QUEUED else time_after(e.ts, self.wait_of(e.rdc)))
+            e = pending_next(&self.pending, e)
+        until = time_after(until, self.cfg.inactive) if until else 0
+        if until > wall:
+            self.inactive_at = time_after(now, until - wall)
+            return
+        self.notify(CONSUMER_INACTIVE, 0, 0, 0, 0, NULL, 0)
 
     # -- called by the stream ----------------------------------------------------------------------------------------
 

@@ -10,13 +10,12 @@ from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
 from gnats.core.net.pollstate cimport PollState
-from gnats.core.subjects.watches cimport Watch
 from gnats.includes.pthread cimport pthread_mutex_t
 from gnats.jetstream.consumer.pending cimport Entry, Pending
 from gnats.jetstream.consumer.requests cimport WaitQueue
 from gnats.jetstream.consumer.send_queue cimport OutQ
+from gnats.jetstream.engine.consumerbase cimport ConsumerBase
 from gnats.jetstream.engine.engine cimport Engine, JsTimer
-from gnats.jetstream.engine.observer cimport Observer
 from gnats.jetstream.state.streamcore cimport StreamCore
 from gnats.store.store cimport MsgStore
 
@@ -101,7 +100,7 @@ cdef struct ConsumerEntry:
     int64_t ts                 # OP_DELIVERED: when its ack wait begins, ns since 1970
 
 
-cdef class ConsumerState(Observer)
+cdef class ConsumerState(ConsumerBase)
 
 
 # The log that changes of a consumer's stored state pass: see gnats.jetstream.consumer.consumerlog. The lock is held.
@@ -109,7 +108,7 @@ cdef struct ConsumerLog:
     void (*propose)(ConsumerState o, const ConsumerEntry *e) noexcept nogil
 
 
-cdef class ConsumerState(Observer):
+cdef class ConsumerState(ConsumerBase):
     cdef const ConsumerLog *log
     cdef readonly StreamCore stream
     cdef readonly str name
@@ -190,6 +189,8 @@ cdef class ConsumerState(Observer):
     # Post a ConsumerEvent to the control plane; out of memory, it is dropped.
     cdef void notify(self, int what, uint64_t sseq, uint64_t dseq, uint64_t deliveries, int64_t ack_time,
                      const char *text, size_t n) noexcept nogil
+    # Postpone the deletion of an inactive consumer, after activity. The lock is held.
+    cdef void suppress_deletion(self, int64_t now) noexcept nogil
     # Have the calling poller call run() at the end of its batch.
     cdef void wake(self, PollState *ps) noexcept nogil
     # Have the control loop call run(). Any thread, with any lock held above the timers'. Needs no memory.

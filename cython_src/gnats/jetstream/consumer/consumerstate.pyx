@@ -13,6 +13,7 @@ from gnats.includes.pthread cimport (
     pthread_mutex_lock,
     pthread_mutex_unlock,
 )
+from gnats.includes.times cimport time_after
 from gnats.jetstream.consumer.pending cimport pending_free
 from gnats.jetstream.consumer.requests cimport waitq_free
 from gnats.jetstream.engine.barrier cimport local_of, run_later
@@ -23,7 +24,7 @@ cdef enum:
     TIMERS = 2    # of a consumer
 
 
-cdef class ConsumerState(Observer):
+cdef class ConsumerState(ConsumerBase):
     """A consumer's state; see Consumer."""
 
     def __cinit__(self, StreamCore stream not None, str name not None, *args, **kwargs):
@@ -178,6 +179,13 @@ cdef class ConsumerState(Observer):
         if n:
             memcpy(ev.data + sizeof(Notice), text, n)
         (<Inbox> self.engine.control.inbox).post(ev)
+
+    cdef void suppress_deletion(self, int64_t now) noexcept nogil:
+        if self.cfg.inactive == 0:
+            return
+        self.waiting.last = now
+        if self.inactive_at:
+            self.inactive_at = time_after(now, self.cfg.inactive)
 
     cdef void wake(self, PollState *ps) noexcept nogil:
         if not run_later(local_of(ps), self):

@@ -20,8 +20,8 @@ from gnats.core.net.pollstate cimport PollState
 from gnats.core.runtime.state cimport MAX_POLLERS
 from gnats.includes.atomics cimport load32
 from gnats.includes.pthread cimport pthread_cond_t, pthread_mutex_t, pthread_t
-from gnats.jetstream.engine.observer cimport Observer
-from gnats.jetstream.engine.turns cimport WorkList
+from gnats.jetstream.engine.consumerbase cimport ConsumerBase
+from gnats.jetstream.engine.longwork cimport WorkList
 
 cdef struct Barrier:
     uint64_t flushed     # the last sequence that is flushed; kept only while `syncs`
@@ -51,7 +51,7 @@ cdef struct SyncBatch:
     SyncBatch *next
     Local *local         # the poller it comes from and goes back to
     Outbox out
-    PtrList held         # Observers to run
+    PtrList held         # consumers (ConsumerBase) to run
     bint stored          # none of the streams has failed: all messages that the answers are about are on the disk
     uint32_t nstreams
     void *streams[1]     # borrowed StreamBases
@@ -74,11 +74,11 @@ cdef struct Local:
     GroupCommit *commit
     PollState *ps
     PtrList dirty        # StreamBases to flush at the end of this batch
-    PtrList run          # Observers to run at the end of this batch
-    PtrList ready        # Observers to run in the next round: they have more to deliver than a slice
+    PtrList run          # consumers (ConsumerBase) to run at the end of this batch
+    PtrList ready        # consumers (ConsumerBase) to run in the next round: they have more to deliver than a slice
     Outbox out           # messages to send after the flush
     Outbox synced        # messages to send after the sync
-    PtrList held         # Observers to run after the sync
+    PtrList held         # consumers (ConsumerBase) to run after the sync
     WorkList work        # long work that clients have asked for
     MsgTrace *mt         # trace of the message that a stream is handling; NULL: not traced
     int64_t wall_at      # ps.now when `wall` was read
@@ -139,12 +139,12 @@ cdef bint publish_now(PollState *ps, StreamBase stream, const char *subject, siz
                       size_t shown_n, const char *reply, size_t rn, const char *hdr, size_t hn, const char *msg,
                       size_t n) noexcept nogil
 # Call o.run at the end of the batch, once however often this is asked for. False when out of memory.
-cdef bint run_later(Local *local, Observer o) noexcept nogil
+cdef bint run_later(Local *local, ConsumerBase o) noexcept nogil
 # The same, but not before consumers may see what the stream has stored in this batch.
-cdef bint run_when_visible(Local *local, StreamBase stream, Observer o) noexcept nogil
+cdef bint run_when_visible(Local *local, StreamBase stream, ConsumerBase o) noexcept nogil
 # Call o.run in the poller's next round, because it has more to deliver than one run may. o.run asks for this at most
 # once a call. False when out of memory.
-cdef bint run_again(Local *local, Observer o) noexcept nogil
+cdef bint run_again(Local *local, ConsumerBase o) noexcept nogil
 
 # -- for the engine --
 

@@ -5,8 +5,8 @@ from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memcpy, memset
 
 from gnats.core.accounts.account cimport Account
-from gnats.core.client cimport Client
-from gnats.core.net.pollstate cimport PollState
+from gnats.core.accounts.subscriber cimport Subscriber
+from gnats.core.net.pollstate cimport PollState, poller_bit
 from gnats.core.publishing cimport send_internal_msg
 from gnats.core.runtime.clock cimport realtime_ns
 from gnats.includes.arrays cimport array_grow
@@ -37,7 +37,7 @@ from gnats.includes.pthread cimport (
     pthread_self,
     pthread_setname_np,
 )
-from gnats.jetstream.engine.observer cimport Observer
+from gnats.jetstream.engine.consumerbase cimport ConsumerBase
 
 cdef enum:
     OUTBOX_KEPT = 256 * 1024  # bytes of an outbox that stay allocated
@@ -131,15 +131,15 @@ cdef bint commit_soon(GroupCommit *g, Local *local, StreamBase stream) noexcept 
 
 cdef void give_to_sync(Local *local) noexcept nogil:
     """Queue a SyncBatch with the streams flushed in this batch. publish_later() and run_when_visible() mark their
-    stream dirty, so every answer in `synced` and every Observer in `held` waits for one of these streams."""
+    stream dirty, so every answer in `synced` and every consumer in `held` waits for one of these streams."""
     cdef SyncBatch *batch = <SyncBatch *> malloc(sizeof(SyncBatch) + local.dirty.n * sizeof(void *))
     cdef uint32_t i
     for i in range(local.held.n):
-        and64(&(<Observer> local.held.p[i]).held, ~(<uint64_t> 1 << local.ps.index))
+        and64(&(<ConsumerBase> local.held.p[i]).held, ~poller_bit(local.ps))
     if batch == NULL:
         local.synced.n = 0   # out of memory: drop the answers rather than send one that may not be true
         for i in range(local.held.n):
-            add64_seq(&(<Observer> local.held.p[i]).refs, <uint64_t> -1)
+            add64_seq(&(<ConsumerBase> local.held.p[i]).refs, <uint64_t> -1)
         local.held.n = 0
         return
     batch.next = NULL
@@ -278,8 +278,8 @@ cdef void pass_synced(Local *local) noexcept nogil:
         following = batch.next
         send_out(local.ps, &batch.out, batch.stored)
         for i in range(batch.held.n):
-            run_later(local, <Observer> batch.held.p[i])
-            add64_seq(&(<Observer> batch.held.p[i]).refs, <uint64_t> -1)
+            run_later(local, <ConsumerBase> batch.held.p[i])
+            add64_seq(&(<ConsumerBase> batch.held.p[i]).refs, <uint64_t> -1)
         for i in range(batch.nstreams):
             add64_seq(&(<StreamBase> batch.streams[i]).refs, <uint64_t> -1)
         free(batch.out.p)
@@ -361,11 +361,11 @@ cdef bint publish_now(
 ) noexcept nogil:
     ps.epoch += 1   # a core message, or another poller's delivery, may have been queued before this one was found
     return send_internal_msg(
-        <Client> ps.js, <Account> stream.account, subject, sn, shown, shown_n, reply, rn, hdr, hn, msg, n)
+        <Subscriber> ps.js, <Account> stream.account, subject, sn, shown, shown_n, reply, rn, hdr, hn, msg, n)
 
 
-cdef bint run_later(Local *local, Observer o) noexcept nogil:
-    cdef uint64_t bit = <uint64_t> 1 << local.ps.index
+cdef bint run_later(Local *local, ConsumerBase o) noexcept nogil:
+    cdef uint64_t bit = poller_bit(local.ps)
     if load64(&o.marked) & bit:
         return True
     if not append_ptr(&local.run, <void *> o):
@@ -376,8 +376,8 @@ cdef bint run_later(Local *local, Observer o) noexcept nogil:
     return True
 
 
-cdef bint run_when_visible(Local *local, StreamBase stream, Observer o) noexcept nogil:
-    cdef uint64_t bit = <uint64_t> 1 << local.ps.index
+cdef bint run_when_visible(Local *local, StreamBase stream, ConsumerBase o) noexcept nogil:
+    cdef uint64_t bit = poller_bit(local.ps)
     if likely(not stream.barrier.syncs):
         return run_later(local, o)
     if load64(&o.held) & bit == 0:
@@ -388,7 +388,7 @@ cdef bint run_when_visible(Local *local, StreamBase stream, Observer o) noexcept
     return mark_dirty(local, stream)
 
 
-cdef bint run_again(Local *local, Observer o) noexcept nogil:
+cdef bint run_again(Local *local, ConsumerBase o) noexcept nogil:
     if not append_ptr(&local.ready, <void *> o):
         return False
     add64_seq(&o.refs, 1)

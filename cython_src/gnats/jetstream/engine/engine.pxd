@@ -14,7 +14,7 @@ from gnats.core.runtime.state cimport MAX_POLLERS
 from gnats.core.runtime.timers cimport Timer, TimerHeap
 from gnats.includes.pthread cimport pthread_mutex_t
 from gnats.jetstream.engine.barrier cimport GroupCommit, Local
-from gnats.jetstream.engine.turns cimport Work
+from gnats.jetstream.engine.longwork cimport Work
 
 
 # A timer. The control loop's thread, online and with no lock held, calls `fn`, which may arm the timer again.
@@ -34,7 +34,7 @@ cdef class Engine:
     cdef PollState *control        # the control loop's poller
     cdef readonly list pollers     # all, the control loop's first
     cdef readonly object state     # ServerState
-    # clients: by poller, the Client that publishes for JetStream. graveyard: closed objects that a thread may still
+    # clients: by poller, the subscriber that publishes for JetStream. graveyard: closed objects that a thread may still
     # use, each with the number of its qs_advance().
     cdef list clients, graveyard
     cdef bint closed
@@ -52,4 +52,4 @@ cdef class Engine:
 
 # Queue long work that `causer` has asked for: w.step is called in turn with other work. False when a client of the
 # server itself has asked for too much; the caller then keeps `w`.
-cdef bint take_turns(Local *local, Work *w, Source *causer) noexcept nogil
+cdef bint queue_work(Local *local, Work *w, Source *causer) noexcept nogil

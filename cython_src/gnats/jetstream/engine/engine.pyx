@@ -4,8 +4,8 @@ from libc.stdlib cimport calloc, free
 from libc.string cimport memset
 
 from gnats.core.batch cimport end_batch
-from gnats.core.client cimport Client
-from gnats.core.net.pollstate cimport PollerBase, PollState
+from gnats.core.internal cimport InternalSubscriber
+from gnats.core.net.pollstate cimport PollerBase, PollState, poller_bit
 from gnats.core.runtime.clock cimport clock_is_held, monotonic_ns, round_of_timers, timerfd_arm
 from gnats.core.runtime.inbox cimport Source
 from gnats.core.runtime.kinds cimport JETSTREAM
@@ -50,8 +50,8 @@ from gnats.jetstream.engine.barrier cimport (
     pass_flushed,
     pass_synced,
 )
-from gnats.jetstream.engine.observer cimport Observer
-from gnats.jetstream.engine.turns cimport Work, work_add, work_drop, work_run
+from gnats.jetstream.engine.consumerbase cimport ConsumerBase
+from gnats.jetstream.engine.longwork cimport Work, work_add, work_drop, work_run
 
 cdef enum:
     ROUNDS = 4               # of storing and delivering at the end of one batch: deliveries may store again
@@ -67,7 +67,7 @@ cdef class Engine:
 
     def __cinit__(self, list pollers not None, ServerState state not None, cids not None):
         cdef PollerBase poller
-        cdef Client client
+        cdef InternalSubscriber client
         cdef Local *local
         self.tmfd = -1
         commit_init(&self.commit)
@@ -80,7 +80,7 @@ cdef class Engine:
         if self.tmfd < 0:
             raise OSError(errno, "cannot create JetStream's timer")
         for poller, cid in zip(pollers, cids):
-            client = Client(JETSTREAM, -1, cid, poller, state)
+            client = InternalSubscriber(JETSTREAM, -1, cid, poller, state)
             local = <Local *> calloc(1, sizeof(Local))
             if local == NULL:
                 raise MemoryError
@@ -160,7 +160,7 @@ cdef class Engine:
     def reap(self) -> None:
         """Let go of buried objects that no thread can be using. The control loop."""
         cdef list kept = []
-        if not self.graveyard or (<Client> self.clients[0]).inbox.names_jetstream:
+        if not self.graveyard or (<InternalSubscriber> self.clients[0]).inbox.names_jetstream:
             return   # an event in the inbox may name one of them
         for number, what in self.graveyard:
             if not qs_passed(number) or refs_of(what):
@@ -249,8 +249,8 @@ cdef class Engine:
 cdef uint64_t refs_of(object what):
     if isinstance(what, StreamBase):
         return load64_seq(&(<StreamBase> what).refs)
-    if isinstance(what, Observer):
-        return load64_seq(&(<Observer> what).refs)
+    if isinstance(what, ConsumerBase):
+        return load64_seq(&(<ConsumerBase> what).refs)
     return 0
 
 
@@ -288,9 +288,9 @@ cdef void run_list(Local *local, PtrList *waiting, bint marked) noexcept nogil:
     memset(waiting, 0, sizeof(PtrList))
     for i in range(taken.n):
         if marked:
-            and64(&(<Observer> taken.p[i]).marked, ~(<uint64_t> 1 << local.ps.index))
-        (<Observer> taken.p[i]).run(local.ps)
-        add64_seq(&(<Observer> taken.p[i]).refs, <uint64_t> -1)
+            and64(&(<ConsumerBase> taken.p[i]).marked, ~poller_bit(local.ps))
+        (<ConsumerBase> taken.p[i]).run(local.ps)
+        add64_seq(&(<ConsumerBase> taken.p[i]).refs, <uint64_t> -1)
     if waiting.p == NULL:
         taken.n = 0
         waiting[0] = taken
@@ -298,7 +298,7 @@ cdef void run_list(Local *local, PtrList *waiting, bint marked) noexcept nogil:
         free(taken.p)
 
 
-cdef bint take_turns(Local *local, Work *w, Source *causer) noexcept nogil:
+cdef bint queue_work(Local *local, Work *w, Source *causer) noexcept nogil:
     if not work_add(&local.work, local.ps, w, causer):
         return False
     local.ps.js_ready = <void *> local

@@ -79,6 +79,7 @@ from gnats.store.base cimport (
     STORE_MAX_MSGS_PER_SUBJECT,
     STORE_NOT_FOUND,
     STORE_OK,
+    StoreLimits,
     StoreMsg,
 )
 from gnats.store.format.record cimport MAX_RECORD, record_size
@@ -229,17 +230,19 @@ cdef bint check_counter(StreamCore s, Inbound *m, const InFlight *f, Refusal *r)
 
 cdef bint check_limits(StreamCore s, const Inbound *m, const InFlight *f, Refusal *r) noexcept nogil:
     """With discard new: would a limit of the store be exceeded once the messages in flight are stored?"""
+    # those of the store, which store_msg() applies: an update changes the stream's own settings at another moment
+    cdef const StoreLimits *limits = &s.store.limits
     cdef size_t size
-    if not s.cfg.discard_new:
+    if not limits.discard_new:
         return True
     size = stored_size(s, m.subject.n, m.hdr_n, m.n)
-    if s.cfg.max_msgs > 0 and s.store.msgs + f.n + 1 > <uint64_t> s.cfg.max_msgs:
+    if limits.max_msgs > 0 and s.store.msgs + f.n + 1 > <uint64_t> limits.max_msgs:
         return refuse_limit(r, STORE_MAX_MSGS)
-    if s.cfg.max_bytes > 0 and s.store.bytes + f.bytes + size > <uint64_t> s.cfg.max_bytes:
+    if limits.max_bytes > 0 and s.store.bytes + f.bytes + size > <uint64_t> limits.max_bytes:
         return refuse_limit(r, STORE_MAX_BYTES)
-    if s.cfg.discard_new_per and s.cfg.max_msgs_per > 0 and not header_set(&m.h, H_ROLLUP) and (
+    if limits.discard_new_per and limits.max_msgs_per > 0 and not header_set(&m.h, H_ROLLUP) and (
         s.store.subject_msgs(m.subject.p, <uint32_t> m.subject.n) + in_flight_of(f, m.subject.p, m.subject.n, NULL)
-        + 1 > <uint64_t> s.cfg.max_msgs_per
+        + 1 > <uint64_t> limits.max_msgs_per
     ):
         return refuse_limit(r, STORE_MAX_MSGS_PER_SUBJECT)
     return True

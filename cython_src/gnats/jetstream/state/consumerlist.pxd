@@ -12,19 +12,19 @@ from libc.stdint cimport uint32_t, uint64_t
 from gnats.core.subjects.sublist cimport MatchResult, Sublist
 from gnats.includes.atomics cimport load_ptr_acquire
 from gnats.jetstream.engine.barrier cimport Local, StreamBase
-from gnats.jetstream.engine.observer cimport Observer
+from gnats.jetstream.engine.consumerbase cimport ConsumerBase
 from gnats.store.index.filter cimport Filter
 from gnats.store.store cimport MsgStore
 
 cdef enum:
-    FEW_OBSERVERS = 8
+    FEW_CONSUMERS = 8
 
 
 # The root that readers load. It is never changed: a change replaces and retires it.
-cdef struct Observers:
+cdef struct ConsumerRoot:
     uint32_t n
     void *index                      # borrowed Sublist that has the consumers; NULL: they are in `few`
-    void *few[FEW_OBSERVERS]         # borrowed Observers
+    void *few[FEW_CONSUMERS]         # borrowed ConsumerBase
 
 
 # Which consumers to look up. The result may include others.
@@ -37,25 +37,25 @@ cdef enum Concern:
 # Consumers that were looked up: in `few`, or else in `found`.
 cdef struct Concerned:
     uint32_t n
-    const Observers *few
+    const ConsumerRoot *few
     MatchResult *found               # freed by concerned_free()
 
 
 cdef class ConsumerList:
     cdef MsgStore store
-    cdef dict members                # Observer: None, oldest first; of the control loop alone
-    cdef Sublist index               # None until there are more than FEW_OBSERVERS
-    cdef Observers *observers        # atomic: the control loop writes, all threads read; NULL: no consumers
+    cdef dict members                # ConsumerBase: None, oldest first; of the control loop alone
+    cdef Sublist index               # None until there are more than FEW_CONSUMERS
+    cdef ConsumerRoot *root          # atomic: the control loop writes, all threads read; NULL: no consumers
 
     # -- the control loop; raises MemoryError --
     # Add, remove or change one consumer; unchanged after MemoryError. Removing an absent one does nothing.
-    cdef int add(self, Observer o) except -1
-    cdef int remove(self, Observer o) except -1
+    cdef int add(self, ConsumerBase o) except -1
+    cdef int remove(self, ConsumerBase o) except -1
     cdef int clear(self) except -1
     # Set o.filter, whether `o` is in the list or not. The caller frees the old filter.
-    cdef int refilter(self, Observer o, Filter *f) except -1
+    cdef int refilter(self, ConsumerBase o, Filter *f) except -1
     # Replace the root, under the store's lock, and retire the old one.
-    cdef int publish(self, Observers *made) except -1
+    cdef int publish(self, ConsumerRoot *made) except -1
     cdef int add_to_index(self, list joining) except -1
     # -- the store's lock is held --
     # Have each consumer that wants a newly stored message count it, and run at the end of the batch if it would
@@ -69,13 +69,13 @@ cdef class ConsumerList:
     cdef bint look_up(self, Concern concern, const char *subject, uint32_t n, Concerned *c) noexcept nogil
 
 
-cdef inline bint is_watched(ConsumerList l) noexcept nogil:
+cdef inline bint has_consumers(ConsumerList l) noexcept nogil:
     """Has the stream consumers?"""
-    return load_ptr_acquire(<void **> &l.observers) != NULL
+    return load_ptr_acquire(<void **> &l.root) != NULL
 
 
 cdef inline void *concerned_at(const Concerned *c, uint32_t i) noexcept nogil:
-    """A borrowed Observer."""
+    """A borrowed ConsumerBase."""
     return c.few.few[i] if c.few != NULL else c.found.psubs[i].client
 
 

@@ -9,7 +9,7 @@ from gnats.core.subjects.sublist cimport SL_NO_MEMORY, SUB_FURTHER, MatchResult,
 from gnats.includes.atomics cimport load_ptr_acquire, store_ptr_release
 from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
 from gnats.jetstream.engine.barrier cimport Local, StreamBase, run_when_visible
-from gnats.jetstream.engine.observer cimport Observer
+from gnats.jetstream.engine.consumerbase cimport ConsumerBase
 from gnats.store.index.filter cimport Filter, filter_match
 from gnats.store.store cimport MsgStore
 
@@ -29,17 +29,17 @@ cdef class ConsumerList:
         self.members = {}
 
     def __dealloc__(self):
-        free(self.observers)
+        free(self.root)
 
     # -- changes -----------------------------------------------------------------------------------------------------
 
-    cdef int add(self, Observer o) except -1:
-        cdef const Observers *old = self.observers
-        cdef Observers *made
+    cdef int add(self, ConsumerBase o) except -1:
+        cdef const ConsumerRoot *old = self.root
+        cdef ConsumerRoot *made
         if old != NULL and old.index != NULL:
             self.add_to_index([o])
-        elif old != NULL and old.n == FEW_OBSERVERS:
-            made = <Observers *> calloc(1, sizeof(Observers))
+        elif old != NULL and old.n == FEW_CONSUMERS:
+            made = <ConsumerRoot *> calloc(1, sizeof(ConsumerRoot))
             if made == NULL:
                 raise MemoryError
             try:
@@ -52,7 +52,7 @@ cdef class ConsumerList:
             made.index = <void *> self.index
             self.publish(made)
         else:
-            made = <Observers *> calloc(1, sizeof(Observers))
+            made = <ConsumerRoot *> calloc(1, sizeof(ConsumerRoot))
             if made == NULL:
                 raise MemoryError
             if old != NULL:
@@ -63,15 +63,15 @@ cdef class ConsumerList:
         self.members[o] = None
         return 0
 
-    cdef int remove(self, Observer o) except -1:
-        cdef const Observers *old = self.observers
-        cdef Observers *made = NULL
+    cdef int remove(self, ConsumerBase o) except -1:
+        cdef const ConsumerRoot *old = self.root
+        cdef ConsumerRoot *made = NULL
         cdef Subscription *listed = o.listed
         cdef uint32_t i
         if o not in self.members:
             return 0
         if listed == NULL and len(self.members) > 1:
-            made = <Observers *> calloc(1, sizeof(Observers))
+            made = <ConsumerRoot *> calloc(1, sizeof(ConsumerRoot))
             if made == NULL:
                 raise MemoryError
             for i in range(old.n):
@@ -90,12 +90,12 @@ cdef class ConsumerList:
         return 0
 
     cdef int clear(self) except -1:
-        cdef Observer o
+        cdef ConsumerBase o
         for o in list(self.members):
             self.remove(o)
         return 0
 
-    cdef int refilter(self, Observer o, Filter *f) except -1:
+    cdef int refilter(self, ConsumerBase o, Filter *f) except -1:
         cdef Subscription *old = o.listed
         cdef Subscription *made = NULL
         cdef bint ok = True
@@ -118,11 +118,11 @@ cdef class ConsumerList:
             retire_all(old)
         return 0
 
-    cdef int publish(self, Observers *made) except -1:
+    cdef int publish(self, ConsumerRoot *made) except -1:
         # Under the lock: a thread that stores a message holds it, and sees the old root or the new one throughout.
-        cdef Observers *old = self.observers
+        cdef ConsumerRoot *old = self.root
         pthread_mutex_lock(&self.store.lock)
-        store_ptr_release(<void **> &self.observers, made)
+        store_ptr_release(<void **> &self.root, made)
         pthread_mutex_unlock(&self.store.lock)
         if old != NULL:
             qs_retire(old)
@@ -130,7 +130,7 @@ cdef class ConsumerList:
 
     cdef int add_to_index(self, list joining) except -1:
         """Add subscriptions of the consumers to the index; of none of them after MemoryError."""
-        cdef Observer o
+        cdef ConsumerBase o
         cdef bint ok = True
         cdef list there = []
         try:
@@ -159,7 +159,7 @@ cdef class ConsumerList:
     cdef void stored(
         self, Local *local, StreamBase stream, uint64_t seq, const char *subject, uint32_t n
     ) noexcept nogil:
-        cdef const Observers *all = self.observers
+        cdef const ConsumerRoot *all = self.root
         cdef Stored m
         cdef uint32_t i
         if all == NULL:
@@ -171,23 +171,23 @@ cdef class ConsumerList:
             (<Sublist> all.index).visit(subject, n, count_stored, &m)
             return
         for i in range(all.n):
-            if filter_match((<Observer> all.few[i]).filter, subject, n):
-                count_one(&m, <Observer> all.few[i])
+            if filter_match((<ConsumerBase> all.few[i]).filter, subject, n):
+                count_one(&m, <ConsumerBase> all.few[i])
 
     cdef bint has_interest(self, const char *subject, uint32_t n) noexcept nogil:
-        cdef const Observers *all = self.observers
+        cdef const ConsumerRoot *all = self.root
         cdef uint32_t i
         if all == NULL:
             return False
         if all.index != NULL:
             return (<Sublist> all.index).has_interest(subject, n)
         for i in range(all.n):
-            if filter_match((<Observer> all.few[i]).filter, subject, n):
+            if filter_match((<ConsumerBase> all.few[i]).filter, subject, n):
                 return True
         return False
 
     cdef bint look_up(self, Concern concern, const char *subject, uint32_t n, Concerned *c) noexcept nogil:
-        cdef const Observers *all = <const Observers *> load_ptr_acquire(<void **> &self.observers)
+        cdef const ConsumerRoot *all = <const ConsumerRoot *> load_ptr_acquire(<void **> &self.root)
         c.n = 0
         c.few = all
         c.found = NULL
@@ -230,10 +230,10 @@ cdef void count_stored(void *arg, Subscription **subs, uint32_t n) noexcept nogi
     cdef Stored *m = <Stored *> arg
     cdef uint32_t i
     for i in range(n):
-        count_one(m, <Observer> subs[i].client)
+        count_one(m, <ConsumerBase> subs[i].client)
 
 
-cdef inline void count_one(const Stored *m, Observer o) noexcept nogil:
+cdef inline void count_one(const Stored *m, ConsumerBase o) noexcept nogil:
     if not o.stored(m.seq):
         return
     run_when_visible(m.local, <StreamBase> m.stream, o)
@@ -241,7 +241,7 @@ cdef inline void count_one(const Stored *m, Observer o) noexcept nogil:
 
 # -- subscriptions of one consumer, linked by `next` -------------------------------------------------------------------
 
-cdef Subscription *subscriptions_of(Observer o, const Filter *f) except NULL:
+cdef Subscription *subscriptions_of(ConsumerBase o, const Filter *f) except NULL:
     cdef Subscription *first = NULL
     cdef Subscription **link = &first
     cdef uint32_t i

@@ -6,7 +6,7 @@ leave() counts the bytes that the stream now uses, unlocks, and only then tells 
 from libc.stddef cimport size_t
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
-from gnats.core.client cimport Client
+from gnats.core.internal cimport InternalSubscriber
 from gnats.core.net.pollstate cimport PollState
 from gnats.core.subjects.transform cimport Transform
 from gnats.jetstream.engine.barrier cimport Local, StreamBase
@@ -61,9 +61,9 @@ cdef class StreamCore(StreamBase):
     cdef readonly Engine engine
     cdef readonly MsgStore store
     cdef readonly str name
-    cdef readonly Client client            # owns the stream's subscriptions, in its account
+    cdef readonly InternalSubscriber client    # owns the stream's subscriptions, in its account
     cdef readonly Usage account_usage, server_usage    # None: not counted
-    cdef ConsumerList observing            # the consumers
+    cdef ConsumerList consumer_list
     cdef list keep                         # keeps the account and the engine alive
     cdef bytes name_bytes, ack_start, error_tail    # own the bytes of name_p, pub_ack and error_end
     cdef const char *name_p

@@ -19,7 +19,7 @@ from gnats.jetstream.engine.barrier cimport (
     mark_dirty,
     stream_failed,
 )
-from gnats.jetstream.engine.observer cimport Observer
+from gnats.jetstream.engine.consumerbase cimport ConsumerBase
 from gnats.jetstream.engine.usage cimport usage_add
 from gnats.jetstream.state.consumerlist cimport (
     WITH_EVERYTHING,
@@ -28,7 +28,7 @@ from gnats.jetstream.state.consumerlist cimport (
     Concerned,
     concerned_at,
     concerned_free,
-    is_watched,
+    has_consumers,
 )
 from gnats.jetstream.state.dedupe cimport dedupe_add, dedupe_free
 from gnats.store.base cimport STORE_OK, StoreMsg
@@ -120,9 +120,9 @@ cdef class StreamCore(StreamBase):
             r = <const Removal *> (p + at)
             if r.seq == 0:
                 self.tell_purged(<const char *> (r + 1), r.n)
-            elif self.observing.look_up(WITH_SUBJECT, <const char *> (r + 1), r.n, &c):
+            elif self.consumer_list.look_up(WITH_SUBJECT, <const char *> (r + 1), r.n, &c):
                 for i in range(c.n):
-                    (<Observer> concerned_at(&c, i)).removed(r.seq, <const char *> (r + 1), r.n)
+                    (<ConsumerBase> concerned_at(&c, i)).removed(r.seq, <const char *> (r + 1), r.n)
                 concerned_free(&c)
             at += removal_size(r.n)
 
@@ -134,7 +134,7 @@ cdef class StreamCore(StreamBase):
         cdef StoreMsg sm
         cdef uint64_t first, last, subject_first = 0
         cdef uint32_t i
-        if not is_watched(self.observing):
+        if not has_consumers(self.consumer_list):
             return
         only.at = subject
         only.n = n
@@ -148,10 +148,10 @@ cdef class StreamCore(StreamBase):
         if self.store.load_next(&f, first, &sm, NULL) == STORE_OK:
             subject_first = sm.seq
         pthread_mutex_unlock(&self.store.lock)
-        if self.observing.look_up(
+        if self.consumer_list.look_up(
                 WITH_EVERYTHING if n == 0 else WITH_SUBJECTS if wild else WITH_SUBJECT, subject, <uint32_t> n, &c):
             for i in range(c.n):
-                (<Observer> concerned_at(&c, i)).purged(first, last, subject, <uint32_t> n, subject_first)
+                (<ConsumerBase> concerned_at(&c, i)).purged(first, last, subject, <uint32_t> n, subject_first)
             concerned_free(&c)
 
     cdef bint ack_msg(self, uint64_t seq, PollState *ps) noexcept nogil:
@@ -164,10 +164,10 @@ cdef class StreamCore(StreamBase):
         pthread_mutex_unlock(&self.store.lock)
         if gone:
             return False
-        if not self.observing.look_up(WITH_SUBJECT, sm.subject, sm.subject_n, &c):
+        if not self.consumer_list.look_up(WITH_SUBJECT, sm.subject, sm.subject_n, &c):
             return False   # out of memory: the message stays
         for i in range(c.n):
-            if (<Observer> concerned_at(&c, i)).need_ack(seq, sm.subject, sm.subject_n):
+            if (<ConsumerBase> concerned_at(&c, i)).need_ack(seq, sm.subject, sm.subject_n):
                 concerned_free(&c)
                 return False
         concerned_free(&c)
@@ -257,7 +257,7 @@ cdef void note_damage(void *ctx) noexcept nogil:
 cdef void note_removed(
     void *ctx, uint64_t seq, const char *subject, uint32_t n, uint64_t msgs, uint64_t bytes
 ) noexcept nogil:
-    if not is_watched((<StreamCore> ctx).observing):
+    if not has_consumers((<StreamCore> ctx).consumer_list):
         return
     if seq == 0:
         (<StreamCore> ctx).removals.many = 1
@@ -266,7 +266,7 @@ cdef void note_removed(
 
 
 cdef void note_purged(StreamCore s, const char *subject, size_t n) noexcept nogil:
-    if is_watched(s.observing):
+    if has_consumers(s.consumer_list):
         add_removal(&s.removals, 0, subject, <uint32_t> n)
 
 

@@ -1,7 +1,7 @@
 """Direct gets; see directget.pxd.
 
 An answer that sends or searches many messages is made in slices: the first in place, the others in turn with other work
-(gnats.jetstream.engine.turns).
+(gnats.jetstream.engine.longwork).
 """
 from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
@@ -18,7 +18,7 @@ from gnats.core.subjects.sublist cimport Subscription
 from gnats.includes.atomics cimport add64_seq
 from gnats.includes.linux cimport stopwatch_ns
 from gnats.jetstream.engine.barrier cimport Local, local_of, publish_now
-from gnats.jetstream.engine.engine cimport take_turns
+from gnats.jetstream.engine.engine cimport queue_work
 from gnats.jetstream.engine.jsonreq cimport (
     JSON_BOOL,
     JSON_INT,
@@ -34,7 +34,7 @@ from gnats.jetstream.engine.jsonreq cimport (
     json_object,
     json_unescape,
 )
-from gnats.jetstream.engine.turns cimport Work, work_in_place, work_took
+from gnats.jetstream.engine.longwork cimport Work, work_in_place, work_took
 from gnats.jetstream.state.headers cimport level_too_high, parse_time, put_time, with_header, with_number_header
 from gnats.jetstream.state.streamcore cimport StreamCore
 from gnats.store.base cimport STORE_AGAIN, STORE_OK, StoreMsg
@@ -365,7 +365,7 @@ cdef bint later(Local *local, const Message *m, Answer *a) noexcept nogil:
     copy.work.step = answer_slice
     copy.work.end = end_answer
     add64_seq(&(<StreamCore> a.stream).refs, 1)
-    if take_turns(local, &copy.work, &(<Connection> m.origin).source):
+    if queue_work(local, &copy.work, &(<Connection> m.origin).source):
         return True
     add64_seq(&(<StreamCore> a.stream).refs, <uint64_t> -1)
     free(copy)

@@ -107,10 +107,12 @@ cdef bint rewrite_header(Inbound *m, bint traced) noexcept nogil:
 
 # -- storing -----------------------------------------------------------------------------------------------------------
 
-cdef void process_jetstream_msg(StreamCore s, Local *local, Inbound *m) noexcept nogil:
+cdef Outcome process_jetstream_msg(StreamCore s, Local *local, Inbound *m) noexcept nogil:
+    cdef Outcome outcome
     s.enter()
-    store_inbound(s, local, m)
+    outcome = store_inbound(s, local, m)
     s.leave(local.ps)
+    return outcome
 
 
 cdef Outcome store_inbound(StreamCore s, Local *local, Inbound *m) noexcept nogil:

@@ -94,7 +94,7 @@ cdef Outcome store_entry(StreamCore s, Local *local, const Entry *e) noexcept no
     if unlikely(e.expected_id.n) and not check_last_id(s, &e.expected_id, &why):
         tell_refused(s, local, &e.reply, &why, TOLD, 0)
         return MSG_REFUSED
-    no_interest = s.cfg.retention == INTEREST_POLICY and not s.observing.has_interest(
+    no_interest = s.cfg.retention == INTEREST_POLICY and not s.consumer_list.has_interest(
         e.subject.p, <uint32_t> e.subject.n)
     if unlikely(local.mt != NULL):
         trace_jetstream_subject(local.mt, &e.subject, no_interest)
@@ -208,7 +208,7 @@ cdef Outcome store_message(StreamCore s, Local *local, const Entry *e, Header *h
         s.arm_expiry(time_after(ts, whole_seconds(ttl)))
     if s.cfg.allow_schedules:
         arm_schedules(s)
-    s.observing.stored(local, s, s.store.last_seq, e.subject.p, <uint32_t> e.subject.n)
+    s.consumer_list.stored(local, s, s.store.last_seq, e.subject.p, <uint32_t> e.subject.n)
     return MSG_STORED
 
 

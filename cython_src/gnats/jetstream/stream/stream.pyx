@@ -8,7 +8,7 @@ from posix.unistd cimport usleep
 
 from gnats.core.accounts.account cimport Account
 from gnats.core.accounts.subscriptions cimport add_native_sub, remove_all_subs, unsubscribe
-from gnats.core.client cimport Client
+from gnats.core.internal cimport InternalSubscriber
 from gnats.core.messages.message cimport NativeSub
 from gnats.core.runtime.clock cimport monotonic_ns, realtime_ns
 from gnats.core.runtime.kinds cimport JETSTREAM
@@ -24,8 +24,8 @@ from gnats.jetstream.batch.atomicbatch cimport drop_atomic_batches, drop_partial
 from gnats.jetstream.batch.batchtimer cimport abandon_batches
 from gnats.jetstream.batch.fastbatch cimport drop_fast_batches
 from gnats.jetstream.engine.barrier cimport barrier_configure
+from gnats.jetstream.engine.consumerbase cimport ConsumerBase
 from gnats.jetstream.engine.engine cimport Engine
-from gnats.jetstream.engine.observer cimport Observer
 from gnats.jetstream.engine.usage cimport Usage, usage_add
 from gnats.jetstream.state.batchtable cimport BatchLimits
 from gnats.jetstream.state.consumerlist cimport (
@@ -105,9 +105,9 @@ cdef class Stream(StreamCore):
         self.log = &local_log
         self.reserve_timers()
         self.store = store
-        self.observing = ConsumerList(store)
+        self.consumer_list = ConsumerList(store)
         self.name = name
-        self.client = Client(JETSTREAM, -1, cid, engine.pollers[0], engine.state)
+        self.client = InternalSubscriber(JETSTREAM, -1, cid, engine.pollers[0], engine.state)
         self.client.register(account)
         self.account = <void *> account
         self.keep = [account, engine]
@@ -161,7 +161,7 @@ cdef class Stream(StreamCore):
     @property
     def consumers(self) -> tuple:
         """The consumers, oldest first."""
-        return tuple(self.observing.members)
+        return tuple(self.consumer_list.members)
 
     def configure(self, config not None, *, bint sync_always=False) -> None:
         """Apply a checked StreamConfig, the first or an update. The owner of the store configures that itself.
@@ -219,10 +219,11 @@ cdef class Stream(StreamCore):
         self.tr = tr
         self.schedule_subjects = subjects
         self.cfg = cfg
-        barrier_configure(&self.barrier, sync_always, self.store.last_seq)
         if self.config is None:
             drop_partial_batch(self)
             self.account_for(<int64_t> self.store.bytes)
+        # behind drop_partial_batch(), which takes back sequences that are not to count as synced
+        barrier_configure(&self.barrier, sync_always, self.store.last_seq)
         if cfg.duplicates <= 0:
             dedupe_free(&self.dedupe)
         if self.dedupe_timer_set:
@@ -330,11 +331,14 @@ cdef class Stream(StreamCore):
 
     def close(self) -> None:
         """Close the stream. The caller closes its consumers before, and the store after. Idempotent."""
+        cdef int err
         if self.closed:
             return
         self.unsubscribe()
         self.enter()
-        self.store.flush()
+        err = self.store.flush()
+        if err:
+            self.fail(err)    # a poller may have answers about messages that are lost now
         self.closed = True
         self.account_for(-self.accounted)
         self.store.on_removed = NULL
@@ -347,18 +351,18 @@ cdef class Stream(StreamCore):
         drop_atomic_batches(self)
         drop_fast_batches(self)
         pthread_mutex_unlock(&self.store.lock)
-        self.observing.clear()
+        self.consumer_list.clear()
         self.engine.bury(self)
 
     # -- consumers ---------------------------------------------------------------------------------------------------
 
-    def add_consumer(self, Observer consumer not None) -> None:
+    def add_consumer(self, ConsumerBase consumer not None) -> None:
         """Tell the consumer of messages that are stored and removed from now on. Raises MemoryError."""
-        self.observing.add(consumer)
+        self.consumer_list.add(consumer)
 
-    def remove_consumer(self, Observer consumer not None) -> None:
+    def remove_consumer(self, ConsumerBase consumer not None) -> None:
         """Tell the consumer nothing more; the caller then buries it (Engine.bury). Raises MemoryError."""
-        self.observing.remove(consumer)
+        self.consumer_list.remove(consumer)
 
     def consumers_with(self, bytes subject not None) -> list:
         """The consumers with a filter that overlaps `subject`, which may have wildcards. Of a stream with few
@@ -367,10 +371,10 @@ cdef class Stream(StreamCore):
         cdef uint32_t n = <uint32_t> PyBytes_GET_SIZE(subject), i
         cdef Concerned c
         cdef list found = []
-        if not self.observing.look_up(WITH_SUBJECTS if subject_has_wildcard(p, n) else WITH_SUBJECT, p, n, &c):
+        if not self.consumer_list.look_up(WITH_SUBJECTS if subject_has_wildcard(p, n) else WITH_SUBJECT, p, n, &c):
             raise MemoryError
         for i in range(c.n):
-            found.append(<Observer> concerned_at(&c, i))
+            found.append(<ConsumerBase> concerned_at(&c, i))
         concerned_free(&c)
         return found
 

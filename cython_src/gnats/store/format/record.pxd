@@ -22,9 +22,9 @@ cdef enum:
     # bytes
     RECORD_HEADER = 22
     RECORD_HASH = 8
-    EMPTY_RECORD = 30       # header and checksum
+    EMPTY_RECORD = RECORD_HEADER + RECORD_HASH
     MAX_RECORD = 32 * 1024 * 1024
-    MAX_SUBJECT = 65535
+    MAX_SUBJECT = 65535     # the most that its u16 can say; a subject tree holds it (MAX_TREE_SUBJECT)
 
 cdef enum:
     HAS_HEADERS = 0x80000000

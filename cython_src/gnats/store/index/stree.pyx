@@ -1,7 +1,6 @@
 """The subject tree; see stree.pxd."""
-from cpython.bytes cimport PyBytes_AS_STRING
 from libc.stddef cimport size_t
-from libc.stdint cimport int16_t, uint8_t, uint16_t, uint32_t, uint64_t, uintptr_t
+from libc.stdint cimport int16_t, uint8_t, uint16_t, uint32_t, uintptr_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memchr, memcpy, memmove, memset
 
@@ -767,94 +766,3 @@ cdef void stree_end(STreeIter *it) noexcept nogil:
     it.states = it.near_states
     it.depth = 0
     it.lone = NULL
-
-
-# ---- for Python ----
-
-cdef class SubjectTree:
-    """A map from subjects to numbers below 2**64, for tests. (A store's tree has SimpleState values.)"""
-    cdef STree tree
-
-    def __cinit__(self):
-        stree_init(&self.tree, sizeof(uint64_t))
-
-    def __dealloc__(self):
-        stree_clear(&self.tree)
-
-    def __len__(self) -> int:
-        return self.tree.size
-
-    def insert(self, bytes subject not None, uint64_t value) -> int | None:
-        """Set the value of a subject; return the value that it had, or None."""
-        cdef bint was_there
-        cdef uint64_t *at = <uint64_t *> stree_insert(
-            &self.tree, PyBytes_AS_STRING(subject), len(subject), &was_there)
-        if at == NULL:
-            if 0 < len(subject) <= MAX_TREE_SUBJECT:
-                raise MemoryError
-            raise ValueError(f"a subject of {len(subject)} bytes")
-        before = at[0] if was_there else None
-        at[0] = value
-        return before
-
-    def find(self, bytes subject not None) -> int | None:
-        cdef uint64_t *at = <uint64_t *> stree_find(&self.tree, PyBytes_AS_STRING(subject), len(subject))
-        return at[0] if at != NULL else None
-
-    def delete(self, bytes subject not None) -> int | None:
-        """Delete a subject; return the value that it had, or None."""
-        cdef uint64_t value
-        if stree_delete(&self.tree, PyBytes_AS_STRING(subject), len(subject), &value):
-            return value
-        return None
-
-    def match(self, list filters not None) -> list[tuple[bytes, int]]:
-        """Return (subject, value) of the subjects that match one of the filters (none: all), in order."""
-        cdef STreeIter it
-        cdef STreeFilter *at = <STreeFilter *> malloc((len(filters) + 1) * sizeof(STreeFilter))
-        cdef bytes one
-        if at == NULL:
-            raise MemoryError
-        matched = []
-        try:
-            for i in range(len(filters)):
-                one = filters[i]
-                at[i].at = PyBytes_AS_STRING(one)
-                at[i].n = len(one)
-            stree_iter(&it, &self.tree, at, len(filters))
-            while stree_next(&it):
-                matched.append((it.subject[:it.subject_n], (<uint64_t *> it.value)[0]))
-            failed = it.failed
-            stree_end(&it)
-        finally:
-            free(at)
-        if failed:
-            raise MemoryError
-        return matched
-
-    def count(self, bytes filter not None) -> int:
-        """Return the number of subjects that match a filter."""
-        cdef STreeIter it
-        cdef STreeFilter at
-        cdef uint64_t n = 0
-        at.at = PyBytes_AS_STRING(filter)
-        at.n = len(filter)
-        with nogil:
-            stree_iter(&it, &self.tree, &at, 1)
-            while stree_next(&it):
-                n += 1
-            stree_end(&it)
-        return n
-
-    def clear(self) -> None:
-        stree_clear(&self.tree)
-
-    @property
-    def memory(self) -> int:
-        """Bytes allocated by the tree."""
-        return self.tree.arena.bytes
-
-    @property
-    def subject_bytes(self) -> int:
-        """Sum of the lengths of all subjects, in bytes."""
-        return self.tree.subject_bytes

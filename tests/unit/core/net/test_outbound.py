@@ -49,6 +49,18 @@ def test_pieces_behind_each_other_keep_their_bytes(first: int) -> None:
         assert len(queue) == 0
 
 
+def test_what_the_control_plane_takes_back_is_freed() -> None:
+    """It has no pool, and takes back what it could queue only in part, for want of memory."""
+    queue = Queue()
+    for before in (b"", NOISE[:100]):
+        queue.append(before, pooled=False)
+        queue.mark()
+        queue.append(NOISE, pooled=False)
+        assert queue.chunks > 2
+        queue.take_back(pooled=False)
+        assert queue.take(1 << 20) == before
+
+
 def test_what_is_taken_back_leaves_no_trace() -> None:
     block = Block(NOISE)
     for n in edges():

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from gnats.core.subjects.subject import literal_match
-from gnats.store.index.stree import SubjectTree
+from gnats.store.index.stree_probe import SubjectTree
 
 pytestmark = pytest.mark.timeout(120)
 

@@ -1,7 +1,7 @@
-"""The subject tree."""
+"""A subject tree of numbers, for tests."""
 
 class SubjectTree:
-    """A map from subjects to numbers below 2**64, for tests. Raises MemoryError."""
+    """A map from subjects to numbers below 2**64. Raises MemoryError."""
 
     def __len__(self) -> int: ...
     def insert(self, subject: bytes, value: int) -> int | None:

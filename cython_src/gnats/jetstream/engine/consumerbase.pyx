@@ -1,10 +1,10 @@
-"""The interface between a stream and its consumers; see observer.pxd."""
+"""The part of a consumer that its stream uses; see consumerbase.pxd."""
 from libc.stdint cimport uint32_t, uint64_t
 
 from gnats.core.net.pollstate cimport PollState
 
 
-cdef class Observer:
+cdef class ConsumerBase:
     """A consumer, as its stream sees it; see gnats.jetstream.consumer.consumer.Consumer."""
 
     cdef bint stored(self, uint64_t seq) noexcept nogil:

@@ -1,22 +1,22 @@
-"""Watches of first and last subscriptions (notifications of sublist.go); these classes are for tests."""
+"""Notifications of first and last subscriptions (sublist.go); these classes are for tests."""
 
 from typing import final
 
 from gnats.core.subjects.sublist import Sublist
 
 @final
-class WatchList:
-    """The watches on a sublist."""
+class NotificationList:
+    """The notifications of a sublist."""
 
     def __init__(self, sublist: Sublist) -> None: ...
-    def watch(self, subject: bytes, queue: bytes = b"") -> InterestLog:
-        """Watch a subject in a queue group, or in none. Raises MemoryError."""
+    def register(self, subject: bytes, queue: bytes = b"") -> InterestLog:
+        """Register one for a subject in a queue group, or in none. Raises MemoryError."""
 
 @final
 class InterestLog:
-    """Watches a subject in a queue group and counts the changes."""
+    """Hears of a subject in a queue group and counts the changes."""
 
-    def __init__(self, owner: WatchList, subject: bytes, queue: bytes) -> None: ...
+    def __init__(self, owner: NotificationList, subject: bytes, queue: bytes) -> None: ...
     @property
     def changes(self) -> int:
         """The number of times that the first subscription came or the last one went."""

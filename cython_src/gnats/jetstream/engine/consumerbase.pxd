@@ -1,7 +1,7 @@
-"""The interface between a stream and its consumers: the stream calls an Observer, the consumer implements it.
+"""The part of a consumer that its stream and the pollers use; jetstream.consumer implements it.
 
-So gnats.jetstream.stream.stream does not depend on gnats.jetstream.consumer.consumer. A stream's Observers are in its
-ConsumerList (gnats.jetstream.state.consumerlist), and stay alive until no thread can be walking it.
+So the stream need not import gnats.jetstream.consumer.consumer. A stream's consumers are in its ConsumerList
+(gnats.jetstream.state.consumerlist), and stay alive until no thread can be walking it.
 """
 from libc.stdint cimport uint32_t, uint64_t
 
@@ -10,7 +10,7 @@ from gnats.core.subjects.sublist cimport Subscription
 from gnats.store.index.filter cimport Filter
 
 
-cdef class Observer:
+cdef class ConsumerBase:
     cdef uint64_t marked      # a bit for each poller that calls run() at the end of its batch; atomic
     cdef uint64_t held        # a bit for each poller that calls run() after a sync; atomic
     cdef uint64_t refs        # how often pollers' lists and SyncBatches name it; atomic

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gnats.core.subjects.notifications import NotificationList, SinkProbe
 from gnats.core.subjects.sublist import Handle, Sublist
-from gnats.core.subjects.watches import SinkProbe, WatchList
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -28,7 +28,7 @@ def fill(sublist: Sublist, *subjects: str, queue: str = "") -> list[Handle]:
 
 @pytest.mark.parametrize("queue", ["", "workers"])
 def test_first_and_last_subscriptions_are_told(sublist: Sublist, queue: str) -> None:
-    log = WatchList(sublist).watch(b"a.b", queue.encode())
+    log = NotificationList(sublist).register(b"a.b", queue.encode())
     assert (log.interest, log.changes) == (False, 0)
     first = fill(sublist, "a.b", queue=queue)
     second = sublist.subscribe(b"a.b", queue.encode(), b"2")
@@ -40,7 +40,7 @@ def test_first_and_last_subscriptions_are_told(sublist: Sublist, queue: str) -> 
 
 
 def test_other_subjects_wildcards_and_groups_are_not(sublist: Sublist) -> None:
-    log = WatchList(sublist).watch(b"a.b")
+    log = NotificationList(sublist).register(b"a.b")
     others = fill(sublist, "a", "a.b.c", "a.*", ">", "b.a") + fill(sublist, "a.b", queue="g")
     assert (log.interest, log.changes) == (False, 0)
     others.clear()
@@ -49,17 +49,17 @@ def test_other_subjects_wildcards_and_groups_are_not(sublist: Sublist) -> None:
 
 def test_a_watch_knows_what_was_there_before(sublist: Sublist) -> None:
     kept = fill(sublist, "a.b")
-    watches = WatchList(sublist)
-    assert watches.watch(b"a.b").interest
-    assert not watches.watch(b"a.b", b"g").interest
-    assert not watches.watch(b"a").interest
+    watches = NotificationList(sublist)
+    assert watches.register(b"a.b").interest
+    assert not watches.register(b"a.b", b"g").interest
+    assert not watches.register(b"a").interest
     assert kept
 
 
 def test_many_watches(sublist: Sublist) -> None:
-    watches = WatchList(sublist)
-    logs = {f"s.{n}": watches.watch(f"s.{n}".encode()) for n in range(200)}
-    twice = watches.watch(b"s.7")
+    watches = NotificationList(sublist)
+    logs = {f"s.{n}": watches.register(f"s.{n}".encode()) for n in range(200)}
+    twice = watches.register(b"s.7")
     kept = fill(sublist, *[f"s.{n}" for n in range(0, 200, 2)], "s.7")
     assert [log.interest for log in logs.values()] == [n % 2 == 0 or n == 7 for n in range(200)]
     assert twice.interest

@@ -1,4 +1,4 @@
-"""Watches of first and last subscriptions; see watches.pxd."""
+"""Notifications of first and last subscriptions; see notifications.pxd."""
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stddef cimport size_t
@@ -21,110 +21,110 @@ cdef inline uint32_t hash_of(const char *subject, size_t n, const char *queue, s
     return hash_bytes(subject, n) ^ (hash_bytes(queue, qn) * 31 if qn else 0)
 
 
-cdef Watch *watch(
-    Sublist sl, Watches *watches, const char *subject, size_t n, const char *queue, size_t qn,
+cdef Notification *register_notification(
+    Sublist sl, Notifications *notifications, const char *subject, size_t n, const char *queue, size_t qn,
     void (*fn)(void *ctx, bint interest) noexcept nogil, void *ctx
 ) noexcept nogil:
-    cdef Watch *w = <Watch *> malloc(sizeof(Watch) + n + qn)
-    if w == NULL:
+    cdef Notification *note = <Notification *> malloc(sizeof(Notification) + n + qn)
+    if note == NULL:
         return NULL
-    w.fn = fn
-    w.ctx = ctx
-    w.hash = hash_of(subject, n, queue, qn)
-    w.subject_len = <uint32_t> n
-    w.queue_len = <uint32_t> qn
-    memcpy(w.data, subject, n)
+    note.fn = fn
+    note.ctx = ctx
+    note.hash = hash_of(subject, n, queue, qn)
+    note.subject_len = <uint32_t> n
+    note.queue_len = <uint32_t> qn
+    memcpy(note.data, subject, n)
     if qn:
-        memcpy(w.data + n, queue, qn)
+        memcpy(note.data + n, queue, qn)
     pthread_rwlock_wrlock(&sl.lock)
-    if not chains_add(as_chains(&watches.table), as_chained(w), FIRST_SLOTS):
-        free(w)
-        w = NULL
+    if not chains_add(as_chains(&notifications.table), as_chained(note), FIRST_SLOTS):
+        free(note)
+        note = NULL
     else:
-        w.interest = sl.count_of(subject, n, queue, qn) > 0
-        if watches.table.n == 1:
-            watches.sink.changed = notify
-            sl.add_sink(&watches.sink)
+        note.interest = sl.count_of(subject, n, queue, qn) > 0
+        if notifications.table.n == 1:
+            notifications.sink.changed = notify
+            sl.add_sink(&notifications.sink)
     pthread_rwlock_unlock(&sl.lock)
-    return w
+    return note
 
 
-cdef void unwatch(Sublist sl, Watches *watches, Watch *w) noexcept nogil:
+cdef void clear_notification(Sublist sl, Notifications *notifications, Notification *note) noexcept nogil:
     pthread_rwlock_wrlock(&sl.lock)
-    chains_remove(as_chains(&watches.table), as_chained(w))
-    free(w)
-    if watches.table.n == 0:
-        chains_clear(as_chains(&watches.table))
-        sl.remove_sink(&watches.sink)
+    chains_remove(as_chains(&notifications.table), as_chained(note))
+    free(note)
+    if notifications.table.n == 0:
+        chains_clear(as_chains(&notifications.table))
+        sl.remove_sink(&notifications.sink)
     pthread_rwlock_unlock(&sl.lock)
 
 
-cdef void watches_free(Sublist sl, Watches *watches) noexcept nogil:
-    if watches.table.n == 0:
+cdef void notifications_free(Sublist sl, Notifications *notifications) noexcept nogil:
+    if notifications.table.n == 0:
         return
     pthread_rwlock_wrlock(&sl.lock)
-    sl.remove_sink(&watches.sink)
+    sl.remove_sink(&notifications.sink)
     pthread_rwlock_unlock(&sl.lock)
-    chains_clear(as_chains(&watches.table))
+    chains_clear(as_chains(&notifications.table))
 
 
 cdef void notify(InterestSink *sink, const Subscription *s, int delta, uint32_t count) noexcept nogil:
-    """Call the watches of a subscription's subject and group when it is the first one, or was the last."""
-    cdef WatchTable *t = &(<Watches *> sink).table
+    """Call the notifications of a subscription's subject and group when it is the first one, or was the last."""
+    cdef NotificationTable *t = &(<Notifications *> sink).table
     cdef bint interest = count > 0
     cdef size_t n = s.subject_len, qn = s.queue_len
     cdef uint32_t hash
-    cdef Watch *w
+    cdef Notification *note
     if count > 1 or (count == 1 and delta < 0):
         return
     hash = hash_of(sub_subject(s), n, sub_queue(s), qn)
-    w = t.slots[hash & t.mask]
-    while w != NULL:
+    note = t.slots[hash & t.mask]
+    while note != NULL:
         if (
-            w.hash == hash and w.subject_len == n and w.queue_len == qn
-            and memcmp(w.data, sub_subject(s), n) == 0
-            and (qn == 0 or memcmp(w.data + n, sub_queue(s), qn) == 0) and w.interest != interest
+            note.hash == hash and note.subject_len == n and note.queue_len == qn
+            and memcmp(note.data, sub_subject(s), n) == 0
+            and (qn == 0 or memcmp(note.data + n, sub_queue(s), qn) == 0) and note.interest != interest
         ):
-            w.interest = interest
-            w.fn(w.ctx, interest)
-        w = w.next
+            note.interest = interest
+            note.fn(note.ctx, interest)
+        note = note.next
 
 
 # -- for tests ---------------------------------------------------------------------------------------------------------
 
 @cython.final
 @cython.no_gc
-cdef class WatchList:
-    """The watches on a sublist."""
-    cdef Watches watches
+cdef class NotificationList:
+    """The notifications on a sublist."""
+    cdef Notifications notifications
     cdef Sublist sublist
 
     def __cinit__(self, Sublist sublist not None):
         self.sublist = sublist
 
-    def watch(self, bytes subject not None, bytes queue not None=b"") -> InterestLog:
+    def register(self, bytes subject not None, bytes queue not None=b"") -> InterestLog:
         return InterestLog(self, subject, queue)
 
 
 @cython.final
 @cython.no_gc
 cdef class InterestLog:
-    """Watches a subject in a queue group and counts the changes."""
-    cdef Watch *entry
-    cdef WatchList owner
+    """Notifications a subject in a queue group and counts the changes."""
+    cdef Notification *entry
+    cdef NotificationList owner
     cdef uint64_t changed
 
-    def __cinit__(self, WatchList owner not None, bytes subject not None, bytes queue not None):
+    def __cinit__(self, NotificationList owner not None, bytes subject not None, bytes queue not None):
         self.owner = owner
-        self.entry = watch(
-            owner.sublist, &owner.watches, PyBytes_AS_STRING(subject), PyBytes_GET_SIZE(subject),
+        self.entry = register_notification(
+            owner.sublist, &owner.notifications, PyBytes_AS_STRING(subject), PyBytes_GET_SIZE(subject),
             PyBytes_AS_STRING(queue), PyBytes_GET_SIZE(queue), count_change, &self.changed)
         if self.entry == NULL:
             raise MemoryError
 
     def __dealloc__(self):
         if self.entry != NULL:
-            unwatch(self.owner.sublist, &self.owner.watches, self.entry)
+            clear_notification(self.owner.sublist, &self.owner.notifications, self.entry)
 
     @property
     def changes(self) -> int:

@@ -1,2 +1,2 @@
-class Observer:
+class ConsumerBase:
     """A consumer as its stream sees it; see gnats.jetstream.consumer.consumer.Consumer."""
