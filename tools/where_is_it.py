@@ -45,8 +45,8 @@ TABLE = {
         responseAllowed=replies_use sendErr sendOK setFirstPingTimer setHeader=headers.set_header
         setPermissions splitSubjectQueue stalledWait=Connection.stall traceMsg
         unsubscribe=subscriptions.unsubscribe""",
-    "consumer.go": """jetstream/engine/jsonreq jetstream/engine/consumerbase jetstream/consumer/pending ackReply
-        ackReplyInfo addConsumer=streams.Stream.apply_consumer assignNewPinId=assign_new_pin
+    "consumer.go": """jetstream/engine/jsonreq jetstream/engine/consumerbase jetstream/consumer/pending
+        ackReply ackReplyInfo addConsumer=streams.Stream.apply_consumer assignNewPinId=assign_new_pin
         checkNewConsumerConfig=check_consumer_update checkPending checkStateForInterestStream
         cleanupNoInterestMessages deleteConsumer deleteNotActive=ConsumerDelivery.delete_not_active
         deliverMsg=ConsumerDelivery.deliver_msg didNotDeliver forceExpirePending
@@ -174,8 +174,8 @@ TABLE = {
     "sublist.go": """core/subjects/subjecttrie core/subjects/trie All=Sublist.all
         HasInterest=Sublist.has_interest Insert=Sublist.insert IsValidSubject Match=Sublist.match
         matchLevel=match_locked NumInterest RegisterNotification=notifications.register_notification
-        Remove=Sublist.remove RemoveBatch ReverseMatch Stats=Sublist.stats subjectIsSubsetMatch SubjectsCollide
-        UpdateRemoteQSub=update_remote_qsub""",
+        Remove=Sublist.remove RemoveBatch ReverseMatch Stats=Sublist.stats subjectIsSubsetMatch
+        SubjectsCollide UpdateRemoteQSub=update_remote_qsub""",
     "sysmem/mem_linux.go": "Memory=_memory_available",
     "thw/thw.go": """Add=wheel_add Decode=wheel_decode Encode=wheel_encode ExpireTasks=wheel_take
         Remove=wheel_remove""",

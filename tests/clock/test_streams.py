@@ -129,11 +129,11 @@ async def test_a_marker_is_left_when_a_subject_expires(js: Client, clock: HeldCl
 
 
 async def test_a_marker_that_a_full_stream_refuses_is_tried_again(js: Client, clock: HeldClock) -> None:
-    """Now and then: while the clock stands still, the server rests."""
+    """The retries wait for the clock: while it stands still, the server rests."""
     config = {"name": "M", "subjects": ["M.>"], "storage": "memory", "discard": "new", "max_age": 60 * SECOND}
     config |= {"allow_msg_ttl": True, "allow_rollup_hdrs": True, "subject_delete_marker_ttl": SECOND}
     await js.api("STREAM.CREATE.M", config | {"max_msgs": 100})
-    for n in range(100):  # more than are looked at together
+    for n in range(100):  # more than the server handles in one round
         js.publish(f"M.{n}", b"x")
     await js.fence()
     await clock.advance(70)
@@ -157,7 +157,7 @@ async def test_a_marker_that_a_full_stream_refuses_is_tried_again(js: Client, cl
 async def test_a_setting_is_in_force_when_a_message_has_profited_by_it(
     js: Client, monkeypatch: pytest.MonkeyPatch, setting: str, lines: list[str], refused: int
 ) -> None:
-    """What comes in the middle of an update is refused: the store would not know what to do with it."""
+    """The stream refuses such a message in the middle of an update, as the store could not handle it."""
     loop, update = asyncio.get_running_loop(), streams._update_store
 
     def wait_and_update(store: MsgStore, config: StreamConfig) -> None:

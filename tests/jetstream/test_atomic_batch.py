@@ -284,8 +284,10 @@ def test_what_takes_the_sequences_of_a_part_waits_for_a_sync(tmp_path: Path) -> 
         try:
             with Client(streams.address) as client:
                 client.publish(b"part.a", b"new", [], b"")
-                client.publish(b"$JS.API.CONSUMER.MSG.NEXT.PART.C", b'{"batch": 1}', [], client.inbox + b"pull")
-                for _ in range(2):  # the first PONG may overtake what the end of the batch delivers
+                client.publish(
+                    b"$JS.API.CONSUMER.MSG.NEXT.PART.C", b'{"batch": 1}', [], client.inbox + b"pull"
+                )
+                for _ in range(2):  # the first PONG may overtake deliveries at the end of the poller's batch
                     assert client.connection.fence() == []
                 streams.call(streams.engine.start_sync)
                 assert client.read()[1] == b"new"
@@ -295,7 +297,7 @@ def test_what_takes_the_sequences_of_a_part_waits_for_a_sync(tmp_path: Path) -> 
 
 
 def test_the_limits_of_a_batch_are_those_of_the_store(tmp_path: Path) -> None:
-    """The stream's settings are updated at another moment: all of a batch is stored, or nothing."""
+    """An update of the stream comes at different moments: it stores the whole batch, or nothing of it."""
     config: dict[str, Any] = {"name": "PART", "subjects": ["part.>"], "allow_atomic": True, "discard": "new"}
     with GnatsStreams(tmp_path, 0) as streams:
         streams.add(**config, max_msgs=3)

@@ -147,7 +147,7 @@ def test_many_slow_consumers_take_the_memory_of_one(
 def test_short_payloads_that_come_in_parts_take_the_memory_of_others(
     launch: Callable[..., Server], kind: Kind, peers: ExitStack
 ) -> None:
-    """Else a subscriber that reads nothing holds fifty times the bytes that count against max_pending."""
+    """Otherwise a subscriber that does not read holds fifty times the bytes counted against max_pending."""
     if kind.is_reference:
         pytest.skip("it copies")
     server = launch(config=f"max_pending: {64 << 20}")

@@ -333,7 +333,7 @@ def is_marker(subject: str) -> Callable[[Message], bool]:
 
 
 def deliveries(client: Waiter, consumer: str, n: int) -> Iterator[Message]:
-    """Deliver n messages of Q. On a slow machine a message may come again before its ack is there."""
+    """Pull n messages of Q and yield them; on a slow machine some come again before their ack."""
     seen: set[int] = set()
     while missing := n - len(seen):
         sid = client.pull("Q", consumer, batch=missing, expires=20 * SECOND)

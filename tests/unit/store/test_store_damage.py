@@ -169,7 +169,7 @@ def test_flipped_bits_cost_what_they_hit(
 
 @pytest.mark.parametrize("hit", [1, 2, 3])
 def test_damaged_records_at_the_end_are_cut_off_without_the_index(tmp_path: Path, hit: int) -> None:
-    """They look like writes that a crash interrupted. Only the index says that there were such messages."""
+    """They look like writes that a crash interrupted. Only the index shows that there were such messages."""
     payloads = filled(tmp_path, 20)
     [path] = blocks(tmp_path)
     content = bytearray(path.read_bytes())

@@ -50,7 +50,7 @@ def test_pieces_behind_each_other_keep_their_bytes(first: int) -> None:
 
 
 def test_what_the_control_plane_takes_back_is_freed() -> None:
-    """It has no pool, and takes back what it could queue only in part, for want of memory."""
+    """The control plane, without a pool, drops what it has queued of a message when memory runs out."""
     queue = Queue()
     for before in (b"", NOISE[:100]):
         queue.append(before, pooled=False)

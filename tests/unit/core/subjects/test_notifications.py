@@ -1,4 +1,4 @@
-"""Interest: calls to sinks when subscriptions come and go; watches of the first and the last one."""
+"""Interest: calls to sinks when subscriptions come and go; notifications of the first and the last one."""
 
 from __future__ import annotations
 
