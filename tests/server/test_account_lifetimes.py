@@ -51,8 +51,10 @@ def accounts() -> set[str]:
 
 
 async def only_these_live(server: Server, before: set[str]) -> None:
-    """Return when no accounts are alive but the server's and those of `before`. The server keeps one closed
-    connection, and with it an account."""
+    """Return when no accounts are alive but the server's and those of `before`.
+
+    The server keeps its last closed connection, and with it an account.
+    """
     async with asyncio.timeout(60):
         while accounts() - before - set(server.accounts):
             visitor = await Peer.connect(server.port)  # its end replaces the last closed connection
