@@ -104,7 +104,7 @@ cdef int store_msg(
     cdef size_t mark = EMPTY_RECORD if mark_whole and not s.env.in_memory else 0
     if unlikely(s.closed):
         return STORE_CLOSED
-    static_assert(MAX_SUBJECT <= MAX_TREE_SUBJECT)
+    static_assert(<int> MAX_SUBJECT <= <int> MAX_TREE_SUBJECT)
     if unlikely(rl > MAX_RECORD or subject_n > MAX_SUBJECT):
         return STORE_TOO_LARGE
     size = subject_n + hdr_n + msg_n + 16 if s.env.in_memory else rl
