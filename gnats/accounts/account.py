@@ -11,6 +11,7 @@ from gnats.options.values.accounts import AccountLimits
 
 if TYPE_CHECKING:
     from gnats.accounts.internal_client import InternalClient
+    from gnats.core.accounts.subscriber import Subscriber
     from gnats.core.client import Client
     from gnats.core.routing.services import ExportedService, ImportedService
     from gnats.options.values.limits import Tiers
@@ -137,7 +138,7 @@ class Account(account.Account):
         return self._counted
 
     def _count_traffic(self) -> dict[str, int]:
-        clients = [session.client for session in self.clients.values() if session.client]
+        clients: list[Subscriber] = [session.client for session in self.clients.values() if session.client]
         return {name: self.closed_traffic[name] + total(clients, name) for name in TRAFFIC}
 
     def statz(self) -> dict[str, object]:
