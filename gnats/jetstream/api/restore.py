@@ -324,6 +324,7 @@ class Restore:
             for consumer, state, created in self._consumers.values():
                 proposal = await stream.check_add_consumer(consumer)
                 stream.apply_consumer(proposal, state=state, created=created)
+            stream.subscribe()
             await stream.origins.start()
         except Exception:
             if stream is not None:

@@ -163,7 +163,8 @@ class JSAccount:
         """Make a stream, or return the existing one when its configuration is the same. Raises ApiError.
 
         `recovering`: the stream exists on disk, was `created` before (ns since 1970), and is not refused for
-        the account's limits. `store`, if any, is its open store.
+        the account's limits; the caller completes it (see Stream.create). `store`, if any, is its open
+        store.
         """
         cfg, stream = await self.check_add_stream(config, pedantic=pedantic, recovering=recovering)
         if stream is not None:

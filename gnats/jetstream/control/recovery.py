@@ -106,7 +106,10 @@ async def _recover_stream(jsa: JSAccount, directory: Path, log: Logger) -> None:
     messages = f"{stream.state()['messages']:,}"
     log.notice(f"  Restored {messages} messages for stream {where} in {duration(took)}")
     _recover_consumers(stream, directory / CONSUMERS, log)
-    if repaired.retention != LIMITS and not stream.offline_reason:
+    if stream.offline_reason:
+        return
+    stream.subscribe()
+    if repaired.retention != LIMITS:
         for consumer in stream.consumers.values():
             await asyncio.to_thread(consumer.native.check_state_for_interest_stream)
 

@@ -181,8 +181,9 @@ class Stream:
     ) -> Stream:
         """Make a stream and subscribe it; `store`, if given, is its open store.
 
-        Raises ApiError, after removing all that it has made. When `recovering`, the caller starts the
-        origins, once all streams have been recovered.
+        Raises ApiError, after removing all that it has made. When `recovering`, the caller subscribes it once
+        its consumers have been recovered, because without them it may drop messages that they want, and
+        starts the origins once all streams have been recovered.
         """
         stream = cls(jsa, config, tier, created)
         try:
@@ -225,10 +226,14 @@ class Stream:
                 await in_thread(lambda: _update_store(store, config))
             except StoreFailure as exc:
                 raise errors.STREAM_STORE_FAILED(err=exc) from exc
-        self._native.subscribe()
         if not recovering:
+            self.subscribe()
             await self.origins.start()
         self._undo = None
+
+    def subscribe(self) -> None:
+        """Store messages from now on. Raises ApiError for a stream that is offline."""
+        self.native.subscribe()
 
     async def _give_up(self) -> None:
         """Undo _begin(), also half-way; remove the files that it has written if the stream is new."""

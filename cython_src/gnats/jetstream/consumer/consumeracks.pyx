@@ -53,7 +53,7 @@ from gnats.jetstream.consumer.pending cimport (
 )
 from gnats.jetstream.engine.barrier cimport batch_time, local_of, publish_now
 from gnats.jetstream.state.streamcore cimport LIMITS_POLICY
-from gnats.store.base cimport STORE_DELETED, STORE_NOT_FOUND, STORE_OK, StoreMsg
+from gnats.store.base cimport STORE_DELETED, STORE_NOT_FOUND, StoreMsg
 from gnats.store.index.filter cimport filter_match
 
 cdef enum:
