@@ -8,7 +8,7 @@ import pytest
 from support.caller import Caller, parse
 from support.jetstream import API
 from support.launch import Launch
-from support.servers import until
+from support.servers import Kind, until
 from support.wire import Closed
 
 pytestmark = pytest.mark.timeout(60)
@@ -20,8 +20,8 @@ def waiting(caller: Caller, consumer: str) -> int:
     return int(caller.request(f"{API}CONSUMER.INFO.S.{consumer}").json["num_waiting"])
 
 
-def test_pull_requests_end_when_the_server_stops(launch: Launch) -> None:
-    """With what they still had to get."""
+def test_pull_requests_end_when_the_server_stops(launch: Launch, kind: Kind) -> None:
+    """With what they still had to get. The reference waits 50 ms for its answers to get out."""
     server = launch(config=CONFIG)
     with Caller(server) as caller:
         caller.request(f"{API}STREAM.CREATE.S", {"name": "S", "subjects": ["s"]})
@@ -50,10 +50,12 @@ def test_pull_requests_end_when_the_server_stops(launch: Launch) -> None:
                     told[message.subject] = message.header
         except Closed:
             pass
-        assert told == {
+        expected = {
             inbox: (
                 f"NATS/1.0 409 Server Shutdown\r\nNats-Pending-Messages: {request['batch']}\r\n"
                 f"Nats-Pending-Bytes: {request.get('max_bytes', 0)}\r\n\r\n"
             ).encode()
             for inbox, request in inboxes
         }
+        # On a slow machine 50 ms are too few.
+        assert told == expected or (kind.is_reference and told.items() <= expected.items())
