@@ -8,6 +8,7 @@ from libc.string cimport memcmp, memcpy
 from gnats.core.accounts.account cimport Account
 from gnats.core.messages.headers cimport CRLF, LINE_END, begin_header, header_begin_size
 from gnats.core.net.pollstate cimport PollState, poller_random
+from gnats.core.runtime.clock cimport monotonic_ns
 from gnats.includes.atomics cimport exchange8, fence, load8, store8, unlikely
 from gnats.includes.base62 cimport BASE, DIGITS
 from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
@@ -535,7 +536,8 @@ cdef class ConsumerDelivery(ConsumerPull):
                     self.send_flow_control(ps)
             self.heartbeat_at = time_after(now, self.cfg.heartbeat)
         if self.cfg.push and exchange8(&self.recheck, 0):
-            self.update_delivery_interest(self.listened_to(), now)
+            # Another thread may have removed the interest after this batch began: count from now.
+            self.update_delivery_interest(self.listened_to(), monotonic_ns())
         if self.inactive_at and self.inactive_at <= now:
             self.delete_not_active(now, wall)
 
