@@ -319,6 +319,8 @@ cdef class Client(Subscriber):
 
     cdef void take_requests(self, uint32_t ctl) noexcept nogil:
         cdef Limits limits
+        if load8(&self.closing):
+            return   # subscriptions that have had their last message are removed with all others, or freed already
         unsubscribe_exhausted(self)
         if load8(&self.closing):
             return
