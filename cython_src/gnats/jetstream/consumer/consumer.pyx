@@ -16,6 +16,7 @@ from gnats.core.subjects.sublist cimport Subscription
 from gnats.includes.atomics cimport exchange8, load8, store8
 from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
 from gnats.includes.times cimport time_after, time_before
+from gnats.includes.units cimport SECOND
 from gnats.jetstream.consumer.consumeracks cimport Acked
 from gnats.jetstream.consumer.consumerlog cimport local_consumer_log
 from gnats.jetstream.consumer.consumerstate cimport (
@@ -682,8 +683,8 @@ cdef class Consumer(ConsumerDelivery):
         cdef int64_t until = 0
         self.inactive_at = 0
         if self.cfg.push:
-            if not self.active:
-                self.notify(CONSUMER_INACTIVE, 0, 0, 0, 0, NULL, 0)
+            if not self.active and not self.notify(CONSUMER_INACTIVE, 0, 0, 0, 0, NULL, 0):
+                self.inactive_at = time_after(now, SECOND)
             return
         if now - self.waiting.last < self.cfg.inactive:
             self.inactive_at = time_after(self.waiting.last, self.cfg.inactive)
@@ -701,7 +702,8 @@ cdef class Consumer(ConsumerDelivery):
         if until > wall:
             self.inactive_at = time_after(now, until - wall)
             return
-        self.notify(CONSUMER_INACTIVE, 0, 0, 0, 0, NULL, 0)
+        if not self.notify(CONSUMER_INACTIVE, 0, 0, 0, 0, NULL, 0):
+            self.inactive_at = time_after(now, SECOND)
 
 
 cdef list filter_subjects(config):

@@ -39,7 +39,7 @@ from gnats.jetstream.consumer.pending cimport (
     pending_track,
     pending_untrack,
 )
-from gnats.jetstream.consumer.requests cimport WaitingRequest, heartbeat_after, waitq_set_n
+from gnats.jetstream.consumer.requests cimport WaitingRequest, heartbeat_after, waitq_add, waitq_set_n
 from gnats.jetstream.consumer.send_queue cimport OutQ, Outgoing, out_dest, out_hdr, out_reply, outq_add, outq_status
 from gnats.jetstream.engine.barrier cimport batch_time, last_visible, local_of, publish_now, run_again, run_when_visible
 from gnats.jetstream.state.streamcore cimport LIMITS_POLICY
@@ -98,7 +98,8 @@ cdef class ConsumerDelivery(ConsumerPull):
             if found != GATHER_MORE and not load8(&self.again):
                 return
             if rounds >= ROUNDS:
-                run_again(local_of(ps), self)
+                if not run_again(local_of(ps), self):
+                    self.kick()
                 return
             if exchange8(&self.busy, 1):
                 return
@@ -254,8 +255,8 @@ cdef class ConsumerDelivery(ConsumerPull):
             self.held_until = ps.now + RETRY
         a.npc = self.num_pending()
         pthread_mutex_unlock(&self.store.lock)
-        if unlikely(waits):
-            run_when_visible(local_of(ps), self.stream, self)
+        if unlikely(waits) and not run_when_visible(local_of(ps), self.stream, self):
+            self.held_until = ps.now + RETRY
         return a.n != 0
 
     cdef bint held_back(self, PollState *ps, const StoreMsg *sm) noexcept nogil:
@@ -327,6 +328,16 @@ cdef class ConsumerDelivery(ConsumerPull):
             return 0
         return sm.hdr_n + sm.msg_n
 
+    cdef void serve_again(self, WaitingRequest *wr) noexcept nogil:
+        """Give a request back the message that next_waiting() has taken from it, and that is not delivered."""
+        wr.d -= 1
+        if wr.n > 0:
+            waitq_set_n(&self.waiting, wr, wr.n + 1)
+            return
+        wr.n = 1
+        if not waitq_add(&self.waiting, wr):
+            free(wr)
+
     cdef bint deliver_msg(
         self, PollState *ps, const StoreMsg *sm, uint64_t dc, int64_t npc, int64_t wall
     ) noexcept nogil:
@@ -369,8 +380,9 @@ cdef class ConsumerDelivery(ConsumerPull):
                 wr.hbt = heartbeat_after(ps.now, wr.hb)
         o = outq_add(&self.out, dest_n, prefix + numbers, hdr_n)
         if o == NULL:
-            if wr != NULL and wr.n <= 0:
-                free(wr)
+            self.held_until = ps.now + RETRY
+            if wr != NULL:
+                self.serve_again(wr)
             return False
         o.seq = sm.seq
         o.dseq = self.dseq
