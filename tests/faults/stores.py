@@ -21,10 +21,13 @@ from pathlib import Path
 from typing import Any
 
 from support.failing import ERRORS, Failing, here
+from support.failing_server import Call
+from support.failing_server import Failing as Once
 
 from gnats.store.store import FileStore, StoreFailure
 
 KEY = b"a key of the server"
+AT = b"@at 2124-02-20T00:00:00Z"
 Contents = dict[int, tuple[bytes, bytes]]
 
 
@@ -106,14 +109,20 @@ class Use:
         except (OSError, MemoryError):
             return None
 
-    def publish(self, subject: bytes, size: int) -> None:
+    def publish(self, subject: bytes, size: int, hdr: bytes = b"") -> None:
         """Append a message, which is not acknowledged yet."""
         payload = b"%d " % next(self._numbers) + b"x" * size
-        seq = self.call(lambda store: store.store_msg(subject, payload, flush=False))
+        seq = self.call(lambda store: store.store_msg(subject, payload, hdr, flush=False))
         if seq is not None:
             if seq in self.acked or (seq in self.waiting and self.store and not self.store.failure()):
                 self.problems.append(f"sequence {seq} was given out twice")
             self.waiting[seq] = subject, payload
+
+    def waiting_ttl(self, subject: bytes, seconds: int) -> None:
+        """Append a message that lives so long."""
+        seq = self.call(lambda store: store.store_msg(subject, b"lives", ttl=seconds, flush=False))
+        if seq is not None:
+            self.waiting[seq] = subject, b"lives"
 
     def flush(self) -> None:
         """Acknowledge what was appended, if it is stored."""
@@ -247,6 +256,98 @@ def limit(use: Use) -> None:
     use.flush()
 
 
+def reopen(use: Use) -> None:
+    """A store that finds files, as they are and with its index lost, and one whose files are packed."""
+    use.open()
+    for number in range(300):
+        use.publish(b"a.%d" % (number % 5), 40)
+    use.flush()
+    for seq in range(50, 90, 3):
+        use.remove(seq)
+    use.call(lambda store: store.skip(n=2000))
+    for number in range(20):
+        use.publish(b"b.%d" % (number % 5), 4)
+    use.flush()
+    use.call(lambda store: store.maintain(idle=0))
+    use.call(lambda store: store.maintain(idle=0))
+    for index in (False, True):
+        use.call(lambda store: store.close())
+        use.store = None
+        if index:
+            (use.directory / "msgs" / "index.db").unlink(missing_ok=True)
+        use.open()
+        use.call(lambda store: store.get(2))
+        use.call(lambda store: store.deleted())
+        use.call(lambda store: store.last_seqs([b"a.>"]))
+        use.call(lambda store: store.subjects_page([b"a.>"], most=3))
+
+
+def expire(use: Use) -> None:
+    """Messages with times to live, which are not over."""
+    use.open()
+    for number in range(200):
+        use.waiting_ttl(b"t.%d" % number, 3600 + number)
+    use.flush()
+    use.call(lambda store: store.write_state(True))
+    use.call(lambda store: store.close())
+    use.store = None
+    use.open()
+    use.call(lambda store: store.expire_msgs())
+
+
+def schedule(use: Use) -> None:
+    """Messages that are schedules, which are not due."""
+    use.open()
+    hdr = b"NATS/1.0\r\nNats-Schedule: %s\r\nNats-Schedule-Target: target\r\n\r\n"
+    for number in range(40):
+        when = b"0 0 5 * * *\r\nNats-Schedule-Time-Zone: Europe/Amsterdam" if number % 9 == 1 else AT
+        use.publish(b"s.%d" % number, 10, hdr=hdr % when)
+    use.flush()
+    use.call(lambda store: store.write_state(True))
+    use.remove(2)
+    use.call(lambda store: store.close())
+    use.store = None
+    use.open()
+
+
+def truncate(use: Use) -> None:
+    """Messages that go from the end, with tombstones of earlier ones behind them."""
+    use.open()
+    for number in range(200):
+        use.publish(b"a.%d" % (number % 5), 40)
+    use.flush()
+    for seq in range(10, 60):
+        use.remove(seq)
+    for number in range(60):
+        use.publish(b"b.%d" % (number % 5), 40)
+    use.flush()
+    use.doubtful |= {seq for seq in use.acked if seq > 190}
+    use.call(lambda store: store.truncate_to(190))
+    use.acked = {seq: each for seq, each in use.acked.items() if seq <= 190}
+
+
+def ask(use: Use) -> None:
+    """Questions about many subjects, and what removes many messages."""
+    use.open()
+    for number in range(400):
+        use.publish(b"a.%d.%s" % (number % 60, b"long" * (number % 90)), 10)
+    use.flush()
+    filters = [b"a.*.longlong", b"*.7.>", b"a.>"]
+    use.call(lambda store: store.last_seqs(filters, up_to=300))
+    use.call(lambda store: store.last_seqs([b"a.>"]))
+    use.call(lambda store: store.subjects_page([b"a.>"], most=3))
+    use.call(lambda store: store.subjects_totals(filters))
+    use.purge(subject=b"a.7.>")
+    use.purge(seq=100)
+    for seq in range(200, 380, 3):
+        use.remove(seq)
+    use.doubtful |= set(use.acked)
+    use.call(lambda store: store.compact_to(150))
+    use.call(lambda store: store.update_config(max_msgs_per_subject=1))
+    use.call(lambda store: store.write_state(True))
+    use.call(lambda store: store.maintain(idle=0))
+
+
 SMALL = {"block_size": 1500}
 USES: dict[str, tuple[Callable[[Use], None], dict[str, Any]]] = {
     "append": (append, SMALL),
@@ -265,6 +366,16 @@ USES: dict[str, tuple[Callable[[Use], None], dict[str, Any]]] = {
     "last": (keep_last, SMALL | {"max_msgs_per_subject": 1}),
     "last, sync": (keep_last, SMALL | {"max_msgs_per_subject": 1, "sync_always": True}),
 }
+MORE: dict[str, tuple[Callable[[Use], None], dict[str, Any]]] = {
+    "reopen": (reopen, SMALL),
+    "reopen, compressed": (reopen, SMALL | {"compression": "s2"}),
+    "reopen, encrypted": (reopen, SMALL | {"cipher": "chacha", "key": KEY, "account": "A"}),
+    "expire": (expire, SMALL | {"allow_msg_ttl": True}),
+    "ask": (ask, SMALL),
+    "schedule": (schedule, SMALL | {"allow_msg_schedules": True}),
+    "truncate": (truncate, SMALL),
+}
+"""Of which only the allocations fail."""
 
 
 def latest_are_there(use: Use, store: FileStore, when: str) -> None:
@@ -283,23 +394,33 @@ def latest_are_there(use: Use, store: FileStore, when: str) -> None:
 class Turn:
     """One use of a store in a directory, in which a call fails."""
 
-    def __init__(self, failing: Failing, directory: Path, name: str) -> None:
+    def __init__(self, failing: Failing | Once, directory: Path, name: str) -> None:
         self._failing = failing
         self._root = directory
-        self._work, settings = USES[name]
+        self._work, settings = (USES | MORE)[name]
         home = directory / "home"
         home.mkdir(parents=True)
         self.use = Use(home, settings)
         self._disk = Disk(home)
-        failing.on_sync(self._disk.synced)
+        if isinstance(failing, Failing):
+            failing.on_sync(self._disk.synced)
 
     def run(self, kind: str, call: int, error: int) -> None:
+        assert isinstance(self._failing, Failing)
         self._failing.arm(kind, call, error)
         self._work(self.use)
         self._failing.disarm()
 
+    def run_once(self) -> str:
+        """Have an allocation fail where none has failed before; where, "": there is none."""
+        assert isinstance(self._failing, Once)
+        self._failing.fail_next(Call.MEMORY)
+        self._work(self.use)
+        return self._failing.stop()
+
     def count(self) -> Failing:
         """How many calls of each kind there are, when none fails."""
+        assert isinstance(self._failing, Failing)
         self._failing.count()
         self._work(self.use)
         return self._failing
@@ -307,13 +428,14 @@ class Turn:
     def check(self) -> None:
         use, root = self.use, self._root
         shutil.copytree(use.directory, root / "killed")
-        if use.always:
+        sees_syncs = use.always and isinstance(self._failing, Failing)
+        if sees_syncs:
             self._disk.write(root / "power")
         if use.store is not None:
             self._check(use.store, "while it runs")
             use.call(lambda store: store.close())
         self._check_next(root / "killed", "after kill -9")
-        if use.always:
+        if sees_syncs:
             self._check_next(root / "power", "after the loss of what was not synced", lost_removals=True)
         self._check_next(use.directory, "after its end")
 

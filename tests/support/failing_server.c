@@ -1,8 +1,9 @@
 /* Preloaded into a server: fails one call of malloc, or of the system, that the modules under test make.
  *
- * The test shares `struct control` with it (the file that GNATS_FAILING names). While a call is wanted, the first one
- * that comes along a way it has not failed on before fails, and nothing after it. A way is the addresses of the callers
- * within those modules; one that leads through a module that GNATS_FAILING_EXEMPT names does not count.
+ * The test shares `struct control` with the server: the file that GNATS_FAILING names. While a call is wanted, the
+ * first one that comes along a new way fails, and no other. A way is the places of the nearest `depth` callers in
+ * modules of gnats/core, gnats/store and gnats/jetstream. A call that leads through a module that
+ * GNATS_FAILING_EXEMPT names never fails.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -20,19 +21,21 @@
 #include <unistd.h>
 
 enum { MEMORY = 1, EPOLL_CTL, TIMERFD_SETTIME, SENDMSG, RECV };
-enum { WAYS = 4096, DEPTH = 24, NEAR = 6 };
+enum { WAYS = 4096, FRAMES = 24 };
 
 struct control {
     _Atomic uint32_t wanted;   /* one of the above, 0 for none */
     _Atomic uint32_t failed;   /* calls that did, so far */
     int32_t error;
     uint32_t nways;
+    uint32_t depth;            /* callers that make a way */
+    uint32_t reserved;
     uint64_t ways[WAYS];
-    char where[1024];          /* of the last one: modules and offsets */
+    char where[1024];          /* of the last one: "module offset " of each caller, the nearest first */
 };
 
 static struct control *control;
-static const char *exempt;     /* ",inbox,imports,": modules that are not under test */
+static const char *exempt;     /* ",core/runtime/inbox,": modules whose calls do not fail */
 static __thread int inside;
 
 void *__libc_malloc(size_t n);
@@ -55,31 +58,40 @@ __attribute__((constructor)) static void start(void)
 
 enum { OTHER, EXEMPT, TESTED };
 
-/* What an address belongs to; of a module of gnats.core also its name, between commas. */
+/* Say what an address belongs to; of a compiled module of the three folders also its path below gnats/. */
 static int module(const void *address, char *name, size_t room, uintptr_t *offset)
 {
+    static const char *const folders[] = {"/gnats/core/", "/gnats/store/", "/gnats/jetstream/"};
     Dl_info found;
-    const char *base, *end;
-    if (dladdr(address, &found) == 0 || found.dli_fname == NULL || strstr(found.dli_fname, "/gnats/core/") == NULL)
+    const char *base = NULL, *end;
+    char *at, quoted[160];
+    int i;
+    if (dladdr(address, &found) == 0 || found.dli_fname == NULL)
         return OTHER;
-    base = strrchr(found.dli_fname, '/') + 1;
+    for (i = 0; i < 3 && base == NULL; i++)
+        base = strstr(found.dli_fname, folders[i]);
+    if (base == NULL)
+        return OTHER;
+    base += strlen("/gnats/");
     end = strchr(base, '.');
-    if (end == NULL || (size_t)(end - base) + 3 > room)
+    if (end == NULL || (size_t)(end - base) + 3 > room || room > sizeof(quoted))
         return OTHER;
-    name[0] = ',';
-    memcpy(name + 1, base, end - base);
-    strcpy(name + 1 + (end - base), ",");
+    memcpy(name, base, end - base);
+    name[end - base] = 0;
+    at = stpcpy(quoted, ",");
+    at = stpcpy(at, name);
+    strcpy(at, ",");
     *offset = (uintptr_t)address - (uintptr_t)found.dli_fbase;
-    return strstr(exempt, name) == NULL ? TESTED : EXEMPT;
+    return strstr(exempt, quoted) == NULL ? TESTED : EXEMPT;
 }
 
 static void note(char *where, size_t room, const char *name, uintptr_t offset)
 {
     static const char hex[] = "0123456789abcdef";
     size_t n = strlen(where), i, digits = 16;
-    if (n + strlen(name) + digits + 2 > room)
+    if (n + strlen(name) + digits + 3 > room)
         return;
-    n += strlen(strcpy(where + n, name));
+    n = stpcpy(stpcpy(where + n, name), " ") - where;
     for (i = 0; i < digits; i++)
         where[n++] = hex[offset >> 4 * (digits - 1 - i) & 15];
     strcpy(where + n, " ");
@@ -87,22 +99,25 @@ static void note(char *where, size_t room, const char *name, uintptr_t offset)
 
 static int fails(uint32_t kind, const void *caller)
 {
-    void *frames[DEPTH];
+    void *frames[FRAMES];
     char name[128], where[sizeof(control->where)] = "";
     uintptr_t offset;
     uint64_t way = kind;
+    const char *p;
     int i, n, owner, near = 0, result = 0;
     if (control == NULL || inside || atomic_load(&control->wanted) != kind)
         return 0;
     inside = 1;
     if (module(caller, name, sizeof(name), &offset) == TESTED) {
-        n = backtrace(frames, DEPTH);
-        for (i = 0; i < n && near < NEAR; i++) {
+        n = backtrace(frames, FRAMES);
+        for (i = 0; i < n && near < (int)control->depth; i++) {
             owner = module(frames[i], name, sizeof(name), &offset);
             if (owner == EXEMPT)
                 goto done;
             if (owner == TESTED) {
-                way = (way ^ (uintptr_t)frames[i]) * UINT64_C(0x9E3779B97F4A7C15);
+                for (p = name; *p; p++)
+                    way = (way ^ (unsigned char)*p) * UINT64_C(0x100000001B3);
+                way = (way ^ offset) * UINT64_C(0x9E3779B97F4A7C15);
                 note(where, sizeof(where), name, offset);
                 near++;
             }

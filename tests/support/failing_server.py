@@ -5,11 +5,13 @@ from __future__ import annotations
 import ctypes
 import errno
 import mmap
+import os
 import subprocess
 from enum import IntEnum
 from pathlib import Path
 
 SOURCE = Path(__file__).with_suffix(".c")
+VARIABLE = "GNATS_FAILING"
 
 
 class Call(IntEnum):
@@ -30,28 +32,31 @@ class Control(ctypes.Structure):
         ("failed", ctypes.c_uint32),
         ("error", ctypes.c_int32),
         ("nways", ctypes.c_uint32),
+        ("depth", ctypes.c_uint32),
+        ("reserved", ctypes.c_uint32),
         ("ways", ctypes.c_uint64 * 4096),
         ("where", ctypes.c_char * 1024),
     )
 
 
 class Failing:
-    """Calls of the modules of gnats.core but `exempt` ones. A server that is run by `wrapper` obeys."""
+    """Calls of the compiled modules of core, store and jetstream, in the process that has `variables`.
 
-    def __init__(self, directory: Path, exempt: tuple[str, ...] = ()) -> None:
-        """Compiles what is preloaded. Raises CalledProcessError, or FileNotFoundError without gcc."""
-        library, path = directory / "failing.so", directory / "control"
-        subprocess.run(["gcc", "-shared", "-fPIC", "-O1", "-o", library, SOURCE], check=True, timeout=60)
-        with path.open("w+b") as file:
+    `exempt` ones never fail: "core/runtime/inbox". Calls are told apart by the nearest `depth` callers.
+    """
+
+    def __init__(self, path: Path, library: Path, exempt: tuple[str, ...], depth: int) -> None:
+        with path.open("a+b") as file:
             file.truncate(ctypes.sizeof(Control))
             self._memory = mmap.mmap(file.fileno(), ctypes.sizeof(Control))
         self._control = Control.from_buffer(self._memory)
-        self.wrapper = (
-            "env",
-            f"LD_PRELOAD={library}",
-            f"GNATS_FAILING={path}",
-            f"GNATS_FAILING_EXEMPT=,{','.join(exempt)},",
-        )
+        self._control.depth = depth
+        self.variables = {
+            "LD_PRELOAD": str(library),
+            VARIABLE: str(path),
+            "GNATS_FAILING_EXEMPT": f",{','.join(exempt)},",
+        }
+        self.wrapper = ("env", *(f"{name}={value}" for name, value in self.variables.items()))
 
     @property
     def ways(self) -> int:
@@ -68,3 +73,15 @@ class Failing:
         """Where a call has failed since fail_next(): modules and offsets, the caller first; "" for none."""
         self._control.wanted = 0
         return self._control.where.decode() if self._control.failed != self._failed else ""
+
+
+def build(directory: Path, exempt: tuple[str, ...] = (), depth: int = 6) -> Failing:
+    """Of a server that is run by `wrapper`. Raises CalledProcessError, or FileNotFoundError without gcc."""
+    library = directory / "failing.so"
+    subprocess.run(["gcc", "-shared", "-fPIC", "-O1", "-o", library, SOURCE], check=True, timeout=60)
+    return Failing(directory / "control", library, exempt, depth)
+
+
+def here(depth: int) -> Failing:
+    """Of this process, which was started with `variables`."""
+    return Failing(Path(os.environ[VARIABLE]), Path(), (), depth)

@@ -203,6 +203,15 @@ class Server:
         return "".join(self._lines)
 
     @property
+    def lines(self) -> int:
+        """How many lines the log has so far."""
+        return len(self._lines)
+
+    def log_from(self, line: int) -> str:
+        """The log without its first lines."""
+        return "".join(self._lines[line:])
+
+    @property
     def url(self) -> str:
         return f"nats://{self.host}:{self.port}"
 

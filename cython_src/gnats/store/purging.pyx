@@ -270,9 +270,9 @@ cdef void forget_from(StoreBase s, MsgBlock *b, uint64_t seq) noexcept nogil:
         b.bytes -= size
 
 
-cdef int cut_block(StoreBase s, MsgBlock *b, uint64_t seq, Marks *tombs) noexcept nogil:
-    # Rewrites the block of seq: it ends with seq and with the tombstones of the blocks that went.
-    cdef char *copy
+cdef int cut_block(StoreBase s, MsgBlock *b, uint64_t seq, Marks *tombs, char *copy) noexcept nogil:
+    # Rewrites the block of seq: it ends with seq and with the tombstones of the blocks that went. Takes over `copy`,
+    # which has room for the block's bytes and for one record more than there are tombstones.
     cdef Record r
     cdef uint64_t at = 0, n = 0
     cdef uint32_t k = slot_of(b, seq)
@@ -282,9 +282,6 @@ cdef int cut_block(StoreBase s, MsgBlock *b, uint64_t seq, Marks *tombs) noexcep
     cdef bint there = k != NO_SLOT and block_record(&s.env, b, k, &r)
     if there:
         ts = r.ts
-    copy = <char *> malloc(b.rbytes + (tombs.n + 1) * EMPTY_RECORD)
-    if copy == NULL:
-        return STORE_NO_MEMORY
     forget_from(s, b, seq + 1)
     while at < b.rbytes:
         bad = record_parse(block_at(b, at), b.rbytes - at, &r)
@@ -331,9 +328,10 @@ cdef void forget_blocks(StoreBase s) noexcept nogil:
 
 cdef int truncate(StoreBase s, uint64_t seq, uint64_t *purged) noexcept nogil:
     cdef MsgBlock *b
+    cdef char *copy = NULL
     cdef Marks tombs
     cdef uint64_t msgs = s.msgs, size = s.bytes
-    cdef size_t keep
+    cdef size_t keep, i
     cdef int error = STORE_OK
     purged[0] = 0
     if s.closed:
@@ -349,12 +347,25 @@ cdef int truncate(StoreBase s, uint64_t seq, uint64_t *purged) noexcept nogil:
     else:
         invalidate(s)
         keep = blk_at(s, seq)
+        # Without a tombstone, its message would come back: gather all, and have memory, before a block goes.
+        i = s.n_blks
+        while i > keep + 1 and error == STORE_OK:
+            i -= 1
+            if not blk_load(s, s.blks[i]):
+                error = STORE_DAMAGED
+            elif gather_tombs(&tombs, s.blks[i], seq) != 0:
+                error = STORE_NO_MEMORY
+        b = s.blks[keep]
+        if error == STORE_OK and not blk_load(s, b):
+            error = STORE_DAMAGED
+        if error == STORE_OK:
+            copy = <char *> malloc(b.rbytes + (tombs.n + 1) * EMPTY_RECORD)
+            if copy == NULL:
+                error = STORE_NO_MEMORY
         while s.n_blks > keep + 1 and error == STORE_OK:
             b = s.blks[s.n_blks - 1]
             if not blk_load(s, b):
                 error = STORE_DAMAGED
-            elif gather_tombs(&tombs, b, seq) != 0:
-                error = STORE_NO_MEMORY
             else:
                 forget_from(s, b, b.first_seq)
                 block_unlink(&s.env, b)
@@ -364,11 +375,16 @@ cdef int truncate(StoreBase s, uint64_t seq, uint64_t *purged) noexcept nogil:
                 s.last = s.blks[s.n_blks - 1]
         if error == STORE_OK:
             b = s.blks[keep]
-            error = cut_block(s, b, seq, &tombs) if blk_load(s, b) else STORE_DAMAGED
+            if blk_load(s, b):
+                error = cut_block(s, b, seq, &tombs, copy)
+                copy = NULL
+            else:
+                error = STORE_DAMAGED
         select_next_first(s)
         forget_links(s)
         forget_blocks(s)
         s.dirty += 1
+    free(copy)
     free(tombs.at)
     purged[0] = msgs - s.msgs
     if s.on_removed != NULL and msgs > s.msgs:

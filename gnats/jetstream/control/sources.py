@@ -423,14 +423,18 @@ class Origin:
         """Store what the consumer delivers."""
         self._fails = 0
         self._note_identity(answer.identity)
-        consumer = SourceConsumer(
-            self.stream.native,
-            answer.name.encode(),
-            index_name="" if self.mirror else self.source.index_name(),
-            identity=self.identity,
-            transforms=self._transforms,
-            tell_caught_up=self.mirror and self.stream.config.mirror_direct,
-        )
+        try:
+            consumer = SourceConsumer(
+                self.stream.native,
+                answer.name.encode(),
+                index_name="" if self.mirror else self.source.index_name(),
+                identity=self.identity,
+                transforms=self._transforms,
+                tell_caught_up=self.mirror and self.stream.config.mirror_direct,
+            )
+        except MemoryError as exc:
+            self._fail(self._setup_failed(err=exc))
+            return
         subject = self._config.deliver_subject if self._config else ""
         if self.source.consumer:
             subject = self.source.consumer.deliver_subject
@@ -438,7 +442,7 @@ class Origin:
         self.stream.jsa.shared.register(consumer, self)
         try:
             consumer.start(subject.encode(), delivered=answer.delivered, seen=self.sseq)
-        except (StoreFailure, ValueError) as exc:
+        except (StoreFailure, ValueError, MemoryError) as exc:
             self._fail(self._setup_failed(err=exc))
             return
         self._timer = call_later(HEALTH_CHECK, self._check)

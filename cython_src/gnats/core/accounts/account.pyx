@@ -365,11 +365,13 @@ cdef class Account:
     cdef Expected *find_response(self, const char *subject, size_t n) noexcept nogil:
         cdef Expected *e
         cdef Expected *found = NULL
+        cdef bint last
         if load64(&self.nresponses) == 0:
             return NULL
         pthread_mutex_lock(&self.lock)
         e = replymap_find(&self.responses, subject, n)
-        if e != NULL and e.rt != SINGLETON:
+        last = e != NULL and e.rt == SINGLETON
+        if e != NULL and not last:
             found = expected_new(subject, n, expected_other(e), e.other_n, NULL, 0)
             if found != NULL:
                 found.se = export_hold(e.se)
@@ -377,7 +379,7 @@ cdef class Account:
                 found.rt = e.rt
                 found.share = e.share
         pthread_mutex_unlock(&self.lock)
-        return self.take_response(subject, n) if e != NULL and found == NULL else found
+        return self.take_response(subject, n) if last else found
 
     cdef void renew_response(self, const char *subject, size_t n, int64_t now) noexcept nogil:
         cdef Expected *e

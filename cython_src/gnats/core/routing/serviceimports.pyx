@@ -20,8 +20,10 @@ from gnats.core.messages.responses cimport (
     expected_header,
     expected_other,
     expected_release,
+    replymap_find,
 )
 from gnats.core.messages.sampling cimport sampled_by_header
+from gnats.core.net.connection cimport WRITE_ERROR
 from gnats.core.net.pollstate cimport PollState, poller_random64
 from gnats.core.routing.route cimport ROUTE_DELIVERED, route
 from gnats.core.routing.tracing cimport set_trace_dest
@@ -32,6 +34,7 @@ from gnats.core.runtime.quoting cimport put_json_string
 from gnats.core.runtime.slice cimport Slice
 from gnats.core.subjects.sublist cimport Subscription
 from gnats.includes.atomics cimport load8, load_ptr_acquire, loadi64, unlikely
+from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
 from gnats.includes.text cimport is_text, put, put_text
 
 cdef enum:
@@ -137,6 +140,8 @@ cdef bint process_service_import(ServiceImport *si, const Message *m) noexcept n
             ready = noted != NULL
     if ready and answerable and request.subject.p != NULL:
         delivered = route(&request, (<Account> si.exporter).sublist) == ROUTE_DELIVERED
+    elif not load8(&si.se.closed):   # a closed export expects no response
+        (<Subscriber> m.origin).out_of_memory(WRITE_ERROR)
     if unlikely(m.trace != NULL):
         if m.trace.dest.p != traced_to.p:
             expected_release((<Account> si.exporter).take_response(m.trace.dest.p, m.trace.dest.n))
@@ -316,6 +321,14 @@ cdef bint take_response(void *ctx, const Message *m, const Subscription *s) noex
     return True   # a late response, too: nats-server does not tell its sender
 
 
+cdef bint is_expected(Account account, const Slice *subject) noexcept nogil:
+    cdef bint there
+    pthread_mutex_lock(&account.lock)
+    there = replymap_find(&account.responses, subject.p, subject.n) != NULL
+    pthread_mutex_unlock(&account.lock)
+    return there
+
+
 cdef void process_service_import_response(Account account, const Message *m) noexcept nogil:
     """Route a response to its requester."""
     cdef char[SIZES_ROOM] sizes
@@ -326,6 +339,8 @@ cdef void process_service_import_response(Account account, const Message *m) noe
     cdef char *noted = NULL
     cdef Expected *e = account.find_response(m.subject.p, m.subject.n)
     if e == NULL:
+        if is_expected(account, &m.subject):
+            (<Subscriber> m.origin).out_of_memory(WRITE_ERROR)   # one response of several could not be looked up
         return
     hop.se = e.se
     hop.share = e.share

@@ -16,6 +16,7 @@ from gnats.jetstream.batch.batching cimport (
     open_batch,
 )
 from gnats.jetstream.engine.barrier cimport Local, publish_later
+from gnats.jetstream.engine.shortage cimport report_shortage
 from gnats.jetstream.engine.usage cimport usage_exceeds
 from gnats.jetstream.publish.checks cimport check_admission, check_message, make_entry
 from gnats.jetstream.publish.inbound cimport Inbound, inbound_free, inbound_init, stored_size, transform_subject
@@ -150,6 +151,8 @@ cdef Outcome add_to_batch(StreamCore s, Local *local, Inbound *m, Refusal *r) no
             b.n -= 1
         if not at_end or mark_commit(b.last):
             outcome = commit_batch(s, local, b, &m.reply)
+        else:
+            report_shortage(local.ps)
         refuse_silently(r)   # the commit has been answered
         drop_atomic_batch(s, &b.open)
     return outcome

@@ -29,7 +29,7 @@ from gnats.jetstream.publish.refusal cimport (
     TOLD_IN_FLOW,
     Refusal,
     refuse,
-    refuse_silently,
+    refuse_without_memory,
     tell_refused,
 )
 from gnats.jetstream.state.batchtable cimport MAX_BATCH_ID, OpenBatch, batch_find, batch_remove, batch_touch
@@ -253,7 +253,7 @@ cdef FastBatch *find_batch(StreamCore s, Local *local, Inbound *m, const FastPat
             refuse(r, ERR_REQUIRED_API_LEVEL)
             return NULL
         if not own_header(m):
-            refuse_silently(r)
+            refuse_without_memory(r)
             return NULL
         m.hdr_n = without_header(m.hdr, m.hdr_n, b"Nats-Required-Api-Level")
         parse_headers(m.hdr, m.hdr_n, &m.h)

@@ -52,6 +52,7 @@ from gnats.jetstream.consumer.pending cimport (
     pending_untrack,
 )
 from gnats.jetstream.engine.barrier cimport batch_time, local_of, publish_now
+from gnats.jetstream.engine.shortage cimport report_shortage
 from gnats.jetstream.state.streamcore cimport LIMITS_POLICY
 from gnats.store.base cimport STORE_DELETED, STORE_NOT_FOUND, StoreMsg
 from gnats.store.index.filter cimport filter_match
@@ -68,16 +69,27 @@ cdef void acked_init(Acked *acked) noexcept nogil:
     acked.cap = 8
 
 
-cdef bint acked_add(Acked *acked, uint64_t seq) noexcept nogil:
+cdef bint acked_reserve(Acked *acked, size_t n) noexcept nogil:
+    """Make room for n more."""
+    cdef size_t cap = acked.cap
     cdef uint64_t *grown
-    if acked.n == acked.cap:
-        grown = <uint64_t *> realloc(NULL if acked.seqs == acked.few else acked.seqs, 2 * acked.cap * sizeof(uint64_t))
-        if grown == NULL:
-            return False
-        if acked.seqs == acked.few:
-            memcpy(grown, acked.few, sizeof(acked.few))
-        acked.seqs = grown
-        acked.cap *= 2
+    while cap - acked.n < n:
+        cap *= 2
+    if cap == acked.cap:
+        return True
+    grown = <uint64_t *> realloc(NULL if acked.seqs == acked.few else acked.seqs, cap * sizeof(uint64_t))
+    if grown == NULL:
+        return False
+    if acked.seqs == acked.few:
+        memcpy(grown, acked.few, sizeof(acked.few))
+    acked.seqs = grown
+    acked.cap = cap
+    return True
+
+
+cdef bint acked_add(Acked *acked, uint64_t seq) noexcept nogil:
+    if not acked_reserve(acked, 1):
+        return False
     acked.seqs[acked.n] = seq
     acked.n += 1
     return True
@@ -175,6 +187,11 @@ cdef class ConsumerAcks(ConsumerState):
             dseq = min(dseq, self.dseq - 1)
             if dseq <= self.adflr or sseq <= self.asflr:
                 return True
+            if tell and not acked_reserve(acked, self.pending.n + 1):
+                # The stream would keep what the consumer has forgotten. Leave it to a later ack.
+                if sampler != NULL:
+                    report_shortage(sampler)
+                return False
             signal[0] |= full
             e = pending_find(&self.pending, sseq)
             was_pending = e != NULL and e.flags & PENDING

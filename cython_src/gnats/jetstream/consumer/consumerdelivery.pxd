@@ -53,6 +53,7 @@ cdef class ConsumerDelivery(ConsumerPull):
     cdef void next_skipped(self) noexcept nogil
     # Do the rate limit or the replay hold the message back? Sets held_until.
     cdef bint held_back(self, PollState *ps, const StoreMsg *sm) noexcept nogil
+    cdef void serve_again(self, WaitingRequest *wr) noexcept nogil
     # Put a message into `out`. dc: its number of deliveries; npc: messages still to be delivered after it. False when
     # no request takes it, or out of memory.
     cdef bint deliver_msg(self, PollState *ps, const StoreMsg *sm, uint64_t dc, int64_t npc,

@@ -14,7 +14,7 @@ from gnats.includes.base62 cimport BASE, DIGITS
 from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
 from gnats.includes.text cimport put, put_text
 from gnats.includes.times cimport duration_of, time_after, time_before
-from gnats.includes.units cimport MILLISECOND
+from gnats.includes.units cimport MILLISECOND, SECOND
 from gnats.jetstream.consumer.acks cimport ACK_NUMBERS, AckInfo, ack_reply
 from gnats.jetstream.consumer.consumeracks cimport Acked
 from gnats.jetstream.consumer.consumerstate cimport (
@@ -45,7 +45,7 @@ from gnats.jetstream.consumer.pending cimport (
     pending_track,
     pending_untrack,
 )
-from gnats.jetstream.consumer.requests cimport WaitingRequest, heartbeat_after, waitq_set_n
+from gnats.jetstream.consumer.requests cimport WaitingRequest, heartbeat_after, waitq_add, waitq_set_n
 from gnats.jetstream.consumer.send_queue cimport OutQ, Outgoing, out_dest, out_hdr, out_reply, outq_add, outq_status
 from gnats.jetstream.engine.barrier cimport batch_time, last_visible, local_of, publish_now, run_again, run_when_visible
 from gnats.jetstream.state.streamcore cimport LIMITS_POLICY
@@ -104,7 +104,8 @@ cdef class ConsumerDelivery(ConsumerPull):
             if found != GATHER_MORE and not load8(&self.again):
                 return
             if rounds >= ROUNDS:
-                run_again(local_of(ps), self)
+                if not run_again(local_of(ps), self):
+                    self.kick()
                 return
             if exchange8(&self.busy, 1):
                 return
@@ -260,8 +261,8 @@ cdef class ConsumerDelivery(ConsumerPull):
             self.held_until = ps.now + RETRY
         a.npc = self.num_pending()
         pthread_mutex_unlock(&self.store.lock)
-        if unlikely(waits):
-            run_when_visible(local_of(ps), self.stream, self)
+        if unlikely(waits) and not run_when_visible(local_of(ps), self.stream, self):
+            self.held_until = ps.now + RETRY
         return a.n != 0
 
     cdef bint held_back(self, PollState *ps, const StoreMsg *sm) noexcept nogil:
@@ -333,6 +334,16 @@ cdef class ConsumerDelivery(ConsumerPull):
             return 0
         return sm.hdr_n + sm.msg_n
 
+    cdef void serve_again(self, WaitingRequest *wr) noexcept nogil:
+        """Give a request back the message that next_waiting() has taken from it, and that is not delivered."""
+        wr.d -= 1
+        if wr.n > 0:
+            waitq_set_n(&self.waiting, wr, wr.n + 1)
+            return
+        wr.n = 1
+        if not waitq_add(&self.waiting, wr):
+            free(wr)
+
     cdef bint deliver_msg(
         self, PollState *ps, const StoreMsg *sm, uint64_t dc, int64_t npc, int64_t wall
     ) noexcept nogil:
@@ -375,8 +386,9 @@ cdef class ConsumerDelivery(ConsumerPull):
                 wr.hbt = heartbeat_after(ps.now, wr.hb)
         o = outq_add(&self.out, dest_n, prefix + numbers, hdr_n)
         if o == NULL:
-            if wr != NULL and wr.n <= 0:
-                free(wr)
+            self.held_until = ps.now + RETRY
+            if wr != NULL:
+                self.serve_again(wr)
             return False
         o.seq = sm.seq
         o.dseq = self.dseq
@@ -578,8 +590,8 @@ cdef class ConsumerDelivery(ConsumerPull):
         cdef int64_t until = 0
         self.inactive_at = 0
         if self.cfg.push:
-            if not self.active:
-                self.notify(CONSUMER_INACTIVE, 0, 0, 0, 0, NULL, 0)
+            if not self.active and not self.notify(CONSUMER_INACTIVE, 0, 0, 0, 0, NULL, 0):
+                self.inactive_at = time_after(now, SECOND)
             return
         if now - self.waiting.last < self.cfg.inactive:
             self.inactive_at = time_after(self.waiting.last, self.cfg.inactive)
@@ -597,7 +609,8 @@ cdef class ConsumerDelivery(ConsumerPull):
         if until > wall:
             self.inactive_at = time_after(now, until - wall)
             return
-        self.notify(CONSUMER_INACTIVE, 0, 0, 0, 0, NULL, 0)
+        if not self.notify(CONSUMER_INACTIVE, 0, 0, 0, 0, NULL, 0):
+            self.inactive_at = time_after(now, SECOND)
 
     # -- called by the stream ----------------------------------------------------------------------------------------
 

@@ -41,6 +41,7 @@ from gnats.jetstream.consumer.requests cimport (
 )
 from gnats.jetstream.consumer.send_queue cimport outq_ended, outq_status
 from gnats.jetstream.engine.jsonreq cimport JSON_ERROR_ROOM, JsonError, json_error_text, json_unescape
+from gnats.jetstream.engine.shortage cimport report_shortage
 
 cdef enum:
     TEXT_ROOM = 128
@@ -115,6 +116,7 @@ cdef class ConsumerPull(ConsumerAcks):
                 return self.refuse(reply, rn, b"408 Requests Pending")
         wr = request_new(&req, reply, rn, ps.now)
         if wr == NULL:
+            report_shortage(ps)
             return False
         wr.priority = 0
         if self.cfg.priority_policy == PRIORITY_PRIORITIZED:

@@ -186,12 +186,10 @@ cdef class ConsumerState(ConsumerBase):
     # updated `pending` (updateDelivered, updateAcks). The lock is held.
     cdef void update_delivered(self, uint64_t dseq, uint64_t sseq, uint64_t dc, int64_t ts, int64_t wall) noexcept nogil
     cdef void update_acks(self, uint64_t dseq, uint64_t sseq, bint was_pending, int64_t wall) noexcept nogil
-    # Post a ConsumerEvent to the control plane; out of memory, it is dropped.
-    cdef void notify(self, int what, uint64_t sseq, uint64_t dseq, uint64_t deliveries, int64_t ack_time,
+    # Post a ConsumerEvent to the control plane. False when out of memory.
+    cdef bint notify(self, int what, uint64_t sseq, uint64_t dseq, uint64_t deliveries, int64_t ack_time,
                      const char *text, size_t n) noexcept nogil
     # Postpone the deletion of an inactive consumer, after activity. The lock is held.
     cdef void suppress_deletion(self, int64_t now) noexcept nogil
     # Have the calling poller call run() at the end of its batch.
     cdef void wake(self, PollState *ps) noexcept nogil
-    # Have the control loop call run(). Any thread, with any lock held above the timers'. Needs no memory.
-    cdef void kick(self) noexcept nogil

@@ -133,8 +133,7 @@ cdef class ConsumerState(ConsumerBase):
 
     cdef void mark_dirty(self) noexcept nogil:
         if not self.dirty and not self.cfg.memory:
-            self.dirty = True
-            self.notify(CONSUMER_DIRTY, 0, 0, 0, 0, NULL, 0)
+            self.dirty = self.notify(CONSUMER_DIRTY, 0, 0, 0, 0, NULL, 0)
 
     cdef void update_delivered(
         self, uint64_t dseq, uint64_t sseq, uint64_t dc, int64_t ts, int64_t wall
@@ -162,13 +161,13 @@ cdef class ConsumerState(ConsumerBase):
 
     # -- events ------------------------------------------------------------------------------------------------------
 
-    cdef void notify(
+    cdef bint notify(
         self, int what, uint64_t sseq, uint64_t dseq, uint64_t deliveries, int64_t ack_time, const char *text, size_t n
     ) noexcept nogil:
         cdef Notice notice
         cdef Event *ev = (<Inbox> self.engine.control.inbox).jetstream_event(<void *> self, sizeof(Notice) + n)
         if ev == NULL:
-            return
+            return False
         ev.a = what
         ev.may_drop = is_advice(what)
         notice.sseq = sseq
@@ -179,6 +178,7 @@ cdef class ConsumerState(ConsumerBase):
         if n:
             memcpy(ev.data + sizeof(Notice), text, n)
         (<Inbox> self.engine.control.inbox).post(ev)
+        return True
 
     cdef void suppress_deletion(self, int64_t now) noexcept nogil:
         if self.cfg.inactive == 0:

@@ -38,6 +38,7 @@ from gnats.includes.pthread cimport (
     pthread_setname_np,
 )
 from gnats.jetstream.engine.consumerbase cimport ConsumerBase
+from gnats.jetstream.engine.shortage cimport report_shortage
 
 cdef enum:
     OUTBOX_KEPT = 256 * 1024  # bytes of an outbox that stay allocated
@@ -138,6 +139,7 @@ cdef void give_to_sync(Local *local) noexcept nogil:
         and64(&(<ConsumerBase> local.held.p[i]).held, ~poller_bit(local.ps))
     if batch == NULL:
         local.synced.n = 0   # out of memory: drop the answers rather than send one that may not be true
+        report_shortage(local.ps)
         for i in range(local.held.n):
             add64_seq(&(<ConsumerBase> local.held.p[i]).refs, <uint64_t> -1)
         local.held.n = 0
@@ -331,11 +333,13 @@ cdef bint publish_later(
     cdef char *p
     # First, because a message in the outbox leaves after the flush of the dirty streams: its own must be among them.
     if not mark_dirty(local, stream):
+        report_shortage(local.ps)
         return False
     if out.cap - out.n < need:
         cap = max(out.cap * 2, max(out.n + need, <size_t> 16384))
         p = <char *> realloc(out.p, cap)
         if p == NULL:
+            report_shortage(local.ps)
             return False
         out.p = p
         out.cap = cap

@@ -24,6 +24,8 @@ cdef class ConsumerBase:
     cdef bint stored(self, uint64_t seq) noexcept nogil
     # Deliver. No lock is held; the thread is online.
     cdef void run(self, PollState *ps) noexcept nogil
+    # Have the control loop call run(). Any thread, with any lock held above the timers'. Needs no memory.
+    cdef void kick(self) noexcept nogil
     # Note that a message was removed, other than by a purge (decStreamPending). No lock is held.
     cdef void removed(self, uint64_t seq, const char *subject, uint32_t n) noexcept nogil
     # Note that `subject` (n == 0: everything) was purged. The stream now has the sequences `first` to `last`;

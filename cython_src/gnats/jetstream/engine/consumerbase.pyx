@@ -13,6 +13,9 @@ cdef class ConsumerBase:
     cdef void run(self, PollState *ps) noexcept nogil:
         pass
 
+    cdef void kick(self) noexcept nogil:
+        pass
+
     cdef void removed(self, uint64_t seq, const char *subject, uint32_t n) noexcept nogil:
         pass
 

@@ -37,6 +37,7 @@ from gnats.jetstream.publish.refusal cimport (
     refuse_store,
     refuse_text,
     refuse_with,
+    refuse_without_memory,
 )
 from gnats.jetstream.publish.schedulechecks cimport check_schedule
 from gnats.jetstream.state.dedupe cimport dedupe_find
@@ -224,7 +225,7 @@ cdef bint check_counter(StreamCore s, Inbound *m, const InFlight *f, Refusal *r)
     if err == COUNTER_BROKEN or (err != COUNTER_OK and f != NULL):
         return refuse(r, ERR_COUNTER_BROKEN)
     if err != COUNTER_OK:
-        return refuse_silently(r)
+        return refuse_without_memory(r)
     return check_size(m, s.max_payload, r) and check_max_msg_size(s, m, r)
 
 

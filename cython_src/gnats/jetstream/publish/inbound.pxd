@@ -7,6 +7,7 @@ from libc.string cimport memcpy
 from gnats.core.runtime.slice cimport Slice
 from gnats.core.subjects.transform cimport transform_apply, transform_matches
 from gnats.jetstream.engine.barrier cimport Local
+from gnats.jetstream.engine.shortage cimport report_shortage
 from gnats.jetstream.state.headers cimport MsgHeaders
 from gnats.jetstream.state.streamcore cimport StreamCore
 from gnats.store.format.record cimport record_size
@@ -75,6 +76,7 @@ cdef inline bint transform_subject(StreamCore s, Local *local, Inbound *m) noexc
     n = transform_apply(s.itr, m.subject.p, m.subject.n, &local.ps.rng, True, few, SUBJECT_ROOM)
     m.renamed = <char *> malloc(n + 1)
     if m.renamed == NULL:
+        report_shortage(local.ps)
         return False
     if n <= SUBJECT_ROOM:
         memcpy(m.renamed, few, n)

@@ -9,6 +9,7 @@ from gnats.core.runtime.quoting cimport put_json_string, quote
 from gnats.core.runtime.slice cimport Slice
 from gnats.includes.text cimport put, put_text
 from gnats.jetstream.engine.barrier cimport Local, publish_later
+from gnats.jetstream.engine.shortage cimport report_shortage
 from gnats.jetstream.state.batchtable cimport MAX_BATCH_ID
 from gnats.jetstream.state.headers cimport put_uint64
 from gnats.jetstream.state.streamcore cimport StreamCore
@@ -97,6 +98,7 @@ cdef void send_error(
     if need > ROOM:
         out = <char *> malloc(need)
         if out == NULL:
+            report_shortage(local.ps)
             return
     p = out
     if flow_seq:
@@ -140,6 +142,7 @@ cdef void respond_counted(
         return
     more = <char *> malloc(value.n + 16)
     if more == NULL:
+        report_shortage(local.ps)
         return
     p = put_text(put(put_text(more, b',"val":"'), value.p, value.n), b'"}')
     send_ack(s, local, reply, seq, more, p - more)
@@ -172,6 +175,7 @@ cdef inline void send_ack(
     if at + 20 + n > ROOM:
         out = <char *> malloc(at + 20 + n)
         if out == NULL:
+            report_shortage(local.ps)
             return
     memcpy(out, s.pub_ack, at)
     at += put_uint64(out + at, seq)

@@ -19,6 +19,7 @@ cdef enum RefusalText:
     TEXT_NUMBER = 1             # Refusal.last, in decimal
     TEXT_LAST_OF_SUBJECT = 2    # the same; it is the last sequence of a subject
     TEXT_ROLLUP = 3             # made from Refusal.text, the value of a Nats-Rollup header
+    NO_MEMORY = 4               # none: err_code is 0, and the log says why
 
 
 cdef struct Refusal:
@@ -85,8 +86,16 @@ cdef inline bint refuse_last(Refusal *r, uint64_t last, bint of_subject) noexcep
 
 
 cdef inline bint refuse_silently(Refusal *r) noexcept nogil:
-    """Out of memory, or the store has failed: send no reply."""
+    """Send no reply: the store has failed, or something else is sent."""
     r.err_code = 0
+    r.form = TEXT_AS_IT_IS
+    return False
+
+
+cdef inline bint refuse_without_memory(Refusal *r) noexcept nogil:
+    """Send no reply, and log that a message is lost."""
+    r.err_code = 0
+    r.form = NO_MEMORY
     return False
 
 

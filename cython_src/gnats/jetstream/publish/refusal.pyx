@@ -9,6 +9,7 @@ from gnats.core.runtime.slice cimport Slice
 from gnats.includes.atomics cimport unlikely
 from gnats.includes.text cimport put_text
 from gnats.jetstream.engine.barrier cimport Local
+from gnats.jetstream.engine.shortage cimport report_shortage
 from gnats.jetstream.publish.puback cimport respond_error, send_error
 from gnats.jetstream.state.headers cimport put_uint64
 from gnats.jetstream.state.streamcore cimport StreamCore
@@ -38,6 +39,7 @@ cdef void tell_rollup(
     cdef size_t i
     text.p = <char *> malloc(5 * v.n + MORE)
     if text.p == NULL:
+        report_shortage(local.ps)
         return
     low = text.p + 4 * v.n + MORE
     for i in range(v.n):
@@ -53,6 +55,8 @@ cdef void tell_refused(
     cdef char[20] digits
     cdef Slice text = r.text
     if r.err_code == 0:
+        if r.form == NO_MEMORY:
+            report_shortage(local.ps)
         return
     if r.form == TEXT_ROLLUP:
         tell_rollup(s, local, reply, r, told_as, flow_seq)

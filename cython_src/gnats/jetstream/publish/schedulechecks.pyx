@@ -19,7 +19,7 @@ from gnats.jetstream.publish.puback cimport (
     ERR_SCHEDULES_DISABLED,
     ERR_TTL_DISABLED,
 )
-from gnats.jetstream.publish.refusal cimport Refusal, refuse, refuse_silently
+from gnats.jetstream.publish.refusal cimport Refusal, refuse, refuse_without_memory
 from gnats.jetstream.state.entry cimport ROLLUP_SUBJECT
 from gnats.jetstream.state.headers cimport (
     H_ROLLUP,
@@ -84,7 +84,7 @@ cdef bint check_definition(StreamCore s, Inbound *m, Refusal *r) noexcept nogil:
             return refuse(r, ERR_SCHEDULE_ROLLUP_INVALID)
         return True
     if not own_header(m):
-        return refuse_silently(r)
+        return refuse_without_memory(r)
     m.hdr_n = with_text_header(m.hdr, m.hdr, m.hdr_n, b"Nats-Rollup", b"sub")
     parse_headers(m.hdr, m.hdr_n, &m.h)
     return True

@@ -6,7 +6,7 @@ from libc.string cimport strlen
 from gnats.core.runtime.kinds cimport JETSTREAM
 from gnats.core.runtime.quiesce cimport qs_retire
 from gnats.core.subjects.sublist cimport SL_NO_MEMORY, SUB_FURTHER, MatchResult, Sublist, Subscription, sub_new
-from gnats.includes.atomics cimport load_ptr_acquire, store_ptr_release
+from gnats.includes.atomics cimport load_ptr_acquire, store_ptr_release, unlikely
 from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
 from gnats.jetstream.engine.barrier cimport Local, StreamBase, run_when_visible
 from gnats.jetstream.engine.consumerbase cimport ConsumerBase
@@ -236,7 +236,8 @@ cdef void count_stored(void *arg, Subscription **subs, uint32_t n) noexcept nogi
 cdef inline void count_one(const Stored *m, ConsumerBase o) noexcept nogil:
     if not o.stored(m.seq):
         return
-    run_when_visible(m.local, <StreamBase> m.stream, o)
+    if unlikely(not run_when_visible(m.local, <StreamBase> m.stream, o)):
+        o.kick()
 
 
 # -- subscriptions of one consumer, linked by `next` -------------------------------------------------------------------

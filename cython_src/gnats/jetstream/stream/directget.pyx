@@ -35,6 +35,7 @@ from gnats.jetstream.engine.jsonreq cimport (
     json_unescape,
 )
 from gnats.jetstream.engine.longwork cimport Work, work_in_place, work_took
+from gnats.jetstream.engine.shortage cimport report_shortage
 from gnats.jetstream.state.headers cimport level_too_high, parse_time, put_time, with_header, with_number_header
 from gnats.jetstream.state.streamcore cimport StreamCore
 from gnats.store.base cimport STORE_AGAIN, STORE_OK, StoreMsg
@@ -269,6 +270,7 @@ cdef bint send_msg(StreamCore s, Get *get, const StoreMsg *sm, bint batched) noe
     else:
         out = <char *> malloc(sm.hdr_n + s.name_n + sm.subject_n + sm.msg_n + 256)
         if out == NULL:
+            report_shortage(get.ps)
             return False
         at = with_header(out, sm.hdr, sm.hdr_n, b"Nats-Stream", s.name_p, s.name_n)
         at = with_header(out, out, at, b"Nats-Subject", sm.subject, sm.subject_n)

@@ -12,6 +12,7 @@ from gnats.includes.text cimport put_text
 from gnats.jetstream.batch.atomicbatch cimport process_atomic_batch_msg
 from gnats.jetstream.batch.fastbatch cimport is_fast_batch, process_fast_batch_msg
 from gnats.jetstream.engine.barrier cimport Local, local_of
+from gnats.jetstream.engine.shortage cimport report_shortage
 from gnats.jetstream.publish.checks cimport check_message, make_entry
 from gnats.jetstream.publish.inbound cimport Inbound, inbound_free, inbound_init, own_header, transform_subject
 from gnats.jetstream.publish.puback cimport respond_duplicate
@@ -50,6 +51,7 @@ cdef Outcome process_publish(StreamCore s, Local *local, const Message *msg) noe
         parse_headers(m.hdr, m.hdr_n, &m.h)
         if unlikely(has_header(&m.h, H_REQUEST_INFO) or has_status(&m) or msg.trace != NULL):
             if not rewrite_header(&m, msg.trace != NULL):
+                report_shortage(local.ps)
                 return MSG_REFUSED
         if unlikely(msg.trace != NULL):
             begin_trace(s, local, msg.trace)

@@ -7,8 +7,10 @@ from libc.string cimport memcpy
 from gnats.core.net.pollstate cimport PollState
 from gnats.core.runtime.clock cimport monotonic_ns, realtime_ns
 from gnats.core.runtime.slice cimport Slice
+from gnats.includes.atomics cimport unlikely
 from gnats.includes.times cimport time_after
 from gnats.jetstream.engine.barrier cimport local_of, stream_failed
+from gnats.jetstream.engine.shortage cimport report_shortage
 from gnats.jetstream.publish.inbound cimport Inbound, inbound_free, inbound_init
 from gnats.jetstream.publish.schedulechecks cimport kind_of, value_of
 from gnats.jetstream.state.entry cimport MSG_STORED, Outcome
@@ -28,7 +30,7 @@ from gnats.jetstream.state.headers cimport (
 )
 from gnats.jetstream.state.streamcore cimport StreamCore, arm_schedules
 from gnats.jetstream.stream.ingest cimport store_inbound
-from gnats.store.base cimport STORE_OK, StoreMsg
+from gnats.store.base cimport STORE_OK, STORE_UNREADABLE, StoreMsg
 from gnats.store.index.schedules cimport (
     Schedule,
     schedule_again,
@@ -78,14 +80,19 @@ cdef bint write_header(Inbound *m, const StoreMsg *content, const Slice *schedul
     return True
 
 
-cdef ScheduleKind produce(StreamCore s, const Schedule *sc, int64_t now, Inbound *m, Due *due) noexcept nogil:
-    """The message that a schedule is about. SCHEDULE_NONE or less: it is no schedule any more."""
+cdef ScheduleKind produce(
+    StreamCore s, const Schedule *sc, int64_t now, Inbound *m, Due *due, bint *again
+) noexcept nogil:
+    """The message that a schedule is about. SCHEDULE_NONE or less: it is no schedule any more, or `again` is set: it
+    cannot be read now, or there is no memory."""
     cdef MsgHeaders h
     cdef StoreMsg found, content
     cdef Slice scheduler, ttl, rollup, source
     cdef ScheduleKind kind
     cdef int64_t seconds
-    if s.store.load(sc.seq, &found) != STORE_OK or found.hdr_n == 0:
+    cdef int rc = s.store.load(sc.seq, &found)
+    again[0] = rc == STORE_UNREADABLE
+    if rc != STORE_OK or found.hdr_n == 0:
         return SCHEDULE_NONE
     parse_headers(<char *> found.hdr, found.hdr_n, &h)
     kind = kind_of(&h, sc.ts, now, due)
@@ -107,7 +114,8 @@ cdef ScheduleKind produce(StreamCore s, const Schedule *sc, int64_t now, Inbound
     m.subject = h.values[H_SCHEDULE_TARGET]
     m.msg = content.hdr + content.hdr_n
     m.n = content.msg_n
-    return kind if write_header(m, &content, &scheduler, &h, kind, due) else SCHEDULE_NONE
+    again[0] = not write_header(m, &content, &scheduler, &h, kind, due)
+    return SCHEDULE_NONE if again[0] else kind
 
 
 cdef bint run_next(StreamCore s, PollState *ps, int64_t now) noexcept nogil:
@@ -119,13 +127,19 @@ cdef bint run_next(StreamCore s, PollState *ps, int64_t now) noexcept nogil:
     cdef Schedule *sc = NULL
     cdef Slice scheduler
     cdef uint64_t seq
+    cdef bint again = False
     s.enter()
     if s.active and not s.closed and not stream_failed(s):
         sc = schedule_take(&s.store.schedules, now)
     if sc == NULL:
         s.leave(ps)
         return False
-    kind = produce(s, sc, now, &m, &due)
+    kind = produce(s, sc, now, &m, &due, &again)
+    if unlikely(again):
+        report_shortage(ps)
+        schedule_again(&s.store.schedules, sc, time_after(now, AGAIN))
+        s.leave(ps)
+        return True
     if kind <= SCHEDULE_NONE:
         schedule_drop(&s.store.schedules, sc)
         s.leave(ps)

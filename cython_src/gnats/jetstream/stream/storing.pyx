@@ -12,6 +12,7 @@ from gnats.includes.atomics cimport unlikely
 from gnats.includes.times cimport time_after, whole_seconds
 from gnats.jetstream.batch.fastbatch cimport fast_batch_stored
 from gnats.jetstream.engine.barrier cimport Local, batch_time, publish_later
+from gnats.jetstream.engine.shortage cimport report_shortage
 from gnats.jetstream.engine.usage cimport usage_exceeds
 from gnats.jetstream.publish.checks cimport check_last_id
 from gnats.jetstream.publish.inbound cimport SUBJECT_ROOM, stored_size
@@ -29,6 +30,7 @@ from gnats.jetstream.publish.refusal cimport (
     refuse_limit,
     refuse_silently,
     refuse_store,
+    refuse_without_memory,
     tell_refused,
 )
 from gnats.jetstream.state.entry cimport (
@@ -173,7 +175,7 @@ cdef bint find_ttl(StreamCore s, const Entry *e, int64_t *ttl, Header *hdr, Refu
         ttl[0] = s.cfg.marker_ttl
         hdr.owned = <char *> malloc(e.hdr_n + TTL_MORE)
         if hdr.owned == NULL:
-            return refuse_silently(why)
+            return refuse_without_memory(why)
         memcpy(hdr.owned, e.hdr, e.hdr_n)
         hdr.n = without_header(hdr.owned, e.hdr_n, b"Nats-TTL")
         hdr.n = with_number_header(hdr.owned, hdr.owned, hdr.n, b"Nats-TTL", <uint64_t> ttl[0])
@@ -245,6 +247,7 @@ cdef bint find_republish(StreamCore s, Local *local, const Entry *e, Republish *
     if again.n > SUBJECT_ROOM:
         again.to = <char *> malloc(again.n)
         if again.to == NULL:
+            report_shortage(local.ps)
             return False
         again.n = transform_apply(s.tr, e.subject.p, e.subject.n, &local.ps.rng, True, again.to, again.n)
     if not is_valid_literal_subject(again.to, again.n):
@@ -262,6 +265,7 @@ cdef void republish(
     cdef char *hdr = <char *> malloc(stored.n + s.name_n + e.subject.n + REPUBLISH_MORE)
     cdef size_t at
     if hdr == NULL:
+        report_shortage(local.ps)
         return
     at = with_header(hdr, stored.p, stored.n, b"Nats-Stream", s.name_p, s.name_n)
     at = with_header(hdr, hdr, at, b"Nats-Subject", e.subject.p, e.subject.n)

@@ -501,13 +501,27 @@ cdef void compact(STree *t, void **link) noexcept nogil:
     free_node(t, node)
 
 
+cdef void free_chain(STree *t, void *at) noexcept nogil:
+    """Free nodes of one child each, and the leaf below them."""
+    cdef Node *node
+    cdef uint32_t pos
+    cdef int key
+    while not is_leaf(at):
+        node = <Node *> at
+        pos = 0
+        next_child(node, &pos, &at, &key)
+        free_node(t, node)
+    free_leaf(t, at)
+
+
 cdef bint stree_delete(STree *t, const char *subject, size_t n, void *value) noexcept nogil:
     cdef void **link = &t.root
-    cdef void **above = NULL
+    cdef void **above = NULL     # the link to the last node that keeps a child
+    cdef void **top = NULL       # the link to what goes: the leaf, or nodes above it that have nothing else
     cdef void *leaf
     cdef Node *node
     cdef size_t depth = 0
-    cdef int key = 0
+    cdef int key = 0, step_key
     if t.root == NULL:
         return False
     while not is_leaf(link[0]):
@@ -515,9 +529,14 @@ cdef bint stree_delete(STree *t, const char *subject, size_t n, void *value) noe
         depth += node.prefix_n
         if depth > n:
             return False
-        above = link
-        key = key_at(subject, n, depth)
-        link = find_child(node, key)
+        step_key = key_at(subject, n, depth)
+        if node.n > 1:
+            above = link
+            key = step_key
+            top = NULL
+        elif top == NULL:
+            top = link   # compact() had no memory to replace it
+        link = find_child(node, step_key)
         if link == NULL:
             return False
         depth += 1
@@ -531,8 +550,9 @@ cdef bint stree_delete(STree *t, const char *subject, size_t n, void *value) noe
     if above == NULL:
         stree_clear(t)
         return True
+    leaf = top[0] if top != NULL else leaf
     drop_child(<Node *> above[0], key)
-    free_leaf(t, leaf)
+    free_chain(t, leaf)
     compact(t, above)
     return True
 
