@@ -103,8 +103,8 @@ class Silence(Exception):
 
 @asynccontextmanager
 async def joined(server: Server, **options: Any) -> AsyncIterator[Client]:
-    """A client of nats-py."""
-    client = await nats.connect(server.url, allow_reconnect=False, **options)
+    """A client of nats-py, which would wait only two seconds for its login."""
+    client = await nats.connect(server.url, **{"allow_reconnect": False, "connect_timeout": 30} | options)
     try:
         yield client
     finally:
