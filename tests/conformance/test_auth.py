@@ -106,7 +106,8 @@ USER_CASES = {
 
 @pytest.fixture(scope="module")
 def token_server(launch_shared: Launch) -> Server:
-    return launch_shared("--auth", "t0ken")
+    # A slow machine may need more than the two seconds that are the default.
+    return launch_shared("--auth", "t0ken", config="authorization { timeout: 60 }")
 
 
 @pytest.fixture(scope="module")

@@ -107,8 +107,11 @@ class Silence(Exception):
 
 @asynccontextmanager
 async def joined(server: Server, **options: Any) -> AsyncIterator[Client]:
-    """Connect a client of nats-py; `options` are those of nats.connect()."""
-    client = await nats.connect(server.url, allow_reconnect=False, **options)
+    """Connect a client of nats-py, which alone would wait two seconds for its login.
+
+    `options` are those of nats.connect().
+    """
+    client = await nats.connect(server.url, **{"allow_reconnect": False, "connect_timeout": 30} | options)
     try:
         yield client
     finally:
