@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,8 +10,10 @@ from support.caller import Message
 from support.clock import HeldClock
 
 from gnats.go.text import SECOND, rfc3339
+from gnats.options.values.jetstream import JetStreamOptions
 
 from .client import Client, Subscription, header
+from .conftest import Connect, Start
 
 LATE = 1.05
 """Seconds at most by which messages may outlive their age or TTL: expiry has a granularity."""
@@ -122,6 +125,36 @@ async def test_a_marker_is_left_when_a_subject_expires(js: Client, clock: HeldCl
         await clock.advance(wait)
         assert await messages(js, "M") == left
     assert await came.nothing()
+
+
+async def test_a_marker_that_is_refused_is_tried_again_now_and_then(
+    start: Start, connect: Connect, clock: HeldClock, tmp_path: Path
+) -> None:
+    options = JetStreamOptions(enabled=True, store_dir=str(tmp_path))
+    server = await start(jetstream=options, ping_interval=10**6)
+    js = await connect(server)
+    config: dict[str, Any] = {
+        "max_age": 60 * SECOND,
+        "subject_delete_marker_ttl": 3600 * SECOND,
+        "allow_msg_ttl": True,
+        "allow_rollup_hdrs": True,
+    }
+    await js.stream("M", max_msg_size=10, **config)  # no marker fits
+    for name in range(100):
+        await js.store(f"M.{name}")
+    await clock.advance(60.1)
+    assert await messages(js, "M") == 100
+    assert server.js_engine
+    before = server.js_engine.stats()["rounds"]
+    await clock.advance(4)
+    assert server.js_engine.stats()["rounds"] - before <= 8
+    state = (await js.api("STREAM.INFO.M"))["state"]
+    assert (state["messages"], state["last_seq"]) == (100, 100)
+    body = {"name": "M", "subjects": ["M.>"], "storage": "memory", "max_msg_size": 1000}
+    await js.api("STREAM.UPDATE.M", body | config)
+    await clock.advance(2 + LATE)
+    state = (await js.api("STREAM.INFO.M"))["state"]
+    assert (state["messages"], state["first_seq"], state["last_seq"]) == (100, 101, 200)
 
 
 async def test_a_clock_that_is_set_back_keeps_messages_longer(js: Client, clock: HeldClock) -> None:

@@ -230,10 +230,9 @@ cdef class MsgStore(StoreBase):
         return gone
 
     cdef uint32_t expired(self, int64_t now, uint64_t *seqs, uint32_t n) noexcept nogil:
-        cdef uint32_t some = expiry.expired(self, now, seqs, n), i
+        cdef uint32_t some = expiry.expired(self, now, seqs, n)
         # The stream removes these messages, which may fail: expire them once more a little later.
-        for i in range(some):
-            expiry.ttl_again(self, seqs[i], time_after(now, AGAIN))
+        expiry.expire_again(self, seqs, some, time_after(now, AGAIN))
         return some
 
     # --- questions ---
