@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from support.clock import HeldClock
 
 from gnats.go.text import SECOND
+from gnats.options.values.auth import Permissions, SubjectPermission, User
+from gnats.options.values.jetstream import JetStreamOptions
 
 from .client import Client
+from .conftest import Connect, Start
 
 MS = 10**6
 
@@ -65,3 +70,32 @@ async def test_a_suspended_machine_misses_heartbeats_and_no_end(js: Client, cloc
         statuses.append((await answers.next()).status)
     assert statuses.count("100 Idle Heartbeat") <= 1
     assert await answers.nothing()
+
+
+async def test_a_request_whose_messages_nobody_may_get_rests_between_deliveries(
+    start: Start, connect: Connect, clock: HeldClock, tmp_path: Path
+) -> None:
+    denied = Permissions(subscribe=SubjectPermission(deny=("to.nobody",)))
+    server = await start(
+        users=[User("js", "pw"), User("barred", "pw", permissions=denied)],
+        jetstream=JetStreamOptions(enabled=True, store_dir=str(tmp_path)),
+        ping_interval=10**6,
+    )
+    js = await connect(server, user="js", password="pw")
+    barred = await connect(server, user="barred", password="pw")
+    await queue(js, ack_wait=3600 * SECOND)
+    for _ in range(3):
+        await js.store("Q.a")
+    listening = await barred.subscribe("to.*")
+    barred.publish("$JS.API.CONSUMER.MSG.NEXT.Q.C", b'{"batch":5}', "to.nobody")
+    await barred.fence()
+    for _ in range(5):  # time stands still
+        info = await js.api("CONSUMER.INFO.Q.C")
+        assert (info["delivered"]["consumer_seq"], info["num_ack_pending"], info["num_waiting"]) == (3, 3, 1)
+    await clock.advance(1)
+    assert await listening.nothing()
+    tried = (await js.api("CONSUMER.INFO.Q.C"))["delivered"]["consumer_seq"] // 3
+    assert 5 <= tried <= 11
+    # Another request does not wait for the end of the rest.
+    answers = await js.pull("Q", "C", batch=3)
+    assert sorted([(await answers.next()).ack[1] for _ in range(3)]) == [1, 2, 3]

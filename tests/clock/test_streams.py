@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,9 +13,11 @@ from support.clock import HeldClock
 from gnats.go.text import SECOND, rfc3339
 from gnats.jetstream.control import streams
 from gnats.jetstream.settings.config import StreamConfig
+from gnats.options.values.jetstream import JetStreamOptions
 from gnats.store.store import MsgStore
 
 from .client import TIMEOUT, Client, Subscription, header
+from .conftest import Connect, Start
 
 LATE = 1.05
 """Seconds at most by which messages may outlive their age or TTL: expiry has a granularity."""
@@ -173,6 +176,36 @@ async def test_a_setting_is_in_force_when_a_message_has_profited_by_it(
     [answer] = answers
     assert answer["error"]["err_code"] == refused
     assert await js.store("U.a", *lines)
+
+
+async def test_a_marker_that_is_refused_is_tried_again_now_and_then(
+    start: Start, connect: Connect, clock: HeldClock, tmp_path: Path
+) -> None:
+    options = JetStreamOptions(enabled=True, store_dir=str(tmp_path))
+    server = await start(jetstream=options, ping_interval=10**6)
+    js = await connect(server)
+    config: dict[str, Any] = {
+        "max_age": 60 * SECOND,
+        "subject_delete_marker_ttl": 3600 * SECOND,
+        "allow_msg_ttl": True,
+        "allow_rollup_hdrs": True,
+    }
+    await js.stream("M", max_msg_size=10, **config)  # no marker fits
+    for name in range(100):
+        await js.store(f"M.{name}")
+    await clock.advance(60.1)
+    assert await messages(js, "M") == 100
+    assert server.js_engine
+    before = server.js_engine.stats()["rounds"]
+    await clock.advance(4)
+    assert server.js_engine.stats()["rounds"] - before <= 8
+    state = (await js.api("STREAM.INFO.M"))["state"]
+    assert (state["messages"], state["last_seq"]) == (100, 100)
+    body = {"name": "M", "subjects": ["M.>"], "storage": "memory", "max_msg_size": 1000}
+    await js.api("STREAM.UPDATE.M", body | config)
+    await clock.advance(2 + LATE)
+    state = (await js.api("STREAM.INFO.M"))["state"]
+    assert (state["messages"], state["first_seq"], state["last_seq"]) == (100, 101, 200)
 
 
 async def test_a_clock_that_is_set_back_keeps_messages_longer(js: Client, clock: HeldClock) -> None:

@@ -84,7 +84,9 @@ cdef class StoreBase:
     cdef BlockEnv env
     cdef bint closed
     cdef uint64_t most_gaps           # most sequences without a record in one block; recovery takes more for damage
-    cdef uint64_t age_seq             # max_age removes no message before it: those have the TTL "never"
+    # Max_age removes no message before it: those have the TTL "never", or are in the wheel because the stream could not
+    # remove them.
+    cdef uint64_t age_seq
     cdef Wheel ttls                   # when messages with a TTL expire
     cdef bint tracks_ttls             # `ttls` has all messages with a TTL
     cdef Schedules schedules

@@ -16,6 +16,7 @@ cdef int64_t header_ttl(const char *hdr, uint32_t n) noexcept nogil
 # When a message expires next (ns since 1970, possibly early); INT64_MAX: none will.
 cdef int64_t next_expiry(StoreBase s) noexcept nogil
 # Fills seqs with at most n (n >= 32) sequences that have expired at `now`; their number. A message with a TTL leaves
-# the wheel: it is not returned again, unless ttl_again() puts it back to expire at `when`.
+# the wheel: it is not returned again, unless expire_again() puts it back.
 cdef uint32_t expired(StoreBase s, int64_t now, uint64_t *seqs, uint32_t n) noexcept nogil
-cdef void ttl_again(StoreBase s, uint64_t seq, int64_t when) noexcept nogil
+# Have the wheel return what expired() has returned once more, at `when`; max_age does not return it any more.
+cdef void expire_again(StoreBase s, const uint64_t *seqs, uint32_t n, int64_t when) noexcept nogil

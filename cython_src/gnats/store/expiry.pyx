@@ -111,6 +111,13 @@ cdef uint32_t expired(StoreBase s, int64_t now, uint64_t *seqs, uint32_t n) noex
     return found
 
 
-cdef void ttl_again(StoreBase s, uint64_t seq, int64_t when) noexcept nogil:
-    if s.limits.allow_ttl:
-        wheel_add(&s.ttls, seq, when)
+cdef void expire_again(StoreBase s, const uint64_t *seqs, uint32_t n, int64_t when) noexcept nogil:
+    cdef StoreMsg msg
+    cdef uint32_t i
+    if not s.limits.allow_ttl:
+        return
+    for i in range(n):
+        if wheel_add(&s.ttls, seqs[i], when) < 0:
+            return   # out of memory: max_age goes on returning it
+        if s.limits.max_age > 0 and oldest(s, 0, &msg) and msg.seq == seqs[i]:
+            s.age_seq = msg.seq + 1

@@ -342,6 +342,7 @@ cdef int truncate(StoreBase s, uint64_t seq, uint64_t *purged) noexcept nogil:
         return STORE_OK
     tombs.at = NULL
     tombs.n = tombs.room = 0
+    s.age_seq = min(s.age_seq, seq + 1)   # other messages will have the sequences behind it
     if seq == 0:
         error = purge_all(s, 0, True)
     else:

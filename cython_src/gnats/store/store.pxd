@@ -58,7 +58,7 @@ cdef class MsgStore(StoreBase):
     # Removes expired messages, 64 at a time until at least n are removed or none is left; the number removed.
     cdef uint32_t expire(self, int64_t now, uint32_t n) noexcept nogil
     # Fills seqs with at most n (n >= 32) expired sequences; the number. For streams with delete markers: the stream
-    # removes each, or stores a marker. A message with a TTL that is still there two seconds later is returned again.
+    # removes each, or stores a marker. A message that is still there two seconds later is returned again.
     cdef uint32_t expired(self, int64_t now, uint64_t *seqs, uint32_t n) noexcept nogil
 
     # --- questions ---

@@ -226,18 +226,18 @@ cdef class MsgStore(StoreBase):
                 code = removing.remove_msg(self, seqs[i], False, True)
                 gone += code == STORE_OK
                 if code == STORE_FAILED or code == STORE_NO_MEMORY:
-                    expire_again(self, seqs + i, some - i, now)
+                    expiry.expire_again(self, seqs + i, some - i, time_after(now, AGAIN))
                     return gone
                 if code == STORE_UNREADABLE:
-                    expire_again(self, seqs + i, 1, now)
+                    expiry.expire_again(self, seqs + i, 1, time_after(now, AGAIN))
             if some == 0:
                 break
         return gone
 
     cdef uint32_t expired(self, int64_t now, uint64_t *seqs, uint32_t n) noexcept nogil:
         cdef uint32_t some = expiry.expired(self, now, seqs, n)
-        # The stream removes these messages, which may fail.
-        expire_again(self, seqs, some, now)
+        # The stream removes these messages, which may fail: expire them once more a little later.
+        expiry.expire_again(self, seqs, some, time_after(now, AGAIN))
         return some
 
     # --- questions ---
@@ -740,13 +740,6 @@ cdef class MsgStore(StoreBase):
             close(self.env.storefd)
         self.env.dirfd = self.env.storefd = -1
         pthread_mutex_unlock(&self.lock)
-
-
-cdef void expire_again(MsgStore s, const uint64_t *seqs, uint32_t n, int64_t now) noexcept nogil:
-    # Has messages expire once more, a little later, after they were taken from those that have a TTL.
-    cdef uint32_t i
-    for i in range(n):
-        expiry.ttl_again(s, seqs[i], time_after(now, AGAIN))
 
 
 cdef inline int flushed(MsgStore s, int code) noexcept nogil:

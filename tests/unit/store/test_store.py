@@ -119,6 +119,19 @@ def test_a_negative_ttl_keeps_a_message_from_ageing(kind: str, tmp_path: Path) -
     store.close()
 
 
+def test_messages_age_that_have_the_sequences_of_those_that_never_did(kind: str, tmp_path: Path) -> None:
+    store = opened(kind, tmp_path, max_age=SECOND, allow_msg_ttl=True)
+    for _ in range(6):
+        store.store_msg(b"s", b"", b"NATS/1.0\r\nNats-TTL: never\r\n\r\n", ts=SECOND, ttl=-1)
+    assert store.expire_msgs(100 * SECOND) == 0
+    store.truncate_to(2)
+    for _ in range(4):
+        store.store_msg(b"s", b"", ts=SECOND)
+    assert store.expire_msgs(100 * SECOND) == 4
+    assert sequences(store) == [1, 2]
+    store.close()
+
+
 def test_an_erased_message_is_not_in_the_file(tmp_path: Path) -> None:
     store = FileStore(str(tmp_path), "S")
     for word in (b"first", b"secret", b"last"):

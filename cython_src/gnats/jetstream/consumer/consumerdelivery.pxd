@@ -70,6 +70,8 @@ cdef class ConsumerDelivery(ConsumerPull):
     cdef void arm_timer(self, PollState *ps, int64_t wall) noexcept nogil
     # Take a delivery back: the message that was sent to `dest` found no subscriber.
     cdef void did_not_deliver(self, PollState *ps, uint64_t sseq, const char *dest, size_t n) noexcept nogil
+    # Deliver nothing for a while. Takes the lock.
+    cdef void rest_after_failure(self, PollState *ps) noexcept nogil
     # The inactive threshold has passed: have the control plane delete the consumer, unless it is used.
     cdef void delete_not_active(self, int64_t now, int64_t wall) noexcept nogil
     # Begin or end the time of inactivity of a push consumer.

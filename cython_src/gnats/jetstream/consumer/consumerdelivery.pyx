@@ -478,7 +478,7 @@ cdef class ConsumerDelivery(ConsumerPull):
     cdef void send_all(self, PollState *ps, OutQ *q, bint done) noexcept nogil:
         cdef Outgoing *o
         cdef size_t at = 0
-        cdef bint delivered, failed = False
+        cdef bint delivered, failed = False, worked = False
         while at < q.n:
             o = <Outgoing *> (q.p + at)
             at += o.size
@@ -492,7 +492,9 @@ cdef class ConsumerDelivery(ConsumerPull):
                     o.body, o.body_hdr_n, o.body + o.body_hdr_n, o.body_n - o.body_hdr_n)
             if o.seq == 0:
                 continue
-            if not delivered:
+            if delivered:
+                worked = True
+            else:
                 failed = True
                 pthread_mutex_lock(&self.lock)
                 if not self.closed:
@@ -501,6 +503,8 @@ cdef class ConsumerDelivery(ConsumerPull):
             if done:
                 self.stream.ack_msg(o.seq, ps)
         if failed:
+            if not worked:
+                self.rest_after_failure(ps)
             exchange8(&self.again, 1)   # this thread is in run(), which sees it
 
     cdef void did_not_deliver(self, PollState *ps, uint64_t sseq, const char *dest, size_t n) noexcept nogil:
@@ -525,6 +529,16 @@ cdef class ConsumerDelivery(ConsumerPull):
         e = pending_find(&self.pending, sseq)
         if e != NULL and e.flags & PENDING:
             pending_enqueue(&self.pending, sseq)
+
+    cdef void rest_after_failure(self, PollState *ps) noexcept nogil:
+        """Deliver nothing for a while: no message of a slice has found a subscriber that takes it.
+
+        A request may have interest and yet no taker: its subscriber may not receive the reply subject, or has too much
+        to read. Without a rest its message would be delivered again at once, for ever. The next request ends the rest.
+        """
+        pthread_mutex_lock(&self.lock)
+        self.held_until = self.resting = ps.now + RETRY
+        pthread_mutex_unlock(&self.lock)
 
     # -- timers ------------------------------------------------------------------------------------------------------
 

@@ -122,6 +122,8 @@ cdef class ConsumerPull(ConsumerAcks):
         if self.cfg.priority_policy == PRIORITY_PRIORITIZED:
             wr.priority = <unsigned char> req.priority if req.has_group else 10
         if waitq_add(&self.waiting, wr):
+            if self.held_until == self.resting > ps.now:
+                self.held_until = ps.now   # no subscriber took the messages for the others; this one's may
             return True
         free(wr)
         # A client that asked for heartbeats notices their absence. An error would make it ask again at once.

@@ -161,6 +161,7 @@ cdef class ConsumerState(ConsumerBase):
     cdef int64_t pinned_at             # the pin's time is over
     cdef int64_t pause_at              # the pause is over
     cdef int64_t held_until            # deliver nothing before: rate limit, replay, or a retry
+    cdef int64_t resting               # held_until, as rest_after_failure() set it last
     # -- pull --
     cdef WaitQueue waiting             # under lock
     cdef char[PIN_N] pin               # under lock

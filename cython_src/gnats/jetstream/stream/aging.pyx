@@ -15,7 +15,6 @@ from gnats.includes.times cimport time_after, time_before
 from gnats.jetstream.engine.barrier cimport local_of, stream_failed
 from gnats.jetstream.publish.inbound cimport Inbound, inbound_free, inbound_init
 from gnats.jetstream.state.dedupe cimport dedupe_expire
-from gnats.jetstream.state.entry cimport MSG_STORED, Outcome
 from gnats.jetstream.state.headers cimport parse_headers
 from gnats.jetstream.state.streamcore cimport StreamCore
 from gnats.jetstream.stream.ingest cimport process_jetstream_msg
@@ -26,34 +25,25 @@ cdef enum:
     MOST_STORED = 1 << 17
     SOME = 64
 
-cdef enum Left:
-    LEFT_NONE = 0        # no expired message is left
-    LEFT_MORE = 1        # there may be more
-    LEFT_STUCK = 2       # none could be removed: the stream refuses their markers
-
-cdef int64_t AGAIN = 2000000000    # ns until expired messages are tried again after LEFT_STUCK
 cdef int64_t MIN_FIRE = 50000000    # ns between two looks for message ids that are too old
 
 
 cdef void expire_msgs(void *owner, PollState *ps) noexcept nogil:
     cdef int64_t now = realtime_ns(), following
     cdef uint64_t most
-    cdef bint markers
-    cdef Left left
+    cdef bint markers, more
     (<StreamCore> owner).enter()
     markers = (<StreamCore> owner).cfg.marker_ttl != 0
     most = quota(<StreamCore> owner)
     (<StreamCore> owner).leave(ps)
-    left = leave_markers(<StreamCore> owner, ps, now, most) if markers else expire_some(
+    more = leave_markers(<StreamCore> owner, ps, now, most) if markers else expire_some(
         <StreamCore> owner, ps, now, most)
     (<StreamCore> owner).enter()
     (<StreamCore> owner).expires_at = 0
     if not (<StreamCore> owner).closed:
         following = (<StreamCore> owner).store.next_expiry()
         if following != INT64_MAX and not stream_failed(<StreamCore> owner):
-            if left == LEFT_STUCK:
-                (<StreamCore> owner).arm_expiry(time_after(now, AGAIN))
-            elif left == LEFT_MORE and following <= now:
+            if more and following <= now:
                 # in the next round, when others have had their turn
                 (<StreamCore> owner).expires_at = following
                 (<StreamCore> owner).engine.arm(&(<StreamCore> owner).expiry_timer, monotonic_ns())
@@ -71,8 +61,8 @@ cdef uint64_t quota(StreamCore s) noexcept nogil:
     return AT_ONCE + 2 * min(more, <uint64_t> MOST_STORED)
 
 
-cdef Left expire_some(StreamCore s, PollState *ps, int64_t now, uint64_t most) noexcept nogil:
-    """Remove expired messages, in parts."""
+cdef bint expire_some(StreamCore s, PollState *ps, int64_t now, uint64_t most) noexcept nogil:
+    """Remove expired messages, in parts. True when there may be more."""
     cdef uint64_t gone = 0
     cdef uint32_t n = AT_ONCE
     while gone < most and n >= AT_ONCE:
@@ -80,46 +70,39 @@ cdef Left expire_some(StreamCore s, PollState *ps, int64_t now, uint64_t most) n
         n = s.store.expire(now, AT_ONCE) if not s.closed else 0
         s.leave(ps)
         gone += n
-    return LEFT_MORE if n >= AT_ONCE else LEFT_NONE
+    return n >= AT_ONCE
 
 
-cdef Left leave_markers(StreamCore s, PollState *ps, int64_t now, uint64_t most) noexcept nogil:
-    """Remove expired messages; the last of a subject leaves a delete marker."""
+cdef bint leave_markers(StreamCore s, PollState *ps, int64_t now, uint64_t most) noexcept nogil:
+    """Remove expired messages; the last of a subject leaves a delete marker. True when there may be more."""
     cdef uint64_t[SOME] seqs
-    cdef uint64_t tried = 0
-    cdef uint32_t i, gone, n = SOME
-    while tried < most and n == SOME:
+    cdef uint64_t gone = 0
+    cdef uint32_t i, n = SOME
+    while gone < most and n == SOME:
         s.enter()
         n = s.store.expired(now, seqs, SOME) if not s.closed and not stream_failed(s) else 0
         s.leave(ps)
-        gone = 0
         for i in range(n):
-            gone += expire_one(s, ps, seqs[i])
-        if n and gone == 0:
-            return LEFT_STUCK
-        tried += n
-    return LEFT_MORE if n == SOME else LEFT_NONE
+            expire_one(s, ps, seqs[i])
+        gone += n
+    return n == SOME
 
 
-cdef bint expire_one(StreamCore s, PollState *ps, uint64_t seq) noexcept nogil:
-    """Remove an expired message. False when it is still there."""
+cdef void expire_one(StreamCore s, PollState *ps, uint64_t seq) noexcept nogil:
     cdef StoreMsg sm
     cdef char *subject = NULL
-    cdef bint gone = True
     s.enter()
     if s.store.load(seq, &sm) == STORE_OK:
         if s.store.subject_msgs(sm.subject, sm.subject_n) == 1 and not is_marker(&sm):
             subject = <char *> malloc(sm.subject_n)
-            gone = False
             if subject != NULL:
                 memcpy(subject, sm.subject, sm.subject_n)
         else:
-            gone = s.store.remove(seq, False) == STORE_OK
+            s.store.remove(seq, False)
     s.leave(ps)
     if subject != NULL:
-        gone = store_marker(s, ps, subject, sm.subject_n)
+        store_marker(s, ps, subject, sm.subject_n)
         free(subject)
-    return gone
 
 
 cdef bint is_marker(const StoreMsg *sm) noexcept nogil:
@@ -130,13 +113,11 @@ cdef bint is_marker(const StoreMsg *sm) noexcept nogil:
     return found.p != NULL and is_text(found.p, found.n, b"PURGE")
 
 
-cdef bint store_marker(StreamCore s, PollState *ps, char *subject, size_t n) noexcept nogil:
-    """Store a subject delete marker, which replaces the subject's last message after it has expired. False when the
-    stream does not store it."""
+cdef void store_marker(StreamCore s, PollState *ps, char *subject, size_t n) noexcept nogil:
+    """Store a subject delete marker, which replaces the subject's last message after it has expired."""
     cdef char[192] hdr
     cdef char[64] ttl
     cdef Inbound m
-    cdef Outcome outcome
     cdef int64_t secs = s.cfg.marker_ttl
     if secs >= 3600:
         snprintf(ttl, sizeof(ttl), b"%lldh%lldm%llds", <long long> (secs // 3600), <long long> (secs // 60 % 60),
@@ -156,9 +137,8 @@ cdef bint store_marker(StreamCore s, PollState *ps, char *subject, size_t n) noe
     m.n = 0
     m.sourced = True
     parse_headers(m.hdr, m.hdr_n, &m.h)
-    outcome = process_jetstream_msg(s, local_of(ps), &m)
+    process_jetstream_msg(s, local_of(ps), &m)
     inbound_free(&m)
-    return outcome == MSG_STORED
 
 
 cdef void purge_msg_ids(void *owner, PollState *ps) noexcept nogil:

@@ -5,6 +5,7 @@ from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint32_t, uint64_t
 from libc.string cimport memchr, memcmp, strlen
 
 from gnats.includes.text cimport is_text, starts_with_text
+from gnats.includes.times cimport time_after
 from gnats.includes.units cimport SECOND
 from gnats.store.times.calendar cimport DAY, Civil, civil_of, days_of, floor_div, ns_of, parse_rfc3339
 from gnats.store.times.durations cimport parse_duration
@@ -275,7 +276,7 @@ cdef Predefined[7] PREDEFINED = [
 
 cdef inline int64_t rounded(int64_t ns) noexcept nogil:
     """Round ns to seconds."""
-    return floor_div(ns + SECOND // 2, SECOND)
+    return floor_div(time_after(ns, SECOND // 2), SECOND)
 
 
 cdef ScheduleKind at_time(const char *p, size_t n, Due *out) noexcept nogil:

@@ -217,6 +217,7 @@ def test_the_ends_of_time() -> None:
     assert probe_due(b"@at 0001-01-02T00:00:00Z", None, 0, 0) == (ONCE, -(2**63), 0)
     assert probe_due(b"@at 0001-01-01T00:00:00Z", None, 0, 0)[0] == NONE
     assert probe_due(b"@every 2562047h", None, START * SECOND, 0) == (REPEATS, most, 0)
+    assert probe_due(b"@every 1s", None, most - 2 * SECOND, most) == (REPEATS, most, 0)
 
 
 @pytest.mark.parametrize("pattern", ["@at 2030-01-01T00:00:00Z", "@every 5s"])
