@@ -29,7 +29,7 @@ from support.monitor import monitor
 from support.reload import hang_up, refused, reload, without_always
 from support.servers import TIMEOUT, Kind, Server, until
 from support.tlswire import TLSConnection, client_context
-from support.wire import VIOLATION, Closed, Connection
+from support.wire import PING, PONG, VIOLATION, Closed, Connection, connect_op
 
 from .cases import params
 
@@ -336,13 +336,14 @@ def test_connections_over_the_maximum_of_their_account_are_closed(launch: Launch
 
 def test_ping_interval_is_for_new_connections(launch: Launch) -> None:
     server = launch()
-    live = connect(server)
-    reload(server, "ping_interval: '50ms'")
-    with connect(server) as client:
-        client.read_until(b"PING\r\n")
-    if not server.kind.is_reference:
-        live.read_until(b"PING\r\n")
-    live.close()
+    with Connection(server.address, pings=True) as live, Connection(server.address, pings=True) as client:
+        live.send(connect_op() + PING)
+        assert live.read_op() == PONG
+        reload(server, "ping_interval: '50ms'")
+        client.send(connect_op())
+        assert client.read_op() == PING
+        if not server.kind.is_reference:
+            assert live.read_op() == PING
 
 
 def test_auth_timeout_is_for_new_connections(launch: Launch) -> None:

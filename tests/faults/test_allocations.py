@@ -50,7 +50,7 @@ NOT_FAILED = {
     "core.routing.remote.signal_after_batch": "connections of another poller, more than 64 in one batch",
     "core.runtime.timers.timers_reserve": "more timers than a power of two, for the first time",
     "core.subjects.sublist.list_add": "more wildcard branches than 64 for one subject",
-    "core.subjects.sublist.rows_add": "a listing larger than its first room",
+    "core.subjects.rows.rows_add": "a listing larger than its first room",
     "jetstream.engine.barrier.commit_soon": "an interval sync while others wait",
     "store.block.block_push_slot": "a large gap within a block",
     "store.block.grow_slots": "a large gap within a block",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import resource
 import shutil
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import Any
 import pytest
 from support.caller import Caller, Message
 from support.faults import Home, create, info, stored
-from support.servers import Server
+from support.servers import Server, until
 
 from gnats.store.format.highway import checksum
 
@@ -177,9 +178,11 @@ def test_a_consumer_waits_for_what_cannot_be_read_now(home: Home) -> None:
         for number in range(1000):
             caller.publish(f"S.{number % 3}", b"%d " % number * 20)
         caller.fence()
+        published = time.monotonic()
         config = {"durable_name": "C", "ack_policy": "explicit"}
         assert "error" not in ask(caller, "CONSUMER.CREATE.S.C", {"stream_name": "S", "config": config})
     home.stop()
+    until(lambda: time.monotonic() - published > 0.1)  # a start maps the blocks within the duplicate window
     server = home.start()
     with Caller(server) as caller:
         state = info(caller, "S")["state"]

@@ -107,18 +107,20 @@ def test_others_are_served_between(loop: ServerThread) -> None:
 
     def close(server: Server) -> list[tuple[int, int]]:
         leaver.close()
-        seen = []
+        seen, asked = [], 0
         while (left := (count(server, "A"), count(server, "B"))) != before:
             seen.append(left)
-            other.send(b"SUB fresh.%d %d\r\nPUB fresh.%d 0\r\n\r\nPING\r\n" % ((len(seen),) * 3))
+            other.send(b"SUB fresh.%d %d\r\nPUB fresh.%d 0\r\n\r\nPING\r\n" % ((asked,) * 3))
             while b"PONG\r\n" not in other.data:
                 round_of(server)
+                seen.append((count(server, "A"), count(server, "B")))
                 try:
                     other.data += other.sock.recv(1 << 16, 0x40)  # MSG_DONTWAIT
                 except BlockingIOError:
                     continue
-            assert b"MSG fresh.%d %d 0\r\n" % ((len(seen),) * 2) in other.until(b"PONG\r\n")
-            other.send(b"UNSUB %d\r\n" % len(seen))
+            assert b"MSG fresh.%d %d 0\r\n" % ((asked,) * 2) in other.until(b"PONG\r\n")
+            other.send(b"UNSUB %d\r\n" % asked)
+            asked += 1
             round_of(server)
         return seen
 
