@@ -3,6 +3,8 @@
 The same code builds accounts from JWTs and from a configuration file: both become an AccountConfig.
 """
 
+import math
+
 from gnats.clock import monotonic, unix_time
 from gnats.core.subjects.subject import valid_publish_subject
 from gnats.go.text import MAX_INT32, SECOND
@@ -51,7 +53,7 @@ class ClaimAccount:
         self.token = ""
         self.claims = AccountClaims(sub=name)
         self.signing_keys: dict[str, UserScope | None] = {name: None}
-        self.updated = 0.0
+        self.updated = -math.inf
         self.incomplete = False
         self.removed = False
         """The JWT was deleted: no client may connect until there is a new one."""

@@ -27,6 +27,8 @@ PATIENCE = 30.0
 """Seconds of real time that pollers have to do everything due."""
 MOST_STEPS = 20_000
 """Deadlines that one advance() may pass, one by one; jump() passes any number at once."""
+MACHINE_STARTED = 1_000_000_000
+"""ns since the machine's start at which the clock is held. Small: code that takes 0 for "long ago" shows."""
 
 
 class HeldClock:
@@ -37,7 +39,7 @@ class HeldClock:
 
     def __init__(self, realtime: int = 0) -> None:
         gc.collect()  # a leaked poller, not yet collected, counts as a reader of the clock
-        self._settled = hold(realtime)
+        self._settled = hold(realtime, MACHINE_STARTED)
         self._servers: list[Server] = []
         self._engines: list[Engine] = []
 

@@ -1,5 +1,5 @@
 """PING and PONG between the server and a peer; see pings.pxd."""
-from libc.stdint cimport int32_t, int64_t
+from libc.stdint cimport INT64_MAX, int32_t, int64_t
 
 from gnats.core.accounts.subscriber cimport Subscriber
 from gnats.core.net.connection cimport STALE_CONNECTION, queue_text
@@ -42,8 +42,9 @@ cdef void set_first_ping_timer(Subscriber c, Pings *p) noexcept nogil:
 
 cdef void process_ping_timer(Subscriber c, Pings *p) noexcept nogil:
     cdef int64_t now = c.ps.now
-    cdef bint need_rtt = c.rtt == 0 or now - p.rtt_start > RTT_INTERVAL
-    cdef int64_t quiet = now - c.last_in if c.last_in else now
+    # The monotonic clock begins when the machine starts: 0 is not long ago then.
+    cdef bint need_rtt = c.rtt == 0 or p.rtt_start == 0 or now - p.rtt_start > RTT_INTERVAL
+    cdef int64_t quiet = now - c.last_in if c.last_in else INT64_MAX
     c.debugf(LOG_PING_TIMER, 0, NULL, 0)
     if quiet < p.interval and not need_rtt:
         c.debugf(LOG_PING_DELAYED, quiet, NULL, 0)

@@ -9,7 +9,7 @@ def read_realtime() -> int:
 def is_held() -> bool:
     """Return whether a test holds the clock."""
 
-def hold(realtime: int = 0) -> int:
+def hold(realtime: int = 0, monotonic: int = 0) -> int:
     """Stop the clock where it is, or at `realtime` ns since 1970.
 
     Returns an eventfd that a poller writes when nothing due is left. Raises RuntimeError when it is held or a

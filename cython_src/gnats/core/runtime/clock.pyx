@@ -65,8 +65,8 @@ def is_held() -> bool:
     return clock_is_held()
 
 
-def hold(int64_t realtime=0) -> int:
-    """Stop the clock where it is, or at `realtime` ns since 1970.
+def hold(int64_t realtime=0, int64_t monotonic=0) -> int:
+    """Stop the clock where it is, or at `realtime` ns since 1970 and at `monotonic` ns since the machine's start.
 
     Returns an eventfd that a poller writes when nothing due is left.
 
@@ -80,7 +80,7 @@ def hold(int64_t realtime=0) -> int:
     if fd < 0:
         raise OSError(errno, "cannot create an eventfd")
     process_clock.settled = fd
-    now = stopwatch_ns()
+    now = monotonic or stopwatch_ns()
     storei64(&process_clock.offset, (realtime or kernel_ns(CLOCK_REALTIME)) - now)
     storei64(&process_clock.held, now)
     return fd
