@@ -11,9 +11,13 @@ from pathlib import Path
 import pytest
 from support import servers
 from support.forks import ForkedProcess, ForkServer
+from support.process import SANITIZED
 from support.servers import KINDS, TIMEOUT, Kind, Server, until
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = [
+    pytest.mark.timeout(120),
+    pytest.mark.skipif(bool(SANITIZED) or not servers.FORKS, reason="servers are started as programs here"),
+]
 
 WAYS = [kind for kind in KINDS.values() if not kind.is_reference]
 each_way = pytest.mark.parametrize("kind", WAYS, ids=lambda kind: kind.name)
