@@ -109,7 +109,8 @@ def other(kind: Kind, launch: Launch) -> Iterator[Caller]:
 
 
 def delete(caller: Caller) -> None:
-    assert caller.request("$JS.API.STREAM.DELETE.S").json["success"]
+    answer = caller.request("$JS.API.STREAM.DELETE.S").json
+    assert answer.get("success"), answer
 
 
 @pytest.mark.parametrize("storage", ["file", "memory"])
@@ -196,7 +197,8 @@ def test_advisories(launch: Launch, kind: Kind) -> None:
             taken = take(caller, "S")
             events = [listener.next(), listener.next()]
             delete(caller)
-            give(caller, "S", STREAM, taken.data)
+            answer = give(caller, "S", STREAM, taken.data)
+            assert "error" not in answer, answer
             events += [listener.next(), listener.next()]
             delete(caller)
             give(caller, "S", STREAM, b"no backup")

@@ -426,6 +426,7 @@ def test_pid_and_ports_files_are_written_where_they_should_be(launch: Launch, tm
     one.mkdir()
     other.mkdir()
     server = launch(config=f"ports_file_dir: '{one}'")
+    until(lambda: list(one.iterdir()))  # the reference writes it after it has said that it is ready
     reload(server, f"pid_file: '{tmp_path}/pid'\nports_file_dir: '{other}'")
     assert (tmp_path / "pid").read_text() == str(server.process.pid)
     # The reference writes one file and removes the other after it has said that it is reloaded.
