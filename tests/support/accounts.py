@@ -21,7 +21,7 @@ _VARYING = (
 
 
 class Member:
-    """A client of an account, logged in as `user` with the password "p".
+    """A client of an account, logged in as `user` with the password "p". Raises Closed when it is refused.
 
     `connect` is JSON text to append to the members of CONNECT, such as ',"echo":false'.
     """
@@ -29,8 +29,12 @@ class Member:
     def __init__(self, server: Server, user: str, connect: str = "") -> None:
         self.connection = Connection(server.address)
         options = '"verbose":false,"pedantic":false,"headers":true,"no_responders":true'
-        self.connection.send(f'CONNECT {{{options},"user":"{user}","pass":"p"{connect}}}\r\n'.encode())
-        self.hear()
+        try:
+            self.connection.send(f'CONNECT {{{options},"user":"{user}","pass":"p"{connect}}}\r\n'.encode())
+            self.hear()
+        except BaseException:
+            self.connection.close()
+            raise
 
     def say(self, *lines: bytes) -> bytes:
         """Send lines, each without its line end; return what the client received, as `hear` does."""
