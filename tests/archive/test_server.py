@@ -13,7 +13,7 @@ import nats
 import nkeys
 import pytest
 from support.certs import Certificates
-from support.servers import Server
+from support.servers import Server, until
 
 from gnats.archive.cli import archive_main
 from gnats.archive.errors import ArchiveError
@@ -48,6 +48,10 @@ async def connected(server: Server, *names: str) -> AsyncIterator[Any]:
     try:
         for name in names:
             if name in {each.config.name for each in await js.streams_info()}:
+                # nats-server removes the files later. It cannot make a stream again whose last one but one
+                # is still being removed.
+                streams = server.directory / "js/jetstream/$G/streams"
+                until(lambda gone=streams / f".{name}": not gone.exists())
                 await js.delete_stream(name)
             prefix = "" if name == "ORDERS" else f"{name.lower()}."
             await js.add_stream(name=name, subjects=[f"{prefix}orders.>"])
