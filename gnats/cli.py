@@ -1,5 +1,8 @@
 """The gnats command: the server and the tools around it."""
 
+import os
+import select
+import signal
 import sys
 
 from gnats.version import NATS_VERSION, __version__
@@ -18,8 +21,30 @@ gnats <command> -h tells more about a command.
 
 
 def main(args: list[str] | None = None) -> int:
-    """Run a command, by default this process's. Return the exit status."""
-    args = sys.argv[1:] if args is None else args
+    """Run a command, by default this process's. Return the exit status.
+
+    A command whose output nobody reads to the end, as with `| head`, ends as if by SIGPIPE: without a word.
+    """
+    try:
+        status = run(sys.argv[1:] if args is None else args)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        if not output_is_closed():
+            raise
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for Python's own flush at the end
+        return 128 + signal.SIGPIPE
+    return status
+
+
+def output_is_closed() -> bool:
+    """True when standard output is a pipe that nobody reads any more."""
+    poll = select.poll()
+    poll.register(sys.stdout.fileno(), 0)
+    return any(events & select.POLLERR for _, events in poll.poll(0))
+
+
+def run(args: list[str]) -> int:
+    """Run the command that `args` begin with. Return the exit status."""
     command, rest = (args[0], args[1:]) if args else ("", [])
     if command == "server":
         from gnats.main import main as server_main
