@@ -161,7 +161,7 @@ async def test_a_setting_is_in_force_when_a_message_has_profited_by_it(
     js: Client, monkeypatch: pytest.MonkeyPatch, setting: str, lines: list[str], refused: int
 ) -> None:
     """The stream refuses such a message in the middle of an update, as the store could not handle it."""
-    loop, update = asyncio.get_running_loop(), streams._update_store
+    loop, update = asyncio.get_running_loop(), streams.update_store
 
     def wait_and_update(store: MsgStore, config: StreamConfig) -> None:
         asked = asyncio.run_coroutine_threadsafe(js.request("U.a", b"x", header(*lines)), loop)
@@ -169,7 +169,7 @@ async def test_a_setting_is_in_force_when_a_message_has_profited_by_it(
         update(store, config)
 
     answers: list[dict[str, Any]] = []
-    monkeypatch.setattr(streams, "_update_store", wait_and_update)
+    monkeypatch.setattr(streams, "update_store", wait_and_update)
     config = {"name": "U", "subjects": ["U.>"], "storage": "memory"}
     await js.stream("U")
     await js.api("STREAM.UPDATE.U", config | {setting: True, "allow_rollup_hdrs": True})

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Protocol, Self
 
-from gnats.jetstream.control.streams import store_limits
+from gnats.jetstream.control.stream_store import store_limits
 from gnats.jetstream.engine.engine import Engine
 from gnats.jetstream.engine.usage import Usage
 from gnats.jetstream.settings.config import StreamConfig

@@ -20,7 +20,7 @@ from gnats.go.json import Json, JSONError, MapOf, Struct, marshal, unmarshal
 from gnats.go.text import duration, friendly_bytes, os_error
 from gnats.jetstream import errors
 from gnats.jetstream.control.info import stream_info
-from gnats.jetstream.control.streams import open_store
+from gnats.jetstream.control.stream_store import open_store
 from gnats.jetstream.disk.backup import BackupError, BackupReader, BackupWriter
 from gnats.jetstream.disk.backup_parts import extract, first_seq, last_seq, read_state
 from gnats.jetstream.disk.encryption import MetaError

@@ -8,14 +8,12 @@ from __future__ import annotations
 import asyncio
 import os
 import random
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from gnats.clock import time_ns
-from gnats.core.subjects.subject import has_wildcard
 from gnats.go.json import Json
 from gnats.go.text import os_error, rfc3339
 from gnats.go.times import ZERO_TIME
@@ -23,6 +21,7 @@ from gnats.jetstream import errors
 from gnats.jetstream.batch.batching import AbandonReason
 from gnats.jetstream.control.consumers import Consumer
 from gnats.jetstream.control.origins import Origins
+from gnats.jetstream.control.stream_store import holds_limits, is_synced, open_store, update_store
 from gnats.jetstream.disk.conversion import convert_stream
 from gnats.jetstream.disk.encryption import META_KEY, MetaError
 from gnats.jetstream.disk.metafiles import (
@@ -35,10 +34,8 @@ from gnats.jetstream.disk.metafiles import (
 )
 from gnats.jetstream.disk.sources_state import SourcesState, write_sources_state
 from gnats.jetstream.settings.config import (
-    ASYNC,
     FILE,
     INTEREST,
-    LIMITS,
     MEMORY,
     WORKQUEUE,
     ConsumerConfig,
@@ -56,7 +53,7 @@ from gnats.jetstream.stream.stream import Stream as NativeStream
 from gnats.jetstream.stream.stream import StreamError
 from gnats.jetstream.threads import in_thread
 from gnats.nkeys.identity import DIGITS, server_hash
-from gnats.store.store import FileStore, MemStore, StoreFailure, dyn_block_size
+from gnats.store.store import StoreFailure
 from gnats.store.times.zones import has_database
 
 if TYPE_CHECKING:
@@ -66,31 +63,11 @@ if TYPE_CHECKING:
 StoredMessage = tuple[bytes, int, bytes, bytes, int]
 """Subject, sequence, header, payload, and ns since 1970."""
 
-_LARGE_BLOCK, _MEDIUM_BLOCK, _SMALLEST_BLOCK = 8 << 20, 4 << 20, 32000
-_RECORD_OVERHEAD = 22 + 8 + 4
-_LONGEST_SUBJECT = 256
 _NAME_LEN = 8
 _NO_REASON = "offline"
 _MOST_LOST = 100_000
 _MOST_DELETED = 250_000
 """Most sequences that an answer lists, because a gap may be of any size."""
-
-
-def block_size(config: StreamConfig, max_payload: int) -> int:
-    """Return the block size of a file store in bytes (autoTuneFileStorageBlockSize); 0: the store chooses."""
-    if config.max_bytes > 0:
-        total = config.max_bytes
-    elif config.max_msgs > 0:
-        literal = [len(subject.encode()) for subject in config.subjects if not has_wildcard(subject)]
-        largest = config.max_msg_size if config.max_msg_size > 0 else max_payload
-        total = (_RECORD_OVERHEAD + max(literal, default=_LONGEST_SUBJECT) + largest) * config.max_msgs
-    else:
-        return _MEDIUM_BLOCK if config.max_msgs_per_subject > 0 else 0
-    size = total // 4 + 1
-    size += -size % 100
-    if size <= _SMALLEST_BLOCK:
-        return _SMALLEST_BLOCK
-    return _LARGE_BLOCK if size >= _LARGE_BLOCK else _MEDIUM_BLOCK
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,9 +198,9 @@ class Stream:
         )
         shared.register(self._native, self)
         self._configure(config)
-        if _holds_limits(config):
+        if holds_limits(config):
             try:
-                await in_thread(lambda: _update_store(store, config))
+                await in_thread(lambda: update_store(store, config))
             except StoreFailure as exc:
                 raise errors.STREAM_STORE_FAILED(err=exc) from exc
         if not recovering:
@@ -282,7 +259,7 @@ class Stream:
             if new:
                 self._undo = Undo(self.directory)
             self._unlock(new=new)
-        held = _holds_limits(self.config)
+        held = holds_limits(self.config)
         return open_store(self.jsa, self.config, self.directory, self.seal, self._warn, hold_limits=held)
 
     def _unlock(self, *, new: bool) -> None:
@@ -371,7 +348,7 @@ class Stream:
                 undo = await asyncio.to_thread(Undo, self.directory)
                 await asyncio.to_thread(write_stream_meta, self.directory, config, self.created, self.seal)
             # The store first: it must know TTLs and schedules before the first one is acknowledged.
-            await in_thread(lambda: _update_store(self.store, config))
+            await in_thread(lambda: update_store(self.store, config))
             self._change(config)
         except Exception as exc:
             await self._change_back(old, undo)
@@ -397,7 +374,7 @@ class Stream:
         if self._native is not None:
             self._change(old)
             try:
-                await in_thread(lambda: _update_store(self.store, old))
+                await in_thread(lambda: update_store(self.store, old))
             except StoreFailure as exc:
                 self._log_error("changing", exc)
         try:
@@ -712,62 +689,6 @@ def _sequences(ranges: list[tuple[int, int]], most: int) -> list[int]:
     return found
 
 
-def is_synced(jsa: StreamAccount, config: StreamConfig) -> bool:
-    """Whether a stream's messages are synced before they are acknowledged."""
-    always = jsa.shared.config.options.sync_always
-    return always and config.storage == FILE and config.persist_mode != ASYNC
-
-
-def open_store(
-    jsa: StreamAccount,
-    config: StreamConfig,
-    directory: Path,
-    seal: Seal | None,
-    warn: Callable[[str], None] | None = None,
-    *,
-    hold_limits: bool = False,
-) -> MsgStore:
-    """Open or make the store of a stream; in a thread. `warn` gets warnings of recovery. Raises OSError.
-
-    With `hold_limits`, limits of messages and bytes remove nothing until the store is configured again.
-    """
-    limits = store_limits(config)
-    if hold_limits:
-        limits |= {"max_msgs": -1, "max_bytes": -1, "max_msgs_per_subject": -1}
-    if config.storage == MEMORY:
-        return MemStore(config.name, first_seq=config.first_seq, **limits)
-    size = block_size(config, jsa.shared.options().max_payload)
-    return FileStore(
-        str(directory),
-        config.name,
-        block_size=size or dyn_block_size(limits_retention=config.retention == LIMITS),
-        sync_always=is_synced(jsa, config),
-        first_seq=config.first_seq,
-        compression=config.compression,
-        cipher=seal.cipher if seal else None,
-        key=seal.key if seal else b"",
-        account=jsa.name,
-        warn=warn,
-        **limits,
-    )
-
-
-def _holds_limits(config: StreamConfig) -> bool:
-    """Whether limits apply only after recovery.
-
-    Recovery removes the messages of an incomplete atomic batch. Before that, they must not make limits remove
-    other messages.
-    """
-    return config.storage == FILE and config.allow_atomic
-
-
-def _update_store(store: MsgStore, config: StreamConfig) -> None:
-    """Raises StoreFailure."""
-    store.update_config(**store_limits(config))
-    if isinstance(store, FileStore):
-        store.compress(config.compression)
-
-
 _EMPTY_STATE: Json = {
     "messages": 0,
     "bytes": 0,
@@ -776,18 +697,3 @@ _EMPTY_STATE: Json = {
     "last_seq": 0,
     "last_ts": ZERO_TIME,
 }
-
-
-def store_limits(config: StreamConfig) -> dict[str, Any]:
-    """Return the part of a configuration that the store applies, as its keyword arguments."""
-    return {
-        "max_msgs": config.max_msgs,
-        "max_bytes": config.max_bytes,
-        "max_msgs_per_subject": config.max_msgs_per_subject,
-        "max_age": config.max_age,
-        "discard_new": config.discard == "new",
-        "discard_new_per_subject": config.discard_new_per_subject,
-        "allow_msg_ttl": config.allow_msg_ttl,
-        "delete_markers": config.subject_delete_marker_ttl > 0,
-        "allow_msg_schedules": config.allow_msg_schedules,
-    }
