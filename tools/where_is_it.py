@@ -154,14 +154,14 @@ TABLE = {
     "signal.go": "handleSignals ProcessSignal resolvePids",
     "store.go": "DecodeStreamState=index_decode encodeConsumerState=consumer_encode StreamStore=MsgStore",
     "stream.go": """jetstream/publish/counter jetstream/publish/countersources jetstream/state/dedupe
-        jetstream/state/headers ackMsg addStream=JSAccount.add_stream calculateRetryBackoff
+        jetstream/state/headers ackMsg addStream=JSAccount.apply_add_stream calculateRetryBackoff
         checkMsgId=dedupe_find deleteMsg=Stream.delete_msg getDirectMulti=begin_multi getMessageTTL=header_ttl
         getMsg=Stream.get_msg mirrorInfo processDirectGetLastBySubjectRequest=process_direct_get_last
         processDirectGetRequest=process_direct_get processInboundJetStreamMsg=process_inbound_jetstream_msg
         processInboundMirrorMsg=process_inbound processInboundSourceMsg=process_inbound
         processJetStreamAtomicBatchMsg=process_atomic_batch_msg
         processJetStreamFastBatchMsg=process_fast_batch_msg processJetStreamMsg=process_jetstream_msg
-        purge=stream.Stream.purge rebuildDedupe recoverStream RestoreStream=Restore.run
+        purge=stream.Stream.purge rebuildDedupe recoverStream=_recover_stream RestoreStream=Restore.run
         setupMirrorConsumer=Origin._set_up setupSourceConsumers signalConsumers=ConsumerList.stored
         snapshot=Snapshot.run sourcesInfo storeMsgId=dedupe_add subjectsOverlap=JSAccount.check_overlap
         trySetupSourceConsumer=Origin._set_up update=streams.Stream.update""",

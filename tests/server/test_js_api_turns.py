@@ -20,6 +20,7 @@ from gnats.jetstream.api import queue as apiqueue
 from gnats.jetstream.api import stream_requests
 from gnats.jetstream.api.stream_requests import MANY_SUBJECTS
 from gnats.jetstream.control.jsaccount import JSAccount
+from gnats.jetstream.control.proposals import PurgeProposal
 from gnats.jetstream.control.streams import Stream
 from gnats.options.values.jetstream import JetStreamOptions
 
@@ -65,15 +66,15 @@ class SlowPurges:
         self.begun: list[str] = []
         self._more = asyncio.Event()
         self.go_on = asyncio.Event()
-        purge = Stream.purge
+        purge = Stream.apply_purge
 
-        async def slowly(stream: Stream, subject: str, seq: int, keep: int) -> int:
+        async def slowly(stream: Stream, proposal: PurgeProposal) -> int:
             self.begun.append(stream.name)
             self._more.set()
             await self.go_on.wait()
-            return await purge(stream, subject, seq, keep)
+            return await purge(stream, proposal)
 
-        monkeypatch.setattr(Stream, "purge", slowly)
+        monkeypatch.setattr(Stream, "apply_purge", slowly)
 
     async def have_begun(self, *names: str) -> None:
         while sorted(self.begun) != sorted(names):
@@ -154,7 +155,7 @@ async def test_what_nobody_foresaw_is_logged_and_answered(
         def fail(*_: object, **__: object) -> None:
             raise OverflowError("value too large\nto convert")
 
-        for of, name in ((Stream, "purge"), (Stream, "state"), (JSAccount, "check_overlap")):
+        for of, name in ((Stream, "apply_purge"), (Stream, "state"), (JSAccount, "check_overlap")):
             monkeypatch.setattr(of, name, fail)
         answer = await ask(client, verb, {"name": "T"} if "CREATE" in verb else None)
         assert answer["error"] == GENERAL

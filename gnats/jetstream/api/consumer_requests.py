@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -15,7 +14,7 @@ from gnats.jetstream.api.paging import PAGE, PAGED, ListPage, names_page
 from gnats.jetstream.api.request import OFFLINE_DELAY, Request, Route, Scope, cluster_required
 from gnats.jetstream.api.stream_requests import online
 from gnats.jetstream.control.consumers import consumer_info
-from gnats.jetstream.settings.config import ACK_FLOW_CONTROL, FILE, LIMITS, ConsumerConfig
+from gnats.jetstream.settings.config import ACK_FLOW_CONTROL, LIMITS, ConsumerConfig
 from gnats.jetstream.settings.consumer_rules import is_group_name
 
 if TYPE_CHECKING:
@@ -62,24 +61,11 @@ async def _create(request: Request) -> Json:
             raise errors.CONSUMER_STREAM_IDENTITY_MISMATCH(msg=identity)
     if consumer := stream.consumers.get(config.durable_name or config.name):
         _online(request, consumer)
-        config = replace(config, pause_until=consumer.config.pause_until)
-        if config.sourcing and config.durable_name:
-            was = consumer.config
-            config = replace(
-                config,
-                deliver_policy=was.deliver_policy,
-                opt_start_seq=was.opt_start_seq,
-                opt_start_time=was.opt_start_time,
-            )
-    stored = stream.config.storage == FILE and not config.mem_storage and not config.direct
-    if stored and "\0" in (config.durable_name or config.name):
-        raise errors.CONSUMER_CREATE(err="error creating store for consumer")
     config, pedantic = config.with_static_metadata(), bool(found.get("pedantic"))
-    consumer = stream.apply_consumer(
-        await stream.check_add_consumer(
-            config, action=found.get("action", CREATE_OR_UPDATE), pedantic=pedantic
-        )
-    )
+    action = found.get("action", CREATE_OR_UPDATE)
+    proposal = await stream.check_add_consumer(config, action=action, pedantic=pedantic)
+    await jsa.propose(proposal)
+    consumer = stream.consumer(proposal.name)
     if identity:
         request.response_header = b"NATS/1.0\r\n%s: %s\r\n\r\n" % (_STREAM_IDENTITY, identity.encode())
     info = consumer_info(consumer)
@@ -146,13 +132,6 @@ def _online(request: Request, consumer: Consumer) -> Consumer:
     return consumer
 
 
-def _known(stream: Stream, name: str) -> Consumer:
-    consumer = stream.consumers.get(name)
-    if consumer is None:
-        raise errors.CONSUMER_NOT_FOUND()
-    return consumer
-
-
 def _unless_offline(stream: Stream, name: str) -> Consumer | None:
     """Return a consumer; None when it or its stream is offline: the request gets no answer.
 
@@ -160,7 +139,7 @@ def _unless_offline(stream: Stream, name: str) -> Consumer | None:
     """
     if stream.offline_reason:
         return None
-    consumer = _known(stream, name)
+    consumer = stream.consumer(name)
     return None if consumer.offline_reason else consumer
 
 
@@ -192,7 +171,7 @@ def _info(request: Request) -> Json:
     request.require_empty()
     request.check_level()
     stream = request.jsa.stream(request.tokens[2])
-    return consumer_info(_online(request, _known(stream, request.tokens[3])))
+    return consumer_info(_online(request, stream.consumer(request.tokens[3])))
 
 
 async def _delete(request: Request) -> Json:
@@ -200,26 +179,25 @@ async def _delete(request: Request) -> Json:
     jsa = request.jsa
     request.require_empty()
     stream = jsa.stream(request.tokens[2])
-    if removing := stream.delete_consumer(_known(stream, request.tokens[3])):
-        await asyncio.shield(removing)
+    await jsa.propose(stream.check_delete_consumer(request.tokens[3]))
     return {"success": True}
 
 
-def _pause(request: Request) -> Json | None:
+async def _pause(request: Request) -> Json | None:
     found = request.read_optional(PAUSE_REQUEST, "JSApiConsumerPauseRequest")
     request.check_level()
-    consumer = _unless_offline(request.jsa.stream(request.tokens[2]), request.tokens[3])
+    jsa = request.jsa
+    consumer = _unless_offline(jsa.stream(request.tokens[2]), request.tokens[3])
     if consumer is None:
         return None
     until = utc(found.get("pause_until", ""))
-    config = replace(consumer.config, pause_until="" if until in ("", ZERO_TIME) else until)
-    consumer.update(config.with_static_metadata())
+    await jsa.propose(consumer.check_pause("" if until == ZERO_TIME else until))
     remaining = unix_ns(until) - time_ns()
     answer: Json = {"paused": remaining > 0, "pause_until": until or ZERO_TIME}
     return answer | ({"pause_remaining": remaining} if remaining > 0 else {})
 
 
-def _unpin(request: Request) -> Json | None:
+async def _unpin(request: Request) -> Json | None:
     request.check_level()
     found = request.read_leniently({"group": "string"}, "JSApiConsumerUnpinRequest")
     group = found.get("group", "")
@@ -227,15 +205,11 @@ def _unpin(request: Request) -> Json | None:
         raise errors.INVALID_JSON(err="consumer group not specified")
     if not is_group_name(group):
         raise errors.CONSUMER_INVALID_GROUP_NAME()
-    stream = request.jsa.streams.get(request.tokens[2])
-    if stream is None:
-        raise errors.STREAM_NOT_FOUND()
-    consumer = _unless_offline(stream, request.tokens[3])
+    jsa = request.jsa
+    consumer = _unless_offline(jsa.stream(request.tokens[2]), request.tokens[3])
     if consumer is None:
         return None
-    if group not in consumer.config.priority_groups:
-        raise errors.CONSUMER_INVALID_PRIORITY_GROUP()
-    consumer.unpin(group)
+    await jsa.propose(consumer.check_unpin(group))
     return {}
 
 

@@ -29,7 +29,6 @@ from gnats.jetstream.disk.metafiles import (
     STATE_FILE,
     read_consumer_meta,
     read_stream_meta,
-    remove_directory,
     write_consumer_meta,
     write_stream_meta,
 )
@@ -74,7 +73,10 @@ _CONSUMER: Struct = {
 
 
 class Restore:
-    """One restore of a stream. `config` is the stream's configuration, checked."""
+    """One restore of a stream. `config` is the stream's configuration, checked.
+
+    Reserves the stream's name. Raises ApiError.
+    """
 
     def __init__(self, request: Request, jsa: JSAccount, config: StreamConfig) -> None:
         self._js = js = request.js
@@ -85,6 +87,7 @@ class Restore:
         self._client = js.shared.clients.of(jsa.account)
         self._reader = self._new_reader()
         _, tier = jsa.select_limits(config.num_replicas)
+        jsa.begin_restore(config.name, self)
         self._usage = jsa.usage(tier)
         self._counted = 0
         self._came = self._waiting = 0
@@ -302,37 +305,34 @@ class Restore:
 
     async def _commit(self) -> Stream:
         """Make the complete backup a stream. Raises BackupError, ApiError, StoreFailure, OSError."""
-        jsa, config = self._jsa, self._config
+        jsa, name = self._jsa, self._config.name
         if self._js.accounts.get(jsa.name) is not jsa:
             raise errors.NOT_ENABLED_FOR_ACCOUNT()
         await in_thread(self._complete)
-        jsa.check_stream_limits(config)
-        await jsa.check_overlap(config.subjects)
-        store = None
+        await jsa.propose(await jsa.check_restore(self._config, self._created))
+        stream = jsa.stream(name)
+        try:
+            for config, state, created in self._consumers.values():
+                checked = await stream.check_add_consumer(config)
+                await jsa.propose(replace(checked, state=state, created=created or checked.created))
+            stream.subscribe()
+            await stream.origins.start()
+        except Exception:
+            await jsa.propose(jsa.check_delete_stream(name))
+            raise
+        return stream
+
+    async def hand_over(self) -> MsgStore | None:
+        """Move the files to the stream's directory, or return the open store. Raises OSError."""
+        jsa, config, store = self._jsa, self._config, None
         if config.storage == FILE:
             assert self._staging is not None
-            if jsa.stream_directory(config.name).exists():  # of a stream that could not be recovered
-                raise errors.STREAM_NAME_EXIST_RESTORE_FAILED()
             (self._staging / config.name).rename(jsa.stream_directory(config.name))
             await asyncio.to_thread(sync_path, jsa.streams_dir)
         else:
             store, self._store = self._store, None
-        self._count(0)
-        stream: Stream | None = None
-        try:
-            stream = await jsa.add_stream(config, created=self._created, recovering=True, store=store)
-            for consumer, state, created in self._consumers.values():
-                proposal = await stream.check_add_consumer(consumer)
-                stream.apply_consumer(proposal, state=state, created=created)
-            stream.subscribe()
-            await stream.origins.start()
-        except Exception:
-            if stream is not None:
-                await jsa.delete_stream(stream)
-            elif config.storage == FILE:
-                await asyncio.to_thread(remove_directory, jsa.stream_directory(config.name))
-            raise
-        return stream
+        self._count(0)  # the stream counts its own messages from now on
+        return store
 
     def _complete(self) -> None:
         """Check that the backup is complete, and write all of the stream's files; in a thread."""

@@ -22,9 +22,7 @@ from gnats.jetstream.api.restore import Restore
 from gnats.jetstream.api.snapshot import Snapshot
 from gnats.jetstream.control.info import stream_info
 from gnats.jetstream.disk.backup_parts import STATE
-from gnats.jetstream.errors import ApiError
 from gnats.jetstream.settings.config import StreamConfig
-from gnats.jetstream.settings.stream_rules import check_stream_create
 from gnats.jetstream.threads import in_thread
 
 if TYPE_CHECKING:
@@ -84,10 +82,8 @@ async def _create(request: Request) -> Json:
         raise errors.STREAM_MISMATCH()
     if set(name) & set("\\/"):
         raise errors.STREAM_NAME_CONTAINS_PATH_SEPARATORS()
-    check_stream_create(config)
-    jsa.check_stream_limits(config)
-    stream = await jsa.add_stream(config, pedantic=bool(found.get("pedantic")))
-    return stream_info(stream) | {"did_create": True}
+    await jsa.propose(await jsa.check_add_stream(config, pedantic=bool(found.get("pedantic"))))
+    return stream_info(jsa.stream(name)) | {"did_create": True}
 
 
 async def _update(request: Request) -> Json:
@@ -99,7 +95,8 @@ async def _update(request: Request) -> Json:
     if request.tokens[2] != config.name:
         raise errors.STREAM_MISMATCH()
     stream = online(request, jsa.stream(config.name))
-    await jsa.update_stream(stream, config.with_static_metadata(), pedantic=pedantic)
+    config = config.with_static_metadata()
+    await jsa.propose(await jsa.check_update_stream(stream, config, pedantic=pedantic))
     return stream_info(stream, domain=request.js.domain)
 
 
@@ -235,7 +232,7 @@ async def _delete(request: Request) -> Json:
     request.check_level()
     jsa = request.jsa
     request.require_empty()
-    await jsa.delete_stream(jsa.stream(request.tokens[2]))
+    await jsa.propose(jsa.check_delete_stream(request.tokens[2]))
     return {"success": True}
 
 
@@ -247,29 +244,26 @@ async def _purge(request: Request) -> Json:
     if seq and keep:
         raise errors.BAD_REQUEST()
     stream = jsa.stream(request.tokens[2])
-    if stream.config.sealed:
-        raise errors.STREAM_SEALED()
-    if stream.config.deny_purge:
-        raise errors.STREAM_PURGE_FAILED(err="stream purge not permitted")
-    purged = await stream.purge(found.get("filter", ""), seq, keep)
+    purged = await jsa.propose(stream.check_purge(found.get("filter", ""), seq, keep))
     return {"success": True, "purged": purged}
 
 
-def _delete_message(request: Request) -> Json:
+def _delete_message(request: Request) -> Awaitable[Json]:
     request.check_level()
     jsa = request.jsa
     request.require_body()
     found = request.read(DELETE_REQUEST, "JSApiMsgDeleteRequest")
     stream = jsa.stream(request.tokens[3])
-    if stream.config.sealed:
-        raise errors.STREAM_SEALED()
-    if stream.config.deny_delete:
-        raise errors.STREAM_MSG_DELETE_FAILED(err="message delete not permitted")
-    seq = found.get("seq", 0)
+    stream.check_may_delete()
     request.counted = False
-    if not stream.delete_message(seq, erase=not found.get("no_erase", False)):
-        raise errors.SEQUENCE_NOT_FOUND(seq=seq)
-    return {"success": True}
+    proposal = stream.check_delete_message(found.get("seq", 0), erase=not found.get("no_erase", False))
+
+    async def delete() -> Json:
+        if not await jsa.propose(proposal):
+            raise errors.SEQUENCE_NOT_FOUND(seq=proposal.seq)
+        return {"success": True}
+
+    return delete()
 
 
 def _get_message(request: Request) -> Json | None:
@@ -347,12 +341,7 @@ async def _restore(request: Request) -> Json | None:
     config = await jsa.check_stream_cfg(config)
     jsa.check_stream_limits(config)
     jsa.check_storable(config)
-    jsa.begin_restore(name)
-    try:
-        restore = Restore(request, jsa, config)
-    except ApiError:
-        jsa.forget_restore(name)
-        raise
+    restore = Restore(request, jsa, config)
     request.respond({"deliver_subject": restore.subject})
     request.js.transfer(restore.run())
     return None
@@ -366,12 +355,12 @@ async def purge_account(request: Request) -> Json:
     js = request.js
     account = js.server_accounts.get(name)
     jsa = js.accounts.get(name)
-    streams = list(jsa.streams.values()) if jsa else []
+    streams = list(jsa.streams) if jsa else []
     has_account = str(account is not None).lower()
     js.log.notice(f"Purge request for account {name} (streams: {len(streams)}, hasAccount: {has_account})")
     for stream in streams:
         assert jsa is not None
-        await jsa.delete_stream(stream)
+        await jsa.propose(jsa.check_delete_stream(stream))
     try:
         await asyncio.to_thread(_remove, Path(js.config.store_dir) / name)
     except OSError as exc:

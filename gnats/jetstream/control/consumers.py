@@ -19,12 +19,18 @@ from gnats.jetstream import errors
 from gnats.jetstream.consumer.consumer import Consumer as NativeConsumer
 from gnats.jetstream.consumer.consumer import ResetError
 from gnats.jetstream.consumer.consumerstate import ConsumerEvent
+from gnats.jetstream.control.proposals import (
+    ConsumerDeleteProposal,
+    ConsumerProposal,
+    ConsumerResetProposal,
+    ConsumerUnpinProposal,
+)
 from gnats.jetstream.disk.conversion import convert_consumer, read_consumer_state
 from gnats.jetstream.disk.encryption import META_KEY, MetaError
 from gnats.jetstream.disk.metafiles import META_FILE, STATE_FILE, Undo, remove_directory, write_consumer_meta
 from gnats.jetstream.errors import ApiError
 from gnats.jetstream.settings.config import FILE, ConsumerConfig
-from gnats.jetstream.settings.consumer_rules import check_consumer_update, ending
+from gnats.jetstream.settings.consumer_rules import check_consumer_reset, check_consumer_update, ending
 from gnats.system.files import replace_file
 
 if TYPE_CHECKING:
@@ -56,8 +62,8 @@ class ConsumerStream(Protocol):
     @property
     def consumers_directory(self) -> Path: ...
 
-    def delete_consumer(self, consumer: Consumer) -> object:
-        """Delete a consumer and its files."""
+    def seq_from_time(self, when: int) -> int:
+        """Return the first sequence stored at or after a time (ns since 1970), or the last sequence + 1."""
 
 
 class Consumer:
@@ -78,7 +84,7 @@ class Consumer:
         self.stream = stream
         self.name = name
         self.config = replace(config, pause_until=utc(config.pause_until)) if config.pause_until else config
-        self.created = created or time_ns()
+        self.created = created
         self.offline_reason = offline_reason
         self._native: NativeConsumer | None = None
         self._unwritten = False  # state() was called, and its result has not been written yet
@@ -206,8 +212,8 @@ class Consumer:
             sync=self.stream.sync_always,
         )
 
-    def update(self, config: ConsumerConfig) -> None:
-        """Change the configuration. Raises ApiError, with nothing changed."""
+    def check_update(self, config: ConsumerConfig) -> ConsumerProposal:
+        """Check a request to change the configuration. Raises ApiError."""
         config = replace(config, pause_until=utc(config.pause_until))
         if not self.config.is_durable:  # even when the new configuration is durable
             config = ending(config)
@@ -217,7 +223,18 @@ class Consumer:
             return account.sublist.interested(subject.encode())
 
         check_consumer_update(self.config, config, has_interest)
-        native, was, undo = self.native, self.config.pause_until, None
+        return ConsumerProposal(self.stream.name, self.name, config, self.created)
+
+    def check_pause(self, until: str) -> ConsumerProposal:
+        """Check a request to pause the consumer until a time (RFC 3339), or to let it go on ("").
+
+        Raises ApiError.
+        """
+        return self.check_update(replace(self.config, pause_until=until).with_static_metadata())
+
+    def update(self, config: ConsumerConfig) -> None:
+        """Change to a configuration that has been checked. Raises ApiError, with nothing changed."""
+        native, undo = self.native, None
         try:
             if self.is_stored:
                 undo = Undo(self.directory)
@@ -235,10 +252,10 @@ class Consumer:
         filters, self.config = self.config.filters, config
         if filters != config.filters:
             self.stream.jsa.shared.forget_unneeded(native)
-        if unix_ns(was) != unix_ns(config.pause_until):
-            shared, names = self.stream.jsa.shared, (self.stream.name, self.name)
-            # Later, so that the audit of the request is published first.
-            shared.loop.call_soon(shared.advisories.consumer_pause, account, *names, config.pause_until)
+
+    def deletion(self) -> ConsumerDeleteProposal:
+        """Return the proposal to delete the consumer."""
+        return ConsumerDeleteProposal(self.stream.name, self.name, self.created)
 
     def signal_shutdown(self) -> None:
         """Answer all waiting pull requests: the server is shutting down."""
@@ -315,7 +332,7 @@ class Consumer:
                 jsa.shared.states.note(self)
             return
         if what == ConsumerEvent.CONSUMER_INACTIVE:
-            self.stream.delete_consumer(self)
+            jsa.shared.spawn(jsa.propose(self.deletion()))
             return
         if what == ConsumerEvent.CONSUMER_UNPAUSED:
             advisories.consumer_pause(account, *names, self.config.pause_until)
@@ -382,40 +399,53 @@ class Consumer:
         when = numbers["pinned_ts"]
         return found | {"pinned_ts": rfc3339(when) if when else ZERO_TIME}
 
-    def unpin(self, group: str) -> None:
-        """Unpin the group's pinned client, so that another one gets pinned."""
+    def check_unpin(self, group: str) -> ConsumerUnpinProposal:
+        """Check a request to unpin the pinned client of a group. Raises ApiError."""
+        if group not in self.config.priority_groups:
+            raise errors.CONSUMER_INVALID_PRIORITY_GROUP()
+        return ConsumerUnpinProposal(self.stream.name, self.name, group)
+
+    def apply_unpin(self, proposal: ConsumerUnpinProposal) -> None:
+        """Unpin the pinned client of the consumer's only group. Raises ApiError."""
         self.native.unpin()
-        jsa = self.stream.jsa
-        names = self.stream.name, self.name
-        jsa.shared.advisories.group(
-            jsa.account, "UNPINNED", "consumer_group_unpinned", *names, group, reason="admin"
-        )
 
     # -- resets ----------------------------------------------------------------------------------------------
 
     def _process_reset(self, message: Message) -> None:
         """Answer a reset request, which an account sends without the API (processResetReq)."""
-        from gnats.jetstream.state.headers import required_level
+        if message.reply and self._native is not None:
+            self.stream.jsa.shared.spawn(self._answer_reset(message))
 
-        if not message.reply or self._native is None:
-            return
+    async def _answer_reset(self, message: Message) -> None:
         answer: Json = {"type": _RESET_RESPONSE}
+        jsa, header = self.stream.jsa, None
         try:
-            if not required_level(message.header):
-                raise errors.REQUIRED_API_LEVEL()
-            seq = self._native.reset(_reset_to(message.payload))
+            seq = await jsa.propose(self.check_reset(message))
+            answer |= consumer_info(self) | {"reset_seq": seq}
         except ApiError as exc:
             answer |= {"error": exc.json(), "reset_seq": 0}
-        except ResetError as exc:
-            answer |= {"error": errors.CONSUMER_INVALID_RESET(err=exc).json(), "reset_seq": 0}
         else:
-            answer |= consumer_info(self) | {"reset_seq": seq}
-        header = None
-        if message.has_header(b"Nats-Stream-Identity") and "error" not in answer:
-            header = b"NATS/1.0\r\nNats-Stream-Identity: %s\r\n\r\n" % self.stream.identity.encode()
-        jsa = self.stream.jsa
+            if message.has_header(b"Nats-Stream-Identity"):
+                header = b"NATS/1.0\r\nNats-Stream-Identity: %s\r\n\r\n" % self.stream.identity.encode()
         client = jsa.shared.clients.of(jsa.account)
         client.publish(message.reply, marshal(answer), reply=b"", header=header)
+
+    def check_reset(self, request: Message) -> ConsumerResetProposal:
+        """Check a request to begin anew. Raises ApiError."""
+        from gnats.jetstream.state.headers import required_level
+
+        if not required_level(request.header):
+            raise errors.REQUIRED_API_LEVEL()
+        seq = _reset_to(request.payload)
+        check_consumer_reset(self.config, seq, self.stream.seq_from_time)
+        return ConsumerResetProposal(self.stream.name, self.name, seq)
+
+    def apply_reset(self, proposal: ConsumerResetProposal) -> int:
+        """Begin anew; return the sequence. Raises ApiError."""
+        try:
+            return self.native.reset(proposal.seq)
+        except ResetError as exc:
+            raise errors.CONSUMER_INVALID_RESET(err=exc) from exc
 
 
 def _reset_to(payload: bytes) -> int:

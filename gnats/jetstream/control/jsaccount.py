@@ -3,21 +3,43 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
+from gnats.clock import time_ns
 from gnats.go.json import Json
 from gnats.go.text import friendly_bytes
+from gnats.go.times import unix_ns
 from gnats.jetstream import errors
+from gnats.jetstream.control.proposals import (
+    ConsumerDeleteProposal,
+    ConsumerProposal,
+    ConsumerResetProposal,
+    ConsumerUnpinProposal,
+    MessageDeleteProposal,
+    Proposal,
+    PurgeProposal,
+    Result,
+    StreamDeleteProposal,
+    StreamProposal,
+    StreamRestoreProposal,
+    StreamUpdateProposal,
+)
 from gnats.jetstream.control.streams import Stream
-from gnats.jetstream.disk.metafiles import STREAMS
+from gnats.jetstream.disk.metafiles import STREAMS, remove_directory
 from gnats.jetstream.engine.usage import Usage
 from gnats.jetstream.settings.config import FILE, MEMORY, StreamConfig
 from gnats.jetstream.settings.overlaps import MANY, subject_count
 from gnats.jetstream.settings.reservations import Resources, account_reservation, check_limits
-from gnats.jetstream.settings.stream_rules import check_filters, check_stream_cfg, check_stream_update
+from gnats.jetstream.settings.stream_rules import (
+    check_filters,
+    check_stream_cfg,
+    check_stream_create,
+    check_stream_update,
+)
 from gnats.jetstream.threads import in_thread
 from gnats.options.values.limits import DEFAULT_TIER, JetStreamAccountLimits, Tiers, select_limits, tier_name
 from gnats.system.files import remove_empty
@@ -29,6 +51,16 @@ if TYPE_CHECKING:
     from gnats.store.store import MsgStore
 
 _LOOKS_AT_ONCE = 2
+
+
+class Staged(Protocol):
+    """The messages of a stream that is being restored: a Restore."""
+
+    async def hand_over(self) -> MsgStore | None:
+        """Move the files to the stream's directory, or return the open store of a stream in memory.
+
+        Raises OSError.
+        """
 
 
 class JSAccount:
@@ -45,7 +77,7 @@ class JSAccount:
         """Limits the threads that read the account's streams for answers."""
         self.store_dir = Path(shared.config.store_dir) / account.name
         self._usage: dict[str, Usage] = {}
-        self._restoring: set[str] = set()
+        self._restoring: dict[str, Staged] = {}
         self._subjects = shared.overlaps.trie()
         """The subjects of all streams. Only the holder of the streams' lane uses it, perhaps in a thread."""
 
@@ -141,49 +173,32 @@ class JSAccount:
         stream = self.streams.get(name)
         return stream.config if stream else None
 
-    def begin_restore(self, name: str) -> None:
+    def begin_restore(self, name: str, staged: Staged) -> None:
         """Reserve a name for a stream that is being restored. Raises ApiError."""
         if name in self.streams or name in self._restoring:
             raise errors.STREAM_NAME_EXIST_RESTORE_FAILED()
-        self._restoring.add(name)
+        self._restoring[name] = staged
 
     def forget_restore(self, name: str) -> None:
         """Undo begin_restore()."""
-        self._restoring.discard(name)
+        self._restoring.pop(name, None)
 
-    async def add_stream(
-        self,
-        config: StreamConfig,
-        *,
-        pedantic: bool = False,
-        created: int = 0,
-        recovering: bool = False,
-        store: MsgStore | None = None,
-    ) -> Stream:
-        """Make a stream, or return the existing one when its configuration is the same. Raises ApiError.
+    async def check_add_stream(self, config: StreamConfig, *, pedantic: bool = False) -> StreamProposal:
+        """Check a request for a new stream, or for one with the same configuration. Raises ApiError."""
+        check_stream_create(config)
+        self.check_stream_limits(config)
+        return await self._check_stream(config, time_ns(), pedantic=pedantic)
 
-        `recovering`: the stream exists on disk, was `created` before (ns since 1970), and is not refused for
-        the account's limits; the caller completes it (see Stream.create). `store`, if any, is its open
-        store.
-        """
-        cfg, stream = await self.check_add_stream(config, pedantic=pedantic, recovering=recovering)
-        if stream is not None:
-            return stream
-        return await self._create_stream(cfg, created, recovering=recovering, store=store)
-
-    async def check_add_stream(
-        self, config: StreamConfig, *, pedantic: bool = False, recovering: bool = False
-    ) -> tuple[StreamConfig, Stream | None]:
-        """Check a request for a new stream; change nothing.
-
-        Returns the complete configuration, and the stream when it exists with the same one. Raises ApiError.
-        """
+    async def _check_stream(
+        self, config: StreamConfig, created: int, *, pedantic: bool = False, recovering: bool = False
+    ) -> StreamProposal:
+        """Check a stream; a stream that is `recovering` has been stored before. Raises ApiError."""
         cfg = await self.check_stream_cfg(config, pedantic=pedantic)
         if cfg.num_replicas > 1:
             raise errors.STREAM_REPLICAS_NOT_SUPPORTED()
         if there := self.streams.get(cfg.name):
             if cfg.with_metadata_of(there.config.metadata) == there.config:
-                return cfg, there
+                return StreamProposal(there.config, there.created)
             raise errors.STREAM_NAME_EXIST()
         if cfg.name in self._restoring and not recovering:
             raise errors.STREAM_NAME_EXIST()
@@ -193,12 +208,57 @@ class JSAccount:
         check_filters(cfg)
         await self.check_overlap(cfg.subjects)
         self.check_storable(cfg)
-        return cfg, None
+        return StreamProposal(cfg, created)
+
+    async def apply_add_stream(self, proposal: StreamProposal) -> bool:
+        """Make a stream unless it exists; return whether it was made. Raises ApiError."""
+        if proposal.config.name in self.streams:
+            return False
+        await self._create_stream(proposal.config, proposal.created)
+        return True
+
+    async def recover_stream(self, config: StreamConfig, created: int) -> Stream:
+        """Make a stream that was found on the disk; the caller completes it (Stream.create).
+
+        The account's limits do not refuse it. Raises ApiError.
+        """
+        proposal = await self._check_stream(config, created, recovering=True)
+        if there := self.streams.get(proposal.config.name):
+            return there
+        stream = await self._create_stream(proposal.config, proposal.created, recovering=True)
+        self.shared.advisories.stream_action(self.account, stream.name, "create")
+        return stream
+
+    async def check_restore(self, config: StreamConfig, created: int) -> StreamRestoreProposal:
+        """Check whether a restored stream, whose messages are staged, can come into being. Raises ApiError.
+
+        `created`: when it was made (ns since 1970), 0: now.
+        """
+        self.check_stream_limits(config)
+        await self.check_overlap(config.subjects)
+        if config.storage == FILE and self.stream_directory(config.name).exists():
+            raise errors.STREAM_NAME_EXIST_RESTORE_FAILED()  # of a stream that could not be recovered
+        checked = await self._check_stream(config, created or time_ns(), recovering=True)
+        return StreamRestoreProposal(checked.config, checked.created)
+
+    async def apply_restore(self, proposal: StreamRestoreProposal) -> None:
+        """Make a stream of the messages that are staged for it. Raises ApiError, OSError."""
+        config = proposal.config
+        store = await self._restoring[config.name].hand_over()
+        try:
+            await self._create_stream(config, proposal.created, recovering=True, store=store)
+        except Exception:
+            if config.storage == FILE:
+                await asyncio.to_thread(remove_directory, self.stream_directory(config.name))
+            raise
 
     async def _create_stream(
-        self, cfg: StreamConfig, created: int, *, recovering: bool, store: MsgStore | None
+        self, cfg: StreamConfig, created: int, *, recovering: bool = False, store: MsgStore | None = None
     ) -> Stream:
-        """Make a stream from a checked configuration. Raises ApiError."""
+        """Make a stream from a checked configuration. Raises ApiError.
+
+        `recovering`: its messages are there already. `store`, if any, is its open store.
+        """
         _, tier = self.select_limits(cfg.num_replicas)
         reserved = max(cfg.max_bytes, 0)
         self._resources.reserve(cfg.storage, reserved)  # now: other accounts may reserve during the await
@@ -208,7 +268,6 @@ class JSAccount:
             self._resources.reserve(cfg.storage, -reserved)
             raise
         self._enter(stream)
-        self.shared.advisories.stream_action(self.account, cfg.name, "create")
         return stream
 
     @staticmethod
@@ -225,38 +284,43 @@ class JSAccount:
         self.streams[stream.name] = stream
         self._subjects.add(stream.config.subjects)
 
-    async def check_overlap(self, subjects: Sequence[str]) -> None:
-        """Raise ApiError when a stream's subjects overlap with these (subjectsOverlap)."""
+    async def check_overlap(self, subjects: Sequence[str], of: Stream | None = None) -> None:
+        """Raise ApiError when a stream's subjects overlap with these (subjectsOverlap).
 
-        def look() -> bool:
-            return self._subjects.collides_with(self.shared.overlaps.trie(subjects))
+        A stream whose subjects change to these, `of`, may keep its own.
+        """
+        new = set(subjects).difference(of.config.subjects) if of else set(subjects)
 
-        if await in_thread(look) if len(subjects) >= MANY else look():
-            raise errors.STREAM_SUBJECT_OVERLAP()
+        def collide_with_all() -> bool:
+            return self._subjects.collides_with(self.shared.overlaps.trie(new))
 
-    async def update_stream(self, stream: Stream, config: StreamConfig, *, pedantic: bool = False) -> None:
-        """Change a stream's configuration. Raises ApiError, with nothing changed."""
-        await self._apply_update(stream, await self.check_update_stream(stream, config, pedantic=pedantic))
+        if not await _compare(collide_with_all, len(new)):
+            return
+        if of:  # a new subject overlaps with the stream's own ones, perhaps with these only
+            others = [each.config.subjects for each in self.streams.values() if each is not of]
+
+            def collide_with_others() -> bool:
+                overlaps = self.shared.overlaps
+                return overlaps.trie(chain.from_iterable(others)).collides_with(overlaps.trie(new))
+
+            if not await _compare(collide_with_others, len(new) + sum(map(len, others))):
+                return
+        raise errors.STREAM_SUBJECT_OVERLAP()
 
     async def check_update_stream(
         self, stream: Stream, config: StreamConfig, *, pedantic: bool = False
-    ) -> StreamConfig:
-        """Check a request to change a stream; change nothing.
-
-        Returns the complete configuration. Raises ApiError.
-        """
+    ) -> StreamUpdateProposal:
+        """Check a request to change a stream. Raises ApiError."""
         new = check_stream_update(stream.config, await self.check_stream_cfg(config, pedantic=pedantic))
         self._check_update_limits(stream.config, new)
         stream.check_consumers(new)
-        self._subjects.discard(stream.config.subjects)  # a stream may keep its own
-        try:
-            await self.check_overlap(new.subjects)
-        finally:
-            self._subjects.add(stream.config.subjects)
-        return new
+        await self.check_overlap(new.subjects, stream)
+        return StreamUpdateProposal(new)
 
-    async def _apply_update(self, stream: Stream, new: StreamConfig) -> None:
-        """Change a stream to a checked configuration. Raises ApiError, as Stream.update()."""
+    async def apply_update_stream(self, proposal: StreamUpdateProposal) -> None:
+        """Change a stream's configuration. Raises ApiError, as Stream.update()."""
+        new = proposal.config
+        stream = self.stream(new.name)
         old = stream.config
         more = max(new.max_bytes, 0) - max(old.max_bytes, 0)
         self._resources.reserve(new.storage, max(more, 0))  # now: other accounts may reserve during the await
@@ -267,7 +331,6 @@ class JSAccount:
             self._subjects.add(stream.config.subjects)
             grown = max(stream.config.max_bytes, 0) - max(old.max_bytes, 0)
             self._resources.reserve(new.storage, grown - max(more, 0))
-        self.shared.advisories.stream_action(self.account, stream.name, "modify")
 
     def _check_update_limits(self, old: StreamConfig, new: StreamConfig) -> None:
         from dataclasses import replace
@@ -278,22 +341,23 @@ class JSAccount:
         reserved += account_reservation(tier, new.num_replicas, new.max_bytes - more)
         check_limits(limits, tier, replace(new, max_bytes=more), reserved, self._resources)
 
-    async def delete_stream(self, stream: Stream) -> None:
-        """Delete a stream with its consumers and messages. Raises ApiError."""
-        if self.streams.get(stream.name) is not stream:
-            return
+    def check_delete_stream(self, name: str) -> StreamDeleteProposal:
+        """Check a request to delete a stream. Raises ApiError."""
+        return StreamDeleteProposal(name, self.stream(name).created)
+
+    async def apply_delete_stream(self, proposal: StreamDeleteProposal) -> bool:
+        """Delete a stream unless it is gone; return whether it was there. Raises ApiError."""
+        stream = self.streams.get(proposal.stream)
+        if stream is None or stream.created != proposal.created:
+            return False
         del self.streams[stream.name]
         self._subjects.discard(stream.config.subjects)
-        consumers = list(stream.consumers.values())
         try:
             await stream.delete()
         finally:
             self._resources.reserve(stream.config.storage, -max(stream.config.max_bytes, 0))
-        advisories = self.shared.advisories
-        for consumer in consumers:
-            advisories.consumer_action(self.account, stream.name, consumer.name, "delete")
-        advisories.stream_action(self.account, stream.name, "delete")
         remove_empty(self.streams_dir, self.store_dir)
+        return True
 
     async def close(self) -> None:
         """Stop all streams. Stored data stays."""
@@ -301,6 +365,69 @@ class JSAccount:
             await stream.stop()
             self._subjects.discard(stream.config.subjects)
         self.streams.clear()
+
+    # -- proposals -------------------------------------------------------------------------------------------
+
+    async def propose(self, proposal: Proposal[Result]) -> Result:
+        """Have a checked change applied, and advise of it. Raises ApiError, also OSError at a restore's end.
+
+        It is applied at once: no other server has to agree.
+        """
+        result: Result = await self._apply(proposal)
+        return result
+
+    async def _apply(self, proposal: Proposal[Any]) -> Any:
+        """Apply a proposal, and advise of it; return its Result."""
+        advisories, account = self.shared.advisories, self.account
+        match proposal:
+            case StreamProposal(config):
+                if await self.apply_add_stream(proposal):
+                    advisories.stream_action(account, config.name, "create")
+            case StreamRestoreProposal(config):
+                await self.apply_restore(proposal)
+                advisories.stream_action(account, config.name, "create")
+            case StreamUpdateProposal(config):
+                await self.apply_update_stream(proposal)
+                advisories.stream_action(account, config.name, "modify")
+            case StreamDeleteProposal(name):
+                consumers = list(self.streams[name].consumers) if name in self.streams else []
+                if await self.apply_delete_stream(proposal):
+                    for consumer in consumers:
+                        advisories.consumer_action(account, name, consumer, "delete")
+                    advisories.stream_action(account, name, "delete")
+            case PurgeProposal(name):
+                return await self.stream(name).apply_purge(proposal)
+            case MessageDeleteProposal(name):
+                return self.stream(name).apply_delete_message(proposal)
+            case ConsumerProposal(name):
+                self._apply_consumer(self.stream(name), proposal)
+            case ConsumerDeleteProposal(name, consumer):
+                there = self.streams.get(name)
+                deleted = await there.apply_delete_consumer(proposal) if there else None
+                if deleted and not deleted.config.direct:
+                    advisories.consumer_action(account, name, consumer, "delete")
+            case ConsumerResetProposal(name, consumer):
+                return self.stream(name).consumer(consumer).apply_reset(proposal)
+            case ConsumerUnpinProposal(name, consumer, group):
+                self.stream(name).consumer(consumer).apply_unpin(proposal)
+                kind = "consumer_group_unpinned"
+                advisories.group(account, "UNPINNED", kind, name, consumer, group, reason="admin")
+            case _:
+                raise TypeError(f"no proposal: {proposal!r}")
+        return None
+
+    def _apply_consumer(self, stream: Stream, proposal: ConsumerProposal) -> None:
+        advisories, names = self.shared.advisories, (stream.name, proposal.name)
+        before = stream.consumers.get(proposal.name)
+        paused = before.config.pause_until if before else ""
+        consumer = stream.apply_consumer(proposal)
+        until = consumer.config.pause_until
+        if before is None:
+            if not proposal.config.direct:
+                advisories.consumer_action(self.account, *names, "create")
+        elif unix_ns(paused) != unix_ns(until):
+            # Later, so that the audit of the request is published first.
+            self.shared.loop.call_soon(advisories.consumer_pause, self.account, *names, until)
 
     # -- information -----------------------------------------------------------------------------------------
 
@@ -364,6 +491,11 @@ _NONE = JetStreamAccountLimits(
     memory_max_stream_bytes=0,
     storage_max_stream_bytes=0,
 )
+
+
+async def _compare(compare: Callable[[], bool], subjects: int) -> bool:
+    """Compare so many subjects: in a thread when they are many."""
+    return await in_thread(compare) if subjects >= MANY else compare()
 
 
 def _same_tier(tier: str, a: StreamConfig, b: StreamConfig) -> bool:

@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from gnats.clock import time_ns
 from gnats.core.subjects.subject import valid_subject
 from gnats.go.text import MILLISECOND, duration, os_error, quote
 from gnats.jetstream.control.consumers import Consumer
@@ -85,10 +86,11 @@ async def _recover_stream(jsa: JSAccount, directory: Path, log: Logger) -> None:
         log.warn(f"  {exc}")
         return
     config: StreamConfig = meta.config
+    created = meta.created or time_ns()
     where = f"'{jsa.name} > {config.name}'"
     if reason := _unsupported(meta):
         log.warn(f"  Detected unsupported stream {where}: {reason}")
-        stream = Stream(jsa, config, "", meta.created, offline_reason=reason)
+        stream = Stream(jsa, config, "", created, offline_reason=reason)
         jsa.add_offline(stream)
         _recover_consumers(stream, directory / CONSUMERS, log)
         return
@@ -98,7 +100,7 @@ async def _recover_stream(jsa: JSAccount, directory: Path, log: Logger) -> None:
     log.notice(f"  Starting restore for stream {where}")
     start = time.monotonic_ns()
     try:
-        stream = await jsa.add_stream(repaired, created=meta.created, recovering=True)
+        stream = await jsa.recover_stream(repaired, created)
     except ApiError as exc:
         log.warn(f"  Error recreating stream {quote(config.name)}: {exc}")
         return
@@ -173,15 +175,16 @@ def _recover_consumer(stream: Stream, directory: Path, log: Logger) -> None:
     """Recover one consumer. Raises MetaError, ApiError, or any error that damaged files cause."""
     name = directory.name
     meta = read_consumer_meta(directory, stream.jsa.shared.keys, stream.jsa.name, stream.name)
+    created = meta.created or time_ns()
     if reason := _unsupported(meta):
         log.warn(f"  Detected unsupported consumer '{stream.jsa.name} > {stream.name} > {name}': {reason}")
         if not stream.offline_reason:
             log.warn(f"  Stopping unsupported stream {_where(stream)}")
             stream.go_offline(f'stopped - unsupported consumer "{name}"')
-        stream.enter_consumer(Consumer(stream, name, meta.config, meta.created, offline_reason=reason))
+        stream.enter_consumer(Consumer(stream, name, meta.config, created, offline_reason=reason))
     elif stream.offline_reason:
         stream.enter_consumer(
-            Consumer(stream, name, meta.config, meta.created, offline_reason=stream.offline_reason)
+            Consumer(stream, name, meta.config, created, offline_reason=stream.offline_reason)
         )
     else:
-        stream.recover_consumer(name, meta.config, meta.created)
+        stream.recover_consumer(name, meta.config, created)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from gnats.jetstream.disk.encryption import Keys
 from gnats.jetstream.disk.state_writer import StateWriter
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from gnats.accounts.internal_clients import InternalClients
     from gnats.jetstream.consumer.consumer import Consumer as NativeConsumer
     from gnats.jetstream.control.advisories import Advisories
+    from gnats.jetstream.control.proposals import Proposal, Result
     from gnats.jetstream.engine.engine import Engine
     from gnats.log.logger import Logger
     from gnats.options.options import Options
@@ -64,7 +65,7 @@ class Shared:
         self._limit_batches(config.options.limits)
         self.loop = asyncio.get_running_loop()
         self._owners: dict[int, Owner] = {}
-        self._forgetting: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[Any]] = set()
 
     def set_stream_limits(self, limits: JSLimitOpts) -> None:
         """Set the limits of each stream and consumer, after a reload."""
@@ -81,8 +82,8 @@ class Shared:
 
     async def close(self) -> None:
         """Wait for the threads that work for streams. All streams must have been closed."""
-        if self._forgetting:  # they end soon, because their streams have been closed
-            await asyncio.wait(self._forgetting)
+        if self._tasks:  # they end soon, because their streams have been closed
+            await asyncio.wait(self._tasks)
         await self.states.close()
 
     def forget_unneeded(self, consumer: NativeConsumer) -> asyncio.Task[None]:
@@ -91,15 +92,19 @@ class Shared:
         `consumer` has been deleted, or its filters have changed, and it may have been the last one that
         wanted them.
         """
-        task = asyncio.create_task(in_thread(consumer.forget_unneeded))
-        self._forgetting.add(task)
-        task.add_done_callback(self._forgotten)
+        return self.spawn(in_thread(consumer.forget_unneeded))
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Run work for a stream that no request waits for as a task, which close() waits for."""
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
         return task
 
-    def _forgotten(self, task: asyncio.Task[None]) -> None:
-        self._forgetting.discard(task)
-        if not task.cancelled() and (exc := task.exception()):  # a bug
-            self.log.error(f"JetStream cannot remove messages without interest: {exc!r}")
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (exc := task.exception()):  # a bug, or out of memory
+            self.log.error(f"JetStream cannot change a stream or consumer: {exc!r:.500}")
 
     # -- events of the data plane ----------------------------------------------------------------------------
 
@@ -133,3 +138,6 @@ class StreamAccount(Protocol):
 
     def select_limits(self, replicas: int) -> tuple[JetStreamAccountLimits, str]:
         """Return (limits, tier) for a stream with so many replicas. Raises ApiError."""
+
+    async def propose(self, proposal: Proposal[Result]) -> Result:
+        """Have a checked change applied, and advise of it. Raises ApiError."""

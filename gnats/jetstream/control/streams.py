@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 import random
-from dataclasses import dataclass
+from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,6 +21,12 @@ from gnats.jetstream import errors
 from gnats.jetstream.batch.batching import AbandonReason
 from gnats.jetstream.control.consumers import Consumer
 from gnats.jetstream.control.origins import Origins
+from gnats.jetstream.control.proposals import (
+    ConsumerDeleteProposal,
+    ConsumerProposal,
+    MessageDeleteProposal,
+    PurgeProposal,
+)
 from gnats.jetstream.control.stream_store import holds_limits, is_synced, open_store, update_store
 from gnats.jetstream.disk.conversion import convert_stream
 from gnats.jetstream.disk.encryption import META_KEY, MetaError
@@ -70,17 +76,6 @@ _MOST_DELETED = 250_000
 """Most sequences that an answer lists, because a gap may be of any size."""
 
 
-@dataclass(frozen=True, slots=True)
-class ConsumerProposal:
-    """A checked request for a consumer."""
-
-    name: str
-    config: ConsumerConfig
-    """Complete."""
-    existing: Consumer | None
-    """The consumer to change."""
-
-
 class Stream:
     """A stream of an account, used from the loop's thread. Made by create().
 
@@ -93,7 +88,7 @@ class Stream:
         self.jsa = jsa
         self.config = config
         self.tier = tier
-        self.created = created or time_ns()
+        self.created = created
         self.offline_reason = offline_reason
         self.consumers: dict[str, Consumer] = {}
         self._direct = self._sourcing = 0  # direct consumers, and other consumers for sourcing
@@ -459,27 +454,43 @@ class Stream:
         seq: int = self.store.seq_at(when)
         return seq
 
-    def delete_message(self, seq: int, *, erase: bool) -> bool:
-        """Delete a message; `erase` overwrites it. Returns False when there is none. Raises ApiError."""
+    def check_may_delete(self) -> None:
+        """Raise ApiError when the stream allows nobody to delete messages."""
+        if self.config.sealed:
+            raise errors.STREAM_SEALED()
+        if self.config.deny_delete:
+            raise errors.STREAM_MSG_DELETE_FAILED(err="message delete not permitted")
+
+    def check_delete_message(self, seq: int, *, erase: bool) -> MessageDeleteProposal:
+        """Check a request to delete a message, after check_may_delete(). Raises ApiError."""
         if self.config.storage == FILE:
             state = self.store.state()
             if seq > state.last_seq:
                 raise errors.STREAM_MSG_DELETE_FAILED(err="stream store EOF")
             if seq == 0 or seq < state.first_seq:
                 raise errors.STREAM_MSG_DELETE_FAILED(err="no message found")
+        return MessageDeleteProposal(self.name, seq, erase)
+
+    def apply_delete_message(self, proposal: MessageDeleteProposal) -> bool:
+        """Delete a message. Returns False when there is none. Raises ApiError."""
         try:
-            return self.native.delete_msg(seq, erase)
+            return self.native.delete_msg(proposal.seq, proposal.erase)
         except (StoreFailure, StreamError) as exc:
             raise errors.STREAM_MSG_DELETE_FAILED(err=exc) from exc
 
-    async def purge(self, subject: str, seq: int, keep: int) -> int:
-        """Remove messages of a subject ("": all) below `seq` (0: all), or all but the last `keep`.
+    def check_purge(self, subject: str, seq: int, keep: int) -> PurgeProposal:
+        """Check a request to remove messages, as PurgeProposal says. Raises ApiError."""
+        if self.config.sealed:
+            raise errors.STREAM_SEALED()
+        if self.config.deny_purge:
+            raise errors.STREAM_PURGE_FAILED(err="stream purge not permitted")
+        return PurgeProposal(self.name, subject, seq, keep)
 
-        Returns the number of removed messages. Raises ApiError.
-        """
-        native = self.native
+    async def apply_purge(self, proposal: PurgeProposal) -> int:
+        """Remove messages; return how many. Raises ApiError."""
+        native, subject = self.native, proposal.subject.encode()
         try:
-            return await in_thread(lambda: native.purge(subject.encode(), seq, keep))
+            return await in_thread(lambda: native.purge(subject, proposal.seq, proposal.keep))
         except (StoreFailure, StreamError) as exc:
             raise errors.STREAM_GENERAL(err=exc) from exc
 
@@ -559,6 +570,13 @@ class Stream:
 
     # -- consumers -------------------------------------------------------------------------------------------
 
+    def consumer(self, name: str) -> Consumer:
+        """Return the consumer of that name. Raises ApiError."""
+        consumer = self.consumers.get(name)
+        if consumer is None:
+            raise errors.CONSUMER_NOT_FOUND()
+        return consumer
+
     def new_consumer_name(self) -> str:
         """Return a random name that no consumer has."""
         while True:
@@ -569,11 +587,15 @@ class Stream:
     async def check_add_consumer(
         self, config: ConsumerConfig, *, action: str = "", pedantic: bool = False
     ) -> ConsumerProposal:
-        """Check a request for a consumer; change nothing. Raises ApiError.
+        """Check a request to make a consumer or to change it. Raises ApiError.
 
         `action` is "create", "update" or "" (either). Many filters are checked in a thread.
         """
         jsa = self.jsa
+        config = self._with_fixed(config)
+        stored = self.config.storage == FILE and not config.mem_storage and not config.direct
+        if stored and "\0" in (config.durable_name or config.name):
+            raise errors.CONSUMER_CREATE(err="error creating store for consumer")
         limits, _ = jsa.select_limits(config.replicas(self.config))
         server = jsa.shared.config.options.limits
         config = with_defaults(config, self.config, server, limits, pedantic=pedantic)
@@ -585,7 +607,7 @@ class Stream:
                 raise errors.CONSUMER_ALREADY_EXISTS()
             if self.config.retention == WORKQUEUE and not self._unique(name, config.filters):
                 raise errors.CONSUMER_WQ_CONSUMER_NOT_UNIQUE()
-            return ConsumerProposal(name, config, there)
+            return there.check_update(config)
         if action == "update":
             raise errors.CONSUMER_DOES_NOT_EXIST()
         most = self.config.max_consumers
@@ -597,23 +619,33 @@ class Stream:
             raise errors.MAXIMUM_CONSUMERS_LIMIT()
         check_workqueue(config, self.config)
         self._check_unique(name, config)
-        return ConsumerProposal(name or self.new_consumer_name(), completed(config), None)
+        name = name or self.new_consumer_name()
+        return ConsumerProposal(self.name, name, completed(config), time_ns())
 
-    def apply_consumer(self, proposal: ConsumerProposal, *, state: bytes = b"", created: int = 0) -> Consumer:
-        """Make the consumer of a checked request, or change the existing one.
+    def _with_fixed(self, config: ConsumerConfig) -> ConsumerConfig:
+        """Return the configuration of a request, with the parts of an existing consumer's that stay."""
+        there = self.consumers.get(config.durable_name or config.name)
+        if there is None:
+            return config
+        was = there.config
+        config = replace(config, pause_until=was.pause_until)
+        if not (config.sourcing and config.durable_name):
+            return config
+        return replace(
+            config,
+            deliver_policy=was.deliver_policy,
+            opt_start_seq=was.opt_start_seq,
+            opt_start_time=was.opt_start_time,
+        )
 
-        A consumer from a backup was `created` before (ns since 1970) and continues from `state`. Raises
-        ApiError.
-        """
-        if proposal.existing is not None:
-            proposal.existing.update(proposal.config)
-            return proposal.existing
-        jsa = self.jsa
-        consumer = Consumer(self, proposal.name, proposal.config, created)
-        consumer.start(state, recovering=bool(created))
+    def apply_consumer(self, proposal: ConsumerProposal) -> Consumer:
+        """Make a consumer, or change the existing one (addConsumer). Raises ApiError."""
+        if there := self.consumers.get(proposal.name):
+            there.update(proposal.config)
+            return there
+        consumer = Consumer(self, proposal.name, proposal.config, proposal.created)
+        consumer.start(proposal.state)
         self.enter_consumer(consumer)
-        if not proposal.config.direct:
-            jsa.shared.advisories.consumer_action(jsa.account, self.name, proposal.name, "create")
         return consumer
 
     def recover_consumer(self, name: str, config: ConsumerConfig, created: int) -> Consumer:
@@ -661,22 +693,24 @@ class Stream:
                 return False
         return True
 
-    def delete_consumer(self, consumer: Consumer) -> asyncio.Task[None] | None:
-        """Delete a consumer and its files.
+    def check_delete_consumer(self, name: str) -> ConsumerDeleteProposal:
+        """Check a request to delete a consumer. Raises ApiError."""
+        return self.consumer(name).deletion()
 
-        With interest retention, returns the task that removes the messages that only this consumer wanted.
+    async def apply_delete_consumer(self, proposal: ConsumerDeleteProposal) -> Consumer | None:
+        """Delete a consumer and its files, unless it is gone; return it (deleteConsumer).
+
+        With interest retention, also removes the messages that only this consumer wanted.
         """
-        if self.consumers.get(consumer.name) is not consumer:
+        consumer = self.consumers.get(proposal.name)
+        if consumer is None or consumer.created != proposal.created:
             return None
         del self.consumers[consumer.name]
         self._count(consumer, -1)
         native = consumer.stop(deleting=True)
-        if not consumer.config.direct:
-            jsa = self.jsa
-            jsa.shared.advisories.consumer_action(jsa.account, self.name, consumer.name, "delete")
-        return (
-            self.jsa.shared.forget_unneeded(native) if native and self.config.retention == INTEREST else None
-        )
+        if native and self.config.retention == INTEREST:
+            await asyncio.shield(self.jsa.shared.forget_unneeded(native))
+        return consumer
 
 
 def _sequences(ranges: list[tuple[int, int]], most: int) -> list[int]:

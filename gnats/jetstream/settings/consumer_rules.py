@@ -10,7 +10,7 @@ from typing import Any
 
 from gnats.core.subjects.subject import has_wildcard, subset_match, valid_subject
 from gnats.go.text import MILLISECOND, SECOND, duration, quote
-from gnats.go.times import parse_rfc3339
+from gnats.go.times import parse_rfc3339, unix_ns
 from gnats.jetstream import errors
 from gnats.jetstream.errors import ApiError, invalid_config, pedantic_error
 from gnats.jetstream.settings.config import (
@@ -351,6 +351,25 @@ def ending(config: ConsumerConfig) -> ConsumerConfig:
     if config.inactive_threshold > 0:
         return config
     return replace(config, inactive_threshold=DEFAULT_INACTIVE_THRESHOLD)
+
+
+def check_consumer_reset(config: ConsumerConfig, seq: int, seq_from_time: Callable[[int], int]) -> None:
+    """Raise ApiError when the deliver policy forbids a consumer to begin anew at `seq`.
+
+    A `seq` of 0 means after the ack floor. `seq_from_time` returns the first sequence stored at or after a
+    time in ns since 1970.
+    """
+    policy, reason = config.deliver_policy, ""
+    if not seq:
+        return
+    if policy == DELIVER_BY_START_SEQUENCE:
+        reason = "below start seq" if seq < config.opt_start_seq else ""
+    elif policy == DELIVER_BY_START_TIME:
+        reason = "below start time" if seq < seq_from_time(unix_ns(config.opt_start_time)) else ""
+    elif policy != DELIVER_ALL:
+        reason = "not allowed"
+    if reason:
+        raise errors.CONSUMER_INVALID_RESET(err=reason)
 
 
 _FIXED: tuple[tuple[str, str], ...] = (
