@@ -134,9 +134,10 @@ TABLE = {
         setBaselineOptions=Options.baseline TLSConfigOpts=TLSOptions""",
     "parser.go": "parse",
     "rate_counter.go": "allow=TLSContext.allow",
-    "reload.go": """applyOptions=Server._apply_options clientHasMovedToDifferentAccount=_has_moved
-        recheckPinnedCerts=reload._is_pinned Reload=Server.reload reloadAuthorization ReloadOptions""",
-    "ring.go": "append=Server._remove",
+    "reload.go": """applyOptions=Server._apply_options
+        clientHasMovedToDifferentAccount=ClientReload._has_moved recheckPinnedCerts=ClientReload._is_pinned
+        Reload=Server.reload reloadAuthorization ReloadOptions""",
+    "ring.go": "append=Clients._on_closed",
     "scheduler.go": """add=schedule_add decode=schedules_decode encode=schedules_encode
         getScheduledMessages=run_next parseMsgSchedule=cron_due remove=schedule_drop""",
     "sdm.go": "jetstream/stream/aging isSubjectDeleteMarker=aging.is_marker",
@@ -146,7 +147,7 @@ TABLE = {
         createClientEx=add_tls deletePortsFile=PortsFile.delete DisconnectClientByID
         fetchAccountClaims LDMClientByID logPid=write_pid_file logPorts=update_ports_file LookupAccount
         NumClients NumSubscriptions registerAccount=Accounts._register Running
-        saveClosedClient=Server._remove Shutdown Start=Server.start
+        saveClosedClient=Clients._on_closed Shutdown Start=Server.start
         StartMonitoring=Monitor.listen StartProfiler=Profiler.listen tlsVersion updateAccountWithClaimJWT
         updateServerINFOAndSendINFOToClients=update_info validateOptions=Options.validate
         verifyAccountClaims WaitForShutdown""",

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from gnats.accounts.account import Account
 from gnats.clock import Timer, call_later, time_ns
 from gnats.core.routing.services import ExportedService, ImportedService
+from gnats.core.runtime.inbox import EV_LATENCY, EV_RESPONSES
 from gnats.core.runtime.quiesce import advance, passed
 from gnats.errors import OptionError
 from gnats.go.text import text_bytes
@@ -24,6 +25,7 @@ from gnats.options.values.sharing import (
     Exchange,
     Party,
 )
+from gnats.runtime.dispatch import EventTable
 
 GATEWAY_TIMEOUT = 504
 LOOK_INTERVAL = 1.0
@@ -368,6 +370,15 @@ class Accounts(dict[str, Account]):
                     session.client.renew_imports()
 
     # -- responses -------------------------------------------------------------------------------------------
+
+    def serve(self, events: EventTable) -> None:
+        """Handle the events about responses of exported services."""
+        events.on(EV_RESPONSES, lambda source, a, b, data: self.expect_responses(a))
+        events.on(EV_LATENCY, self._on_latency)
+
+    def _on_latency(self, source: object, export_id: int, status: int, data: object) -> None:
+        if isinstance(data, bytes):
+            self.report(export_id, status, data)
 
     def expect_responses(self, export_id: int) -> None:
         """Drop the expired responses of a service, report them, and set a timer for the next to expire."""

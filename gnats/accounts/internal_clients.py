@@ -1,30 +1,43 @@
 """The server's own clients, by account (internalClient in accounts.go)."""
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from gnats.accounts.internal_client import InternalClient, MessageParts
-from gnats.core.runtime.kinds import ACCOUNT, SYSTEM
+from gnats.accounts.internal_client import InternalClient
+from gnats.connection.log_lines import describe
+from gnats.core.net.log_records import LogCode
+from gnats.core.runtime.inbox import EV_CLOSED, EV_LOG, EV_MSG
+from gnats.core.runtime.kinds import ACCOUNT, JETSTREAM, SYSTEM
 
 if TYPE_CHECKING:
     from gnats.accounts.account import Account
+    from gnats.core.net.connection import Connection
     from gnats.core.poller import Poller
     from gnats.core.runtime.state import ServerState
     from gnats.log.logger import Logger
+    from gnats.runtime.dispatch import EventTable
 
 
 class InternalClients:
     """The server's own clients. Also gives out the connection ids of all connections.
 
-    `system` is the system account or None. Set `poller` before creating clients.
+    `system` is the system account or None. `gone` is called when the connection of a client has gone. Set
+    `poller` before creating clients.
     """
 
-    def __init__(self, state: "ServerState", log: "Logger", system: "Account | None") -> None:
+    def __init__(
+        self,
+        state: "ServerState",
+        log: "Logger",
+        system: "Account | None",
+        gone: Callable[[], object],
+    ) -> None:
         self.poller: Poller | None = None
         self._state = state
         self._log = log
         self._system = system
+        self._gone = gone
         self._cids = itertools.count(1)
         self._clients: dict[int, InternalClient] = {}
 
@@ -58,14 +71,27 @@ class InternalClients:
             account.internal = self.new(account, self.cid_of(account))
         return account.internal
 
-    def process_message(self, cid: int, producer: int, message: MessageParts) -> None:
-        """Give the message of an EV_MSG to the client with that connection id."""
-        if client := self._clients.get(cid):
-            client.process_message(producer, message)
+    def serve(self, events: "EventTable") -> None:
+        """Handle the events about these clients: messages, closed connections, and a lack of memory."""
+        kinds = (SYSTEM, JETSTREAM, ACCOUNT)
+        events.on(EV_MSG, self._on_message, kinds)
+        events.on(EV_CLOSED, self._on_closed, kinds)
+        events.on(EV_LOG, self._on_log, kinds)
 
-    def closed(self, cid: int) -> None:
+    def _on_message(self, source: "Connection | None", producer: int, b: int, data: object) -> None:
+        """Give a message to the client that it was delivered to."""
+        if source and isinstance(data, tuple) and (client := self._clients.get(source.cid)):
+            client.process_message(producer, data)
+
+    def _on_closed(self, source: "Connection | None", reason: int, b: int, data: object) -> None:
         """Forget a client whose connection was closed."""
-        self._clients.pop(cid, None)
+        if source:
+            self._clients.pop(source.cid, None)
+            self._gone()
+
+    def _on_log(self, source: object, code: int, b: int, data: object) -> None:
+        if code == LogCode.LOG_OUT_OF_MEMORY and isinstance(data, bytes):
+            self._log.log(*describe(source, code, b, data))
 
     def close(self) -> None:
         """Close all clients."""

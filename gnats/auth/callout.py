@@ -11,7 +11,7 @@ import base64
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from gnats.accounts.internal_client import Message
 from gnats.auth.account_jwt import build_permissions
@@ -42,11 +42,12 @@ from gnats.version import NATS_VERSION
 
 if TYPE_CHECKING:
     from gnats.accounts.account import Account
+    from gnats.accounts.accounts import Accounts
     from gnats.accounts.internal_clients import InternalClients
     from gnats.client.session import Session
     from gnats.jwt.account import UserScope
     from gnats.log.logger import Logger
-    from gnats.nkeys.identity import ServerKeys
+    from gnats.nkeys.identity import Identity
     from gnats.options.options import Options
 
 SUBJECT = "$SYS.REQ.USER.AUTH"
@@ -75,22 +76,14 @@ class Placement:
     scope: "UserScope | None" = None
 
 
-class Host(Protocol):
-    """The server that sends the requests."""
+@dataclass(frozen=True, slots=True)
+class CalloutParts:
+    """The parts of a server that its callouts need. The server has keys, with an auth callout."""
 
-    @property
-    def name(self) -> str: ...
-    @property
-    def keys(self) -> "ServerKeys | None":
-        """The keys that sign and seal requests; never None with an auth callout."""
-
-    @property
-    def log(self) -> "Logger": ...
-    @property
-    def internal_clients(self) -> "InternalClients": ...
-
-    def lookup_account(self, name: str) -> "Account | None":
-        """Return the account of that name, None for an unknown one."""
+    identity: "Identity"
+    accounts: "Accounts"
+    clients: "InternalClients"
+    log: "Logger"
 
 
 class Callout(ABC):
@@ -100,11 +93,15 @@ class Callout(ABC):
     for, "" for clear text.
     """
 
-    def __init__(self, server: Host, opts: "Options", account: "Account", subject: str, xkey: str) -> None:
-        assert server.keys is not None
-        self._server = server
+    def __init__(
+        self, parts: CalloutParts, opts: "Options", account: "Account", subject: str, xkey: str
+    ) -> None:
+        assert parts.identity.keys is not None
+        self._parts = parts
+        self._log = parts.log
         self._opts = opts
-        self._keys = server.keys
+        self._keys = parts.identity.keys
+        self._server_name = parts.identity.name
         self._account = account
         self._subject = subject
         self._xkey = xkey
@@ -123,7 +120,7 @@ class Callout(ABC):
         `grant` is the client's grant without the callout; `token` is the JWT of its CONNECT. Changes the name
         in session.opts to the user's. Raises Denied.
         """
-        log, account = self._server.log, self._account.name
+        log, account = self._log, self._account.name
         reason = ""
         state = ClosedState.AUTHENTICATION_VIOLATION
         try:
@@ -178,8 +175,8 @@ class Callout(ABC):
             if not answer.done():
                 answer.set_result(reply.payload)
 
-        client = self._server.internal_clients.of(self._account)
-        inbox = f"$SYS._INBOX.{server_hash(self._server.name)}.{_ids.next()}".encode()
+        client = self._parts.clients.of(self._account)
+        inbox = f"$SYS._INBOX.{server_hash(self._server_name)}.{_ids.next()}".encode()
         sid = client.subscribe(inbox, receive)
         try:
             client.publish(SUBJECT.encode(), request, reply=inbox, header=header)
@@ -193,7 +190,7 @@ class Callout(ABC):
         name = opts.nkey or opts.user or grant.pub_key or ("[REDACTED]" if opts.auth_token else "")
         return AuthorizationRequest(
             server_id=ServerID(
-                name=self._server.name,
+                name=self._server_name,
                 host=mine.host,
                 id=self._keys.signing.public_key,
                 version=NATS_VERSION,
@@ -262,7 +259,7 @@ class Callout(ABC):
         return claims
 
     async def _admit(self, session: "Session", grant: Grant, claims: UserClaims) -> Grant:
-        log, account = self._server.log, quote(self._account.name)
+        log, account = self._log, quote(self._account.name)
         valid_for = validate_times(claims.nats)
         if valid_for is None:
             log.error(f"{session} - Outside connect times")

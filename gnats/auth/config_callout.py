@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from gnats.auth.authenticator import Authenticator, Denied
-from gnats.auth.callout import Callout, Host, Placement, Violation, deny_callouts
+from gnats.auth.callout import Callout, CalloutParts, Placement, Violation, deny_callouts
 from gnats.client.grant import Grant, JWTUser
 from gnats.connection.closed_state import ClosedState
 from gnats.go.text import quote
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 class ConfigCallout(Callout):
     """A callout whose user JWTs are signed by the configured key, and name the user's account in `aud`."""
 
-    def __init__(self, server: Host, opts: Options, account: "Account", callout: AuthCallout) -> None:
-        super().__init__(server, opts, account, callout.issuer, callout.xkey)
+    def __init__(self, parts: CalloutParts, opts: Options, account: "Account", callout: AuthCallout) -> None:
+        super().__init__(parts, opts, account, callout.issuer, callout.xkey)
         self._issuer = callout.issuer
 
     def check_signer(self, response: AuthorizationResponseClaims) -> None:
@@ -39,7 +39,7 @@ class ConfigCallout(Callout):
                 f" expected {quote(self._issuer)} got {quote(claims.iss)}"
             )
         name = claims.aud
-        if self._server.lookup_account(name) is None:
+        if name not in self._parts.accounts:
             raise Violation(
                 f"no valid account {quote(name)} for auth callout response on account {account}:"
                 " account missing"
@@ -50,9 +50,9 @@ class ConfigCallout(Callout):
 class CalloutAuthenticator(Authenticator):
     """Asks the service about all clients, except `auth_users` and users of accounts not delegated to it."""
 
-    def __init__(self, server: Host, opts: Options, callout: AuthCallout) -> None:
-        super().__init__(opts, server.log)
-        self._server = server
+    def __init__(self, parts: CalloutParts, opts: Options, callout: AuthCallout) -> None:
+        super().__init__(opts, parts.log)
+        self._parts = parts
         self._callout = callout
         if callout.account not in {GLOBAL_ACCOUNT, *(config.name for config in opts.accounts)}:
             self._log.error(f"Authorization callout account {quote(callout.account)} not valid")
@@ -104,12 +104,12 @@ class CalloutAuthenticator(Authenticator):
 
     async def _ask(self, session: "Session", grant: Grant) -> Grant:
         name = self._callout.account
-        account = self._server.lookup_account(name)
+        account = self._parts.accounts.get(name)
         if account is None:
             text = f"No valid account {quote(name)} for auth callout request: account missing"
             self._log.warn(text)
             raise Denied(account=name, reason=text)
-        return await ConfigCallout(self._server, self._opts, account, self._callout).ask(session, grant)
+        return await ConfigCallout(self._parts, self._opts, account, self._callout).ask(session, grant)
 
     def _without_callouts(self, grant: Grant) -> Grant:
         if grant.account != self._callout.account:

@@ -1,9 +1,9 @@
 """Handle a client's CONNECT and INFO (processConnect and processInfo in client.go)."""
 
 import re
-from collections.abc import Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from gnats.accounts.account import NO_LIMIT, lowest
 from gnats.auth.authenticator import Authenticator, Denied
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from asyncio import Task
 
     from gnats.accounts.account import Account
+    from gnats.accounts.accounts import Accounts
+    from gnats.connection.info import Info
     from gnats.events.events import Events
     from gnats.log.logger import Logger
     from gnats.options.options import Options
@@ -35,168 +37,184 @@ def remove_secrets_from_trace(connect: str) -> str:
     return _SECRET.sub(r'\1"[REDACTED]"', connect)
 
 
-class Host(Protocol):
-    """The server that a client connects to. A reload replaces `opts` and `auth`."""
+class Connector:
+    """Answers the CONNECT and INFO of a server's clients, and describes the server to them.
 
-    @property
-    def opts(self) -> "Options": ...
-    @property
-    def auth(self) -> Authenticator: ...
-    @property
-    def log(self) -> "Logger": ...
-    @property
-    def events(self) -> "Events | None":
-        """None without a system account."""
+    A reload replaces `auth`; `options` returns the server's current options. `events` returns None without a
+    system account. `spawn` runs a coroutine as a task, until the server shuts down.
+    """
 
-    @property
-    def system_account(self) -> "Account | None": ...
-
-    def lookup_account(self, name: str) -> "Account | None":
-        """Return the account of that name, None for an unknown one."""
+    def __init__(
+        self,
+        auth: Authenticator,
+        info: "Info",
+        accounts: "Accounts",
+        log: "Logger",
+        *,
+        options: "Callable[[], Options]",
+        events: "Callable[[], Events | None]",
+        spawn: "Callable[[Coroutine[Any, Any, None]], Task[None]]",
+    ) -> None:
+        self.auth = auth
+        self.accounts = accounts
+        self.log = log
+        self.options = options
+        self.events = events
+        self._info = info
+        self._spawn = spawn
 
     def client_info(self, session: Session, **changes: object) -> bytes:
         """Return the INFO line for a client; `changes` override fields of the INFO."""
+        return self._info.line(client_id=session.cid, client_ip=session.host, **changes)
 
-    def spawn(self, work: Coroutine[Any, Any, None]) -> "Task[None]":
-        """Run a coroutine as a task, until the server shuts down."""
+    def process_connect(self, session: Session, arg: bytes) -> None:
+        """Answer a CONNECT: resume the client with the options that it names, or close it.
 
+        A second CONNECT changes the options that it names and authenticates again; the data plane then drops
+        the client's subscriptions.
+        """
+        client, opts, log = session.client, session.opts, self.log
+        if client is None:
+            return
+        if log.trace_on:
+            text = remove_secrets_from_trace(arg.decode("utf-8", "backslashreplace"))
+            log.trace(f"{session} - <<- [CONNECT {text}]")
+        try:
+            opts.merge(arg)
+        except JSONError as exc:
+            log.error(f"{session} - {exc}")
+            session.close(log, ClosedState.PROTOCOL_VIOLATION)
+            return
+        if not self.auth.takes_jwts:
+            opts.jwt = ""
+        if session.connected:
+            # The client may get another account: drop the grant of its first CONNECT.
+            session.grant = Grant()
+        self._decide(session)
 
-def process_connect(server: Host, session: Session, arg: bytes) -> None:
-    """Answer a CONNECT: resume the client with the options that it names, or close it.
-
-    A second CONNECT changes the options that it names and authenticates again; the data plane then drops the
-    client's subscriptions.
-    """
-    client, opts, log = session.client, session.opts, server.log
-    if client is None:
-        return
-    if log.trace_on:
-        text = remove_secrets_from_trace(arg.decode("utf-8", "backslashreplace"))
-        log.trace(f"{session} - <<- [CONNECT {text}]")
-    try:
-        opts.merge(arg)
-    except JSONError as exc:
-        log.error(f"{session} - {exc}")
-        session.close(log, ClosedState.PROTOCOL_VIOLATION)
-        return
-    if not server.auth.takes_jwts:
-        opts.jwt = ""
-    if session.connected:
-        # The client may get another account: drop the grant of its first CONNECT.
-        session.grant = Grant()
-    _decide(server, session)
-
-
-def _decide(server: Host, session: Session) -> None:
-    auth = server.auth
-    try:
-        decision = auth.check(session)
-    except Denied as exc:
-        _denied(server, session, exc)
-    else:
-        if isinstance(decision, Grant):
-            _granted(server, session, decision)
+    def _decide(self, session: Session) -> None:
+        auth = self.auth
+        try:
+            decision = auth.check(session)
+        except Denied as exc:
+            self._denied(session, exc)
         else:
-            deciding = server.spawn(_decide_later(server, session, auth, decision))
-            deciding.add_done_callback(partial(_decided, server, session))
-            session.decide(deciding)
+            if isinstance(decision, Grant):
+                self._granted(session, decision)
+            else:
+                deciding = self._spawn(self._decide_later(session, auth, decision))
+                deciding.add_done_callback(partial(self._decided, session))
+                session.decide(deciding)
 
+    def _decided(self, session: Session, deciding: "Task[None]") -> None:
+        """Refuse the client when the check has raised an unexpected error: else it would wait for ever."""
+        if not deciding.cancelled() and (exc := deciding.exception()):
+            self.log.error(f"{session} - Authentication failed: {exc!r:.500}")
+            self.refuse(session)
 
-def _decided(server: Host, session: Session, deciding: "Task[None]") -> None:
-    """Refuse the client when the check has raised an unexpected error: else it would wait for ever."""
-    if not deciding.cancelled() and (exc := deciding.exception()):
-        server.log.error(f"{session} - Authentication failed: {exc!r:.500}")
-        auth_violation(session, server.log, server.events)
+    async def _decide_later(
+        self, session: Session, auth: Authenticator, decision: Coroutine[Any, Any, Grant]
+    ) -> None:
+        try:
+            grant = await decision
+        except Denied as exc:
+            self._denied(session, exc)
+        else:
+            if self.auth is auth:
+                self._granted(session, grant)
+            else:  # a reload has replaced the users meanwhile
+                self._decide(session)
 
+    def refuse(self, session: Session, state: ClosedState = ClosedState.AUTHENTICATION_VIOLATION) -> None:
+        """Refuse a client's credentials."""
+        auth_violation(session, self.log, self.events(), state)
 
-async def _decide_later(
-    server: Host, session: Session, auth: Authenticator, decision: Coroutine[Any, Any, Grant]
-) -> None:
-    try:
-        grant = await decision
-    except Denied as exc:
-        _denied(server, session, exc)
-    else:
-        if server.auth is auth:
-            _granted(server, session, grant)
-        else:  # a reload has replaced the users meanwhile
-            _decide(server, session)
+    def _denied(self, session: Session, why: Denied) -> None:
+        if text := str(why):
+            self.log.debug(f"{session} - {text}")
+        self.refuse(session, why.state)
+        account = self.accounts.get(why.account) if why.account else session.account
+        events = self.events()
+        if events and account:
+            events.account_auth_error(session, account, why.reason)
 
-
-def _denied(server: Host, session: Session, why: Denied) -> None:
-    if text := str(why):
-        server.log.debug(f"{session} - {text}")
-    auth_violation(session, server.log, server.events, why.state)
-    account = server.lookup_account(why.account) if why.account else session.account
-    if server.events and account:
-        server.events.account_auth_error(session, account, why.reason)
-
-
-def _granted(server: Host, session: Session, grant: Grant) -> None:
-    """Register the client with its account, and resume it with the options of its CONNECT."""
-    client, opts, log = session.client, session.opts, server.log
-    if client is None:  # gone while its credentials were checked
-        return
-    # A client may not choose its account any more.
-    if opts.new_account or opts.account:
-        auth_violation(session, server.log, server.events)
-        return
-    account = server.lookup_account(grant.account)
-    if account is None:
-        log.error(f"{session} - Problem registering with account {quote(grant.account)}: bad account")
-        session.close(log, ClosedState.AUTHENTICATION_VIOLATION, "Failed Account Registration")
-        return
-    session.grant = grant
-    before = session.account
-    if not session.register_with_account(account):
-        error = "maximum account active connections exceeded"
-        session.rate_limit(log, "ERR", error)
-        session.close(log, ClosedState.MAX_ACCOUNT_CONNECTIONS_EXCEEDED, error)
-        return
-    if server.events:
-        for changed in {before, account}:
-            server.events.conns_update(changed)
-        server.events.connected(session)
-    if grant.expires is not None:
-        session.expire_after(grant.expires, log)
-    if not session.connected:
-        session.connected = True
-        session.set_names()
-    headers = opts.headers and not server.opts.no_header_support
-    refused: tuple[ClosedState, str] | None = None
-    if not 0 <= opts.protocol <= CLIENT_PROTO_INFO:
-        refused = ClosedState.BAD_CLIENT_PROTOCOL_VERSION, "invalid client protocol"
-    elif opts.no_responders and not headers:
-        refused = ClosedState.NO_RESPONDERS_REQUIRES_HEADERS, "no responders requires headers support"
-    if refused:
-        session.close(log, *refused)
-        log.error(f"{session} - {refused[1]}")
-        return
-    if opts.verbose:
-        log.trace(f"{session} - ->> [OK]")
-    if session.account.shares_details:
-        session.share_details()
-    max_subs, max_payload = limits(session, server.opts)
-    client.connected(
-        session.account,
-        echo=opts.echo,
-        verbose=opts.verbose,
-        pedantic=opts.pedantic,
-        headers=headers,
-        no_responders=opts.no_responders,
-        protocol=opts.protocol,
-        connect_info=server.client_info(
-            session,
-            connect_info=True,
-            remote_account=session.account.name,
-            acc_is_sys=session.account is server.system_account,
+    def _granted(self, session: Session, grant: Grant) -> None:
+        """Register the client with its account, and resume it with the options of its CONNECT."""
+        client, opts, log = session.client, session.opts, self.log
+        if client is None:  # gone while its credentials were checked
+            return
+        # A client may not choose its account any more.
+        if opts.new_account or opts.account:
+            self.refuse(session)
+            return
+        account = self.accounts.get(grant.account)
+        if account is None:
+            log.error(f"{session} - Problem registering with account {quote(grant.account)}: bad account")
+            session.close(log, ClosedState.AUTHENTICATION_VIOLATION, "Failed Account Registration")
+            return
+        session.grant = grant
+        before = session.account
+        if not session.register_with_account(account):
+            error = "maximum account active connections exceeded"
+            session.rate_limit(log, "ERR", error)
+            session.close(log, ClosedState.MAX_ACCOUNT_CONNECTIONS_EXCEEDED, error)
+            return
+        if events := self.events():
+            for changed in {before, account}:
+                events.conns_update(changed)
+            events.connected(session)
+        if grant.expires is not None:
+            session.expire_after(grant.expires, log)
+        if not session.connected:
+            session.connected = True
+            session.set_names()
+        headers = opts.headers and not self.options().no_header_support
+        refused: tuple[ClosedState, str] | None = None
+        if not 0 <= opts.protocol <= CLIENT_PROTO_INFO:
+            refused = ClosedState.BAD_CLIENT_PROTOCOL_VERSION, "invalid client protocol"
+        elif opts.no_responders and not headers:
+            refused = ClosedState.NO_RESPONDERS_REQUIRES_HEADERS, "no responders requires headers support"
+        if refused:
+            session.close(log, *refused)
+            log.error(f"{session} - {refused[1]}")
+            return
+        if opts.verbose:
+            log.trace(f"{session} - ->> [OK]")
+        if session.account.shares_details:
+            session.share_details()
+        max_subs, max_payload = limits(session, self.options())
+        client.connected(
+            session.account,
+            echo=opts.echo,
+            verbose=opts.verbose,
+            pedantic=opts.pedantic,
+            headers=headers,
+            no_responders=opts.no_responders,
+            protocol=opts.protocol,
+            connect_info=self.client_info(
+                session,
+                connect_info=True,
+                remote_account=session.account.name,
+                acc_is_sys=session.account is self.accounts.system_account,
+                max_payload=max_payload,
+            ),
+            greeting=b"+OK\r\n" if opts.verbose else b"",
+            permissions=permissions_of(session, log),
+            max_subs=max_subs,
             max_payload=max_payload,
-        ),
-        greeting=b"+OK\r\n" if opts.verbose else b"",
-        permissions=permissions_of(session, log),
-        max_subs=max_subs,
-        max_payload=max_payload,
-    )
+        )
+
+    def process_info(self, session: Session, arg: bytes) -> None:
+        """Check a client's own INFO and ignore its contents; close the client when it is malformed."""
+        if session.client is None:
+            return
+        try:
+            unmarshal(arg, INFO_FIELDS, "Info")
+        except JSONError as exc:
+            self.log.error(f"{session} - {exc}")
+            session.close(self.log, ClosedState.PROTOCOL_VIOLATION)
+        else:
+            session.client.resume()
 
 
 def permissions_of(session: Session, log: "Logger") -> Permissions | None:
@@ -244,16 +262,3 @@ def auth_violation(
     session.close(log, state, "Authorization Violation")
     if events:
         events.auth_error(session, state)
-
-
-def process_info(session: Session, arg: bytes, log: "Logger") -> None:
-    """Check a client's own INFO and ignore its contents; close the client when it is malformed."""
-    if session.client is None:
-        return
-    try:
-        unmarshal(arg, INFO_FIELDS, "Info")
-    except JSONError as exc:
-        log.error(f"{session} - {exc}")
-        session.close(log, ClosedState.PROTOCOL_VIOLATION)
-    else:
-        session.client.resume()

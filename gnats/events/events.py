@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from gnats.accounts.accounts import Accounts
     from gnats.accounts.internal_clients import InternalClients
     from gnats.client.session import Session
+    from gnats.nkeys.identity import Identity
     from gnats.options.options import Options
     from gnats.runtime.steps import Steps
 
@@ -45,35 +46,28 @@ class JetStream(Protocol):
     def domain(self) -> str: ...
 
 
-class Host(Protocol):
-    """The server that events describe."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def id(self) -> str: ...
-    @property
-    def opts(self) -> "Options": ...
-    @property
-    def jetstream(self) -> JetStream | None: ...
-
-
 class Events:
     """Publishes events, from the server's start to its shutdown. Used from the loop's thread.
 
-    `client` is the system account's; `clients` has those of other accounts. `stats` returns the server's
-    statistics (ServerStats).
+    `client` is the system account's; `clients` has those of other accounts. `options` returns the server's
+    current options, `jetstream` its JetStream, None while that does not run, and `stats` its statistics
+    (ServerStats).
     """
 
     def __init__(
         self,
-        server: Host,
+        identity: "Identity",
         accounts: "Accounts",
         client: InternalClient,
         clients: "InternalClients",
+        *,
+        options: "Callable[[], Options]",
+        jetstream: Callable[[], JetStream | None],
         stats: Callable[[], dict[str, object]],
     ) -> None:
-        self._server = server
+        self._identity = identity
+        self._options = options
+        self._jetstream = jetstream
         self._accounts = accounts
         self._client = client
         self._clients = clients
@@ -95,24 +89,24 @@ class Events:
 
     @property
     def server_name(self) -> str:
-        return self._server.name
+        return self._identity.name
 
     @property
     def server_id(self) -> str:
-        return self._server.id
+        return self._identity.id
 
     # -- envelopes -------------------------------------------------------------------------------------------
 
     def server_info(self) -> dict[str, object]:
         """Describe the server for one event or answer, with the next sequence number (ServerInfo)."""
-        server, opts = self._server, self._server.opts
+        identity, opts = self._identity, self._options()
         self._seq += 1
         info: dict[str, object] = {
-            "name": server.name,
+            "name": identity.name,
             "host": opts.host,
-            "id": server.id,
+            "id": identity.id,
         }
-        js = server.jetstream
+        js = self._jetstream()
         if js and js.domain:
             info["domain"] = js.domain
         info["ver"] = NATS_VERSION
@@ -151,7 +145,7 @@ class Events:
         return system is not None and system.sublist.interested(text_bytes(subject))
 
     def _publish_info(self, what: str) -> None:
-        subject = f"$SYS.SERVER.{self._server.id}.{what}"
+        subject = f"$SYS.SERVER.{self._identity.id}.{what}"
         if self._interest(subject):
             self._client.publish(text_bytes(subject), marshal(self.server_info()), reply=b"")
 
@@ -178,7 +172,7 @@ class Events:
 
     def auth_error(self, session: "Session", reason: ClosedState) -> None:
         """Publish in the system account that a client was refused."""
-        subject = f"$SYS.SERVER.{self._server.id}.CLIENT.AUTH.ERR"
+        subject = f"$SYS.SERVER.{self._identity.id}.CLIENT.AUTH.ERR"
         if self._interest(subject):
             event = self._closing(session, time_ns(), reason)
             self._client.publish(text_bytes(subject), marshal(event), reply=b"")
@@ -245,7 +239,7 @@ class Events:
             self._statsz_timer = call_later(wait, self._heartbeat)
             return
         self._last_statsz = time_now
-        subject = f"$SYS.SERVER.{self._server.id}.STATSZ"
+        subject = f"$SYS.SERVER.{self._identity.id}.STATSZ"
         if self._interest(subject):
             self.respond(text_bytes(subject), self.statsz())
 

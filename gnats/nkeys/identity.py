@@ -2,6 +2,7 @@
 
 import os
 import random
+from dataclasses import dataclass
 
 from gnats.conf.digest import new_sha256
 from gnats.nkeys.nkeys import KEY_LENGTH, CurveKeyPair, KeyPair, Prefix, encode
@@ -15,9 +16,26 @@ class ServerKeys:
         self.curve = CurveKeyPair.create()
 
 
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """The facts by which others know a server; they never change."""
+
+    id: str
+    name: str
+    keys: ServerKeys | None = None
+    """Keys that sign and seal requests to auth callouts; with them, the id is the public signing key."""
+
+
 def new_server_id() -> str:
     """Return a new id without a key pair: N and 55 more base32 characters, the last of them a checksum."""
     return encode(Prefix.SERVER, os.urandom(KEY_LENGTH))
+
+
+def new_identity(name: str, *, keys: bool) -> Identity:
+    """Return a new server's identity; without a `name`, its id is its name."""
+    pairs = ServerKeys() if keys else None
+    server_id = pairs.signing.public_key if pairs else new_server_id()
+    return Identity(server_id, name or server_id, pairs)
 
 
 DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from gnats.accounts.internal_client import InternalClient
 from gnats.auth.account_jwt import ClaimAccount
@@ -30,44 +30,37 @@ if TYPE_CHECKING:
     from gnats.options.options import Options
 
 
-class Host(Protocol):
-    """The server whose accounts JWTs define. A reload replaces `opts`."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def log(self) -> "Logger": ...
-    @property
-    def opts(self) -> "Options": ...
-    @property
-    def accounts(self) -> "Accounts": ...
-    @property
-    def events(self) -> "Events | None":
-        """None without a system account."""
-
-
 class Trust:
-    """Applies JWTs to the accounts and clients of `server`. Made before the server's accounts.
+    """Applies JWTs to the accounts and clients of a server. Made before the server's accounts.
 
-    `sessions` are the server's clients by id. `limits_changed` is called for each account that is updated,
-    whose JetStream limits may have changed. `spawn` runs a coroutine as a task.
+    `sessions` are the server's clients by id. `options` returns the server's current options.
+    `limits_changed` is called for each account that is updated, whose JetStream limits may have changed.
+    `spawn` runs a coroutine as a task.
     """
 
     def __init__(
         self,
-        server: Host,
         opts: "Options",
+        server_name: str,
         sessions: "Mapping[int, Session]",
+        log: "Logger",
+        *,
+        options: "Callable[[], Options]",
         limits_changed: "Callable[[Account], None]",
         spawn: Spawn,
     ) -> None:
-        self._server = server
         self._opts = opts
         self._clients = sessions
+        self._log = log
+        self._options = options
         self._limits_changed = limits_changed
         self._spawn = spawn
-        self.mode = OperatorMode(opts, None, self, server.log)
-        self.inbox = SystemInbox(server.name)
+        self.accounts: Accounts
+        """The server's accounts, set before start()."""
+        self._events: Events | None = None
+        """None until serve()."""
+        self.mode = OperatorMode(opts, None, self, log)
+        self.inbox = SystemInbox(server_name)
         self._activations: dict[str, Timer] = {}
         """By importing account, the timer for the first activation token that expires."""
         self._failed: set[str] = set()
@@ -80,7 +73,7 @@ class Trust:
         self._announce()
         url = operators[0].nats.account_server_url if len(operators) == 1 else ""
         try:
-            mode.resolver = build_resolver(self._opts, url, self._server.log, self.inbox)
+            mode.resolver = build_resolver(self._opts, url, self._log, self.inbox)
         except ResolverError as exc:
             raise ServerError(str(exc)) from None
         if isinstance(mode.resolver, DirectoryResolver):
@@ -88,7 +81,7 @@ class Trust:
         await mode.start()
 
     def _announce(self) -> None:
-        log, operators = self._server.log, self.mode.operators
+        log, operators = self._log, self.mode.operators
         if operators:
             log.notice("Trusted Operators")
         for operator in operators:
@@ -102,7 +95,8 @@ class Trust:
     def serve(self, client: InternalClient, events: "Events") -> None:
         """Answer requests about JWTs, with a client of the system account."""
         self.inbox.client = client
-        ClaimsServices(self._spawn, self._server.log, self.mode, client, events)
+        self._events = events
+        ClaimsServices(self._spawn, self._log, self.mode, client, events)
 
     async def reload(self, opts: "Options") -> None:
         """Apply the options about JWTs, and read the JWTs again. Raises ServerError."""
@@ -120,40 +114,38 @@ class Trust:
 
     def update_accounts(self, accounts: Sequence[ClaimAccount]) -> None:
         """Build these accounts or change them in place, and update their clients."""
-        server = self._server
         self._failed.clear()
         for claim in accounts:
             self._disarm(claim.name)
-        affected = server.accounts.update_claims([claim.config() for claim in accounts])
+        affected = self.accounts.update_claims([claim.config() for claim in accounts])
         for name in affected:
             if known := self.mode.accounts.get(name):
                 known.incomplete = name in self._failed
         for claim in accounts:
-            account = server.accounts[claim.name]
+            account = self.accounts[claim.name]
             account.name_tag = claim.claims.name or claim.name
             if not claim.removed:  # else expire_account() closes them, with its own error
                 self._update_clients(claim, account)
             self._limits_changed(account)
 
     def _update_clients(self, claim: ClaimAccount, account: "Account") -> None:
-        for session in close_over_maximum(account, self._clients, self._server.log):
+        for session in close_over_maximum(account, self._clients, self._log):
             if isinstance(session.grant.user, JWTUser):
                 self._update_client(session, session.grant.user, claim)
 
     def _update_client(self, session: "Session", user: JWTUser, claim: ClaimAccount) -> None:
-        server, client = self._server, session.client
+        client, opts, log = session.client, self._options(), self._log
         if eviction := self.mode.recheck(user):
             if eviction.err == "Authorization Violation":
-                auth_violation(session, server.log, server.events)
+                auth_violation(session, log, self._events)
                 return
             if eviction.err:
-                session.rate_limit(server.log, "DBG", eviction.err)
-            session.close(server.log, eviction.reason, eviction.err or None)
+                session.rate_limit(log, "DBG", eviction.err)
+            session.close(log, eviction.reason, eviction.err or None)
             return
         if client is None:
             return
-        max_subs, max_payload = limits(session, server.opts)
-        opts = server.opts
+        max_subs, max_payload = limits(session, opts)
         client.set_limits(
             max_control_line=opts.max_control_line,
             max_payload=max_payload,
@@ -163,32 +155,32 @@ class Trust:
         )
         if 0 <= max_subs <= session.snapshot()["subscriptions"]:
             error = "maximum subscriptions exceeded"
-            session.rate_limit(server.log, "ERR", error)
-            session.close(server.log, ClosedState.MAX_SUBSCRIPTIONS_EXCEEDED, error)
+            session.rate_limit(log, "ERR", error)
+            session.close(log, ClosedState.MAX_SUBSCRIPTIONS_EXCEEDED, error)
         elif user.uses_default_permissions and user.permissions != claim.default_permissions:
             changed = replace(user, permissions=claim.default_permissions)
             session.grant = replace(
                 session.grant, user=changed, permissions=granted_permissions(changed, claim)
             )
-            client.set_permissions(permissions_of(session, server.log))
+            client.set_permissions(permissions_of(session, log))
 
     def expire_account(self, account: ClaimAccount) -> None:
         """Close the account's clients with "Account Authentication Expired"."""
         for session in self._sessions(account.name):
             error = "Account Authentication Expired"
-            session.rate_limit(self._server.log, "DBG", error)
-            session.close(self._server.log, ClosedState.AUTHENTICATION_EXPIRED, error)
+            session.rate_limit(self._log, "DBG", error)
+            session.close(self._log, ClosedState.AUTHENTICATION_EXPIRED, error)
 
     def forget_account(self, account: ClaimAccount) -> None:
         """Close the account's clients with "Authorization Violation", and delete the account."""
         sessions = self._sessions(account.name)
         self._disarm(account.name)
-        self._server.accounts.forget(account.name)
+        self.accounts.forget(account.name)
         for session in sessions:
-            auth_violation(session, self._server.log, self._server.events)
+            auth_violation(session, self._log, self._events)
 
     def _sessions(self, name: str) -> "list[Session]":
-        account = self._server.accounts.get(name)
+        account = self.accounts.get(name)
         return [self._clients[cid] for cid in account.clients] if account else []
 
     # -- exports and imports ---------------------------------------------------------------------------------
@@ -198,7 +190,7 @@ class Trust:
         if what.endswith("import"):
             self._failed.add(name)
         claim = self.mode.accounts.get(name)
-        self._server.log.debug(f"Error adding {what} to account [{claim or name}]: {why}")
+        self._log.debug(f"Error adding {what} to account [{claim or name}]: {why}")
 
     def check_activation(
         self, importer: str, exporter: str, item: StreamImport | ServiceImport, export: str
@@ -215,7 +207,7 @@ class Trust:
 
     def _activation_expired(self, importer: str) -> None:
         del self._activations[importer]
-        self._server.accounts.refresh([importer])
+        self.accounts.refresh([importer])
 
     def _disarm(self, name: str) -> None:
         if timer := self._activations.pop(name, None):

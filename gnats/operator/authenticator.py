@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from gnats.auth.account_jwt import AccountError, ClaimAccount
 from gnats.auth.authenticator import Authenticator, Denied
-from gnats.auth.callout import Callout, Host, Placement, Violation, deny_callouts
+from gnats.auth.callout import Callout, CalloutParts, Placement, Violation, deny_callouts
 from gnats.auth.user_jwt import seconds_left
 from gnats.client.grant import Grant, JWTUser
 from gnats.go.text import quote
@@ -28,9 +28,14 @@ class OperatorCallout(Callout):
     """
 
     def __init__(
-        self, server: Host, opts: Options, account: "Account", claim: ClaimAccount, mode: "OperatorMode"
+        self,
+        parts: CalloutParts,
+        opts: Options,
+        account: "Account",
+        claim: ClaimAccount,
+        mode: "OperatorMode",
     ) -> None:
-        super().__init__(server, opts, account, claim.name, claim.claims.nats.authorization.xkey)
+        super().__init__(parts, opts, account, claim.name, claim.claims.nats.authorization.xkey)
         self._claim = claim
         self._mode = mode
 
@@ -74,10 +79,10 @@ class JWTAuthenticator(Authenticator):
 
     takes_jwts = True
 
-    def __init__(self, server: Host, opts: Options, mode: "OperatorMode") -> None:
-        super().__init__(opts, server.log)
+    def __init__(self, parts: CalloutParts, opts: Options, mode: "OperatorMode") -> None:
+        super().__init__(opts, parts.log)
         self.required = self.nonce_required = True
-        self._server = server
+        self._parts = parts
         self._mode = mode
 
     def check(self, session: "Session") -> Coroutine[Any, Any, Grant]:
@@ -96,9 +101,8 @@ class JWTAuthenticator(Authenticator):
         grant = _grant(user)
         if claim.external_auth:
             if not claim.is_external_auth_user(user.user):
-                account = self._server.lookup_account(claim.name)
-                assert account is not None
-                callout = OperatorCallout(self._server, self._opts, account, claim, self._mode)
+                account = self._parts.accounts[claim.name]
+                callout = OperatorCallout(self._parts, self._opts, account, claim, self._mode)
                 grant = await callout.ask(session, grant, user.token)
             if grant.account == claim.name:
                 grant = replace(grant, permissions=deny_callouts(grant.permissions))

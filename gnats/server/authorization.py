@@ -6,18 +6,32 @@ from gnats.auth.authenticator import Authenticator
 from gnats.options.options import Options
 
 if TYPE_CHECKING:
-    from gnats.auth.callout import Host
+    from gnats.accounts.accounts import Accounts
+    from gnats.accounts.internal_clients import InternalClients
+    from gnats.log.logger import Logger
+    from gnats.nkeys.identity import Identity
     from gnats.operator.mode import OperatorMode
 
 
-def configure_authorization(server: "Host", opts: Options, mode: "OperatorMode | None") -> Authenticator:
-    """Return the authenticator of the server's clients; in operator mode (`mode`), JWTs define the users."""
+def configure_authorization(
+    opts: Options,
+    mode: "OperatorMode | None",
+    identity: "Identity",
+    accounts: "Accounts",
+    clients: "InternalClients",
+    log: "Logger",
+) -> Authenticator:
+    """Return the authenticator of a server's clients; in operator mode (`mode`), JWTs define the users."""
+    if not mode and not opts.auth_callout:
+        return Authenticator(opts, log)
+    from gnats.auth.callout import CalloutParts  # reads JWTs, as the modules below
+
+    parts = CalloutParts(identity, accounts, clients, log)
     if mode:
-        from gnats.operator.authenticator import JWTAuthenticator  # reads JWTs
+        from gnats.operator.authenticator import JWTAuthenticator
 
-        return JWTAuthenticator(server, opts, mode)
-    if opts.auth_callout:
-        from gnats.auth.config_callout import CalloutAuthenticator  # reads JWTs
+        return JWTAuthenticator(parts, opts, mode)
+    assert opts.auth_callout
+    from gnats.auth.config_callout import CalloutAuthenticator
 
-        return CalloutAuthenticator(server, opts, opts.auth_callout)
-    return Authenticator(opts, server.log)
+    return CalloutAuthenticator(parts, opts, opts.auth_callout)

@@ -3,8 +3,7 @@
 import asyncio
 import socket
 import time
-from collections import deque
-from collections.abc import Callable, Coroutine, Set
+from collections.abc import Callable, Coroutine, Iterable, Set
 from dataclasses import replace
 from functools import partial
 from types import TracebackType
@@ -13,41 +12,26 @@ from typing import TYPE_CHECKING, Any, Self
 from gnats.accounts.account import Account
 from gnats.accounts.accounts import Accounts
 from gnats.accounts.internal_clients import InternalClients
-from gnats.auth.authenticator import Authenticator, new_nonce
-from gnats.auth.connect import process_connect, process_info
+from gnats.auth.authenticator import Authenticator
+from gnats.auth.connect import Connector
 from gnats.client.session import Session
 from gnats.clock import time_ns, timeout
-from gnats.connection.closed_state import ClosedState
 from gnats.connection.info import Info
-from gnats.connection.log_lines import describe, trace_line
-from gnats.core.client import Client
-from gnats.core.net.connection import Connection
-from gnats.core.net.log_records import LogCode
-from gnats.core.runtime.inbox import (
-    EV_CLOSED,
-    EV_CONNECT,
-    EV_INFO,
-    EV_JETSTREAM,
-    EV_LATENCY,
-    EV_LOG,
-    EV_MSG,
-    EV_MSG_TRACE,
-    EV_RESPONSES,
-    EV_TRACE,
-)
-from gnats.core.runtime.kinds import CLIENT
+from gnats.core.runtime.inbox import EV_JETSTREAM
 from gnats.core.runtime.state import ServerState
 from gnats.errors import OptionError, ServerError
 from gnats.events.events import Events
 from gnats.go.hostport import parse_host_port
 from gnats.go.text import duration, join_host_port, os_error
 from gnats.log.logger import Logger, SilentLogger
-from gnats.nkeys.identity import ServerKeys, new_server_id
+from gnats.nkeys.identity import new_identity
 from gnats.options.options import Options
 from gnats.runtime.accept import AcceptLoop, listen_for_clients
-from gnats.runtime.pollers import Event, Pollers, io_threads
+from gnats.runtime.dispatch import EventTable
+from gnats.runtime.pollers import Pollers, io_threads
 from gnats.server.authorization import configure_authorization
 from gnats.server.banner import print_banner
+from gnats.server.clients import Clients
 from gnats.server.log import configure_logger, logs_somewhere
 from gnats.server.system_services import Services
 from gnats.system.paths import write_pid_file
@@ -70,8 +54,6 @@ LOOPBACK = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 CLOSE_TIMEOUT = 5.0
 """Seconds that a shutdown waits for clients to read their queued bytes, before it drops these."""
 
-_RATE_LIMITED = frozenset((LogCode.LOG_AUTH_TIMEOUT, LogCode.LOG_PRODUCER_STALLED))
-
 
 class Server:
     """A NATS server in the running event loop, on loopback unless the options name a host.
@@ -90,10 +72,7 @@ class Server:
         self.log = log or _make_log(opts)
         self.read_options: Callable[[], Options] | None = None
         """Reads the options for a reload, in a thread; None: a reload reads the configuration file."""
-        self.keys = ServerKeys() if opts.accounts_by_jwt or opts.auth_callout else None
-        """Keys that sign and seal requests to auth callouts; with them, the id is the public signing key."""
-        self.id = self.keys.signing.public_key if self.keys else new_server_id()
-        self.name = opts.server_name or self.id
+        self.identity = new_identity(opts.server_name, keys=bool(opts.accounts_by_jwt or opts.auth_callout))
         self.start_time = time_ns()
         self.config_time = self.start_time
         self.state = ServerState()
@@ -104,23 +83,23 @@ class Server:
         self.state.max_traced_msg_len = max(opts.max_traced_msg_len, 0)
         self.state.no_fast_producer_stall = opts.no_fast_producer_stall
         self.clients: dict[int, Session] = {}
+        """The clients by connection id, without refused connections."""
         self._tasks: set[asyncio.Task[None]] = set()
         self.trust: Trust | None = None
         if opts.accounts_by_jwt:
             self.trust = self._read_jwts(opts)
             self.accounts = Accounts(opts, self.name, self.trust.check_activation, self.trust.complain)
+            self.trust.accounts = self.accounts
         else:
             self.accounts = Accounts(opts, self.name, log_error=self.log.error)
         self.global_account = self.accounts.global_account
         self.system_account = self.accounts.system_account
-        self.internal_clients = InternalClients(self.state, self.log, self.system_account)
+        self._closed = asyncio.Event()
+        self.internal_clients = InternalClients(self.state, self.log, self.system_account, self._closed.set)
         self.events: Events | None = None
         self.jetstream: JetStream | None = None
         self.js_engine: Engine | None = None
         """JetStream's half of the data plane. Made when JetStream starts first; stays when it is disabled."""
-        self.auth: Authenticator = configure_authorization(self, opts, self.operator_mode)
-        self.closed_clients: deque[Session] = deque(maxlen=max(opts.max_closed_clients, 0))
-        self.total_clients = 0
         self.http_requests: dict[str, int] = {}
         self.pollers: Pollers | None = None
         self.on_state: Callable[[str], object] | None = None
@@ -135,14 +114,28 @@ class Server:
             max_payload=opts.max_payload,
             jetstream=opts.jetstream.enabled,
             domain=opts.jetstream.domain,
-            auth_required=self.auth.required,
-            xkey=self.keys.curve.public_key if self.keys else "",
+            xkey=self.identity.keys.curve.public_key if self.identity.keys else "",
         )
-        self.tls: ClientTLS | None = None
-        self._others: dict[int, Session] = {}  # refused connections
-        self._closed = asyncio.Event()
+        self._connector = Connector(
+            self._configure_authorization(opts),
+            self._info,
+            self.accounts,
+            self.log,
+            options=lambda: self.opts,
+            events=lambda: self.events,
+            spawn=self.spawn,
+        )
+        self._info.auth_required = self.auth.required
+        self._clients = Clients(
+            self.clients,
+            self._connector,
+            self.state,
+            self.global_account,
+            self.internal_clients.next_cid,
+            self._closed.set,
+            most_closed=max(opts.max_closed_clients, 0),
+        )
         self._began = False
-        self._accepting = False
         self._listener: AcceptLoop | None = None
         self._monitor: Monitor | None = None
         self._profiler: Profiler | None = None
@@ -159,9 +152,37 @@ class Server:
     def _read_jwts(self, opts: Options) -> "Trust":
         from gnats.operator.apply import Trust
 
-        return Trust(self, opts, self.clients, self._reconfigure_jetstream, self.spawn)
+        return Trust(
+            opts,
+            self.name,
+            self.clients,
+            self.log,
+            options=lambda: self.opts,
+            limits_changed=self._reconfigure_jetstream,
+            spawn=self.spawn,
+        )
+
+    def _configure_authorization(self, opts: Options) -> Authenticator:
+        accounts, clients = self.accounts, self.internal_clients
+        return configure_authorization(opts, self.operator_mode, self.identity, accounts, clients, self.log)
 
     # -- properties and look-ups -----------------------------------------------------------------------------
+
+    @property
+    def id(self) -> str:
+        return self.identity.id
+
+    @property
+    def name(self) -> str:
+        return self.identity.name
+
+    @property
+    def auth(self) -> Authenticator:
+        return self._connector.auth
+
+    @property
+    def tls(self) -> "ClientTLS | None":
+        return self._clients.tls
 
     @property
     def port(self) -> int:
@@ -176,7 +197,7 @@ class Server:
     @property
     def accepting(self) -> bool:
         """Whether the client port is open: from the end of start() to lame duck mode or shutdown."""
-        return self._accepting
+        return self._clients.accepting
 
     @property
     def client_url(self) -> str:
@@ -194,6 +215,16 @@ class Server:
         return len(self.clients)
 
     @property
+    def total_clients(self) -> int:
+        """The number of clients since the start."""
+        return self._clients.total
+
+    @property
+    def closed_clients(self) -> Iterable[Session]:
+        """The clients that were closed last."""
+        return self._clients.closed
+
+    @property
     def num_subscriptions(self) -> int:
         """The number of subscriptions in all accounts, including the server's own."""
         return sum(account.sublist.count() for account in self.accounts.values())
@@ -203,10 +234,6 @@ class Server:
         from gnats.monitor.pages.varz import varz
 
         return varz(self)
-
-    def client_info(self, session: Session, **changes: object) -> bytes:
-        """Return the INFO line for a client; `changes` override fields of the INFO."""
-        return self._info.line(client_id=session.cid, client_ip=session.host, **changes)
 
     def lookup_account(self, name: str) -> Account | None:
         """Return the account of that name, None for an unknown one."""
@@ -263,7 +290,11 @@ class Server:
             except OSError as exc:
                 reason = f"open {opts.pid_file}: {os_error(exc)}"
                 raise ServerError(f"Could not write pidfile: {reason}") from exc
-        self.pollers = Pollers(self.state, io_threads(opts.io_threads), self._on_event, self.log)
+        events = EventTable()
+        for part in (self.accounts, self.internal_clients, self._clients):
+            part.serve(events)
+        events.on(EV_JETSTREAM, self._on_jetstream_event)
+        self.pollers = Pollers(self.state, io_threads(opts.io_threads), events.handle, self.log)
         self.internal_clients.poller = self.pollers.internal
         self.accounts.no_events = self._let_go_of_streams
         if self.trust:
@@ -277,8 +308,8 @@ class Server:
         if opts.jetstream.enabled:
             await self.enable_jetstream()
         sock = await listen_for_clients(opts.host, max(opts.port, 0))
-        self._accepting = True
-        self._listener = AcceptLoop(sock, "Client", self.create_client, self.log)
+        self._clients.accept(self.pollers)
+        self._listener = AcceptLoop(sock, "Client", self._clients.create_client, self.log)
         self.log.notice(f"Listening for client connections on {join_host_port(opts.host, self.port)}")
         if self.tls:
             self.tls.announce()
@@ -348,8 +379,7 @@ class Server:
                 self.events.close()
                 self.events = None
             self.pollers.hurry()
-            for session in list(self.clients.values()):
-                session.close(self.log, ClosedState.SERVER_SHUTDOWN)
+            self._clients.close()
             self.internal_clients.close()
             closed = await self._wait_for_closed()
             self.pollers.stop(close=closed, before=self.js_engine.close if self.js_engine else None)
@@ -366,35 +396,30 @@ class Server:
         for _ in range(2):
             try:
                 async with timeout(CLOSE_TIMEOUT):
-                    while self.clients or self._others or self.internal_clients:
+                    while self._clients or self.internal_clients:
                         self._closed.clear()
                         await self._closed.wait()
                 return True
             except TimeoutError:
-                self.log.warn(
-                    f"Dropping what {len(self.clients) + len(self._others)} connections do not read"
-                )
-                for session in [*self.clients.values(), *self._others.values()]:
-                    if session.client:
-                        session.client.abort()
+                self._clients.abort()
         return False
 
     def stop_accepting(self) -> None:
         """Close the client port; established connections stay."""
-        self._accepting = False
+        self._clients.stop_accepting()
         self._listening.pop("nats", None)
         if self._listener:
             self._listener.close()
 
     def lame_duck_mode(self) -> None:
         """Close the client port, then the clients one by one, then shut down. Cannot be undone."""
-        if self._accepting:
+        if self.accepting:
             from gnats.server.lame_duck import LameDuck
 
             self.tell("lame duck")
             self.log.notice("Entering lame duck mode, stop accepting new clients")
             self.stop_accepting()
-            ldm_info = partial(self.client_info, ldm=True)
+            ldm_info = partial(self._connector.client_info, ldm=True)
             self._lame_duck = LameDuck(self.clients, self.opts, self.log, ldm_info, self.shutdown)
             if self.events:
                 self.events.lame_duck()
@@ -437,11 +462,11 @@ class Server:
         """Use these TLS contexts (None: no TLS) for new connections, and announce TLS in INFO."""
         if self.tls:
             self.tls.close()
-        self.tls, info = tls, self._info
+        self._clients.tls, info = tls, self._info
         info.tls_required = bool(tls and not tls.mixed)
         info.tls_available = bool(tls and tls.mixed)
         info.tls_verify = bool(tls and tls.context.verify)
-        if tls and self._accepting:
+        if tls and self.accepting:
             tls.report_blocked()
 
     # -- JetStream -------------------------------------------------------------------------------------------
@@ -497,12 +522,36 @@ class Server:
         if self.jetstream:
             self.jetstream.reconfigure_soon(account)
 
+    def _on_jetstream_event(self, source: object, a: int, b: int, data: object) -> None:
+        if self.jetstream:
+            self.jetstream.shared.on_event(source, a, b, data)
+
     # -- clients ---------------------------------------------------------------------------------------------
 
     def _start_system_account(self, account: Account) -> None:
         client = self.internal_clients.new(account)
-        self.events = Events(self, self.accounts, client, self.internal_clients, self._stats)
-        Services(self, self, client, self.events)
+        self.events = Events(
+            self.identity,
+            self.accounts,
+            client,
+            self.internal_clients,
+            options=lambda: self.opts,
+            jetstream=lambda: self.jetstream,
+            stats=self._stats,
+        )
+        Services(
+            client,
+            self.events,
+            self,
+            self.accounts,
+            self.clients,
+            self.log,
+            options=lambda: self.opts,
+            spawn=self.spawn,
+            reload=self.reload,
+            disconnect=self._clients.disconnect,
+            lame_duck=self._clients.lame_duck,
+        )
         self.accounts.measured = self._measured
         if self.trust:
             self.trust.serve(client, self.events)
@@ -525,75 +574,13 @@ class Server:
             self._latency = Latency(self.name, self.clients, self.internal_clients)
         self._latency.measured(account, wanted, status, data)
 
-    def create_client(self, sock: socket.socket, host: str, port: int) -> None:
-        """Make a client of an accepted socket, queue its INFO and give it to a poller. Owns `sock`."""
-        if not self._accepting or self.pollers is None:
-            sock.close()
-            return
-        opts, log = self.opts, self.log
-        if host.startswith("::ffff:") and "." in host:  # IPv4 through an IPv6 socket
-            host = host[7:]
-        client = Client(
-            CLIENT,
-            sock.fileno(),
-            self.internal_clients.next_cid(),
-            self.pollers.choose(),
-            self.state,
-            max_control_line=opts.max_control_line,
-            max_payload=max(opts.max_payload, -1),
-            max_pending=opts.max_pending,
-            max_subs=opts.max_subs or -1,
-            write_deadline=opts.write_deadline,
-            ping_interval=opts.ping_interval,
-            ping_max=max(opts.ping_max, -1),
-        )
-        sock.detach()
-        nonce = new_nonce() if self.auth.nonce_required else ""
-        session = Session(client, host, port, self.global_account, nonce)
-        self.total_clients += 1
-        if log.debug_on:
-            log.debug(f"{session} - Client connection created")
-        client.register(self.global_account)
-        info = partial(self.client_info, session, nonce=nonce)
-        expect_connect, auth_timeout = self.auth.required, opts.auth_timeout
-        if len(self.clients) >= opts.max_conn:
-            error = "maximum connections exceeded"
-            self._others[client.cid] = session
-            greeting = self.tls.greeting(info) if self.tls else info()
-            client.refuse(greeting, ClosedState.MAX_CONNECTIONS_EXCEEDED, error)
-            session.rate_limit(log, "ERR", error)
-            return
-        self.clients[client.cid] = session
-        self.global_account.clients[client.cid] = session  # until its CONNECT names another account
-        if self.tls:
-            self.tls.start(client, info, expect_connect=expect_connect, auth_timeout=auth_timeout)
-        else:
-            client.start(info(), expect_connect=expect_connect, auth_timeout=auth_timeout)
-
     def disconnect_client_by_id(self, cid: int) -> None:
-        """Close a client's connection.
-
-        Raises KeyError for an unknown client.
-        """
-        if cid not in self.clients:
-            raise KeyError("no such client or leafnode id")
-        self.clients[cid].close(self.log, ClosedState.KICKED)
+        """Close a client's connection. Raises KeyError for an unknown client."""
+        self._clients.disconnect(cid)
 
     def ldm_client_by_id(self, cid: int) -> None:
-        """Send a client an INFO with `ldm`, so that it reconnects to another server.
-
-        Raises KeyError for an unknown client, and for one that cannot be sent an INFO (yet).
-        """
-        session = self.clients.get(cid)
-        if session is None or session.client is None:
-            raise KeyError("no such client id")
-        if not session.takes_info():
-            raise KeyError(
-                "client does not support Lame Duck Mode or is not ready to receive the notification"
-            )
-        if self.log.debug_on:
-            self.log.debug(f"{session} - Sending Lame Duck Mode info to client")
-        session.client.enqueue_proto(self.client_info(session, ldm=True))
+        """Send a client the INFO of lame duck mode, as Clients.lame_duck()."""
+        self._clients.lame_duck(cid)
 
     # -- reload ----------------------------------------------------------------------------------------------
 
@@ -629,14 +616,14 @@ class Server:
         ServerError, and the old options stay.
         """
         from gnats.options.reloadable import LOG_OPTIONS, diff_options
-        from gnats.server.reload import reload_clients
+        from gnats.server.reload import ClientReload
 
         self._require_running()
         old, before = replace(self.opts, port=self.port), self.auth
         if new.port <= 0:  # any free port: keep the current one
             new = replace(new, port=old.port)
         changed = diff_options(old, new)
-        auth = configure_authorization(self, new, self.operator_mode)
+        auth = self._configure_authorization(new)
         tls = self.make_tls(new)
         if "TLSConfig" not in changed and tls and self.tls and tls.digest != self.tls.digest:
             changed["TLSConfig"] = "Reloaded: tls = enabled"  # the same files, with other certificates
@@ -653,7 +640,7 @@ class Server:
                 log.close()
             raise
 
-        self.opts, self.auth = new, auth
+        self.opts, self._connector.auth = new, auth
         self.use_tls(tls)
         self.update_info()
         self._apply_options(changed.keys())
@@ -665,7 +652,8 @@ class Server:
         if old.jetstream.enabled or new.jetstream.enabled:
             await self._reload_jetstream(changed.keys())
 
-        await reload_clients(self, changed.keys(), before)
+        by_jwt = self.operator_mode is not None
+        await ClientReload(self._connector, self.clients, changed.keys(), before, by_jwt=by_jwt).run()
         digest = f"({new.config_digest})" if new.config_digest else ""
         self.log.notice(f"Reloaded server configuration {digest}")
 
@@ -708,7 +696,7 @@ class Server:
         if "MaxConn" in changed:
             from gnats.server.reload import close_clients_over_maximum
 
-            close_clients_over_maximum(self)
+            close_clients_over_maximum(self.clients, opts.max_conn, log)
         if changed & {"Tags", "Metadata"} and self.events:
             self.events.statsz_update()
 
@@ -755,84 +743,6 @@ class Server:
             self._monitor.reload_tls()
         if self._profiler:
             self._profiler.set_block_profile_rate(self.opts.prof_block_rate)
-
-    def _on_event(self, event: Event) -> bool:
-        """Handle an event of a poller; return True when the poller may resume a connection that waits."""
-        kind, client, a, b, data = event
-        cid = client.cid if isinstance(client, Connection) else 0
-        session = self.clients.get(cid) or self._others.get(cid)
-        if kind == EV_RESPONSES:
-            self.accounts.expect_responses(a)
-        elif kind == EV_LATENCY:
-            if isinstance(data, bytes):
-                self.accounts.report(a, b, data)
-        elif kind == EV_CLOSED:
-            self._remove(cid, ClosedState(a), b, data if isinstance(data, bytes) else b"")
-        elif kind == EV_MSG:
-            if isinstance(data, tuple):
-                self.internal_clients.process_message(cid, a, data)
-        elif kind == EV_JETSTREAM:
-            if self.jetstream:
-                self.jetstream.shared.on_event(client, a, b, data)
-        elif session is None:
-            # The event is about one of the server's own clients.
-            if kind == EV_LOG and a == LogCode.LOG_OUT_OF_MEMORY and isinstance(data, bytes):
-                self.log.log(*describe(client, a, b, data))
-            return False
-        elif not isinstance(data, bytes):
-            if kind in (EV_CONNECT, EV_INFO):  # the poller had no memory for the verb: it cannot be answered
-                session.close(self.log, ClosedState.READ_ERROR)
-            return False
-        elif kind == EV_LOG and a == LogCode.LOG_LEFT_OUT:
-            session.log_left_out(self.log)
-        elif kind == EV_LOG:
-            level, text = describe(client, a, b, data)
-            if a in _RATE_LIMITED:
-                session.rate_limit(self.log, level, text)
-            elif a == LogCode.LOG_SUBSCRIPTION_REMOVED:
-                user = session.auth_user() or 'User "N/A"'
-                self.log.log(level, f"{text} for {user} - not authorized")
-            else:
-                self.log.log(level, f"{session} - {text}")
-        elif kind == EV_TRACE:
-            self.log.trace(f"{session} - {trace_line(a, b, data)}")
-        elif kind == EV_MSG_TRACE:
-            if self.events:
-                from gnats.events.msgtrace import publish  # the first traced message loads it
-
-                publish(self.clients, self.events, session, data)
-        elif cid not in self.clients:  # a refused connection, which is being closed
-            return False
-        elif kind in (EV_CONNECT, EV_INFO):
-            assert isinstance(client, Client)
-            try:
-                if kind == EV_CONNECT:
-                    process_connect(self, session, data)
-                else:
-                    process_info(session, data, self.log)
-            except MemoryError:  # the client would wait for an answer for ever
-                self.log.error(f"{session} - Out of memory - Closing")
-                client.close_connection(ClosedState.READ_ERROR)
-            return True
-        return False
-
-    def _remove(self, cid: int, reason: ClosedState, num_subs: int, subs: bytes) -> None:
-        session = self.clients.pop(cid, None) or self._others.pop(cid, None)
-        self._closed.set()
-        if session is None:
-            self.internal_clients.closed(cid)
-            return
-        account = session.account
-        was_in = cid in account.clients
-        session.tell_left_out(self.log)
-        session.closed(reason, num_subs, subs)
-        self.closed_clients.append(session)
-        if self.events:
-            if was_in:
-                self.events.conns_update(account)
-            self.events.disconnected(session)
-        if self.log.debug_on:
-            self.log.debug(f"{session} - Client connection closed: {reason}")
 
 
 def _make_log(opts: Options) -> Logger:

@@ -3,9 +3,9 @@
 import binascii
 import json
 from base64 import b64decode
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from gnats.accounts.internal_client import InternalClient, Message
 from gnats.errors import FilteredError, OptionError, RequestError, ServerError
@@ -59,48 +59,42 @@ ACCOUNT_PAGES = ("SUBSZ", "CONNZ", "LEAFZ", "JSZ", "INFO")
 Answer = Callable[[Message], "Steps[object]"]
 
 
-class Host(Protocol):
-    """The server whose services these are. A reload replaces `opts`."""
-
-    @property
-    def id(self) -> str: ...
-    @property
-    def name(self) -> str: ...
-    @property
-    def opts(self) -> "Options": ...
-    @property
-    def log(self) -> "Logger": ...
-    @property
-    def accounts(self) -> "Accounts": ...
-    @property
-    def clients(self) -> "Mapping[int, Session]": ...
-
-    def spawn(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
-        """Run a coroutine as a task, until the server shuts down."""
-
-    def disconnect_client_by_id(self, cid: int) -> None:
-        """Close a client's connection. Raises KeyError for an unknown one."""
-
-    def ldm_client_by_id(self, cid: int) -> None:
-        """Send a client the INFO of lame duck mode. Raises KeyError when there is none to send it to."""
-
-    async def reload(self) -> None:
-        """Reload the configuration. Raises OptionError, ServerError."""
-
-
 class Services:
     """Answer the requests that arrive in the system account.
 
-    `client` subscribes and answers. `pages` is the same server as the monitoring pages see it.
+    `client` subscribes and answers. `pages` is the server as the monitoring pages see it. `sessions` are the
+    clients by id. `options` returns the current options. `spawn` runs a coroutine as a task, until the server
+    shuts down. `reload` reloads the configuration, and raises OptionError or ServerError. `disconnect` closes
+    a client by its id, `lame_duck` sends it the INFO of lame duck mode; both raise KeyError for an unknown
+    one.
     """
 
-    def __init__(self, server: Host, pages: "PagesServer", client: InternalClient, events: Events) -> None:
-        self._server = server
-        self._pages = pages
-        self._events = events
+    def __init__(
+        self,
+        client: InternalClient,
+        events: Events,
+        pages: "PagesServer",
+        accounts: "Accounts",
+        sessions: "Mapping[int, Session]",
+        log: "Logger",
+        *,
+        options: "Callable[[], Options]",
+        spawn: "Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]",
+        reload: Callable[[], Awaitable[None]],
+        disconnect: Callable[[int], None],
+        lame_duck: Callable[[int], None],
+    ) -> None:
         self._client = client
-        self._turns = Turns(server.clients, server.spawn, server.log)
-        me = f"$SYS.REQ.SERVER.{server.id}"
+        self._events = events
+        self._pages = pages
+        self._accounts = accounts
+        self._sessions = sessions
+        self._log = log
+        self._options = options
+        self._spawn = spawn
+        self._reload_server = reload
+        self._turns = Turns(sessions, spawn, log)
+        me = f"$SYS.REQ.SERVER.{events.server_id}"
         self._on("$SYS.REQ.SERVER.PING", self._statsz)
         for prefix in (me, "$SYS.REQ.SERVER.PING"):
             self._on(f"{prefix}.STATSZ", self._statsz)
@@ -109,8 +103,8 @@ class Services:
             for name in SERVER_PAGES:
                 self._serve(f"{prefix}.{name}", name.capitalize(), partial(self._page, name))
         self._on(f"{me}.RELOAD", self._reload)
-        self._on(f"{me}.KICK", lambda request: self._about_client(request, server.disconnect_client_by_id))
-        self._on(f"{me}.LDM", lambda request: self._about_client(request, server.ldm_client_by_id))
+        self._on(f"{me}.KICK", lambda request: self._about_client(request, disconnect))
+        self._on(f"{me}.LDM", lambda request: self._about_client(request, lame_duck))
         for name in ACCOUNT_PAGES:
             what = "AccInfo" if name == "INFO" else name.capitalize()
             self._serve(f"$SYS.REQ.ACCOUNT.*.{name}", what, partial(self._account_page, name))
@@ -167,9 +161,9 @@ class Services:
         """Whether the request's filter excludes this server. Raises JSONError."""
         if not request.payload:
             return False
-        server, opts = self._server, self._server.opts
+        opts = self._options()
         options: dict[str, Any] = unmarshal(request.payload, FILTER, what)
-        for key, mine in (("server_name", server.name), ("host", opts.host), ("cluster", "")):
+        for key, mine in (("server_name", self._events.server_name), ("host", opts.host), ("cluster", "")):
             wanted = options.get(key)
             if wanted and (wanted != mine if options.get("exact_match") else wanted not in mine):
                 return True
@@ -205,10 +199,10 @@ class Services:
             self._events.statsz_update(now=True)
 
     def _idz(self, request: Message) -> None:
-        server = self._server
+        events = self._events
         if request.reply:
-            me = {"name": server.name, "host": server.opts.host, "id": server.id}
-            self._events.respond(request.reply, me)
+            me = {"name": events.server_name, "host": self._options().host, "id": events.server_id}
+            events.respond(request.reply, me)
 
     def _profilez(self, request: Message) -> None:
         try:
@@ -224,15 +218,15 @@ class Services:
         async def answer() -> None:
             self._respond(request, {"data": await profilez(options)})
 
-        self._server.spawn(answer())
+        self._spawn(answer())
 
     def _reload(self, request: Message) -> None:
         if self._wanted(request):
-            self._server.spawn(self._reload_and_answer(request))
+            self._spawn(self._reload_and_answer(request))
 
     async def _reload_and_answer(self, request: Message) -> None:
         try:
-            await self._server.reload()
+            await self._reload_server()
         except (OptionError, ServerError) as exc:
             self._fail(request, 500, str(exc))
         else:
@@ -242,7 +236,7 @@ class Services:
         try:
             cid = unmarshal(request.payload, {"cid": "uint64"}, "KickClientReq").get("cid", 0)
         except JSONError as exc:
-            self._server.log.error(f"SYSTEM - Error unmarshalling kick client request: {exc}")
+            self._log.error(f"SYSTEM - Error unmarshalling kick client request: {exc}")
             return
         assert isinstance(cid, int)
         if self._wanted(request):
@@ -280,18 +274,18 @@ class Services:
         try:
             asked = unmarshal(request.payload, {"acc": "string"}, "accNumConnsReq") if request.payload else {}
         except JSONError as exc:
-            self._server.log.error(f"SYSTEM - Error unmarshalling account connections request message: {exc}")
+            self._log.error(f"SYSTEM - Error unmarshalling account connections request message: {exc}")
             return
         if asked.get("acc", name) != name:
-            self._server.log.error("SYSTEM - Error unmarshalled account does not match subject")
+            self._log.error("SYSTEM - Error unmarshalled account does not match subject")
             return
-        account = self._server.accounts.get(name)
+        account = self._accounts.get(name)
         if account and request.reply and account.clients:
             self._events.send_conns(account, request.reply.decode(errors="replace"))
 
     def _nsubs(self, request: Message) -> None:
         if not request.payload:
-            self._server.log.error("SYSTEM - request requires a body")
+            self._log.error("SYSTEM - request requires a body")
             return
         try:
             asked: dict[str, Any] = unmarshal(
@@ -299,15 +293,15 @@ class Services:
             )
             queue = b64decode(asked["queue"], validate=True) if "queue" in asked else None
         except (JSONError, binascii.Error) as exc:
-            self._server.log.error(f"SYSTEM - Error unmarshalling account nsubs request message: {exc}")
+            self._log.error(f"SYSTEM - Error unmarshalling account nsubs request message: {exc}")
             return
-        account = self._server.accounts.get(asked.get("acc", ""))
+        account = self._accounts.get(asked.get("acc", ""))
         if account and account.clients and request.reply:
             self._count_subscribers(request, account, asked.get("subject", ""), queue)
 
     def _debug_subscribers(self, request: Message) -> None:
-        session = self._server.clients.get(request.producer)
-        account = self._server.accounts.get(request.account_name)
+        session = self._sessions.get(request.producer)
+        account = self._accounts.get(request.account_name)
         if session and account and request.reply:
             subject, *queue = request.payload.decode(errors="replace").strip().split(" ")
             self._count_subscribers(request, account, subject, queue[0].encode() if queue else None)
@@ -324,7 +318,7 @@ class Services:
         self._turns.begin(request.producer, count())
 
     def _user_info(self, request: Message) -> None:
-        session = self._server.clients.get(request.producer)
+        session = self._sessions.get(request.producer)
         if session is None or not request.reply:  # the client has gone, or wants no answer
             return
         asked_as: dict[str, object] = json.loads(request.asker or b"{}")

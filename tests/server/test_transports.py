@@ -13,7 +13,7 @@ from support.wire import Closed
 from gnats.connection.closed_state import ClosedState
 from gnats.core.client import Client
 from gnats.core.net.transport_probe import disturb
-from gnats.server import server
+from gnats.server import clients
 
 from .conftest import Connect, Start
 from .peer import Log, Peer
@@ -44,21 +44,12 @@ def disturbed(monkeypatch: pytest.MonkeyPatch) -> Disturb:
     """Put a disturbing transport into connections that a server accepts from now on."""
 
     def disturbed(most: int, **failing: int) -> None:
-        class Disturbing(type):
-            """Replaces Client, which cannot be subclassed: isinstance() accepts Clients."""
+        def make(*args: Any, **options: Any) -> Client:
+            client = Client(*args, **options)
+            disturb(client, most, **failing)
+            return client
 
-            def __call__(cls, *args: Any, **options: Any) -> Client:
-                client = Client(*args, **options)
-                disturb(client, most, **failing)
-                return client
-
-            def __instancecheck__(cls, instance: object) -> bool:
-                return isinstance(instance, Client)
-
-        class Disturbed(metaclass=Disturbing):
-            pass
-
-        monkeypatch.setattr(server, "Client", Disturbed)
+        monkeypatch.setattr(clients, "Client", make)
 
     return disturbed
 

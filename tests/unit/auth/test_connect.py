@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from gnats.accounts.account import Account
+from gnats.accounts.accounts import Accounts
 from gnats.auth.authenticator import Authenticator
-from gnats.auth.connect import process_connect, process_info, remove_secrets_from_trace
+from gnats.auth.connect import Connector, remove_secrets_from_trace
 from gnats.client.grant import Grant
 from gnats.client.session import Session
 from gnats.connection.closed_state import ClosedState
@@ -40,29 +41,35 @@ class Client:
         self.calls.append(("close", (reason, err)))
 
 
+class Info:
+    """INFO's fields as JSON, without the unchanged ones."""
+
+    def line(self, **changes: object) -> bytes:
+        return json.dumps(changes).encode()
+
+
 class Server:
     """The part of a server that CONNECT needs."""
 
     def __init__(self, opts: Options | None = None, *, trace: bool = False) -> None:
-        self.opts = opts or Options()
+        opts = opts or Options()
         self.lines: list[str] = []
         self.log = Logger(lambda line: self.lines.append(line.decode()), logtime=False, trace=trace)
-        self.events = None
-        self.auth = Authenticator(self.opts, self.log)
         self.tasks: list[asyncio.Task[None]] = []
-
-        self.accounts = {name: Account(name) for name in ("$G", "$SYS")}
-        self.system_account = self.accounts["$SYS"]
-
-    def lookup_account(self, name: str) -> Account:
-        return self.accounts[name]
+        self.auth = Authenticator(opts, self.log)
+        self.connector = Connector(
+            self.auth,
+            Info(),  # type: ignore[arg-type]
+            Accounts(Options()),
+            self.log,
+            options=lambda: opts,
+            events=lambda: None,
+            spawn=self.spawn,
+        )
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         self.tasks.append(asyncio.create_task(work))
         return self.tasks[-1]
-
-    def client_info(self, session: Session, **changes: object) -> bytes:
-        return json.dumps({"cid": session.cid} | changes).encode()
 
     @property
     def logged(self) -> list[str]:
@@ -81,7 +88,7 @@ def session(client: Client) -> Session:
 
 def connect(server: Server, session: Session, *args: str) -> None:
     for arg in args:
-        process_connect(server, session, arg.encode())  # type: ignore[arg-type]
+        server.connector.process_connect(session, arg.encode())
 
 
 def test_a_client_goes_on_with_what_it_asked_for(client: Client, session: Session) -> None:
@@ -93,7 +100,8 @@ def test_a_client_goes_on_with_what_it_asked_for(client: Client, session: Sessio
     ((name, options),) = client.calls
     assert name == "connected"
     assert json.loads(options.pop("connect_info")) == {
-        "cid": 7,
+        "client_id": 7,
+        "client_ip": "127.0.0.1",
         "connect_info": True,
         "remote_account": "$G",
         "acc_is_sys": False,
@@ -300,14 +308,14 @@ async def test_a_decision_that_fails_ends_the_connection(client: Client, session
 
 
 def test_a_client_that_sends_info_goes_on(client: Client, session: Session) -> None:
-    process_info(session, b'{"server_id":"x","port":1}', Server().log)
+    Server().connector.process_info(session, b'{"server_id":"x","port":1}')
     assert client.calls == [("resume", None)]
 
 
 @pytest.mark.parametrize("arg", [b"x", b"[]", b'{"port":"1"}', b'{"connect_urls":"a"}'])
 def test_a_client_whose_info_is_none_is_closed(client: Client, session: Session, arg: bytes) -> None:
     server = Server()
-    process_info(session, arg, server.log)
+    server.connector.process_info(session, arg)
     assert client.calls == [("close", (ClosedState.PROTOCOL_VIOLATION, None))]
     assert server.logged[0].startswith("[ERR] 127.0.0.1:5000 - cid:7 - ")
 

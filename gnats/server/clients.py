@@ -1,0 +1,252 @@
+"""The clients of a server (server.go, client.go): made of accepted sockets, logged, forgotten when closed."""
+
+import socket
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING
+
+from gnats.auth.authenticator import new_nonce
+from gnats.auth.connect import Connector
+from gnats.client.session import Session
+from gnats.connection.closed_state import ClosedState
+from gnats.connection.log_lines import describe, trace_line
+from gnats.core.client import Client
+from gnats.core.net.connection import Connection
+from gnats.core.net.log_records import LogCode
+from gnats.core.runtime.inbox import EV_CLOSED, EV_CONNECT, EV_INFO, EV_LOG, EV_MSG_TRACE, EV_TRACE
+from gnats.core.runtime.kinds import CLIENT
+
+if TYPE_CHECKING:
+    from gnats.accounts.account import Account
+    from gnats.core.runtime.state import ServerState
+    from gnats.runtime.dispatch import EventTable
+    from gnats.runtime.pollers import Pollers
+    from gnats.tls.context import ClientTLS
+
+_RATE_LIMITED = frozenset((LogCode.LOG_AUTH_TIMEOUT, LogCode.LOG_PRODUCER_STALLED))
+
+
+class Clients:
+    """The connections of clients, and the last ones that were closed.
+
+    `clients`, empty at first, gets the clients by connection id, but not those that are refused. `connector`
+    answers their CONNECTs. `next_cid` returns an unused connection id. `gone` is called when a
+    connection has gone. `most_closed` closed ones are kept.
+    """
+
+    def __init__(
+        self,
+        clients: dict[int, Session],
+        connector: Connector,
+        state: "ServerState",
+        account: "Account",
+        next_cid: Callable[[], int],
+        gone: Callable[[], object],
+        most_closed: int,
+    ) -> None:
+        self._connector = connector
+        self._log = connector.log
+        self._state = state
+        self._account = account
+        """The account of clients whose CONNECT has named no other one yet."""
+        self._next_cid = next_cid
+        self._pollers: Pollers | None = None
+        self._gone = gone
+        self.tls: ClientTLS | None = None
+        self.open = clients
+        self.refused: dict[int, Session] = {}
+        self.closed: deque[Session] = deque(maxlen=most_closed)
+        self.total = 0
+
+    def __bool__(self) -> bool:
+        return bool(self.open or self.refused)
+
+    # -- life ------------------------------------------------------------------------------------------------
+
+    @property
+    def accepting(self) -> bool:
+        """Whether create_client() makes clients."""
+        return self._pollers is not None
+
+    def accept(self, pollers: "Pollers") -> None:
+        """Make clients of accepted sockets from now on."""
+        self._pollers = pollers
+
+    def stop_accepting(self) -> None:
+        """Close accepted sockets from now on; established connections stay."""
+        self._pollers = None
+
+    def create_client(self, sock: socket.socket, host: str, port: int) -> None:
+        """Make a client of an accepted socket, queue its INFO and give it to a poller. Owns `sock`."""
+        if self._pollers is None:
+            sock.close()
+            return
+        connector, log = self._connector, self._log
+        opts = connector.options()
+        if host.startswith("::ffff:") and "." in host:  # IPv4 through an IPv6 socket
+            host = host[7:]
+        client = Client(
+            CLIENT,
+            sock.fileno(),
+            self._next_cid(),
+            self._pollers.choose(),
+            self._state,
+            max_control_line=opts.max_control_line,
+            max_payload=max(opts.max_payload, -1),
+            max_pending=opts.max_pending,
+            max_subs=opts.max_subs or -1,
+            write_deadline=opts.write_deadline,
+            ping_interval=opts.ping_interval,
+            ping_max=max(opts.ping_max, -1),
+        )
+        sock.detach()
+        nonce = new_nonce() if connector.auth.nonce_required else ""
+        session = Session(client, host, port, self._account, nonce)
+        self.total += 1
+        if log.debug_on:
+            log.debug(f"{session} - Client connection created")
+        client.register(self._account)
+        info = partial(connector.client_info, session, nonce=nonce)
+        expect_connect, auth_timeout = connector.auth.required, opts.auth_timeout
+        if len(self.open) >= opts.max_conn:
+            error = "maximum connections exceeded"
+            self.refused[client.cid] = session
+            greeting = self.tls.greeting(info) if self.tls else info()
+            client.refuse(greeting, ClosedState.MAX_CONNECTIONS_EXCEEDED, error)
+            session.rate_limit(log, "ERR", error)
+            return
+        self.open[client.cid] = session
+        self._account.clients[client.cid] = session
+        if self.tls:
+            self.tls.start(client, info, expect_connect=expect_connect, auth_timeout=auth_timeout)
+        else:
+            client.start(info(), expect_connect=expect_connect, auth_timeout=auth_timeout)
+
+    def close(self) -> None:
+        """Close all connections but those that are refused: the server shuts down."""
+        for session in list(self.open.values()):
+            session.close(self._log, ClosedState.SERVER_SHUTDOWN)
+
+    def abort(self) -> None:
+        """Drop what the connections that are left do not read."""
+        left = [*self.open.values(), *self.refused.values()]
+        self._log.warn(f"Dropping what {len(left)} connections do not read")
+        for session in left:
+            if session.client:
+                session.client.abort()
+
+    # -- one client ------------------------------------------------------------------------------------------
+
+    def disconnect(self, cid: int) -> None:
+        """Close a client's connection (DisconnectClientByID). Raises KeyError for an unknown client."""
+        if cid not in self.open:
+            raise KeyError("no such client or leafnode id")
+        self.open[cid].close(self._log, ClosedState.KICKED)
+
+    def lame_duck(self, cid: int) -> None:
+        """Send a client an INFO with `ldm`, so that it reconnects to another server (LDMClientByID).
+
+        Raises KeyError for an unknown client, and for one that cannot be sent an INFO (yet).
+        """
+        session = self.open.get(cid)
+        if session is None or session.client is None:
+            raise KeyError("no such client id")
+        if not session.takes_info():
+            raise KeyError(
+                "client does not support Lame Duck Mode or is not ready to receive the notification"
+            )
+        if self._log.debug_on:
+            self._log.debug(f"{session} - Sending Lame Duck Mode info to client")
+        session.client.enqueue_proto(self._connector.client_info(session, ldm=True))
+
+    # -- events ----------------------------------------------------------------------------------------------
+
+    def serve(self, events: "EventTable") -> None:
+        """Handle the events about clients."""
+        for event, handler in (
+            (EV_CONNECT, self._on_connect),
+            (EV_INFO, self._on_info),
+            (EV_CLOSED, self._on_closed),
+            (EV_LOG, self._on_log),
+            (EV_TRACE, self._on_trace),
+            (EV_MSG_TRACE, self._on_msg_trace),
+        ):
+            events.on(event, handler, (CLIENT,))
+
+    def _session(self, source: Connection | None) -> Session | None:
+        if not isinstance(source, Connection):
+            return None
+        return self.open.get(source.cid) or self.refused.get(source.cid)
+
+    def _on_connect(self, source: Connection | None, a: int, b: int, data: object) -> bool:
+        return self._answer(source, data, self._connector.process_connect)
+
+    def _on_info(self, source: Connection | None, a: int, b: int, data: object) -> bool:
+        return self._answer(source, data, self._connector.process_info)
+
+    def _answer(
+        self, source: Connection | None, data: object, answer: Callable[[Session, bytes], None]
+    ) -> bool:
+        """Answer a verb for which the connection waits; return whether it may have resumed."""
+        session = self._session(source)
+        if session is None:
+            return False
+        if not isinstance(data, bytes):  # the poller had no memory for the verb: it cannot be answered
+            session.close(self._log, ClosedState.READ_ERROR)
+            return False
+        if session.cid not in self.open:  # a refused connection, which is being closed
+            return False
+        try:
+            answer(session, data)
+        except MemoryError:  # the client would wait for an answer for ever
+            self._log.error(f"{session} - Out of memory - Closing")
+            if session.client:
+                session.client.close_connection(ClosedState.READ_ERROR)
+        return True
+
+    def _on_log(self, source: Connection | None, code: int, b: int, data: object) -> None:
+        session, log = self._session(source), self._log
+        if session is None or not isinstance(data, bytes):
+            return
+        if code == LogCode.LOG_LEFT_OUT:
+            session.log_left_out(log)
+            return
+        level, text = describe(source, code, b, data)
+        if code in _RATE_LIMITED:
+            session.rate_limit(log, level, text)
+        elif code == LogCode.LOG_SUBSCRIPTION_REMOVED:
+            user = session.auth_user() or 'User "N/A"'
+            log.log(level, f"{text} for {user} - not authorized")
+        else:
+            log.log(level, f"{session} - {text}")
+
+    def _on_trace(self, source: Connection | None, code: int, cut: int, data: object) -> None:
+        session = self._session(source)
+        if session and isinstance(data, bytes):
+            self._log.trace(f"{session} - {trace_line(code, cut, data)}")
+
+    def _on_msg_trace(self, source: Connection | None, a: int, b: int, data: object) -> None:
+        session, events = self._session(source), self._connector.events()
+        if session and events and isinstance(data, bytes):
+            from gnats.events.msgtrace import publish  # the first traced message loads it
+
+            publish(self.open, events, session, data)
+
+    def _on_closed(self, source: Connection | None, reason: int, num_subs: int, data: object) -> None:
+        session = self._session(source)
+        if session is None:
+            return
+        cid, account, why = session.cid, session.account, ClosedState(reason)
+        (self.open if cid in self.open else self.refused).pop(cid)
+        self._gone()
+        was_in = cid in account.clients
+        session.tell_left_out(self._log)
+        session.closed(why, num_subs, data if isinstance(data, bytes) else b"")
+        self.closed.append(session)
+        if events := self._connector.events():
+            if was_in:
+                events.conns_update(account)
+            events.disconnected(session)
+        if self._log.debug_on:
+            self._log.debug(f"{session} - Client connection closed: {why}")
