@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from gnats.go.json import Json
-from gnats.jetstream.control.sources import Mirror, Origin, Source, TargetStream, consumer_name
+from gnats.jetstream.control.sources import MIRROR, SOURCE, Origin, TargetStream, consumer_name
 from gnats.jetstream.disk.sources_state import SourcesState, read_sources_state
 from gnats.jetstream.settings.config import FILE, StreamConfig
 from gnats.jetstream.stream.sourcing import last_sourced
@@ -16,8 +16,8 @@ class Origins:
 
     def __init__(self, stream: TargetStream) -> None:
         self.stream = stream
-        self.mirror: Mirror | None = None
-        self.sources: dict[str, Source] = {}
+        self.mirror: Origin | None = None
+        self.sources: dict[str, Origin] = {}
         self._had_sources = False
         """Whether the file with the positions may still list sources that were removed."""
         self._stopped = False
@@ -32,14 +32,14 @@ class Origins:
         """Continue to copy messages from the last positions (setupSourceConsumers)."""
         config = self.stream.config
         if config.mirror:
-            self.mirror = Mirror(self.stream, config.mirror)
+            self.mirror = Origin(self.stream, config.mirror, MIRROR)
             self.mirror.begin()
-        sources = [Source(self.stream, source) for source in config.sources if source]
+        sources = [Origin(self.stream, source, SOURCE) for source in config.sources if source]
         self.sources = {source.source.index_name(): source for source in sources}
         await self._find_positions(self.sources)
         self._begin(self.sources)
 
-    async def _find_positions(self, sources: dict[str, Source]) -> None:
+    async def _find_positions(self, sources: dict[str, Origin]) -> None:
         """Find the sources' positions: in their file, and in the headers of messages stored after it."""
         if not sources:
             return
@@ -88,12 +88,16 @@ class Origins:
                 origin.begin()
             else:
                 del self.sources[name]
-        new = {name: Source(stream, source) for name, source in wanted.items() if name not in self.sources}
+        new = {
+            name: Origin(stream, source, SOURCE)
+            for name, source in wanted.items()
+            if name not in self.sources
+        }
         await self._find_positions(new)
         self.sources |= new
         self._begin(new)
 
-    def _begin(self, sources: dict[str, Source]) -> None:
+    def _begin(self, sources: dict[str, Origin]) -> None:
         if not self._stopped:  # stop() may have been called during _find_positions
             for origin in sources.values():
                 origin.begin()

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
-from gnats.accounts.internal_client import Message
+from gnats.accounts.internal_client import InternalClient, Message
 from gnats.clock import Timer, call_later, monotonic, monotonic_ns
 from gnats.core.subjects.transform import SubjectTransform
 from gnats.go.json import Json, marshal
@@ -185,20 +185,34 @@ def read_answer(message: Message, failure: errors.Kind) -> Answer:
     return Answer("", 0, "", "", failure(err="invalid consumer create response"))
 
 
+@dataclass(frozen=True, slots=True)
+class OriginKind:
+    """The differences between the origin of a mirror and those of sources."""
+
+    what: str
+    inbox: str
+    """The first token of deliver subjects, behind the prefix."""
+    setup_failed: errors.Kind
+    requires_flow_control: errors.Kind
+    level: int
+    """The API level that a request for a consumer requires first."""
+    durable_level: int
+    """The same for a request to reset the user's own consumer."""
+    follows_identity: bool
+    """The origin's identity is noted: a new stream of its name is copied from its beginning."""
+    start: Callable[[Origin], Position]
+    """Returns the position at which a new consumer starts."""
+
+
 class Origin:
     """A stream that another one copies messages from (sourceInfo). Used from the loop's thread."""
 
-    mirror = False
-    _what = "source"
-    _inbox = "S"
-    _setup_failed = errors.SOURCE_CONSUMER_SETUP_FAILED
-    _requires_flow_control = errors.SOURCE_CONSUMER_REQUIRES_ACK_FC
-
-    def __init__(self, stream: TargetStream, source: StreamSource) -> None:
+    def __init__(self, stream: TargetStream, source: StreamSource, kind: OriginKind) -> None:
         self.stream = stream
         self.source = source
+        self.kind = kind
         self.error: ApiError | None = None
-        self.consumer_name = consumer_name(stream, source, mirror=self.mirror)
+        self.consumer_name = consumer_name(stream, source, mirror=kind is MIRROR)
         """Name to request for the consumer; unused with the user's own durable consumer."""
         self.sseq = 0
         """Sequence in the origin of the last message handled, when position() was last called."""
@@ -206,6 +220,10 @@ class Origin:
         """Sequence in the origin of the last message stored."""
         self.identity = ""
         """Identity of the origin, "" while unknown. A stream that is deleted and made again has another."""
+        self.made_again = False
+        """The origin is a new stream of the same name, whose consumer has not been made yet."""
+        self._shared = stream.jsa.shared
+        self._log = self._shared.log
         self._transforms = tuple(
             SubjectTransform(each.src, each.dest) if each.dest else None for each in source.subject_transforms
         )
@@ -246,8 +264,8 @@ class Origin:
                 why = exc
         if lasts and why:
             self._log.warn(
-                f"Cleanup of {self._what} consumer '{self.source.name} > {name}' failed for stream"
-                f" '{self.stream.jsa.name} > {self.stream.name}': {why}"
+                f"Cleanup of {self.kind.what} consumer '{self.source.name} > {name}' failed for stream"
+                f" {self._where}: {why}"
             )
 
     def position(self) -> tuple[int, str]:
@@ -256,8 +274,12 @@ class Origin:
         return self.sseq, self.identity
 
     @property
-    def _log(self) -> Any:
-        return self.stream.jsa.shared.log
+    def _client(self) -> InternalClient:
+        return self._shared.clients.of(self.stream.jsa.account)
+
+    @property
+    def _where(self) -> str:
+        return f"'{self.stream.jsa.name} > {self.stream.name}'"
 
     def _note_numbers(self) -> None:
         if self._consumer:
@@ -272,13 +294,13 @@ class Origin:
             self._call.cancel()
             self._call = None
         if self._probe:
-            self.stream.jsa.shared.clients.of(self.stream.jsa.account).unsubscribe(self._probe)
+            self._client.unsubscribe(self._probe)
             self._probe = None
         if consumer := self._consumer:
             consumer.close()
             self._note_numbers()
             self._consumer = None
-            self.stream.jsa.shared.unregister(consumer)
+            self._shared.unregister(consumer)
 
     # -- requests --------------------------------------------------------------------------------------------
 
@@ -304,15 +326,12 @@ class Origin:
             self._config = None
         else:
             self._config = self._consumer_config()
-        self._level = self._first_level()
+        self._level = self.kind.durable_level if self.source.consumer else self.kind.level
         self._ask(with_identity=True)
-
-    def _first_level(self) -> int:
-        return 5
 
     def _headers(self, with_identity: bool) -> dict[str, str]:
         headers = {"Nats-Required-Api-Level": str(self._level)} if self._level else {}
-        if self._level and with_identity:
+        if self._level and with_identity and self.kind.follows_identity:
             headers[_IDENTITY] = self.identity
         return headers
 
@@ -335,10 +354,10 @@ class Origin:
     def _consumer_config(self) -> ConsumerConfig:
         """Return the configuration of the consumer to request."""
         stream, source = self.stream, self.source
-        self.consumer_name = consumer_name(stream, source, mirror=self.mirror)
-        key = f"_nats.{'mirror' if self.mirror else 'src'}"
+        self.consumer_name = consumer_name(stream, source, mirror=self.kind is MIRROR)
+        key = f"_nats.{'mirror' if self.kind is MIRROR else 'src'}"
         metadata = {f"{key}.stream": stream.name, f"{key}.acc": stream.jsa.name}
-        if domain := stream.jsa.shared.domain:
+        if domain := self._shared.domain:
             metadata[f"{key}.domain"] = domain
         prefix = f"{source.external.deliver}." if source.external and source.external.deliver else "$JS."
         filters = tuple(each.src for each in source.subject_transforms)
@@ -347,7 +366,7 @@ class Origin:
             filter_subject, filters = filters[0], ()
         return ConsumerConfig(
             name=self.consumer_name,
-            deliver_subject=_unique(f"{prefix}{self._inbox}").replace("..", "."),
+            deliver_subject=_unique(f"{prefix}{self.kind.inbox}").replace("..", "."),
             ack_policy=ACK_NONE,
             ack_wait=_ACK_WAIT,
             max_deliver=1,
@@ -359,11 +378,8 @@ class Origin:
             filter_subject=filter_subject,
             filter_subjects=filters,
             metadata=metadata,
-            **self._start_position(),
+            **self.kind.start(self),
         )
-
-    def _start_position(self) -> Position:
-        raise NotImplementedError
 
     # -- answers ---------------------------------------------------------------------------------------------
 
@@ -373,17 +389,26 @@ class Origin:
             self._retry(failed=True)
             self._watch_for_life()
             return
-        answer = read_answer(message, self._setup_failed)
+        answer = read_answer(message, self.kind.setup_failed)
         if answer.error:
             if not self._recover(answer.error):
                 self._fail(answer.error)
         elif self.source.consumer and answer.ack_policy != ACK_FLOW_CONTROL:
-            self._fail(self._requires_flow_control())
+            self._fail(self.kind.requires_flow_control())
         else:
             self._start(answer)
 
     def _recover(self, error: ApiError) -> bool:
-        """Request a consumer that an older server understands, if `error` comes from one; return whether."""
+        """Request another consumer when `error` says how; return whether.
+
+        The new one starts at the beginning of a stream that was made again, or an older server knows it.
+        """
+        if self.kind.follows_identity and errors.CONSUMER_STREAM_IDENTITY_MISMATCH.is_kind_of(error):
+            self.sseq, self.identity, self.made_again = 0, "", True
+            fails = self._fails
+            self._retry()
+            self._fails = fails
+            return True
         old = errors.REQUIRED_API_LEVEL.is_kind_of(error) or errors.INVALID_JSON.is_kind_of(error)
         config = self._config
         if not old or self._level == 0:
@@ -400,9 +425,8 @@ class Origin:
         return True
 
     def _fail(self, error: ApiError) -> None:
-        name = f"{self.stream.jsa.name} > {self.stream.name}"
         self._log.warn(
-            f"JetStream error response for stream '{name}' create {self._what} consumer"
+            f"JetStream error response for stream {self._where} create {self.kind.what} consumer"
             f" {self.source.name}: {error}"
         )
         self._retry(failed=True)
@@ -416,8 +440,7 @@ class Origin:
         def alive(_: Message) -> None:
             self._retry()
 
-        client = self.stream.jsa.shared.clients.of(self.stream.jsa.account)
-        self._probe = client.subscribe(self.source.consumer.deliver_subject.encode(), alive)
+        self._probe = self._client.subscribe(self.source.consumer.deliver_subject.encode(), alive)
 
     def _start(self, answer: Answer) -> None:
         """Store what the consumer delivers."""
@@ -427,28 +450,36 @@ class Origin:
             consumer = SourceConsumer(
                 self.stream.native,
                 answer.name.encode(),
-                index_name="" if self.mirror else self.source.index_name(),
+                index_name="" if self.kind is MIRROR else self.source.index_name(),
                 identity=self.identity,
                 transforms=self._transforms,
-                tell_caught_up=self.mirror and self.stream.config.mirror_direct,
+                tell_caught_up=self.kind is MIRROR and self.stream.config.mirror_direct,
             )
         except MemoryError as exc:
-            self._fail(self._setup_failed(err=exc))
+            self._fail(self.kind.setup_failed(err=exc))
             return
         subject = self._config.deliver_subject if self._config else ""
         if self.source.consumer:
             subject = self.source.consumer.deliver_subject
         self._consumer = consumer
-        self.stream.jsa.shared.register(consumer, self)
+        self._shared.register(consumer, self)
         try:
             consumer.start(subject.encode(), delivered=answer.delivered, seen=self.sseq)
         except (StoreFailure, ValueError, MemoryError) as exc:
-            self._fail(self._setup_failed(err=exc))
+            self._fail(self.kind.setup_failed(err=exc))
             return
         self._timer = call_later(HEALTH_CHECK, self._check)
 
     def _note_identity(self, identity: str) -> None:
-        raise NotImplementedError
+        if not self.kind.follows_identity:
+            return
+        if self.made_again or (identity and self.identity and identity != self.identity):
+            self._log.warn(
+                f'JetStream source stream "{self.source.name}" for stream {self._where} was recreated,'
+                " resetting source state"
+            )
+            self.sseq = 0
+        self.identity, self.made_again = identity, False
 
     def _check(self) -> None:
         """Request the consumer again if it has been silent for too long."""
@@ -465,9 +496,7 @@ class Origin:
         if what == SourceEvent.CAUGHT_UP:
             self.stream.answer_for_origin()
         elif not self.stream.failure:
-            self._log.debug(
-                f"Retrying {self._what} consumer for '{self.stream.jsa.name} > {self.stream.name}'"
-            )
+            self._log.debug(f"Retrying {self.kind.what} consumer for {self._where}")
             self._retry()
 
     def info(self) -> Json:
@@ -478,7 +507,7 @@ class Origin:
         if source.external:
             found["external"] = source.external.json()
         found["lag"] = self._lag
-        if self.stored and not self.mirror:
+        if self.stored and self.kind is SOURCE:
             found["seq"] = self.stored
         found["active"] = monotonic_ns() - self._last if self._last else -1
         if self.error:
@@ -490,74 +519,56 @@ class Origin:
         return found
 
 
-class Mirror(Origin):
-    """The origin of a mirror, which stores the same messages under the same sequences."""
-
-    mirror = True
-    _what = "mirror"
-    _inbox = "M"
-    _setup_failed = errors.MIRROR_CONSUMER_SETUP_FAILED
-    _requires_flow_control = errors.MIRROR_CONSUMER_REQUIRES_ACK_FC
-
-    def _first_level(self) -> int:
-        return 0 if self.source.consumer else 4
-
-    def _headers(self, with_identity: bool) -> dict[str, str]:
-        return super()._headers(with_identity=False)
-
-    def _start_position(self) -> Position:
-        state, source = self.stream.store.state(), self.source
-        if state.msgs or state.last_seq:
-            return {"deliver_policy": DELIVER_BY_START_SEQUENCE, "opt_start_seq": state.last_seq + 1}
-        if source.opt_start_seq:
-            return {"deliver_policy": DELIVER_BY_START_SEQUENCE, "opt_start_seq": source.opt_start_seq}
-        if source.opt_start_time:
-            return {"deliver_policy": DELIVER_BY_START_TIME, "opt_start_time": source.opt_start_time}
-        return {"deliver_policy": DELIVER_ALL}
-
-    def _note_identity(self, identity: str) -> None:
-        pass
+def _start_of_mirror(origin: Origin) -> Position:
+    """Return the position after the last message, which has the same sequence in the origin."""
+    state, source = origin.stream.store.state(), origin.source
+    if state.msgs or state.last_seq:
+        return {"deliver_policy": DELIVER_BY_START_SEQUENCE, "opt_start_seq": state.last_seq + 1}
+    if source.opt_start_seq:
+        return {"deliver_policy": DELIVER_BY_START_SEQUENCE, "opt_start_seq": source.opt_start_seq}
+    if source.opt_start_time:
+        return {"deliver_policy": DELIVER_BY_START_TIME, "opt_start_time": source.opt_start_time}
+    return {"deliver_policy": DELIVER_ALL}
 
 
-class Source(Origin):
-    """The origin of a source, whose messages get new sequences and are stored among others."""
+def _start_of_source(origin: Origin) -> Position:
+    """Return the position after the last handled message; for a new source, not before the newest message."""
+    source = origin.source
+    if origin.sseq:
+        return {"deliver_policy": DELIVER_BY_START_SEQUENCE, "opt_start_seq": origin.sseq + 1}
+    if source.opt_start_seq:
+        return {"deliver_policy": DELIVER_BY_START_SEQUENCE, "opt_start_seq": source.opt_start_seq}
+    state, start = origin.stream.store.state(), source.opt_start_time
+    if state.last_ts and (
+        (start and unix_ns(start) < state.last_ts)
+        or (not start and state.first_seq > 1 and not origin.made_again)
+    ):
+        start = rfc3339(state.last_ts)
+    if start:
+        return {"deliver_policy": DELIVER_BY_START_TIME, "opt_start_time": start}
+    return {"deliver_policy": DELIVER_ALL}
 
-    def __init__(self, stream: TargetStream, source: StreamSource) -> None:
-        super().__init__(stream, source)
-        self._made_again = False
 
-    def _start_position(self) -> Position:
-        source = self.source
-        if self.sseq:
-            return {"deliver_policy": DELIVER_BY_START_SEQUENCE, "opt_start_seq": self.sseq + 1}
-        if source.opt_start_seq:
-            return {"deliver_policy": DELIVER_BY_START_SEQUENCE, "opt_start_seq": source.opt_start_seq}
-        state, start = self.stream.store.state(), source.opt_start_time
-        if state.last_ts and (
-            (start and unix_ns(start) < state.last_ts)
-            or (not start and state.first_seq > 1 and not self._made_again)
-        ):
-            start = rfc3339(state.last_ts)
-        if start:
-            return {"deliver_policy": DELIVER_BY_START_TIME, "opt_start_time": start}
-        return {"deliver_policy": DELIVER_ALL}
+MIRROR = OriginKind(
+    what="mirror",
+    inbox="M",
+    setup_failed=errors.MIRROR_CONSUMER_SETUP_FAILED,
+    requires_flow_control=errors.MIRROR_CONSUMER_REQUIRES_ACK_FC,
+    level=4,
+    durable_level=0,
+    follows_identity=False,
+    start=_start_of_mirror,
+)
+"""The origin of a mirror, which stores the same messages under the same sequences."""
 
-    def _recover(self, error: ApiError) -> bool:
-        if errors.CONSUMER_STREAM_IDENTITY_MISMATCH.is_kind_of(error):
-            # Another stream has that name now: start from its beginning.
-            self.sseq, self.identity, self._made_again = 0, "", True
-            fails = self._fails
-            self._retry()
-            self._fails = fails
-            return True
-        return super()._recover(error)
-
-    def _note_identity(self, identity: str) -> None:
-        if self._made_again or (identity and self.identity and identity != self.identity):
-            name = f"{self.stream.jsa.name} > {self.stream.name}"
-            self._log.warn(
-                f"JetStream source stream \"{self.source.name}\" for stream '{name}' was recreated,"
-                " resetting source state"
-            )
-            self.sseq = 0
-        self.identity, self._made_again = identity, False
+SOURCE = OriginKind(
+    what="source",
+    inbox="S",
+    setup_failed=errors.SOURCE_CONSUMER_SETUP_FAILED,
+    requires_flow_control=errors.SOURCE_CONSUMER_REQUIRES_ACK_FC,
+    level=5,
+    durable_level=5,
+    follows_identity=True,
+    start=_start_of_source,
+)
+"""The origin of a source, whose messages get new sequences and are stored among others."""
