@@ -82,6 +82,8 @@ class Consumer:
         offline_reason: str = "",
     ) -> None:
         self.stream = stream
+        self._shared = stream.jsa.shared
+        self._log = stream.jsa.shared.log
         self.name = name
         self.config = replace(config, pause_until=utc(config.pause_until)) if config.pause_until else config
         self.created = created
@@ -134,7 +136,7 @@ class Consumer:
 
     def _begin(self, restored: bytes, *, recovering: bool) -> None:
         jsa = self.stream.jsa
-        shared = jsa.shared
+        shared = self._shared
         state, stored = restored or None, b""
         if self.is_stored:
             if self._unlock(recovering=recovering):
@@ -163,13 +165,13 @@ class Consumer:
         """Undo _begin(), also half-way; remove the files that it has written if the consumer is new."""
         native, self._native = self._native, None
         if native is not None:
-            self.stream.jsa.shared.unregister(native)
+            self._shared.unregister(native)
             native.close(deleted=undo is not None)
         try:
             if undo:
                 undo.undo()
         except OSError as exc:
-            self.stream.jsa.shared.log.error(f"Error removing consumer {self._where}: {os_error(exc)}")
+            self._log.error(f"Error removing consumer {self._where}: {os_error(exc)}")
 
     @property
     def _where(self) -> str:
@@ -180,11 +182,7 @@ class Consumer:
 
         Raises OSError or MetaError.
         """
-        keys, account, name = (
-            self.stream.jsa.shared.keys,
-            self.stream.jsa.name,
-            f"{self.stream.name}.{self.name}",
-        )
+        keys, account, name = self._shared.keys, self.stream.jsa.name, f"{self.stream.name}.{self.name}"
         directory = self.directory
         if (directory / META_FILE).exists():
             self._seal = keys.open(directory / META_KEY, account, name)
@@ -251,7 +249,7 @@ class Consumer:
             raise
         filters, self.config = self.config.filters, config
         if filters != config.filters:
-            self.stream.jsa.shared.forget_unneeded(native)
+            self._shared.forget_unneeded(native)
 
     def deletion(self) -> ConsumerDeleteProposal:
         """Return the proposal to delete the consumer."""
@@ -274,19 +272,17 @@ class Consumer:
         if self._reset:
             unsubscribe, sid = self._reset
             unsubscribe(sid)
-        self.stream.jsa.shared.unregister(native)
+        self._shared.unregister(native)
         native.close(deleted=deleting)
         if not self.is_stored or not files:
             return native
-        with self.stream.jsa.shared.states.leaving(self):
+        with self._shared.states.leaving(self):
             if deleting:
                 try:
                     remove_directory(self.directory)
                 except OSError as exc:
                     if not isinstance(exc, FileNotFoundError):
-                        self.stream.jsa.shared.log.error(
-                            f"Error removing consumer {self._where}: {os_error(exc)}"
-                        )
+                        self._log.error(f"Error removing consumer {self._where}: {os_error(exc)}")
             elif native.is_dirty or self._unwritten:
                 self.write(native.state())
         return native
@@ -315,9 +311,7 @@ class Consumer:
         except FileNotFoundError:  # the consumer has been deleted meanwhile
             return
         except OSError as exc:
-            self.stream.jsa.shared.log.error(
-                f"State of consumer {self._where} cannot be written: {os_error(exc)}"
-            )
+            self._log.error(f"State of consumer {self._where} cannot be written: {os_error(exc)}")
 
     # -- events of the native consumer -----------------------------------------------------------------------
 
@@ -326,13 +320,13 @@ class Consumer:
         if self._native is None:
             return
         jsa = self.stream.jsa
-        advisories, account, names = jsa.shared.advisories, jsa.account, (self.stream.name, self.name)
+        advisories, account, names = self._shared.advisories, jsa.account, (self.stream.name, self.name)
         if what == ConsumerEvent.CONSUMER_DIRTY:
             if self.is_stored:
-                jsa.shared.states.note(self)
+                self._shared.states.note(self)
             return
         if what == ConsumerEvent.CONSUMER_INACTIVE:
-            jsa.shared.spawn(jsa.propose(self.deletion()))
+            self._shared.spawn(jsa.propose(self.deletion()))
             return
         if what == ConsumerEvent.CONSUMER_UNPAUSED:
             advisories.consumer_pause(account, *names, self.config.pause_until)
@@ -374,8 +368,8 @@ class Consumer:
         """Log a warning that a client has caused, not more than once a second each."""
         account, stream = self.stream.jsa.name, self.stream.name
         line = f"JetStream consumer '{account} > {stream} > {self.name}' {text}"
-        if self.stream.jsa.shared.log.allow(line):
-            self.stream.jsa.shared.log.warn(line)
+        if self._log.allow(line):
+            self._log.warn(line)
 
     @property
     def _group(self) -> str:
@@ -414,7 +408,7 @@ class Consumer:
     def _process_reset(self, message: Message) -> None:
         """Answer a reset request, which an account sends without the API (processResetReq)."""
         if message.reply and self._native is not None:
-            self.stream.jsa.shared.spawn(self._answer_reset(message))
+            self._shared.spawn(self._answer_reset(message))
 
     async def _answer_reset(self, message: Message) -> None:
         answer: Json = {"type": _RESET_RESPONSE}
@@ -427,7 +421,7 @@ class Consumer:
         else:
             if message.has_header(b"Nats-Stream-Identity"):
                 header = b"NATS/1.0\r\nNats-Stream-Identity: %s\r\n\r\n" % self.stream.identity.encode()
-        client = jsa.shared.clients.of(jsa.account)
+        client = self._shared.clients.of(jsa.account)
         client.publish(message.reply, marshal(answer), reply=b"", header=header)
 
     def check_reset(self, request: Message) -> ConsumerResetProposal:

@@ -86,6 +86,8 @@ class Stream:
         self, jsa: StreamAccount, config: StreamConfig, tier: str, created: int, *, offline_reason: str = ""
     ) -> None:
         self.jsa = jsa
+        self._shared = jsa.shared
+        self._log = jsa.shared.log
         self.config = config
         self.tier = tier
         self.created = created
@@ -167,7 +169,7 @@ class Stream:
 
     async def _begin(self, *, recovering: bool, store: MsgStore | None) -> None:
         """Raises ApiError."""
-        jsa, config, shared = self.jsa, self.config, self.jsa.shared
+        jsa, config, shared = self.jsa, self.config, self._shared
         try:
             if store is None:
                 store = await in_thread(lambda: self._open(new=not recovering))
@@ -177,7 +179,7 @@ class Stream:
             if recovering:
                 raise errors.STREAM_STORE_FAILED(err=exc) from exc
             # The error names paths: log it, and do not show them to the client.
-            shared.log.error(f"Error creating stream '{jsa.name} > {config.name}': {exc}")
+            self._log.error(f"Error creating stream '{jsa.name} > {config.name}': {exc}")
             raise errors.STREAM_STORE_FAILED(err="metadata cannot be used") from exc
         self._store = store
         self._native = NativeStream(
@@ -227,17 +229,16 @@ class Stream:
     def _close_native(self) -> None:
         """Close the data plane's half, if there is one."""
         if self._native is not None:
-            self.jsa.shared.unregister(self._native)
+            self._shared.unregister(self._native)
             self._native.close()
 
     def _log_error(self, doing: str, exc: OSError) -> None:
-        log = self.jsa.shared.log
-        log.error(f"Error {doing} stream '{self.jsa.name} > {self.name}': {os_error(exc)}")
+        self._log.error(f"Error {doing} stream '{self.jsa.name} > {self.name}': {os_error(exc)}")
 
     def _configure(self, config: StreamConfig) -> None:
         if config.allow_msg_schedules and not has_database():
             where = f"stream '{self.jsa.name} > {self.name}'"
-            self.jsa.shared.log.warn(f"No time zone database: {where} refuses schedules with time zones")
+            self._log.warn(f"No time zone database: {where} refuses schedules with time zones")
         self.native.configure(config, sync_always=is_synced(self.jsa, config))
 
     @property
@@ -262,7 +263,7 @@ class Stream:
 
         Raises OSError or MetaError.
         """
-        keys, account = self.jsa.shared.keys, self.jsa.name
+        keys, account = self._shared.keys, self.jsa.name
         there = (self.directory / META_FILE).exists()
         self.seal = keys.open(self.directory / META_KEY, account, self.name)
         if not there and not self.seal:
@@ -277,14 +278,14 @@ class Stream:
 
     def _warn(self, text: str) -> None:
         """Log a warning of the recovery. May be called in any thread."""
-        log = self.jsa.shared.log
-        self.jsa.shared.loop.call_soon_threadsafe(log.warn, f"Stream '{self.jsa.name} > {self.name}': {text}")
+        self._shared.loop.call_soon_threadsafe(
+            self._log.warn, f"Stream '{self.jsa.name} > {self.name}': {text}"
+        )
 
     def _say(self, text: str) -> None:
         """Log a notice of the conversion. May be called in any thread."""
-        log = self.jsa.shared.log
-        self.jsa.shared.loop.call_soon_threadsafe(
-            log.notice, f"Stream '{self.jsa.name} > {self.name}': {text}"
+        self._shared.loop.call_soon_threadsafe(
+            self._log.notice, f"Stream '{self.jsa.name} > {self.name}': {text}"
         )
 
     async def sync(self) -> None:
@@ -306,7 +307,7 @@ class Stream:
         except (OSError, StoreFailure) as exc:
             if self._store is None:  # the stream has been deleted meanwhile
                 return
-            self.jsa.shared.log.error(f"Error syncing stream '{self.jsa.name} > {self.name}': {exc}")
+            self._log.error(f"Error syncing stream '{self.jsa.name} > {self.name}': {exc}")
 
     async def _write_sources(self, state: SourcesState | None) -> None:
         """Write the positions of the sources, which count stored messages only. Raises OSError."""
@@ -391,7 +392,7 @@ class Stream:
                 await in_thread(store.close)
                 await self._write_sources(sources)
             except (StoreFailure, OSError) as exc:
-                self.jsa.shared.log.error(f"Error stopping stream '{self.jsa.name} > {self.name}': {exc}")
+                self._log.error(f"Error stopping stream '{self.jsa.name} > {self.name}': {exc}")
         self._native = self._store = None
 
     def go_offline(self, reason: str) -> None:
@@ -421,7 +422,7 @@ class Stream:
             try:
                 await in_thread(store.close)
             except StoreFailure as exc:  # no harm: the files are deleted next
-                self.jsa.shared.log.debug(f"Closing stream '{self.jsa.name} > {self.name}': {exc}")
+                self._log.debug(f"Closing stream '{self.jsa.name} > {self.name}': {exc}")
         if self.config.storage == FILE and self.directory.is_dir():
             try:
                 await asyncio.to_thread(remove_directory, self.directory, sync=self.sync_always)
@@ -496,7 +497,7 @@ class Stream:
 
     def on_event(self, what: int, number: int, data: bytes) -> None:
         """Report an event of the native stream: damage, an abandoned batch, or a store that is read-only."""
-        shared = self.jsa.shared
+        shared = self._shared
         if what == StreamEvent.STREAM_DAMAGED:
             self._report_damage()
             return
@@ -505,7 +506,7 @@ class Stream:
             shared.advisories.batch_abandoned(self.jsa.account, self.name, data, AbandonReason(number))
             return
         reason = self.failure or os.strerror(number)
-        shared.log.error(f"JetStream stream '{self.jsa.name} > {self.name}' is read-only: {reason}")
+        self._log.error(f"JetStream stream '{self.jsa.name} > {self.name}' is read-only: {reason}")
         shared.advisories.out_of_storage(self.name)
 
     def look_at_batches(self) -> None:
@@ -515,10 +516,9 @@ class Stream:
 
     def _report_damage(self) -> None:
         """Log the messages whose loss was discovered while messages were read."""
-        log = self.jsa.shared.log
         for block, first, last, count in self._store.newly_lost() if self._store else ():
             where = f"Stream '{self.jsa.name} > {self.name}': block {block}"
-            log.error(f"{where}: {count} messages are lost to damage, sequences {first} to {last}")
+            self._log.error(f"{where}: {count} messages are lost to damage, sequences {first} to {last}")
 
     def answer_for_origin(self) -> None:
         """Answer direct gets to the origin, too, if the configuration allows it.
@@ -597,9 +597,11 @@ class Stream:
         if stored and "\0" in (config.durable_name or config.name):
             raise errors.CONSUMER_CREATE(err="error creating store for consumer")
         limits, _ = jsa.select_limits(config.replicas(self.config))
-        server = jsa.shared.config.options.limits
+        server = self._shared.config.options.limits
         config = with_defaults(config, self.config, server, limits, pedantic=pedantic)
-        check = partial(check_consumer_cfg, config, server, self.config, limits, overlaps=jsa.shared.overlaps)
+        check = partial(
+            check_consumer_cfg, config, server, self.config, limits, overlaps=self._shared.overlaps
+        )
         await in_thread(check) if len(config.filter_subjects) >= MANY else check()
         name = config.durable_name or config.name
         if there := self.consumers.get(name):
@@ -651,9 +653,9 @@ class Stream:
     def recover_consumer(self, name: str, config: ConsumerConfig, created: int) -> Consumer:
         """Start a consumer that was found on the disk. Raises ApiError."""
         limits, _ = self.jsa.select_limits(config.replicas(self.config))
-        server = self.jsa.shared.config.options.limits
+        server = self._shared.config.options.limits
         config = with_defaults(config, self.config, server, limits)
-        overlaps = self.jsa.shared.overlaps
+        overlaps = self._shared.overlaps
         check_consumer_cfg(config, server, self.config, limits, recovering=True, overlaps=overlaps)
         consumer = Consumer(self, name, completed(config), created)
         consumer.start(recovering=True)
@@ -683,7 +685,7 @@ class Stream:
 
     def _unique(self, name: str, subjects: tuple[str, ...]) -> bool:
         """Whether no other consumer's filters overlap with these subjects (partitionUnique)."""
-        overlaps = self.jsa.shared.overlaps
+        overlaps = self._shared.overlaps
         names = {found.name for subject in subjects for found in self.native.consumers_with(subject.encode())}
         mine = overlaps.trie(subjects)
         for other in (self.consumers[each].config for each in names if each != name):
@@ -709,7 +711,7 @@ class Stream:
         self._count(consumer, -1)
         native = consumer.stop(deleting=True)
         if native and self.config.retention == INTEREST:
-            await asyncio.shield(self.jsa.shared.forget_unneeded(native))
+            await asyncio.shield(self._shared.forget_unneeded(native))
         return consumer
 
 
