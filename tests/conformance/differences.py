@@ -45,7 +45,7 @@ JETSTREAM_WORDS: tuple[tuple[tuple[str, ...], tuple[bytes, ...] | None], ...] = 
         )
     ),
     (("Nats-Rollup",), (b"\xff",)),
-    # For gnats a placement with an empty list of tags is an no placement.
+    # For gnats a placement with an empty list of tags is no placement.
     (("placement", "tags"), (b"[]",)),
     # The reference checks the size of the header first.
     *(((name,), (b"y" * 70_000,)) for name in (
