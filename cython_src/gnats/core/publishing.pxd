@@ -20,11 +20,11 @@ cdef inline void begin_message(Subscriber c, Message *m) noexcept nogil:
     m.trace = NULL
 
 
-# Handle a message from a client: check its subject and reply, map it, trace it, route it.
+# Handle a message from a client: map it as its account does, check its subject and reply, trace it, route it.
 cdef void process_inbound_client_msg(Subscriber c, Message *m) noexcept nogil
 # Trace a message over max_payload, if the part of its header that has been read asks for it.
 cdef void trace_too_large(Subscriber c, Message *m) noexcept nogil
-# Route a message in the connection's account; True when a subscriber received it.
+# Route a message in its account, unchecked and unmapped; True when a subscriber received it.
 cdef bint route_msg(Subscriber c, const Message *m) noexcept nogil
 # Publish in any account, within a batch of the connection's poller. `subject` selects the subscribers; they see `shown`
 # (NULL: `subject`). Header and payload need not be adjacent; `reply` and `hdr` may be NULL. True when a subscriber

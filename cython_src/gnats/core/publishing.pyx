@@ -41,7 +41,7 @@ cdef inline bint is_reserved_reply(const Slice *reply) noexcept nogil:
 
 
 cdef inline bint route_here(Subscriber c, const Message *m) noexcept nogil:
-    cdef RouteOutcome outcome = route(m, (<Account> c.account).sublist)
+    cdef RouteOutcome outcome = route(m, (<Account> m.account).sublist)
     if unlikely(outcome == ROUTE_NO_MEMORY):
         c.out_of_memory(READ_ERROR)
     elif outcome != ROUTE_DELIVERED and m.reply.p != NULL and c.no_responders:
@@ -59,7 +59,7 @@ cdef inline void check_and_route(Subscriber c, Message *m, Mappings *mappings) n
         c.trace_msg(TRACE_IN_PAYLOAD, m.data, m.n + 2, m.hdr)
     if unlikely(m.subject.n and (m.subject.p[0] == c'_' or m.subject.p[0] == c'$')):
         if is_gateway_reply(&m.subject) or (
-            is_raft_subject(&m.subject) and not load8(&(<Account> c.account)._is_system)
+            is_raft_subject(&m.subject) and not load8(&(<Account> m.account)._is_system)
         ):
             refuse_msg(c, m, REFUSED_SUBJECT)
             return
@@ -81,7 +81,7 @@ cdef void process_inbound_client_msg(Subscriber c, Message *m) noexcept nogil:
         own = m[0]   # a copy that may be changed
         process_traced_msg(c, &own)
         return
-    mappings = account_mappings(<Account> c.account)
+    mappings = account_mappings(<Account> m.account)
     if unlikely(mappings != NULL):
         own = m[0]
         m = &own
@@ -146,7 +146,7 @@ cdef void process_traced_msg(Subscriber c, Message *m) noexcept nogil:
         return
     if disable:
         changed = set_trace_dest(m, NULL, sizes)
-    check_and_route(c, m, account_mappings(<Account> c.account))
+    check_and_route(c, m, account_mappings(<Account> m.account))
     free(changed)
     if m.trace != NULL:
         send_msg_trace(c, m.trace)
@@ -161,7 +161,7 @@ cdef void trace_too_large(Subscriber c, Message *m) noexcept nogil:
 
 cdef void tell_no_responders(Subscriber c, const Message *m) noexcept nogil:
     """Send a 503 status to a requester, if it is itself subscribed to the reply."""
-    cdef MatchResult *r = (<Account> c.account).sublist.match(m.reply.p, m.reply.n)
+    cdef MatchResult *r = (<Account> m.account).sublist.match(m.reply.p, m.reply.n)
     cdef size_t status = strlen(NO_RESPONDERS) + m.subject.n + strlen(b"\r\n\r\n")
     cdef uint32_t i
     cdef Subscription *s = NULL
