@@ -19,6 +19,7 @@ from gnats.core.accounts.subscriptions cimport (
     unsubscribe_exhausted,
 )
 from gnats.core.auth.permissions cimport Permissions
+from gnats.core.messages.encode cimport FORM_HMSG, FORM_MSG
 from gnats.core.messages.message cimport Message
 from gnats.core.net.connection cimport (
     AUTHENTICATION_TIMEOUT,
@@ -356,7 +357,7 @@ cdef class Client(Subscriber):
         self.echo = opts.echo
         self.verbose = opts.verbose
         self.no_responders = opts.no_responders
-        store8(&self.headers, opts.headers)
+        store8(&self.form, FORM_HMSG if opts.headers else FORM_MSG)
         self.parser.headers = opts.headers
         self.parser.pedantic = opts.pedantic
         self.parser.max_payload = max_payload

@@ -24,7 +24,7 @@ cdef struct ClientDetails:
 cdef class Subscriber(Connection):
     cdef void *account            # borrowed Account to publish and subscribe in; the owner's once started
     cdef uint8_t echo             # deliver its own messages to it, too
-    cdef uint8_t headers          # the peer has negotiated headers; atomic, the owner writes
+    cdef uint8_t form             # core.messages.encode.Form of the messages that it gets; atomic, the owner writes
     cdef uint8_t verbose          # answer each of its verbs with +OK
     cdef uint8_t no_responders    # answer its requests with a 503 when no subscriber receives them
     cdef Guard guard

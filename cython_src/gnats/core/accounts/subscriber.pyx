@@ -28,7 +28,6 @@ cdef class Subscriber(Connection):
     def __cinit__(self, int kind, int fd, *_args, **_session):
         guard_init(&self.guard, kind, &self.lock)
         self.echo = 1
-        self.headers = fd < 0
 
     def __dealloc__(self):
         guard_free(&self.guard)
