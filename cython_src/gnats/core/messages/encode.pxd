@@ -45,10 +45,21 @@ cdef struct Frames:
     Frame at[FORMS]
     uint8_t made         # bit i: at[i] is encoded
     uint8_t held         # bit i: at[i].block is a reference of ours
+    # NULL, or the frames of another message, of which this one differs in its subject only: these take over the rest
+    Frames *like
+    const Message *like_message
 
 
 cdef inline void frames_begin(Frames *f) noexcept nogil:
     f.made = f.held = 0
+    f.like = NULL
+
+
+cdef inline void frames_begin_like(Frames *f, Frames *like, const Message *m) noexcept nogil:
+    """Begin the frames of a message that is `m`, whose frames `like` are, under another subject."""
+    f.made = f.held = 0
+    f.like = like
+    f.like_message = m
 
 
 cdef inline void frames_end(Frames *f) noexcept nogil:
@@ -61,7 +72,8 @@ cdef void frames_drop_blocks(Frames *f) noexcept nogil
 
 
 # Encode a message in a form, all but `part`, and set the form's bit in `made`; without memory do neither. The frame is
-# good until this poller encodes the next message. The "PUB" at m.line may be overwritten with "MSG".
+# good until this poller encodes the next message: one in frames like others leaves those alone. The "PUB" at m.line may
+# be overwritten with "MSG".
 cdef void encode_msg(const Message *m, Frames *frames, uint32_t form) noexcept nogil
 # Put the payload into a block that the queues of further destinations refer to. Without memory each gets a copy.
 cdef void share_payload(Frames *frames, uint32_t form) noexcept nogil

@@ -14,7 +14,7 @@ from gnats.core.net.outbound cimport (
     outq_refer,
     outq_rollback,
 )
-from gnats.core.net.pollstate cimport PollState
+from gnats.core.net.pollstate cimport Scratch
 from gnats.core.net.shared cimport shared_drop, shared_hold, shared_new
 from gnats.core.runtime.slice cimport Slice
 from gnats.includes.atomics cimport store64, unlikely
@@ -60,6 +60,9 @@ cdef void encode_msg(const Message *m, Frames *frames, uint32_t form) noexcept n
     cdef Frame *frame = &frames.at[form]
     cdef bint header = m.hdr != 0 and form == FORM_HMSG
     cdef bint bare = m.hdr != 0 and form == FORM_MSG
+    if unlikely(frames.like != NULL):
+        encode_like(m, frames, form, header)
+        return
     if m.line != NULL and not bare:
         reuse_line(m, frame, header)
     elif unlikely(not write_line(m, frame, form, header, m.hdr if bare else 0)):
@@ -95,20 +98,40 @@ cdef inline void reuse_line(const Message *m, Frame *frame, bint header) noexcep
     frame.tail_n = 0
 
 
+cdef void encode_like(const Message *m, Frames *frames, uint32_t form, bint header) noexcept nogil:
+    """Encode another message in its frames, and write a line of its own before what those have of the rest."""
+    cdef Frame *frame = &frames.at[form]
+    cdef const Frame *like = frame_for(frames.like_message, frames.like, form, NULL, 0)
+    cdef Slice shown = message_shown(m)
+    cdef char *p = NULL
+    if like != NULL:
+        p = scratch_room(&m.ps.scratch_like, line_room(m, &shown))
+    if p == NULL:
+        return
+    frame[0] = like[0]   # and its block, which lives as long as `frames.like`
+    frame.pre = p
+    frame.pre_n = put_pre(p, &shown, header) - p
+    frames.made |= <uint8_t> (1 << form)
+
+
+cdef char *scratch_room(Scratch *s, size_t n) noexcept nogil:
+    """Return memory for n bytes, instead of what was there; NULL when out of memory."""
+    if s.n < n:
+        free(s.p)
+        s.p = <char *> malloc(n)
+        store64(<uint64_t *> &s.n, n if s.p != NULL else 0)
+    return s.p
+
+
 cdef bint write_line(const Message *m, Frame *frame, uint32_t form, bint header, size_t left_out) noexcept nogil:
     """Write the line into the poller's scratch memory, which has room for all forms. The first `left_out` bytes of the
     message are not sent. False when out of memory."""
-    cdef PollState *ps = m.ps
     cdef Slice shown = message_shown(m)
     cdef size_t room = line_room(m, &shown)
-    cdef char *p
-    if ps.scratch_len < FORMS * room:
-        free(ps.scratch)
-        ps.scratch = <char *> malloc(FORMS * room)
-        store64(<uint64_t *> &ps.scratch_len, FORMS * room if ps.scratch != NULL else 0)
-        if ps.scratch == NULL:
-            return False
-    p = ps.scratch + form * room
+    cdef char *p = scratch_room(&m.ps.scratch, FORMS * room)
+    if p == NULL:
+        return False
+    p += form * room
     frame.pre = p
     frame.mid = put_pre(p, &shown, header)
     frame.pre_n = frame.mid - frame.pre

@@ -16,6 +16,12 @@ from gnats.includes.layout cimport static_assert
 from gnats.includes.pthread cimport pthread_mutex_t
 
 
+# Memory that a poller uses again and again.
+cdef struct Scratch:
+    char *p
+    size_t n                # bytes; atomic, the owner writes
+
+
 cdef struct PollState:
     QsParticipant qs
     int epfd
@@ -65,8 +71,8 @@ cdef struct PollState:
     int64_t tls_spent       # and ns spent on handshakes in that batch
     char *rbuf              # buffer of one read of a connection
     size_t rbuf_len
-    char *scratch           # the lines of the message being encoded (core.messages.encode); grows
-    size_t scratch_len      # atomic, the owner writes
+    Scratch scratch         # the lines of the message being encoded (core.messages.encode),
+    Scratch scratch_like    # and that of the same message under the subject of a stream import
     char *mapped            # the subject that the current message's is mapped to; grows
     size_t mapped_len
     uint32_t nclients       # atomic

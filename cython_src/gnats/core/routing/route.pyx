@@ -13,6 +13,7 @@ from gnats.core.messages.encode cimport (
     Frames,
     frame_for,
     frames_begin,
+    frames_begin_like,
     frames_end,
 )
 from gnats.core.messages.message cimport Message, NativeSub, native_sub
@@ -177,12 +178,9 @@ cdef bint deliver_shadow(const Message *m, Subscription *s, Frames *frames) noex
     else:
         imported.subject.p = <char *> import_to(im)
         imported.subject.n = im.to_n
-    frames_begin(&own)
+    frames_begin_like(&own, frames, m)
     delivered = deliver_export(&imported, s, im, &own)
     frames_end(&own)
-    # Their lines were in the scratch memory that `own` has overwritten.
-    frames_end(frames)
-    frames_begin(frames)
     if subject != few:
         free(subject)
     return delivered
