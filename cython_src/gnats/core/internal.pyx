@@ -17,6 +17,7 @@ from gnats.core.messages.message cimport SIZES_ROOM, Message, message_set_data
 from gnats.core.net.connection cimport CTL_CLOSE, CTL_IMPORTS, Connection, SessionType
 from gnats.core.net.pollstate cimport PollerBase, pollstate_busy
 from gnats.core.publishing cimport begin_message, route_msg
+from gnats.core.routing.route cimport ROUTE_DELIVERED, RouteOutcome
 from gnats.core.runtime.clock cimport monotonic_ns
 from gnats.core.runtime.quiesce cimport qs_offline, qs_online
 from gnats.core.runtime.state cimport ServerState
@@ -81,7 +82,7 @@ cdef class InternalSubscriber(Subscriber):
         cdef bytes msg = hdr + payload
         cdef char[SIZES_ROOM] sizes
         cdef Message m
-        cdef bint delivered
+        cdef RouteOutcome outcome
         qs_online(&self.ps.qs)
         self.ps.now = monotonic_ns()
         begin_message(self, &m)
@@ -91,12 +92,12 @@ cdef class InternalSubscriber(Subscriber):
             m.reply.p = PyBytes_AS_STRING(reply)
             m.reply.n = PyBytes_GET_SIZE(reply)
         message_set_data(&m, PyBytes_AS_STRING(msg), PyBytes_GET_SIZE(hdr), PyBytes_GET_SIZE(msg), sizes)
-        delivered = route_msg(self, &m)
+        outcome = route_msg(self, &m)
         end_batch(self.ps)
         if pollstate_busy(self.ps):
             eventfd_write(self.ps.evfd, 1)
         qs_offline(&self.ps.qs)
-        return delivered
+        return outcome == ROUTE_DELIVERED
 
 
 # -- the session's functions: the connection calls them; without a socket it calls no others ---------------------------

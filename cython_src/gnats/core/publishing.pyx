@@ -15,7 +15,7 @@ from gnats.core.net.connection cimport READ_ERROR, WRITE_ERROR
 from gnats.core.net.log_records cimport TRACE_IN, TRACE_IN_PAYLOAD, trace_verb_with
 from gnats.core.net.pollstate cimport PollState
 from gnats.core.protocol.answers cimport refuse_publish, refuse_reply, send_ok
-from gnats.core.routing.route cimport ROUTE_DELIVERED, ROUTE_NO_MEMORY, RouteOutcome, process_msg_results, route
+from gnats.core.routing.route cimport ROUTE_NO_MEMORY, ROUTE_NOBODY, RouteOutcome, process_msg_results, route
 from gnats.core.routing.tracing cimport (
     TRACE_ON,
     TRACE_SKIP,
@@ -40,13 +40,13 @@ cdef inline bint is_reserved_reply(const Slice *reply) noexcept nogil:
     return reply.p[0] == c'$' and (is_jetstream_ack(reply) or is_gateway_reply(reply))
 
 
-cdef inline bint route_here(Subscriber c, const Message *m) noexcept nogil:
+cdef inline RouteOutcome route_here(Subscriber c, const Message *m) noexcept nogil:
     cdef RouteOutcome outcome = route(m, (<Account> m.account).sublist)
     if unlikely(outcome == ROUTE_NO_MEMORY):
         c.out_of_memory(READ_ERROR)
-    elif outcome != ROUTE_DELIVERED and m.reply.p != NULL and c.no_responders:
+    elif outcome == ROUTE_NOBODY and m.reply.p != NULL and c.no_responders:
         tell_no_responders(c, m)
-    return outcome == ROUTE_DELIVERED
+    return outcome
 
 
 cdef inline void check_and_route(Subscriber c, Message *m, Mappings *mappings) noexcept nogil:
@@ -88,7 +88,7 @@ cdef void process_inbound_client_msg(Subscriber c, Message *m) noexcept nogil:
     check_and_route(c, m, mappings)
 
 
-cdef bint route_msg(Subscriber c, const Message *m) noexcept nogil:
+cdef RouteOutcome route_msg(Subscriber c, const Message *m) noexcept nogil:
     return route_here(c, m)
 
 
@@ -191,25 +191,25 @@ cdef void tell_no_responders(Subscriber c, const Message *m) noexcept nogil:
     free(line)
 
 
-cdef bint send_internal_msg(
+cdef RouteOutcome send_internal_msg(
     Subscriber c, Account account, const char *subject, size_t sn, const char *shown, size_t shown_n,
     const char *reply, size_t rn, const char *hdr, size_t hn, const char *msg, size_t n
 ) noexcept nogil:
     cdef char[SIZES_ROOM] sizes
     cdef char *joined = NULL
     cdef Message m
-    cdef bint delivered
+    cdef RouteOutcome outcome
     cdef MatchResult *r = results_match(&c.ps.cache, account.sublist, subject, sn)
     if r == NULL:
         c.out_of_memory(WRITE_ERROR)
-        return False
+        return ROUTE_NO_MEMORY
     if r.npsubs == 0 and r.nqgroups == 0:
-        return False
+        return ROUTE_NOBODY
     if hn and n and hdr + hn != msg:
         joined = <char *> malloc(hn + n)
         if joined == NULL:
             c.out_of_memory(WRITE_ERROR)
-            return False
+            return ROUTE_NO_MEMORY
         memcpy(joined, hdr, hn)
         memcpy(joined + hn, msg, n)
     begin_message(c, &m)
@@ -222,6 +222,6 @@ cdef bint send_internal_msg(
         m.reply.p = <char *> reply
         m.reply.n = rn
     message_set_data(&m, joined if joined != NULL else <char *> (hdr if hn else msg), hn, hn + n, sizes)
-    delivered = process_msg_results(&m, r) == ROUTE_DELIVERED
+    outcome = process_msg_results(&m, r)
     free(joined)
-    return delivered
+    return outcome

@@ -25,7 +25,7 @@ from gnats.core.messages.responses cimport (
 from gnats.core.messages.sampling cimport sampled_by_header
 from gnats.core.net.connection cimport WRITE_ERROR
 from gnats.core.net.pollstate cimport PollState, poller_random64
-from gnats.core.routing.route cimport ROUTE_DELIVERED, route
+from gnats.core.routing.route cimport ROUTE_DELIVERED, ROUTE_NO_MEMORY, RouteOutcome, route
 from gnats.core.routing.tracing cimport set_trace_dest
 from gnats.core.runtime.clock cimport monotonic_ns
 from gnats.core.runtime.inbox cimport EV_RESPONSES
@@ -73,6 +73,14 @@ cdef inline bint replace_reply(
         return made.expected
     m.reply.p = NULL
     return True
+
+
+cdef bint route_here(const Message *m, Account account) noexcept nogil:
+    """Route a message in another account. Return whether a subscriber received it."""
+    cdef RouteOutcome outcome = route(m, account.sublist)
+    if unlikely(outcome == ROUTE_NO_MEMORY):
+        (<Subscriber> m.origin).out_of_memory(WRITE_ERROR)
+    return outcome == ROUTE_DELIVERED
 
 
 # -- requests ----------------------------------------------------------------------------------------------------------
@@ -139,7 +147,7 @@ cdef bint process_service_import(ServiceImport *si, const Message *m) noexcept n
             noted = trace_request(si, m, &request, dest, traced_sizes)
             ready = noted != NULL
     if ready and answerable and request.subject.p != NULL:
-        delivered = route(&request, (<Account> si.exporter).sublist) == ROUTE_DELIVERED
+        delivered = route_here(&request, <Account> si.exporter)
     elif not load8(&si.se.closed) and (m.trace == NULL or not m.trace.only):
         # A closed export expects no response, and a request may end here that is traced only. Else memory was short.
         (<Subscriber> m.origin).out_of_memory(WRITE_ERROR)
@@ -366,7 +374,7 @@ cdef void process_service_import_response(Account account, const Message *m) noe
         noted = untrace(&response, sizes)
         ready = noted != NULL
     if ready:
-        delivered = route(&response, (<Account> e.account).sublist) == ROUTE_DELIVERED
+        delivered = route_here(&response, <Account> e.account)
     free(noted)
     if reply.expected and not delivered:
         expected_release((<Account> e.account).take_response(reply.text, response.reply.n))
