@@ -98,6 +98,7 @@ cdef TraceOutcome init_msg_trace(Subscriber publisher, Message *m, bint *disable
     if m.trace == NULL:
         return TRACE_SKIP if only else TRACE_NOT
     m.trace.only = only
+    m.trace_dest = dest   # in the header, or the account's, which lives as long as the batch
     trace_ingress(m.trace, publisher.cid, &m.subject)
     return TRACE_ON
 
