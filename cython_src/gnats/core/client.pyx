@@ -6,6 +6,7 @@ from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, strlen
 
 from gnats.core.accounts.account cimport Account
+from gnats.core.accounts.denials cimport refuse_subscription
 from gnats.core.accounts.guard cimport may_subscribe
 from gnats.core.accounts.imports cimport renew_shadows
 from gnats.core.accounts.subscriber cimport Subscriber, begin_read, end_read
@@ -59,7 +60,7 @@ from gnats.core.pings cimport (
     set_ping_limits,
     start_ping_timer,
 )
-from gnats.core.protocol.answers cimport refuse_subscription, send_err, send_ok
+from gnats.core.protocol.answers cimport send_denied, send_err, send_ok
 from gnats.core.protocol.parser cimport (
     BAD_OPERATION,
     BAD_SUB_ARGS,
@@ -580,6 +581,9 @@ CLIENT_SESSION.resume = resume
 CLIENT_SESSION.expired = expired
 CLIENT_SESSION.closing = closing
 CLIENT_SESSION.leave = leave
+CLIENT_SESSION.send_ok = send_ok
+CLIENT_SESSION.send_err = send_err
+CLIENT_SESSION.send_denied = send_denied
 
 
 # -- the parser's handlers ---------------------------------------------------------------------------------------------

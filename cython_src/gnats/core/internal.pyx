@@ -14,12 +14,13 @@ from gnats.core.accounts.subscriptions cimport (
 )
 from gnats.core.batch cimport end_batch
 from gnats.core.messages.message cimport SIZES_ROOM, Message, message_set_data
-from gnats.core.net.connection cimport CTL_CLOSE, CTL_IMPORTS, Connection, SessionType
+from gnats.core.net.connection cimport CTL_CLOSE, CTL_IMPORTS, Connection, Denial, SessionType
 from gnats.core.net.pollstate cimport PollerBase, pollstate_busy
 from gnats.core.publishing cimport begin_message, route_msg
 from gnats.core.routing.route cimport ROUTE_DELIVERED, RouteOutcome
 from gnats.core.runtime.clock cimport monotonic_ns
 from gnats.core.runtime.quiesce cimport qs_offline, qs_online
+from gnats.core.runtime.slice cimport Slice
 from gnats.core.runtime.state cimport ServerState
 from gnats.core.subjects.sublist cimport Subscription
 from gnats.core.subjects.subtable cimport subtable_find
@@ -112,5 +113,23 @@ cdef bint closing(Connection c) noexcept nogil:
     return end_subscriptions(<Subscriber> c)
 
 
+# Nobody reads answers.
+cdef void send_ok(Connection c) noexcept nogil:
+    pass
+
+
+cdef void send_err(Connection c, const char *text) noexcept nogil:
+    pass
+
+
+cdef void send_denied(
+    Connection c, Denial what, const Slice *subject, const Slice *queue, const Slice *sid
+) noexcept nogil:
+    pass
+
+
 INTERNAL_SESSION.on_control = on_control
 INTERNAL_SESSION.closing = closing
+INTERNAL_SESSION.send_ok = send_ok
+INTERNAL_SESSION.send_err = send_err
+INTERNAL_SESSION.send_denied = send_denied

@@ -28,8 +28,8 @@ cdef void trace_too_large(Subscriber c, Message *m) noexcept nogil
 # Route a message in its account, unchecked and unmapped.
 cdef RouteOutcome route_msg(Subscriber c, const Message *m) noexcept nogil
 # Publish in any account, within a batch of the connection's poller. `subject` selects the subscribers; they see `shown`
-# (NULL: `subject`). Header and payload need not be adjacent; `reply` and `hdr` may be NULL. Without memory it is logged,
-# and nobody receives the message. A message handler may call it while another message is being routed.
+# (NULL: `subject`). Header and payload need not be adjacent; `reply` and `hdr` may be NULL. A lack of memory is logged.
+# A message handler may call it while another message is being routed.
 cdef RouteOutcome send_internal_msg(Subscriber c, Account account, const char *subject, size_t sn, const char *shown,
                                     size_t shown_n, const char *reply, size_t rn, const char *hdr, size_t hn,
                                     const char *msg, size_t n) noexcept nogil

@@ -5,16 +5,25 @@ from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcpy, strlen
 
 from gnats.core.accounts.account cimport Account, account_mappings
+from gnats.core.accounts.denials cimport refuse_publish, refuse_reply
 from gnats.core.accounts.guard cimport may_publish
 from gnats.core.accounts.mappings cimport Mappings, select_mapped_subject
 from gnats.core.accounts.subscriber cimport Subscriber
+from gnats.core.messages.encode cimport (
+    Frame,
+    Frames,
+    frame_for,
+    frame_size,
+    frames_begin,
+    frames_end,
+    put_frame,
+)
 from gnats.core.messages.message cimport SIZES_ROOM, Message, message_set_data
 from gnats.core.messages.msgtrace cimport REFUSED_REPLY, REFUSED_SIZE, REFUSED_SUBJECT, trace_mapping, trace_refused
 from gnats.core.messages.reserved cimport is_gateway_reply, is_jetstream_ack, is_raft_subject, is_service_reply
 from gnats.core.net.connection cimport READ_ERROR, WRITE_ERROR
 from gnats.core.net.log_records cimport TRACE_IN, TRACE_IN_PAYLOAD, trace_verb_with
 from gnats.core.net.pollstate cimport PollState
-from gnats.core.protocol.answers cimport refuse_publish, refuse_reply, send_ok
 from gnats.core.routing.route cimport ROUTE_NO_MEMORY, ROUTE_NOBODY, RouteOutcome, process_msg_results, route
 from gnats.core.routing.tracing cimport (
     TRACE_ON,
@@ -28,7 +37,10 @@ from gnats.core.runtime.slice cimport Slice
 from gnats.core.subjects.match_cache cimport results_match
 from gnats.core.subjects.sublist cimport MatchResult, Subscription, sub_sid
 from gnats.includes.atomics cimport load8, unlikely
-from gnats.includes.text cimport NUMBER_ROOM, put, put_number, put_text
+from gnats.includes.text cimport put, put_text
+
+cdef enum:
+    STATUS_ROOM = 256      # bytes of a status that fit on the stack
 
 cdef const char *NO_RESPONDERS = b"NATS/1.0 503\r\nNats-Subject: "
 
@@ -70,7 +82,7 @@ cdef inline void check_and_route(Subscriber c, Message *m, Mappings *mappings) n
         refuse_msg(c, m, REFUSED_REPLY)
         return
     if unlikely(c.verbose):
-        send_ok(c)
+        c.session.send_ok(c)
     route_here(c, m)
 
 
@@ -160,13 +172,13 @@ cdef void trace_too_large(Subscriber c, Message *m) noexcept nogil:
 
 
 cdef void tell_no_responders(Subscriber c, const Message *m) noexcept nogil:
-    """Send a 503 status to a requester, if it is itself subscribed to the reply."""
-    cdef MatchResult *r = (<Account> m.account).sublist.match(m.reply.p, m.reply.n)
-    cdef size_t status = strlen(NO_RESPONDERS) + m.subject.n + strlen(b"\r\n\r\n")
-    cdef uint32_t i
+    """Send a 503 status to a requester, if it is itself subscribed to the reply (sendNoResponders)."""
+    cdef char[STATUS_ROOM] few
+    cdef size_t n = strlen(NO_RESPONDERS) + m.subject.n + strlen(b"\r\n\r\n")
+    cdef char *status = few
     cdef Subscription *s = NULL
-    cdef char *line
-    cdef char *p
+    cdef MatchResult *r = (<Account> m.account).sublist.match(m.reply.p, m.reply.n)
+    cdef uint32_t i
     if r == NULL:
         c.out_of_memory(READ_ERROR)
         return
@@ -177,18 +189,38 @@ cdef void tell_no_responders(Subscriber c, const Message *m) noexcept nogil:
     free(r)
     if s == NULL:
         return
-    line = <char *> malloc(
-        strlen(b"HMSG   \r\n\r\n") + m.reply.n + s.sid_len + 2 * (1 + NUMBER_ROOM) + status)
+    if n > sizeof(few):
+        status = <char *> malloc(n)
+        if status == NULL:
+            c.out_of_memory(READ_ERROR)
+            return
+    put_text(put(put_text(status, NO_RESPONDERS), m.subject.p, m.subject.n), b"\r\n\r\n")
+    send_status(c, s, &m.reply, status, n)
+    if status != few:
+        free(status)
+
+
+cdef void send_status(Subscriber c, const Subscription *s, const Slice *subject, char *status, size_t n) noexcept nogil:
+    """Send a message that is a header only to one subscription, as an answer: no statistics count it."""
+    cdef char[SIZES_ROOM] sizes
+    cdef Message m
+    cdef Frames frames
+    cdef Frame *frame
+    cdef char *line = NULL
+    begin_message(c, &m)
+    m.subject = subject[0]
+    message_set_data(&m, status, n, n, sizes)
+    frames_begin(&frames)
+    frame = frame_for(&m, &frames, c.form, sub_sid(s), s.sid_len)
+    if frame != NULL:
+        line = <char *> malloc(frame_size(frame))
     if line == NULL:
         c.out_of_memory(READ_ERROR)
-        return
-    p = put(put_text(line, b"HMSG "), m.reply.p, m.reply.n)
-    p = put(put_text(p, b" "), sub_sid(s), s.sid_len)
-    p = put_number(put_text(put_number(put_text(p, b" "), status), b" "), status)
-    p = put(put_text(put_text(p, b"\r\n"), NO_RESPONDERS), m.subject.p, m.subject.n)
-    p = put_text(put_text(p, b"\r\n\r\n"), b"\r\n")
-    c.queue_outbound(line, p - line)
-    free(line)
+    else:
+        put_frame(line, frame)
+        c.queue_outbound(line, frame_size(frame))
+        free(line)
+    frames_end(&frames)
 
 
 cdef RouteOutcome send_internal_msg(

@@ -1,7 +1,7 @@
 """Encode a message in the forms that its subscribers get: once for each form, shared by all that get it.
 
-A frame is four pieces: `pre`, `part`, `mid` and `pay`. Only `part` differs between the destinations of one form: the sid
-for a client, other words for a link, nothing at all. core.messages.encode says where a new form is added.
+A frame is four pieces: `pre`, `part`, `mid` and `pay`. Only `part` differs between the destinations of one form: it is
+the sid for a client, other words for a link, or nothing. encode.pyx says where a new form is added.
 """
 from libc.stddef cimport size_t
 from libc.stdint cimport uint8_t, uint32_t
@@ -84,7 +84,9 @@ cdef inline bint worth_sharing(const Frame *f) noexcept nogil:
     return f.pay_n >= REFER_FROM and f.block == NULL
 
 
-cdef inline Frame *frame_for(const Message *m, Frames *frames, uint32_t form, const char *part, size_t n) noexcept nogil:
+cdef inline Frame *frame_for(
+    const Message *m, Frames *frames, uint32_t form, const char *part, size_t n
+) noexcept nogil:
     """Return a message in a form, addressed to one more destination; NULL when out of memory."""
     cdef Frame *f
     if form == FORM_HMSG and m.hdr == 0:

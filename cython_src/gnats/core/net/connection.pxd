@@ -15,6 +15,7 @@ from gnats.core.net.outbound cimport OutQueue
 from gnats.core.net.pollstate cimport PollState
 from gnats.core.net.transport cimport Transport
 from gnats.core.runtime.inbox cimport Event
+from gnats.core.runtime.slice cimport Slice
 from gnats.core.runtime.timers cimport Timer
 from gnats.includes.pthread cimport pthread_mutex_t
 
@@ -61,8 +62,17 @@ cdef enum:
 cdef class Connection(Recorder)
 
 
+# What permissions deny a peer.
+cdef enum Denial:
+    DENIED_PUBLISH              # to a subject
+    DENIED_REPLY                # to publish with a reply subject
+    DENIED_SUBSCRIPTION
+    DENIED_FURTHER              # a subscription that it has: new permissions have removed it
+
+
 # The protocol at the other end of a connection, as a TransportType is that of a layer: functions that the connection
-# calls, all on the owner's thread. One of the server's own subscribers (fd -1) has on_control and closing only.
+# and the code that all sessions share call, all on the owner's thread. One of the server's own subscribers (fd -1) has
+# on_control, closing and the answers only.
 cdef struct SessionType:
     # Start the session's timers: the transport is set up, and input follows.
     void (*begin)(Connection c) noexcept nogil
@@ -81,6 +91,14 @@ cdef struct SessionType:
     bint (*closing)(Connection c) noexcept nogil
     # Remove some of the subscriptions, after a batch of the poller. False: none is left.
     bint (*leave)(Connection c) noexcept nogil
+    # -- answers: queue one for the peer, or nothing where the protocol has none --
+    # The peer's message is accepted; called for one that wants to know (Subscriber.verbose).
+    void (*send_ok)(Connection c) noexcept nogil
+    # An error, a literal. The caller closes the connection next.
+    void (*send_err)(Connection c, const char *text) noexcept nogil
+    # Permissions deny something; `queue` and `sid` are a subscription's, NULL for other denials.
+    void (*send_denied)(Connection c, Denial what, const Slice *subject, const Slice *queue,
+                        const Slice *sid) noexcept nogil
 
 
 cdef class Connection(Recorder):
