@@ -9,7 +9,14 @@ from gnats.core.accounts.account cimport Account
 from gnats.core.accounts.denials cimport refuse_subscription
 from gnats.core.accounts.guard cimport may_subscribe
 from gnats.core.accounts.imports cimport renew_shadows
-from gnats.core.accounts.subscriber cimport Subscriber, begin_read, end_read
+from gnats.core.accounts.subscriber cimport (
+    CTL_IMPORTS,
+    CTL_PERMISSIONS,
+    SUBSCRIBER_CTL,
+    Subscriber,
+    begin_read,
+    end_read,
+)
 from gnats.core.accounts.subscriptions cimport (
     add_sub,
     apply_permissions,
@@ -26,10 +33,6 @@ from gnats.core.net.connection cimport (
     AUTHENTICATION_TIMEOUT,
     AUTHENTICATION_VIOLATION,
     CTL_CLOSE,
-    CTL_CONNECTED,
-    CTL_IMPORTS,
-    CTL_LIMITS,
-    CTL_PERMISSIONS,
     CTL_RESUME,
     CTL_START,
     MAX_CONTROL_LINE_EXCEEDED,
@@ -96,6 +99,10 @@ cdef enum:
     T_AUTH = SESSION_TIMERS
     T_PING
 
+cdef enum:
+    CTL_CONNECTED = SUBSCRIBER_CTL        # the control plane has accepted a CONNECT
+    CTL_LIMITS = SUBSCRIBER_CTL << 1
+
 cdef SessionType CLIENT_SESSION
 cdef ParserHandlers VERBS
 
@@ -153,7 +160,7 @@ cdef class Client(Subscriber):
         parser_init(&self.parser, kind, &VERBS, <void *> self)
         self.parser.max_control_line = max_control_line
         self.parser.max_payload = max_payload
-        self.parser.pedantic = self.verbose = kind == CLIENT
+        self.parser.pedantic = self.verbose = self.may_stall = kind == CLIENT
         self.max_subs = max_subs
         self.pings.interval = duration_of(ping_interval)
         self.pings.max = ping_max
@@ -183,7 +190,8 @@ cdef class Client(Subscriber):
         With `expect_connect`, a verb before CONNECT is an authorization violation, and the connection is closed when
         no CONNECT has come after `auth_timeout` seconds (0: never).
         """
-        self.awaits_connect = self.parser.auth_set = expect_connect
+        self.parser.auth_set = expect_connect
+        self.admitted = not expect_connect
         self.auth_timeout = duration_of(auth_timeout) if expect_connect else 0
         self.append_remote(info)
         self.request(CTL_START, 0)
@@ -364,7 +372,8 @@ cdef class Client(Subscriber):
         self.parser.max_payload = max_payload
         self.max_subs = max_subs
         self.connect_received = 1
-        self.awaits_connect = self.parser.auth_set = 0
+        self.parser.auth_set = 0
+        self.admitted = 1
 
     cdef void apply_limits(self, const Limits *limits) noexcept nogil:
         self.parser.max_control_line = limits.max_control_line

@@ -4,7 +4,7 @@ from libc.stdint cimport uint32_t, uint64_t
 
 from gnats.core.accounts.account cimport Account
 from gnats.core.accounts.imports cimport renew_shadows
-from gnats.core.accounts.subscriber cimport Subscriber
+from gnats.core.accounts.subscriber cimport CTL_IMPORTS, Subscriber
 from gnats.core.accounts.subscriptions cimport (
     add_sub,
     end_subscriptions,
@@ -14,7 +14,7 @@ from gnats.core.accounts.subscriptions cimport (
 )
 from gnats.core.batch cimport end_batch
 from gnats.core.messages.message cimport SIZES_ROOM, Message, message_set_data
-from gnats.core.net.connection cimport CTL_CLOSE, CTL_IMPORTS, Connection, Denial, SessionType
+from gnats.core.net.connection cimport CTL_CLOSE, Connection, Denial, SessionType
 from gnats.core.net.pollstate cimport PollerBase, pollstate_busy
 from gnats.core.publishing cimport begin_message, route_msg
 from gnats.core.routing.route cimport ROUTE_DELIVERED, RouteOutcome

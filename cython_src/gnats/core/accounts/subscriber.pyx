@@ -6,7 +6,7 @@ from libc.string cimport memcpy
 
 from gnats.core.accounts.guard cimport guard_free, guard_init
 from gnats.core.auth.permissions cimport Permissions
-from gnats.core.net.connection cimport CTL_IMPORTS, CTL_PERMISSIONS, Connection
+from gnats.core.net.connection cimport Connection
 from gnats.core.runtime.clock cimport monotonic_ns, realtime_ns
 from gnats.core.runtime.quiesce cimport (
     QsParticipant,
