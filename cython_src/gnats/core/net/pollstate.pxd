@@ -8,8 +8,9 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
 from gnats.core.auth.permission_cache cimport VerdictCache
 from gnats.core.net.outbound cimport ChunkPool
+from gnats.core.runtime.inbox cimport Inbox
 from gnats.core.runtime.quiesce cimport QsParticipant
-from gnats.core.runtime.state cimport MAX_POLLERS
+from gnats.core.runtime.state cimport MAX_POLLERS, ServerState
 from gnats.core.runtime.timers cimport TimerHeap
 from gnats.core.subjects.match_cache cimport ResultCache
 from gnats.includes.layout cimport static_assert
@@ -90,8 +91,8 @@ cdef struct PollState:
 cdef class PollerBase:
     """The part of a core.poller.Poller that a connection needs."""
     cdef PollState ps
-    cdef readonly object inbox
-    cdef readonly object state
+    cdef readonly Inbox inbox
+    cdef readonly ServerState state
 
 
 cdef inline uint64_t poller_bit(const PollState *p) noexcept nogil:
