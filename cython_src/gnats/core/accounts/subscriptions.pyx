@@ -5,6 +5,7 @@ from libc.stdlib cimport free, malloc
 
 from gnats.core.accounts.account cimport Account, account_imports_streams
 from gnats.core.accounts.departures cimport depart, settle_before_subscribing
+from gnats.core.accounts.denials cimport report_removed
 from gnats.core.accounts.guard cimport guard_filter, guard_install, may_subscribe
 from gnats.core.accounts.imports cimport (
     add_shadows,
@@ -18,7 +19,6 @@ from gnats.core.auth.permissions cimport Permissions
 from gnats.core.messages.message cimport NativeSub, native_sub
 from gnats.core.net.connection cimport READ_ERROR
 from gnats.core.net.log_records cimport TRACE_DELSUB
-from gnats.core.protocol.answers cimport report_removed
 from gnats.core.runtime.kinds cimport ACCOUNT, JETSTREAM, SYSTEM
 from gnats.core.runtime.quiesce cimport qs_retire
 from gnats.core.subjects.sublist cimport (

@@ -32,7 +32,7 @@ cdef struct Subscription:
     Subscription *next   # chain in the subscriber's sid table; the owner changes it under the connection's lock
     uint32_t hash        # of the sid, for that table
     uint32_t index       # position in the node's list; under the sublist's write lock
-    void *client         # the subscriber, a borrowed core.client.Client; NULL only in tests
+    void *client         # the subscriber, a borrowed core.accounts.subscriber.Subscriber; NULL only in tests
     Node *node           # its node, NULL when it is in no trie; under the sublist's write lock
     int64_t nm           # messages delivered; atomic
     int64_t max          # auto-unsubscribe after this many, 0 for never; atomic

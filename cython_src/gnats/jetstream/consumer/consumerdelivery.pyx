@@ -8,6 +8,7 @@ from libc.string cimport memcmp, memcpy
 from gnats.core.accounts.account cimport Account
 from gnats.core.messages.headers cimport CRLF, LINE_END, begin_header, header_begin_size
 from gnats.core.net.pollstate cimport PollState, poller_random
+from gnats.core.routing.route cimport ROUTE_DELIVERED, RouteOutcome
 from gnats.core.runtime.clock cimport monotonic_ns
 from gnats.includes.atomics cimport exchange8, fence, load8, store8, unlikely
 from gnats.includes.base62 cimport BASE, DIGITS
@@ -478,24 +479,25 @@ cdef class ConsumerDelivery(ConsumerPull):
     cdef void send_all(self, PollState *ps, OutQ *q, bint done) noexcept nogil:
         cdef Outgoing *o
         cdef size_t at = 0
-        cdef bint delivered, failed = False, worked = False
+        cdef RouteOutcome outcome
+        cdef bint failed = False, worked = False
         while at < q.n:
             o = <Outgoing *> (q.p + at)
             at += o.size
             if o.hdr_n:
-                delivered = publish_now(
+                outcome = publish_now(
                     ps, self.stream, out_dest(o), o.dest_n, o.subject, o.subject_n, out_reply(o), o.reply_n,
                     out_hdr(o), o.hdr_n, o.body, o.body_n)
             else:
-                delivered = publish_now(
+                outcome = publish_now(
                     ps, self.stream, out_dest(o), o.dest_n, o.subject, o.subject_n, out_reply(o), o.reply_n,
                     o.body, o.body_hdr_n, o.body + o.body_hdr_n, o.body_n - o.body_hdr_n)
             if o.seq == 0:
                 continue
-            if delivered:
+            if outcome == ROUTE_DELIVERED:
                 worked = True
             else:
-                failed = True
+                failed = True   # without memory, too: it is delivered again after a rest
                 pthread_mutex_lock(&self.lock)
                 if not self.closed:
                     self.did_not_deliver(ps, o.seq, out_dest(o), o.dest_n)

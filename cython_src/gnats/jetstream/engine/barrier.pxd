@@ -17,6 +17,7 @@ from libc.stdint cimport UINT64_MAX, int64_t, uint8_t, uint32_t, uint64_t
 
 from gnats.core.messages.msgtrace cimport MsgTrace
 from gnats.core.net.pollstate cimport PollState
+from gnats.core.routing.route cimport RouteOutcome
 from gnats.core.runtime.state cimport MAX_POLLERS
 from gnats.includes.atomics cimport load32
 from gnats.includes.pthread cimport pthread_cond_t, pthread_mutex_t, pthread_t
@@ -135,9 +136,9 @@ cdef bint mark_dirty(Local *local, StreamBase stream) noexcept nogil
 cdef bint publish_later(Local *local, StreamBase stream, const char *subject, size_t sn, const char *hdr, size_t hn,
                         const char *msg, size_t n, bint anyway) noexcept nogil
 # Publish in the stream's account at once. No lock may be held.
-cdef bint publish_now(PollState *ps, StreamBase stream, const char *subject, size_t sn, const char *shown,
-                      size_t shown_n, const char *reply, size_t rn, const char *hdr, size_t hn, const char *msg,
-                      size_t n) noexcept nogil
+cdef RouteOutcome publish_now(PollState *ps, StreamBase stream, const char *subject, size_t sn, const char *shown,
+                              size_t shown_n, const char *reply, size_t rn, const char *hdr, size_t hn,
+                              const char *msg, size_t n) noexcept nogil
 # Call o.run at the end of the batch, once however often this is asked for. False when out of memory.
 cdef bint run_later(Local *local, ConsumerBase o) noexcept nogil
 # The same, but not before consumers may see what the stream has stored in this batch.

@@ -8,6 +8,7 @@ from gnats.core.accounts.account cimport Account
 from gnats.core.accounts.subscriber cimport Subscriber
 from gnats.core.net.pollstate cimport PollState, poller_bit
 from gnats.core.publishing cimport send_internal_msg
+from gnats.core.routing.route cimport RouteOutcome
 from gnats.core.runtime.clock cimport realtime_ns
 from gnats.includes.arrays cimport array_grow
 from gnats.includes.atomics cimport (
@@ -359,7 +360,7 @@ cdef bint publish_later(
     return True
 
 
-cdef bint publish_now(
+cdef RouteOutcome publish_now(
     PollState *ps, StreamBase stream, const char *subject, size_t sn, const char *shown, size_t shown_n,
     const char *reply, size_t rn, const char *hdr, size_t hn, const char *msg, size_t n
 ) noexcept nogil:
