@@ -5,6 +5,7 @@ from gnats.jetstream.consumer.consumerstate cimport (
     POLICY_NONE,
     ConsumerEntry,
     ConsumerState,
+    mark_dirty,
 )
 from gnats.jetstream.consumer.pending cimport Entry, pending_first
 
@@ -18,14 +19,14 @@ cdef inline void store_delivered(ConsumerState o, const ConsumerEntry *e) noexce
         o.delivered.stream = e.sseq
     if o.cfg.ack_policy == POLICY_NONE:
         o.floor = o.delivered
-    o.mark_dirty()
+    mark_dirty(o)
 
 
 cdef inline void store_acked(ConsumerState o, const ConsumerEntry *e) noexcept nogil:
     cdef const Entry *first
     if o.cfg.ack_policy == POLICY_NONE:
         return
-    o.mark_dirty()
+    mark_dirty(o)
     if e.dseq <= o.floor.consumer or not e.was_pending:
         return
     if o.cfg.ack_policy != POLICY_EXPLICIT:

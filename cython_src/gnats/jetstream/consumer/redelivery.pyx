@@ -1,0 +1,142 @@
+"""Deliver messages again without an acknowledgement; see redelivery.pxd."""
+from libc.stdint cimport INT64_MAX, int64_t, uint64_t
+
+from gnats.includes.pthread cimport pthread_mutex_lock, pthread_mutex_unlock
+from gnats.includes.times cimport time_after, time_before
+from gnats.jetstream.consumer.acked cimport Acked, acked_add, acked_free, acked_init, acked_sort
+from gnats.jetstream.consumer.consumerstate cimport (
+    CONSUMER_MAX_DELIVERIES,
+    ConsumerState,
+    has_ack_wait,
+    mark_dirty,
+    notify,
+    update_delivered,
+    wait_of,
+)
+from gnats.jetstream.consumer.pending cimport (
+    PENDING,
+    QUEUED,
+    Entry,
+    pending_earliest,
+    pending_enqueue,
+    pending_find,
+    pending_first,
+    pending_forget,
+    pending_next,
+    pending_rdc,
+    pending_set_deadline,
+    pending_set_rdc,
+    pending_untrack,
+)
+
+cdef int64_t MIN_WAIT = 1000000    # ns, the shortest ack wait
+
+
+cdef void move_ack_floor(ConsumerState o, uint64_t dseq, uint64_t sseq) noexcept nogil:
+    cdef Entry *e = pending_first(&o.pending)
+    if e == NULL:
+        o.adflr = o.dseq - 1
+        o.asflr = o.sseq - 1
+    elif dseq == o.adflr + 1:
+        o.adflr = dseq
+        o.asflr = sseq
+        # Only after a reset can messages below the floor be pending.
+        while e != NULL and e.seq <= sseq:
+            e = pending_next(&o.pending, e)
+        if e != NULL and e.dseq:
+            o.adflr = e.dseq - 1
+            o.asflr = e.seq - 1
+
+
+cdef bint has_max_deliveries(ConsumerState o, uint64_t sseq, int64_t wall) noexcept nogil:
+    cdef Entry *e
+    cdef uint64_t dseq, dc
+    cdef int64_t ts, rdc = pending_rdc(&o.pending, sseq)
+    if o.cfg.max_deliver == 0:
+        return False
+    dc = <uint64_t> rdc if rdc > 0 else 1
+    if dc < o.cfg.max_deliver:
+        return False
+    if dc == o.cfg.max_deliver:
+        notify(o, CONSUMER_MAX_DELIVERIES, sseq, 0, dc, 0, NULL, 0)
+    e = pending_find(&o.pending, sseq)
+    if e == NULL:
+        return True
+    pending_set_rdc(&o.pending, sseq, <int64_t> dc)   # keeps the entry: need_ack() still wants the message
+    if e.flags & PENDING:
+        dseq = e.dseq
+        ts = e.ts
+        pending_untrack(&o.pending, e)
+        update_delivered(o, dseq, sseq, dc + 1, ts, wall)
+        move_ack_floor(o, dseq, sseq)
+    return True
+
+
+cdef int64_t next_deadline(ConsumerState o, int64_t start, const Entry *e) noexcept nogil:
+    return time_after(start, max(wait_of(o, e.rdc), MIN_WAIT))
+
+
+cdef bint check_pending(ConsumerState o, int64_t wall) noexcept nogil:
+    cdef Entry *e = pending_earliest(&o.pending)
+    cdef uint64_t first, seq
+    cdef Acked expired
+    if e == NULL or e.deadline > wall or not has_ack_wait(o):
+        return o.pending.nqueued != 0
+    # Messages that are removed after this look at the store are noticed when they are delivered again.
+    pthread_mutex_lock(&o.store.lock)
+    first = o.store.first_seq
+    pthread_mutex_unlock(&o.store.lock)
+    acked_init(&expired)
+    while e != NULL and e.deadline <= wall:
+        seq = e.seq
+        if seq < first or seq <= o.asflr:
+            o.asflr = max(o.asflr, seq)
+            o.adflr = max(o.adflr, e.dseq)
+            pending_forget(&o.pending, e)
+            mark_dirty(o)
+        elif e.flags & QUEUED:
+            pending_set_deadline(&o.pending, e, INT64_MAX)
+        elif not has_max_deliveries(o, seq, wall):
+            # Move it behind the others in the heap, until expire_entries() has all of them.
+            pending_set_deadline(&o.pending, e, next_deadline(o, wall, e))
+            if not acked_add(&expired, seq):
+                break   # out of memory: the others later
+        e = pending_earliest(&o.pending)
+    expire_entries(o, &expired, wall)
+    acked_free(&expired)
+    if o.pending.n == 0:
+        o.adflr = o.dseq - 1
+        o.asflr = o.sseq - 1
+    return o.pending.nqueued != 0
+
+
+cdef void force_expire_pending(ConsumerState o, int64_t wall) noexcept nogil:
+    cdef Acked expired
+    cdef Entry *e = pending_first(&o.pending)
+    cdef Entry *following
+    acked_init(&expired)
+    while e != NULL:
+        following = pending_next(&o.pending, e)
+        if not e.flags & QUEUED and not has_max_deliveries(o, e.seq, wall) and not acked_add(&expired, e.seq):
+            break
+        e = following
+    expire_entries(o, &expired, wall)
+    acked_free(&expired)
+
+
+cdef void expire_entries(ConsumerState o, Acked *expired, int64_t wall) noexcept nogil:
+    """Queue pending messages for redelivery, in the order of the stream.
+
+    Queued messages have no deadline. Their ack wait begins anew with their redelivery.
+    """
+    cdef Entry *e
+    cdef int64_t off = 0
+    cdef size_t i
+    acked_sort(expired)
+    for i in range(expired.n):
+        pending_enqueue(&o.pending, expired.seqs[i])
+        e = pending_find(&o.pending, expired.seqs[i])
+        if i == 0:
+            off = time_before(wall, e.ts)
+        e.ts = time_after(e.ts, off)
+        pending_set_deadline(&o.pending, e, INT64_MAX)
